@@ -145,7 +145,7 @@ def test_a_run_whose_previous_one_is_open_is_skipped_and_recorded(led: Ground, s
         ({"status": "scheduled", "enqueued_at": -HOUR_MS + 5000}, "overlap", "r-1"),
     ],
 )
-def test_advance_records_why_a_dead_or_missing_previous_run_is_ignored(
+def test_advance_records_why_a_dead_or_old_run_is_ignored(
     led: Ground, job: dict[str, Any], word: str, why: str
 ) -> None:
     times = {name: _iso(led.now_ms + ago) for name, ago in job.items() if isinstance(ago, int)}
@@ -156,9 +156,7 @@ def test_advance_records_why_a_dead_or_missing_previous_run_is_ignored(
 
 
 @pytest.mark.parametrize(("flags", "word"), [("", "uncertain"), ("s", "skipped")])
-def test_an_occurrence_due_before_the_doubt_is_marked_uncertain_or_skipped_if_it_must_not_run_twice(
-    led: Ground, flags: str, word: str
-) -> None:
+def test_an_occurrence_due_before_the_doubt_is_uncertain_or_skipped(led: Ground, flags: str, word: str) -> None:
     [row] = _due(led, own={"flags": flags})
     run, next_ms = f"r-{row[2]}", led.now_ms + HOUR_MS
     led.redis.hset(led.keys.meta(), "doubt", row[2])

@@ -72,9 +72,7 @@ def entries(ground: Ground) -> list[Entry]:
 
 
 @pytest.mark.parametrize("asked", range(12))
-def test_an_entry_is_archived_when_that_entry_or_a_later_one_was_reported(
-    ground: Ground, entries: list[Entry], asked: int
-) -> None:
+def test_an_entry_is_archived_if_it_or_a_later_was_reported(ground: Ground, entries: list[Entry], asked: int) -> None:
     words = []
     for entry in entries:
         ground.report("archive-1", entry)
@@ -137,9 +135,7 @@ def test_an_entry_that_the_log_does_not_have_is_lost(ground: Ground, entries: li
 @pytest.mark.parametrize(
     ("entry", "entry_t"), [("10-11", "1767225600000000"), ("10-13", "1767225600000000"), ("77-1", "1")]
 )
-def test_a_report_of_another_history_archives_nothing(
-    ground: Ground, entries: list[Entry], entry: str, entry_t: str
-) -> None:
+def test_a_report_of_another_log_counts_nothing(ground: Ground, entries: list[Entry], entry: str, entry_t: str) -> None:
     ground.report("archive-1", Entry(entry, "put", entry_t, []))
 
     assert ("waiting", 1) == _archived(ground, entries[0])

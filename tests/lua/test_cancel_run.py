@@ -52,9 +52,7 @@ def test_a_queued_run_leaves_its_queue_and_its_end_is_logged(ground: Ground) -> 
 
 
 @pytest.mark.parametrize("status", REGISTRIES)
-def test_cancelling_a_run_that_waits_outside_of_its_queue_removes_it_from_its_registry(
-    ground: Ground, status: str
-) -> None:
+def test_cancelling_a_run_that_waits_in_a_registry_removes_it_from_there(ground: Ground, status: str) -> None:
     queued(ground, status=status)
 
     assert "cancelled" == cancel_run(ground, status)[0]
@@ -63,9 +61,7 @@ def test_cancelling_a_run_that_waits_outside_of_its_queue_removes_it_from_its_re
 
 
 @pytest.mark.parametrize(("before", "is_searched"), [(49_998, True), (50_000, False)])
-def test_cancelling_a_run_in_a_too_long_queue_deletes_the_jobs_data_and_keeps_the_list(
-    ground: Ground, before: int, is_searched: bool
-) -> None:
+def test_cancelling_a_run_in_a_long_queue_deletes_only_its_data(ground: Ground, before: int, is_searched: bool) -> None:
     queued(ground, *(f"x{number}" for number in range(before)))
 
     assert "cancelled" == cancel_run(ground)[0]
@@ -102,9 +98,7 @@ def test_a_stop_command_is_not_repeated_within_ten_seconds_as_that_may_kill_the_
 
 
 @pytest.mark.parametrize("status", ["deferred", "queued"])  # which RQ released
-def test_cancelling_a_run_that_waits_or_waited_for_another_removes_its_dependency_keys(
-    ground: Ground, status: str
-) -> None:
+def test_cancelling_a_run_that_waits_or_waited_for_another_removes_its_keys(ground: Ground, status: str) -> None:
     queued(ground, status=status)
     ground.redis.sadd(f"{RQ}:job:before:dependents", RUN)
     ground.redis.sadd(f"{RQ}:job::{RUN}:dependencies", "before")

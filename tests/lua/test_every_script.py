@@ -25,7 +25,7 @@ MORE: dict[str, Callable[[Ground], Any]] = {
 
 
 @pytest.mark.parametrize("name", LEADERS)
-def test_a_leaders_script_is_refused_without_the_current_lease_or_server(
+def test_a_leaders_script_needs_the_lease_and_its_server(
     led: Ground, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     furnish(led)
@@ -44,9 +44,7 @@ ASKED_FOR = [name for name in CALLS if "by" in load(name.split(" ")[0]).argv]
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_an_entry_has_who_asked_once_before_its_own_texts_and_nobody_if_a_daemon_wrote_it(
-    led: Ground, name: str
-) -> None:
+def test_an_entry_has_who_asked_once_before_its_own_texts_and_nobody_of_a_daemon(led: Ground, name: str) -> None:
     furnish(led)
     before = len(led.entries())
 

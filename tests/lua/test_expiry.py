@@ -57,9 +57,7 @@ def test_a_one_shot_past_its_deadline_is_recorded_as_expired_and_removed(led: Gr
 
 
 @pytest.mark.parametrize(("moved_ms", "late_ms"), [(0, MINUTE_MS - 5000), (-HOUR_MS, 1000)])  # also a test's clock
-def test_a_one_shot_before_its_deadline_fires_with_the_remaining_time_to_live(
-    led: Ground, moved_ms: int, late_ms: int
-) -> None:
+def test_a_one_shot_before_its_deadline_fires_with_the_time_left(led: Ground, moved_ms: int, late_ms: int) -> None:
     led.pass_time(moved_ms)
     [run] = _put(led, late_ms, "a")
 
@@ -112,9 +110,7 @@ def test_a_corrupted_deadline_is_ignored(led: Ground, broken: str) -> None:
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
-def test_an_occurrence_past_its_deadline_is_recorded_and_its_schedule_continues_or_ends(
-    led: Ground, goes_on: bool
-) -> None:
+def test_an_occurrence_past_its_deadline_is_recorded_and_its_rule_goes_on_or_ends(led: Ground, goes_on: bool) -> None:
     row, next_ms = _due_rule(led, MINUTE_MS + 1000), led.now_ms + HOUR_MS
 
     words = led.advance((row, int(row[2]), next_ms if goes_on else ""))
@@ -211,9 +207,7 @@ REQUESTS = [_enqueue, _run_rule, _run_one_shot, _retry, _retry_forgotten]
 
 @pytest.mark.parametrize("fields", [EXPIRES, {}], ids=["with expiry", "without expiry"])
 @pytest.mark.parametrize("push", REQUESTS)
-def test_the_deadline_of_a_run_on_request_counts_from_the_request(
-    led: Ground, push: Callable[..., str], fields: dict[str, str]
-) -> None:
+def test_a_deadline_counts_from_the_request(led: Ground, push: Callable[..., str], fields: dict[str, str]) -> None:
     run = push(led, **fields)
 
     assert ([run], fields.get("zs_expires")) == (led.queue(), led.job(run).get("zs_expires"))

@@ -38,9 +38,7 @@ def test_a_single_log_entry_records_the_whole_batch(led: Ground) -> None:
 
 @pytest.mark.parametrize("sizes", [(70, 70, 70), (1, 100, 3, 90), (32, 33, 31, 64), (200,)], ids=str)
 @pytest.mark.parametrize("limit", [200, 90, 33])
-def test_many_one_shots_at_few_times_go_in_the_order_of_their_times(
-    led: Ground, sizes: tuple[int, ...], limit: int
-) -> None:
+def test_many_one_shots_at_few_times_go_in_their_order(led: Ground, sizes: tuple[int, ...], limit: int) -> None:
     due_ms = led.now_ms - 1000
     rows = [(f"a{n:03}", due_ms + time) for time, size in enumerate(sizes) for n in range(size)]
     rows = [(f"{id}t{at}", at) for id, at in rows]
@@ -159,9 +157,7 @@ def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Gro
 
 
 @pytest.mark.parametrize("ids", [("a",), ("a", "b"), ("b", "c")], ids=str)
-def test_a_one_shot_whose_job_names_no_queue_is_quarantined_and_the_others_fire(
-    led: Ground, ids: tuple[str, ...]
-) -> None:
+def test_a_one_shot_without_a_queue_is_quarantined_and_the_others_fire(led: Ground, ids: tuple[str, ...]) -> None:
     run, *others = put_due(led, *ids)
     led.redis.hdel(led.keys.rq.job(run), "origin")
 

@@ -46,9 +46,7 @@ def test_fire_is_refused_during_a_hold(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("is_held", [True, False])
-def test_a_hold_is_kept_unless_it_is_longer_than_any_lease_and_so_from_before_a_clock_jump(
-    led: Ground, is_held: bool
-) -> None:
+def test_a_hold_is_kept_unless_it_is_longer_than_any_lease(led: Ground, is_held: bool) -> None:
     put_due(led, "a")
     led.redis.hset(led.keys.meta(), "hold", led.now_ms + LONGEST_LEASE_MS + (-5000 if is_held else 5000))
 

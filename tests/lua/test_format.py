@@ -68,9 +68,7 @@ def test_another_format_is_refused_with_the_remedy_and_neither_read_nor_written(
     assert (told, before) == (str(caught.value), led.keyspace())
 
 
-def test_the_remedy_for_an_older_format_gives_an_empty_namespace_whose_first_leader_writes_its_format(
-    led: Ground,
-) -> None:
+def test_the_remedy_for_an_older_format_makes_the_first_leader_write_its_own(led: Ground) -> None:
     led.redis.hset(led.keys.meta(), "format", OLDEST_FORMAT - 1)
     with pytest.raises(OlderFormat):
         led.put(("a", "+60000"))
@@ -122,9 +120,7 @@ GARBAGE = [*TEXTS, *NUMBERS_OF_LUA, LAST_MS + 1, -LAST_MS - 1, "9" * 5000]
 
 
 @pytest.mark.parametrize(("field", "garbage"), each(NUMBERS, GARBAGE))
-def test_a_corrupted_number_in_meta_is_refused_by_name_and_nothing_is_written(
-    ground: Ground, field: str, garbage: Any
-) -> None:
+def test_a_corrupted_number_in_meta_is_refused_by_name(ground: Ground, field: str, garbage: Any) -> None:
     ground.lead(**{field: garbage})
     before = ground.keyspace()
 

@@ -93,9 +93,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize("is_frozen", [False, True])
-def test_every_change_of_a_schedule_makes_a_version_that_it_never_had(
-    ground: Ground, kind: str, is_frozen: bool
-) -> None:
+def test_every_change_of_a_schedule_makes_a_version_that_is_new(ground: Ground, kind: str, is_frozen: bool) -> None:
     if is_frozen:
         ground.freeze()
     make(ground, kind)

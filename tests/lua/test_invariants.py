@@ -169,9 +169,7 @@ class Storm:
     ("seed", "is_limited"),
     some([(seed, is_limited) for seed in range(6) for is_limited in (False, True)], (0, False), (1, True)),
 )
-def test_random_operations_keep_one_place_per_schedule_and_push_each_run_once(
-    led: Ground, seed: int, is_limited: bool
-) -> None:
+def test_random_operations_keep_one_place_and_push_each_run_once(led: Ground, seed: int, is_limited: bool) -> None:
     storm = Storm(led, seed, is_limited=is_limited)
     led.limit(**({"default": 0.01} if is_limited else {}))
 

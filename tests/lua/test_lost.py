@@ -61,9 +61,7 @@ NOTHING: list[Any] = ["-", "0", [], [], []]
 
 
 @pytest.mark.parametrize(("flag", "is_front"), [("1", True), ("", False), ("0", False)])
-def test_a_lost_run_with_retries_left_is_queued_at_once_at_the_front_if_its_retries_go_there(
-    led: Ground, seen: Entry, flag: str, is_front: bool
-) -> None:
+def test_a_lost_run_with_retries_left_is_queued_at_once(led: Ground, seen: Entry, flag: str, is_front: bool) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "before")
     job(led, A, retries_left="2", enqueue_at_front_on_retry=flag)
     member = execution(led, A)

@@ -21,9 +21,7 @@ from zsched.storage.scripts import load
 
 @pytest.mark.parametrize("other", [{"seen_entry": "7-99"}, {"seen_t": "5"}, {"seen_entry": "-", "seen_t": 0}])
 @pytest.mark.parametrize("call", [lambda g, **o: restore(g, one_shot(), rule(), **o), merged])
-def test_a_merge_is_refused_when_the_log_grew_since_the_comparison(
-    led: Ground, call: Any, other: dict[str, Any]
-) -> None:
+def test_a_merge_is_refused_if_the_log_grew_since_the_comparison(led: Ground, call: Any, other: dict[str, Any]) -> None:
     led.put(("b", "+1000"))
     before = led.keyspace()
 

@@ -97,9 +97,7 @@ def test_a_job_that_is_cancelled_within_its_second_is_not_queued_and_a_reschedul
     ("micros", "due_ms"), [(0, 0), (1, 1), (29_000, 29), (123_456, 124), (988_000, 988), (999_001, 1000)]
 )
 @pytest.mark.parametrize("interval", [1, 2, 3600])
-def test_another_attempt_is_queued_at_the_millisecond_when_its_interval_is_over(
-    at_second: Ground, micros: int, due_ms: int, interval: int
-) -> None:
+def test_another_attempt_waits_for_its_interval(at_second: Ground, micros: int, due_ms: int, interval: int) -> None:
     fail(at_second, "a", Retry(max=2, interval=interval), SECOND + timedelta(microseconds=micros))
 
     _run_all(at_second, SECOND + 7200 * S)
@@ -199,7 +197,7 @@ FAILED = {
         pytest.param({"ended_at": "2027-01-15T07:59:58Z"}, id="an end without a fraction"),
     ],
 )
-def test_a_retry_is_queued_within_its_second_or_if_end_or_interval_is_unknown_at_its_end(
+def test_a_retry_of_unknown_time_waits_until_its_second_ends(
     at_second: Ground, other: Mapping[str, str | None]
 ) -> None:
     fields = {**FAILED, **other}

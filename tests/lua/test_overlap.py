@@ -23,7 +23,7 @@ OVER = ("finished", "failed", "stopped", "canceled", None)
 
 @pytest.mark.parametrize("status", [*OPEN, *OVER])
 @pytest.mark.parametrize("mode", ["skip", "allow", "queue", "cancel_previous"])
-def test_the_overlap_policy_decides_the_outcome_while_the_previous_run_is_open(
+def test_the_policy_decides_the_outcome_while_an_earlier_run_is_open(
     led: Ground, mode: str, status: str | None
 ) -> None:
     [first] = fired(led, mode)

@@ -90,9 +90,7 @@ def test_rq_releases_a_run_with_two_dependencies_after_both_are_over(led: Ground
         ("queue", {"status": "queued", "enqueued_at": LONG_AGO}),
     ],
 )
-def test_a_queued_occurrence_waits_for_a_run_of_another_policy_and_for_one_that_seems_dead(
-    led: Ground, before: str, job: dict[str, str]
-) -> None:
+def test_an_occurrence_waits_for_a_run_that_seems_dead_too(led: Ground, before: str, job: dict[str, str]) -> None:
     [first] = fired(led, before)
     becomes(led, first, **job)
 

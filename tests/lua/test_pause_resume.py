@@ -242,9 +242,7 @@ def test_cancelling_a_schedule_leaves_its_fired_run_alone(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("is_of_another_type", [False, True])
-def test_cancelling_a_schedule_keeps_a_run_that_rq_or_another_writer_changed(
-    ground: Ground, is_of_another_type: bool
-) -> None:
+def test_cancelling_a_schedule_keeps_a_run_that_others_changed(ground: Ground, is_of_another_type: bool) -> None:
     key = f"{RQ}:job:a-{ground.put_later('a')}"
     ground.redis.set(key, "x") if is_of_another_type else ground.redis.hset(key, "status", "canceled")
     before = ground.redis.dump(key)

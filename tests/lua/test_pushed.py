@@ -78,9 +78,7 @@ def test_a_run_that_was_pushed_or_taken_is_left_alone(rule: Ground, name: str, f
 @pytest.mark.parametrize(
     "fields", [{"zs": "1"}, {"zs": "1fse", "zs_expires": "1"}, {"status": "queued", "zs": "1"}], ids=str
 )
-def test_a_forged_one_shot_does_not_remove_a_recurring_schedule_from_its_lane(
-    led: Ground, fields: dict[str, str]
-) -> None:
+def test_a_forged_one_shot_does_not_remove_a_rule_from_its_lane(led: Ground, fields: dict[str, str]) -> None:
     due_ms = led.now_ms - 1000
     led.put_recurring("r", due_ms)
     forged = {"status": "scheduled", "origin": "evil", "data": "mine", **fields}

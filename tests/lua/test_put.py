@@ -76,9 +76,7 @@ def test_a_put_with_another_payload_lane_or_time_replaces_the_job_and_moves_the_
 
 @pytest.mark.parametrize("enabled", ["", 0])
 @pytest.mark.parametrize(("if_exists", "word"), [("keep", "kept"), ("error", "EXISTS")])
-def test_a_put_with_keep_or_error_leaves_an_existing_schedule_alone(
-    ground: Ground, if_exists: str, word: str, enabled: Any
-) -> None:
+def test_a_put_with_keep_or_error_keeps_a_schedule(ground: Ground, if_exists: str, word: str, enabled: Any) -> None:
     due_ms = ground.put_later("a")
 
     words = ground.put(("a", due_ms + 9, "other"), ("b", due_ms), if_exists=if_exists, enabled=enabled)
@@ -88,9 +86,7 @@ def test_a_put_with_keep_or_error_leaves_an_existing_schedule_alone(
 
 
 @pytest.mark.parametrize(("allow_past", "word"), [(0, "PAST"), (1, "created")])
-def test_a_time_that_has_passed_by_the_servers_clock_is_refused_unless_it_is_allowed(
-    ground: Ground, allow_past: int, word: str
-) -> None:
+def test_a_time_that_passed_by_the_servers_clock_has_to_be_allowed(ground: Ground, allow_past: int, word: str) -> None:
     past_ms = ground.now_ms - 1000
 
     words = ground.put(("late", past_ms), ("good", "+0"), allow_past=allow_past)
@@ -204,9 +200,7 @@ def test_a_disabled_put_makes_a_paused_schedule_that_never_was_in_a_lane(ground:
 @pytest.mark.parametrize(
     ("enabled", "place", "word"), [("", "paused", "unchanged"), (0, "paused", "unchanged"), (1, "normal", "updated")]
 )
-def test_a_put_of_a_paused_schedule_resumes_it_only_if_enabled(
-    ground: Ground, enabled: Any, place: str, word: str
-) -> None:
+def test_a_put_resumes_a_paused_schedule_only_if_enabled(ground: Ground, enabled: Any, place: str, word: str) -> None:
     due_ms = ground.put_later("a")
     ground.call("pause", ["a"], note="a note")
     parked = ground.redis.hget(ground.keys.paused(), "a")

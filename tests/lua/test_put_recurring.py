@@ -98,9 +98,7 @@ def test_a_new_payload_keeps_anchor_due_time_and_last_run(ground: Ground) -> Non
         *((field, None) for field in ("version", "anchor", "trigger", "digest")),
     ],
 )
-def test_a_put_of_the_same_rule_repairs_a_malformed_or_deleted_field(
-    ground: Ground, field: str, value: str | None
-) -> None:
+def test_a_put_of_the_same_rule_repairs_a_broken_or_lost_field(ground: Ground, field: str, value: str | None) -> None:
     ground.put_recurring("r")
     ground.redis.hdel(ground.keys.schedule("r"), field)
     if value is not None:
@@ -175,7 +173,7 @@ def test_the_reply_again_is_not_stored_for_an_operation_id(ground: Ground) -> No
 
 
 @pytest.mark.parametrize(("if_exists", "word"), [("keep", "kept"), ("error", "EXISTS")])
-def test_a_put_with_keep_or_error_leaves_an_existing_schedule_alone(ground: Ground, if_exists: str, word: str) -> None:
+def test_a_put_with_keep_or_error_keeps_a_schedule(ground: Ground, if_exists: str, word: str) -> None:
     _, _, _, due_ms = ground.put_recurring("r")
     before = ground.keyspace()
 
@@ -186,9 +184,7 @@ def test_a_put_with_keep_or_error_leaves_an_existing_schedule_alone(ground: Grou
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
-def test_a_recurring_put_replaces_a_one_shot_and_its_waiting_run_but_not_a_cancelled_one(
-    ground: Ground, is_cancelled: bool
-) -> None:
+def test_a_recurring_put_replaces_a_one_shot_but_not_its_cancelled_run(ground: Ground, is_cancelled: bool) -> None:
     due_ms = ground.put_later("r", lane="high")
     if is_cancelled:
         ground.redis.hset(f"{RQ}:job:r-{due_ms}", "status", "canceled")
@@ -241,9 +237,7 @@ def test_an_ended_schedule_stays_ended_while_its_rule_is_the_same(ground: Ground
 
 
 @pytest.mark.parametrize(("rule", "ended_at"), [("2", "17"), ("1", "soon")])
-def test_a_put_with_a_new_rule_or_over_a_corrupted_end_time_restarts_an_ended_schedule(
-    ground: Ground, rule: str, ended_at: str
-) -> None:
+def test_a_new_rule_or_a_broken_end_time_restarts_an_ended_schedule(ground: Ground, rule: str, ended_at: str) -> None:
     ground.put_recurring("r")
     _end(ground, "r")
     ground.redis.hset(ground.keys.schedule("r"), "ended_at", ended_at)
@@ -256,9 +250,7 @@ def test_a_put_with_a_new_rule_or_over_a_corrupted_end_time_restarts_an_ended_sc
 
 
 @pytest.mark.parametrize("missing", [None, "nominal", "anchor"])
-def test_a_put_of_the_same_definition_returns_a_quarantined_schedule_to_its_lane_and_repairs_it(
-    ground: Ground, missing: str | None
-) -> None:
+def test_a_put_of_the_same_definition_repairs_a_quarantined_schedule(ground: Ground, missing: str | None) -> None:
     _, _, _, due_ms = ground.put_recurring("r")
     ground.redis.zrem(ground.keys.due_normal(), "r")
     ground.redis.hset(ground.keys.quarantine(), "r", f"normal {due_ms} 1 cannot be planned")

@@ -106,9 +106,7 @@ each_launch = pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
 
 @pytest.mark.parametrize("is_full", [False, True], ids=["with a slot", "without a slot"])
 @each_launch
-def test_a_run_waits_while_others_have_all_slots_of_its_limit(
-    led: Ground, launch: Callable[[Ground], str], is_full: bool
-) -> None:
+def test_a_run_waits_while_all_slots_are_taken(led: Ground, launch: Callable[[Ground], str], is_full: bool) -> None:
     if is_full:
         take_slot(led)
 
@@ -125,9 +123,7 @@ def test_a_run_waits_while_others_have_all_slots_of_its_limit(
 @pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")
 @pytest.mark.parametrize("is_full", [False, True], ids=["with a slot", "without a slot"])
 @each_launch
-def test_a_run_has_the_fields_and_keys_that_rq_gives_it(
-    led: Ground, launch: Callable[[Ground], str], is_full: bool
-) -> None:
+def test_a_run_has_the_fields_and_keys_of_rqs_own(led: Ground, launch: Callable[[Ground], str], is_full: bool) -> None:
     if is_full:
         take_slot(led)
         led.redis.hset(f"{RQ}:job:rqs-other", "status", "started")
@@ -150,9 +146,7 @@ def test_a_run_has_the_fields_and_keys_that_rq_gives_it(
 
 @each_launch
 @pytest.mark.parametrize("key", KEYS)
-def test_a_run_is_not_pushed_past_a_limit_with_a_key_of_a_wrong_type(
-    led: Ground, launch: Callable[[Ground], str], key: str
-) -> None:
+def test_a_run_is_not_pushed_past_a_broken_limit(led: Ground, launch: Callable[[Ground], str], key: str) -> None:
     led.redis.set(key, "x")
 
     launch(led)

@@ -263,9 +263,7 @@ def doubt(ground: Ground) -> int | None:
 
 @pytest.mark.parametrize("before", [5, None])
 @pytest.mark.parametrize("reason", ["lost", "corrected", "audit"])
-def test_a_restore_sets_a_missing_doubt_to_now_but_an_audit_sets_none(
-    led: Ground, reason: str, before: int | None
-) -> None:
+def test_a_restore_sets_a_missing_doubt_but_an_audit_sets_none(led: Ground, reason: str, before: int | None) -> None:
     led.redis.hdel(led.keys.meta(), "doubt")
     if before is not None:
         led.redis.hset(led.keys.meta(), "doubt", before)

@@ -132,9 +132,7 @@ def test_a_retry_goes_to_the_front_if_the_run_did(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize(("kind", "zs", "front"), [("rule", "1fs", "1"), ("one-shot", None, "0")])
-def test_a_retry_keeps_the_flags_of_its_rule_and_leaves_a_waiting_schedule_alone(
-    ground: Ground, kind: str, zs: str | None, front: str
-) -> None:
+def test_a_retry_keeps_flags_and_its_schedule_as_it_is(ground: Ground, kind: str, zs: str | None, front: str) -> None:
     due_ms = ground.put_later("a") if kind == "one-shot" else 0
     if kind == "rule":
         ground.put_recurring("a", own={"flags": "fs"})

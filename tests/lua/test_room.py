@@ -76,9 +76,7 @@ def test_a_throttled_run_fires_at_the_returned_time_and_not_before(led: Ground) 
     ("per_second", "count", "takes_ms"),
     [(0.5, 4, 6000), (3, 10, 3000), (19, 60, 3106), (100, 200, 1950), (1000, 400, 350), (30_000, 4000, 84)],
 )
-def test_runs_of_a_second_exceed_the_limit_by_at_most_five_percent(
-    led: Ground, per_second: float, count: int, takes_ms: int
-) -> None:
+def test_runs_exceed_a_limit_by_at_most_five_percent(led: Ground, per_second: float, count: int, takes_ms: int) -> None:
     led.limit(email=per_second)
     put_many(led, "s", count, age_ms=10_000)
     begin_ms, pushes = led.now_ms, list[int]()

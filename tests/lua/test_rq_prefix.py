@@ -97,9 +97,7 @@ def test_a_prefix_with_special_characters_is_refused(prefix: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name != "report"])  # which is about archives alone
-def test_a_namespace_keeps_its_prefix_and_no_script_does_anything_under_another(
-    led: Ground, moved: Ground, name: str
-) -> None:
+def test_a_namespace_keeps_its_prefix_and_refuses_a_script_of_another(led: Ground, moved: Ground, name: str) -> None:
     furnish(led)
     before = contents(led)
 

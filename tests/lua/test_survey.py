@@ -75,9 +75,7 @@ def test_survey_releases_a_waiting_run_when_the_previous_worker_died(led: Ground
 
 @pytest.mark.parametrize(("more", "waits"), [({"retries_left": "1"}, True), ({"retries_left": "0"}, False),
                                              ({"retries_left": "1", "zs_on_lost": "fail"}, False)])  # fmt: skip
-def test_a_run_of_a_dead_worker_that_will_be_retried_blocks_its_chain(
-    led: Ground, more: dict[str, str], waits: bool
-) -> None:
+def test_a_dead_run_that_will_be_retried_blocks_its_chain(led: Ground, more: dict[str, str], waits: bool) -> None:
     jobs(led, "started", "deferred")
     dies(led, A, **more)
     chain(led, QUEUE)

@@ -133,9 +133,7 @@ def test_track_records_the_end_of_an_unchanged_run(led: Ground, seen: Entry) -> 
         ("queued", "", "gone"),
     ],
 )
-def test_track_skips_a_run_that_changed_since_the_scan(
-    led: Ground, seen: Entry, status: str, ended_at: str, was_seen: str
-) -> None:
+def test_track_skips_a_run_that_changed(led: Ground, seen: Entry, status: str, ended_at: str, was_seen: str) -> None:
     job(led, A, status, ended_at=ended_at)
     before = led.keyspace()
 
@@ -155,9 +153,7 @@ def test_a_cancelled_run_is_recorded_unless_its_cancellation_was_logged(
 
 
 @pytest.mark.parametrize("broken", ["no key", "no status", "another type"])
-def test_track_records_a_deleted_run_as_gone_also_with_an_earlier_log_entry(
-    led: Ground, seen: Entry, broken: str
-) -> None:
+def test_track_records_a_deleted_run_as_gone_also_by_an_earlier_entry(led: Ground, seen: Entry, broken: str) -> None:
     if broken == "no status":
         job(led, A, None)
     elif broken == "another type":

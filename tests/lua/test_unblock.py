@@ -103,9 +103,7 @@ def test_a_run_that_rq_has_released_is_not_released_again(led: Ground) -> None:
     assert ([B], [], QUEUE) == (led.queue(), led.entries(), chain(led))
 
 
-def test_rq_does_not_release_a_run_that_zsched_released_during_its_transaction(
-    led: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rq_does_not_release_a_run_that_zsched_released_meanwhile(led: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs(led, "failed", "deferred", data="")
     chain(led, QUEUE)
     fetch_many, released = Job.fetch_many, []
@@ -199,9 +197,7 @@ def test_withdrawing_a_running_run_sends_its_worker_a_stop_command_every_ten_sec
     (("started", "finished"), CANCEL),  # it is still not to run
     (("stopped", "finished"), None),
 ])  # fmt: skip
-def test_the_last_run_stays_in_the_chain_until_all_runs_are_over(
-    led: Ground, statuses: tuple[str, str], left: str | None
-) -> None:
+def test_the_last_run_of_a_chain_stays_till_all_end(led: Ground, statuses: tuple[str, str], left: str | None) -> None:
     jobs(led, *statuses)
     chain(led, CANCEL)
 
@@ -236,7 +232,7 @@ def test_chains_of_another_type_are_refused_before_anything_is_written(led: Grou
         (None, RELEASE, ["s"]),  # it changed since the survey
     ],
 )
-def test_another_chain_does_not_prevent_the_release_of_a_run(
+def test_another_chain_hinders_no_release(
     led: Ground, text: str | None, need: tuple[str, str], changed: list[str]
 ) -> None:
     jobs(led, "stopped", "deferred")

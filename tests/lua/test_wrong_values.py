@@ -169,7 +169,7 @@ def _assert_whole(ground: Ground, verb: str, id: str, reply: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", SPOILS)
-def test_a_corrupted_value_leaves_no_call_half_done_and_is_repaired_by_a_put(
+def test_a_corrupted_value_makes_no_call_half_done_and_a_put_repairs_it(
     scene: tuple[Ground, Keyspace], kind: str
 ) -> None:
     ground, at_first = scene

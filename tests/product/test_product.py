@@ -171,9 +171,7 @@ def test_a_queued_mail_is_not_sent_to_an_unsubscribed_user(scheduler: ManualSche
     assert [] == scheduler.advance(days=60, work=True)
 
 
-def test_a_mail_that_the_provider_refuses_is_sent_a_minute_later(
-    scheduler: ManualScheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_mail_is_sent_a_minute_later(scheduler: ManualScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(channel: Channel, text: str) -> None:
         monkeypatch.undo()
         raise ConnectionError("the provider is down")

@@ -200,9 +200,7 @@ def test_a_large_file_is_put_by_a_few_calls(ground: Ground, redis_client: redis.
     assert all(step.next_ms for step in applied.steps)
 
 
-def test_schedules_changed_while_a_large_file_is_applied_are_compared_again(
-    ground: Ground, redis_client: redis.Redis
-) -> None:
+def test_schedules_changed_during_a_long_apply_are_compared_again(ground: Ground, redis_client: redis.Redis) -> None:
     ground.apply(_large(150))
     application = ground.application(_large(160, minute=5))
     steps = application.compare()

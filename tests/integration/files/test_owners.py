@@ -137,9 +137,7 @@ def test_pruning_is_skipped_when_a_step_failed(ground: Ground, monkeypatch: pyte
     assert ["beat", "digest"] == ground.ids()
 
 
-def test_a_lost_connection_reports_progress_and_the_same_command_continues(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_connection_reports_progress_and_work_continues(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     many = "".join(f'[schedules.n{n}]\nfunc = "app.n"\nevery = 60\n' for n in range(5))
     done: list[int] = []
     put_many = Keeper.put_many

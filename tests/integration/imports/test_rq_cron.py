@@ -45,9 +45,7 @@ def config(here: Path) -> Path:
 
 
 @pytest.mark.parametrize("by_path", [False, True])
-def test_cron_jobs_that_a_module_registers_are_copied(
-    zsched: Zsched, client: Client, config: Path, by_path: bool
-) -> None:
+def test_cron_jobs_of_a_module_are_copied(zsched: Zsched, client: Client, config: Path, by_path: bool) -> None:
     module = str(config) if by_path else "cron_config"
 
     result = zsched("import", "rq-cron", module, "--tz", "Asia/Seoul")

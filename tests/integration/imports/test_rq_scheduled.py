@@ -29,9 +29,7 @@ from zsched.imports.rqjobs import not_before
 pytestmark = pytest.mark.once
 
 
-def test_delayed_jobs_are_moved_and_given_back(
-    zsched: Zsched, client: Client, queue: Queue, redis_client: redis.Redis
-) -> None:
+def test_a_job_is_moved_and_given_back(zsched: Zsched, client: Client, queue: Queue, redis_client: redis.Redis) -> None:
     at = datetime.now(UTC).replace(microsecond=0) + LATER
     job = queue.enqueue_at(
         at, "app.tasks.remind", 42, job_timeout=77, retry=Retry(3, interval=[1, 2]), meta={"a": 1}, description="hi"
@@ -58,9 +56,7 @@ def test_delayed_jobs_are_moved_and_given_back(
     assert ([], -1) == (list(client.list()), redis_client.ttl(job.key))
 
 
-def test_a_job_moved_several_times_is_never_due_earlier_than_requested(
-    zsched: Zsched, client: Client, queue: Queue
-) -> None:
+def test_a_job_moved_several_times_is_never_due_early(zsched: Zsched, client: Client, queue: Queue) -> None:
     at = datetime.now(UTC).replace(microsecond=988_000) + LATER
     job, due = queue.enqueue_at(at, "app.tasks.remind"), []
 
@@ -72,9 +68,7 @@ def test_a_job_moved_several_times_is_never_due_earlier_than_requested(
     assert [at.replace(microsecond=0) + timedelta(seconds=1)] * 3 == due
 
 
-def test_a_job_with_milliseconds_in_its_score_keeps_them(
-    zsched: Zsched, client: Client, queue: Queue, redis_client: redis.Redis
-) -> None:
+def test_a_job_keeps_its_milliseconds(zsched: Zsched, client: Client, queue: Queue, redis_client: redis.Redis) -> None:
     job = queue.enqueue_in(LATER, "app.tasks.remind")
     score_s = redis_client.zscore(f"{RQ}:scheduled:email", job.id) + 0.1239
     redis_client.zadd(f"{RQ}:scheduled:email", {job.id: score_s})
@@ -136,9 +130,7 @@ def test_a_job_keeps_its_rate_limit(zsched: Zsched, client: Client, queue: Queue
 
 
 @pytest.mark.parametrize("score", [1.8e12, math.inf])  # milliseconds; what no calendar has
-def test_a_job_with_an_invalid_time_is_refused_and_the_rest_is_moved(
-    zsched: Zsched, client: Client, queue: Queue, score: float
-) -> None:
+def test_a_job_of_an_invalid_time_is_refused_alone(zsched: Zsched, client: Client, queue: Queue, score: float) -> None:
     good, odd = (queue.enqueue_in(LATER, "app.tasks.remind") for _ in range(2))
     queue.connection.zadd(f"{RQ}:scheduled:email", {odd.id: score})
 

@@ -88,9 +88,7 @@ def test_a_moved_job_runs_with_its_original_arguments(
     assert [((42,), {"when": timedelta(hours=1)})] == calls
 
 
-def test_an_overdue_job_of_rq_scheduler_is_moved_and_due_at_once(
-    zsched: Zsched, client: Client, theirs: Scheduler
-) -> None:
+def test_an_overdue_job_is_moved_and_due_at_once(zsched: Zsched, client: Client, theirs: Scheduler) -> None:
     job = theirs.enqueue_in(timedelta(seconds=-60), "app.tasks.remind")
 
     result = zsched("import", "rq-scheduler", "--tz", "UTC")
@@ -213,9 +211,7 @@ def test_an_import_opens_a_pickle_before_it_finds_the_function_not_allowed(
     assert (tmp_path / "ran").exists()
 
 
-def test_an_import_refuses_a_job_with_a_callback_that_is_not_allowed(
-    zsched: Zsched, client: Client, queue: Queue
-) -> None:
+def test_an_import_refuses_a_job_with_a_forbidden_callback(zsched: Zsched, client: Client, queue: Queue) -> None:
     queue.enqueue_in(LATER, "app.tasks.remind", on_success=Callback("os.abort"))
     zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.*.*"
 

@@ -153,9 +153,7 @@ def of_lists() -> Any:
         (lambda: 10**5_000, "(int that cannot be shown: ValueError)"),
     ],
 )
-def test_a_value_without_a_json_form_or_too_much_to_show_is_presented_as_text(
-    make: Callable[[], object], told: str
-) -> None:
+def test_a_value_without_a_json_form_or_too_long_to_show_is_a_text(make: Callable[[], object], told: str) -> None:
     assert told == presentable(make())
 
 
@@ -184,8 +182,6 @@ FUNC = "app.tasks.remind"
         *((id, None) for id in ("6ba7b810-9dad-11d1-80b4-00c04fd430c8", "report-2026", "mine", "a-1")),  # foreign
     ],
 )
-def test_a_run_is_described_by_schedule_and_nominal_time_before_the_description_of_its_job(
-    job_id: str, expected: str | None
-) -> None:
+def test_a_run_is_described_by_schedule_and_time_before_its_own_description(job_id: str, expected: str | None) -> None:
     assert (f"{expected} · {FUNC}" if expected else FUNC) == described(job_id, FUNC)
     assert expected == described(job_id, None)

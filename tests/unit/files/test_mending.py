@@ -116,9 +116,7 @@ OPTIONS: list[tuple[str, list[str]]] = [  # lines behind two others, and what is
         *((f"func = 'papers.plain'\n{lines}", told) for lines, told in OPTIONS),
     ],
 )
-def test_a_probable_cause_is_reported_and_a_bad_option_neither_hides_nor_causes_another_mistake(
-    text: str, told: list[str]
-) -> None:
+def test_a_cause_is_reported_and_a_bad_option_hides_and_causes_no_other_mistake(text: str, told: list[str]) -> None:
     found = complaints(f"[schedules.a]\n{text}")
 
     short = [complaint.removeprefix("schedules.toml:").replace("[schedules.a]: ", "") for complaint in found]

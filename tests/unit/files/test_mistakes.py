@@ -131,9 +131,7 @@ def test_a_time_beside_a_rule_does_not_count_as_a_second_rule(time: str, rule: s
         ),
     ],
 )
-def test_a_bad_default_is_reported_once_and_a_missing_rule_for_each_schedule(
-    default: str, rule: str, told: list[str]
-) -> None:
+def test_a_bad_default_is_reported_once_and_a_missing_rule_each_time(default: str, rule: str, told: list[str]) -> None:
     entries = "".join(f'[schedules.{id}]\nfunc = "app.{id}"\n{rule}\n' for id in "ab")
 
     assert_complaints(f"[defaults]\n{default}\n{entries}", *told)

@@ -25,9 +25,7 @@ from zsched.storage.overview import Overview
         (9, ["\ud800", "x" * 1000], ["\\ud800", "x" * 200]),
     ],
 )
-def test_the_first_names_are_labels_escaped_and_cut_and_later_names_become_other(
-    most: int, names: list[str], labels: list[str]
-) -> None:
+def test_the_first_names_are_labels_and_later_ones_become_other(most: int, names: list[str], labels: list[str]) -> None:
     found = Names(most)
 
     assert labels == [found.of(name) for name in names]

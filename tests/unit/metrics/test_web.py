@@ -65,9 +65,7 @@ API = "/api/v1/schedules"
         *(({"path": path, "status": 503}, None) for path in PROBES),
     ],
 )
-def test_a_request_counts_by_the_template_of_its_route_and_the_class_of_its_status(
-    given: dict[str, Any], counted: tuple[str, str, str] | None
-) -> None:
+def test_a_request_counts_by_its_route_template(given: dict[str, Any], counted: tuple[str, str, str] | None) -> None:
     meter = WebMeter()
 
     answer(meter, **given)

@@ -43,9 +43,7 @@ _OPTIONS = st.fixed_dictionaries(
 
 
 @given(_OPTIONS, st.sampled_from(["pickle", "json"]), st.sampled_from(["scheduled", "queued"]), st.booleans())
-def test_rq_restores_every_hash_that_we_can_make(
-    options: dict[str, Any], serializer: str, status: str, is_uncertain: bool
-) -> None:
+def test_rq_restores_our_hashes(options: dict[str, Any], serializer: str, status: str, is_uncertain: bool) -> None:
     definition = definition_of(**options)
     mark = {"zs_uncertain": "1"} if is_uncertain else {}
 

@@ -100,9 +100,7 @@ class _Likeness:
 @pytest.mark.parametrize(
     "given_as", ["mail:a:3", ("mail:a", 3), ["mail:a", 3], {"key": "mail:a", "concurrency": 3}, _Likeness("mail:a", 3)]
 )
-def test_a_rate_limit_is_written_in_rqs_two_fields_and_as_a_flag(
-    given_as: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rate_limit_is_written_in_two_fields_and_as_a_flag(given_as: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rqjob, "HAS_RATE_LIMITS", True)
     definition = definition_of(rate_limit=given_as)
 

@@ -20,9 +20,7 @@ from zsched.storage.connection import Wire
 from zsched.storage.log import Pages
 
 
-def test_a_wire_packs_numbers_as_text_because_hiredis_crashes_on_ctrl_c_while_it_packs_a_number(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_wire_packs_numbers_as_texts_since_hiredis_may_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     packed: list[tuple[Any, ...]] = []
     monkeypatch.setattr(hiredis, "pack_command", packed.append)
 
@@ -124,9 +122,7 @@ def texts(fields: dict[str, Any]) -> list[bytes]:
          ("queue: default → email", "arguments changed")),
     ],
 )  # fmt: skip
-def test_a_change_is_shown_by_its_options_without_payloads(
-    old: Recorded, new: Recorded, expected: tuple[str, ...]
-) -> None:
+def test_a_change_is_shown_by_options_without_payloads(old: Recorded, new: Recorded, expected: tuple[str, ...]) -> None:
     assert expected == changed_options("a", old, new)
 
 

@@ -118,9 +118,7 @@ def test_meta_in_another_encoding_is_another_meta() -> None:
         (Subject.RETRY, RUN, [f"{RUN}-r1", f"{RUN}-r9"], [RUN, "a-1700000000001-r1"]),
     ],
 )
-def test_a_signature_is_good_for_its_subject_alone(
-    subject: Subject, name: str, good: list[str], bad: list[str]
-) -> None:
+def test_a_signature_is_good_for_one_subject(subject: Subject, name: str, good: list[str], bad: list[str]) -> None:
     job = signed(FIELDS, subject, name)
 
     assert (good, []) == (
