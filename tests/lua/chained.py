@@ -72,9 +72,6 @@ def unblock(ground: Ground, *needed: tuple[str, str], **over: Any) -> list[Any]:
 QUEUE, CANCEL = f"queue {A} {B}", f"cancel_previous {A} {B}"
 
 
-# -- which need something ---------------------------------------------------------------------------------
-
-
 WHY = {
     "finished": f"{A} is over, and RQ did not say so",
     "failed": f"{A} is over, and RQ did not say so",

@@ -131,7 +131,7 @@ def test_uncertain_runs_that_must_not_run_twice_are_skipped(led: Ground, is_doub
     assert {} == led.places()
 
 
-# -- a quarantine of a wrong type --------------------------------------------------------------------
+# -- a quarantine of a wrong type ---------------------------------------------------------------
 
 
 def _spoil_quarantine(ground: Ground) -> str:

@@ -266,9 +266,6 @@ def test_a_run_twice_in_the_intermediate_queue_is_pushed_once(led: Ground, seen:
     assert [A.encode()] == led.redis.lrange(f"{RQ}:queue:default:intermediate", 0, -1)
 
 
-# -- failures in a row ----------------------------------------------------------------------------
-
-
 def test_a_lost_run_counts_as_a_failure_only_if_it_is_not_retried(led: Ground) -> None:
     led.put_recurring("a", own={"pause_after": "2"})
     seen = led.last
@@ -284,9 +281,6 @@ def test_a_lost_run_counts_as_a_failure_only_if_it_is_not_retried(led: Ground) -
 
     assert ("pause", f"2 failures in a row, the last of run {A}") == (led.last.kind, led.last.fields["note"])
     assert led.places()["a"].startswith("paused")
-
-
-# -- whose it is ----------------------------------------------------------------------------------
 
 
 def test_lost_is_refused_when_the_callers_log_entry_is_missing(led: Ground, seen: Entry) -> None:

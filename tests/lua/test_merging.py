@@ -16,8 +16,6 @@ from tests.unit.core.test_touches import TOUCHED
 from zsched.core.log import Position
 from zsched.storage.scripts import load
 
-# -- the log's end --------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("other", [{"seen_entry": "7-99"}, {"seen_t": "5"}, {"seen_entry": "-", "seen_t": 0}])
 @pytest.mark.parametrize("call", [lambda g, **o: restore(g, one_shot(), rule(), **o), merged])
@@ -98,9 +96,6 @@ def test_a_restore_is_refused_when_the_log_became_empty(led: Ground) -> None:
     assert before == led.keyspace()
 
 
-# -- hold and wake --------------------------------------------------------------------------------
-
-
 def test_a_restore_holds_fire(led: Ground) -> None:
     led.put(("b", 5), allow_past=1)
 
@@ -133,9 +128,6 @@ def test_a_restore_wakes_a_sleeping_daemon(led: Ground) -> None:
         restore(led, one_shot(id="b")._replace(due_ms=DUE_MS + 5), one_shot(), one_shot("paused", "p", note="5 "))
 
     assert [str(DUE_MS).encode()] == heard
-
-
-# -- merged ---------------------------------------------------------------------------------------
 
 
 def test_a_merged_entry_lists_the_histories_that_redis_contains(led: Ground) -> None:

@@ -138,9 +138,6 @@ def test_only_own_scheduler_locks_are_released(led: Ground) -> None:
     assert (0, ["a"], None, b"worker-1") == (reply.pushed, waiting(led), _lock(led), _lock(led, "other"))
 
 
-# -- at the front -------------------------------------------------------------------------------------
-
-
 def test_jobs_with_at_front_are_queued_first_by_their_time(led: Ground) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "waiting")
     delay(led, "back")

@@ -37,9 +37,6 @@ def _enqueue_at(ground: Ground, id: str, at: datetime) -> None:
     Queue("default", connection=ground.redis).enqueue_at(at, "app.task", job_id=id)
 
 
-# -- enqueue_at and enqueue_in ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("micros", [0, 1, 12_000, 500_000, 988_000, 999_999])
 def test_a_delayed_job_is_queued_when_the_second_of_its_time_is_over(at_second: Ground, micros: int) -> None:
     at = SECOND + 2 * S + timedelta(microseconds=micros)
@@ -88,9 +85,6 @@ def test_a_job_that_is_cancelled_within_its_second_is_not_queued_and_a_reschedul
 
     assert (0, ["default", "a", "canceled"], ["later"]) == (reply.pushed, reply.odd, waiting(at_second))
     assert SECOND_MS + 60_000 == reply.next_ms
-
-
-# -- another attempt --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,6 @@ OPEN = ("queued", "started", "deferred", "scheduled")
 OVER = ("finished", "failed", "stopped", "canceled", None)
 
 
-# -- every policy ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("status", [*OPEN, *OVER])
 @pytest.mark.parametrize("mode", ["skip", "allow", "queue", "cancel_previous"])
 def test_the_policy_decides_the_outcome_while_an_earlier_run_is_open(
@@ -37,9 +34,6 @@ def test_the_policy_decides_the_outcome_while_an_earlier_run_is_open(
     assert (run in led.queue()) == (word == "fired")
     assert (led.redis.zscore(f"{RQ}:deferred:default", run) is not None) == (word == "deferred")
     assert ("" if mode in ("skip", "allow") else mode) == (chain(led) or "").partition(" ")[0]
-
-
-# -- skipped again and again ----------------------------------------------------------------------------
 
 
 def skips(led: Ground) -> float | None:
@@ -67,9 +61,6 @@ def test_skipped_occurrences_are_recorded_although_their_count_has_a_wrong_type(
     assert "overlap" == advance(led, "skip")[0]
 
     assert "advance" == led.last.kind
-
-
-# -- cancel_previous ------------------------------------------------------------------------------------
 
 
 def ends(led: Ground) -> list[str]:
@@ -152,9 +143,6 @@ def test_a_chain_of_queued_runs_remains_after_a_change_to_allow(led: Ground) -> 
     word, third = advance(led, "allow")
 
     assert ("fired", [first, third], f"queue {first} {second}") == (word, led.queue(), chain(led))
-
-
-# -- skip ------------------------------------------------------------------------------------------------
 
 
 def test_skip_waits_for_a_run_of_a_dead_worker_that_will_be_retried(led: Ground) -> None:

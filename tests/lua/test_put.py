@@ -183,9 +183,6 @@ def test_a_disabled_put_of_an_active_schedule_pauses_it_once(ground: Ground) -> 
     assert ["replaced", "a", "paused", "a"] == _beside_rows(ground)
 
 
-# -- enabled ------------------------------------------------------------------------------------------
-
-
 def test_a_disabled_put_makes_a_paused_schedule_that_never_was_in_a_lane(ground: Ground) -> None:
     due_ms = ground.now_ms + HOUR_MS
 

@@ -296,9 +296,6 @@ def test_a_key_of_another_type_is_reported_and_nothing_is_written(ground: Ground
     assert before == ground.keyspace()
 
 
-# -- paused schedules in the log entry ----------------------------------------------------------------
-
-
 def _state(ground: Ground) -> str:
     """Return the state of the only row of the last entry: paused, or -."""
     texts = ground.last.texts
@@ -411,9 +408,6 @@ def test_the_daemon_is_woken_once_for_the_earliest_of_many_rows(ground: Ground) 
     assert [str(first_ms).encode()] == heard
 
 
-# -- enabled ------------------------------------------------------------------------------------------
-
-
 def test_a_disabled_rule_is_paused_in_the_same_step(ground: Ground) -> None:
     word, _, _, due_ms = ground.put_recurring("r", enabled=0)
 
@@ -451,9 +445,6 @@ def test_a_paused_rule_that_is_disabled_again_keeps_its_note(ground: Ground) -> 
 
     assert "updated" == ground.put_recurring("r", digest="digest-2", enabled=0)[0]
     assert ground.redis.hget(ground.keys.paused(), "r").endswith(b" a note")
-
-
-# -- an overdue occurrence ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_paused", [False, True])

@@ -10,9 +10,6 @@ from tests.prefix import RQ
 from zsched.core.log.recovery import Restored
 from zsched.storage.restoring import ROWS, portions
 
-# -- places ---------------------------------------------------------------------------------------
-
-
 PLACES = {
     "due": (None, f"low {DUE_MS}"),
     "paused": ("5 why  not?\nno", f"paused low {DUE_MS}"),
@@ -158,9 +155,6 @@ def test_a_restore_removes_a_one_shot_whose_run_was_pushed_and_keeps_the_run(led
     assert ["gone"] == [row.place for row in logged(led.last)]
 
 
-# -- the entry ------------------------------------------------------------------------------------
-
-
 def test_the_restore_entry_contains_the_rows_unchanged(led: Ground) -> None:
     rows = [one_shot(), rule(), gone("x", "5"), run("skipped"), one_shot("paused", "p", note="5 why")]
 
@@ -251,9 +245,6 @@ def test_the_last_of_two_rows_of_a_schedule_stays(led: Ground) -> None:
     restore(led, one_shot(of_the_first="x"), one_shot())
 
     assert "of_the_first" not in led.job(f"a-{DUE_MS}")
-
-
-# -- doubt ----------------------------------------------------------------------------------------
 
 
 def doubt(ground: Ground) -> int | None:

@@ -26,9 +26,6 @@ def drained(ground: Ground, until_ms: int) -> Iterator[int]:
         ground.pass_time(max(min(int(fired.next_ms), until_ms) - ground.now_ms, 0))
 
 
-# -- how many go, and when ----------------------------------------------------------------------------
-
-
 def test_a_limit_fires_its_burst_and_throttles_the_rest(led: Ground) -> None:
     led.limit(email=100)
     put_due(led, *"abcdefg")
@@ -256,9 +253,6 @@ def test_a_throttled_run_never_fires_early(led: Ground) -> None:
     fired = led.fire()
 
     assert (0, led.now_ms + HOUR_MS - 999) == (fired.runs, fired.next_ms)
-
-
-# -- in any order -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", some(range(4), 0, 1))

@@ -87,9 +87,6 @@ def put_rule(ground: Ground, id: str, **options: Any) -> int:
     return due_ms
 
 
-# -- recurring ones -----------------------------------------------------------------------------------
-
-
 def test_a_recurring_schedule_uses_a_token_when_fire_returns_it(led: Ground) -> None:
     led.limit(email=1)
     due_ms = put_rule(led, "r")
@@ -149,9 +146,6 @@ def test_a_throttled_schedule_can_be_quarantined_under_its_lane(led: Ground, scr
         led.call("quarantine", [*row[:4], "why"])
 
     assert {"r": f"quarantine low {due_ms}"} == led.places()
-
-
-# -- what is throttled is a schedule like the others --------------------------------------------------
 
 
 @pytest.fixture

@@ -18,8 +18,6 @@ from zsched.core.clock import ManualClock
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.errors import RedisRefused
 
-# -- releasing --------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("status", OVER)
 def test_releasing_a_run_queues_it_and_removes_earlier_runs_from_the_chain(led: Ground, status: str) -> None:
@@ -143,9 +141,6 @@ def test_a_chain_that_changed_since_the_survey_is_left_alone(led: Ground, change
     assert before == led.keyspace()
 
 
-# -- forgetting -------------------------------------------------------------------------------------------
-
-
 def test_forgetting_removes_finished_runs_and_empty_chains(led: Ground) -> None:
     jobs(led, "finished", "started")
     chain(led, QUEUE)
@@ -155,9 +150,6 @@ def test_forgetting_removes_finished_runs_and_empty_chains(led: Ground) -> None:
     jobs(led, "-", "failed")
     unblock(led, FORGET)
     assert (None, []) == (chain(led), led.entries())
-
-
-# -- withdrawing ------------------------------------------------------------------------------------------
 
 
 def ends(led: Ground) -> list[str]:
@@ -244,9 +236,6 @@ def test_another_chain_hinders_no_release(
     rows = ["s", *need, "r", *RELEASE]
     assert [[B], changed] == led.call("unblock", rows)[1:]
     assert (None, f"queue {B}") == (chain(led, id="s"), chain(led))
-
-
-# -- by the leader ----------------------------------------------------------------------------------------
 
 
 def test_the_reason_of_a_release_is_one_line_for_a_hostile_dependency_id(led: Ground) -> None:

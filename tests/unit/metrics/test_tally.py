@@ -77,9 +77,6 @@ def number(distribution: Distribution) -> float:
     return distribution.buckets()[-1][1]
 
 
-# -- what is said -------------------------------------------------------------------------------------
-
-
 ONCE = "uncertain skipped_uncertain skipped_overlap expired duplicate quarantined".split()
 
 
@@ -143,9 +140,6 @@ def test_a_term_is_counted_from_the_entry_that_names_the_daemon() -> None:
     assert outcomes_of([FIRE]) == tally.outcomes
 
 
-# -- runs that ended ----------------------------------------------------------------------------------
-
-
 def ended(*runs: Run) -> Entry:
     return entry("end", *end_fields(*runs))
 
@@ -188,9 +182,6 @@ def test_a_thousand_queues_take_two_labels_and_other(tally: LogTally) -> None:
 
     assert {"q0": 1, "q1": 1, "other": 998} == {queue: count for (queue, _), count in tally.ended.items()}
     assert {"q0", "q1", "other"} == tally.wait_s.keys() == tally.duration_s.keys()
-
-
-# -- whose, and how often -----------------------------------------------------------------------------
 
 
 def test_only_entries_of_led_terms_are_counted(tally: LogTally) -> None:

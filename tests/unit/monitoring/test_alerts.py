@@ -33,9 +33,6 @@ def promtool(*arguments: str | Path) -> str:
     return done.stdout
 
 
-# -- by Prometheus' own tool --------------------------------------------------------------------------
-
-
 def test_prometheus_accepts_the_rules_and_the_example() -> None:
     assert f"{len(rules())} rules found" in promtool("check", "rules", "alerts.yml")
     assert "1 rule files found" in promtool("check", "config", "prometheus.yml")
@@ -57,9 +54,6 @@ def test_the_queries_of_the_dashboard_are_promql(tmp_path: Path) -> None:
     said = promtool("check", "rules", file)
 
     assert f"{len(recorded)} rules found" in said
-
-
-# -- what each must say -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", EVERY)
