@@ -8,17 +8,16 @@ from tests.lua.ground import Ground
 from tests.prefix import RQ
 
 A, B, C = "r-1767225600000", "r-1767225660000", "r-1767225720000"
-
-OVER = ("finished", "failed", "stopped", "canceled", "-")
-
-RELEASE = ("release", B)
-
-WITHDRAW = ("withdraw", "-")
-
-FORGET = ("forget", "-")
-
+QUEUE, CANCEL = f"queue {A} {B}", f"cancel_previous {A} {B}"
+RELEASE, WITHDRAW, FORGET = ("release", B), ("withdraw", "-"), ("forget", "-")
+WHY = {  # a run is released after the one before it
+    **dict.fromkeys(("finished", "failed"), f"{A} is over, and RQ did not say so"),
+    "stopped": f"{A} was stopped",
+    "canceled": f"{A} was cancelled",
+    "-": f"{A} is gone: it expired, or somebody deleted it",
+}
+OVER = tuple(WHY)
 _REGISTRIES = {"deferred": "deferred", "scheduled": "scheduled", "ready_to_enqueue": "ready"}
-
 LONG_AGO = "2000-01-01T00:00:00.000000Z"
 
 
@@ -67,15 +66,3 @@ def unblock(ground: Ground, *needed: tuple[str, str], **over: Any) -> list[Any]:
     """Call unblock for the chain of ``r``; return released runs and changed chains."""
     rows = [text for one in needed for text in ("r", *one)]
     return ground.call("unblock", rows, **over)[1:]
-
-
-QUEUE, CANCEL = f"queue {A} {B}", f"cancel_previous {A} {B}"
-
-
-WHY = {
-    "finished": f"{A} is over, and RQ did not say so",
-    "failed": f"{A} is over, and RQ did not say so",
-    "stopped": f"{A} was stopped",
-    "canceled": f"{A} was cancelled",
-    "-": f"{A} is gone: it expired, or somebody deleted it",
-}

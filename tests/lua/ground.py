@@ -251,7 +251,7 @@ class Ground:
     def put_reply(
         self, *rows: Any, fields: dict[str, str] | None = None, op: str | None = None, **over: Any
     ) -> tuple[list[Any], list[tuple[str, str]]]:
-        shared = [text for pair in sorted((fields or FIELDS).items()) for text in pair]
+        shared = flat(dict(sorted((fields or FIELDS).items())))
         texts = list(shared)
         for id, due_ms, *call in rows:
             data, name = *call, *("call", "data")[len(call) :]
@@ -297,19 +297,15 @@ class Ground:
         job = TEMPLATE | (template or {})
         data, flags = job.pop("data"), "e" if "zs_expires" in job else ""
         own = OWN | {"flags": flags} | (own or {})
-        own_texts, texts = ([text for pair in fields.items() for text in pair] for fields in (own, job))
-        shape = [
-            said.pop("lane"),
-            said.pop("if_exists"),
-            said.pop("enabled"),
-            len(own_texts),
-            len(texts),
-            *own_texts,
-            *texts,
-        ]
+        own_texts, texts = flat(own), flat(job)
+        head = [said.pop(name) for name in ("lane", "if_exists", "enabled")]
+        shape = [*head, len(own_texts), len(texts), *own_texts, *texts]
         names = ("anchor_ms", "next_ms", "jitter_ms", "from_ms", "until_ms")
         head = [said[name] for name in ("seen_version", "trigger", "digest", "name")]
         return [shape, id, *head, data, *(said[name] for name in names)]
+
+    def enqueue(self, id: str, fields: dict[str, str] = TEMPLATE, **over: Any) -> list[Any]:
+        return self.call("enqueue", flat(fields), id=id, **({"if_exists": "replace", "at_front": 0} | over))
 
     def fire(self, **over: Any) -> Fire:
         reply = self.fire_reply(**over)
@@ -382,6 +378,11 @@ def _decoded(value: Any) -> Any:
     if isinstance(value, list):
         return [_decoded(one) for one in value]
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+
+
+def flat(fields: dict[str, str]) -> list[str]:
+    """Return names and values in turn."""
+    return [text for pair in fields.items() for text in pair]
 
 
 def put_due(ground: Ground, *ids: str, lane: str = "normal", **fields: str) -> list[str]:

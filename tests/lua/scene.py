@@ -135,10 +135,6 @@ def _seen(ground: Ground) -> dict[str, Any]:
     return {"seen_entry": last[0].decode(), "seen_t": last[1][3].decode()}
 
 
-def _texts(fields: dict[str, str]) -> list[str]:
-    return [text for pair in fields.items() for text in pair]
-
-
 def _skip(ground: Ground, next_ms: Any) -> Any:
     version, passed = row(ground, "paused-rule")[3], (DUE_MS, DUE_MS, 1)
     plan = plan_text(DUE_MS, version, next_ms, until_ms=DUE_MS * 3, passed=passed)
@@ -151,7 +147,7 @@ def _replan(ground: Ground) -> Any:
     return ground.call("replan", rows, tzdata="2026a", is_done=1)
 
 
-_ENQUEUE = {"if_exists": "replace", "at_front": 0, "op": "op", "keep_op_ms": 1000}
+_OP = {"op": "op", "keep_op_ms": 1000}
 
 CALLS: dict[str, Callable[[Ground], Any]] = {
     "put of new ones": lambda g: g.put(("new", DUE_MS * 2), ("new-2", DUE_MS * 2 + 1), op="op"),
@@ -161,15 +157,15 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "put_recurring of a new one": lambda g: g.put_recurring("new", DUE_MS * 2, op="op"),
     "put_recurring over a one-shot": lambda g: g.put_recurring("later", DUE_MS * 2),
     "put_recurring over a rule": lambda g: g.put_recurring("rule", DUE_MS * 2, trigger="rule-2", digest="d"),
-    "enqueue": lambda g: g.call("enqueue", _texts(TEMPLATE | {"zs_expires": EXPIRES}), id="later", **_ENQUEUE),
-    "run_now of a one-shot": lambda g: g.call("run_now", id="expiring", op="op", keep_op_ms=1000),
-    "run_now of a rule": lambda g: g.call("run_now", id="rule", op="op", keep_op_ms=1000),
+    "enqueue": lambda g: g.enqueue("later", TEMPLATE | {"zs_expires": EXPIRES}, **_OP),
+    "run_now of a one-shot": lambda g: g.call("run_now", id="expiring", **_OP),
+    "run_now of a rule": lambda g: g.call("run_now", id="rule", **_OP),
     "backfill": lambda g: g.call(
         "backfill", [DUE_MS - 5, "once", DUE_MS - 4, "again"], id="rule", planned_version=row(g, "rule")[3]
     ),
     "retry": lambda g: retry(g, WORKED[0], "ended", {"zs_expires": EXPIRES}, nominal_ms=1767225600000),
     "cancel of a one-shot": lambda g: g.call("cancel", ["later"]),
-    "cancel of a rule": lambda g: g.call("cancel", ["rule"], op="op", keep_op_ms=1000),
+    "cancel of a rule": lambda g: g.call("cancel", ["rule"], **_OP),
     "cancel_run": lambda g: g.call("cancel_run", ["withdrawn", GONE, "queued then", "{}"], most_waiting=50),
     "pause": lambda g: g.call("pause", ["rule"], note="n"),
     "resume": lambda g: g.call("resume", ["paused", ""], missed="fire"),

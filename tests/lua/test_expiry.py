@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground
+from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground, flat
 from tests.lua.restoring import WHOSE
 from tests.lua.test_retry import retry
 from tests.prefix import RQ
@@ -177,8 +177,7 @@ def test_dropped_occurrences_are_recorded_in_the_row_of_the_run_that_fired(led: 
 
 
 def _enqueue(ground: Ground, **fields: str) -> str:
-    texts = [text for pair in (TEMPLATE | fields).items() for text in pair]
-    return str(ground.call("enqueue", texts, id="a", if_exists="replace", at_front=0, **CALL)[-1])
+    return str(ground.enqueue("a", TEMPLATE | fields, **CALL)[-1])
 
 
 def _run_rule(ground: Ground, **fields: str) -> str:
@@ -223,7 +222,7 @@ def test_a_deadline_counts_from_the_request(led: Ground, push: Callable[..., str
 @pytest.mark.parametrize("pushed_ms_ago", [1000, 30_000])
 def test_a_restored_runs_deadline_counts_from_its_push_not_its_nominal_time(ground: Ground, pushed_ms_ago: int) -> None:
     pushed_ms, long_ago_ms = ground.now_ms - pushed_ms_ago, ground.now_ms - 7 * 24 * HOUR_MS
-    job = [text for pair in (FIELDS | EXPIRES | {"data": "call", "zs": "1e"}).items() for text in pair]
+    job = flat(FIELDS | EXPIRES | {"data": "call", "zs": "1e"})
     row = ["a", str(long_ago_ms), "open", "", long_ago_ms, pushed_ms * 1000, "", f"{len(job)} 0", *job]
 
     ground.call(

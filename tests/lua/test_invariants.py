@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.breadth import some
-from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
+from tests.lua.ground import FIELDS, HOUR_MS, Ground
 from tests.lua.test_pause_resume import plan_text
 from tests.prefix import RQ
 
@@ -77,9 +77,8 @@ class Storm:
             self.ground.call("backfill", rows, id=id, planned_version=version, op=op, keep_op_ms=60_000)
 
     def enqueue(self) -> None:
-        texts = [text for pair in TEMPLATE.items() for text in pair]
         arguments = {"if_exists": self._if_exists(), "keep_op_ms": 60_000, "at_front": self.random.randint(0, 1)}
-        self.ground.call("enqueue", texts, id=self._id(), op=self._op() or "op-enqueue", **arguments)
+        self.ground.enqueue(self._id(), op=self._op() or "op-enqueue", **arguments)
 
     def tick(self) -> None:
         fired = self.ground.fire(limit=self.random.choice([1, 2, 100]))

@@ -198,9 +198,6 @@ def test_a_signed_rule_has_its_signature_in_its_template(ground: Ground) -> None
 
 
 def test_a_run_that_is_enqueued_has_the_signed_time_or_none(ground: Ground) -> None:
-    texts = [text for pair in FIELDS.items() for text in pair]
-    arguments = {"id": "e", "if_exists": "replace", "at_front": 0, "run_ms": DUE_MS}
-
-    first, second = (ground.call("enqueue", texts, **arguments) for _ in range(2))
+    first, second = (ground.enqueue("e", FIELDS, run_ms=DUE_MS) for _ in range(2))
 
     assert (f"e-{DUE_MS}", "AGAIN") == (first[-1], second[0])

@@ -6,16 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import HOUR_MS, OWN, TEMPLATE, Ground
+from tests.lua.ground import HOUR_MS, OWN, TEMPLATE, Ground, flat
 from tests.prefix import RQ
 from zsched.core import log as core
 from zsched.core.changes import What
 from zsched.core.entry import OWN as OWN_FIELD
 from zsched.core.log.puts import PutRecurringEntry
-
-
-def _flat(fields: dict[str, str]) -> list[str]:
-    return [text for pair in fields.items() for text in pair]
 
 
 def test_a_new_recurring_schedule_has_a_place_a_rule_and_a_template(ground: Ground) -> None:
@@ -41,7 +37,7 @@ def test_the_log_entry_contains_schedule_and_template(ground: Ground) -> None:
     assert ("0-1", "put_recurring") == (entry.id, entry.kind)
     assert entry.t.startswith(str(now_ms))
     texts = entry.texts
-    assert ["shapes", "1", "lane", "normal", "schedule", "2", *_flat(OWN), "template", "3"] == texts[:12]
+    assert ["shapes", "1", "lane", "normal", "schedule", "2", *flat(OWN), "template", "3"] == texts[:12]
     assert TEMPLATE == {**dict(zip(texts[12:18:2], texts[13:18:2], strict=True)), "data": texts[-1]}
     words = f"1 {next_ms} {next_ms} {now_ms} {now_ms} - - - digest-1"
     assert ["rows", "1", "r", words, "trigger", "rule-1", "data", "call"] == texts[18:]

@@ -33,10 +33,6 @@ def take_slot(ground: Ground, name: str = "other") -> None:
     ground.redis.zadd(ALLOWED, {name: 1})
 
 
-def _texts(fields: dict[str, str]) -> list[str]:
-    return [text for pair in fields.items() for text in pair]
-
-
 def _fire(ground: Ground) -> str:
     [run] = put_due(ground, "a", **LIMITED)
     ground.fire()
@@ -59,7 +55,7 @@ def _run_now_of_a_rule(ground: Ground) -> str:
 
 
 def _enqueue(ground: Ground) -> str:
-    return str(ground.call("enqueue", _texts(TEMPLATE | LIMIT), id="e", if_exists="replace", at_front=0)[3])
+    return str(ground.enqueue("e", TEMPLATE | LIMIT)[3])
 
 
 def _retry(ground: Ground) -> str:

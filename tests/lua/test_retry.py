@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import FIELDS, TEMPLATE, Ground
+from tests.lua.ground import FIELDS, TEMPLATE, Ground, flat
 from tests.prefix import RQ
 
 AT = 1_700_000_000_000
@@ -25,7 +25,7 @@ ANEW = {"is_once": 0, "keep_retried_ms": 60_000}
 
 def retry(ground: Ground, run: str = RUN, id: str = "a", pairs: dict[str, str] | None = None, **over: Any) -> list[Any]:
     """Return word, now ms and detail."""
-    texts = [text for pair in (pairs or {}).items() for text in pair]
+    texts = flat(pairs or {})
     row = [id, run, over.pop("nominal_ms", AT), over.pop("signature", ""), len(texts), *texts]
     now_ms, word, detail = ground.call("retry", row, **({"op": "op-1", "keep_op_ms": 60_000} | ANEW | over))
     return [word, now_ms, detail]

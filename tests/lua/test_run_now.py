@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
+from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground, flat
 from tests.prefix import RQ
 
 
@@ -113,12 +113,8 @@ def test_run_now_of_a_broken_schedule_writes_nothing(ground: Ground, broken: str
 # -- enqueue -----------------------------------------------------------------------------------------
 
 
-def _enqueue(
-    ground: Ground, id: str = "e", op: str = "op-1", fields: dict[str, str] = TEMPLATE, **over: Any
-) -> list[Any]:
-    texts = [text for pair in fields.items() for text in pair]
-    arguments = {"if_exists": "replace", "keep_op_ms": 60_000, "at_front": 0}
-    return ground.call("enqueue", texts, id=id, op=op, **(arguments | over))
+def _enqueue(ground: Ground, op: str = "op-1", fields: dict[str, str] = TEMPLATE, **over: Any) -> list[Any]:
+    return ground.enqueue("e", fields, op=op, keep_op_ms=60_000, **over)
 
 
 def test_a_run_is_queued_and_logged_whole(ground: Ground) -> None:
@@ -129,8 +125,7 @@ def test_a_run_is_queued_and_logged_whole(ground: Ground) -> None:
     assert "queued" == ground.job(run)["status"]
     assert {f"{RQ}:queue:default".encode()} == ground.redis.smembers(f"{RQ}:queues")
     entry = ground.last
-    pairs = [text for pair in TEMPLATE.items() for text in pair]
-    assert ("0-1", "enqueue", ["rows", "1", run, "0 4 -", *pairs]) == (entry.id, entry.kind, entry.texts)
+    assert ("0-1", "enqueue", ["rows", "1", run, "0 4 -", *flat(TEMPLATE)]) == (entry.id, entry.kind, entry.texts)
 
 
 def test_calls_for_one_id_in_the_same_millisecond_get_different_run_ids(ground: Ground) -> None:

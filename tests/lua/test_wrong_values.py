@@ -9,7 +9,7 @@ import pytest
 
 from tests.breadth import everything
 from tests.lua import restoring
-from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
+from tests.lua.ground import HOUR_MS, Ground
 from tests.lua.scene import DUE_MS, Keyspace, contents, furnish, kept, set_back
 from tests.lua.test_pause_resume import plan_text
 from zsched.errors import RedisRefused
@@ -110,9 +110,7 @@ VERBS: dict[str, Callable[[Ground, str], Any]] = {
     "put the same": lambda g, id: g.put((id, DUE_MS * 2)),
     "put_recurring": lambda g, id: g.put_recurring(id, DUE_MS * 2),
     "put_recurring of another": lambda g, id: g.put_recurring(id, DUE_MS * 2, trigger="rule-2", digest="d"),
-    "enqueue": lambda g, id: g.call(
-        "enqueue", [text for pair in TEMPLATE.items() for text in pair], id=id, if_exists="replace", at_front=0, **_OP
-    ),
+    "enqueue": lambda g, id: g.enqueue(id, **_OP),
     "cancel": lambda g, id: g.call("cancel", [id], **_OP),
     "pause": lambda g, id: g.call("pause", [id], note="again"),
     "resume": lambda g, id: _resume(g, id, "fire"),
