@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import HOUR_MS, LEASE_MS, TOKEN, Entry, Ground
+from tests.lua.ground import LEASE_MS, TOKEN, Entry, Ground
 from tests.lua.scene import CALLS, CHAIN, GONE, WORKED, contents, furnish, kept, set_back, spoil
 from tests.lua.test_retry import retry
 from tests.lua.test_track import note
@@ -61,15 +61,6 @@ def test_the_scripts_that_clients_ask_for_are_these() -> None:
         "backfill", "cancel", "cancel_run", "enqueue", "pause", "put", "put_recurring", "restore", "resume", "retry",
         "run_now",
     } == {name.split(" ")[0] for name in ASKED_FOR}  # fmt: skip
-
-
-def test_a_put_of_many_has_who_asked_once(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-
-    ground.acting_as("ann@host").put(*((f"s{n}", due_ms) for n in range(200)))
-
-    [entry] = ground.parsed()
-    assert (b"ann@host", 1) == (entry.by, entry.texts.count(b"ann@host"))
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if "op" in load(name.split(" ")[0]).keys])

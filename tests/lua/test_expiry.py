@@ -124,24 +124,18 @@ def test_an_occurrence_past_its_deadline_is_recorded_and_its_rule_goes_on_or_end
     assert (str(next_ms) if goes_on else None) == schedule.get("nominal")
 
 
-def test_a_run_of_a_rule_has_its_deadline(led: Ground) -> None:
+@pytest.mark.parametrize("jitter_ms", [0, HOUR_MS])
+def test_the_deadline_of_a_run_of_a_rule_counts_from_its_due_time(led: Ground, jitter_ms: int) -> None:
     row = _due_rule(led)
+    due_ms, next_ms = int(row[2]), led.now_ms + HOUR_MS
 
-    assert ["fired"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
+    assert ["fired"] == led.advance((row, due_ms - jitter_ms, next_ms), jitter_ms=jitter_ms)
 
-    run = f"r-{row[2]}"
+    run = f"r-{due_ms - jitter_ms}"
     assert [run] == led.queue()
-    assert _has_deadline_at(led, run, int(row[2]) + MINUTE_MS)
+    assert _has_deadline_at(led, run, due_ms + MINUTE_MS)
     assert TEMPLATE | EXPIRES == led.template("r"), "the template is copied, and does not expire"
     assert -1 == led.redis.pttl(led.keys.template("r"))
-
-
-def test_a_deadline_counts_from_the_due_time_not_the_nominal_time(led: Ground) -> None:
-    row = _due_rule(led)
-    due_ms, nominal_ms, next_ms = int(row[2]), int(row[2]) - HOUR_MS, led.now_ms + HOUR_MS
-
-    assert ["fired"] == led.advance((row, nominal_ms, next_ms), jitter_ms=due_ms - nominal_ms)
-    assert _has_deadline_at(led, f"r-{nominal_ms}", due_ms + MINUTE_MS)
 
 
 def test_an_expired_occurrence_is_not_checked_for_overlap(led: Ground) -> None:

@@ -72,19 +72,22 @@ def test_putting_the_same_definition_again_changes_and_logs_nothing(ground: Grou
     assert 1 == len(ground.entries())
 
 
-def test_a_new_payload_keeps_anchor_due_time_and_last_run(ground: Ground) -> None:
-    _, created_ms, _, due_ms = ground.put_recurring("r")
+@pytest.mark.parametrize("lane", ["normal", "high"])
+@pytest.mark.parametrize("in_ms", [HOUR_MS, 1000])  # then it is overdue
+def test_a_new_payload_or_lane_keeps_anchor_due_time_and_last_run(ground: Ground, in_ms: int, lane: str) -> None:
+    _, created_ms, _, due_ms = ground.put_recurring("r", ground.now_ms + in_ms)
     ground.redis.hset(ground.keys.schedule("r"), "last", "r-1")
     ground.pass_time(60_000)
+    new = {"digest": "digest-2", "template": {"data": "new"}, "lane": lane}
 
-    word, now_ms, version, new_due_ms = ground.put_recurring("r", digest="digest-2", template={"data": "new"})
+    word, now_ms, version, new_due_ms = ground.put_recurring("r", ground.now_ms + HOUR_MS, **new)
 
     assert ("updated", f"0-2-{ground.last.t}", due_ms) == (word, version, new_due_ms)
     schedule = ground.schedule("r")
     assert str(created_ms) == schedule["anchor"] == schedule["created_at"]
     assert [due_ms, "r-1", str(now_ms)] == [schedule[name] for name in ("nominal", "last", "updated_at")]
     assert "new" == ground.template("r")["data"]
-    assert {"r": f"normal {due_ms}"} == ground.places()
+    assert {"r": f"{lane} {due_ms}"} == ground.places()
 
 
 @pytest.mark.parametrize(
@@ -103,15 +106,6 @@ def test_a_put_of_the_same_rule_repairs_a_broken_or_lost_field(ground: Ground, f
     assert "updated" == ground.put_recurring("r")[0]
 
     assert value != ground.schedule("r").get(field)
-
-
-def test_a_new_payload_neither_repeats_nor_loses_an_overdue_occurrence(ground: Ground) -> None:
-    _, _, _, due_ms = ground.put_recurring("r", ground.now_ms + 1000)
-    ground.pass_time(60_000)
-
-    ground.put_recurring("r", ground.now_ms + HOUR_MS, digest="digest-2")
-
-    assert {"r": f"normal {due_ms}"} == ground.places()
 
 
 def test_a_new_rule_gets_a_new_anchor_and_its_own_first_time(ground: Ground) -> None:
@@ -189,14 +183,6 @@ def test_a_recurring_put_replaces_a_one_shot_but_not_its_cancelled_run(ground: G
 
     assert ("updated", {"r": f"normal {due_ms + 1}"}) == (word, ground.places())
     assert ("canceled" if is_cancelled else None) == ground.job(f"r-{due_ms}").get("status")
-
-
-def test_a_put_with_another_lane_moves_the_place_and_keeps_the_time(ground: Ground) -> None:
-    _, _, _, due_ms = ground.put_recurring("r", lane="high")
-
-    ground.put_recurring("r", lane="low", digest="digest-2")
-
-    assert {"r": f"low {due_ms}"} == ground.places()
 
 
 @pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])

@@ -36,15 +36,21 @@ def test_releasing_a_run_queues_it_and_removes_earlier_runs_from_the_chain(led: 
     assert {f"{RQ}:queue:default".encode()} == led.redis.smembers(f"{RQ}:queues")
 
 
-def test_releasing_a_ready_run_queues_it_and_removes_it_from_the_ready_runs(led: Ground) -> None:
-    jobs(led, "finished", "ready_to_enqueue", "deferred")
+@pytest.mark.parametrize(
+    ("before", "status", "front"),
+    [("stopped", "deferred", ""), ("stopped", "deferred", "1"), ("finished", "ready_to_enqueue", "")],
+)
+def test_releasing_a_run_keeps_later_runs_waiting_for_it(led: Ground, before: str, status: str, front: str) -> None:
+    jobs(led, before, status, "deferred", enqueue_at_front=front)
     chain(led, f"{QUEUE} {C}")
+    led.redis.rpush(f"{RQ}:queue:default", "before")
 
     assert [[B], []] == unblock(led, RELEASE)
 
-    assert ([B], "queued", f"queue {B} {C}") == (led.queue(), led.job(B)["status"], chain(led))
+    assert (f"queue {B} {C}", "queued") == (chain(led), led.job(B)["status"])
     assert [f"{RQ}:deferred:default".encode()] == led.redis.keys(f"{RQ}:deferred:*") + led.redis.keys(f"{RQ}:ready:*")
     assert {C.encode()} == led.redis.smembers(f"{RQ}:job:{B}:dependents")
+    assert ([B, "before"] if front else ["before", B]) == led.queue()
 
 
 def test_dropping_an_expired_ready_run_deletes_it_and_releases_the_next_run(led: Ground) -> None:
@@ -56,18 +62,6 @@ def test_dropping_an_expired_ready_run_deletes_it_and_releases_the_next_run(led:
 
     assert (f"queue {C}", [], []) == (chain(led), led.redis.keys(f"{RQ}:ready:*"), led.redis.keys(led.keys.rq.job(B)))
     assert [["r", "release", C]] == [need[:3] for need in survey(led)[1]]
-
-
-@pytest.mark.parametrize("front", ["", "1"])
-def test_releasing_a_run_keeps_later_runs_waiting_for_it_and_heeds_its_front_flag(led: Ground, front: str) -> None:
-    jobs(led, "stopped", "deferred", "deferred", enqueue_at_front=front)
-    chain(led, f"{QUEUE} {C}")
-    led.redis.rpush(f"{RQ}:queue:default", "before")
-
-    unblock(led, RELEASE)
-
-    assert (f"queue {B} {C}", {C.encode()}) == (chain(led), led.redis.smembers(f"{RQ}:job:{B}:dependents"))
-    assert ([B, "before"] if front else ["before", B]) == led.queue()
 
 
 def test_releasing_skips_an_expired_run_in_the_middle_of_a_chain(led: Ground) -> None:
