@@ -130,7 +130,7 @@ def _advance(overlap: str, id: str = "due-rule", next_ms: Any = DUE_MS * 2) -> C
     return lambda ground: ground.advance((row(ground, id), DUE_MS, next_ms), overlap=overlap)
 
 
-def _seen(ground: Ground) -> dict[str, Any]:
+def seen(ground: Ground) -> dict[str, Any]:
     last = ground.link.execute("XREVRANGE", ground.keys.log(), "+", "-", "COUNT", 1)[0]
     return {"seen_entry": last[0].decode(), "seen_t": last[1][3].decode()}
 
@@ -185,13 +185,13 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "replan": _replan,
     "quarantine": lambda g: g.call("quarantine", [*row(g, "due-rule"), "why"]),
     "track": lambda g: g.call(
-        "track", ["ended", WORKED[0], "finished then", "!", "succeeded", "{}"], **_seen(g)
+        "track", ["ended", WORKED[0], "finished then", "!", "succeeded", "{}"], **seen(g)
     ),
     "look": lambda g: g.call("look", WORKED, fields="status ended_at zs_note"),
     "lost": lambda g: g.call(
         "lost",
         [*again(WORKED[1], f"{WORKED[1]}:x"), *end(WORKED[2], f"{WORKED[2]}:x")],
-        ended_ms=DUE_MS, **_seen(g),
+        ended_ms=DUE_MS, **seen(g),
     ),
     "unblock": lambda g: g.call(
         "unblock", ["chain", "release", CHAIN[1]]
@@ -200,9 +200,9 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "native": lambda g: g.call("native", ["default"], owner="zsched:default", lock_s=30, limit=10),
     "restore": lambda g: restoring.restore(
         g, restoring.one_shot("paused", "later"), restoring.rule("due", "rule"), restoring.one_shot("quarantine", "x"),
-        restoring.rule("due", "y"), restoring.one_shot("due", "z"), restoring.run(id="w"), **_seen(g),
+        restoring.rule("due", "y"), restoring.one_shot("due", "z"), restoring.run(id="w"), **seen(g),
     ),
-    "merged": lambda g: restoring.merged(g, Position(1, 2, 3), **_seen(g)),
+    "merged": lambda g: restoring.merged(g, Position(1, 2, 3), **seen(g)),
     "report": lambda g: g.report(hold_for_ms=1000),
     "trim": lambda g: g.call("trim", first_kept="7-2", limit=100, silent_ms=-1),
     "archived": lambda g: g.call("archived", entry="7-1", entry_ms=1, alive_ms=1000),

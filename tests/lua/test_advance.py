@@ -189,12 +189,12 @@ def test_the_doubt_is_compared_with_the_due_time_whose_jitter_is_in_the_log_row(
     assert [f"r fired {nominal_ms}+500 {next_ms} {next_ms} -"] == led.last.rows
 
 
-def test_a_run_with_the_front_flag_is_pushed_to_the_front(led: Ground) -> None:
+def test_a_run_with_the_front_flag_is_pushed_to_the_front_also_without_a_set_of_queues(led: Ground) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "waiting")
+    led.redis.set(f"{RQ}:queues", "not a set")
     [row] = _due(led, own={"flags": "f"})
 
-    led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
-
+    assert ["fired"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
     assert [f"r-{row[2]}", "waiting"] == led.queue()
 
 
@@ -242,14 +242,6 @@ def test_advance_is_refused_during_a_hold_and_after_a_clock_jump(led: Ground) ->
 
     assert ["JUMPED", "HELD"] == [jumped[0], held[0]]
     assert [] == led.queue()
-
-
-def test_an_occurrence_is_pushed_without_a_set_of_queues(led: Ground) -> None:
-    [row] = _due(led)
-    led.redis.set(f"{RQ}:queues", "not a set")
-
-    assert ["fired"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
-    assert [f"r-{row[2]}"] == led.queue()
 
 
 def test_the_run_of_another_namespace_carries_its_name(led: Ground, redis_url: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import redis
 import rq
 from rq import Queue, Retry
 from rq.job import Job
@@ -118,10 +117,13 @@ def test_a_queue_locked_by_another_scheduler_is_left_alone(led: Ground) -> None:
     assert led.redis.ttl(f"{RQ}:scheduler-lock:default") > LOCK_S
 
 
-def test_native_takes_and_renews_its_scheduler_lock(led: Ground) -> None:
+def test_native_takes_and_renews_its_scheduler_lock_and_leaves_its_queue_to_another_holder(led: Ground) -> None:
     native(led)
     led.redis.expire(f"{RQ}:scheduler-lock:default", 3)
+    delay(led, "a")
 
+    of_another_namespace = native(led, owner="zsched:other")
+    assert (0, ["default", OURS]) == (of_another_namespace.pushed, of_another_namespace.others)
     native(led)
 
     assert OURS.encode() == _lock(led)
@@ -282,15 +284,6 @@ def test_a_corrupted_time_to_live_is_ignored(led: Ground, ttl: str) -> None:
     led.redis.hset(f"{RQ}:job:a", "ttl", ttl)
 
     assert (1, -1) == (native(led).pushed, led.redis.ttl(f"{RQ}:job:a"))
-
-
-def test_another_namespace_has_a_separate_scheduler_lock(led: Ground, redis_client: redis.Redis) -> None:
-    native(led)
-    delay(led, "a")
-
-    reply = native(led, owner="zsched:other")
-
-    assert (0, ["default", OURS]) == (reply.pushed, reply.others)
 
 
 # -- rate limits of RQ --------------------------------------------------------------------------------

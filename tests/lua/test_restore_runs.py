@@ -212,24 +212,13 @@ def test_a_forged_one_shot_does_not_remove_a_rule_from_its_lane(led: Ground, fie
     assert ({"r": f"normal {due_ms + HOUR_MS}"}, []) == (led.places(), led.queue("evil"))
 
 
-def test_a_one_shot_stays_a_one_shot_whatever_fields_its_job_has(led: Ground) -> None:
-    due_ms = led.now_ms - 1000
-    led.put_recurring("r")
-    led.put(("a", due_ms), allow_past=1)
-    led.redis.hset(f"{RQ}:job:a-{due_ms}", mapping={**led.schedule("r"), "zs": "1"})
-
-    fired = led.fire()
-
-    assert (1, []) == (fired.runs, fired.recurring)
-
-
-def test_a_recurring_schedule_is_recognised_without_the_set_of_recurring_ids(led: Ground) -> None:
+def test_a_one_shot_and_a_rule_are_recognised_without_the_set_of_recurring_ids_and_by_no_field(led: Ground) -> None:
     due_ms = led.now_ms - 1000
     led.put_recurring("r", due_ms)
     led.put(("a", due_ms), allow_past=1)
-    led.redis.delete(led.keys.recurring())
     led.redis.set(led.keys.recurring(), "x")
     led.redis.hset(f"{RQ}:job:r-{due_ms}", mapping={"status": "scheduled", "origin": "evil", "zs": "1"})
+    led.redis.hset(f"{RQ}:job:a-{due_ms}", mapping={**led.schedule("r"), "zs": "1"})
 
     fired = led.fire()
 

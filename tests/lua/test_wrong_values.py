@@ -10,7 +10,7 @@ import pytest
 from tests.breadth import everything
 from tests.lua import restoring
 from tests.lua.ground import HOUR_MS, Ground
-from tests.lua.scene import DUE_MS, Keyspace, contents, furnish, kept, set_back
+from tests.lua.scene import DUE_MS, Keyspace, contents, furnish, kept, seen, set_back
 from tests.lua.test_pause_resume import plan_text
 from zsched.errors import RedisRefused
 
@@ -119,8 +119,8 @@ VERBS: dict[str, Callable[[Ground, str], Any]] = {
     "backfill": lambda g, id: g.call("backfill", [DUE_MS - 5, "once"], id=id, planned_version=_version(g, id), **_OP),
     "get": lambda g, id: g.call("get", [id, "paused", "later"]),
     "audit": lambda g, id: g.call("audit", [id, ""]),
-    "restore as due": lambda g, id: restoring.restore(g, restoring.rule("due", id), **_end(g)),
-    "restore as gone": lambda g, id: restoring.restore(g, restoring.gone(id), **_end(g)),
+    "restore as due": lambda g, id: restoring.restore(g, restoring.rule("due", id), **seen(g)),
+    "restore as gone": lambda g, id: restoring.restore(g, restoring.gone(id), **seen(g)),
     "replan": lambda g, id: g.call(
         "replan", [id, _version(g, id), DUE_MS * 2, DUE_MS * 2, DUE_MS, DUE_MS], tzdata="x", is_done=0
     ),
@@ -132,11 +132,6 @@ VERBS: dict[str, Callable[[Ground, str], Any]] = {
 
 
 FEW = 5  # in the usual run, a value is shown to every fifth verb; each kind of values is shown to all
-
-
-def _end(ground: Ground) -> dict[str, Any]:
-    last = ground.link.execute("XREVRANGE", ground.keys.log(), "+", "-", "COUNT", 1)[0]
-    return {"seen_entry": last[0].decode(), "seen_t": last[1][3].decode()}
 
 
 @pytest.fixture

@@ -207,28 +207,13 @@ def _nested() -> Callable[[], None]:
     return inner
 
 
-BAD_FUNCTIONS = {
-    "lambda": lambda: None,
-    "nested": _nested(),
-    "main": _main,
-    "main by name": "__main__.task",
-    "bound method": Tasks().method,
-    "callable object": Tasks(),
-    "partial": functools.partial(task, 1),
-    "method of a value": "text".upper,
-    "not callable": 42,
-    "none": None,
-    "module": builtins,
-    "no module": "task",
-    "empty": "",
-    "a call": "os.system('ls')",
-    "a space": "os.path join",
-    "a dot at the end": "os.path.",
-    "two dots": "os..path",
-    "a newline": "os.path.join\n",
-    "too long": "a." + "b" * 600,
-    "bytes": b"os.path.join",
-}
+BAD_FUNCTIONS: dict[str, Any] = {
+    "lambda": lambda: None, "nested": _nested(), "main": _main, "main by name": "__main__.task",
+    "bound method": Tasks().method, "callable object": Tasks(), "partial": functools.partial(task, 1),
+    "method of a value": "text".upper, "not callable": 42, "none": None, "module": builtins, "no module": "task",
+    "empty": "", "a call": "os.system('ls')", "a space": "os.path join", "a dot at the end": "os.path.",
+    "two dots": "os..path", "a newline": "os.path.join\n", "too long": "a." + "b" * 600, "bytes": b"os.path.join",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD_FUNCTIONS)
