@@ -22,9 +22,7 @@ LONG_AGO = "2000-01-01T00:00:00.000000Z"
 
 
 def jobs(ground: Ground, *statuses: str, **more: str) -> None:
-    """
-    Write RQ's jobs of A, B and C with these statuses; "-" is a deleted job. A deferred job waits for the previous job.
-    """
+    """Write RQ's jobs of A, B and C with these statuses; "-": a deleted job. A deferred job waits for the last one."""
     before = ""
     for run, status in zip((A, B, C), statuses, strict=False):
         ground.redis.delete(ground.keys.rq.job(run))

@@ -167,15 +167,16 @@ def _fill(ground: Ground, number: int) -> None:
         ground.put((f"id-{n}", "+60000"))
 
 
-def test_trimming_keeps_the_named_entry_and_all_later_entries(led: Ground) -> None:
+@pytest.mark.parametrize("kept", [320, 350])  # the last one
+def test_trimming_keeps_the_named_entry_and_all_later_entries(led: Ground, kept: int) -> None:
+    assert (0, 0) == (led.trim("7-1"), led.redis.exists(led.keys.log()))
     _fill(led, 350)
     all_ids = [entry.id for entry in led.entries()]
 
-    forgotten = led.trim("7-320")
+    forgotten = led.trim(f"7-{kept}")
 
-    left = [entry.id for entry in led.entries()]
-    assert 319 - NODE < forgotten <= 319
-    assert all_ids[forgotten:] == left
+    assert kept - 1 - NODE < forgotten <= kept - 1
+    assert all_ids[forgotten:] == [entry.id for entry in led.entries()]
 
 
 def test_a_trim_removes_at_most_its_limit_and_the_next_trim_continues(led: Ground) -> None:
@@ -187,14 +188,6 @@ def test_a_trim_removes_at_most_its_limit_and_the_next_trim_continues(led: Groun
     assert 599 - NODE < sum(forgotten) <= 599
 
 
-def test_the_last_entry_stays_when_it_is_the_one_to_keep(led: Ground) -> None:
-    _fill(led, 250)
-
-    led.trim(led.last.id)
-
-    assert "7-250" == led.last.id
-
-
 def test_entries_of_earlier_epochs_are_trimmed_whatever_their_seq(led: Ground) -> None:
     _fill(led, 250)
     led.redis.hset(led.keys.meta(), "epoch", 10)
@@ -203,11 +196,6 @@ def test_entries_of_earlier_epochs_are_trimmed_whatever_their_seq(led: Ground) -
     forgotten = led.trim("10-251")
 
     assert 250 - NODE < forgotten <= 250
-
-
-def test_an_empty_log_stays_empty(led: Ground) -> None:
-    assert 0 == led.trim("7-1")
-    assert 0 == led.redis.exists(led.keys.log())
 
 
 def test_trimming_is_not_logged_and_changes_nothing_but_the_log(led: Ground) -> None:

@@ -51,16 +51,6 @@ def test_a_key_of_another_type_does_not_hide_the_others(ground: Ground) -> None:
     assert FIELDS.items() <= _fields(b[7]).items()
 
 
-def test_get_returns_the_last_log_entry_of_the_newest_epoch(ground: Ground) -> None:
-    ground.put(("a", "+1000"))
-    ground.redis.hset(ground.keys.meta(), "epoch", 41)
-    ground.put(("b", "+1000"))
-
-    _, last_id, last_t, _ = ground.call("get", ["a"])
-
-    assert ("41-2", ground.last.t) == (last_id, last_t)
-
-
 # -- versions ----------------------------------------------------------------------------------------
 
 

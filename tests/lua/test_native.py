@@ -151,7 +151,7 @@ def test_jobs_with_at_front_are_queued_first_by_their_time(led: Ground) -> None:
 
 
 @pytest.mark.parametrize(("ended_at", "queue"), [("", ["waiting", "a"]), ("2026-01-01T00:00:00Z", ["a", "waiting"])])
-def test_at_front_on_retry_applies_from_the_second_attempt(led: Ground, ended_at: str, queue: list[str]) -> None:
+def test_a_retry_goes_to_the_front_from_the_second_attempt(led: Ground, ended_at: str, queue: list[str]) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "waiting")
     delay(led, "a", retry=Retry(max=2, interval=60, enqueue_at_front=True))
     led.redis.hset(f"{RQ}:job:a", "ended_at", ended_at)

@@ -46,6 +46,7 @@ def test_entry_ids_continue_after_the_epoch_and_seq_in_meta(ground: Ground) -> N
     ground.put(("b", "+1000"))
 
     assert ["0-1", "41-2"] == [entry.id for entry in ground.entries()]
+    assert ["41-2", ground.last.t] == ground.call("get", ["a"])[1:3]
 
 
 @pytest.mark.parametrize(

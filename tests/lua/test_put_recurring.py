@@ -150,16 +150,12 @@ def test_an_interval_begins_at_the_servers_time(ground: Ground) -> None:
 @pytest.mark.parametrize(("from_in", "until_in"), [(1000, 9000), (-9000, -1000)])
 def test_a_plan_that_is_stale_at_the_servers_time_returns_again(led: Ground, from_in: int, until_in: int) -> None:
     window = {"from_ms": led.now_ms + from_in, "until_ms": led.now_ms + until_in}
-    word, told_ms, _, due_ms = led.put_recurring("r", led.now_ms + until_in, **window)
+
+    word, told_ms, _, due_ms = led.put_recurring("r", led.now_ms + until_in, op="op-1", **window)
 
     assert ("AGAIN", led.now_ms, "-") == (word, told_ms, due_ms)
-    assert {} == led.places()
-    assert [] == led.entries()
-
-
-def test_the_reply_again_is_not_stored_for_an_operation_id(ground: Ground) -> None:
-    assert "AGAIN" == ground.put_recurring("r", until_ms=1, op="op-1")[0]
-    assert "created" == ground.put_recurring("r", op="op-1")[0]
+    assert ({}, []) == (led.places(), led.entries())
+    assert "created" == led.put_recurring("r", op="op-1")[0]  # that reply was not stored
 
 
 @pytest.mark.parametrize(("if_exists", "word"), [("keep", "kept"), ("error", "EXISTS")])

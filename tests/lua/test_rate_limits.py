@@ -249,21 +249,17 @@ def test_a_script_queues_at_most_a_thousand_waiting_jobs_of_all_limits(led: Grou
     assert 1202 == len(led.queue()) + sum(len(slots(led, key)[1]) for key in ("a", "b"))
 
 
-def test_a_lost_run_that_has_a_slot_comes_back_into_its_queue_with_it(led: Ground) -> None:
-    take_slot(led, "r-1767225600000")
-
-    run = _lost(led)
-
+def test_a_lost_run_comes_back_into_its_queue_with_its_slot_unless_it_ends(led: Ground) -> None:
+    run = "r-1767225600000"
+    take_slot(led, run)
+    assert run == _lost(led)
     assert (([run], []), [run]) == (slots(led), led.queue())
 
+    led.redis.delete(f"{RQ}:queue:default")
+    job(led, run, data="call", **LIMIT)
+    lose(led, led.last, end(run))
 
-def test_a_lost_run_that_ends_is_not_queued(led: Ground) -> None:
-    led.put(("waits", "+60000"))
-    job(led, A, data="call", **LIMIT)
-
-    lose(led, led.last, end(A))
-
-    assert ([], "failed") == (led.queue(), led.job(A)["status"])
+    assert ([], "failed") == (led.queue(), led.job(run)["status"])
 
 
 def test_a_throttled_run_is_handed_to_its_limit_when_its_queue_has_room(led: Ground) -> None:

@@ -67,20 +67,16 @@ def test_failures_in_a_row_are_counted_without_a_limit(led: Ground, ends: list[s
     assert count == failures(led)
 
 
-def test_failures_of_a_one_shot_are_not_counted(led: Ground) -> None:
-    led.put(("r", NOMINAL_MS * 2))
+@pytest.mark.parametrize("kind", ["one-shot", "ended"])
+def test_failures_of_a_one_shot_or_an_ended_schedule_are_not_counted(led: Ground, kind: str) -> None:
+    if kind == "one-shot":
+        led.put(("r", NOMINAL_MS * 2))
+    else:
+        put(led, None)
+        led.redis.hset(led.keys.schedule("r"), "ended_at", NOMINAL_MS)
+        led.redis.zadd(led.keys.failing(), {"r": 2})
 
     track(led, "!!")
-
-    assert failures(led) is None
-
-
-def test_failures_of_an_ended_schedule_are_not_counted(led: Ground) -> None:
-    put(led, None)
-    led.redis.hset(led.keys.schedule("r"), "ended_at", NOMINAL_MS)
-    led.redis.zadd(led.keys.failing(), {"r": 2})
-
-    track(led, "!")
 
     assert failures(led) is None
 
