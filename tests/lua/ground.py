@@ -34,9 +34,7 @@ TEMPLATE = {"data": "call", "description": "app.task", "origin": "default", "tim
 
 @dataclass(frozen=True)
 class Entry:
-    """
-    One log entry; ``texts`` are its own fields in order, ``fields`` the same by name, ``rows`` the lines behind them.
-    """
+    """A log entry; ``texts`` are its fields in order, ``fields`` the same by name, ``rows`` the lines behind them."""
 
     id: str
     kind: str
@@ -108,9 +106,7 @@ class Ground:
 
     @property
     def now_ms(self) -> int:
-        """
-        The time that scripts see. If their clock runs, rounded up: a later script sees at least one ms less than this.
-        """
+        """The time that scripts see. A clock that runs is rounded up: a later script sees at least one ms less."""
         frozen_ms, offset_ms = self.redis.hmget(self.keys.meta(), "frozen_ms", "offset_ms")
         if frozen_ms is not None:
             return int(frozen_ms)
@@ -133,9 +129,7 @@ class Ground:
         self.redis.set(self.keys.lease(), TOKEN, px=600_000)
 
     def places(self) -> dict[str, str]:
-        """
-        Return the place of every id with its due time: "normal 17…", "normal:email 17…" throttled, "paused low 17…".
-        """
+        """Return each id with its place and due time: "normal 17…", "normal:email 17…" throttled, "paused low 17…"."""
         found: dict[str, str] = {}
         lanes, throttled = [lane.value for lane in Priority], self.throttled()
         named = {f"{self.keys.prefix}due:{word}" for word in [*lanes, *throttled]}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import LEASE_MS, TOKEN, Entry, Ground
+from tests.lua.ground import LEASE_MS, Entry, Ground
 from tests.lua.scene import CALLS, CHAIN, GONE, WORKED, contents, furnish, kept, set_back, spoil
 from tests.lua.test_retry import retry
 from tests.lua.test_track import note
@@ -137,23 +137,17 @@ def test_a_script_without_memory_applies_nothing(led: Ground, name: str) -> None
     assert before == contents(led)
 
 
-def test_a_leader_without_memory_keeps_its_lease_and_can_release_it(led: Ground) -> None:
-    for name in ("renew", "release"):
+def test_a_leader_without_memory_keeps_its_lease_releases_it_and_reads_schedules(led: Ground) -> None:
+    led.put(("later", "+60000"))
+    for name in ("renew", "release", "get"):
         led.scripts.ensure(name)
 
     with _out_of_memory(led):
         led.call("renew", lease_ms=LEASE_MS)
-        led.call("release", token=TOKEN)
+        led.call("release")
+        assert "due" == led.call("get", ["later"])[3][0]
 
     assert 0 == led.redis.exists(led.keys.lease())
-
-
-def test_schedules_can_be_read_without_memory(led: Ground) -> None:
-    led.put(("later", "+60000"))
-    led.scripts.ensure("get")
-
-    with _out_of_memory(led):
-        assert "due" == led.call("get", ["later"])[3][0]
 
 
 # -- keys of wrong types -----------------------------------------------------------------------------

@@ -26,16 +26,6 @@ def test_a_due_one_shot_moves_from_its_lane_to_its_queue(led: Ground) -> None:
     assert "zs_uncertain" not in job
 
 
-def test_a_single_log_entry_records_the_whole_batch(led: Ground) -> None:
-    runs = put_due(led, "a", "b", "c")
-
-    fired = led.fire()
-
-    entry = led.last
-    assert (f"{EPOCH}-2", "fire", ["runs", " ".join(runs)]) == (entry.id, entry.kind, entry.texts)
-    assert entry.t.startswith(str(fired.now_ms))
-
-
 @pytest.mark.parametrize("sizes", [(70, 70, 70), (1, 100, 3, 90), (32, 33, 31, 64), (200,)], ids=str)
 @pytest.mark.parametrize("limit", [200, 90, 33])
 def test_many_one_shots_at_few_times_go_in_their_order(led: Ground, sizes: tuple[int, ...], limit: int) -> None:
@@ -83,6 +73,8 @@ def test_lanes_fire_high_before_normal_before_low_and_each_by_due_time_also_if_a
 
     assert (5, 5, first.now_ms) == (first.runs, first.looked, first.next_ms)
     assert ([*high, *normal, low[0]], ["l2"]) == (led.queue(), list(led.places()))
+    assert (f"{EPOCH}-4", "fire", ["runs", " ".join(led.queue())]) == (led.last.id, led.last.kind, led.last.texts)
+    assert led.last.t.startswith(str(first.now_ms))
     assert 1 == led.fire().runs
     assert [*high, *normal, *low] == led.queue()
 

@@ -1,6 +1,4 @@
-"""
-restore.lua, merged.lua and report.lua's hold, as a merge calls them: not past the log's end, under a hold, atomically.
-"""
+"""restore.lua, merged.lua and report.lua's hold, as a merge calls them: not past the log's end, and under a hold."""
 
 from __future__ import annotations
 

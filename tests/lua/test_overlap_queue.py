@@ -11,7 +11,8 @@ from tests.lua.overlapping import LONG_AGO, advance, becomes, chain, dependents,
 from tests.prefix import RQ
 
 
-def test_a_waiting_run_is_a_deferred_job_like_rqs(led: Ground) -> None:
+def test_a_waiting_run_is_a_deferred_job_like_rqs_whose_deadline_counts(led: Ground) -> None:
+    put(led, template={"zs_expires": "120000"})
     first, second = fired(led, "queue", 2)
 
     job = Job.fetch(second, connection=led.redis)
@@ -20,6 +21,8 @@ def test_a_waiting_run_is_a_deferred_job_like_rqs(led: Ground) -> None:
     assert [second] == Queue("default", connection=led.redis).deferred_job_registry.get_job_ids()
     assert ([first], None, f"queue {first} {second}") == (led.queue(), job.enqueued_at, chain(led))
     assert [first] == told(led)
+    assert 0 < led.redis.pttl(led.keys.rq.job(second)) <= 60_001
+    assert 0 < led.redis.pttl(led.keys.rq.job(first)) <= 60_000
 
 
 def test_rq_releases_a_waiting_run_when_the_previous_run_is_over(led: Ground) -> None:
@@ -193,14 +196,6 @@ def test_a_deferred_run_with_the_front_flag_is_released_to_the_front(led: Ground
     Queue("default", connection=led.redis).enqueue_dependents(Job.fetch(first, connection=led.redis))
 
     assert [second, "other"] == led.queue()
-
-
-def test_the_deadline_of_a_deferred_run_counts_while_it_waits(led: Ground) -> None:
-    put(led, template={"zs_expires": "120000"})
-    first, second = fired(led, "queue", 2)
-
-    assert 0 < led.redis.pttl(led.keys.rq.job(second)) <= 60_001
-    assert 0 < led.redis.pttl(led.keys.rq.job(first)) <= 60_000
 
 
 def test_an_uncertain_run_is_deferred(led: Ground) -> None:

@@ -76,22 +76,15 @@ def test_options_read_back_make_the_same_hash(options: dict[str, Any], serialize
     ("options", "serializer"),
     each(
         [
-            {},
-            {"result_ttl": 500, "failure_ttl": 60},
-            {"result_ttl": -1},
-            {"meta": {"trace": "abc", "n": [1, 2]}},
-            {"retry": Retry(max=3)},
-            {"retry": Retry(max=3, interval=[60, 300])},
-            {"retry": Retry(max=2, enqueue_at_front=True)},
-            {"timeout": "1h"},
-            {"timeout": -1},
-            {"on_success": task, "on_failure": Callback(task, timeout=30)},
-            {"description": "a reminder"},
+            {}, {"result_ttl": 500, "failure_ttl": 60}, {"result_ttl": -1}, {"meta": {"trace": "abc", "n": [1, 2]}},
+            {"retry": Retry(max=3)}, {"retry": Retry(max=3, interval=[60, 300])},
+            {"retry": Retry(max=2, enqueue_at_front=True)}, {"timeout": "1h"}, {"timeout": -1},
+            {"on_success": task, "on_failure": Callback(task, timeout=30)}, {"description": "a reminder"},
             {"queue": "push.high"},
         ],
         ["pickle", "json"],
     ),
-)
+)  # fmt: skip
 def test_a_hash_equals_the_hash_that_rqs_enqueue_writes(options: dict[str, Any], serializer: str) -> None:
     connection = fakeredis.FakeRedis()
     queue = Queue(options.get("queue", "default"), connection=connection, serializer=SERIALIZERS[serializer])
