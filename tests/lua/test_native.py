@@ -258,13 +258,13 @@ def test_a_queue_with_a_key_of_a_wrong_type_does_not_stop_other_queues(led: Grou
     assert before == (led.redis.dump(key), led.redis.dump(f"{RQ}:scheduled:default"))
 
 
-def test_a_delayed_job_is_pushed_without_a_set_of_queues(led: Ground) -> None:
+@pytest.mark.parametrize("ttl", ["0", "-1", "abc", "1.5", "9" * 30])
+def test_a_corrupted_time_to_live_or_set_of_queues_is_ignored(led: Ground, ttl: str) -> None:
     delay(led, "a")
-    led.redis.delete(f"{RQ}:queues")
+    led.redis.hset(f"{RQ}:job:a", "ttl", ttl)
     led.redis.set(f"{RQ}:queues", "x")
 
-    assert 1 == native(led).pushed
-    assert ["a"] == led.queue()
+    assert (1, -1, ["a"]) == (native(led).pushed, led.redis.ttl(f"{RQ}:job:a"), led.queue())
 
 
 @pytest.mark.parametrize("score", ["+inf", "-inf", "1e300", "-5", "1.5"])
@@ -276,14 +276,6 @@ def test_a_corrupted_score_in_a_registry_does_no_harm(led: Ground, score: str) -
 
     assert reply.next_ms == ""
     assert (reply.pushed == 1) == (float(score) < 2)
-
-
-@pytest.mark.parametrize("ttl", ["0", "-1", "abc", "1.5", "9" * 30])
-def test_a_corrupted_time_to_live_is_ignored(led: Ground, ttl: str) -> None:
-    delay(led, "a")
-    led.redis.hset(f"{RQ}:job:a", "ttl", ttl)
-
-    assert (1, -1) == (native(led).pushed, led.redis.ttl(f"{RQ}:job:a"))
 
 
 # -- rate limits of RQ --------------------------------------------------------------------------------

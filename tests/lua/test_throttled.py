@@ -51,11 +51,14 @@ def test_throttled_runs_fire_in_due_order_after_the_limit_is_removed(led: Ground
     assert sorted(led.queue("email")) == led.queue("email")
 
 
-def test_removing_a_limit_without_throttled_runs_deletes_its_keys(led: Ground) -> None:
+def test_removing_a_limit_without_throttled_runs_deletes_its_keys_and_a_corrupted_limit_is_ignored(led: Ground) -> None:
     led.limit(email=1)
-
     led.limit()
+    assert {} == led.limits()
+    led.redis.hset(led.keys.limits(), "email", "many")
+    put_due(led, "a", "b", "c")
 
+    assert 3 == led.fire().runs
     assert {} == led.limits()
 
 
@@ -70,14 +73,6 @@ def test_a_limit_that_is_set_again_applies_to_the_runs_still_throttled(led: Grou
 
     assert 1 == led.fire().runs
     assert 0 == led.fire().runs
-
-
-def test_a_corrupted_limit_is_ignored(led: Ground) -> None:
-    led.redis.hset(led.keys.limits(), "email", "many")
-    put_due(led, "a", "b", "c")
-
-    assert 3 == led.fire().runs
-    assert {} == led.limits()
 
 
 def put_rule(ground: Ground, id: str, **options: Any) -> int:
