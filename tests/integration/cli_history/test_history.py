@@ -12,7 +12,7 @@ from rq import Queue
 
 from tests.faults.processes import eventually
 from tests.integration.cli_history.ground import FUNC, Leading, Zsched, queued
-from tests.integration.in_process import work_off
+from tests.rq_workers import work_off
 from zsched import Client
 from zsched.cli.program import USAGE
 

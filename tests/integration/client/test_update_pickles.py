@@ -12,19 +12,10 @@ from typing import Any
 import pytest
 import redis
 
+from tests.bombs import Bomb
 from tests.integration.client.ground import HOUR, KEYS, payload
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule
-
-
-class Running:
-    """An object that makes a file when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.system, (f"touch {self.path}",)
 
 
 @pytest.fixture
@@ -37,7 +28,7 @@ def made(tmp_path: Path) -> Path:
 def key(client: Client, redis_client: redis.Redis, soon: datetime, made: Path) -> str:
     """The job of a one-shot with a payload and meta that a user with rights to rq:job:* replaced."""
     key = f"{RQ}:job:{client.schedule('app.task', id='reminder-42', at=soon, args=(1,)).run_id}"
-    evil = Running(made)
+    evil = Bomb(os.system, f"touch {made}")
     redis_client.hset(key, mapping={"data": pickle.dumps(("app.task", None, (evil,), {})), "meta": pickle.dumps(evil)})
     return key
 

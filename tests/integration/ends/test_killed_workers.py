@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.ends.ground import agains, lapse, recorded
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
 from zsched.embedded.guard import Guard
@@ -47,22 +46,12 @@ def fail_second(path):
 """
 
 
-class Workers:
-    """Real workers of the queue default, which find the module ``tasks`` in *folder*."""
+class Workers(RqWorkers):
+    """Real workers of the queue default."""
 
     def __init__(self, guard: Guard, url: str, folder: Path, client: redis.Redis) -> None:
-        self._guard, self._url, self.folder, self._redis = guard, url, folder, client
-        (folder / "tasks.py").write_text(TASKS)
-
-    def start(self, *more: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "rq.cli", "worker", "--url", self._url, *more, "default"]
-        env = os.environ | {"PYTHONPATH": str(self.folder), "PYTHONWARNINGS": "default"}
-        with (self.folder / "worker.log").open("ab") as log:
-            return self._guard.spawn(command, cwd=self.folder, env=env, stdout=log, stderr=subprocess.STDOUT)
-
-    def work(self) -> None:
-        """Execute everything that waits."""
-        assert 0 == self.start("--burst").wait(60), (self.folder / "worker.log").read_text()
+        super().__init__(guard, url, folder, TASKS)
+        self._redis = client
 
     def die_in_the_middle_of(self, run_id: str) -> None:
         """Let a worker begin *run_id*, and kill it with all of its processes; then its heartbeat lapses."""

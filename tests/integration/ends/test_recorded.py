@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import redis
 
 from tests.faults.leader import KEYS
-from tests.faults.processes import ENDS_S, archive_of_its_own, eventually
+from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.ends.ground import FUNC, ends, opened, recorded
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
 from zsched.core.changes import What
@@ -35,7 +33,6 @@ def fail():
 def test_ends_of_runs_are_recorded_and_shown(
     client: Client, link: Link, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
-    (tmp_path / "tasks.py").write_text(TASKS)
     path = archive_of_its_own()
     with DaemonThread(redis_url, archive=ArchiveSettings(path=path)), Guard() as guard:
         eventually(lambda: Archivers(link, KEYS).alive())
@@ -46,7 +43,7 @@ def test_ends_of_runs_are_recorded_and_shown(
         lost = client.enqueue("tasks.run", id="lost", queue="nobody").run_id
         eventually(lambda: len(opened(path)) == 5)
 
-        work(guard, redis_url, tmp_path)
+        RqWorkers(guard, redis_url, tmp_path, TASKS).work()
         redis_client.delete(KEYS.rq.job(lost))
         eventually(lambda: opened(path) == {"waits"})
 
@@ -65,15 +62,6 @@ def test_ends_of_runs_are_recorded_and_shown(
         assert 1 == run.attempt
     assert What.RUN_ENDED is stories["rule"].changes[-1].what
     assert f"run {runs['bad'].id} failed" in stories["bad"].lines[-1][1]
-
-
-def work(guard: Guard, url: str, folder: Path) -> None:
-    """Let a worker empty the queue default, then end."""
-    command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", url, "default"]
-    env = os.environ | {"PYTHONPATH": str(folder), "PYTHONWARNINGS": "default"}
-    with (folder / "worker.log").open("wb") as log:
-        worker = guard.spawn(command, cwd=folder, env=env, stdout=log, stderr=subprocess.STDOUT)
-        assert 0 == worker.wait(ENDS_S), (folder / "worker.log").read_text()
 
 
 def test_a_standby_follows_recorded_ends_and_records_none(

@@ -17,7 +17,7 @@ from rq import Callback, Queue
 from rq_scheduler import Scheduler
 
 from tests.integration.imports.ground import LATER, Zsched, summary
-from tests.integration.in_process import work_off
+from tests.rq_workers import work_off
 from zsched.cli.program import DONE, FAILED
 from zsched.client import Client
 
