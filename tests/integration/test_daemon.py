@@ -376,7 +376,7 @@ def test_a_second_signal_ends_a_daemon_whose_redis_hangs_at_once(guard: Guard) -
 
 
 def has_heard_an_end(pid: int) -> bool:
-    """Return True if the thread of a daemon's signals lets the next SIGTERM through: it alone then holds SIGHUP back."""
+    """Return True if the thread of its signals lets the next SIGTERM through: it alone then only holds SIGHUP back."""
     masks = list[int]()
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # it ended meanwhile
