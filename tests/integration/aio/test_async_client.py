@@ -26,7 +26,7 @@ from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
 
-pytestmark = [pytest.mark.redis, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 CANCELLATIONS = 10_000 if everything() else 2_000
 AT_ONCE = 20
 

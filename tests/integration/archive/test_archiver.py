@@ -27,8 +27,6 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.questions import Knowledge
 
-pytestmark = pytest.mark.redis
-
 
 def test_an_archive_corrupted_at_run_time_is_kept_and_its_report_removed(
     redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch

@@ -18,7 +18,6 @@ from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
-pytestmark = pytest.mark.redis
 KEYS = Keys("default")
 
 

@@ -24,8 +24,6 @@ from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 
-pytestmark = pytest.mark.redis
-
 
 @pytest.fixture
 def folder(tmp_path: Path, redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -22,8 +22,6 @@ from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
 
-pytestmark = pytest.mark.redis
-
 
 def test_coalesced_occurrences_can_be_backfilled(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> None:
     scene = Scene(redis_client, redis_url, tmp_path)

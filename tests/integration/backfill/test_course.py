@@ -14,8 +14,6 @@ from zsched import Client, ScheduleNotFound
 from zsched.core.clock import from_ms
 from zsched.errors import Contended
 
-pytestmark = pytest.mark.redis
-
 
 def test_a_dry_run_of_a_backfill_writes_nothing(client: Client, redis_client: redis.Redis) -> None:
     before = {key: redis_client.dump(key) for key in redis_client.keys("*")}

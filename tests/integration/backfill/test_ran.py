@@ -30,7 +30,6 @@ from zsched.storage.inquiry import Inquiry
 from zsched.storage.log import Log
 from zsched.storage.questions import Inbox
 
-pytestmark = pytest.mark.redis
 ROOT = Path(__file__).parents[3]
 
 

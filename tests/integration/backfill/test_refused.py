@@ -12,7 +12,6 @@ from tests.integration.backfill.ground import HOUR, KEYS, NOW
 from tests.integration.reruns.ground import queue
 from zsched import Client, InvalidSchedule, ScheduleNotFound
 
-pytestmark = pytest.mark.redis
 SOON = datetime.now(UTC) + timedelta(days=1)
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a one-shot": ({"id": "once"}, r"^id='once': it is a one-shot.*; run it now"),

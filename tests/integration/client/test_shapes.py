@@ -13,7 +13,6 @@ from tests.integration.client.ground import KEYS, payload
 from zsched import Client
 from zsched.errors import InvalidSchedule
 
-pytestmark = pytest.mark.redis
 AT = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=3)
 ONCE: list[dict[str, Any]] = [
     {"at": AT},

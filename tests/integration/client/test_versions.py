@@ -15,7 +15,6 @@ from tests.faults.processes import WITHIN_S
 from tests.integration.client.ground import KEYS
 from zsched import Client, InvalidSchedule, RowsRefused, ScheduleNotFound, VersionConflict
 
-pytestmark = pytest.mark.redis
 KINDS: dict[str, dict[str, Any]] = {"one-shot": {"after": 3600}, "recurring": {"every": 3600}}
 CHANGES: dict[str, Callable[[Any, str], Any]] = {
     "schedule": lambda client, version: client.schedule("app.other", id="a", after=60, if_version=version),

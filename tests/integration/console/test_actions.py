@@ -15,7 +15,7 @@ from tests.integration.web.ground import Web
 from zsched import Client
 from zsched.embedded.guard import Guard
 
-pytestmark = [pytest.mark.redis, pytest.mark.once]
+pytestmark = pytest.mark.once
 
 
 @pytest.fixture

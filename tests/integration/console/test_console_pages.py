@@ -25,7 +25,7 @@ from zsched.web.app import PREFIX, make_api
 from zsched.web.calls import admitted
 from zsched.web.console.view import viewed
 
-pytestmark = [pytest.mark.redis, pytest.mark.once]
+pytestmark = pytest.mark.once
 FAIL = "tests.integration.console.jobs.fail"
 WIDTHS = some((390, 1280, 1920), 390)
 LONG = "newsletter_of_the_week_for_all_customers_on_the_east_coast"

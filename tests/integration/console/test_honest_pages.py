@@ -21,7 +21,7 @@ from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.embedded.guard import Guard
 
-pytestmark = [pytest.mark.redis, pytest.mark.once]
+pytestmark = pytest.mark.once
 PASSED = 10  # in the outage, of each schedule
 
 

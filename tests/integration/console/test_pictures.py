@@ -25,7 +25,7 @@ from tests.integration.in_process import work_off
 from zsched import Client
 from zsched.core.clock import from_ms
 
-pytestmark = [pytest.mark.redis, pytest.mark.once]
+pytestmark = pytest.mark.once
 PICTURES = {
     "now": "/",
     "timeline": "/timeline",

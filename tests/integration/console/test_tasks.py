@@ -17,7 +17,7 @@ from tests.integration.in_process import work_off
 from zsched import Client
 from zsched.core.clock import from_ms
 
-pytestmark = [pytest.mark.redis, pytest.mark.once]
+pytestmark = pytest.mark.once
 MOST_CLICKS = 3
 
 

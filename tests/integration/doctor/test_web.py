@@ -15,7 +15,6 @@ from zsched.storage.connection import Link
 from zsched.storage.rights import Role
 from zsched.storage.tokens import Tokens
 
-pytestmark = pytest.mark.redis
 OK, NOTE, WARNING, SKIPPED = Severity.OK, Severity.NOTE, Severity.WARNING, Severity.SKIPPED
 DAY_MS = 86_400_000
 ALLOWED = ("app.*",)

@@ -25,7 +25,6 @@ from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 
-pytestmark = pytest.mark.redis
 TASKS = """
 import os, pathlib, signal
 

@@ -23,8 +23,6 @@ from zsched.errors import RedisUnavailable
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.jobs import Jobs
 
-pytestmark = pytest.mark.redis
-
 
 def fail(client: redis.Redis, run: str, at_s: int) -> None:
     """Fail a run as RQ's worker does."""

@@ -18,7 +18,6 @@ from zsched.daemon.lost import LostDelays
 from zsched.storage import registries
 from zsched.storage.registries import Registries
 
-pytestmark = pytest.mark.redis
 LEFT = "it left its queue and no worker has it"
 
 

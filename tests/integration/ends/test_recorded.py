@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import redis
 
 from tests.faults.leader import KEYS
@@ -22,7 +21,6 @@ from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 
-pytestmark = pytest.mark.redis
 TASKS = """
 def run():
     pass

@@ -24,8 +24,6 @@ from zsched.errors import Stale
 from zsched.storage.dispatch import Over
 from zsched.storage.log import Log
 
-pytestmark = pytest.mark.redis
-
 
 def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(
     tracking: Tracking, client: Client, redis_client: redis.Redis

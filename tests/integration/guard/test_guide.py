@@ -24,7 +24,7 @@ from tests.prefix import RQ
 from zsched import Client
 from zsched.embedded.guard import Guard
 
-pytestmark = [pytest.mark.redis, pytest.mark.once]
+pytestmark = pytest.mark.once
 PAGE = (PROJECT / "docs/how-to/sign-jobs.md").read_text()
 TASKS = """
 import zsched

@@ -23,7 +23,6 @@ from zsched.core.signed import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
 from zsched.storage.keyfile import KeyFile
 
-pytestmark = pytest.mark.redis
 WORK = f"{TASKS}.work"
 FAR = datetime(2031, 1, 1, tzinfo=UTC)
 OLD, NEW = f"k1 {'11' * 32}\n", f"k3 {'33' * 32}\n"

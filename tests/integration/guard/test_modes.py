@@ -13,8 +13,6 @@ from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.storage.rqversion import HAS_EXECUTIONS
 
-pytestmark = pytest.mark.redis
-
 
 def push_three(forge: Forge) -> dict[str, str]:
     """Push a signed run, a forged run and a job of RQ; return their ids by name."""

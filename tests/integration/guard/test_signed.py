@@ -26,7 +26,6 @@ from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.signing import Subject, check_run
 
-pytestmark = pytest.mark.redis
 WORK, COUNT = f"{TASKS}.work", f"{TASKS}.count_in_meta"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from base64 import b64encode
 
-import pytest
 from rq import Queue
 from rq.job import Job
 from rq.registry import StartedJobRegistry
@@ -14,7 +13,6 @@ from tests.integration.guard.ground import KEYS, TASKS, Bomb, Forge, call
 from tests.prefix import RQ
 from zsched.embedded.guard import Guard
 
-pytestmark = pytest.mark.redis
 WORK = f"{TASKS}.work"
 
 

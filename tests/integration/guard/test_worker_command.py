@@ -19,7 +19,6 @@ from tests.integration.guard.ground import ROOT, TASKS, Forge, call
 from tests.prefix import RQ
 from zsched.embedded.guard import Guard
 
-pytestmark = pytest.mark.redis
 Start = Callable[..., subprocess.Popen[bytes]]
 
 

@@ -14,7 +14,6 @@ from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import Web
 from tests.integration.web.routes import write_routes
 
-pytestmark = pytest.mark.redis
 BODY: dict[str, Any] = {"func": "app.mail.send", "after": 3600, "queue": "mail", "tags": ["shop"]}
 LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}
 WRITES = [(method, path.format(id="a", run_id="a-1795650943297")) for method, path in write_routes()]

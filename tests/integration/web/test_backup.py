@@ -11,7 +11,6 @@ import redis
 from tests.integration.web.ground import PASSWORD, Web
 from zsched.cli.program import DONE, FAILED, USAGE
 
-pytestmark = pytest.mark.redis
 WITHIN = {"func": "app.mail.send", "after": 60, "queue": "mail", "tags": ["shop"]}
 LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}
 KINDS = pytest.mark.parametrize("kind", ["tokens", "users"])

@@ -20,7 +20,6 @@ from tests.integration.web.ground import Web
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
-pytestmark = pytest.mark.redis
 ROW: dict[str, Any] = {"func": "app.mail.send", "after": 3600, "queue": "mail", "tags": ["shop"]}
 LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}
 

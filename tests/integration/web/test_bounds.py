@@ -17,7 +17,6 @@ from tests.integration.web.ground import Web
 from tests.integration.web.raw import connected, head, is_ended, peak_kib, rest_of, status_of
 from zsched import Client
 
-pytestmark = pytest.mark.redis
 MIB = 1_048_576
 LARGE = 100 * MIB
 GROWTH_KIB = 6 * 1024

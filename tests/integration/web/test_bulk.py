@@ -10,7 +10,6 @@ import pytest
 from tests.integration.web.ground import Web
 from zsched import Client
 
-pytestmark = pytest.mark.redis
 OURS: dict[str, Any] = {"func": "app.mail.send", "every": 60, "queue": "mail", "tags": ["shop", "x"]}
 THEIRS: dict[str, Any] = {"func": "app.pay.send", "every": 60, "queue": "pay", "tags": ["x"]}
 LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}

@@ -12,7 +12,6 @@ from tests.integration.web.ground import PASSWORD, Web
 from zsched.cli.program import NOT_FOUND, USAGE
 from zsched.embedded.guard import Guard
 
-pytestmark = pytest.mark.redis
 ADD = ("users", "add", "ann", "--role", "scheduler")
 STDIN = ("--password-file", "-")
 

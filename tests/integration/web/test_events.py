@@ -17,7 +17,6 @@ from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import Web
 from zsched import Client
 
-pytestmark = pytest.mark.redis
 CUTS = 100
 
 

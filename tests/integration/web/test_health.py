@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import httpx
-import pytest
 import redis
 
 from tests.faults.processes import eventually
@@ -13,8 +12,6 @@ from tests.faults.threads import DaemonThread
 from tests.integration.client.ground import HOUR, pass_time
 from tests.integration.web.ground import Web
 from zsched import Client
-
-pytestmark = pytest.mark.redis
 
 
 def test_the_status_is_that_of_the_command(web: Web, http: httpx.Client, daemon: DaemonThread) -> None:

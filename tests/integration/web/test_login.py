@@ -19,7 +19,6 @@ from zsched import Client
 from zsched.storage.people import People
 from zsched.web.login import PATH
 
-pytestmark = pytest.mark.redis
 RIGHT = {"name": "ann", "password": PASSWORD}
 API = "/api/v1"
 

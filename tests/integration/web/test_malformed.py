@@ -16,7 +16,7 @@ from tests.integration.web.ground import Web
 from tests.integration.web.raw import refused
 from zsched.core.option_table import OPTIONS
 
-pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("nothing_is_written")]
+pytestmark = pytest.mark.usefixtures("nothing_is_written")
 HUGE = "9" * 400
 LONG = "x" * 500_000
 PUT = {"func": "app.x", "after": 60}

@@ -14,7 +14,6 @@ from tests.integration.web.ground import Web
 from tests.integration.web.raw import connected, refused, status_of
 from zsched import Client
 
-pytestmark = pytest.mark.redis
 LONG = "x" * 500_000
 RULE = {"func": "app.x", "every": 3600}
 DAY = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"}

@@ -19,7 +19,6 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.web.events import Events
 
-pytestmark = pytest.mark.redis
 STREAMS = 1000
 WAITING = 1600  # more than a stream sends in one piece
 FEW = 256  # descriptors

@@ -21,7 +21,7 @@ from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
 from zsched.web.problems import _STATUS, kind_of
 
-pytestmark = [pytest.mark.redis, pytest.mark.once]
+pytestmark = pytest.mark.once
 PAGE = "docs/http.md"
 TEXT = (PROJECT / PAGE).read_text()
 SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", TEXT, flags=re.MULTILINE)}

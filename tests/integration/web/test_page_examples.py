@@ -23,7 +23,7 @@ from tests.integration.web.shell import Shell, environment, is_as_shown, steps_o
 from zsched import Client
 from zsched.embedded.guard import Guard
 
-pytestmark = [pytest.mark.redis, pytest.mark.once]
+pytestmark = pytest.mark.once
 PAGE = "docs/http.md"
 NODE_VERSION = 18  # the first with fetch
 NEXT_YEAR = str(datetime.now(UTC).year + 1)  # the shown times are in the past some day

@@ -15,8 +15,6 @@ from tests.integration.web.ground import Web
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, USAGE
 
-pytestmark = pytest.mark.redis
-
 
 def offline(*arguments: str) -> Result:
     return CliRunner().invoke(program, ["web", *arguments])

@@ -15,7 +15,6 @@ from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
-pytestmark = pytest.mark.redis
 BEHIND = {
     "ZSCHED_WEB_PROXY_HEADER": "X-Forwarded-User",
     "ZSCHED_WEB_PROXY_ROLE_HEADER": "X-Forwarded-Role",

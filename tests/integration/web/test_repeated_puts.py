@@ -19,7 +19,6 @@ from tests.integration.web.ground import Web
 from tests.integration.web.raw import Answer, Api, connected, cut, put_bytes, status_of
 from zsched import Client
 
-pytestmark = pytest.mark.redis
 KILLS = 1000
 SCHEDULES = 200
 WRITERS, EDITS = (50, 2000) if everything() else (10, 100)

@@ -12,7 +12,6 @@ from tests.integration.client.ground import KEYS, queued
 from tests.integration.web.ground import Web
 from zsched import Client
 
-pytestmark = pytest.mark.redis
 ONCE: dict[str, Any] = {"func": "app.remind", "after": 3600, "args": [42], "queue": "mail"}
 RULE: dict[str, Any] = {"func": "app.digest", "cron": "0 9 * * *", "tz": "Asia/Seoul"}
 

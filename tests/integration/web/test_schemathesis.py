@@ -21,7 +21,7 @@ from tests.integration.web.ground import Web
 from zsched import Client
 from zsched.embedded.guard import Guard
 
-pytestmark = [pytest.mark.redis, pytest.mark.once]
+pytestmark = pytest.mark.once
 EXAMPLES = 8  # of each operation and mode, besides those that cover each keyword of the document
 CONFIG = f"""
 seed = 19

@@ -14,8 +14,6 @@ from tests.integration.web.ground import Web
 from tests.integration.web.test_access import BODY, WRITES
 from tests.integration.web.test_login import API, PATH, RIGHT, status
 
-pytestmark = pytest.mark.redis
-
 
 def test_a_session_is_no_token_and_a_token_goes_before_it(web: Web, browser: httpx.Client) -> None:
     wrong = browser.get(f"{API}/schedules", headers={"Authorization": "Bearer zs_wrong"})

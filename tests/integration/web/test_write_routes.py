@@ -21,7 +21,6 @@ from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
 from zsched.web.app import PREFIX
 
-pytestmark = pytest.mark.redis
 LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}
 INSIDE: dict[str, Any] = {"func": "app.mail.send", "after": 3600, "queue": "mail", "tags": ["shop"]}
 OUTSIDE: dict[str, Any] = {"func": "app.pay.send", "after": 3600, "queue": "pay", "tags": ["other"]}
