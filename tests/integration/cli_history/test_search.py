@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from tests.faults.processes import ENDS_S, eventually
 from tests.integration.cli_history.ground import FUNC, KEYS, NO_ANSWER, Leading, Zsched, queued
 from tests.integration.in_process import work_off
 from zsched import Client
-from zsched.cli.program import INTERRUPTED, NOT_FOUND
+from zsched.cli.program import INTERRUPTED, NOT_FOUND, USAGE
 from zsched.core.lookback import Wanted
 from zsched.core.story import Source
 from zsched.errors import InvalidSchedule
@@ -29,6 +30,20 @@ from zsched.storage.inquiry import Inquiry
 
 pytestmark = pytest.mark.once
 PAST: Any = {"at": datetime(2020, 1, 1, tzinfo=UTC), "allow_past": True}
+BILLS = {f"bill-acme-{number}" for number in range(5)}
+FILTERS: list[tuple[list[str], set[str]]] = [
+    (["--match", "*acme*"], BILLS),
+    (["--match", "bill-*", "--since", "1h"], BILLS),
+    (["--match", "bill-*", "--until", "1h"], set()),
+    (["--queue", "fax"], {"fax-bolt"}),
+    (["--func", "builtins.str"], BILLS),
+    (["--tag", "acme"], BILLS),
+    (["--owner", "ann"], BILLS),
+    (["--status", "failed"], {"fax-bolt"}),
+    (["--status", "failed", "--tag", "acme"], set()),
+    (["--status", "succeeded", "--queue", "default"], BILLS),
+    (["--status", "queued"], set()),
+]
 
 
 @pytest.fixture
@@ -45,22 +60,6 @@ def stocked(client: Client, redis_client: redis.Redis, redis_url: str, path: Pat
         eventually(lambda: client.runs(status="failed"))  # the leader has recorded it
         eventually(lambda: len(client.runs(status="succeeded")) == 5)
         yield client
-
-
-BILLS = {f"bill-acme-{number}" for number in range(5)}
-FILTERS: list[tuple[list[str], set[str]]] = [
-    (["--match", "*acme*"], BILLS),
-    (["--match", "bill-*", "--since", "1h"], BILLS),
-    (["--match", "bill-*", "--until", "1h"], set()),
-    (["--queue", "fax"], {"fax-bolt"}),
-    (["--func", "builtins.str"], BILLS),
-    (["--tag", "acme"], BILLS),
-    (["--owner", "ann"], BILLS),
-    (["--status", "failed"], {"fax-bolt"}),
-    (["--status", "failed", "--tag", "acme"], set()),
-    (["--status", "succeeded", "--queue", "default"], BILLS),
-    (["--status", "queued"], set()),
-]
 
 
 def test_history_finds_runs_by_what_people_know(stocked: Client, zsched: Zsched) -> None:
@@ -193,3 +192,58 @@ def test_a_search_by_id_without_results_names_schedules_that_wait(client: Client
     found = zsched("history", "--match", "*dan*")
 
     assert "scheduled, without an outcome yet: bill-dan; see zsched why bill-dan" in found.stderr
+
+
+def test_history_is_a_table_of_occurrences_with_their_outcome(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+) -> None:
+    with Leading(redis_url, path):
+        client.schedule(FUNC, id="a", at=datetime(2020, 1, 1, tzinfo=UTC), allow_past=True)
+        queued(redis_client)
+        client.schedule(FUNC, id="b", at=datetime(2030, 1, 1, tzinfo=UTC))
+        client.cancel("b")
+
+        result = zsched("history", "--tz", "Asia/Seoul")
+        fired = zsched.json("history", "a", "--status", "fired")
+        none = zsched("history", "b", "--status", "quarantined")
+
+    header, cancelled, first = result.stdout.splitlines()
+    columns = ["DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "STATE", "WAITED", "TOOK", "RUN", "WHY"]
+    assert columns == header.split()
+    assert re.search(r"\+09:00  b +cancelled  2030-01-01 09:00:00\+09:00", cancelled)
+    assert re.search(r"\+09:00  a +fired      2020-01-01 09:00:00\+09:00  \d+ d.*  queued +a-1577836800000$", first)
+    assert "" == result.stderr  # the archive is complete
+    [occurrence] = fired["occurrences"]
+    assert ("fired", "2020-01-01T00:00:00.000Z", "a-1577836800000") == tuple(
+        occurrence[name] for name in ("what", "nominal_at", "run_id")
+    )
+    assert fired["source"]["archive"].endswith(str(path))
+    assert "nothing was quarantined, of schedule b\n" == none.stdout
+
+
+def test_history_shows_only_the_last_line_of_a_tasks_traceback(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+) -> None:
+    shows = ["history", "history a", "why a", "status", "show a"]
+    with Leading(redis_url, path):
+        client.schedule("builtins.int", args=("s3cret",), id="a", cron="0 9 * * *")
+        run_id = client.run_now("a")
+        work_off(Queue("default", connection=redis_client), redis_client)
+        eventually(lambda: "ValueError" in zsched("status").stdout)  # the daemon has read the end of the run
+
+        told = {command: zsched(*command.split()).stdout for command in [*shows, f"why {run_id}"]}
+        told |= {f"{command} --json": zsched(*command.split(), "--json").stdout for command in shows}
+
+    last_line = "ValueError: invalid literal for int() with base 10: 's3cret'"
+    assert [] == [command for command, text in told.items() if last_line not in text]
+    assert [] == [command for command, text in told.items() if "Traceback" in text]
+
+
+def test_history_refuses_invalid_options(zsched: Zsched) -> None:
+    assert USAGE == zsched("history", "--status", "paused").exit_code
+    assert USAGE == zsched("history", "--limit", "0").exit_code
+    assert USAGE == zsched("history", "--tz", "Nowhere").exit_code
+    assert USAGE == zsched("history", "--all", "--limit", "3").exit_code
+    assert USAGE == zsched("history", "--after", "then").exit_code
+    assert USAGE == zsched("history", "--since", "1h", "--until", "2h").exit_code
+    assert "fired|enqueued|retried|skipped|expired|coalesced|duplicate" in zsched("history", "-h").output

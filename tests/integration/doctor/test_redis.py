@@ -1,14 +1,15 @@
-"""The doctor's checks of the server: version, role, memory and files, each problem made for real."""
+"""The doctor's checks of the server: version, role, memory, files and clocks, each problem made for real."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
 import redis
 
 from tests.faults.processes import eventually
-from tests.integration.doctor.ground import command_of, examined, only
+from tests.integration.doctor.ground import KEYS, command_of, examined, only, report, unwell
 from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.embedded import EmbeddedRedis, packaged_server
@@ -18,9 +19,24 @@ from zsched.health.check import Severity
 from zsched.health.facts import Probe
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.zone_rules import ZoneRules, installed
 
 Configure = Callable[[str, str], None]
 OK, WARNING, PROBLEM, SKIPPED = Severity.OK, Severity.WARNING, Severity.PROBLEM, Severity.SKIPPED
+# -- memory -------------------------------------------------------------------------------------------
+
+
+SETTINGS: dict[str, tuple[dict[str, str], str, Severity, str]] = {
+    "schedules may be evicted": (
+        {"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}, "eviction", PROBLEM,
+        "maxmemory-policy allkeys-lru may drop schedules",
+    ),
+    "keys may be evicted without a limit": (
+        {"maxmemory-policy": "allkeys-random"}, "eviction", Severity.NOTE, "as soon as maxmemory is set",
+    ),
+    "no fsync": ({"appendfsync": "no"}, "append-only file", WARNING, "appendfsync is no"),
+    "a truncated file is loaded": ({"aof-load-truncated": "yes"}, "append-only file", WARNING, "pushed twice"),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -132,22 +148,6 @@ def test_a_master_without_its_required_replicas_is_a_problem(
     assert OK is only(examined(url)["role"], OK).severity
 
 
-# -- memory -------------------------------------------------------------------------------------------
-
-
-SETTINGS: dict[str, tuple[dict[str, str], str, Severity, str]] = {
-    "schedules may be evicted": (
-        {"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}, "eviction", PROBLEM,
-        "maxmemory-policy allkeys-lru may drop schedules",
-    ),
-    "keys may be evicted without a limit": (
-        {"maxmemory-policy": "allkeys-random"}, "eviction", Severity.NOTE, "as soon as maxmemory is set",
-    ),
-    "no fsync": ({"appendfsync": "no"}, "append-only file", WARNING, "appendfsync is no"),
-    "a truncated file is loaded": ({"aof-load-truncated": "yes"}, "append-only file", WARNING, "pushed twice"),
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("case", SETTINGS)
 def test_a_setting_that_risks_data_is_found_and_its_remedy_ends_it(
     url: str, sound: redis.Redis, configure: Configure, case: str
@@ -235,3 +235,72 @@ def test_an_append_only_file_loaded_by_a_restricted_user_is_a_problem(
 
     assert "a restart leaves out what scripts wrote" in finding.text
     assert ["ACL", "SETUSER", "default", "~*", "&*", "+@all"] == command_of(finding)
+
+
+class WrongClock(SystemClock):
+    """A clock of this machine with an error."""
+
+    def __init__(self, by_ms: int) -> None:
+        self._by_ms = by_ms
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._by_ms
+
+
+@pytest.mark.parametrize(
+    ("by_ms", "severity"), [(0, Severity.OK), (-5_000, Severity.WARNING), (90_000, Severity.PROBLEM)]
+)
+def test_a_wrong_clock_is_reported_with_its_offset(url: str, by_ms: int, severity: Severity) -> None:
+    said = only(examined(url, clock=WrongClock(by_ms))["clock"], severity).text
+
+    told = re.search(r"is ([+-][\d,]+) ms from this machine's, to within", said)
+    assert told is not None
+    assert -by_ms == pytest.approx(int(told[1].replace(",", "")), abs=4000)
+
+
+@pytest.mark.parametrize("field", ["offset_ms", "frozen_ms"])
+def test_a_leftover_test_clock_is_a_problem(url: str, sound: redis.Redis, field: str) -> None:
+    sound.hset(KEYS.meta(), field, 5000)
+
+    finding = only(examined(url)["test clock"], Severity.PROBLEM)
+
+    assert f"{field} = 5000" in finding.text
+    assert 1 == sound.execute_command(*command_of(finding))
+    assert "test clock" not in unwell(examined(url))
+
+
+@pytest.mark.parametrize(
+    ("tzdata", "severity", "text"),
+    [
+        (installed().version or "", Severity.OK, str(installed())),
+        ("2001a", Severity.WARNING, "all is planned by tzdata 2001a"),
+    ],
+)
+def test_tzdata_is_compared_with_the_namespaces(
+    url: str, sound: redis.Redis, tzdata: str, severity: Severity, text: str
+) -> None:
+    sound.hset(KEYS.meta(), "tzdata", tzdata)
+
+    assert text in only(examined(url)["tzdata"], severity).text
+
+
+def test_tzdata_of_an_unknown_version_is_a_warning(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks_server, "installed", lambda: ZoneRules(None, "nowhere"))
+
+    assert "of an unknown version, from nowhere" in only(examined(url)["tzdata"], Severity.WARNING).text
+
+
+def test_daemons_with_different_tzdata_are_a_warning(url: str, sound: redis.Redis) -> None:
+    report(sound, "a", daemon="d1", host="north", tzdata="2025a")
+    report(sound, "b", daemon="d2", host="south", tzdata="2025b")
+
+    [said] = unwell(examined(url))["tzdata"]
+
+    assert "daemons plan by different time zone rules: 2025a (north, pid ?), 2025b (south, pid ?)" == said
+
+
+def test_a_daemon_that_reports_no_tzdata_is_ignored(url: str, sound: redis.Redis) -> None:
+    report(sound, "a", daemon="d1", host="north")
+    report(sound, "b", daemon="d2", host="south", tzdata="2025b")
+
+    assert "tzdata" not in unwell(examined(url))
