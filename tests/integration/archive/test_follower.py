@@ -64,14 +64,6 @@ def test_a_bootstrap_whose_connection_breaks_starts_again(scene: Scene, monkeypa
     assert scene.log()[-1].position == scene.archive.position
 
 
-def test_an_archive_left_behind_by_trimming_says_since_when_it_is_complete(scene: Scene) -> None:
-    leave_behind(scene)
-
-    assert scene.follower.step()
-
-    assert str(scene.log()[0].position.t_us) == scene.archive.complete_since
-
-
 def test_a_meter_receives_every_entry_once_including_bootstrapped_entries(scene: Scene) -> None:
     meter = Told()
     schedule(scene, "a", "b", "c")
@@ -284,6 +276,7 @@ def test_an_archive_left_behind_by_trimming_gets_the_state_of_redis(scene: Scene
 
     assert_state_is_redis_own(scene)
     assert scene.log() == history(scene.archive.path)[-10:]
+    assert str(scene.log()[0].position.t_us) == scene.archive.complete_since
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -61,30 +61,21 @@ def break_a_fire(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("is_trimmed", [False, True])
-def test_an_unreadable_entry_is_healed_from_redis(scene: Scene, is_trimmed: bool) -> None:
+def test_an_unreadable_entry_is_healed_from_redis_and_the_history_is_kept(scene: Scene, is_trimmed: bool) -> None:
     if is_trimmed:
         schedule(scene, "before")
         scene.redis.xtrim(scene.keys.log(), maxlen=1, approximate=False)
-    break_a_fire(scene)
-
-    assert scene.follower.step()
-
-    assert (0, 0) == (scene.archive.unknown_entries, scene.archive.unreadable_entries)
-    assert scene.in_redis() == scene.in_archive()
-    assert "open" == next(row.place for row, _ in scene.archive.state() if row.id == "a")
-    assert scene.log()[-1].position == scene.archive.position
-
-
-def test_healing_keeps_the_history_of_the_archive(scene: Scene) -> None:
     break_a_fire(scene)
     complete_since = scene.archive.complete_since
 
     assert scene.follower.step()
 
-    assert complete_since == scene.archive.complete_since
-    assert (
-        len(scene.log()) == scene.archive._db.execute("SELECT count(*) FROM entry WHERE seq IS NOT NULL").fetchone()[0]
-    )
+    numbered = scene.archive._db.execute("SELECT count(*) FROM entry WHERE seq IS NOT NULL").fetchone()[0]
+    assert (complete_since, len(scene.log())) == (scene.archive.complete_since, numbered)
+    assert (0, 0) == (scene.archive.unknown_entries, scene.archive.unreadable_entries)
+    assert scene.in_redis() == scene.in_archive()
+    assert "open" == next(row.place for row, _ in scene.archive.state() if row.id == "a")
+    assert scene.log()[-1].position == scene.archive.position
 
 
 def test_an_unreadable_entry_causes_only_one_bootstrap(scene: Scene) -> None:

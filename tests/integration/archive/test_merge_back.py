@@ -12,6 +12,7 @@ from tests.integration.archive.merging import (
     due_now,
     lane_states,
     lead,
+    lose,
     put_back,
     run,
     said,
@@ -104,8 +105,7 @@ def test_a_merge_logs_restored_rows_and_its_archive(scene: Scene) -> None:
     assert 2 == scene.tick().runs
     scene.client.run_now("r")
     schedule(scene, "lost")
-    assert scene.follower.step()
-    put_back(scene, old)
+    lose(scene, old)
     position = scene.archive.position
 
     merge = run(scene)
@@ -125,8 +125,7 @@ def test_a_second_merge_restores_nothing(scene: Scene) -> None:
     schedule(scene, "r", at=None, every=60)
     due_now(scene, "open")
     scene.tick()
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
     run(scene)
     first = len(rows_put_back(scene))
 
@@ -141,8 +140,7 @@ def test_restored_schedules_can_be_used(scene: Scene) -> None:
     schedule(scene, "r", at=None, cron="0 8 * * *", tz="Asia/Tokyo", args=("two",), **policies)
     scene.client.pause("a", "why")
     before = {id: scene.client.get(id) for id in ("a", "r")}
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
 
     run(scene)
 
@@ -182,8 +180,7 @@ def test_a_corrupted_score_does_not_stop_a_merge(scene: Scene) -> None:
     scene.redis.hset(scene.keys.paused(), "odd", "never so so")
     scene.redis.xtrim(scene.keys.log(), maxlen=0)
     schedule(scene, "b")
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
 
     run(scene)
 
@@ -200,8 +197,7 @@ def test_an_archive_that_began_late_does_not_push_a_skip_run_twice(scene: Scene,
     (run_id,) = scene.queued()
     trim(scene)
     scene.follow("late.db")
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
     lead(scene)
 
     merge = run(scene)

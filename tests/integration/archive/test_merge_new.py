@@ -12,6 +12,7 @@ from tests.integration.archive.merging import (
     due_now,
     lane_states,
     lead,
+    lose,
     merge_of,
     once,
     put_back,
@@ -35,8 +36,7 @@ def test_a_merge_keeps_changes_made_after_the_loss(scene: Scene) -> None:
     old = snapshot(scene)
     for id in ("paused", "cancelled", "put", "fired", "alone"):
         scene.client.update(id, args=("lost",))
-    assert scene.follower.step()
-    put_back(scene, old)
+    lose(scene, old)
     scene.client.pause("paused", "since then")
     scene.client.cancel("cancelled")
     schedule(scene, "put", args=("since then",))
@@ -56,8 +56,7 @@ def test_a_merge_does_not_overwrite_a_put_between_two_restores(
 ) -> None:
     monkeypatch.setattr(restoring, "ROWS", rows)
     schedule(scene, "a", "b", "c")
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
     once(monkeypatch, Restoring, "restore", lambda: schedule(scene, "b", args=("since then",)))
 
     merge = run(scene)
@@ -71,8 +70,7 @@ def test_a_merge_does_not_overwrite_a_put_between_two_restores(
 
 def test_a_put_after_the_last_page_of_a_merge_is_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule(scene, "a")
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
     once(monkeypatch, Restoring, "merged", lambda: schedule(scene, "b"))
 
     merge = run(scene)
@@ -89,8 +87,7 @@ def test_a_schedule_changed_while_its_run_is_restored_is_noticed(
     old = snapshot(scene)
     scene.tick()
     schedule(scene, "a")
-    assert scene.follower.step()
-    put_back(scene, old)
+    lose(scene, old)
     once(monkeypatch, Restoring, "restore", lambda: getattr(scene.client, what)("a", **_arguments(what)))
 
     run(scene)
@@ -117,8 +114,7 @@ def test_random_operations_between_the_pages_of_a_merge_are_noticed(
     old = snapshot(scene)
     for _ in range(60):
         storm.step()
-    assert scene.follower.step()
-    put_back(scene, old if seed % 2 else None)
+    lose(scene, old if seed % 2 else None)
     lead(scene)
     really = Restoring.restore
 
@@ -146,8 +142,7 @@ def test_random_operations_between_the_pages_of_a_merge_are_noticed(
 def test_a_flush_during_a_merge_raises_history_changed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_module, "_PAGE", 1)
     schedule(scene, "a", "b", "c")
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
     merge = merge_of(scene)
     pages = merge.run()
     next(pages)
@@ -162,8 +157,7 @@ def test_a_flush_during_a_merge_raises_history_changed(scene: Scene, monkeypatch
 
 def test_a_merge_keeps_a_schedule_that_a_client_put_during_it(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule(scene, "a", "b", "c")
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
     schedule(scene, "new")
     merge = merge_of(scene)
     merge.reconciler._size = 1  # so c is put back by a later script than a
@@ -199,8 +193,7 @@ def test_a_client_that_puts_a_schedule_of_a_later_page_keeps_it(
 ) -> None:
     monkeypatch.setattr(merge_module, "_PAGE", 2)
     schedule(scene, *"abcdefg")
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
     merge, restores = merge_of(scene), 0
     really = Restoring.restore
 
@@ -227,8 +220,7 @@ def test_a_second_flush_during_recovery_loses_nothing(
     schedule(scene, "a", "b")
     due_now(scene, "open")
     scene.tick()
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
     watched = watch(scene)
     with monkeypatch.context() as patch:
         if lost_in == "merge":
@@ -252,8 +244,7 @@ def test_a_merge_lost_again_is_repeated_from_the_common_history(scene: Scene) ->
     old = snapshot(scene)
     schedule(scene, "b")
     scene.client.cancel("a")
-    assert scene.follower.step()
-    put_back(scene, old)
+    lose(scene, old)
     schedule(scene, "c")
     newer = snapshot(scene)
     watch(scene).go_on()

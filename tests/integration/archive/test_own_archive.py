@@ -47,24 +47,35 @@ def own(redis_url: str) -> Iterator[OwnArchive]:
     own.close()
 
 
+def own_at(path: Path, redis_url: str) -> closing[OwnArchive]:
+    """Return the archive that the settings name."""
+    settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(path)))
+    return closing(OwnArchive(settings, ManualClock()))
+
+
 @pytest.fixture
 def wire(link: Link) -> Iterator[Wire]:
     with closing(link.open()) as wire:
         yield wire
 
 
-def test_a_new_archive_next_to_a_foreign_one_has_no_past(own: OwnArchive, wire: Wire, folder: Path) -> None:
+def test_a_new_archive_next_to_a_foreign_one_has_no_past_and_is_opened_again(
+    own: OwnArchive, wire: Wire, folder: Path
+) -> None:
     own.open(wire)
 
     assert (folder / "2.db", False) == (own.path, own.has_past)
+    own.close()
+    (folder / "1.db").unlink()
+    own.open(wire)
+    assert folder / "2.db" == own.path
 
 
 def test_a_configured_archive_of_another_data_set_is_refused_with_the_file_to_move(
     wire: Wire, folder: Path, redis_url: str
 ) -> None:
     path = folder / "1.db"
-    settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(path)))
-    with closing(OwnArchive(settings, ManualClock())) as own:
+    with own_at(path, redis_url) as own:
         with pytest.raises(ArchiveOfAnother, match=rf"recover --from {path} .* or move {path} away$"):
             own.open(wire)
 
@@ -81,8 +92,7 @@ def test_a_folder_of_foreign_archives_is_refused_with_the_folder_to_move(
 
 
 def test_a_configured_archive_is_opened_without_redis(folder: Path, redis_url: str) -> None:
-    settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(folder / "2.db")))
-    with closing(OwnArchive(settings, ManualClock())) as own, closing(OwnArchive(settings, ManualClock())) as second:
+    with own_at(folder / "2.db", redis_url) as own, own_at(folder / "2.db", redis_url) as second:
         own.prepare()
 
         with pytest.raises(ArchiveInUse):
@@ -95,9 +105,8 @@ def test_an_archive_with_entries_or_a_data_sets_name_has_a_past(
     own.open(wire)
     own.close()
 
-    settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(folder / "2.db")))
     for is_noted in (False, True):
-        with closing(OwnArchive(settings, ManualClock())) as again:
+        with own_at(folder / "2.db", redis_url) as again:
             again.open(wire).note(gen="g1")
             assert is_noted == again.has_past
             assert again.archive is not None
@@ -107,9 +116,8 @@ def test_an_archive_with_entries_or_a_data_sets_name_has_a_past(
 def test_an_archive_in_place_of_a_corrupted_one_has_a_past(wire: Wire, folder: Path, redis_url: str) -> None:
     path = folder / "2.db"
     path.write_bytes(path.read_bytes()[:100] + bytes(5000))
-    settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(path)))
 
-    with closing(OwnArchive(settings, ManualClock())) as own:
+    with own_at(path, redis_url) as own:
         own.open(wire)
 
         assert own.has_past
@@ -126,16 +134,6 @@ def test_a_foreign_archive_is_skipped_after_its_disk_failure_ended(
         failing.setattr(own_archive, "Archive", fail)
         with pytest.raises(ArchiveFailed):
             own.open(wire)
-
-    own.open(wire)
-
-    assert folder / "2.db" == own.path
-
-
-def test_reopening_uses_the_same_archive_file(own: OwnArchive, wire: Wire, folder: Path) -> None:
-    own.open(wire)
-    own.close()
-    (folder / "1.db").unlink()
 
     own.open(wire)
 

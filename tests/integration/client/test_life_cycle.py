@@ -58,26 +58,19 @@ def test_cancelling_an_id_that_was_cancelled_after_a_run_returns_not_found(clien
     assert (["cancelled"] * 2, ["not_found"] * 2) == (first, second)
 
 
-def test_cancelling_a_one_shot_that_was_skipped_returns_not_found(
+def test_cancelling_a_one_shot_tells_a_skipped_one_from_one_whose_run_was_retried(
     client: Client, redis_client: redis.Redis, soon: datetime
 ) -> None:
-    client.schedule("app.task", id="a", at=soon)
-    client.pause("a")
-    pass_time(redis_client, timedelta(days=2))
-    client.resume("a", "skip")
-
-    assert "not_found" == client.cancel("a")
-
-
-def test_cancelling_a_one_shot_whose_run_was_retried_returns_already_fired(
-    client: Client, redis_client: redis.Redis, soon: datetime
-) -> None:
-    client.schedule("app.task", id="a", at=soon)
-    run_id = client.run_now("a")
+    for id in ("skipped", "retried"):
+        client.schedule("app.task", id=id, at=soon)
+    run_id = client.run_now("retried")
     client.cancel_run(run_id)
     client.retry(run_id)
+    client.pause("skipped")
+    pass_time(redis_client, timedelta(days=2))
+    client.resume("skipped", "skip")
 
-    assert "already_fired" == client.cancel("a")
+    assert ["not_found", "already_fired"] == [client.cancel(id) for id in ("skipped", "retried")]
 
 
 def test_a_paused_schedule_resumes_at_its_time_without_the_note(client: Client, soon: datetime) -> None:
@@ -91,8 +84,8 @@ def test_a_paused_schedule_resumes_at_its_time_without_the_note(client: Client, 
     assert (ScheduleState.ACTIVE, soon, None) == (resumed.state, resumed.next_at, resumed.note)
 
 
-@pytest.mark.parametrize("missed", ["fire", Missed.FIRE])
-def test_an_overdue_schedule_fires_after_resume(
+@pytest.mark.parametrize("missed", ["fire", Missed.FIRE, "skip"])
+def test_an_overdue_one_shot_fires_after_resume_or_is_removed(
     client: Client, redis_client: redis.Redis, soon: datetime, missed: Any
 ) -> None:
     client.schedule("app.task", id="a", at=soon)
@@ -101,19 +94,9 @@ def test_an_overdue_schedule_fires_after_resume(
 
     resumed = client.resume("a", missed)
 
-    assert resumed is not None
-    assert (ScheduleState.ACTIVE, soon) == (resumed.state, resumed.next_at)
-
-
-def test_resume_with_skip_removes_an_overdue_one_shot(
-    client: Client, redis_client: redis.Redis, soon: datetime
-) -> None:
-    client.schedule("app.task", id="a", at=soon)
-    client.pause("a")
-    pass_time(redis_client, timedelta(days=2))
-
-    assert client.resume("a", "skip") is None
-    assert [] == list(client.list())
+    expected = None if missed == "skip" else (ScheduleState.ACTIVE, soon)
+    assert expected == (resumed and (resumed.state, resumed.next_at))
+    assert (["a"] if expected else []) == [schedule.id for schedule in client.list()]
 
 
 @pytest.mark.parametrize("rule", [{"every": 60}, {"cron": "*/5 * * * *"}, {"rrule": "FREQ=DAILY;BYHOUR=0,6,12,18"}])

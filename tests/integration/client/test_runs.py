@@ -22,6 +22,7 @@ from zsched.core.log import Entry
 from zsched.core.triggers import build, due_of
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
+USER, HOST = pwd.getpwuid(os.getuid()).pw_name, socket.gethostname()
 NOT_LINES = ["", "x" * 201, "two\nlines", "\x1b[31m", 7]
 CHANGES: list[tuple[Callable[[Client], object], str]] = [
     (lambda client: client.schedule("app.task", id="new", at=AT), "put"),
@@ -56,7 +57,9 @@ def test_enqueue_honours_if_exists(client: Client, redis_client: redis.Redis) ->
     assert (1, []) == (len(queued(redis_client)), list(client.list()))
 
 
-def test_an_id_that_was_enqueued_with_keep_runs_once(client: Client, redis_client: redis.Redis) -> None:
+def test_an_id_that_was_enqueued_with_keep_runs_once_unless_its_run_is_cancelled(
+    client: Client, redis_client: redis.Redis
+) -> None:
     first = client.enqueue("app.pay", id="pay-77", if_exists="keep")
     again = client.enqueue("app.pay", (2,), id="pay-77", if_exists="keep", unique_for="1h")
 
@@ -67,15 +70,9 @@ def test_an_id_that_was_enqueued_with_keep_runs_once(client: Client, redis_clien
         client.enqueue("app.pay", id="pay-77", if_exists="error")
     assert 86_000_000 < redis_client.pttl(f"{KEYS.unique_prefix()}pay-77") <= 86_400_000
 
-
-def test_the_id_of_a_cancelled_run_can_be_enqueued_again(client: Client, redis_client: redis.Redis) -> None:
-    first = client.enqueue("app.pay", id="pay-77", if_exists="keep")
-    assert first.run_id is not None
-    client.cancel_run(first.run_id)
-
-    again = client.enqueue("app.pay", id="pay-77", if_exists="keep")
-
-    assert ("created", [again.run_id]) == (again.outcome, queued(redis_client))
+    client.cancel_run(first.run_id or "")
+    after = client.enqueue("app.pay", id="pay-77", if_exists="keep")
+    assert ("created", [after.run_id]) == (after.outcome, queued(redis_client))
 
 
 @pytest.mark.parametrize(
@@ -163,17 +160,15 @@ def test_a_preview_omits_an_occurrence_whose_nominal_time_was_before_the_put(cli
     assert {id: client.get(id).next_at for id in ids} == {id: client.preview(id, n=1)[0] for id in ids}
 
 
-def test_the_preview_of_a_rule_alone_has_no_jitter(client: Client) -> None:
-    with pytest.raises(InvalidSchedule, match=r"^jitter=5: .*depends on the schedule's id; .*preview a schedule"):
-        client.preview(cron="* * * * *", jitter=5)
-
-
 @pytest.mark.parametrize(
-    "options", [{}, {"id": "a", "cron": "* * * * *"}, {"every": 5, "n": 0}, {"every": 5, "n": True}, {"at": 5},
-                {"every": 5, "queue": "x"}, {"cron": "0 0 30 2 *"}, {"every": 5, "start": "now"}],
+    ("options", "told"),
+    [({}, ""), ({"id": "a", "cron": "* * * * *"}, ""), ({"every": 5, "n": 0}, "n="), ({"every": 5, "n": True}, "n="),
+     ({"at": 5}, ""), ({"every": 5, "queue": "x"}, ""), ({"cron": "0 0 30 2 *"}, "cron="),
+     ({"every": 5, "start": "now"}, "start="),
+     ({"cron": "* * * * *", "jitter": 5}, "jitter=5: .*depends on the schedule's id; .*preview a schedule")],
 )  # fmt: skip
-def test_a_bad_preview_is_refused(client: Client, options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSchedule):
+def test_a_bad_preview_is_refused(client: Client, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidSchedule, match=f"^{told}"):
         client.preview(**options)
 
 
@@ -188,14 +183,13 @@ def asked(redis_client: redis.Redis) -> list[tuple[str, str]]:
     return [(entry.kind, entry.by.decode()) for entry in entries(redis_client)]
 
 
-def test_the_default_is_user_and_host(redis_url: str) -> None:
-    user = pwd.getpwuid(os.getuid()).pw_name
-
-    assert f"{user}@{socket.gethostname()}" == caller(env={}) == caller(None, {"HOME": "/"})
-
-
-def test_the_default_under_sudo_is_the_user_who_called_it() -> None:
-    assert f"ann@{socket.gethostname()} (sudo)" == caller(env={"SUDO_USER": "ann"})
+@pytest.mark.parametrize(
+    ("env", "by"),
+    [({}, f"{USER}@{HOST}"), ({"HOME": "/"}, f"{USER}@{HOST}"), ({"SUDO_USER": "ann"}, f"ann@{HOST} (sudo)"),
+     ({"SUDO_USER": "a\nn\x1bn"}, f"ann@{HOST} (sudo)")],
+)  # fmt: skip
+def test_the_default_name_is_a_line_of_user_and_host_or_of_who_called_sudo(env: dict[str, str], by: str) -> None:
+    assert by == caller(env=env) == caller(None, env)
 
 
 def test_the_environment_and_the_argument_override_the_default(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,10 +206,6 @@ def test_a_name_that_is_no_short_line_is_refused(client: Client, redis_url: str,
             call()
         assert ("by", by) == (refused.value.field, refused.value.value)
         assert "200 printable characters" in refused.value.remedy
-
-
-def test_a_default_name_is_a_line_whatever_the_environment_has() -> None:
-    assert f"ann@{socket.gethostname()} (sudo)" == caller(env={"SUDO_USER": "a\nn\x1bn"})
 
 
 @pytest.mark.parametrize(("change", "kind"), CHANGES)

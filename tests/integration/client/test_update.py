@@ -82,13 +82,8 @@ def test_update_keeps_a_paused_one_shot_paused(client: Client, soon: datetime) -
 
     client.update("a", at=soon + HOUR, priority="high")
 
-    told = client.get("a")
-    assert (ScheduleState.PAUSED, soon + HOUR, "why", Priority.HIGH) == (
-        told.state,
-        told.next_at,
-        told.note,
-        told.priority,
-    )
+    one = client.get("a")
+    assert (ScheduleState.PAUSED, soon + HOUR, "why", Priority.HIGH) == (one.state, one.next_at, one.note, one.priority)
 
 
 def test_update_of_the_payload_keeps_anchor_and_time_of_a_recurring_schedule(

@@ -1,4 +1,4 @@
-"""What pages say about what they do not show; and the pictures of docs and README, taken from a demonstration."""
+"""Statements of the pages about what they do not show; and the pictures of docs and README, of a demonstration."""
 
 from __future__ import annotations
 

@@ -85,23 +85,23 @@ def test_a_worker_that_is_stopped_ends_in_order(
     assert "Traceback" not in forge.log
 
 
-def test_a_worker_with_wrong_settings_says_so_in_a_line(forge: Forge, start: Start, tmp_path: Path) -> None:
-    (tmp_path / "keys").chmod(0o644)
+@pytest.mark.parametrize(
+    ("spoil", "code", "said"),
+    [
+        (lambda file: file.with_name("keys").chmod(0o644), 2, "its mode is 0644: other users of this machine can"),
+        (lambda file: file.write_text('[redis]\nurl = "redis://127.0.0.1:1/0"'), 1, "cannot reach Redis at redis://"),
+    ],
+    ids=["wrong settings", "no Redis"],
+)
+def test_a_worker_that_cannot_begin_says_so_in_a_line(
+    forge: Forge, start: Start, tmp_path: Path, spoil: Callable[[Path], object], code: int, said: str
+) -> None:
+    spoil(tmp_path / "worker.toml")
 
     ended = start("--burst").wait(ENDS_S)
 
-    assert (2, 1) == (ended, len(forge.log.splitlines()))
-    assert "its mode is 0644: other users of this machine can read the keys" in forge.log
-
-
-def test_a_worker_without_redis_says_so_in_a_line(forge: Forge, start: Start, tmp_path: Path) -> None:
-    settings = tmp_path / "worker.toml"
-    settings.write_text(settings.read_text().replace(forge.url, f"unix://{tmp_path}/none.sock"))
-
-    ended = start("--burst").wait(ENDS_S)
-
-    assert (1, 1) == (ended, len(forge.log.splitlines()))
-    assert "cannot reach Redis at unix://" in forge.log
+    assert (code, 1) == (ended, len(forge.log.splitlines()))
+    assert said in forge.log
 
 
 def test_a_second_worker_of_a_name_is_refused_in_a_line(forge: Forge, start: Start, redis_client: redis.Redis) -> None:

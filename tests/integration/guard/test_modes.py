@@ -57,10 +57,21 @@ def test_a_guard_that_warns_runs_every_job_and_tells_what_it_would_refuse(
     ]
 
 
-def test_a_plain_worker_with_the_job_class_refuses_too(forge: Forge, guard: Guard) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("rq.SimpleWorker", "--job-class", "zsched.rq.Job"),
+        pytest.param(
+            ("tests.integration.guard.workers.Spawning",),
+            marks=pytest.mark.skipif(not HAS_EXECUTIONS, reason="a SpawnWorker with RQ 3 only"),
+        ),
+    ],
+    ids=["a plain worker with the job class", "a class of one's own"],
+)
+def test_another_worker_with_the_guard_refuses_too(forge: Forge, guard: Guard, options: tuple[str, ...]) -> None:
     ids = push_three(forge)
 
-    forge.burst(guard, "rq.SimpleWorker", "--job-class", "zsched.rq.Job")
+    forge.burst(guard, *options)
 
     assert ({"signed"}, b"failed") == (forge.receipts, forge.fields(ids["forged"])["status"])
 
@@ -101,15 +112,6 @@ def test_new_keys_are_used_without_a_restart(forge: Forge, guard: Guard) -> None
 
     eventually(lambda: forge.fields(second)["status"] == b"finished")
     assert {"first", "second"} == forge.receipts
-
-
-@pytest.mark.skipif(not HAS_EXECUTIONS, reason="a SpawnWorker with RQ 3 only")
-def test_a_class_of_ones_own_refuses_too(forge: Forge, guard: Guard) -> None:
-    ids = push_three(forge)
-
-    forge.burst(guard, "tests.integration.guard.workers.Spawning")
-
-    assert ({"signed"}, b"failed") == (forge.receipts, forge.fields(ids["forged"])["status"])
 
 
 def test_a_worker_that_is_stopped_while_it_decides_runs_the_job_first(forge: Forge, guard: Guard) -> None:

@@ -152,25 +152,17 @@ def test_an_update_of_an_unsigned_schedule_signs_nothing(forge: Forge, guard: Gu
     assert set() == forge.receipts
 
 
-def test_a_put_that_is_repeated_changes_nothing(forge: Forge) -> None:
-    def outcomes() -> list[str]:
+def test_a_repeated_put_changes_nothing_but_a_signature_by_another_key(forge: Forge) -> None:
+    def outcomes(client: Client) -> list[str]:
         at = datetime(2031, 1, 1, tzinfo=UTC)
-        one = forge.client.schedule(WORK, args=("a",), id="one", at=at)
-        rule = forge.client.schedule(WORK, args=("a",), id="rule", cron="0 9 * * *")
+        one = client.schedule(WORK, args=("a",), id="one", at=at)
+        rule = client.schedule(WORK, args=("a",), id="rule", cron="0 9 * * *")
         return [one.outcome, rule.outcome]
 
-    assert (["created"] * 2, ["unchanged"] * 2) == (outcomes(), outcomes())
+    other = Client.from_url(forge.url, signing_keys_file=key_file(forge.folder, f"k3 {'33' * 32}\n", "new-keys"))
 
-
-def test_a_put_by_another_key_replaces_the_signature(forge: Forge) -> None:
-    forge.client.schedule(WORK, args=("a",), id="rule", cron="0 9 * * *")
-    file = key_file(forge.folder, f"k3 {'33' * 32}\n", "new-keys")
-
-    changed = Client.from_url(forge.url, signing_keys_file=file).schedule(
-        WORK, args=("a",), id="rule", cron="0 9 * * *"
-    )
-
-    assert "updated" == changed.outcome
+    assert (["created"] * 2, ["unchanged"] * 2) == (outcomes(forge.client), outcomes(forge.client))
+    assert ["updated"] * 2 == outcomes(other)
     assert forge.redis.hget("zsched:{default}:template:rule", SIGNATURE_FIELD).startswith(b"k3.")
 
 
@@ -202,10 +194,12 @@ async def test_an_async_client_signs_as_the_client_does(forge: Forge, guard: Gua
 def test_a_run_that_rewrites_its_meta_is_tried_again(forge: Forge, guard: Guard, kind: str) -> None:
     plain = forge.enqueue("plain", COUNT, args=(3,), retry=3)
     with_meta = forge.enqueue("with-meta", COUNT, args=(3,), retry=3, meta={"count": 0, "when": datetime(2026, 1, 1)})
+    forge.client.schedule(COUNT, args=(2,), id="rule", cron="0 0 1 1 *", retry=2, meta={"count": 0})
+    of_a_rule = forge.client.run_now("rule")
 
     forge.burst(guard, kind)
 
-    assert finished(forge, plain, with_meta)
+    assert finished(forge, plain, with_meta, of_a_rule)
     assert Subject.RUN is subject_of(forge, plain)
 
 
@@ -229,15 +223,6 @@ def test_a_task_that_returns_retry_is_tried_again(forge: Forge, guard: Guard, ki
     assert {"again-True"} == forge.receipts
 
 
-def test_a_run_of_a_recurring_schedule_that_rewrites_its_meta_is_tried_again(forge: Forge, guard: Guard) -> None:
-    forge.client.schedule(COUNT, args=(2,), id="rule", cron="0 0 1 1 *", retry=2, meta={"count": 0})
-    run_id = forge.client.run_now("rule")
-
-    forge.burst(guard)
-
-    assert finished(forge, run_id)
-
-
 def test_meta_of_another_program_is_not_signed_by_the_worker(forge: Forge, guard: Guard) -> None:
     run_id = forge.enqueue("admin", f"{TASKS}.fail_after_reading_meta", retry=2)
 
@@ -247,29 +232,20 @@ def test_meta_of_another_program_is_not_signed_by_the_worker(forge: Forge, guard
     assert "the job was changed after it was signed" in forge.log
 
 
-@pytest.mark.parametrize("by", ["client", "rq"])
+@pytest.mark.parametrize("by", ["client", "client, of a rule", "rq"])
 def test_a_failed_run_runs_again_on_request(forge: Forge, guard: Guard, by: str) -> None:
-    run_id = forge.enqueue("twice", COUNT, args=(2,), meta={"count": 0})
+    forge.client.schedule(COUNT, args=(2,), id="rule", cron="0 0 1 1 *", meta={"count": 0})
+    made = forge.enqueue("twice", COUNT, args=(2,), meta={"count": 0})
+    run_id = forge.client.run_now("rule") if "rule" in by else made
     forge.burst(guard)
     assert b"failed" == forge.fields(run_id)["status"]
 
-    if by == "client":
-        again = forge.client.retry(run_id)
-        assert Subject.RETRY is subject_of(forge, again)
-    else:  # as rq-dashboard's button and `rq requeue` do
+    if by == "rq":  # as rq-dashboard's button and `rq requeue` do
         again = run_id
         FailedJobRegistry("default", connection=forge.redis).requeue(run_id)
-    forge.burst(guard)
-
-    assert finished(forge, again)
-
-
-def test_a_run_of_a_recurring_schedule_is_retried_with_its_signature(forge: Forge, guard: Guard) -> None:
-    forge.client.schedule(COUNT, args=(2,), id="rule", cron="0 0 1 1 *", meta={"count": 0})
-    run_id = forge.client.run_now("rule")
-    forge.burst(guard)
-
-    again = forge.client.retry(run_id)
+    else:
+        again = forge.client.retry(run_id)
+    assert by != "client" or Subject.RETRY is subject_of(forge, again)
     forge.burst(guard)
 
     assert finished(forge, again)

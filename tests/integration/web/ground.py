@@ -25,6 +25,8 @@ from zsched.storage.tokens import Tokens
 from zsched.web.access import COOKIE
 
 PASSWORD = "open sesame"
+LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}
+WITHIN: dict[str, Any] = {"func": "app.mail.send", "after": 3600, "queue": "mail", "tags": ["shop"]}
 ALLOWED = "app.*,app.mail.*,app.pay.*,app.tasks.*"
 # No client of these tests speaks TLS; to read the certificates that it would trust takes longer than most requests.
 _PLAIN: Any = {"timeout": 20, "verify": False}

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from tests.faults.processes import eventually
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import Web
+from tests.integration.web.ground import LIMITS, WITHIN, Web
 from tests.integration.web.routes import write_routes
 from zsched import AsyncClient
 from zsched.aio.bridge import wait
@@ -24,8 +24,6 @@ from zsched.web.access import Access
 from zsched.web.problems import Problem
 from zsched.web.proxy import Proxy
 
-BODY: dict[str, Any] = {"func": "app.mail.send", "after": 3600, "queue": "mail", "tags": ["shop"]}
-LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}
 WRITES = [(method, path.format(id="a", run_id="a-1795650943297")) for method, path in write_routes()]
 OUTSIDE = [{"func": "app.pay.send"}, {"queue": "pay"}, {"tags": ["other"]}, {"tags": []}]
 pytestmark = pytest.mark.anyio
@@ -44,16 +42,16 @@ def test_a_request_without_a_token_is_refused(web: Web, header: dict[str, str]) 
 def test_a_scheduler_changes_nothing_outside_of_its_limits(
     web: Web, http: httpx.Client, redis_client: redis.Redis, outside: dict[str, Any]
 ) -> None:
-    http.put("/schedules/theirs", json={**BODY, **outside})
+    http.put("/schedules/theirs", json={**WITHIN, **outside})
     with web.client("shop", "scheduler", **LIMITS) as shop:
-        assert 201 == shop.put("/schedules/a", json=BODY).status_code
+        assert 201 == shop.put("/schedules/a", json=WITHIN).status_code
         before = redis_client.xlen(KEYS.log())
         key = {"Idempotency-Key": "k"}
         answers = [
-            shop.put("/schedules/theirs", json=BODY),  # it is outside
-            shop.put("/schedules/b", json={**BODY, **outside}),  # it would be outside
-            shop.put("/schedules/a", json={**BODY, **outside}),
-            shop.post("/schedules", json={**BODY, **outside}, headers=key),
+            shop.put("/schedules/theirs", json=WITHIN),  # it is outside
+            shop.put("/schedules/b", json={**WITHIN, **outside}),  # it would be outside
+            shop.put("/schedules/a", json={**WITHIN, **outside}),
+            shop.post("/schedules", json={**WITHIN, **outside}, headers=key),
             shop.patch("/schedules/a", json=outside),
             *(shop.request(method, f"/schedules/theirs{what}", json={}) for method, what in (
                 ("PATCH", ""), ("DELETE", ""), ("POST", ":pause"), ("POST", ":resume"), ("POST", ":run"), ("GET", ""),
@@ -70,7 +68,7 @@ def test_a_scheduler_changes_nothing_outside_of_its_limits(
 
 def test_a_scheduler_works_within_its_limits(web: Web) -> None:
     with web.client("shop", "scheduler", **LIMITS) as shop:
-        made = [shop.put("/schedules/a", json=BODY), shop.put("/schedules/a", json={**BODY, "timeout": 60})]
+        made = [shop.put("/schedules/a", json=WITHIN), shop.put("/schedules/a", json={**WITHIN, "timeout": 60})]
         patched = shop.patch("/schedules/a", json={"timeout": 90})
         paused, resumed = shop.post("/schedules/a:pause"), shop.post("/schedules/a:resume")
         gone = shop.delete("/schedules/a")
@@ -81,7 +79,7 @@ def test_a_scheduler_works_within_its_limits(web: Web) -> None:
 def test_arguments_need_a_right_of_their_own(start_web: Callable[..., Web]) -> None:
     web = start_web(ZSCHED_RQ_SERIALIZER="json")
     with web.client("ann") as plain, web.client("eve", "viewer", sees_arguments=True) as seeing:
-        plain.put("/schedules/a", json={**BODY, "args": ["secret"]})
+        plain.put("/schedules/a", json={**WITHIN, "args": ["secret"]})
 
         assert (None, ["secret"]) == (
             plain.get("/schedules/a").json()["args"],

@@ -14,11 +14,11 @@ import redis
 from tests.faults.processes import eventually
 from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import Web
-from tests.integration.web.raw import connected, head, is_ended, peak_kib, rest_of, status_of
+from tests.integration.web.raw import connected, head, is_ended, peak_kib, read_until, rest_of, status_of
 from zsched import Client
 
 MIB = 1_048_576
-LARGE = 100 * MIB
+TOO_LARGE, LARGE = 1_100_000, 100 * MIB
 GROWTH_KIB = 6 * 1024
 EVENTS = 10_000
 SHORT = {"ZSCHED_WEB_TIMEOUT_S": "1"}
@@ -36,7 +36,7 @@ def send(one: socket.socket, part: bytes, times: int) -> None:
 
 def test_a_body_that_says_it_is_too_large_is_refused_before_any_of_it_is_sent(web: Web) -> None:
     with connected(web) as one:
-        one.sendall(head("PUT", "/schedules/a", web.token("ann"), f"Content-Length: {LARGE}"))
+        one.sendall(head("PUT", "/schedules/a", web.token("ann"), f"Content-Length: {TOO_LARGE}"))
 
         assert 413 == status_of(one)
 
@@ -181,12 +181,6 @@ def stalled(web: Web, secret: str, receive_bytes: int | None = 4096) -> socket.s
     one.sendall(head("GET", "/events", secret))
     read_until(one, b": events")
     return one
-
-
-def read_until(one: socket.socket, text: bytes) -> None:
-    found = b""
-    while text not in found:
-        found = found[-len(text) :] + one.recv(65_536)
 
 
 def write_events(client: Client, number: int, last: str) -> None:

@@ -9,14 +9,12 @@ import pytest
 import redis
 
 from tests.integration.terminals import PseudoTerminal
-from tests.integration.web.ground import PASSWORD, Web
+from tests.integration.web.ground import LIMITS, PASSWORD, WITHIN, Web
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE
 from zsched.embedded.guard import Guard
 
 ADD = ("users", "add", "ann", "--role", "scheduler")
 STDIN = ("--password-file", "-")
-WITHIN = {"func": "app.mail.send", "after": 60, "queue": "mail", "tags": ["shop"]}
-LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}
 KINDS = pytest.mark.parametrize("kind", ["tokens", "users"])
 SHORT_DIGEST = (
     '{"sha256": "x", "name": "eve", "role": "viewer", "arguments": false, "funcs": [], "queues": [], '

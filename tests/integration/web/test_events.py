@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 import resource
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ import redis
 
 from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import Web
-from tests.integration.web.raw import connected, head
+from tests.integration.web.raw import connected, head, read_until
 from zsched import AsyncClient, Client
 from zsched.aio.link import AsyncLink
 from zsched.storage.keys import Keys
@@ -262,14 +261,6 @@ def test_a_thousand_streams_get_each_event_and_delay_no_put(
         for one in streams:
             read_until(one, b"0\r\n\r\n")  # the end of its chunks
     assert "Traceback" not in web.log.read_text()
-
-
-def read_until(one: socket.socket, text: bytes) -> None:
-    found = b""
-    while text not in found:
-        part = one.recv(65_536)
-        assert part, found
-        found += part
 
 
 def test_events_that_wait_are_not_sent_to_a_token_that_was_revoked(redis_url: str) -> None:

@@ -13,8 +13,7 @@ import redis
 
 from tests.faults.processes import eventually
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import PASSWORD, Web
-from tests.integration.web.test_access import BODY
+from tests.integration.web.ground import PASSWORD, WITHIN, Web
 from zsched import Client
 from zsched.storage.people import People
 from zsched.web.login import PATH
@@ -34,7 +33,7 @@ def test_a_person_logs_in_and_changes_schedules_under_their_name(
     web: Web, stranger: httpx.Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     entered = stranger.post(PATH, data=RIGHT)
-    made = stranger.put(f"{API}/schedules/a", json=BODY)
+    made = stranger.put(f"{API}/schedules/a", json=WITHIN)
     stranger.post(f"{API}/schedules/a:pause", json={"note": "for now"})
 
     assert (303, 200, 201) == (entered.status_code, status(stranger), made.status_code)

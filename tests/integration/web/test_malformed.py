@@ -59,6 +59,9 @@ NOT_JSON: dict[str, str | bytes] = {
     "two values": '{"func": "app.x", "after": 60} {}',
     "a text": '"func"',
     "null": "null",
+    "a list": "[1]",
+    "half of an object": "{",
+    "a float that is infinite": '{"func": "app.x", "after": 1e999}',
 }
 
 
@@ -105,11 +108,18 @@ BAD_VALUES: dict[str, tuple[str, str]] = {
     "an object for a queue": ("queue", "{}"),
     "a flag as a number": ("at_front", "1"),
     "another id": ("id", '"b"'),
+    "a misspelt option": ("quue", '"x"'),
+    "a forbidden function": ("func", '"os.system"'),
+    "a time in the past": ("at", '"2020-01-01T00:00:00Z"'),
+    "a time without a zone": ("at", '"2040-01-01T00:00:00"'),
+    "a word for a time": ("at", '"soon"'),
+    "a number for a time": ("at", "5"),
     "a number for an id": ("id", "5"),
     "self": ("self", "1"),
     "function": ("function", "1"),
     "a callback of the client": ("on_progress", "1"),
 }
+OTHER_KINDS = {"a time in the past": "schedule-in-past", "half of a character in a function": "not-importable"}
 
 
 @pytest.mark.parametrize("case", BAD_VALUES)
@@ -121,7 +131,20 @@ def test_a_bad_value_is_refused_by_the_name_of_its_option(http: httpx.Client, ca
 
     problem = refused(put(http, f'{{{text}, "{name}": {value}}}'), 422)
 
-    assert name == problem["option"]
+    kind = OTHER_KINDS.get(case, "invalid-schedule")
+    assert (name, f"urn:zsched:error:{kind}") == (problem["option"], problem["type"])
+
+
+@pytest.mark.parametrize(
+    ("body", "option"), [({"after": 5}, "func"), ({"func": "app.x"}, "at, after, every, cron or rrule")]
+)
+def test_a_body_without_a_function_or_a_trigger_is_refused(
+    http: httpx.Client, body: dict[str, Any], option: str
+) -> None:
+    problem = refused(http.put("/schedules/a", json=body), 422)
+
+    assert "urn:zsched:error:invalid-schedule" == problem["type"]
+    assert problem["option"] in option or "trigger" in problem["detail"]
 
 
 @pytest.mark.parametrize("limits", [{"queues": ("mail",)}, {"tags": ("s*",)}, {"queues": ("N*",)}])

@@ -9,8 +9,8 @@ import httpx
 import pytest
 import redis
 
-from tests.integration.web.ground import Web
-from tests.integration.web.test_access import BODY, WRITES
+from tests.integration.web.ground import WITHIN, Web
+from tests.integration.web.test_access import WRITES
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
@@ -35,7 +35,7 @@ def behind(behind_server: Web, redis_client: redis.Redis) -> Web:
 
 
 def ask(web: Web, headers: Any, method: str = "GET", path: str = "/schedules") -> httpx.Response:
-    return web.request(method, f"/api/v1{path}", headers=headers, json=BODY)
+    return web.request(method, f"/api/v1{path}", headers=headers, json=WITHIN)
 
 
 def test_a_proxy_names_the_person_and_their_role(behind: Web, redis_url: str) -> None:

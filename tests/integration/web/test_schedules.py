@@ -126,47 +126,6 @@ def test_pages_list_all_schedules_once(http: httpx.Client) -> None:
     assert [f"s{number:02}" for number in range(1, 25, 2)] == seen
 
 
-BAD: dict[str, tuple[dict[str, Any], int, str, str]] = {
-    "no function": ({"after": 5}, 422, "invalid-schedule", "func"),
-    "a misspelt option": ({**ONCE, "quue": "x"}, 422, "invalid-schedule", "quue"),
-    "no trigger": ({"func": "app.x"}, 422, "invalid-schedule", "at, after, every, cron or rrule"),
-    "a queue with a newline": ({**ONCE, "queue": "a\nb"}, 422, "invalid-schedule", "queue"),
-    "a time in the past": ({"func": "app.x", "at": "2020-01-01T00:00:00Z"}, 422, "schedule-in-past", "at"),
-    "a time without a zone": ({"func": "app.x", "at": "2040-01-01T00:00:00"}, 422, "invalid-schedule", "at"),
-    "a word for a time": ({"func": "app.x", "at": "soon"}, 422, "invalid-schedule", "at"),
-    "a number for a time": ({"func": "app.x", "at": 5}, 422, "invalid-schedule", "at"),
-    "a forbidden function": ({"func": "os.system", "after": 5}, 422, "invalid-schedule", "func"),
-    "a number of 400 digits": ({"func": "app.x", "every": 10**400}, 422, "invalid-schedule", "every"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_a_bad_body_is_refused_with_option_and_remedy_and_writes_nothing(
-    http: httpx.Client, redis_client: redis.Redis, case: str
-) -> None:
-    body, status, kind, option = BAD[case]
-
-    answer = http.put("/schedules/a", json=body)
-
-    problem = answer.json()
-    assert (status, "application/problem+json") == (answer.status_code, answer.headers["content-type"])
-    assert (f"urn:zsched:error:{kind}", status) == (problem["type"], problem["status"])
-    assert option.startswith(problem["option"]) or problem["option"] in option or "trigger" in problem["detail"]
-    assert 0 == redis_client.xlen(KEYS.log())
-
-
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [(b"{", 400), (b"[1]", 400), (b'{"a": NaN}', 400), (b'{"a": 1e999}', 400), (b'{"func": "a", "func": "b"}', 400),
-     (b"\xff", 400), (b"[" * 100_000, 400), (b'{"x": "' + b"x" * 1_100_000 + b'"}', 413)],
-)  # fmt: skip
-def test_a_body_that_is_no_json_object_is_refused(http: httpx.Client, body: bytes, status: int) -> None:
-    answer = http.put("/schedules/a", content=body)
-
-    assert status == answer.status_code
-    assert "application/problem+json" == answer.headers["content-type"]
-
-
 def test_a_preview_needs_no_schedule(http: httpx.Client) -> None:
     rule = {"cron": "0 9 * * *", "tz": "Asia/Seoul", "n": 2, "start": "2026-12-24T00:00:00Z"}
 

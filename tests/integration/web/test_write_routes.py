@@ -16,7 +16,7 @@ import redis
 
 from tests.faults.processes import ENDS_S, DaemonProcess
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import Web, entries_by
+from tests.integration.web.ground import LIMITS, WITHIN, Web, entries_by
 from tests.integration.web.routes import is_write, write_routes
 from tests.sources import PACKAGE, sources
 from zsched import Client
@@ -24,8 +24,6 @@ from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
 from zsched.web.app import PREFIX
 
-LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}
-INSIDE: dict[str, Any] = {"func": "app.mail.send", "after": 3600, "queue": "mail", "tags": ["shop"]}
 OUTSIDE: dict[str, Any] = {"func": "app.pay.send", "after": 3600, "queue": "pay", "tags": ["other"]}
 ROUTES = write_routes()
 OF_ONE = [route for route in ROUTES if "{" in route[1]]
@@ -106,7 +104,7 @@ def test_a_write_to_a_schedule_outside_of_the_limits_is_refused(
 ) -> None:
     with web.client("shop", "scheduler", **LIMITS) as shop:
         before = size_of(redis_client)
-        bodies: tuple[Any, ...] = (OUTSIDE, INSIDE) if route[0] == "PUT" else ({},)
+        bodies: tuple[Any, ...] = (OUTSIDE, WITHIN) if route[0] == "PUT" else ({},)
         answers = [ask(shop, route, run_id, body) for body in bodies]
 
     assert [403] * len(answers) == [each.status_code for each in answers], answers[-1].text
@@ -120,7 +118,7 @@ def test_an_id_that_a_token_takes_over_gives_no_right_to_its_former_runs(
     DaemonProcess(guard, redis_url).wait_for("archive_begins")  # without one, a look at the past takes 2 s
     http.delete("/schedules/theirs")
     with web.client("shop", "scheduler", **LIMITS) as shop:
-        assert 201 == shop.put("/schedules/theirs", json={**INSIDE, "after": None, "every": 3600}).status_code
+        assert 201 == shop.put("/schedules/theirs", json={**WITHIN, "after": None, "every": 3600}).status_code
         before = entries_by("shop", link)
         answers = [ask(shop, route, run_id, {}) for route in OF_ONE if "{run_id}" in route[1]]
         answers.append(shop.get(f"/runs/{run_id}"))
