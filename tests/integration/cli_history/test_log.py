@@ -17,6 +17,7 @@ import redis
 from click.testing import Result
 
 from tests.faults.processes import WITHIN_S, eventually
+from tests.faults.threads import DaemonThread
 from tests.integration.cli_history.ground import ALONE, FUNC, KEYS, NO_ANSWER, Leading, Zsched, queued
 from zsched import Client
 from zsched.cli.program import DONE, USAGE
@@ -103,31 +104,29 @@ def test_the_log_is_limited_by_time_and_number(zsched: Zsched, client: Client, r
 
 
 def test_entries_trimmed_from_redis_come_from_the_archive(
-    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+    zsched: Zsched, client: Client, redis_client: redis.Redis, daemon: DaemonThread
 ) -> None:
-    with Leading(redis_url, path):
-        client.enqueue(FUNC, id="old")
-        client.enqueue(FUNC, id="new", durable=True)
-        redis_client.xtrim(KEYS.log(), maxlen=1, approximate=False)
+    client.enqueue(FUNC, id="old")
+    client.enqueue(FUNC, id="new", durable=True)
+    redis_client.xtrim(KEYS.log(), maxlen=1, approximate=False)
 
-        result = zsched("log", "--since", "1h")
+    result = zsched("log", "--since", "1h")
 
     assert ["term", "enqueue", "enqueue"] == [line.split()[0] for line in texts(result)]
     assert "" == result.stderr  # the archive is complete
 
 
 def test_the_log_after_a_loss_shows_both_histories_and_marks_the_new_one(
-    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+    zsched: Zsched, client: Client, redis_client: redis.Redis, daemon: DaemonThread
 ) -> None:
-    with Leading(redis_url, path) as daemon:
-        for id in ("a", "b"):
-            client.schedule(FUNC, id=id, at=datetime(2030, 1, 1, tzinfo=UTC), durable=True)
-        redis_client.flushall()
-        daemon.wait_for("recovery_done")
-        client.cancel("a")
-        eventually(lambda: zsched("log").stderr == "")
+    for id in ("a", "b"):
+        client.schedule(FUNC, id=id, at=datetime(2030, 1, 1, tzinfo=UTC), durable=True)
+    redis_client.flushall()
+    daemon.wait_for("recovery_done")
+    client.cancel("a")
+    eventually(lambda: zsched("log").stderr == "")
 
-        whole, of_one = zsched("log", "--since", "1h"), zsched("log", "--id", "a")
+    whole, of_one = zsched("log", "--since", "1h"), zsched("log", "--id", "a")
 
     mark = "… a new history begins: Redis lost what is above, or its end …"
     kinds = [line if line == mark else line.split("  ")[2] for line in whole.stdout.splitlines()]

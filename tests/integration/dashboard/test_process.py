@@ -106,12 +106,11 @@ def test_the_pages_follow_the_master_behind_sentinels(guard: Guard, tmp_path: Pa
     assert NOMINAL in before.json()["description"]
 
 
-pytest.importorskip("rq_dashboard", reason="needs the extra web")
-
-
-@pytest.fixture(autouse=True)
-def filled(redis_client: redis.Redis) -> None:
+@pytest.fixture
+def filled(redis_client: redis.Redis) -> redis.Redis:
+    """A client of a Redis with runs of every kind."""
     fill(redis_client, "pickle")
+    return redis_client
 
 
 @pytest.fixture
@@ -129,9 +128,9 @@ def overwrite_result(client: redis.Redis, run_id: str, **fields: str | bytes) ->
 
 @pytest.mark.parametrize("field", ["data", "exc_info"])
 def test_fields_that_no_page_shows_are_not_decompressed(
-    pages: Flask, redis_client: redis.Redis, field: str, monkeypatch: pytest.MonkeyPatch
+    pages: Flask, filled: redis.Redis, field: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    redis_client.hset(f"{RQ}:job:{WAITS}", field, BOMB)
+    filled.hset(f"{RQ}:job:{WAITS}", field, BOMB)
     inflated: list[int] = []
     original = zlib.decompress
     monkeypatch.setattr(zlib, "decompress", lambda data, *more: inflated.append(len(data)) or original(data, *more))
@@ -142,9 +141,9 @@ def test_fields_that_no_page_shows_are_not_decompressed(
     assert len(BOMB) not in inflated
 
 
-def test_oversized_values_are_replaced_by_the_reason(browser: httpx.Client, redis_client: redis.Redis) -> None:
-    redis_client.hset(f"{RQ}:job:{DONE}", "meta", TOO_MUCH)
-    redis_client.xadd(f"{RQ}:results:{DONE}", {"type": "1", "return_value": b64encode(TOO_MUCH)})
+def test_oversized_values_are_replaced_by_the_reason(browser: httpx.Client, filled: redis.Redis) -> None:
+    filled.hset(f"{RQ}:job:{DONE}", "meta", TOO_MUCH)
+    filled.xadd(f"{RQ}:results:{DONE}", {"type": "1", "return_value": b64encode(TOO_MUCH)})
 
     told = job(browser, DONE)
 
@@ -154,9 +153,9 @@ def test_oversized_values_are_replaced_by_the_reason(browser: httpx.Client, redi
 
 
 def test_a_traceback_that_decompresses_to_too_much_is_replaced_by_the_reason(
-    browser: httpx.Client, redis_client: redis.Redis
+    browser: httpx.Client, filled: redis.Redis
 ) -> None:
-    overwrite_result(redis_client, FAILED, exc_string=b64encode(BOMB))
+    overwrite_result(filled, FAILED, exc_string=b64encode(BOMB))
 
     [failed] = listed(browser, "default", "failed")
 
@@ -174,11 +173,11 @@ def test_a_traceback_that_decompresses_to_too_much_is_replaced_by_the_reason(
     ],
 )
 def test_a_job_that_rq_cannot_restore_is_marked_and_hides_no_other(
-    browser: httpx.Client, redis_client: redis.Redis, field: str, value: str | bytes
+    browser: httpx.Client, filled: redis.Redis, field: str, value: str | bytes
 ) -> None:
-    redis_client.rpush(f"{RQ}:queue:email", DONE)
-    redis_client.hset(f"{RQ}:job:{DONE}", mapping={"origin": "email"})
-    redis_client.hset(f"{RQ}:job:{WAITS}", field, value)
+    filled.rpush(f"{RQ}:queue:email", DONE)
+    filled.hset(f"{RQ}:job:{DONE}", mapping={"origin": "email"})
+    filled.hset(f"{RQ}:job:{WAITS}", field, value)
 
     first, second = listed(browser, "email", "queued")
 
@@ -189,9 +188,9 @@ def test_a_job_that_rq_cannot_restore_is_marked_and_hides_no_other(
 
 @pytest.mark.parametrize("fields", [{"type": "x"}, {"exc_string": "abc"}, {"execution_id": b"\xff"}])
 def test_a_result_that_rq_cannot_read_is_marked(
-    browser: httpx.Client, redis_client: redis.Redis, fields: dict[str, str | bytes]
+    browser: httpx.Client, filled: redis.Redis, fields: dict[str, str | bytes]
 ) -> None:
-    overwrite_result(redis_client, FAILED, **fields)
+    overwrite_result(filled, FAILED, **fields)
 
     [failed] = listed(browser, "default", "failed")
 
@@ -199,16 +198,16 @@ def test_a_result_that_rq_cannot_read_is_marked(
 
 
 @pytest.mark.parametrize("job_id", ["<b>x</b>", "a b", "", "x" * 100_000])
-def test_a_malformed_job_id_hides_no_other_job(browser: httpx.Client, redis_client: redis.Redis, job_id: str) -> None:
-    redis_client.lpush(f"{RQ}:queue:email", job_id)
+def test_a_malformed_job_id_hides_no_other_job(browser: httpx.Client, filled: redis.Redis, job_id: str) -> None:
+    filled.lpush(f"{RQ}:queue:email", job_id)
 
     assert [WAITS] == [one["id"] for one in listed(browser, "email", "queued")]
 
 
-def test_texts_of_a_worker_are_escaped_in_attributes(browser: httpx.Client, redis_client: redis.Redis) -> None:
-    worker = SimpleWorker(["email"], "box.1", connection=redis_client)
+def test_texts_of_a_worker_are_escaped_in_attributes(browser: httpx.Client, filled: redis.Redis) -> None:
+    worker = SimpleWorker(["email"], "box.1", connection=filled)
     worker.register_birth()
-    redis_client.hset(worker.key, mapping={"version": '2" style="x', "python_version": "3' \\\" style='x"})
+    filled.hset(worker.key, mapping={"version": '2" style="x', "python_version": "3' \\\" style='x"})
 
     answer = browser.get("/0/data/workers.json")
     [told] = answer.json()["workers"]
