@@ -30,7 +30,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-all costs lint lines bench faults mutants matrix tools-test pages docs wheel install locks uninstall clean
+.PHONY: help run check test test-all costs lint lines bench faults mutants rounds matrix tools-test pages docs wheel install locks uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -39,9 +39,11 @@ run: $(STAMP) ## a private Redis, the daemon and a worker with demo schedules; F
 	@exec $(BIN)/zsched up --demo $(if $(FOR),--for $(FOR))
 
 # A test that starts a Redis without saying so by its fixtures fails here.
-check: lint ## lint, then the quick tests, which need no Redis: half a minute; ARGS="-k cron" goes to pytest
-	@ZSCHED_REDIS_SERVER=/no/redis/here $(BIN)/python -m pytest --forks 2 -q --tier quick --hypothesis-profile=quick $(ARGS) \
-	  tests/unit tests/model tests/product
+check: TIER := -q --tier quick --hypothesis-profile=quick tests/unit tests/model tests/product
+check: WORKERS := 2
+check: export ZSCHED_REDIS_SERVER := /no/redis/here
+check: $(STAMP) ## lint, and the quick tests, which need no Redis: 20 seconds; ARGS="-k cron" goes to pytest
+	@$(lint_and_tests)
 
 test: TIER := --tier usual
 test: $(STAMP) ## lint, and all tests but the heavy ones; ARGS="-k cron -x" goes to pytest, ZSCHED_REDIS_SERVER=/path picks the Redis
@@ -89,6 +91,9 @@ docs: $(VENV)/.docs ## the site of the documentation, in build/site; ARGS="serve
 
 mutants: $(STAMP) ## which changes of a line no test notices; SAMPLE=200 SEED=1, ARGS="--only zsched/lua --list"
 	@exec $(BIN)/python -m tools.mutants --sample $(or $(SAMPLE),200) --seed $(or $(SEED),1) $(ARGS)
+
+rounds: $(STAMP) ## the tests that once depended on the machine's speed, on a busy machine; ROUNDS=30 BUSY=4 FORKS=4
+	@exec $(BIN)/python -m tools.rounds --rounds $(or $(ROUNDS),30) --busy $(or $(BUSY),4) --forks $(or $(FORKS),4) $(ARGS)
 
 matrix: $(STAMP) ## the tests with each server and RQ, and docs/reference/compatibility.md: hours; ARGS="--server Valkey"
 	@exec $(BIN)/python -m tools.compatibility --forks $(WORKERS) $(ARGS)
@@ -162,5 +167,7 @@ $(STAMP): pyproject.toml
 	@$(demand_python)
 	@echo "installing into $(VENV) …" >&2
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@# A new pip chooses packages in a third of the time; Python compiles what it imports, a third of all.
+	@$(BIN)/python -m pip install --quiet --no-compile --upgrade pip
+	@$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]'
 	@touch $@

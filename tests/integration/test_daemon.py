@@ -362,7 +362,7 @@ def test_a_second_signal_ends_a_daemon_whose_redis_hangs_at_once(guard: Guard) -
         os.kill(server.pid, signal.SIGSTOP)
         try:
             daemon.send(signal.SIGTERM)
-            eventually(lambda: not is_caught(daemon.pid, signal.SIGTERM))
+            eventually(lambda: not is_blocked(daemon.pid, signal.SIGTERM))
             assert not daemon.has_ended
 
             daemon.send(signal.SIGTERM)
@@ -372,8 +372,12 @@ def test_a_second_signal_ends_a_daemon_whose_redis_hangs_at_once(guard: Guard) -
             os.kill(server.pid, signal.SIGCONT)
 
 
-def is_caught(pid: int, number: signal.Signals) -> bool:
-    """Return True if a process has a handler for a signal."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    [mask] = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
-    return bool(int(mask, 16) >> number - 1 & 1)
+def is_blocked(pid: int, number: signal.Signals) -> bool:
+    """Return True if all threads of a process hold a signal back."""
+    masks = (
+        line.split()[1]
+        for path in Path(f"/proc/{pid}/task").glob("*/status")
+        for line in path.read_text().splitlines()
+        if line.startswith("SigBlk:")
+    )
+    return all(int(mask, 16) >> number - 1 & 1 for mask in masks)

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 
 HEAVY_S: Final = 1.0  # of CPU: from here on a test is for `make test-all` only
-NOTED_S: Final = 0.3  # below this, a cost is not worth a line
+NOTED_S: Final = 0.1  # from here on a test has a line in the file, and is not for `make check`
 UNSURE: Final = 1.5  # a busy machine measures that much more: a tier is wrong only beyond
 TIERS: Final = ("quick", "usual", "all")  # make check, make test, make test-all
 # Of each kind of heavy tests, the one that `make test` runs, whatever it costs.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -111,7 +111,7 @@ def _follow(invocation: Invocation, client: Client, teller: _LogLines, as_of: Po
             if not is_lost:
                 invocation.tell_error(f"{error}; trying again until Ctrl-C", error)
             is_lost = True
-            threading.Event().wait(_RETRY_S)
+            time.sleep(_RETRY_S)
 
 
 @contextmanager

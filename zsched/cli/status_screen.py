@@ -7,7 +7,7 @@ the live screen: the last state stays below the present problem.
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -240,7 +240,7 @@ def watch(look: Callable[[], Iterable[Shown]], every_s: float, tz: str, console:
                 lines = [*_no_answer(error, every_s), *seen]
             terminal = Terminal.live(console.width, has_colour=not console.no_color)
             live.update(Text.from_ansi("\n".join(terminal.shown(lines, tz))), refresh=True)
-            threading.Event().wait(every_s)
+            time.sleep(every_s)  # not an Event: Ctrl-C inside its lock is a traceback
 
 
 def _no_answer(error: Exception, every_s: float) -> list[Shown]:

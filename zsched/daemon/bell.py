@@ -10,7 +10,7 @@ import threading
 
 class Bell:
     """
-    An eventfd: any thread or signal handler may ring it at any time, and the waiting thread wakes up once.
+    An eventfd: any thread may ring it at any time, and the waiting thread wakes up once.
 
     The kernel keeps the ring, so a ring between the check and the sleep is not lost. (A condition variable would lose
     it: no thread waits yet, and then the thread goes to sleep.)
@@ -18,7 +18,7 @@ class Bell:
 
     def __init__(self) -> None:
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._lock = threading.RLock()  # re-entrant: a handler may run in the thread that holds it
+        self._lock = threading.Lock()
 
     def fileno(self) -> int:
         """For select."""

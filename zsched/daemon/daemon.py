@@ -62,7 +62,7 @@ class Session:
 
 
 class Daemon:
-    """One daemon of one namespace. ``run`` blocks; ``stop`` may be called from a signal handler or another thread."""
+    """One daemon of one namespace. ``run`` blocks; ``stop`` and ``reload`` are for any thread."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Daemon:
         self._waker.wake()
 
     def reload(self) -> None:
-        """Read the settings again, at the end of this pass. May be called as ``stop`` is."""
+        """Read the settings again, at the end of this pass."""
         self._must_reload = True
         self._waker.wake()
 

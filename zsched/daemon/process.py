@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from types import FrameType
 
 import structlog
 
@@ -20,8 +18,10 @@ from zsched.daemon import heap
 from zsched.daemon.about import versions
 from zsched.daemon.archivist_process import ArchivistProcess
 from zsched.daemon.daemon import Daemon
+from zsched.daemon.failures import Failures
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.reload import reload
+from zsched.daemon.signals import Signals
 from zsched.daemon.status_line import StatusLine
 from zsched.daemon.supervisor import Supervisor
 from zsched.errors import ArchiveForeign, ConfigError, OlderFormat, OtherPrefix, ZschedError
@@ -73,22 +73,15 @@ def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervi
     daemon_id = uuid.uuid4().hex
     link = link_of(settings)  # before the fork, so that only one process reports a wrong setting
     archivist = ArchivistProcess(settings, daemon_id, _tally(settings, clock, daemon_id))
+    signals = Signals()  # after the fork: the archivist's process ignores them
     health = DaemonHealth(clock)
     with _metered(settings, clock, health, archivist) as meter:
         daemon = Daemon(settings, link, clock, supervisor, meter, health, partial(reload, read=read), archivist)
         reader = Reader(link, keys_of(settings), Encoder(settings.rq.serializer))
         line = StatusLine(supervisor, reader, health, daemon.id)
-
-        def stop(number: int, frame: FrameType | None) -> None:
-            for each in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(each, signal.SIG_DFL)
-            daemon.stop()
-
-        for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, stop)
-        signal.signal(signal.SIGHUP, lambda number, frame: daemon.reload())
         if (impatience := supervisor.impatience(link.timeout_s)) is not None:
             log.warning("watchdog_too_short", reason=impatience)
+        signals.start(daemon.stop, daemon.reload, Failures(health.failing))
         line.start()
         try:
             daemon.run()

@@ -28,7 +28,7 @@ _SILENCE_S = 10.0  # without a message: PING; as long again without an answer: t
 
 
 class Waker:
-    """Listens from ``start`` to ``stop``. ``wait`` is for one thread, ``wake`` for any, signal handlers included."""
+    """Listens from ``start`` to ``stop``. ``wait`` is for one thread, ``wake`` for any."""
 
     def __init__(self, link: Link, keys: Keys, clock: Clock, failures: Failures | None = None) -> None:
         self._link, self._channel, self._clock = link, keys.wake(), clock

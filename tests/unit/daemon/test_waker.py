@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import queue
-import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.faults.processes import WITHIN_S
+from tests.faults.processes import WITHIN_S, eventually
 from zsched.core.clock import ManualClock, SystemClock
 from zsched.daemon import waker as module
 from zsched.daemon.waker import Waker
@@ -113,7 +112,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 def waker(stage: Stage) -> Iterator[Waker]:
     yield stage.waker
     stage.waker.stop()
-    stage.waker.wake()  # a late signal finds nothing to ring
+    stage.waker.wake()  # a late call finds nothing to ring
 
 
 # -- the sleep ----------------------------------------------------------------------------------------
@@ -205,11 +204,13 @@ def test_a_wake_before_the_sleep_is_not_lost_and_counts_once(stage: Stage, waker
     assert 30 == stage.clock.elapsed_ms
 
 
-# -- signals, which interrupt a true sleep ------------------------------------------------------------
+# -- another thread, which ends a true sleep ----------------------------------------------------------
 
 
-class _Interrupting(SystemClock):
-    """A clock that lets a signal arrive at the *at*-th reading by the sleeper, in the sleeper's own thread."""
+class _Waking(SystemClock):
+    """A clock that lets another thread wake *waker* at the *at*-th reading."""
+
+    waker: Waker
 
     def __init__(self, at: int) -> None:
         self.looks, self._at = 0, at
@@ -218,48 +219,33 @@ class _Interrupting(SystemClock):
         now_ms = super().monotonic_ms()
         self.looks += 1
         if self.looks == self._at:
-            signal.raise_signal(signal.SIGUSR1)
+            other = threading.Thread(target=self.waker.wake)
+            other.start()
+            other.join()
         return now_ms
-
-
-@pytest.fixture
-def signalled() -> Iterator[list[Waker]]:
-    """A list: a signal wakes the wakers in it."""
-    wakers: list[Waker] = []
-    before = signal.signal(signal.SIGUSR1, lambda number, frame: [waker.wake() for waker in wakers])
-    yield wakers
-    signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.mark.parametrize("at", [1, 2])
 @pytest.mark.parametrize("method", ["wait", "wait_until_due"])
-def test_a_signal_between_check_and_sleep_is_not_lost(signalled: list[Waker], method: str, at: int) -> None:
-    clock = _Interrupting(at)
-    waker = Waker(None, Keys("default"), clock)  # type: ignore[arg-type]
-    signalled.append(waker)
+def test_a_wake_between_check_and_sleep_is_not_lost(method: str, at: int) -> None:
+    clock = _Waking(at)
+    waker = clock.waker = Waker(None, Keys("default"), clock)  # type: ignore[arg-type]
 
     waker.wait(1e9) if method == "wait" else waker.wait_until_due(1e15, 0, 1e9)
 
     assert 2 == clock.looks, "it was woken, and looked at no clock again"
 
 
-def test_a_signal_handler_wakes_the_interrupted_sleep(signalled: list[Waker]) -> None:
+def test_another_thread_ends_a_sleep_that_has_begun() -> None:
     waker = Waker(None, Keys("default"), SystemClock())  # type: ignore[arg-type]
-    signalled.append(waker)
-    is_awake = threading.Event()
+    sleeper = threading.Thread(target=waker.wait, args=(1e9,))  # for 11 days
+    sleeper.start()
 
-    def strike() -> None:
-        # Python runs no handler for a signal that arrives just before select blocks, until the next signal.
-        while not is_awake.is_set():
-            os.kill(os.getpid(), signal.SIGUSR1)
-            is_awake.wait(0.01)  # timing: between two signals, as many as it takes
+    eventually(lambda: " S " in Path(f"/proc/self/task/{sleeper.native_id}/stat").read_text())
+    waker.wake()
 
-    other = threading.Thread(target=strike)
-    other.start()
-    waker.wait(1e9)  # for 11 days, unless a signal ends it
-
-    is_awake.set()
-    other.join()
+    sleeper.join(WITHIN_S)
+    assert not sleeper.is_alive()
 
 
 # -- the channel --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -180,7 +181,7 @@ class ManualRecovery:
                             progress, total = shown.enter_context(self._progress()), loop.merge.total
                         progress.at(min(loop.compared, total), total)
                     elif not doing.is_busy:
-                        threading.Event().wait(_SLEEP_S)
+                        time.sleep(_SLEEP_S)
                     if stopping.is_asked:
                         shown.close()
                         self._say(f"stopped; {self._kept()}")
