@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +25,7 @@ import redis
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import know
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.core.changes import Change
 from zsched.core.log import changes
@@ -98,10 +98,7 @@ class Stage:
 
     def worker(self, name: str, *options: str) -> subprocess.Popen[bytes]:
         """Start a worker of the queue default."""
-        command = [sys.executable, "-m", "rq.cli", "worker", "--url", self._url, "--name", name, *options, "default"]
-        env = os.environ | {"PYTHONPATH": _first_on_path(self._folder), "TASKS_REDIS": self._url}
-        with (self._folder / "worker.log").open("ab") as log:
-            return self._guard.spawn(command, cwd=self._folder, env=env, stdout=log, stderr=subprocess.STDOUT)
+        return RqWorkers(self._guard, self._url, self._folder).start("--name", name, *options)
 
     def workers(self, number: int) -> list[subprocess.Popen[bytes]]:
         """Start workers w0, w1, …, and wait until all of them listen."""
@@ -166,10 +163,6 @@ class Stage:
     def waiting(self) -> int:
         """Return the number of runs, of all schedules, that wait for others."""
         return int(self.redis.zcard(f"{RQ}:deferred:default"))
-
-
-def _first_on_path(folder: Path) -> str:
-    return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
 
 
 @dataclass(frozen=True)

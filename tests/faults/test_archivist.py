@@ -15,7 +15,7 @@ from tests.faults.ledger import entries, queued
 from tests.faults.processes import DaemonProcess, Others, Start, eventually
 from tests.faults.threads import know
 from tests.integration.asking import ask, pages_of
-from tests.integration.in_process import work_off
+from tests.rq_workers import work_off
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 

@@ -19,6 +19,7 @@ from tests.faults.processes import Start, eventually
 from tests.faults.test_native import become_due as rqs_become_due
 from tests.faults.test_native import now
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
@@ -87,10 +88,9 @@ def test_500_jobs_at_once_never_have_more_than_the_slots_of_their_limit_and_all_
     for n in range(JOBS):
         queue.enqueue_at(due, "limited_tasks.work", f"j{n}", job_id=f"j{n}", rate_limit=limit)
     start_daemon(server.url).wait_for("term_began")
-    env = os.environ | {"PYTHONPATH": str(tmp_path), "TASKS_REDIS": server.url}
-    command = [sys.executable, "-m", "rq.cli", "worker", "--url", server.url, "-w", "rq.SimpleWorker", "default"]
+    workers = RqWorkers(guard, server.url, tmp_path)
     for _ in range(WORKERS):
-        guard.spawn(command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        workers.start("-w", "rq.SimpleWorker")
 
     eventually(lambda: watch.hlen("done") == JOBS, 120)
 

@@ -22,8 +22,6 @@ from zsched.errors import ArchiveFailed, RedisUnavailable, ServerChanged, Stale
 from zsched.storage.connection import Link, Wire
 from zsched.storage.lease import Term
 
-pytestmark = pytest.mark.redis
-
 
 class Archiver:
     """An archiver in the form that a ``ChoreThread`` uses."""

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
-import pty
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from click.testing import CliRunner, Result
 
 from tests.faults.processes import ENDS_S, eventually
+from tests.integration.command_line import Zsched
+from tests.integration.terminals import run_on_terminal
 from tests.prefix import RQ
 from zsched import Client
-from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE
 from zsched.core.clock import to_ms
 from zsched.storage.keys import Keys
@@ -29,10 +26,6 @@ pytestmark = pytest.mark.once
 KEYS = Keys("default")
 HOUR = timedelta(hours=1)
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - HOUR  # an hour that has passed for sure
-MAIN = "import sys; from zsched.cli import main; sys.exit(main())"
-ROOT = Path(__file__).parents[2]
-
-Zsched = Callable[..., Result]
 
 
 @pytest.fixture
@@ -45,8 +38,7 @@ def client(redis_client: redis.Redis, redis_url: str) -> Client:
 
 @pytest.fixture
 def zsched(client: Client, redis_url: str) -> Zsched:
-    env = {"ZSCHED_REDIS_URL": redis_url}
-    return lambda *arguments: CliRunner().invoke(program, arguments, env=env)
+    return Zsched(redis_url)
 
 
 def stretch(first: int, last: int = 0) -> list[str]:
@@ -73,25 +65,19 @@ def test_backfill_prints_pushed_and_already_executed_runs(zsched: Zsched, redis_
 
 def test_a_dry_run_lists_what_would_run_and_pushes_nothing(zsched: Zsched, redis_client: redis.Redis) -> None:
     told = zsched("backfill", "r", *stretch(2), "--dry-run").stdout.splitlines()
+    many = zsched("backfill", "r", *stretch(200), "--dry-run").stdout.splitlines()
 
     assert [f"{local(2)}  {run(2)}", f"{local(1)}  {run(1)}"] == told[:2]
     assert [f"r: 2 runs would be pushed, {local(2)} to {local(1)}"] == told[2:]
+    assert (52, f"… and 150 more, up to {local(1)}") == (len(many), many[50])
     assert 0 == redis_client.llen(f"{RQ}:queue:default")
-
-
-def test_the_list_of_a_long_dry_run_is_shortened(zsched: Zsched) -> None:
-    told = zsched("backfill", "r", *stretch(200), "--dry-run").stdout.splitlines()
-
-    assert (52, f"… and 150 more, up to {local(1)}") == (len(told), told[50])
 
 
 def test_backfill_prints_the_occurrences_that_the_schedule_will_fire(zsched: Zsched, redis_client: redis.Redis) -> None:
     redis_client.hset(KEYS.schedule("r"), "nominal", to_ms(NOW - 2 * HOUR))  # as when no daemon led for a while
 
-    assert (
-        f"r: 1 run pushed, {local(3)}; 2 to be fired by the schedule itself\n"
-        == zsched("backfill", "r", *stretch(3)).stdout
-    )
+    told = zsched("backfill", "r", *stretch(3)).stdout
+    assert f"r: 1 run pushed, {local(3)}; 2 to be fired by the schedule itself\n" == told
 
 
 def test_a_backfill_without_occurrences_prints_zero_runs(zsched: Zsched) -> None:
@@ -101,13 +87,13 @@ def test_a_backfill_without_occurrences_prints_zero_runs(zsched: Zsched) -> None
 
 
 def test_times_without_an_offset_are_the_schedules_own(zsched: Zsched) -> None:
-    told = zsched("backfill", "r", "--from", "2026-03-01T09:00", "--to", "2026-03-01T09:30", "--dry-run", "--json")
+    told = zsched.json("backfill", "r", "--from", "2026-03-01T09:00", "--to", "2026-03-01T09:30", "--dry-run")
 
-    assert ["2026-03-01T00:00:00.000Z"] == [one["nominal_at"] for one in json.loads(told.stdout)["runs"]]
+    assert ["2026-03-01T00:00:00.000Z"] == [one["nominal_at"] for one in told["runs"]]
 
 
 def test_json_of_backfill_has_every_run_and_the_source(zsched: Zsched) -> None:
-    told = json.loads(zsched("backfill", "r", *stretch(200), "--json").stdout)
+    told = zsched.json("backfill", "r", *stretch(200))
 
     assert (200, run(200), 0, 0, False) == (
         len(told["runs"]), told["runs"][0]["run_id"], told["ran"], told["pending"], told["dry_run"]
@@ -176,8 +162,8 @@ def test_ctrl_c_prints_the_progress_of_the_backfill(
 def test_a_real_ctrl_c_stops_the_backfill_and_the_same_command_continues(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
-    command = [sys.executable, "-c", MAIN, "backfill", "r", *stretch(90_000)]
-    env = os.environ | {"ZSCHED_REDIS_URL": redis_url, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "zsched.cli", "backfill", "r", *stretch(90_000)]
+    env = os.environ | {"ZSCHED_REDIS_URL": redis_url}
     process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
     process.send_signal(signal.SIGINT)
@@ -187,25 +173,13 @@ def test_a_real_ctrl_c_stops_the_backfill_and_the_same_command_continues(
     pushed = redis_client.llen(f"{RQ}:queue:default")
     assert (INTERRUPTED, "goes on from there") == (process.returncode, told.strip()[-18:])
     assert 0 < pushed < 90_000
-    assert pushed == json.loads(zsched("backfill", "r", *stretch(90_000), "--dry-run", "--json").stdout)["ran"]
+    assert pushed == zsched.json("backfill", "r", *stretch(90_000), "--dry-run")["ran"]
 
 
-def test_a_backfill_shows_a_progress_bar_on_a_terminal(client: Client, redis_url: str) -> None:
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", MAIN, "backfill", "r", *stretch(2000)]
-    env = os.environ | {"ZSCHED_REDIS_URL": redis_url, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
-    with subprocess.Popen(command, env=env, stderr=theirs, stdout=subprocess.PIPE) as process:
-        os.close(theirs)
-        shown = b""
-        with open(ours, "rb", 0) as terminal:
-            try:
-                while part := terminal.read(4096):
-                    shown += part
-            except OSError:  # how a terminal ends on Linux
-                pass
-        assert process.stdout is not None
-        told = process.stdout.read()
+@pytest.mark.usefixtures("client")
+def test_a_backfill_shows_a_progress_bar_on_a_terminal(redis_url: str) -> None:
+    printed, shown = run_on_terminal(redis_url, "backfill", "r", *stretch(2000))
 
-    assert b"backfilling" in shown
-    assert b"2000/2000" in shown
-    assert told.startswith(b"r: 2,000 runs pushed")
+    assert "backfilling" in shown
+    assert "2000/2000" in shown
+    assert printed.startswith("r: 2,000 runs pushed")

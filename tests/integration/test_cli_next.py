@@ -26,41 +26,31 @@ def following(*arguments: str) -> list[dict[str, str]]:
     return json.loads(result.stdout)
 
 
-def test_a_time_that_summer_time_skips_comes_at_the_first_moment_after_the_gap() -> None:
-    times = following("--cron", "30 2 * * *", *NEW_YORK, "--from", "2026-03-07T00:00", "-n", "3")
+@pytest.mark.parametrize(
+    ("rule", "begin", "times"),
+    [
+        # a time that is skipped comes at the first moment after the gap
+        ("30 2 * * *", "2026-03-07T00:00", ["2026-03-07T02:30-05", "2026-03-08T03:00-04", "2026-03-09T02:30-04"]),
+        # one that is repeated comes once
+        ("30 1 * * *", "2026-10-31T12:00", ["2026-11-01T01:30-04", "2026-11-02T01:30-05"]),
+        # a rule with wildcards runs through both passes of that night
+        ("*/30 * * * *", "2026-11-01T00:45", [
+            "2026-11-01T01:00-04", "2026-11-01T01:30-04", "2026-11-01T01:00-05", "2026-11-01T01:30-05",
+            "2026-11-01T02:00-05",
+        ]),
+        # a beginning with an offset is an instant in any zone
+        ("0 9 * * *", "2026-06-01T12:59:59Z", ["2026-06-01T09:00-04"]),
+    ],
+    ids=["skipped", "repeated", "wildcards", "instant"],
+)  # fmt: skip
+def test_next_goes_through_summer_time(rule: str, begin: str, times: list[str]) -> None:
+    found = following("--cron", rule, *NEW_YORK, "--from", begin, "-n", str(len(times)))
 
-    assert [
-        {"utc": "2026-03-07T07:30:00Z", "local": "2026-03-07T02:30:00-05:00"},
-        {"utc": "2026-03-08T07:00:00Z", "local": "2026-03-08T03:00:00-04:00"},
-        {"utc": "2026-03-09T06:30:00Z", "local": "2026-03-09T02:30:00-04:00"},
-    ] == times
-
-
-def test_a_time_that_winter_time_repeats_comes_once() -> None:
-    times = following("--cron", "30 1 * * *", *NEW_YORK, "--from", "2026-10-31T12:00", "-n", "2")
-
-    assert [
-        {"utc": "2026-11-01T05:30:00Z", "local": "2026-11-01T01:30:00-04:00"},
-        {"utc": "2026-11-02T06:30:00Z", "local": "2026-11-02T01:30:00-05:00"},
-    ] == times
-
-
-def test_a_rule_with_wildcards_runs_through_both_passes_of_that_night() -> None:
-    times = following("--cron", "*/30 * * * *", *NEW_YORK, "--from", "2026-11-01T00:45", "-n", "5")
-
-    assert [
-        "2026-11-01T01:00:00-04:00",
-        "2026-11-01T01:30:00-04:00",
-        "2026-11-01T01:00:00-05:00",
-        "2026-11-01T01:30:00-05:00",
-        "2026-11-01T02:00:00-05:00",
-    ] == [one["local"] for one in times]
-
-
-def test_a_from_option_with_an_offset_is_an_instant_in_any_zone() -> None:
-    [time] = following("--cron", "0 9 * * *", *NEW_YORK, "--from", "2026-06-01T12:59:59Z", "-n", "1")
-
-    assert {"utc": "2026-06-01T13:00:00Z", "local": "2026-06-01T09:00:00-04:00"} == time
+    assert [f"{time[:-3]}:00{time[-3:]}:00" for time in times] == [one["local"] for one in found]
+    assert [datetime.fromisoformat(one["local"]) for one in found] == [
+        datetime.fromisoformat(one["utc"]) for one in found
+    ]
+    assert all(one["utc"].endswith(":00Z") for one in found)
 
 
 def test_next_shows_milliseconds_only_if_they_are_not_zero() -> None:
@@ -82,21 +72,19 @@ def test_the_table_of_next_has_local_and_utc_times_side_by_side() -> None:
 def test_a_schedule_shows_its_own_next_times(zsched: Zsched) -> None:
     zsched("add", "digest", FUNC, "--cron", "0 9 * * *", *NEW_YORK)
 
-    own = zsched("next", "digest", "-n", "1", "--from", "2030-06-01T00:00", "--json")
-    elsewhere = zsched("next", "digest", "-n", "1", "--from", "2030-06-01T00:00", "--tz", "UTC", "--json")
+    [own] = zsched.json("next", "digest", "-n", "1", "--from", "2030-06-01T00:00")
+    [elsewhere] = zsched.json("next", "digest", "-n", "1", "--from", "2030-06-01T00:00", "--tz", "UTC")
 
-    assert ["2030-06-01T09:00:00-04:00"] == [one["local"] for one in json.loads(own.stdout)]
-    assert ["2030-06-01T13:00:00+00:00"] == [one["local"] for one in json.loads(elsewhere.stdout)]
+    assert ("2030-06-01T09:00:00-04:00", "2030-06-01T13:00:00+00:00") == (own["local"], elsewhere["local"])
 
 
 def test_a_one_shot_has_one_next_time(zsched: Zsched) -> None:
     zsched("add", "party", FUNC, "--at", "2030-12-31T23:59", "--tz", "Asia/Seoul")
 
-    before = zsched("next", "party", "--from", "2030-01-01T00:00", "--json")
-    behind = zsched("next", "party", "--from", "2031-01-01T00:00", "--json")
+    before = zsched.json("next", "party", "--from", "2030-01-01T00:00")
 
-    assert [{"utc": "2030-12-31T14:59:00Z", "local": "2030-12-31T23:59:00+09:00"}] == json.loads(before.stdout)
-    assert [] == json.loads(behind.stdout)
+    assert [{"utc": "2030-12-31T14:59:00Z", "local": "2030-12-31T23:59:00+09:00"}] == before
+    assert [] == zsched.json("next", "party", "--from", "2031-01-01T00:00")
 
 
 def test_next_of_a_schedule_with_jitter_shows_due_and_nominal_times(zsched: Zsched) -> None:

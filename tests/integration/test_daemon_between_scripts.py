@@ -20,7 +20,6 @@ from zsched.errors import Stale
 from zsched.storage.dispatch import DueRecurring, PlannedRun, advance_words
 from zsched.storage.keys import Keys
 
-pytestmark = pytest.mark.redis
 KEYS = Keys("default")
 LANE = KEYS.due_normal()
 

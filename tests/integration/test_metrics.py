@@ -17,8 +17,8 @@ from tests.faults.ledger import connect
 from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import know
 from tests.integration.asking import Answer, a_daemon, ask, pages, pages_of
-from tests.integration.in_process import work_off
 from tests.prefix import RQ
+from tests.rq_workers import work_off
 from tests.unit.metrics.ground import outcomes_of
 from zsched import Client
 from zsched.core.clock import ManualClock

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,12 +16,13 @@ from tests.faults.threads import know
 from tests.integration.command_line import Zsched
 from tests.integration.doctor.ground import examined, only
 from tests.prefix import RQ, needs_prefix
+from tests.rq_workers import RqWorkers
 from zsched import Client, OtherPrefix
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.embedded.guard import Guard
 from zsched.health.check import Severity
 
-pytestmark = [needs_prefix, pytest.mark.once, pytest.mark.redis]
+pytestmark = [needs_prefix, pytest.mark.once]
 OTHER = "{other}:rq"
 HOUR = timedelta(hours=1)
 
@@ -34,30 +34,15 @@ def note(what):
         client.rpush("noted", f"{os.environ['RQ_KEY_PREFIX']} {what}")
 """
 
-Work = Callable[[str], "subprocess.Popen[bytes]"]
-
-
-@pytest.fixture
-def work(guard: Guard, redis_url: str, tmp_path: Path) -> Work:
-    """A function that starts ``rq worker`` under a prefix."""
-    (tmp_path / "tasks.py").write_text(TASKS)
-
-    def start(prefix: str) -> subprocess.Popen[bytes]:
-        env = os.environ | {"RQ_KEY_PREFIX": prefix, "TASKS_REDIS": redis_url}
-        command = [sys.executable, "-m", "rq.cli", "worker", "--url", redis_url, "--path", str(tmp_path)]
-        return guard.spawn(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    return start
-
 
 def test_two_applications_with_different_prefixes_do_not_see_each_other(
-    redis_url: str, redis_client: redis.Redis, guard: Guard, work: Work
+    redis_url: str, redis_client: redis.Redis, guard: Guard, tmp_path: Path
 ) -> None:
-    both = {"default": RQ, "other": OTHER}
+    both, workers = {"default": RQ, "other": OTHER}, RqWorkers(guard, redis_url, tmp_path, TASKS)
     for namespace, prefix in both.items():
         know(redis_client, namespace)
         DaemonProcess(guard, redis_url, NAMESPACE=namespace, RQ_PREFIX=prefix).wait_for("term_began")
-        work(prefix)
+        workers.start(RQ_KEY_PREFIX=prefix)
         client = Client.from_url(redis_url, namespace, rq_prefix=prefix)
         for number in range(20):
             client.enqueue("tasks.note", [f"{namespace} {number}"])

@@ -14,9 +14,9 @@ from rq.job import Job
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.command_line import Zsched
-from tests.integration.in_process import work_off
 from tests.integration.reruns.ground import archived
 from tests.prefix import RQ
+from tests.rq_workers import work_off
 from zsched import Client, InvalidSchedule
 from zsched.core.forms import RateLimit
 from zsched.storage.archivers import Archivers

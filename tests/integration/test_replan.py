@@ -29,8 +29,6 @@ from zsched.storage.dispatch import FireResult
 from zsched.storage.scanner import Scanner
 from zsched.zone_rules import ZoneRules
 
-pytestmark = pytest.mark.redis
-
 FUNC, TZ = "app.task", "Europe/Berlin"
 
 OLD, NEW = ZoneRules("2025a", "here"), ZoneRules("2026z", "here")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +12,9 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
-from tests.faults.processes import ENDS_S, eventually
+from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
+from tests.rq_workers import RqWorkers
 from zsched import Client, InvalidSchedule, Run, RunStatus
 from zsched.cli import program
 from zsched.cli.program import DONE, USAGE
@@ -40,18 +38,6 @@ def fail():
 def wait():
     get_current_job().connection.blpop("go on", 60)
 """
-
-
-def worker(guard: Guard, url: str, folder: Path, queue: str = "default") -> subprocess.Popen[bytes]:
-    """Start a worker that empties the queue, then ends."""
-    (folder / "tasks.py").write_text(TASKS)
-    command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--name", f"w-{queue}", "--url", url, queue]
-    env = os.environ | {"PYTHONPATH": str(folder), "PYTHONWARNINGS": "default"}
-    return guard.spawn(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def work(guard: Guard, url: str, folder: Path, queue: str = "default") -> None:
-    assert 0 == worker(guard, url, folder, queue).wait(ENDS_S)
 
 
 def zsched(url: str, *arguments: str, **env: str) -> Result:
@@ -87,8 +73,9 @@ class Scene:
         ):
             client.enqueue(func, id=id, queue=queue)
         redis_client.delete(KEYS.rq.job(only(client.runs("gone")).id))
-        worker(guard, url, folder, "slow")
-        work(guard, url, folder)
+        workers = RqWorkers(guard, url, folder, TASKS)
+        workers.start("--burst", "--name", "w-slow", "slow")
+        workers.work("--name", "w-default")
         eventually(lambda: RunStatus.RUNNING is only(client.runs("runs")).status)
 
     def recorded(self) -> None:
@@ -109,10 +96,16 @@ def test_runs_have_their_status_before_and_after_it_is_recorded(scene: Scene) ->
     expected = {"good": "succeeded", "bad": "failed", "waits": "queued", "runs": "running", "gone": "lost"}
 
     just_now = scene.client.runs()
+    by_status = {status: scene.client.runs(status=status) for status in expected.values()}
+    by_both = {status: scene.client.runs(id, RunStatus(status)) for id, status in expected.items()}
     scene.recorded()
     later = scene.client.runs()
 
     assert expected == statuses(just_now) == statuses(later)
+    for id, status in expected.items():
+        found = (by_status[status], by_both[status], scene.client.runs(status=status))
+        assert [[id]] * 3 == [[run.schedule_id for run in runs] for runs in found]
+        assert [] == scene.client.runs("nobody", status)
     assert ["gone", "runs", "waits", "bad", "good"] == [run.schedule_id for run in later]
     assert later.source.archive is not None
     good, bad = only(scene.client.runs("good")), only(scene.client.runs("bad"))
@@ -121,20 +114,6 @@ def test_runs_have_their_status_before_and_after_it_is_recorded(scene: Scene) ->
     assert good.queue_wait_ms is not None
     assert "by zero" in bad.error
     json.dumps([run.to_dict() for run in later])
-
-
-@pytest.mark.parametrize(
-    ("status", "id"),
-    [("succeeded", "good"), ("failed", "bad"), ("queued", "waits"), ("running", "runs"), ("lost", "gone")],
-)
-def test_runs_can_be_filtered_by_a_status_not_yet_recorded(scene: Scene, status: str, id: str) -> None:
-    just_now = scene.client.runs(status=status)
-    of_it = scene.client.runs(id, RunStatus(status))
-    scene.recorded()
-
-    assert [id] == [run.schedule_id for run in just_now] == [run.schedule_id for run in of_it]
-    assert [id] == [run.schedule_id for run in scene.client.runs(status=status)]
-    assert [] == scene.client.runs("nobody", status)
 
 
 def test_runs_returns_the_most_recently_pushed_runs(client: Client, daemon: DaemonThread) -> None:
@@ -149,7 +128,7 @@ def test_runs_come_from_redis_own_log_if_no_archive_answers(
 ) -> None:
     client.enqueue("tasks.note", id="good")
     client.enqueue("tasks.run", id="waits", queue="nobody")
-    work(guard, redis_url, tmp_path)
+    RqWorkers(guard, redis_url, tmp_path, TASKS).work()
 
     runs = client.runs()
 
@@ -163,19 +142,15 @@ def test_runs_come_from_redis_own_log_if_no_archive_answers(
     "wrong", [{"status": "finished"}, {"status": 7}, {"limit": 0}, {"limit": 1001}, {"limit": True}, {"id": "a b"}]
 )
 def test_runs_refuses_invalid_filters(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSchedule):
+    choices = "queued, running, succeeded, failed, cancelled, expired, lost, refused" if "status" in wrong else "="
+    with pytest.raises(InvalidSchedule, match=choices):
         Client.from_url("redis://localhost:1").runs(**wrong)
-
-
-def test_a_refused_status_names_the_choices() -> None:
-    with pytest.raises(InvalidSchedule, match="queued, running, succeeded, failed, cancelled, expired, lost, refused"):
-        Client.from_url("redis://localhost:1").runs(status="done")
 
 
 # -- the command line ---------------------------------------------------------------------------------
 
 
-def test_history_shows_the_runs_of_occurrences(scene: Scene) -> None:
+def test_history_shows_the_runs_of_occurrences_and_filters_by_their_status(scene: Scene) -> None:
     scene.recorded()
 
     table = {line.split()[2]: line for line in zsched(scene.url, "history").stdout.splitlines()[1:]}
@@ -186,20 +161,11 @@ def test_history_shows_the_runs_of_occurrences(scene: Scene) -> None:
     assert re.search(r"  queued +waits-\S+ +by \S+$", table["waits"])
     assert re.search(r"  running +[\d.]+ m?s +runs-\S+ +by \S+$", table["runs"])
     assert re.search(r"  lost .*RQ's job is gone", table["gone"])
-    assert ("enqueued", "succeeded", {"sent": 123}) == (
-        told["good"]["what"],
-        told["good"]["run"]["status"],
-        told["good"]["run"]["note"],
-    )
-
-
-@pytest.mark.parametrize(("status", "id"), [("failed", "bad"), ("running", "runs"), ("lost", "gone")])
-def test_history_can_be_filtered_by_the_status_of_runs(scene: Scene, status: str, id: str) -> None:
-    scene.recorded()
-
-    [one] = answer(scene.url, "history", "--status", status)["occurrences"]
-
-    assert (id, "enqueued", status) == (one["id"], one["what"], one["run"]["status"])
+    run = told["good"]["run"]
+    assert ("enqueued", "succeeded", {"sent": 123}) == (told["good"]["what"], run["status"], run["note"])
+    for status, id in (("failed", "bad"), ("running", "runs"), ("lost", "gone")):
+        [one] = answer(scene.url, "history", "--status", status)["occurrences"]
+        assert (id, "enqueued", status) == (one["id"], one["what"], one["run"]["status"])
 
 
 def test_history_of_cancelled_includes_occurrences_and_runs(
@@ -255,11 +221,7 @@ def test_show_works_without_an_archive_and_says_so(client: Client, redis_url: st
 
     assert "no run yet" in shown.stdout
     assert "from Redis alone" in shown.stderr
-    assert (1, [], "no archive reported within 30 s") == (
-        len(told["next"]),
-        told["runs"],
-        told["source"]["problem"],
-    )
+    assert (1, [], "no archive reported within 30 s") == (len(told["next"]), told["runs"], told["source"]["problem"])
     assert [] == paused["next"]
 
 

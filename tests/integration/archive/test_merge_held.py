@@ -13,7 +13,7 @@ from rq.job import Job
 
 from tests.integration.archive.ground import Scene, rows_put_back, schedule
 from tests.integration.archive.merging import due_now, lose, put_back, run, said, snapshot, watch
-from tests.rq_steps import perform
+from tests.rq_workers import perform
 from zsched.core.changes import What
 from zsched.core.log import Position
 from zsched.core.log.lives import EndEntry

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from tests.faults.processes import ENDS_S, eventually
+from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, run
 from tests.integration.reruns.ground import archived, queue
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.archive import ran as archive_ran
 from zsched.core.clock import to_ms
@@ -31,22 +29,18 @@ from zsched.storage.log import Log
 from zsched.storage.questions import Inbox
 
 ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.redis
 
 
 @pytest.fixture
-def work(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator[Callable[[], list[str]]]:
+def work(redis_client: redis.Redis, redis_url: str, guard: Guard, tmp_path: Path) -> Callable[[], list[str]]:
     """A function that lets a worker empty the queue and returns the ids in the receipts until then."""
-    with Guard() as guard:
 
-        def until_done() -> list[str]:
-            command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", redis_url, "default"]
-            env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-            with (tmp_path / "worker.log").open("ab") as log:
-                worker = guard.spawn(command, cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT)
-            assert 0 == worker.wait(ENDS_S)
-            return [receipt.decode().split(" ")[0] for receipt in redis_client.lrange("receipts", 0, -1)]
+    def until_done() -> list[str]:
+        RqWorkers(guard, redis_url, tmp_path).work()
+        return [receipt.decode().split(" ")[0] for receipt in redis_client.lrange("receipts", 0, -1)]
 
-        yield until_done
+    return until_done
 
 
 def forget(redis_client: redis.Redis, link: Link) -> None:

@@ -19,7 +19,7 @@ from rq import Queue
 from tests.faults.processes import ENDS_S, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.cli_history.ground import FUNC, KEYS, NO_ANSWER, Leading, Zsched, queued
-from tests.integration.in_process import work_off
+from tests.rq_workers import work_off
 from zsched import Client
 from zsched.cli.program import INTERRUPTED, NOT_FOUND, USAGE
 from zsched.core.lookback import Wanted

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import subprocess
 import sys
 import threading
+import weakref
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -210,3 +212,17 @@ def test_an_overview_has_the_counts_of_schedules(client: Client, redis_client: r
     assert {Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 0} == told.overdue
     assert (1, 1, 0, None, 5) == (told.recurring, told.paused, told.quarantined, told.leader, told.log_length)
     assert to_ms(soon - timedelta(days=3)) == told.oldest_due_ms
+
+
+def test_a_client_that_nobody_holds_is_freed_at_once(redis_url: str, redis_client: redis.Redis) -> None:
+    """Its connections end with it. In a cycle of references, both would wait for the garbage collector."""
+    client = Client.from_url(redis_url)
+    client.schedule("app.task", id="a", after=60)
+    client.schedule("app.task", id="b", every=60)
+    held = weakref.ref(client)
+    gc.disable()
+    try:
+        del client
+        assert held() is None
+    finally:
+        gc.enable()

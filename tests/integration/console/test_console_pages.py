@@ -15,8 +15,8 @@ from tests.breadth import some
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.console.person import Person
-from tests.integration.in_process import work_off
 from tests.integration.web.ground import Web, entries_by
+from tests.rq_workers import work_off
 from zsched import Client
 from zsched.aio.link import AsyncLink
 from zsched.config.settings import Settings

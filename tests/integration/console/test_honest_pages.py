@@ -22,8 +22,8 @@ from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.console import jobs
 from tests.integration.console.person import Person
-from tests.integration.in_process import work_off
 from tests.integration.web.ground import Web
+from tests.rq_workers import work_off
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.embedded.guard import Guard

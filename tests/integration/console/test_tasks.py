@@ -13,7 +13,7 @@ from tests.faults.clocks import now_ms
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.console.person import Person
-from tests.integration.in_process import work_off
+from tests.rq_workers import work_off
 from zsched import Client
 from zsched.core.clock import from_ms
 

@@ -21,9 +21,9 @@ from rq.job import Job, JobStatus
 
 from tests.integration.dashboard import tasks
 from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, fill, job, listed
-from tests.integration.in_process import work_off
 from tests.integration.web.ground import PASSWORD, Web
 from tests.prefix import RQ
+from tests.rq_workers import work_off
 from zsched.dashboard.app import SHOWN, make_pages
 from zsched.storage.connection import Link
 

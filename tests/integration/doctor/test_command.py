@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from rq import Worker
 
 from tests.faults.processes import DaemonProcess, eventually
 from tests.integration.doctor.ground import KEYS, examined, only
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.cli import program
 from zsched.cli.program import DONE, UNHEALTHY, USAGE
@@ -42,13 +43,12 @@ def zsched(url: str) -> Zsched:
 
 
 @pytest.fixture
-def at_work(url: str, sound: redis.Redis) -> Iterator[None]:
+def at_work(url: str, sound: redis.Redis, tmp_path: Path) -> Iterator[None]:
     """Start a healthy product: a daemon that leads, a standby, their archives, a worker, schedules."""
     with Guard() as guard:
         DaemonProcess(guard, url).wait_for("term_began")
         DaemonProcess(guard, url)
-        command = [sys.executable, "-m", "rq.cli", "worker", "--url", url, "default"]
-        guard.spawn(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        RqWorkers(guard, url, tmp_path).start()
         client = Client.from_url(url)
         client.schedule("app.task", id="a", every=timedelta(hours=1))
         client.schedule("app.task", id="b", after=timedelta(hours=1))

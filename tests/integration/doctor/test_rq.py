@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 import redis
@@ -22,6 +22,7 @@ from tests.integration.doctor.ground import KEYS, Case, examined, found_as, only
 from tests.integration.standing import now_ms
 from tests.log_rows import add_entry
 from tests.prefix import IN_ENVIRONMENT, RQ, needs_prefix
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.health.check import Severity
@@ -33,15 +34,9 @@ Work = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture
-def work(url: str) -> Iterator[Work]:
+def work(url: str, guard: Guard, tmp_path: Path) -> Work:
     """A function that starts ``rq worker`` with the given arguments."""
-    with Guard() as guard:
-
-        def start(*arguments: str) -> subprocess.Popen[bytes]:
-            command = [sys.executable, "-m", "rq.cli", "worker", "--url", url, *arguments]
-            return guard.spawn(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-        yield start
+    return RqWorkers(guard, url, tmp_path).start
 
 
 @pytest.fixture

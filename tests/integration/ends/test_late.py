@@ -14,7 +14,7 @@ from tests.faults.leader import KEYS
 from tests.faults.processes import eventually
 from tests.integration.ends.ground import FUNC, Losing, Tracking, ago, ends, finish, recorded, taken
 from tests.prefix import RQ
-from tests.rq_steps import perform
+from tests.rq_workers import perform
 from zsched import Client
 from zsched.core.job import rq_time
 from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED

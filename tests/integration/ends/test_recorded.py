@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +13,11 @@ import pytest
 import redis
 
 from tests.faults.leader import KEYS
-from tests.faults.processes import ENDS_S, WITHIN_S, archive_of_its_own, eventually
+from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.ends.ground import FUNC, agains, ends, lapse, opened, recorded
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
 from zsched.core.changes import What
@@ -58,7 +57,6 @@ def fail_second(path):
 def test_ends_of_runs_are_recorded_and_shown(
     client: Client, link: Link, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
-    (tmp_path / "tasks.py").write_text(TASKS)
     path = archive_of_its_own()
     with DaemonThread(redis_url, archive=ArchiveSettings(path=path)), Guard() as guard:
         eventually(lambda: Archivers(link, KEYS).alive())
@@ -69,7 +67,7 @@ def test_ends_of_runs_are_recorded_and_shown(
         lost = client.enqueue("tasks.run", id="lost", queue="nobody").run_id
         eventually(lambda: len(opened(path)) == 5)
 
-        work(guard, redis_url, tmp_path)
+        RqWorkers(guard, redis_url, tmp_path, TASKS).work()
         redis_client.delete(KEYS.rq.job(lost))
         eventually(lambda: opened(path) == {"waits"})
 
@@ -88,15 +86,6 @@ def test_ends_of_runs_are_recorded_and_shown(
         assert 1 == run.attempt
     assert What.RUN_ENDED is stories["rule"].changes[-1].what
     assert f"run {runs['bad'].id} failed" in stories["bad"].lines[-1][1]
-
-
-def work(guard: Guard, url: str, folder: Path) -> None:
-    """Let a worker empty the queue default, then end."""
-    command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", url, "default"]
-    env = os.environ | {"PYTHONPATH": str(folder), "PYTHONWARNINGS": "default"}
-    with (folder / "worker.log").open("wb") as log:
-        worker = guard.spawn(command, cwd=folder, env=env, stdout=log, stderr=subprocess.STDOUT)
-        assert 0 == worker.wait(ENDS_S), (folder / "worker.log").read_text()
 
 
 def test_a_standby_follows_recorded_ends_and_records_none(
@@ -150,22 +139,12 @@ def test_runs_are_not_recorded_as_gone_after_a_flush(client: Client, link: Link,
     assert [] == ends(link)
 
 
-class Workers:
-    """Real workers of the queue default, which find the module ``tasks`` in *folder*."""
+class Workers(RqWorkers):
+    """Real workers of the queue default."""
 
     def __init__(self, guard: Guard, url: str, folder: Path, client: redis.Redis) -> None:
-        self._guard, self._url, self.folder, self._redis = guard, url, folder, client
-        (folder / "tasks.py").write_text(HANGING)
-
-    def start(self, *more: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "rq.cli", "worker", "--url", self._url, *more, "default"]
-        env = os.environ | {"PYTHONPATH": str(self.folder), "PYTHONWARNINGS": "default"}
-        with (self.folder / "worker.log").open("ab") as log:
-            return self._guard.spawn(command, cwd=self.folder, env=env, stdout=log, stderr=subprocess.STDOUT)
-
-    def work(self) -> None:
-        """Execute everything that waits."""
-        assert 0 == self.start("--burst").wait(60), (self.folder / "worker.log").read_text()
+        super().__init__(guard, url, folder, HANGING)
+        self._redis = client
 
     def die_in_the_middle_of(self, run_id: str) -> None:
         """Let a worker begin *run_id*, and kill it with all of its processes; then its heartbeat lapses."""

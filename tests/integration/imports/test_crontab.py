@@ -16,7 +16,7 @@ import redis
 from rq import Queue
 
 from tests.integration.imports.ground import FUNC, NOWHERE, Zsched, summary
-from tests.integration.in_process import work_off
+from tests.rq_workers import work_off
 from tests.unit.imports.debian import Line
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.client import Client

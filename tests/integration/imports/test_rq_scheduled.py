@@ -15,8 +15,8 @@ from rq.registry import ScheduledJobRegistry
 from rq.serializers import JSONSerializer
 
 from tests.integration.imports.ground import LATER, SOON, Zsched, summary
-from tests.integration.in_process import work_off
 from tests.prefix import RQ
+from tests.rq_workers import work_off
 from zsched.cli.program import DONE, FAILED
 from zsched.client import Client
 from zsched.core.forms import RateLimit

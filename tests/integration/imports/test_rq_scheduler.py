@@ -15,7 +15,7 @@ from rq import Queue
 from rq_scheduler import Scheduler
 
 from tests.integration.imports.ground import LATER, Zsched, summary
-from tests.integration.in_process import work_off
+from tests.rq_workers import work_off
 from zsched.cli.program import DONE, FAILED
 from zsched.client import Client
 
