@@ -136,9 +136,7 @@ def test_an_archive_joins_while_clients_write_and_another_daemon_fires(
     assert [] == joined.of("redis_history_lost") + joined.of("archive_failed")
 
 
-def test_a_run_pushed_during_a_bootstrap_keeps_its_original_record(
-    redis_url: str, redis_client: redis.Redis, tmp_path: Path
-) -> None:
+def test_a_run_pushed_in_a_bootstrap_stays_as_it_is(redis_url: str, redis_client: redis.Redis, tmp_path: Path) -> None:
     know(redis_client)
     client, path = Client.from_url(redis_url), tmp_path / "late.db"
     client.schedule("app.task", id="rule", every=3600, args=("old",))

@@ -70,9 +70,7 @@ async def test_a_refused_command_and_an_unencodable_command_fail_alone(redis_url
     link.pool.disconnect()
 
 
-async def test_a_script_that_the_server_has_forgotten_is_loaded_for_all_calls(
-    redis_url: str, redis_client: redis.Redis
-) -> None:
+async def test_a_script_that_redis_forgot_is_loaded_for_all_calls(redis_url: str, redis_client: redis.Redis) -> None:
     async with AsyncClient.from_url(redis_url) as client:
         await client.schedule("app.task", id="a0", at=soon())
         redis_client.script_flush()
@@ -138,9 +136,7 @@ async def test_calls_that_are_cancelled_take_no_other_call_with_them(redis_url: 
     assert ["CancelledError", "Schedule"] * (AT_ONCE // 2) == [type(one).__name__ for one in found]
 
 
-def test_a_call_that_a_closed_event_loop_left_behind_delays_no_later_one(
-    redis_url: str, redis_client: redis.Redis
-) -> None:
+def test_a_call_that_a_closed_loop_left_behind_delays_no_later_one(redis_url: str, redis_client: redis.Redis) -> None:
     client = AsyncClient.from_url(redis_url)
 
     async def leave_behind() -> None:

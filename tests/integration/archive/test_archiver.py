@@ -109,9 +109,7 @@ def test_an_archive_refused_at_run_time_gives_no_name_to_a_data_set(
         assert Knowledge(None, None, is_new=False) == archiver.knowledge()
 
 
-def test_an_archive_opened_without_redis_joins_the_data_set_later(
-    redis_url: str, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_opened_alone_joins_later(redis_url: str, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     open_own, tries = OwnArchive.open, list[Wire]()
 
     def not_at_first(own: OwnArchive, wire: Wire) -> Archive:

@@ -250,9 +250,7 @@ def restored_too_much(scene: Scene, two: Two) -> None:
     lose_and_recover(scene, knowing, late, lambda: scene.client.cancel("cancelled"))
 
 
-def test_a_correction_in_a_busy_log_holds_fire_in_slices_and_compares_once(
-    scene: Scene, two: Two, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_correction_in_a_busy_log_holds_in_slices(scene: Scene, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     _, knowing = two
     restored_too_much(scene, two)
     busy = Busy(scene, knowing, 3, monkeypatch)
@@ -265,9 +263,7 @@ def test_a_correction_in_a_busy_log_holds_fire_in_slices_and_compares_once(
     assert [("cancelled", "gone")] == corrections(scene)
 
 
-def test_a_long_correction_is_logged_and_releases_its_hold(
-    scene: Scene, two: Two, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_correction_is_logged_and_ends_its_hold(scene: Scene, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     _, knowing = two
     restored_too_much(scene, two)
     Busy(scene, knowing, 50, monkeypatch)
@@ -306,9 +302,7 @@ def test_a_slow_correction_during_a_bootstrap_does_not_begin_the_recovery_again(
     assert "cancelled" not in lane_states(scene)
 
 
-def test_a_daemon_can_stop_in_the_middle_of_a_correction(
-    scene: Scene, two: Two, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_daemon_can_stop_during_a_correction(scene: Scene, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     _, knowing = two
     restored_too_much(scene, two)
     path, is_under_way = knowing.archive.path, Event()

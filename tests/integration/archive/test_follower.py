@@ -191,9 +191,7 @@ def test_a_malformed_id_in_a_fire_hides_no_run(scene: Scene) -> None:
     assert isinstance(scene.archive.position, Position)
 
 
-def test_a_follower_stops_in_time_to_report_while_clients_write_fast(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_follower_stops_in_time_to_report_while_clients_write(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     assert scene.follower.step()
     clock, read, reads = ManualClock(), Log.read, 0
     follower = Follower(scene.archive, scene.wire, scene.keys, clock)
@@ -283,9 +281,7 @@ def test_an_archive_left_behind_by_trimming_gets_the_state_of_redis(scene: Scene
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_bootstrap_during_changes_ends_with_the_state_of_redis(
-    scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bootstrap_amid_changes_has_redis_own_state(scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanner, "_PAGE", 1)
     storm = Storm(scene, seed)
     for _ in range(STEPS):
@@ -315,9 +311,7 @@ RUN = "a-1700000000000"
 
 
 @pytest.mark.parametrize("status", ["queued", "deferred", "scheduled", "started", "taken", "rate_limited"])
-def test_the_scanner_finds_open_runs_and_drops_temporary_fields(
-    redis_client: redis.Redis, redis_url: str, status: str
-) -> None:
+def test_the_scanner_finds_open_runs_as_they_were_asked(redis_client: redis.Redis, redis_url: str, status: str) -> None:
     redis_client.sadd(f"{RQ}:queues", f"{RQ}:queue:mail")
     asked_for = {"data": "call", "origin": "mail", "description": "app.task", "zs_expires": "60000"}
     way = {"status": status, "dependency_id": "b", "zs_deadline": "1700000060000", "zs_stop": "1700000000001"}

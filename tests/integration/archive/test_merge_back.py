@@ -63,9 +63,7 @@ def test_a_merge_into_an_empty_redis_restores_the_archives_state(
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("trimmed_to", [None, 5])
-def test_a_merge_into_an_older_copy_restores_the_archives_state(
-    scene: Scene, seed: int, trimmed_to: int | None
-) -> None:
+def test_a_merge_into_an_older_copy_restores_what_it_lost(scene: Scene, seed: int, trimmed_to: int | None) -> None:
     storm = Storm(scene, seed)
     for _ in range(80):
         storm.step()

@@ -164,9 +164,7 @@ def test_a_run_of_a_rule_that_continued_over_a_flush_is_not_pushed_again(scene: 
 
 @pytest.mark.parametrize("place", ["held", "open"])
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_run_left_to_rq_or_pushed_again_is_logged_once_by_two_archives(
-    scene: Scene, order: tuple[int, int], place: str
-) -> None:
+def test_a_run_that_two_archives_restore_is_logged_once(scene: Scene, order: tuple[int, int], place: str) -> None:
     old = snapshot(scene)
     first = watch(scene)
     run_id = scene.client.enqueue(FUNC, id="a").run_id

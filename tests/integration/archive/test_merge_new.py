@@ -51,9 +51,7 @@ def test_a_merge_keeps_changes_made_after_the_loss(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 200])
-def test_a_merge_does_not_overwrite_a_put_between_two_restores(
-    scene: Scene, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_merge_keeps_a_put_between_two_restores(scene: Scene, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restoring, "ROWS", rows)
     schedule(scene, "a", "b", "c")
     lose(scene)
@@ -80,9 +78,7 @@ def test_a_put_after_the_last_page_of_a_merge_is_read(scene: Scene, monkeypatch:
 
 
 @pytest.mark.parametrize("what", ["pause", "cancel", "update", "run_now"])
-def test_a_schedule_changed_while_its_run_is_restored_is_noticed(
-    scene: Scene, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_while_a_run_is_restored_is_seen(scene: Scene, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     due_now(scene, "a")
     old = snapshot(scene)
     scene.tick()
@@ -104,9 +100,7 @@ def _arguments(what: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", some(range(6), 0, 1))
-def test_random_operations_between_the_pages_of_a_merge_are_noticed(
-    scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_operations_between_pages_are_noticed(scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_module, "_PAGE", 1)
     storm = Storm(scene, seed)
     for _ in range(60):
@@ -188,9 +182,7 @@ def test_an_empty_redis_is_asked_for_the_first_page_only(scene: Scene, monkeypat
 
 
 @pytest.mark.parametrize("when", [1, 2])
-def test_a_client_that_puts_a_schedule_of_a_later_page_keeps_it(
-    scene: Scene, when: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_keeps_a_schedule_of_a_later_page(scene: Scene, when: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_module, "_PAGE", 2)
     schedule(scene, *"abcdefg")
     lose(scene)

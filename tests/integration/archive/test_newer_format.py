@@ -63,9 +63,7 @@ def test_an_archive_stops_before_the_first_entry_of_a_newer_format(scene: Scene,
     assert "upgrade zsched here" in str(scene.follower.refusal)
 
 
-def test_an_upgraded_archive_continues_where_the_older_one_stopped(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_upgraded_archive_continues_where_the_old_one_stopped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule(scene, "a")
     append(scene, "term", "daemon", "newer", "server", "s")
     last = append_unread(scene)
@@ -78,9 +76,7 @@ def test_an_upgraded_archive_continues_where_the_older_one_stopped(
         assert (ArchiveState.FOLLOWING, last) == (scene.follower.state, scene.archive.position)
 
 
-def test_an_archive_with_entries_of_a_newer_format_is_refused_by_an_older_zsched(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_of_a_newer_format_is_refused_by_an_older_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     append(scene, "term", "daemon", "newer", "server", "s")
     scene.redis.hset(scene.keys.meta(), "format", FORMAT)
     with upgraded(scene, monkeypatch):

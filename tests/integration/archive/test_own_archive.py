@@ -59,9 +59,7 @@ def wire(link: Link) -> Iterator[Wire]:
         yield wire
 
 
-def test_a_new_archive_next_to_a_foreign_one_has_no_past_and_is_opened_again(
-    own: OwnArchive, wire: Wire, folder: Path
-) -> None:
+def test_a_new_archive_beside_a_foreign_one_has_no_past_and_is_kept(own: OwnArchive, wire: Wire, folder: Path) -> None:
     own.open(wire)
 
     assert (folder / "2.db", False) == (own.path, own.has_past)
@@ -71,9 +69,7 @@ def test_a_new_archive_next_to_a_foreign_one_has_no_past_and_is_opened_again(
     assert folder / "2.db" == own.path
 
 
-def test_a_configured_archive_of_another_data_set_is_refused_with_the_file_to_move(
-    wire: Wire, folder: Path, redis_url: str
-) -> None:
+def test_a_configured_archive_of_another_data_set_has_its_remedy(wire: Wire, folder: Path, redis_url: str) -> None:
     path = folder / "1.db"
     with own_at(path, redis_url) as own:
         with pytest.raises(ArchiveOfAnother, match=rf"recover --from {path} .* or move {path} away$"):
@@ -82,9 +78,7 @@ def test_a_configured_archive_of_another_data_set_is_refused_with_the_file_to_mo
         assert not own.is_ours
 
 
-def test_a_folder_of_foreign_archives_is_refused_with_the_folder_to_move(
-    own: OwnArchive, wire: Wire, folder: Path
-) -> None:
+def test_a_folder_of_foreign_archives_is_refused_with_the_remedy(own: OwnArchive, wire: Wire, folder: Path) -> None:
     (folder / "2.db").unlink()
 
     with pytest.raises(ArchiveOfAnother, match=rf" or move {folder} away$"):
@@ -99,9 +93,7 @@ def test_a_configured_archive_is_opened_without_redis(folder: Path, redis_url: s
             second.prepare()
 
 
-def test_an_archive_with_entries_or_a_data_sets_name_has_a_past(
-    own: OwnArchive, wire: Wire, folder: Path, redis_url: str
-) -> None:
+def test_archives_with_entries_or_a_name_have_a_past(own: OwnArchive, wire: Wire, folder: Path, redis_url: str) -> None:
     own.open(wire)
     own.close()
 

@@ -67,9 +67,7 @@ def test_a_due_schedule_that_another_writer_removed_fires_late(scene: Scene, aud
     assert [] == auditing.run()
 
 
-def test_every_pass_of_an_audit_checks_the_due_schedules(
-    scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_pass_checks_the_due_schedules(scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_ROUND", 1)
     for number in range(20):
         scene.client.schedule(FUNC, id=f"later{number}", at=SOON)
@@ -83,9 +81,7 @@ def test_every_pass_of_an_audit_checks_the_due_schedules(
     assert ("schedule_missing", "now") == (told["event"], told["schedule_id"])
 
 
-def test_a_round_of_audits_checks_every_schedule_once(
-    scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_of_audits_checks_each_once(scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_ROUND", 4)
     monkeypatch.setattr(module, "_PAGE", 3)
     for number in range(10):

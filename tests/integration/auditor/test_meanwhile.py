@@ -106,9 +106,7 @@ def test_changes_by_another_writer_during_an_audit_are_finally_repaired(
     assert [] == auditing.run()
 
 
-def test_a_refused_restore_of_an_audit_is_tried_again(
-    scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_restore_is_tried_again(scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(scene)
     auditing.run()
     scene.redis.zrem(lane(scene), "a")
@@ -185,9 +183,7 @@ def test_a_suppressed_run_raises_an_alarm_and_why_names_the_conflicting_job(scen
     assert run == passed.run_id
 
 
-def test_why_on_the_command_line_names_the_run_that_was_not_pushed(
-    scene: Scene, auditing: Auditing, redis_url: str
-) -> None:
+def test_the_command_why_names_the_run_that_was_not_pushed(scene: Scene, auditing: Auditing, redis_url: str) -> None:
     run = _stand_in_the_way(scene, status="finished")
     auditing.pass_time(600_000)
     scene.tick()

@@ -64,9 +64,7 @@ def test_workers_run_each_missing_occurrence_once_and_in_order(client: Client, w
 
 
 @pytest.mark.usefixtures("daemon")
-def test_a_run_known_only_to_the_archive_is_not_backfilled(
-    client: Client, redis_client: redis.Redis, link: Link
-) -> None:
+def test_a_run_that_an_archive_knows_is_not_repeated(client: Client, redis_client: redis.Redis, link: Link) -> None:
     backfill(client, 5, 3)
     forget(redis_client, link)
 

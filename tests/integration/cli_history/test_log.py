@@ -85,7 +85,7 @@ def test_the_log_of_one_schedule_has_a_line_per_change(zsched: Zsched, client: C
     )
 
 
-def test_the_log_is_limited_by_time_and_number(zsched: Zsched, client: Client, redis_client: redis.Redis) -> None:
+def test_the_log_is_limited_by_time_and_number(zsched: Zsched, client: Client) -> None:
     for number in range(5):
         client.enqueue(FUNC, id=f"s{number}")
     now = datetime.now(UTC)
@@ -156,9 +156,7 @@ def test_an_unknown_entry_is_shown_without_its_values(zsched: Zsched, redis_clie
     assert ["unknown kind or form"] * 3 == [json.loads(line)["problem"].split(",")[0] for line in told]
 
 
-def test_terminal_codes_in_log_entries_are_not_printed(
-    zsched: Zsched, client: Client, redis_client: redis.Redis
-) -> None:
+def test_terminal_codes_in_entries_are_not_printed(zsched: Zsched, client: Client, redis_client: redis.Redis) -> None:
     evil = {"kind": "pause", "t": "1795257273824902", "note": "\x1b[2J", "rows": 1, "a": f"normal {10**30}"}
     redis_client.xadd(KEYS.log(), evil, "0-1")  # type: ignore[arg-type]  # str and int
     bad = {"kind": "quarantine", "t": "9" * 30, "rows": 1, "a": "normal 7", "": "\x1b[2J\x07"}

@@ -155,9 +155,7 @@ def test_an_unknown_id_has_the_exit_code_of_why(stocked: Client, zsched: Zsched)
     assert "nope: no schedule nope was ever put into namespace default of " in unknown.stderr
 
 
-def test_a_search_without_an_archive_says_how_far_the_log_goes_back(
-    client: Client, redis_client: redis.Redis, redis_url: str
-) -> None:
+def test_a_search_without_an_archive_says_how_far_the_log_goes_back(client: Client, redis_url: str) -> None:
     for number in range(3):
         client.enqueue("builtins.str", id=f"bill-{number}", queue="fax", tags=["acme"])
     alone = Zsched(redis_url)

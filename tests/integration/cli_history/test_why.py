@@ -116,9 +116,7 @@ def test_why_of_a_quarantined_schedule_gives_the_reason(
     assert "quarantined: its hash is gone" == lost[1]
 
 
-def test_why_of_an_unknown_id_says_so_and_offers_one_like_it(
-    zsched: Zsched, client: Client, daemon: DaemonThread
-) -> None:
+def test_why_of_an_unknown_id_offers_one_like_it(zsched: Zsched, client: Client, daemon: DaemonThread) -> None:
     client.enqueue(FUNC, id="mail-ada")
     eventually(lambda: client.why("mail-ada").source.archive)
 
@@ -155,9 +153,7 @@ def test_why_needs_only_redis_not_the_archive_file(
     assert [b""] * 3 == [stderr for _, stderr in told.values()]  # the answers are complete, so from the archive
 
 
-def test_why_prints_times_in_the_given_zone_with_milliseconds(
-    zsched: Zsched, client: Client, daemon: DaemonThread
-) -> None:
+def test_why_prints_milliseconds_in_the_given_zone(zsched: Zsched, client: Client, daemon: DaemonThread) -> None:
     client.schedule(FUNC, id="a", at=datetime(2030, 1, 1, tzinfo=UTC))
 
     verdict, _, line = zsched("why", "a", "--tz", "Asia/Seoul").stdout.splitlines()
@@ -199,9 +195,7 @@ def test_why_accepts_the_id_of_a_run(
     assert nothing["verdict"]["text"].startswith("the changes of schedule a do not name run a-")
 
 
-def test_why_says_since_when_a_trimmed_log_is_complete(
-    zsched: Zsched, client: Client, redis_client: redis.Redis
-) -> None:
+def test_why_says_since_when_a_trimmed_log_is_whole(zsched: Zsched, client: Client, redis_client: redis.Redis) -> None:
     for number in range(3):
         client.enqueue(FUNC, id=f"s{number}")
     redis_client.xtrim(KEYS.log(), maxlen=2, approximate=False)
@@ -280,9 +274,7 @@ def test_redis_alone_says_what_changed_and_who_asked(zsched: Zsched, client: Cli
     assert "secret" not in json.dumps(told)
 
 
-def test_a_change_after_many_runs_is_compared_with_the_put_before_them(
-    zsched: Zsched, client: Client, daemon: DaemonThread
-) -> None:
+def test_a_change_after_many_runs_is_compared_with_a_put(zsched: Zsched, client: Client, daemon: DaemonThread) -> None:
     client.schedule(FUNC, id="r", every=3600, queue="default")
     for _ in range(60):
         client.run_now("r")

@@ -133,9 +133,7 @@ def awaited(url: str) -> Any:
 # -- what happens meanwhile ---------------------------------------------------------------------------
 
 
-def test_recover_waits_while_another_archive_restores(
-    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recover_waits_while_another_restores(scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
     populate(scene)
     monkeypatch.setattr(recovery, "WAIT_MS", 1.0)
     scene.redis.flushall()
@@ -158,9 +156,7 @@ def test_recover_waits_while_another_archive_restores(
     assert "put back 3 schedules, 1 of them overdue" in result.stdout.splitlines()
 
 
-def test_recover_starts_again_when_redis_loses_its_history_again(
-    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recover_starts_again_after_another_loss(scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
     populate(scene)
     before, run, asked = listed(scene.client), Merge.run, list[int]()
     scene.redis.flushall()
@@ -182,9 +178,7 @@ def test_recover_starts_again_when_redis_loses_its_history_again(
     assert told(before) == told(listed(scene.client))
 
 
-def test_a_dry_run_compares_again_when_the_history_changes(
-    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_compares_again_after_a_change(scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
     populate(scene)
     scene.redis.flushall()
     rows, errors = Merge.rows, [HistoryChanged(), OtherRestores()]
@@ -229,9 +223,7 @@ def test_ctrl_c_stops_recover_between_two_pages_and_the_next_call_continues(
     assert 450 == len(listed(scene.client))
 
 
-def test_recover_that_loses_redis_says_how_much_was_restored(
-    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recover_that_loses_redis_says_how_far(scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
     populate(scene)
     scene.redis.flushall()
     run = Merge.run

@@ -59,9 +59,7 @@ def test_recover_records_who_asked(scene: Scene, zsched: Zsched) -> None:
 # -- an emptied Redis ---------------------------------------------------------------------------------
 
 
-def test_a_dry_run_lists_everything_missing_from_an_empty_redis_and_writes_nothing(
-    scene: Scene, zsched: Zsched
-) -> None:
+def test_a_dry_run_lists_all_that_an_emptied_redis_lost_and_writes_nothing(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     scene.redis.flushall()
     scene.redis.set("somebody", "else's")
@@ -189,9 +187,7 @@ def test_recover_keeps_schedules_put_after_the_loss(scene: Scene, zsched: Zsched
     assert (3, "app.other") == (counts["put_back"], scene.client.get("once").func)
 
 
-def test_recover_shortens_its_list_unless_all_is_given(
-    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recover_shortens_its_list_without_all(scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "SHOWN", 2)
     scene.client.schedule_many({"func": "app.task", "id": f"s{n}", "after": HOUR_S} for n in range(5))
     scene.follower.step()

@@ -232,7 +232,7 @@ def test_if_exists_error_fails_and_keep_leaves_the_schedule_alone(zsched: Zsched
 
 
 @pytest.mark.parametrize("option", ["func", "on-success", "on-failure"])
-def test_only_allowed_functions_may_be_named(zsched: Zsched, redis_client: redis.Redis, option: str) -> None:
+def test_only_allowed_functions_may_be_named(zsched: Zsched, option: str) -> None:
     zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.tasks.*,zsched.demo.*.*"
     func, *named = ["os.system"] if option == "func" else [FUNC, f"--{option}", "os.system"]
 

@@ -45,9 +45,7 @@ def test_resume_with_skip_removes_an_overdue_one_shot(zsched: Zsched) -> None:
     assert (DONE, "late: skipped (its time had passed, so it has ended)\n") == (result.exit_code, result.output)
 
 
-def test_resume_of_an_overdue_one_shot_that_fires_meanwhile_says_that_it_fires(
-    zsched: Zsched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resume_of_an_overdue_one_shot_says_that_it_fires(zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
     zsched("add", "late", FUNC, "--at", "2026-01-01T00:00Z", "--allow-past")
     zsched("pause", "late")
     monkeypatch.setattr(Reader, "find", lambda reader, id: None)  # a daemon has fired it
@@ -71,9 +69,7 @@ def test_resume_of_an_overdue_one_shot_that_fires_meanwhile_says_that_it_fires(
         ("cancel fired", FAILED, "fired: already_fired\n"),
     ],
 )
-def test_a_command_that_cannot_do_all_says_so_by_its_exit_code(
-    some: Zsched, command: str, code: int, output: str
-) -> None:
+def test_a_command_that_cannot_do_all_has_an_exit_code(some: Zsched, command: str, code: int, output: str) -> None:
     some("add", "fired", FUNC, "--after", "1h")
     some("run", "fired")
 

@@ -111,9 +111,7 @@ def test_a_durable_update_is_on_an_archives_disk_when_it_returns(
     assert "email" == client.get("a").queue
 
 
-def test_a_durable_put_waits_for_an_unchanged_schedule_too(
-    client: Client, archive: Path, log: Log, soon: datetime
-) -> None:
+def test_a_durable_put_that_changes_nothing_waits_too(client: Client, archive: Path, log: Log, soon: datetime) -> None:
     client.schedule(FUNC, id="a", at=soon)
 
     unchanged = client.schedule(FUNC, id="a", at=soon, durable=True)
@@ -123,9 +121,7 @@ def test_a_durable_put_waits_for_an_unchanged_schedule_too(
     assert entry_of(log, "a").order <= on_disk(archive).order
 
 
-def test_durable_rows_are_on_an_archives_disk_when_schedule_many_returns(
-    client: Client, archive: Path, log: Log
-) -> None:
+def test_durable_rows_are_on_an_archives_disk_when_the_call_returns(client: Client, archive: Path, log: Log) -> None:
     rows = [{"func": FUNC, "id": f"s{number}", "after": 3600} for number in range(1000)]
     rows[500]["durable"] = True
 
@@ -213,9 +209,7 @@ def test_a_durable_call_that_times_out_says_that_redis_has_it(
     assert log.last() is not None
 
 
-def test_a_durable_put_that_is_not_archived_in_time_says_that_redis_has_it(
-    stuck: None, short: Client, soon: datetime
-) -> None:
+def test_a_durable_put_that_nobody_archives_says_that_redis_has_it(stuck: None, short: Client, soon: datetime) -> None:
     short.schedule(FUNC, id="a", at=soon)
 
     with pytest.raises(NotArchived) as caught:

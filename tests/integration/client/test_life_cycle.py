@@ -100,9 +100,7 @@ def test_an_overdue_one_shot_fires_after_resume_or_is_removed(
 
 
 @pytest.mark.parametrize("rule", [{"every": 60}, {"cron": "*/5 * * * *"}, {"rrule": "FREQ=DAILY;BYHOUR=0,6,12,18"}])
-def test_resume_with_skip_records_the_missed_occurrences(
-    client: Client, redis_client: redis.Redis, rule: dict[str, Any]
-) -> None:
+def test_resume_with_skip_tells_what_it_drops(client: Client, redis_client: redis.Redis, rule: dict[str, Any]) -> None:
     now = from_ms(freeze(redis_client)) + timedelta(days=3)
     client.schedule("app.task", id="r", **rule)
     first_ms = client.get("r").next_ms
@@ -129,9 +127,7 @@ def test_life_cycle_calls_on_an_unknown_id_raise_schedule_not_found(client: Clie
         client.cancel("a b")
 
 
-def test_pause_and_resume_refuse_quarantined_and_ended_schedules(
-    client: Client, redis_client: redis.Redis, soon: datetime
-) -> None:
+def test_pause_and_resume_refuse_broken_and_ended(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     redis_client.hset(KEYS.quarantine(), "q", f"normal {to_ms(soon)} 1 its hash is gone")
     client.schedule("app.task", id="e", every=60)
     redis_client.zrem(KEYS.due_normal(), "e")

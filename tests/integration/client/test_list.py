@@ -99,9 +99,7 @@ def test_a_listing_reads_no_more_than_it_needs(client: Client, redis_client: red
     assert stats["cmdstat_zrangebyscore"]["calls"] - before <= 3
 
 
-def test_a_listing_by_id_reads_only_the_schedules_that_match(
-    client: Client, redis_client: redis.Redis, soon: datetime
-) -> None:
+def test_a_listing_by_id_reads_only_what_matches(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     rows = [{"func": "app.task", "id": f"i-{n:04}", "at": soon + n // 900 * HOUR} for n in range(5000)]
     client.schedule_many(rows)
     matching = [row["id"] for row in rows if "99" in row["id"]]
@@ -116,9 +114,7 @@ def test_a_listing_by_id_reads_only_the_schedules_that_match(
     assert stats["cmdstat_zrangebyscore"]["calls"] <= 20
 
 
-def test_a_corrupted_schedule_hides_no_other_schedule(
-    client: Client, redis_client: redis.Redis, soon: datetime
-) -> None:
+def test_a_corrupted_schedule_hides_no_other(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon)
     client.schedule("app.task", id="r", every=60, tags=["t"])
     client.schedule("app.task", id="s", every=60)

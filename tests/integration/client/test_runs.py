@@ -86,9 +86,7 @@ def test_an_id_that_was_enqueued_with_keep_runs_once_unless_its_run_is_cancelled
         ({"id": "a", "period": 60}, "period=60: no such option here; our option is unique_for="),
     ],
 )
-def test_a_time_for_which_nothing_counts_is_refused(
-    client: Client, redis_client: redis.Redis, options: Any, told: str
-) -> None:
+def test_a_bad_unique_for_is_refused(client: Client, redis_client: redis.Redis, options: Any, told: str) -> None:
     with pytest.raises(InvalidSchedule) as caught:
         client.enqueue("app.pay", **options)
 
@@ -96,9 +94,7 @@ def test_a_time_for_which_nothing_counts_is_refused(
     assert [] == redis_client.keys("*")
 
 
-def test_run_now_removes_a_one_shot_and_keeps_a_recurring_schedule(
-    client: Client, redis_client: redis.Redis, soon: datetime
-) -> None:
+def test_run_now_uses_up_a_one_shot_and_keeps_a_rule(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon)
     client.schedule("app.task", id="r", every=60)
 
@@ -224,9 +220,7 @@ def test_a_change_is_recorded_under_the_name_of_the_view(
     assert {client.by} == {by for _, by in asked(redis_client)[:before]}
 
 
-def test_a_retry_and_a_cancelled_run_are_recorded_under_the_name_of_the_view(
-    client: Client, redis_client: redis.Redis
-) -> None:
+def test_a_retry_and_a_cancelled_run_are_recorded_under_a_views_name(client: Client, redis_client: redis.Redis) -> None:
     run_id = client.enqueue("app.task", id="a").run_id or ""
     assert "cancelled" == client.cancel_run(run_id)  # this client's own operations on runs are made
 
@@ -238,9 +232,7 @@ def test_a_retry_and_a_cancelled_run_are_recorded_under_the_name_of_the_view(
     assert [] == queued(redis_client)
 
 
-def test_a_view_shares_the_connection_the_scripts_and_the_agreed_serializer(
-    client: Client, redis_client: redis.Redis
-) -> None:
+def test_a_view_shares_the_connection_the_scripts_and_the_serializer(client: Client, redis_client: redis.Redis) -> None:
     for id in "ab":
         client.schedule("app.task", id=id, at=AT)
     before = redis_client.info("commandstats")

@@ -75,9 +75,7 @@ def test_policies_of_a_rule_are_in_every_run_and_survive_an_update(client: Clien
     assert redis_client.hget(f"{RQ}:job:{client.run_now('r')}", "zs_on_lost") is None
 
 
-def test_on_lost_is_stored_in_a_one_shots_job_only_if_not_the_default(
-    client: Client, redis_client: redis.Redis, soon: datetime
-) -> None:
+def test_on_lost_is_in_a_job_if_not_the_default(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     words = {}
     for word in ("retry", "fail"):
         runs = (
@@ -136,9 +134,7 @@ def test_a_past_time_raises_schedule_in_past_with_the_servers_time(client: Clien
     assert "created" == client.schedule("app.task", id="a", at=past, allow_past=True).outcome
 
 
-def test_the_servers_clock_decides_whether_a_time_is_past(
-    redis_url: str, redis_client: redis.Redis, soon: datetime
-) -> None:
+def test_the_servers_clock_decides_what_is_past(redis_url: str, redis_client: redis.Redis, soon: datetime) -> None:
     client = Client.from_url(redis_url, clock=ManualClock())
     pass_time(redis_client, timedelta(days=2))
 
@@ -221,9 +217,7 @@ def test_bad_input_names_its_field_and_writes_nothing(
 
 
 @pytest.mark.parametrize("func", [lambda: None, "task", "__main__.task", 5, None])
-def test_a_function_that_no_worker_can_import_writes_nothing(
-    client: Client, redis_client: redis.Redis, func: Any
-) -> None:
+def test_a_function_that_no_worker_imports_writes_nothing(client: Client, redis_client: redis.Redis, func: Any) -> None:
     for call in (
         lambda: client.schedule(func, after=5),
         lambda: client.enqueue(func),
@@ -277,9 +271,7 @@ def test_a_clients_own_urgencies_are_used(redis_url: str) -> None:
 
 
 @pytest.mark.parametrize("when", [{"every": 60}, {"after": 60}])
-def test_a_schedule_that_is_put_disabled_waits_until_it_is_resumed(
-    client: Client, redis_client: redis.Redis, when: Any
-) -> None:
+def test_a_schedule_put_disabled_waits_for_a_resume(client: Client, redis_client: redis.Redis, when: Any) -> None:
     client.schedule("app.task", id="a", enabled=False, **when)
     [many] = client.schedule_many([{"func": "app.task", "id": "b", "enabled": False, **when}]).ids
 

@@ -24,9 +24,7 @@ from zsched.core.clock import to_ms
 from zsched.embedded import EmbeddedRedis
 
 
-def test_two_namespaces_with_the_same_schedule_ids_do_not_collide(
-    redis_url: str, redis_client: redis.Redis, soon: datetime
-) -> None:
+def test_two_namespaces_with_the_same_ids_do_not_collide(redis_url: str, soon: datetime) -> None:
     default, email = Client.from_url(redis_url), Client.from_url(redis_url, "email")
 
     made = [
@@ -98,9 +96,7 @@ def test_a_silent_redis_is_given_up_after_the_timeout() -> None:
                 call()
 
 
-def test_a_wrong_or_missing_password_raises_redis_refused(
-    redis_server: EmbeddedRedis, redis_client: redis.Redis
-) -> None:
+def test_a_wrong_or_missing_password_is_refused(redis_server: EmbeddedRedis, redis_client: redis.Redis) -> None:
     redis_client.config_set("requirepass", "right")
     try:
         for password in (None, "wr0ng"):
@@ -199,7 +195,7 @@ def test_threads_can_share_a_client(client: Client, soon: datetime) -> None:
     assert 100 == len(list(client.list()))
 
 
-def test_an_overview_has_the_counts_of_schedules(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+def test_an_overview_has_the_counts_of_schedules(client: Client, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon, priority="high")
     client.schedule("app.task", id="r", every=60)
     client.schedule("app.task", id="p", at=soon)
@@ -214,7 +210,7 @@ def test_an_overview_has_the_counts_of_schedules(client: Client, redis_client: r
     assert to_ms(soon - timedelta(days=3)) == told.oldest_due_ms
 
 
-def test_a_client_that_nobody_holds_is_freed_at_once(redis_url: str, redis_client: redis.Redis) -> None:
+def test_a_client_that_nobody_holds_is_freed_at_once(redis_url: str) -> None:
     """Its connections end with it. In a cycle of references, both would wait for the garbage collector."""
     client = Client.from_url(redis_url)
     client.schedule("app.task", id="a", after=60)

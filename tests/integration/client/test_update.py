@@ -37,9 +37,7 @@ def test_update_changes_only_the_time_of_a_one_shot(client: Client, redis_client
     assert 0 == redis_client.exists(f"{RQ}:job:a-{to_ms(soon)}")
 
 
-def test_update_changes_only_the_payload_of_a_one_shot(
-    client: Client, redis_client: redis.Redis, soon: datetime
-) -> None:
+def test_update_changes_the_payload_of_a_one_shot(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon, args=(1,), kwargs={"k": 1})
 
     made = client.update("a", kwargs={"k": 2})
@@ -48,9 +46,7 @@ def test_update_changes_only_the_payload_of_a_one_shot(
     assert ("app.task", None, (1,), {"k": 2}) == payload(redis_client, f"{RQ}:job:{made.run_id}")
 
 
-def test_update_changes_the_payload_of_an_overdue_one_shot(
-    client: Client, redis_client: redis.Redis, soon: datetime
-) -> None:
+def test_update_changes_an_overdue_one_shots_payload(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon)
     pass_time(redis_client, timedelta(days=2))
 
@@ -65,9 +61,7 @@ def test_an_update_to_a_time_that_passed_is_an_error_and_changes_nothing(client:
     assert soon == client.get("a").next_at
 
 
-def test_a_relative_update_counts_from_the_servers_now(
-    client: Client, redis_client: redis.Redis, soon: datetime
-) -> None:
+def test_an_update_by_a_delay_counts_from_redis_now(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon)
     now_ms = freeze(redis_client)
 
@@ -86,9 +80,7 @@ def test_update_keeps_a_paused_one_shot_paused(client: Client, soon: datetime) -
     assert (ScheduleState.PAUSED, soon + HOUR, "why", Priority.HIGH) == (one.state, one.next_at, one.note, one.priority)
 
 
-def test_update_of_the_payload_keeps_anchor_and_time_of_a_recurring_schedule(
-    client: Client, redis_client: redis.Redis
-) -> None:
+def test_update_of_the_payload_keeps_anchor_and_time_of_a_rule(client: Client, redis_client: redis.Redis) -> None:
     client.schedule("app.task", id="r", every=60, args=(1,), tags=["t"], timeout=7)
     before = client.get("r")
 
@@ -265,9 +257,7 @@ def test_an_update_of_the_time_keeps_payload_and_meta_without_opening_them(
     assert before == redis_client.hmget(f"{RQ}:job:{moved.run_id}", "data", "meta")
 
 
-def test_an_update_keeps_plain_arguments_that_it_does_not_change(
-    client: Client, redis_client: redis.Redis, soon: datetime
-) -> None:
+def test_an_update_keeps_plain_args_it_leaves_out(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon, args=(soon, {1, 2}))
 
     made = client.update("a", kwargs={"k": 2})

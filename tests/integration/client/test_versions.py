@@ -92,9 +92,7 @@ def test_a_put_returns_the_version_that_a_reader_gets(client: Client, given: dic
 
 
 @pytest.mark.parametrize("change", ["schedule", "schedule by a rule"])
-def test_a_put_of_a_version_of_a_schedule_that_is_gone_is_refused(
-    client: Client, given: dict[str, Any], change: str
-) -> None:
+def test_a_put_of_a_version_of_a_gone_schedule_is_refused(client: Client, given: dict[str, Any], change: str) -> None:
     version = client.schedule("app.task", id="a", **given).version or ""
     client.cancel("a")
 

@@ -36,7 +36,7 @@ def run_cli(cluster: Cluster, *arguments: str, **more: str) -> subprocess.Comple
     return subprocess.run(command, capture_output=True, text=True, timeout=ENDS_S, check=False, env=environment(**more))
 
 
-def test_rqs_connection_class_refuses_a_plain_url_and_a_prefix_without_hash_tag(
+def test_rqs_connection_class_refuses_plain_urls_and_prefixes_without_a_tag(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("RQ_KEY_PREFIX", "rq")
@@ -77,9 +77,7 @@ def test_the_doctor_reports_whether_the_slot_is_whole_or_moving(guard: Guard, cl
     assert f"RQ_KEY_PREFIX='{PREFIX}' RQ_REDIS_URL={cluster.url} rq worker --connection-class" in workers
 
 
-def test_the_pages_of_rq_dashboard_follow_the_slot(
-    guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
-) -> None:
+def test_pages_of_rq_dashboard_follow_the_slot(guard: Guard, cluster: Cluster, client: Client, tmp_path: Path) -> None:
     pytest.importorskip("flask")
     client.schedule("app.run", id="a", every=60)
     web = Web(guard, cluster.url, tmp_path, ZSCHED_RQ_PREFIX=PREFIX)
@@ -227,9 +225,7 @@ def test_a_task_makes_notes_and_schedules_its_next_run_through_its_workers_conne
     eventually(lambda: [0, 1] == sorted(run.note["more"] for run in client.runs(status="succeeded")), within_s=40)
 
 
-def test_a_started_run_is_stopped_by_a_command_to_its_worker(
-    guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
-) -> None:
+def test_a_command_to_its_worker_stops_a_run(guard: Guard, cluster: Cluster, client: Client, tmp_path: Path) -> None:
     start_worker(guard, cluster.url, tmp_path)
     os.mkfifo(tmp_path / "gate")
     run = client.enqueue("clustertasks.take").run_id

@@ -44,9 +44,7 @@ def test_a_page_does_not_say_what_an_address_wants(ann: httpx.Client) -> None:
     assert 'class="said"' not in page.text
 
 
-def test_the_question_before_a_one_shot_runs_now_says_that_it_does_not_run_again(
-    ann: httpx.Client, client: Client
-) -> None:
+def test_the_question_before_a_one_shot_runs_says_that_it_does_not_run_again(ann: httpx.Client, client: Client) -> None:
     client.schedule("app.tasks.remind", id="party", at=datetime(2099, 12, 24, 18, tzinfo=UTC))
     client.schedule("app.tasks.remind", id="digest", every=3600)
 
@@ -66,9 +64,7 @@ def test_an_action_names_its_schedule_and_a_way_out(ann: httpx.Client, client: C
     assert ">Keep it</a>" in page
 
 
-def test_errors_and_help_on_pages_have_labels_and_no_words_of_the_command_line(
-    ann: httpx.Client, client: Client
-) -> None:
+def test_errors_and_help_of_pages_have_labels_and_no_words_of_commands(ann: httpx.Client, client: Client) -> None:
     client.schedule("app.tasks.remind", id="digest", every=3600)
 
     form = ann.get("/schedules/digest/edit").text
@@ -140,9 +136,7 @@ def form_of(page: httpx.Response) -> dict[str, str]:
     return {name: html.unescape(text) for name, text in (texts | chosen).items() if name not in unchecked}
 
 
-def test_a_field_that_two_people_changed_is_shown_with_both_values_to_choose_from(
-    ann: httpx.Client, client: Client
-) -> None:
+def test_a_field_that_two_people_changed_is_shown_with_both_values(ann: httpx.Client, client: Client) -> None:
     client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *", queue="mail", tags=["shop"])
     mine = form_of(ann.get("/schedules/digest/edit")) | {"queue": "slow", "description": "for all"}
     client.update("digest", queue="urgent", tags=["sale"])

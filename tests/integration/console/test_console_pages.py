@@ -80,9 +80,7 @@ def test_the_console_has_the_pages_that_these_tests_know() -> None:
 
 
 @pytest.mark.parametrize("path", some(PAGES, "/schedules"))
-def test_a_page_is_shown_without_errors_to_people_at_any_width_and_is_accessible(
-    ann: Person, run_id: str, path: str
-) -> None:
+def test_a_page_is_shown_without_errors_at_any_width_and_is_accessible(ann: Person, run_id: str, path: str) -> None:
     ann.open(filled(path, run_id))
 
     for width in WIDTHS:

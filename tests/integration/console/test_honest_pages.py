@@ -73,9 +73,7 @@ def test_a_timeline_without_marks_says_what_has_none(web: Web, client: Client, d
     assert ("marks if you filter by id" in by_tag, "marks if you filter by id" in by_id) == (True, False)
 
 
-def test_the_list_of_what_did_not_run_counts_occurrences_and_says_since_when_no_daemon_led(
-    web: Web, outage: int
-) -> None:
+def test_the_list_of_what_did_not_run_counts_and_says_since_when_no_daemon_led(web: Web, outage: int) -> None:
     text = page(web, "ann-2", "/timeline")
 
     assert f"{2 * PASSED} occurrences in this time" in text
@@ -230,9 +228,7 @@ def product(client: Client, redis_client: redis.Redis, redis_url: str, tasks: No
 
 
 @pytest.mark.parametrize("scheme", some(["light", "dark"], "light"))
-def test_the_pages_of_the_documentation_are_shown_without_errors(
-    ann: Person, product: str, tmp_path: Path, scheme: Any
-) -> None:
+def test_the_pages_of_the_docs_are_shown_without_errors(ann: Person, product: str, tmp_path: Path, scheme: Any) -> None:
     folder = Path(os.environ.get("ZSCHED_PICTURES", tmp_path))
     ann.page.emulate_media(color_scheme=scheme)
     for name, path in PICTURES.items():

@@ -21,9 +21,7 @@ pytestmark = pytest.mark.once
 MOST_CLICKS = 3
 
 
-def test_the_reason_why_a_reminder_did_not_come_is_found_by_its_id(
-    ann: Person, client: Client, daemon: DaemonThread
-) -> None:
+def test_the_reason_why_a_reminder_did_not_come_is_found(ann: Person, client: Client, daemon: DaemonThread) -> None:
     client.schedule("app.tasks.remind", id="reminder-42", after=3600, queue="mail")
     client.cancel("reminder-42")
 
@@ -35,9 +33,7 @@ def test_the_reason_why_a_reminder_did_not_come_is_found_by_its_id(
     assert ann.clicks <= MOST_CLICKS
 
 
-def test_all_schedules_of_a_tag_are_paused_with_a_note_which_the_list_shows(
-    ann: Person, client: Client, daemon: DaemonThread
-) -> None:
+def test_all_schedules_of_a_tag_are_paused_with_a_shown_note(ann: Person, client: Client, daemon: DaemonThread) -> None:
     for number in range(3):
         client.schedule("app.tasks.remind", id=f"shop-{number}", every=3600, tags=["shop"])
     client.schedule("app.tasks.remind", id="other", every=3600)
@@ -111,9 +107,7 @@ def test_all_failed_runs_of_a_task_in_the_last_hour_are_retried(
     assert ann.clicks <= MOST_CLICKS
 
 
-def test_skipped_occurrences_of_an_outage_are_backfilled_after_a_dry_run(
-    ann: Person, outage: int, redis_client: redis.Redis
-) -> None:
+def test_skipped_occurrences_are_made_up_after_a_dry_run(ann: Person, outage: int, redis_client: redis.Redis) -> None:
     ann.open("/")
     ann.click("Timeline")
     ann.click("backfill …")

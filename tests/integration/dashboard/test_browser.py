@@ -63,7 +63,7 @@ def wait_for(page: Page, text: str) -> str:
     return eventually(lambda: text in page.content() and page.content())
 
 
-def test_the_pages_show_nothing_before_the_login(page: Page, web: Web, redis_client: redis.Redis) -> None:
+def test_the_pages_show_nothing_before_the_login(page: Page, web: Web) -> None:
     web.person("ann", sees_arguments=True)
 
     page.goto(f"{web.url}/rq/0/view/queues")

@@ -43,9 +43,7 @@ def everything(client: redis.Redis) -> dict[bytes, bytes | None]:
 
 @pytest.mark.parametrize("path", [*PAGES, "/rq_dashboard/static/css/main.css", "/static/css/main.css", "/nothing"])
 @pytest.mark.parametrize("authorization", [None, "Bearer open sesame", "Basic YWxpY2U6d3Jvbmc="])
-def test_every_page_is_refused_without_a_login(
-    web: Web, redis_client: redis.Redis, path: str, authorization: str | None
-) -> None:
+def test_every_page_is_refused_without_a_login(web: Web, path: str, authorization: str | None) -> None:
     headers = {} if authorization is None else {"Authorization": authorization}
 
     answer = web.get(f"/rq{path}", headers=headers)
@@ -78,9 +76,7 @@ WITHOUT_THE_RIGHT: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("given", WITHOUT_THE_RIGHT)
-def test_callers_without_the_right_to_see_everything_see_nothing(
-    web: Web, redis_client: redis.Redis, given: dict[str, Any]
-) -> None:
+def test_callers_without_the_right_see_nothing(web: Web, given: dict[str, Any]) -> None:
     with web.browser(at="/rq", **given) as browser, web.stranger("/rq") as program:
         program.headers["Authorization"] = f"Bearer {web.token('t', **given)}"
         answers = [client.get(path) for client in (browser, program) for path in [*PAGES, "/static/css/main.css"]]
@@ -91,7 +87,7 @@ def test_callers_without_the_right_to_see_everything_see_nothing(
     }
 
 
-def test_a_token_with_the_right_sees_the_pages(web: Web, redis_client: redis.Redis) -> None:
+def test_a_token_with_the_right_sees_the_pages(web: Web) -> None:
     token = web.token("viewer", "viewer", sees_arguments=True)
 
     answer = web.get("/rq/0/view/workers", headers={"Authorization": f"Bearer {token}"})
@@ -107,9 +103,7 @@ def test_every_page_is_shown_after_a_login(browser: httpx.Client, redis_client: 
 
 
 @pytest.mark.parametrize("path", ["/", "/0/view/jobs", "/0/view/workers", f"/0/view/job/{DONE}"])
-def test_every_link_script_and_style_of_a_page_is_served(
-    web: Web, browser: httpx.Client, redis_client: redis.Redis, path: str
-) -> None:
+def test_every_part_of_a_page_is_served(web: Web, browser: httpx.Client, redis_client: redis.Redis, path: str) -> None:
     fill(redis_client, "json")
     page = browser.get(path).text
 
@@ -140,9 +134,7 @@ def test_every_address_in_the_data_is_below_rq(web: Web, browser: httpx.Client, 
 
 
 @pytest.mark.parametrize("serializer", SERIALIZERS)
-def test_every_run_shows_its_schedule_and_nominal_time(
-    browser: httpx.Client, redis_client: redis.Redis, serializer: str
-) -> None:
+def test_a_run_shows_its_schedule_and_time(browser: httpx.Client, redis_client: redis.Redis, serializer: str) -> None:
     fill(redis_client, serializer)
     remind = f"{tasks.__name__}.remind"
 
@@ -156,9 +148,7 @@ def test_every_run_shows_its_schedule_and_nominal_time(
 
 
 @pytest.mark.parametrize("serializer", SERIALIZERS)
-def test_a_jobs_page_has_its_result_metadata_and_traceback(
-    browser: httpx.Client, redis_client: redis.Redis, serializer: str
-) -> None:
+def test_a_jobs_page_has_result_and_trace(browser: httpx.Client, redis_client: redis.Redis, serializer: str) -> None:
     fill(redis_client, serializer)
 
     done, failed = job(browser, DONE), job(browser, FAILED)
@@ -292,9 +282,7 @@ def test_every_unlisted_view_is_refused() -> None:
         ("GET", "/%72equeue/default"),
     ],
 )
-def test_the_dashboard_refuses_every_change(
-    browser: httpx.Client, redis_client: redis.Redis, method: str, path: str
-) -> None:
+def test_dashboards_refuse_changes(browser: httpx.Client, redis_client: redis.Redis, method: str, path: str) -> None:
     fill(redis_client, "json")
     before = everything(redis_client)
 

@@ -152,9 +152,7 @@ def test_oversized_values_are_replaced_by_the_reason(browser: httpx.Client, fill
     assert reason in told["metadata"]
 
 
-def test_a_traceback_that_decompresses_to_too_much_is_replaced_by_the_reason(
-    browser: httpx.Client, filled: redis.Redis
-) -> None:
+def test_a_traceback_that_inflates_too_much_is_replaced_by_a_reason(browser: httpx.Client, filled: redis.Redis) -> None:
     overwrite_result(filled, FAILED, exc_string=b64encode(BOMB))
 
     [failed] = listed(browser, "default", "failed")

@@ -67,9 +67,7 @@ def known_of(server: EmbeddedRedis) -> list[str]:
     return ["sandbox"] if server.server.release < (6, 2, 20) else []
 
 
-def test_a_healthy_installation_has_only_ok_findings(
-    zsched: Zsched, at_work: None, sound_server: EmbeddedRedis
-) -> None:
+def test_a_healthy_product_has_only_ok_findings(zsched: Zsched, at_work: None, sound_server: EmbeddedRedis) -> None:
     result = zsched("doctor", "--json")
 
     unwell = [one["check"] for one in json.loads(result.stdout) if one["verdict"] != "ok"]
@@ -97,9 +95,7 @@ def test_a_problem_exits_as_unhealthy_and_shows_its_remedy(zsched: Zsched, sound
     assert UNHEALTHY == result.exit_code
 
 
-def test_warnings_alone_exit_with_zero(
-    zsched: Zsched, at_work: None, sound: redis.Redis, sound_server: EmbeddedRedis
-) -> None:
+def test_warnings_exit_with_0(zsched: Zsched, at_work: None, sound: redis.Redis, sound_server: EmbeddedRedis) -> None:
     sound.hset(KEYS.quarantine(), "digest", "normal 1 1 why")
 
     result = zsched("doctor")

@@ -262,9 +262,7 @@ def test_keys_in_use_are_no_leftovers(url: str, sound: redis.Redis, given: Calla
     assert "leftovers" not in unwell(examined(url))
 
 
-def test_keys_that_lapse_after_a_retry_and_an_enqueue_are_not_orphaned(
-    client: Client, url: str, sound: redis.Redis
-) -> None:
+def test_keys_of_a_retry_and_an_enqueue_are_not_orphaned(client: Client, url: str, sound: redis.Redis) -> None:
     run_id = client.enqueue("app.task", id="once", if_exists="keep").run_id
     sound.hset(f"{RQ}:job:{run_id}", "status", "failed")
     client.retry(str(run_id))

@@ -86,9 +86,7 @@ def test_a_password_file_readable_by_others_is_a_warning_until_it_is_fixed(
     assert "1 file with a password: nobody but its owner may read it" == look(**env)["said"]
 
 
-def test_a_configuration_file_with_a_password_that_others_may_read_is_a_warning(
-    look: Look, user_url: str, folder: Path
-) -> None:
+def test_a_configuration_file_with_a_password_for_others_is_a_warning(look: Look, user_url: str, folder: Path) -> None:
     text = f"[redis]\nurl = {json.dumps(user_url.replace('me@', f'me:{SECRET}@'))}\n"
     file = str(write(folder / "zsched.toml", text, 0o644))
 
@@ -199,9 +197,7 @@ def test_a_signature_that_has_ended_is_a_problem(sound: redis.Redis, url: str) -
     assert "zsched keys sign" in found.remedy
 
 
-def test_a_rule_without_a_signature_is_a_warning_beside_signed_ones(
-    sound: redis.Redis, url: str, key_file: str
-) -> None:
+def test_an_unsigned_rule_is_a_warning_beside_signed_ones(sound: redis.Redis, url: str, key_file: str) -> None:
     Client.from_url(url).schedule("app.run", id="plain", every=timedelta(hours=1))
     Client.from_url(url, signing_keys_file=key_file).schedule("app.run", id="rule", every=timedelta(hours=1))
 

@@ -136,9 +136,7 @@ def test_an_older_redis_has_the_same_checks() -> None:
     assert "hash-max-ziplist-value is 512" == only(found["hashes"], OK).text
 
 
-def test_a_master_without_its_required_replicas_is_a_problem(
-    url: str, sound: redis.Redis, configure: Configure
-) -> None:
+def test_a_master_without_required_replicas_is_a_problem(url: str, sound: redis.Redis, configure: Configure) -> None:
     configure("min-replicas-to-write", "1")
 
     finding = only(examined(url)["role"], PROBLEM)
@@ -194,9 +192,7 @@ def test_a_small_bound_of_compact_hashes_is_advice(url: str, configure: Configur
 # -- files --------------------------------------------------------------------------------------------
 
 
-def test_a_missing_append_only_file_is_a_warning_and_missing_persistence_a_problem(
-    url: str, configure: Configure
-) -> None:
+def test_a_missing_append_only_file_is_a_warning_and_no_persistence_a_problem(url: str, configure: Configure) -> None:
     configure("save", "3600 1")
     configure("appendonly", "no")
 
@@ -276,9 +272,7 @@ def test_a_leftover_test_clock_is_a_problem(url: str, sound: redis.Redis, field:
         ("2001a", Severity.WARNING, "all is planned by tzdata 2001a"),
     ],
 )
-def test_tzdata_is_compared_with_the_namespaces(
-    url: str, sound: redis.Redis, tzdata: str, severity: Severity, text: str
-) -> None:
+def test_another_tzdata_is_a_warning(url: str, sound: redis.Redis, tzdata: str, severity: Severity, text: str) -> None:
     sound.hset(KEYS.meta(), "tzdata", tzdata)
 
     assert text in only(examined(url)["tzdata"], severity).text

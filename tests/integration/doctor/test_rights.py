@@ -76,9 +76,7 @@ def test_the_users_of_users_acl_are_ok(
 
 
 @pytest.mark.parametrize("right", ["copy", "rpush", "memory|usage", "evalsha", "get"])
-def test_a_missing_command_right_is_named_with_the_remedy(
-    admin: redis.Redis, any_server: EmbeddedRedis, right: str
-) -> None:
+def test_a_missing_command_right_has_its_remedy(admin: redis.Redis, any_server: EmbeddedRedis, right: str) -> None:
     command = right.partition("|")[0]  # 6.2 takes away whole commands only
     url = user(admin, any_server, Role.DAEMON, "+multi", "+discard", f"-{command}")  # without scripts, by a rehearsal
 
@@ -125,9 +123,7 @@ def test_the_rights_check_writes_nothing(admin: redis.Redis, any_server: Embedde
 
 
 @pytest.mark.parametrize("role", Role)
-def test_the_rights_check_asks_for_every_command_in_a_valid_form(
-    admin: redis.Redis, any_server: EmbeddedRedis, role: Role
-) -> None:
+def test_rights_are_asked_for_commands_in_valid_form(admin: redis.Redis, any_server: EmbeddedRedis, role: Role) -> None:
     at_once = {"multi", "exec", "discard", "watch", "unwatch"}
     commands = [name for name in rights_of([role], KEYS).commands if name not in at_once]
 

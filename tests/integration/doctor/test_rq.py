@@ -160,9 +160,7 @@ def test_the_doctor_lists_a_real_worker_with_its_version_and_queues(
 
 
 @pytest.mark.parametrize("used", [False, True])
-def test_both_checks_of_missing_workers_name_the_same_queue(
-    url: str, sound: redis.Redis, client: Client, used: bool
-) -> None:
+def test_checks_of_missing_workers_name_one_queue(url: str, sound: redis.Redis, client: Client, used: bool) -> None:
     if used:
         client.schedule("app.task", id="later", every=HOUR, queue="email")
     waits(sound, timedelta(0))
@@ -173,9 +171,7 @@ def test_both_checks_of_missing_workers_name_the_same_queue(
     assert [worker_of(url, "email")] * 2 == [shlex.split(remedy.rpartition(": ")[2]) for remedy in remedies]
 
 
-def test_workers_that_lost_their_registration_and_take_jobs_are_no_fault(
-    url: str, sound: redis.Redis, client: Client
-) -> None:
+def test_workers_that_take_jobs_unregistered_are_no_fault(url: str, sound: redis.Redis, client: Client) -> None:
     client.schedule("app.task", id="a", every=HOUR, queue="email")
     ended = Queue("email", connection=sound).enqueue("app.task")
     sound.delete(f"{RQ}:queue:email")
@@ -189,9 +185,7 @@ def test_workers_that_lost_their_registration_and_take_jobs_are_no_fault(
     assert "somebody listens to every queue in use (1)" == only(found["queues"], OK).text
 
 
-def test_workers_without_registration_do_not_hide_a_queue_without_workers(
-    url: str, sound: redis.Redis, client: Client
-) -> None:
+def test_unregistered_workers_do_not_hide_a_queue_without_workers(url: str, sound: redis.Redis, client: Client) -> None:
     client.schedule("app.task", id="a", every=HOUR, queue="email")
     client.schedule("app.task", id="b", every=HOUR, queue="sms")
     sound.zadd(f"{RQ}:wip:email", {"job:execution": 9e9})  # a running job
@@ -256,9 +250,7 @@ def test_workers_under_another_prefix_than_the_settings_are_a_problem(url: str, 
 
 
 @pytest.mark.parametrize("one_shot", [False, True])
-def test_a_used_queue_without_workers_is_a_warning(
-    url: str, sound: redis.Redis, client: Client, one_shot: bool
-) -> None:
+def test_a_used_queue_without_workers_is_found(url: str, sound: redis.Redis, client: Client, one_shot: bool) -> None:
     registered(sound, queues="default,sms")
     when = {"at": datetime.now(UTC) + HOUR} if one_shot else {"every": HOUR}
     client.schedule("app.task", id="a", queue="email", **when)

@@ -125,9 +125,7 @@ def test_a_run_replaced_by_cancel_previous_is_recorded_once_with_that_reason(
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_a_requeued_cancelled_run_is_recorded_again(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
+def test_a_requeued_cancelled_run_is_told_again(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
     run = client.enqueue(FUNC, id="a").run_id
     tracking.step()
     client.cancel_run(run)

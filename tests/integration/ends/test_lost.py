@@ -21,9 +21,7 @@ from zsched.storage.registries import Registries
 LEFT = "it left its queue and no worker has it"
 
 
-def test_a_lost_run_at_the_head_of_its_queue_does_not_block_others(
-    losing: Losing, client: Client, redis_client: redis.Redis
-) -> None:
+def test_a_lost_run_at_the_head_blocks_no_other(losing: Losing, client: Client, redis_client: redis.Redis) -> None:
     runs = [client.enqueue(FUNC, id=id).run_id or "" for id in "abc"]
     ago(redis_client, *runs)
     head = taken(redis_client, runs[0])
@@ -133,9 +131,7 @@ def test_a_run_that_may_be_behind_the_scanned_part_of_a_queue_is_not_lost(
     assert [] == recorded(losing.link)
 
 
-def test_a_worker_whose_clock_is_behind_does_not_count_as_dead(
-    losing: Losing, client: Client, redis_client: redis.Redis
-) -> None:
+def test_a_worker_whose_clock_is_behind_is_not_dead(losing: Losing, client: Client, redis_client: redis.Redis) -> None:
     run_id = taken(redis_client, client.enqueue(FUNC, id="a", retry=1).run_id)
     redis_client.hset(KEYS.rq.job(run_id), "status", "started")
     redis_client.zadd(f"{RQ}:wip:default", {f"{run_id}:x": redis_client.time()[0]})
@@ -151,9 +147,7 @@ def test_a_worker_whose_clock_is_behind_does_not_count_as_dead(
     assert [run_id] == [row.run_id for row in agains(losing.link)]
 
 
-def test_a_lapsed_execution_is_not_lost_while_its_worker_is_alive(
-    losing: Losing, client: Client, redis_client: redis.Redis
-) -> None:
+def test_an_execution_of_a_live_worker_is_not_lost(losing: Losing, client: Client, redis_client: redis.Redis) -> None:
     run_id = taken(redis_client, client.enqueue(FUNC, id="a", retry=1).run_id)
     now_s = redis_client.time()[0]
     redis_client.zadd(f"{RQ}:wip:default", {f"{run_id}:x": now_s - 1})

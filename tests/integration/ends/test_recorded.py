@@ -214,9 +214,7 @@ def test_a_run_of_a_killed_worker_without_retries_ends_as_lost(
     assert [run] == recorded(link)
 
 
-def test_a_rule_whose_runs_fail_repeatedly_is_paused(
-    client: Client, link: Link, redis_url: str, workers: Workers
-) -> None:
+def test_a_rule_whose_runs_keep_failing_is_paused(client: Client, link: Link, redis_url: str, workers: Workers) -> None:
     broken = workers.folder / "broken"
     broken.touch()
     with daemon(redis_url, link) as running:
@@ -244,9 +242,7 @@ def test_a_rule_whose_runs_fail_repeatedly_is_paused(
     assert ["failed", "failed", "failed", "succeeded"] == [run.status.value for run in recorded(link)]
 
 
-def test_a_success_between_two_failures_prevents_the_pause(
-    client: Client, link: Link, redis_url: str, workers: Workers
-) -> None:
+def test_a_success_between_failures_avoids_pauses(client: Client, link: Link, redis_url: str, workers: Workers) -> None:
     with daemon(redis_url, link):
         client.schedule(
             "tasks.fail_second", args=(str(workers.folder / "log"),), id="r", every=3600, pause_after_failures=2

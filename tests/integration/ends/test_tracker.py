@@ -116,9 +116,7 @@ def ended(tracking: Tracking) -> set[str]:
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_ended_runs_are_found_behind_waiting_runs(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
+def test_ended_runs_are_found_behind_queued_runs(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
     runs = [client.enqueue(FUNC, id=f"s{number:02}").run_id for number in range(30)]
     tracking.step()
     finish(redis_client, *runs[20:])
@@ -165,9 +163,7 @@ def test_runs_of_recurring_schedules_are_tracked(tracking: Tracking, client: Cli
     assert set() == opened(tracking.path)
 
 
-def test_a_run_whose_job_was_deleted_is_recorded_with_its_queue(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
+def test_a_run_of_a_deleted_job_has_its_queue(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
     client.schedule(FUNC, id="rule", every=0.001, queue="email", expires_after=3600)
     client.schedule(FUNC, id="once", after=0, queue="email", expires_after=3600)
     client.enqueue(FUNC, id="asked", queue="email")
@@ -203,9 +199,7 @@ def test_the_tracker_learns_the_lifetimes_of_finished_jobs(
 
 @pytest.mark.usefixtures("no_rounds")
 @pytest.mark.parametrize("late_s", [-30, -3, 1, 2])
-def test_a_workers_clock_can_be_slightly_wrong(
-    tracking: Tracking, client: Client, redis_client: redis.Redis, late_s: int
-) -> None:
+def test_workers_clocks_may_be_off(tracking: Tracking, client: Client, redis_client: redis.Redis, late_s: int) -> None:
     runs = [client.enqueue(FUNC, id=f"s{number}").run_id for number in range(9)]
     tracking.step()
 
@@ -273,9 +267,7 @@ def test_ends_missing_from_the_registries_are_found_by_scanning(
     assert sorted(f"{run} cancelled" for run in runs) == sorted(ends(tracking.link))
 
 
-def test_a_job_that_changed_since_the_scan_is_not_recorded(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
+def test_a_job_that_changed_since_is_not_told(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
     run = client.enqueue(FUNC, id="a").run_id
     tracking.follow()
     finish(redis_client, run)
@@ -289,9 +281,7 @@ def test_a_job_that_changed_since_the_scan_is_not_recorded(
     assert [] == entries(tracking.link)
 
 
-def test_the_tracker_starts_again_with_a_rebuilt_archive(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
+def test_trackers_restart_with_a_rebuilt_archive(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
     tracking.step()
     run = client.enqueue(FUNC, id="a").run_id
     tracking.step()

@@ -71,9 +71,7 @@ def test_a_worker_obeys_the_settings_of_its_file(forge: Forge, start: Start, opt
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
-def test_a_worker_that_is_stopped_ends_in_order(
-    forge: Forge, start: Start, redis_client: redis.Redis, by: signal.Signals
-) -> None:
+def test_a_stopped_worker_ends_clean(forge: Forge, start: Start, redis_client: redis.Redis, by: signal.Signals) -> None:
     worker = start("--name", "w")
     eventually(lambda: [one.name for one in Worker.all(connection=redis_client)] == ["w"])
     eventually(lambda: b"idle" == redis_client.hget(f"{RQ}:worker:w", "state"))

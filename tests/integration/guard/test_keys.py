@@ -131,9 +131,7 @@ def test_a_forged_schedule_is_not_signed_even_on_request(forge: Forge) -> None:
     assert "or the job was changed after it was signed" in refused.stdout
 
 
-def test_a_server_with_a_limited_key_alone_schedules_what_the_key_may_sign(
-    forge: Forge, guard: Guard, web: Client
-) -> None:
+def test_a_server_with_a_limited_key_schedules_what_the_key_may_sign(forge: Forge, guard: Guard, web: Client) -> None:
     good = web.enqueue(WORK, args=("good",), queue="web").run_id or ""
     bad = web.enqueue(f"{TASKS}.other", args=("bad",), queue="web").run_id or ""
 

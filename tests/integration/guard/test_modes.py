@@ -31,9 +31,7 @@ def push_three(forge: Forge) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("mode", "ran"), [("off", {"signed", "forged", "of-rq"}), ("enforce", {"signed"})])
-def test_a_guard_that_enforces_runs_the_signed_job_alone(
-    forge: Forge, guard: Guard, kind: str, mode: str, ran: set[str]
-) -> None:
+def test_enforcement_runs_signed_jobs_alone(forge: Forge, guard: Guard, kind: str, mode: str, ran: set[str]) -> None:
     push_three(forge)
 
     forge.burst(guard, kind, ZSCHED_WORKER_GUARD=mode)
@@ -41,9 +39,7 @@ def test_a_guard_that_enforces_runs_the_signed_job_alone(
     assert ran == forge.receipts
 
 
-def test_a_guard_that_warns_runs_every_job_and_tells_what_it_would_refuse(
-    forge: Forge, guard: Guard, kind: str
-) -> None:
+def test_a_guard_that_warns_runs_all_jobs_and_tells_what_it_would_refuse(forge: Forge, guard: Guard, kind: str) -> None:
     ids = push_three(forge)
 
     forge.burst(guard, kind, "--name", "w", ZSCHED_WORKER_GUARD="warn")
@@ -92,9 +88,7 @@ def test_rqs_scheduler_is_not_started_beside_a_guard(forge: Forge, guard: Guard)
         ({"ZSCHED_SIGNING_KEYS_FILE": "empty"}, "it has no key; add one with: zsched keys new"),
     ],
 )
-def test_a_worker_with_unusable_settings_does_not_begin(
-    forge: Forge, guard: Guard, settings: dict[str, str], message: str
-) -> None:
+def test_unusable_settings_stop_a_worker(forge: Forge, guard: Guard, settings: dict[str, str], message: str) -> None:
     if settings.get("ZSCHED_SIGNING_KEYS_FILE") == "empty":
         settings = {"ZSCHED_SIGNING_KEYS_FILE": key_file(forge.folder, "", "empty")}
     worker = forge.start(guard, "zsched.rq.Worker", "--burst", **settings)

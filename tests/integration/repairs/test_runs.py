@@ -82,9 +82,7 @@ def retries(link: Link) -> Counter[str]:
     return Counter(change.why for change in told if change.what is What.RETRIED)
 
 
-def test_retry_many_repeats_each_failed_run_once_the_oldest_first(
-    client: Client, redis_client: redis.Redis, link: Link
-) -> None:
+def test_retry_many_repeats_failed_runs_once_in_order(client: Client, redis_client: redis.Redis, link: Link) -> None:
     runs = failed(client, redis_client, 120)
     progress: list[int] = []
 
@@ -185,9 +183,7 @@ def test_the_time_of_an_end_chooses_runs(client: Client, redis_client: redis.Red
     assert [2, 0, 0] == found
 
 
-def test_a_run_that_expired_is_retried_with_the_arguments_of_the_archive(
-    client: Client, redis_client: redis.Redis, link: Link
-) -> None:
+def test_expired_runs_are_retried_with_archived_args(client: Client, redis_client: redis.Redis, link: Link) -> None:
     runs = queued(client, redis_client, 3, expires_after=10**9)
     deadline_ms = int(datetime.now(UTC).timestamp() * 1000)
     for run in runs:

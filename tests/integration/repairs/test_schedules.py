@@ -102,9 +102,7 @@ def test_pause_many_pauses_active_schedules_and_resume_many_resumes_them(client:
     assert (3, 2) == (kinds(link).count("pause"), kinds(link).count("resume"))
 
 
-def test_resume_many_with_skip_plans_overdue_rules_and_drops_overdue_one_shots(
-    client: Client, redis_client: redis.Redis
-) -> None:
+def test_resume_many_with_skip_plans_rules_and_drops_one_shots(client: Client, redis_client: redis.Redis) -> None:
     client.schedule(FUNC, id="tick", every=3600, tags=["sale"])
     client.schedule(FUNC, id="late", at=datetime(2026, 1, 1, tzinfo=UTC), allow_past=True, tags=["sale"])
     client.schedule(FUNC, id="later", at=LATER, tags=["sale"])
@@ -158,9 +156,7 @@ def test_a_repeated_call_continues_after_a_lost_redis(client: Client, monkeypatc
         ({"state": "gone"}, "state"),
     ],
 )  # fmt: skip
-def test_invalid_options_are_refused_before_anything_is_changed(
-    client: Client, given: dict[str, Any], field: str
-) -> None:
+def test_invalid_options_are_refused_and_change_nothing(client: Client, given: dict[str, Any], field: str) -> None:
     campaign(client, 1)
 
     with pytest.raises(InvalidSchedule) as refused:

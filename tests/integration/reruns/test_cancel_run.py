@@ -133,7 +133,7 @@ def test_a_worker_skips_a_run_cancelled_in_a_long_queue(
 
 
 def test_the_tracker_records_no_second_end_of_a_cancelled_run(
-    client: Client, daemon: DaemonThread, link: Link, redis_url: str, redis_client: redis.Redis
+    client: Client, daemon: DaemonThread, link: Link, redis_url: str
 ) -> None:
     runs = [client.enqueue(f"{TASKS}.done", id=f"s{number}").run_id for number in range(40)]
 
@@ -146,9 +146,7 @@ def test_the_tracker_records_no_second_end_of_a_cancelled_run(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_the_command_line_shows_the_result_for_each_run(
-    client: Client, redis_client: redis.Redis, redis_url: str
-) -> None:
+def test_the_command_line_shows_a_result_per_run(client: Client, redis_url: str) -> None:
     runs = [str(client.enqueue(f"{TASKS}.done", id=id).run_id) for id in "ab"]
 
     refused = zsched(redis_url, "retry", runs[0])
@@ -170,9 +168,7 @@ def test_the_command_line_shows_the_result_for_each_run(
     assert ["cancelled", "not_found"] == told
 
 
-def test_the_command_line_reports_a_run_that_cannot_be_cancelled_yet(
-    client: Client, redis_client: redis.Redis, redis_url: str
-) -> None:
+def test_the_command_reports_a_run_that_cannot_be_cancelled_yet(client: Client, redis_url: str) -> None:
     waits = str(client.schedule(f"{TASKS}.done", id="a", after=3600).run_id)
 
     result = zsched(redis_url, "cancel-run", waits)

@@ -164,9 +164,7 @@ def forget(path: Path) -> None:
         db.execute("DELETE FROM argument")
 
 
-def test_a_retried_run_that_redis_lost_is_restored_and_its_rule_stays(
-    client: Client, redis_url: str, link: Link
-) -> None:
+def test_a_retried_run_that_redis_lost_is_restored_as_its_rule_is(client: Client, redis_url: str, link: Link) -> None:
     with redis.Redis.from_url(redis_url) as redis_client, DaemonThread(redis_url):
         eventually(lambda: Archivers(link, KEYS).alive())
         client.schedule(f"{TASKS}.done", id="r", every=3600)

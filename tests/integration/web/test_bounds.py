@@ -189,9 +189,7 @@ def write_events(client: Client, number: int, last: str) -> None:
     client.schedule("app.x", id=last, after=60)
 
 
-def test_a_reader_that_reads_no_events_costs_the_server_no_memory(
-    start_web: Callable[..., Web], redis_url: str
-) -> None:
+def test_a_reader_that_reads_nothing_costs_the_server_no_memory(start_web: Callable[..., Web], redis_url: str) -> None:
     web, client = start_web(), Client.from_url(redis_url)
     secret = web.token("eve", "viewer")
     with stalled(web, secret, None) as live, stalled(web, secret), web.client() as other:

@@ -22,7 +22,7 @@ SHORT_DIGEST = (
 )
 
 
-def test_people_are_added_listed_and_removed(web: Web, redis_client: redis.Redis) -> None:
+def test_people_are_added_listed_and_removed(web: Web) -> None:
     limits = ("--func", "app.mail.*", "--queue", "mail", "--tag", "shop", "--arguments", "--expires", "90d")
     added = web.zsched(*ADD, *limits, *STDIN, "--json", input=PASSWORD)
     [shown] = web.zsched.json("users", "list")
@@ -37,13 +37,13 @@ def test_people_are_added_listed_and_removed(web: Web, redis_client: redis.Redis
     assert [] == web.zsched.json("users", "list")
 
 
-def test_an_unknown_person_is_not_found(web: Web, redis_client: redis.Redis) -> None:
+def test_an_unknown_person_is_not_found(web: Web) -> None:
     gone = web.zsched("users", "remove", "bob"), web.zsched("users", "password", "bob", *STDIN, input=PASSWORD)
 
     assert [NOT_FOUND, NOT_FOUND] == [each.exit_code for each in gone]
 
 
-def test_a_name_is_given_once(web: Web, redis_client: redis.Redis) -> None:
+def test_a_name_is_given_once(web: Web) -> None:
     first, second = web.zsched(*ADD, *STDIN, input=PASSWORD), web.zsched(*ADD, *STDIN, input=PASSWORD)
 
     assert (0, USAGE) == (first.exit_code, second.exit_code)
@@ -54,9 +54,7 @@ def test_a_name_is_given_once(web: Web, redis_client: redis.Redis) -> None:
     ("password", "problem"),
     [("sesame", "it is too short; give 8"), ("x" * 1001, "it is too long"), ("", "it is too short")],
 )
-def test_a_bad_password_is_refused_and_not_repeated(
-    web: Web, redis_client: redis.Redis, password: str, problem: str
-) -> None:
+def test_a_bad_password_is_refused_unrepeated(web: Web, redis_client: redis.Redis, password: str, problem: str) -> None:
     refused = web.zsched(*ADD, *STDIN, input=f"{password}\n")
 
     assert (USAGE, True) == (refused.exit_code, problem in refused.stderr)
@@ -64,7 +62,7 @@ def test_a_bad_password_is_refused_and_not_repeated(
     assert not redis_client.exists("zsched-web:{default}:people")
 
 
-def test_a_password_comes_from_a_file(web: Web, redis_client: redis.Redis, tmp_path: Path) -> None:
+def test_a_password_comes_from_a_file(web: Web, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(f"{PASSWORD}\n")
 
@@ -75,7 +73,7 @@ def test_a_password_comes_from_a_file(web: Web, redis_client: redis.Redis, tmp_p
     assert (USAGE, True) == (refused.exit_code, "No such file" in refused.stderr)
 
 
-def test_a_missing_terminal_and_file_get_the_remedy(web: Web, redis_client: redis.Redis) -> None:
+def test_a_missing_terminal_and_file_get_the_remedy(web: Web) -> None:
     refused = web.zsched(*ADD)
 
     assert USAGE == refused.exit_code
@@ -116,9 +114,7 @@ def stored(redis_client: redis.Redis, kind: str) -> dict[bytes, bytes]:
     return redis_client.hgetall(f"zsched-web:{{default}}:{'tokens' if kind == 'tokens' else 'people'}")  # type: ignore[no-any-return]
 
 
-def test_accounts_of_a_lost_redis_admit_again_after_an_import(
-    web: Web, redis_client: redis.Redis, tmp_path: Path
-) -> None:
+def test_accounts_of_a_lost_redis_admit_after_an_import(web: Web, redis_client: redis.Redis, tmp_path: Path) -> None:
     secret = web.token("shop", "scheduler", sees_arguments=True, **LIMITS)
     web.zsched.json("tokens", "add", "ann", "--role", "viewer", "--expires", "90d")
     web.person("ann", "viewer", queues=("mail",))
@@ -149,9 +145,7 @@ def test_an_export_of_tokens_has_digests_and_no_secret(web: Web) -> None:
 
 
 @KINDS
-def test_an_import_reads_standard_input_and_changes_nothing_that_is_there(
-    web: Web, redis_client: redis.Redis, kind: str
-) -> None:
+def test_an_import_reads_stdin_and_changes_nothing_there(web: Web, redis_client: redis.Redis, kind: str) -> None:
     for name in ("ann", "shop"):
         add(web, kind, name)
     backup, before = "\n".join(export(web, kind)), stored(redis_client, kind)

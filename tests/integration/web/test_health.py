@@ -49,9 +49,7 @@ def test_the_daemons_are_listed_with_their_roles(http: httpx.Client, daemon: Dae
     assert ("leader", daemon.daemon.id) == (one["role"], one["id"])
 
 
-def test_the_queues_in_use_tell_what_waits_and_who_listens(
-    http: httpx.Client, client: Client, redis_client: redis.Redis
-) -> None:
+def test_queues_in_use_tell_what_waits_and_who_listens(http: httpx.Client, client: Client) -> None:
     client.enqueue("app.x", queue="mail")
     client.schedule("app.x", id="a", after=30, queue="soon")
 
@@ -121,7 +119,7 @@ def scraped(web: Web, name: str, *labels: str) -> dict[tuple[str, ...], float]:
     return {tuple(each.labels[label] for label in labels): each.value for each in samples if each.name == name}
 
 
-def test_requests_count_by_route_and_never_by_path(start_web: Start, redis_client: redis.Redis) -> None:
+def test_requests_count_by_route_and_never_by_path(start_web: Start) -> None:
     web = start_web()
     with web.client() as http:
         for name in ("a", "b"):
@@ -139,7 +137,7 @@ def test_requests_count_by_route_and_never_by_path(start_web: Start, redis_clien
     assert {(SCHEDULE, "PUT"): 2, (SCHEDULE, "GET"): 1, (LIST, "GET"): 1, ("other", "GET"): 1} == timed
 
 
-def test_refused_requests_count_by_their_reason(start_web: Start, redis_client: redis.Redis) -> None:
+def test_refused_requests_count_by_their_reason(start_web: Start) -> None:
     web = start_web()
     web.get(f"{LIST}")
     web.get(f"{LIST}", headers={"Authorization": "Bearer zs_made_up"})

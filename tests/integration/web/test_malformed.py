@@ -138,9 +138,7 @@ def test_a_bad_value_is_refused_by_the_name_of_its_option(http: httpx.Client, ca
 @pytest.mark.parametrize(
     ("body", "option"), [({"after": 5}, "func"), ({"func": "app.x"}, "at, after, every, cron or rrule")]
 )
-def test_a_body_without_a_function_or_a_trigger_is_refused(
-    http: httpx.Client, body: dict[str, Any], option: str
-) -> None:
+def test_a_body_without_function_or_trigger_is_refused(http: httpx.Client, body: dict[str, Any], option: str) -> None:
     problem = refused(http.put("/schedules/a", json=body), 422)
 
     assert "urn:zsched:error:invalid-schedule" == problem["type"]

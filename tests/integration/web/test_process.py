@@ -82,9 +82,7 @@ def test_a_port_in_use_is_an_error_with_the_remedy_that_systemd_tries_again() ->
         ("127.0.0.1:0", {**ADDRESSES, "ZSCHED_WEB_PROXY_ROLE_HEADER": "X-Forwarded-Role"}, "proxy_header"),
     ],
 )
-def test_settings_that_cannot_be_served_are_a_usage_error(
-    zsched: Zsched, listen: str, settings: dict[str, str], message: str
-) -> None:
+def test_bad_settings_are_a_usage_error(zsched: Zsched, listen: str, settings: dict[str, str], message: str) -> None:
     refused = zsched("web", "--listen", listen, **settings)
 
     assert (USAGE, True) == (refused.exit_code, message in refused.stderr), refused.stderr

@@ -85,9 +85,7 @@ def test_a_request_without_the_header_has_no_caller(behind: Web) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"X-Forwarded-For": "192.0.2.1"}, {"Forwarded": "for=192.0.2.1"}])
-def test_a_header_from_another_address_counts_as_absent(
-    start_web: Callable[..., Web], redis_client: redis.Redis, more: dict[str, str]
-) -> None:
+def test_a_header_from_another_address_counts_as_absent(start_web: Callable[..., Web], more: dict[str, str]) -> None:
     web = start_web(**BEHIND | {"ZSCHED_WEB_PROXY_ADDRESSES": "192.0.2.0/24"})
 
     assert 401 == ask(web, ANN | more).status_code

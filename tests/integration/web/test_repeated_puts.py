@@ -72,9 +72,7 @@ def kill_within(web: Web, text: bytes, chosen: random.Random) -> None:
         one.close()
 
 
-def test_a_relative_put_with_its_key_is_answered_again_as_it_was(
-    web: Web, http: httpx.Client, redis_client: redis.Redis
-) -> None:
+def test_a_relative_put_with_its_key_is_answered_again(web: Web, http: httpx.Client, redis_client: redis.Redis) -> None:
     body, key = {"func": "app.x", "after": 3600}, {"Idempotency-Key": "k"}
 
     first, again = (http.put("/schedules/a", json=body, headers=key) for _ in range(2))

@@ -25,7 +25,7 @@ def test_a_session_is_no_token_and_a_token_goes_before_it(web: Web, browser: htt
         assert 401 == client.get("/schedules").status_code
 
 
-def test_a_cookie_of_no_session_admits_nobody(web: Web, redis_client: redis.Redis) -> None:
+def test_a_cookie_of_no_session_admits_nobody(web: Web) -> None:
     secret = web.token("t")
     for value in ("", "x", "*", secret, "x" * 10_000):
         assert 401 == web.get(f"{API}/schedules", headers={"Cookie": f"zsched_session={value}"}).status_code
@@ -138,7 +138,7 @@ def test_a_viewer_with_a_session_changes_nothing(web: Web, redis_client: redis.R
     assert 0 == redis_client.xlen(KEYS.log())
 
 
-def test_a_person_is_held_to_their_limits(web: Web, redis_client: redis.Redis) -> None:
+def test_a_person_is_held_to_their_limits(web: Web) -> None:
     with web.browser("bob", "scheduler", queues=("mail",)) as bob:
         made = bob.put(f"{API}/schedules/a", json=WITHIN)
         refused = bob.put(f"{API}/schedules/b", json={**WITHIN, "queue": "pay"})

@@ -84,9 +84,7 @@ def test_the_routes_that_write_are_known(web: Web) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=" ".join)
-def test_a_write_needs_a_token_of_a_scheduler(
-    web: Web, run_id: str, redis_client: redis.Redis, route: tuple[str, str]
-) -> None:
+def test_writes_need_a_writing_token(web: Web, run_id: str, redis_client: redis.Redis, route: tuple[str, str]) -> None:
     viewer = web.client("viewer", "viewer")
     before = size_of(redis_client)
 
