@@ -13,7 +13,6 @@ from tests.faults.archives import KEYS, assert_state_is_redis_own, await_caught_
 from tests.faults.clocks import now_us
 from tests.faults.ledger import doubles, queued
 from tests.faults.processes import DaemonProcess, Start, eventually
-from tests.faults.threads import know
 from zsched import Client
 from zsched.config.urls import address_of
 from zsched.daemon.process import UNUSABLE
@@ -72,10 +71,9 @@ def an_archive(start_daemon: Start, url: str, path: Path) -> None:
 @pytest.mark.once
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_corrupt_archive_is_kept_and_replaced_while_runs_fire(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path, harm: str
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, harm: str, path: Path
 ) -> None:
-    know(redis_client)
-    path, client = tmp_path / "archive.db", Client.from_url(redis_url)
+    client = Client.from_url(redis_url)
     an_archive(start_daemon, redis_url, path)
     HARMS[harm](path)
     bad = path.read_bytes()
@@ -100,11 +98,7 @@ def test_a_corrupt_archive_is_kept_and_replaced_while_runs_fire(
 
 
 @pytest.mark.once
-def test_an_empty_file_becomes_a_new_archive(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    know(redis_client)
-    path = tmp_path / "archive.db"
+def test_an_empty_file_becomes_a_new_archive(start_daemon: Start, redis_url: str, path: Path) -> None:
     path.touch(0o600)
 
     daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path))
@@ -117,11 +111,7 @@ def test_an_empty_file_becomes_a_new_archive(
 
 
 @pytest.mark.once
-def test_two_corrupt_files_in_a_row_are_both_kept(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    know(redis_client)
-    path = tmp_path / "archive.db"
+def test_two_corrupt_files_in_a_row_are_both_kept(start_daemon: Start, redis_url: str, path: Path) -> None:
     kept = []
     for text in ("one", "two"):
         path.write_text(text * 1000)
@@ -137,15 +127,11 @@ def test_two_corrupt_files_in_a_row_are_both_kept(
     assert ["one" * 1000, "two" * 1000] == [Path(file).read_text() for file in kept]
 
 
-@pytest.mark.once
 # -- somebody else's ----------------------------------------------------------------------------------
 
 
-def test_the_archive_of_another_namespace_is_refused(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    know(redis_client)
-    path = tmp_path / "archive.db"
+@pytest.mark.once
+def test_the_archive_of_another_namespace_is_refused(start_daemon: Start, redis_url: str, path: Path) -> None:
     an_archive(start_daemon, redis_url, path)
     before = path.read_bytes()
 
@@ -160,10 +146,8 @@ def test_the_archive_of_another_namespace_is_refused(
 
 @pytest.mark.once
 def test_a_second_daemon_with_the_same_path_is_refused_with_the_pid_of_the_first(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path
 ) -> None:
-    know(redis_client)
-    path = tmp_path / "archive.db"
     first = start_daemon(redis_url, ARCHIVE_PATH=str(path))
     first.wait_for("archive_bootstrapped")
 
@@ -181,9 +165,8 @@ def test_a_second_daemon_with_the_same_path_is_refused_with_the_pid_of_the_first
 
 @pytest.mark.once
 def test_daemons_without_a_path_use_separate_files_and_find_them_again(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start_daemon: Start, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: Path
 ) -> None:
-    know(redis_client)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folder = tmp_path / "zsched" / "-".join(["default", *re.findall(r"[\w.]+", address_of(redis_url))])
     paths = [folder / f"{n}.db" for n in (1, 2)]
@@ -221,10 +204,9 @@ def write_entry_of_the_future(watch: redis.Redis) -> str:
 
 
 def test_an_entry_of_an_unknown_kind_is_kept_and_logged_once_and_following_continues(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path
 ) -> None:
-    know(redis_client)
-    path, client = tmp_path / "archive.db", Client.from_url(redis_url)
+    client = Client.from_url(redis_url)
     daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path))
     daemon.wait_for("term_began")
 

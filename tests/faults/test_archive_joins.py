@@ -61,10 +61,8 @@ def living(life: Life) -> Iterator[None]:
 
 
 def test_an_archive_that_joins_a_trimmed_log_has_the_state_of_redis(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path
 ) -> None:
-    know(redis_client)
-    path = tmp_path / "late.db"
     leader = start_daemon(redis_url)
     leader.wait_for("term_began")
     life = Life(redis_url, redis_client, seed=1, soon_ms=1_000)
@@ -86,10 +84,8 @@ def test_an_archive_that_joins_a_trimmed_log_has_the_state_of_redis(
 
 
 def test_an_archive_that_joins_after_trimming_by_age_bootstraps_from_redis(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+    start_daemon: Start, redis_url: str, path: Path
 ) -> None:
-    know(redis_client)
-    path = tmp_path / "late.db"
     settings = {"ARCHIVE_LOG_KEEP_S": "1", "DAEMON_RENEW_MS": "100"}  # after a renewal it trims
     start_daemon(redis_url, **settings).wait_for("term_began")
     client = Client.from_url(redis_url)
@@ -109,10 +105,8 @@ def test_an_archive_that_joins_after_trimming_by_age_bootstraps_from_redis(
 
 
 def test_an_archive_joins_while_clients_write_and_another_daemon_fires(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path
 ) -> None:
-    know(redis_client)
-    path = tmp_path / "late.db"
     leader = start_daemon(redis_url)
     leader.wait_for("term_began")
     life = Life(redis_url, redis_client, seed=2, soon_ms=1_000)
@@ -136,9 +130,8 @@ def test_an_archive_joins_while_clients_write_and_another_daemon_fires(
     assert [] == joined.of("redis_history_lost") + joined.of("archive_failed")
 
 
-def test_a_run_pushed_in_a_bootstrap_stays_as_it_is(redis_url: str, redis_client: redis.Redis, tmp_path: Path) -> None:
-    know(redis_client)
-    client, path = Client.from_url(redis_url), tmp_path / "late.db"
+def test_a_run_pushed_in_a_bootstrap_stays_as_it_is(redis_url: str, redis_client: redis.Redis, path: Path) -> None:
+    client = Client.from_url(redis_url)
     client.schedule("app.task", id="rule", every=3600, args=("old",))
     client.schedule("app.task", id="another", every=3600)
     redis_client.xtrim(KEYS.log(), maxlen=1, approximate=False)
@@ -157,10 +150,8 @@ def test_a_run_pushed_in_a_bootstrap_stays_as_it_is(redis_url: str, redis_client
 
 
 def test_an_archive_left_behind_by_trimming_bootstraps_and_keeps_its_history(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path
 ) -> None:
-    know(redis_client)
-    path = tmp_path / "away.db"
     away = start_daemon(redis_url, ARCHIVE_PATH=str(path))
     away.wait_for("term_began")
     client, life = Client.from_url(redis_url), Life(redis_url, redis_client, seed=3, soon_ms=1_000)

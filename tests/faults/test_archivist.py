@@ -25,11 +25,6 @@ FUNC = "app.task"
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "archive.db"
-
-
-@pytest.fixture
 def daemon(start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path) -> DaemonProcess:
     """A daemon that leads, with an archive that follows."""
     know(redis_client)
@@ -145,14 +140,21 @@ def test_a_killed_daemon_leaves_no_process_and_the_next_daemon_has_its_archive(
     assert is_complete(redis_url, path)
 
 
-def test_an_archivist_that_hangs_ends_with_its_daemon(daemon: DaemonProcess) -> None:
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "stopped"])
+def test_an_archivist_that_hangs_ends_with_its_daemon(
+    daemon: DaemonProcess, redis_client: redis.Redis, is_killed: bool
+) -> None:
     others = Others(daemon)
     os.kill(others.archivist, signal.SIGSTOP)
 
-    daemon.send(signal.SIGKILL)
-    daemon.wait()
+    if is_killed:
+        daemon.send(signal.SIGKILL)
+        daemon.wait()
+    else:
+        daemon.stop()
 
     eventually(others.have_ended)
+    assert is_killed or not redis_client.exists(KEYS.lease())
 
 
 # -- hangs ------------------------------------------------------------------------------------------
@@ -172,16 +174,6 @@ def test_a_daemon_fires_while_its_archivist_hangs_and_the_archive_catches_up(
     assert archivist == daemon.archivist_pid
     daemon.stop()
     assert is_complete(redis_url, path)
-
-
-def test_a_daemon_stops_although_its_archivist_hangs(daemon: DaemonProcess, redis_client: redis.Redis) -> None:
-    others = Others(daemon)
-    os.kill(others.archivist, signal.SIGSTOP)
-
-    daemon.stop()
-
-    eventually(others.have_ended)
-    assert not redis_client.exists(KEYS.lease())
 
 
 def test_an_archivist_archives_while_its_daemon_hangs(

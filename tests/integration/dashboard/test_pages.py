@@ -282,7 +282,7 @@ def test_every_unlisted_view_is_refused() -> None:
         ("GET", "/%72equeue/default"),
     ],
 )
-def test_dashboards_refuse_changes(browser: httpx.Client, redis_client: redis.Redis, method: str, path: str) -> None:
+def test_dashboards_refuse_any_change(browser: httpx.Client, redis_client: redis.Redis, method: str, path: str) -> None:
     fill(redis_client, "json")
     before = everything(redis_client)
 
