@@ -105,25 +105,18 @@ def test_warnings_exit_with_0(zsched: Zsched, at_work: None, sound: redis.Redis,
     assert DONE == result.exit_code
 
 
-def test_an_unreachable_redis_is_unhealthy() -> None:
-    result = CliRunner().invoke(program, ["doctor", "-u", "redis://127.0.0.1:1/0", "--json"])
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ("-u redis://127.0.0.1:1/0 --json", UNHEALTHY, '"type": "RedisUnavailable"'),
+        ("--role king", USAGE, "'client', 'daemon', 'worker', 'web'"),
+        ("--help", DONE, "zsched doctor --role client --user shop"),
+    ],
+)
+def test_the_command_without_an_examination_says_why(zsched: Zsched, arguments: str, code: int, said: str) -> None:
+    result = zsched("doctor", *arguments.split())
 
-    assert UNHEALTHY == result.exit_code
-    assert "RedisUnavailable" == json.loads(result.stderr)["type"]
-
-
-def test_an_unknown_role_is_a_usage_error_that_lists_the_roles(zsched: Zsched) -> None:
-    result = zsched("doctor", "--role", "king")
-
-    assert USAGE == result.exit_code
-    assert "'client', 'daemon', 'worker', 'web'" in result.stderr
-
-
-def test_the_help_has_examples() -> None:
-    result = CliRunner().invoke(program, ["doctor", "--help"])
-
-    assert DONE == result.exit_code
-    assert "zsched doctor --role client --user shop" in result.stdout
+    assert (code, True) == (result.exit_code, said in result.output)
 
 
 def findings(url: str, **settings: Any) -> dict[str, list[Finding]]:
@@ -192,19 +185,16 @@ def test_expired_and_unused_tokens_are_notes_that_name_them(url: str, sound: red
     assert "zsched tokens revoke idle" in unused.remedy
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.1:9180", "127.8.8.8:1", "localhost:9180", "[::1]:9180"])
-def test_an_address_of_loopback_is_ok(url: str, listen: str) -> None:
-    assert listen in only(findings(url, web={"listen": listen})["web"], OK).text
-
-
 @pytest.mark.parametrize("listen", ["0.0.0.0:9180", "[::]:9180", "192.0.2.1:80", "web.example.org:80"])
-def test_an_address_that_others_reach_is_a_warning(url: str, listen: str) -> None:
+def test_an_address_that_others_reach_is_a_warning_and_loopback_is_ok(url: str, listen: str) -> None:
     plain = only(findings(url, web={"listen": listen, "allow_plain": True})["web"], WARNING)
     refused = only(findings(url, web={"listen": listen})["web"], WARNING)
 
     assert "tokens go over the network as they are" in plain.text
     assert "zsched web does not start" in refused.text
     assert "allow_plain = true" in refused.remedy
+    for own in ("127.0.0.1:9180", "127.8.8.8:1", "localhost:9180", "[::1]:9180"):
+        assert own in only(findings(url, web={"listen": own})["web"], OK).text
 
 
 def test_a_missing_package_of_the_extra_is_a_warning(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

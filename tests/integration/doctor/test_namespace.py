@@ -110,6 +110,9 @@ CASES = {
         "nobody leads: no daemon of this namespace is running",
         "start one: systemctl start zsched, or zsched daemon; until then nothing fires…",
     ),
+    "no daemon of another namespace": Case(
+        lambda sound: None, "daemons", PROBLEM, "…", "…or zsched daemon -n mail; until then…", {"namespace": "mail"},
+    ),
     "all daemons have stopped": Case(
         lambda sound: sound.hset(KEYS.meta(), "epoch", 3), "daemons", PROBLEM, "…nobody leads…",
     ),
@@ -148,12 +151,6 @@ def test_the_missing_leader_is_the_only_problem_before_the_first_daemon(url: str
     assert [PROBLEM] == [one.severity for findings in found.values() for one in findings if one.severity is PROBLEM]
 
 
-def test_the_remedy_for_a_missing_leader_names_the_namespace(url: str) -> None:
-    [finding] = examined(url, namespace="mail")["daemons"]
-
-    assert "or zsched daemon -n mail; until then" in finding.remedy
-
-
 def test_daemons_of_different_versions_are_a_warning(url: str, sound: redis.Redis) -> None:
     report(sound, "a", daemon="d1", host="north", version="1.0")
     report(sound, "b", daemon="d2", host="south", version="1.1")
@@ -167,27 +164,25 @@ def test_daemons_of_different_versions_are_a_warning(url: str, sound: redis.Redi
     ]
 
 
-def test_a_daemon_that_may_not_lead_does_not_count_as_standby(url: str, sound: redis.Redis) -> None:
+@pytest.mark.parametrize(
+    ("standby", "told"),
+    [(False, "nobody stands by (south, pid 7 may not lead: Redis may evict): when the daemon"),
+     (True, "south, pid 7 may not lead: Redis may evict")],
+)  # fmt: skip
+def test_a_daemon_that_may_not_lead_is_a_warning_and_no_standby(
+    url: str, sound: redis.Redis, standby: bool, told: str
+) -> None:
     report(sound, "a", daemon="d1", host="north")
-    report(sound, "b", daemon="d2", host="south", pid=7, may_not_lead="Redis may evict")
+    report(sound, "b", **MAY_NOT | {"daemon": "d2", "host": "south"})
+    if standby:
+        report(sound, "c", daemon="d3", host="west")
     sound.set(KEYS.lease(), "d1:1:2000:x", px=60_000)
 
     found = examined(url)["daemons"]
 
-    assert ["daemon d1 leads"] == [one.text for one in found if one.severity is OK]
+    assert standby or ["daemon d1 leads"] == [one.text for one in found if one.severity is OK]
     [warning] = [one.text for one in found if one.severity is WARNING]
-    assert warning.startswith("nobody stands by (south, pid 7 may not lead: Redis may evict): when the daemon")
-
-
-def test_a_daemon_that_may_not_lead_is_a_warning_although_a_standby_exists(url: str, sound: redis.Redis) -> None:
-    report(sound, "a", daemon="d1", host="north")
-    report(sound, "b", daemon="d2", host="south", pid=7, may_not_lead="Redis may evict")
-    report(sound, "c", daemon="d3", host="west")
-    sound.set(KEYS.lease(), "d1:1:2000:x", px=60_000)
-
-    [warning] = [one for one in examined(url)["daemons"] if one.severity is WARNING]
-
-    assert "south, pid 7 may not lead: Redis may evict" == warning.text
+    assert warning == told if standby else warning.startswith(told)
 
 
 ARCHIVES: dict[str, tuple[dict[str, Any], str]] = {

@@ -105,18 +105,13 @@ def test_a_configuration_file_without_a_password_may_be_read_by_all(look: Look, 
     assert "no file with a password is named" == look("-c", str(file))["said"]
 
 
-def test_a_password_file_in_a_private_folder_is_ok(look: Look, user_url: str, tmp_path: Path) -> None:
-    """Systemd hands over credentials in such a folder."""
-    tmp_path.chmod(0o500)
-    file = write(tmp_path / "redis-password", SECRET, 0o440)
-
-    assert "ok" == look(REDIS_URL=user_url, REDIS_PASSWORD_FILE=str(file))["verdict"]
-
-
-def test_the_doctor_checks_the_target_of_a_linked_password_file(look: Look, user_url: str, folder: Path) -> None:
+def test_a_password_file_that_only_its_owner_reaches_is_ok(look: Look, user_url: str, folder: Path) -> None:
     (folder / "link").symlink_to(write(folder / "password", SECRET, 0o600))
-
     assert "ok" == look(REDIS_URL=user_url, REDIS_PASSWORD_FILE=str(folder / "link"))["verdict"]
+
+    file = write(folder / "redis-password", SECRET, 0o440)
+    folder.chmod(0o500)  # as systemd hands over credentials
+    assert "ok" == look(REDIS_URL=user_url, REDIS_PASSWORD_FILE=str(file))["verdict"]
 
 
 def test_a_missing_password_file_is_reported_as_skipped(url: str, folder: Path) -> None:
@@ -143,7 +138,26 @@ def guarded(sound: redis.Redis, **workers: dict[str, str]) -> None:
         registered(sound, name, **fields)
 
 
+def signed_long_ago(sound: redis.Redis) -> None:
+    Client(sound).schedule("app.run", id="rule", every=3600)
+    sound.hset("zsched:{default}:template:rule", "zs_sig", f"k1.000000001.{'A' * 22}")
+
+
+def unsigned_beside_signed(sound: redis.Redis) -> None:
+    for id in ("plain", "rule"):
+        Client(sound).schedule("app.run", id=id, every=3600)
+    sound.hset("zsched:{default}:template:rule", "zs_sig", f"k1.0ffffffff.{'A' * 22}")
+
+
 CASES = {
+    "a signature that has ended": Case(
+        signed_long_ago, "signatures", PROBLEM, "…the signature of 1 recurring schedule has ended…",
+        "…zsched keys sign…",
+    ),
+    "no signature beside another": Case(
+        unsigned_beside_signed, "signatures", WARNING,
+        "1 recurring schedule without a signature beside 1 with one: plain",
+    ),
     "some enforce": Case(
         lambda sound: guarded(sound, w1={"zs_guard": "enforce"}, w2={}, w3={"zs_guard": "off"}), "guards", PROBLEM,
         "1 worker run only signed jobs, and 2 workers any job: w2, w3",
@@ -185,22 +199,3 @@ def test_a_signature_that_ends_soon_is_a_warning(
     client.schedule("app.run", id="rule", every=timedelta(hours=1))
 
     assert text in only(examined(url)["signatures"], severity).text
-
-
-def test_a_signature_that_has_ended_is_a_problem(sound: redis.Redis, url: str) -> None:
-    Client.from_url(url).schedule("app.run", id="rule", every=timedelta(hours=1))
-    sound.hset("zsched:{default}:template:rule", "zs_sig", f"k1.000000001.{'A' * 22}")
-
-    found = only(examined(url)["signatures"], PROBLEM)
-
-    assert "the signature of 1 recurring schedule has ended" in found.text
-    assert "zsched keys sign" in found.remedy
-
-
-def test_an_unsigned_rule_is_a_warning_beside_signed_ones(sound: redis.Redis, url: str, key_file: str) -> None:
-    Client.from_url(url).schedule("app.run", id="plain", every=timedelta(hours=1))
-    Client.from_url(url, signing_keys_file=key_file).schedule("app.run", id="rule", every=timedelta(hours=1))
-
-    found = only(examined(url)["signatures"], WARNING)
-
-    assert "1 recurring schedule without a signature beside 1 with one: plain" == found.text

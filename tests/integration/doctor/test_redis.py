@@ -23,9 +23,6 @@ from zsched.zone_rules import ZoneRules, installed
 
 Configure = Callable[[str, str], None]
 OK, WARNING, PROBLEM, SKIPPED = Severity.OK, Severity.WARNING, Severity.PROBLEM, Severity.SKIPPED
-# -- memory -------------------------------------------------------------------------------------------
-
-
 SETTINGS: dict[str, tuple[dict[str, str], str, Severity, str]] = {
     "schedules may be evicted": (
         {"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}, "eviction", PROBLEM,
@@ -284,17 +281,13 @@ def test_tzdata_of_an_unknown_version_is_a_warning(url: str, monkeypatch: pytest
     assert "of an unknown version, from nowhere" in only(examined(url)["tzdata"], Severity.WARNING).text
 
 
-def test_daemons_with_different_tzdata_are_a_warning(url: str, sound: redis.Redis) -> None:
-    report(sound, "a", daemon="d1", host="north", tzdata="2025a")
+def test_daemons_that_report_different_tzdata_are_a_warning(url: str, sound: redis.Redis) -> None:
     report(sound, "b", daemon="d2", host="south", tzdata="2025b")
+    report(sound, "c", daemon="d3", host="west")
+    assert "tzdata" not in unwell(examined(url))
+
+    report(sound, "a", daemon="d1", host="north", tzdata="2025a")
 
     [said] = unwell(examined(url))["tzdata"]
 
     assert "daemons plan by different time zone rules: 2025a (north, pid ?), 2025b (south, pid ?)" == said
-
-
-def test_a_daemon_that_reports_no_tzdata_is_ignored(url: str, sound: redis.Redis) -> None:
-    report(sound, "a", daemon="d1", host="north")
-    report(sound, "b", daemon="d2", host="south", tzdata="2025b")
-
-    assert "tzdata" not in unwell(examined(url))
