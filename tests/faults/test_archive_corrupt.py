@@ -127,9 +127,6 @@ def test_two_corrupt_files_in_a_row_are_both_kept(start_daemon: Start, redis_url
     assert ["one" * 1000, "two" * 1000] == [Path(file).read_text() for file in kept]
 
 
-# -- somebody else's ----------------------------------------------------------------------------------
-
-
 @pytest.mark.once
 def test_the_archive_of_another_namespace_is_refused(start_daemon: Start, redis_url: str, path: Path) -> None:
     an_archive(start_daemon, redis_url, path)

@@ -53,9 +53,6 @@ def fire(client: Client, watch: redis.Redis, id: str) -> None:
     eventually(lambda: len(queued(watch)) == before + 1)
 
 
-# -- killed -----------------------------------------------------------------------------------------
-
-
 def test_an_archivist_that_is_killed_is_started_again_and_misses_nothing(
     daemon: DaemonProcess, client: Client, redis_url: str, redis_client: redis.Redis, path: Path
 ) -> None:
@@ -157,9 +154,6 @@ def test_an_archivist_that_hangs_ends_with_its_daemon(
     assert is_killed or not redis_client.exists(KEYS.lease())
 
 
-# -- hangs ------------------------------------------------------------------------------------------
-
-
 def test_a_daemon_fires_while_its_archivist_hangs_and_the_archive_catches_up(
     daemon: DaemonProcess, client: Client, redis_url: str, redis_client: redis.Redis, path: Path
 ) -> None:
@@ -191,9 +185,6 @@ def test_an_archivist_archives_while_its_daemon_hangs(
     assert is_complete(redis_url, path)
 
 
-# -- told by both -----------------------------------------------------------------------------------
-
-
 def test_a_failing_thread_of_daemon_or_archivist_is_in_status_and_in_the_metrics(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
@@ -207,9 +198,6 @@ def test_a_failing_thread_of_daemon_or_archivist_is_in_status_and_in_the_metrics
 
     watch.execute_command("ACL", "SETUSER", "default", "+@all")
     daemon.stop()
-
-
-# -- signals to all ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

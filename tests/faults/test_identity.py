@@ -43,9 +43,6 @@ def use(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, **settin
     return daemon
 
 
-# -- another Redis ------------------------------------------------------------------------------------
-
-
 def test_an_archive_restores_nothing_into_another_empty_redis(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis, state: Path
 ) -> None:
@@ -143,9 +140,6 @@ def test_an_archive_of_another_address_is_refused_for_an_unnamed_redis_until_rec
     stop(again)
 
 
-# -- a copy of the same Redis -------------------------------------------------------------------------
-
-
 def test_a_copied_redis_gets_no_later_changes_of_the_original_until_recover(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis
 ) -> None:
@@ -193,9 +187,6 @@ def test_a_redis_at_another_address_whose_log_was_trimmed_past_the_archive_is_fo
     moved.wait_for("archive_left_behind")
     assert {"mail-cron"} == ids(server.url)
     stop(moved)
-
-
-# -- the same Redis -----------------------------------------------------------------------------------
 
 
 def test_a_daemon_finds_its_archive_at_another_address_by_the_data_sets_name(

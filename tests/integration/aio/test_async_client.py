@@ -16,9 +16,10 @@ import pytest
 import redis
 
 from tests.breadth import everything
+from tests.faults.ledger import queued
 from tests.faults.processes import WITHIN_S, eventually
 from tests.integration.aio.turns import Turns, turn
-from tests.integration.client.ground import KEYS, queued
+from tests.integration.client.ground import KEYS
 from zsched import AsyncClient, Client, InvalidSchedule, ScheduleNotFound
 from zsched.client import preview
 from zsched.embedded import EmbeddedRedis
@@ -37,9 +38,6 @@ def soon() -> datetime:
 
 def public(of: type) -> dict[str, Any]:
     return {name: getattr(of, name) for name in dir(of) if not name.startswith("_")}
-
-
-# -- the face of Client ---------------------------------------------------------------------------
 
 
 def test_the_asynchronous_client_has_the_methods_and_signatures_of_client() -> None:
@@ -100,9 +98,6 @@ async def test_a_listing_that_is_left_early_leaves_no_reply_behind(redis_url: st
         assert "r0007" == (await client.get("r0007")).id
 
 
-# -- cancelled calls --------------------------------------------------------------------------------
-
-
 async def test_a_call_never_reads_the_reply_of_a_cancelled_one(redis_url: str) -> None:
     chosen, wrong, ended = random.Random(5), list[tuple[str, str]](), {"whole": 0, "cancelled": 0}
     async with AsyncClient.from_url(redis_url, max_calls=AT_ONCE) as client:
@@ -150,9 +145,6 @@ async def test_a_call_that_is_cancelled_while_it_connects_leaves_a_usable_client
             await asyncio.wait(tasks)
 
             assert [] == [one async for one in client.list(match="nobody")]
-
-
-# -- the event loop goes on --------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
@@ -215,9 +207,6 @@ async def test_the_loop_goes_on_during_a_bulk_insert(redis_url: str) -> None:
     async with AsyncClient.from_url(redis_url) as client, Turns() as turns:
         await client.schedule_many({"func": "app.task", "at": soon(), "args": (n,)} for n in range(20_000))
     assert turns.number > 20
-
-
-# -- connections ---------------------------------------------------------------------------------------
 
 
 async def test_calls_beyond_max_calls_wait_for_their_turn(redis_url: str, redis_client: redis.Redis) -> None:

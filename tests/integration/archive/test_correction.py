@@ -216,9 +216,6 @@ def test_a_restore_during_a_bootstrap_is_corrected(scene: Scene, two: Two, monke
     assert_both_have_what_redis_holds(scene, two)
 
 
-# -- in a log that goes on quickly, by a slow archiver ------------------------------------------------
-
-
 class Busy:
     """
     A Redis on which every attempt to restore takes 0.3 s of *one*'s time; before the first *tries* others write a lot.

@@ -303,9 +303,6 @@ def test_a_bootstrap_amid_changes_has_redis_own_state(scene: Scene, seed: int, m
     assert scene.log() == history(scene.archive.path)
 
 
-# -- open runs as a bootstrap reads them --------------------------------------------------------------
-
-
 KEYS = Keys("default")
 RUN = "a-1700000000000"
 

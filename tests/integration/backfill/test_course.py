@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import redis
 
+from tests.faults.ledger import queued
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.archive.ground import Scene
 from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, run
-from tests.integration.reruns.ground import TASKS, archived, queue
+from tests.integration.reruns.ground import TASKS, archived
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, ScheduleNotFound
 from zsched.core.changes import What
@@ -62,12 +63,12 @@ def test_an_interrupted_backfill_is_continued_by_the_same_call(client: Client, r
 
     with pytest.raises(KeyboardInterrupt):
         backfill(client, 250, 0, on_progress=stop)
-    assert 100 == len(queue(redis_client))
+    assert 100 == len(queued(redis_client))
 
     done = backfill(client, 250, 0)
 
     assert (150, 100) == (len(done.runs), done.ran)
-    assert [run(hours) for hours in range(250, 0, -1)] == queue(redis_client)
+    assert [run(hours) for hours in range(250, 0, -1)] == queued(redis_client)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_a_backfill_of_a_changed_schedule_continues_with_the_new_definition(
     done = backfill(client, 250, 0, on_progress=change)
 
     hours = expected or [n for n in range(250, 0, -1) if n > 150 or (NOW - n * HOUR).hour == 0]
-    assert [run(n) for n in hours] == done.run_ids == queue(redis_client)
+    assert [run(n) for n in hours] == done.run_ids == queued(redis_client)
     data = redis_client.hget(KEYS.template("r"), "data")
     assert [data] == list({redis_client.hget(KEYS.rq.job(run(n)), "data") for n in hours if n <= 150})
 
@@ -93,7 +94,7 @@ def test_a_backfill_of_a_changed_schedule_continues_with_the_new_definition(
 def test_a_backfill_continues_however_often_its_schedule_changes(client: Client, redis_client: redis.Redis) -> None:
     done = backfill(client, 1000, 0, on_progress=lambda done, total: client.update("r", args=(done,)))
 
-    assert [run(hours) for hours in range(1000, 0, -1)] == done.run_ids == queue(redis_client)
+    assert [run(hours) for hours in range(1000, 0, -1)] == done.run_ids == queued(redis_client)
 
 
 def test_a_backfill_whose_schedule_changes_at_every_attempt_is_contended(
@@ -109,14 +110,14 @@ def test_a_backfill_whose_schedule_changes_at_every_attempt_is_contended(
 
     with pytest.raises(Contended, match=r"'r' was changed by another writer at every attempt.*repeat the call"):
         backfill(client, 3, 0)
-    assert [] == queue(redis_client)
+    assert [] == queued(redis_client)
 
 
 def test_a_backfill_stops_when_its_schedule_is_cancelled(client: Client, redis_client: redis.Redis) -> None:
     with pytest.raises(ScheduleNotFound):
         backfill(client, 250, 0, on_progress=lambda done, total: done and client.cancel("r"))
 
-    assert 100 == len(queue(redis_client))
+    assert 100 == len(queued(redis_client))
 
 
 def test_naive_times_of_a_backfill_are_in_the_schedules_zone(client: Client) -> None:
@@ -140,7 +141,7 @@ def test_an_invalid_backfill_is_refused(client: Client, redis_client: redis.Redi
 
     with pytest.raises(InvalidSchedule, match=message):
         client.backfill(**arguments)
-    assert [] == queue(redis_client)
+    assert [] == queued(redis_client)
 
 
 def test_a_backfill_of_an_unknown_schedule_is_not_found(client: Client) -> None:
@@ -191,7 +192,7 @@ def test_a_rule_firing_during_its_backfill_runs_each_occurrence_once(client: Cli
     client.pause("quick")
     done.append(client.backfill("quick", start, from_ms(client._reader.now_ms())))
 
-    pushed = [int(one.rpartition("-")[2]) for one in queue(redis_client)]
+    pushed = [int(one.rpartition("-")[2]) for one in queued(redis_client)]
     assert len(pushed) == len(set(pushed))
     assert {50} == {after - before for before, after in pairwise(sorted(pushed))}
     assert done[-1].ran + len(done[-1].runs) == len(pushed)
@@ -219,14 +220,14 @@ def test_a_lost_open_backfill_run_is_restored(client: Client, redis_url: str, li
         redis_client.hset(KEYS.rq.job(run(5)), "status", "finished")
         backfill(client, 5, 4, again=True)
         redis_client.delete(KEYS.rq.job(run(5)))
-        lost = set(queue(redis_client)) - {run(5)}
+        lost = set(queued(redis_client)) - {run(5)}
         redis_client.lrem(f"{RQ}:queue:default", 0, run(5))
         eventually(lambda: any(e.kind == "end" for e in Log(link, KEYS).entries()))
         archived(link)
 
         redis_client.flushall()
 
-        eventually(lambda: set(queue(redis_client)) == lost)
+        eventually(lambda: set(queued(redis_client)) == lost)
         assert {b"1"} == {redis_client.hget(KEYS.rq.job(one), "zs_uncertain") for one in lost}
         eventually(lambda: [schedule.id for schedule in client.list()] == ["r"])
         done = backfill(client, 6, 2)

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import redis
 
+from tests.faults.ledger import queued
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, run
-from tests.integration.reruns.ground import archived, queue
+from tests.integration.reruns.ground import archived
 from tests.prefix import RQ
 from tests.rq_workers import RqWorkers
 from zsched import Client
@@ -71,7 +72,7 @@ def test_a_run_that_an_archive_knows_is_not_repeated(client: Client, redis_clien
     done = backfill(client, 6, 2)
 
     assert ([run(6), run(3)], 2) == (done.run_ids, done.ran)
-    assert [run(6), run(3)] == queue(redis_client)
+    assert [run(6), run(3)] == queued(redis_client)
 
 
 @pytest.mark.usefixtures("daemon")
@@ -100,7 +101,7 @@ def test_again_adds_an_extra_run_of_finished_occurrences(client: Client, redis_c
     plain, extra = done.run_ids
     assert (run(6), f"{run(5)}-r") == (plain, extra.rstrip("0123456789"))
     assert 1 == done.ran  # that one is queued still
-    assert [run(5), run(4), plain, extra] == queue(redis_client)
+    assert [run(5), run(4), plain, extra] == queued(redis_client)
 
 
 def test_a_backfill_without_an_archive_uses_the_log_and_rqs_jobs(client: Client, redis_client: redis.Redis) -> None:
@@ -119,7 +120,7 @@ def test_a_backfill_of_an_unknown_past_is_refused(client: Client, redis_client: 
     last = Log(link, KEYS).last()
     assert last is not None
     redis_client.xtrim(KEYS.log(), minid=last.position.id, approximate=False)
-    before = queue(redis_client)
+    before = queued(redis_client)
 
     with pytest.raises(
         ArchiveError, match=r"what ran before .* is not known \(no archive reported within .*the option again"
@@ -127,7 +128,7 @@ def test_a_backfill_of_an_unknown_past_is_refused(client: Client, redis_client: 
         backfill(client, 5, 3)
     with pytest.raises(ArchiveError):
         backfill(client, 5, 3, dry_run=True)
-    assert before == queue(redis_client)
+    assert before == queued(redis_client)
 
     assert [run(5), run(4)] == backfill(client, 5, 3, again=True).run_ids
 

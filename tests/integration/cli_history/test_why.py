@@ -8,6 +8,7 @@ import re
 import stat
 import subprocess
 import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -207,9 +208,6 @@ def test_why_says_since_when_a_trimmed_log_is_whole(zsched: Zsched, client: Clie
     assert f" since {since[1]}; what was before is not in reach" in result.stdout
 
 
-# -- what changed, and who asked --------------------------------------------------------------------
-
-
 def change_a_rule(client: Client) -> None:
     client.schedule(FUNC, id="r", cron="0 9 * * 1-5", tz="Asia/Seoul", queue="default", args=("secret",), tags=["a"])
     ann = client.acting_as("ann@host")
@@ -245,32 +243,22 @@ def without_times(story: list[str]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("keeps_args", [True, False])
-def test_an_archive_says_what_changed_and_who_asked(
-    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path, keeps_args: bool
+@pytest.mark.parametrize("keeps_args", [True, False, None], ids=["archive", "archive without arguments", "Redis alone"])
+def test_why_says_what_changed_and_who_asked(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path, keeps_args: bool | None
 ) -> None:
-    with Leading(redis_url, path, keep_args=keeps_args):
+    with nullcontext() if keeps_args is None else Leading(redis_url, path, keep_args=keeps_args):
         change_a_rule(client)
         [run_id] = (run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1))
 
         told = zsched.json("why", "r")
 
     expected = changes_of_a_rule(client, run_id)
-    if not keeps_args:
+    if keeps_args is False:
         expected[2] = expected[2].replace("arguments changed; ", "")
+    assert (keeps_args is None) == (told["source"]["archive"] is None)
     assert expected == without_times([line["text"] for line in told["story"]])
     assert ["cron: 0 9 * * 1-5 → 0 10 * * 1-5", "queue: default → email"] == told["changes"][1]["changed"]
-    assert "secret" not in json.dumps(told)
-
-
-def test_redis_alone_says_what_changed_and_who_asked(zsched: Zsched, client: Client, redis_client: redis.Redis) -> None:
-    change_a_rule(client)
-    [run_id] = (run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1))
-
-    told = json.loads(zsched("why", "r", "--json").stdout)
-
-    assert told["source"]["archive"] is None
-    assert changes_of_a_rule(client, run_id) == without_times([line["text"] for line in told["story"]])
     assert "secret" not in json.dumps(told)
 
 
@@ -327,37 +315,29 @@ def expire(redis_client: redis.Redis, run_id: str | None) -> None:
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_why_of_an_expired_run_says_what_its_queue_did_meanwhile(
-    zsched: Zsched, client: Client, redis_client: redis.Redis, others: int, daemon: DaemonThread
+    zsched: Zsched, client: Client, redis_client: redis.Redis, daemon: DaemonThread, others: int
 ) -> None:
+    worker = SimpleWorker(["default"], connection=redis_client)
+    client.enqueue(FUNC, id="before")
+    worker.work(burst=True)
+    eventually(lambda: len(client.runs(status="succeeded")) == 1)
     late = client.enqueue(FUNC, id="late", expires_after=1800).run_id
     if others:
         client.enqueue(FUNC, id="other", at_front=True)
-        SimpleWorker(["default"], connection=redis_client).work(burst=True, max_jobs=others)
+        worker.work(burst=True, max_jobs=others)
+    else:
+        client.enqueue(FUNC, id="still-waits")
     expire(redis_client, late)
     eventually(lambda: client.why("late").changes[-1].what.value == "run_ended")
-    eventually(lambda: len(client.runs(status="succeeded")) == others)
+    eventually(lambda: len(client.runs(status="succeeded")) == 1 + others)
 
     *_, verdict = zsched.story("late")
 
-    told = (
-        "meanwhile 1 other run of queue default began: its workers were busy" if others else "no run of queue default"
-    )
-    assert told in verdict
-
-
-def test_why_of_an_expired_run_counts_only_runs_that_began_while_it_waited(
-    zsched: Zsched, client: Client, redis_client: redis.Redis, daemon: DaemonThread
-) -> None:
-    client.enqueue(FUNC, id="before")
-    SimpleWorker(["default"], connection=redis_client).work(burst=True)
-    eventually(lambda: len(client.runs(status="succeeded")) == 1)
-    client.enqueue(FUNC, id="still-waits")
-    expire(redis_client, client.enqueue(FUNC, id="late", expires_after=1800).run_id)
-    eventually(lambda: client.why("late").changes[-1].what.value == "run_ended")
-
-    *_, verdict = zsched.story("late")
-
-    assert "no run of queue default began meanwhile; now RQ knows of no worker that listens to queue default" in verdict
+    told = {
+        0: "no run of queue default began meanwhile; now RQ knows of no worker that listens to queue default",
+        1: "meanwhile 1 other run of queue default began: its workers were busy",
+    }
+    assert told[others] in verdict
 
 
 @pytest.mark.parametrize(("queue", "hint"), [("emial", "did you mean email?"), ("sms", "queues with workers: email")])

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from tests.integration.archive.ground import Scene
-from tests.integration.cli_recover.ground import HOUR_S, Zsched, copied, dump, listed, populate, told
+from tests.integration.cli_recover.ground import HOUR_S, Zsched, copied, dump, listed, lose_all, populate, told
 from zsched.cli.program import DONE, NOT_FOUND
 from zsched.config.urls import address_of
 from zsched.core.log import Position
@@ -20,8 +20,6 @@ from zsched.storage.keys import Keys
 pytestmark = pytest.mark.once
 
 KEYS = Keys("default")
-
-# -- which file ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arguments", [(), ("--from", "/nonexistent/archive.db")])
@@ -203,15 +201,11 @@ def test_an_empty_archive_is_refused(scene: Scene, zsched: Zsched) -> None:
     assert "it has nothing yet of what Redis holds" in zsched.refusal()
 
 
-# -- which history ------------------------------------------------------------------------------------
-
-
 def unrelated(scene: Scene) -> tuple[Position, Position]:
     """
     Replace Redis by another data set, begun long before. Return the archive's last entry, and the log's first entry.
     """
-    populate(scene)
-    scene.redis.flushall()
+    lose_all(scene)
     scene.redis.hset(scene.keys.meta(), mapping={"gen": "other", "epoch": 4, "seq": 700})
     scene.redis.xadd(scene.keys.log(), {"kind": "cancel", "t": 1_600_000_000_000_000, "rows": 1, "x": 5}, id="4-700")
     mine = scene.archive.position

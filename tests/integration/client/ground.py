@@ -10,7 +10,6 @@ from typing import Any
 
 import redis
 
-from tests.prefix import RQ
 from zsched.storage.keys import Keys
 from zsched.storage.unpickling import inflated
 
@@ -23,11 +22,6 @@ def pass_time(redis_client: redis.Redis, by: timedelta) -> None:
     """Move the namespace's clock, also one that stands still."""
     is_still = redis_client.hexists(KEYS.meta(), "frozen_ms")
     redis_client.hincrby(KEYS.meta(), "frozen_ms" if is_still else "offset_ms", by // timedelta(milliseconds=1))
-
-
-def queued(redis_client: redis.Redis, name: str = "default") -> list[str]:
-    """Return the run ids in an RQ queue."""
-    return [run.decode() for run in redis_client.lrange(f"{RQ}:queue:{name}", 0, -1)]
 
 
 def payload(redis_client: redis.Redis, key: str) -> Any:

@@ -80,8 +80,6 @@ def entry_of(log: Log, id: str) -> Position:
     return next(one.position for one in log.read_back("+", 100) if id in {change.id for change in changes(one)})
 
 
-# -- with an archive ----------------------------------------------------------------------------------
-
 CALLS: list[tuple[str, Callable[[Client], Any]]] = [
     ("one-shot", lambda client: client.schedule(FUNC, id="a", after=3600, durable=True)),
     ("recurring", lambda client: client.schedule(FUNC, id="a", every=3600, durable=True)),
@@ -133,9 +131,6 @@ def test_durable_rows_are_on_an_archives_disk_when_the_call_returns(client: Clie
     assert last.position.order <= on_disk(archive).order
 
 
-# -- without one --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("call", [call for _, call in CALLS], ids=[name for name, _ in CALLS])
 def test_a_durable_call_without_an_archive_writes_nothing(
     short: Client, redis_client: redis.Redis, call: Callable[[Client], Any]
@@ -177,9 +172,6 @@ def test_an_error_about_durable_rows_does_not_claim_that_earlier_rows_are_unwrit
         short.schedule_many([*rows, {"func": FUNC, "id": "last", "after": 3600, "durable": True}])
 
     assert "last" not in ids(short.list())
-
-
-# -- with one that does not go on ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -238,9 +230,6 @@ def test_an_archive_with_a_full_disk_does_not_acknowledge(
 
     assert (True, False) == (on_a_full_disk.value.is_in_redis, later.value.is_in_redis)
     assert {"small", "on_a_full_disk"} == set(ids(client.list()))
-
-
-# -- Redis goes ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("many", [False, True])

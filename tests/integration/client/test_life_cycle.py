@@ -14,7 +14,8 @@ import pytest
 import redis
 
 from tests.faults.clocks import freeze
-from tests.integration.client.ground import KEYS, pass_time, queued
+from tests.faults.ledger import queued
+from tests.integration.client.ground import KEYS, pass_time
 from zsched import Client, InvalidSchedule, RedisUnavailable, ScheduleNotFound
 from zsched.core.choices import Missed, ScheduleState
 from zsched.core.clock import from_ms, to_ms

@@ -164,9 +164,6 @@ def test_a_row_like_the_previous_row_is_checked_as_strictly(client: Client, soon
     assert (["a", None], 1) == (many.ids, len(many.errors))
 
 
-# -- recurring rows -----------------------------------------------------------------------------------
-
-
 def _rules(count: int, **options: Any) -> list[Any]:
     """Rows with 60 rules and 3 shapes."""
     return [

@@ -14,7 +14,8 @@ from zoneinfo import ZoneInfo
 import pytest
 import redis
 
-from tests.integration.client.ground import HOUR, KEYS, queued
+from tests.faults.ledger import queued
+from tests.integration.client.ground import HOUR, KEYS
 from zsched import Client, InvalidSchedule, ScheduleExists, ScheduleNotFound
 from zsched.client.caller import caller
 from zsched.core.clock import from_ms, to_ms

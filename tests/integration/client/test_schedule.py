@@ -267,9 +267,6 @@ def test_a_clients_own_urgencies_are_used(redis_url: str) -> None:
         client.enqueue("app.task", urgency="new")
 
 
-# -- enabled ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("when", [{"every": 60}, {"after": 60}])
 def test_a_schedule_put_disabled_waits_for_a_resume(client: Client, redis_client: redis.Redis, when: Any) -> None:
     client.schedule("app.task", id="a", enabled=False, **when)

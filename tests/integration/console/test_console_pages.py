@@ -152,10 +152,13 @@ def test_a_limited_person_sees_only_what_is_within_the_limits(web: Web, chromium
         assert ([403] * 4, 403) == (refused, outside)
 
 
-def test_markup_of_a_schedule_is_text(ann: Person, run_id: str) -> None:
+def test_markup_of_a_schedule_is_text_and_times_are_in_the_zone_of_the_query(ann: Person, run_id: str) -> None:
     ann.open("/schedules/beat")
-
     ann.reads("<b>bold</b>")
+
+    ann.open("/schedules/digest?tz=America/New_York")
+    assert "09:00:00+09:00" not in ann.text()
+    assert "-05:00" in ann.text()
 
 
 def test_arguments_are_hidden_without_the_right_to_see_them(web: Web, client: Client, run_id: str) -> None:
@@ -172,13 +175,6 @@ def test_a_change_appears_without_a_reload(ann: Person, client: Client, daemon: 
     client.schedule("app.tasks.remind", id="brand-new", after=3600)
 
     ann.reads("brand-new")
-
-
-def test_times_are_shown_in_the_zone_of_the_query(ann: Person, run_id: str) -> None:
-    ann.open("/schedules/digest?tz=America/New_York")
-
-    assert "09:00:00+09:00" not in ann.text()
-    assert "-05:00" in ann.text()
 
 
 def test_pages_without_a_browser_have_their_policy_and_their_refusals(web: Web) -> None:

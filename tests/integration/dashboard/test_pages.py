@@ -20,7 +20,7 @@ from rq import Queue, SimpleWorker
 from rq.job import Job, JobStatus
 
 from tests.integration.dashboard import tasks
-from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, fill, job, listed
+from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, job, listed
 from tests.integration.web.ground import PASSWORD, Web
 from tests.prefix import RQ
 from tests.rq_workers import work_off
@@ -29,16 +29,12 @@ from zsched.storage.connection import Link
 
 pytestmark = pytest.mark.once
 
-SERIALIZERS = ["pickle", "json"]
 PAGES = ["/", "/0/view/queues", "/0/view/jobs", "/0/view/workers", "/0/data/queues.json", "/0/data/workers.json"]
 
 
 def everything(client: redis.Redis) -> dict[bytes, bytes | None]:
     """Return all of Redis, for a comparison."""
     return {key: client.dump(key) for key in client.keys("*")}
-
-
-# -- who gets in --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/rq_dashboard/static/css/main.css", "/static/css/main.css", "/nothing"])
@@ -53,8 +49,7 @@ def test_every_page_is_refused_without_a_login(web: Web, path: str, authorizatio
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_leads_to_the_login_and_back(web: Web, redis_client: redis.Redis, path: str) -> None:
-    fill(redis_client, "pickle")
+def test_a_page_leads_to_the_login_and_back(web: Web, filled: redis.Redis, path: str) -> None:
     web.person("ann", sees_arguments=True)
     with web.stranger() as browser:
         asked = browser.get(f"/rq{path}?a=b%20c", headers={"Accept": "text/html"})
@@ -96,15 +91,12 @@ def test_a_token_with_the_right_sees_the_pages(web: Web) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_page_is_shown_after_a_login(browser: httpx.Client, redis_client: redis.Redis, path: str) -> None:
-    fill(redis_client, "pickle")
-
+def test_every_page_is_shown_after_a_login(browser: httpx.Client, filled: redis.Redis, path: str) -> None:
     assert 200 == browser.get(path, follow_redirects=True).status_code
 
 
 @pytest.mark.parametrize("path", ["/", "/0/view/jobs", "/0/view/workers", f"/0/view/job/{DONE}"])
-def test_every_part_of_a_page_is_served(web: Web, browser: httpx.Client, redis_client: redis.Redis, path: str) -> None:
-    fill(redis_client, "json")
+def test_every_part_of_a_page_is_served(web: Web, browser: httpx.Client, filled: redis.Redis, path: str) -> None:
     page = browser.get(path).text
 
     parts = re.findall(r'(?:src|href)="(/[^"]+)"', page)
@@ -117,8 +109,7 @@ def test_every_part_of_a_page_is_served(web: Web, browser: httpx.Client, redis_c
     assert {"/login"} == {part for part in parts if not part.startswith("/rq/")}
 
 
-def test_every_address_in_the_data_is_below_rq(web: Web, browser: httpx.Client, redis_client: redis.Redis) -> None:
-    fill(redis_client, "json")
+def test_every_address_in_the_data_is_below_rq(web: Web, browser: httpx.Client, filled: redis.Redis) -> None:
     queues = browser.get("/0/data/queues.json").json()["queues"]
     pagination = browser.get("/0/data/jobs/email/queued/8/asc/1.json").json()["pagination"]
 
@@ -130,12 +121,8 @@ def test_every_address_in_the_data_is_below_rq(web: Web, browser: httpx.Client, 
     assert [] == [url for url in found if not url.startswith("/rq/0/view/")]
 
 
-# -- what is told -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("serializer", SERIALIZERS)
-def test_a_run_shows_its_schedule_and_time(browser: httpx.Client, redis_client: redis.Redis, serializer: str) -> None:
-    fill(redis_client, serializer)
+@pytest.mark.parametrize("filled", ["pickle", "json"], indirect=True)
+def test_a_run_shows_its_schedule_and_time(browser: httpx.Client, filled: redis.Redis) -> None:
     remind = f"{tasks.__name__}.remind"
 
     [waiting] = listed(browser, "email", "queued")
@@ -147,10 +134,8 @@ def test_a_run_shows_its_schedule_and_time(browser: httpx.Client, redis_client: 
     assert "ValueError" in failed["exc_info"]
 
 
-@pytest.mark.parametrize("serializer", SERIALIZERS)
-def test_a_jobs_page_has_result_and_trace(browser: httpx.Client, redis_client: redis.Redis, serializer: str) -> None:
-    fill(redis_client, serializer)
-
+@pytest.mark.parametrize("filled", ["pickle", "json"], indirect=True)
+def test_a_jobs_page_has_result_and_trace(browser: httpx.Client, filled: redis.Redis) -> None:
     done, failed = job(browser, DONE), job(browser, FAILED)
 
     assert "secret-user" == done["result"]["user"]
@@ -160,9 +145,7 @@ def test_a_jobs_page_has_result_and_trace(browser: httpx.Client, redis_client: r
     assert 200 == browser.get(f"/0/view/job/{DONE}").status_code
 
 
-def test_lists_of_jobs_do_not_show_arguments(browser: httpx.Client, redis_client: redis.Redis) -> None:
-    fill(redis_client, "pickle")
-
+def test_lists_of_jobs_do_not_show_arguments(browser: httpx.Client, filled: redis.Redis) -> None:
     pages = [browser.get(path, follow_redirects=True).text for path in PAGES]
     pages += [browser.get(f"/0/data/jobs/email/{which}/8/asc/1.json").text for which in ("queued", "failed")]
 
@@ -190,10 +173,9 @@ def works_at(worker: SimpleWorker, run_id: str) -> None:
     redis_client.hset(f"{RQ}:execution:{run_id}:1", mapping=execution)
 
 
-@pytest.mark.parametrize("serializer", SERIALIZERS)
-def test_a_busy_worker_shows_its_run(browser: httpx.Client, redis_client: redis.Redis, serializer: str) -> None:
-    fill(redis_client, serializer)
-    worker = SimpleWorker(["email"], "box.1", connection=redis_client)
+@pytest.mark.parametrize("filled", ["pickle", "json"], indirect=True)
+def test_a_busy_worker_shows_its_run(browser: httpx.Client, filled: redis.Redis) -> None:
+    worker = SimpleWorker(["email"], "box.1", connection=filled)
     worker.register_birth()
     works_at(worker, WAITS)
 
@@ -224,12 +206,8 @@ def test_the_page_of_a_deleted_job_is_not_found(browser: httpx.Client, run_id: s
     assert "zsched why" in answer.text
 
 
-# -- what texts of jobs cannot do ---------------------------------------------------------------------
-
-
-def test_texts_of_jobs_are_escaped(browser: httpx.Client, redis_client: redis.Redis) -> None:
-    fill(redis_client, "json")
-    Queue("<b>q</b>", connection=redis_client).enqueue(tasks.third)
+def test_texts_of_jobs_are_escaped(browser: httpx.Client, filled: redis.Redis) -> None:
+    Queue("<b>q</b>", connection=filled).enqueue(tasks.third)
 
     escaped = [browser.get(f"/0/data/job/{run}.json").text for run in (DONE, FAILED)]
     escaped.append(browser.get("/0/data/queues.json").text)
@@ -238,9 +216,7 @@ def test_texts_of_jobs_are_escaped(browser: httpx.Client, redis_client: redis.Re
     assert escape(tasks.MARKUP) == job(browser, DONE)["result"]["text"].replace("&#39;", "&#x27;")
 
 
-def test_the_content_policy_allows_only_the_pages_own_scripts(browser: httpx.Client, redis_client: redis.Redis) -> None:
-    fill(redis_client, "pickle")
-
+def test_the_content_policy_allows_only_the_pages_own_scripts(browser: httpx.Client, filled: redis.Redis) -> None:
     answers = [browser.get("/") for _ in range(2)]
 
     policies = [answer.headers["Content-Security-Policy"] for answer in answers]
@@ -249,9 +225,6 @@ def test_the_content_policy_allows_only_the_pages_own_scripts(browser: httpx.Cli
         nonce = policy.partition("'nonce-")[2].partition("'")[0]
         assert answer.text.count("<script") == answer.text.count(f'<script nonce="{nonce}"') > 4
         assert "frame-ancestors 'none'" in policy
-
-
-# -- looking changes nothing --------------------------------------------------------------------------
 
 
 def test_every_unlisted_view_is_refused() -> None:
@@ -282,21 +255,19 @@ def test_every_unlisted_view_is_refused() -> None:
         ("GET", "/%72equeue/default"),
     ],
 )
-def test_dashboards_refuse_any_change(browser: httpx.Client, redis_client: redis.Redis, method: str, path: str) -> None:
-    fill(redis_client, "json")
-    before = everything(redis_client)
+def test_dashboards_refuse_any_change(browser: httpx.Client, filled: redis.Redis, method: str, path: str) -> None:
+    before = everything(filled)
 
     answer = browser.request(method, path)
 
     assert 403 == answer.status_code
     assert method == "HEAD" or "zsched retry" in answer.text
-    assert before == everything(redis_client)
+    assert before == everything(filled)
 
 
-def test_viewing_pages_changes_nothing_in_redis(browser: httpx.Client, redis_client: redis.Redis) -> None:
-    fill(redis_client, "json")
-    redis_client.rpush(f"{RQ}:queue:email", "gone-1798102800000")
-    before = everything(redis_client)
+def test_viewing_pages_changes_nothing_in_redis(browser: httpx.Client, filled: redis.Redis) -> None:
+    filled.rpush(f"{RQ}:queue:email", "gone-1798102800000")
+    before = everything(filled)
 
     answers = [browser.get(path, follow_redirects=True).status_code for path in PAGES]
     for registry in ("queued", "scheduled", "deferred", "started", "finished", "failed", "canceled"):
@@ -309,10 +280,7 @@ def test_viewing_pages_changes_nothing_in_redis(browser: httpx.Client, redis_cli
     assert "unserialized" not in json.dumps([job(browser, run) for run in (WAITS, DONE, FAILED)])
 
     assert {200} == set(answers)
-    assert before == everything(redis_client)
-
-
-# -- Redis --------------------------------------------------------------------------------------------
+    assert before == everything(filled)
 
 
 def test_an_unreachable_redis_is_shown_without_its_password() -> None:

@@ -107,13 +107,6 @@ def test_the_pages_follow_the_master_behind_sentinels(guard: Guard, tmp_path: Pa
 
 
 @pytest.fixture
-def filled(redis_client: redis.Redis) -> redis.Redis:
-    """A client of a Redis with runs of every kind."""
-    fill(redis_client, "pickle")
-    return redis_client
-
-
-@pytest.fixture
 def pages(redis_url: str) -> Iterator[Flask]:
     """The pages in this process, without the server around them."""
     link = Link.from_url(redis_url, 5.0)

@@ -26,9 +26,6 @@ def client(url: str) -> Client:
     return Client.from_url(url)
 
 
-# -- types --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("key", "type"),
     [
@@ -65,9 +62,6 @@ def test_a_key_of_a_wrong_type_stops_no_other_check(url: str, sound: redis.Redis
 
     assert Severity.SKIPPED is found["archives"][0].severity
     assert OK is only(found["format"], OK).severity
-
-
-# -- one finding each ---------------------------------------------------------------------------------
 
 
 def rule_with_a_template_of_another_type(sound: redis.Redis) -> None:
@@ -140,9 +134,6 @@ def test_a_fault_of_the_namespace_is_found(url: str, sound: redis.Redis, case: C
     found_as(case, url, sound)
 
 
-# -- format, daemons, archives ------------------------------------------------------------------------
-
-
 def test_the_missing_leader_is_the_only_problem_before_the_first_daemon(url: str) -> None:
     found = examined(url)
 
@@ -213,9 +204,6 @@ def test_a_silent_archive_is_a_warning_and_a_stopped_archive_is_not(url: str, so
     [said] = unwell(examined(url))["archives"]
 
     assert said.startswith("archive box:/var/b.db is silent: heard of 2m ago")
-
-
-# -- schedules and leftovers --------------------------------------------------------------------------
 
 
 def test_orphaned_keys_are_named(client: Client, url: str, sound: redis.Redis) -> None:

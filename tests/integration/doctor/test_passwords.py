@@ -182,9 +182,6 @@ def test_guards_and_signatures_are_looked_at(url: str, sound: redis.Redis, case:
     found_as(case, url, sound)
 
 
-# -- signatures ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("days", "severity", "text"),
     [

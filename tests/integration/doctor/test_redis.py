@@ -45,9 +45,6 @@ def replica(sound_server: EmbeddedRedis) -> Iterator[EmbeddedRedis]:
         yield server
 
 
-# -- version and role ---------------------------------------------------------------------------------
-
-
 def test_the_doctor_shows_the_version_and_the_round_trip(url: str, sound_server: EmbeddedRedis) -> None:
     said = only(examined(url)["redis"], OK).text
 
@@ -184,9 +181,6 @@ def test_a_small_bound_of_compact_hashes_is_advice(url: str, configure: Configur
 
     assert f"{name} is 64" in finding.text
     assert ["CONFIG", "SET", name, "512"] == command_of(finding)
-
-
-# -- files --------------------------------------------------------------------------------------------
 
 
 def test_a_missing_append_only_file_is_a_warning_and_no_persistence_a_problem(url: str, configure: Configure) -> None:

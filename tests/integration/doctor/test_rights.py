@@ -155,9 +155,6 @@ def test_a_user_who_may_not_check_its_rights_gets_a_remedy(admin: redis.Redis, a
     assert ("--user NAME" if any_server.server.release >= (7,) else "+multi +discard") in finding.remedy
 
 
-# -- of another user ----------------------------------------------------------------------------------
-
-
 def test_the_rights_of_another_user_are_checked_by_a_dry_run(sound: redis.Redis, sound_server: EmbeddedRedis) -> None:
     if sound_server.server.release < (7,):
         assert "before Redis 7" in only(examined(sound_server.url, user="somebody")["rights"], SKIPPED).text

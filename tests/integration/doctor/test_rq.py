@@ -63,9 +63,6 @@ def waits(sound: redis.Redis, ago: timedelta) -> None:
     sound.hset(job.key, "enqueued_at", utcformat(datetime.now(UTC) - ago))
 
 
-# -- one finding each ---------------------------------------------------------------------------------
-
-
 def versions(sound: redis.Redis, *given: str) -> None:
     """Register a worker of each of these versions of RQ."""
     for number, name in enumerate(given, 1):
@@ -205,9 +202,6 @@ def test_a_fault_of_rq_is_found(url: str, sound: redis.Redis, case: Case) -> Non
     found_as(case, url, sound)
 
 
-# -- workers ------------------------------------------------------------------------------------------
-
-
 def test_the_doctor_lists_a_real_worker_with_its_version_and_queues(
     url: str, sound: redis.Redis, work: Work, client: Client
 ) -> None:
@@ -258,9 +252,6 @@ def test_unregistered_workers_do_not_hide_a_queue_without_workers(url: str, soun
     assert "nobody listens to queue sms, which schedules use" == only(found["queues"], WARNING).text
 
 
-# -- serializer ---------------------------------------------------------------------------------------
-
-
 def test_the_serializer_check_is_skipped_for_json(url: str) -> None:
     Client.from_url(url, serializer="json").schedule("app.task", id="a", every=HOUR)
 
@@ -271,9 +262,6 @@ def test_the_serializer_check_is_skipped_for_json(url: str) -> None:
     assert [*IN_ENVIRONMENT, f"RQ_REDIS_URL={url}", "rq", "worker", "--serializer", "json", "default"] == shlex.split(
         command
     )
-
-
-# -- prefix of RQ's keys ------------------------------------------------------------------------------
 
 
 @needs_prefix
@@ -299,9 +287,6 @@ def test_workers_under_another_prefix_than_the_settings_are_a_problem(url: str, 
     assert ["RQ_KEY_PREFIX={app}:rq", f"RQ_REDIS_URL={url}", "rq", "worker", "default"] == shlex.split(command)
 
 
-# -- queues -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("one_shot", [False, True])
 def test_a_used_queue_without_workers_is_found(url: str, sound: redis.Redis, client: Client, one_shot: bool) -> None:
     registered(sound, queues="default,sms")
@@ -313,9 +298,6 @@ def test_a_used_queue_without_workers_is_found(url: str, sound: redis.Redis, cli
 
     assert "nobody listens to queue email, which schedules use" == finding.text
     assert worker_of(url, "email") == shlex.split(finding.remedy.rpartition(": ")[2])
-
-
-# -- other schedulers ---------------------------------------------------------------------------------
 
 
 def test_a_worker_with_scheduler_is_named(url: str, sound: redis.Redis, work: Work) -> None:

@@ -83,9 +83,6 @@ def looked_at(url: str, **info: str) -> Finding:
     return finding
 
 
-# -- the sandbox --------------------------------------------------------------------------------------
-
-
 def test_a_script_of_one_user_runs_as_another_on_an_unpatched_redis(unpatched: EmbeddedRedis) -> None:
     assert is_open(unpatched)
 
@@ -159,9 +156,6 @@ def test_the_sandbox_check_uses_the_version_for_a_user_without_scripts(
 
     assert (OK if is_patched else WARNING) is finding.severity
     assert is_patched or "ask as a user who may run scripts" in finding.remedy
-
-
-# -- databases ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -39,9 +39,6 @@ def unheard(call: Callable[..., Any]) -> Callable[..., Any]:
     return without_reply
 
 
-# -- a reply ------------------------------------------------------------------------------------------
-
-
 def test_an_end_whose_recording_lost_its_reply_is_recorded_and_counted_once(
     tracking: Tracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,9 +80,6 @@ def test_a_lost_run_whose_recording_lost_its_reply_is_recorded_once(
         losing.step()
 
     assert [f"{run} lost"] == ends(losing.link)
-
-
-# -- the archive --------------------------------------------------------------------------------------
 
 
 def test_a_cancelled_run_is_recorded_once_while_the_archive_is_behind(tracking: Tracking) -> None:
@@ -135,9 +129,6 @@ def test_a_requeued_cancelled_run_is_recorded_again(tracking: Tracking) -> None:
     assert [f"{run} cancelled", f"{run} failed"] == ends(tracking.link)
 
 
-# -- a look -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("no_rounds")
 def test_a_second_end_is_recorded_although_the_first_read_of_it_failed(
     tracking: Tracking, monkeypatch: pytest.MonkeyPatch
@@ -178,9 +169,6 @@ def test_expired_before_start_is_claimed_only_by_a_tracker_that_watched_the_run(
     tracking.step()
 
     assert [expected] == [one.error for one in recorded(tracking.link)]
-
-
-# -- a worker -----------------------------------------------------------------------------------------
 
 
 def test_a_run_whose_deadline_passes_during_its_start_counts_as_running(tracking: Tracking) -> None:

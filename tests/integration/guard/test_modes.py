@@ -118,9 +118,6 @@ def test_a_worker_that_is_stopped_while_it_decides_runs_the_job_first(forge: For
     assert 1 == forge.redis.llen(f"{RQ}:queue:default")
 
 
-# -- what no signature covers ------------------------------------------------------------------------
-
-
 def test_a_pickle_among_the_things_that_a_task_reads_is_not_opened(forge: Forge, guard: Guard, kind: str) -> None:
     before = forge.enqueue("before")
     run_id = forge.enqueue("reader", f"{TASKS}.read_others", args=())
@@ -166,9 +163,6 @@ def test_a_dependent_job_that_is_forged_is_released_unopened(forge: Forge, guard
     assert {"first"} == forge.receipts
     kept = forge.fields("waits")
     assert (forged["meta"], forged["success_callback_name"].encode()) == (kept["meta"], kept["success_callback_name"])
-
-
-# -- RQ's own jobs -----------------------------------------------------------------------------------
 
 
 def test_an_unsigned_job_of_rq_runs_by_choice_if_its_arguments_are_plain(forge: Forge, guard: Guard, kind: str) -> None:

@@ -50,9 +50,6 @@ def fired(forge: Forge, daemon: DaemonThread) -> Any:
     return wait
 
 
-# -- ways to a worker --------------------------------------------------------------------------------
-
-
 def test_a_signed_run_of_each_way_to_a_worker_runs(forge: Forge, guard: Guard, kind: str, fired: Any) -> None:
     forge.client.schedule(WORK, args=("delayed",), id="delayed", after=0.01)
     forge.client.schedule(WORK, args=("at",), id="at", at=datetime.now(UTC), allow_past=True)
@@ -188,9 +185,6 @@ async def test_an_async_client_signs_as_the_client_does(forge: Forge, guard: Gua
     assert finished(forge, *runs)
 
 
-# -- attempts ----------------------------------------------------------------------------------------
-
-
 def test_a_run_that_rewrites_its_meta_is_tried_again(forge: Forge, guard: Guard, kind: str) -> None:
     plain = forge.enqueue("plain", COUNT, args=(3,), retry=3)
     with_meta = forge.enqueue("with-meta", COUNT, args=(3,), retry=3, meta={"count": 0, "when": datetime(2026, 1, 1)})
@@ -285,9 +279,6 @@ def test_a_run_that_is_over_does_not_run_again_by_its_id_alone(forge: Forge, gua
     assert (set(), True) == (forge.receipts, finished(forge, run_id))
     assert f"job {run_id} is refused: it is over: its status is finished" in forge.log
     assert 0 == forge.redis.exists(f"{RQ}:queue:default:intermediate")
-
-
-# -- a lost Redis ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("keep_args", [True, False])

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import redis
 
+from tests.faults import ledger
 from tests.faults.leader import KEYS
 from tests.faults.processes import ENDS_S, eventually
 from tests.faults.threads import DaemonThread, know
@@ -92,12 +93,8 @@ def test_retry_many_repeats_failed_runs_once_in_order(client: Client, redis_clie
     assert (120, 120, 0) == (result.found, result.done, result.refused_count)
     assert (0, 0) == (again.found, again.done)
     assert dict.fromkeys(runs, 1) == retries(link)
-    assert sorted(runs) == [run.rpartition("-r")[0] for run in sorted(queue_of(redis_client))]
+    assert sorted(runs) == [run.rpartition("-r")[0] for run in sorted(ledger.queued(redis_client))]
     assert 120 == progress[-1]
-
-
-def queue_of(redis_client: redis.Redis, queue: str = "default") -> list[str]:
-    return [run.decode() for run in redis_client.lrange(f"{RQ}:queue:{queue}", 0, -1)]
 
 
 def test_a_run_that_was_retried_by_its_id_is_left_out_and_can_be_retried_by_its_id_again(
@@ -143,7 +140,7 @@ def test_a_retried_run_is_left_out_by_its_mark_when_the_history_is_late(
 def test_a_retry_that_failed_is_a_new_candidate(client: Client, redis_client: redis.Redis, link: Link) -> None:
     [run] = failed(client, redis_client, 1)
     client.retry_many("failed")
-    [again] = queue_of(redis_client)
+    [again] = ledger.queued(redis_client)
     fail(link, redis_client, [again])
 
     result = client.retry_many("failed")
@@ -164,7 +161,7 @@ def test_runs_are_chosen_by_each_filter(client: Client, redis_client: redis.Redi
     result = client.retry_many("failed", dry_run=True, **chosen)
 
     assert (3, sorted(runs), True) == (result.found, sorted(result.sample), result.is_dry_run)
-    assert [] == queue_of(redis_client, "push")
+    assert [] == ledger.queued(redis_client, "push")
 
 
 def test_the_time_of_an_end_chooses_runs(client: Client, redis_client: redis.Redis) -> None:
@@ -197,7 +194,7 @@ def test_expired_runs_are_retried_with_archived_args(client: Client, redis_clien
     again = client.retry_many("expired")
 
     assert (3, 0, 0) == (result.done, result.refused_count, again.found)
-    assert 3 == len(queue_of(redis_client))
+    assert 3 == len(ledger.queued(redis_client))
     assert dict.fromkeys(runs, 1) == retries(link)
 
 
@@ -209,7 +206,7 @@ def test_cancel_runs_takes_the_runs_of_a_misspelt_queue_out_of_it(client: Client
     again = client.cancel_runs(queue="emial")
 
     assert (130, 130, 0) == (result.found, result.done, again.found)
-    assert ([], other) == (queue_of(redis_client, "emial"), queue_of(redis_client))
+    assert ([], other) == (ledger.queued(redis_client, "emial"), ledger.queued(redis_client))
 
 
 def test_statuses_and_names_that_a_call_does_not_take_are_refused(client: Client) -> None:
@@ -261,7 +258,7 @@ def test_a_bulk_retry_that_is_interrupted_and_repeated_retries_no_run_twice(
         while int(first.stdout.readline()) < 200:
             pass
         first.send_signal(how)
-    done = len(queue_of(redis_client))
+    done = len(ledger.queued(redis_client))
 
     with retrying() as second:
         second.communicate(timeout=ENDS_S)
@@ -269,7 +266,7 @@ def test_a_bulk_retry_that_is_interrupted_and_repeated_retries_no_run_twice(
     assert 0 == second.returncode
     assert 200 <= done < 600
     assert dict.fromkeys(runs, 1) == retries(link)
-    assert 600 == len(set(queue_of(redis_client))) == redis_client.llen(f"{RQ}:queue:default")
+    assert 600 == len(set(ledger.queued(redis_client))) == redis_client.llen(f"{RQ}:queue:default")
 
 
 def test_two_bulk_retries_at_the_same_time_retry_no_run_twice(

@@ -12,9 +12,10 @@ from rq import Queue, Retry
 from rq.job import Job
 
 from tests.faults.leader import KEYS
+from tests.faults.ledger import queued
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, queue, status, zsched
+from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, status, zsched
 from tests.prefix import RQ
 from zsched import Client, RunNotOver
 from zsched.cli.program import DONE, FAILED, NOT_FOUND
@@ -29,12 +30,11 @@ pytestmark = pytest.mark.once
 def test_cancelling_a_queued_run_records_its_end_at_once(
     client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis, work: Callable[[], list[str]]
 ) -> None:
-    run = client.enqueue(f"{TASKS}.done", id="a").run_id
-    assert run is not None
+    run = client.enqueue(f"{TASKS}.done", id="a").run_id or ""
 
     assert "cancelled" == client.cancel_run(run)
 
-    assert ([], "canceled") == (queue(redis_client), status(redis_client, run))
+    assert ([], "canceled") == (queued(redis_client), status(redis_client, run))
     assert [] == work()
     assert "already_over" == client.cancel_run(run)
     [entry] = [one for one in Log(link, KEYS).entries() if one.kind == "end"]
@@ -50,8 +50,7 @@ def test_cancelling_a_queued_run_records_its_end_at_once(
 
 
 def test_a_cancelled_run_is_a_cancelled_job_in_rq(client: Client, redis_client: redis.Redis) -> None:
-    run = client.enqueue(f"{TASKS}.done", id="a").run_id
-    assert run is not None
+    run = client.enqueue(f"{TASKS}.done", id="a").run_id or ""
     client.cancel_run(run)
 
     found = Job.fetch(run, connection=redis_client)
@@ -63,8 +62,7 @@ def test_a_cancelled_run_is_a_cancelled_job_in_rq(client: Client, redis_client: 
 def test_a_run_waiting_for_its_next_attempt_can_be_cancelled(
     client: Client, redis_client: redis.Redis, work: Callable[[], list[str]]
 ) -> None:
-    run = client.enqueue(f"{TASKS}.fail", id="a", retry=Retry(3, interval=600)).run_id
-    assert run is not None
+    run = client.enqueue(f"{TASKS}.fail", id="a", retry=Retry(3, interval=600)).run_id or ""
     work()
     assert "scheduled" == status(redis_client, run)
 
@@ -80,8 +78,7 @@ def test_cancelling_a_running_run_stops_it(
     redis_client: redis.Redis,
     worker: Callable[..., subprocess.Popen[bytes]],
 ) -> None:
-    run = client.enqueue(f"{TASKS}.hang", id="a", retry=3).run_id
-    assert run is not None
+    run = client.enqueue(f"{TASKS}.hang", id="a", retry=3).run_id or ""
     worker()
     eventually(lambda: redis_client.llen("receipts"))
 
@@ -94,8 +91,7 @@ def test_cancelling_a_running_run_stops_it(
 
 @pytest.mark.usefixtures("impatient")
 def test_cancelling_a_run_of_a_dead_worker_is_refused(client: Client, redis_client: redis.Redis) -> None:
-    run = client.enqueue(f"{TASKS}.done", id="a").run_id
-    assert run is not None
+    run = client.enqueue(f"{TASKS}.done", id="a").run_id or ""
     redis_client.hset(KEYS.rq.job(run), mapping={"status": "started", "worker_name": "dead"})
 
     with pytest.raises(RunNotOver, match="its worker 'dead' does not listen"):
@@ -104,8 +100,7 @@ def test_cancelling_a_run_of_a_dead_worker_is_refused(client: Client, redis_clie
 
 @pytest.mark.usefixtures("impatient")
 def test_cancelling_a_run_between_queue_and_worker_is_refused(client: Client, redis_client: redis.Redis) -> None:
-    run = client.enqueue(f"{TASKS}.done", id="a").run_id
-    assert run is not None
+    run = client.enqueue(f"{TASKS}.done", id="a").run_id or ""
     redis_client.delete(f"{RQ}:queue:default")
 
     with pytest.raises(RunNotOver, match="on its way to a worker, or was lost"):
@@ -116,8 +111,7 @@ def test_cancelling_a_run_between_queue_and_worker_is_refused(client: Client, re
 def test_a_worker_skips_a_run_cancelled_in_a_long_queue(
     client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis, work: Callable[[], list[str]]
 ) -> None:
-    run = client.enqueue(f"{TASKS}.done", (1,), id="a").run_id
-    assert run is not None
+    run = client.enqueue(f"{TASKS}.done", (1,), id="a").run_id or ""
     for _ in range(10):
         redis_client.lpush(f"{RQ}:queue:default", *(f"x{number}" for number in range(5000)))
 

@@ -31,9 +31,6 @@ def send(one: socket.socket, part: bytes, times: int) -> None:
             one.sendall(part)
 
 
-# -- too much ---------------------------------------------------------------------------------------
-
-
 def test_a_body_that_says_it_is_too_large_is_refused_before_any_of_it_is_sent(web: Web) -> None:
     with connected(web) as one:
         one.sendall(head("PUT", "/schedules/a", web.token("ann"), f"Content-Length: {TOO_LARGE}"))
@@ -103,9 +100,6 @@ def test_requests_that_wait_for_no_answer_are_few(web: Web, http: httpx.Client) 
     assert 200 == http.get("/schedules").status_code
 
 
-# -- too slowly -------------------------------------------------------------------------------------
-
-
 def test_a_client_that_sends_its_header_a_byte_at_a_time_is_ended(start_web: Callable[..., Web]) -> None:
     web = start_web(**SHORT)
     text = iter(head("GET", "/schedules", web.token("slow"), f"X-A: {'a' * 16_000}"))
@@ -170,9 +164,6 @@ def test_a_refused_body_does_not_hold_its_connection(start_web: Callable[..., We
         one.sendall(head("PUT", "/schedules/a", "wrong", "Content-Length: 100000"))
         assert 401 == status_of(one)
         assert eventually(lambda: is_over_after(one, 32))
-
-
-# -- readers that read nothing ----------------------------------------------------------------------
 
 
 def stalled(web: Web, secret: str, receive_bytes: int | None = 4096) -> socket.socket:

@@ -23,29 +23,21 @@ Start = Callable[..., Web]
 SCHEDULE, LIST = "/api/v1/schedules/{id}", "/api/v1/schedules"
 
 
-def test_the_status_is_that_of_the_command(web: Web, http: httpx.Client, daemon: DaemonThread) -> None:
-    eventually(lambda: http.get("/status").json()["leader"])
+def test_the_status_is_that_of_the_command_and_names_a_missing_daemon(
+    web: Web, http: httpx.Client, client: Client, redis_url: str
+) -> None:
+    alone = http.get("/status").json()
+    with DaemonThread(redis_url) as daemon:
+        eventually(lambda: http.get("/status").json()["leader"])
+        told, command = http.get("/status").json(), web.zsched.json("status")
+        [one] = eventually(lambda: http.get("/daemons").json()["daemons"])
 
-    told, command = http.get("/status").json(), web.zsched.json("status")
-
+    assert not alone["healthy"]
+    assert alone["alarms"][0]["remedy"]
     assert told.keys() == command.keys()
-    assert (told["namespace"], told["leader"], told["redis"]) == (
-        command["namespace"], command["leader"], command["redis"],
-    )  # fmt: skip
-
-
-def test_a_namespace_without_a_daemon_is_not_healthy(http: httpx.Client) -> None:
-    told = http.get("/status").json()
-
-    assert not told["healthy"]
-    assert told["alarms"][0]["remedy"]
-
-
-def test_the_daemons_are_listed_with_their_roles(http: httpx.Client, daemon: DaemonThread) -> None:
-    eventually(lambda: http.get("/daemons").json()["daemons"])
-
-    [one] = http.get("/daemons").json()["daemons"]
-
+    assert [command[name] for name in ("namespace", "leader", "redis")] == [
+        told[name] for name in ("namespace", "leader", "redis")
+    ]
     assert ("leader", daemon.daemon.id) == (one["role"], one["id"])
 
 
@@ -73,8 +65,10 @@ def test_occurrences_are_past_ones_with_outcomes_and_the_next_times(
     http: httpx.Client, client: Client, redis_client: redis.Redis, daemon: DaemonThread
 ) -> None:
     client.schedule("app.x", id="a", every=HOUR)
+    client.schedule("app.x", id="once", after=0)
     pass_time(redis_client, HOUR)
-    eventually(lambda: http.get("/schedules/a/occurrences").json()["past"])
+    for id in ("a", "once"):
+        eventually(lambda id=id: http.get(f"/schedules/{id}/occurrences").json()["past"])
 
     told = http.get("/schedules/a/occurrences", params={"coming": 3}).json()
 
@@ -82,13 +76,7 @@ def test_occurrences_are_past_ones_with_outcomes_and_the_next_times(
     assert "queued" == told["past"][0]["run"]["status"]
     times = [datetime.fromisoformat(each) for each in told["coming"]]
     assert [HOUR, HOUR] == [times[1] - times[0], times[2] - times[1]]
-
-
-def test_a_fired_one_shot_has_only_past_occurrences(http: httpx.Client, client: Client, daemon: DaemonThread) -> None:
-    client.schedule("app.x", id="a", after=0)
-    eventually(lambda: http.get("/schedules/a/occurrences").json()["past"])
-
-    assert [] == http.get("/schedules/a/occurrences").json()["coming"]
+    assert [] == http.get("/schedules/once/occurrences").json()["coming"]
 
 
 def test_the_timeline_counts_what_happened_and_what_is_expected(

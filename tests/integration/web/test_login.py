@@ -26,9 +26,6 @@ def status(client: httpx.Client) -> int:
     return client.get(f"{API}/schedules").status_code
 
 
-# -- logging in -----------------------------------------------------------------------------------------
-
-
 def test_a_person_logs_in_and_changes_schedules_under_their_name(
     web: Web, stranger: httpx.Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
@@ -115,9 +112,6 @@ def test_expensive_parameters_of_foreign_hashes_are_ignored(stranger: httpx.Clie
     assert 401 == stranger.post(PATH, data=RIGHT).status_code
 
 
-# -- the cookie -----------------------------------------------------------------------------------------
-
-
 def cookie_of(answer: httpx.Response) -> dict[str, str | bool]:
     """Return the attributes of the session's cookie."""
     [morsel] = SimpleCookie(answer.headers["set-cookie"]).values()
@@ -125,17 +119,15 @@ def cookie_of(answer: httpx.Response) -> dict[str, str | bool]:
     return {name: value for name, value in morsel.items() if value}
 
 
-def test_the_cookie_of_a_session_is_read_by_no_script_and_sent_by_no_other_site(stranger: httpx.Client) -> None:
+def test_the_cookie_is_read_by_no_script_and_secure_if_the_person_came_by_https(
+    stranger: httpx.Client, start_web: Callable[..., Web]
+) -> None:
     expected = {"httponly": True, "samesite": "strict", "path": "/"}
-
     assert expected == cookie_of(stranger.post(PATH, data=RIGHT))
     # a client cannot say itself that it came by https
     assert expected == cookie_of(stranger.post(PATH, data=RIGHT, headers={"X-Forwarded-Proto": "https"}))
 
-
-def test_the_cookie_is_secure_if_the_person_came_by_https(start_web: Callable[..., Web]) -> None:
     web = start_web(ZSCHED_WEB_PROXY_ADDRESSES="127.0.0.0/8")
-    web.person("ann")
     headers = {"Origin": web.url.replace("http:", "https:"), "X-Forwarded-Proto": "https"}
 
     secure = web.request("POST", PATH, data=RIGHT, headers=headers)
@@ -149,9 +141,6 @@ def test_the_pages_of_rq_are_found_without_a_slash_whatever_the_host_is(stranger
     answer = stranger.get("/rq", headers={"Host": "evil.example"})
 
     assert (307, "/rq/") == (answer.status_code, answer.headers["location"])
-
-
-# -- the page -------------------------------------------------------------------------------------------
 
 
 def test_the_page_of_the_login_allows_only_parts_of_this_server(stranger: httpx.Client) -> None:

@@ -36,8 +36,6 @@ def put(http: httpx.Client, text: str | bytes, id: str = "a") -> httpx.Response:
     return http.put(f"/schedules/{id}", content=text)
 
 
-# -- JSON -------------------------------------------------------------------------------------------
-
 NOT_JSON: dict[str, str | bytes] = {
     "a float of 400 digits": f'{{"func": "app.x", "after": {HUGE}.5}}',
     "an exponent of 400 digits": f'{{"func": "app.x", "after": 1e{HUGE}}}',
@@ -71,8 +69,6 @@ def test_a_text_that_is_not_plain_json_is_refused(http: httpx.Client, case: str)
 
     assert "urn:zsched:error:not-json" == problem["type"]
 
-
-# -- values -----------------------------------------------------------------------------------------
 
 BAD_VALUES: dict[str, tuple[str, str]] = {
     "an int of 400 digits": ("after", HUGE),
@@ -206,28 +202,10 @@ def test_a_bad_preview_is_refused(http: httpx.Client, case: str) -> None:
     assert option == refused(http.post("/preview", json=body), 422)["option"]
 
 
-# -- paths, parameters and headers ------------------------------------------------------------------
-
-IDS = [
-    "a%0A",
-    "%0A",
-    "a%2Fb",
-    "%2F",
-    "a%00",
-    "%00",
-    "..%2F..",
-    "a%0D%0AX-Evil:%201",
-    "%ED%A0%80",
-    "%FF",
-    "x" * 10_000,
-    "a%20",
-    "é",
-    "a.b",
-    "%E2%80%AE",
-]
+IDS = "a%0A %0A a%2Fb %2F a%00 %00 ..%2F.. a%0D%0AX-Evil:%201 %ED%A0%80 %FF a%20 é a.b %E2%80%AE".split()
 
 
-@pytest.mark.parametrize("id", IDS)
+@pytest.mark.parametrize("id", [*IDS, "x" * 10_000])
 def test_a_bad_id_names_no_schedule(http: httpx.Client, id: str) -> None:
     requests = [
         ("PUT", f"/schedules/{id}", PUT), ("GET", f"/schedules/{id}", None), ("DELETE", f"/schedules/{id}", None),

@@ -121,9 +121,6 @@ def test_a_handshake_of_a_web_socket_is_no_way_around_the_routes(web: Web) -> No
         assert 401 == status_of(one)
 
 
-# -- values of other writers ------------------------------------------------------------------------
-
-
 def test_a_version_that_another_program_wrote_is_in_no_header(http: httpx.Client, redis_client: redis.Redis) -> None:
     for version in ("a\r\nX-Evil: 1", "한", 'a"b', "a\0"):
         redis_client.hset(KEYS.schedule("a"), "version", version)

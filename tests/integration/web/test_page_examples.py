@@ -47,9 +47,6 @@ LIMITED = {
 }  # fmt: skip
 
 
-# -- FastAPI ----------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def start_service(guard: Guard, tmp_path: Path) -> Callable[[str], str]:
     """Start the service of the page with a Redis. Returns its URL."""
@@ -95,9 +92,6 @@ def test_the_fastapi_service_turns_errors_into_answers(start_service: Callable[[
     assert "at" == past.json()["option"]
     assert "not_found" == cancelled.json()["outcome"]
     assert "1" == unreachable.headers["Retry-After"]
-
-
-# -- Node -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -177,9 +171,6 @@ def test_the_node_program_ends_with_the_problem_of_a_refusal(
 
 def start_web_at(guard: Guard, redis_url: str, folder: Path, port: str) -> Web:
     return Web(guard, redis_url, folder, "--listen", f"127.0.0.1:{port}", ZSCHED_RQ_ALLOW_CALLABLES="tasks.*")
-
-
-# -- a shell script ---------------------------------------------------------------------------------
 
 
 def upload(folder: Path, url: str, token: str, rows: list[Any]) -> subprocess.CompletedProcess[str]:

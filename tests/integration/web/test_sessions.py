@@ -31,9 +31,6 @@ def test_a_cookie_of_no_session_admits_nobody(web: Web) -> None:
         assert 401 == web.get(f"{API}/schedules", headers={"Cookie": f"zsched_session={value}"}).status_code
 
 
-# -- the end of a session -------------------------------------------------------------------------------
-
-
 def test_a_session_ends_at_logout(web: Web, browser: httpx.Client, redis_client: redis.Redis) -> None:
     secret = browser.cookies["zsched_session"]
     answer = browser.post("/logout")
@@ -105,9 +102,6 @@ def test_a_person_that_another_program_wrote_is_not_admitted(
 
     eventually(lambda: status(browser) == 401)
     assert 401 == browser.post(PATH, data=RIGHT).status_code
-
-
-# -- pages of other sites -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("origin", [None, "null", "https://evil.example", "http://127.0.0.1:1", "http://[", "http://"])

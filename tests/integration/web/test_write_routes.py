@@ -16,8 +16,7 @@ import redis
 
 from tests.faults.processes import ENDS_S, DaemonProcess
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import LIMITS, WITHIN, Web, entries_by
-from tests.integration.web.routes import is_write, write_routes
+from tests.integration.web.ground import LIMITS, WITHIN, Web, entries_by, is_write, write_routes
 from tests.sources import PACKAGE, sources
 from zsched import Client
 from zsched.embedded.guard import Guard
