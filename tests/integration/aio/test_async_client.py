@@ -209,13 +209,23 @@ async def test_the_loop_goes_on_during_a_bulk_insert(redis_url: str) -> None:
     assert turns.number > 20
 
 
-async def test_calls_beyond_max_calls_wait_for_their_turn(redis_url: str, redis_client: redis.Redis) -> None:
+async def test_calls_beyond_max_calls_wait_and_closed_connections_are_not_used_again(
+    redis_url: str, redis_client: redis.Redis
+) -> None:
     async with AsyncClient.from_url(redis_url, max_calls=3) as client:
         before = len(redis_client.client_list())
         made = await asyncio.gather(*(client.enqueue("app.task") for _ in range(60)))
 
         assert 3 >= len(redis_client.client_list()) - before
         assert sorted(one.run_id or "" for one in made) == sorted(queued(redis_client))
+
+    async with AsyncClient.from_url(redis_url) as client:
+        await asyncio.gather(*(client.enqueue("app.task") for _ in range(20)))
+        redis_client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+        made = await asyncio.gather(*(client.enqueue("app.task") for _ in range(20)))
+
+        assert 20 == len({one.run_id for one in made})
 
 
 async def test_aclose_closes_all_connections(redis_url: str, redis_client: redis.Redis) -> None:
@@ -228,7 +238,12 @@ async def test_aclose_closes_all_connections(redis_url: str, redis_client: redis
     eventually(lambda: before == len(redis_client.client_list()))
 
 
-def test_a_client_may_be_used_in_one_loop_after_another(redis_url: str) -> None:
+def test_a_client_is_used_in_one_loop_after_another_and_never_without(redis_url: str) -> None:
+    client = AsyncClient.from_url(redis_url)
+
+    with pytest.raises(RuntimeError, match="await one of these"):
+        client._client.get("a")
+
     client = AsyncClient.from_url(redis_url, max_calls=2)
 
     async def use() -> list[str | None]:
@@ -238,20 +253,3 @@ def test_a_client_may_be_used_in_one_loop_after_another(redis_url: str) -> None:
 
     assert 60 == len(set(runs))
     asyncio.run(client.aclose())
-
-
-def test_a_blocking_use_of_its_link_is_refused_with_a_remedy(redis_url: str) -> None:
-    client = AsyncClient.from_url(redis_url)
-
-    with pytest.raises(RuntimeError, match="await one of these"):
-        client._client.get("a")
-
-
-async def test_connections_that_the_server_closed_are_not_used_again(redis_url: str, redis_client: redis.Redis) -> None:
-    async with AsyncClient.from_url(redis_url) as client:
-        await asyncio.gather(*(client.enqueue("app.task") for _ in range(20)))
-        redis_client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-
-        made = await asyncio.gather(*(client.enqueue("app.task") for _ in range(20)))
-
-        assert 20 == len({one.run_id for one in made})

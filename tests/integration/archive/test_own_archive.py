@@ -76,20 +76,20 @@ def test_a_new_archive_beside_a_foreign_one_has_no_past_and_is_kept(own: OwnArch
     assert folder / "2.db" == own.path
 
 
-def test_a_configured_archive_of_another_data_set_has_its_remedy(wire: Wire, folder: Path, redis_url: str) -> None:
+def test_archives_of_another_data_set_are_refused_with_the_remedy(
+    own: OwnArchive, wire: Wire, folder: Path, redis_url: str
+) -> None:
+    (folder / "2.db").unlink()
+
+    with pytest.raises(ArchiveOfAnother, match=rf" or move {folder} away$"):
+        own.open(wire)
+
     path = folder / "1.db"
     with own_at(path, redis_url) as own:
         with pytest.raises(ArchiveOfAnother, match=rf"recover --from {path} .* or move {path} away$"):
             own.open(wire)
 
         assert not own.is_ours
-
-
-def test_a_folder_of_foreign_archives_is_refused_with_the_remedy(own: OwnArchive, wire: Wire, folder: Path) -> None:
-    (folder / "2.db").unlink()
-
-    with pytest.raises(ArchiveOfAnother, match=rf" or move {folder} away$"):
-        own.open(wire)
 
 
 def test_a_configured_archive_is_opened_without_redis(folder: Path, redis_url: str) -> None:

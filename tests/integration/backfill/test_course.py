@@ -48,14 +48,6 @@ def test_a_dry_run_of_a_backfill_writes_nothing(client: Client, redis_client: re
     assert (True, [run(5), run(4)]) == (done.is_dry_run, done.run_ids)
 
 
-def test_a_backfill_reports_its_progress(client: Client) -> None:
-    told: list[tuple[int, int]] = []
-
-    backfill(client, 250, 0, on_progress=lambda done, total: told.append((done, total)))
-
-    assert [(0, 250), (100, 250), (200, 250), (250, 250)] == told
-
-
 def test_an_interrupted_backfill_is_continued_by_the_same_call(client: Client, redis_client: redis.Redis) -> None:
     def stop(done: int, total: int) -> None:
         if done:
@@ -120,14 +112,6 @@ def test_a_backfill_stops_when_its_schedule_is_cancelled(client: Client, redis_c
     assert 100 == len(queued(redis_client))
 
 
-def test_naive_times_of_a_backfill_are_in_the_schedules_zone(client: Client) -> None:
-    client.schedule("app.task", id="seoul", cron="0 9 * * *", tz="Asia/Seoul")
-
-    done = client.backfill("seoul", datetime(2026, 3, 1, 9), datetime(2026, 3, 3, 9), dry_run=True)
-
-    assert [datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2)] == [from_ms(one.nominal_ms) for one in done.runs]
-
-
 @pytest.mark.parametrize("what", REFUSED)
 def test_an_invalid_backfill_is_refused(client: Client, redis_client: redis.Redis, what: str) -> None:
     given, message = REFUSED[what]
@@ -144,9 +128,21 @@ def test_an_invalid_backfill_is_refused(client: Client, redis_client: redis.Redi
     assert [] == queued(redis_client)
 
 
-def test_a_backfill_of_an_unknown_schedule_is_not_found(client: Client) -> None:
+def test_a_backfill_reads_times_in_the_schedules_zone_and_reports_its_progress(client: Client) -> None:
     with pytest.raises(ScheduleNotFound, match="no schedule 'nothing'"):
         client.backfill("nothing", NOW - HOUR, NOW)
+
+    client.schedule("app.task", id="seoul", cron="0 9 * * *", tz="Asia/Seoul")
+
+    done = client.backfill("seoul", datetime(2026, 3, 1, 9), datetime(2026, 3, 3, 9), dry_run=True)
+
+    assert [datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2)] == [from_ms(one.nominal_ms) for one in done.runs]
+
+    told: list[tuple[int, int]] = []
+
+    backfill(client, 250, 0, on_progress=lambda done, total: told.append((done, total)))
+
+    assert [(0, 250), (100, 250), (200, 250), (250, 250)] == told
 
 
 def test_a_backfill_of_ten_million_occurrences_is_refused_with_a_remedy(client: Client) -> None:

@@ -148,11 +148,20 @@ def test_a_wrong_filter_is_refused_with_its_name(client: Client, wrong: dict[str
     assert "status" not in wrong or re.search("give one of fired, enqueued, retried.*lost", str(raised.value))
 
 
-def test_an_unknown_id_has_the_exit_code_of_why(stocked: Client, zsched: Zsched) -> None:
+def test_a_search_without_results_has_the_exit_code_of_why_and_names_what_waits(
+    stocked: Client, zsched: Zsched, client: Client
+) -> None:
     known, unknown = zsched("history", "fax-bolt", "--status", "skipped"), zsched("history", "nope")
 
     assert (0, NOT_FOUND) == (known.exit_code, unknown.exit_code)
     assert "nope: no schedule nope was ever put into namespace default of " in unknown.stderr
+
+    client.schedule(FUNC, id="bill-dan", after=3600)
+    client.pause("bill-dan")
+
+    found = zsched("history", "--match", "*dan*")
+
+    assert "scheduled, without an outcome yet: bill-dan; see zsched why bill-dan" in found.stderr
 
 
 def test_a_search_without_an_archive_says_how_far_the_log_goes_back(client: Client, redis_url: str) -> None:
@@ -179,15 +188,6 @@ def test_ctrl_c_stops_a_search_and_says_how_far_it_came(redis_client: redis.Redi
         out, err = process.communicate(timeout=ENDS_S)
 
     assert (INTERRUPTED, "stopped: nothing was searched\n", "") == (process.returncode, out, err)
-
-
-def test_a_search_by_id_without_results_names_schedules_that_wait(client: Client, zsched: Zsched) -> None:
-    client.schedule(FUNC, id="bill-dan", after=3600)
-    client.pause("bill-dan")
-
-    found = zsched("history", "--match", "*dan*")
-
-    assert "scheduled, without an outcome yet: bill-dan; see zsched why bill-dan" in found.stderr
 
 
 def test_history_is_a_table_of_occurrences_with_their_outcome(

@@ -28,12 +28,16 @@ def test_cancel_prints_a_result_per_id_and_exits_with_not_found(some: Zsched) ->
     assert {"digest", "stopped"} == set(some.ids())
 
 
-def test_a_paused_schedule_resumes(some: Zsched) -> None:
+def test_resume_and_run_print_the_next_time_and_the_run_id(some: Zsched, redis_client: redis.Redis) -> None:
     resumed = some("resume", "stopped")
 
     assert DONE == resumed.exit_code
     assert resumed.output.startswith("stopped: resumed (next ")
     assert "active" == some.json("show", "stopped")["state"]
+
+    result = some("run", "beat")
+
+    assert [result.output.strip().encode()] == redis_client.lrange(f"{RQ}:queue:default", 0, -1)
 
 
 def test_resume_with_skip_removes_an_overdue_one_shot(zsched: Zsched) -> None:
@@ -76,12 +80,6 @@ def test_a_command_that_cannot_do_all_has_an_exit_code(some: Zsched, command: st
     result = some(*command.split())
 
     assert (code, True) == (result.exit_code, result.stdout.startswith(output)), result.output
-
-
-def test_run_pushes_at_once_and_prints_the_run_id(some: Zsched, redis_client: redis.Redis) -> None:
-    result = some("run", "beat")
-
-    assert [result.output.strip().encode()] == redis_client.lrange(f"{RQ}:queue:default", 0, -1)
 
 
 def test_set_changes_the_given_options_and_keeps_the_rest(zsched: Zsched) -> None:

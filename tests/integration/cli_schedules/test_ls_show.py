@@ -57,11 +57,18 @@ def test_ls_on_a_terminal_names_the_only_zone_once(some: Zsched, monkeypatch: py
     assert "times in" not in of_many
 
 
-def test_ls_says_of_a_paused_schedule_what_it_waits_for(some: Zsched, redis_client: redis.Redis) -> None:
+def test_ls_and_show_of_a_paused_schedule_say_what_it_waits_for_without_codes(
+    some: Zsched, redis_client: redis.Redis
+) -> None:
+    run = next(key for key in redis_client.keys(f"{RQ}:job:stopped-*"))
+    redis_client.hset(run, "description", "red \x1b[31m text")
+
+    shown = some("show", "stopped").output
+
+    assert "a pause" in shown
+    assert "\x1b" not in shown
     assert ", if resumed" in some("ls", "--state", "paused").output
-
     redis_client.hset("zsched:{default}:paused", "stopped", "normal 1767225600000 1767225500000 why")
-
     assert "ago, waits" in some("ls", "--state", "paused").output
 
 
@@ -99,16 +106,6 @@ def test_ls_and_show_have_the_times_and_the_description_of_a_schedule(zsched: Zs
     assert rows["beat"].endswith("The beat of the house, which everybody …")
     assert rows["once"].endswith("normal")
     assert "last_nominal_at" in zsched("show", "beat").output
-
-
-def test_show_prints_the_note_and_escapes_terminal_codes(some: Zsched, redis_client: redis.Redis) -> None:
-    run = next(key for key in redis_client.keys(f"{RQ}:job:stopped-*"))
-    redis_client.hset(run, "description", "red \x1b[31m text")
-
-    shown = some("show", "stopped").output
-
-    assert "a pause" in shown
-    assert "\x1b" not in shown
 
 
 def test_show_prints_all_policies_of_a_recurring_schedule(zsched: Zsched) -> None:

@@ -156,7 +156,7 @@ def test_a_durable_call_after_all_daemons_stopped_writes_nothing(
     assert [] == ids(short.list())
 
 
-def test_a_durable_update_without_an_archive_changes_nothing(short: Client) -> None:
+def test_durable_updates_and_rows_without_an_archive_are_not_written(short: Client) -> None:
     short.schedule(FUNC, id="a", after=3600)
 
     with pytest.raises(NotArchived, match="nothing was written"):
@@ -164,8 +164,6 @@ def test_a_durable_update_without_an_archive_changes_nothing(short: Client) -> N
 
     assert "default" == short.get("a").queue
 
-
-def test_an_error_about_durable_rows_does_not_claim_that_earlier_rows_are_unwritten(short: Client) -> None:
     rows = [{"func": FUNC, "id": f"s{number}", "after": 3600} for number in range(400)]
 
     with pytest.raises(NotArchived, match="no row with durable=True was written"):

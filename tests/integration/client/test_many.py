@@ -75,21 +75,28 @@ def test_refused_rows_are_raised_after_all_others_were_written(client: Client, s
     assert (told, 496) == (str(copy), copy.many.created)
 
 
-def test_a_row_with_a_misspelt_func_is_refused_with_the_right_name(client: Client, soon: datetime) -> None:
+def test_misspelt_and_bad_choices_are_refused_and_no_rows_are_fine(client: Client, soon: datetime) -> None:
     with pytest.raises(RowsRefused, match=r"row 0: func: the row has none; did you mean func where it says fun\?"):
         client.schedule_many([{"fun": "app.task", "at": soon}])  # type: ignore[typeddict-item]
 
-
-def test_the_choice_for_refused_rows_is_checked_before_any_row_is_read(client: Client) -> None:
     with pytest.raises(InvalidSchedule, match=r"^errors='ignore': .*give one of raise, return"):
         client.schedule_many(iter(lambda: pytest.fail("it read a row"), None), errors="ignore")  # type: ignore[arg-type]
 
+    assert (0, []) == (client.schedule_many([]).done, client.schedule_many(iter(())).ids)
 
-def test_the_later_of_two_rows_with_one_id_wins(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+
+def test_the_later_of_rows_with_one_id_wins(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     many = client.schedule_many({"func": "app.task", "id": "a", "at": soon, "args": (n,)} for n in range(3))
 
     assert (1, 2, ["a"] * 3) == (many.created, many.updated, many.ids)
     assert ("app.task", None, (2,), {}) == payload(redis_client, f"{RQ}:job:a-{to_ms(soon)}")
+
+    many = client.schedule_many({"func": "app.task", "id": "r", "every": 60 + n} for n in range(9))
+
+    assert (1, 8, []) == (many.created, many.updated, many.errors)
+    trigger = client.get("r").trigger
+    assert trigger is not None
+    assert "68000" == trigger.expr
 
 
 @pytest.mark.parametrize(
@@ -132,10 +139,6 @@ def test_rows_of_many_shapes_without_ids_are_scheduled(client: Client, soon: dat
     assert (500, 500) == (many.created, len(set(many.ids)))
     funcs = {(schedule.func, schedule.queue) for schedule in client.list()}
     assert 21 == len(funcs)
-
-
-def test_schedule_many_accepts_an_empty_list(client: Client) -> None:
-    assert (0, []) == (client.schedule_many([]).done, client.schedule_many(iter(())).ids)
 
 
 def test_naive_times_of_rows_are_local_in_their_zone(client: Client) -> None:
@@ -275,12 +278,3 @@ def test_a_row_whose_plans_are_always_outdated_is_reported(client: Client, monke
     [(index, error)] = many.errors
     assert (0, [None, "b"], 1, 2) == (index, many.ids, many.created, many.done)
     assert "faster than Redis answers" in str(error)
-
-
-def test_a_generator_that_repeats_one_id_puts_its_rows_in_turn(client: Client) -> None:
-    many = client.schedule_many({"func": "app.task", "id": "r", "every": 60 + n} for n in range(9))
-
-    assert (1, 8, []) == (many.created, many.updated, many.errors)
-    trigger = client.get("r").trigger
-    assert trigger is not None
-    assert "68000" == trigger.expr

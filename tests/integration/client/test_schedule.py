@@ -18,21 +18,17 @@ from zsched.core.clock import ManualClock, from_ms, to_ms
 from zsched.core.triggers import build, delay_of, due_of
 
 
-def test_scheduling_a_one_shot_returns_its_time_and_run_id(client: Client, soon: datetime) -> None:
+def test_scheduling_returns_the_id_the_time_and_the_run_of_a_one_shot(client: Client, soon: datetime) -> None:
     made = client.schedule("app.task", id="a", at=soon)
 
     assert ("a", "created", soon, f"a-{to_ms(soon)}") == (made.id, made.outcome, made.next_at, made.run_id)
     assert UTC is made.next_at.tzinfo  # type: ignore[union-attr]
 
-
-def test_a_schedule_without_id_gets_one(client: Client, soon: datetime) -> None:
     first, second = (client.schedule("app.task", at=soon) for _ in range(2))
 
     assert first.id != second.id
     assert first.run_id == f"{first.id}-{to_ms(soon)}"
 
-
-def test_a_recurring_schedule_has_no_run_id(client: Client) -> None:
     made = client.schedule("app.task", id="r", cron="0 9 * * *", tz="Asia/Seoul")
 
     assert ("created", None) == (made.outcome, made.run_id)

@@ -37,7 +37,9 @@ def test_update_changes_only_the_time_of_a_one_shot(client: Client, redis_client
     assert 0 == redis_client.exists(f"{RQ}:job:a-{to_ms(soon)}")
 
 
-def test_update_changes_the_payload_of_a_one_shot(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
+def test_update_changes_the_payload_of_a_one_shot_also_if_it_is_overdue(
+    client: Client, redis_client: redis.Redis, soon: datetime
+) -> None:
     client.schedule("app.task", id="a", at=soon, args=(1,), kwargs={"k": 1})
 
     made = client.update("a", kwargs={"k": 2})
@@ -45,23 +47,21 @@ def test_update_changes_the_payload_of_a_one_shot(client: Client, redis_client: 
     assert ("updated", soon) == (made.outcome, made.next_at)
     assert ("app.task", None, (1,), {"k": 2}) == payload(redis_client, f"{RQ}:job:{made.run_id}")
 
-
-def test_update_changes_an_overdue_one_shots_payload(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon)
     pass_time(redis_client, timedelta(days=2))
 
     assert ("updated", soon) == (client.update("a", args=(2,)).outcome, client.get("a").next_at)
 
 
-def test_an_update_to_a_time_that_passed_is_an_error_and_changes_nothing(client: Client, soon: datetime) -> None:
+def test_an_update_to_the_past_is_refused_and_a_delay_counts_from_redis_now(
+    client: Client, soon: datetime, redis_client: redis.Redis
+) -> None:
     client.schedule("app.task", id="a", at=soon)
 
     with pytest.raises(ScheduleInPast):
         client.update("a", at=datetime.now(UTC) - HOUR)
     assert soon == client.get("a").next_at
 
-
-def test_an_update_by_a_delay_counts_from_redis_now(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon)
     now_ms = freeze(redis_client)
 
@@ -70,7 +70,7 @@ def test_an_update_by_a_delay_counts_from_redis_now(client: Client, redis_client
     assert from_ms(now_ms + 60_000) == made.next_at
 
 
-def test_update_keeps_a_paused_one_shot_paused(client: Client, soon: datetime) -> None:
+def test_update_keeps_a_paused_schedule_paused(client: Client, soon: datetime) -> None:
     client.schedule("app.task", id="a", at=soon)
     client.pause("a", "why")
 
@@ -78,6 +78,12 @@ def test_update_keeps_a_paused_one_shot_paused(client: Client, soon: datetime) -
 
     one = client.get("a")
     assert (ScheduleState.PAUSED, soon + HOUR, "why", Priority.HIGH) == (one.state, one.next_at, one.note, one.priority)
+
+    client.schedule("app.task", id="r", every=60)
+    client.pause("r")
+
+    assert "updated" == client.update("r", every=90, queue="sms").outcome
+    assert (ScheduleState.PAUSED, "sms") == (client.get("r").state, client.get("r").queue)
 
 
 def test_update_of_the_payload_keeps_anchor_and_time_of_a_rule(client: Client, redis_client: redis.Redis) -> None:
@@ -100,14 +106,6 @@ def test_update_changes_only_the_rule_of_a_recurring_schedule(client: Client, re
     told = client.get("r")
     assert ("30 9 * * *", "Asia/Seoul") == (told.trigger.expr, told.trigger.tz)  # type: ignore[union-attr]
     assert ("app.task", None, (1,), {}) == payload(redis_client, KEYS.template("r"))
-
-
-def test_update_keeps_a_paused_recurring_schedule_paused(client: Client) -> None:
-    client.schedule("app.task", id="r", every=60)
-    client.pause("r")
-
-    assert "updated" == client.update("r", every=90, queue="sms").outcome
-    assert (ScheduleState.PAUSED, "sms") == (client.get("r").state, client.get("r").queue)
 
 
 def test_an_update_that_changes_nothing_is_unchanged(client: Client, soon: datetime) -> None:

@@ -161,14 +161,6 @@ def test_markup_of_a_schedule_is_text_and_times_are_in_the_zone_of_the_query(ann
     assert "-05:00" in ann.text()
 
 
-def test_arguments_are_hidden_without_the_right_to_see_them(web: Web, client: Client, run_id: str) -> None:
-    with web.browser("ann-2", sees_arguments=True) as one, web.browser("eve-2", "viewer") as other:
-        shown, hidden = (each.get("/schedules/digest").text for each in (one, other))
-
-    assert shown != hidden
-    assert "<dt>args" not in hidden
-
-
 def test_a_change_appears_without_a_reload(ann: Person, client: Client, daemon: DaemonThread) -> None:
     ann.open("/log")
 
@@ -189,12 +181,20 @@ def test_pages_without_a_browser_have_their_policy_and_their_refusals(web: Web) 
     assert [(404, True)] * 2 == [(each.status_code, "Back to the first page" in each.text) for each in missing]
 
 
-def test_a_form_of_another_site_changes_nothing(web: Web, client: Client, run_id: str) -> None:
+def test_arguments_are_hidden_without_a_right_and_foreign_forms_change_nothing(
+    web: Web, client: Client, run_id: str
+) -> None:
     with web.browser("ann-6") as ann:
         answer = ann.post("/schedules/digest:cancel", headers={"Origin": "https://evil.example"})
 
     assert 403 == answer.status_code
     assert "active" == client.get("digest").state
+
+    with web.browser("ann-2", sees_arguments=True) as one, web.browser("eve-2", "viewer") as other:
+        shown, hidden = (each.get("/schedules/digest").text for each in (one, other))
+
+    assert shown != hidden
+    assert "<dt>args" not in hidden
 
 
 def test_an_edit_changes_only_what_was_typed(ann: Person, client: Client, run_id: str) -> None:

@@ -145,12 +145,20 @@ def test_a_jobs_page_has_result_and_trace(browser: httpx.Client, filled: redis.R
     assert 200 == browser.get(f"/0/view/job/{DONE}").status_code
 
 
-def test_lists_of_jobs_do_not_show_arguments(browser: httpx.Client, filled: redis.Redis) -> None:
+def test_lists_of_jobs_show_no_arguments_and_texts_are_escaped(browser: httpx.Client, filled: redis.Redis) -> None:
     pages = [browser.get(path, follow_redirects=True).text for path in PAGES]
     pages += [browser.get(f"/0/data/jobs/email/{which}/8/asc/1.json").text for which in ("queued", "failed")]
 
     assert WAITS in "".join(pages)
     assert "secret-user" not in "".join(pages)
+
+    Queue("<b>q</b>", connection=filled).enqueue(tasks.third)
+
+    escaped = [browser.get(f"/0/data/job/{run}.json").text for run in (DONE, FAILED)]
+    escaped.append(browser.get("/0/data/queues.json").text)
+
+    assert not [text for text in escaped if "<" in text or ">" in text]
+    assert escape(tasks.MARKUP) == job(browser, DONE)["result"]["text"].replace("&#39;", "&#x27;")
 
 
 @pytest.mark.parametrize(("task", "shown"), [(tasks.third, "&lt;fractions.Fraction&gt;"), (tasks.pairs, "{(1, 2): 3}")])
@@ -204,16 +212,6 @@ def test_the_page_of_a_deleted_job_is_not_found(browser: httpx.Client, run_id: s
 
     assert 404 == answer.status_code
     assert "zsched why" in answer.text
-
-
-def test_texts_of_jobs_are_escaped(browser: httpx.Client, filled: redis.Redis) -> None:
-    Queue("<b>q</b>", connection=filled).enqueue(tasks.third)
-
-    escaped = [browser.get(f"/0/data/job/{run}.json").text for run in (DONE, FAILED)]
-    escaped.append(browser.get("/0/data/queues.json").text)
-
-    assert not [text for text in escaped if "<" in text or ">" in text]
-    assert escape(tasks.MARKUP) == job(browser, DONE)["result"]["text"].replace("&#39;", "&#x27;")
 
 
 def test_the_content_policy_allows_only_the_pages_own_scripts(browser: httpx.Client, filled: redis.Redis) -> None:
@@ -293,11 +291,11 @@ def test_an_unreachable_redis_is_shown_without_its_password() -> None:
     assert "hidden" not in page.text + data.text
 
 
-def test_a_second_redis_instance_is_refused(browser: httpx.Client) -> None:
+def test_a_plain_rq_job_is_shown_and_a_second_redis_is_refused(
+    browser: httpx.Client, redis_client: redis.Redis
+) -> None:
     assert 500 == browser.get("/1/view/workers").status_code
 
-
-def test_a_plain_rq_job_is_shown(browser: httpx.Client, redis_client: redis.Redis) -> None:
     made = Queue(connection=redis_client).enqueue_in(timedelta(hours=1), tasks.remind, "u1", description="by hand")
 
     assert ["by hand"] == [one["description"] for one in listed(browser, "default", "scheduled")]

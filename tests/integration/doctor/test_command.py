@@ -158,11 +158,9 @@ def test_an_api_with_tokens_in_use_is_ok(url: str, sound: redis.Redis) -> None:
     assert "in use" in only(found["web_tokens"], OK).text
 
 
-def test_an_api_without_tokens_gets_the_command_that_makes_one(url: str, sound: redis.Redis) -> None:
+def test_an_api_without_tokens_or_without_changes_gets_the_remedy(url: str, sound: redis.Redis) -> None:
     assert "zsched tokens add NAME --role viewer" in only(findings(url)["web_writes"], NOTE).remedy
 
-
-def test_tokens_that_cannot_change_anything_are_a_warning(url: str, sound: redis.Redis) -> None:
     add(url, "ann", sound)
 
     finding = only(findings(url, rq={"allow_callables": ("*",)})["web_writes"], WARNING)

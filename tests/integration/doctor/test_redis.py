@@ -45,11 +45,13 @@ def replica(sound_server: EmbeddedRedis) -> Iterator[EmbeddedRedis]:
         yield server
 
 
-def test_the_doctor_shows_the_version_and_the_round_trip(url: str, sound_server: EmbeddedRedis) -> None:
+def test_the_doctor_shows_the_version_and_warns_of_a_slow_round_trip(url: str, sound_server: EmbeddedRedis) -> None:
     said = only(examined(url)["redis"], OK).text
 
     assert sound_server.server.version in said
     assert "round trip" in said
+
+    assert "round trip 30.00 ms" in only(examined(url, clock=SlowClock())["redis"], WARNING).text
 
 
 class SlowClock(SystemClock):
@@ -63,10 +65,6 @@ class SlowClock(SystemClock):
         return self._now_ms
 
 
-def test_a_slow_round_trip_is_a_warning(url: str) -> None:
-    assert "round trip 30.00 ms" in only(examined(url, clock=SlowClock())["redis"], WARNING).text
-
-
 def test_a_redis_without_copy_is_a_problem(url: str) -> None:
     link, keys = Link.from_url(url, 5.0), Keys("default")
 
@@ -78,12 +76,10 @@ def test_a_redis_without_copy_is_a_problem(url: str) -> None:
     assert "upgrade to Redis 6.2" in finding.remedy
 
 
-def test_the_doctor_fails_without_redis() -> None:
+def test_the_doctor_fails_without_redis_or_a_password(url: str, configure: Configure) -> None:
     with pytest.raises(RedisUnavailable):
         examined("redis://127.0.0.1:1/0")
 
-
-def test_the_doctor_fails_with_a_missing_password(url: str, configure: Configure) -> None:
     configure("requirepass", "secret")
 
     with pytest.raises(RedisRefused, match=r"user (and|or) password"):

@@ -93,13 +93,13 @@ def test_a_missing_key_right_is_named(admin: redis.Redis, any_server: EmbeddedRe
     assert ["ACL", "SETUSER", "somebody", f"~{lacking}"] == command_of(only(examined(url)["rights"], PROBLEM))
 
 
-def test_a_missing_channel_right_is_named(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
+def test_a_missing_channel_right_is_named_and_granting_all_that_is_missing_helps(
+    admin: redis.Redis, any_server: EmbeddedRedis
+) -> None:
     url = user(admin, any_server, Role.DAEMON, "resetchannels", f"&{RQ}:pubsub:*")
 
     assert ["ACL", "SETUSER", "somebody", f"&{KEYS.wake()}"] == command_of(only(examined(url)["rights"], PROBLEM))
 
-
-def test_granting_the_missing_rights_makes_the_user_ok(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
     url = user(admin, any_server, Role.DAEMON, "-copy", "-xadd", "-lpos", "resetchannels")
 
     admin.execute_command(*command_of(only(examined(url)["rights"], PROBLEM)))

@@ -141,16 +141,6 @@ def test_a_server_with_a_limited_key_schedules_what_the_key_may_sign(forge: Forg
     assert (b"finished", b"failed") == (forge.fields(good)["status"], forge.fields(bad)["status"])
 
 
-def test_changes_of_what_another_key_signed_need_that_key_and_its_limits(forge: Forge, web: Client) -> None:
-    wait(forge.client, "one")
-    web.schedule(f"{TASKS}.other", args=("x",), id="two", at=FAR, queue="web")
-
-    with pytest.raises(InvalidSchedule, match="by key 'k2', which is not in this process's file of keys"):
-        web.update("one", queue="web")
-    with pytest.raises(InvalidSchedule, match=f"key 'web1' may not sign {TASKS}.other"):
-        forge.client.update("two", at=FAR)
-
-
 def test_an_object_that_a_limited_key_signed_is_signed_by_no_other_key(forge: Forge, guard: Guard, web: Client) -> None:
     web.schedule(WORK, args=(Bomb("waits"),), id="waits", at=FAR, queue="web")
     run_id = web.enqueue(WORK, args=(Bomb("now"),), queue="web").run_id or ""
@@ -165,9 +155,17 @@ def test_an_object_that_a_limited_key_signed_is_signed_by_no_other_key(forge: Fo
     assert (set(), b"failed") == (forge.receipts, forge.fields(again)["status"])
 
 
-def test_a_client_without_keys_signs_nothing(forge: Forge) -> None:
+def test_changes_of_what_another_key_signed_need_that_key_and_its_limits(forge: Forge, web: Client) -> None:
     with pytest.raises(InvalidSchedule, match="this client has no keys; give Client"):
         Client.from_url(forge.url).sign_many(match="*")
+
+    wait(forge.client, "one")
+    web.schedule(f"{TASKS}.other", args=("x",), id="two", at=FAR, queue="web")
+
+    with pytest.raises(InvalidSchedule, match="by key 'k2', which is not in this process's file of keys"):
+        web.update("one", queue="web")
+    with pytest.raises(InvalidSchedule, match=f"key 'web1' may not sign {TASKS}.other"):
+        forge.client.update("two", at=FAR)
 
 
 def test_a_rotation_of_keys_under_load_refuses_no_run(forge: Forge, guard: Guard, redis_client: redis.Redis) -> None:

@@ -132,14 +132,12 @@ def test_an_update_of_a_schedule_that_shows_another_function_is_refused(forge: F
     assert "it shows the function" in forge.client.sign_many(match="a").refused[0][1]
 
 
-def test_an_update_of_a_signed_schedule_by_a_client_without_keys_is_refused(forge: Forge) -> None:
+def test_an_update_neither_drops_nor_adds_a_signature(forge: Forge, guard: Guard) -> None:
     forge.client.schedule(WORK, args=("good",), id="a", after=3600)
 
     with pytest.raises(InvalidSchedule, match="it is signed, and this client has no keys"):
         Client.from_url(forge.url).update("a", queue="other")
 
-
-def test_an_update_of_an_unsigned_schedule_signs_nothing(forge: Forge, guard: Guard) -> None:
     Client.from_url(forge.url).schedule(WORK, args=("a",), id="a", after=3600)
 
     forge.client.update("a", queue="other")

@@ -55,13 +55,21 @@ def test_retry_refuses_an_open_run_with_its_status(client: Client, redis_client:
     assert [run] == queued(redis_client)
 
 
-def test_retry_and_cancel_run_refuse_a_waiting_schedule(client: Client) -> None:
+def test_retry_and_cancel_run_refuse_a_waiting_schedule_and_a_corrupted_job(
+    client: Client, redis_client: redis.Redis
+) -> None:
     waits = client.schedule(f"{TASKS}.done", id="a", after=3600).run_id or ""
 
     for act in (client.retry, client.cancel_run):
         with pytest.raises(RunNotOver, match="no run yet: schedule 'a' has not fired; cancel or run_now"):
             act(waits)
     assert ["a"] == [schedule.id for schedule in client.list()]
+
+    redis_client.set(KEYS.rq.job(UNKNOWN), "x")
+
+    for act in (client.retry, client.cancel_run):
+        with pytest.raises(RedisRefused, match="somebody changed it; see redis-cli"):
+            act(UNKNOWN)
 
 
 @pytest.mark.usefixtures("daemon")
@@ -86,14 +94,6 @@ def test_an_invalid_run_id_is_not_found_without_asking_redis(wrong: str) -> None
             act(wrong)
         with pytest.raises(InvalidSchedule, match="run_id"):
             act(7)  # type: ignore[arg-type]
-
-
-def test_retry_and_cancel_run_refuse_a_corrupted_job(client: Client, redis_client: redis.Redis) -> None:
-    redis_client.set(KEYS.rq.job(UNKNOWN), "x")
-
-    for act in (client.retry, client.cancel_run):
-        with pytest.raises(RedisRefused, match="somebody changed it; see redis-cli"):
-            act(UNKNOWN)
 
 
 @pytest.mark.usefixtures("daemon")

@@ -94,7 +94,7 @@ def test_arguments_need_a_right_of_their_own(start_web: Callable[..., Web]) -> N
         assert [None] == [one["args"] for one in plain.get("/schedules").json()["schedules"]]
 
 
-def test_a_revoked_token_admits_nobody(web: Web) -> None:
+def test_a_token_that_was_revoked_or_has_expired_admits_nobody(web: Web) -> None:
     with web.client("ann") as client:
         assert 200 == client.get("/schedules").status_code
         assert {"name": "ann", "result": "revoked"} == web.zsched.json("tokens", "revoke", "ann")
@@ -102,8 +102,6 @@ def test_a_revoked_token_admits_nobody(web: Web) -> None:
         eventually(lambda: client.get("/schedules").status_code == 401)
     assert "not_found" == web.zsched.json("tokens", "revoke", "ann")["result"]
 
-
-def test_a_token_that_expired_admits_nobody(web: Web) -> None:
     secret = web.zsched.json("tokens", "add", "ann", "--role", "viewer", "--expires", "1s")["token"]
     with web.client_of(secret) as client:
         eventually(lambda: client.get("/schedules").status_code == 401)
@@ -210,12 +208,14 @@ def test_a_proxy_names_the_person_and_their_role(behind: Web, redis_url: str) ->
     assert {b"ann"} == {entry.by for entry in Client.from_url(redis_url).log()[0]}
 
 
-def test_a_person_without_a_role_is_a_viewer(behind: Web) -> None:
+def test_a_person_whom_a_proxy_names_is_a_viewer_by_default_and_sees_no_arguments(behind: Web) -> None:
     named = {"X-Forwarded-User": "ann", "Origin": behind.url}
 
     assert 200 == ask(behind, named).status_code
     for method, path in WRITES:
         assert "urn:zsched:error:read-only" == ask(behind, named, method, path).json()["type"]
+
+    assert 403 == behind.get("/rq/", headers=ANN).status_code
 
 
 @pytest.mark.parametrize("role", ["root", "Operator", "viewer,operator"])
@@ -224,12 +224,6 @@ def test_an_unknown_role_is_refused(behind: Web, role: str) -> None:
 
     assert (403, "urn:zsched:error:bad-proxy-header") == (answer.status_code, answer.json()["type"])
     assert "send one of viewer, scheduler, operator" in answer.json()["remedy"]
-
-
-def test_a_header_that_came_twice_is_refused(behind: Web) -> None:
-    for twice in ("X-Forwarded-User", "X-Forwarded-Role"):
-        answer = ask(behind, [*ANN.items(), (twice, "viewer")])
-        assert (403, "urn:zsched:error:bad-proxy-header") == (answer.status_code, answer.json()["type"])
 
 
 @pytest.mark.parametrize("name", ["a\tb", "x" * 300])
@@ -244,9 +238,13 @@ def test_a_name_may_have_any_letters(behind: Web, redis_url: str) -> None:
     assert {"Zoë 김".encode()} == {entry.by for entry in Client.from_url(redis_url).log()[0]}
 
 
-def test_a_request_without_the_header_has_no_caller(behind: Web) -> None:
+def test_a_header_of_a_proxy_that_is_missing_or_came_twice_is_refused(behind: Web) -> None:
     assert 401 == ask(behind, {"X-Forwarded-Role": "operator"}).status_code
     assert 401 == ask(behind, {"X-Forwarded-User": "", "X-Forwarded-Role": "operator"}).status_code
+
+    for twice in ("X-Forwarded-User", "X-Forwarded-Role"):
+        answer = ask(behind, [*ANN.items(), (twice, "viewer")])
+        assert (403, "urn:zsched:error:bad-proxy-header") == (answer.status_code, answer.json()["type"])
 
 
 @pytest.mark.parametrize("more", [{}, {"X-Forwarded-For": "192.0.2.1"}, {"Forwarded": "for=192.0.2.1"}])
@@ -264,10 +262,6 @@ def test_a_proxy_is_not_trusted_by_default(web: Web) -> None:
 def test_a_write_through_the_proxy_from_another_sites_page_is_refused(behind: Web, origin: dict[str, str]) -> None:
     for method, path in WRITES:
         assert "urn:zsched:error:cross-origin" == ask(behind, ANN | origin, method, path).json()["type"]
-
-
-def test_a_person_named_by_a_proxy_sees_no_arguments(behind: Web) -> None:
-    assert 403 == behind.get("/rq/", headers=ANN).status_code
 
 
 def test_a_login_goes_before_the_name_of_the_proxy(behind: Web) -> None:

@@ -37,19 +37,6 @@ def test_people_are_added_listed_and_removed(web: Web) -> None:
     assert [] == web.zsched.json("users", "list")
 
 
-def test_an_unknown_person_is_not_found(web: Web) -> None:
-    gone = web.zsched("users", "remove", "bob"), web.zsched("users", "password", "bob", *STDIN, input=PASSWORD)
-
-    assert [NOT_FOUND, NOT_FOUND] == [each.exit_code for each in gone]
-
-
-def test_a_name_is_given_once(web: Web) -> None:
-    first, second = web.zsched(*ADD, *STDIN, input=PASSWORD), web.zsched(*ADD, *STDIN, input=PASSWORD)
-
-    assert (0, USAGE) == (first.exit_code, second.exit_code)
-    assert "name='ann': a person has this name; give another" in second.stderr
-
-
 @pytest.mark.parametrize(
     ("password", "problem"),
     [("sesame", "it is too short; give 8"), ("x" * 1001, "it is too long"), ("", "it is too short")],
@@ -73,11 +60,20 @@ def test_a_password_comes_from_a_file(web: Web, tmp_path: Path) -> None:
     assert (USAGE, True) == (refused.exit_code, "No such file" in refused.stderr)
 
 
-def test_a_missing_terminal_and_file_get_the_remedy(web: Web) -> None:
+def test_persons_without_a_password_unknown_or_there_already_get_the_remedy(web: Web) -> None:
     refused = web.zsched(*ADD)
 
     assert USAGE == refused.exit_code
     assert "give --password-file FILE, or - for stdin" in refused.stderr
+
+    gone = web.zsched("users", "remove", "bob"), web.zsched("users", "password", "bob", *STDIN, input=PASSWORD)
+
+    assert [NOT_FOUND, NOT_FOUND] == [each.exit_code for each in gone]
+
+    first, second = web.zsched(*ADD, *STDIN, input=PASSWORD), web.zsched(*ADD, *STDIN, input=PASSWORD)
+
+    assert (0, USAGE) == (first.exit_code, second.exit_code)
+    assert "name='ann': a person has this name; give another" in second.stderr
 
 
 @pytest.mark.true_start

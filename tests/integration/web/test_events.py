@@ -189,14 +189,12 @@ def test_a_malformed_position_is_refused(http: httpx.Client, after: str) -> None
     assert (422, "Last-Event-ID") == (answer.status_code, answer.json()["option"])
 
 
-def test_a_stream_ends_with_its_token(web: Web) -> None:
+def test_a_stream_ends_with_its_token_and_a_limited_token_has_none(web: Web) -> None:
     with web.client("eve", "viewer") as client, streaming(client) as events:
         web.zsched.json("tokens", "revoke", "eve")
         assert [] == list(events)
     assert "Traceback" not in web.log.read_text()
 
-
-def test_a_limited_token_has_no_events(web: Web) -> None:
     with web.client("shop", "viewer", queues=("mail",)) as client:
         assert [403, 403] == [client.get(path).status_code for path in ("/events", "/log")]
 

@@ -137,12 +137,6 @@ def test_the_cookie_is_read_by_no_script_and_secure_if_the_person_came_by_https(
     assert "secure" not in cookie_of(made_up)
 
 
-def test_the_pages_of_rq_are_found_without_a_slash_whatever_the_host_is(stranger: httpx.Client) -> None:
-    answer = stranger.get("/rq", headers={"Host": "evil.example"})
-
-    assert (307, "/rq/") == (answer.status_code, answer.headers["location"])
-
-
 def test_the_page_of_the_login_allows_only_parts_of_this_server(stranger: httpx.Client) -> None:
     answer = stranger.get(PATH)
     icon, style = re.findall(r'href="([^"]+)"', answer.text)
@@ -186,15 +180,17 @@ def test_a_login_leads_only_to_paths_of_this_server(stranger: httpx.Client) -> N
         assert next == "" or expected == again.headers["location"]
 
 
-def test_texts_in_the_form_are_escaped(stranger: httpx.Client) -> None:
+def test_only_pages_lead_to_the_login_whose_form_escapes_texts(stranger: httpx.Client) -> None:
     given = '"><script>alert(1)</script>'
     shown = stranger.get(PATH, params={"next": f"/{given}"}).text
     refused = stranger.post(PATH, data={"name": given, "password": "x", "next": f"/{given}"}).text
 
     assert "<script" not in shown + refused
 
+    answer = stranger.get("/rq", headers={"Host": "evil.example"})
 
-def test_only_pages_lead_to_the_login(stranger: httpx.Client) -> None:
+    assert (307, "/rq/") == (answer.status_code, answer.headers["location"])
+
     html = {"Accept": "text/html,application/xhtml+xml"}
     page, api = stranger.get("/rq/?a=b", headers=html), stranger.get(f"{API}/schedules", headers=html)
 

@@ -144,15 +144,13 @@ def test_pages_list_all_schedules_once(http: httpx.Client) -> None:
     assert [f"s{number:02}" for number in range(1, 25, 2)] == seen
 
 
-def test_a_preview_needs_no_schedule(http: httpx.Client) -> None:
+def test_a_preview_and_the_dry_run_of_a_backfill_only_plan(http: httpx.Client) -> None:
     rule = {"cron": "0 9 * * *", "tz": "Asia/Seoul", "n": 2, "start": "2026-12-24T00:00:00Z"}
 
     times = http.post("/preview", json=rule).json()["times"]
 
     assert ["2026-12-25T09:00:00+09:00", "2026-12-26T09:00:00+09:00"] == times
 
-
-def test_a_backfill_with_dry_run_only_plans(http: httpx.Client) -> None:
     http.put("/schedules/a", json={"func": "app.x", "every": 3600, "starts": "2026-01-01T00:00:00Z"})
     body = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T03:00:00Z", "dry_run": True, "again": True}
 

@@ -123,7 +123,7 @@ def test_a_write_or_login_from_another_sites_page_is_refused(
     assert 200 == status(browser)
 
 
-def test_a_viewer_with_a_session_changes_nothing(web: Web, redis_client: redis.Redis) -> None:
+def test_a_session_has_the_role_and_the_limits_of_its_person(web: Web, redis_client: redis.Redis) -> None:
     with web.browser("vic", "viewer") as viewer:
         for method, path in WRITES:
             answer = viewer.request(method, API + path, json=WITHIN)
@@ -131,8 +131,6 @@ def test_a_viewer_with_a_session_changes_nothing(web: Web, redis_client: redis.R
         assert 200 == status(viewer)
     assert 0 == redis_client.xlen(KEYS.log())
 
-
-def test_a_person_is_held_to_their_limits(web: Web) -> None:
     with web.browser("bob", "scheduler", queues=("mail",)) as bob:
         made = bob.put(f"{API}/schedules/a", json=WITHIN)
         refused = bob.put(f"{API}/schedules/b", json={**WITHIN, "queue": "pay"})
