@@ -115,7 +115,9 @@ def test_a_backfill_without_an_archive_uses_the_log_and_rqs_jobs(client: Client,
     assert (None, True) == (done.source.archive, done.source.is_untrimmed)
 
 
-def test_a_backfill_of_an_unknown_past_is_refused(client: Client, redis_client: redis.Redis, link: Link) -> None:
+def test_a_backfill_of_an_unknown_past_is_refused(
+    client: Client, redis_client: redis.Redis, redis_url: str, link: Link
+) -> None:
     client.run_now("r")
     last = Log(link, KEYS).last()
     assert last is not None
@@ -128,23 +130,13 @@ def test_a_backfill_of_an_unknown_past_is_refused(client: Client, redis_client: 
         backfill(client, 5, 3)
     with pytest.raises(ArchiveError):
         backfill(client, 5, 3, dry_run=True)
+    with DaemonThread(redis_url):
+        eventually(lambda: Archivers(link, KEYS).alive())
+        with pytest.raises(ArchiveError, match="the archive goes back no further"):
+            backfill(client, 5, 3)
     assert before == queued(redis_client)
 
     assert [run(5), run(4)] == backfill(client, 5, 3, again=True).run_ids
-
-
-def test_a_backfill_before_the_start_of_the_archive_is_refused(
-    client: Client, redis_client: redis.Redis, redis_url: str, link: Link
-) -> None:
-    client.run_now("r")
-    last = Log(link, KEYS).last()
-    assert last is not None
-    redis_client.xtrim(KEYS.log(), minid=last.position.id, approximate=False)
-    with DaemonThread(redis_url):
-        eventually(lambda: Archivers(link, KEYS).alive())
-
-        with pytest.raises(ArchiveError, match="the archive goes back no further"):
-            backfill(client, 5, 3)
 
 
 class Answering(threading.Thread):

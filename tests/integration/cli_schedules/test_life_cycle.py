@@ -40,22 +40,19 @@ def test_resume_and_run_print_the_next_time_and_the_run_id(some: Zsched, redis_c
     assert [result.output.strip().encode()] == redis_client.lrange(f"{RQ}:queue:default", 0, -1)
 
 
-def test_resume_with_skip_removes_an_overdue_one_shot(zsched: Zsched) -> None:
-    zsched("add", "late", FUNC, "--at", "2026-01-01T00:00Z", "--allow-past")
-    zsched("pause", "late")
+def test_resume_of_an_overdue_one_shot_skips_it_or_says_that_it_fires(
+    zsched: Zsched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for id in ("skipped", "late"):
+        zsched("add", id, FUNC, "--at", "2026-01-01T00:00Z", "--allow-past")
+        zsched("pause", id)
 
-    result = zsched("resume", "late", "--missed", "skip")
-
-    assert (DONE, "late: skipped (its time had passed, so it has ended)\n") == (result.exit_code, result.output)
-
-
-def test_resume_of_an_overdue_one_shot_says_that_it_fires(zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
-    zsched("add", "late", FUNC, "--at", "2026-01-01T00:00Z", "--allow-past")
-    zsched("pause", "late")
+    skipped = zsched("resume", "skipped", "--missed", "skip")
     monkeypatch.setattr(Reader, "find", lambda reader, id: None)  # a daemon has fired it
-
     result = zsched("resume", "late", "--json")
 
+    ended = "skipped: skipped (its time had passed, so it has ended)\n"
+    assert (DONE, ended) == (skipped.exit_code, skipped.output)
     told = {"id": "late", "result": "resumed", "remark": "its time had passed, so it fires now; see zsched why late"}
     assert (DONE, [told]) == (result.exit_code, json.loads(result.stdout))
 

@@ -110,30 +110,27 @@ def test_a_run_that_was_retried_by_its_id_is_left_out_and_can_be_retried_by_its_
     assert {first: 2, second: 1} == retries(link)
 
 
-def test_a_retried_run_is_left_out_by_the_history_when_redis_has_no_mark_of_it(
-    client: Client, redis_client: redis.Redis, link: Link
+@pytest.mark.parametrize(("missing", "found", "skipped"), [("mark", 1, 0), ("history", 3, 2)])
+def test_a_retried_run_is_left_out_by_its_mark_or_by_the_history(
+    client: Client,
+    redis_client: redis.Redis,
+    link: Link,
+    monkeypatch: pytest.MonkeyPatch,
+    missing: str,
+    found: int,
+    skipped: int,
 ) -> None:
     runs = failed(client, redis_client, 3)
     client.retry_many("failed", limit=2)
     marks = redis_client.keys(KEYS.retried_prefix() + "*")
-    redis_client.delete(*marks)
+    if missing == "mark":
+        redis_client.delete(*marks)
+    else:  # it is late
+        monkeypatch.setattr(client._portions, "_retried", lambda runs, match: set())
 
     result = client.retry_many("failed")
 
-    assert (2, 1, 1) == (len(marks), result.found, result.done)
-    assert dict.fromkeys(runs, 1) == retries(link)
-
-
-def test_a_retried_run_is_left_out_by_its_mark_when_the_history_is_late(
-    client: Client, redis_client: redis.Redis, link: Link, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs = failed(client, redis_client, 3)
-    client.retry_many("failed", limit=2)
-    monkeypatch.setattr(client._portions, "_retried", lambda runs, match: set())
-
-    result = client.retry_many("failed")
-
-    assert (3, 1, 2) == (result.found, result.done, result.skipped)
+    assert (2, found, 1, skipped) == (len(marks), result.found, result.done, result.skipped)
     assert dict.fromkeys(runs, 1) == retries(link)
 
 

@@ -1,4 +1,4 @@
-"""Who may do what over HTTP, and that nobody else does: tokens, roles, limits, and a trusted proxy."""
+"""Access to the API, and that nobody else has it: tokens, roles, limits, and a trusted proxy."""
 
 from __future__ import annotations
 

@@ -167,15 +167,7 @@ def test_the_unit_starts_a_web_that_answers_as_its_own_user(start: Start, guarde
     assert 0 == service.ended()[0]
     assert ["READY", "STOPPING"] == service.manager.names("READY", "STOPPING")
     assert [] == guarded.refused()
-
-
-def test_the_doctor_finds_nothing_wrong_with_the_user_of_the_unit(start: Start, guarded: GuardedRedis) -> None:
-    url = guarded.url("zsched-web", with_password=False)
-    service = start(settings_of(url), guarded.password("zsched-web"))
-    service.manager.wait_for("READY")
-
-    found = service.doctor("--role", "web")
-
+    found = service.doctor("--role", "web")  # which asks for more, and is refused
     [rights] = [each for each in found if each["check"] == "rights"]
     assert "ok" == rights["verdict"], rights
     assert ["ok", "note"] == [each["verdict"] for each in found if each["check"] == "http api"]
@@ -211,9 +203,13 @@ def test_a_port_in_use_is_tried_again(start: Start, redis_url: str) -> None:
     assert "give another port or address" in done.stderr
 
 
-def test_the_api_works_as_its_own_user_of_redis(guarded: GuardedRedis, guard: Guard, tmp_path: Path) -> None:
+def test_the_api_and_the_pages_work_as_their_own_user_of_redis(
+    guarded: GuardedRedis, guard: Guard, tmp_path: Path
+) -> None:
     web = Web(guard, guarded.url("zsched-web"), tmp_path)
-    web.redis_url = guarded.url("operator")  # who makes the token
+    web.redis_url = guarded.url("operator")  # who makes the token, and adds the person
+    with web.browser("bob", sees_arguments=True) as bob:
+        pages = [bob.get("/rq/"), bob.get("/rq/0/data/workers.json"), bob.get("/login"), bob.post("/logout")]
     with web.client() as http:
         made = http.put("/schedules/a", json={"func": "app.x", "every": 60})
         answers = [
@@ -222,17 +218,8 @@ def test_the_api_works_as_its_own_user_of_redis(guarded: GuardedRedis, guard: Gu
             http.patch("/schedules/a", json={"queue": "x"}), http.delete("/schedules/a"),
         ]  # fmt: skip
 
+    assert [200, 200, 200, 303] == [each.status_code for each in pages], [each.text for each in pages]
     assert [201] + [200] * 8 == [each.status_code for each in (made, *answers)], [each.text for each in answers]
-    assert [] == guarded.refused()
-
-
-def test_people_log_in_and_see_rq_as_its_own_user_of_redis(guarded: GuardedRedis, guard: Guard, tmp_path: Path) -> None:
-    web = Web(guard, guarded.url("zsched-web"), tmp_path)
-    web.redis_url = guarded.url("operator")  # who adds the person
-    with web.browser(sees_arguments=True) as ann:
-        answers = [ann.get("/rq/"), ann.get("/rq/0/data/workers.json"), ann.get("/login"), ann.post("/logout")]
-
-    assert [200, 200, 200, 303] == [each.status_code for each in answers], [each.text for each in answers]
     assert [] == guarded.refused()
 
 
