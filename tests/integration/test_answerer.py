@@ -27,9 +27,7 @@ from zsched.storage.lease import Lease, Server, Term
 from zsched.storage.questions import Inbox, Knowledge, Naming, Question, Questions
 
 KEYS = Keys("default")
-
 ALONE = Keys("alone")  # no daemon of another test, which ends a moment later, answers here
-
 FUNC = "app.tasks.run"
 
 
@@ -68,6 +66,9 @@ NOT_UNDERSTOOD: list[tuple[str, dict[str, Any]]] = [
     ("entries", {"behind": [10**30, 1, 1], "limit": 3}),
     ("entries", {"limit": 10**30}),
 ]
+NAMING_KEYS = Keys("naming")  # a daemon of an earlier test may still answer questions about "default"
+LEASE_MS = 60_000
+OLDER, NEWER = Position(1, 900, 1_000), Position(1, 9, 2_000)
 
 
 def test_a_malformed_question_is_ignored(daemon: DaemonThread, client: Client, redis_client: redis.Redis) -> None:
@@ -209,11 +210,6 @@ def test_an_unread_answer_expires(link: Link, redis_client: redis.Redis) -> None
 
 
 # -- the name of an unnamed data set ------------------------------------------------------------------
-
-
-NAMING_KEYS = Keys("naming")  # a daemon of an earlier test may still answer questions about "default"
-LEASE_MS = 60_000
-OLDER, NEWER = Position(1, 900, 1_000), Position(1, 9, 2_000)
 
 
 class Knowing:

@@ -110,9 +110,6 @@ def stage(redis_url: str, redis_client: redis.Redis, tmp_path: Path) -> Stage:
     return Stage(redis_url, redis_client, tmp_path)
 
 
-# -- what is scheduled --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["Worker", "SimpleWorker"])
 def test_a_next_repeats_the_task_with_the_runs_payload_and_its_own_changes(each: Stage, kind: str) -> None:
     run = reminders.poll.enqueue(each.client, number=1, seen=[1, 2]).run_id
@@ -175,9 +172,6 @@ def test_ids_of_a_chain_do_not_grow(stage: Stage) -> None:
     assert first.startswith("poll-next-")
     assert second.startswith("poll-next-")
     assert len(long) <= 128
-
-
-# -- once ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", ["poll", "fan_out"])
@@ -251,15 +245,6 @@ def test_the_next_of_a_run_whose_job_was_deleted_is_scheduled(stage: Stage) -> N
     assert ["after-all"] == stage.waiting()
 
 
-def test_a_marker_does_not_bring_a_deleted_job_back(stage: Stage) -> None:
-    stage.turn("poll-1700000000000")._mark(["a"], is_all=True)
-
-    assert [] == stage.redis.keys("*")
-
-
-# -- refused ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("what", "told"),
     [
@@ -316,9 +301,6 @@ def test_a_repeated_run_continues_a_list_of_nexts_where_it_was_refused(stage: St
     assert f"{run} all {first} taken".encode() == mark
 
 
-# -- whose Next ---------------------------------------------------------------------------------------
-
-
 def test_a_task_called_inside_another_run_returns_its_next(stage: Stage) -> None:
     reminders.calls_itself.enqueue(stage.client)
 
@@ -327,14 +309,6 @@ def test_a_task_called_inside_another_run_returns_its_next(stage: Stage) -> None
     assert ["outer"] == stage.waiting()
     assert "depth 0: None" == stage.receipts()[0]
     assert "id': 'inner'" in stage.receipts()[1]
-
-
-def test_an_empty_list_is_an_ordinary_result(stage: Stage) -> None:
-    run = reminders.returns.enqueue(stage.client, what="empty").run_id
-
-    stage.work()
-
-    assert [] == stage.job(run).return_value()
 
 
 def test_a_foreign_job_returns_its_next_unchanged(stage: Stage) -> None:
@@ -355,14 +329,15 @@ def test_a_marker_of_another_run_is_ignored(stage: Stage, mark: str) -> None:
     assert (["a"], True) == turn._read("poll-1700000000000 all a")
 
 
-def test_the_most_advanced_marker_of_two_executions_is_kept(stage: Stage) -> None:
-    job_key = KEYS.rq.job("poll-1700000000000")
-    stage.redis.hset(job_key, "data", pickle.dumps(1))
-    turn = stage.turn("poll-1700000000000")
+def test_the_most_advanced_marker_of_two_executions_is_kept_and_brings_no_deleted_job_back(stage: Stage) -> None:
+    turn, job_key = stage.turn("poll-1700000000000"), KEYS.rq.job("poll-1700000000000")
 
+    turn._mark(["a"], is_all=True)
+    assert [] == stage.redis.keys("*")
+
+    stage.redis.hset(job_key, "data", pickle.dumps(1))
     turn._mark(["a", "b"], is_all=True)
     turn._mark(["a"], is_all=False)
-
     assert b"poll-1700000000000 all a b" == stage.redis.hget(job_key, "zs_next")
 
 

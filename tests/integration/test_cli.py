@@ -38,9 +38,6 @@ def command_line(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "zsched.cli", *arguments]
 
 
-# -- options ------------------------------------------------------------------------------------------
-
-
 def test_the_shared_options_are_understood_before_and_after_the_command(zsched: Zsched) -> None:
     zsched("-n", "email", "add", "welcome", FUNC, "--every", "1h")
 
@@ -77,9 +74,6 @@ def test_the_option_n_of_next_is_a_number_and_not_the_namespace() -> None:
     assert 2 == len(json.loads(result.output))
 
 
-# -- help ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself_with_an_example(command: str) -> None:
     result = offline(command, "-h")
@@ -91,9 +85,6 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
 
 def test_the_version_option_prints_the_version() -> None:
     assert "0.1.0" in offline("--version").output
-
-
-# -- errors -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -152,9 +143,6 @@ def test_an_error_with_json_is_json_on_stderr(zsched: Zsched, arguments: tuple[s
     assert "" == result.stdout
 
 
-# -- ends ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.true_start
 def test_a_closed_pipe_is_not_an_error(redis_url: str, zsched: Zsched, guard: Guard) -> None:
     zsched("add", "beat", FUNC, "--every", "1h")
@@ -181,9 +169,6 @@ def test_ctrl_c_ends_a_command_without_a_traceback(guard: Guard, tmp_path: Path)
 
     assert INTERRUPTED == child.returncode
     assert b"Traceback" not in told
-
-
-# -- status and daemon --------------------------------------------------------------------------------
 
 
 def test_status_shows_leader_backlog_and_health(zsched: Zsched, led: redis.Redis) -> None:

@@ -8,12 +8,12 @@ import pickle
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
 from click.testing import Result
 
+from tests.bombs import Bomb
 from tests.integration import command_line
 from tests.integration.terminals import run_on_terminal
 from zsched.cli.program import DONE, FAILED, USAGE
@@ -45,9 +45,6 @@ class Zsched(command_line.Zsched):
 @pytest.fixture
 def zsched(redis_url: str, tmp_path: Path) -> Zsched:
     return Zsched(redis_url, tmp_path)
-
-
-# -- apply ----------------------------------------------------------------------------------------------
 
 
 def test_apply_prints_outcomes_and_changed_options(zsched: Zsched) -> None:
@@ -236,9 +233,6 @@ def test_apply_shows_a_progress_bar_on_a_terminal(zsched: Zsched, redis_url: str
     assert "applying" in shown
 
 
-# -- export ---------------------------------------------------------------------------------------------
-
-
 def test_the_example_can_be_applied_and_applying_its_export_changes_nothing(zsched: Zsched) -> None:
     dry, real = zsched("apply", str(EXAMPLE), "--dry-run"), zsched("apply", str(EXAMPLE))
     again, exported = zsched("apply", str(EXAMPLE)), zsched("export")
@@ -272,19 +266,6 @@ def test_an_export_that_omits_a_schedule_reports_it_and_exits_with_1(zsched: Zsc
     assert [{"id": "mine", "reason": reason}] == told["unsaid"]
 
 
-# -- pickles of others ----------------------------------------------------------------------------------
-
-
-class Running:
-    """A value that runs a command when it is unpickled."""
-
-    def __init__(self, command: str) -> None:
-        self.command = command
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.system, (self.command,)
-
-
 @pytest.mark.parametrize(
     "command",
     ["apply --dry-run", "apply", "export", "set digest --queue urgent", "set digest --args [1]"],
@@ -294,7 +275,7 @@ def test_apply_and_export_run_no_foreign_pickle(
 ) -> None:
     made, key = tmp_path / "made", "zsched:{default}:template:digest"
     zsched.apply(DIGEST)
-    evil = Running(f"touch {made}")
+    evil = Bomb(os.system, f"touch {made}")
     meta = pickle.dumps({"a": evil})
     redis_client.hset(key, "data", pickle.dumps(("app.tasks.digest", None, (evil,), {})))
     redis_client.hset(key, "meta", meta)

@@ -7,30 +7,57 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from typing import Any
 
 import pytest
 import redis
 
-from tests.faults.leases import lapse
-from tests.faults.processes import DaemonProcess, eventually
-from tests.faults.threads import know
 from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, LAST_T, names, now_ms, report, section, status
 from tests.log_rows import add_entry, end_fields
 from tests.prefix import RQ
 from zsched import Client
-from zsched.cli.program import DONE, FAILED, UNHEALTHY, USAGE
+from zsched.cli.program import DONE, UNHEALTHY, USAGE
 from zsched.core.clock import from_ms
 from zsched.core.model import iso
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text
-from zsched.embedded.guard import Guard
 from zsched.health.verdict import NAMES, WORST
 from zsched.storage.questions import Questions
 
 pytestmark = pytest.mark.once
+NOWHERE = "redis://127.0.0.1:1/0"
+LISTS = {
+    "alarms": "name problem remedy",
+    "warnings": "name problem remedy",
+    "daemons": "failing host id may_not_lead pid python redis_py role rq started_at told_at tzdata version",
+    "held_back": "max_per_second queue waiting",
+    "unheard": "meant queue waiting waits_s",
+    "next": "func id kind next_at priority queue",
+    "archives": "behind complete_since host id path position state told_at trouble",
+}
+VALUES = {
+    "audit": "alarms at checked repaired",
+    "overdue": "high low normal",
+    "waiting": "high low normal",
+    "recent": "ahead is_cut rebuilt stretches",
+    "troubled": "blocked failing overdue_paused",
+}
+OTHERS = (
+    "epoch failures healthy hold_until late_s lease_s leader led_since log_length namespace now oldest_due_at paused "
+    "problems quarantined recurring redis suspended"
+)
+ALARMS = "archive_failed archive_lost archive_refused audit late no_archive no_leader suspended unheard wrong_type"
+WARNINGS = (
+    "archive_outdated archive_unknown clock_was_ahead daemon_failing doubt_ahead failing no_standby no_worker "
+    "overdue_paused schedules_blocked schedules_failing "
+    "quarantined queues_unknown rebuilt refused suspended too_late tzdata versions"
+)
+CHECKS = (
+    "redis|role|eviction|memory|hashes|persistence|append-only file|clock|test clock|tzdata|rights|sandbox|databases|"
+    "passwords|key types|meta|format|daemons|archives|quarantine|leftovers|workers|serializer|queues|"
+    "rq's scheduler|rq-scheduler|rq's cron|guards|signatures"
+)
 
 
 def test_status_lists_daemons_with_their_reports(zsched: Zsched, led: redis.Redis) -> None:
@@ -113,10 +140,10 @@ def test_status_shows_the_leader_with_the_start_of_its_term_unless_it_was_trimme
         led.xadd(KEYS.log(), {"kind": "term", "t": began_ms * 1000, "daemon": "somebody"}, id="3-13")
         led.xadd(KEYS.log(), {"kind": "cancel", "t": began_ms * 1000 + 7, "rows": 1, "a": 5}, id="3-14")
 
-    [leader] = re.findall(r"^leader +([^ ]+, (?:pid|since|epoch).*)$", zsched("status").stdout, re.MULTILINE)
+    [line] = re.findall(r"^leader +([^ ]+, (?:pid|since|epoch).*)$", zsched("status").stdout, re.MULTILINE)
 
     since = "epoch 3, lease for " if is_trimmed else f"since {local_text(began_ms, 'UTC')} (2 h"
-    assert leader.startswith(f"box, pid 1, {since}")
+    assert line.startswith(f"box, pid 1, {since}")
     assert (None if is_trimmed else iso(began_ms)) == status(zsched)["led_since"]
 
 
@@ -155,24 +182,13 @@ def test_status_never_asks_an_archive(zsched: Zsched, led: redis.Redis, monkeypa
 
 @pytest.mark.parametrize("check", ["status", "doctor"])
 def test_a_check_without_redis_is_unhealthy_and_says_what_to_do(zsched: Zsched, check: str) -> None:
-    result = zsched(check, "-u", "redis://127.0.0.1:1/0")
+    result, told = zsched(check, "-u", NOWHERE), json.loads(zsched("status", "-u", NOWHERE, "--json").stderr)
 
     assert (UNHEALTHY, "") == (result.exit_code, result.stdout)
     said, remedy = result.stderr.splitlines()
-    assert said.startswith("zsched: cannot reach Redis at redis://127.0.0.1:1/0 (--redis-url): ")
+    assert said.startswith(f"zsched: cannot reach Redis at {NOWHERE} (--redis-url): ")
     assert "  → start Redis, or repair the way to it: redis-cli -p 1 PING; nothing is lost, " in remedy
-
-
-def test_a_check_without_redis_gives_the_remedy_in_json(zsched: Zsched) -> None:
-    result = zsched("status", "-u", "redis://127.0.0.1:1/0", "--json")
-
-    told = json.loads(result.stderr)
-    assert (UNHEALTHY, "RedisUnavailable") == (result.exit_code, told["type"])
-    assert "redis-cli -p 1 PING" in told["remedy"]
-
-
-def test_other_commands_without_redis_fail(zsched: Zsched) -> None:
-    assert FAILED == zsched("ls", "-u", "redis://127.0.0.1:1/0").exit_code
+    assert ("RedisUnavailable", True) == (told["type"], "redis-cli -p 1 PING" in told["remedy"])
 
 
 @pytest.mark.parametrize("option", ["--every=2", "--tz=Mars/Olympus"])
@@ -180,57 +196,7 @@ def test_status_refuses_invalid_options(zsched: Zsched, option: str) -> None:
     assert USAGE == zsched("status", option).exit_code
 
 
-def test_status_shows_the_new_leader_after_a_leader_was_killed(
-    redis_url: str, zsched: Zsched, redis_client: redis.Redis, guard: Guard
-) -> None:
-    know(redis_client)
-    daemons = [DaemonProcess(guard, redis_url) for _ in range(2)]
-    both = eventually(lambda: told if (told := status(zsched))["healthy"] and len(told["daemons"]) == 2 else None)
-    leader = next(one for one in both["daemons"] if one["role"] == "leader")
-
-    next(each for each in daemons if each.pid == leader["pid"]).send(signal.SIGKILL)
-    lapse(redis_client)
-    after = eventually(lambda: told if (told := status(zsched))["leader"] not in (None, leader["id"]) else None)
-
-    assert {daemon.pid for daemon in daemons} == {one["pid"] for one in both["daemons"]}
-    assert ["leader", "standby"] == [one["role"] for one in both["daemons"]]
-    assert leader["id"] not in [one["id"] for one in after["daemons"] if one["role"] == "leader"]
-
-
 # -- what ``--json`` promises to programs -------------------------------------------------------------
-
-
-LISTS = {
-    "alarms": "name problem remedy",
-    "warnings": "name problem remedy",
-    "daemons": "failing host id may_not_lead pid python redis_py role rq started_at told_at tzdata version",
-    "held_back": "max_per_second queue waiting",
-    "unheard": "meant queue waiting waits_s",
-    "next": "func id kind next_at priority queue",
-    "archives": "behind complete_since host id path position state told_at trouble",
-}
-VALUES = {
-    "audit": "alarms at checked repaired",
-    "overdue": "high low normal",
-    "waiting": "high low normal",
-    "recent": "ahead is_cut rebuilt stretches",
-    "troubled": "blocked failing overdue_paused",
-}
-OTHERS = (
-    "epoch failures healthy hold_until late_s lease_s leader led_since log_length namespace now oldest_due_at paused "
-    "problems quarantined recurring redis suspended"
-)
-ALARMS = "archive_failed archive_lost archive_refused audit late no_archive no_leader suspended unheard wrong_type"
-WARNINGS = (
-    "archive_outdated archive_unknown clock_was_ahead daemon_failing doubt_ahead failing no_standby no_worker "
-    "overdue_paused schedules_blocked schedules_failing "
-    "quarantined queues_unknown rebuilt refused suspended too_late tzdata versions"
-)
-CHECKS = (
-    "redis|role|eviction|memory|hashes|persistence|append-only file|clock|test clock|tzdata|rights|sandbox|databases|"
-    "passwords|key types|meta|format|daemons|archives|quarantine|leftovers|workers|serializer|queues|"
-    "rq's scheduler|rq-scheduler|rq's cron|guards|signatures"
-)
 
 
 def hurt(led: redis.Redis, client: Client) -> None:
@@ -304,7 +270,9 @@ def test_the_ranked_problems_are_names_of_checks() -> None:
     assert {*WORST} - {"redis_unseen", "cannot_lead"} <= {*NAMES}
 
 
-def test_the_checks_of_the_doctor_keep_their_names_and_keys(zsched: Zsched, led: redis.Redis, redis_url: str) -> None:
+def test_the_checks_of_the_doctor_keep_their_names_and_verdicts(
+    zsched: Zsched, led: redis.Redis, redis_url: str
+) -> None:
     hurt(led, Client.from_url(redis_url))
 
     result = zsched("doctor", "--json")
@@ -312,5 +280,4 @@ def test_the_checks_of_the_doctor_keep_their_names_and_keys(zsched: Zsched, led:
     found = json.loads(result.stdout)
     assert UNHEALTHY == result.exit_code
     assert {*CHECKS.split("|")} <= {one["check"] for one in found}
-    assert {("check", "remedy", "said", "verdict")} == {tuple(sorted(one)) for one in found}
     assert {"ok", "warning", "problem", "skipped"} >= {one["verdict"] for one in found}

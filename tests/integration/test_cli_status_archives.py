@@ -25,9 +25,6 @@ def archives(result: Result) -> list[str]:
     return [line.split(maxsplit=1)[1] for line in result.stdout.splitlines() if line.startswith("archive ")]
 
 
-# -- one line each ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("at", "state", "about", "line"),
     [
@@ -131,9 +128,6 @@ def test_a_report_with_odd_values_is_shown(zsched: Zsched, led: redis.Redis, abo
     assert (DONE, 1) == (result.exit_code, len(archives(result)))
 
 
-# -- for programs -------------------------------------------------------------------------------------
-
-
 def test_json_has_every_field_of_each_archive(zsched: Zsched, led: redis.Redis) -> None:
     told_ms = report(led, "archive-1", f"3-2 {LAST_T - 10}", complete_since="1767225600123456")
     failed_ms = report(led, "archive-2", "- 0", state="failed", complete_since=None, trouble="disk full", ago_ms=5)
@@ -156,9 +150,6 @@ def test_json_has_every_field_of_each_archive(zsched: Zsched, led: redis.Redis) 
         },
     ]  # fmt: skip
     assert expected == told["archives"]
-
-
-# -- what is a problem --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -226,9 +217,6 @@ def test_the_archive_of_a_stopped_daemon_does_not_follow(zsched: Zsched, led: re
     assert ["box:/var/archive-1.db, its daemon has stopped, up to date, complete since the beginning"] == archives(
         zsched("status")
     )
-
-
-# -- a daemon -----------------------------------------------------------------------------------------
 
 
 def test_a_daemons_archive_is_soon_up_to_date_and_complete(

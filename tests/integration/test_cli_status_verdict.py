@@ -142,6 +142,7 @@ def pause_past_its_time(led: redis.Redis) -> None:
     led.hset(KEYS.paused(), "strange", "?")
 
 
+R_0_TO_7 = [f"r{n}" for n in range(8)]
 REASONS = {
     "a failing thread": Case(
         lambda led: report(led, "one", daemon="somebody", failing={"thread waker": "'a bug'"}),
@@ -175,7 +176,7 @@ REASONS = {
         r"20 occurrences passed and will not fire \(paused, or nobody led\)$", "zsched history --status expired",
     ),
     "failing schedules": Case(
-        lambda led: led.zadd(KEYS.failing(), {"nightly": 7, "once": FAILING - 1} | {f"r{n}": FAILING for n in range(8)}),
+        lambda led: led.zadd(KEYS.failing(), {"nightly": 7, "once": FAILING - 1, **dict.fromkeys(R_0_TO_7, FAILING)}),
         "schedules_failing", r"^9 schedules whose last runs failed: nightly \(7 in a row\), r7 \(2 in a row\), "
         r"r6 \(2 in a row\), r5 \(2 in a row\) and 5 more$",
     ),

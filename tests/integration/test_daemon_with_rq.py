@@ -53,6 +53,8 @@ for run in sys.argv[2:]:
     print(job.id, job.origin, job.get_status(), job.timeout, job.func_name, job.args, job.kwargs, sep="|")
 print(rq.VERSION)
 """
+KEYS = Keys("default")
+REPORTS = "tests.integration.reruns.tasks"
 
 
 @pytest.fixture
@@ -112,10 +114,6 @@ def test_chained_runs_are_executed_one_after_the_other(
 
 
 # -- the current run of a task ------------------------------------------------------------------------
-
-
-KEYS = Keys("default")
-REPORTS = "tests.integration.reruns.tasks"
 
 
 @pytest.mark.parametrize("kind", ["Worker", "SimpleWorker"])

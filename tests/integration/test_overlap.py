@@ -37,9 +37,6 @@ def stage(guard: Guard, redis_url: str, redis_client: redis.Redis, tmp_path: Pat
     stage.close()
 
 
-# -- the four policies --------------------------------------------------------------------------------
-
-
 def test_skip_runs_one_occurrence_at_a_time_and_records_the_skipped(stage: Stage) -> None:
     stage.workers(4)
     stage.daemon()
@@ -122,9 +119,6 @@ def test_cancel_previous_withdraws_queued_runs_while_the_only_worker_is_busy(sta
 
     assert ([last], {"canceled"}) == ([span.run_id for span in stage.spans("r")], {*map(stage.status, earlier)})
     eventually(lambda: {run.status.value for run in stage.client.runs("r")} == {"cancelled", "succeeded"})
-
-
-# -- no dead end --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["stopped", "cancelled", "deleted", "expired"])

@@ -14,6 +14,7 @@ import redis
 
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
+from tests.integration.reruns.ground import archived
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
 from zsched.core.changes import What
@@ -44,15 +45,6 @@ def present(link: Link) -> None:
     Archivers(link, KEYS).report("a", None, ArchiveState.FOLLOWING, {})
 
 
-def archived(link: Link) -> Position:
-    """Return the log's last position, as soon as an archive has it."""
-    last = Log(link, KEYS).last()
-    assert last is not None
-    entry, entry_ms = last.position.id, last.position.t_us // 1000
-    eventually(lambda: Archivers(link, KEYS).archived(entry, entry_ms) == "archived")
-    return last.position
-
-
 def forget_but(redis_client: redis.Redis, last: Position) -> None:
     """Trim the log up to *last*, like a leader."""
     redis_client.xtrim(KEYS.log(), minid=last.id, approximate=False)
@@ -70,9 +62,6 @@ def answering(redis_client: redis.Redis, answer: str) -> Iterator[None]:
     somebody.start()
     yield
     somebody.join()
-
-
-# -- asked and answered -------------------------------------------------------------------------------
 
 
 def test_an_answer_includes_the_askers_own_writes(client: Client, daemon: DaemonThread) -> None:
@@ -124,9 +113,6 @@ def test_history_can_be_filtered_by_schedule_or_status(
 
     assert [What.CANCELLED, What.ENQUEUED, What.ENQUEUED] == [change.what for change in of_a]
     assert ["a", "b"] == [change.id for change in enqueued]
-
-
-# -- the log, page by page ----------------------------------------------------------------------------
 
 
 def test_log_returns_the_whole_archive_in_order(
@@ -255,9 +241,6 @@ def test_following_waits_for_more_and_reads_a_page_at_once(
 
     assert [b"more%d" % n for n in range(5)] == rest
     assert before == redis_client.info("commandstats")["cmdstat_xrange"]["calls"]
-
-
-# -- nobody answers -----------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("present")

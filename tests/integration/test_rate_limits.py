@@ -38,18 +38,12 @@ def test_a_schedule_keeps_its_rate_limit_through_updates(client: Client) -> None
 
     for id in ("once", "rule"):
         client.update(id, args=(1,))
-        found = client.get(id)
-        assert found is not None
-        assert RateLimit("mail", 3) == found.rate_limit
-        assert {"key": "mail", "concurrency": 3} == found.to_dict()["rate_limit"]
+        assert RateLimit("mail", 3) == client.get(id).rate_limit
+        assert {"key": "mail", "concurrency": 3} == client.get(id).to_dict()["rate_limit"]
         client.update(id, rate_limit="mail:5")
-        found = client.get(id)
-        assert found is not None
-        assert RateLimit("mail", 5) == found.rate_limit
+        assert RateLimit("mail", 5) == client.get(id).rate_limit
         client.update(id, rate_limit=None)
-        found = client.get(id)
-        assert found is not None
-        assert found.rate_limit is None
+        assert client.get(id).rate_limit is None
 
 
 def test_the_same_call_with_the_same_rate_limit_changes_nothing(client: Client) -> None:
@@ -71,16 +65,10 @@ def test_the_command_line_and_files_give_a_rate_limit(zsched: Zsched, client: Cl
 
     limits = {one.id: one.rate_limit for one in client.list()}
     assert {"told": RateLimit("mail", 4), "filed": RateLimit("mail", 2)} == limits
-    exported = zsched("export").stdout
-    assert 'rate_limit = "mail:4"' in exported
+    assert 'rate_limit = "mail:4"' in zsched("export").stdout
     cleared = zsched("set", "told", "--unset", "rate-limit")
-    told = client.get("told")
-    assert ([0] * 3, ["", "", ""]) == (
-        [done.exit_code for done in (added, applied, cleared)],
-        [done.stderr for done in (added, applied, cleared)],
-    )
-    assert told is not None
-    assert told.rate_limit is None
+    assert [(0, "")] * 3 == [(done.exit_code, done.stderr) for done in (added, applied, cleared)]
+    assert client.get("told").rate_limit is None
 
 
 def test_a_bad_rate_limit_is_refused_before_anything_is_written(client: Client) -> None:

@@ -51,43 +51,35 @@ def fired(found: Recent) -> list[tuple[int, int]]:
     return [(stretch.span_ms, stretch.happened.get(What.FIRED, 0)) for stretch in found.stretches]
 
 
-def test_every_entry_of_a_short_log_is_counted(link: Link, redis_client: redis.Redis) -> None:
-    write(redis_client, 1000, over_ms=600_000)
-
-    found = LastMinutes(Log(link, KEYS), "").read(NOW_MS, ManualClock())
-
-    assert ([(60_000, 100), (300_000, 500), (1_800_000, 1000)], False) == (fired(found), found.is_cut)
+def read(log: Log) -> Recent:
+    """Return a first reading."""
+    return LastMinutes(log, "").read(NOW_MS, ManualClock())
 
 
-def test_an_empty_log_is_complete(link: Link, redis_client: redis.Redis) -> None:
-    found = LastMinutes(Log(link, KEYS), "").read(NOW_MS, ManualClock())
+@pytest.mark.parametrize(
+    ("number", "from_seq", "over_ms", "last", "is_cut"),
+    [
+        (0, 1, 60_000, (1_800_000, 0), False),
+        (1000, 1, 600_000, (1_800_000, 1000), False),
+        *((number, 100, 90_000, (89_999, number), True) for number in (7, 8, 9, 24)),  # around the ends of pages
+        *((number, 1, 90_000, (1_800_000, number), False) for number in (8, 24)),
+    ],
+)
+def test_a_log_is_counted_to_its_first_entry_and_is_complete_if_untrimmed(
+    link: Link, redis_client: redis.Redis, number: int, from_seq: int, over_ms: int, last: tuple[int, int], is_cut: bool
+) -> None:
+    write(redis_client, number, from_seq=from_seq, over_ms=over_ms)
 
-    assert ([(60_000, 0), (300_000, 0), (1_800_000, 0)], False) == (fired(found), found.is_cut)
+    found = read(Log(link, KEYS))
 
-
-@pytest.mark.parametrize("number", [7, 8, 9, 24])  # around the ends of pages
-def test_a_trimmed_log_is_counted_to_its_first_entry(link: Link, redis_client: redis.Redis, number: int) -> None:
-    write(redis_client, number, from_seq=100, over_ms=90_000)
-
-    found = LastMinutes(Log(link, KEYS), "").read(NOW_MS, ManualClock())
-
-    assert ((89_999, number), True) == (fired(found)[-1], found.is_cut)
-
-
-@pytest.mark.parametrize("number", [8, 24])
-def test_an_untrimmed_log_that_ends_with_a_page_is_complete(link: Link, redis_client: redis.Redis, number: int) -> None:
-    write(redis_client, number, over_ms=90_000)
-
-    found = LastMinutes(Log(link, KEYS), "").read(NOW_MS, ManualClock())
-
-    assert ((1_800_000, number), False) == (fired(found)[-1], found.is_cut)
+    assert (last, is_cut) == (fired(found)[-1], found.is_cut)
 
 
 def test_recent_reads_no_further_back_than_its_period(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 10_000, over_ms=36_000_000)  # ten hours: 500 of them count
     log = SlowLog(link, ManualClock(), 0.0)
 
-    found = LastMinutes(log, "").read(NOW_MS, ManualClock())
+    found = read(log)
 
     assert (1_800_000, 500) == fired(found)[-1]
     assert sum(log.counts) <= 1500
@@ -103,9 +95,6 @@ def test_recent_stops_reading_a_slow_redis(link: Link, redis_client: redis.Redis
     assert 5 == len(log.counts)  # 300 ms
     assert found.is_cut
     assert [(60 * sum(log.counts) - 1, sum(log.counts))] == fired(found)
-
-
-# -- a reader that looks again ------------------------------------------------------------------------
 
 
 def test_a_second_reading_counts_only_new_entries(link: Link, redis_client: redis.Redis) -> None:
@@ -134,26 +123,20 @@ def test_later_readings_go_on_where_a_reading_had_to_stop(link: Link, redis_clie
     assert ([True] * 3, 1000, False) == ([found.is_cut for found in readings[:3]], counts[-1], readings[-1].is_cut)
 
 
-def test_a_log_that_has_begun_anew_is_counted_anew(link: Link, redis_client: redis.Redis) -> None:
+@pytest.mark.parametrize(("is_lost", "later_ms", "number"), [(True, 0, 3), (False, 1_200_000, 20)])
+def test_a_log_that_has_begun_anew_or_a_clock_that_was_set_back_make_a_reading_count_anew(
+    link: Link, redis_client: redis.Redis, is_lost: bool, later_ms: int, number: int
+) -> None:
     write(redis_client, 20)
     minutes = LastMinutes(Log(link, KEYS), "")
-    minutes.read(NOW_MS, ManualClock())
-    redis_client.flushall()
-    write(redis_client, 3)
+    minutes.read(NOW_MS + later_ms, ManualClock())
+    if is_lost:
+        redis_client.flushall()
+        write(redis_client, 3)
 
     found = minutes.read(NOW_MS, ManualClock())
 
-    assert (3, False) == (fired(found)[-1][1], found.is_cut)
-
-
-def test_a_clock_that_was_set_back_makes_a_reading_count_anew(link: Link, redis_client: redis.Redis) -> None:
-    write(redis_client, 20)
-    minutes = LastMinutes(Log(link, KEYS), "")
-    minutes.read(NOW_MS + 1_200_000, ManualClock())
-
-    found = minutes.read(NOW_MS, ManualClock())
-
-    assert [20, 20, 20] == [count for _, count in fired(found)]
+    assert ([number] * 3, False) == ([count for _, count in fired(found)], found.is_cut)
 
 
 def test_a_reading_that_failed_leaves_no_counts_behind(link: Link, redis_client: redis.Redis) -> None:

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 import redis
-from click.testing import CliRunner, Result
 
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
+from tests.integration.command_line import Zsched
 from tests.rq_workers import RqWorkers
 from zsched import Client, InvalidSchedule, Run, RunStatus
-from zsched.cli import program
-from zsched.cli.program import DONE, USAGE
+from zsched.cli.program import USAGE
 from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys
 
@@ -40,16 +39,6 @@ def wait():
 """
 
 
-def zsched(url: str, *arguments: str, **env: str) -> Result:
-    return CliRunner().invoke(program, arguments, env={"ZSCHED_REDIS_URL": url} | env)
-
-
-def answer(url: str, *arguments: str, **env: str) -> Any:
-    result = zsched(url, *arguments, "--json", **env)
-    assert DONE == result.exit_code, result.output
-    return json.loads(result.stdout)
-
-
 def statuses(runs: list[Run]) -> dict[str, str]:
     return {run.schedule_id: run.status.value for run in runs}
 
@@ -59,11 +48,11 @@ def only(runs: list[Run]) -> Run:
     return run
 
 
-class Scene:
+class Stage:
     """One run of every kind: ended runs did so in RQ a moment ago, or are recorded."""
 
     def __init__(self, client: Client, url: str, redis_client: redis.Redis, guard: Guard, folder: Path) -> None:
-        self.client, self.url = client, url
+        self.client, self.zsched = client, Zsched(url)
         for id, func, queue in (
             ("good", "tasks.note", "default"),
             ("bad", "tasks.fail", "default"),
@@ -85,30 +74,30 @@ class Scene:
 
 
 @pytest.fixture
-def scene(
+def stage(
     daemon: DaemonThread, client: Client, redis_url: str, redis_client: redis.Redis, guard: Guard, tmp_path: Path
-) -> Iterator[Scene]:
-    yield Scene(client, redis_url, redis_client, guard, tmp_path)
+) -> Iterator[Stage]:
+    yield Stage(client, redis_url, redis_client, guard, tmp_path)
     redis_client.rpush("go on", "1")
 
 
-def test_runs_have_their_status_before_and_after_it_is_recorded(scene: Scene) -> None:
+def test_runs_have_their_status_before_and_after_it_is_recorded(stage: Stage) -> None:
     expected = {"good": "succeeded", "bad": "failed", "waits": "queued", "runs": "running", "gone": "lost"}
 
-    just_now = scene.client.runs()
-    by_status = {status: scene.client.runs(status=status) for status in expected.values()}
-    by_both = {status: scene.client.runs(id, RunStatus(status)) for id, status in expected.items()}
-    scene.recorded()
-    later = scene.client.runs()
+    just_now = stage.client.runs()
+    by_status = {status: stage.client.runs(status=status) for status in expected.values()}
+    by_both = {status: stage.client.runs(id, RunStatus(status)) for id, status in expected.items()}
+    stage.recorded()
+    later = stage.client.runs()
 
     assert expected == statuses(just_now) == statuses(later)
     for id, status in expected.items():
-        found = (by_status[status], by_both[status], scene.client.runs(status=status))
+        found = (by_status[status], by_both[status], stage.client.runs(status=status))
         assert [[id]] * 3 == [[run.schedule_id for run in runs] for runs in found]
-        assert [] == scene.client.runs("nobody", status)
+        assert [] == stage.client.runs("nobody", status)
     assert ["gone", "runs", "waits", "bad", "good"] == [run.schedule_id for run in later]
     assert later.source.archive is not None
-    good, bad = only(scene.client.runs("good")), only(scene.client.runs("bad"))
+    good, bad = only(stage.client.runs("good")), only(stage.client.runs("bad"))
     assert (1, {"sent": 123}, "w-default", "") == (good.attempt, good.note, good.worker, good.error)
     assert good.duration_ms is not None
     assert good.queue_wait_ms is not None
@@ -147,14 +136,11 @@ def test_runs_refuses_invalid_filters(wrong: dict[str, Any]) -> None:
         Client.from_url("redis://localhost:1").runs(**wrong)
 
 
-# -- the command line ---------------------------------------------------------------------------------
+def test_history_shows_the_runs_of_occurrences_and_filters_by_their_status(stage: Stage) -> None:
+    stage.recorded()
 
-
-def test_history_shows_the_runs_of_occurrences_and_filters_by_their_status(scene: Scene) -> None:
-    scene.recorded()
-
-    table = {line.split()[2]: line for line in zsched(scene.url, "history").stdout.splitlines()[1:]}
-    told = {one["id"]: one for one in answer(scene.url, "history")["occurrences"]}
+    table = {line.split()[2]: line for line in stage.zsched("history").stdout.splitlines()[1:]}
+    told = {one["id"]: one for one in stage.zsched.json("history")["occurrences"]}
 
     assert re.search(r"  succeeded  +[\d.]+ m?s  +[\d.]+ m?s  +good-\S+  +by \S+; sent=123$", table["good"])
     assert re.search(r"  failed  +[\d.]+ m?s  +[\d.]+ m?s  +.*by zero", table["bad"])
@@ -164,39 +150,39 @@ def test_history_shows_the_runs_of_occurrences_and_filters_by_their_status(scene
     run = told["good"]["run"]
     assert ("enqueued", "succeeded", {"sent": 123}) == (told["good"]["what"], run["status"], run["note"])
     for status, id in (("failed", "bad"), ("running", "runs"), ("lost", "gone")):
-        [one] = answer(scene.url, "history", "--status", status)["occurrences"]
+        [one] = stage.zsched.json("history", "--status", status)["occurrences"]
         assert (id, "enqueued", status) == (one["id"], one["what"], one["run"]["status"])
 
 
 def test_history_of_cancelled_includes_occurrences_and_runs(
-    client: Client, daemon: DaemonThread, redis_url: str, redis_client: redis.Redis
+    client: Client, daemon: DaemonThread, zsched: Zsched, redis_client: redis.Redis
 ) -> None:
     client.schedule("tasks.run", id="never", after=3600)
     client.cancel("never")
     run = client.enqueue("tasks.run", id="stopped").run_id
     redis_client.hset(KEYS.rq.job(run), "status", "canceled")
 
-    told = answer(redis_url, "history", "--status", "cancelled")["occurrences"]
+    told = zsched.json("history", "--status", "cancelled")["occurrences"]
 
     assert [("stopped", "enqueued", "cancelled"), ("never", "cancelled", None)] == [
         (one["id"], one["what"], one["run"] and one["run"]["status"]) for one in told
     ]
 
 
-def test_history_without_results_says_so_and_an_unknown_status_is_refused(daemon: DaemonThread, redis_url: str) -> None:
-    assert "nothing failed\n" == zsched(redis_url, "history", "--status", "failed").stdout
-    assert "nothing was lost, of schedule a\n" == zsched(redis_url, "history", "a", "--status", "lost").stdout
-    assert USAGE == zsched(redis_url, "history", "--status", "finished").exit_code
+def test_history_without_results_says_so_and_an_unknown_status_is_refused(daemon: DaemonThread, zsched: Zsched) -> None:
+    assert "nothing failed\n" == zsched("history", "--status", "failed").stdout
+    assert "nothing was lost, of schedule a\n" == zsched("history", "a", "--status", "lost").stdout
+    assert USAGE == zsched("history", "--status", "finished").exit_code
 
 
 def test_show_lists_the_next_times_and_the_last_runs(
-    client: Client, daemon: DaemonThread, redis_url: str, redis_client: redis.Redis
+    client: Client, daemon: DaemonThread, zsched: Zsched, redis_client: redis.Redis
 ) -> None:
     client.schedule("tasks.run", id="r", cron="0 9 * * *", tz="Asia/Seoul")
     runs = [client.run_now("r") for _ in range(7)]
 
-    told = answer(redis_url, "show", "r")
-    shown = zsched(redis_url, "show", "r")
+    told = zsched.json("show", "r")
+    shown = zsched("show", "r")
 
     assert runs[:-6:-1] == [run["id"] for run in told["runs"]]
     assert ["queued"] * 5 == [run["status"] for run in told["runs"]]
@@ -210,14 +196,14 @@ def test_show_lists_the_next_times_and_the_last_runs(
     assert "" == shown.stderr
 
 
-def test_show_works_without_an_archive_and_says_so(client: Client, redis_url: str) -> None:
+def test_show_works_without_an_archive_and_says_so(client: Client, zsched: Zsched) -> None:
     client.schedule("tasks.run", id="once", after=3600)
     client.schedule("tasks.run", id="paused", every=60)
     client.pause("paused")
 
-    shown = zsched(redis_url, "show", "once")
-    told = answer(redis_url, "show", "once")
-    paused = answer(redis_url, "show", "paused")
+    shown = zsched("show", "once")
+    told = zsched.json("show", "once")
+    paused = zsched.json("show", "paused")
 
     assert "no run yet" in shown.stdout
     assert "from Redis alone" in shown.stderr
@@ -225,10 +211,10 @@ def test_show_works_without_an_archive_and_says_so(client: Client, redis_url: st
     assert [] == paused["next"]
 
 
-def test_why_includes_the_end_of_each_run(scene: Scene) -> None:
-    scene.recorded()
+def test_why_includes_the_end_of_each_run(stage: Stage) -> None:
+    stage.recorded()
 
-    stories = {id: answer(scene.url, "why", id) for id in ("good", "bad", "waits", "runs", "gone")}
+    stories = {id: stage.zsched.json("why", id) for id in ("good", "bad", "waits", "runs", "gone")}
 
     last = {id: story["story"][-1]["text"] for id, story in stories.items()}
     took = r"after [\d.]+ m?s, having waited [\d.]+ m?s for a worker, by worker w-default"

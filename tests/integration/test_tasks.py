@@ -126,9 +126,6 @@ def test_a_task_that_workers_cannot_import_is_refused(client: Client) -> None:
         define("def send(): ...").schedule(client, after=5)
 
 
-# -- many ---------------------------------------------------------------------------------------------
-
-
 def test_rows_of_tasks_are_checked_individually(client: Client, redis_client: redis.Redis) -> None:
     def rows() -> Any:
         for number in range(1000):
@@ -187,9 +184,6 @@ def test_a_durable_task_is_durable_in_schedule_many(client: Client, redis_client
     with pytest.raises(NotArchived, match="no row with durable=True was written"):
         client.schedule_many([{"func": durable, "after": HOUR}])
     assert [] == redis_client.keys("*due*")
-
-
-# -- update -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("changes", [{"kwargs": {"event_id": "e1", "channel": 7}}, {"args": ("e1",)}])

@@ -24,7 +24,6 @@ from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.rights import USERS, Role
 
 pytestmark = pytest.mark.redis
 
@@ -276,11 +275,3 @@ def test_rq_dashboard_works_as_the_user_of_the_web_server(guarded: GuardedRedis,
 
     assert operator.sismember(f"{RQ}:workers", f"{RQ}:worker:dead")
     assert [] == guarded.refused()
-
-
-@pytest.mark.parametrize(("user", "role"), [(user, role) for user, roles in USERS.items() for role in roles])
-def test_the_doctor_finds_that_a_user_has_all_rights_of_its_role(guarded: GuardedRedis, user: str, role: Role) -> None:
-    found = Zsched(guarded.url(user)).json("doctor", "--role", role.value)
-
-    [rights] = [finding for finding in found if finding["check"] == "rights"]
-    assert "ok" == rights["verdict"], rights

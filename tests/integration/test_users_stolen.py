@@ -1,4 +1,4 @@
-"""The right and the left of each user of deploy/redis/users.acl."""
+"""Actions that a stolen password of a user of deploy/redis/users.acl permits, and commands that each is denied."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from rq.command import send_shutdown_command
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
+from tests.bombs import Bomb
 from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import know
 from tests.integration.users import GuardedRedis
@@ -35,6 +36,7 @@ RUN = f"{RQ}:job:waiting-1940716800000"
 
 
 Start = Callable[..., subprocess.Popen[bytes]]
+KEYS = Keys("default")
 
 
 @pytest.fixture
@@ -98,13 +100,9 @@ def test_a_user_who_writes_a_queue_can_run_code_in_its_workers(
 ) -> None:
     ran = tmp_path / "ran"
 
-    class Bomb:
-        def __reduce__(self) -> tuple[object, ...]:
-            return Path.touch, (ran,)
-
     with stocked.connect(user) as thief:
         job = f"{RQ}:job:made-up".encode()
-        data = zlib.compress(pickle.dumps(("builtins.len", None, (Bomb(),), {})))
+        data = zlib.compress(pickle.dumps(("builtins.len", None, (Bomb(Path.touch, ran),), {})))
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         times = {"created_at": now, "enqueued_at": now}
         thief.hset(job, mapping={"data": data, "origin": "default", "status": ""} | times)
@@ -225,9 +223,6 @@ def test_a_script_of_a_user_writes_lines_into_redis_own_log(stocked: GuardedRedi
 
 
 # -- denied -------------------------------------------------------------------------------------------
-
-
-KEYS = Keys("default")
 
 
 DENIED = {

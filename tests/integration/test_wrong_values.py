@@ -29,6 +29,11 @@ from zsched.storage.lease import Term
 from zsched.storage.native import NativeJobs
 from zsched.storage.scanner import Scanner
 
+KEYS = Keys("default")
+META = KEYS.meta()
+NUMBERS = ["epoch", "seq", "hold", "doubt", "format"]
+REPORT = "1-1 1 {now} following {about}"
+
 
 @pytest.fixture
 def ground(redis_client: redis.Redis, redis_url: str) -> Iterator[Ground]:
@@ -97,9 +102,6 @@ def test_a_schedule_with_an_unreadable_place_is_shown_as_quarantined(ground: Gro
     assert "active" == client.get("odd").state.value
 
 
-# -- hashes that come first -----------------------------------------------------------------------
-
-
 def test_a_put_whose_run_was_pushed_returns_already_fired(ground: Ground) -> None:
     client, at = Client(ground.redis), from_ms(DUE_MS * 2)
     first = client.schedule("app.task", id="invoice", at=at)
@@ -117,9 +119,8 @@ def test_a_put_repeated_after_a_loss_does_not_blame_another_program(ground: Grou
     client, at = Client(ground.redis), from_ms(DUE_MS * 2)
     run = str(client.schedule("app.task", id="invoice", at=at).run_id)
     ground.redis.flushall()
-    ground.redis.hset(
-        ground.keys.rq.job(run), mapping={"status": "finished", "ended_at": "then", "last_heartbeat": "then"}
-    )
+    ended = {"status": "finished", "ended_at": "then", "last_heartbeat": "then"}
+    ground.redis.hset(ground.keys.rq.job(run), mapping=ended)
 
     again = client.schedule("app.task", id="invoice", at=at)
 
@@ -139,9 +140,6 @@ def test_a_foreign_job_is_not_taken_for_a_schedule(ground: Ground) -> None:
     assert "created" == client.schedule("app.task", id="invoice", at=at).outcome
 
 
-# -- keys of a wrong type ---------------------------------------------------------------------------
-
-
 @pytest.fixture
 def ticker(ground: Ground) -> Iterator[Ticker]:
     with ground.link.wire() as wire:
@@ -149,11 +147,17 @@ def ticker(ground: Ground) -> Iterator[Ticker]:
         yield Ticker(Dispatch(wire, ground.keys), native, DaemonSettings(), SystemClock())
 
 
-def test_a_leader_logs_a_corrupted_set_of_queues_once_per_term_and_fires(ground: Ground, ticker: Ticker) -> None:
+@pytest.fixture
+def term(ground: Ground) -> Term:
+    """A term on a ground whose clock goes on."""
     ground.redis.hdel(ground.keys.meta(), "frozen_ms", "frozen_by")
-    ground.redis.delete(f"{RQ}:queues")
-    ground.redis.set(f"{RQ}:queues", "x")
-    term = Term(TOKEN, EPOCH, SERVER, LEASE_MS, SystemClock().monotonic_ms() + LEASE_MS, ground.now_ms, 0)
+    return Term(TOKEN, EPOCH, SERVER, LEASE_MS, SystemClock().monotonic_ms() + LEASE_MS, ground.now_ms, 0)
+
+
+def test_a_leader_logs_a_corrupted_set_of_queues_once_per_term_and_fires(
+    ground: Ground, ticker: Ticker, term: Term
+) -> None:
+    spoil(ground, f"{RQ}:queues")
 
     with capture_logs() as told:
         for _ in range(3):
@@ -168,13 +172,10 @@ def test_a_leader_logs_a_corrupted_set_of_queues_once_per_term_and_fires(ground:
 
 
 def test_a_schedule_that_cannot_go_into_quarantine_does_not_keep_the_leader_busy(
-    ground: Ground, ticker: Ticker
+    ground: Ground, ticker: Ticker, term: Term
 ) -> None:
-    ground.redis.hdel(ground.keys.meta(), "frozen_ms", "frozen_by")
     ground.redis.hset(ground.keys.schedule("due-rule"), "trigger", "nonsense")
-    ground.redis.delete(ground.keys.quarantine())
-    ground.redis.set(ground.keys.quarantine(), "x")
-    term = Term(TOKEN, EPOCH, SERVER, LEASE_MS, SystemClock().monotonic_ms() + LEASE_MS, ground.now_ms, 0)
+    spoil(ground, ground.keys.quarantine())
 
     with capture_logs() as told:
         ticks = [ticker.tick(term) for _ in range(5)]
@@ -198,12 +199,6 @@ def test_status_names_a_key_of_a_wrong_type(zsched: Zsched, ground: Ground, key:
 # -- status and doctor --------------------------------------------------------------------------------
 
 
-KEYS = Keys("default")
-META = KEYS.meta()
-NUMBERS = ["epoch", "seq", "hold", "doubt", "format"]
-REPORT = "1-1 1 {now} following {about}"
-
-
 def findings(zsched: Zsched) -> dict[str, dict[str, str]]:
     """Return the first finding of each of the doctor's checks."""
     result = zsched("doctor", "--json")
@@ -220,8 +215,7 @@ def test_a_corrupted_number_in_meta_is_reported_with_a_remedy(
 ) -> None:
     redis_client.hset(META, field, garbage)
 
-    for arguments in (("status",), ("status", "--json")):
-        told = zsched(*arguments)
+    for told in (zsched("status"), zsched("status", "--json")):
         assert FAILED == told.exit_code
         assert f"{META} has {field} '" in told.output
         assert f"HDEL {META} " in told.output
@@ -277,8 +271,7 @@ def test_a_corrupted_report_hides_no_other_report(
     mine = REPORT.format(now=now, about='{"daemon": "d", "host": "box", "path": "/mine.db"}')
     redis_client.hset(KEYS.archivers(), mapping={b"\xff": text, "mine": mine})
 
-    for arguments in (("status",), ("status", "--json")):
-        told = zsched(*arguments)
+    for told in (zsched("status"), zsched("status", "--json")):
         assert UNHEALTHY == told.exit_code
         assert "/mine.db" in told.output
     assert "ok" == findings(zsched)["archives"]["verdict"]

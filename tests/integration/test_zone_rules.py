@@ -23,7 +23,6 @@ from zsched.core.clock import from_ms, to_ms
 from zsched.embedded.guard import Guard
 
 FUNC, TZ = "app.task", "Europe/Berlin"
-
 EAST, WEST = "Etc/GMT-4", "Etc/GMT+1"  # two or three hours from Berlin: its times come so much earlier, or later
 
 

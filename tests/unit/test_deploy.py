@@ -13,9 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.documents import pages
+from tests.documents import LOCKS, pages, pins
 from tests.faults.processes import ENDS_S
-from tests.locks import LOCKS, pins
 from zsched.cli.program import USAGE
 from zsched.config.settings import Settings
 from zsched.config.urls import REDIS_CREDENTIAL

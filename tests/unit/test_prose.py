@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from docs import pages as made
-from tests import prose
 from tests.documents import PROJECT, pages
 from tests.prose import LONGEST, MEAN, MEAN_OF_PAGE, Figures, figures, sentences, words
 
@@ -94,9 +93,3 @@ def test_a_long_sentence_and_a_phrase_of_the_dialect_are_seen() -> None:
 
     assert [long.strip()] == Figures(sentences(long)).long
     assert ["What is told. → said, shown, reported; or name who reports what to whom"] == dialect("What is told.")
-
-
-def test_the_figures_of_a_page_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    prose.main([str(PROJECT / "README.md")])
-
-    assert "README.md" in capsys.readouterr().out

@@ -11,11 +11,11 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
 
+from tests.bombs import Bomb
 from zsched.errors import InvalidSchedule
 from zsched.storage.rqjob import Encoder, Unopened
 from zsched.storage.unpickling import MOST_BYTES, NotPlain, inflated, read_plain
@@ -37,16 +37,6 @@ class Colour(Enum):
     RED = 1
 
 
-class Running:
-    """An object that runs a command when it is unpickled."""
-
-    def __init__(self, command: str) -> None:
-        self.command = command
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.system, (self.command,)
-
-
 @pytest.mark.parametrize("value", PLAIN, ids=repr)
 def test_a_plain_value_is_read_like_by_pickle(value: object) -> None:
     assert value == read_plain(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
@@ -62,7 +52,7 @@ def test_an_object_of_another_class_is_refused_by_its_name(value: object, name: 
 
 def test_code_in_a_pickle_is_not_run(tmp_path: Path) -> None:
     made, encoder = tmp_path / "made", Encoder()
-    evil = Running(f"touch {made}")
+    evil = Bomb(os.system, f"touch {made}")
     data, meta = pickle.dumps(("app.f", None, (evil,), {})), pickle.dumps({"a": evil})
 
     with pytest.raises(InvalidSchedule, match="args and kwargs both"):

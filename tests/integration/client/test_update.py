@@ -14,6 +14,7 @@ import pytest
 import redis
 
 import zsched
+from tests.bombs import Bomb
 from tests.faults.clocks import freeze
 from tests.faults.processes import WITHIN_S
 from tests.integration.client.ground import HOUR, KEYS, pass_time, payload
@@ -189,16 +190,6 @@ def test_an_update_overtaken_at_every_attempt_raises_contended(
     assert "default" == other.get("a").queue
 
 
-class Running:
-    """An object that makes a file when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.system, (f"touch {self.path}",)
-
-
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
     """The file that a hostile pickle makes in the process that opens it."""
@@ -209,7 +200,7 @@ def made(tmp_path: Path) -> Path:
 def key(client: Client, redis_client: redis.Redis, soon: datetime, made: Path) -> str:
     """The job of a one-shot with a payload and meta that a user with rights to rq:job:* replaced."""
     key = f"{RQ}:job:{client.schedule('app.task', id='reminder-42', at=soon, args=(1,)).run_id}"
-    evil = Running(made)
+    evil = Bomb(os.system, f"touch {made}")
     redis_client.hset(key, mapping={"data": pickle.dumps(("app.task", None, (evil,), {})), "meta": pickle.dumps(evil)})
     return key
 

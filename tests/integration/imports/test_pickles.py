@@ -10,6 +10,7 @@ import pytest
 from rq import Callback, Queue
 from rq_scheduler import Scheduler
 
+from tests.bombs import Bomb
 from tests.integration.imports.ground import LATER, Zsched
 from zsched.cli.program import FAILED
 from zsched.client import Client
@@ -17,21 +18,11 @@ from zsched.client import Client
 pytestmark = pytest.mark.once
 
 
-class Opened:
-    """An argument whose pickle makes a file where it is opened."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self._file,)
-
-
-def put_with_rq(queue: Queue, argument: Opened) -> None:
+def put_with_rq(queue: Queue, argument: Bomb) -> None:
     queue.enqueue_in(LATER, "app.tasks.remind", argument)
 
 
-def put_with_rq_scheduler(queue: Queue, argument: Opened) -> None:
+def put_with_rq_scheduler(queue: Queue, argument: Bomb) -> None:
     scheduler = Scheduler(queue_name=queue.name, connection=queue.connection)
     scheduler.schedule(datetime(2040, 1, 1), "app.tasks.beat", args=[argument], interval=90)
 
@@ -45,9 +36,9 @@ def test_an_import_opens_a_pickle_before_it_finds_the_function_not_allowed(
     queue: Queue,
     tmp_path: Path,
     command: list[str],
-    put: Callable[[Queue, Opened], None],
+    put: Callable[[Queue, Bomb], None],
 ) -> None:
-    put(queue, Opened(tmp_path / "ran"))
+    put(queue, Bomb(Path.touch, tmp_path / "ran"))
     zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "other.*"
 
     result = zsched("import", *command)
