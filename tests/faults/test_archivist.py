@@ -138,9 +138,7 @@ def test_a_killed_daemon_leaves_no_process_and_the_next_daemon_has_its_archive(
 
 
 @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "stopped"])
-def test_an_archivist_that_hangs_ends_with_its_daemon(
-    daemon: DaemonProcess, redis_client: redis.Redis, is_killed: bool
-) -> None:
+def test_a_hanging_archivist_ends_as_well(daemon: DaemonProcess, redis_client: redis.Redis, is_killed: bool) -> None:
     others = Others(daemon)
     os.kill(others.archivist, signal.SIGSTOP)
 

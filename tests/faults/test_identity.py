@@ -72,11 +72,7 @@ def test_an_archive_restores_nothing_into_another_redis_with_schedules(
 
 
 def test_a_developers_archive_restores_nothing_into_a_production_redis(
-    start_daemon: Start,
-    server: EmbeddedRedis,
-    watch: redis.Redis,
-    other: EmbeddedRedis,
-    tmp_path: Path,
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis, tmp_path: Path
 ) -> None:
     developers = use(start_daemon, server, watch)
     leader = begin(start_daemon, other.url, ARCHIVE_PATH=str(tmp_path / "production.db"))

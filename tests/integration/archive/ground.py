@@ -128,6 +128,11 @@ class Storm:
     def __init__(self, scene: Scene, seed: int) -> None:
         self.scene, self.random, self.client = scene, random.Random(seed), scene.client
 
+    def run(self, number: int) -> None:
+        """Do so many random operations."""
+        for _ in range(number):
+            self.step()
+
     def step(self) -> None:
         """Do a random operation; a refusal by the client is fine."""
         verbs = [self.put, self.put, self.put_many, self.rule, self.rule, self.again, self.pause, self.pause]

@@ -246,8 +246,7 @@ def test_a_following_archive_has_the_state_of_redis(scene: Scene, seed: int) -> 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_archive_started_with_a_trimmed_log_has_the_state_of_redis(scene: Scene, seed: int) -> None:
     storm = Storm(scene, seed)
-    for _ in range(STEPS):
-        storm.step()
+    storm.run(STEPS)
     scene.redis.xtrim(scene.keys.log(), maxlen=20, approximate=False)
     scene.follow("late.db")
 
@@ -266,11 +265,9 @@ def test_an_archive_started_with_a_trimmed_log_has_the_state_of_redis(scene: Sce
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_archive_left_behind_by_trimming_gets_the_state_of_redis(scene: Scene, seed: int) -> None:
     storm = Storm(scene, seed)
-    for _ in range(50):
-        storm.step()
+    storm.run(50)
     assert scene.follower.step()
-    for _ in range(STEPS):
-        storm.step()
+    storm.run(STEPS)
     scene.redis.xtrim(scene.keys.log(), maxlen=10, approximate=False)
 
     assert scene.follower.step()
@@ -284,16 +281,14 @@ def test_an_archive_left_behind_by_trimming_gets_the_state_of_redis(scene: Scene
 def test_a_bootstrap_amid_changes_has_redis_own_state(scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanner, "_PAGE", 1)
     storm = Storm(scene, seed)
-    for _ in range(STEPS):
-        storm.step()
+    storm.run(STEPS)
     scene.redis.xtrim(scene.keys.log(), maxlen=20, approximate=False)
     archive = scene.follow("late.db")
     take_in = archive.scan
 
     def scan(*arguments: object) -> None:
         take_in(*arguments)  # type: ignore[arg-type]  # as given
-        for _ in range(storm.random.randint(0, 6)):
-            storm.step()
+        storm.run(storm.random.randint(0, 6))
 
     archive.scan = scan  # type: ignore[method-assign]  # things happen between pages
 

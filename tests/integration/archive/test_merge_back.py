@@ -33,8 +33,7 @@ def test_a_merge_into_an_empty_redis_restores_the_archives_state(
 ) -> None:
     monkeypatch.setattr(merge_module, "_PAGE", page)
     storm = Storm(scene, seed)
-    for _ in range(150):
-        storm.step()
+    storm.run(150)
     assert scene.follower.step()
     known, skipped = scene.in_archive(), skips(scene)
     put_back(scene)
@@ -55,8 +54,7 @@ def test_a_merge_into_an_empty_redis_restores_the_archives_state(
     assert_state_is_redis_own(scene)
     assert len(known) == len(rows_put_back(scene))
     lead(scene)
-    for _ in range(30):
-        storm.step()
+    storm.run(30)
     watched.go_on()
     assert_state_is_redis_own(scene)
 
@@ -65,14 +63,12 @@ def test_a_merge_into_an_empty_redis_restores_the_archives_state(
 @pytest.mark.parametrize("trimmed_to", [None, 5])
 def test_a_merge_into_an_older_copy_restores_what_it_lost(scene: Scene, seed: int, trimmed_to: int | None) -> None:
     storm = Storm(scene, seed)
-    for _ in range(80):
-        storm.step()
+    storm.run(80)
     assert scene.follower.step()
     if trimmed_to:
         scene.redis.xtrim(scene.keys.log(), maxlen=trimmed_to, approximate=False)
     old, before = snapshot(scene), scene.in_redis()
-    for _ in range(80):
-        storm.step()
+    storm.run(80)
     assert scene.follower.step()
     known, skipped = scene.in_archive(), skips(scene)
     put_back(scene, old)
@@ -86,8 +82,7 @@ def test_a_merge_into_an_older_copy_restores_what_it_lost(scene: Scene, seed: in
     watched.go_on()
     assert_state_is_redis_own(scene)
     lead(scene)
-    for _ in range(30):
-        storm.step()
+    storm.run(30)
     watched.go_on()
     assert_state_is_redis_own(scene)
 

@@ -103,18 +103,15 @@ def _arguments(what: str) -> dict[str, Any]:
 def test_random_operations_between_pages_are_noticed(scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_module, "_PAGE", 1)
     storm = Storm(scene, seed)
-    for _ in range(60):
-        storm.step()
+    storm.run(60)
     old = snapshot(scene)
-    for _ in range(60):
-        storm.step()
+    storm.run(60)
     lose(scene, old if seed % 2 else None)
     lead(scene)
     really = Restoring.restore
 
     def restore(self: Restoring, *arguments: Any, **more: Any) -> Written | None:
-        for _ in range(storm.random.choice([0, 0, 1, 3])):
-            storm.step()
+        storm.run(storm.random.choice([0, 0, 1, 3]))
         scene.redis.hset(scene.keys.meta(), "hold", 0)
         done = really(self, *arguments, **more)
         scene.redis.hset(scene.keys.meta(), "hold", 0)

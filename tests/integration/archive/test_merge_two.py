@@ -110,8 +110,7 @@ def test_two_archives_restore_their_state_after_repeated_rollbacks(scene: Scene,
     for _ in range(4):
         storm.random.shuffle(both)
         for one in both:  # the second one knows more
-            for _ in range(storm.random.choice([1, 10, 30])):
-                storm.step()
+            storm.run(storm.random.choice([1, 10, 30]))
             saved.append(snapshot(scene))
             one.go_on()
         scene.archive = both[1].archive

@@ -76,9 +76,7 @@ def test_a_new_archive_beside_a_foreign_one_has_no_past_and_is_kept(own: OwnArch
     assert folder / "2.db" == own.path
 
 
-def test_archives_of_another_data_set_are_refused_with_the_remedy(
-    own: OwnArchive, wire: Wire, folder: Path, redis_url: str
-) -> None:
+def test_archives_of_other_data_sets_are_refused(own: OwnArchive, wire: Wire, folder: Path, redis_url: str) -> None:
     (folder / "2.db").unlink()
 
     with pytest.raises(ArchiveOfAnother, match=rf" or move {folder} away$"):

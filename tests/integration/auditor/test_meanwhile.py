@@ -46,8 +46,7 @@ def test_concurrent_clients_and_a_leader_raise_no_alarm(
 
     with capture_logs() as told:
         for _ in range(60):
-            for _ in range(4):
-                storm.step()
+            storm.run(4)
             if storm.random.random() < 0.7:
                 scene.follower.step()
             auditing.steps(lambda: storm.step() if storm.random.random() < 0.3 else None)
@@ -163,9 +162,7 @@ def _stand_in_the_way(scene: Scene, **fields: str) -> str:
     return run
 
 
-def test_a_suppressed_run_raises_an_alarm_and_why_names_the_conflicting_job(
-    scene: Scene, auditing: Auditing, redis_url: str
-) -> None:
+def test_a_suppressed_run_raises_an_alarm_and_why_names_it(scene: Scene, auditing: Auditing, redis_url: str) -> None:
     run = _stand_in_the_way(scene, status="finished")
     assert [] == auditing.run()
     auditing.pass_time(600_000)

@@ -115,9 +115,7 @@ def test_a_backfill_without_an_archive_uses_the_log_and_rqs_jobs(client: Client,
     assert (None, True) == (done.source.archive, done.source.is_untrimmed)
 
 
-def test_a_backfill_of_an_unknown_past_is_refused(
-    client: Client, redis_client: redis.Redis, redis_url: str, link: Link
-) -> None:
+def test_an_unknown_past_is_not_filled(client: Client, redis_client: redis.Redis, redis_url: str, link: Link) -> None:
     client.run_now("r")
     last = Log(link, KEYS).last()
     assert last is not None

@@ -40,9 +40,7 @@ def test_resume_and_run_print_the_next_time_and_the_run_id(some: Zsched, redis_c
     assert [result.output.strip().encode()] == redis_client.lrange(f"{RQ}:queue:default", 0, -1)
 
 
-def test_resume_of_an_overdue_one_shot_skips_it_or_says_that_it_fires(
-    zsched: Zsched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resume_skips_an_overdue_one_shot_or_says_it_fires(zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
     for id in ("skipped", "late"):
         zsched("add", id, FUNC, "--at", "2026-01-01T00:00Z", "--allow-past")
         zsched("pause", id)
@@ -90,9 +88,17 @@ def test_set_changes_the_given_options_and_keeps_the_rest(zsched: Zsched) -> Non
     assert ([2], [], "once", "Asia/Seoul") == (shown["args"], shown["tags"], shown["description"], shown["tz"])
 
 
-def test_set_of_a_schedule_that_changes_at_every_attempt_fails_and_names_the_error(
+def test_set_fails_for_forbidden_functions_and_names_a_contention(
     zsched: Zsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    zsched("add", "shell", "os.system", "--every", "1h", "--args", '["true"]')
+    zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.*"
+
+    result = zsched("set", "shell", "--args", '["reboot"]')
+
+    assert USAGE == result.exit_code
+    assert ["true"] == zsched.json("show", "shell")["args"]
+
     def contended(*_: Any, **__: Any) -> None:
         raise Contended("schedule 'beat' was changed by another writer at every attempt")
 
@@ -104,23 +110,13 @@ def test_set_of_a_schedule_that_changes_at_every_attempt_fails_and_names_the_err
     assert '"Contended"' in result.stderr + result.stdout
 
 
-def test_set_cannot_change_the_arguments_of_a_function_that_is_not_allowed(zsched: Zsched) -> None:
-    zsched("add", "shell", "os.system", "--every", "1h", "--args", '["true"]')
-    zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.*"
-
-    result = zsched("set", "shell", "--args", '["reboot"]')
-
-    assert USAGE == result.exit_code
-    assert ["true"] == zsched.json("show", "shell")["args"]
-
-
 def _policies(zsched: Zsched) -> dict[str, Any]:
     names = ("overlap", "overlap_limit", "catch_up", "catch_up_window_s", "catch_up_limit", "jitter_s")
     told = zsched.json("show", "beat")
     return {name: told[name] for name in (*names, "expires_after_s")}
 
 
-def test_policies_jitter_and_expiry_are_set_and_unset(zsched: Zsched) -> None:
+def test_policies_jitter_expiry_and_limits_are_set_and_unset(zsched: Zsched) -> None:
     zsched("add", "beat", FUNC, "--every", "1h")
     usual = _policies(zsched)
 
@@ -133,6 +129,14 @@ def test_policies_jitter_and_expiry_are_set_and_unset(zsched: Zsched) -> None:
     assert ["queue", 3, "all", 90.0, 4, 600.0, 1800.0] == [*changed.values()]
     assert usual == _policies(zsched)
     assert ["skip", None, "latest", 86_400.0, 100, 0.0, None] == [*usual.values()]
+
+    zsched("add", "digest", FUNC, "--every", "1h", "--pause-after-failures", "5", "--on-lost", "fail")
+    zsched("set", "digest", "--pause-after-failures", "2", "--on-lost", "retry")
+    before = zsched.json("show", "digest")
+    zsched("set", "digest", "--unset", "pause-after-failures")
+
+    assert (2, "retry") == (before["pause_after_failures"], before["on_lost"])
+    assert zsched.json("show", "digest")["pause_after_failures"] is None
 
 
 def test_an_urgency_sets_its_options_except_explicitly_given_options(zsched: Zsched) -> None:
@@ -147,16 +151,6 @@ def test_an_urgency_sets_its_options_except_explicitly_given_options(zsched: Zsc
     assert ("high", True, 600.0, 7200.0) == (
         then["priority"], then["at_front"], then["jitter_s"], then["expires_after_s"],
     )  # fmt: skip
-
-
-def test_a_limit_of_failures_is_set_and_unset(zsched: Zsched) -> None:
-    zsched("add", "digest", FUNC, "--every", "1h", "--pause-after-failures", "5", "--on-lost", "fail")
-    zsched("set", "digest", "--pause-after-failures", "2", "--on-lost", "retry")
-    before = zsched.json("show", "digest")
-    zsched("set", "digest", "--unset", "pause-after-failures")
-
-    assert (2, "retry") == (before["pause_after_failures"], before["on_lost"])
-    assert zsched.json("show", "digest")["pause_after_failures"] is None
 
 
 @pytest.fixture

@@ -57,9 +57,7 @@ def test_ls_on_a_terminal_names_the_only_zone_once(some: Zsched, monkeypatch: py
     assert "times in" not in of_many
 
 
-def test_ls_and_show_of_a_paused_schedule_say_what_it_waits_for_without_codes(
-    some: Zsched, redis_client: redis.Redis
-) -> None:
+def test_ls_and_show_of_a_paused_schedule_say_what_it_waits_for(some: Zsched, redis_client: redis.Redis) -> None:
     run = next(key for key in redis_client.keys(f"{RQ}:job:stopped-*"))
     redis_client.hset(run, "description", "red \x1b[31m text")
 
@@ -121,12 +119,5 @@ def test_show_prints_all_policies_of_a_recurring_schedule(zsched: Zsched) -> Non
 
     usual = ["overlap skip", "catch_up latest", "catch_up_window 1d", "catch_up_limit 100"]
     assert [line.split() for line in usual] == policies(plain)
-    assert [
-        ["overlap", "queue"],
-        ["overlap_limit", "3"],
-        ["catch_up", "all"],
-        ["catch_up_window", "0s"],
-        ["catch_up_limit", "100"],
-        ["jitter", "10m"],
-        ["expires_after", "1h30m"],
-    ] == policies(told)
+    changed = ["overlap queue", "overlap_limit 3", "catch_up all", "catch_up_window 0s", "catch_up_limit 100"]
+    assert [line.split() for line in (*changed, "jitter 10m", "expires_after 1h30m")] == policies(told)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import redis
 
+from zsched.core.clock import from_ms, to_ms
 from zsched.storage.keys import Keys
 from zsched.storage.unpickling import inflated
 
 KEYS = Keys("default")
 ROOT = Path(__file__).parents[3]
 HOUR = timedelta(hours=1)
+SOON = from_ms(to_ms(datetime.now(UTC))) + timedelta(days=1)  # in whole milliseconds
 
 
 def pass_time(redis_client: redis.Redis, by: timedelta) -> None:

@@ -14,7 +14,7 @@ import redis
 
 from tests.faults.processes import WITHIN_S, DaemonProcess, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
-from tests.integration.client.ground import KEYS, ids
+from tests.integration.client.ground import KEYS, SOON, ids
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.archive import History
 from zsched.config.settings import ArchiveSettings
@@ -109,10 +109,10 @@ def test_a_durable_update_is_on_an_archives_disk_when_it_returns(
     assert "email" == client.get("a").queue
 
 
-def test_a_durable_put_that_changes_nothing_waits_too(client: Client, archive: Path, log: Log, soon: datetime) -> None:
-    client.schedule(FUNC, id="a", at=soon)
+def test_a_durable_put_that_changes_nothing_waits_too(client: Client, archive: Path, log: Log) -> None:
+    client.schedule(FUNC, id="a", at=SOON)
 
-    unchanged = client.schedule(FUNC, id="a", at=soon, durable=True)
+    unchanged = client.schedule(FUNC, id="a", at=SOON, durable=True)
     kept = client.schedule(FUNC, id="a", after=5, if_exists="keep", durable=True)
 
     assert ("unchanged", "kept") == (unchanged.outcome, kept.outcome)
@@ -175,56 +175,55 @@ def test_durable_updates_and_rows_without_an_archive_are_not_written(short: Clie
 @pytest.mark.parametrize(
     ("call", "advice"),
     [
-        (lambda client, soon: client.schedule(FUNC, id="a", at=soon, durable=True), "waits again"),
-        (lambda client, soon: client.schedule(FUNC, id="a", every=3600, durable=True), "waits again"),
-        (lambda client, soon: client.schedule(FUNC, at=soon, durable=True), "again makes a second one: with an id "),
+        (lambda client, SOON: client.schedule(FUNC, id="a", at=SOON, durable=True), "waits again"),
+        (lambda client, SOON: client.schedule(FUNC, id="a", every=3600, durable=True), "waits again"),
+        (lambda client, SOON: client.schedule(FUNC, at=SOON, durable=True), "again makes a second one: with an id "),
         (
-            lambda client, soon: client.schedule(FUNC, id="a", after=3600, durable=True),
+            lambda client, SOON: client.schedule(FUNC, id="a", after=3600, durable=True),
             "again replaces it, and its delay begins",
         ),
-        (lambda client, soon: client.enqueue(FUNC, id="a", durable=True), "again runs it a second time"),
+        (lambda client, SOON: client.enqueue(FUNC, id="a", durable=True), "again runs it a second time"),
         (
-            lambda client, soon: client.schedule_many([{"func": FUNC, "id": "a", "at": soon, "durable": True}]),
+            lambda client, SOON: client.schedule_many([{"func": FUNC, "id": "a", "at": SOON, "durable": True}]),
             "waits again",
         ),
     ],
 )
 def test_a_durable_call_that_times_out_says_that_redis_has_it(
-    stuck: None, short: Client, log: Log, soon: datetime, call: Callable[[Client, datetime], Any], advice: str
+    stuck: None, short: Client, log: Log, call: Callable[[Client, datetime], Any], advice: str
 ) -> None:
     with pytest.raises(NotArchived, match=advice) as caught:
-        call(short, soon)
+        call(short, SOON)
 
     assert caught.value.is_in_redis
     assert log.last() is not None
 
 
-def test_a_durable_put_that_nobody_archives_says_that_redis_has_it(stuck: None, short: Client, soon: datetime) -> None:
-    short.schedule(FUNC, id="a", at=soon)
+def test_a_durable_put_that_nobody_archives_says_that_redis_has_it(stuck: None, short: Client) -> None:
+    short.schedule(FUNC, id="a", at=SOON)
 
     with pytest.raises(NotArchived) as caught:
-        short.schedule(FUNC, id="a", at=soon, durable=True)
+        short.schedule(FUNC, id="a", at=SOON, durable=True)
 
     assert caught.value.is_in_redis
 
 
 def test_an_archive_with_a_full_disk_does_not_acknowledge(
     redis_url: str, client: Client, short: Client, redis_client: redis.Redis, archivers: Archivers, path: Path,
-    soon: datetime,
 ) -> None:  # fmt: skip
     know(redis_client)
     with Guard() as guard:
         daemon = DaemonProcess(guard, redis_url, ARCHIVE_PATH=str(path))
         eventually(archivers.alive)
-        client.schedule(FUNC, id="small", at=soon, durable=True)
+        client.schedule(FUNC, id="small", at=SOON, durable=True)
         limits = 0, resource.RLIM_INFINITY  # of a process that can write no file
         resource.prlimit(daemon.archivist_pid, resource.RLIMIT_FSIZE, limits)
 
         with pytest.raises(NotArchived) as on_a_full_disk:
-            short.schedule(FUNC, id="on_a_full_disk", at=soon, durable=True)
+            short.schedule(FUNC, id="on_a_full_disk", at=SOON, durable=True)
         eventually(lambda: not archivers.alive())
         with pytest.raises(NotArchived) as later:
-            short.schedule(FUNC, id="next", at=soon, durable=True)
+            short.schedule(FUNC, id="next", at=SOON, durable=True)
 
     assert (True, False) == (on_a_full_disk.value.is_in_redis, later.value.is_in_redis)
     assert {"small", "on_a_full_disk"} == set(ids(client.list()))

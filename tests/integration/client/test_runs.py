@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from tests.faults.ledger import queued
-from tests.integration.client.ground import HOUR, KEYS
+from tests.integration.client.ground import HOUR, KEYS, SOON
 from zsched import Client, InvalidSchedule, ScheduleExists, ScheduleNotFound
 from zsched.client.caller import caller
 from zsched.core.clock import from_ms, to_ms
@@ -58,9 +58,7 @@ def test_enqueue_honours_if_exists(client: Client, redis_client: redis.Redis) ->
     assert (1, []) == (len(queued(redis_client)), list(client.list()))
 
 
-def test_an_id_that_was_enqueued_with_keep_runs_once_unless_its_run_is_cancelled(
-    client: Client, redis_client: redis.Redis
-) -> None:
+def test_an_id_enqueued_with_keep_runs_once_unless_it_is_cancelled(client: Client, redis_client: redis.Redis) -> None:
     first = client.enqueue("app.pay", id="pay-77", if_exists="keep")
     again = client.enqueue("app.pay", (2,), id="pay-77", if_exists="keep", unique_for="1h")
 
@@ -95,13 +93,13 @@ def test_a_bad_unique_for_is_refused(client: Client, redis_client: redis.Redis, 
     assert [] == redis_client.keys("*")
 
 
-def test_run_now_uses_up_a_one_shot_and_keeps_a_rule(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
-    client.schedule("app.task", id="a", at=soon)
+def test_run_now_uses_up_a_one_shot_and_keeps_a_rule(client: Client, redis_client: redis.Redis) -> None:
+    client.schedule("app.task", id="a", at=SOON)
     client.schedule("app.task", id="r", every=60)
 
     runs = [client.run_now("a"), client.run_now("r"), client.run_now("r")]
 
-    assert f"a-{to_ms(soon)}" == runs[0]
+    assert f"a-{to_ms(SOON)}" == runs[0]
     assert (runs, 3) == (queued(redis_client), len(set(runs)))
     assert ["r"] == [schedule.id for schedule in client.list()]
     assert runs[2] == client.get("r").last_run_id
@@ -118,24 +116,24 @@ def test_a_rule_is_previewed_without_redis() -> None:
     assert ["03-07T02:30", "03-08T03:00", "03-09T02:30"] == [f"{at:%m-%dT%H:%M}" for at in found]
 
 
-def test_schedules_are_previewed_in_their_zone(client: Client, soon: datetime) -> None:
-    client.schedule("app.task", id="a", at=soon, tz="Asia/Seoul")
+def test_schedules_are_previewed_in_their_zone(client: Client) -> None:
+    client.schedule("app.task", id="a", at=SOON, tz="Asia/Seoul")
     client.schedule("app.task", id="r", every=60, count=3)
 
     [at] = client.preview("a")
 
-    assert (soon, timedelta(hours=9)) == (at, at.utcoffset())
-    assert [] == list(client.preview("a", start=soon))
-    assert [] == list(client.preview("a", start=(soon + 10 * HOUR).replace(tzinfo=None)))
+    assert (SOON, timedelta(hours=9)) == (at, at.utcoffset())
+    assert [] == list(client.preview("a", start=SOON))
+    assert [] == list(client.preview("a", start=(SOON + 10 * HOUR).replace(tzinfo=None)))
     assert 3 == len(client.preview("r", n=10))
 
 
-def test_a_preview_of_a_schedule_with_jitter_shows_due_times(client: Client, soon: datetime) -> None:
-    client.schedule("app.task", id="r", cron="0 * * * *", starts=soon, jitter=3600)
+def test_a_preview_of_a_schedule_with_jitter_shows_due_times(client: Client) -> None:
+    client.schedule("app.task", id="r", cron="0 * * * *", starts=SOON, jitter=3600)
     first = client.get("r").next_at
     assert first is not None
 
-    found = client.preview("r", n=3, start=soon)
+    found = client.preview("r", n=3, start=SOON)
     schedule, hours = client.get("r"), range(3)
 
     assert schedule.trigger is not None

@@ -17,7 +17,7 @@ import zsched
 from tests.bombs import Bomb
 from tests.faults.clocks import freeze
 from tests.faults.processes import WITHIN_S
-from tests.integration.client.ground import HOUR, KEYS, pass_time, payload
+from tests.integration.client.ground import HOUR, KEYS, SOON, pass_time, payload
 from tests.prefix import RQ
 from zsched import Client, Contended, InvalidSchedule, RedisUnavailable, ScheduleInPast, ScheduleNotFound
 from zsched.client.changing import Changing
@@ -26,44 +26,40 @@ from zsched.core.clock import from_ms, to_ms
 from zsched.errors import Garbled
 
 
-def test_update_changes_only_the_time_of_a_one_shot(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
-    client.schedule("app.task", id="a", at=soon, args=(1,), timeout=60, meta={"m": 1}, retry=2, description="Say hello")
-    before = redis_client.hgetall(f"{RQ}:job:a-{to_ms(soon)}")
+def test_update_changes_only_the_time_of_a_one_shot(client: Client, redis_client: redis.Redis) -> None:
+    client.schedule("app.task", id="a", at=SOON, args=(1,), timeout=60, meta={"m": 1}, retry=2, description="Say hello")
+    before = redis_client.hgetall(f"{RQ}:job:a-{to_ms(SOON)}")
 
-    made = client.update("a", at=soon + HOUR)
+    made = client.update("a", at=SOON + HOUR)
 
-    assert ("updated", soon + HOUR, f"a-{to_ms(soon + HOUR)}") == (made.outcome, made.next_at, made.run_id)
+    assert ("updated", SOON + HOUR, f"a-{to_ms(SOON + HOUR)}") == (made.outcome, made.next_at, made.run_id)
     after = redis_client.hgetall(f"{RQ}:job:{made.run_id}")
     assert before | {b"created_at": after[b"created_at"]} == after
-    assert 0 == redis_client.exists(f"{RQ}:job:a-{to_ms(soon)}")
+    assert 0 == redis_client.exists(f"{RQ}:job:a-{to_ms(SOON)}")
 
 
-def test_update_changes_the_payload_of_a_one_shot_also_if_it_is_overdue(
-    client: Client, redis_client: redis.Redis, soon: datetime
-) -> None:
-    client.schedule("app.task", id="a", at=soon, args=(1,), kwargs={"k": 1})
+def test_update_changes_the_payload_of_a_one_shot_also_if_overdue(client: Client, redis_client: redis.Redis) -> None:
+    client.schedule("app.task", id="a", at=SOON, args=(1,), kwargs={"k": 1})
 
     made = client.update("a", kwargs={"k": 2})
 
-    assert ("updated", soon) == (made.outcome, made.next_at)
+    assert ("updated", SOON) == (made.outcome, made.next_at)
     assert ("app.task", None, (1,), {"k": 2}) == payload(redis_client, f"{RQ}:job:{made.run_id}")
 
-    client.schedule("app.task", id="a", at=soon)
+    client.schedule("app.task", id="a", at=SOON)
     pass_time(redis_client, timedelta(days=2))
 
-    assert ("updated", soon) == (client.update("a", args=(2,)).outcome, client.get("a").next_at)
+    assert ("updated", SOON) == (client.update("a", args=(2,)).outcome, client.get("a").next_at)
 
 
-def test_an_update_to_the_past_is_refused_and_a_delay_counts_from_redis_now(
-    client: Client, soon: datetime, redis_client: redis.Redis
-) -> None:
-    client.schedule("app.task", id="a", at=soon)
+def test_an_update_to_the_past_fails_and_a_delay_counts_from_now(client: Client, redis_client: redis.Redis) -> None:
+    client.schedule("app.task", id="a", at=SOON)
 
     with pytest.raises(ScheduleInPast):
         client.update("a", at=datetime.now(UTC) - HOUR)
-    assert soon == client.get("a").next_at
+    assert SOON == client.get("a").next_at
 
-    client.schedule("app.task", id="a", at=soon)
+    client.schedule("app.task", id="a", at=SOON)
     now_ms = freeze(redis_client)
 
     made = client.update("a", after=60)
@@ -71,14 +67,14 @@ def test_an_update_to_the_past_is_refused_and_a_delay_counts_from_redis_now(
     assert from_ms(now_ms + 60_000) == made.next_at
 
 
-def test_update_keeps_a_paused_schedule_paused(client: Client, soon: datetime) -> None:
-    client.schedule("app.task", id="a", at=soon)
+def test_update_keeps_a_paused_schedule_paused(client: Client) -> None:
+    client.schedule("app.task", id="a", at=SOON)
     client.pause("a", "why")
 
-    client.update("a", at=soon + HOUR, priority="high")
+    client.update("a", at=SOON + HOUR, priority="high")
 
     one = client.get("a")
-    assert (ScheduleState.PAUSED, soon + HOUR, "why", Priority.HIGH) == (one.state, one.next_at, one.note, one.priority)
+    assert (ScheduleState.PAUSED, SOON + HOUR, "why", Priority.HIGH) == (one.state, one.next_at, one.note, one.priority)
 
     client.schedule("app.task", id="r", every=60)
     client.pause("r")
@@ -109,22 +105,22 @@ def test_update_changes_only_the_rule_of_a_recurring_schedule(client: Client, re
     assert ("app.task", None, (1,), {}) == payload(redis_client, KEYS.template("r"))
 
 
-def test_an_update_that_changes_nothing_is_unchanged(client: Client, soon: datetime) -> None:
-    client.schedule("app.task", id="a", at=soon, args=(1,), tags=["t"], retry=2, on_success="app.done", description="d")
+def test_an_update_that_changes_nothing_is_unchanged(client: Client) -> None:
+    client.schedule("app.task", id="a", at=SOON, args=(1,), tags=["t"], retry=2, on_success="app.done", description="d")
     client.schedule("app.task", id="r", every=60, tags=["t"], result_ttl=5, on_failure="app.failed", at_front=True)
 
     assert ["unchanged"] * 4 == [
-        client.update("a").outcome, client.update("a", at=soon).outcome,
+        client.update("a").outcome, client.update("a", at=SOON).outcome,
         client.update("r").outcome, client.update("r", every=60).outcome,
     ]  # fmt: skip
 
 
-def test_an_invalid_update_is_refused_with_its_field(client: Client, soon: datetime) -> None:
-    client.schedule("app.task", id="a", at=soon)
+def test_an_invalid_update_is_refused_with_its_field(client: Client) -> None:
+    client.schedule("app.task", id="a", at=SOON)
     client.schedule("app.task", id="r", every=60)
 
     for id, change, field in (
-        ("a", {"every": 5}, "every"), ("r", {"at": soon}, "at"), ("a", {"if_exists": "keep"}, "if_exists"),
+        ("a", {"every": 5}, "every"), ("r", {"at": SOON}, "at"), ("a", {"if_exists": "keep"}, "if_exists"),
         ("a", {"timeout": "soon"}, "timeout"), ("r", {"eta": 5}, "eta"), ("r", {"args": lambda: None}, "args"),
     ):  # fmt: skip
         with pytest.raises(InvalidSchedule, match=f"^{field}="):
@@ -133,8 +129,8 @@ def test_an_invalid_update_is_refused_with_its_field(client: Client, soon: datet
         client.update("unknown", args=(1,))
 
 
-def test_concurrent_updates_are_all_applied(redis_url: str, client: Client, soon: datetime) -> None:
-    client.schedule("app.task", id="a", at=soon)
+def test_concurrent_updates_are_all_applied(redis_url: str, client: Client) -> None:
+    client.schedule("app.task", id="a", at=SOON)
     changes: list[dict[str, Any]] = [{"timeout": 7}, {"tags": ["t"]}, {"created_by": "me"}]
     barrier = threading.Barrier(len(changes))
     failed: list[BaseException] = []
@@ -197,9 +193,9 @@ def made(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def key(client: Client, redis_client: redis.Redis, soon: datetime, made: Path) -> str:
+def key(client: Client, redis_client: redis.Redis, made: Path) -> str:
     """The job of a one-shot with a payload and meta that a user with rights to rq:job:* replaced."""
-    key = f"{RQ}:job:{client.schedule('app.task', id='reminder-42', at=soon, args=(1,)).run_id}"
+    key = f"{RQ}:job:{client.schedule('app.task', id='reminder-42', at=SOON, args=(1,)).run_id}"
     evil = Bomb(os.system, f"touch {made}")
     redis_client.hset(key, mapping={"data": pickle.dumps(("app.task", None, (evil,), {})), "meta": pickle.dumps(evil)})
     return key
@@ -236,22 +232,22 @@ def test_an_update_with_args_and_kwargs_replaces_a_payload_without_opening_it(
 
 
 def test_an_update_of_the_time_keeps_payload_and_meta_without_opening_them(
-    client: Client, redis_client: redis.Redis, key: str, made: Path, soon: datetime
+    client: Client, redis_client: redis.Redis, key: str, made: Path
 ) -> None:
     before = redis_client.hmget(key, "data", "meta")
 
-    moved = client.update("reminder-42", at=soon + HOUR)
+    moved = client.update("reminder-42", at=SOON + HOUR)
 
     assert not made.exists()
     assert before == redis_client.hmget(f"{RQ}:job:{moved.run_id}", "data", "meta")
 
 
-def test_an_update_keeps_plain_args_it_leaves_out(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
-    client.schedule("app.task", id="a", at=soon, args=(soon, {1, 2}))
+def test_an_update_keeps_plain_args_it_leaves_out(client: Client, redis_client: redis.Redis) -> None:
+    client.schedule("app.task", id="a", at=SOON, args=(SOON, {1, 2}))
 
     made = client.update("a", kwargs={"k": 2})
 
-    assert ("app.task", None, (soon, {1, 2}), {"k": 2}) == payload(redis_client, f"{RQ}:job:{made.run_id}")
+    assert ("app.task", None, (SOON, {1, 2}), {"k": 2}) == payload(redis_client, f"{RQ}:job:{made.run_id}")
 
 
 def test_a_client_that_trusts_all_writers_opens_objects_of_any_class(redis_url: str, redis_client: redis.Redis) -> None:

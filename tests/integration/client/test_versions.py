@@ -164,15 +164,6 @@ def test_writers_with_versions_lose_no_update(redis_url: str, client: Client) ->
     assert conflicts >= 7
 
 
-def test_a_conflict_is_not_logged(client: Client, redis_client: redis.Redis) -> None:
-    client.schedule("app.task", id="a", after=60)
-
-    with pytest.raises(VersionConflict):
-        client.pause("a", if_version="1-1-1")
-
-    assert 1 == redis_client.xlen(KEYS.log())
-
-
 def stored(client: Client, redis_client: redis.Redis) -> Any:
     """Return what Redis holds of schedule ``a``, but the times of its puts."""
     found = client.get("a")

@@ -36,9 +36,7 @@ def run_cli(cluster: Cluster, *arguments: str, **more: str) -> subprocess.Comple
     return subprocess.run(command, capture_output=True, text=True, timeout=ENDS_S, check=False, env=environment(**more))
 
 
-def test_rqs_connection_class_refuses_plain_urls_and_prefixes_without_a_tag(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_rqs_connection_class_refuses_plain_urls_and_prefixes_without_a_tag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RQ_KEY_PREFIX", "rq")
 
     with pytest.raises(ConfigError, match=r"prefix 'rq' spreads its keys over all slots .* set RQ_KEY_PREFIX to"):
@@ -190,12 +188,8 @@ def test_workers_run_each_run_once_while_its_slot_moves_and_its_queue_is_often_e
     ran = tmp_path / "ran"
     now = datetime.now(UTC)
     rows: list[Any] = [
-        {
-            "func": "clustertasks.write",
-            "id": f"w{n:03d}",
-            "at": now + timedelta(milliseconds=20 * n),
-            "allow_past": True,
-        }
+        {"func": "clustertasks.write", "id": f"w{n:03d}", "at": now + timedelta(milliseconds=20 * n)}
+        | {"allow_past": True}
         for n in range(300)
     ]
     assert 300 == client.schedule_many(rows).created

@@ -95,9 +95,7 @@ def test_a_bad_value_stays_in_its_form_with_the_error_at_its_field(
     assert "backfill" in path or 'value="mail"' in page.text
 
 
-def test_a_refused_backfill_keeps_its_form_and_an_error_without_a_field_stands_on_top(
-    ann: httpx.Client, client: Client
-) -> None:
+def test_a_refused_backfill_keeps_its_form_and_shows_all_errors(ann: httpx.Client, client: Client) -> None:
     client.schedule("app.tasks.remind", id="party", at=datetime(2099, 12, 24, 18, tzinfo=UTC))
     client.schedule("app.tasks.remind", id="digest", every=3600)
     given, accept = {"start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}, {"Accept": "text/html"}
@@ -148,7 +146,7 @@ def test_a_field_that_two_people_changed_is_shown_with_both_values(ann: httpx.Cl
     assert "slow" == client.get("digest").queue
 
 
-def test_an_untouched_edit_changes_nothing(ann: httpx.Client, client: Client) -> None:
+def test_an_untouched_edit_changes_nothing_and_an_error_stands_at_its_field(ann: httpx.Client, client: Client) -> None:
     client.schedule("app.tasks.remind", id="party", at=datetime(2099, 12, 24, 18, tzinfo=UTC), at_front=True, retry=2)
     version = client.get("party").version
 
@@ -156,8 +154,6 @@ def test_an_untouched_edit_changes_nothing(ann: httpx.Client, client: Client) ->
 
     assert version == client.get("party").version
 
-
-def test_an_error_of_an_edit_stands_at_its_field_with_a_link_on_top(ann: httpx.Client, client: Client) -> None:
     client.schedule("app.tasks.remind", id="digest", cron="0 9 * * *")
     given = form_of(ann.get("/schedules/digest/edit")) | {"tz": "Mars/Olympus"}
 

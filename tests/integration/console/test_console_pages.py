@@ -9,14 +9,11 @@ import fastapi.routing
 import pytest
 import redis
 from playwright.sync_api import expect
-from rq import Queue
 
 from tests.breadth import some
-from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.console.person import Person
+from tests.integration.console.person import Person, failed
 from tests.integration.web.ground import Web, entries_by
-from tests.rq_workers import work_off
 from zsched import Client
 from zsched.aio.link import AsyncLink
 from zsched.config.settings import Settings
@@ -26,7 +23,6 @@ from zsched.web.calls import admitted
 from zsched.web.console.view import viewed
 
 pytestmark = pytest.mark.once
-FAIL = "tests.integration.console.jobs.fail"
 WIDTHS = some((390, 1280, 1920), 390)
 LONG = "newsletter_of_the_week_for_all_customers_on_the_east_coast"
 READS = {"GET", "HEAD"}
@@ -67,10 +63,7 @@ def run_id(client: Client, daemon: DaemonThread, redis_client: redis.Redis) -> s
     client.schedule(
         f"app.{LONG}", id=LONG, cron=f"{','.join(map(str, range(0, 60, 5)))} 8-18 * * 1-5", description=LONG
     )
-    run_id = client.enqueue(FAIL, id="broken", queue="mail").run_id
-    work_off(Queue("mail", connection=redis_client), redis_client)
-    eventually(lambda: client.runs(status="failed"))
-    return str(run_id)
+    return failed(client, redis_client)[0]
 
 
 def test_the_console_has_the_pages_that_these_tests_know() -> None:
@@ -181,9 +174,7 @@ def test_pages_without_a_browser_have_their_policy_and_their_refusals(web: Web) 
     assert [(404, True)] * 2 == [(each.status_code, "Back to the first page" in each.text) for each in missing]
 
 
-def test_arguments_are_hidden_without_a_right_and_foreign_forms_change_nothing(
-    web: Web, client: Client, run_id: str
-) -> None:
+def test_arguments_need_a_right_and_foreign_forms_change_nothing(web: Web, client: Client, run_id: str) -> None:
     with web.browser("ann-6") as ann:
         answer = ann.post("/schedules/digest:cancel", headers={"Origin": "https://evil.example"})
 

@@ -21,7 +21,7 @@ from tests.faults.clocks import now_ms, set_back
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.console import jobs
-from tests.integration.console.person import Person
+from tests.integration.console.person import Person, failed
 from tests.integration.web.ground import Web
 from tests.rq_workers import work_off
 from zsched import Client
@@ -163,10 +163,7 @@ def test_skipped_occurrences_that_were_backfilled_are_not_offered_again(
 def test_a_failed_run_that_was_retried_says_so_on_the_first_page_and_the_timeline(
     web: Web, client: Client, daemon: DaemonThread, redis_client: redis.Redis
 ) -> None:
-    run_id = client.enqueue("tests.integration.console.jobs.fail", id="broken", queue="mail").run_id
-    work_off(Queue("mail", connection=redis_client), redis_client)
-    eventually(lambda: client.runs(status="failed"))
-    client.retry(str(run_id))
+    client.retry(*failed(client, redis_client))
 
     with web.browser("gus", sees_arguments=True) as gus:
         eventually(lambda: "retried: queued" in gus.get("/").text)  # when the archive has the retry

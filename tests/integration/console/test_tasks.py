@@ -7,13 +7,10 @@ from datetime import UTC, datetime
 import pytest
 import redis
 from playwright.sync_api import expect
-from rq import Queue
 
 from tests.faults.clocks import now_ms
-from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.console.person import Person
-from tests.rq_workers import work_off
+from tests.integration.console.person import FAIL, Person, failed
 from zsched import Client
 from zsched.core.clock import from_ms
 
@@ -70,9 +67,7 @@ def test_a_schedule_is_run_now(ann: Person, client: Client, daemon: DaemonThread
 def test_a_failed_run_is_retried_after_a_question(
     ann: Person, client: Client, daemon: DaemonThread, redis_client: redis.Redis
 ) -> None:
-    run_id = client.enqueue("tests.integration.console.jobs.fail", id="f", queue="mail").run_id
-    work_off(Queue("mail", connection=redis_client), redis_client)
-    eventually(lambda: client.runs(status="failed"))
+    [run_id] = failed(client, redis_client)
 
     ann.open(f"/runs/{run_id}")
     ann.ask_for("Retry …")
@@ -91,13 +86,11 @@ def test_a_failed_run_is_retried_after_a_question(
 def test_all_failed_runs_of_a_task_in_the_last_hour_are_retried(
     ann: Person, client: Client, daemon: DaemonThread, redis_client: redis.Redis
 ) -> None:
-    runs = [client.enqueue("tests.integration.console.jobs.fail", id=f"f-{n}", queue="mail").run_id for n in range(3)]
-    work_off(Queue("mail", connection=redis_client), redis_client)
-    eventually(lambda: 3 == len(client.runs(status="failed")) and runs)
+    failed(client, redis_client, 3)
 
     ann.open("/")
     ann.click("All that failed in the last hour")
-    ann.page.get_by_label("Function").fill("tests.integration.console.jobs.fail")
+    ann.page.get_by_label("Function").fill(FAIL)
     ann.page.wait_for_url("**func=tests.integration*")
     ann.click("Retry all that match …")
     ann.press("Retry 3 runs")

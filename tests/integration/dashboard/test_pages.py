@@ -291,9 +291,7 @@ def test_an_unreachable_redis_is_shown_without_its_password() -> None:
     assert "hidden" not in page.text + data.text
 
 
-def test_a_plain_rq_job_is_shown_and_a_second_redis_is_refused(
-    browser: httpx.Client, redis_client: redis.Redis
-) -> None:
+def test_a_plain_rq_job_is_shown_and_another_redis_refused(browser: httpx.Client, redis_client: redis.Redis) -> None:
     assert 500 == browser.get("/1/view/workers").status_code
 
     made = Queue(connection=redis_client).enqueue_in(timedelta(hours=1), tasks.remind, "u1", description="by hand")

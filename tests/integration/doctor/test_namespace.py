@@ -26,23 +26,16 @@ def client(url: str) -> Client:
     return Client.from_url(url)
 
 
-@pytest.mark.parametrize(
-    ("key", "type"),
-    [
-        (KEYS.meta(), "hash"),
-        (KEYS.log(), "stream"),
-        (KEYS.due(Priority.LOW), "zset"),
-        (KEYS.paused(), "hash"),
-        (KEYS.recurring(), "set"),
-        (KEYS.ask(), "list"),
-        (KEYS.ask_names(), "list"),
-        (KEYS.chains(), "hash"),
-        (KEYS.deadlines(), "zset"),
-        (KEYS.archivers(), "hash"),
-        (f"{RQ}:queues", "set"),
-        (f"{RQ}:workers", "set"),
-    ],
-)
+TYPES = {
+    "hash": (KEYS.meta(), KEYS.paused(), KEYS.chains(), KEYS.archivers()),
+    "zset": (KEYS.due(Priority.LOW), KEYS.deadlines()),
+    "set": (KEYS.recurring(), f"{RQ}:queues", f"{RQ}:workers"),
+    "list": (KEYS.ask(), KEYS.ask_names()),
+    "stream": (KEYS.log(),),
+}
+
+
+@pytest.mark.parametrize(("key", "type"), [(key, type) for type, keys in TYPES.items() for key in keys])
 def test_a_key_of_a_wrong_type_is_named(url: str, sound: redis.Redis, key: str, type: str) -> None:
     sound.set(key, "mine")
 
@@ -160,9 +153,7 @@ def test_daemons_of_different_versions_are_a_warning(url: str, sound: redis.Redi
     [(False, "nobody stands by (south, pid 7 may not lead: Redis may evict): when the daemon"),
      (True, "south, pid 7 may not lead: Redis may evict")],
 )  # fmt: skip
-def test_a_daemon_that_may_not_lead_is_a_warning_and_no_standby(
-    url: str, sound: redis.Redis, standby: bool, told: str
-) -> None:
+def test_a_daemon_that_may_not_lead_is_no_standby(url: str, sound: redis.Redis, standby: bool, told: str) -> None:
     report(sound, "a", daemon="d1", host="north")
     report(sound, "b", **MAY_NOT | {"daemon": "d2", "host": "south"})
     if standby:

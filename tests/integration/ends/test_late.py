@@ -60,9 +60,7 @@ def test_an_end_whose_recording_lost_its_reply_is_recorded_and_counted_once(
     assert ([f"{run} failed"], "active") == (ends(tracking.link), tracking.client.get("r").state.value)
 
 
-def test_a_lost_run_whose_recording_lost_its_reply_is_recorded_once(
-    losing: Losing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_run_whose_record_got_lost_is_recorded_once(losing: Losing, monkeypatch: pytest.MonkeyPatch) -> None:
     run = taken(losing.redis, losing.client.enqueue(FUNC, id="a").run_id)
     ago(losing.redis, run)
     losing.follow()
@@ -130,9 +128,7 @@ def test_a_requeued_cancelled_run_is_recorded_again(tracking: Tracking) -> None:
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_a_second_end_is_recorded_although_the_first_read_of_it_failed(
-    tracking: Tracking, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_end_is_recorded_after_a_failed_read(tracking: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: Jobs, ids: list[str]) -> list[Any]:
         if ids:
             monkeypatch.setattr(Jobs, "look", look)

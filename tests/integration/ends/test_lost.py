@@ -87,9 +87,7 @@ def test_a_run_is_missing_for_a_while_before_it_counts_as_lost(losing: Losing, m
     assert [(runs[0], LEFT)] == [(run.id, run.error) for run in recorded(losing.link)]
 
 
-def test_only_runs_that_must_have_been_taken_from_a_long_queue_are_lost(
-    losing: Losing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_runs_that_left_a_long_queue_for_certain_are_lost(losing: Losing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registries, "_LINE", 4)
     early, *waiting = (losing.client.enqueue(FUNC, id=f"s{number}").run_id or "" for number in range(8))
     ago(losing.redis, early, *waiting)
@@ -170,9 +168,7 @@ def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(losing: 
     assert [run_id] == [run.id for run in recorded(losing.link)]
 
 
-def test_an_end_is_recorded_once_also_by_a_leader_that_was_slow(
-    losing: Losing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_end_is_recorded_once_also_by_a_slow_leader(losing: Losing, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = taken(losing.redis, losing.client.enqueue(FUNC, id="a").run_id)
     ago(losing.redis, run_id)
     losing.follow()

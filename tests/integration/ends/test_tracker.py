@@ -232,9 +232,7 @@ def test_a_requeued_run_is_recorded_again(tracking: Tracking) -> None:
     assert [1, 2] == [one.attempt for one in recorded(tracking.link)]
 
 
-def test_ends_missing_from_the_registries_are_found_by_scanning(
-    tracking: Tracking, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ends_that_no_registry_has_are_found_by_scanning(tracking: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 4)
     monkeypatch.setattr(tracker, "_LOOKED_AT", 3)
     monkeypatch.setattr(tracker, "_ASKED", 2)
@@ -285,9 +283,7 @@ def test_the_tracker_starts_again_with_a_rebuilt_archive(tracking: Tracking) -> 
     assert {run} == ended(tracking)
 
 
-def test_the_first_round_takes_larger_parts_than_the_later_ones(
-    tracking: Tracking, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_round_takes_larger_parts_than_others(tracking: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 4)
     monkeypatch.setattr(tracker, "_LOOKED_AT", 2)
     runs = [tracking.client.enqueue(FUNC, id=id).run_id for id in "abcd"]
@@ -302,9 +298,7 @@ def test_the_first_round_takes_larger_parts_than_the_later_ones(
     assert {*runs[:2], runs[3]} == ended(tracking)
 
 
-def test_the_first_rounds_of_a_term_take_large_parts_of_all_the_state(
-    tracking: Tracking, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_rounds_of_a_term_take_large_parts_of_all(tracking: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 2)
     monkeypatch.setattr(tracker, "_LOOKED_AT", 0)  # a later round finds nothing
     runs = [tracking.client.enqueue(FUNC, id=id).run_id for id in "abcd"]

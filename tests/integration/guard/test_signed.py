@@ -60,24 +60,17 @@ def test_a_signed_run_of_each_way_to_a_worker_runs(forge: Forge, guard: Guard, k
     rows: Any = [{"func": WORK, "args": (f"many-{n}",), "id": f"many-{n}", "after": 0.01} for n in range(3)]
     rows += [{"func": WORK, "args": ("row",), "id": "row", "cron": "0 0 1 1 *"}]
     forge.client.schedule_many(rows)
-    runs = [forge.enqueue("now"), *map(forge.client.run_now, ("cron", "later", "row"))]
+    now = datetime.now(UTC)
+    forge.client.schedule(WORK, args=("filled",), id="hourly", every=3600, starts=now - timedelta(hours=3))
+    filled = forge.client.backfill("hourly", now - timedelta(hours=3), now, again=True)
+    assert 3 == len(filled.runs)
+    runs = [forge.enqueue("now"), *map(forge.client.run_now, ("cron", "later", "row")), *map(str, filled.run_ids)]
     runs += map(fired, ("delayed", "at", "many-0", "many-1", "many-2"))
 
     forge.burst(guard, kind)
 
     assert finished(forge, *runs)
     assert forge.receipts >= {"delayed", "at", "cron", "later", "row", "now", "many-0", "many-1", "many-2"}
-
-
-def test_a_backfilled_occurrence_runs(forge: Forge, guard: Guard) -> None:
-    now = datetime.now(UTC)
-    forge.client.schedule(WORK, args=("filled",), id="hourly", every=3600, starts=now - timedelta(hours=3))
-
-    filled = forge.client.backfill("hourly", now - timedelta(hours=3), now, again=True)
-    forge.burst(guard)
-
-    assert len(filled.runs) == 3
-    assert finished(forge, *(str(run.run_id) for run in filled.runs))
 
 
 def test_an_update_of_a_signed_schedule_is_signed(forge: Forge, guard: Guard) -> None:
@@ -183,15 +176,17 @@ async def test_an_async_client_signs_as_the_client_does(forge: Forge, guard: Gua
     assert finished(forge, *runs)
 
 
-def test_a_run_that_rewrites_its_meta_is_tried_again(forge: Forge, guard: Guard, kind: str) -> None:
+def test_a_run_that_rewrites_its_meta_or_returns_retry_is_tried_again(forge: Forge, guard: Guard, kind: str) -> None:
     plain = forge.enqueue("plain", COUNT, args=(3,), retry=3)
     with_meta = forge.enqueue("with-meta", COUNT, args=(3,), retry=3, meta={"count": 0, "when": datetime(2026, 1, 1)})
     forge.client.schedule(COUNT, args=(2,), id="rule", cron="0 0 1 1 *", retry=2, meta={"count": 0})
     of_a_rule = forge.client.run_now("rule")
+    returns_retry = forge.enqueue("again", f"{TASKS}.again")
 
     forge.burst(guard, kind)
 
-    assert finished(forge, plain, with_meta, of_a_rule)
+    assert finished(forge, plain, with_meta, of_a_rule, returns_retry)
+    assert "again-True" in forge.receipts
     assert Subject.RUN is subject_of(forge, plain)
 
 
@@ -204,15 +199,6 @@ def test_a_run_with_a_payload_in_json_is_tried_again(forge: Forge, guard: Guard,
 
     assert (True, b"failed") == (finished(forge, run_id), forge.fields(forged)["status"])
     assert "forged" not in forge.receipts
-
-
-def test_a_task_that_returns_retry_is_tried_again(forge: Forge, guard: Guard, kind: str) -> None:
-    run_id = forge.enqueue("again", f"{TASKS}.again")
-
-    forge.burst(guard, kind)
-
-    assert finished(forge, run_id)
-    assert {"again-True"} == forge.receipts
 
 
 def test_meta_of_another_program_is_not_signed_by_the_worker(forge: Forge, guard: Guard) -> None:

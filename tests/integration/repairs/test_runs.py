@@ -180,10 +180,10 @@ def test_the_time_of_an_end_chooses_runs(client: Client, redis_client: redis.Red
 def test_expired_runs_are_retried_with_archived_args(client: Client, redis_client: redis.Redis, link: Link) -> None:
     runs = queued(client, redis_client, 3, expires_after=10**9)
     deadline_ms = int(datetime.now(UTC).timestamp() * 1000)
-    for run in runs:
-        redis_client.delete(KEYS.rq.job(run))  # as Redis does at its deadline
-        redis_client.zadd(KEYS.deadlines(), {run: deadline_ms})
-    redis_client.delete(f"{RQ}:queue:default")
+    at_once = redis_client.pipeline()
+    at_once.delete(f"{RQ}:queue:default", *map(KEYS.rq.job, runs))  # as Redis deletes jobs at their deadline
+    at_once.zadd(KEYS.deadlines(), dict.fromkeys(runs, deadline_ms))
+    at_once.execute()
     eventually(lambda: {run: ["expired"] for run in runs} == ends(link))
     archived(link)
 

@@ -73,11 +73,15 @@ def test_a_dry_run_and_a_plan_that_is_not_confirmed_change_nothing(client: Clien
     assert before == kinds(link)
 
 
-def test_a_limit_takes_only_the_first_candidates(client: Client) -> None:
+def test_a_limit_takes_only_the_first_candidates_and_a_result_is_json(client: Client) -> None:
     ids = campaign(client, 5)
 
     assert 2 == client.cancel_many(tag="sale", limit=2).done
     assert ids[2:] == [schedule.id for schedule in client.list(tag="sale")]
+    assert {
+        "found": 3, "done": 3, "skipped": 0, "refused": [], "refused_count": 0, "sample": ids[2:], "source": None,
+        "dry_run": False,
+    } == client.cancel_many(tag="sale").to_dict()  # fmt: skip
 
 
 def test_pause_many_pauses_active_schedules_and_resume_many_resumes_them(client: Client, link: Link) -> None:
@@ -168,12 +172,3 @@ def test_changes_are_spread_by_their_rate(client: Client, monkeypatch: pytest.Mo
     client.pause_many(tag="sale", per_second=80, on_progress=lambda done, _: seen.append(clock.monotonic_ms()))
 
     assert [0, 0, 250] == seen
-
-
-def test_a_result_is_json(client: Client) -> None:
-    ids = campaign(client, 2)
-
-    assert {
-        "found": 2, "done": 2, "skipped": 0, "refused": [], "refused_count": 0, "sample": ids, "source": None,
-        "dry_run": False,
-    } == client.cancel_many(tag="sale").to_dict()  # fmt: skip

@@ -35,6 +35,8 @@ def test_cancelling_a_queued_run_records_its_end_at_once(
     assert "cancelled" == client.cancel_run(run)
 
     assert ([], "canceled") == (queued(redis_client), status(redis_client, run))
+    assert Job.fetch(run, connection=redis_client).is_canceled
+    assert [run] == Queue("default", connection=redis_client).canceled_job_registry.get_job_ids()
     assert [] == work()
     assert "already_over" == client.cancel_run(run)
     [entry] = [one for one in Log(link, KEYS).entries() if one.kind == "end"]
@@ -47,16 +49,6 @@ def test_cancelling_a_queued_run_records_its_end_at_once(
     assert run == client.why("a").changes[-1].run_id
     again = client.retry(run)
     assert [f"{again} () []"] == work()
-
-
-def test_a_cancelled_run_is_a_cancelled_job_in_rq(client: Client, redis_client: redis.Redis) -> None:
-    run = client.enqueue(f"{TASKS}.done", id="a").run_id or ""
-    client.cancel_run(run)
-
-    found = Job.fetch(run, connection=redis_client)
-
-    assert found.is_canceled
-    assert [run] == Queue("default", connection=redis_client).canceled_job_registry.get_job_ids()
 
 
 def test_a_run_waiting_for_its_next_attempt_can_be_cancelled(
@@ -90,19 +82,13 @@ def test_cancelling_a_running_run_stops_it(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_cancelling_a_run_of_a_dead_worker_is_refused(client: Client, redis_client: redis.Redis) -> None:
-    run = client.enqueue(f"{TASKS}.done", id="a").run_id or ""
-    redis_client.hset(KEYS.rq.job(run), mapping={"status": "started", "worker_name": "dead"})
-
-    with pytest.raises(RunNotOver, match="its worker 'dead' does not listen"):
-        client.cancel_run(run)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_cancelling_a_run_between_queue_and_worker_is_refused(client: Client, redis_client: redis.Redis) -> None:
-    run = client.enqueue(f"{TASKS}.done", id="a").run_id or ""
+def test_cancelling_a_run_of_a_dead_worker_or_on_its_way_is_refused(client: Client, redis_client: redis.Redis) -> None:
+    run, other = (client.enqueue(f"{TASKS}.done", id=id).run_id or "" for id in "ab")
+    redis_client.hset(KEYS.rq.job(other), mapping={"status": "started", "worker_name": "dead"})
     redis_client.delete(f"{RQ}:queue:default")
 
+    with pytest.raises(RunNotOver, match="its worker 'dead' does not listen"):
+        client.cancel_run(other)
     with pytest.raises(RunNotOver, match="on its way to a worker, or was lost"):
         client.cancel_run(run)
     assert "queued" == status(redis_client, run)

@@ -55,9 +55,7 @@ def test_retry_refuses_an_open_run_with_its_status(client: Client, redis_client:
     assert [run] == queued(redis_client)
 
 
-def test_retry_and_cancel_run_refuse_a_waiting_schedule_and_a_corrupted_job(
-    client: Client, redis_client: redis.Redis
-) -> None:
+def test_retry_and_cancel_run_refuse_waiting_and_corrupted_ones(client: Client, redis_client: redis.Redis) -> None:
     waits = client.schedule(f"{TASKS}.done", id="a", after=3600).run_id or ""
 
     for act in (client.retry, client.cancel_run):
@@ -103,14 +101,8 @@ def test_an_invalid_run_id_is_not_found_without_asking_redis(wrong: str) -> None
 def test_retry_takes_a_run_that_rq_deleted_from_the_archive(
     client: Client, redis_client: redis.Redis, redis_url: str, link: Link, work: Callable[[], list[str]], pushed: str
 ) -> None:
-    options: dict[str, Any] = {
-        "args": (1,),
-        "kwargs": {"k": "v"},
-        "id": "a",
-        "timeout": 77,
-        "retry": 2,
-        "meta": {"m": 1},
-    }
+    options: dict[str, Any] = {"args": (1,), "kwargs": {"k": "v"}, "id": "a"}
+    options |= {"timeout": 77, "retry": 2, "meta": {"m": 1}}
     if pushed == "fired":
         client.schedule(f"{TASKS}.done", after=0, **options)
     elif pushed == "enqueued" or pushed == "retried":

@@ -153,13 +153,10 @@ def has_answer_after(one: socket.socket, part: bytes) -> bool:
         return False
 
 
-def test_a_connection_without_a_request_is_ended(start_web: Callable[..., Web]) -> None:
-    with connected(start_web(**SHORT)) as one:
-        assert b"" == rest_of(one)
-
-
-def test_a_refused_body_does_not_hold_its_connection(start_web: Callable[..., Web]) -> None:
+def test_a_connection_without_a_request_or_with_a_refused_body_is_ended(start_web: Callable[..., Web]) -> None:
     web = start_web(**SHORT)
+    with connected(web) as one:
+        assert b"" == rest_of(one)
     with connected(web) as one:
         one.sendall(head("PUT", "/schedules/a", "wrong", "Content-Length: 100000"))
         assert 401 == status_of(one)

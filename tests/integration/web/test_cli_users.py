@@ -49,7 +49,7 @@ def test_a_bad_password_is_refused_unrepeated(web: Web, redis_client: redis.Redi
     assert not redis_client.exists("zsched-web:{default}:people")
 
 
-def test_a_password_comes_from_a_file(web: Web, tmp_path: Path) -> None:
+def test_a_password_comes_from_a_file_and_what_is_missing_or_there_gets_the_remedy(web: Web, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(f"{PASSWORD}\n")
 
@@ -59,8 +59,6 @@ def test_a_password_comes_from_a_file(web: Web, tmp_path: Path) -> None:
     refused = web.zsched(*ADD, "--password-file", str(tmp_path / "gone"))
     assert (USAGE, True) == (refused.exit_code, "No such file" in refused.stderr)
 
-
-def test_persons_without_a_password_unknown_or_there_already_get_the_remedy(web: Web) -> None:
     refused = web.zsched(*ADD)
 
     assert USAGE == refused.exit_code
@@ -70,9 +68,9 @@ def test_persons_without_a_password_unknown_or_there_already_get_the_remedy(web:
 
     assert [NOT_FOUND, NOT_FOUND] == [each.exit_code for each in gone]
 
-    first, second = web.zsched(*ADD, *STDIN, input=PASSWORD), web.zsched(*ADD, *STDIN, input=PASSWORD)
+    second = web.zsched(*ADD, *STDIN, input=PASSWORD)
 
-    assert (0, USAGE) == (first.exit_code, second.exit_code)
+    assert USAGE == second.exit_code
     assert "name='ann': a person has this name; give another" in second.stderr
 
 

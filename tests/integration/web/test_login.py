@@ -58,15 +58,13 @@ def test_a_wrong_name_or_password_begins_no_session(
     assert ("ann" if given.get("name") == "ann" else None) == web.events("login_refused")[-1]["name"]
 
 
-def test_an_unknown_name_is_answered_as_a_wrong_password_is(stranger: httpx.Client) -> None:
+def test_an_unknown_name_is_answered_as_a_wrong_password_and_costs_its_work(stranger: httpx.Client, web: Web) -> None:
     known, unknown = (stranger.post(PATH, data={"name": name, "password": "wrong"}) for name in ("ann", "bob"))
 
     assert known.text.replace("ann", "NAME") == unknown.text.replace("bob", "NAME")
     assert known.headers.keys() == unknown.headers.keys()
     assert 0.5 < min(known.elapsed.total_seconds(), unknown.elapsed.total_seconds())
 
-
-def test_an_unknown_name_costs_the_work_of_a_password(web: Web) -> None:
     worked = []
 
     class Counting:

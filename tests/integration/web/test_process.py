@@ -203,9 +203,7 @@ def test_a_port_in_use_is_tried_again(start: Start, redis_url: str) -> None:
     assert "give another port or address" in done.stderr
 
 
-def test_the_api_and_the_pages_work_as_their_own_user_of_redis(
-    guarded: GuardedRedis, guard: Guard, tmp_path: Path
-) -> None:
+def test_the_api_and_the_pages_work_as_a_user_of_redis(guarded: GuardedRedis, guard: Guard, tmp_path: Path) -> None:
     web = Web(guard, guarded.url("zsched-web"), tmp_path)
     web.redis_url = guarded.url("operator")  # who makes the token, and adds the person
     with web.browser("bob", sees_arguments=True) as bob:

@@ -31,7 +31,14 @@ def test_a_cookie_of_no_session_admits_nobody(web: Web) -> None:
         assert 401 == web.get(f"{API}/schedules", headers={"Cookie": f"zsched_session={value}"}).status_code
 
 
-def test_a_session_ends_at_logout(web: Web, browser: httpx.Client, redis_client: redis.Redis) -> None:
+def test_a_session_ends_at_another_login_and_at_logout(
+    browser: httpx.Client, redis_client: redis.Redis, web: Web
+) -> None:
+    browser.post(PATH, data=RIGHT)
+
+    assert 1 == len(list(redis_client.scan_iter("zsched-web:*session*")))
+    assert 200 == status(browser)
+
     secret = browser.cookies["zsched_session"]
     answer = browser.post("/logout")
 
@@ -41,13 +48,6 @@ def test_a_session_ends_at_logout(web: Web, browser: httpx.Client, redis_client:
     assert 401 == status(browser)
     assert [] == list(redis_client.scan_iter("zsched-web:*session*"))
     assert "ann" == web.events("logged_out")[-1]["name"]
-
-
-def test_another_login_ends_the_session_before(browser: httpx.Client, redis_client: redis.Redis) -> None:
-    browser.post(PATH, data=RIGHT)
-
-    assert 1 == len(list(redis_client.scan_iter("zsched-web:*session*")))
-    assert 200 == status(browser)
 
 
 def test_a_session_lapses_after_its_hours(start_web: Callable[..., Web], redis_client: redis.Redis) -> None:
