@@ -3,14 +3,21 @@ The sentences of a page, and their lengths in words.
 
 Code, tables, headings, pictures and comments are left out. A list item ends a sentence, as a full stop does. Inline
 code counts as one word, a link as its text.
+
+``python -m tests.prose [PAGE …]`` prints the figures of each page, and its long sentences.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from statistics import mean
 from typing import Final, NamedTuple
+
+import click
+
+from tests.documents import PROJECT, pages
 
 LONGEST: Final = 40  # words of a sentence
 MEAN: Final = 15.0  # words per sentence, of all pages together
@@ -57,3 +64,20 @@ def sentences(text: str) -> list[str]:
 def figures(page: Path) -> Figures:
     """Return the figures of a page."""
     return Figures(sentences(page.read_text()))
+
+
+def main(names: list[str]) -> None:
+    """Print the figures."""
+    all_sentences: list[str] = []
+    for page in [Path(name).resolve() for name in names] or pages():
+        found = figures(page)
+        all_sentences += found.sentences
+        longest = max(map(words, found.sentences), default=0)
+        click.echo(f"{found.mean:5.1f}  {longest:4}  {len(found.sentences):4}  {page.relative_to(PROJECT)}")
+        for sentence in found.long:
+            click.echo(f"       {words(sentence)}: {sentence}")
+    click.echo(f"{Figures(all_sentences).mean:5.1f}  {'':4}  {len(all_sentences):4}  all")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -80,15 +80,13 @@ def work(rq_python: str, redis_url: str, guard: Guard, tmp_path: Path) -> Work:
 def ended(daemon: DaemonThread, client: Client) -> Ended:
     """Wait until the end of a run is in the archive; return the run."""
 
-    def wait(run_id: str) -> Run:
-        def look() -> Run | None:
-            story = client.why(run_id)
-            has_ended = story.source.archive and any(one.what.value == "run_ended" for one in story.changes)
-            return client.get_run(run_id)[0] if has_ended else None
+    def has_ended(run_id: str) -> bool:
+        story = client.why(run_id)
+        return story.source.archive is not None and any(one.what.value == "run_ended" for one in story.changes)
 
-        run = eventually(look)
-        assert run is not None
-        return run
+    def wait(run_id: str) -> Run:
+        eventually(lambda: has_ended(run_id))
+        return client.get_run(run_id)[0]
 
     return wait
 

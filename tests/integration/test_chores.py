@@ -102,11 +102,6 @@ def chore() -> Chore:
 
 
 @pytest.fixture
-def archiver() -> Archiver:
-    return Archiver()
-
-
-@pytest.fixture
 def term(redis_url: str, redis_client: redis.Redis) -> Iterator[Term]:
     know(redis_client)
     with closing(Leader(redis_url)) as leader:
@@ -114,27 +109,23 @@ def term(redis_url: str, redis_client: redis.Redis) -> Iterator[Term]:
 
 
 @pytest.fixture
-def thread(link: Link, chore: Chore, archiver: Archiver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Observed]:
+def thread(link: Link, chore: Chore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Observed]:
     monkeypatch.setattr(module, "_RETRY_MS", 20.0)
     monkeypatch.setattr(module, "_HEALTH_MS", 10.0)
-    with running(Observed(link, archiver, SystemClock(), [chore.over])) as thread:
+    with running(Observed(link, Archiver(), SystemClock(), [chore.over])) as thread:
         yield thread
 
 
-def test_chores_are_done_while_the_daemon_leads(thread: Observed, chore: Chore, term: Term) -> None:
+def test_chores_are_done_while_the_daemon_leads_over_a_wire_of_each_term(
+    thread: Observed, chore: Chore, term: Term
+) -> None:
     eventually(thread.rests)
     assert [] == chore.done
 
     with serving(thread, term):
         eventually(chore.is_done_again())
-
     eventually(thread.rests)
     assert {term} == {term for _, term in chore.done}
-
-
-def test_the_next_term_uses_a_new_wire(thread: Observed, chore: Chore, term: Term) -> None:
-    with serving(thread, term):
-        eventually(chore.is_done_again())
     with serving(thread, replace(term, token="another")):
         eventually(chore.is_done_again())
 
@@ -142,23 +133,12 @@ def test_the_next_term_uses_a_new_wire(thread: Observed, chore: Chore, term: Ter
     assert chore.done[0][0] is not chore.done[-1][0]
 
 
-def test_a_chore_waits_while_the_archive_does_not_follow(
-    thread: Observed, chore: Chore, archiver: Archiver, term: Term
-) -> None:
-    archiver.is_healthy = False
-    with serving(thread, term):
-        eventually(thread.has_looked_again())
-        assert [] == chore.done
-
-        archiver.is_healthy = True
-        eventually(chore.is_done_again())
-
-
 def test_a_chore_that_needs_no_archive_runs_without_one(
-    link: Link, chore: Chore, archiver: Archiver, term: Term, monkeypatch: pytest.MonkeyPatch
+    link: Link, chore: Chore, term: Term, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_HEALTH_MS", 10.0)
-    needing, archiver.is_healthy = Chore(), False
+    needing, archiver = Chore(), Archiver()
+    archiver.is_healthy = False
     thread = ChoreThread(link, archiver, SystemClock(), [needing.over], without_archive=[chore.over])  # type: ignore[arg-type]
     with running(thread), serving(thread, term):
         eventually(chore.is_done_again())
@@ -171,11 +151,11 @@ def test_a_chore_that_needs_no_archive_runs_without_one(
 
 
 def test_chores_that_are_due_soon_after_each_other_are_done_at_one_wake_up(
-    link: Link, chore: Chore, archiver: Archiver, term: Term
+    link: Link, chore: Chore, term: Term
 ) -> None:
     other = Chore()
     chore.every_ms, other.every_ms = 30.0, 30.0 + module._TOGETHER_MS / 2
-    thread = Observed(link, archiver, SystemClock(), [chore.over, other.over])
+    thread = Observed(link, Archiver(), SystemClock(), [chore.over, other.over])
     with running(thread), serving(thread, term):
         eventually(lambda: len(chore.done) > 20)
 

@@ -38,24 +38,18 @@ def command_line(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "zsched.cli", *arguments]
 
 
-def test_the_shared_options_are_understood_before_and_after_the_command(zsched: Zsched) -> None:
+def test_the_shared_options_are_understood_before_and_after_the_command_and_the_later_one_counts(
+    zsched: Zsched,
+) -> None:
     zsched("-n", "email", "add", "welcome", FUNC, "--every", "1h")
 
     before = zsched("--json", "-n", "email", "ls")
     after = zsched("ls", "--json", "--namespace=email")
-    elsewhere = zsched("ls", "--json")
 
     assert before.output == after.output
     assert ["welcome"] == [one["id"] for one in json.loads(before.output)]
-    assert [] == json.loads(elsewhere.output)
-
-
-def test_a_shared_option_after_the_command_overrides_one_before_it(zsched: Zsched) -> None:
-    zsched("-n", "email", "add", "welcome", FUNC, "--every", "1h")
-
-    shown = zsched("-n", "other", "show", "welcome", "-n", "email")
-
-    assert DONE == shown.exit_code
+    assert [] == zsched.json("ls")
+    assert DONE == zsched("-n", "other", "show", "welcome", "-n", "email").exit_code
 
 
 def test_the_url_may_be_an_option_or_in_a_configuration_file(redis_url: str, tmp_path: Path) -> None:

@@ -22,10 +22,7 @@ from zsched.storage.troubled import BLOCKED, FAILING
 pytestmark = pytest.mark.once
 
 
-def test_the_first_line_of_status_says_healthy(zsched: Zsched, led: redis.Redis) -> None:
-    report(led, daemon="somebody")
-    report(led, "other", daemon="d2")
-
+def test_the_first_line_of_status_says_healthy(zsched: Zsched, well: redis.Redis) -> None:
     result = zsched("status")
 
     expected = "healthy: one daemon leads, 1 stands by; nothing is overdue; 2 archives follow"

@@ -149,8 +149,11 @@ def test_the_reminder_moves_and_digests_and_the_campaign_are_sent(
         reader.zsched("status | head -1", HEALTHY)
 
         reader.python("service.py concert 180", "Scheduled(id='reminder-concert', outcome='created'")
-        updated = "Scheduled(id='reminder-concert', outcome='updated'"
-        reader.python("service.py concert 60.5", updated, instead=f"service.py concert {SOON}")
+        reader.python(
+            "service.py concert 60.5",
+            "Scheduled(id='reminder-concert', outcome='updated'",
+            instead=f"service.py concert {SOON}",
+        )
         reader.zsched("ls")
         reader.python("digests.py")
         reader.zsched("ls", "digest-ada     active", "09:00:00-05:00", "digest-ji-woo  active", "09:00:00+09:00")

@@ -250,18 +250,14 @@ def test_a_key_of_a_wrong_type_is_named(zsched: Zsched, redis_client: redis.Redi
 @pytest.mark.parametrize(
     "report",
     [
-        b"\xff\xfe",
-        "x",
-        "1-1 1 -100000000000000000000 following {}",
-        "1-1 1 {now}9999999999999999999 following {}",
-        "9" * 5000 + "-1 1 {now} following {}",
-        "1-1 1 {now} nonsense {}",
-        "1-1 1 {now} following 5",
-        "1-1 1 {now} following " + "[" * 100_000,
+        "", b"\xff\xfe", "x", "1-1 x {now} following {}", "1-1 1 -100000000000000000000 following {}",
+        "1-1 1 {now}9999999999999999999 following {}", "9" * 5000 + "-1 1 {now} following {}",
+        "1-1 1 {now} nonsense {}", "1-1 1 {now} following", "1-1 1 {now} following {", "1-1 1 {now} following 5",
+        "1-1 1 {now} following [1]", "1-1 1 {now} following null", "1-1 1 {now} following " + "[" * 100_000,
         '1-1 1 {now} following {"host": "\\ud800", "path": 5, "daemon": {"a": 1}, "audit": {"at": 1e999}}',
         '1-1 1 {now} following {"daemon": "\\ud800", "pid": "x", "started": 1e999, "complete_since": -1}',
     ],
-)
+)  # fmt: skip
 def test_a_corrupted_report_hides_no_other_report(
     zsched: Zsched, redis_client: redis.Redis, report: str | bytes
 ) -> None:

@@ -10,7 +10,6 @@ import pytest
 from rq import Callback, Queue
 from rq_scheduler import Scheduler
 
-from tests.bombs import Bomb
 from tests.integration.imports.ground import LATER, Zsched
 from zsched.cli.program import FAILED
 from zsched.client import Client
@@ -18,11 +17,21 @@ from zsched.client import Client
 pytestmark = pytest.mark.once
 
 
-def put_with_rq(queue: Queue, argument: Bomb) -> None:
+class Opened:
+    """An argument whose pickle makes a file where it is opened."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self._file,)
+
+
+def put_with_rq(queue: Queue, argument: Opened) -> None:
     queue.enqueue_in(LATER, "app.tasks.remind", argument)
 
 
-def put_with_rq_scheduler(queue: Queue, argument: Bomb) -> None:
+def put_with_rq_scheduler(queue: Queue, argument: Opened) -> None:
     scheduler = Scheduler(queue_name=queue.name, connection=queue.connection)
     scheduler.schedule(datetime(2040, 1, 1), "app.tasks.beat", args=[argument], interval=90)
 
@@ -36,9 +45,9 @@ def test_an_import_opens_a_pickle_before_it_finds_the_function_not_allowed(
     queue: Queue,
     tmp_path: Path,
     command: list[str],
-    put: Callable[[Queue, Bomb], None],
+    put: Callable[[Queue, Opened], None],
 ) -> None:
-    put(queue, Bomb(Path.touch, tmp_path / "ran"))
+    put(queue, Opened(tmp_path / "ran"))
     zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "other.*"
 
     result = zsched("import", *command)

@@ -1,9 +1,9 @@
-"""The archivist's side of its process, in a thread of the test: its messages, without a Redis."""
+"""The archivist's process, in a thread of the test, without a Redis: its messages, and their datagrams."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +12,14 @@ import pytest
 from zsched.archive import Archive
 from zsched.config.settings import ArchiveSettings, LogSettings, RedisSettings, Settings
 from zsched.core.clock import SystemClock
+from zsched.core.runs import RunStatus
 from zsched.daemon import keeper
 from zsched.daemon.about import facts
 from zsched.daemon.archivist_messages import Datagrams, Orders, State
 from zsched.daemon.keeper import _Inside
 from zsched.daemon.meter import NoMeter
-from zsched.errors import ArchiveForeign, ArchiveInUse
+from zsched.errors import ArchiveForeign, ArchiveInUse, ArchiveOfAnother
+from zsched.metrics.meter import DURATION_S, MOST, WAIT_S, Distribution, LogTally, Names
 
 OPEN = Orders(1, LogSettings())
 
@@ -50,18 +52,12 @@ def ends(tmp_path: Path) -> Iterator[Ends]:
     ends.inside._datagrams.close()
 
 
-def test_an_archivist_that_does_not_follow_yet_is_awaited(ends: Ends) -> None:
+def test_an_archivist_is_awaited_before_it_follows_but_not_when_its_thread_has_ended(ends: Ends) -> None:
     state = ends.order(OPEN)
-
     assert (True, None, 1) == (state.was_opened, state.refusal, state.heard)
     assert (False, True) == (state.has_looked, state.is_trusted)
 
-
-def test_a_following_archivist_is_not_awaited_when_its_thread_has_ended(ends: Ends) -> None:
-    ends.order(OPEN)
-
     state = ends.order(replace(OPEN, number=2, is_started=True, is_stopping=True))
-
     assert (2, True, False) == (state.heard, state.has_looked, state.is_trusted)
 
 
@@ -90,3 +86,74 @@ def test_an_archivist_ends_when_its_daemon_is_gone(ends: Ends) -> None:
     ends.daemon.end()
 
     ends.inside.run()  # returns
+
+
+ORDERS = Orders(1, LogSettings())
+
+
+@contextmanager
+def both() -> Iterator[tuple[Datagrams, Datagrams]]:
+    one, other = Datagrams.pair()
+    with closing(one), closing(other):
+        yield one, other
+
+
+def test_a_message_arrives_unchanged_at_the_other_end_which_waits_no_longer_than_its_timeout() -> None:
+    with both() as (one, other):
+        assert one.send(ORDERS)
+        assert (ORDERS, None) == (other.receive(), other.receive(0.001))
+
+
+def test_an_error_keeps_its_class() -> None:
+    with both() as (one, other):
+        one.send(State(1, refusal=ArchiveOfAnother("it is another's")))
+
+        refusal = other.receive().refusal
+
+    assert (ArchiveOfAnother, "it is another's") == (type(refusal), str(refusal))
+    assert isinstance(refusal, ArchiveForeign)
+
+
+def test_a_sender_does_not_wait_for_a_stuck_receiver() -> None:
+    with both() as (one, other):
+        while one.send(ORDERS):
+            pass
+        other.receive()
+
+        assert one.send(ORDERS)
+
+
+def test_a_receiver_notices_that_the_other_end_is_closed() -> None:
+    one, other = Datagrams.pair()
+    with closing(one):
+        one.send(ORDERS)
+        other.close()
+
+        assert not one.send(ORDERS)
+        with pytest.raises(EOFError):
+            one.receive()
+
+
+def test_ending_a_connection_is_noticed_on_both_sides() -> None:
+    with both() as (one, other):
+        one.end()
+        one.end()
+
+        for each in (one, other):
+            with pytest.raises(EOFError):
+                each.receive()
+
+
+def test_the_counts_of_all_labelled_queues_fit_into_a_message() -> None:
+    tally = LogTally("", names := Names())
+    for n in range(2 * MOST):
+        queue = names.of(f"{n:03}" + "\U0001f4e8" * 300)
+        tally.wait_s[queue], tally.duration_s[queue] = Distribution(WAIT_S), Distribution(DURATION_S)
+        tally.ended.update((names.of(queue), status.value) for status in RunStatus)
+
+    with both() as (one, other):
+        assert one.send(State(1, counts=tally.counts()))
+        counts = other.receive().counts
+
+    assert tally.ended == counts["ended"]
+    assert MOST + 1 == len(counts["wait_s"])

@@ -1,10 +1,11 @@
-"""Planning by a clock that may be wrong: the result is the server's right answer."""
+"""First times by a clock that may be wrong, missed occurrences, and the future of a rule."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.breadth import pairs
 from zsched.core.clock import LAST_MS, to_ms
-from zsched.core.planning import Bracket, after_missed, first
+from zsched.core.planning import Bracket, after_missed, first, nominal_of, occurrences
 from zsched.core.policy import Range
 from zsched.core.triggers import TriggerSpec, build, check, due_of
 from zsched.core.triggers.cron import CRON
@@ -93,13 +94,10 @@ def test_a_plan_accepted_by_the_server_equals_the_servers_own_plan(name: str, se
         assert build(spec, server_ms).next_after(server_ms) == planned
 
 
-def test_the_phase_of_an_interval_is_set_by_the_server() -> None:
-    assert Bracket("+60000", 0, LAST_MS) == first(_spec("every"), NOON)
-
-
-def test_an_interval_that_would_begin_after_its_end_has_no_first_time() -> None:
+def test_the_server_sets_the_phase_of_an_interval_which_has_no_first_time_after_its_end() -> None:
     spec = TriggerSpec(EVERY, "60000", ends_ms=NOON + 60_000)
 
+    assert Bracket("+60000", 0, LAST_MS) == first(_spec("every"), NOON)
     assert Bracket("+60000", 0, NOON + 1) == first(spec, NOON)
     assert first(spec, NOON + 1).next is None
     with pytest.raises(InvalidSchedule):
@@ -114,9 +112,6 @@ def test_missed_occurrences_are_counted_and_the_next_time_is_planned() -> None:
 
     assert Range(nominal_ms, NOON + HOUR, 12) == passed
     assert Bracket(str(NOON + HOUR + 300_000), NOON + HOUR, NOON + HOUR + 300_000) == plan
-
-
-# -- jitter ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -157,25 +152,86 @@ def test_an_occurrence_whose_jitter_outlasts_the_pause_is_not_missed() -> None:
     due_ms = due_of(trigger, "a", at_one)
     assert due_ms > at_one
 
-    (early, plan), (late, then) = (
-        after_missed(spec, NOON, NOON + 300_000, now_ms, "a") for now_ms in (due_ms - 1, due_ms)
-    )
+    both = (after_missed(spec, NOON, NOON + 300_000, now_ms, "a") for now_ms in (due_ms - 1, due_ms))
+    (early, plan), (late, then) = both
 
     assert [Range(NOON + 300_000, at_one - 300_000, 11), Range(NOON + 300_000, at_one, 12)] == [early, late]
     assert (str(at_one), due_ms - at_one, due_ms) == (plan.next, plan.jitter_ms, plan.until_ms)
     assert (str(at_one + 300_000), due_ms) == (then.next, then.from_ms)
 
 
-def test_an_exhausted_schedule_has_no_next_time() -> None:
-    spec = TriggerSpec(EVERY, "60000", count=3)
+def test_an_exhausted_schedule_has_no_next_time_and_a_promise_outside_of_the_rule_is_missed() -> None:
+    passed, plan = after_missed(TriggerSpec(EVERY, "60000", count=3), NOON, NOON + 60_000, NOON + DAY)
+    promised, _ = after_missed(_spec("cron"), NOON, NOON + 17, NOON + 100)
 
-    passed, plan = after_missed(spec, NOON, NOON + 60_000, NOON + DAY)
-
-    assert Range(NOON + 60_000, NOON + 180_000, 3) == passed
+    assert [Range(NOON + 60_000, NOON + 180_000, 3), Range(NOON + 17, NOON + 17, 1)] == [passed, promised]
     assert (None, LAST_MS) == (plan.next, plan.until_ms)
 
 
-def test_a_promised_time_that_the_rule_no_longer_has_is_counted_as_missed() -> None:
-    passed, _ = after_missed(_spec("cron"), NOON, NOON + 17, NOON + 100)
+NEW_YORK = ZoneInfo("America/New_York")
 
-    assert Range(NOON + 17, NOON + 17, 1) == passed
+
+def _local(*parts: int) -> datetime:
+    return datetime(*parts, tzinfo=NEW_YORK)  # type: ignore[arg-type, misc]
+
+
+def test_occurrences_are_strictly_later_and_aware_in_the_rules_zone() -> None:
+    spec = TriggerSpec(CRON, "30 2 * * *", "America/New_York")
+
+    found = occurrences(spec, 0, to_ms(_local(2026, 3, 7, 2, 30)), 2)
+
+    assert [_local(2026, 3, 8, 3), _local(2026, 3, 9, 2, 30)] == found
+    assert [timedelta(hours=-4)] * 2 == [at.utcoffset() for at in found]
+
+
+def test_a_preview_shows_both_passes_of_a_fold_with_their_offsets() -> None:
+    spec = TriggerSpec(CRON, "*/30 * * * *", "America/New_York")
+
+    found = occurrences(spec, 0, to_ms(_local(2026, 11, 1, 0, 30)), 5)
+
+    assert ["01:00-0400", "01:30-0400", "01:00-0500", "01:30-0500", "02:00-0500"] == [f"{at:%H:%M%z}" for at in found]
+
+
+def test_a_preview_of_an_exhausted_rule_has_fewer_occurrences() -> None:
+    spec = TriggerSpec(EVERY, "1000", count=3)
+    start_ms = to_ms(datetime(2026, 1, 1, tzinfo=UTC))
+
+    assert 3 == len(occurrences(spec, start_ms, start_ms, 10))
+    assert 1 == len(occurrences(spec, start_ms, start_ms + 2000, 10))
+    assert [] == occurrences(spec, start_ms, start_ms + 3000, 10)
+
+
+HOURLY = TriggerSpec(CRON, "0 * * * *", jitter_ms=3_000_000)
+MIDNIGHT = to_ms(datetime(2026, 1, 1, tzinfo=UTC))
+HOURS = [MIDNIGHT + n * 3_600_000 for n in range(6)]
+
+
+def _dues(id: str) -> list[int]:
+    return [due_of(build(HOURLY, 0), id, at_ms) for at_ms in HOURS]
+
+
+def test_a_preview_with_jitter_lists_due_times() -> None:
+    found = [to_ms(at) for at in occurrences(HOURLY, 0, HOURS[0] - 1, 6, "a")]
+
+    assert _dues("a") == found
+    assert found != [to_ms(at) for at in occurrences(HOURLY, 0, HOURS[0] - 1, 6, "b")]
+    assert HOURS == [nominal_of(HOURLY, 0, due_ms) for due_ms in found]
+    assert HOURS[1] == nominal_of(replace(HOURLY, jitter_ms=0), 0, HOURS[1])
+
+
+FIRST_DUE, SECOND_DUE, *_ = _dues("a")
+
+
+@pytest.mark.parametrize(
+    ("start_ms", "next_ms", "expected"),
+    [
+        (HOURS[0], 0, FIRST_DUE),  # past its nominal time, and not yet due
+        (FIRST_DUE - 1, 0, FIRST_DUE),
+        (FIRST_DUE, 0, SECOND_DUE),
+        (HOURS[0], HOURS[0], FIRST_DUE),
+        (HOURS[0], HOURS[1], SECOND_DUE),  # the first of the schedule
+    ],
+)
+def test_a_preview_begins_with_the_first_due_time_of_the_schedule(start_ms: int, next_ms: int, expected: int) -> None:
+    assert HOURS[0] < FIRST_DUE < HOURS[1]
+    assert [expected] == [to_ms(at) for at in occurrences(HOURLY, 0, start_ms, 1, "a", next_ms)]
