@@ -8,9 +8,11 @@ import redis
 
 from tests.faults.clocks import now_ms
 from tests.faults.processes import Telling, eventually
+from zsched.storage.archivers import ArchiveState
 from zsched.storage.keys import Keys
 
 KEYS = Keys("default")
+_LOST = f" {ArchiveState.LOST.value} {{".encode()  # in the report of an archive
 _RELEASED = "lease"  # the message of lua/release.lua
 
 
@@ -32,11 +34,13 @@ def await_listeners(watch: redis.Redis, number: int, keys: Keys = KEYS) -> None:
 def end_hold(watch: redis.Redis, *daemons: Telling, keys: Keys = KEYS) -> None:
     """
     End the hold on a new or restarted Redis, as its time would. Return when the leader, one of *daemons*, has said so.
+    A hold for an archive that has found a loss goes on until that has restored it.
     """
     before = _ended(daemons)
 
     def look() -> bool:
-        if int(watch.hget(keys.meta(), "hold") or 0) > now_ms(watch):
+        is_restoring = any(_LOST in report for report in watch.hvals(keys.archivers()))
+        if not is_restoring and int(watch.hget(keys.meta(), "hold") or 0) > now_ms(watch):
             watch.hset(keys.meta(), "hold", now_ms(watch))
         watch.publish(keys.wake(), _RELEASED)
         return _ended(daemons) > before

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from tests.faults.archives import KEYS, await_caught_up, fact, stop
-from tests.faults.identities import begin, copy, fill, gen, ids, path_of
+from tests.faults.identities import BRIEF, begin, copy, fill, gen, ids, path_of
 from tests.faults.ledger import connect, queued
 from tests.faults.processes import DaemonProcess, Start
 from tests.integration.command_line import Zsched
@@ -48,7 +48,7 @@ def test_an_archive_restores_nothing_into_another_empty_redis(
 ) -> None:
     first = use(start_daemon, server, watch)
 
-    second = begin(start_daemon, other.url)
+    second = begin(start_daemon, other.url, **BRIEF)
 
     with connect(other.url) as client:
         assert (set(), []) == (ids(other.url), queued(client))
@@ -65,7 +65,7 @@ def test_an_archive_restores_nothing_into_another_redis_with_schedules(
     use(start_daemon, server, watch)
     Client.from_url(other.url).schedule("app.own", id="own", after=3600)
 
-    second = begin(start_daemon, other.url)
+    second = begin(start_daemon, other.url, **BRIEF)
 
     assert {"own"} == ids(other.url)
     stop(second)
@@ -75,7 +75,7 @@ def test_a_developers_archive_restores_nothing_into_a_production_redis(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis, tmp_path: Path
 ) -> None:
     developers = use(start_daemon, server, watch)
-    leader = begin(start_daemon, other.url, ARCHIVE_PATH=str(tmp_path / "production.db"))
+    leader = begin(start_daemon, other.url, ARCHIVE_PATH=str(tmp_path / "production.db"), **BRIEF)
     Client.from_url(other.url).schedule("app.own", id="own", after=3600)
 
     by_place = begin(start_daemon, other.url)

@@ -23,7 +23,8 @@ from click.testing import CliRunner
 from rq import Queue
 
 from tests.documents import PROJECT, pages, programs
-from tests.faults.clocks import now_ms
+from tests.faults.clocks import now_ms, set_back
+from tests.faults.overdue import become_due
 from tests.faults.processes import ENDS_S, DaemonProcess, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
@@ -39,8 +40,8 @@ from zsched.storage import overview
 pytestmark = pytest.mark.once
 
 PAGE = "docs/tutorial.md"
-SMALLER = {"range(1_000)": "range(4)", "timedelta(seconds=10)": "timedelta(seconds=0.5)"}  # in campaign.py
-SOON = "60.005"  # minutes until an event begins: its reminder is due in 0.3 s
+SMALLER = {"range(1_000)": "range(4)", "timedelta(seconds=10)": "timedelta(hours=1)"}  # in campaign.py
+LATER = "120"  # minutes until an event begins: the test lets its reminder become due
 HEALTHY = "healthy: one daemon leads, nobody stands by; nothing is overdue; 1 archive follows"
 QUEUES = ("email", "campaign")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -122,7 +123,7 @@ class Reader:
 
 @pytest.fixture
 def reader(tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
-    """Return a reader in a folder with the page's files. The campaign is smaller and begins sooner."""
+    """Return a reader in a folder with the page's files. The campaign is smaller, and begins when the test says so."""
     files = programs(PAGE)
     for text, smaller in SMALLER.items():
         assert text in files["campaign.py"]
@@ -152,16 +153,18 @@ def test_the_reminder_moves_and_digests_and_the_campaign_are_sent(
         reader.python(
             "service.py concert 60.5",
             "Scheduled(id='reminder-concert', outcome='updated'",
-            instead=f"service.py concert {SOON}",
+            instead=f"service.py concert {LATER}",
         )
         reader.zsched("ls")
+        become_due(redis_client, "reminder-concert")
         reader.python("digests.py")
         reader.zsched("ls", "digest-ada     active", "09:00:00-05:00", "digest-ji-woo  active", "09:00:00+09:00")
         times = ("2027-03-13 09:00:00-05:00  2027-03-13 14:00:00Z", "2027-03-14 09:00:00-04:00  2027-03-14 13:00:00Z")
         reader.zsched("next digest-ada --from 2027-03-13T00:00 -n 2", *times)
         reader.zsched("run digest-ada", "digest-ada-")
         assert "Many(created=4, updated=0, unchanged=0, errors=0)\n" == reader.python("campaign.py")
-        reader.python("service.py gig 60.3", "id='reminder-gig'", instead=f"service.py gig {SOON}")
+        reader.python("service.py gig 60.3", "id='reminder-gig'", instead=f"service.py gig {LATER}")
+        become_due(redis_client, "reminder-gig", *(f"spring-user-{n}" for n in range(4)))
 
         eventually(lambda: [3, 4] == [redis_client.llen(f"{RQ}:queue:{name}") for name in QUEUES])
         assert "rq worker -c tasks campaign" in reader.page
@@ -212,7 +215,8 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
     first = DaemonProcess(guard, redis_url, ARCHIVE_PATH=archive)
     first.wait_for("archive_bootstrapped")
 
-    reader.python("service.py talk 60.1", "id='reminder-talk'", instead=f"service.py talk {SOON}")
+    reader.python("service.py talk 60.1", "id='reminder-talk'", instead=f"service.py talk {LATER}")
+    become_due(redis_client, "reminder-talk")
     reader.zsched("status", HEALTHY, "nobody listens to queue email, where 1 job waits for ")
     reader.zsched("why reminder-talk", "RQ knows of no worker that listens to queue email")
     reader.work("email")
@@ -223,7 +227,8 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
     first.send(signal.SIGKILL)
     first.wait()
     redis_client.delete("zsched:{default}:lease")  # which lapses
-    reader.python("service.py dinner 60.1", "id='reminder-dinner'", instead=f"service.py dinner {SOON}")
+    with set_back(redis_client, 60_000):  # so that the put comes in time
+        reader.python("service.py dinner 60.1", "id='reminder-dinner'", instead="service.py dinner 60")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overview, "SILENT_MS", 500)  # instead of ten seconds
         patch.setenv("ZSCHED_REDIS_TIMEOUT_S", "0.5")  # why waits for half of it, as no archive answers

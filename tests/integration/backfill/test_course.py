@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,7 @@ from tests.faults.ledger import queued
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.archive.ground import Scene
-from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, run
+from tests.integration.backfill.ground import HOUR, KEYS, backfill, now, run
 from tests.integration.reruns.ground import TASKS, archived
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, ScheduleNotFound
@@ -26,10 +27,10 @@ from zsched.storage.connection import Link
 from zsched.storage.log import Log
 
 SOON = datetime.now(UTC) + timedelta(days=1)
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {  # an end: in hours before now
     "a one-shot": ({"id": "once"}, r"^id='once': it is a one-shot.*; run it now"),
-    "the end before the start": ({"end": NOW - 9 * HOUR}, r"^end=.*not later than the beginning, .*; swap them"),
-    "the end at the start": ({"end": NOW - 5 * HOUR}, r"^end=.*not later than the beginning"),
+    "the end before the start": ({"end": 9}, r"^end=.*not later than the beginning, .*; swap them"),
+    "the end at the start": ({"end": 5}, r"^end=.*not later than the beginning"),
     "what comes": ({"end": SOON}, r"^end=.*on the Redis server, and what comes is scheduled already; give a time up"),
     "no time": ({"start": "yesterday"}, r"^start='yesterday': not a datetime"),
     "a flag that is none": ({"again": "yes"}, r"^again='yes': not a yes or no"),
@@ -65,19 +66,19 @@ def test_an_interrupted_backfill_is_continued_by_the_same_call(client: Client, r
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
-    [({"args": (2,)}, range(250, 0, -1)), ({"cron": f"{NOW.minute} 0 * * *"}, None)],
+    [(lambda: {"args": (2,)}, range(250, 0, -1)), (lambda: {"cron": f"{now().minute} 0 * * *"}, None)],
     ids=["its arguments", "its rule"],
 )
 def test_a_backfill_of_a_changed_schedule_continues_with_the_new_definition(
-    client: Client, redis_client: redis.Redis, changes: dict[str, Any], expected: range | None
+    client: Client, redis_client: redis.Redis, changes: Callable[[], dict[str, Any]], expected: range | None
 ) -> None:
     def change(done: int, total: int) -> None:
         if done == 100:
-            client.update("r", **changes)
+            client.update("r", **changes())
 
     done = backfill(client, 250, 0, on_progress=change)
 
-    hours = expected or [n for n in range(250, 0, -1) if n > 150 or (NOW - n * HOUR).hour == 0]
+    hours = expected or [n for n in range(250, 0, -1) if n > 150 or (now() - n * HOUR).hour == 0]
     assert [run(n) for n in hours] == done.run_ids == queued(redis_client)
     data = redis_client.hget(KEYS.template("r"), "data")
     assert [data] == list({redis_client.hget(KEYS.rq.job(run(n)), "data") for n in hours if n <= 150})
@@ -121,7 +122,9 @@ def test_an_invalid_backfill_is_refused(client: Client, redis_client: redis.Redi
     redis_client.zrem(f"{KEYS.prefix}due:normal", "broken")
     redis_client.hset(KEYS.quarantine(), "broken", "normal 5 5 why")
     redis_client.hdel(KEYS.schedule("foreign"), "anchor")
-    arguments: dict[str, Any] = {"id": "r", "start": NOW - 5 * HOUR, "end": NOW} | given
+    arguments: dict[str, Any] = {"id": "r", "start": now() - 5 * HOUR, "end": now()} | given
+    if isinstance(given.get("end"), int):
+        arguments["end"] = now() - given["end"] * HOUR
 
     with pytest.raises(InvalidSchedule, match=message):
         client.backfill(**arguments)
@@ -130,7 +133,7 @@ def test_an_invalid_backfill_is_refused(client: Client, redis_client: redis.Redi
 
 def test_a_backfill_reads_times_in_the_schedules_zone_and_reports_its_progress(client: Client) -> None:
     with pytest.raises(ScheduleNotFound, match="no schedule 'nothing'"):
-        client.backfill("nothing", NOW - HOUR, NOW)
+        client.backfill("nothing", now() - HOUR, now())
 
     client.schedule("app.task", id="seoul", cron="0 9 * * *", tz="Asia/Seoul")
 
@@ -148,12 +151,12 @@ def test_a_backfill_reads_times_in_the_schedules_zone_and_reports_its_progress(c
 def test_a_backfill_of_ten_million_occurrences_is_refused_with_a_remedy(client: Client) -> None:
     client.schedule("app.task", id="r", cron="* * * * * *")
     start, message = (
-        NOW - timedelta(seconds=10_000_000),
+        now() - timedelta(seconds=10_000_000),
         r"10,000,000 occurrences lie between.*more than 100,000.*end at ",
     )
 
     with pytest.raises(InvalidSchedule, match=message) as caught:
-        client.backfill("r", start, NOW)
+        client.backfill("r", start, now())
 
     assert (start + timedelta(seconds=100_000)).isoformat() in caught.value.remedy
 
@@ -202,7 +205,7 @@ def test_a_backfill_keeps_the_schedule_and_its_history(client: Client) -> None:
 
     assert before == client.get("r")
     story = client.why("r")
-    first, last = (f"{NOW - hours * HOUR:%Y-%m-%d %H:%M:%S}+00:00" for hours in (26, 3))
+    first, last = (f"{now() - hours * HOUR:%Y-%m-%d %H:%M:%S}+00:00" for hours in (26, 3))
     assert f"backfilled by {client.by}: 24 occurrences, {first} to {last}" == story.lines[-1][1]
     found = client.history("r", status="enqueued", limit=100)
     assert [run(hours) for hours in range(3, 27)] == [one.run_id for one in found]

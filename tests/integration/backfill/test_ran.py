@@ -13,7 +13,7 @@ import redis
 from tests.faults.ledger import queued
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, run
+from tests.integration.backfill.ground import HOUR, KEYS, backfill, now, run
 from tests.integration.reruns.ground import archived
 from tests.prefix import RQ
 from tests.rq_workers import RqWorkers
@@ -166,12 +166,12 @@ class Answering(threading.Thread):
 def test_entries_not_yet_in_the_archive_are_read_from_the_log(client: Client, link: Link) -> None:
     before = Log(link, KEYS).last()
     assert before is not None
-    client._store.backfill("r", client.get("r").version or "", [(to_ms(NOW - 5 * HOUR), False)], "op")
+    client._store.backfill("r", client.get("r").version or "", [(to_ms(now() - 5 * HOUR), False)], "op")
 
-    with Answering(link, before.position.id, ran=[[to_ms(NOW - 4 * HOUR), 0, 1]], read_to=None):
-        ran, source = Inquiry(link, KEYS).ran("r", to_ms(NOW - 9 * HOUR), to_ms(NOW))
+    with Answering(link, before.position.id, ran=[[to_ms(now() - 4 * HOUR), 0, 1]], read_to=None):
+        ran, source = Inquiry(link, KEYS).ran("r", to_ms(now() - 9 * HOUR), to_ms(now()))
 
-    assert {to_ms(NOW - 5 * HOUR), to_ms(NOW - 4 * HOUR)} == ran
+    assert {to_ms(now() - 5 * HOUR), to_ms(now() - 4 * HOUR)} == ran
     assert "host:/a.db" == source.archive
 
 

@@ -171,20 +171,34 @@ def stalled(web: Web, secret: str, receive_bytes: int | None = 4096) -> socket.s
     return one
 
 
-def write_events(client: Client, number: int, last: str) -> None:
-    for turn in range(number):
-        client.schedule("app.x", id=f"w{turn % 100}", after=3600 + turn)
+# KEYS: meta, log · ARGV: number
+REPEAT = """
+local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
+local epoch, seq = last[1]:match('(%d+)-(%d+)')
+for n = 1, ARGV[1] do
+  redis.call('XADD', KEYS[2], epoch .. '-' .. seq + n, unpack(last[2]))
+end
+redis.call('HINCRBY', KEYS[1], 'seq', ARGV[1])
+"""
+
+
+def write_events(url: str, number: int, last: str) -> None:
+    """Put a schedule, repeat the entry of that *number* times in the log, and put *last*."""
+    client = Client.from_url(url)
+    client.schedule("app.x", id=f"before-{last}", after=3600)
+    with redis.Redis.from_url(url) as plain:
+        plain.eval(REPEAT, 2, KEYS.meta(), KEYS.log(), number)
     client.schedule("app.x", id=last, after=60)
 
 
 def test_a_reader_that_reads_nothing_costs_the_server_no_memory(start_web: Callable[..., Web], redis_url: str) -> None:
-    web, client = start_web(), Client.from_url(redis_url)
+    web = start_web()
     secret = web.token("eve", "viewer")
     with stalled(web, secret, None) as live, stalled(web, secret), web.client() as other:
-        write_events(client, EVENTS, "first")  # as many as the server keeps for all readers
+        write_events(redis_url, EVENTS, "first")  # as many as the server keeps for all readers
         read_until(live, b'"first"')
         before = peak_kib(web)
-        write_events(client, EVENTS, "second")
+        write_events(redis_url, EVENTS, "second")
         read_until(live, b'"second"')
 
         assert peak_kib(web) - before < GROWTH_KIB

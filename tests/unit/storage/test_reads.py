@@ -1,4 +1,4 @@
-"""The options in which two puts of the history differ."""
+"""Reads of Redis: commands as a wire packs them, pages of the log, and the options in which two puts differ."""
 
 from __future__ import annotations
 
@@ -6,12 +6,83 @@ import json
 import pickle
 from typing import Any
 
+import hiredis
 import pytest
+import redis
 
 from zsched.core.changes import Change, What
+from zsched.core.log import Entry, Position
 from zsched.core.log.kinds import Recorded
+from zsched.errors import RedisRefused
 from zsched.storage import comparing
 from zsched.storage.comparing import changed_options, with_changed_options
+from zsched.storage.connection import Wire
+from zsched.storage.log import Pages
+
+
+def test_a_wire_packs_numbers_as_texts_since_hiredis_may_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(hiredis, "pack_command", packed.append)
+
+    Wire(None, "x").pack(("ZADD", "key", 1700000000000.5, -3, b"member"))
+
+    assert [("ZADD", "key", "1700000000000.5", "-3", b"member")] == packed
+
+
+def test_a_part_that_is_no_text_and_no_number_is_refused() -> None:
+    with pytest.raises(redis.DataError, match="must be str, int, float or bytes"):
+        Wire(None, "x").pack(("GET", None))
+
+
+class Stranger:
+    """A connection to a server that demands a password."""
+
+    is_open = True
+
+    def send_packed_command(self, command: list[bytes], check_health: bool) -> None:
+        raise redis.AuthenticationError("NOAUTH Authentication required.")
+
+    def disconnect(self) -> None:
+        self.is_open = False
+
+
+def test_a_wire_is_closed_when_the_server_demands_a_password() -> None:
+    connection = Stranger()
+    wire = Wire(connection, "x")
+
+    with pytest.raises(RedisRefused, match="needs user and password"):
+        wire.send("PING")
+
+    assert (wire.is_broken, connection.is_open) == (True, False)
+
+
+def entry(size: int) -> Entry:
+    return Entry(Position(1, 1, 1), "fire", [b"runs", b"x" * size])
+
+
+def test_the_first_page_is_one_entry_and_light_entries_double_the_next() -> None:
+    pages, sizes = Pages(100, 4 << 20), []
+    for _ in range(9):
+        sizes.append(pages.size)
+        pages.learn([entry(500)])
+
+    assert [1, 2, 4, 8, 16, 32, 64, 100, 100] == sizes
+
+
+def test_a_heavy_entry_makes_the_next_page_short() -> None:
+    pages = Pages(100, 4 << 20)
+    for _ in range(9):
+        pages.learn([entry(500)])
+
+    pages.learn([entry(500), entry(30_000_000), entry(500)])
+    assert 1 == pages.size
+
+    pages.learn([entry(2 << 20)])
+    assert 1 == pages.size
+
+    pages.learn([])
+    assert 2 == pages.size
+
 
 DUE_MS = 1_900_000_000_000
 JOB = {"description": "app.task", "origin": "default", "timeout": "180"}
@@ -51,9 +122,7 @@ def texts(fields: dict[str, Any]) -> list[bytes]:
          ("queue: default → email", "arguments changed")),
     ],
 )  # fmt: skip
-def test_a_change_is_shown_by_its_options_without_payloads(
-    old: Recorded, new: Recorded, expected: tuple[str, ...]
-) -> None:
+def test_a_change_is_shown_by_options_without_payloads(old: Recorded, new: Recorded, expected: tuple[str, ...]) -> None:
     assert expected == changed_options("a", old, new)
 
 
@@ -67,17 +136,13 @@ def test_a_record_that_cannot_be_compared_does_not_hide_the_other_changes(monkey
     assert ((), ("its options cannot be compared (ZeroDivisionError)",)) == (first.changed, second.changed)
 
 
-def test_a_put_of_a_new_schedule_changes_nothing() -> None:
-    put = [Change("a", What.PUT, at, f"1-{at}") for at in (1, 2)]
-    records = [once()._replace(entry=one.entry, replaces=False) for one in put]
-
-    assert put == with_changed_options(put, lambda wanted: records)
-
-
-def test_a_story_with_one_put_reads_no_record() -> None:
-    put = [Change("a", What.PUT, 1, "1-1"), Change("a", What.PAUSED, 2, "1-2")]
-
+def test_a_put_of_a_new_schedule_changes_nothing_and_a_story_with_one_put_reads_no_record() -> None:
     def refuse(wanted: Any) -> Any:
         raise AssertionError(wanted)
 
-    assert put == with_changed_options(put, refuse)
+    new = [Change("a", What.PUT, at, f"1-{at}") for at in (1, 2)]
+    records = [once()._replace(entry=one.entry, replaces=False) for one in new]
+    one = [Change("a", What.PUT, 1, "1-1"), Change("a", What.PAUSED, 2, "1-2")]
+
+    assert new == with_changed_options(new, lambda wanted: records)
+    assert one == with_changed_options(one, refuse)
