@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import redis
 
+from tests.faults.ledger import queued
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.backfill.ground import HOUR, KEYS, backfill, now, run
-from tests.integration.reruns.ground import archived, queue
+from tests.integration.reruns.ground import archived
 from tests.prefix import RQ
 from tests.rq_workers import RqWorkers
 from zsched import Client
@@ -28,6 +29,7 @@ from zsched.storage.inquiry import Inquiry
 from zsched.storage.log import Log
 from zsched.storage.questions import Inbox
 
+ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.redis
 
 
@@ -63,16 +65,14 @@ def test_workers_run_each_missing_occurrence_once_and_in_order(client: Client, w
 
 
 @pytest.mark.usefixtures("daemon")
-def test_a_run_known_only_to_the_archive_is_not_backfilled(
-    client: Client, redis_client: redis.Redis, link: Link
-) -> None:
+def test_a_run_that_an_archive_knows_is_not_repeated(client: Client, redis_client: redis.Redis, link: Link) -> None:
     backfill(client, 5, 3)
     forget(redis_client, link)
 
     done = backfill(client, 6, 2)
 
     assert ([run(6), run(3)], 2) == (done.run_ids, done.ran)
-    assert [run(6), run(3)] == queue(redis_client)
+    assert [run(6), run(3)] == queued(redis_client)
 
 
 @pytest.mark.usefixtures("daemon")
@@ -101,7 +101,7 @@ def test_again_adds_an_extra_run_of_finished_occurrences(client: Client, redis_c
     plain, extra = done.run_ids
     assert (run(6), f"{run(5)}-r") == (plain, extra.rstrip("0123456789"))
     assert 1 == done.ran  # that one is queued still
-    assert [run(5), run(4), plain, extra] == queue(redis_client)
+    assert [run(5), run(4), plain, extra] == queued(redis_client)
 
 
 def test_a_backfill_without_an_archive_uses_the_log_and_rqs_jobs(client: Client, redis_client: redis.Redis) -> None:
@@ -115,12 +115,12 @@ def test_a_backfill_without_an_archive_uses_the_log_and_rqs_jobs(client: Client,
     assert (None, True) == (done.source.archive, done.source.is_untrimmed)
 
 
-def test_a_backfill_of_an_unknown_past_is_refused(client: Client, redis_client: redis.Redis, link: Link) -> None:
+def test_an_unknown_past_is_not_filled(client: Client, redis_client: redis.Redis, redis_url: str, link: Link) -> None:
     client.run_now("r")
     last = Log(link, KEYS).last()
     assert last is not None
     redis_client.xtrim(KEYS.log(), minid=last.position.id, approximate=False)
-    before = queue(redis_client)
+    before = queued(redis_client)
 
     with pytest.raises(
         ArchiveError, match=r"what ran before .* is not known \(no archive reported within .*the option again"
@@ -128,23 +128,13 @@ def test_a_backfill_of_an_unknown_past_is_refused(client: Client, redis_client: 
         backfill(client, 5, 3)
     with pytest.raises(ArchiveError):
         backfill(client, 5, 3, dry_run=True)
-    assert before == queue(redis_client)
-
-    assert [run(5), run(4)] == backfill(client, 5, 3, again=True).run_ids
-
-
-def test_a_backfill_before_the_start_of_the_archive_is_refused(
-    client: Client, redis_client: redis.Redis, redis_url: str, link: Link
-) -> None:
-    client.run_now("r")
-    last = Log(link, KEYS).last()
-    assert last is not None
-    redis_client.xtrim(KEYS.log(), minid=last.position.id, approximate=False)
     with DaemonThread(redis_url):
         eventually(lambda: Archivers(link, KEYS).alive())
-
         with pytest.raises(ArchiveError, match="the archive goes back no further"):
             backfill(client, 5, 3)
+    assert before == queued(redis_client)
+
+    assert [run(5), run(4)] == backfill(client, 5, 3, again=True).run_ids
 
 
 class Answering(threading.Thread):
