@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import redis
 
+import zsched
 from tests.faults.processes import ENDS_S
 from tests.integration.client.ground import ROOT, SOON, ids
 from tests.prefix import RQ
@@ -212,7 +213,7 @@ def test_an_overview_has_the_counts_of_schedules(client: Client) -> None:
 
 def test_a_client_that_nobody_holds_is_freed_at_once(redis_url: str) -> None:
     """Its connections end with it. In a cycle of references, both would wait for the garbage collector."""
-    client = Client.from_url(redis_url)
+    client = zsched.Client.from_url(redis_url)  # not the one of the event loop, which a thread holds
     client.schedule("app.task", id="a", after=60)
     client.schedule("app.task", id="b", every=60)
     held = weakref.ref(client)
