@@ -36,6 +36,12 @@ def test_a_test_that_fails_in_one_round_is_named_and_ends_with_1(tmp_path: Path)
     assert "2 rounds, 1 busy processes: 4 runs of tests, 1 failures" == result.output.splitlines()[3]
 
 
+def test_every_risky_test_exists() -> None:
+    files = {Path(line.partition("::")[0]) for line in rounds.RISKY.read_text().split()}
+
+    assert set() == {str(file) for file in files if not (rounds.PROJECT / file).exists()}
+
+
 def test_a_round_without_a_result_is_an_error_with_its_output(tmp_path: Path) -> None:
     result = CliRunner().invoke(rounds.main, ["--rounds", "1", "--busy", "1", str(tmp_path / "missing.py")])
 
