@@ -7,11 +7,13 @@ import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import redis
 
+from tests import bombs
 from tests.faults.processes import ENDS_S
 from tests.integration.guard import tasks
 from tests.prefix import RQ
@@ -32,16 +34,7 @@ k2 {"22" * 32}
 k1 {"11" * 32}
 web1 {"aa" * 32} functions={TASKS}.work queues=web
 """
-
-
-class Bomb:
-    """A value whose pickle calls ``tasks.boom`` when it is opened."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return tasks.boom, (self._name,)
+Bomb = partial(bombs.Bomb, tasks.boom)  # with a name
 
 
 def key_file(folder: Path, text: str = KEY_LINES, name: str = "keys") -> str:
