@@ -21,7 +21,7 @@ import redis
 
 from tests.faults.clusters import ENV, PREFIX, Cluster
 from tests.faults.leader import Leader
-from tests.faults.leases import await_listeners, end_hold
+from tests.faults.leases import await_listeners, eventually_without_hold
 from tests.faults.ledger import assert_dense, connect, doubles, fired, longest_pause_ms
 from tests.faults.processes import WITHIN_S, DaemonProcess, Start, eventually
 from tests.faults.threads import know
@@ -130,7 +130,8 @@ class Putting:
 def test_dispatch_continues_on_the_new_owner_after_a_failover(guard: Guard, start_daemon: Start, way: str) -> None:
     cluster = Cluster(guard, replicas=1)
     old = cluster.owner()
-    daemons = [lead(cluster, start_daemon), start_daemon(cluster.url, **ENV)]
+    lead(cluster, start_daemon)
+    start_daemon(cluster.url, **ENV)
     with connect(old.tcp_url) as owner:
         await_listeners(owner, 2)
     expected = schedule_stream(cluster)
@@ -141,9 +142,8 @@ def test_dispatch_continues_on_the_new_owner_after_a_failover(guard: Guard, star
     else:
         cluster.fail_over()
 
-    with connect(cluster.another_than(old).tcp_url, retries=3) as owner:
-        end_hold(owner, *daemons)
-    eventually(lambda: set(expected) <= set(queue_of(cluster)))
+    cluster.another_than(old)
+    eventually_without_hold(cluster.owner, lambda: set(expected) <= set(queue_of(cluster)))
     assert_each_once_or_marked(cluster, expected)
     with connect(cluster.owner().tcp_url) as owner:
         await_listeners(owner, 2)
@@ -157,16 +157,14 @@ def test_a_slot_moves_under_load_without_loss_or_double(
 ) -> None:
     cluster = Cluster(guard)
     old, new = cluster.owner(), cluster.another()
-    daemon = lead(cluster, start_daemon)
+    lead(cluster, start_daemon)
     expected = schedule_stream(cluster)
     with Putting(cluster) as putting:
         eventually(lambda: length(old) > RUNS // 6)
 
         number = way(cluster, new)
 
-        with connect(new.tcp_url) as owner:
-            end_hold(owner, daemon)
-        eventually(lambda: set(expected) <= set(queue_of(cluster)))
+        eventually_without_hold(cluster.owner, lambda: set(expected) <= set(queue_of(cluster)))
         before = len(putting.runs)
         eventually(lambda: len(putting.runs) > before + 20)
     eventually(lambda: set(putting.runs) <= set(queue_of(cluster)))
@@ -245,7 +243,5 @@ def test_the_archive_restores_what_a_node_lost_under_load(guard: Guard, start_da
         pushed, _ = at_once.execute()
 
     daemon.wait_for("recovery_done")
-    with connect(owner.tcp_url) as client:
-        end_hold(client, daemon)
-    eventually(lambda: set(expected) <= set(queue_of(cluster)))
+    eventually_without_hold(cluster.owner, lambda: set(expected) <= set(queue_of(cluster)))
     assert {run.decode() for run in pushed} <= assert_each_once_or_marked(cluster, expected)

@@ -16,7 +16,7 @@ from typing import Any
 import redis
 from redis.sentinel import Sentinel
 
-from tests.faults.leases import await_listeners, end_hold
+from tests.faults.leases import await_listeners, eventually_without_hold
 from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, longest_pause_ms, queued, replicate
 from tests.faults.processes import DaemonProcess, Start, eventually
 from tests.faults.sentinels import NAME, Sentinels
@@ -110,7 +110,7 @@ def test_dispatch_continues_after_kill_9_of_the_master_and_repeated_runs_are_mar
 ) -> None:
     sentinels = Sentinels(guard, hurry=False, **UNSAFE)  # in a hurry two of them fail over at once, now and then
     old = sentinels.master()
-    daemon = lead(sentinels, start_daemon)
+    lead(sentinels, start_daemon)
     expected = schedule_stream(sentinels.url, old)
     with connect(old.tcp_url) as client:
         eventually(lambda: client.llen(QUEUE) > RUNS // 6)
@@ -126,8 +126,7 @@ def test_dispatch_continues_after_kill_9_of_the_master_and_repeated_runs_are_mar
         replica.resume()
 
     with connect(sentinels.lose(old).tcp_url, retries=3) as client:
-        end_hold(client, daemon)
-        eventually(lambda: client.llen(QUEUE) >= len(expected))
+        eventually_without_hold(sentinels.master, lambda: client.llen(QUEUE) >= len(expected))
         assert set(expected) == set(queued(client))
         assert [] == doubles(queued(client))
         assert [] == doubles([run for run, _ in fired(client)])
@@ -157,8 +156,7 @@ def test_every_connection_of_a_daemon_moves_to_the_new_master_after_a_failover(
     new = sentinels.fail_over()
 
     with connect(new.tcp_url, retries=3) as watch:  # a second Sentinel may disconnect the clients once more
-        end_hold(watch, daemon)
-        eventually(lambda: watch.llen(QUEUE) >= RUNS)
+        eventually_without_hold(sentinels.master, lambda: watch.llen(QUEUE) >= RUNS)
         assert set(expected) == set(queued(watch))
         assert [] == doubles(queued(watch))
         assert_dense(watch)

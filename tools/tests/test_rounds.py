@@ -27,7 +27,21 @@ def test_a_test_that_fails_in_one_round_is_named_and_ends_with_1(tmp_path: Path)
     test.write_text(_ONCE)
 
     result = CliRunner().invoke(
-        rounds.main, ["--rounds", "2", "--busy", "1", "--forks", "0", "--", "-p", "tests.suite.forks", str(test)]
+        rounds.main,
+        [
+            "--rounds",
+            "2",
+            "--busy",
+            "1",
+            "--forks",
+            "0",
+            "--",
+            "-p",
+            "tests.suite.forks",
+            "-p",
+            "tests.suite.costs",
+            str(test),
+        ],
     )
 
     assert 1 == result.exit_code
