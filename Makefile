@@ -98,7 +98,7 @@ rounds: $(STAMP) ## the tests that once depended on the machine's speed, on a bu
 matrix: $(STAMP) ## the tests with each server and RQ, and docs/reference/compatibility.md: hours; ARGS="--server Valkey"
 	@exec $(BIN)/python -m tools.compatibility --forks $(WORKERS) $(ARGS)
 
-tools-test: $(STAMP) ## the tests of faults, mutants, matrix and lines, which are no part of the suite
+tools-test: $(STAMP) ## the tests of bench, faults, mutants, matrix and lines, which are no part of the suite
 	@$(BIN)/python -m pytest --forks $(WORKERS) $(ARGS) tools
 
 define demand_python

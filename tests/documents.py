@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Final
+
+from packaging.utils import canonicalize_name
 
 PROJECT = Path(__file__).parents[1]
+LOCKS: Final = sorted((PROJECT / "deploy" / "requirements").glob("*.txt"))
+_LINE: Final = re.compile(r"([\w.-]+)==([\w.]+)(?: ; [^#]+?)? +(?:--hash=sha256:[0-9a-f]{64} *)+")
 
 
 def pages() -> list[Path]:
@@ -38,3 +43,13 @@ def program(page: str, name: str) -> str:
     blocks: list[str] = re.findall(r"^```\w+\n(.*?)^```", (PROJECT / page).read_text(), re.DOTALL | re.MULTILINE)
     [found] = [block for block in blocks if re.match(rf"(?:#!.*\n)?(?:#|//) {re.escape(name)}(?![\w.])", block)]
     return found
+
+
+def pins(lock: Path) -> dict[str, str]:
+    """
+    Return the version of each package in *lock*, which ``make install`` takes, by its normalized name. Each line must
+    be a pin with hashes.
+    """
+    found = [_LINE.fullmatch(line) for line in lock.read_text().replace("\\\n", "").splitlines()]
+    assert all(found), lock
+    return {canonicalize_name(one[1]): one[2] for one in found if one}

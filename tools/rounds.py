@@ -11,11 +11,11 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
+
+from zsched.embedded.guard import Guard
 
 PROJECT = Path(__file__).parents[1]
 RISKY = PROJECT / "tests" / "risky.txt"
@@ -28,14 +28,27 @@ _FAILED = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", re.MULTILINE)
 @click.option("--rounds", default=30, show_default=True, help="How many times.")
 @click.option("--busy", default=4, show_default=True, help="Processes that only take the processor's time.")
 @click.option("--forks", default=4, show_default=True, help="Processes that run tests.")
+@click.option("--tier", default="usual", show_default=True, help="all: also the heavy tests.")
 @click.argument("tests", nargs=-1)
-def main(rounds: int, busy: int, forks: int, tests: tuple[str, ...]) -> None:
+def main(rounds: int, busy: int, forks: int, tier: str, tests: tuple[str, ...]) -> None:
     """Run TESTS, by default those of tests/risky.txt, many times beside busy processes. Exit code 1 after a failure."""
-    command = [sys.executable, "-m", "pytest", "-q", "-rfE", "--forks", str(forks), *(tests or [f"@{RISKY}"])]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rfE",
+        f"--tier={tier}",
+        "--forks",
+        str(forks),
+        *(tests or [f"@{RISKY}"]),
+    ]
     ended: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    with busy_processes(busy):
+    with Guard() as guard:  # they end with this program, however that ends
+        for _ in range(busy):
+            guard.spawn([sys.executable, "-c", "while True: pass"])
         for number in range(1, rounds + 1):
             run = subprocess.run(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             (OUTPUT / f"{number}.txt").write_text(run.stdout)
@@ -55,18 +68,6 @@ def counts_of(output: str) -> Counter[str]:
     """Return the numbers of tests in the last line of pytest, by how they ended: passed, failed, error."""
     lines = [line for line in output.splitlines() if " in " in line and _COUNT.search(line)]
     return Counter({how: int(count) for count, how in _COUNT.findall(lines[-1] if lines else "")})
-
-
-@contextmanager
-def busy_processes(number: int) -> Iterator[None]:
-    """Have *number* processes that compute inside the block."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
-    try:
-        yield
-    finally:
-        for each in busy:
-            each.kill()
-            each.wait()
 
 
 if __name__ == "__main__":

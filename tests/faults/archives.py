@@ -12,7 +12,7 @@ from typing import Any
 import redis
 
 from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
-from tests.integration.archive.ground import recorded, told
+from tests.integration.archive.ground import State, archived_by, held_by
 from zsched.archive import Archive
 from zsched.archive.body import COLUMNS, entry_of
 from zsched.archive.file import connect_to_read
@@ -21,12 +21,8 @@ from zsched.storage.archivers import Archivers, ArchiveState, Report
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.scanner import Scanner
 
 KEYS = Keys("default")
-# What changes in Redis as a run or schedule goes its way, and is told by other columns of the state than its record.
-
-State = dict[tuple[str, str], tuple[Any, ...]]  # id, run → place, due, nominal, last, note, fields, lane, own fields
 
 
 # -- in the file ------------------------------------------------------------------------------------
@@ -54,10 +50,7 @@ def repeated(entries: list[Entry]) -> list[Position]:
 def state_of(path: Path) -> State:
     """Return the state in the archive at *path*, which has no writer now."""
     with closing(Archive(path, "default")) as archive:
-        return {
-            row.key: (row.place, row.due, row.nominal, row.last, row.note, *recorded(record, row.place))
-            for row, record in archive.state()
-        }
+        return archived_by(archive)
 
 
 def fact(path: Path, name: str) -> str | None:
@@ -84,14 +77,8 @@ def wire_to(url: str) -> Iterator[Wire]:
 
 def held_in(url: str) -> State:
     """Return the state of Redis as a bootstrap reads it, in the words of ``state_of``."""
-    held: State = {}
     with wire_to(url) as wire:
-        scanner = Scanner(wire, KEYS)
-        for _, rows in scanner.schedules(dict.fromkeys(scanner.ids())):
-            held |= {(row.id, row.run): told(row) for row in rows}
-        for _, rows in scanner.runs(dict.fromkeys(scanner.run_ids()), None):
-            held |= {(row.id, row.run): told(row) for row in rows}
-    return held
+        return held_by(wire, KEYS)
 
 
 def log_in(url: str) -> list[Entry]:

@@ -11,7 +11,7 @@ import redis
 from redis.crc import key_slot
 
 from tests.faults.ledger import connect
-from tests.faults.processes import eventually
+from tests.faults.processes import ENDS_S, eventually
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.embedded.server import Port
@@ -28,6 +28,7 @@ _SERVER = {
     "repl-diskless-sync-delay": "0",
     "save": '""',
 }
+_GIVEN_UP = b"Manual failover timed out"  # in the log of a replica
 _AT_ONCE = 100  # keys of a MIGRATE
 
 
@@ -60,10 +61,7 @@ class Cluster:
             first, last = (_SLOTS * each // 3 for each in (number, number + 1))
             self.tell(master, "SET-CONFIG-EPOCH", number + 1)
             self.tell(master, "ADDSLOTS", *range(first, last))
-        for number, server in enumerate(self.servers):
-            for other in self.servers[:number]:
-                self.tell(server, "MEET", "127.0.0.1", self._ports[other])
-        eventually(lambda: all(self._known(server) == len(self.servers) for server in self.servers))
+        eventually(self._have_met)
         for number, replica in enumerate(others):
             self.tell(replica, "REPLICATE", self.id_of(masters[number % 3]))
         eventually(lambda: all(b"cluster_state:ok" in self.tell(server, "INFO") for server in self.servers))
@@ -98,11 +96,20 @@ class Cluster:
         return next(server for server in self.servers if server is not self.owner() and self._is_master(server))
 
     def fail_over(self) -> EmbeddedRedis:
-        """Let a replica of the owner take over in an orderly way; return it when all nodes name it."""
-        old = self.owner()
-        new = self.replica_of(old)
-        self.tell(new, "FAILOVER")
-        eventually(lambda: all(self._named_owner(server) == new.port for server in self.servers))
+        """
+        Let a replica of the owner take over in an orderly way; return it when all nodes name it. A replica gives up
+        what takes longer than 5 s (CLUSTER_MF_TIMEOUT), and says so only in its log: then it is asked again.
+        """
+        new, seen = self.replica_of(self.owner()), -1
+
+        def has_taken_over() -> bool:
+            nonlocal seen
+            if (given_up := (new.folder / "redis.log").read_bytes().count(_GIVEN_UP)) > seen:
+                seen = given_up
+                self.tell(new, "FAILOVER")
+            return all(self._named_owner(server) == new.port for server in self.servers)
+
+        eventually(has_taken_over, ENDS_S)
         return new
 
     def kill(self, server: EmbeddedRedis) -> None:
@@ -112,7 +119,7 @@ class Cluster:
 
     def another_than(self, old: EmbeddedRedis) -> EmbeddedRedis:
         """Return the owner as soon as it is another node than *old*."""
-        return eventually(lambda: found if (found := self._owner()) is not old else None, 60)
+        return eventually(lambda: found if (found := self._owner()) is not old else None)
 
     def replica_of(self, master: EmbeddedRedis) -> EmbeddedRedis:
         """A replica of *master*."""
@@ -205,6 +212,18 @@ class Cluster:
     def _named(self, server: EmbeddedRedis) -> int:
         """Return the number of nodes that *server* names as owners of slots, or as their replicas."""
         return len({node[1] for _, _, *nodes in self.tell(server, "SLOTS") for node in nodes})
+
+    def _have_met(self) -> bool:
+        """
+        Return True when all nodes know each other. Let those meet that do not: a node gives up a handshake after its
+        node timeout.
+        """
+        for number, server in enumerate(self.servers):
+            nodes = self.tell(server, "NODES").decode()
+            for port in [self._ports[other] for other in self.servers[:number]]:
+                if f" 127.0.0.1:{port}@" not in nodes:
+                    self.tell(server, "MEET", "127.0.0.1", port)
+        return all(self._known(server) == len(self.servers) for server in self.servers)
 
     def _known(self, server: EmbeddedRedis) -> int:
         return sum(b"handshake" not in line for line in self.tell(server, "NODES").splitlines())

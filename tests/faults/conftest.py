@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
@@ -34,6 +35,13 @@ def watch(server: EmbeddedRedis) -> Iterator[redis.Redis]:
     """A client of that server, with which the test looks at the data."""
     with connect(server.url) as client:
         yield client
+
+
+@pytest.fixture
+def path(redis_client: redis.Redis, tmp_path: Path) -> Path:
+    """The path of an archive; the emptied server of the session has no hold."""
+    know(redis_client)
+    return tmp_path / "archive.db"
 
 
 @pytest.fixture

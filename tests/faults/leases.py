@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TypeVar
 
 import redis
 
 from tests.faults.clocks import now_ms
+from tests.faults.ledger import connect
 from tests.faults.processes import Telling, eventually
+from zsched.embedded import EmbeddedRedis
+from zsched.storage.archivers import ArchiveState
 from zsched.storage.keys import Keys
 
 KEYS = Keys("default")
+_LOST = f" {ArchiveState.LOST.value} {{".encode()  # in the report of an archive
 _RELEASED = "lease"  # the message of lua/release.lua
+
+T = TypeVar("T")
 
 
 def lapse(watch: redis.Redis, keys: Keys = KEYS) -> int:
@@ -32,16 +40,45 @@ def await_listeners(watch: redis.Redis, number: int, keys: Keys = KEYS) -> None:
 def end_hold(watch: redis.Redis, *daemons: Telling, keys: Keys = KEYS) -> None:
     """
     End the hold on a new or restarted Redis, as its time would. Return when the leader, one of *daemons*, has said so.
+    A hold for an archive that has found a loss goes on until that has restored it.
     """
     before = _ended(daemons)
 
     def look() -> bool:
-        if int(watch.hget(keys.meta(), "hold") or 0) > now_ms(watch):
-            watch.hset(keys.meta(), "hold", now_ms(watch))
-        watch.publish(keys.wake(), _RELEASED)
+        _shorten_hold(watch, keys)
         return _ended(daemons) > before
 
     eventually(look)
+
+
+def eventually_without_hold(owner: Callable[[], EmbeddedRedis], look: Callable[[], T], keys: Keys = KEYS) -> T:
+    """
+    Return what *look* returns as soon as it is true, and end every hold until then on the present *owner*: a failover
+    may follow another one, and each begins a hold.
+    """
+    watches = dict[str, redis.Redis]()
+
+    def unheld() -> T:
+        if not (found := look()):
+            with suppress(redis.RedisError):  # it has just lost its role
+                url = owner().tcp_url
+                watches[url] = watches.get(url) or connect(url)
+                _shorten_hold(watches[url], keys)
+        return found
+
+    try:
+        return eventually(unheld)
+    finally:
+        for watch in watches.values():
+            watch.close()
+
+
+def _shorten_hold(watch: redis.Redis, keys: Keys) -> None:
+    """Let a hold end now, and wake the leader; not the hold for an archive that has found a loss."""
+    is_restoring = any(_LOST in report for report in watch.hvals(keys.archivers()))
+    if not is_restoring and int(watch.hget(keys.meta(), "hold") or 0) > now_ms(watch):
+        watch.hset(keys.meta(), "hold", now_ms(watch))
+    watch.publish(keys.wake(), _RELEASED)
 
 
 def _ended(daemons: Iterable[Telling]) -> int:

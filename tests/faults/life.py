@@ -38,11 +38,13 @@ class Life:
 
     def live(self, number: int, for_s: float) -> None:
         """Make *number* schedules, evenly over *for_s*."""
-        made, began = self.scheduled, time.monotonic()
+        made = self.scheduled
+        began_s = time.monotonic()
         while self.scheduled - made < number:
             self.step()
             share = (self.scheduled - made) / number
-            eventually(lambda share=share: time.monotonic() - began >= share * for_s)  # type: ignore[misc]
+            until_s = began_s + share * for_s
+            eventually(lambda until_s=until_s: time.monotonic() >= until_s)  # type: ignore[misc]
 
     def step(self) -> None:
         """Do a random operation; a refusal is fine."""
@@ -59,7 +61,7 @@ class Life:
                     self._client.pause(id, "the end")
                 else:
                     self._client.cancel(id)
-        eventually(lambda: not self._is_something_due(), within_s=60)
+        eventually(lambda: not self._is_something_due())
 
     def _is_something_due(self) -> bool:
         until_ms = self._now_ms() + _LATER_MS // 2

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,10 @@ from typing import Any
 import click
 import redis
 
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import ENDS_S, DaemonProcess, eventually
 from tests.faults.threads import know
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.core.changes import Change
 from zsched.core.log import changes
@@ -42,23 +43,22 @@ _OVER = ("finished", "failed", "stopped", "canceled", "")  # also when its job i
 MODES = ("skip", "queue", "allow", "cancel_previous")
 LIMIT = 3  # runs that wait, with overlap="queue"
 TASKS = '''
-import os, time, redis
+import os, redis
 from rq import get_current_job
 
-client = redis.Redis.from_url(os.environ["TASKS_REDIS"])
+client = redis.Redis.from_url(os.environ["TASKS_REDIS"], socket_timeout=None)
 
 def now():
     seconds, micros = client.time()
     return f"{seconds}.{micros:06}"
 
-def work(name, seconds, gate=None, length=0):
-    """For so many *seconds*, or until the list *gate* is of that *length*."""
-    run_id, until = get_current_job().id, time.monotonic() + seconds
+def work(name, seconds, gate="never"):
+    """For so many *seconds*, or until something is in the list *gate*."""
+    run_id = get_current_job().id
     client.set("pid:" + run_id, os.getpid())
     client.rpush(name, f"began {run_id} {now()}")
-    while (left := until - time.monotonic()) > 0 and not (gate and client.llen(gate) >= length):
-        client.hset("alive", run_id, now())
-        time.sleep(min(left, 0.02))
+    if seconds:
+        client.blmove(gate, gate, seconds)
     client.rpush(name, f"ended {run_id} {now()}")
 '''
 
@@ -66,13 +66,13 @@ def work(name, seconds, gate=None, length=0):
 @dataclass
 class Span:
     """
-    The time of a run, in seconds of the server. ``ended_s`` is None for an unfinished run. ``alive_s`` is its last sign
-    of life, which it gives every 20 ms.
+    The time of a run, in seconds of the server. ``ended_s`` is None for an unfinished run. ``over_s`` is its end by RQ,
+    also if it was stopped.
     """
 
     run_id: str
     began_s: float
-    alive_s: float
+    over_s: float
     ended_s: float | None = None
 
 
@@ -98,10 +98,7 @@ class Stage:
 
     def worker(self, name: str, *options: str) -> subprocess.Popen[bytes]:
         """Start a worker of the queue default."""
-        command = [sys.executable, "-m", "rq.cli", "worker", "--url", self._url, "--name", name, *options, "default"]
-        env = os.environ | {"PYTHONPATH": _first_on_path(self._folder), "TASKS_REDIS": self._url}
-        with (self._folder / "worker.log").open("ab") as log:
-            return self._guard.spawn(command, cwd=self._folder, env=env, stdout=log, stderr=subprocess.STDOUT)
+        return RqWorkers(self._guard, self._url, self._folder).start("--name", name, *options)
 
     def workers(self, number: int) -> list[subprocess.Popen[bytes]]:
         """Start workers w0, w1, …, and wait until all of them listen."""
@@ -113,21 +110,20 @@ class Stage:
         """Return the number of connections that listen to the channel of *worker*."""
         return int(self.redis.execute_command("PUBSUB", "NUMSUB", f"{RQ}:pubsub:{worker}")[1])
 
-    def schedule(
-        self, id: str, mode: str, every: float, seconds: float, gate: tuple[str, int] | None = None, **more: Any
-    ) -> None:
-        """Schedule *id* with runs that take *seconds*, or that last until the list named by *gate* has its length."""
-        args = (f"spans:{id}", seconds, *(gate or ()))
+    def schedule(self, id: str, mode: str, every: float, seconds: float, gate: str = "never", **more: Any) -> None:
+        """Schedule *id* with runs that take *seconds*, or that last until something is in the list *gate*."""
+        args = (f"spans:{id}", seconds, gate)
         self.client.schedule("overlap_tasks.work", args=args, id=id, every=every, overlap=mode, **more)
 
     def spans(self, id: str) -> list[Span]:
         """Return the runs of *id* in the order in which they began; a run that was executed twice is listed twice."""
         spans: list[Span] = []
-        alive = {run_id.decode(): float(at_s) for run_id, at_s in self.redis.hgetall("alive").items()}
         for line in self.redis.lrange(f"spans:{id}", 0, -1):
             what, run_id, at_s = line.decode().split(" ")
             if what == "began":
-                spans.append(Span(run_id, float(at_s), alive.get(run_id, float(at_s))))
+                ended_at = self.redis.hget(KEYS.rq.job(run_id), "ended_at")
+                over_s = datetime.fromisoformat(ended_at.decode()).timestamp() if ended_at else float(at_s)
+                spans.append(Span(run_id, float(at_s), over_s))
             else:
                 next(span for span in reversed(spans) if span.run_id == run_id).ended_s = float(at_s)
         return spans
@@ -168,10 +164,6 @@ class Stage:
         return int(self.redis.zcard(f"{RQ}:deferred:default"))
 
 
-def _first_on_path(folder: Path) -> str:
-    return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
-
-
 @dataclass(frozen=True)
 class Figures:
     """The figures of *seconds* under a policy. ``gap_s``: the longest time between two runs that ran in a row."""
@@ -190,7 +182,7 @@ class Figures:
 
 def peak(spans: Sequence[Span]) -> int:
     """Return the largest number of runs at one time."""
-    steps = [(span.began_s, 1) for span in spans] + [(span.ended_s or span.alive_s, -1) for span in spans]
+    steps = [(span.began_s, 1) for span in spans] + [(span.ended_s or span.over_s, -1) for span in spans]
     now = most = 0
     for _, step in sorted(steps):
         now += step
@@ -219,12 +211,11 @@ def play(
         most = max(most, stage.waiting())
         return stage.now_s() >= until_s and is_enough(most)
 
-    eventually(is_over, duration_s + 60)
+    eventually(is_over, duration_s + ENDS_S)
     stage.client.pause(mode)
-    open_s = seconds * (LIMIT + 3) + 60
-    eventually(lambda: all(stage.status(run) in _OVER for run in stage.runs(mode)), open_s)
+    eventually(lambda: all(stage.status(run) in _OVER for run in stage.runs(mode)), ENDS_S)
     words, spans = stage.words(mode), stage.spans(mode)
-    gaps = [after.began_s - (before.ended_s or before.alive_s) for before, after in pairwise(spans)]
+    gaps = [after.began_s - (before.ended_s or before.over_s) for before, after in pairwise(spans)]
     return Figures(
         mode,
         words["fired"],

@@ -36,7 +36,7 @@ def eventually(look: Callable[[], T], within_s: float = WITHIN_S) -> T:
     until, never = time.monotonic() + within_s, threading.Event()
     while not (found := look()):
         assert time.monotonic() < until, f"not within {within_s} s; it is {found!r}"
-        never.wait(_LOOK_S)
+        never.wait(_LOOK_S)  # timing: the only pause of all tests
     return found
 
 

@@ -19,9 +19,9 @@ class Proxy:
     ``cut_replies``: the chance that a reply is thrown away, after the server executed the request, and the connection
     closed. ``cut_requests``: the same with a request, which the server never sees. ``delay_s``: how long each reply is
     kept. ``garbage``: bytes that are forwarded instead of each reply. ``half_open``: nothing is forwarded and nothing
-    closed, as when a firewall forgot the connection. ``keeps``: a predicate of requests that stay on their way until no
-    ``keeps`` matches them, and then arrive although their sender is gone; ``kept`` counts them. A *seed* makes the
-    chances repeatable per connection.
+    closed, as when a firewall forgot the connection. ``keeps``: a predicate of requests that stay on their way until
+    ``mend``, and then arrive although their sender is gone; ``kept`` counts them. A *seed* makes the chances repeatable
+    per connection.
     """
 
     def __init__(self, target_port: int, seed: int = 1) -> None:
@@ -34,7 +34,7 @@ class Proxy:
         self._target = ("127.0.0.1", target_port)
         self._random = random.Random(seed)
         self._lock = threading.Lock()
-        self._closing = threading.Event()
+        self._closing, self._mended = threading.Event(), threading.Condition()
         self._sockets: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
@@ -55,7 +55,9 @@ class Proxy:
         """End all faults; half-open connections are closed."""
         self.cut_replies = self.cut_requests = self.delay_s = 0.0
         self.garbage = b""
-        self.keeps, self.kept = None, 0
+        with self._mended:
+            self.keeps, self.kept = None, 0
+            self._mended.notify_all()
         if self.half_open:
             self.half_open = False
             self.cut_all()
@@ -69,6 +71,7 @@ class Proxy:
     def close(self) -> None:
         """Close all; every thread has ended when this returns."""
         self._closing.set()
+        self.mend()
         _shut(self._listener)
         self.cut_all()
         for thread in self._threads:
@@ -122,8 +125,8 @@ class Proxy:
                     continue
                 if not are_replies and self.keeps is not None and self.keeps(data):
                     self.kept += 1
-                    while self.keeps is not None and not self._closing.wait(0.002):
-                        pass
+                    with self._mended:
+                        self._mended.wait_for(lambda: self.keeps is None)
                 if are_replies and self.delay_s:
                     self._closing.wait(self.delay_s)
                 if self._is_cut(self.cut_replies if are_replies else self.cut_requests):

@@ -1,4 +1,4 @@
-"""A daemon starts with a corrupted or foreign archive file: it keeps the file, reports it, and fires."""
+"""Corrupt archives are kept and replaced while runs fire; entries of a newer version are kept and reported."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faults.archives import assert_state_is_redis_own, await_caught_up, history, log_in, stop
+from tests.faults.archives import KEYS, assert_state_is_redis_own, await_caught_up, history, log_in, stop
+from tests.faults.clocks import now_us
 from tests.faults.ledger import doubles, queued
 from tests.faults.processes import DaemonProcess, Start, eventually
-from tests.faults.threads import know
 from zsched import Client
 from zsched.config.urls import address_of
 from zsched.daemon.process import UNUSABLE
-
-pytestmark = pytest.mark.once
 
 
 def flip(path: Path, at: int, number: int = 64) -> None:
@@ -70,12 +68,12 @@ def an_archive(start_daemon: Start, url: str, path: Path) -> None:
     stop(daemon)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_corrupt_archive_is_kept_and_replaced_while_runs_fire(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path, harm: str
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, harm: str, path: Path
 ) -> None:
-    know(redis_client)
-    path, client = tmp_path / "archive.db", Client.from_url(redis_url)
+    client = Client.from_url(redis_url)
     an_archive(start_daemon, redis_url, path)
     HARMS[harm](path)
     bad = path.read_bytes()
@@ -99,11 +97,8 @@ def test_a_corrupt_archive_is_kept_and_replaced_while_runs_fire(
     assert 301 == len(assert_state_is_redis_own(redis_url, path))
 
 
-def test_an_empty_file_becomes_a_new_archive(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    know(redis_client)
-    path = tmp_path / "archive.db"
+@pytest.mark.once
+def test_an_empty_file_becomes_a_new_archive(start_daemon: Start, redis_url: str, path: Path) -> None:
     path.touch(0o600)
 
     daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path))
@@ -115,11 +110,8 @@ def test_an_empty_file_becomes_a_new_archive(
     assert log_in(redis_url) == history(path)
 
 
-def test_two_corrupt_files_in_a_row_are_both_kept(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    know(redis_client)
-    path = tmp_path / "archive.db"
+@pytest.mark.once
+def test_two_corrupt_files_in_a_row_are_both_kept(start_daemon: Start, redis_url: str, path: Path) -> None:
     kept = []
     for text in ("one", "two"):
         path.write_text(text * 1000)
@@ -135,14 +127,8 @@ def test_two_corrupt_files_in_a_row_are_both_kept(
     assert ["one" * 1000, "two" * 1000] == [Path(file).read_text() for file in kept]
 
 
-# -- somebody else's ----------------------------------------------------------------------------------
-
-
-def test_the_archive_of_another_namespace_is_refused(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    know(redis_client)
-    path = tmp_path / "archive.db"
+@pytest.mark.once
+def test_the_archive_of_another_namespace_is_refused(start_daemon: Start, redis_url: str, path: Path) -> None:
     an_archive(start_daemon, redis_url, path)
     before = path.read_bytes()
 
@@ -155,11 +141,10 @@ def test_the_archive_of_another_namespace_is_refused(
     assert [] == [event for event in other.events if event["event"] == "no_json"]
 
 
+@pytest.mark.once
 def test_a_second_daemon_with_the_same_path_is_refused_with_the_pid_of_the_first(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path
 ) -> None:
-    know(redis_client)
-    path = tmp_path / "archive.db"
     first = start_daemon(redis_url, ARCHIVE_PATH=str(path))
     first.wait_for("archive_bootstrapped")
 
@@ -175,10 +160,10 @@ def test_a_second_daemon_with_the_same_path_is_refused_with_the_pid_of_the_first
     stop(first)
 
 
+@pytest.mark.once
 def test_daemons_without_a_path_use_separate_files_and_find_them_again(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start_daemon: Start, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: Path
 ) -> None:
-    know(redis_client)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folder = tmp_path / "zsched" / "-".join(["default", *re.findall(r"[\w.]+", address_of(redis_url))])
     paths = [folder / f"{n}.db" for n in (1, 2)]
@@ -199,3 +184,46 @@ def test_daemons_without_a_path_use_separate_files_and_find_them_again(
     stop(third, first)
     assert [str(paths[0]), str(paths[1]), str(paths[1])] == opened
     assert [log_in(redis_url)] * 2 == [history(path) for path in paths]
+
+
+def write_entry_of_the_future(watch: redis.Redis) -> str:
+    """Write the next entry of the log, of an unknown kind; return its id."""
+
+    def write(pipe: redis.client.Pipeline) -> None:
+        epoch, seq = (int(text) for text in pipe.hmget(KEYS.meta(), "epoch", "seq"))
+        pipe.multi()
+        fields = {"kind": "teleport", "t": now_us(watch), "to": b"\xff\x00 anywhere"}
+        pipe.xadd(KEYS.log(), fields, id=f"{epoch}-{seq + 1}")
+        pipe.hset(KEYS.meta(), "seq", seq + 1)
+
+    id: bytes = watch.transaction(write, KEYS.meta())[0]
+    return id.decode()
+
+
+def test_an_entry_of_an_unknown_kind_is_kept_and_logged_once_and_following_continues(
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path
+) -> None:
+    client = Client.from_url(redis_url)
+    daemon = start_daemon(redis_url, ARCHIVE_PATH=str(path))
+    daemon.wait_for("term_began")
+
+    id = write_entry_of_the_future(redis_client)
+
+    told = daemon.wait_for("log_entry_unknown")
+    client.schedule("app.task", id="after", after=0)
+    eventually(lambda: queued(redis_client))
+    await_caught_up(redis_url, path)
+    stop(daemon)
+    again = start_daemon(redis_url, ARCHIVE_PATH=str(path))
+    again.wait_for("term_began")
+    [report] = await_caught_up(redis_url, path)
+    stop(again)
+    assert f"log entry {id} is of the unknown kind 'teleport'" == told["reason"]
+    assert str(path) == told["archive"]
+    assert 1 == len(daemon.of("log_entry_unknown"))
+    assert [] == again.of("log_entry_unknown")
+    assert 1 == report.about["unknown_entries"]
+    [kept] = [entry for entry in history(path) if entry.kind == "teleport"]
+    assert (id, [b"to", b"\xff\x00 anywhere"]) == (kept.position.id, kept.body)
+    assert log_in(redis_url) == history(path)
+    assert_state_is_redis_own(redis_url, path)

@@ -87,7 +87,7 @@ def test_a_full_disk_stops_no_run_and_the_archive_is_complete_afterwards(
     assert len(MUCH) == client.schedule_many(MUCH).created
     failed = daemon.wait_for("archive_failed")
     for n in range(5):
-        client.schedule("app.task", id=f"on-time{n}", after=0.3)
+        client.schedule("app.task", id=f"on-time{n}", after=0)
     eventually(lambda: len(queued(redis_client)) == 5)
     await_tries(redis_url, path, 3)
     with pytest.raises(NotArchived) as refused:

@@ -60,16 +60,19 @@ def living(life: Life) -> Iterator[None]:
     assert [] == errors
 
 
-def test_an_archive_that_joins_a_trimmed_log_has_the_state_of_redis(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    know(redis_client)
-    path = tmp_path / "late.db"
-    leader = start_daemon(redis_url)
-    leader.wait_for("term_began")
-    life = Life(redis_url, redis_client, seed=1, soon_ms=1_000)
-    for _ in range(200):
+def lived(start_daemon: Start, url: str, watch: redis.Redis, steps: int, seed: int) -> Life:
+    """Start a leader, and let clients do *steps*."""
+    start_daemon(url).wait_for("term_began")
+    life = Life(url, watch, seed=seed, soon_ms=1_000)
+    for _ in range(steps):
         life.step()
+    return life
+
+
+def test_an_archive_that_joins_a_trimmed_log_has_the_state_of_redis(
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path
+) -> None:
+    life = lived(start_daemon, redis_url, redis_client, 200, 1)
     life.settle()
     redis_client.xtrim(KEYS.log(), maxlen=20, approximate=False)
     first = log_in(redis_url)[0].position
@@ -85,11 +88,7 @@ def test_an_archive_that_joins_a_trimmed_log_has_the_state_of_redis(
     assert log_in(redis_url) == history(path)
 
 
-def test_an_archive_that_joins_after_trimming_by_age_bootstraps_from_redis(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    know(redis_client)
-    path = tmp_path / "late.db"
+def test_an_archive_that_joins_a_log_trimmed_by_age_bootstraps(start_daemon: Start, redis_url: str, path: Path) -> None:
     settings = {"ARCHIVE_LOG_KEEP_S": "1", "DAEMON_RENEW_MS": "100"}  # after a renewal it trims
     start_daemon(redis_url, **settings).wait_for("term_began")
     client = Client.from_url(redis_url)
@@ -109,15 +108,9 @@ def test_an_archive_that_joins_after_trimming_by_age_bootstraps_from_redis(
 
 
 def test_an_archive_joins_while_clients_write_and_another_daemon_fires(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path
 ) -> None:
-    know(redis_client)
-    path = tmp_path / "late.db"
-    leader = start_daemon(redis_url)
-    leader.wait_for("term_began")
-    life = Life(redis_url, redis_client, seed=2, soon_ms=1_000)
-    for _ in range(150):
-        life.step()
+    life = lived(start_daemon, redis_url, redis_client, 150, 2)
     redis_client.xtrim(KEYS.log(), maxlen=20, approximate=False)
 
     with living(life):
@@ -136,11 +129,8 @@ def test_an_archive_joins_while_clients_write_and_another_daemon_fires(
     assert [] == joined.of("redis_history_lost") + joined.of("archive_failed")
 
 
-def test_a_run_pushed_during_a_bootstrap_keeps_its_original_record(
-    redis_url: str, redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    know(redis_client)
-    client, path = Client.from_url(redis_url), tmp_path / "late.db"
+def test_a_run_pushed_in_a_bootstrap_stays_as_it_is(redis_url: str, redis_client: redis.Redis, path: Path) -> None:
+    client = Client.from_url(redis_url)
     client.schedule("app.task", id="rule", every=3600, args=("old",))
     client.schedule("app.task", id="another", every=3600)
     redis_client.xtrim(KEYS.log(), maxlen=1, approximate=False)
@@ -159,23 +149,17 @@ def test_a_run_pushed_during_a_bootstrap_keeps_its_original_record(
 
 
 def test_an_archive_left_behind_by_trimming_bootstraps_and_keeps_its_history(
-    start_daemon: Start, redis_url: str, redis_client: redis.Redis, tmp_path: Path
+    start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path
 ) -> None:
-    know(redis_client)
-    path = tmp_path / "away.db"
     away = start_daemon(redis_url, ARCHIVE_PATH=str(path))
     away.wait_for("term_began")
-    client, life = Client.from_url(redis_url), Life(redis_url, redis_client, seed=3, soon_ms=1_000)
+    client = Client.from_url(redis_url)
     client.schedule("app.task", id="old", after=0)
     eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
     old_log = log_in(redis_url)
     await_caught_up(redis_url, path)
     stop(away)
-    leader = start_daemon(redis_url)
-    leader.wait_for("term_began")
-    for _ in range(150):
-        life.step()
-    life.settle()
+    lived(start_daemon, redis_url, redis_client, 150, 3).settle()
     redis_client.xtrim(KEYS.log(), maxlen=10, approximate=False)
 
     back = start_daemon(redis_url, ARCHIVE_PATH=str(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -130,11 +131,7 @@ def test_a_cancelled_schedule_in_an_older_rdb_does_not_fire_before_the_archive_h
 ) -> None:
     path = tmp_path / "one.db"
     with redis_with_rdb() as server, connect(server.url) as watch:
-        # The shortest hold: the archiver's pause before it tries again must be shorter, or the leader must wait for it.
-        daemon, client = (
-            start_daemon(server.url, DAEMON_LEASE_MS="200", ARCHIVE_PATH=str(path)),
-            Client.from_url(server.url),
-        )
+        daemon, client = start_daemon(server.url, ARCHIVE_PATH=str(path)), Client.from_url(server.url)
         daemon.wait_for("term_began")
         daemon.send(signal.SIGSTOP)
         client.schedule("app.task", id="cancelled", after=0)
@@ -147,8 +144,14 @@ def test_a_cancelled_schedule_in_an_older_rdb_does_not_fire_before_the_archive_h
         daemon.send(signal.SIGCONT)
         daemon.wait_for("redis_lost")
         before = len(daemon.of("recovery_done"))  # of the empty Redis at first
+        os.kill(daemon.archivist_pid, signal.SIGSTOP)
 
         put_back(server, saved)
+        daemon.wait_for("term_began", 2)
+        watch.hset(KEYS.meta(), "hold", 0)  # it ends before the archive has compared
+        eventually(lambda: watch.incr("looks") > 100)
+        assert [] == queued(watch)
+        os.kill(daemon.archivist_pid, signal.SIGCONT)
 
         assert 1 == daemon.wait_for("recovery_done", before + 1)["taken_out"]
         assert [] == queued(watch)

@@ -78,10 +78,7 @@ class Pair:
         return int(self._watch.hget(KEYS.meta(), "seq") or 0)
 
     def _started(self, path: Path) -> DaemonProcess:
-        settings = {
-            "ARCHIVE_LOG_KEEP_MIB": "4096",
-            "DAEMON_LEASE_MS": "5000",
-        }  # as long is a hold, for each trimmed log
+        settings = {"ARCHIVE_LOG_KEEP_MIB": "4096", "DAEMON_LEASE_MS": "5000"}  # as long is a hold of a trimmed log
         return self._start(self._url, ARCHIVE_PATH=str(path), **settings)
 
     def _kill_on(self) -> None:
@@ -125,13 +122,8 @@ def test_two_archives_have_the_whole_log_although_their_daemons_are_killed(
     stop_standby_first(pair.daemons, redis_client)
 
     log, archived = log_in(redis_url), [history(path) for path in paths]
-    figures = {
-        "schedules": life.scheduled,
-        "entries": len(log),
-        "runs": redis_client.llen(f"{RQ}:queue:default"),
-        "kills": pair.kills,
-        "of_leader": pair.kills_of_leader,
-    }
+    figures = {"schedules": life.scheduled, "entries": len(log), "kills": pair.kills, "of_leader": pair.kills_of_leader}
+    figures |= {"runs": redis_client.llen(f"{RQ}:queue:default")}
     for name, value in (figures | {"seconds": round(time.monotonic() - began, 1)}).items():
         record_testsuite_property(name, value)
     assert_dense(redis_client)

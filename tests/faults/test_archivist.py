@@ -15,18 +15,13 @@ from tests.faults.ledger import entries, queued
 from tests.faults.processes import DaemonProcess, Others, Start, eventually
 from tests.faults.threads import know
 from tests.integration.asking import ask, pages_of
-from tests.integration.in_process import work_off
+from tests.rq_workers import work_off
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 
 pytestmark = pytest.mark.once
 
 FUNC = "app.task"
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "archive.db"
 
 
 @pytest.fixture
@@ -56,9 +51,6 @@ def fire(client: Client, watch: redis.Redis, id: str) -> None:
     before = len(queued(watch))
     client.schedule(FUNC, id=id, after=0)
     eventually(lambda: len(queued(watch)) == before + 1)
-
-
-# -- killed -----------------------------------------------------------------------------------------
 
 
 def test_an_archivist_that_is_killed_is_started_again_and_misses_nothing(
@@ -145,17 +137,19 @@ def test_a_killed_daemon_leaves_no_process_and_the_next_daemon_has_its_archive(
     assert is_complete(redis_url, path)
 
 
-def test_an_archivist_that_hangs_ends_with_its_daemon(daemon: DaemonProcess) -> None:
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "stopped"])
+def test_a_hanging_archivist_ends_as_well(daemon: DaemonProcess, redis_client: redis.Redis, is_killed: bool) -> None:
     others = Others(daemon)
     os.kill(others.archivist, signal.SIGSTOP)
 
-    daemon.send(signal.SIGKILL)
-    daemon.wait()
+    if is_killed:
+        daemon.send(signal.SIGKILL)
+        daemon.wait()
+    else:
+        daemon.stop()
 
     eventually(others.have_ended)
-
-
-# -- hangs ------------------------------------------------------------------------------------------
+    assert is_killed or not redis_client.exists(KEYS.lease())
 
 
 def test_a_daemon_fires_while_its_archivist_hangs_and_the_archive_catches_up(
@@ -174,16 +168,6 @@ def test_a_daemon_fires_while_its_archivist_hangs_and_the_archive_catches_up(
     assert is_complete(redis_url, path)
 
 
-def test_a_daemon_stops_although_its_archivist_hangs(daemon: DaemonProcess, redis_client: redis.Redis) -> None:
-    others = Others(daemon)
-    os.kill(others.archivist, signal.SIGSTOP)
-
-    daemon.stop()
-
-    eventually(others.have_ended)
-    assert not redis_client.exists(KEYS.lease())
-
-
 def test_an_archivist_archives_while_its_daemon_hangs(
     daemon: DaemonProcess, client: Client, redis_url: str, path: Path
 ) -> None:
@@ -199,9 +183,6 @@ def test_an_archivist_archives_while_its_daemon_hangs(
     assert is_complete(redis_url, path)
 
 
-# -- told by both -----------------------------------------------------------------------------------
-
-
 def test_a_failing_thread_of_daemon_or_archivist_is_in_status_and_in_the_metrics(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
@@ -215,9 +196,6 @@ def test_a_failing_thread_of_daemon_or_archivist_is_in_status_and_in_the_metrics
 
     watch.execute_command("ACL", "SETUSER", "default", "+@all")
     daemon.stop()
-
-
-# -- signals to all ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -117,7 +117,7 @@ def test_a_jump_backward_blocks_neither_election_nor_dispatch(skewed: SkewedRedi
 
         skewed.skew(0)
         daemon.wait_for("clock_jumped")
-        client.schedule("app.run", id="soon", after=0.1)
+        client.schedule("app.run", id="soon", after=0)
         client.schedule("app.run", id="tick", every=0.5)
 
         eventually(lambda: len(queued(watch)) >= 2)
@@ -130,8 +130,7 @@ def test_schedules_put_after_a_clock_was_corrected_are_not_uncertain(skewed: Ske
         if not is_restarted:
             skewed.skew(HOUR_MS)
             watch.flushall()
-    # The lease is as long as naming and a hold take; a term may end earlier.
-    with connect(skewed.url) as watch, DaemonThread(skewed.url, lease_ms=1000) as daemon:
+    with connect(skewed.url) as watch, DaemonThread(skewed.url, lease_ms=5_000) as daemon:  # so long is a hold
         daemon.wait_for("term_began")
         if is_restarted:
             skewed.skew(HOUR_MS)
@@ -148,7 +147,7 @@ def test_schedules_put_after_a_clock_was_corrected_are_not_uncertain(skewed: Ske
         client = Client.from_url(skewed.url)
 
         for id in ("one", "two"):
-            client.schedule("app.run", id=id, after=1, on_uncertain="skip")
+            client.schedule("app.run", id=id, after=0, on_uncertain="skip")
         client.schedule("app.run", id="tick", every=1, overlap="allow", on_uncertain="skip")
 
         eventually(lambda: len(queued(watch)) >= 4)

@@ -1,4 +1,4 @@
-"""A program between zsched and Redis answers with bytes that are not a Redis reply."""
+"""A program between zsched and Redis answers with bytes that are no Redis reply; faults of the proxy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import redis
 from redis._parsers import _HiredisParser, _RESP2Parser
 from redis.connection import ConnectionPool
 
-from tests.faults.ledger import queued
+from tests.faults.ledger import connect, queued
 from tests.faults.processes import Start, eventually
 from tests.faults.proxy import Proxy
 from tests.faults.threads import know
@@ -17,8 +17,6 @@ from zsched import Client
 from zsched.errors import RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.found import our_options
-
-pytestmark = pytest.mark.once
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 GARBAGE = [HTTP, b"\x15\x03\x01\x00\x02\x02\x50\r\n", b"$many\r\n", b"*x\r\n", b"*1\r\n" * 5000]
@@ -29,6 +27,7 @@ def link_by(parser: Any, proxy: Proxy) -> Link:
     return Link(ConnectionPool.from_url(proxy.url, parser_class=parser, **options), proxy.url, 2.0)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("garbage", GARBAGE)
 @pytest.mark.parametrize("parser", [_HiredisParser, _RESP2Parser])
 def test_an_invalid_reply_counts_as_lost_and_closes_the_connection(proxy: Proxy, parser: Any, garbage: bytes) -> None:
@@ -42,6 +41,7 @@ def test_an_invalid_reply_counts_as_lost_and_closes_the_connection(proxy: Proxy,
     assert wire.is_broken
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("parser", [_HiredisParser, _RESP2Parser])
 def test_an_invalid_reply_while_connecting_means_not_applied(proxy: Proxy, parser: Any) -> None:
     proxy.garbage = HTTP
@@ -54,6 +54,7 @@ def test_an_invalid_reply_while_connecting_means_not_applied(proxy: Proxy, parse
     assert not caught.value.may_have_been_applied
 
 
+@pytest.mark.once
 def test_a_client_call_with_an_invalid_reply_reports_may_have_been_applied(proxy: Proxy, watch: redis.Redis) -> None:
     client = Client.from_url(proxy.url)
     client.schedule("app.run", id="one", after=3600)
@@ -67,9 +68,8 @@ def test_a_client_call_with_an_invalid_reply_reports_may_have_been_applied(proxy
     assert "unchanged" == client.schedule("app.run", id="two", at=client.get("two").next_at).outcome
 
 
-def test_a_daemon_with_invalid_replies_logs_it_once_and_continues(
-    proxy: Proxy, watch: redis.Redis, start_daemon: Start
-) -> None:
+@pytest.mark.once
+def test_a_daemon_logs_garbled_replies_once_and_goes_on(proxy: Proxy, watch: redis.Redis, start_daemon: Start) -> None:
     know(watch)
     daemon = start_daemon(proxy.url, DAEMON_RENEW_MS="100")
     daemon.wait_for("term_began")
@@ -83,3 +83,36 @@ def test_a_daemon_with_invalid_replies_logs_it_once_and_continues(
     eventually(lambda: queued(watch))
     assert 1 == len(daemon.of("redis_lost"))
     assert [] == daemon.of("archiver_crashed") + daemon.of("chore_failed")
+
+
+def test_a_command_whose_reply_was_cut_was_executed(proxy: Proxy, watch: redis.Redis) -> None:
+    with connect(proxy.url) as client:
+        client.ping()
+        proxy.cut_replies = 1.0
+        with pytest.raises(redis.ConnectionError):
+            client.incr("a")
+
+    assert b"1" == watch.get("a")
+    assert proxy.cuts == 1
+
+
+def test_a_command_whose_request_was_cut_was_not_executed(proxy: Proxy, watch: redis.Redis) -> None:
+    with connect(proxy.url) as client:
+        client.ping()
+        proxy.cut_requests = 1.0
+        with pytest.raises(redis.ConnectionError):
+            client.incr("a")
+
+    assert watch.get("a") is None
+
+
+def test_a_half_open_connection_does_not_answer(proxy: Proxy) -> None:
+    with connect(proxy.url) as client:
+        client.ping()
+        client.connection_pool.connection_kwargs["socket_timeout"] = 0.1
+        client.connection_pool.disconnect()
+        client.connection_pool.reset()
+        proxy.half_open = True
+
+        with pytest.raises(redis.TimeoutError):
+            client.incr("a")

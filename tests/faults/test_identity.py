@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from tests.faults.archives import KEYS, await_caught_up, fact, stop
-from tests.faults.identities import begin, copy, fill, gen, ids, path_of
+from tests.faults.identities import BRIEF, begin, copy, fill, gen, ids, path_of
 from tests.faults.ledger import connect, queued
 from tests.faults.processes import DaemonProcess, Start
 from tests.integration.command_line import Zsched
@@ -34,16 +34,13 @@ def other() -> Iterator[EmbeddedRedis]:
         yield server
 
 
-def use(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis) -> DaemonProcess:
+def use(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, **settings: str) -> DaemonProcess:
     """Run a daemon on *server* until its archive has schedules and a run. Return the stopped daemon."""
-    daemon = begin(start_daemon, server.url)
+    daemon = begin(start_daemon, server.url, **settings)
     fill(server.url, watch)
     await_caught_up(server.url, path_of(daemon))
     stop(daemon)
     return daemon
-
-
-# -- another Redis ------------------------------------------------------------------------------------
 
 
 def test_an_archive_restores_nothing_into_another_empty_redis(
@@ -51,7 +48,7 @@ def test_an_archive_restores_nothing_into_another_empty_redis(
 ) -> None:
     first = use(start_daemon, server, watch)
 
-    second = begin(start_daemon, other.url)
+    second = begin(start_daemon, other.url, **BRIEF)
 
     with connect(other.url) as client:
         assert (set(), []) == (ids(other.url), queued(client))
@@ -68,24 +65,17 @@ def test_an_archive_restores_nothing_into_another_redis_with_schedules(
     use(start_daemon, server, watch)
     Client.from_url(other.url).schedule("app.own", id="own", after=3600)
 
-    second = begin(start_daemon, other.url)
+    second = begin(start_daemon, other.url, **BRIEF)
 
     assert {"own"} == ids(other.url)
     stop(second)
 
 
 def test_a_developers_archive_restores_nothing_into_a_production_redis(
-    start_daemon: Start,
-    server: EmbeddedRedis,
-    watch: redis.Redis,
-    other: EmbeddedRedis,
-    tmp_path: Path,
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis, tmp_path: Path
 ) -> None:
-    developers = begin(start_daemon, server.url)
-    fill(server.url, watch)
-    await_caught_up(server.url, path_of(developers))
-    stop(developers)
-    leader = begin(start_daemon, other.url, ARCHIVE_PATH=str(tmp_path / "production.db"))
+    developers = use(start_daemon, server, watch)
+    leader = begin(start_daemon, other.url, ARCHIVE_PATH=str(tmp_path / "production.db"), **BRIEF)
     Client.from_url(other.url).schedule("app.own", id="own", after=3600)
 
     by_place = begin(start_daemon, other.url)
@@ -125,10 +115,7 @@ def test_an_archive_of_another_address_is_refused_for_an_unnamed_redis_until_rec
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis, tmp_path: Path
 ) -> None:
     path = tmp_path / "archive.db"
-    first = begin(start_daemon, server.url, ARCHIVE_PATH=str(path))
-    fill(server.url, watch)
-    await_caught_up(server.url, path)
-    stop(first)
+    use(start_daemon, server, watch, ARCHIVE_PATH=str(path))
 
     refused = start_daemon(other.url, ARCHIVE_PATH=str(path))
 
@@ -147,9 +134,6 @@ def test_an_archive_of_another_address_is_refused_for_an_unnamed_redis_until_rec
     )
     assert {"mail-bob", "mail-cron"} == ids(other.url)
     stop(again)
-
-
-# -- a copy of the same Redis -------------------------------------------------------------------------
 
 
 def test_a_copied_redis_gets_no_later_changes_of_the_original_until_recover(
@@ -189,10 +173,7 @@ def test_a_copied_redis_gets_no_later_changes_of_the_original_until_recover(
 def test_a_redis_at_another_address_whose_log_was_trimmed_past_the_archive_is_followed(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
-    first = begin(start_daemon, server.url)
-    fill(server.url, watch)
-    await_caught_up(server.url, path_of(first))
-    stop(first)
+    use(start_daemon, server, watch)
     Client.from_url(server.url).cancel("mail-bob")
     watch.xtrim(KEYS.log(), maxlen=1, approximate=False)
 
@@ -202,9 +183,6 @@ def test_a_redis_at_another_address_whose_log_was_trimmed_past_the_archive_is_fo
     moved.wait_for("archive_left_behind")
     assert {"mail-cron"} == ids(server.url)
     stop(moved)
-
-
-# -- the same Redis -----------------------------------------------------------------------------------
 
 
 def test_a_daemon_finds_its_archive_at_another_address_by_the_data_sets_name(

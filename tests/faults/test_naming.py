@@ -92,9 +92,7 @@ def test_an_archive_absent_while_the_data_set_was_renamed_is_refused_until_recov
     stop(fresh, silent)
 
 
-def test_the_first_run_of_a_new_data_set_is_not_uncertain(
-    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
-) -> None:
+def test_the_first_run_of_new_data_is_certain(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis) -> None:
     watch.flushall()
     Client.from_url(server.url).schedule("app.mail", id="first", after=0, on_uncertain="skip")
     Client.from_url(server.url).schedule("app.mail", id="second", after=0)

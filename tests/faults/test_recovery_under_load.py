@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.faults import processes
 from tests.faults.archives import (
     assert_state_is_redis_own,
     await_caught_up,
@@ -26,7 +27,7 @@ from tests.faults.archives import (
     stop_standby_first,
 )
 from tests.faults.ledger import connect, doubles, queued
-from tests.faults.processes import DaemonProcess, Start, eventually
+from tests.faults.processes import ENDS_S, DaemonProcess, Start, eventually
 from tests.faults.setbacks import put_back, put_back_by, redis_with_rdb, two_daemons
 from tests.prefix import RQ
 from zsched import Client, NotArchived, RedisUnavailable
@@ -41,7 +42,7 @@ RDB_AGE_S = 30.0 if IS_LONG else 3.0
 PAUSE_S = 1 / 200  # between two writes
 BUSY_S = 10.0 if IS_LONG else 2.5  # of writing before a loss
 SOON_S = 0.5
-WITHIN_S = 300.0 if IS_LONG else 30.0
+WITHIN_S = ENDS_S if IS_LONG else processes.WITHIN_S
 IN_DOUBT = 30  # runs that wait in the queue when it is lost, of each kind
 
 
@@ -84,7 +85,8 @@ class Writer:
 
     def __init__(self, url: str, ids: Iterable[str]) -> None:
         self.acts: list[Act] = []
-        self._client, self._ids = Client.from_url(url, durable_timeout_s=0.5), iter(ids)
+        self._client = Client.from_url(url, durable_timeout_s=0.5)  # timing: short, to write while nobody archives
+        self._ids = iter(ids)
         self._ending = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._write_on)
@@ -136,7 +138,7 @@ class Writer:
         try:
             for number in itertools.count():
                 self._act(number)
-                if self._ending.wait(PAUSE_S):
+                if self._ending.wait(PAUSE_S):  # timing: the pace of a load
                     return
         except BaseException as error:
             self._error = error

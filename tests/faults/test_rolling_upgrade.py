@@ -123,9 +123,7 @@ def outdated(url: str, path: Path) -> Report | None:
     return report if report and report.state is ArchiveState.OUTDATED else None
 
 
-def test_an_older_daemon_refuses_an_archive_of_a_newer_format(
-    server: EmbeddedRedis, start_daemon: Start, tmp_path: Path
-) -> None:
+def test_an_older_daemon_refuses_a_newer_archive(server: EmbeddedRedis, start_daemon: Start, tmp_path: Path) -> None:
     path = Path(archive_of_its_own())
     new = start_daemon(server.url, code=another_version(tmp_path, FORMAT + 1), ARCHIVE_PATH=str(path))
     new.wait_for("term_began")

@@ -16,10 +16,11 @@ from typing import Any
 import redis
 from redis.sentinel import Sentinel
 
-from tests.faults.leases import await_listeners
+from tests.faults.leases import await_listeners, eventually_without_hold
 from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, longest_pause_ms, queued, replicate
-from tests.faults.processes import Start, eventually
+from tests.faults.processes import DaemonProcess, Start, eventually
 from tests.faults.sentinels import NAME, Sentinels
+from tests.faults.threads import know
 from tests.integration.command_line import Zsched
 from tests.prefix import RQ
 from zsched import Client, NotArchived, RedisUnavailable
@@ -31,7 +32,6 @@ RUNS = 20_000 if os.environ.get("ZSCHED_TEST_LONG") == "1" else 4_000  # one a m
 DURABLE = 200  # put when no replica hears of them: only the archive has them
 QUEUE = f"{RQ}:queue:default"
 UNSAFE = {"min-replicas-to-write": "0"}
-SOON = {"DAEMON_LEASE_MS": "1000"}  # as long is each hold; a term may end earlier
 
 
 def server_now_ms(server: EmbeddedRedis) -> int:
@@ -57,6 +57,15 @@ def schedule_durable(url: str, at_ms: int) -> list[str]:
     return [f"d{n:05d}-{at_ms}" for n in range(DURABLE)]
 
 
+def lead(sentinels: Sentinels, start_daemon: Start) -> DaemonProcess:
+    """Start a daemon; return it when it leads, without a hold."""
+    with connect(sentinels.master().tcp_url) as client:
+        know(client)
+    daemon = start_daemon(sentinels.url)
+    daemon.wait_for("term_began")
+    return daemon
+
+
 def schedules(client: Client, id: str, **options: Any) -> bool:
     """Return True if the schedule was accepted; a running failover refuses it."""
     try:
@@ -77,7 +86,7 @@ def role(server: EmbeddedRedis) -> str:
 
 def adopted(sentinels: Sentinels) -> redis.Redis:
     hosts = [("127.0.0.1", port) for port in sentinels.ports]
-    return Sentinel(hosts, socket_timeout=2).master_for(NAME)  # type: ignore[no-untyped-call,no-any-return]  # redis-py's
+    return Sentinel(hosts, socket_timeout=20).master_for(NAME)  # type: ignore[no-untyped-call,no-any-return]  # redis-py's
 
 
 def test_a_client_continues_on_the_new_master_after_a_failover(guard: Guard) -> None:
@@ -101,7 +110,7 @@ def test_dispatch_continues_after_kill_9_of_the_master_and_repeated_runs_are_mar
 ) -> None:
     sentinels = Sentinels(guard, hurry=False, **UNSAFE)  # in a hurry two of them fail over at once, now and then
     old = sentinels.master()
-    start_daemon(sentinels.url, **SOON).wait_for("hold_ended")
+    lead(sentinels, start_daemon)
     expected = schedule_stream(sentinels.url, old)
     with connect(old.tcp_url) as client:
         eventually(lambda: client.llen(QUEUE) > RUNS // 6)
@@ -117,7 +126,7 @@ def test_dispatch_continues_after_kill_9_of_the_master_and_repeated_runs_are_mar
         replica.resume()
 
     with connect(sentinels.lose(old).tcp_url, retries=3) as client:
-        eventually(lambda: client.llen(QUEUE) >= len(expected), within_s=60)
+        eventually_without_hold(sentinels.master, lambda: client.llen(QUEUE) >= len(expected))
         assert set(expected) == set(queued(client))
         assert [] == doubles(queued(client))
         assert [] == doubles([run for run, _ in fired(client)])
@@ -139,9 +148,7 @@ def test_every_connection_of_a_daemon_moves_to_the_new_master_after_a_failover(
 ) -> None:
     sentinels = Sentinels(guard)
     old = sentinels.master()
-    daemon = start_daemon(sentinels.url, **SOON)
-    daemon.wait_for("hold_ended")
-    client = Client.from_url(sentinels.url)
+    daemon, client = lead(sentinels, start_daemon), Client.from_url(sentinels.url)
     expected = schedule_stream(sentinels.url, old)
     with connect(old.tcp_url) as watch:
         eventually(lambda: watch.llen(QUEUE) > RUNS // 6)
@@ -149,7 +156,7 @@ def test_every_connection_of_a_daemon_moves_to_the_new_master_after_a_failover(
     new = sentinels.fail_over()
 
     with connect(new.tcp_url, retries=3) as watch:  # a second Sentinel may disconnect the clients once more
-        eventually(lambda: watch.llen(QUEUE) >= RUNS, within_s=60)
+        eventually_without_hold(sentinels.master, lambda: watch.llen(QUEUE) >= RUNS)
         assert set(expected) == set(queued(watch))
         assert [] == doubles(queued(watch))
         assert_dense(watch)
@@ -169,7 +176,7 @@ def test_a_daemon_leaves_a_replaced_master_that_still_accepts_writes(guard: Guar
     old = sentinels.master()
     with connect(old.tcp_url) as watch:
         watch.execute_command("ACL", "SETUSER", "default", "-replicaof", "-slaveof")  # so that it stays a master
-        start_daemon(sentinels.url, **SOON).wait_for("hold_ended")
+        lead(sentinels, start_daemon)
 
         new = sentinels.fail_over()
 

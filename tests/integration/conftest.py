@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 import redis
+from playwright.sync_api import Browser, sync_playwright
 
 from tests.breadth import everything
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread, know
-from tests.integration import browsing
 from tests.integration.archive.ground import Scene
 from tests.integration.command_line import Zsched
-from tests.integration.standing import lead
+from tests.integration.standing import lead, report
 from tests.integration.users import GuardedRedis
 from tests.integration.web.ground import Web
 from zsched import Client
@@ -30,6 +32,13 @@ from zsched.storage.keys import Keys
 
 OLDER_RQ = ("2.8", "2.12")  # the lowest of pyproject.toml's range, and the last before 3
 INSTALL_S = 300
+
+CHROMIUM: Final = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+NEEDED: Final = "ZSCHED_TEST_CHROMIUM"  # set where its absence is a failure
+_QUIET: Final = (
+    "--headless", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-default-apps", "--no-first-run",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="session", params=["installed", *OLDER_RQ])
@@ -93,6 +102,14 @@ def led(redis_client: redis.Redis) -> redis.Redis:
 
 
 @pytest.fixture
+def well(led: redis.Redis) -> redis.Redis:
+    """A client of a namespace in which all is well: a leader and a standby, both with an archive that follows."""
+    report(led, "one", daemon="somebody")
+    report(led, "two", daemon="d2")
+    return led
+
+
+@pytest.fixture
 def link(redis_url: str) -> Iterator[Link]:
     """A link for readers of the storage layer."""
     link = Link.from_url(redis_url, 5)
@@ -114,10 +131,19 @@ def web(web_server: Web, redis_client: redis.Redis) -> Web:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[object]:
-    """A Chromium. Playwright runs an event loop meanwhile, so no other module may share it."""
-    with browsing.chromium() as browser:
+def chromium() -> Iterator[Browser]:
+    """
+    A Chromium without a window, driven by Playwright, which runs an event loop meanwhile, so no other module may share
+    it. Where there is none, the test is skipped, or fails if one is needed.
+    """
+    if CHROMIUM is None:
+        message = "no chromium on PATH: apt-get install chromium"
+        pytest.fail(message) if os.environ.get(NEEDED) else pytest.skip(message)
+    flags = [*_QUIET, *(["--no-sandbox"] if os.geteuid() == 0 else [])]  # as root it cannot make one
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def calls_itself(depth: int = 1) -> Any:
 
 
 @zsched.task
-def returns(what: Literal["mixed", "many", "past", "same", "digest", "own", "empty", "unknown", "urgent"]) -> Any:
+def returns(what: Literal["mixed", "many", "past", "same", "digest", "own", "unknown", "urgent"]) -> Any:
     """Return a result that a worker refuses, or leaves alone."""
     receipt(f"returns {what}")
     return {
@@ -94,7 +94,6 @@ def returns(what: Literal["mixed", "many", "past", "same", "digest", "own", "emp
         "same": lambda: [Next(plain, after=0, id="a"), Next(plain, after=0, id="a")],
         "digest": lambda: Next(digest, after=0),
         "own": lambda: Next(after=3600, id="recurs"),
-        "empty": list,
         "unknown": lambda: Next(plain, after=0, valeu=1),
         "urgent": lambda: [Next(plain, after=0, value=1), Next(plain, after=0, value=2, urgency="ours")],
     }[what]()

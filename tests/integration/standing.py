@@ -38,12 +38,17 @@ def report(
     return told_ms
 
 
-def problems(zsched: Zsched) -> list[str]:
-    return list(json.loads(zsched("status", "--json").stdout)["problems"])
-
-
 def status(zsched: Zsched) -> dict[str, Any]:
     return dict(json.loads(zsched("status", "--json").stdout))
+
+
+def problems(zsched: Zsched) -> list[str]:
+    return list(status(zsched)["problems"])
+
+
+def names(found: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the names of alarms and of warnings."""
+    return [one["name"] for one in found["alarms"]], [one["name"] for one in found["warnings"]]
 
 
 def verdict(result: Result) -> list[str]:

@@ -6,10 +6,24 @@ import fcntl
 import os
 import pty
 import struct
+import subprocess
+import sys
 import termios
 import threading
 
-from tests.faults.processes import WITHIN_S
+from tests.faults.processes import ENDS_S, WITHIN_S
+
+
+def run_on_terminal(url: str, *arguments: str) -> tuple[str, str]:
+    """Run a command of zsched whose stderr is a terminal; return its output, and what the terminal shows."""
+    terminal = PseudoTerminal(80, 24)
+    command, env = [sys.executable, "-m", "zsched.cli", *arguments], {"ZSCHED_REDIS_URL": url, "TERM": "xterm"}
+    done = subprocess.run(
+        command, env=os.environ | env, stdout=subprocess.PIPE, stderr=terminal.slave, text=True, timeout=ENDS_S
+    )
+    terminal.close()
+    assert 0 == done.returncode, terminal.everything
+    return done.stdout, terminal.everything
 
 
 class PseudoTerminal:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -13,16 +12,15 @@ from pathlib import Path
 
 import pytest
 import redis
-from click.testing import CliRunner, Result
 from rq import Queue, Retry
 
-import zsched
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import DaemonThread
+from tests.integration.command_line import Zsched
 from tests.integration.ends.ground import lapse
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client, RunNotFound, RunStatus
-from zsched.cli import program
 from zsched.cli.program import DONE, NOT_FOUND
 from zsched.core.attempts import Attempt
 from zsched.core.log.lives import EndEntry
@@ -32,7 +30,6 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 
-pytestmark = pytest.mark.redis
 KEYS = Keys("default")
 TASKS = """
 import os, signal
@@ -69,37 +66,27 @@ def die():
 """
 OURS, PLAIN = "zsched.rq.Worker", "rq.Worker"
 Work = Callable[..., subprocess.Popen[bytes]]
+Ended = Callable[[str], Run]
 
 
 @pytest.fixture
 def work(rq_python: str, redis_url: str, guard: Guard, tmp_path: Path) -> Work:
     """Start a worker ``w`` of a class."""
-    (tmp_path / "tasks.py").write_text(TASKS)
-    path = os.pathsep.join([str(tmp_path), str(Path(zsched.__file__).parents[1])])
-    env = os.environ | {"PYTHONPATH": path, "PYTHONWARNINGS": "default"}
-
-    def start(kind: str = OURS, *options: str, name: str = "w") -> subprocess.Popen[bytes]:
-        command = [rq_python, "-m", "rq.cli", "worker", "--url", redis_url, "--name", name, "--worker-class", kind]
-        command += options
-        with (tmp_path / "worker.log").open("ab") as log:
-            return guard.spawn([*command, "default"], cwd=tmp_path, env=env, stdout=log, stderr=log)
-
-    return start
+    workers = RqWorkers(guard, redis_url, tmp_path, TASKS, rq_python)
+    return lambda kind=OURS, *options, name="w": workers.start("--name", name, "--worker-class", kind, *options)
 
 
 @pytest.fixture
-def ended(daemon: DaemonThread, client: Client) -> Callable[[str], Run]:
+def ended(daemon: DaemonThread, client: Client) -> Ended:
     """Wait until the end of a run is in the archive; return the run."""
 
-    def wait(run_id: str) -> Run:
-        def look() -> Run | None:
-            story = client.why(run_id)
-            has_ended = story.source.archive and any(one.what.value == "run_ended" for one in story.changes)
-            return client.get_run(run_id)[0] if has_ended else None
+    def has_ended(run_id: str) -> bool:
+        story = client.why(run_id)
+        return story.source.archive is not None and any(one.what.value == "run_ended" for one in story.changes)
 
-        run = eventually(look)
-        assert run is not None
-        return run
+    def wait(run_id: str) -> Run:
+        eventually(lambda: has_ended(run_id))
+        return client.get_run(run_id)[0]
 
     return wait
 
@@ -110,15 +97,12 @@ def enqueue(client: Client, task: str, **options: object) -> str:
     return run_id
 
 
-def show(url: str, *arguments: str) -> Result:
-    return CliRunner().invoke(program, ["show", *arguments], env={"ZSCHED_REDIS_URL": url})
-
-
+@pytest.mark.parametrize("kind", [OURS, "zsched.rq.SimpleWorker"])
 def test_every_failed_attempt_is_recorded_with_its_traceback(
-    work: Work, client: Client, ended: Callable[[str], Run], redis_url: str
+    work: Work, client: Client, ended: Ended, zsched: Zsched, kind: str
 ) -> None:
     run_id = enqueue(client, "fail", retry=2)
-    work()
+    work(kind)
 
     run = ended(run_id)
 
@@ -135,10 +119,8 @@ def test_every_failed_attempt_is_recorded_with_its_traceback(
     assert_in_order(attempts)
     assert run.queue_wait_ms == attempts[0].wait_ms
 
-    told = show(redis_url, run_id)
-    assert DONE == told.exit_code, told.output
-    assert 3 == told.stdout.count("in connect\n")
-    value = json.loads(show(redis_url, run_id, "--json").stdout)
+    assert 3 == zsched("show", run_id).stdout.count("in connect\n")
+    value = zsched.json("show", run_id)
     assert [one.to_dict() for one in attempts] == value["attempts"]
     assert value["first_started_at"] == value["attempts"][0]["started_at"]
 
@@ -154,7 +136,7 @@ def assert_in_order(attempts: list[Attempt]) -> None:
 
 
 def test_the_story_has_a_line_for_each_failed_attempt_and_no_traceback(
-    work: Work, client: Client, ended: Callable[[str], Run], redis_url: str
+    work: Work, client: Client, ended: Ended, zsched: Zsched
 ) -> None:
     run_id = enqueue(client, "recover", retry={"max": 2, "interval": [1]})
     work()
@@ -171,14 +153,11 @@ def test_the_story_has_a_line_for_each_failed_attempt_and_no_traceback(
     assert failed.startswith(f"run {run_id}: attempt 1 failed after ")
     assert " on worker w: ValueError: the first one; next try at " in failed
     assert lines.index(failed) < lines.index(next(line for line in lines if "succeeded" in line))
-    for command in ("why", "history", "log"):
-        told = CliRunner().invoke(
-            program, [command, "--json"][:1] + ["recover"] * (command != "log"), env={"ZSCHED_REDIS_URL": redis_url}
-        )
+    for command in (["why", "recover"], ["history", "recover"], ["log"]):
+        told = zsched(*command)
         assert DONE == told.exit_code
         assert "Traceback" not in told.output
-    told = show(redis_url, run_id)
-    assert "attempt 2 succeeded" in told.stdout
+    assert "attempt 2 succeeded" in zsched("show", run_id).stdout
 
 
 @pytest.mark.parametrize(
@@ -186,23 +165,12 @@ def test_the_story_has_a_line_for_each_failed_attempt_and_no_traceback(
     [
         ("again", {}, "the task returned rq.Retry", True),
         ("always_again", {}, "the task returned rq.Retry, and had no retry left", False),
-        (
-            "wait",
-            {"timeout": 1, "retry": 1},
-            "rq.timeouts.JobTimeoutException: Task exceeded maximum timeout value",
-            False,
-        ),
+        ("wait", {"timeout": 1, "retry": 1}, "rq.timeouts.JobTimeoutException: Task exceeded maximum timeout", False),
         ("die", {"retry": 1}, "Work-horse terminated unexpectedly; waitpid returned 9 (signal 9);", False),
     ],
 )
 def test_every_way_to_fail_is_recorded(
-    work: Work,
-    client: Client,
-    ended: Callable[[str], Run],
-    task: str,
-    options: dict[str, object],
-    error: str,
-    is_recovered: bool,
+    work: Work, client: Client, ended: Ended, task: str, options: dict[str, object], error: str, is_recovered: bool
 ) -> None:
     run_id = enqueue(client, task, **options)
     work()
@@ -216,9 +184,7 @@ def test_every_way_to_fail_is_recorded(
     assert (RunStatus.SUCCEEDED if is_recovered else RunStatus.FAILED) is run.status
 
 
-def test_a_stopped_run_has_its_attempt(
-    work: Work, client: Client, ended: Callable[[str], Run], redis_client: redis.Redis
-) -> None:
+def test_a_stopped_run_has_its_attempt(work: Work, client: Client, ended: Ended, redis_client: redis.Redis) -> None:
     run_id = enqueue(client, "wait", retry=1)
     work()
     eventually(lambda: redis_client.get(f"tries:{run_id}"))
@@ -232,7 +198,7 @@ def test_a_stopped_run_has_its_attempt(
 
 
 def test_an_attempt_of_a_dead_worker_is_recorded_by_the_leader(
-    work: Work, client: Client, ended: Callable[[str], Run], redis_client: redis.Redis, redis_url: str
+    work: Work, client: Client, ended: Ended, redis_client: redis.Redis, zsched: Zsched
 ) -> None:
     run_id = enqueue(client, "wait", retry=1)
     first = work(name="first")
@@ -244,7 +210,7 @@ def test_an_attempt_of_a_dead_worker_is_recorded_by_the_leader(
     [lost] = client.get_run(run_id)[0].attempts
     assert (1, "first", None) == (lost.number, lost.worker, lost.ended_ms)
     assert lost.error.startswith("its worker first died: no heartbeat since ")
-    assert "attempt 1 was lost on worker first" in show(redis_url, run_id).stdout
+    assert "attempt 1 was lost on worker first" in zsched("show", run_id).stdout
     told = [text for _, text in client.why("wait").lines if "no heartbeat since" in text]
     assert 1 == len(told), told
 
@@ -279,13 +245,6 @@ def test_a_simple_worker_renews_its_signs_of_life_while_a_task_runs(
     assert 0 == redis_client.exists(execution_key, f"{RQ}:executions:{run_id}")
 
 
-def test_a_simple_worker_records_failed_attempts(work: Work, client: Client, ended: Callable[[str], Run]) -> None:
-    run_id = enqueue(client, "fail", retry=1)
-    work("zsched.rq.SimpleWorker")
-
-    assert [1, 2] == [one.number for one in ended(run_id).every_attempt if "in connect" in one.traceback]
-
-
 def test_a_job_of_another_program_is_left_as_it_is(work: Work, redis_client: redis.Redis) -> None:
     job = Queue(connection=redis_client).enqueue("tasks.fail", retry=Retry(max=1))
     work()
@@ -296,7 +255,7 @@ def test_a_job_of_another_program_is_left_as_it_is(work: Work, redis_client: red
 
 
 def test_a_worker_without_rights_to_the_record_still_handles_the_failure(
-    work: Work, client: Client, ended: Callable[[str], Run], redis_client: redis.Redis, tmp_path: Path
+    work: Work, client: Client, ended: Ended, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     """The record is written by EVAL: a Redis that refuses it stops no retry."""
     run_id = enqueue(client, "fail", retry=1)
@@ -328,7 +287,7 @@ def test_a_daemon_without_tracebacks_records_only_errors(
 
 
 def test_a_plain_worker_leaves_only_the_last_traceback(
-    work: Work, client: Client, ended: Callable[[str], Run], redis_url: str
+    work: Work, client: Client, ended: Ended, zsched: Zsched
 ) -> None:
     run_id = enqueue(client, "fail", retry=2)
     work(PLAIN)
@@ -338,13 +297,13 @@ def test_a_plain_worker_leaves_only_the_last_traceback(
     *_, last = run.every_attempt
     assert (3, "w", "ConnectionRefusedError: no mail server, try 3") == (last.number, last.worker, last.error)
     assert "in connect" in last.traceback
-    told = show(redis_url, run_id).stdout
+    told = zsched("show", run_id).stdout
     assert "no traceback: plain RQ worker" in told
     assert 1 == told.count("in connect\n")
 
 
 def test_times_of_a_plain_workers_attempt_are_known_if_the_leader_saw_them(
-    work: Work, client: Client, ended: Callable[[str], Run], redis_client: redis.Redis, redis_url: str
+    work: Work, client: Client, ended: Ended, redis_client: redis.Redis, zsched: Zsched
 ) -> None:
     run_id = enqueue(client, "recover", retry={"max": 1, "interval": [10]})  # in which the leader looks, however busy
     work(PLAIN)
@@ -358,10 +317,10 @@ def test_times_of_a_plain_workers_attempt_are_known_if_the_leader_saw_them(
     assert (RunStatus.SUCCEEDED, 2) == (run.status, run.attempt)
     assert waiting == run.first
     assert run.queue_wait_ms == waiting.wait_ms
-    assert "    no traceback: plain RQ worker\n" in show(redis_url, run_id).stdout
+    assert "    no traceback: plain RQ worker\n" in zsched("show", run_id).stdout
 
 
-def test_an_open_run_has_its_attempts(work: Work, client: Client, daemon: DaemonThread, redis_url: str) -> None:
+def test_an_open_run_has_its_attempts(work: Work, client: Client, daemon: DaemonThread, zsched: Zsched) -> None:
     run_id = enqueue(client, "fail", retry={"max": 1, "interval": [600]})
     work()
 
@@ -370,11 +329,11 @@ def test_an_open_run_has_its_attempts(work: Work, client: Client, daemon: Daemon
     assert RunStatus.QUEUED is run.status
     assert ["ConnectionRefusedError: no mail server, try 1"] == [one.error for one in run.attempts]
     assert any("; next try at " in text for _, text in client.why("fail").lines)
-    assert "attempt 2 queued" in show(redis_url, run_id).stdout
+    assert "attempt 2 queued" in zsched("show", run_id).stdout
 
 
 def test_a_retried_run_begins_without_attempts(
-    work: Work, client: Client, ended: Callable[[str], Run], redis_client: redis.Redis
+    work: Work, client: Client, ended: Ended, redis_client: redis.Redis
 ) -> None:
     run_id = enqueue(client, "fail")
     work()
@@ -388,10 +347,10 @@ def test_a_retried_run_begins_without_attempts(
     assert (1, "ConnectionRefusedError: no mail server, try 1") == (attempt.number, attempt.error)
 
 
-def test_showing_an_unknown_run_says_where_to_look(client: Client, redis_url: str) -> None:
+def test_showing_an_unknown_run_says_where_to_look(client: Client, zsched: Zsched) -> None:
     with pytest.raises(RunNotFound, match="no run 'nope-1700000000000': schedule 'nope' is not known"):
         client.get_run("nope-1700000000000")
 
-    told = show(redis_url, "nope-1700000000000")
+    told = zsched("show", "nope-1700000000000")
     assert NOT_FOUND == told.exit_code
     assert "see zsched history nope" in told.output

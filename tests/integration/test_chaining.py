@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
-import sys
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,12 +15,12 @@ from rq import Queue
 from rq.job import Job
 from rq.serializers import DefaultSerializer, JSONSerializer
 
-from tests.faults.processes import eventually
+from tests.faults.processes import ENDS_S, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration import reminders
 from tests.integration.client.ground import payload
-from tests.integration.in_process import work_off
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers, work_off
 from zsched import Client
 from zsched.core.log import Entry
 from zsched.core.run_id import RunId
@@ -33,7 +31,6 @@ from zsched.storage.log import Log
 from zsched.tasks.chaining import Turn
 
 pytestmark = pytest.mark.once
-ROOT = Path(__file__).parents[2]
 KEYS = Keys("default")
 SERIALIZERS = {"pickle": DefaultSerializer, "json": JSONSerializer}
 
@@ -41,8 +38,8 @@ SERIALIZERS = {"pickle": DefaultSerializer, "json": JSONSerializer}
 class Stage:
     """A namespace, its client, and its contents."""
 
-    def __init__(self, url: str, redis_client: redis.Redis, serializer: str = "pickle") -> None:
-        self.url, self.redis, self.serializer = url, redis_client, serializer
+    def __init__(self, url: str, redis_client: redis.Redis, folder: Path, serializer: str = "pickle") -> None:
+        self.url, self.redis, self.folder, self.serializer = url, redis_client, folder, serializer
         self.client = Client.from_url(url, serializer=serializer)
 
     def work(self, kind: str = "") -> None:
@@ -51,14 +48,12 @@ class Stage:
             work_off(self.queue("default"), self.redis, self.queue("email"))
             return
         with Guard() as guard:
-            assert 0 == self.start_worker(guard, "--burst", "--worker-class", f"rq.{kind}").wait(60)
+            assert 0 == self.start_worker(guard, "--burst", "--worker-class", f"rq.{kind}").wait(ENDS_S)
 
     def start_worker(self, guard: Guard, *options: str) -> subprocess.Popen[bytes]:
-        """Start a worker."""
-        command = [sys.executable, "-m", "rq.cli", "worker", "--url", self.url, "default", "email", *options]
-        command += ["--serializer", "rq.serializers." + SERIALIZERS[self.serializer].__name__]
-        env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-        return guard.spawn(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        """Start a worker of both queues."""
+        serializer = "rq.serializers." + SERIALIZERS[self.serializer].__name__
+        return RqWorkers(guard, self.url, self.folder).start("default", "email", "--serializer", serializer, *options)
 
     def queue(self, name: str) -> Queue:
         return Queue(name, connection=self.redis, serializer=SERIALIZERS[self.serializer])
@@ -67,6 +62,18 @@ class Stage:
         """Return RQ's own view of a run."""
         assert run_id is not None
         return Job.fetch(run_id, connection=self.redis, serializer=SERIALIZERS[self.serializer])
+
+    def turn(self, run_id: str) -> Turn:
+        """Return the turn of a job, as if a worker executed it."""
+        parts = RunId.parse(run_id)
+        assert parts is not None
+        return Turn(Job.create(reminders.untyped, connection=self.redis, id=run_id), parts)
+
+    def error(self, run_id: str | None) -> str:
+        """Return the traceback of a run that failed."""
+        result = self.job(run_id).latest_result()
+        assert result is not None
+        return result.exc_string or ""
 
     def again(self, run_id: str | None, kind: str = "") -> None:
         """Execute a run once more, as RQ's requeue does, by a worker."""
@@ -94,16 +101,13 @@ class Stage:
 
 
 @pytest.fixture(params=["pickle", "json"])
-def each(request: pytest.FixtureRequest, redis_url: str, redis_client: redis.Redis) -> Stage:
-    return Stage(redis_url, redis_client, request.param)
+def each(request: pytest.FixtureRequest, redis_url: str, redis_client: redis.Redis, tmp_path: Path) -> Stage:
+    return Stage(redis_url, redis_client, tmp_path, request.param)
 
 
 @pytest.fixture
-def stage(redis_url: str, redis_client: redis.Redis) -> Stage:
-    return Stage(redis_url, redis_client)
-
-
-# -- what is scheduled --------------------------------------------------------------------------------
+def stage(redis_url: str, redis_client: redis.Redis, tmp_path: Path) -> Stage:
+    return Stage(redis_url, redis_client, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["Worker", "SimpleWorker"])
@@ -157,21 +161,17 @@ def test_a_chain_runs_until_its_end(each: Stage, guard: Guard) -> None:
 
 
 def test_ids_of_a_chain_do_not_grow(stage: Stage) -> None:
-    job = Job.create(reminders.untyped, connection=stage.redis, id="poll-1700000000000")
-    turn = _turn(job)
+    turn = stage.turn("poll-1700000000000")
 
     first = turn._id(0)
-    second = _turn(Job.create(reminders.untyped, connection=stage.redis, id=f"{first}-1700000000001"))._id(0)
-    long = _turn(Job.create(reminders.untyped, connection=stage.redis, id="x" * 128 + "-1700000000000"))._id(99)
+    second = stage.turn(f"{first}-1700000000001")._id(0)
+    long = stage.turn("x" * 128 + "-1700000000000")._id(99)
 
     assert first != second != turn._id(1) != first
     assert len(first) == len(second)
     assert first.startswith("poll-next-")
     assert second.startswith("poll-next-")
     assert len(long) <= 128
-
-
-# -- once ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", ["poll", "fan_out"])
@@ -206,30 +206,21 @@ def test_a_repeated_run_schedules_no_second_next_after_the_first_has_run(stage: 
     assert 1 == len(stage.puts())
 
 
-@pytest.mark.parametrize("moment", ["put", "marked"])
-def test_a_worker_killed_after_scheduling_causes_no_second_next(stage: Stage, moment: Any) -> None:
+@pytest.mark.parametrize(("moment", "is_forgotten"), [("put", False), ("put", True), ("marked", False)])
+def test_a_worker_killed_after_scheduling_causes_no_second_next(stage: Stage, moment: Any, is_forgotten: bool) -> None:
     run = reminders.dies.enqueue(stage.client, moment=moment).run_id
     stage.work("Worker")
-    assert "failed" == stage.job(run).get_status()
-    assert 1 == len(stage.puts())
+    [id] = stage.waiting()
+    assert ("failed", 1) == (stage.job(run).get_status(), len(stage.puts()))
+    if is_forgotten:  # then an unmarked one is put again, under the same id
+        stage.forget_operations()
 
     stage.again(run, "Worker")
 
     assert "finished" == stage.job(run).get_status()
-    assert {"next": stage.waiting()} == stage.job(run).return_value()
+    assert {"next": [id]} == {"next": stage.waiting()} == stage.job(run).return_value()
     assert 2 == len(stage.receipts())
-    assert 1 == len(stage.puts())
-
-
-def test_an_unmarked_next_is_put_again_under_the_same_id(stage: Stage) -> None:
-    run = reminders.dies.enqueue(stage.client, moment="put").run_id
-    stage.work("Worker")
-    [id] = stage.waiting()
-
-    stage.forget_operations()
-    stage.again(run)
-
-    assert [id] == stage.waiting()
+    assert is_forgotten or 1 == len(stage.puts())
 
 
 def test_a_run_retried_by_hand_schedules_its_own_next(stage: Stage) -> None:
@@ -254,15 +245,6 @@ def test_the_next_of_a_run_whose_job_was_deleted_is_scheduled(stage: Stage) -> N
     assert ["after-all"] == stage.waiting()
 
 
-def test_a_marker_does_not_bring_a_deleted_job_back(stage: Stage) -> None:
-    _turn(Job.create(reminders.untyped, connection=stage.redis, id="poll-1700000000000"))._mark(["a"], is_all=True)
-
-    assert [] == stage.redis.keys("*")
-
-
-# -- refused ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("what", "told"),
     [
@@ -279,9 +261,7 @@ def test_a_next_that_is_refused_fails_the_run_visibly(stage: Stage, what: Any, t
 
     stage.work()
 
-    result = stage.job(run).latest_result()
-    assert result is not None
-    assert told in (result.exc_string or "")
+    assert told in stage.error(run)
     assert "failed" == stage.job(run).get_status()
     assert [] == stage.waiting() == stage.puts()
 
@@ -292,9 +272,7 @@ def test_a_next_cannot_replace_the_recurring_schedule_of_its_run(stage: Stage) -
 
     stage.work()
 
-    result = stage.job(run).latest_result()
-    assert result is not None
-    assert "would take the place of the recurring schedule that this run is of" in (result.exc_string or "")
+    assert "would take the place of the recurring schedule that this run is of" in stage.error(run)
     assert "every" == stage.client.get("recurs").kind
 
 
@@ -323,9 +301,6 @@ def test_a_repeated_run_continues_a_list_of_nexts_where_it_was_refused(stage: St
     assert f"{run} all {first} taken".encode() == mark
 
 
-# -- whose Next ---------------------------------------------------------------------------------------
-
-
 def test_a_task_called_inside_another_run_returns_its_next(stage: Stage) -> None:
     reminders.calls_itself.enqueue(stage.client)
 
@@ -336,19 +311,10 @@ def test_a_task_called_inside_another_run_returns_its_next(stage: Stage) -> None
     assert "id': 'inner'" in stage.receipts()[1]
 
 
-def test_an_empty_list_is_an_ordinary_result(stage: Stage) -> None:
-    run = reminders.returns.enqueue(stage.client, what="empty").run_id
+def test_a_foreign_job_returns_its_next_unchanged(stage: Stage) -> None:
+    job = stage.queue("default").enqueue(reminders.poll, 1, job_id="other")
 
     stage.work()
-
-    assert [] == stage.job(run).return_value()
-
-
-def test_a_foreign_job_returns_its_next_unchanged(stage: Stage) -> None:
-    queue = Queue("default", connection=stage.redis)
-    job = queue.enqueue(reminders.poll, 1, job_id="other")
-
-    work_off(queue, stage.redis)
 
     assert reminders.Next(after=0, number=2) == job.return_value()
     assert [] == stage.waiting()
@@ -356,21 +322,23 @@ def test_a_foreign_job_returns_its_next_unchanged(stage: Stage) -> None:
 
 @pytest.mark.parametrize("mark", ["", "x", "b-1 all a", "poll-1700000000000", "\xff all"])
 def test_a_marker_of_another_run_is_ignored(stage: Stage, mark: str) -> None:
-    turn = _turn(Job.create(reminders.untyped, connection=stage.redis, id="poll-1700000000000"))
+    turn = stage.turn("poll-1700000000000")
 
     assert ([], False) == turn._read(mark)
     assert (["a", "b"], False) == turn._read("poll-1700000000000 some a b")
     assert (["a"], True) == turn._read("poll-1700000000000 all a")
 
 
-def test_the_most_advanced_marker_of_two_executions_is_kept(stage: Stage) -> None:
-    stage.redis.hset(KEYS.rq.job("poll-1700000000000"), "data", pickle.dumps(1))
-    turn = _turn(Job.create(reminders.untyped, connection=stage.redis, id="poll-1700000000000"))
+def test_the_most_advanced_marker_of_two_executions_is_kept_and_brings_no_deleted_job_back(stage: Stage) -> None:
+    turn, job_key = stage.turn("poll-1700000000000"), KEYS.rq.job("poll-1700000000000")
 
+    turn._mark(["a"], is_all=True)
+    assert [] == stage.redis.keys("*")
+
+    stage.redis.hset(job_key, "data", pickle.dumps(1))
     turn._mark(["a", "b"], is_all=True)
     turn._mark(["a"], is_all=False)
-
-    assert b"poll-1700000000000 all a b" == stage.redis.hget(KEYS.rq.job("poll-1700000000000"), "zs_next")
+    assert b"poll-1700000000000 all a b" == stage.redis.hget(job_key, "zs_next")
 
 
 def test_a_next_is_scheduled_at_the_time_that_it_names(stage: Stage) -> None:
@@ -382,10 +350,3 @@ def test_a_next_is_scheduled_at_the_time_that_it_names(stage: Stage) -> None:
     next_at = stage.client.get("inner").next_at
     assert next_at is not None
     assert next_at >= before + timedelta(hours=1) - timedelta(milliseconds=1)
-
-
-def _turn(job: Job) -> Turn:
-    """Return the turn of *job*, as if a worker executed it."""
-    parts = RunId.parse(job.id)
-    assert parts is not None
-    return Turn(job, parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import redis
@@ -22,7 +22,7 @@ from zsched.errors import ArchiveFailed, RedisUnavailable, ServerChanged, Stale
 from zsched.storage.connection import Link, Wire
 from zsched.storage.lease import Term
 
-pytestmark = pytest.mark.redis
+T = TypeVar("T", bound=ChoreThread)
 
 
 class Archiver:
@@ -87,14 +87,18 @@ def serving(thread: ChoreThread, term: Term) -> Iterator[None]:
         thread.serve(None)
 
 
+@contextmanager
+def running(thread: T) -> Iterator[T]:
+    """Start *thread*, and stop it at the end of the block."""
+    thread.start()
+    yield thread
+    thread.stop()
+    assert thread._loop.join(WITHIN_S)
+
+
 @pytest.fixture
 def chore() -> Chore:
     return Chore()
-
-
-@pytest.fixture
-def archiver() -> Archiver:
-    return Archiver()
 
 
 @pytest.fixture
@@ -105,30 +109,23 @@ def term(redis_url: str, redis_client: redis.Redis) -> Iterator[Term]:
 
 
 @pytest.fixture
-def thread(link: Link, chore: Chore, archiver: Archiver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Observed]:
+def thread(link: Link, chore: Chore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Observed]:
     monkeypatch.setattr(module, "_RETRY_MS", 20.0)
     monkeypatch.setattr(module, "_HEALTH_MS", 10.0)
-    thread = Observed(link, archiver, SystemClock(), [chore.over])
-    thread.start()
-    yield thread
-    thread.stop()
-    assert thread._loop.join(WITHIN_S)
+    with running(Observed(link, Archiver(), SystemClock(), [chore.over])) as thread:
+        yield thread
 
 
-def test_chores_are_done_while_the_daemon_leads(thread: Observed, chore: Chore, term: Term) -> None:
+def test_chores_are_done_while_the_daemon_leads_over_a_wire_of_each_term(
+    thread: Observed, chore: Chore, term: Term
+) -> None:
     eventually(thread.rests)
     assert [] == chore.done
 
     with serving(thread, term):
         eventually(chore.is_done_again())
-
     eventually(thread.rests)
     assert {term} == {term for _, term in chore.done}
-
-
-def test_the_next_term_uses_a_new_wire(thread: Observed, chore: Chore, term: Term) -> None:
-    with serving(thread, term):
-        eventually(chore.is_done_again())
     with serving(thread, replace(term, token="another")):
         eventually(chore.is_done_again())
 
@@ -136,26 +133,14 @@ def test_the_next_term_uses_a_new_wire(thread: Observed, chore: Chore, term: Ter
     assert chore.done[0][0] is not chore.done[-1][0]
 
 
-def test_a_chore_waits_while_the_archive_does_not_follow(
-    thread: Observed, chore: Chore, archiver: Archiver, term: Term
-) -> None:
-    archiver.is_healthy = False
-    with serving(thread, term):
-        eventually(thread.has_looked_again())
-        assert [] == chore.done
-
-        archiver.is_healthy = True
-        eventually(chore.is_done_again())
-
-
 def test_a_chore_that_needs_no_archive_runs_without_one(
-    link: Link, chore: Chore, archiver: Archiver, term: Term, monkeypatch: pytest.MonkeyPatch
+    link: Link, chore: Chore, term: Term, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_HEALTH_MS", 10.0)
-    needing, archiver.is_healthy = Chore(), False
+    needing, archiver = Chore(), Archiver()
+    archiver.is_healthy = False
     thread = ChoreThread(link, archiver, SystemClock(), [needing.over], without_archive=[chore.over])  # type: ignore[arg-type]
-    thread.start()
-    with serving(thread, term):
+    with running(thread), serving(thread, term):
         eventually(chore.is_done_again())
         eventually(chore.is_done_again())
         assert [] == needing.done
@@ -163,21 +148,16 @@ def test_a_chore_that_needs_no_archive_runs_without_one(
         archiver.is_healthy = True
         eventually(needing.is_done_again())
         eventually(chore.is_done_again())
-    thread.stop()
-    assert thread._loop.join(WITHIN_S)
 
 
 def test_chores_that_are_due_soon_after_each_other_are_done_at_one_wake_up(
-    link: Link, chore: Chore, archiver: Archiver, term: Term
+    link: Link, chore: Chore, term: Term
 ) -> None:
     other = Chore()
     chore.every_ms, other.every_ms = 30.0, 30.0 + module._TOGETHER_MS / 2
-    thread = Observed(link, archiver, SystemClock(), [chore.over, other.over])
-    thread.start()
-    with serving(thread, term):
+    thread = Observed(link, Archiver(), SystemClock(), [chore.over, other.over])
+    with running(thread), serving(thread, term):
         eventually(lambda: len(chore.done) > 20)
-    thread.stop()
-    assert thread._loop.join(WITHIN_S)
 
     assert len(thread.waits) < 1.5 * len(chore.done)  # one for both, and not one for each
 
@@ -242,26 +222,18 @@ class FailingOnce(Chore):
         return super().over(wire)
 
 
-def test_chores_continue_soon_after_an_error_of_their_thread(
+def test_chores_continue_soon_after_an_error_of_their_thread_which_ends_while_the_term_lasts(
     thread: Observed, term: Term, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chore = FailingOnce()
-    monkeypatch.setattr(thread, "_makers", [chore.over])
-    with serving(thread, term):
-        eventually(chore.is_done_again())
-
-    assert chore.has_failed
-
-
-def test_a_failure_of_the_thread_ends_while_the_term_lasts(
-    thread: Observed, term: Term, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(loop, "_STEADY_MS", 0.0)
-    monkeypatch.setattr(thread, "_makers", [FailingOnce().over])
+    monkeypatch.setattr(thread, "_makers", [chore.over])
 
     with capture_logs() as told, serving(thread, term):
+        eventually(chore.is_done_again())
         eventually(lambda: len(told) == 2)
 
+    assert chore.has_failed
     assert ["thread_failed", "thread_back"] == [each["event"] for each in told]
     assert ["chores", "chores"] == [each["thread"] for each in told]
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pickle
-import pty
 import re
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
 from click.testing import Result
 
-from tests.faults.processes import ENDS_S
+from tests.bombs import Bomb
 from tests.integration import command_line
+from tests.integration.terminals import run_on_terminal
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.client import Client
 
@@ -50,14 +47,6 @@ def zsched(redis_url: str, tmp_path: Path) -> Zsched:
     return Zsched(redis_url, tmp_path)
 
 
-@pytest.fixture
-def client(redis_client: redis.Redis) -> Client:
-    return Client(redis_client)
-
-
-# -- apply ----------------------------------------------------------------------------------------------
-
-
 def test_apply_prints_outcomes_and_changed_options(zsched: Zsched) -> None:
     first = zsched.apply(BEAT + DIGEST)
     second = zsched.apply(BEAT.replace("30s", "1m") + DIGEST)
@@ -72,35 +61,25 @@ def test_apply_prints_outcomes_and_changed_options(zsched: Zsched) -> None:
 def test_a_dry_run_of_apply_prints_the_outcomes_and_writes_nothing(zsched: Zsched, redis_client: redis.Redis) -> None:
     result = zsched.apply(BEAT + DIGEST, "--dry-run")
 
-    told = (
-        "beat: created\ndigest: created\ndry run, nothing was written: 2 created, 0 updated, 0 unchanged, 0 removed\n"
-    )
-    assert (DONE, told) == (result.exit_code, result.stdout)
+    counts = "dry run, nothing was written: 2 created, 0 updated, 0 unchanged, 0 removed"
+    assert (DONE, f"beat: created\ndigest: created\n{counts}\n") == (result.exit_code, result.stdout)
     assert [] == redis_client.keys("*")
 
 
 def test_apply_prints_every_mistake_with_its_line_and_applies_nothing(
     zsched: Zsched, redis_client: redis.Redis
 ) -> None:
-    result = zsched.apply(BEAT + 'queue = "a b"\n' + DIGEST.replace("0 9", "61 9"))
+    mistakes = BEAT + 'queue = "a b"\n' + DIGEST.replace("0 9", "61 9")
+
+    result, told = zsched.apply(mistakes), json.loads(zsched.apply(mistakes, "--json").stderr)
 
     first, second, last = result.stderr.splitlines()
     assert first.startswith(f"{zsched.file}:5: [schedules.beat]: queue='a b': ")
     assert second.startswith(f"{zsched.file}:8: [schedules.digest]: cron='61 9 * * *': ")
     assert f"zsched: nothing was applied: 2 mistakes in {zsched.file}" == last
     assert (USAGE, "", []) == (result.exit_code, result.stdout, redis_client.keys("*"))
-
-
-def test_json_of_apply_lists_mistakes(zsched: Zsched) -> None:
-    result = zsched.apply(BEAT + 'queue = "a b"\n', "--json")
-
-    told = json.loads(result.stderr)
-    assert (USAGE, "InvalidFile", f"{zsched.file}: 1 mistake; nothing was applied") == (
-        result.exit_code,
-        told["type"],
-        told["error"],
-    )
-    assert told["errors"][0].startswith(f"{zsched.file}:5: [schedules.beat]: queue=")
+    assert ("InvalidFile", f"{zsched.file}: 2 mistakes; nothing was applied") == (told["type"], told["error"])
+    assert [first, second] == told["errors"]
 
 
 def test_json_of_apply_has_every_step(zsched: Zsched) -> None:
@@ -167,13 +146,17 @@ def test_functions_and_callbacks_must_be_allowed(zsched: Zsched) -> None:
     assert USAGE == result.exit_code
 
 
-def test_a_typed_task_completes_an_entry_and_checks_its_payload(
-    zsched: Zsched, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "typed_app.py").write_text(
-        "from zsched import task\n\n\n@task(queue='email', timeout=60)\ndef send(to: str, n: int = 1) -> None: ...\n"
-    )
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module ``typed_app`` with a task."""
+    task = "@task(queue='email', timeout=60)\ndef send(to: str, n: int = 1) -> None: ..."
+    (tmp_path / "typed_app.py").write_text(f"from zsched import task\n\n{task}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "typed_app", raising=False)
+
+
+@pytest.mark.usefixtures("typed")
+def test_a_typed_task_completes_an_entry_and_checks_its_payload(zsched: Zsched, client: Client) -> None:
     entry = '[schedules.send]\nfunc = "typed_app.send"\nevery = 60\nqueue = "own"\n'
 
     bad = zsched.apply(entry + "kwargs = { to = 7 }\n")
@@ -185,15 +168,11 @@ def test_a_typed_task_completes_an_entry_and_checks_its_payload(
     assert ("own", 60) == (schedule.queue, schedule.timeout_s)
 
 
-def test_a_function_missing_from_its_module_is_a_mistake_at_its_line(
-    zsched: Zsched, redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "typed_too.py").write_text("from zsched import task\n\n\n@task\ndef digest() -> None: ...\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+@pytest.mark.usefixtures("typed")
+def test_a_function_missing_from_its_module_is_a_mistake_at_its_line(zsched: Zsched, redis_client: redis.Redis) -> None:
+    result = zsched.apply(DIGEST.replace("app.tasks.digest", "typed_app.sned"))
 
-    result = zsched.apply(DIGEST.replace("app.tasks.digest", "typed_too.digset"))
-
-    missing = "func='typed_too.digset': there is no digset in typed_too; did you mean digest?"
+    missing = "func='typed_app.sned': there is no sned in typed_app; did you mean send?"
     assert f"{zsched.file}:2: [schedules.digest]: {missing}" == result.stderr.splitlines()[0]
     assert (USAGE, []) == (result.exit_code, redis_client.keys("*"))
 
@@ -213,21 +192,16 @@ def test_standard_input_is_a_file_that_names_its_owner(zsched: Zsched, client: C
     named = zsched("apply", "-", input=f'owner = "billing"\n{BEAT}enabled = false\n')
 
     assert (USAGE, "standard input:1: ") == (nameless.exit_code, nameless.stderr[:18])
-    assert (DONE, "billing", "put with enabled=False") == (
-        named.exit_code,
-        client.get("beat").managed_by,
-        client.get("beat").note,
-    )
+    beat = client.get("beat")
+    assert (DONE, "billing", "put with enabled=False") == (named.exit_code, beat.managed_by, beat.note)
 
 
 def test_a_missing_file_is_a_usage_error(zsched: Zsched, tmp_path: Path) -> None:
     missing, folder = zsched("apply", "nowhere.toml"), zsched("apply", str(tmp_path))
 
     assert (USAGE, USAGE) == (missing.exit_code, folder.exit_code)
-    assert (
-        "zsched: nowhere.toml: No such file or directory; give a TOML file of schedules, or - for standard input\n"
-        == (missing.stderr)
-    )
+    told = "No such file or directory; give a TOML file of schedules, or - for standard input"
+    assert f"zsched: nowhere.toml: {told}\n" == missing.stderr
 
 
 def test_an_unreachable_redis_is_a_failure(zsched: Zsched, tmp_path: Path) -> None:
@@ -250,51 +224,24 @@ def test_a_schedule_that_fails_is_reported_and_the_others_are_applied(
     assert result.stderr.startswith("zsched: beat: schedule 'beat': its key")
 
 
-def test_the_example_can_be_applied(zsched: Zsched) -> None:
+def test_apply_shows_a_progress_bar_on_a_terminal(zsched: Zsched, redis_url: str) -> None:
+    zsched.file.write_text("".join(f'[schedules.n{n}]\nfunc = "app.n"\nevery = 60\n' for n in range(300)))
+
+    printed, shown = run_on_terminal(redis_url, "apply", str(zsched.file))
+
+    assert printed.endswith("300 created, 0 updated, 0 unchanged, 0 removed\n")
+    assert "applying" in shown
+
+
+def test_the_example_can_be_applied_and_applying_its_export_changes_nothing(zsched: Zsched) -> None:
     dry, real = zsched("apply", str(EXAMPLE), "--dry-run"), zsched("apply", str(EXAMPLE))
-    again = zsched("apply", str(EXAMPLE))
+    again, exported = zsched("apply", str(EXAMPLE)), zsched("export")
+    of_export = zsched.apply(exported.stdout)
 
     assert dry.stdout.endswith("4 created, 0 updated, 0 unchanged, 0 removed\n")
     assert real.stdout.endswith("4 created, 0 updated, 0 unchanged, 0 removed\n")
-    assert "0 created, 0 updated, 4 unchanged, 0 removed\n" == again.stdout
-
-
-def test_apply_shows_a_progress_bar_on_a_terminal(zsched: Zsched) -> None:
-    zsched.file.write_text("".join(f'[schedules.n{n}]\nfunc = "app.n"\nevery = 60\n' for n in range(300)))
-    master, slave = pty.openpty()
-    arguments = [sys.executable, "-m", "zsched.cli", "apply", str(zsched.file)]
-    environment = {**os.environ, **{name: str(value) for name, value in zsched.env.items()}, "TERM": "xterm"}
-
-    with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, stderr=slave) as command:
-        os.close(slave)
-        shown = read_all(master)  # while it runs: a terminal that nobody reads takes some KiB, and then blocks it
-        stdout, _ = command.communicate(timeout=ENDS_S)
-
-    assert DONE == command.returncode
-    assert stdout.endswith(b"300 created, 0 updated, 0 unchanged, 0 removed\n")
-    assert b"applying" in shown
-
-
-def read_all(terminal: int) -> bytes:
-    """Read what a command writes to its *terminal*, until it has ended."""
-    shown = b""
-    with os.fdopen(terminal, "rb", buffering=0) as master, contextlib.suppress(OSError):  # EIO: nobody writes any more
-        while part := master.read(65536):
-            shown += part
-    return shown
-
-
-# -- export ---------------------------------------------------------------------------------------------
-
-
-def test_applying_an_exported_file_changes_nothing(zsched: Zsched) -> None:
-    zsched("apply", str(EXAMPLE))
-
-    exported = zsched("export")
-    again = zsched.apply(exported.stdout)
-
+    assert "0 created, 0 updated, 4 unchanged, 0 removed\n" == again.stdout == of_export.stdout
     assert (DONE, "") == (exported.exit_code, exported.stderr)
-    assert "0 created, 0 updated, 4 unchanged, 0 removed\n" == again.stdout
 
 
 def test_an_export_can_be_filtered_by_owner_and_id(zsched: Zsched, client: Client) -> None:
@@ -319,48 +266,28 @@ def test_an_export_that_omits_a_schedule_reports_it_and_exits_with_1(zsched: Zsc
     assert [{"id": "mine", "reason": reason}] == told["unsaid"]
 
 
-# -- pickles of others ----------------------------------------------------------------------------------
-
-
-class Running:
-    """A value that runs a command when it is unpickled."""
-
-    def __init__(self, command: str) -> None:
-        self.command = command
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.system, (self.command,)
-
-
 @pytest.mark.parametrize(
     "command",
-    [
-        ("apply", "--dry-run"),
-        ("apply",),
-        ("export",),
-        ("set", "digest", "--queue", "urgent"),
-        ("set", "digest", "--args", "[1]"),
-    ],
-    ids=" ".join,
+    ["apply --dry-run", "apply", "export", "set digest --queue urgent", "set digest --args [1]"],
 )
 def test_apply_and_export_run_no_foreign_pickle(
-    zsched: Zsched, redis_client: redis.Redis, tmp_path: Path, command: tuple[str, ...]
+    zsched: Zsched, redis_client: redis.Redis, tmp_path: Path, command: str
 ) -> None:
     made, key = tmp_path / "made", "zsched:{default}:template:digest"
     zsched.apply(DIGEST)
-    evil = Running(f"touch {made}")
+    evil = Bomb(os.system, f"touch {made}")
     meta = pickle.dumps({"a": evil})
     redis_client.hset(key, "data", pickle.dumps(("app.tasks.digest", None, (evil,), {})))
     redis_client.hset(key, "meta", meta)
 
-    answer = zsched(*command, *([str(zsched.file)] if command[0] == "apply" else []))
+    answer = zsched(*command.split(), *([str(zsched.file)] if command.startswith("apply") else []))
 
     assert not made.exists()
     assert answer.exception is None or isinstance(answer.exception, SystemExit)
     assert answer.exit_code in (DONE, FAILED, USAGE)
     if "--queue" in command:  # the rest stays as it was
         assert (DONE, meta) == (answer.exit_code, redis_client.hget(key, "meta"))
-    if command == ("export",):
+    if command == "export":
         assert "posix.system" in answer.stdout
 
 

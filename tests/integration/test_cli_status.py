@@ -7,26 +7,57 @@ from __future__ import annotations
 
 import json
 import re
-import signal
+from typing import Any
 
 import pytest
 import redis
 
-from tests.faults.leases import lapse
-from tests.faults.processes import DaemonProcess, eventually
-from tests.faults.threads import know
 from tests.integration.command_line import Zsched
-from tests.integration.standing import KEYS, now_ms, report, section, status
+from tests.integration.standing import KEYS, LAST_T, names, now_ms, report, section, status
 from tests.log_rows import add_entry, end_fields
+from tests.prefix import RQ
 from zsched import Client
-from zsched.cli.program import DONE, FAILED, UNHEALTHY, USAGE
+from zsched.cli.program import DONE, UNHEALTHY, USAGE
+from zsched.core.clock import from_ms
 from zsched.core.model import iso
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text
-from zsched.embedded.guard import Guard
+from zsched.health.verdict import NAMES, WORST
 from zsched.storage.questions import Questions
 
 pytestmark = pytest.mark.once
+NOWHERE = "redis://127.0.0.1:1/0"
+LISTS = {
+    "alarms": "name problem remedy",
+    "warnings": "name problem remedy",
+    "daemons": "failing host id may_not_lead pid python redis_py role rq started_at told_at tzdata version",
+    "held_back": "max_per_second queue waiting",
+    "unheard": "meant queue waiting waits_s",
+    "next": "func id kind next_at priority queue",
+    "archives": "behind complete_since host id path position state told_at trouble",
+}
+VALUES = {
+    "audit": "alarms at checked repaired",
+    "overdue": "high low normal",
+    "waiting": "high low normal",
+    "recent": "ahead is_cut rebuilt stretches",
+    "troubled": "blocked failing overdue_paused",
+}
+OTHERS = (
+    "epoch failures healthy hold_until late_s lease_s leader led_since log_length namespace now oldest_due_at paused "
+    "problems quarantined recurring redis suspended"
+)
+ALARMS = "archive_failed archive_lost archive_refused audit late no_archive no_leader suspended unheard wrong_type"
+WARNINGS = (
+    "archive_outdated archive_unknown clock_was_ahead daemon_failing doubt_ahead failing no_standby no_worker "
+    "overdue_paused schedules_blocked schedules_failing "
+    "quarantined queues_unknown rebuilt refused suspended too_late tzdata versions"
+)
+CHECKS = (
+    "redis|role|eviction|memory|hashes|persistence|append-only file|clock|test clock|tzdata|rights|sandbox|databases|"
+    "passwords|key types|meta|format|daemons|archives|quarantine|leftovers|workers|serializer|queues|"
+    "rq's scheduler|rq-scheduler|rq's cron|guards|signatures"
+)
 
 
 def test_status_lists_daemons_with_their_reports(zsched: Zsched, led: redis.Redis) -> None:
@@ -48,7 +79,7 @@ def test_status_hides_daemons_silent_for_an_hour_except_the_leader(zsched: Zsche
     report(led, "one", daemon="somebody", ago_ms=3_700_000)
     report(led, "two", daemon="d2", ago_ms=3_700_000)
 
-    told = json.loads(zsched("status", "--json").stdout)
+    told = status(zsched)
 
     assert [("somebody", "leader")] == [(one["id"], one["role"]) for one in told["daemons"]]
 
@@ -69,7 +100,7 @@ def test_status_counts_recent_fires_and_ends(zsched: Zsched, led: redis.Redis) -
         add_entry(led, KEYS.log(), f"3-{seq}", kind, t_ms * 1000, *texts)  # type: ignore[misc]  # texts or bytes
 
     result = zsched("status")
-    told = json.loads(zsched("status", "--json").stdout)
+    told = status(zsched)
 
     rows = [re.split("  +", row) for row in section(result, "LAST")]
     assert [
@@ -91,37 +122,29 @@ def test_status_groups_equal_failures_in_one_line(zsched: Zsched, led: redis.Red
     add_entry(led, KEYS.log(), "3-13", "end", at_ms * 1000, *end_fields(*runs))
 
     result = zsched("status")
-    told = json.loads(zsched("status", "--json").stdout)
+    told = status(zsched)
 
     assert [["now", "expired ×6", "f-5", "late"]] == [re.split("  +", line) for line in section(result, "FAILED")]
     assert [("f-5", 6)] == [(one["id"], one["times"]) for one in told["failures"]]
 
 
-def leading(zsched: Zsched) -> str:
-    """Return the text of the leader's line."""
-    [line] = [
-        line for line in zsched("status").stdout.splitlines() if re.match("leader +[^ ]+, (pid|since|epoch)", line)
-    ]
-    return line.split(maxsplit=1)[1]
-
-
-def test_status_shows_the_leader_with_the_start_of_its_term(zsched: Zsched, led: redis.Redis) -> None:
+@pytest.mark.parametrize("is_trimmed", [False, True])
+def test_status_shows_the_leader_with_the_start_of_its_term_unless_it_was_trimmed(
+    zsched: Zsched, led: redis.Redis, is_trimmed: bool
+) -> None:
     report(led, daemon="somebody", pid=1)
-    led.delete(KEYS.log())
     began_ms = now_ms(led) - 7_230_000
-    led.xadd(KEYS.log(), {"kind": "term", "t": (began_ms - 9000) * 1000, "daemon": "x"}, id="2-12")
-    led.xadd(KEYS.log(), {"kind": "term", "t": began_ms * 1000, "daemon": "somebody"}, id="3-13")
-    led.xadd(KEYS.log(), {"kind": "cancel", "t": began_ms * 1000 + 7, "rows": 1, "a": 5}, id="3-14")
+    if not is_trimmed:
+        led.delete(KEYS.log())
+        led.xadd(KEYS.log(), {"kind": "term", "t": (began_ms - 9000) * 1000, "daemon": "x"}, id="2-12")
+        led.xadd(KEYS.log(), {"kind": "term", "t": began_ms * 1000, "daemon": "somebody"}, id="3-13")
+        led.xadd(KEYS.log(), {"kind": "cancel", "t": began_ms * 1000 + 7, "rows": 1, "a": 5}, id="3-14")
 
-    assert leading(zsched).startswith(f"box, pid 1, since {local_text(began_ms, 'UTC')} (2 h")
-    assert iso(began_ms) == json.loads(zsched("status", "--json").stdout)["led_since"]
+    [line] = re.findall(r"^leader +([^ ]+, (?:pid|since|epoch).*)$", zsched("status").stdout, re.MULTILINE)
 
-
-def test_status_omits_the_start_of_a_term_that_was_trimmed(zsched: Zsched, led: redis.Redis) -> None:
-    report(led)
-
-    assert leading(zsched).startswith("somebody, epoch 3, lease for ")
-    assert json.loads(zsched("status", "--json").stdout)["led_since"] is None
+    since = "epoch 3, lease for " if is_trimmed else f"since {local_text(began_ms, 'UTC')} (2 h"
+    assert line.startswith(f"box, pid 1, {since}")
+    assert (None if is_trimmed else iso(began_ms)) == status(zsched)["led_since"]
 
 
 def test_status_says_how_far_back_a_trimmed_log_goes(zsched: Zsched, led: redis.Redis) -> None:
@@ -142,7 +165,7 @@ def test_status_shows_the_next_ten_fires_in_order(redis_url: str, zsched: Zsched
         client.schedule("app.run", id=f"s{n:02}", after=3600 + n, queue="mail")
 
     rows = section(zsched("status", "--tz", "Asia/Seoul"), "NEXT")
-    told = json.loads(zsched("status", "--json").stdout)
+    told = status(zsched)
 
     assert [f"s{n:02}" for n in range(10)] == [re.split("  +", row)[2] for row in rows]
     assert all("+09:00" in row for row in rows)
@@ -157,55 +180,15 @@ def test_status_never_asks_an_archive(zsched: Zsched, led: redis.Redis, monkeypa
     assert DONE == zsched("status").exit_code
 
 
-KEPT = {
-    "namespace", "redis", "healthy", "problems", "now", "leader", "lease_s", "epoch", "waiting", "overdue",
-    "oldest_due_at", "late_s", "held_back", "recurring", "paused", "quarantined", "log_length", "hold_until",
-    "archives", "audit",
-}  # fmt: skip
-
-
-def test_the_json_keys_of_status_stay(zsched: Zsched, led: redis.Redis) -> None:
-    report(led, daemon="somebody")
-
-    told = json.loads(zsched("status", "--json").stdout)
-
-    new = {
-        "alarms",
-        "warnings",
-        "daemons",
-        "recent",
-        "failures",
-        "next",
-        "led_since",
-        "unheard",
-        "suspended",
-        "troubled",
-    }
-    assert KEPT | new == set(told)
-    facts = {"id", "role", "host", "pid", "started_at", "told_at", "version", "python", "redis_py", "rq", "tzdata"}
-    assert facts | {"may_not_lead", "failing"} == set(told["daemons"][0])
-
-
 @pytest.mark.parametrize("check", ["status", "doctor"])
 def test_a_check_without_redis_is_unhealthy_and_says_what_to_do(zsched: Zsched, check: str) -> None:
-    result = zsched(check, "-u", "redis://127.0.0.1:1/0")
+    result, told = zsched(check, "-u", NOWHERE), json.loads(zsched("status", "-u", NOWHERE, "--json").stderr)
 
     assert (UNHEALTHY, "") == (result.exit_code, result.stdout)
     said, remedy = result.stderr.splitlines()
-    assert said.startswith("zsched: cannot reach Redis at redis://127.0.0.1:1/0 (--redis-url): ")
+    assert said.startswith(f"zsched: cannot reach Redis at {NOWHERE} (--redis-url): ")
     assert "  → start Redis, or repair the way to it: redis-cli -p 1 PING; nothing is lost, " in remedy
-
-
-def test_a_check_without_redis_gives_the_remedy_in_json(zsched: Zsched) -> None:
-    result = zsched("status", "-u", "redis://127.0.0.1:1/0", "--json")
-
-    told = json.loads(result.stderr)
-    assert (UNHEALTHY, "RedisUnavailable") == (result.exit_code, told["type"])
-    assert "redis-cli -p 1 PING" in told["remedy"]
-
-
-def test_other_commands_without_redis_fail(zsched: Zsched) -> None:
-    assert FAILED == zsched("ls", "-u", "redis://127.0.0.1:1/0").exit_code
+    assert ("RedisUnavailable", True) == (told["type"], "redis-cli -p 1 PING" in told["remedy"])
 
 
 @pytest.mark.parametrize("option", ["--every=2", "--tz=Mars/Olympus"])
@@ -213,18 +196,88 @@ def test_status_refuses_invalid_options(zsched: Zsched, option: str) -> None:
     assert USAGE == zsched("status", option).exit_code
 
 
-def test_status_shows_the_new_leader_after_a_leader_was_killed(
-    redis_url: str, zsched: Zsched, redis_client: redis.Redis, guard: Guard
+# -- what ``--json`` promises to programs -------------------------------------------------------------
+
+
+def hurt(led: redis.Redis, client: Client) -> None:
+    """Cause every problem that can occur without a leader."""
+    led.delete(KEYS.lease())
+    at_ms = now_ms(led)
+    report(led, "ill", state="failed", daemon="d1", version="1", tzdata="a", failing={"thread waker": "a bug"})
+    report(led, "lost", f"3-12 {LAST_T - 1}", state="lost", awaits_people=True)
+    report(led, "other", state="refused")
+    report(led, "old", state="outdated")
+    audit = {"at": at_ms, "checked": 10, "alarms": 3, "repaired": 2}
+    report(led, "well", daemon="d2", version="2", tzdata="b", audit=audit, unknown_entries=2)
+    client.schedule("app.run", id="a", at=from_ms(at_ms - 60_000), allow_past=True, queue="email")
+    client.schedule("app.run", id="later", after=3600, queue="push")
+    run = str(client.enqueue("app.run", queue="email").run_id)
+    led.hset(f"{RQ}:job:{run}", "enqueued_at", "2026-01-01T00:00:00.000000Z")
+    led.hset(KEYS.quarantine(), "broken", "low 5 5 why")
+    led.hset(KEYS.paused(), "p", f"low {at_ms - 1} 5 why")
+    led.zadd(KEYS.failing(), {"nightly": 2})
+    led.zadd(KEYS.blocked(), {"hourly": 5})
+    led.hset(KEYS.meta(), "doubt", at_ms + 3_600_000)
+    led.hset(KEYS.meta(), "throttled", "low:email")
+    led.zadd(KEYS.due_low() + ":email", {"held": 1})
+    ended = [Run(f"r-{n}", RunStatus.FAILED, ended_ms=at_ms) for n in range(5)] + [Run("e-5", RunStatus.EXPIRED)]
+    epoch, seq = (int(led.hget(KEYS.meta(), name) or 0) for name in ("epoch", "seq"))
+    entries: list[tuple[Any, ...]] = [
+        ("end", at_ms, *end_fields(*ended)),
+        ("merged", at_ms, "archive", "x", "rows", 1, "3-1", 5),
+        ("cancel", at_ms + 3_600_000, "rows", 1, "a", 5),
+    ]
+    for number, (kind, entry_ms, *texts) in enumerate(entries, seq + 1):
+        add_entry(led, KEYS.log(), f"{epoch}-{number}", kind, entry_ms * 1000, *texts)
+
+
+def test_status_has_every_json_key_whether_healthy_or_not(zsched: Zsched, led: redis.Redis, redis_url: str) -> None:
+    quiet = status(zsched)
+    hurt(led, Client.from_url(redis_url))
+
+    found = status(zsched)
+
+    assert {*OTHERS.split(), *LISTS, *VALUES} == set(found) == set(quiet)
+    assert {name: keys.split() for name, keys in VALUES.items()} == {name: sorted(found[name]) for name in VALUES}
+    assert {name: set(keys.split()) for name, keys in LISTS.items()} == {
+        name: {key for one in found[name] for key in one} for name in LISTS
+    }
+    assert {"id", "status", "error", "ended_at", "times"} <= set(found["failures"][0])
+
+
+def test_alarms_and_warnings_have_the_documented_names(zsched: Zsched, led: redis.Redis, redis_url: str) -> None:
+    hurt(led, Client.from_url(redis_url))
+
+    found = status(zsched)
+
+    alarms = {"no_leader", "archive_lost", "late", "unheard", "archive_failed", "archive_refused", "audit"}
+    found_alarms, found_warnings = map(set, names(found))
+    assert alarms == found_alarms <= set(ALARMS.split())
+    expected = (
+        "rebuilt doubt_ahead failing too_late no_worker quarantined archive_outdated daemon_failing archive_unknown "
+        "versions tzdata"
+    )
+    assert set(expected.split()) <= found_warnings
+
+
+def test_the_help_of_status_names_every_alarm_and_warning(zsched: Zsched) -> None:
+    words = set(re.findall(r"\w+", zsched("status", "--help").stdout))
+
+    assert {*ALARMS.split(), *WARNINGS.split(), *NAMES} <= words
+
+
+def test_the_ranked_problems_are_names_of_checks() -> None:
+    assert {*WORST} - {"redis_unseen", "cannot_lead"} <= {*NAMES}
+
+
+def test_the_checks_of_the_doctor_keep_their_names_and_verdicts(
+    zsched: Zsched, led: redis.Redis, redis_url: str
 ) -> None:
-    know(redis_client)
-    daemons = [DaemonProcess(guard, redis_url) for _ in range(2)]
-    both = eventually(lambda: told if (told := status(zsched))["healthy"] and len(told["daemons"]) == 2 else None)
-    leader = next(one for one in both["daemons"] if one["role"] == "leader")
+    hurt(led, Client.from_url(redis_url))
 
-    next(each for each in daemons if each.pid == leader["pid"]).send(signal.SIGKILL)
-    lapse(redis_client)
-    after = eventually(lambda: told if (told := status(zsched))["leader"] not in (None, leader["id"]) else None)
+    result = zsched("doctor", "--json")
 
-    assert {daemon.pid for daemon in daemons} == {one["pid"] for one in both["daemons"]}
-    assert ["leader", "standby"] == [one["role"] for one in both["daemons"]]
-    assert leader["id"] not in [one["id"] for one in after["daemons"] if one["role"] == "leader"]
+    found = json.loads(result.stdout)
+    assert UNHEALTHY == result.exit_code
+    assert {*CHECKS.split("|")} <= {one["check"] for one in found}
+    assert {"ok", "warning", "problem", "skipped"} >= {one["verdict"] for one in found}

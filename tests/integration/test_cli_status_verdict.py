@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 import redis
 
 from tests.integration.command_line import Zsched
-from tests.integration.standing import KEYS, LAST_T, now_ms, report, section, verdict
+from tests.integration.standing import KEYS, LAST_T, now_ms, report, section, status, verdict
 from tests.log_rows import add_entry, end_fields, row_fields
 from zsched import Client
 from zsched.cli.program import DONE, UNHEALTHY
 from zsched.core.clock import from_ms
 from zsched.core.log import FORMAT
 from zsched.core.runs import Run, RunStatus
+from zsched.storage.troubled import BLOCKED, FAILING
 
 pytestmark = pytest.mark.once
 
 
-def test_the_first_line_of_status_says_healthy(zsched: Zsched, led: redis.Redis) -> None:
-    report(led, daemon="somebody")
-    report(led, "other", daemon="d2")
-
+def test_the_first_line_of_status_says_healthy(zsched: Zsched, well: redis.Redis) -> None:
     result = zsched("status")
 
     expected = "healthy: one daemon leads, 1 stands by; nothing is overdue; 2 archives follow"
@@ -37,7 +35,7 @@ def test_a_killed_or_stopped_daemon_does_not_count_as_standby(zsched: Zsched, le
     report(led, "gone", daemon="d2", ago_ms=10_001, state="following" if state == "silent" else state)
 
     result = zsched("status")
-    told = json.loads(zsched("status", "--json").stdout)
+    told = status(zsched)
 
     expected = "healthy: one daemon leads, nobody stands by; nothing is overdue; 1 archive follows"
     assert (DONE, expected) == (result.exit_code, verdict(result)[0])
@@ -62,15 +60,6 @@ def test_a_daemon_that_may_not_lead_does_not_count_as_standby(
     assert ["leader", "barred"] == [line.split()[0] for line in section(result, "DAEMON")]
 
 
-def test_a_daemon_with_a_failing_thread_is_a_warning_that_names_it(zsched: Zsched, led: redis.Redis) -> None:
-    report(led, daemon="somebody", failing={"thread waker": "'a bug'"})
-
-    result, warning = zsched("status"), said(zsched, "daemon_failing")
-
-    assert DONE == result.exit_code
-    assert "fails in part: thread waker: 'a bug'" in warning["problem"]
-
-
 def test_status_prints_problems_first_and_each_with_a_remedy(redis_url: str, zsched: Zsched, led: redis.Redis) -> None:
     led.delete(KEYS.lease())
     report(led, "ill", state="failed", trouble="disk full")
@@ -80,7 +69,7 @@ def test_status_prints_problems_first_and_each_with_a_remedy(redis_url: str, zsc
     report(led, "well", audit=audit)
 
     result = zsched("status")
-    told = json.loads(zsched("status", "--json").stdout)
+    told = status(zsched)
 
     lines = [line for line in verdict(result) if not line.startswith("warning")][: 2 * len(told["alarms"])]
     assert UNHEALTHY == result.exit_code
@@ -101,79 +90,118 @@ def test_status_without_a_leader_names_the_running_daemons(zsched: Zsched, led: 
     assert "leading_refused" in verdict(result)[1]
 
 
-def test_quarantined_schedules_are_a_warning(zsched: Zsched, led: redis.Redis) -> None:
-    report(led, daemon="d2")
-    led.hset(KEYS.quarantine(), mapping={"a": "low 5 5 broken", "b": "low 5 5 broken"})
-
-    result = zsched("status")
-    told = json.loads(zsched("status", "--json").stdout)
-
-    assert (DONE, "healthy") == (result.exit_code, verdict(result)[0].partition(":")[0])
-    assert "warning: 2 schedules in quarantine: broken, and not fired" == verdict(result)[1]
-    assert (True, ["quarantined"]) == (told["healthy"], [one["name"] for one in told["warnings"]])
-
-
-@pytest.mark.parametrize(
-    ("facts", "name", "says"),
-    [
-        ({"version": "0.2.0"}, "versions", "0.1.0 (box, pid 1), 0.2.0 (box, pid 2)"),
-        ({"tzdata": "2026a"}, "tzdata", "2025b (box, pid 1), 2026a (box, pid 2)"),
-    ],
-)
-def test_daemons_of_different_versions_are_a_warning(
-    zsched: Zsched, led: redis.Redis, facts: dict[str, Any], name: str, says: str
+@pytest.mark.parametrize(("failed", "sound", "warned"), [(3, 26, True), (3, 27, False), (2, 0, False)])
+def test_a_failure_rate_of_a_tenth_is_a_warning(
+    zsched: Zsched, led: redis.Redis, failed: int, sound: int, warned: bool
 ) -> None:
+    report(led, daemon="d2")
+    ended = [RunStatus.FAILED] * (failed - 1) + [RunStatus.LOST] + [RunStatus.SUCCEEDED] * sound
+    rows = end_fields(*(Run(f"a-{n}", status) for n, status in enumerate(ended)))
+    add_entry(led, KEYS.log(), "3-13", "end", now_ms(led) * 1000, *rows)
+
+    told = status(zsched)
+
+    expected = [f"3 of {3 + sound} runs that ended in the last 5 min failed or were lost"] if warned else []
+    assert (expected, True) == ([one["problem"] for one in told["warnings"]], told["healthy"])
+
+
+class Case(NamedTuple):
+    """A reason to warn; what ``status`` says of it, as patterns."""
+
+    hurt: Callable[[redis.Redis], object]
+    name: str
+    problem: str
+    remedy: str = "."
+
+
+def differ(led: redis.Redis, **facts: str) -> None:
+    """Let the two daemons differ in *facts*; what a stopped one and an older one tell does not count."""
     usual = {"version": "0.1.0", "tzdata": "2025b"}
     report(led, "one", daemon="somebody", pid=1, **usual)
     report(led, "two", daemon="d2", pid=2, **usual | facts)
     report(led, "stopped", daemon="d3", pid=3, state="stopped", version="0.0.1", tzdata="2001a")
     report(led, "old", daemon="d4", pid=4)  # tells neither
 
-    told = json.loads(zsched("status", "--json").stdout)
+
+def come_too_late(led: redis.Redis) -> None:
+    t = now_ms(led) * 1000
+    add_entry(led, KEYS.log(), "3-13", "end", t, *end_fields(*(Run(f"a-{n}", RunStatus.EXPIRED) for n in range(2))))
+    led.xadd(KEYS.log(), {"kind": "fire", "t": t, "expired": "b-5"}, id="3-14")
+    add_entry(led, KEYS.log(), "3-15", "advance", t, "rows", 1, "c", "passed - 9 9 missed:1:8:20,limit:1:8:3")
+
+
+def pause_past_its_time(led: redis.Redis) -> None:
+    client = Client(led)
+    client.schedule("app.run", id="mail-paused-once", at=from_ms(now_ms(led) - 1000), allow_past=True)
+    client.schedule("app.run", id="later", after=3600)
+    client.pause("mail-paused-once")
+    client.pause("later")
+    led.hset(KEYS.paused(), "strange", "?")
+
+
+R_0_TO_7 = [f"r{n}" for n in range(8)]
+REASONS = {
+    "a failing thread": Case(
+        lambda led: report(led, "one", daemon="somebody", failing={"thread waker": "'a bug'"}),
+        "daemon_failing", "fails in part: thread waker: 'a bug'",
+    ),
+    "quarantine": Case(
+        lambda led: led.hset(KEYS.quarantine(), mapping={"a": "low 5 5 broken", "b": "low 5 5 broken"}),
+        "quarantined", "^2 schedules in quarantine: broken, and not fired$",
+    ),
+    "two versions": Case(
+        lambda led: differ(led, version="0.2.0"), "versions", r"0\.1\.0 \(box, pid 1\), 0\.2\.0 \(box, pid 2\)$"
+    ),
+    "two zone rules": Case(
+        lambda led: differ(led, tzdata="2026a"), "tzdata", r"2025b \(box, pid 1\), 2026a \(box, pid 2\)$"
+    ),
+    "an outdated archive": Case(
+        lambda led: report(led, "old", state="outdated", trouble="a newer zsched keeps this namespace in format 2"),
+        "archive_outdated", ".", "upgrade its daemon",
+    ),
+    "an unknown entry": Case(
+        lambda led: report(led, "one", unknown_entries=2, unreadable_entries=0),
+        "archive_unknown", "cannot read 2 entries of the log", "^upgrade its daemon",
+    ),
+    "an unreadable entry": Case(
+        lambda led: report(led, "one", unknown_entries=2, unreadable_entries=2),
+        "archive_unknown", "cannot read 2 entries of the log", "^it reads from Redis what they did, within a minute",
+    ),
+    "expired and missed runs": Case(
+        come_too_late, "too_late",
+        "^in the last 5 min 2 runs expired in a queue, 1 occurrence expired before firing, "
+        r"20 occurrences passed and will not fire \(paused, or nobody led\)$", "zsched history --status expired",
+    ),
+    "failing schedules": Case(
+        lambda led: led.zadd(KEYS.failing(), {"nightly": 7, "once": FAILING - 1, **dict.fromkeys(R_0_TO_7, FAILING)}),
+        "schedules_failing", r"^9 schedules whose last runs failed: nightly \(7 in a row\), r7 \(2 in a row\), "
+        r"r6 \(2 in a row\), r5 \(2 in a row\) and 5 more$",
+    ),
+    "blocked schedules": Case(
+        lambda led: led.zadd(KEYS.blocked(), {"hourly": BLOCKED, "often": BLOCKED - 1}),
+        "schedules_blocked", r"^1 schedule skipped, because a run does not end: hourly \(5 in a row\)$",
+    ),
+    "a paused one-shot past its time": Case(
+        pause_past_its_time, "overdue_paused", "^1 paused schedule is past its time: mail-paused-once$",
+        "zsched resume ID lets it fire",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_warning_has_a_problem_and_a_remedy(zsched: Zsched, well: redis.Redis, reason: str) -> None:
+    case = REASONS[reason]
+    case.hurt(well)
+
+    result, told = zsched("status"), status(zsched)
 
     [warning] = told["warnings"]
-    assert (name, True, True) == (warning["name"], warning["problem"].endswith(says), told["healthy"])
-
-
-def test_an_outdated_archive_is_a_warning(zsched: Zsched, led: redis.Redis) -> None:
-    report(led, "new", daemon="d2")
-    report(led, "old", state="outdated", trouble="a newer zsched keeps this namespace in format 2")
-
-    told = json.loads(zsched("status", "--json").stdout)
-
-    [warning] = told["warnings"]
-    assert ("archive_outdated", True) == (warning["name"], told["healthy"])
-    assert "upgrade its daemon" in warning["remedy"]
-
-
-@pytest.mark.parametrize(
-    ("unreadable", "remedy"), [(2, "it reads from Redis what they did, within a minute"), (0, "upgrade its daemon")]
-)
-def test_an_archive_that_cannot_read_an_entry_is_a_warning(
-    zsched: Zsched, led: redis.Redis, unreadable: int, remedy: str
-) -> None:
-    report(led, "well", unknown_entries=2, unreadable_entries=unreadable)
-
-    told = json.loads(zsched("status", "--json").stdout)
-
-    [warning] = [one for one in told["warnings"] if one["name"] == "archive_unknown"]
-    assert "cannot read 2 entries of the log" in warning["problem"]
-    assert warning["remedy"].startswith(remedy)
-
-
-@pytest.mark.parametrize(("failed", "well", "warned"), [(3, 26, True), (3, 27, False), (2, 0, False)])
-def test_a_failure_rate_of_a_tenth_is_a_warning(
-    zsched: Zsched, led: redis.Redis, failed: int, well: int, warned: bool
-) -> None:
-    report(led, daemon="d2")
-    ended = [RunStatus.FAILED] * (failed - 1) + [RunStatus.LOST] + [RunStatus.SUCCEEDED] * well
-    rows = end_fields(*(Run(f"a-{n}", status) for n, status in enumerate(ended)))
-    add_entry(led, KEYS.log(), "3-13", "end", now_ms(led) * 1000, *rows)
-
-    told = json.loads(zsched("status", "--json").stdout)
-
-    expected = [f"3 of {3 + well} runs that ended in the last 5 min failed or were lost"] if warned else []
-    assert (expected, True) == ([one["problem"] for one in told["warnings"]], told["healthy"])
+    assert (DONE, True, case.name) == (result.exit_code, told["healthy"], warning["name"])
+    assert re.search(case.problem, warning["problem"])
+    assert re.search(case.remedy, warning["remedy"])
+    first, *lines = verdict(result)
+    assert first.startswith("healthy: ")
+    assert [f"warning: {warning['problem']}", f"  → {warning['remedy']}"] == lines
 
 
 # -- what happened lately -----------------------------------------------------------------------------
@@ -181,26 +209,8 @@ def test_a_failure_rate_of_a_tenth_is_a_warning(
 
 def said(zsched: Zsched, name: str) -> dict[str, str]:
     """Return the warning of that name."""
-    [found] = [one for one in json.loads(zsched("status", "--json").stdout)["warnings"] if one["name"] == name]
+    [found] = [one for one in status(zsched)["warnings"] if one["name"] == name]
     return dict(found)
-
-
-def test_expired_and_missed_runs_are_a_warning(zsched: Zsched, led: redis.Redis) -> None:
-    report(led, daemon="d2")
-    t = now_ms(led) * 1000
-    expired = end_fields(*(Run(f"a-{n}", RunStatus.EXPIRED) for n in range(2)))
-    add_entry(led, KEYS.log(), "3-13", "end", t, *expired)
-    led.xadd(KEYS.log(), {"kind": "fire", "t": t, "expired": "b-5"}, id="3-14")
-    add_entry(led, KEYS.log(), "3-15", "advance", t, "rows", 1, "c", "passed - 9 9 missed:1:8:20,limit:1:8:3")
-
-    result, warning = zsched("status"), said(zsched, "too_late")
-
-    assert DONE == result.exit_code
-    assert (
-        "in the last 5 min 2 runs expired in a queue, 1 occurrence expired before firing, "
-        "20 occurrences passed and will not fire (paused, or nobody led)"
-    ) == warning["problem"]
-    assert "zsched history --status expired" in warning["remedy"]
 
 
 def test_a_rebuilt_redis_is_a_warning_for_half_an_hour(zsched: Zsched, led: redis.Redis) -> None:
@@ -236,7 +246,7 @@ def test_a_merge_that_restored_nothing_is_not_a_warning(zsched: Zsched, led: red
     report(led, daemon="d2")
     add_entry(led, KEYS.log(), "3-13", "merged", LAST_T, "archive", "x", "rows", 1, "3-1", 5)
 
-    told = json.loads(zsched("status", "--json").stdout)
+    told = status(zsched)
 
     assert ([], None) == (told["warnings"], told["recent"]["rebuilt"])
     assert all(stretch["is_whole"] for stretch in told["recent"]["stretches"])
@@ -275,3 +285,32 @@ def test_a_doubt_in_the_future_is_a_warning_with_its_end(zsched: Zsched, led: re
 
     assert "all that is due until" in warning["problem"]
     assert "hold" not in [line.split()[0] for line in zsched("status").stdout.splitlines() if line.strip()]
+
+
+def test_the_number_of_many_paused_schedules_past_their_time_is_a_lower_bound(
+    zsched: Zsched, well: redis.Redis
+) -> None:
+    due_ms = now_ms(well) - 1000
+    well.hset(KEYS.paused(), mapping={f"p{n}": f"low {due_ms - n} 5 why" for n in range(20_000)})
+
+    late = status(zsched)["troubled"]["overdue_paused"]
+
+    assert 2000 <= late["count"] < 20_000
+    assert (False, 100) == (late["is_all"], len(late["schedules"]))
+    assert said(zsched, "overdue_paused")["problem"].startswith("at least ")
+
+
+def test_keys_of_a_wrong_type_count_nothing_and_are_a_problem(zsched: Zsched, well: redis.Redis) -> None:
+    well.set(KEYS.failing(), "?")
+    well.set(KEYS.blocked(), "?")
+
+    found = status(zsched)
+
+    assert [0, 0] == [found["troubled"][kind]["count"] for kind in ("failing", "blocked")]
+    assert ["wrong_type"] * 2 == [one["name"] for one in found["alarms"]]
+
+
+def test_a_namespace_without_trouble_says_so_in_json(zsched: Zsched, well: redis.Redis) -> None:
+    none = {"count": 0, "schedules": []}
+
+    assert {"failing": none, "blocked": none, "overdue_paused": none | {"is_all": True}} == status(zsched)["troubled"]

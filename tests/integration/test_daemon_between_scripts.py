@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -11,7 +12,6 @@ import redis
 from tests.faults.leader import ALWAYS, HOUR_MS, Leader
 from tests.faults.ledger import entries, queued
 from tests.faults.overdue import put_due
-from tests.faults.threads import know
 from zsched import Client
 from zsched.core.choices import Priority
 from zsched.core.clock import from_ms
@@ -20,70 +20,73 @@ from zsched.errors import Stale
 from zsched.storage.dispatch import DueRecurring, PlannedRun, advance_words
 from zsched.storage.keys import Keys
 
-pytestmark = pytest.mark.redis
 KEYS = Keys("default")
 LANE = KEYS.due_normal()
 
 
-@pytest.fixture
-def client(redis_client: redis.Redis, redis_url: str) -> Client:
-    know(redis_client)
-    return Client.from_url(redis_url)
+class Between:
+    """A leader between two scripts of a pass: it has fired a schedule "tick", due each hour, and not advanced."""
+
+    def __init__(self, client: Client, leader: Leader, redis_client: redis.Redis) -> None:
+        self.client, self.leader, self.redis = client, leader, redis_client
+        self.due_ms, self.next_ms = put_due(client, redis_client, ["tick"], {"func": "app.run"})
+        self.due, self.now_ms = self.fire()
+
+    def fire(self) -> tuple[list[DueRecurring], int]:
+        fired = self.leader.fire()
+        return fired.recurring, fired.now_ms
+
+    def advance(self) -> list[str]:
+        return self.leader.advance(self.due, self.now_ms)
+
+    def queued(self) -> list[str]:
+        return queued(self.redis)
+
+    def score(self) -> float | None:
+        return self.redis.zscore(LANE, "tick")
+
+    def places(self) -> list[object]:
+        """Return the contents of lanes, pauses and quarantine."""
+        lanes = [self.redis.zrange(KEYS.due(lane), 0, -1, withscores=True) for lane in Priority]
+        return [*lanes, self.redis.hgetall(KEYS.paused()), self.redis.hgetall(KEYS.quarantine())]
 
 
 @pytest.fixture
 def leader(client: Client, redis_url: str) -> Iterator[Leader]:
-    leader = Leader(redis_url)
-    yield leader
-    leader.close()
+    with closing(Leader(redis_url)) as leader:
+        yield leader
 
 
-def due_at(client: Client, redis_client: redis.Redis) -> tuple[int, int]:
-    """Put a schedule "tick" that is due every hour, the first time now; return that time, and the next."""
-    return put_due(client, redis_client, ["tick"], {"func": "app.run"})
+@pytest.fixture
+def between(client: Client, leader: Leader, redis_client: redis.Redis) -> Between:
+    return Between(client, leader, redis_client)
 
 
-def fire_when_due(leader: Leader) -> tuple[list[DueRecurring], int]:
-    fired = leader.fire()
-    return fired.recurring, fired.now_ms
+def test_an_undisturbed_occurrence_fires(between: Between) -> None:
+    assert ["fired"] == between.advance()
+    assert [f"tick-{between.due_ms}"] == between.queued()
+    assert between.next_ms == between.score()
 
 
-def test_an_undisturbed_occurrence_fires(client: Client, leader: Leader, redis_client: redis.Redis) -> None:
-    due_ms, next_ms = due_at(client, redis_client)
-    due, now_ms = fire_when_due(leader)
+def test_a_rule_changed_before_advance_does_not_fire_by_its_old_rule(between: Between) -> None:
+    starts_ms = between.now_ms + HOUR_MS
 
-    assert ["fired"] == leader.advance(due, now_ms)
-    assert [f"tick-{due_ms}"] == queued(redis_client)
-    assert next_ms == redis_client.zscore(LANE, "tick")
+    changed = between.client.update("tick", every=7200, starts=from_ms(starts_ms))
 
-
-def test_a_rule_changed_before_advance_does_not_fire_by_its_old_rule(
-    client: Client, leader: Leader, redis_client: redis.Redis
-) -> None:
-    due_at(client, redis_client)
-    due, now_ms = fire_when_due(leader)
-
-    changed = client.update("tick", every=7200, starts=from_ms(now_ms + HOUR_MS))
-
-    assert ["changed"] == leader.advance(due, now_ms)
-    assert [] == queued(redis_client)
-    assert now_ms + HOUR_MS == redis_client.zscore(LANE, "tick") == changed.next_at.timestamp() * 1000
-    assert [] == entries(redis_client, "advance")
+    assert ["changed"] == between.advance()
+    assert [] == between.queued()
+    assert starts_ms == between.score() == changed.next_at.timestamp() * 1000
+    assert [] == entries(between.redis, "advance")
 
 
-def test_a_rule_changed_at_the_same_due_time_is_recognised_by_its_version(
-    client: Client, leader: Leader, redis_client: redis.Redis
-) -> None:
-    due_ms, _ = due_at(client, redis_client)
-    due, now_ms = fire_when_due(leader)
+def test_a_rule_changed_at_the_same_due_time_is_recognised_by_its_version(between: Between) -> None:
+    between.client.update("tick", args=("new payload",))  # the due time stays, and it is still due
 
-    client.update("tick", args=("new payload",))  # the due time stays, and it is still due
-
-    assert due_ms == redis_client.zscore(LANE, "tick")
-    assert ["changed"] == leader.advance(due, now_ms)
-    assert [] == queued(redis_client)
-    assert ["fired"] == leader.advance(*fire_when_due(leader))
-    assert [f"tick-{due_ms}"] == queued(redis_client)
+    assert between.due_ms == between.score()
+    assert ["changed"] == between.advance()
+    assert [] == between.queued()
+    assert ["fired"] == between.leader.advance(*between.fire())
+    assert [f"tick-{between.due_ms}"] == between.queued()
 
 
 OTHERS: dict[str, Callable[[Client], object]] = {
@@ -91,92 +94,62 @@ OTHERS: dict[str, Callable[[Client], object]] = {
     "pause": lambda client: client.pause("tick"),
     "another lane": lambda client: client.update("tick", priority="high"),
     "a one-shot instead": lambda client: client.schedule("app.run", id="tick", after=timedelta(hours=9)),
-    "cancel and create": lambda client: (
-        client.cancel("tick"),
-        client.schedule("app.run", id="tick", every=60),
-    ),
+    "cancel and create": lambda client: (client.cancel("tick"), client.schedule("app.run", id="tick", every=60)),
 }
 
 
 @pytest.mark.parametrize("what", OTHERS)
-def test_an_advance_does_not_undo_a_concurrent_change(
-    client: Client, leader: Leader, redis_client: redis.Redis, what: str
-) -> None:
-    due_at(client, redis_client)
-    due, now_ms = fire_when_due(leader)
-    OTHERS[what](client)
-    before = _places(redis_client)
+def test_an_advance_does_not_undo_a_concurrent_change(between: Between, what: str) -> None:
+    OTHERS[what](between.client)
+    before = between.places()
 
-    assert ["changed"] == leader.advance(due, now_ms)
-
-    assert [] == queued(redis_client)
-    assert before == _places(redis_client)
+    assert ["changed"] == between.advance()
+    assert ([], before) == (between.queued(), between.places())
 
 
-def test_run_now_before_advance_is_an_extra_run_that_the_occurrence_overlaps(
-    client: Client, leader: Leader, redis_client: redis.Redis
-) -> None:
-    _, next_ms = due_at(client, redis_client)
-    due, now_ms = fire_when_due(leader)
+def test_run_now_before_advance_is_an_extra_run_that_the_occurrence_overlaps(between: Between) -> None:
+    run = between.client.run_now("tick")
 
-    run = client.run_now("tick")
-
-    assert ["overlap"] == leader.advance(due, now_ms)
-    assert [run] == queued(redis_client)
-    assert next_ms == redis_client.zscore(LANE, "tick")
+    assert ["overlap"] == between.advance()
+    assert [run] == between.queued()
+    assert between.next_ms == between.score()
 
 
-def test_repeating_an_advance_changes_nothing(client: Client, leader: Leader, redis_client: redis.Redis) -> None:
-    due_at(client, redis_client)
-    due, now_ms = fire_when_due(leader)
-    leader.advance(due, now_ms)
-    before = _places(redis_client), queued(redis_client)
+def test_repeating_an_advance_changes_nothing(between: Between) -> None:
+    between.advance()
+    before = between.places(), between.queued()
 
-    assert ["changed"] == leader.advance(due, now_ms)
-    assert before == (_places(redis_client), queued(redis_client))
+    assert ["changed"] == between.advance()
+    assert before == (between.places(), between.queued())
 
 
-def test_a_leader_that_lost_its_lease_is_refused(client: Client, leader: Leader, redis_client: redis.Redis) -> None:
-    due_at(client, redis_client)
-    due, now_ms = fire_when_due(leader)
-    redis_client.set(KEYS.lease(), "other:9:60000:n", px=60_000)
+def test_a_leader_that_lost_its_lease_is_refused(between: Between) -> None:
+    between.redis.set(KEYS.lease(), "other:9:60000:n", px=60_000)
 
-    with pytest.raises(Stale):
-        leader.advance(due, now_ms)
-    with pytest.raises(Stale):
-        leader.fire()
-    with pytest.raises(Stale):
-        leader.dispatch.quarantine(leader.term, [(due[0], "why")])
-    assert [] == queued(redis_client)
+    for call in (between.advance, between.fire, lambda: quarantine(between, "why")):
+        with pytest.raises(Stale):
+            call()
+    assert [] == between.queued()
 
 
-def test_a_quarantine_of_a_changed_schedule_is_dropped(
-    client: Client, leader: Leader, redis_client: redis.Redis
-) -> None:
-    due_at(client, redis_client)
-    due, _ = fire_when_due(leader)
-    client.update("tick", every=60, starts=from_ms(int(due[0].due_ms) + HOUR_MS))
-
-    assert 0 == leader.dispatch.quarantine(leader.term, [(due[0], "cannot be planned")])
-    assert 0 == redis_client.hlen(KEYS.quarantine())
+def quarantine(between: Between, why: str) -> object:
+    return between.leader.dispatch.quarantine(between.leader.term, [(between.due[0], why)])
 
 
-def test_a_plan_without_a_next_time_ends_the_schedule(
-    client: Client, leader: Leader, redis_client: redis.Redis
-) -> None:
-    due_ms, _ = due_at(client, redis_client)
-    due, _ = fire_when_due(leader)
+def test_a_quarantine_of_a_changed_schedule_is_dropped(between: Between) -> None:
+    between.client.update("tick", every=60, starts=from_ms(between.due_ms + HOUR_MS))
 
-    last = Plan(due_ms, due_ms, (), None, None)
-    planned = PlannedRun(due[0], last, advance_words(last, USUAL))
-    assert ["fired"] == leader.dispatch.advance(leader.term, ALWAYS, HOUR_MS, [planned])
-    assert "ended" == client.get("tick").state.value
-    assert 0 == redis_client.zcard(LANE)
+    assert 0 == quarantine(between, "cannot be planned")
+    assert 0 == between.redis.hlen(KEYS.quarantine())
 
 
-def _places(client: redis.Redis) -> list[object]:
-    lanes = [client.zrange(KEYS.prefix + f"due:{lane}", 0, -1, withscores=True) for lane in ("high", "normal", "low")]
-    return [*lanes, client.hgetall(KEYS.paused()), client.hgetall(KEYS.quarantine())]
+def test_a_plan_without_a_next_time_ends_the_schedule(between: Between) -> None:
+    last = Plan(between.due_ms, between.due_ms, (), None, None)
+    planned = PlannedRun(between.due[0], last, advance_words(last, USUAL))
+
+    assert ["fired"] == between.leader.dispatch.advance(between.leader.term, ALWAYS, HOUR_MS, [planned])
+    assert "ended" == between.client.get("tick").state.value
+    assert 0 == between.redis.zcard(LANE)
 
 
 def test_schedules_get_separate_answers_however_plans_and_lanes_are_mixed(
@@ -187,8 +160,7 @@ def test_schedules_get_separate_answers_however_plans_and_lanes_are_mixed(
         client.schedule("app.run", id=f"s{number}", every=60, priority=priority)
         redis_client.zadd(KEYS.due(Priority(priority)), {f"s{number}": number % 2 + 1_000})
         redis_client.hset(KEYS.schedule(f"s{number}"), "nominal", number % 2 + 1_000)
-    due, _ = fire_when_due(leader)
-    mixed = sorted(due, key=lambda one: one.id)
+    mixed = sorted(leader.fire().recurring, key=lambda one: one.id)
     changed = {b"s2", b"s4"}
     plans = {number: Plan(number + 1_000, number + 1_000, (), HOUR_MS, HOUR_MS) for number in range(2)}
     for id in changed:

@@ -61,7 +61,7 @@ def unit(tmp_path: Path) -> Iterator[Unit]:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"DAEMON_LEASE_MS": "1"}, "ZSCHED_DAEMON_LEASE_MS='1': write a whole number from 200 to 60000"),
+        ({"DAEMON_LEASE_MS": "60001"}, "ZSCHED_DAEMON_LEASE_MS='60001': write a whole number from 200 to 60000"),
         ({"REDIS_URI": "x"}, "ZSCHED_REDIS_URI in the environment is no setting; did you mean ZSCHED_REDIS_URL?"),
         ({"CONFIG": "/nowhere/z.toml"}, "configuration file /nowhere/z.toml: No such file or directory"),
         ({"REDIS_PASSWORD_FILE": "/nowhere/p"}, "[redis] password_file='/nowhere/p': No such file or directory"),

@@ -95,7 +95,7 @@ def test_a_leader_does_not_wait_for_ever_for_an_archive_that_does_not_look(
     monkeypatch.setattr(daemon_module, "AWAITED_MS", 300.0)
     monkeypatch.setattr(Archiver, "has_looked_since", lambda *_: False)
     redis_client.hdel("zsched:{default}:meta", "server")  # so that it is another one now
-    with DaemonThread(redis_url, lease_ms=400):  # as long as it waits before; a term may end earlier
+    with DaemonThread(redis_url, lease_ms=5_000):  # as long as it waits before
         run = client.schedule(FUNC, id="a", after=0)
 
         assert [run.run_id] == wait_for_runs(redis_client, 1)
@@ -127,7 +127,7 @@ def test_forgotten_scripts_are_loaded_again(client: Client, redis_client: redis.
         wait_for_runs(redis_client, 1)
 
         redis_client.script_flush()
-        client.schedule(FUNC, id="one", after=0.01)
+        client.schedule(FUNC, id="one", after=0)
 
         eventually(lambda: [run for run in queued(redis_client) if run.startswith("one-")])
     assert ["term_began"] == [event["event"] for event in daemon.events if "term" in event["event"]][:1]

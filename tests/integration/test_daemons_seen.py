@@ -28,9 +28,8 @@ def report(daemon: Any, *, ago_ms: int = 0, state: str = "following", **about: A
     return Report(f"archive of {daemon}", None, NOW_MS - ago_ms, ArchiveState(state), {"daemon": daemon, **about})
 
 
-def running(redis_url: str) -> list[DaemonSeen]:
+def running(client: Client) -> list[DaemonSeen]:
     """Return the running daemons, once there are two and one of them leads."""
-    client = Client.from_url(redis_url)
 
     def two() -> list[DaemonSeen]:
         found = list(client.overview().daemons)
@@ -39,16 +38,15 @@ def running(redis_url: str) -> list[DaemonSeen]:
     return eventually(two)
 
 
-@pytest.mark.redis
-def test_daemons_report_their_identity_and_their_stop(redis_url: str, redis_client: redis.Redis, guard: Guard) -> None:
+def test_daemons_report_their_identity_and_their_stop(redis_url: str, client: Client, guard: Guard) -> None:
     began_ms = SystemClock().now_ms()
     processes = [DaemonProcess(guard, redis_url) for _ in range(2)]
 
-    leads, stands_by = running(redis_url)
+    leads, stands_by = running(client)
     by_pid = {process.pid: process for process in processes}
     by_pid[stands_by.pid].send(15)
     assert 0 == by_pid[stands_by.pid].wait()
-    after = Client.from_url(redis_url).overview().daemons
+    after = client.overview().daemons
 
     assert (LEADS, STANDS_BY) == (leads.role, stands_by.role)
     assert {process.pid for process in processes} == {leads.pid, stands_by.pid}
@@ -114,11 +112,9 @@ def test_a_daemons_role_is_derived_from_lease_and_reports(
     assert [None] * len(found) == [one.may_not_lead for one in found]
 
 
-@pytest.mark.redis
-def test_a_killed_leader_is_no_standby(redis_url: str, redis_client: redis.Redis, guard: Guard) -> None:
+def test_a_killed_leader_is_no_standby(redis_url: str, client: Client, redis_client: redis.Redis, guard: Guard) -> None:
     processes = [DaemonProcess(guard, redis_url) for _ in range(2)]
-    client = Client.from_url(redis_url)
-    running(redis_url)
+    running(client)
     first = eventually(lambda: _reported_leader(client))
 
     next(one for one in processes if one.pid == first.pid).send(9)

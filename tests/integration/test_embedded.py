@@ -102,8 +102,9 @@ def test_a_restarted_server_without_appendonly_is_empty() -> None:
 
 
 def test_a_suspended_server_does_not_answer_until_it_is_resumed() -> None:
-    with EmbeddedRedis() as server, redis.Redis.from_url(server.url, socket_timeout=0.05) as impatient:
+    with EmbeddedRedis() as server:
         server.suspend()
+        impatient = redis.Redis.from_url(server.url, socket_timeout=0.05)  # timing: it never answers
         with pytest.raises(redis.TimeoutError):
             impatient.ping()
 

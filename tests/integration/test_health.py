@@ -6,8 +6,10 @@ all is well again.
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import redis
@@ -15,15 +17,22 @@ import redis
 from tests.faults.ledger import connect
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import know
-from tests.integration.asking import ANYWHERE, Answer, ask, pages_of
+from tests.integration.asking import ANYWHERE, Answer, ask, pages, pages_of
 from tests.integration.service_manager import Manager
 from zsched import Client
+from zsched.core.clock import ManualClock
+from zsched.daemon import loop
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
+from zsched.errors import ZschedError
+from zsched.health.facts import DaemonHealth
+from zsched.metrics import pages as module
 from zsched.storage.overview import DaemonRole, DaemonSeen
 
 pytestmark = pytest.mark.once
 META = "zsched:{default}:meta"
+# A host that every machine finds on loopback: the C library reads it, and as an address it is not well-formed.
+A_HOST = "127.1"
 
 
 @pytest.fixture
@@ -60,48 +69,38 @@ def keep(watch: redis.Redis) -> None:
     watch.config_set("maxmemory-policy", "noeviction")
 
 
-def follow(watch: redis.Redis) -> None:
-    watch.replicaof("127.0.0.1", "1")  # nobody is there
+class Trouble(NamedTuple):
+    """A reason not to lead: how it begins and ends, and what is said of it."""
+
+    hurt: Callable[[redis.Redis], object]
+    mend: Callable[[redis.Redis], object]
+    event: str
+    reason: str
 
 
-def promote(watch: redis.Redis) -> None:
-    watch.replicaof("NO", "ONE")
+TROUBLES = {
+    "eviction": Trouble(evict, keep, "leading_refused", "maxmemory-policy allkeys-lru may evict schedules"),
+    "a replica of nobody": Trouble(
+        lambda watch: watch.replicaof("127.0.0.1", "1"), lambda watch: watch.replicaof("NO", "ONE"),
+        "leading_refused", "it is a replica",
+    ),
+    "missing rights": Trouble(
+        lambda watch: watch.execute_command("ACL", "SETUSER", "default", "-set"),
+        lambda watch: watch.execute_command("ACL", "SETUSER", "default", "+set"),
+        "redis_refused", "refused:",
+    ),
+    "a newer format": Trouble(
+        lambda watch: watch.hset(META, "format", 99), lambda watch: watch.hdel(META, "format"),
+        "redis_refused", "in format 99",
+    ),
+}  # fmt: skip
 
 
-def forbid(watch: redis.Redis) -> None:
-    watch.execute_command("ACL", "SETUSER", "default", "-set")
-
-
-def allow(watch: redis.Redis) -> None:
-    watch.execute_command("ACL", "SETUSER", "default", "+set")
-
-
-def upgrade(watch: redis.Redis) -> None:
-    watch.hset(META, "format", 99)
-
-
-def go_back(watch: redis.Redis) -> None:
-    watch.hdel(META, "format")
-
-
-@pytest.mark.parametrize(
-    ("hurt", "event", "reason", "mend"),
-    [
-        (evict, "leading_refused", "maxmemory-policy allkeys-lru may evict schedules", keep),
-        (follow, "leading_refused", "it is a replica", promote),
-        (forbid, "redis_refused", "refused:", allow),
-        (upgrade, "redis_refused", "in format 99", go_back),
-    ],
-)
+@pytest.mark.parametrize("trouble", TROUBLES)
 def test_readyz_of_a_daemon_that_may_not_lead_is_503_with_the_reason(
-    own_redis: EmbeddedRedis,
-    watch: redis.Redis,
-    manager: Manager,
-    hurt: Callable[[redis.Redis], None],
-    event: str,
-    reason: str,
-    mend: Callable[[redis.Redis], None],
+    own_redis: EmbeddedRedis, watch: redis.Redis, manager: Manager, trouble: str
 ) -> None:
+    hurt, mend, event, reason = TROUBLES[trouble]
     hurt(watch)
     daemon = start(manager, own_redis)
     where = pages_of(daemon)
@@ -175,3 +174,102 @@ def test_readyz_of_a_leader_that_redis_refuses_is_503_with_the_reason(
     eventually(lambda: ask(where, "/readyz") == Answer(200, "leader\n"))
     manager.wait_for_status("leading in epoch 1; 0 due; 0 waiting")
     assert [] == daemon.of("term_lost")
+
+
+# -- pages of an idle daemon --------------------------------------------------------------------------
+
+
+def test_a_daemon_whose_loop_is_stuck_is_not_alive() -> None:
+    clock = ManualClock()
+    health = DaemonHealth(clock)
+    with pages("unix:///nowhere", clock=clock, health=health) as where:
+        clock.advance(50_000)
+        assert Answer(200, "the main loop ended a pass 50.0 s ago\n") == ask(where, "/healthz")
+
+        clock.advance(30_000)
+        assert Answer(503, "the main loop ended a pass 80.0 s ago\n") == ask(where, "/healthz")
+
+        health.last_pass_ms = clock.monotonic_ms()
+        assert 200 == ask(where, "/healthz").status
+
+
+def test_an_unknown_path_answers_404_with_the_known_paths() -> None:
+    with pages("unix:///nowhere") as where:
+        assert Answer(404, "there are /metrics, /healthz, /readyz\n") == ask(where, "/elsewhere")
+        assert 405 == ask(where, "/healthz", "POST").status
+        assert Answer(200, "") == ask(where, "/healthz", "HEAD")
+
+
+def test_a_daemon_that_starts_is_not_ready(redis_url: str) -> None:
+    clock = ManualClock()
+    health = DaemonHealth(clock)
+    with pages(redis_url, clock=clock, health=health) as where:
+        assert Answer(503, "it starts: Redis has not said yet whether it may lead\n") == ask(where, "/readyz")
+
+        health.trouble = None
+        assert Answer(200, "standby\n") == ask(where, "/readyz")
+
+        health.leads = True
+        assert Answer(200, "leader\n") == ask(where, "/readyz")
+
+
+def test_the_pages_are_served_after_a_bug_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+    health, bugs, check = DaemonHealth(clock), [KeyError("a bug")] * 2, module._Server.service_actions
+
+    def buggy(server: module._Server) -> None:
+        if bugs:
+            raise bugs.pop()
+        check(server)
+
+    monkeypatch.setattr(loop, "_LONGEST_S", 0.01)
+    monkeypatch.setattr(module._Server, "service_actions", buggy)
+    with pages("unix:///nowhere", clock=clock, health=health) as where:
+        eventually(lambda: not bugs)
+
+        assert 200 == ask(where, "/healthz").status
+    assert {"thread metrics": "'a bug'"} == health.failing
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:9464", "localhost.evil.example", "", "[::1", "a b"])
+def test_a_request_to_loopback_is_answered_under_its_own_names_only(
+    host: str,
+) -> None:
+    """DNS rebinding: a page in a browser on this machine uses a name that was made to lead here."""
+    with pages("unix:///nowhere") as where:
+        for path in ("/metrics", "/healthz", "/readyz", "/elsewhere"):
+            assert Answer(421, "ask for localhost or an address\n") == ask(where, path, Host=host)
+        for known in ("localhost", "LOCALHOST:9464", "localhost.", "127.0.0.1:9464", "[::1]:9464"):
+            assert 200 == ask(where, "/healthz", Host=known).status
+
+
+def test_a_request_by_the_host_in_the_setting_is_answered_and_by_another_name_refused() -> None:
+    with pages("unix:///nowhere", f"{A_HOST}:0") as where:  # which is where 127.0.0.1 is
+        assert 200 == ask(where, "/healthz", Host=f"{A_HOST}:9464").status
+        assert 421 == ask(where, "/healthz", Host="127.2").status
+    with pages("unix:///nowhere") as where:
+        assert 421 == ask(where, "/healthz", Host=A_HOST).status
+
+
+def test_a_request_to_loopback_without_a_name_is_answered() -> None:
+    with pages("unix:///nowhere") as where:
+        host, _, port = where.rpartition(":")
+        with socket.create_connection((host, int(port)), 10) as asking:
+            asking.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert b"HTTP/1.0 200 OK" == asking.makefile("rb").readline().rstrip()
+
+
+def test_an_ipv6_address_is_given_in_brackets() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+
+    with pages("unix:///nowhere", "[::1]:0") as where:
+        assert where.startswith("[::1]:")
+        assert 200 == ask(where, "/healthz").status
+
+
+def test_a_foreign_address_is_an_error_that_names_setting_and_value() -> None:
+    with pytest.raises(ZschedError, match=r"^\[metrics\] listen='192\.0\.2\.1:9464': .+; give an address"):
+        pages("unix:///nowhere", "192.0.2.1:9464").__enter__()

@@ -5,10 +5,7 @@ lose or repeat schedules of others.
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,15 +15,13 @@ import redis
 
 from tests.faults.ledger import entries
 from tests.faults.overdue import become_due
-from tests.faults.processes import ENDS_S, DaemonProcess, eventually
+from tests.faults.processes import DaemonProcess, eventually
 from tests.integration.users import GuardedRedis
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client
-from zsched.core.log import Entry
 from zsched.embedded.guard import Guard
-from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.log import Log
 from zsched.storage.rights import Role, rights_of
 
 pytestmark = pytest.mark.redis
@@ -75,14 +70,6 @@ def hostile(
         yield connected
 
 
-def log_of(guarded_server: GuardedRedis) -> list[Entry]:
-    link = Link.from_url(guarded_server.url("operator"), 10.0)
-    try:
-        return list(Log(link, KEYS).entries())
-    finally:
-        link.pool.disconnect()
-
-
 def bait(client: Client, leader: DaemonProcess, *ids: str) -> list[str]:
     """Suspend the leader, until ``fire``, and put one-shots *ids* that are due. Return the keys of their jobs."""
     leader.send(signal.SIGSTOP)
@@ -93,11 +80,6 @@ def fire(leader: DaemonProcess, operator: redis.Redis, *ids: str) -> None:
     """Let the leader fire *ids*."""
     leader.send(signal.SIGCONT)
     eventually(lambda: all(operator.zscore(KEYS.due_normal(), id) is None for id in ids))
-
-
-def ended(operator: redis.Redis) -> list[str]:
-    """Return the rows of the log about ended runs."""
-    return [row for entry in entries(operator, "end") for row in entry.rows]
 
 
 def archived(client: Client) -> None:
@@ -146,26 +128,20 @@ def test_a_writer_of_jobs_cannot_remove_a_foreign_rule_from_its_lane(
 
 
 def test_a_writer_of_jobs_cannot_make_ended_runs_run_again(
-    guarded_server: GuardedRedis,
-    client: Client,
-    leader: DaemonProcess,
-    operator: redis.Redis,
-    hostile: redis.Redis,
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "tasks.py").write_text("def note():\n    pass\n")
+    guarded_server: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, hostile: redis.Redis,
+    guard: Guard, tmp_path: Path,
+) -> None:  # fmt: skip
     job, *paid = bait(client, leader, "bait", *(f"pay-{n}" for n in range(20)))
     hostile.hset(job, "origin", "q\n!")
     hostile.set(f"{RQ}:queue:q\n!", "x")
     with guarded_server.connect("zsched-client") as by_hand:  # a client of this namespace, too, can cost itself no more
         by_hand.zadd(KEYS.due_normal(), {"a\nb": 1})
     fire(leader, operator, *(f"pay-{n}" for n in range(20)))
-    env = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "RQ_REDIS_URL": guarded_server.url("zsched-worker"),
-    }  # fmt: skip
-    command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "-w", "rq.SimpleWorker", "default"]
-    subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=ENDS_S, capture_output=True)
-    eventually(lambda: 20 == len(ended(operator)))  # what client.runs tells, RQ may know alone
+    workers = RqWorkers(guard, guarded_server.url("zsched-worker"), tmp_path, "def note():\n    pass\n")
+    workers.work("-w", "rq.SimpleWorker")
+    eventually(
+        lambda: 20 == sum(len(entry.rows) for entry in entries(operator, "end"))
+    )  # what client.runs tells, RQ may know alone
     archived(client)
 
     operator.flushall()
@@ -191,7 +167,7 @@ def test_a_text_of_30_mb_in_a_job_stays_small_in_log_journal_and_archive(
     eventually(lambda: not [run for run in client.runs(limit=100) if not run.is_over])
     archived(client)
 
-    assert 100_000 > sum(len(text) for entry in log_of(guarded_server) for text in entry.texts)
+    assert 100_000 > len(repr(operator.execute_command("XRANGE", KEYS.log(), "-", "+")))
     assert 20_000 > max(len(str(event)) for event in leader.events)
     assert 2_000_000 > sum(file.stat().st_size for file in archive.parent.glob("archive.db*"))
     assert 60_000 > _peak_kb(*leader.pids) - before_kb

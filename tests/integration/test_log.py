@@ -1,19 +1,28 @@
-"""Reading the log: pages, and searching over several epochs, also while it is trimmed."""
+"""Reading the log: pages, searching while it is trimmed, and the bounds of reading it from its end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
 import pytest
 import redis
 
+from zsched.core.changes import What
+from zsched.core.clock import ManualClock, SystemClock
 from zsched.core.log import Position
+from zsched.core.lookback import Wanted
+from zsched.core.runs import RunStatus
 from zsched.daemon.bell import Bell
+from zsched.storage import log as module
 from zsched.storage.connection import Link
+from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
+from zsched.storage.last_minutes import LastMinutes
 from zsched.storage.log import Log
+from zsched.storage.reader import Reader
+from zsched.storage.rqjob import Encoder
 
 KEYS = Keys("default")
 START_US = 1_767_225_600_000_000
@@ -22,13 +31,8 @@ STEP_US = 1_000_000
 # Seq is dense over all epochs; some epochs have one entry, and the numbers of digits change on the way.
 EPOCHS = [1] * 7 + [2] + [9] * 30 + [10] + [11] + [100] * 61
 POSITIONS = [Position(epoch, n + 1, START_US + n * STEP_US) for n, epoch in enumerate(EPOCHS)]
-
-
-@pytest.fixture
-def link(redis_url: str) -> Iterator[Link]:
-    link = Link.from_url(redis_url, 5.0)
-    yield link
-    link.pool.disconnect()
+ROWS, ROW_BYTES = 200, 1200  # what schedule_many puts into one entry
+MIB = 1_048_576
 
 
 @pytest.fixture
@@ -45,8 +49,8 @@ def write(client: redis.Redis, positions: list[Position]) -> None:
         pipeline.execute()
 
 
-def forget_before(client: redis.Redis, first_kept: Position) -> None:
-    client.xtrim(KEYS.log(), minid=first_kept.id, approximate=False)
+def forget_before(client: redis.Redis, first_kept: Position) -> object:
+    return client.xtrim(KEYS.log(), minid=first_kept.id, approximate=False)
 
 
 class Interrupted:
@@ -65,14 +69,12 @@ class Interrupted:
         return reply
 
 
-# -- reading ------------------------------------------------------------------------------------------
-
-
-def test_a_page_begins_with_the_named_entry(log: Log) -> None:
+def test_a_page_begins_with_the_named_entry_and_the_log_has_a_first_and_a_last(log: Log) -> None:
     assert POSITIONS[:3] == [entry.position for entry in log.read("-", 3)]
     assert POSITIONS[6:10] == [entry.position for entry in log.read(POSITIONS[6].id, 4)]
     assert POSITIONS[-1:] == [entry.position for entry in log.read(POSITIONS[-1].id, 4)]
     assert [] == log.read("101-0", 4)
+    assert [POSITIONS[0], POSITIONS[-1]] == [entry.position for entry in (log.first(), log.last()) if entry]
 
 
 def test_read_returns_an_entry_unchanged(log: Log) -> None:
@@ -89,14 +91,6 @@ def test_reading_back_gives_the_newest_first(log: Log) -> None:
     assert [] == log.read_back("(1-1", 3)
 
 
-def test_first_and_last_return_the_oldest_and_the_newest_entry(log: Log) -> None:
-    first, last = log.first(), log.last()
-
-    assert first is not None
-    assert last is not None
-    assert (POSITIONS[0], POSITIONS[-1]) == (first.position, last.position)
-
-
 def test_an_empty_log_has_no_entries(link: Link) -> None:
     log = Log(link, KEYS)
 
@@ -111,19 +105,18 @@ def test_entries_yields_every_entry_once_for_any_page_size(log: Log, page: int) 
     assert POSITIONS[40:] == [entry.position for entry in log.entries(POSITIONS[40].id, page)]
 
 
-@pytest.mark.parametrize("n", [0, 7, 8, 37, 99])
-def test_the_log_contains_an_entry_only_by_its_id_and_time(log: Log, n: int) -> None:
+@pytest.mark.parametrize("n", [0, 7, 8, 37, 49, 50, 99])
+def test_the_log_contains_an_entry_by_its_id_and_time_until_it_is_trimmed(
+    log: Log, redis_client: redis.Redis, n: int
+) -> None:
     there = POSITIONS[n]
-
     assert log.contains(there)
     assert not log.contains(there._replace(t_us=there.t_us + 1))
     assert not log.contains(there._replace(epoch=there.epoch + 1))
 
-
-def test_the_log_does_not_contain_a_trimmed_entry(log: Log, redis_client: redis.Redis) -> None:
     forget_before(redis_client, POSITIONS[50])
 
-    assert [False, True] == [log.contains(POSITIONS[49]), log.contains(POSITIONS[50])]
+    assert (n >= 50) is log.contains(there)
 
 
 def test_wait_ends_at_a_new_entry_or_after_its_time(log: Log) -> None:
@@ -151,9 +144,6 @@ def test_the_size_is_entries_and_bytes(log: Log) -> None:
     assert 1000 < size < 100_000
 
 
-# -- searching ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("first", [0, 3, 6, 7, 8, 20, 38, 39, 40, 99])
 def test_a_search_finds_the_first_entry_that_is_far_enough(log: Log, redis_client: redis.Redis, first: int) -> None:
     forget_before(redis_client, POSITIONS[first])
@@ -165,10 +155,10 @@ def test_a_search_finds_the_first_entry_that_is_far_enough(log: Log, redis_clien
     assert [POSITIONS[n] for n in expected] == by_seq == by_time
 
 
-def test_a_search_for_a_time_between_two_entries_finds_the_later_entry(log: Log) -> None:
-    found = [log.search(lambda at, t=position.t_us + 1: at.t_us >= t) for position in POSITIONS[:-1]]
+def test_a_search_for_a_time_between_two_entries_finds_the_later_entry_and_for_a_later_one_nothing(log: Log) -> None:
+    found = [log.search(lambda at, t=position.t_us + 1: at.t_us >= t) for position in POSITIONS]
 
-    assert POSITIONS[1:] == found
+    assert [*POSITIONS[1:], None] == found
 
 
 def test_a_search_finds_the_first_entry_of_several_at_one_time(link: Link, redis_client: redis.Redis) -> None:
@@ -178,10 +168,6 @@ def test_a_search_finds_the_first_entry_of_several_at_one_time(link: Link, redis
     found = [Log(link, KEYS).search(lambda at, t=START_US + n: at.t_us >= t) for n in range(10)]
 
     assert positions[::10] == found
-
-
-def test_a_search_beyond_the_last_entry_finds_nothing(log: Log) -> None:
-    assert log.search(lambda position: position.seq > len(POSITIONS)) is None
 
 
 def test_a_search_reads_few_entries(link: Link, redis_client: redis.Redis) -> None:
@@ -195,25 +181,20 @@ def test_a_search_reads_few_entries(link: Link, redis_client: redis.Redis) -> No
 
 
 @pytest.mark.parametrize("number", range(1, 12))
-@pytest.mark.parametrize("first", [1, 8, 40, 45, 60, 69, 70, 71, 80, 99])
-def test_a_search_in_a_log_that_is_being_trimmed_finds_the_first_remaining_entry(
-    log: Log, link: Link, redis_client: redis.Redis, number: int, first: int
+@pytest.mark.parametrize("first", [1, 8, 40, 45, 60, 69, 70, 71, 80, 99, None])
+def test_a_search_in_a_log_that_is_being_trimmed_or_emptied_finds_the_first_remaining_entry(
+    log: Log, link: Link, redis_client: redis.Redis, number: int, first: int | None
 ) -> None:
-    channel = Interrupted(link, number, lambda: forget_before(redis_client, POSITIONS[first]))
+    def trim() -> object:
+        return redis_client.delete(KEYS.log()) if first is None else forget_before(redis_client, POSITIONS[first])
 
-    found = Log(channel, KEYS).search(lambda position: position.seq >= POSITIONS[70].seq)
+    found = Log(Interrupted(link, number, trim), KEYS).search(lambda position: position.seq >= POSITIONS[70].seq)
 
+    if first is None:
+        assert found is None or found in POSITIONS[70:]
+        return
     assert found is not None
     assert POSITIONS[70].seq <= found.seq <= POSITIONS[max(70, first)].seq
-
-
-@pytest.mark.parametrize("number", range(1, 12))
-def test_a_search_ends_when_the_log_is_emptied(log: Log, link: Link, redis_client: redis.Redis, number: int) -> None:
-    channel = Interrupted(link, number, lambda: redis_client.delete(KEYS.log()))
-
-    found = Log(channel, KEYS).search(lambda position: position.seq >= POSITIONS[70].seq)
-
-    assert found is None or found in POSITIONS[70:]
 
 
 def test_a_search_skips_a_gap_that_a_loss_left(link: Link, redis_client: redis.Redis) -> None:
@@ -223,3 +204,111 @@ def test_a_search_skips_a_gap_that_a_loss_left(link: Link, redis_client: redis.R
     found = [Log(Interrupted(link), KEYS).search(lambda at, seq=seq: at.seq >= seq) for seq in range(1, 101)]
 
     assert [next(position for position in there if position.seq >= seq) for seq in range(1, 101)] == found
+
+
+# -- from its end -------------------------------------------------------------------------------------
+
+
+class CountingLink(Link):
+    """A link that notes how many bytes each XREVRANGE of the log brought."""
+
+    def __init__(self, url: str) -> None:
+        link = Link.from_url(url, 5)
+        super().__init__(link.pool, link.where, link.timeout_s)
+        self.sizes: list[int] = []
+
+    def execute(self, *command: Any) -> Any:
+        reply = super().execute(*command)
+        if command[0] == "XREVRANGE":
+            self.sizes.append(sum(len(text) for _, texts in reply for text in texts))
+        return reply
+
+
+@pytest.fixture
+def counting(redis_url: str) -> CountingLink:
+    return CountingLink(redis_url)
+
+
+def write_heavy(client: redis.Redis, entries: int, *, from_seq: int = 1) -> None:
+    """Write *entries* of the log as large as those of schedule_many."""
+    payload = b"x" * ROW_BYTES
+    rows = {f"row{n}": payload for n in range(ROWS)}
+    for seq in range(from_seq, from_seq + entries):
+        client.xadd(KEYS.log(), {"kind": "put", "t": seq, **rows}, id=f"3-{seq}")
+
+
+def write_light(client: redis.Redis, entries: int, *, from_seq: int = 1) -> None:
+    """Write *entries* of one run each."""
+    with client.pipeline(transaction=False) as pipeline:
+        for seq in range(from_seq, from_seq + entries):
+            pipeline.xadd(KEYS.log(), {"kind": "fire", "t": seq, "runs": f"x-{seq}"}, id=f"3-{seq}")
+        pipeline.execute()
+
+
+def look_for_a_run(link: Link) -> Any:
+    return Reader(link, KEYS, Encoder()).has_fired("unknown")
+
+
+def look_at_the_last_minutes(link: Link) -> Any:
+    return LastMinutes(Log(link, KEYS), "").read(1000, SystemClock())
+
+
+def look_for_occurrences(link: Link) -> Any:
+    return list(Inquiry(link, KEYS).search(Wanted(frozenset(What), frozenset(RunStatus), 20)))
+
+
+@pytest.mark.parametrize("look", [look_for_a_run, look_at_the_last_minutes, look_for_occurrences])
+def test_reading_large_entries_backwards_reads_few_bytes_per_command(
+    counting: CountingLink, redis_client: redis.Redis, look: Callable[[Link], Any]
+) -> None:
+    write_heavy(redis_client, 50)
+
+    found = look(counting)
+
+    assert max(counting.sizes) <= 2 * MIB
+    if look is look_for_a_run:
+        assert (None, True) == (found, sum(counting.sizes) <= 5 * MIB)
+
+
+def test_a_page_behind_light_entries_is_no_larger_than_the_most(
+    counting: CountingLink, redis_client: redis.Redis
+) -> None:
+    write_heavy(redis_client, 60)
+    write_light(redis_client, 500, from_seq=61)
+
+    look_for_a_run(counting)
+
+    assert max(counting.sizes) <= module.MOST_AT_ONCE * ROWS * (ROW_BYTES + 10)
+
+
+def test_reading_backwards_gives_every_entry_once_and_the_newest_first(link: Link, redis_client: redis.Redis) -> None:
+    write_light(redis_client, 100)
+    write_heavy(redis_client, 7, from_seq=101)
+    write_light(redis_client, 100, from_seq=108)
+
+    pages = list(Log(link, KEYS).pages_back())
+
+    assert list(range(207, 0, -1)) == [entry.position.seq for page in pages for entry in page]
+
+
+@pytest.mark.parametrize("most", [0, 1, 8, 9, 99, 100, 101])
+def test_reading_backwards_gives_at_most_the_entries_that_were_asked_for(
+    link: Link, redis_client: redis.Redis, most: int
+) -> None:
+    write_light(redis_client, 100)
+
+    found = [entry for page in Log(link, KEYS).pages_back(most) for entry in page]
+
+    assert min(most, 100) == len(found)
+
+
+def test_reading_backwards_ends_when_its_time_is_over(link: Link, redis_client: redis.Redis) -> None:
+    write_light(redis_client, 1000)
+    clock = ManualClock()
+
+    pages = 0
+    for _ in Log(link, KEYS).pages_back(for_ms=250, clock=clock):
+        pages += 1
+        clock.advance(100)
+
+    assert 3 == pages

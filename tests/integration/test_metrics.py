@@ -17,8 +17,8 @@ from tests.faults.ledger import connect
 from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import know
 from tests.integration.asking import Answer, a_daemon, ask, pages, pages_of
-from tests.integration.in_process import work_off
 from tests.prefix import RQ
+from tests.rq_workers import work_off
 from tests.unit.metrics.ground import outcomes_of
 from zsched import Client
 from zsched.core.clock import ManualClock
@@ -96,7 +96,7 @@ def test_a_scrape_agrees_with_the_log(client: Client, redis_client: redis.Redis,
     daemon.wait_for("term_began")
     mail, bulk = (Queue(name, connection=redis_client) for name in ("mail", "bulk"))
     for n in range(20):
-        client.schedule(FUNC, id=f"once-{n}", after=0.2, args=("abc",), queue="mail")
+        client.schedule(FUNC, id=f"once-{n}", after=0, args=("abc",), queue="mail")
     client.schedule(FUNC, id="ticks", every=0.1, count=5, args=("abc",), queue="mail")
     client.schedule(FUNC, id="gone", after=3600)
     client.cancel("gone")
@@ -166,7 +166,7 @@ def test_two_daemons_count_each_fire_once_across_a_take_over(
     both = [pages_of(first), pages_of(second)]
     eventually(lambda: [1, 0] == [scrape(where)["leader"] for where in both])
     for n in range(50):
-        client.schedule(FUNC, id=f"before-{n}", after=0.1)
+        client.schedule(FUNC, id=f"before-{n}", after=0)
     client.enqueue(FUNC, id="asked-for")
     eventually(lambda: is_nothing_due(redis_client))
 
@@ -176,7 +176,7 @@ def test_two_daemons_count_each_fire_once_across_a_take_over(
     first.send_to_all(signal.SIGCONT)
     first.wait_for("term_lost")
     for n in range(30):
-        client.schedule(FUNC, id=f"after-{n}", after=0.1)
+        client.schedule(FUNC, id=f"after-{n}", after=0)
     eventually(lambda: is_nothing_due(redis_client))
 
     expected = outcomes_of(log_of(redis_client))

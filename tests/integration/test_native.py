@@ -14,6 +14,7 @@ import pytest
 import redis
 from rq import Queue, Retry
 
+from tests.faults.ledger import await_queued, queued
 from tests.faults.processes import DaemonProcess, Start, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
@@ -84,12 +85,12 @@ def noted(client: redis.Redis) -> list[str]:
     return [id.decode() for id in client.lrange("noted", 0, -1)]
 
 
-def queued(client: redis.Redis, queue: str = "default") -> list[str]:
-    return [id.decode() for id in client.lrange(f"{RQ}:queue:{queue}", 0, -1)]
-
-
 def served(daemon: DaemonProcess, queue: str = "default") -> bool:
     return queue in {event["queue"] for event in daemon.of("native_queue_served")}
+
+
+def scripts_run(client: redis.Redis) -> int:
+    return int(client.info("commandstats")["cmdstat_evalsha"]["calls"])
 
 
 def test_a_plain_worker_runs_jobs_that_enqueue_in_delayed(
@@ -111,7 +112,7 @@ def test_a_schedule_that_cannot_be_quarantined_does_not_delay_rqs_jobs(
 ) -> None:
     client = Client.from_url(redis_url)
     client.schedule("tasks.note", id="stuck", every=3600)
-    ours = client.schedule("tasks.note", id="ours", after=1).run_id
+    ours = client.schedule("tasks.note", id="ours", after=0).run_id
     redis_client.delete("zsched:{default}:template:stuck")
     redis_client.set("zsched:{default}:quarantine", "x")
     redis_client.zadd("zsched:{default}:due:normal", {"stuck": 1_700_000_000_000})
@@ -119,7 +120,7 @@ def test_a_schedule_that_cannot_be_quarantined_does_not_delay_rqs_jobs(
 
     with DaemonThread(redis_url) as daemon:
         daemon.wait_for("key_of_wrong_type")
-        delay(redis_client, "theirs", in_s=1)
+        delay(redis_client, "theirs")
         eventually(lambda: {"theirs", ours} == set(queued(redis_client)))
 
 
@@ -236,13 +237,13 @@ def test_native_false_leaves_rqs_jobs_and_locks_alone(
     start_daemon: Start, redis_client: redis.Redis, redis_url: str
 ) -> None:
     delay(redis_client, "a")
-    daemon = start_daemon(RQ_NATIVE="false", RQ_SERIALIZER="pickle")
-    begin_s = redis_client.time()[0]
+    daemon = start_daemon(RQ_NATIVE="false", RQ_SERIALIZER="pickle", DAEMON_IDLE_MS="50")
 
-    Client.from_url(redis_url).schedule("tasks.note", id="ours", after=2, queue="ours")
+    Client.from_url(redis_url).schedule("tasks.note", id="ours", after=0, queue="ours")
 
     eventually(lambda: queued(redis_client, "ours"))
-    assert redis_client.time()[0] >= begin_s + 1  # so it had looked for RQ's jobs, if it did
+    passes = scripts_run(redis_client)
+    eventually(lambda: scripts_run(redis_client) >= passes + 20)  # in each it would have looked for RQ's jobs
     assert [] == queued(redis_client)
     assert redis_client.get(f"{RQ}:scheduler-lock:default") is None
     assert [] == daemon.of("native_queue_served")
@@ -268,25 +269,24 @@ def test_a_steady_stream_of_schedules_does_not_starve_rqs_jobs(redis_client: red
     delay(redis_client, *(f"rq-{n}" for n in range(50)), queue="rqs")
     client, ours = Client.from_url(redis_url), 0
 
-    def waiting() -> int:
-        return sum(redis_client.zcard(f"zsched:{{default}}:due:{lane}") for lane in ("high", "normal", "low"))
-
     def put_more(number: int) -> None:
         nonlocal ours
         client.schedule_many({"func": "tasks.note", "id": f"o{ours + n}", "after": 0} for n in range(number))
         ours += number
 
-    def is_served_during_the_stream() -> bool:
-        is_served = len(queued(redis_client, "rqs")) == 50
-        assert 0 < waiting()
-        if not is_served and waiting() < 20_000:
+    def are_served_during_the_stream() -> bool:
+        with redis_client.pipeline() as at_once:
+            at_once.llen(f"{RQ}:queue:rqs")
+            at_once.zcard("zsched:{default}:due:normal")
+            served, waiting = at_once.execute()
+        if waiting < 20_000:
             put_more(5_000)
-        return is_served
+        return served == 50 and waiting > 0
 
     put_more(30_000)
     with DaemonThread(redis_url, batch_max=5):
-        eventually(is_served_during_the_stream)
-        eventually(lambda: redis_client.llen(f"{RQ}:queue:default") == ours, within_s=60)
+        eventually(are_served_during_the_stream)
+        await_queued(redis_client, ours)
 
 
 def test_a_registry_of_a_wrong_type_does_not_stop_schedules(

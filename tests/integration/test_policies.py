@@ -145,7 +145,7 @@ def test_why_names_missed_and_expired_occurrences(client: Client, redis_client: 
     _put_an_hour_ago(client, redis_client, every=1800, catch_up_window=60)
     _put_an_hour_ago(client, redis_client, "old", every=1800, expires_after=60)
     with set_back(redis_client, HOUR_MS):
-        client.schedule(FUNC, id="once", after=5, expires_after=60)
+        client.schedule(FUNC, id="once", after=60, expires_after=60)
 
     with DaemonThread(redis_url):
         eventually(lambda: {"tick", "old"} == {one.id for one in client.list(due_after=from_ms(now_ms(redis_client)))})
@@ -165,8 +165,8 @@ def test_a_run_past_its_deadline_is_recorded_and_not_pushed(
     client: Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     with set_back(redis_client, HOUR_MS):
-        late = client.schedule(FUNC, id="late", after=1, expires_after=1800)
-        client.schedule(FUNC, id="patient", after=1, expires_after=7200)
+        late = client.schedule(FUNC, id="late", after=60, expires_after=1800)
+        client.schedule(FUNC, id="patient", after=60, expires_after=7200)
 
     with DaemonThread(redis_url) as daemon:
         assert {"run_id": late.run_id}.items() <= daemon.wait_for("run_expired").items()
@@ -175,10 +175,10 @@ def test_a_run_past_its_deadline_is_recorded_and_not_pushed(
     [run] = queued(redis_client)
     assert run.startswith("patient-")
     assert 0 == redis_client.exists(f"{RQ}:job:{late.run_id}")
-    assert HOUR_MS - 60_000 < redis_client.pttl(f"{RQ}:job:{run}") <= HOUR_MS + 1000, "what is left of two hours"
+    assert HOUR_MS < redis_client.pttl(f"{RQ}:job:{run}") <= HOUR_MS + MINUTE_MS, "what is left of two hours"
     [expired] = client.history("late")
     assert (What.EXPIRED, late.run_id) == (expired.what, expired.run_id)
-    assert HOUR_MS - 2000 < (expired.late_ms or 0) < HOUR_MS + 60_000
+    assert HOUR_MS - MINUTE_MS <= (expired.late_ms or 0) < HOUR_MS
 
 
 def test_late_occurrences_of_a_rule_expire_individually(
@@ -203,7 +203,7 @@ def test_schedules_of_one_rule_are_spread_over_its_jitter_and_never_early(
 ) -> None:
     with DaemonThread(redis_url) as daemon:
         daemon.wait_for("term_began")
-        starts = from_ms(now_ms(redis_client) // 1000 * 1000 + 2000)
+        starts = from_ms(now_ms(redis_client) // 1000 * 1000 + 2000)  # timing: early would be wrong, late never is
         rule = {"func": FUNC, "every": 3600, "jitter": 2, "starts": starts}
         with set_back(redis_client, MINUTE_MS):  # so that the put comes in time
             client.schedule_many({**rule, "id": f"s{n}"} for n in range(40))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
 
@@ -11,7 +13,8 @@ import pytest
 import redis
 
 from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread, know
+from tests.faults.threads import DaemonThread
+from tests.integration.reruns.ground import archived
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
 from zsched.core.changes import What
@@ -25,19 +28,9 @@ from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 
-pytestmark = pytest.mark.redis
-
 KEYS = Keys("default")
-
 FUNC = "app.tasks.run"
-
 IMPATIENT_S = 0.5  # of a client that waits 0.25 s for an answer
-
-
-@pytest.fixture
-def client(redis_client: redis.Redis, link: Link) -> Client:
-    know(redis_client)
-    return Client(link)
 
 
 @pytest.fixture
@@ -52,27 +45,23 @@ def present(link: Link) -> None:
     Archivers(link, KEYS).report("a", None, ArchiveState.FOLLOWING, {})
 
 
-def archived(link: Link) -> Position:
-    """Return the log's last position, as soon as an archive has it."""
-    last = Log(link, KEYS).last()
-    assert last is not None
-    entry, entry_ms = last.position.id, last.position.t_us // 1000
-    eventually(lambda: Archivers(link, KEYS).archived(entry, entry_ms) == "archived")
-    return last.position
-
-
 def forget_but(redis_client: redis.Redis, last: Position) -> None:
     """Trim the log up to *last*, like a leader."""
     redis_client.xtrim(KEYS.log(), minid=last.id, approximate=False)
 
 
-def answer_with(redis_client: redis.Redis, answer: str) -> None:
-    """Take one question, and answer it with *answer*."""
-    _, asked = redis_client.blpop([KEYS.ask()], 10)  # type: ignore[misc]
-    redis_client.rpush(KEYS.answer(json.loads(asked)["id"]), answer)
+@contextmanager
+def answering(redis_client: redis.Redis, answer: str) -> Iterator[None]:
+    """Meanwhile, take one question and answer it with *answer*."""
 
+    def take() -> None:
+        _, asked = redis_client.blpop([KEYS.ask()], 10)  # type: ignore[misc]
+        redis_client.rpush(KEYS.answer(json.loads(asked)["id"]), answer)
 
-# -- asked and answered -------------------------------------------------------------------------------
+    somebody = threading.Thread(target=take)
+    somebody.start()
+    yield
+    somebody.join()
 
 
 def test_an_answer_includes_the_askers_own_writes(client: Client, daemon: DaemonThread) -> None:
@@ -107,10 +96,8 @@ def test_history_includes_entries_trimmed_from_redis(
     forget_but(redis_client, archived(link))
 
     found = client.history()
-    source = found.source
 
-    assert ["new", "old"] == [change.id for change in found]
-    assert source.archive is not None
+    assert (["new", "old"], True) == ([change.id for change in found], found.source.archive is not None)
 
 
 def test_history_can_be_filtered_by_schedule_or_status(
@@ -126,9 +113,6 @@ def test_history_can_be_filtered_by_schedule_or_status(
 
     assert [What.CANCELLED, What.ENQUEUED, What.ENQUEUED] == [change.what for change in of_a]
     assert ["a", "b"] == [change.id for change in enqueued]
-
-
-# -- the log, page by page ----------------------------------------------------------------------------
 
 
 def test_log_returns_the_whole_archive_in_order(
@@ -160,13 +144,10 @@ def test_log_without_an_archive_comes_from_redis(client: Client, redis_client: r
     since, _ = client.log(from_ms(positions[2].t_us // 1000 + 1))
 
     assert positions[2:] == [entry.position for entry in newest]
-    assert [one for one in positions if one.t_us >= (positions[2].t_us // 1000 + 1) * 1000] == [
-        entry.position for entry in since
-    ]
-    assert (
-        Source(None, positions[1].t_us // 1000, positions[-1].id, "no archive reported within 30 s", place=source.place)
-        == source
-    )
+    later = [one for one in positions if one.t_us >= (positions[2].t_us // 1000 + 1) * 1000]
+    assert later == [entry.position for entry in since]
+    problem = "no archive reported within 30 s"
+    assert Source(None, positions[1].t_us // 1000, positions[-1].id, problem, place=source.place) == source
 
 
 def test_log_after_a_loss_includes_the_lost_entries(
@@ -185,14 +166,13 @@ def test_log_after_a_loss_includes_the_lost_entries(
 
         told, source = client.log(from_ms(0))
         positions = [entry.position for entry in told]
-        newest, _ = client.log(limit=len(held) + 1)
-        newest_positions = [entry.position for entry in newest]
+        newest = [entry.position for entry in client.log(limit=len(held) + 1)[0]]
     _, alone = impatient.log(from_ms(0))
 
     assert lost is not None
     assert (lost.position, held) == (positions[0], positions[-len(held) :])
     assert held[0].seq == 1 < len(positions) - len(held)
-    assert positions[-len(held) - 1 :] == newest_positions
+    assert positions[-len(held) - 1 :] == newest
     assert (True, None) == (source.archive is not None, source.complete_since_ms)
     assert (None, held[0].t_us // 1000) == (alone.archive, alone.complete_since_ms)
 
@@ -201,11 +181,9 @@ def test_log_after_a_loss_includes_the_lost_entries(
 def test_log_ignores_an_archive_that_begins_later_than_redis(client: Client, redis_client: redis.Redis) -> None:
     client.schedule(FUNC, id="a", after=3600)
     source = {"archive": "host:/a.db", "complete_since": str(2**60), "as_of": "0-1"}
-    somebody = threading.Thread(target=answer_with, args=(redis_client, json.dumps({"source": source, "entries": []})))
 
-    somebody.start()
-    told, where = client.log(from_ms(0))
-    somebody.join()
+    with answering(redis_client, json.dumps({"source": source, "entries": []})):
+        told, where = client.log(from_ms(0))
 
     assert (None, "", ["put"]) == (where.archive, where.problem, [entry.kind for entry in told])
 
@@ -265,9 +243,6 @@ def test_following_waits_for_more_and_reads_a_page_at_once(
     assert before == redis_client.info("commandstats")["cmdstat_xrange"]["calls"]
 
 
-# -- nobody answers -----------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("present")
 def test_why_and_history_use_redis_own_log_if_no_archive_answers(
     impatient: Client, redis_client: redis.Redis, link: Link
@@ -275,19 +250,14 @@ def test_why_and_history_use_redis_own_log_if_no_archive_answers(
     impatient.schedule(FUNC, id="a", after=3600)
     impatient.enqueue(FUNC, id="b")
 
-    story = impatient.why("a")
-    found = impatient.history()
-    source = found.source
+    story, found = impatient.why("a"), impatient.history()
 
     assert [What.PUT] == [change.what for change in story.changes]
     assert ["b"] == [change.id for change in found]
-    assert story.source == source
-    first = Log(link, KEYS).first()
+    first, problem = Log(link, KEYS).first(), "no archive answered within 0.25 s"
     assert first is not None
-    assert (
-        Source(None, first.position.t_us // 1000, "0-2", "no archive answered within 0.25 s", True, source.place)
-        == source
-    )
+    expected = Source(None, first.position.t_us // 1000, "0-2", problem, True, found.source.place)
+    assert expected == found.source == story.source
     assert 0 == redis_client.exists(KEYS.ask())  # the question was taken back
 
 
@@ -317,14 +287,11 @@ def test_an_unreadable_answer_counts_as_no_answer(
 ) -> None:
     impatient.enqueue(FUNC, id="a")
 
-    somebody = threading.Thread(target=answer_with, args=(redis_client, answer))
-    somebody.start()
-    found = impatient.history()
-    source = found.source
-    somebody.join()
+    with answering(redis_client, answer):
+        found = impatient.history()
 
     assert ["a"] == [change.id for change in found]
-    assert problem in source.problem
+    assert problem in found.source.problem
 
 
 def test_the_limits_of_history_are_checked(client: Client) -> None:

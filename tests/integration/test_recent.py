@@ -1,4 +1,4 @@
-"""Reading the last minutes of a log backwards: the reach, the size of pages, the cost, and a second reading."""
+"""The last minutes of a log, read backwards; and the number of schedules that are due soon, by queue."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 import redis
 
+from zsched import Client
 from zsched.core.changes import What
 from zsched.core.clock import ManualClock
 from zsched.core.entry import Entry
 from zsched.core.recent import Recent
 from zsched.errors import RedisUnavailable
-from zsched.storage.connection import Link
+from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.last_minutes import LastMinutes
 from zsched.storage.log import Log
+from zsched.storage.upcoming import SAMPLE, due_soon
 
-pytestmark = pytest.mark.redis
 KEYS = Keys("default")
 NOW_MS = 1_800_000_000_000
 
@@ -50,54 +51,44 @@ def fired(found: Recent) -> list[tuple[int, int]]:
     return [(stretch.span_ms, stretch.happened.get(What.FIRED, 0)) for stretch in found.stretches]
 
 
-def test_every_entry_of_a_short_log_is_counted(redis_url: str, redis_client: redis.Redis) -> None:
-    write(redis_client, 1000, over_ms=600_000)
-
-    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, ManualClock())
-
-    assert ([(60_000, 100), (300_000, 500), (1_800_000, 1000)], False) == (fired(found), found.is_cut)
+def read(log: Log) -> Recent:
+    """Return a first reading."""
+    return LastMinutes(log, "").read(NOW_MS, ManualClock())
 
 
-def test_an_empty_log_is_complete(redis_url: str, redis_client: redis.Redis) -> None:
-    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, ManualClock())
-
-    assert ([(60_000, 0), (300_000, 0), (1_800_000, 0)], False) == (fired(found), found.is_cut)
-
-
-@pytest.mark.parametrize("number", [7, 8, 9, 24])  # around the ends of pages
-def test_a_trimmed_log_is_counted_to_its_first_entry(redis_url: str, redis_client: redis.Redis, number: int) -> None:
-    write(redis_client, number, from_seq=100, over_ms=90_000)
-
-    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, ManualClock())
-
-    assert ((89_999, number), True) == (fired(found)[-1], found.is_cut)
-
-
-@pytest.mark.parametrize("number", [8, 24])
-def test_an_untrimmed_log_that_ends_with_a_page_is_complete(
-    redis_url: str, redis_client: redis.Redis, number: int
+@pytest.mark.parametrize(
+    ("number", "from_seq", "over_ms", "last", "is_cut"),
+    [
+        (0, 1, 60_000, (1_800_000, 0), False),
+        (1000, 1, 600_000, (1_800_000, 1000), False),
+        *((number, 100, 90_000, (89_999, number), True) for number in (7, 8, 9, 24)),  # around the ends of pages
+        *((number, 1, 90_000, (1_800_000, number), False) for number in (8, 24)),
+    ],
+)
+def test_a_log_is_counted_to_its_first_entry_and_is_complete_if_untrimmed(
+    link: Link, redis_client: redis.Redis, number: int, from_seq: int, over_ms: int, last: tuple[int, int], is_cut: bool
 ) -> None:
-    write(redis_client, number, over_ms=90_000)
+    write(redis_client, number, from_seq=from_seq, over_ms=over_ms)
 
-    found = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "").read(NOW_MS, ManualClock())
+    found = read(Log(link, KEYS))
 
-    assert ((1_800_000, number), False) == (fired(found)[-1], found.is_cut)
+    assert (last, is_cut) == (fired(found)[-1], found.is_cut)
 
 
-def test_recent_reads_no_further_back_than_its_period(redis_url: str, redis_client: redis.Redis) -> None:
+def test_recent_reads_no_further_back_than_its_period(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 10_000, over_ms=36_000_000)  # ten hours: 500 of them count
-    log = SlowLog(Link.from_url(redis_url, 5), ManualClock(), 0.0)
+    log = SlowLog(link, ManualClock(), 0.0)
 
-    found = LastMinutes(log, "").read(NOW_MS, ManualClock())
+    found = read(log)
 
     assert (1_800_000, 500) == fired(found)[-1]
     assert sum(log.counts) <= 1500
 
 
-def test_recent_stops_reading_a_slow_redis(redis_url: str, redis_client: redis.Redis) -> None:
+def test_recent_stops_reading_a_slow_redis(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 1000)
     clock = ManualClock()
-    log = SlowLog(Link.from_url(redis_url, 5), clock, 60.0)
+    log = SlowLog(link, clock, 60.0)
 
     found = LastMinutes(log, "").read(NOW_MS, clock)
 
@@ -106,12 +97,9 @@ def test_recent_stops_reading_a_slow_redis(redis_url: str, redis_client: redis.R
     assert [(60 * sum(log.counts) - 1, sum(log.counts))] == fired(found)
 
 
-# -- a reader that looks again ------------------------------------------------------------------------
-
-
-def test_a_second_reading_counts_only_new_entries(redis_url: str, redis_client: redis.Redis) -> None:
+def test_a_second_reading_counts_only_new_entries(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 1000, over_ms=600_000)
-    log = SlowLog(Link.from_url(redis_url, 5), ManualClock(), 0.0)
+    log = SlowLog(link, ManualClock(), 0.0)
     minutes = LastMinutes(log, "")
     minutes.read(NOW_MS, ManualClock())
     write(redis_client, 5, from_seq=1001, over_ms=10)
@@ -123,10 +111,10 @@ def test_a_second_reading_counts_only_new_entries(redis_url: str, redis_client: 
     assert 1 == len(log.counts)
 
 
-def test_later_readings_go_on_where_a_reading_had_to_stop(redis_url: str, redis_client: redis.Redis) -> None:
+def test_later_readings_go_on_where_a_reading_had_to_stop(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 1000)
     clock = ManualClock()
-    minutes = LastMinutes(SlowLog(Link.from_url(redis_url, 5), clock, 60.0), "")
+    minutes = LastMinutes(SlowLog(link, clock, 60.0), "")
 
     readings = [minutes.read(NOW_MS, clock) for _ in range(12)]
 
@@ -135,31 +123,24 @@ def test_later_readings_go_on_where_a_reading_had_to_stop(redis_url: str, redis_
     assert ([True] * 3, 1000, False) == ([found.is_cut for found in readings[:3]], counts[-1], readings[-1].is_cut)
 
 
-def test_a_log_that_has_begun_anew_is_counted_anew(redis_url: str, redis_client: redis.Redis) -> None:
+@pytest.mark.parametrize(("is_lost", "later_ms", "number"), [(True, 0, 3), (False, 1_200_000, 20)])
+def test_a_log_that_has_begun_anew_or_a_clock_that_was_set_back_make_a_reading_count_anew(
+    link: Link, redis_client: redis.Redis, is_lost: bool, later_ms: int, number: int
+) -> None:
     write(redis_client, 20)
-    minutes = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "")
-    minutes.read(NOW_MS, ManualClock())
-    redis_client.flushall()
-    write(redis_client, 3)
+    minutes = LastMinutes(Log(link, KEYS), "")
+    minutes.read(NOW_MS + later_ms, ManualClock())
+    if is_lost:
+        redis_client.flushall()
+        write(redis_client, 3)
 
     found = minutes.read(NOW_MS, ManualClock())
 
-    assert (3, False) == (fired(found)[-1][1], found.is_cut)
+    assert ([number] * 3, False) == ([count for _, count in fired(found)], found.is_cut)
 
 
-def test_a_clock_that_was_set_back_makes_a_reading_count_anew(redis_url: str, redis_client: redis.Redis) -> None:
+def test_a_reading_that_failed_leaves_no_counts_behind(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 20)
-    minutes = LastMinutes(Log(Link.from_url(redis_url, 5), KEYS), "")
-    minutes.read(NOW_MS + 1_200_000, ManualClock())
-
-    found = minutes.read(NOW_MS, ManualClock())
-
-    assert [20, 20, 20] == [count for _, count in fired(found)]
-
-
-def test_a_reading_that_failed_leaves_no_counts_behind(redis_url: str, redis_client: redis.Redis) -> None:
-    write(redis_client, 20)
-    link = Link.from_url(redis_url, 5)
 
     class FailingLog(Log):
         """A log that fails once."""
@@ -180,10 +161,10 @@ def test_a_reading_that_failed_leaves_no_counts_behind(redis_url: str, redis_cli
     assert 20 == fired(minutes.read(NOW_MS, ManualClock()))[0][1]
 
 
-def test_a_later_reading_goes_no_further_back_than_its_period(redis_url: str, redis_client: redis.Redis) -> None:
+def test_a_later_reading_goes_no_further_back_than_its_period(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 10_000, over_ms=36_000_000)  # ten hours: 500 of them count
     clock = ManualClock()
-    slow, quick = (SlowLog(Link.from_url(redis_url, 5), clock, took_ms) for took_ms in (60.0, 0.0))
+    slow, quick = (SlowLog(link, clock, took_ms) for took_ms in (60.0, 0.0))
     minutes = LastMinutes(slow, "")
     assert minutes.read(NOW_MS, clock).is_cut
     minutes._log = quick
@@ -192,3 +173,67 @@ def test_a_later_reading_goes_no_further_back_than_its_period(redis_url: str, re
 
     assert ((1_800_000, 500), False) == (fired(found)[-1], found.is_cut)
     assert sum(quick.counts) <= 1500
+
+
+# -- due soon -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wire(link: Link, redis_client: redis.Redis) -> Iterator[Wire]:
+    with link.wire() as wire:
+        yield wire
+
+
+def test_an_empty_namespace_has_nothing_due(wire: Wire) -> None:
+    assert {} == due_soon(wire, KEYS)
+
+
+def test_few_schedules_are_counted_exactly_by_queue_and_time(wire: Wire, client: Client) -> None:
+    emails, pushes = [(30, "high"), (300, "low")], [(301, "normal"), (3000, "low"), (9000, "low")]
+    for queue, rows in (("email", emails), ("push", pushes)):
+        for after, priority in rows:
+            client.schedule("app.run", id=f"s{after}", after=after, queue=queue, priority=priority)
+    client.schedule("app.run", id="rule", every=60, queue="sms")
+
+    found = due_soon(wire, KEYS)
+
+    assert {
+        "email": {"1m": 1, "10m": 2, "60m": 2},
+        "push": {"1m": 0, "10m": 1, "60m": 2},
+        "sms": {"1m": 1, "10m": 1, "60m": 1},
+    } == found
+
+
+def test_overdue_schedules_count_and_paused_ones_do_not(wire: Wire, client: Client) -> None:
+    client.schedule("app.run", id="late", after=0.001, queue="email")
+    client.schedule("app.run", id="paused", after=30, queue="email")
+    client.pause("paused")
+
+    assert {"email": {"1m": 1, "10m": 1, "60m": 1}} == due_soon(wire, KEYS)
+
+
+def test_the_queues_of_many_schedules_are_estimated_from_a_sample(wire: Wire, client: Client) -> None:
+    many, share = 100 * SAMPLE, 4
+    client.schedule_many(
+        {"func": "app.run", "id": f"s{n}", "after": 120 + n / 100, "queue": "push" if n % share else "email"}
+        for n in range(many)
+    )
+
+    found = due_soon(wire, KEYS)
+
+    assert many == pytest.approx(sum(one["10m"] for one in found.values()), abs=2)
+    assert many / share == pytest.approx(found["email"]["10m"], rel=0.4)
+    assert found["email"]["1m"] == 0
+
+
+def test_the_round_trips_do_not_grow_with_the_schedules(
+    wire: Wire, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.schedule_many({"func": "app.run", "id": f"s{n}", "after": 700 + n / 1000} for n in range(2000))
+    commands: list[object] = []
+    send = Wire.send
+    monkeypatch.setattr(Wire, "send", lambda wire, *command: (commands.append(command), send(wire, *command))[1])
+
+    due_soon(wire, KEYS)
+
+    assert len(commands) < 3 * SAMPLE + 40

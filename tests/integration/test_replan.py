@@ -6,14 +6,11 @@ Schedules are planned an hour away from their times by the installed rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-import redis
 from structlog.testing import capture_logs
 
 from tests.faults.clocks import day_later
@@ -29,20 +26,9 @@ from zsched.storage.dispatch import FireResult
 from zsched.storage.scanner import Scanner
 from zsched.zone_rules import ZoneRules
 
-pytestmark = pytest.mark.redis
-
 FUNC, TZ = "app.task", "Europe/Berlin"
-
 OLD, NEW = ZoneRules("2025a", "here"), ZoneRules("2026z", "here")
-
 FREE, BUSY, HELD = Tick(), Tick(has_more=True), Tick(wait_ms=5.0)
-
-
-@pytest.fixture
-def scene(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(redis_client, redis_url, tmp_path, "shop")
-    yield scene
-    scene.close()
 
 
 class Leading:
@@ -213,9 +199,6 @@ def test_a_leader_with_the_stored_version_fires_without_replanning(scene: Scene)
     assert [b"a"] == [due.id for due in fired.recurring]
 
 
-# -- holds and pace -----------------------------------------------------------------------------------
-
-
 def test_replanning_waits_during_a_hold(scene: Scene) -> None:
     put(scene, "a")
 
@@ -270,9 +253,6 @@ def test_tzdata_replaced_under_a_running_daemon_is_logged_once(scene: Scene, mon
     assert [("zone_rules_installed", "2026z, from here", "2025a, from here")] == [
         (each["event"], each["old"], each["new"]) for each in said
     ]
-
-
-# -- archive and auditor ------------------------------------------------------------------------------
 
 
 def test_an_archive_follows_a_replanning(scene: Scene) -> None:

@@ -51,8 +51,10 @@ def fail(*args: Any) -> None:
 
 
 def hang() -> None:
-    _receipt("hanging", (), {})
-    signal.pause()  # until RQ's timeout
+    """Leave a receipt of the seconds until RQ's timeout, which then comes at once."""
+    left_s, _ = signal.setitimer(signal.ITIMER_REAL, 0.001)
+    _receipt("hanging", (left_s,), {})
+    signal.pause()
 
 
 def succeeded(job: Job, connection: redis.Redis, result: Any) -> None:
@@ -136,7 +138,7 @@ def test_calls_scheduled_in_every_way_arrive_byte_for_byte(led: Bench) -> None:
     soon = datetime.now(UTC) + timedelta(milliseconds=20)
     queued = led.client.enqueue(record, ODD_ARGS, ODD_KWARGS)
     at = led.client.schedule(**options, at=soon, allow_past=True)  # on a slow machine it is
-    after = led.client.schedule(**options, after=0.01)
+    after = led.client.schedule(**options, after=0)
     front = led.client.schedule(**options, after=0, at_front=True, description="Say hello", tags=["t"], priority="high")
     many = led.client.schedule_many([options | {"id": "many", "after": 0}])
     led.client.schedule(**options, id="tick", every=0.05, count=2)
@@ -205,7 +207,7 @@ def test_rq_obeys_the_options_of_a_run(bench: Bench) -> None:
     retried = enqueue(fail, ("again",), retry=2, on_failure=Callback(failed, timeout=5)).run_id
     at_front = enqueue(fail, ("front",), retry=Retry(max=1, enqueue_at_front=True)).run_id
     pleased = enqueue(record, on_success=succeeded, meta={"trace": [1]}, description="Say hello").run_id
-    hanging = enqueue(hang, timeout=5).run_id  # which a slow machine's worker needs to begin
+    hanging = enqueue(hang, timeout=1000).run_id
 
     receipts = bench.work()
 
@@ -218,6 +220,8 @@ def test_rq_obeys_the_options_of_a_run(bench: Bench) -> None:
     assert ["failing"] * 2 == by_run[str(at_front)]
     assert ["ran", "succeeded"] == by_run[str(pleased)]
     assert ["hanging"] == by_run[str(hanging)]
+    [left_s] = [args[0] for what, _, args, _ in receipts if what == "hanging"]
+    assert 900 < left_s <= 1000
     statuses = {run: bench.job(str(run)).get_status() for run in (kept, failing, retried, at_front, pleased, hanging)}
     assert {kept: "finished", pleased: "finished"} | dict.fromkeys(
         (failing, retried, at_front, hanging), "failed"

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from click.testing import CliRunner, Result
 
-from tests.faults.processes import ENDS_S, eventually
+from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
+from tests.integration.command_line import Zsched
+from tests.rq_workers import RqWorkers
 from zsched import Client, InvalidSchedule, Run, RunStatus
-from zsched.cli import program
-from zsched.cli.program import DONE, USAGE
+from zsched.cli.program import USAGE
 from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys
 
@@ -42,28 +39,6 @@ def wait():
 """
 
 
-def worker(guard: Guard, url: str, folder: Path, queue: str = "default") -> subprocess.Popen[bytes]:
-    """Start a worker that empties the queue, then ends."""
-    (folder / "tasks.py").write_text(TASKS)
-    command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--name", f"w-{queue}", "--url", url, queue]
-    env = os.environ | {"PYTHONPATH": str(folder), "PYTHONWARNINGS": "default"}
-    return guard.spawn(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def work(guard: Guard, url: str, folder: Path, queue: str = "default") -> None:
-    assert 0 == worker(guard, url, folder, queue).wait(ENDS_S)
-
-
-def zsched(url: str, *arguments: str, **env: str) -> Result:
-    return CliRunner().invoke(program, arguments, env={"ZSCHED_REDIS_URL": url} | env)
-
-
-def answer(url: str, *arguments: str, **env: str) -> Any:
-    result = zsched(url, *arguments, "--json", **env)
-    assert DONE == result.exit_code, result.output
-    return json.loads(result.stdout)
-
-
 def statuses(runs: list[Run]) -> dict[str, str]:
     return {run.schedule_id: run.status.value for run in runs}
 
@@ -73,11 +48,11 @@ def only(runs: list[Run]) -> Run:
     return run
 
 
-class Scene:
+class Stage:
     """One run of every kind: ended runs did so in RQ a moment ago, or are recorded."""
 
     def __init__(self, client: Client, url: str, redis_client: redis.Redis, guard: Guard, folder: Path) -> None:
-        self.client, self.url = client, url
+        self.client, self.zsched = client, Zsched(url)
         for id, func, queue in (
             ("good", "tasks.note", "default"),
             ("bad", "tasks.fail", "default"),
@@ -87,8 +62,9 @@ class Scene:
         ):
             client.enqueue(func, id=id, queue=queue)
         redis_client.delete(KEYS.rq.job(only(client.runs("gone")).id))
-        worker(guard, url, folder, "slow")
-        work(guard, url, folder)
+        workers = RqWorkers(guard, url, folder, TASKS)
+        workers.start("--burst", "--name", "w-slow", "slow")
+        workers.work("--name", "w-default")
         eventually(lambda: RunStatus.RUNNING is only(client.runs("runs")).status)
 
     def recorded(self) -> None:
@@ -98,43 +74,35 @@ class Scene:
 
 
 @pytest.fixture
-def scene(
+def stage(
     daemon: DaemonThread, client: Client, redis_url: str, redis_client: redis.Redis, guard: Guard, tmp_path: Path
-) -> Iterator[Scene]:
-    yield Scene(client, redis_url, redis_client, guard, tmp_path)
+) -> Iterator[Stage]:
+    yield Stage(client, redis_url, redis_client, guard, tmp_path)
     redis_client.rpush("go on", "1")
 
 
-def test_runs_have_their_status_before_and_after_it_is_recorded(scene: Scene) -> None:
+def test_runs_have_their_status_before_and_after_it_is_recorded(stage: Stage) -> None:
     expected = {"good": "succeeded", "bad": "failed", "waits": "queued", "runs": "running", "gone": "lost"}
 
-    just_now = scene.client.runs()
-    scene.recorded()
-    later = scene.client.runs()
+    just_now = stage.client.runs()
+    by_status = {status: stage.client.runs(status=status) for status in expected.values()}
+    by_both = {status: stage.client.runs(id, RunStatus(status)) for id, status in expected.items()}
+    stage.recorded()
+    later = stage.client.runs()
 
     assert expected == statuses(just_now) == statuses(later)
+    for id, status in expected.items():
+        found = (by_status[status], by_both[status], stage.client.runs(status=status))
+        assert [[id]] * 3 == [[run.schedule_id for run in runs] for runs in found]
+        assert [] == stage.client.runs("nobody", status)
     assert ["gone", "runs", "waits", "bad", "good"] == [run.schedule_id for run in later]
     assert later.source.archive is not None
-    good, bad = only(scene.client.runs("good")), only(scene.client.runs("bad"))
+    good, bad = only(stage.client.runs("good")), only(stage.client.runs("bad"))
     assert (1, {"sent": 123}, "w-default", "") == (good.attempt, good.note, good.worker, good.error)
     assert good.duration_ms is not None
     assert good.queue_wait_ms is not None
     assert "ZeroDivisionError: division" == bad.error
     json.dumps([run.to_dict() for run in later])
-
-
-@pytest.mark.parametrize(
-    ("status", "id"),
-    [("succeeded", "good"), ("failed", "bad"), ("queued", "waits"), ("running", "runs"), ("lost", "gone")],
-)
-def test_runs_can_be_filtered_by_a_status_not_yet_recorded(scene: Scene, status: str, id: str) -> None:
-    just_now = scene.client.runs(status=status)
-    of_it = scene.client.runs(id, RunStatus(status))
-    scene.recorded()
-
-    assert [id] == [run.schedule_id for run in just_now] == [run.schedule_id for run in of_it]
-    assert [id] == [run.schedule_id for run in scene.client.runs(status=status)]
-    assert [] == scene.client.runs("nobody", status)
 
 
 def test_runs_returns_the_most_recently_pushed_runs(client: Client, daemon: DaemonThread) -> None:
@@ -149,7 +117,7 @@ def test_runs_come_from_redis_own_log_if_no_archive_answers(
 ) -> None:
     client.enqueue("tasks.note", id="good")
     client.enqueue("tasks.run", id="waits", queue="nobody")
-    work(guard, redis_url, tmp_path)
+    RqWorkers(guard, redis_url, tmp_path, TASKS).work()
 
     runs = client.runs()
 
@@ -163,74 +131,58 @@ def test_runs_come_from_redis_own_log_if_no_archive_answers(
     "wrong", [{"status": "finished"}, {"status": 7}, {"limit": 0}, {"limit": 1001}, {"limit": True}, {"id": "a b"}]
 )
 def test_runs_refuses_invalid_filters(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSchedule):
+    choices = "queued, running, succeeded, failed, cancelled, expired, lost, refused" if "status" in wrong else "="
+    with pytest.raises(InvalidSchedule, match=choices):
         Client.from_url("redis://localhost:1").runs(**wrong)
 
 
-def test_a_refused_status_names_the_choices() -> None:
-    with pytest.raises(InvalidSchedule, match="queued, running, succeeded, failed, cancelled, expired, lost, refused"):
-        Client.from_url("redis://localhost:1").runs(status="done")
+def test_history_shows_the_runs_of_occurrences_and_filters_by_their_status(stage: Stage) -> None:
+    stage.recorded()
 
-
-# -- the command line ---------------------------------------------------------------------------------
-
-
-def test_history_shows_the_runs_of_occurrences(scene: Scene) -> None:
-    scene.recorded()
-
-    table = {line.split()[2]: line for line in zsched(scene.url, "history").stdout.splitlines()[1:]}
-    told = {one["id"]: one for one in answer(scene.url, "history")["occurrences"]}
+    table = {line.split()[2]: line for line in stage.zsched("history").stdout.splitlines()[1:]}
+    told = {one["id"]: one for one in stage.zsched.json("history")["occurrences"]}
 
     assert re.search(r"  succeeded  +[\d.]+ m?s  +[\d.]+ m?s  +good-\S+  +by \S+; sent=123$", table["good"])
     assert re.search(r"  failed  +[\d.]+ m?s  +[\d.]+ m?s  +.*ZeroDivisionError: division$", table["bad"])
     assert re.search(r"  queued +waits-\S+ +by \S+$", table["waits"])
     assert re.search(r"  running +[\d.]+ m?s +runs-\S+ +by \S+$", table["runs"])
     assert re.search(r"  lost .*RQ's job is gone", table["gone"])
-    assert ("enqueued", "succeeded", {"sent": 123}) == (
-        told["good"]["what"],
-        told["good"]["run"]["status"],
-        told["good"]["run"]["note"],
-    )
-
-
-@pytest.mark.parametrize(("status", "id"), [("failed", "bad"), ("running", "runs"), ("lost", "gone")])
-def test_history_can_be_filtered_by_the_status_of_runs(scene: Scene, status: str, id: str) -> None:
-    scene.recorded()
-
-    [one] = answer(scene.url, "history", "--status", status)["occurrences"]
-
-    assert (id, "enqueued", status) == (one["id"], one["what"], one["run"]["status"])
+    run = told["good"]["run"]
+    assert ("enqueued", "succeeded", {"sent": 123}) == (told["good"]["what"], run["status"], run["note"])
+    for status, id in (("failed", "bad"), ("running", "runs"), ("lost", "gone")):
+        [one] = stage.zsched.json("history", "--status", status)["occurrences"]
+        assert (id, "enqueued", status) == (one["id"], one["what"], one["run"]["status"])
 
 
 def test_history_of_cancelled_includes_occurrences_and_runs(
-    client: Client, daemon: DaemonThread, redis_url: str, redis_client: redis.Redis
+    client: Client, daemon: DaemonThread, zsched: Zsched, redis_client: redis.Redis
 ) -> None:
     client.schedule("tasks.run", id="never", after=3600)
     client.cancel("never")
     run = client.enqueue("tasks.run", id="stopped").run_id
     redis_client.hset(KEYS.rq.job(run), "status", "canceled")
 
-    told = answer(redis_url, "history", "--status", "cancelled")["occurrences"]
+    told = zsched.json("history", "--status", "cancelled")["occurrences"]
 
     assert [("stopped", "enqueued", "cancelled"), ("never", "cancelled", None)] == [
         (one["id"], one["what"], one["run"] and one["run"]["status"]) for one in told
     ]
 
 
-def test_history_without_results_says_so_and_an_unknown_status_is_refused(daemon: DaemonThread, redis_url: str) -> None:
-    assert "nothing failed\n" == zsched(redis_url, "history", "--status", "failed").stdout
-    assert "nothing was lost, of schedule a\n" == zsched(redis_url, "history", "a", "--status", "lost").stdout
-    assert USAGE == zsched(redis_url, "history", "--status", "finished").exit_code
+def test_history_without_results_says_so_and_an_unknown_status_is_refused(daemon: DaemonThread, zsched: Zsched) -> None:
+    assert "nothing failed\n" == zsched("history", "--status", "failed").stdout
+    assert "nothing was lost, of schedule a\n" == zsched("history", "a", "--status", "lost").stdout
+    assert USAGE == zsched("history", "--status", "finished").exit_code
 
 
 def test_show_lists_the_next_times_and_the_last_runs(
-    client: Client, daemon: DaemonThread, redis_url: str, redis_client: redis.Redis
+    client: Client, daemon: DaemonThread, zsched: Zsched, redis_client: redis.Redis
 ) -> None:
     client.schedule("tasks.run", id="r", cron="0 9 * * *", tz="Asia/Seoul")
     runs = [client.run_now("r") for _ in range(7)]
 
-    told = answer(redis_url, "show", "r")
-    shown = zsched(redis_url, "show", "r")
+    told = zsched.json("show", "r")
+    shown = zsched("show", "r")
 
     assert runs[:-6:-1] == [run["id"] for run in told["runs"]]
     assert ["queued"] * 5 == [run["status"] for run in told["runs"]]
@@ -244,29 +196,25 @@ def test_show_lists_the_next_times_and_the_last_runs(
     assert "" == shown.stderr
 
 
-def test_show_works_without_an_archive_and_says_so(client: Client, redis_url: str) -> None:
+def test_show_works_without_an_archive_and_says_so(client: Client, zsched: Zsched) -> None:
     client.schedule("tasks.run", id="once", after=3600)
     client.schedule("tasks.run", id="paused", every=60)
     client.pause("paused")
 
-    shown = zsched(redis_url, "show", "once")
-    told = answer(redis_url, "show", "once")
-    paused = answer(redis_url, "show", "paused")
+    shown = zsched("show", "once")
+    told = zsched.json("show", "once")
+    paused = zsched.json("show", "paused")
 
     assert "no run yet" in shown.stdout
     assert "from Redis alone" in shown.stderr
-    assert (1, [], "no archive reported within 30 s") == (
-        len(told["next"]),
-        told["runs"],
-        told["source"]["problem"],
-    )
+    assert (1, [], "no archive reported within 30 s") == (len(told["next"]), told["runs"], told["source"]["problem"])
     assert [] == paused["next"]
 
 
-def test_why_includes_the_end_of_each_run(scene: Scene) -> None:
-    scene.recorded()
+def test_why_includes_the_end_of_each_run(stage: Stage) -> None:
+    stage.recorded()
 
-    stories = {id: answer(scene.url, "why", id) for id in ("good", "bad", "waits", "runs", "gone")}
+    stories = {id: stage.zsched.json("why", id) for id in ("good", "bad", "waits", "runs", "gone")}
 
     last = {id: story["story"][-1]["text"] for id, story in stories.items()}
     took = r"after [\d.]+ m?s, having waited [\d.]+ m?s for a worker, by worker w-default"

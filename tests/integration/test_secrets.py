@@ -1,35 +1,53 @@
-"""Redis's password, in whatever way it is given, is in no output of zsched, and in no command line."""
+"""Redis's password and the arguments of runs are in no output; only workers run payloads."""
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import socket
 import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
 import redis
 from click.testing import CliRunner
+from rq import Queue
 
-from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
+from tests.bombs import Bomb
+from tests.faults.processes import WITHIN_S, DaemonProcess, archive_of_its_own, eventually
+from tests.faults.threads import know
+from tests.integration.asking import a_daemon, ask, pages_of
+from tests.integration.command_line import Zsched
+from tests.prefix import RQ
+from tests.rq_workers import work_off
 from zsched import Client, RedisRefused, RedisUnavailable
 from zsched.cli import program
 from zsched.cli.program import USAGE
-from zsched.config.settings import load_settings
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
+from zsched.storage.archivers import Archivers
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.once
 
 SECRET = "s3cr3t/@:#?w0rd"
 FORMS = {SECRET, quote(SECRET, safe=""), quote_plus(SECRET), json.dumps(SECRET)[1:-1], "s3cr3t", "w0rd"}
 COMMANDS = ("status", "status --json", "ls", "why nothing", "history", "doctor", "doctor --json", "recover --dry-run")
+FAR = datetime(2031, 7, 1, tzinfo=UTC)
+ARGUMENT, ENDED, ERROR = "s3cret-argument", "s3cret-of-an-ended-run", "s3cret-of-a-task"
+EACH = ("show", "why", "next")
+ALL = (
+    "status", "status --json", "ls", "ls --json", "history", "history --json", "log", "log --json", "export", "doctor",
+    "recover --dry-run",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -151,37 +169,26 @@ def test_the_normal_output_never_contains_the_password(given: dict[str, str], gu
     assert json.loads(around.texts["status --json"])["leader"]
 
 
-def test_an_unreachable_redis_is_reported_without_the_password(
-    given: dict[str, str], server: EmbeddedRedis, guard: Guard, tmp_path: Path
-) -> None:
-    around = Surroundings(guard, given, tmp_path)
-    server.stop()
-    try:
-        for command in COMMANDS:
-            around.run(command)
-        around.daemon("redis_lost")
-    finally:
-        server.start()
-
-    around.check()
-    assert "cannot reach Redis" in around.texts["status"]
-
-
-def test_a_refused_password_is_reported_without_the_password(
-    given: dict[str, str], server: EmbeddedRedis, guard: Guard, tmp_path: Path
+@pytest.mark.parametrize(
+    ("is_stopped", "until", "told"),
+    [(True, "redis_lost", "cannot reach Redis"), (False, "daemon_failed", "refused user or password")],
+    ids=["unreachable", "refused"],
+)
+def test_a_redis_that_is_unreachable_or_refuses_is_reported_without_the_password(
+    given: dict[str, str], server: EmbeddedRedis, guard: Guard, tmp_path: Path, is_stopped: bool, until: str, told: str
 ) -> None:
     around = Surroundings(guard, given, tmp_path)
     with redis.Redis.from_url(server.url, password=SECRET) as administrator:
-        administrator.config_set("requirepass", "other")
+        server.stop() if is_stopped else administrator.config_set("requirepass", "other")
         try:
             for command in COMMANDS:
                 around.run(command)
-            around.daemon("daemon_failed")
+            around.daemon(until)
         finally:
-            administrator.config_set("requirepass", SECRET)
+            server.start() if is_stopped else administrator.config_set("requirepass", SECRET)
 
     around.check()
-    assert "refused user or password" in around.texts["status"]
+    assert told in around.texts["status"]
 
 
 @pytest.mark.parametrize("mistake", ["redsi://", "redis:/", "redis//", ""])
@@ -193,27 +200,6 @@ def test_an_invalid_url_is_reported_without_the_password(mistake: str, guard: Gu
 
     around.check()
     assert "ZSCHED_REDIS_URL" in around.texts["status"]
-
-
-def test_a_password_on_the_command_line_is_refused_and_not_repeated(guard: Guard, tmp_path: Path) -> None:
-    around = Surroundings(guard, {}, tmp_path)
-
-    around.run(f"status --redis-url redis://me:{quote(SECRET, safe='')}@host:6379/0", may_be_misused=True)
-
-    [text] = around.texts.values()
-    assert "every user of this machine can read a password on the command line" in text
-    assert not any(form in text for form in FORMS)
-
-
-def test_a_user_in_the_url_can_have_its_password_in_a_file(tmp_path: Path) -> None:
-    (tmp_path / "password").write_text("secret\n")
-
-    settings = load_settings(
-        env={"ZSCHED_REDIS_PASSWORD_FILE": str(tmp_path / "password")},
-        flags={"redis.url": "redis://zsched-daemon@host"},
-    )
-
-    assert ("redis://zsched-daemon@host", "secret") == (settings.redis.url, settings.redis.read_password())
 
 
 @pytest.mark.parametrize("password", [SECRET, "wrong"])
@@ -231,3 +217,80 @@ def test_errors_of_a_client_never_repeat_the_password(server: EmbeddedRedis, pas
 
     assert len(told) >= 2
     assert not [text for text in told if password in text or quote(password, safe="") in text]
+
+
+# -- arguments and payloads ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Path:
+    """The path of the file that a bomb makes."""
+    return tmp_path / "ran"
+
+
+@pytest.fixture
+def archive() -> str:
+    return archive_of_its_own()
+
+
+@pytest.fixture
+def daemon(
+    redis_url: str, redis_client: redis.Redis, guard: Guard, archive: str, link: Link
+) -> Iterator[DaemonProcess]:
+    know(redis_client)
+    daemon = a_daemon(guard, redis_url, ARCHIVE_PATH=archive, LOG_LEVEL="debug")
+    eventually(Archivers(link, Keys("default")).alive)
+    yield daemon
+    if not daemon.has_ended:
+        daemon.stop()
+
+
+def test_a_daemon_and_the_command_line_run_no_payload_from_redis(
+    client: Client, redis_client: redis.Redis, redis_url: str, daemon: DaemonProcess, ran: Path
+) -> None:
+    zsched, bomb = Zsched(redis_url), Bomb(Path.touch, ran)
+    waits = client.schedule("app.task", args=(bomb,), id="waits", at=FAR, durable=True)
+    client.schedule("app.task", kwargs={"x": bomb}, id="daily", cron="0 9 * * *", durable=True)
+    client.schedule("app.task", args=(bomb,), id="ticks", every=0.1, count=3, overlap="allow", durable=True)
+    client.enqueue("app.task", args=(bomb,), id="now", durable=True)
+    redis_client.hset(f"{RQ}:job:{waits.run_id}", "meta", pickle.dumps({"x": bomb}))
+    eventually(lambda: redis_client.llen(f"{RQ}:queue:default") == 4)
+
+    for command in [*ALL, *(f"{each} {id}" for each in EACH for id in ("waits", "daily", "ticks", "now"))]:
+        zsched(*command.split())
+    zsched("set", "waits", "--kwargs", '{"a": 1}')
+    zsched("pause", "daily")
+    zsched("resume", "daily")
+    redis_client.flushall()
+    daemon.wait_for("recovery_done")
+    eventually(lambda: {"waits", "daily"} <= {one.id for one in client.list()})
+    zsched("cancel", "waits", "daily")
+
+    assert not ran.exists()
+    pickle.loads(pickle.dumps(bomb))  # as a worker would
+    assert ran.exists()
+
+
+def test_arguments_are_only_in_the_archive_and_in_no_event_metric_or_story(
+    client: Client, redis_client: redis.Redis, redis_url: str, daemon: DaemonProcess, archive: str
+) -> None:
+    where, zsched = pages_of(daemon), Zsched(redis_url)
+    client.schedule("builtins.len", args=(ARGUMENT,), id="waits", at=FAR, durable=True)
+    client.schedule("builtins.len", kwargs={"x": ARGUMENT}, id="daily", cron="0 9 * * *", durable=True)
+    client.enqueue("builtins.len", args=(ENDED,), id="now", durable=True)
+    client.enqueue("builtins.int", args=(ERROR,), id="fails", durable=True)
+    work_off(Queue("default", connection=redis_client), redis_client)
+    eventually(lambda: all(any(run.is_over for run in client.runs(id)) for id in ("now", "fails")))
+
+    told = {command: zsched(*command.split()).output for command in ALL if command != "export" and "ls" not in command}
+    told |= {id: zsched("why", id).output for id in ("waits", "daily", "now")}
+    told |= {path: ask(where, path).text for path in ("/metrics", "/healthz", "/readyz")}
+    story = zsched("why", "fails").output
+    daemon.stop()
+    told["events"] = json.dumps(daemon.events)
+    files = b"".join(file.read_bytes() for file in Path(archive).parent.glob(f"{Path(archive).name}*"))
+
+    assert [] == [source for source, text in told.items() if ARGUMENT in text or ENDED in text]
+    assert 'queue="default"' in told["/metrics"]  # names of queues it does tell
+    assert f"invalid literal for int() with base 10: '{ERROR}'" in story  # what the task put into its error
+    assert [] == [word for word in (ARGUMENT, ENDED, ERROR) if word.encode() not in files]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -121,6 +122,27 @@ def test_a_stream_whose_connection_is_killed_resends_unanswered_calls(link: Link
     replies = scripts.stream(link, KEYS, ["put"], _calls(30))
     words = [next(replies)[2] for _ in range(10)]
     redis_client.client_kill_filter(_type="normal", skipme=True)
+
+    words += _words(replies)
+
+    assert (30, 30) == (len(words), redis_client.zcard(KEYS.due_normal()))
+
+
+def test_a_stream_connects_again_after_a_node_that_no_longer_owns_its_slot(
+    link: Link, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies, wire, refusals = scripts.stream(link, KEYS, ["put"], _calls(30)), link.wire, [1, 2]
+    words = [next(replies)[2] for _ in range(10)]
+    redis_client.client_kill_filter(_type="normal", skipme=True)
+
+    @contextmanager
+    def wire_to_the_owner() -> Iterator[Wire]:
+        if refusals:
+            raise RedisUnavailable(f"refusal {refusals.pop()}")
+        with wire() as opened:
+            yield opened
+
+    monkeypatch.setattr(link, "wire", wire_to_the_owner)
 
     words += _words(replies)
 
@@ -253,11 +275,11 @@ def test_a_link_is_shown_without_its_password() -> None:
 
 
 def test_an_adopted_client_sends_nothing_twice_by_itself() -> None:
-    link = Link.adopt(redis.Redis(socket_timeout=3))
+    link = Link.adopt(redis.Redis(socket_timeout=30))
 
     connection = link.pool.connection_class(**link.pool.connection_kwargs)
 
-    assert (3, 0) == (link.timeout_s, connection.retry.get_retries())
+    assert (30, 0) == (link.timeout_s, connection.retry.get_retries())
     assert isinstance(Wire(connection, "x"), Wire)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import redis
 
+from tests.faults.ledger import queued
 from tests.integration.reminders import digest, plain, send_reminder, untyped
-from tests.prefix import RQ
 from tests.unit.tasks.ground import define
 from zsched import Client, InvalidSchedule, NotArchived, NotImportable
 from zsched.client.rows import Recurring, RowReader
@@ -20,11 +20,6 @@ from zsched.storage.rqjob import Encoder
 
 MODULE = "tests.integration.reminders"
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-def client(redis_url: str) -> Client:
-    return Client.from_url(redis_url)
 
 
 def call(redis_client: redis.Redis, run_id: str) -> tuple[Any, ...]:
@@ -73,7 +68,7 @@ def test_enqueuing_a_task_does_not_replace_its_recurring_schedule(client: Client
 
     assert "digest" != told.id
     assert "cron" == client.get("digest").kind
-    assert [told.run_id] == [run.decode() for run in redis_client.lrange(f"{RQ}:queue:default", 0, -1)]
+    assert [told.run_id] == queued(redis_client)
 
 
 def test_enqueuing_a_task_replaces_its_waiting_one_shot(client: Client, redis_client: redis.Redis) -> None:
@@ -83,7 +78,7 @@ def test_enqueuing_a_task_replaces_its_waiting_one_shot(client: Client, redis_cl
 
     assert "updated" == told.outcome
     assert [] == list(client.list())
-    assert [told.run_id] == [run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1)]
+    assert [told.run_id] == queued(redis_client, "email")
 
 
 def test_enqueuing_a_task_twice_with_keep_runs_it_once(client: Client, redis_client: redis.Redis) -> None:
@@ -93,7 +88,7 @@ def test_enqueuing_a_task_twice_with_keep_runs_it_once(client: Client, redis_cli
     again = send_reminder.enqueue(client, **payload)
 
     assert ("reminder-e1", "kept", first.run_id) == (again.id, again.outcome, again.run_id)
-    assert [first.run_id] == [run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1)]
+    assert [first.run_id] == queued(redis_client, "email")
     assert redis_client.pttl(f"{Keys('default').unique_prefix()}reminder-e1") <= 600_000
 
 
@@ -102,7 +97,7 @@ def test_a_client_checks_the_arguments_of_a_task(client: Client, redis_client: r
     when = {"after": HOUR} if verb == "schedule" else {}
     with pytest.raises(InvalidSchedule, match=r"channel='fax': task .*send_reminder: give one of"):
         getattr(client, verb)(send_reminder, args=("e1", "fax"), **when)
-    assert [] == redis_client.keys("*")
+    assert [b"zsched:{default}:meta"] == redis_client.keys("*")  # of the fixture
 
     assert "reminder-e1" == getattr(client, verb)(send_reminder, args=("e1", "push"), **when).id
 
@@ -131,9 +126,6 @@ def test_a_task_that_workers_cannot_import_is_refused(client: Client) -> None:
         define("def send(): ...").schedule(client, after=5)
 
 
-# -- many ---------------------------------------------------------------------------------------------
-
-
 def test_rows_of_tasks_are_checked_individually(client: Client, redis_client: redis.Redis) -> None:
     def rows() -> Any:
         for number in range(1000):
@@ -157,7 +149,7 @@ def test_rows_of_tasks_are_checked_individually(client: Client, redis_client: re
     assert ("cron", 3) == (client.get("digest").kind, client.get("digest").pause_after_failures)
 
 
-def test_rows_of_one_task_share_their_shape(client: Client) -> None:
+def test_rows_of_one_task_share_their_shape_and_rows_of_one_rule_their_rule(client: Client) -> None:
     defined: list[Mapping[str, Any]] = []
 
     def define_row(func: Any, options: Mapping[str, Any]) -> Any:
@@ -166,25 +158,13 @@ def test_rows_of_one_task_share_their_shape(client: Client) -> None:
 
     reader = RowReader(client._store, define_row)
 
-    read = [reader.read(plain.row(after=HOUR, value=number)) for number in range(3)]
-
+    once = [reader.read(plain.row(after=HOUR, value=number)) for number in range(3)]
     assert 1 == len(defined)
-    assert 1 == len({id(shape) for shape, _ in read})  # type: ignore[misc]  # one-shots
+    recurring = [reader.read(plain.row(every=60 + number // 2, value=number)) for number in range(4)]
 
-
-def test_recurring_rows_of_one_task_and_rule_share_shape_and_rule(client: Client) -> None:
-    defined: list[Mapping[str, Any]] = []
-
-    def define_row(func: Any, options: Mapping[str, Any]) -> Any:
-        defined.append(options)
-        return client._putting.define(func, options)
-
-    reader = RowReader(client._store, define_row)
-
-    read = [reader.read(plain.row(every=60 + number // 2, value=number)) for number in range(4)]
-
-    assert 2 == len(defined)
-    rules = [one.rule for one in read if isinstance(one, Recurring)]
+    assert 1 == len({id(shape) for shape, _ in once})  # type: ignore[misc]  # one-shots
+    assert 3 == len(defined)
+    rules = [one.rule for one in recurring if isinstance(one, Recurring)]
     assert (rules[0], rules[2]) == (rules[1], rules[3])
     assert rules[0] is not rules[2]
 
@@ -204,9 +184,6 @@ def test_a_durable_task_is_durable_in_schedule_many(client: Client, redis_client
     with pytest.raises(NotArchived, match="no row with durable=True was written"):
         client.schedule_many([{"func": durable, "after": HOUR}])
     assert [] == redis_client.keys("*due*")
-
-
-# -- update -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("changes", [{"kwargs": {"event_id": "e1", "channel": 7}}, {"args": ("e1",)}])

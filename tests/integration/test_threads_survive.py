@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 import redis
 
 from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread, know
+from tests.faults.threads import DaemonThread
 from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.daemon import answerer, archiver, chores, loop, waker
@@ -21,10 +22,10 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.questions import Questions
 
-pytestmark = pytest.mark.redis
-
 BUG = KeyError("a bug")
 TIMES = 3
+KEYS = Keys("default")
+Start = Callable[[], DaemonThread]
 
 
 class Buggy:
@@ -48,30 +49,29 @@ class Buggy:
         return self._sound
 
 
+def breaks(patch: pytest.MonkeyPatch, owner: type, name: str, error: Exception = BUG) -> Buggy:
+    """Let a method of *owner* raise an error the first times; return its stand-in."""
+    buggy = Buggy(getattr(owner, name), error)
+    patch.setattr(owner, name, lambda self, *given: buggy(self, *given))
+    return buggy
+
+
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_LONGEST_S", 0.01)
 
 
 @pytest.fixture
-def start(redis_url: str, redis_client: redis.Redis) -> Iterator[Callable[[], DaemonThread]]:
+def start(redis_url: str, client: Client) -> Iterator[Start]:
     """A function that starts a daemon, and returns when it leads."""
-    know(redis_client)
-    daemons: list[DaemonThread] = []
+    with ExitStack() as stack:
 
-    def started() -> DaemonThread:
-        daemon = DaemonThread(redis_url)
-        daemons.append(daemon)
-        daemon.__enter__()
-        daemon.wait_for("term_began")
-        return daemon
+        def started() -> DaemonThread:
+            daemon = stack.enter_context(DaemonThread(redis_url))
+            daemon.wait_for("term_began")
+            return daemon
 
-    yield started
-    for daemon in daemons:
-        daemon.__exit__(None, None, None)
-
-
-Start = Callable[[], DaemonThread]
+        yield started
 
 
 def failures(daemon: DaemonThread) -> list[Any]:
@@ -79,13 +79,11 @@ def failures(daemon: DaemonThread) -> list[Any]:
 
 
 def test_the_waker_receives_messages_after_a_bug(
-    start: Start, redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    start: Start, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    buggy = Buggy(waker.Waker._hear_all)
-    monkeypatch.setattr(waker.Waker, "_hear_all", lambda self, wire: buggy(self, wire))
+    buggy, channel = breaks(monkeypatch, waker.Waker, "_hear_all"), KEYS.wake()
 
     daemon = start()
-    channel = Keys("default").wake()
     eventually(lambda: not buggy.left and dict(redis_client.pubsub_numsub(channel))[channel.encode()] == 1)
 
     assert ["waker"] == failures(daemon)
@@ -93,19 +91,19 @@ def test_the_waker_receives_messages_after_a_bug(
 
 
 def test_the_archiver_follows_after_a_bug(
-    start: Start, redis_url: str, link: Link, monkeypatch: pytest.MonkeyPatch
+    start: Start, client: Client, link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     buggy = Buggy(archiver.Archivers)
     monkeypatch.setattr(archiver, "Archivers", buggy)
 
     daemon = start()
-    eventually(Archivers(link, Keys("default")).alive)
+    eventually(Archivers(link, KEYS).alive)
 
-    assert "created" == Client.from_url(redis_url).schedule("app.run", id="a", after=3600, durable=True).outcome
+    assert "created" == client.schedule("app.run", id="a", after=3600, durable=True).outcome
     assert ["archiver"] == failures(daemon)
 
 
-def test_chores_are_done_after_a_bug(start: Start, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chores_are_done_after_a_bug(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     buggy, done, do = Buggy(chores.Server), set[str](), chores.ChoreThread._do
     monkeypatch.setattr(chores, "Server", buggy)
     monkeypatch.setattr(
@@ -118,10 +116,8 @@ def test_chores_are_done_after_a_bug(start: Start, redis_url: str, monkeypatch: 
     assert ["chores"] == failures(daemon)
 
 
-def test_the_answerer_answers_after_a_bug(start: Start, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    buggy = Buggy(answerer.Answerer._serve)
-    monkeypatch.setattr(answerer.Answerer, "_serve", lambda self, inbox: buggy(self, inbox))
-    client = Client.from_url(redis_url)
+def test_the_answerer_answers_after_a_bug(start: Start, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    buggy = breaks(monkeypatch, answerer.Answerer, "_serve")
 
     daemon = start()
     client.schedule("app.run", id="a", after=3600)
@@ -132,16 +128,14 @@ def test_the_answerer_answers_after_a_bug(start: Start, redis_url: str, monkeypa
 
 @pytest.mark.parametrize("bug", [KeyError("a bug"), TypeError("a bug"), AttributeError("a bug"), ValueError("a bug")])
 def test_a_bug_while_answering_is_logged_and_sent_to_the_asker(
-    start: Start, redis_url: str, link: Link, monkeypatch: pytest.MonkeyPatch, bug: Exception
+    start: Start, client: Client, link: Link, monkeypatch: pytest.MonkeyPatch, bug: Exception
 ) -> None:
-    buggy = Buggy(answerer.History.of_schedule, bug)
-    monkeypatch.setattr(answerer.History, "of_schedule", lambda self, *given: buggy(self, *given))
-    client = Client.from_url(redis_url)
+    breaks(monkeypatch, answerer.History, "of_schedule", bug)
     daemon = start()
     client.schedule("app.run", id="a", after=3600)
-    eventually(Archivers(link, Keys("default")).alive)
+    eventually(Archivers(link, KEYS).alive)
 
-    answers = [Questions(link, Keys("default")).ask("schedule", id="a", newest=3) for _ in range(TIMES)]
+    answers = [Questions(link, KEYS).ask("schedule", id="a", newest=3) for _ in range(TIMES)]
 
     assert [] == [answer for answer in answers if "failed to answer 'schedule'" not in answer.get("error", "")]
     assert client.why("a").source.archive is not None
@@ -151,13 +145,10 @@ def test_a_bug_while_answering_is_logged_and_sent_to_the_asker(
 
 
 def test_the_report_of_a_daemon_names_its_failing_threads(
-    start: Start, redis_url: str, monkeypatch: pytest.MonkeyPatch
+    start: Start, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    buggy = Buggy(answerer.Answerer._serve)
-    buggy.left = 1_000_000
-    monkeypatch.setattr(answerer.Answerer, "_serve", lambda self, inbox: buggy(self, inbox))
+    breaks(monkeypatch, answerer.Answerer, "_serve").left = 1_000_000
     monkeypatch.setattr(archiver, "REPORT_EVERY_MS", 50)
-    client = Client.from_url(redis_url)
 
     start()
 

@@ -247,11 +247,11 @@ def test_a_daemon_without_the_right_to_trim_logs_it_once_and_fires(
     redis_client.acl_log_reset()
     client, archive = Client.from_url(without_right), ArchiveSettings(path=archive_of_its_own(), log_keep_s=1)
     with DaemonThread(without_right, archive=archive, renew_ms=100) as daemon:
-        client.schedule("app.run", id="first", after=0.01)
+        client.schedule("app.run", id="first", after=0)
         eventually(lambda: redis_client.llen(f"{RQ}:queue:default") == 1)
         eventually(lambda: refusals(redis_client) >= 2)
 
-        client.schedule("app.run", id="second", after=0.01)
+        client.schedule("app.run", id="second", after=0)
         eventually(lambda: redis_client.llen(f"{RQ}:queue:default") == 2)
     assert 1 == len(daemon.of("log_not_trimmed"))
     assert [] == daemon.of("redis_refused")

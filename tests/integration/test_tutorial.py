@@ -1,9 +1,10 @@
-"""A reader follows the tutorial: the page's files in a folder, its commands, a real daemon and a real worker."""
+"""Pages, followed by a reader: the tutorial with a real daemon and worker; each shown command and piece of Python."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import runpy
 import shlex
@@ -11,20 +12,24 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 
+import click
 import pytest
 import redis
 from click.testing import CliRunner
 from rq import Queue
 
-from tests.documents import PROJECT, programs
-from tests.faults.clocks import now_ms
+from tests.documents import PROJECT, pages, programs
+from tests.faults.clocks import now_ms, set_back
+from tests.faults.overdue import become_due
 from tests.faults.processes import ENDS_S, DaemonProcess, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
-from tests.integration.in_process import work_off
 from tests.prefix import RQ
-from zsched import Client
+from tests.rq_workers import work_off
+from zsched import AsyncClient, Client
 from zsched.cli import program
 from zsched.cli.program import DONE, UNHEALTHY, USAGE
 from zsched.config.settings import ArchiveSettings
@@ -35,10 +40,16 @@ from zsched.storage import overview
 pytestmark = pytest.mark.once
 
 PAGE = "docs/tutorial.md"
-SMALLER = {"range(1_000)": "range(4)", "timedelta(seconds=10)": "timedelta(seconds=0.5)"}  # in campaign.py
-SOON = "60.005"  # minutes until an event begins: its reminder is due in 0.3 s
+SMALLER = {"range(1_000)": "range(4)", "timedelta(seconds=10)": "timedelta(hours=1)"}  # in campaign.py
+LATER = "120"  # minutes until an event begins: the test lets its reminder become due
 HEALTHY = "healthy: one daemon leads, nobody stands by; nothing is overdue; 1 archive follows"
 QUEUES = ("email", "campaign")
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+NOT_RUN = "<!-- not run: "  # before a piece of Python, with the reason
+PYTHON = re.compile(rf"^(?:{NOT_RUN}[^>]*-->\n+)?```python\n.*?^```", re.DOTALL | re.MULTILINE)
+INLINE = re.compile(r"`zsched ([a-z-]+[^`]*)`")
+ENDS = ("|", "||", "&&", "&", ";", ">", ">>", "<")
+INCOMPLETE = (click.MissingParameter, click.BadOptionUsage)  # what a sentence may leave out: `zsched why`
 
 
 class Reader:
@@ -99,11 +110,10 @@ class Reader:
         return self._run(sys.executable, "-m", "rq.cli", "worker", "--burst", *arguments)
 
     def test(self) -> str:
-        """Run the tests of the page, and return the output of pytest."""
+        """Run the tests of the page, by no settings of a folder above, and return the output of pytest."""
         self.take("pytest -q")
-        return self._run(
-            sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "--rootdir", "."
-        )
+        options = ("-q", "-p", "no:cacheprovider", "-W", "error", "--rootdir", ".", "-c", os.devnull)
+        return self._run(sys.executable, "-m", "pytest", *options)
 
     def _run(self, *command: str) -> str:
         ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ENDS_S)
@@ -113,7 +123,7 @@ class Reader:
 
 @pytest.fixture
 def reader(tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
-    """Return a reader in a folder with the page's files. The campaign is smaller and begins sooner."""
+    """Return a reader in a folder with the page's files. The campaign is smaller, and begins when the test says so."""
     files = programs(PAGE)
     for text, smaller in SMALLER.items():
         assert text in files["campaign.py"]
@@ -143,19 +153,18 @@ def test_the_reminder_moves_and_digests_and_the_campaign_are_sent(
         reader.python(
             "service.py concert 60.5",
             "Scheduled(id='reminder-concert', outcome='updated'",
-            instead=f"service.py concert {SOON}",
+            instead=f"service.py concert {LATER}",
         )
         reader.zsched("ls")
+        become_due(redis_client, "reminder-concert")
         reader.python("digests.py")
         reader.zsched("ls", "digest-ada     active", "09:00:00-05:00", "digest-ji-woo  active", "09:00:00+09:00")
-        reader.zsched(
-            "next digest-ada --from 2027-03-13T00:00 -n 2",
-            "2027-03-13 09:00:00-05:00  2027-03-13 14:00:00Z",
-            "2027-03-14 09:00:00-04:00  2027-03-14 13:00:00Z",
-        )
+        times = ("2027-03-13 09:00:00-05:00  2027-03-13 14:00:00Z", "2027-03-14 09:00:00-04:00  2027-03-14 13:00:00Z")
+        reader.zsched("next digest-ada --from 2027-03-13T00:00 -n 2", *times)
         reader.zsched("run digest-ada", "digest-ada-")
         assert "Many(created=4, updated=0, unchanged=0, errors=0)\n" == reader.python("campaign.py")
-        reader.python("service.py gig 60.3", "id='reminder-gig'", instead=f"service.py gig {SOON}")
+        reader.python("service.py gig 60.3", "id='reminder-gig'", instead=f"service.py gig {LATER}")
+        become_due(redis_client, "reminder-gig", *(f"spring-user-{n}" for n in range(4)))
 
         eventually(lambda: [3, 4] == [redis_client.llen(f"{RQ}:queue:{name}") for name in QUEUES])
         assert "rq worker -c tasks campaign" in reader.page
@@ -192,9 +201,7 @@ def test_the_file_of_schedules_is_applied_and_its_mistake_is_refused(reader: Rea
 def test_the_tests_of_the_product_pass(reader: Reader) -> None:
     reader.begin(6)
 
-    printed = reader.test()
-
-    assert "5 passed" in printed
+    assert "5 passed" in reader.test()
     assert "5 passed" in reader.page
     assert [] == reader.left
 
@@ -208,7 +215,8 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
     first = DaemonProcess(guard, redis_url, ARCHIVE_PATH=archive)
     first.wait_for("archive_bootstrapped")
 
-    reader.python("service.py talk 60.1", "id='reminder-talk'", instead=f"service.py talk {SOON}")
+    reader.python("service.py talk 60.1", "id='reminder-talk'", instead=f"service.py talk {LATER}")
+    become_due(redis_client, "reminder-talk")
     reader.zsched("status", HEALTHY, "nobody listens to queue email, where 1 job waits for ")
     reader.zsched("why reminder-talk", "RQ knows of no worker that listens to queue email")
     reader.work("email")
@@ -219,7 +227,8 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
     first.send(signal.SIGKILL)
     first.wait()
     redis_client.delete("zsched:{default}:lease")  # which lapses
-    reader.python("service.py dinner 60.1", "id='reminder-dinner'", instead=f"service.py dinner {SOON}")
+    with set_back(redis_client, 60_000):  # so that the put comes in time
+        reader.python("service.py dinner 60.1", "id='reminder-dinner'", instead="service.py dinner 60")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overview, "SILENT_MS", 500)  # instead of ten seconds
         patch.setenv("ZSCHED_REDIS_TIMEOUT_S", "0.5")  # why waits for half of it, as no archive answers
@@ -244,3 +253,85 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
         reader.zsched("ls", "digest-ada     active", "digest-ji-woo  active")
         reader.zsched("why digest-ada", "put back, due ", ": Redis had lost it", "next ")
     assert [] == reader.left
+
+
+# -- commands and pieces of Python in all pages -------------------------------------------------------
+
+
+def shell_commands(text: str) -> Iterator[list[str]]:
+    """Yield the words behind ``zsched`` of each command in a page's blocks for a shell."""
+    blocks = [block for language, block in BLOCK.findall(text) if language in ("", "sh", "shell", "bash")]
+    for line in (line.partition(" #")[0].strip() for block in blocks for line in block.splitlines()):
+        if not line.isascii():  # a drawing, or an output
+            continue
+        lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars="|&;<>")
+        lexer.whitespace_split, lexer.commenters = True, "#"
+        try:
+            words = list(lexer)
+        except ValueError:  # an output with an apostrophe
+            continue
+        starts = [n for n, word in enumerate(words) if word == "zsched"]
+        for start in (n for n in starts if n == 0 or words[n - 1] in ENDS or "=" in words[n - 1]):
+            end = next((n for n, word in enumerate(words[start:], start) if word in ENDS), len(words))
+            yield words[start + 1 : end]
+
+
+def mistake(words: list[str], allowed: tuple[type[click.UsageError], ...] = ()) -> str | None:
+    """Return click's complaint about a command, which is parsed and not executed; None if it has none."""
+    command: click.Command = program
+    context, rest = None, list(words)
+    try:
+        while True:
+            context = command.make_context(command.name, rest, parent=context)
+            command, rest = context.command, [*context._protected_args, *context.args]
+            if not isinstance(command, click.Group) or not rest:
+                return None
+            name, found, rest = command.resolve_command(context, rest)
+            assert found is not None, name
+            command = found
+    except click.exceptions.Exit:  # --help and --version
+        return None
+    except allowed:
+        return None
+    except click.UsageError as error:
+        return f"zsched {shlex.join(words)}: {error.format_message()}"
+
+
+def relative(page: Path) -> str:
+    return str(page.relative_to(PROJECT))
+
+
+@pytest.mark.parametrize("page", pages(), ids=relative)
+def test_every_shown_command_is_accepted(page: Path) -> None:
+    text = page.read_text()
+
+    shown = [mistake(words) for words in shell_commands(text)]
+    named = [mistake(words.split(), INCOMPLETE) for words in INLINE.findall(text) if not re.search(r"[\[…'\"<]", words)]
+    assert [] == [each for each in shown + named if each]
+
+
+def pieces(page: Path) -> list[str]:
+    """
+    Return the Python of a page that runs by itself. Files of programs (``# tasks.py``) are left out, because other
+    tests run them, and so are pieces that a comment excludes.
+    """
+    texts = [found for found in PYTHON.findall(page.read_text()) if not found.startswith(NOT_RUN)]
+    texts = [found.partition("\n")[2].rpartition("\n")[0] for found in texts]
+    return [text for text in texts if not re.search(r"^# \w+\.py\b", text, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if pieces(page)], ids=relative)
+def test_every_piece_of_python_runs(
+    page: Path, redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    know(redis_client)
+    client, module = Client.from_url(redis_url), ModuleType("shown")
+    monkeypatch.setattr(Client, "from_url", lambda *_, **__: client)
+    asynchronous = AsyncClient.from_url(redis_url)
+    monkeypatch.setattr(AsyncClient, "from_url", lambda *_, **__: asynchronous)
+    monkeypatch.setitem(sys.modules, "shown", module)  # where a task is found again
+    next_year = str(datetime.now(UTC).year + 1)
+
+    for text in pieces(page):
+        coming = re.sub(r"\b20\d\d\b", next_year, text)  # the shown times are in the past some day
+        exec(compile(coming, relative(page), "exec"), vars(module))

@@ -1,11 +1,7 @@
-"""The product under deploy/redis/users.acl: the abilities of each user. Denied commands: test_users_denied."""
+"""The product under deploy/redis/users.acl: the abilities of each user."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,28 +10,26 @@ from pathlib import Path
 import pytest
 import redis
 import rq
-from click.testing import CliRunner
 from rq import Queue, Worker
 from rq.job import Job
 
-from tests.faults.processes import ENDS_S, DaemonProcess, eventually
+from tests.faults.processes import DaemonProcess, eventually
+from tests.integration.command_line import Zsched
 from tests.integration.users import DEPLOY, GuardedRedis
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client
-from zsched.cli import program
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.rights import USERS, Role
 
 pytestmark = pytest.mark.redis
 
 KEYS = Keys("default")
-
-
 FAR = datetime(2031, 7, 1, tzinfo=UTC)
+Work = Callable[[str, str], None]
 
 TASKS = """
 from zsched import Next, current_run, task
@@ -59,17 +53,9 @@ def client(guarded: GuardedRedis) -> Client:
 
 
 @pytest.fixture
-def work(guarded: GuardedRedis, tmp_path: Path) -> Callable[[str, str], None]:
+def work(guarded: GuardedRedis, guard: Guard, tmp_path: Path) -> Work:
     """A function that lets an RQ worker of a user empty a queue."""
-    (tmp_path / "tasks.py").write_text(TASKS)
-
-    def work(user: str, queue: str) -> None:
-        path = os.pathsep.join([str(tmp_path), *sys.path])
-        env = os.environ | {"PYTHONPATH": path, "RQ_REDIS_URL": guarded.url(user)}
-        command = [sys.executable, "-m", "rq.cli", "worker", "--burst", queue]
-        subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=ENDS_S, capture_output=True)
-
-    return work
+    return lambda user, queue: RqWorkers(guard, guarded.url(user), tmp_path, TASKS).work(queue)
 
 
 @pytest.fixture
@@ -115,11 +101,7 @@ def test_redis_does_not_start_before_every_password_is_filled_in(guard: Guard) -
 
 
 def test_client_daemon_and_worker_need_no_right_beyond_their_users(
-    guarded: GuardedRedis,
-    client: Client,
-    leader: DaemonProcess,
-    work: Callable[[str, str], None],
-    operator: redis.Redis,
+    guarded: GuardedRedis, client: Client, leader: DaemonProcess, work: Work, operator: redis.Redis
 ) -> None:
     once = client.schedule("tasks.note", id="once", after=0, durable=True, expires_after=timedelta(hours=1))
     client.schedule("tasks.note", id="limited", after=0, queue="limited")
@@ -163,11 +145,7 @@ def test_client_daemon_and_worker_need_no_right_beyond_their_users(
 
 @pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")
 def test_rate_limits_need_no_right_beyond_their_users(
-    guarded: GuardedRedis,
-    client: Client,
-    leader: DaemonProcess,
-    work: Callable[[str, str], None],
-    operator: redis.Redis,
+    guarded: GuardedRedis, client: Client, leader: DaemonProcess, work: Work, operator: redis.Redis
 ) -> None:
     runs = [client.schedule("tasks.note", id=f"limited-{n}", after=0, rate_limit="mail:1").run_id for n in range(3)]
     eventually(lambda: operator.zcard(f"{RQ}:rl:mail:rate_limited") == 2)
@@ -189,11 +167,7 @@ def test_rate_limits_need_no_right_beyond_their_users(
 
 
 def test_a_worker_that_schedules_needs_the_rights_of_a_client(
-    guarded: GuardedRedis,
-    client: Client,
-    leader: DaemonProcess,
-    work: Callable[[str, str], None],
-    operator: redis.Redis,
+    guarded: GuardedRedis, client: Client, leader: DaemonProcess, work: Work, operator: redis.Redis
 ) -> None:
     client.schedule("tasks.step", id="step", after=0, kwargs={"n": 1}, queue="chained")
     eventually(lambda: operator.llen(f"{RQ}:queue:chained") == 1)
@@ -235,17 +209,12 @@ def test_a_daemon_with_its_own_rights_serves_metrics(
 
 
 def test_a_web_user_can_read_all_keys_of_rq_and_zsched(
-    guarded: GuardedRedis,
-    client: Client,
-    leader: DaemonProcess,
-    work: Callable[[str, str], None],
-    operator: redis.Redis,
+    guarded: GuardedRedis, client: Client, leader: DaemonProcess, work: Work, operator: redis.Redis
 ) -> None:
     run_id = str(client.enqueue("tasks.fail", id="failing").run_id)
     work("zsched-worker", "default")
     eventually(is_over(client, run_id))
     client.schedule("tasks.note", id="waits", at=FAR)
-    env = os.environ | {"ZSCHED_REDIS_URL": guarded.url("zsched-web"), "PYTHONPATH": os.pathsep.join(sys.path)}
 
     with guarded.connect("zsched-web") as reader:
         [queue] = Queue.all(connection=reader)
@@ -253,14 +222,11 @@ def test_a_web_user_can_read_all_keys_of_rq_and_zsched(
         result = job.latest_result()
         failed = queue.failed_job_registry.get_job_ids(cleanup=False)
         workers = Worker.all(connection=reader)
-    told = subprocess.run(
-        [sys.executable, "-m", "zsched.cli", "status", "--json"], env=env, capture_output=True, check=True
-    )
+    status = Zsched(guarded.url("zsched-web")).json("status")
 
     assert ("default", "failed", [run_id], []) == (queue.name, job.get_status(refresh=False), failed, workers)
     assert result is not None
     assert "on purpose" in str(result.exc_string)
-    status = json.loads(told.stdout)
     assert status["leader"]
     assert ["default"] == [one["queue"] for one in status["unheard"]]
     assert (False, ["waits"]) == (status["suspended"], [one["id"] for one in status["next"]])
@@ -271,9 +237,7 @@ def test_a_web_user_can_read_all_keys_of_rq_and_zsched(
 def test_status_names_the_user_to_use_if_queues_may_not_be_read(guarded: GuardedRedis, user: str) -> None:
     Client.from_url(guarded.url("zsched-client")).enqueue("tasks.note", queue="nobody")
 
-    env = {"ZSCHED_REDIS_URL": guarded.url(user)}
-
-    told = json.loads(CliRunner().invoke(program, ["status", "--json"], env=env).stdout)
+    told = Zsched(guarded.url(user)).json("status")
 
     assert (None, None) == (told["unheard"], told["suspended"])
     [remedy] = [one["remedy"] for one in told["warnings"] if one["name"] == "queues_unknown"]
@@ -311,14 +275,3 @@ def test_rq_dashboard_works_as_the_user_of_the_web_server(guarded: GuardedRedis,
 
     assert operator.sismember(f"{RQ}:workers", f"{RQ}:worker:dead")
     assert [] == guarded.refused()
-
-
-@pytest.mark.parametrize(("user", "role"), [(user, role) for user, roles in USERS.items() for role in roles])
-def test_the_doctor_finds_that_a_user_has_all_rights_of_its_role(guarded: GuardedRedis, user: str, role: Role) -> None:
-    env = {"ZSCHED_REDIS_URL": guarded.url(user)}
-
-    told = CliRunner().invoke(program, ["doctor", "--role", role.value, "--json"], env=env)
-
-    assert told.stdout, told.output
-    [rights] = [finding for finding in json.loads(told.stdout) if finding["check"] == "rights"]
-    assert "ok" == rights["verdict"], rights

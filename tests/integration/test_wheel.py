@@ -21,9 +21,8 @@ import pytest
 import redis
 from packaging.utils import canonicalize_name
 
-from tests.documents import PROJECT, programs
+from tests.documents import PROJECT, pins, programs
 from tests.faults.processes import ENDS_S, eventually
-from tests.locks import pins
 from tests.prefix import RQ
 from zsched import Client, __version__
 from zsched.embedded import EmbeddedRedis

@@ -1,4 +1,4 @@
-"""Values of another program, seen through a client and a bootstrap: they hide no other schedule, and break no call."""
+"""Values of other programs in zsched's keys: they hide no schedule, break no call, and are named with a remedy."""
 
 from __future__ import annotations
 
@@ -17,15 +17,22 @@ from tests.lua.scene import DUE_MS, furnish, kept, set_back, spoil
 from tests.lua.test_wrong_values import SPOILS
 from tests.prefix import RQ
 from zsched import Client
+from zsched.cli.program import FAILED, UNHEALTHY
 from zsched.config.settings import DaemonSettings
-from zsched.core.clock import SystemClock, from_ms
+from zsched.core.clock import LAST_MS, SystemClock, from_ms
 from zsched.daemon.native import Native
 from zsched.daemon.tick import Ticker
-from zsched.errors import InvalidSchedule, ZschedError
+from zsched.errors import Garbled, InvalidSchedule, ZschedError
 from zsched.storage.dispatch import Dispatch
+from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.native import NativeJobs
 from zsched.storage.scanner import Scanner
+
+KEYS = Keys("default")
+META = KEYS.meta()
+NUMBERS = ["epoch", "seq", "hold", "doubt", "format"]
+REPORT = "1-1 1 {now} following {about}"
 
 
 @pytest.fixture
@@ -95,9 +102,6 @@ def test_a_schedule_with_an_unreadable_place_is_shown_as_quarantined(ground: Gro
     assert "active" == client.get("odd").state.value
 
 
-# -- hashes that come first -----------------------------------------------------------------------
-
-
 def test_a_put_whose_run_was_pushed_returns_already_fired(ground: Ground) -> None:
     client, at = Client(ground.redis), from_ms(DUE_MS * 2)
     first = client.schedule("app.task", id="invoice", at=at)
@@ -115,9 +119,8 @@ def test_a_put_repeated_after_a_loss_does_not_blame_another_program(ground: Grou
     client, at = Client(ground.redis), from_ms(DUE_MS * 2)
     run = str(client.schedule("app.task", id="invoice", at=at).run_id)
     ground.redis.flushall()
-    ground.redis.hset(
-        ground.keys.rq.job(run), mapping={"status": "finished", "ended_at": "then", "last_heartbeat": "then"}
-    )
+    ended = {"status": "finished", "ended_at": "then", "last_heartbeat": "then"}
+    ground.redis.hset(ground.keys.rq.job(run), mapping=ended)
 
     again = client.schedule("app.task", id="invoice", at=at)
 
@@ -137,9 +140,6 @@ def test_a_foreign_job_is_not_taken_for_a_schedule(ground: Ground) -> None:
     assert "created" == client.schedule("app.task", id="invoice", at=at).outcome
 
 
-# -- keys of a wrong type ---------------------------------------------------------------------------
-
-
 @pytest.fixture
 def ticker(ground: Ground) -> Iterator[Ticker]:
     with ground.link.wire() as wire:
@@ -147,11 +147,17 @@ def ticker(ground: Ground) -> Iterator[Ticker]:
         yield Ticker(Dispatch(wire, ground.keys), native, DaemonSettings(), SystemClock())
 
 
-def test_a_leader_logs_a_corrupted_set_of_queues_once_per_term_and_fires(ground: Ground, ticker: Ticker) -> None:
+@pytest.fixture
+def term(ground: Ground) -> Term:
+    """A term on a ground whose clock goes on."""
     ground.redis.hdel(ground.keys.meta(), "frozen_ms", "frozen_by")
-    ground.redis.delete(f"{RQ}:queues")
-    ground.redis.set(f"{RQ}:queues", "x")
-    term = Term(TOKEN, EPOCH, SERVER, LEASE_MS, SystemClock().monotonic_ms() + LEASE_MS, ground.now_ms, 0)
+    return Term(TOKEN, EPOCH, SERVER, LEASE_MS, SystemClock().monotonic_ms() + LEASE_MS, ground.now_ms, 0)
+
+
+def test_a_leader_logs_a_corrupted_set_of_queues_once_per_term_and_fires(
+    ground: Ground, ticker: Ticker, term: Term
+) -> None:
+    spoil(ground, f"{RQ}:queues")
 
     with capture_logs() as told:
         for _ in range(3):
@@ -166,13 +172,10 @@ def test_a_leader_logs_a_corrupted_set_of_queues_once_per_term_and_fires(ground:
 
 
 def test_a_schedule_that_cannot_go_into_quarantine_does_not_keep_the_leader_busy(
-    ground: Ground, ticker: Ticker
+    ground: Ground, ticker: Ticker, term: Term
 ) -> None:
-    ground.redis.hdel(ground.keys.meta(), "frozen_ms", "frozen_by")
     ground.redis.hset(ground.keys.schedule("due-rule"), "trigger", "nonsense")
-    ground.redis.delete(ground.keys.quarantine())
-    ground.redis.set(ground.keys.quarantine(), "x")
-    term = Term(TOKEN, EPOCH, SERVER, LEASE_MS, SystemClock().monotonic_ms() + LEASE_MS, ground.now_ms, 0)
+    spoil(ground, ground.keys.quarantine())
 
     with capture_logs() as told:
         ticks = [ticker.tick(term) for _ in range(5)]
@@ -191,3 +194,87 @@ def test_status_names_a_key_of_a_wrong_type(zsched: Zsched, ground: Ground, key:
     [alarm] = [one for one in told["alarms"] if one["name"] == "wrong_type"]
     assert key in alarm["problem"]
     assert f"RENAME {shlex.quote(key)}" in alarm["remedy"]
+
+
+# -- status and doctor --------------------------------------------------------------------------------
+
+
+def findings(zsched: Zsched) -> dict[str, dict[str, str]]:
+    """Return the first finding of each of the doctor's checks."""
+    result = zsched("doctor", "--json")
+    assert UNHEALTHY == result.exit_code
+    return {one["check"]: one for one in reversed(json.loads(result.stdout))}
+
+
+@pytest.mark.parametrize(
+    "garbage", ["", "no number", "1.5", "nan", "inf", "1e300", "0x7", "-", b"\xff\x00", "9" * 5000, LAST_MS + 1]
+)
+@pytest.mark.parametrize("field", [*NUMBERS, "offset_ms", "frozen_ms"])
+def test_a_corrupted_number_in_meta_is_reported_with_a_remedy(
+    zsched: Zsched, redis_client: redis.Redis, field: str, garbage: Any
+) -> None:
+    redis_client.hset(META, field, garbage)
+
+    for told in (zsched("status"), zsched("status", "--json")):
+        assert FAILED == told.exit_code
+        assert f"{META} has {field} '" in told.output
+        assert f"HDEL {META} " in told.output
+    found = findings(zsched)["meta" if field in NUMBERS else "test clock"]
+    assert "problem" == found["verdict"]
+    assert field in found["said"]
+    assert f"HDEL {META}" in found["remedy"].replace("'", "")
+
+
+@pytest.mark.parametrize("garbage", ["1e300", "nan", LAST_MS])
+def test_add_refuses_a_corrupted_test_clock(zsched: Zsched, redis_client: redis.Redis, garbage: str | int) -> None:
+    redis_client.hset(META, "offset_ms", garbage)
+
+    told = zsched("add", "a", "app.tasks.run", "--after", "1h")
+
+    assert FAILED == told.exit_code
+    assert f"{META} has offset_ms '{garbage}'" in told.output
+    assert 0 == redis_client.exists(KEYS.log())
+
+
+@pytest.mark.parametrize("key", [META, KEYS.lease(), KEYS.archivers(), KEYS.limits(), KEYS.due_low(), KEYS.paused()])
+def test_a_key_of_a_wrong_type_is_named(zsched: Zsched, redis_client: redis.Redis, key: str) -> None:
+    redis_client.lpush(key, "mine")
+
+    with pytest.raises(Garbled, match="zsched doctor looks at the types of all keys") as caught:
+        Client(redis_client).overview()
+
+    assert caught.value.problem.startswith(f"{key}: ")
+    assert f"{key} is a list" in findings(zsched)["key types"]["said"]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "", b"\xff\xfe", "x", "1-1 x {now} following {}", "1-1 1 -100000000000000000000 following {}",
+        "1-1 1 {now}9999999999999999999 following {}", "9" * 5000 + "-1 1 {now} following {}",
+        "1-1 1 {now} nonsense {}", "1-1 1 {now} following", "1-1 1 {now} following {", "1-1 1 {now} following 5",
+        "1-1 1 {now} following [1]", "1-1 1 {now} following null", "1-1 1 {now} following " + "[" * 100_000,
+        '1-1 1 {now} following {"host": "\\ud800", "path": 5, "daemon": {"a": 1}, "audit": {"at": 1e999}}',
+        '1-1 1 {now} following {"daemon": "\\ud800", "pid": "x", "started": 1e999, "complete_since": -1}',
+    ],
+)  # fmt: skip
+def test_a_corrupted_report_hides_no_other_report(
+    zsched: Zsched, redis_client: redis.Redis, report: str | bytes
+) -> None:
+    seconds, _ = redis_client.time()
+    now = str(seconds * 1000)
+    text = report if isinstance(report, bytes) else report.replace("{now}", now)
+    mine = REPORT.format(now=now, about='{"daemon": "d", "host": "box", "path": "/mine.db"}')
+    redis_client.hset(KEYS.archivers(), mapping={b"\xff": text, "mine": mine})
+
+    for told in (zsched("status"), zsched("status", "--json")):
+        assert UNHEALTHY == told.exit_code
+        assert "/mine.db" in told.output
+    assert "ok" == findings(zsched)["archives"]["verdict"]
+
+
+def test_a_binary_lease_is_shown_escaped(zsched: Zsched, redis_client: redis.Redis) -> None:
+    redis_client.set(KEYS.lease(), b"\xff\xfe:1")
+
+    assert r"\xff\xfe" in zsched("status").output
+    assert r"daemon \xff\xfe leads" in findings(zsched)["daemons"]["said"]

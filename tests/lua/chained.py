@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.lua.ground import SERVER, TOKEN, Ground
+from tests.lua.ground import Ground
 from tests.prefix import RQ
 
 A, B, C = "r-1767225600000", "r-1767225660000", "r-1767225720000"
-
-OVER = ("finished", "failed", "stopped", "canceled", "-")
-
-RELEASE = ("release", B)
-
-WITHDRAW = ("withdraw", "-")
-
-FORGET = ("forget", "-")
-
+QUEUE, CANCEL = f"queue {A} {B}", f"cancel_previous {A} {B}"
+RELEASE, WITHDRAW, FORGET = ("release", B), ("withdraw", "-"), ("forget", "-")
+WHY = {  # a run is released after the one before it
+    **dict.fromkeys(("finished", "failed"), f"{A} is over, and RQ did not say so"),
+    "stopped": f"{A} was stopped",
+    "canceled": f"{A} was cancelled",
+    "-": f"{A} is gone: it expired, or somebody deleted it",
+}
+OVER = tuple(WHY)
 _REGISTRIES = {"deferred": "deferred", "scheduled": "scheduled", "ready_to_enqueue": "ready"}
-
 LONG_AGO = "2000-01-01T00:00:00.000000Z"
 
 
 def jobs(ground: Ground, *statuses: str, **more: str) -> None:
-    """
-    Write RQ's jobs of A, B and C with these statuses; "-" is a deleted job. A deferred job waits for the previous job.
-    """
+    """Write RQ's jobs of A, B and C with these statuses; "-": a deleted job. A deferred job waits for the last one."""
     before = ""
     for run, status in zip((A, B, C), statuses, strict=False):
         ground.redis.delete(ground.keys.rq.job(run))
@@ -66,19 +63,4 @@ def survey(ground: Ground, cursor: str = "0", count: int = 100) -> tuple[str, li
 def unblock(ground: Ground, *needed: tuple[str, str], **over: Any) -> list[Any]:
     """Call unblock for the chain of ``r``; return released runs and changed chains."""
     rows = [text for one in needed for text in ("r", *one)]
-    return ground.call("unblock", rows, **({"token": TOKEN, "expected_server": SERVER} | over))[1:]
-
-
-QUEUE, CANCEL = f"queue {A} {B}", f"cancel_previous {A} {B}"
-
-
-# -- which need something ---------------------------------------------------------------------------------
-
-
-WHY = {
-    "finished": f"{A} is over, and RQ did not say so",
-    "failed": f"{A} is over, and RQ did not say so",
-    "stopped": f"{A} was stopped",
-    "canceled": f"{A} was cancelled",
-    "-": f"{A} is gone: it expired, or somebody deleted it",
-}
+    return ground.call("unblock", rows, **over)[1:]

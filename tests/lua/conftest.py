@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from tests.lua.ground import Ground
+from tests.lua.ground import Entry, Ground
 from zsched.embedded import EmbeddedRedis
 
 
@@ -26,3 +26,10 @@ def led(ground: Ground) -> Ground:
     ground.lead()
     ground.freeze()
     return ground
+
+
+@pytest.fixture
+def seen(led: Ground) -> Entry:
+    """The log's last entry, which an archive with the whole log has seen."""
+    led.put(("waits", "+60000"))
+    return led.last

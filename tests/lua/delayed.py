@@ -10,7 +10,7 @@ from unittest.mock import patch
 from rq import Queue, Retry
 from rq.job import Job
 
-from tests.lua.ground import SERVER, TOKEN, Ground
+from tests.lua.ground import Ground
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
@@ -31,10 +31,8 @@ class Reply:
 
 
 def native(ground: Ground, *queues: str, **over: Any) -> Reply:
-    arguments = {
-        "token": TOKEN, "expected_server": SERVER, "owner": OURS, "lock_s": LOCK_S, "limit": 100,
-    }  # fmt: skip
-    return Reply(*ground.call("native", queues or ("default",), **(arguments | over)))
+    arguments = {"owner": OURS, "lock_s": LOCK_S, "limit": 100} | over
+    return Reply(*ground.call("native", queues or ("default",), **arguments))
 
 
 def delay(ground: Ground, *ids: str, queue: str = "default", in_s: float = -60, **options: Any) -> list[Job]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from itertools import chain
@@ -15,12 +17,14 @@ from zsched.core.choices import Priority
 from zsched.core.clock import LAST_MS
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.lease import Term
 from zsched.storage.scripts import Scripts
 
 SERVER = "server-1"
 LEASE_MS = 20_000  # no test takes so long
 TOKEN = f"daemon-1:7:{LEASE_MS}:nonce-1"
 EPOCH = 7
+TERM = Term(TOKEN, EPOCH, SERVER, LEASE_MS, float("inf"), 0, 0)
 HOUR_MS = 3_600_000
 
 FIELDS = {"description": "app.task", "origin": "default", "timeout": "180", "zs": "1"}
@@ -30,9 +34,7 @@ TEMPLATE = {"data": "call", "description": "app.task", "origin": "default", "tim
 
 @dataclass(frozen=True)
 class Entry:
-    """
-    One log entry; ``texts`` are its own fields in order, ``fields`` the same by name, ``rows`` the lines behind them.
-    """
+    """A log entry; ``texts`` are its fields in order, ``fields`` the same by name, ``rows`` the lines behind them."""
 
     id: str
     kind: str
@@ -104,9 +106,7 @@ class Ground:
 
     @property
     def now_ms(self) -> int:
-        """
-        The time that scripts see. If their clock runs, rounded up: a later script sees at least one ms less than this.
-        """
+        """The time that scripts see. A clock that runs is rounded up: a later script sees at least one ms less."""
         frozen_ms, offset_ms = self.redis.hmget(self.keys.meta(), "frozen_ms", "offset_ms")
         if frozen_ms is not None:
             return int(frozen_ms)
@@ -129,9 +129,7 @@ class Ground:
         self.redis.set(self.keys.lease(), TOKEN, px=600_000)
 
     def places(self) -> dict[str, str]:
-        """
-        Return the place of every id with its due time: "normal 17…", "normal:email 17…" throttled, "paused low 17…".
-        """
+        """Return each id with its place and due time: "normal 17…", "normal:email 17…" throttled, "paused low 17…"."""
         found: dict[str, str] = {}
         lanes, throttled = [lane.value for lane in Priority], self.throttled()
         named = {f"{self.keys.prefix}due:{word}" for word in [*lanes, *throttled]}
@@ -175,6 +173,21 @@ class Ground:
         """Return all keys in a comparable form."""
         return {key: self.redis.dump(key) for key in self.redis.keys("*")}
 
+    @contextmanager
+    def heard(self, channel: str) -> Iterator[list[bytes]]:
+        """Collect the messages of *channel* until the block ends."""
+        heard: list[bytes] = []
+        with self.redis.pubsub(ignore_subscribe_messages=True) as listener:
+            listener.subscribe(channel)
+            listener.get_message(timeout=5)
+            yield heard
+            self.redis.publish(channel, "the end")
+            while heard[-1:] != [b"the end"]:
+                message = listener.get_message(timeout=5)
+                assert message is not None
+                heard.append(message["data"])
+            heard.pop()
+
     # -- log ----------------------------------------------------------------------------------
 
     def entries(self) -> list[Entry]:
@@ -209,10 +222,12 @@ class Ground:
 
     def call(self, name: str, rows: Any = (), **arguments: Any) -> list[Any]:
         """
-        Call a script, without an operation id, a version or a signed time unless given. Return the reply without its
-        OK, texts decoded.
+        Call a script as the leader whose clock has not jumped, without an operation id, a version or a signed time,
+        unless given. Return the reply without its OK, texts decoded.
         """
-        arguments = {"op": "-", "keep_op_ms": 0, "seen_version": "", "run_ms": ""} | arguments
+        usual = {"op": "-", "keep_op_ms": 0, "seen_version": "", "run_ms": "", "patience_ms": HOUR_MS}
+        leader = {"token": TOKEN, "expected_server": SERVER, "clock_from_ms": 0, "clock_until_ms": LAST_MS}
+        arguments = usual | leader | arguments
         return _decoded(self.scripts.call(name, rows=rows, **arguments))
 
     def put(
@@ -221,10 +236,16 @@ class Ground:
         """Put (id, due ms[, data[, its name]]) rows; return (word, due ms) per row."""
         return self.put_reply(*rows, **options)[1]
 
+    def put_later(self, *ids: str, **options: Any) -> int:
+        """Put one-shots that are due in an hour; return their due time."""
+        due_ms = self.now_ms + HOUR_MS
+        self.put(*((id, due_ms) for id in ids), **options)
+        return due_ms
+
     def put_reply(
         self, *rows: Any, fields: dict[str, str] | None = None, op: str | None = None, **over: Any
     ) -> tuple[list[Any], list[tuple[str, str]]]:
-        shared = [text for pair in sorted((fields or FIELDS).items()) for text in pair]
+        shared = flat(dict(sorted((fields or FIELDS).items())))
         texts = list(shared)
         for id, due_ms, *call in rows:
             data, name = *call, *("call", "data")[len(call) :]
@@ -270,19 +291,15 @@ class Ground:
         job = TEMPLATE | (template or {})
         data, flags = job.pop("data"), "e" if "zs_expires" in job else ""
         own = OWN | {"flags": flags} | (own or {})
-        own_texts, texts = ([text for pair in fields.items() for text in pair] for fields in (own, job))
-        shape = [
-            said.pop("lane"),
-            said.pop("if_exists"),
-            said.pop("enabled"),
-            len(own_texts),
-            len(texts),
-            *own_texts,
-            *texts,
-        ]
+        own_texts, texts = flat(own), flat(job)
+        head = [said.pop(name) for name in ("lane", "if_exists", "enabled")]
+        shape = [*head, len(own_texts), len(texts), *own_texts, *texts]
         names = ("anchor_ms", "next_ms", "jitter_ms", "from_ms", "until_ms")
         head = [said[name] for name in ("seen_version", "trigger", "digest", "name")]
         return [shape, id, *head, data, *(said[name] for name in names)]
+
+    def enqueue(self, id: str, fields: dict[str, str] = TEMPLATE, **over: Any) -> list[Any]:
+        return self.call("enqueue", flat(fields), id=id, **({"if_exists": "replace", "at_front": 0} | over))
 
     def fire(self, **over: Any) -> Fire:
         reply = self.fire_reply(**over)
@@ -291,7 +308,7 @@ class Ground:
         return Fire(*reply)
 
     def fire_reply(self, **over: Any) -> list[Any]:
-        return self.call("fire", **({"limit": 100} | self._guard() | over))
+        return self.call("fire", **({"limit": 100} | over))
 
     def advance(
         self,
@@ -318,12 +335,12 @@ class Ground:
             rows += [lane, len(plans), len(due_rows)]
             rows += [f"{len(each)} {plan}" for plan, each in plans.items()]
             rows += [row[n] for n in (0, 2, 3) for row in due_rows]
-        return self.call("advance", rows, **({"patience_ms": HOUR_MS} | self._guard() | over))[1:]
+        return self.call("advance", rows, **over)[1:]
 
     def limit(self, **per_second: float) -> None:
         """Set these limits of queues."""
         rows = [text for queue, rate in per_second.items() for text in (queue, f"{rate:g}")]
-        self.call("limits", rows, token=TOKEN, expected_server=SERVER)
+        self.call("limits", rows)
 
     def report(self, archive: str = "archive-1", entry: Entry | None = None, **over: Any) -> int:
         """Report that an archive has all up to *entry* on its disk; return TIME."""
@@ -335,14 +352,10 @@ class Ground:
 
     def trim(self, first_kept: str, **over: Any) -> int:
         """Trim the log before id *first_kept*; return the number of removed entries."""
-        guard = {"token": TOKEN, "expected_server": SERVER}
-        arguments = {"first_kept": first_kept, "limit": 1000, "silent_ms": HOUR_MS} | guard | over
+        arguments = {"first_kept": first_kept, "limit": 1000, "silent_ms": HOUR_MS} | over
         forgotten = int(self.call("trim", **arguments)[0])
         self.trimmed += forgotten
         return forgotten
-
-    def _guard(self) -> dict[str, Any]:
-        return {"token": TOKEN, "expected_server": SERVER, "clock_from_ms": 0, "clock_until_ms": LAST_MS}
 
 
 def _split(texts: list[bytes]) -> tuple[str, str, list[str]]:
@@ -359,6 +372,11 @@ def _decoded(value: Any) -> Any:
     if isinstance(value, list):
         return [_decoded(one) for one in value]
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+
+
+def flat(fields: dict[str, str]) -> list[str]:
+    """Return names and values in turn."""
+    return [text for pair in fields.items() for text in pair]
 
 
 def put_due(ground: Ground, *ids: str, lane: str = "normal", **fields: str) -> list[str]:

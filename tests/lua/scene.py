@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.lua import restoring
-from tests.lua.ground import FIELDS, HOUR_MS, LEASE_MS, SERVER, TEMPLATE, TOKEN, Ground
+from tests.lua.ground import FIELDS, HOUR_MS, LEASE_MS, TEMPLATE, Ground
 from tests.lua.test_lost import again, end, execution, job
 from tests.lua.test_pause_resume import plan_text
 from tests.lua.test_retry import retry
 from tests.prefix import RQ
+from zsched.core.log import Position
 
-FENCE = {"token": TOKEN, "expected_server": SERVER}
 DUE_MS = 1_700_000_000_000
 EMAIL = FIELDS | {"origin": "email"}
 LIMITED = FIELDS | {"zs": "1l", "rate_limit_key": "sms", "rate_limit_concurrency": "1"}
@@ -130,13 +130,9 @@ def _advance(overlap: str, id: str = "due-rule", next_ms: Any = DUE_MS * 2) -> C
     return lambda ground: ground.advance((row(ground, id), DUE_MS, next_ms), overlap=overlap)
 
 
-def _seen(ground: Ground) -> dict[str, Any]:
+def seen(ground: Ground) -> dict[str, Any]:
     last = ground.link.execute("XREVRANGE", ground.keys.log(), "+", "-", "COUNT", 1)[0]
     return {"seen_entry": last[0].decode(), "seen_t": last[1][3].decode()}
-
-
-def _texts(fields: dict[str, str]) -> list[str]:
-    return [text for pair in fields.items() for text in pair]
 
 
 def _skip(ground: Ground, next_ms: Any) -> Any:
@@ -148,10 +144,10 @@ def _skip(ground: Ground, next_ms: Any) -> Any:
 def _replan(ground: Ground) -> Any:
     id, _, due_ms, version = row(ground, "due-rule")
     rows = [id, version, due_ms, due_ms, DUE_MS - 1, DUE_MS - 1]
-    return ground.call("replan", rows, tzdata="2026a", is_done=1, **FENCE)
+    return ground.call("replan", rows, tzdata="2026a", is_done=1)
 
 
-_ENQUEUE = {"if_exists": "replace", "at_front": 0, "op": "op", "keep_op_ms": 1000}
+_OP = {"op": "op", "keep_op_ms": 1000}
 
 CALLS: dict[str, Callable[[Ground], Any]] = {
     "put of new ones": lambda g: g.put(("new", DUE_MS * 2), ("new-2", DUE_MS * 2 + 1), op="op"),
@@ -161,15 +157,15 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "put_recurring of a new one": lambda g: g.put_recurring("new", DUE_MS * 2, op="op"),
     "put_recurring over a one-shot": lambda g: g.put_recurring("later", DUE_MS * 2),
     "put_recurring over a rule": lambda g: g.put_recurring("rule", DUE_MS * 2, trigger="rule-2", digest="d"),
-    "enqueue": lambda g: g.call("enqueue", _texts(TEMPLATE | {"zs_expires": EXPIRES}), id="later", **_ENQUEUE),
-    "run_now of a one-shot": lambda g: g.call("run_now", id="expiring", op="op", keep_op_ms=1000),
-    "run_now of a rule": lambda g: g.call("run_now", id="rule", op="op", keep_op_ms=1000),
+    "enqueue": lambda g: g.enqueue("later", TEMPLATE | {"zs_expires": EXPIRES}, **_OP),
+    "run_now of a one-shot": lambda g: g.call("run_now", id="expiring", **_OP),
+    "run_now of a rule": lambda g: g.call("run_now", id="rule", **_OP),
     "backfill": lambda g: g.call(
         "backfill", [DUE_MS - 5, "once", DUE_MS - 4, "again"], id="rule", planned_version=row(g, "rule")[3]
     ),
     "retry": lambda g: retry(g, WORKED[0], "ended", {"zs_expires": EXPIRES}, nominal_ms=1767225600000),
     "cancel of a one-shot": lambda g: g.call("cancel", ["later"]),
-    "cancel of a rule": lambda g: g.call("cancel", ["rule"], op="op", keep_op_ms=1000),
+    "cancel of a rule": lambda g: g.call("cancel", ["rule"], **_OP),
     "cancel_run": lambda g: g.call("cancel_run", ["withdrawn", GONE, "queued then", "{}"], most_waiting=50),
     "pause": lambda g: g.call("pause", ["rule"], note="n"),
     "resume": lambda g: g.call("resume", ["paused", ""], missed="fire"),
@@ -179,7 +175,7 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "resume with skip to the end": lambda g: _skip(g, "-"),
     "get": lambda g: g.call("get", ["later", "rule", "paused"]),
     "acquire": lambda g: g.call("acquire", daemon="daemon-1", nonce="n", server_id="s2", lease_ms=LEASE_MS, gen="g"),
-    "renew": lambda g: g.call("renew", lease_ms=LEASE_MS, **FENCE),
+    "renew": lambda g: g.call("renew", lease_ms=LEASE_MS),
     "fire": lambda g: g.fire(),
     "advance": _advance("skip"),
     "advance to the end": _advance("skip", next_ms=""),
@@ -187,26 +183,27 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "advance with cancel_previous": _advance("cancel_previous", "withdrawn"),
     "limits": lambda g: g.limit(default=5),
     "replan": _replan,
-    "quarantine": lambda g: g.call("quarantine", [*row(g, "due-rule"), "why"], **FENCE),
+    "quarantine": lambda g: g.call("quarantine", [*row(g, "due-rule"), "why"]),
     "track": lambda g: g.call(
-        "track", ["ended", WORKED[0], "finished then", "!", "succeeded", "{}"], **_seen(g), **FENCE
+        "track", ["ended", WORKED[0], "finished then", "!", "succeeded", "{}"], **seen(g)
     ),
     "look": lambda g: g.call("look", WORKED, fields="status ended_at zs_note"),
     "lost": lambda g: g.call(
         "lost",
         [*again(WORKED[1], f"{WORKED[1]}:x"), *end(WORKED[2], f"{WORKED[2]}:x")],
-        ended_ms=DUE_MS, **_seen(g), **FENCE,
+        ended_ms=DUE_MS, **seen(g),
     ),
     "unblock": lambda g: g.call(
-        "unblock", ["chain", "release", CHAIN[1]], **FENCE
+        "unblock", ["chain", "release", CHAIN[1]]
     ),
-    "free_slots": lambda g: g.call("free_slots", ["sms", 0], most=10, **FENCE),
-    "native": lambda g: g.call("native", ["default"], owner="zsched:default", lock_s=30, limit=10, **FENCE),
+    "free_slots": lambda g: g.call("free_slots", ["sms", 0], most=10),
+    "native": lambda g: g.call("native", ["default"], owner="zsched:default", lock_s=30, limit=10),
     "restore": lambda g: restoring.restore(
         g, restoring.one_shot("paused", "later"), restoring.rule("due", "rule"), restoring.one_shot("quarantine", "x"),
-        restoring.rule("due", "y"), restoring.one_shot("due", "z"), restoring.run(id="w"), **_seen(g),
+        restoring.rule("due", "y"), restoring.one_shot("due", "z"), restoring.run(id="w"), **seen(g),
     ),
+    "merged": lambda g: restoring.merged(g, Position(1, 2, 3), **seen(g)),
     "report": lambda g: g.report(hold_for_ms=1000),
-    "trim": lambda g: g.call("trim", first_kept="7-2", limit=100, silent_ms=-1, **FENCE),
+    "trim": lambda g: g.call("trim", first_kept="7-2", limit=100, silent_ms=-1),
     "archived": lambda g: g.call("archived", entry="7-1", entry_ms=1, alive_ms=1000),
 }  # fmt: skip

@@ -1,10 +1,55 @@
-"""archived.lua: checks if an entry is on some archive's disk."""
+"""report.lua, archived.lua and trim.lua: the position of an archive, and the part of the log that is deleted."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.lua.ground import Entry, Ground
+from tests.lua.ground import HOUR_MS, Entry, Ground
+
+# -- report ------------------------------------------------------------------------------------------
+
+
+def _reports(ground: Ground) -> dict[str, str]:
+    held = ground.redis.hgetall(ground.keys.archivers())
+    return {archive.decode(): text.decode() for archive, text in held.items()}
+
+
+def test_a_report_is_one_line_with_the_servers_time(ground: Ground) -> None:
+    ground.put(("a", "+1000"))
+
+    told_ms = ground.report("archive-1", ground.last, about='{"host": "näme", "path": "/a b"}')
+
+    entry = ground.last
+    line = f'{entry.id} {entry.t} {told_ms} following {{"host": "näme", "path": "/a b"}}'
+    assert {"archive-1": line} == _reports(ground)
+
+
+def test_the_report_of_an_empty_archive_has_the_time_of_the_scripts_clock_and_no_entry(ground: Ground) -> None:
+    ground.freeze(1_800_000_000_000)
+    before = ground.keyspace()
+
+    assert 1_800_000_000_000 == ground.report("archive-1", None, state="bootstrapping")
+
+    assert {"archive-1": "- 0 1800000000000 bootstrapping {}"} == _reports(ground)
+    assert {ground.keys.archivers().encode()} == ground.keyspace().keys() - before.keys()
+
+
+def test_a_report_replaces_only_the_last_report_of_its_own_archive(ground: Ground) -> None:
+    ground.put(("a", "+1000"))
+    first = ground.last
+    ground.report("archive-1", first)
+    other_ms = ground.report("archive-2", first)
+    ground.put(("b", "+1000"))
+
+    told_ms = ground.report("archive-1", ground.last, state="failed")
+
+    of_one = f"{ground.last.id} {ground.last.t} {told_ms} failed {{}}"
+    of_two = f"{first.id} {first.t} {other_ms} following {{}}"
+    assert {"archive-1": of_one, "archive-2": of_two} == _reports(ground)
+
+
+# -- archived ----------------------------------------------------------------------------------------
+
 
 ALIVE_MS = 30_000
 
@@ -26,14 +71,8 @@ def entries(ground: Ground) -> list[Entry]:
     return ground.entries()
 
 
-def test_an_entry_is_not_archived_before_an_archive_has_reported(ground: Ground, entries: list[Entry]) -> None:
-    assert ("waiting", 0) == _archived(ground, entries[0])
-
-
 @pytest.mark.parametrize("asked", range(12))
-def test_an_entry_is_archived_when_that_entry_or_a_later_one_was_reported(
-    ground: Ground, entries: list[Entry], asked: int
-) -> None:
+def test_an_entry_is_archived_if_it_or_a_later_was_reported(ground: Ground, entries: list[Entry], asked: int) -> None:
     words = []
     for entry in entries:
         ground.report("archive-1", entry)
@@ -43,12 +82,15 @@ def test_an_entry_is_archived_when_that_entry_or_a_later_one_was_reported(
 
 
 def test_an_entry_is_archived_when_one_of_several_archives_has_it(ground: Ground, entries: list[Entry]) -> None:
+    assert ("waiting", 0) == _archived(ground, entries[0])
     ground.report("behind", entries[2])
     ground.report("ahead", entries[6])
     ground.report("empty", None)
+    before = ground.keyspace()
 
     assert ("archived", 3) == _archived(ground, entries[6])
     assert ("waiting", 3) == _archived(ground, entries[7])
+    assert before == ground.keyspace()
 
 
 def test_only_an_archive_that_follows_and_reported_recently_is_alive(ground: Ground, entries: list[Entry]) -> None:
@@ -78,34 +120,22 @@ def test_an_entry_stays_archived_when_its_archive_is_silent_or_failed(ground: Gr
     assert ("archived", 0) == _archived(ground, entries[3])
 
 
-def test_an_entry_that_the_log_does_not_have_is_lost(ground: Ground, entries: list[Entry]) -> None:
-    gone = Entry("10-13", "put", entries[-1].t, [])
-    ground.report("archive-1", gone)
+@pytest.mark.parametrize("which", ["never written", "of another history", "trimmed"])
+def test_an_entry_that_the_log_does_not_have_is_lost(ground: Ground, entries: list[Entry], which: str) -> None:
+    entry = Entry("10-13", "put", entries[-1].t, []) if which == "never written" else entries[3]
+    other_time = {"entry_ms": int(entry.t[:-3]) - 1} if which == "of another history" else {}
+    ground.report("archive-1", entry if which == "never written" else entries[-1])
+    if which == "trimmed":
+        ground.trimmed = ground.redis.xtrim(ground.keys.log(), minid=entries[4].id, approximate=False)
 
-    assert ("LOST", 1) == _archived(ground, gone)
-
-
-def test_an_entry_with_another_time_is_of_another_history_and_lost(ground: Ground, entries: list[Entry]) -> None:
-    ground.report("archive-1", entries[5])
-    other_ms = int(entries[5].t[:-3]) - 1
-
-    assert ("LOST", 1) == _archived(ground, entries[5], entry_ms=other_ms)
-
-
-def test_a_trimmed_entry_is_lost(ground: Ground, entries: list[Entry]) -> None:
-    ground.report("archive-1", entries[-1])
-    ground.trimmed = ground.redis.xtrim(ground.keys.log(), minid=entries[4].id, approximate=False)
-
-    assert "LOST" == _archived(ground, entries[3])[0]
-    assert "archived" == _archived(ground, entries[4])[0]
+    assert ("LOST", 1) == _archived(ground, entry, **other_time)
+    assert ("waiting" if which == "never written" else "archived", 1) == _archived(ground, entries[4])
 
 
 @pytest.mark.parametrize(
     ("entry", "entry_t"), [("10-11", "1767225600000000"), ("10-13", "1767225600000000"), ("77-1", "1")]
 )
-def test_a_report_of_another_history_archives_nothing(
-    ground: Ground, entries: list[Entry], entry: str, entry_t: str
-) -> None:
+def test_a_report_of_another_log_counts_nothing(ground: Ground, entries: list[Entry], entry: str, entry_t: str) -> None:
     ground.report("archive-1", Entry(entry, "put", entry_t, []))
 
     assert ("waiting", 1) == _archived(ground, entries[0])
@@ -126,10 +156,79 @@ def test_a_corrupted_report_hides_no_other_report(ground: Ground, entries: list[
     assert "waiting" == _archived(ground, entries[7])[0]
 
 
-def test_asking_for_archived_entries_writes_nothing(ground: Ground, entries: list[Entry]) -> None:
-    ground.report("archive-1", entries[6])
-    before = ground.keyspace()
+# -- trim --------------------------------------------------------------------------------------------
 
-    _archived(ground, entries[6])
 
-    assert before == ground.keyspace()
+NODE = 100  # stream-node-max-entries
+
+
+def _fill(ground: Ground, number: int) -> None:
+    for n in range(number):
+        ground.put((f"id-{n}", "+60000"))
+
+
+@pytest.mark.parametrize("kept", [320, 350])  # the last one
+def test_trimming_keeps_the_named_entry_and_all_later_entries(led: Ground, kept: int) -> None:
+    assert (0, 0) == (led.trim("7-1"), led.redis.exists(led.keys.log()))
+    _fill(led, 350)
+    all_ids = [entry.id for entry in led.entries()]
+
+    forgotten = led.trim(f"7-{kept}")
+
+    assert kept - 1 - NODE < forgotten <= kept - 1
+    assert all_ids[forgotten:] == [entry.id for entry in led.entries()]
+
+
+def test_a_trim_removes_at_most_its_limit_and_the_next_trim_continues(led: Ground) -> None:
+    _fill(led, 650)
+
+    forgotten = [led.trim("7-600", limit=200) for _ in range(4)]
+
+    assert [True, True, True] == [200 - NODE < number <= 200 for number in forgotten[:3]]
+    assert 599 - NODE < sum(forgotten) <= 599
+
+
+def test_entries_of_earlier_epochs_are_trimmed_whatever_their_seq(led: Ground) -> None:
+    _fill(led, 250)
+    led.redis.hset(led.keys.meta(), "epoch", 10)
+    _fill(led, 250)
+
+    forgotten = led.trim("10-251")
+
+    assert 250 - NODE < forgotten <= 250
+
+
+def test_trimming_is_not_logged_and_changes_nothing_but_the_log(led: Ground) -> None:
+    _fill(led, 250)
+    before = led.keyspace()
+
+    led.trim("7-250")
+
+    log = led.keys.log().encode()
+    assert {key: value for key, value in before.items() if key != log} == {
+        key: value for key, value in led.keyspace().items() if key != log
+    }
+    assert "put" == led.last.kind
+
+
+def test_the_report_of_an_archive_that_is_silent_for_longer_than_the_limit_is_deleted(led: Ground) -> None:
+    led.report("silent")
+    led.pass_time(HOUR_MS // 2)
+    led.report("alive")
+    led.pass_time(HOUR_MS // 2)
+
+    led.trim("7-1", silent_ms=HOUR_MS)
+    assert {b"silent", b"alive"} == set(led.redis.hkeys(led.keys.archivers()))
+    led.pass_time(1)
+    led.trim("7-1", silent_ms=HOUR_MS)
+
+    assert [b"alive"] == led.redis.hkeys(led.keys.archivers())
+
+
+def test_corrupted_reports_are_deleted(led: Ground) -> None:
+    led.report("alive")
+    led.redis.hset(led.keys.archivers(), mapping={"foreign": "nonsense", "empty": "", "no number": "1-1 5 x following"})
+
+    led.trim("7-1")
+
+    assert [b"alive"] == led.redis.hkeys(led.keys.archivers())

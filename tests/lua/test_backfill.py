@@ -1,12 +1,13 @@
-"""backfill.lua: runs for occurrences that passed without one."""
+"""backfill.lua and replan.lua: runs for occurrences that passed, and waiting occurrences at other times."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.lua.ground import HOUR_MS, Ground
+from tests.lua.ground import EPOCH, HOUR_MS, Ground
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
@@ -55,45 +56,33 @@ def test_a_run_is_a_copy_of_the_template_that_is_queued_now(rule: Ground) -> Non
     assert -1 == rule.redis.pttl(f"{RQ}:job:r-{AT}")
 
 
-def test_a_backfill_leaves_the_schedule_unchanged(rule: Ground) -> None:
-    rule.call("run_now", id="r")
-    before = rule.schedule("r"), rule.places()
-
-    backfill(rule, AT, LATER)
-
-    assert before == (rule.schedule("r"), rule.places())
-
-
-def test_a_schedule_at_the_front_is_backfilled_at_the_back(led: Ground) -> None:
+def test_a_backfill_leaves_the_schedule_unchanged_and_goes_to_the_back(led: Ground) -> None:
     led.put_recurring("r", own={"flags": "f"})
-    led.redis.rpush(f"{RQ}:queue:default", "others")
+    now = led.call("run_now", id="r")[2]
+    before = led.schedule("r"), led.places()
 
-    backfill(led, AT)
+    backfill(led, AT, LATER)
 
-    assert ["others", f"r-{AT}"] == led.queue()
+    assert before == (led.schedule("r"), led.places())
+    assert [now, f"r-{AT}", f"r-{LATER}"] == led.queue()
 
 
 @pytest.mark.parametrize("status", ["queued", "started", "finished", "failed"])
 def test_a_backfill_does_not_push_an_existing_run_again(rule: Ground, status: str) -> None:
     rule.redis.hset(f"{RQ}:job:r-{AT}", "status", status)
-
-    assert ["backfilled", "-", f"r-{LATER}"] == backfill(rule, AT, LATER)
-
-    assert [f"r-{LATER}"] == rule.queue()
-    assert {"id": "r", "runs": f"r-{LATER}"} == rule.last.fields
-
-
-def test_a_backfill_whose_runs_all_exist_writes_nothing(rule: Ground) -> None:
-    rule.redis.hset(f"{RQ}:job:r-{AT}", "status", "finished")
     before = rule.keyspace()
 
     assert ["backfilled", "-"] == backfill(rule, AT)
-
     assert before == rule.keyspace()
+    assert ["backfilled", "-", f"r-{LATER}"] == backfill(rule, AT, LATER)
+    assert ([f"r-{LATER}"], {"id": "r", "runs": f"r-{LATER}"}) == (rule.queue(), rule.last.fields)
 
 
-@pytest.mark.parametrize("status", [None, "finished", "failed", "canceled"])
-def test_a_backfill_with_again_gives_each_extra_run_a_new_id(rule: Ground, status: str | None) -> None:
+OPEN = ("created", "queued", "deferred", "ready_to_enqueue", "rate_limited", "scheduled", "started")
+
+
+@pytest.mark.parametrize("status", [None, "finished", "failed", "canceled", *OPEN])
+def test_a_backfill_with_again_gives_each_extra_run_a_new_id_but_no_open_one(rule: Ground, status: str | None) -> None:
     if status:
         rule.redis.hset(f"{RQ}:job:r-{AT}", "status", status)
 
@@ -101,27 +90,8 @@ def test_a_backfill_with_again_gives_each_extra_run_a_new_id(rule: Ground, statu
     rule.redis.delete(f"{RQ}:job:{first}")
     _, second = backfill(rule, AT, how="again", op="op-2")
 
-    assert [f"r-{AT}-r2", f"r-{AT}-r3"] == [first, second]
-    assert [first, second] == rule.queue()
-
-
-@pytest.mark.parametrize(
-    "status", ["created", "queued", "deferred", "ready_to_enqueue", "rate_limited", "scheduled", "started"]
-)
-def test_an_open_run_is_not_backfilled_again(rule: Ground, status: str) -> None:
-    rule.redis.hset(f"{RQ}:job:r-{AT}", "status", status)
-
-    assert ["backfilled", "-"] == backfill(rule, AT, how="again")
-
-
-def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(rule: Ground) -> None:
-    first = backfill(rule, AT, LATER)
-    rule.redis.delete(f"{RQ}:job:r-{AT}")  # RQ may have forgotten it by then
-
-    assert first == backfill(rule, AT, LATER)
-
-    assert [f"r-{AT}", f"r-{LATER}"] == rule.queue()
-    assert ["put_recurring", "backfill"] == [entry.kind for entry in rule.entries()]
+    assert (["-", "-"] if status in OPEN else [f"r-{AT}-r2", f"r-{AT}-r3"]) == [first, second]
+    assert ([] if status in OPEN else [first, second]) == rule.queue()
 
 
 def test_the_deadline_of_a_backfilled_run_counts_from_the_push(led: Ground) -> None:
@@ -149,38 +119,32 @@ def test_a_paused_or_ended_schedule_can_be_backfilled(led: Ground, place: str) -
 
 def _end(ground: Ground) -> None:
     """End the schedule as advance does when its rule is exhausted."""
-    ground.redis.zrem(ground.keys.prefix + "due:normal", "r")
+    ground.redis.zrem(ground.keys.due_normal(), "r")
     ground.redis.hdel(ground.keys.schedule("r"), "nominal")
     ground.redis.hset(ground.keys.schedule("r"), "ended_at", ground.now_ms)
 
 
-def _one_shot(ground: Ground) -> None:
-    ground.put(("r", "+60000"))
-
-
-def _put_anew(ground: Ground) -> None:
-    ground.put_recurring("r", trigger="rule-2", digest="digest-2")
-
-
 def _quarantine(ground: Ground) -> None:
-    ground.redis.zrem(ground.keys.prefix + "due:normal", "r")
+    ground.redis.zrem(ground.keys.due_normal(), "r")
     ground.redis.hset(ground.keys.quarantine(), "r", "normal 5 5 why")
 
 
-REFUSED = {
+def _hash_of_another_type(ground: Ground) -> None:
+    ground.redis.rename(ground.keys.recurring(), ground.keys.schedule("r"))
+    ground.redis.sadd(ground.keys.recurring(), "r")
+
+
+REFUSED: dict[str, tuple[Callable[[Ground], Any], str]] = {
     "of nothing": (lambda ground: ground.call("cancel", ["r"]), "NOTFOUND"),
-    "of one that was changed": (_put_anew, "CHANGED"),
-    "of one that is a one-shot now": (_one_shot, "CHANGED"),
+    "of one that was changed": (
+        lambda ground: ground.put_recurring("r", trigger="rule-2", digest="digest-2"),
+        "CHANGED",
+    ),
+    "of one that is a one-shot now": (lambda ground: ground.put_later("r"), "CHANGED"),
     "of one in quarantine": (_quarantine, "QUARANTINED"),
     "without a template": (lambda ground: ground.redis.delete(ground.keys.template("r")), "QUARANTINED"),
     "into a queue that is none": (lambda ground: ground.redis.set(f"{RQ}:queue:default", "x"), "WRONGTYPE"),
-    "of what another writer made of it": (
-        lambda ground: (
-            ground.redis.rename(ground.keys.recurring(), ground.keys.schedule("r"))
-            and ground.redis.sadd(ground.keys.recurring(), "r")
-        ),
-        "WRONGTYPE",
-    ),
+    "of what another writer made of it": (_hash_of_another_type, "WRONGTYPE"),
 }
 
 
@@ -207,3 +171,101 @@ def test_backfilled_run_ids_contain_the_namespace(redis_client: Any, redis_serve
     shop.close()
 
     assert [["backfilled", f"r-{AT}-nshop"], ["backfilled", f"r-{AT}-nshop-r3"]] == [first, again]
+
+
+# -- replan ------------------------------------------------------------------------------------------
+
+
+def replan(ground: Ground, *rows: Any, tzdata: str = "2026a", is_done: int = 0, **over: Any) -> tuple[str, list[str]]:
+    """Return the version before, and a word per row."""
+    texts = [each for row in rows for each in row]
+    _now_ms, before, *words = ground.call("replan", texts, tzdata=tzdata, is_done=is_done, **over)
+    return before, words
+
+
+def row_of(ground: Ground, id: str, new_ms: int, jitter_ms: int = 0) -> list[Any]:
+    """Return a row that moves *id* from its current time."""
+    schedule = ground.schedule(id)
+    due_ms = ground.places()[id].split()[-1]
+    return [id, schedule["version"], due_ms, schedule["nominal"], new_ms, new_ms + jitter_ms]
+
+
+def test_replan_moves_a_waiting_occurrence_in_its_lane(led: Ground) -> None:
+    _, _, _, due_ms = led.put_recurring("r", lane="high")
+    before = led.schedule("r")
+    new_ms = int(due_ms) - HOUR_MS
+    row = row_of(led, "r", new_ms, 7)
+
+    assert ("", ["moved"]) == replan(led, row)
+
+    assert {"r": f"high {new_ms + 7}"} == led.places()
+    assert before | {"nominal": str(new_ms)} == led.schedule("r")
+    entry = led.last
+    assert (f"{EPOCH}-2", "replan", {"old": "", "new": "2026a"}) == (entry.id, entry.kind, entry.fields)
+    assert [f"r {due_ms} {new_ms} {new_ms + 7}"] == entry.rows
+
+
+def test_replan_moves_a_paused_schedule_and_keeps_pause_time_and_note(led: Ground) -> None:
+    _, _, _, due_ms = led.put_recurring("r", lane="low")
+    led.call("pause", ["r"], note="until the sale is over")
+    _, _, since_ms, note = led.redis.hget(led.keys.paused(), "r").decode().split(" ", 3)
+    new_ms = int(due_ms) + HOUR_MS
+
+    assert ["moved"] == replan(led, row_of(led, "r", new_ms))[1]
+
+    assert f"low {new_ms} {since_ms} {note}" == led.redis.hget(led.keys.paused(), "r").decode()
+    assert str(new_ms) == led.schedule("r")["nominal"]
+    led.call("resume", ["r", ""], missed="fire")
+    assert {"r": f"low {new_ms}"} == led.places()
+
+
+CHANGED = {
+    "another rule": lambda g, row: [row[0], "0-1", *row[2:]],
+    "another due time": lambda g, row: [*row[:2], int(row[2]) - 1, *row[3:]],
+    "another nominal time": lambda g, row: [*row[:3], int(row[3]) - 1, *row[4:]],
+    "it is gone": lambda g, row: g.call("cancel", ["r"]) and row,
+    "quarantined": lambda g, row: g.call("quarantine", ["r", "normal", row[2], row[1], "why"]) and row,
+    "a one-shot of its name": lambda g, row: g.put(("r", row[2]), allow_past=1) and row,
+    "wrong type at its key": lambda g, row: (g.redis.delete(g.keys.schedule("r")), g.redis.set(g.keys.schedule("r"), 1),
+                                             row)[-1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", CHANGED)
+def test_replan_skips_a_schedule_that_changed_since_it_was_read(led: Ground, why: str) -> None:
+    _, _, _, due_ms = led.put_recurring("r")
+    led.put_recurring("other")
+    new_ms = int(due_ms) + HOUR_MS
+    row, other = row_of(led, "r", new_ms), row_of(led, "other", new_ms)
+    row = CHANGED[why](led, row)
+    place, schedule = led.places().get("r"), led.redis.dump(led.keys.schedule("r"))
+
+    assert ["changed", "moved"] == replan(led, row, other)[1]
+
+    assert (place, schedule) == (led.places().get("r"), led.redis.dump(led.keys.schedule("r")))
+    assert f"normal {new_ms}" == led.places()["other"]
+    assert [f"other {other[3]} {new_ms} {new_ms}"] == led.last.rows
+
+
+def test_replanning_twice_changes_nothing_more(led: Ground) -> None:
+    _, _, _, due_ms = led.put_recurring("r")
+    row = row_of(led, "r", int(due_ms) + HOUR_MS)
+    replan(led, row)
+    before = led.keyspace()
+
+    assert ["changed"] == replan(led, row)[1]
+    assert before == led.keyspace()
+
+
+def test_replan_stores_the_tzdata_version_when_it_is_done(led: Ground) -> None:
+    _, _, _, due_ms = led.put_recurring("r")
+
+    assert "" == replan(led, row_of(led, "r", int(due_ms) + 1))[0]
+    assert led.redis.hget(led.keys.meta(), "tzdata") is None
+    assert "" == replan(led, is_done=1)[0]
+    assert "2026a" == replan(led, tzdata="2026b")[0]
+    assert "2026a" == replan(led, row_of(led, "r", int(due_ms) + 2), tzdata="2026b", is_done=1)[0]
+
+    assert {"old": "2026a", "new": "2026b"} == {name: led.last.fields[name] for name in ("old", "new")}
+    assert b"2026b" == led.redis.hget(led.keys.meta(), "tzdata")
+    assert ["put_recurring", "replan", "replan"] == [entry.kind for entry in led.entries()]

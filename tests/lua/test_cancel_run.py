@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -51,9 +52,7 @@ def test_a_queued_run_leaves_its_queue_and_its_end_is_logged(ground: Ground) -> 
 
 
 @pytest.mark.parametrize("status", REGISTRIES)
-def test_cancelling_a_run_that_waits_outside_of_its_queue_removes_it_from_its_registry(
-    ground: Ground, status: str
-) -> None:
+def test_cancelling_a_run_that_waits_in_a_registry_removes_it_from_there(ground: Ground, status: str) -> None:
     queued(ground, status=status)
 
     assert "cancelled" == cancel_run(ground, status)[0]
@@ -61,45 +60,27 @@ def test_cancelling_a_run_that_waits_outside_of_its_queue_removes_it_from_its_re
     assert ("canceled", "end") == (ground.job(RUN)["status"], ground.last.kind)
 
 
-def test_cancelling_a_run_in_a_long_queue_deletes_the_jobs_data_and_keeps_the_list(ground: Ground) -> None:
-    queued(ground, *(f"x{number}" for number in range(50_000)))
+@pytest.mark.parametrize(("before", "is_searched"), [(49_998, True), (50_000, False)])
+def test_cancelling_a_run_in_a_long_queue_deletes_only_its_data(ground: Ground, before: int, is_searched: bool) -> None:
+    queued(ground, *(f"x{number}" for number in range(before)))
 
     assert "cancelled" == cancel_run(ground)[0]
+
     job = ground.job(RUN)
-    assert ("canceled", "1", False) == (job["status"], job["zs_gone"], "data" in job)
-    assert 50_002 == ground.redis.llen(f"{RQ}:queue:mail")
-    assert 590_000 < ground.redis.pttl(ground.keys.rq.job(RUN)) <= 600_000
-    assert ("end", 0) == (ground.last.kind, ground.redis.exists(f"{RQ}:canceled:mail"))
-
-
-def test_cancelling_searches_a_queue_of_the_maximum_length(ground: Ground) -> None:
-    queued(ground, *(f"x{number}" for number in range(49_998)))
-
-    assert "cancelled" == cancel_run(ground)[0]
-    assert (49_999, "call") == (ground.redis.llen(f"{RQ}:queue:mail"), ground.job(RUN)["data"])
-
-
-def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(ground: Ground) -> None:
-    queued(ground)
-    first = cancel_run(ground)
-
-    assert [str(one) for one in first] == cancel_run(ground)
-    assert "over" == cancel_run(ground, op="op-2")[0]
-    assert 1 == len(ground.entries())
+    assert ("canceled", None if is_searched else "1", is_searched) == (job["status"], job.get("zs_gone"), "data" in job)
+    assert before + (1 if is_searched else 2) == ground.redis.llen(f"{RQ}:queue:mail")
+    assert is_searched or 590_000 < ground.redis.pttl(ground.keys.rq.job(RUN)) <= 600_000
+    assert ("end", int(is_searched)) == (ground.last.kind, ground.redis.exists(f"{RQ}:canceled:mail"))
 
 
 def test_cancelling_a_started_run_sends_a_stop_command_to_its_worker(ground: Ground) -> None:
     job = JOB | {"status": "started", "worker_name": "w1"}
     ground.redis.hset(ground.keys.rq.job(RUN), mapping=job)
-    with ground.redis.pubsub(ignore_subscribe_messages=True) as listening:
-        listening.subscribe(f"{RQ}:pubsub:w1")
-        listening.get_message(timeout=5)
 
+    with ground.heard(f"{RQ}:pubsub:w1") as heard:
         assert ["stopping", "w1"] == cancel_run(ground)[::2]
-        message = listening.get_message(timeout=5)
 
-    assert message is not None
-    assert {"command": "stop-job", "job_id": RUN} == json.loads(message["data"])
+    assert [{"command": "stop-job", "job_id": RUN}] == [json.loads(message) for message in heard]
     told_ms = int(ground.job(RUN)["zs_stop"])
     assert job | {"zs_stop": str(told_ms)} == ground.job(RUN)
     assert [("stop", ["runs", RUN])] == [(entry.kind, entry.texts) for entry in ground.entries()]
@@ -107,39 +88,25 @@ def test_cancelling_a_started_run_sends_a_stop_command_to_its_worker(ground: Gro
 
 def test_a_stop_command_is_not_repeated_within_ten_seconds_as_that_may_kill_the_worker(ground: Ground) -> None:
     ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": "started", "worker_name": "w1"})
-    told = []
-    with ground.redis.pubsub(ignore_subscribe_messages=True) as listening:
-        listening.subscribe(f"{RQ}:pubsub:w1")
-        listening.get_message(timeout=5)
 
+    with ground.heard(f"{RQ}:pubsub:w1") as heard:
         for ms in (0, 9_000, 2_000):
             ground.pass_time(ms)
             assert "stopping" == cancel_run(ground, op=f"op-{ms}")[0]
-        ground.redis.publish(f"{RQ}:pubsub:w1", "the end")
-        while (message := listening.get_message(timeout=5)) is not None and message["data"] != b"the end":
-            told.append(message["data"])
 
-    assert (2, ["stop", "stop"]) == (len(told), [entry.kind for entry in ground.entries()])
+    assert (2, ["stop", "stop"]) == (len(heard), [entry.kind for entry in ground.entries()])
 
 
-def test_a_deferred_run_that_is_cancelled_is_not_released_by_rq(ground: Ground) -> None:
-    queued(ground, status="deferred")
+@pytest.mark.parametrize("status", ["deferred", "queued"])  # which RQ released
+def test_cancelling_a_run_that_waits_or_waited_for_another_removes_its_keys(ground: Ground, status: str) -> None:
+    queued(ground, status=status)
     ground.redis.sadd(f"{RQ}:job:before:dependents", RUN)
     ground.redis.sadd(f"{RQ}:job::{RUN}:dependencies", "before")
 
-    assert "cancelled" == cancel_run(ground, "deferred")[0]
+    assert "cancelled" == cancel_run(ground, status)[0]
 
     assert [] == ground.redis.keys(f"{RQ}:job:before:dependents") + ground.redis.keys(f"{RQ}:job::*")
-    assert [b"other"] == ground.redis.zrange(f"{RQ}:deferred:mail", 0, -1)
-
-
-def test_cancelling_a_run_that_rq_released_removes_its_dependency_keys(ground: Ground) -> None:
-    queued(ground)
-    ground.redis.sadd(f"{RQ}:job::{RUN}:dependencies", "before")
-
-    assert "cancelled" == cancel_run(ground)[0]
-
-    assert [] == ground.redis.keys(f"{RQ}:job::*")
+    assert status != "deferred" or [b"other"] == ground.redis.zrange(f"{RQ}:deferred:mail", 0, -1)
 
 
 def test_cancelling_reports_a_worker_that_does_not_listen(ground: Ground) -> None:
@@ -149,36 +116,50 @@ def test_cancelling_reports_a_worker_that_does_not_listen(ground: Ground) -> Non
     assert ["stop"] == [entry.kind for entry in ground.entries()]
 
 
-@pytest.mark.parametrize("status", ["finished", "failed", "stopped", "canceled"])
-def test_cancelling_a_run_that_is_over_changes_nothing(ground: Ground, status: str) -> None:
-    queued(ground, status=status)
-    before = ground.keyspace()
-
-    assert "over" == cancel_run(ground)[0]
-    assert before == ground.keyspace()
+def _job(**fields: str) -> Callable[[Ground], Any]:
+    """Return a function that writes the job of the run, in no queue."""
+    return lambda ground: ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": "queued"} | fields)
 
 
-def test_cancelling_a_run_with_a_stale_status_returns_again(ground: Ground) -> None:
+def _registry_of_another_type(ground: Ground) -> None:
     queued(ground)
+    ground.redis.set(f"{RQ}:canceled:mail", "x")
+
+
+REFUSED: dict[str, tuple[Callable[[Ground], Any], str, dict[str, str]]] = {
+    **{
+        f"it is {status}": (lambda ground, status=status: queued(ground, status=status), "over", {})
+        for status in ("finished", "failed", "stopped", "canceled")
+    },
+    "it was queued again": (queued, "AGAIN", {"seen": "queued 2023-11-14T22:13:19.000000Z"}),
+    "it was not seen": (queued, "AGAIN", {"seen": "-"}),
+    **{
+        f"it was just taken from where it was {status}": (_job(status=status), "TAKEN", {"status": status})
+        for status in ("queued", *REGISTRIES)
+    },
+    **{
+        f"its job has {fields}": (_job(**fields), "BROKEN", {})
+        for fields in ({"status": "odd"}, {"origin": ""}, {"status": "created"}, {"status": "started"})
+    },
+    "its job is of another type": (lambda ground: ground.redis.set(ground.keys.rq.job(RUN), "x"), "BROKEN", {}),
+    "the registry is of another type": (_registry_of_another_type, "WRONGTYPE", {}),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_run_that_cannot_be_cancelled_is_named_with_the_reason_and_left_alone(ground: Ground, why: str) -> None:
+    prepare, expected, call = REFUSED[why]
+    prepare(ground)
     before = ground.keyspace()
 
-    assert "AGAIN" == cancel_run(ground, seen="queued 2023-11-14T22:13:19.000000Z")[0]
-    assert "AGAIN" == cancel_run(ground, seen="-")[0]
-    assert before == ground.keyspace()
+    word, _, detail = cancel_run(ground, **call)
 
-
-@pytest.mark.parametrize("status", ["queued", *REGISTRIES])
-def test_cancelling_a_run_that_was_just_taken_from_its_queue_changes_nothing(ground: Ground, status: str) -> None:
-    ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": status})
-    before = ground.keyspace()
-
-    assert ["TAKEN", status] == cancel_run(ground, status)[::2]
+    assert (expected, call.get("status", detail)) == (word, detail)
     assert before == ground.keyspace()
 
 
 def test_cancelling_the_run_id_of_a_waiting_schedule_cancels_nothing(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
+    due_ms = ground.put_later("a")
 
     assert "WAITS" == cancel_run(ground, run=f"a-{due_ms}")[0]
     assert ({"a": f"normal {due_ms}"}, 1) == (ground.places(), len(ground.entries()))
@@ -190,26 +171,6 @@ def test_a_scheduled_run_is_cancelled_although_a_schedule_with_its_id_waits(grou
 
     assert "cancelled" == cancel_run(ground, "scheduled")[0]
     assert ["a"] == list(ground.places())
-
-
-@pytest.mark.parametrize("fields", [{"status": "odd"}, {"origin": ""}, {"status": "created"}, {"status": "started"}])
-def test_cancelling_a_corrupted_job_changes_nothing(ground: Ground, fields: dict[str, str]) -> None:
-    ground.redis.hset(ground.keys.rq.job(RUN), mapping=JOB | {"status": "queued"} | fields)
-    before = ground.keyspace()
-
-    assert "BROKEN" == cancel_run(ground)[0]
-    assert before == ground.keyspace()
-
-
-def test_keys_of_another_type_are_reported_before_anything_is_written(ground: Ground) -> None:
-    ground.redis.set(ground.keys.rq.job(RUN), "x")
-    assert "BROKEN" == cancel_run(ground)[0]
-
-    ground.redis.delete(ground.keys.rq.job(RUN))
-    queued(ground)
-    ground.redis.set(f"{RQ}:canceled:mail", "x")
-    assert "WRONGTYPE" == cancel_run(ground)[0]
-    assert (2, []) == (ground.redis.llen(f"{RQ}:queue:mail"), ground.entries())
 
 
 def _row(run: str) -> list[str]:

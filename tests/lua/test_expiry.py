@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground
+from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground, flat
 from tests.lua.restoring import WHOSE
 from tests.lua.test_retry import retry
 from tests.prefix import RQ
@@ -56,8 +56,10 @@ def test_a_one_shot_past_its_deadline_is_recorded_as_expired_and_removed(led: Gr
     assert (f"{EPOCH}-2", "fire", ["expired", run]) == (led.last.id, led.last.kind, led.last.texts)
 
 
-def test_a_one_shot_before_its_deadline_fires_with_the_remaining_time_to_live(led: Ground) -> None:
-    [run] = _put(led, MINUTE_MS - 5000, "a")
+@pytest.mark.parametrize(("moved_ms", "late_ms"), [(0, MINUTE_MS - 5000), (-HOUR_MS, 1000)])  # also a test's clock
+def test_a_one_shot_before_its_deadline_fires_with_the_time_left(led: Ground, moved_ms: int, late_ms: int) -> None:
+    led.pass_time(moved_ms)
+    [run] = _put(led, late_ms, "a")
 
     fired = led.fire()
 
@@ -107,50 +109,35 @@ def test_a_corrupted_deadline_is_ignored(led: Ground, broken: str) -> None:
 # -- advance --------------------------------------------------------------------------------------
 
 
-def test_an_occurrence_past_its_deadline_is_recorded_and_its_schedule_continues(led: Ground) -> None:
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_an_occurrence_past_its_deadline_is_recorded_and_its_rule_goes_on_or_ends(led: Ground, goes_on: bool) -> None:
     row, next_ms = _due_rule(led, MINUTE_MS + 1000), led.now_ms + HOUR_MS
-
-    words = led.advance((row, int(row[2]), next_ms))
-
-    assert (["expired"], [], {"r": f"normal {next_ms}"}) == (words, led.queue(), led.places())
-    assert [f"r expired {row[2]} {next_ms} {next_ms} -"] == led.last.rows
-    assert 0 == led.redis.exists(f"{RQ}:job:r-{row[2]}")
-    assert ("last" not in led.schedule("r"), str(next_ms)) == (True, led.schedule("r")["nominal"])
-
-
-def test_a_rule_whose_last_occurrence_expired_has_ended(led: Ground) -> None:
-    row = _due_rule(led, HOUR_MS)
-
-    assert ["expired"] == led.advance((row, int(row[2]), ""))
-    assert ({}, True) == (led.places(), "ended_at" in led.schedule("r"))
-
-
-def test_a_run_of_a_rule_has_its_deadline(led: Ground) -> None:
-    row = _due_rule(led)
-
-    assert ["fired"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
-
-    run = f"r-{row[2]}"
-    assert [run] == led.queue()
-    assert _has_deadline_at(led, run, int(row[2]) + MINUTE_MS)
-    assert TEMPLATE | EXPIRES == led.template("r"), "the template is copied, and does not expire"
-    assert -1 == led.redis.pttl(led.keys.template("r"))
-
-
-def test_a_deadline_counts_from_the_due_time_not_the_nominal_time(led: Ground) -> None:
-    row = _due_rule(led)
-    due_ms, nominal_ms, next_ms = int(row[2]), int(row[2]) - HOUR_MS, led.now_ms + HOUR_MS
-
-    assert ["fired"] == led.advance((row, nominal_ms, next_ms), jitter_ms=due_ms - nominal_ms)
-    assert _has_deadline_at(led, f"r-{nominal_ms}", due_ms + MINUTE_MS)
-
-
-def test_an_expired_occurrence_is_not_checked_for_overlap(led: Ground) -> None:
-    row = _due_rule(led, HOUR_MS)
-    led.redis.hset(led.keys.schedule("r"), "last", "r-1")
+    led.redis.hset(led.keys.schedule("r"), "last", "r-1")  # an overlap, which does not matter
     led.redis.hset(led.keys.rq.job("r-1"), mapping={"status": "queued", "enqueued_at": "2999-01-01T00:00:00.000000Z"})
 
-    assert ["expired"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
+    words = led.advance((row, int(row[2]), next_ms if goes_on else ""))
+
+    assert (["expired"], [], {"r": f"normal {next_ms}"} if goes_on else {}) == (words, led.queue(), led.places())
+    told = next_ms if goes_on else "-"
+    assert [f"r expired {row[2]} {told} {told} -"] == led.last.rows
+    assert 0 == led.redis.exists(f"{RQ}:job:r-{row[2]}")
+    schedule = led.schedule("r")
+    assert ("r-1", not goes_on) == (schedule["last"], "ended_at" in schedule)
+    assert (str(next_ms) if goes_on else None) == schedule.get("nominal")
+
+
+@pytest.mark.parametrize("jitter_ms", [0, HOUR_MS])
+def test_the_deadline_of_a_run_of_a_rule_counts_from_its_due_time(led: Ground, jitter_ms: int) -> None:
+    row = _due_rule(led)
+    due_ms, next_ms = int(row[2]), led.now_ms + HOUR_MS
+
+    assert ["fired"] == led.advance((row, due_ms - jitter_ms, next_ms), jitter_ms=jitter_ms)
+
+    run = f"r-{due_ms - jitter_ms}"
+    assert [run] == led.queue()
+    assert _has_deadline_at(led, run, due_ms + MINUTE_MS)
+    assert TEMPLATE | EXPIRES == led.template("r"), "the template is copied, and does not expire"
+    assert -1 == led.redis.pttl(led.keys.template("r"))
 
 
 @pytest.mark.parametrize("next", ["goes on", "ends"])
@@ -178,8 +165,7 @@ def test_dropped_occurrences_are_recorded_in_the_row_of_the_run_that_fired(led: 
 
 
 def _enqueue(ground: Ground, **fields: str) -> str:
-    texts = [text for pair in (TEMPLATE | fields).items() for text in pair]
-    return str(ground.call("enqueue", texts, id="a", if_exists="replace", at_front=0, **CALL)[-1])
+    return str(ground.enqueue("a", TEMPLATE | fields, **CALL)[-1])
 
 
 def _run_rule(ground: Ground, **fields: str) -> str:
@@ -206,29 +192,16 @@ def _retry_forgotten(ground: Ground, **fields: str) -> str:
 REQUESTS = [_enqueue, _run_rule, _run_one_shot, _retry, _retry_forgotten]
 
 
+@pytest.mark.parametrize("fields", [EXPIRES, {}], ids=["with expiry", "without expiry"])
 @pytest.mark.parametrize("push", REQUESTS)
-def test_the_deadline_of_a_run_on_request_counts_from_the_request(led: Ground, push: Callable[..., str]) -> None:
-    run = push(led, **EXPIRES)
+def test_a_deadline_counts_from_the_request(led: Ground, push: Callable[..., str], fields: dict[str, str]) -> None:
+    run = push(led, **fields)
 
-    assert [run] == led.queue()
-    assert str(MINUTE_MS) == led.job(run)["zs_expires"]
-    assert _has_deadline_at(led, run, int(led.last.t) // 1000 + MINUTE_MS)
-
-
-@pytest.mark.parametrize("push", REQUESTS)
-def test_a_run_on_request_of_a_schedule_without_expiry_has_no_deadline(led: Ground, push: Callable[..., str]) -> None:
-    run = push(led)
-
-    assert ([run], False, -1) == (led.queue(), "zs_deadline" in led.job(run), led.redis.pttl(led.keys.rq.job(run)))
-
-
-def test_a_clock_moved_by_a_test_does_not_expire_a_run_in_redis(led: Ground) -> None:
-    led.pass_time(-HOUR_MS)
-    [run] = _put(led, 1000, "a")
-
-    led.fire()
-
-    assert _has_deadline_at(led, run, int(run.rpartition("-")[2]) + MINUTE_MS)
+    assert ([run], fields.get("zs_expires")) == (led.queue(), led.job(run).get("zs_expires"))
+    if fields:
+        assert _has_deadline_at(led, run, int(led.last.t) // 1000 + MINUTE_MS)
+    else:
+        assert (False, -1) == ("zs_deadline" in led.job(run), led.redis.pttl(led.keys.rq.job(run)))
 
 
 # -- afterwards -----------------------------------------------------------------------------------
@@ -237,7 +210,7 @@ def test_a_clock_moved_by_a_test_does_not_expire_a_run_in_redis(led: Ground) -> 
 @pytest.mark.parametrize("pushed_ms_ago", [1000, 30_000])
 def test_a_restored_runs_deadline_counts_from_its_push_not_its_nominal_time(ground: Ground, pushed_ms_ago: int) -> None:
     pushed_ms, long_ago_ms = ground.now_ms - pushed_ms_ago, ground.now_ms - 7 * 24 * HOUR_MS
-    job = [text for pair in (FIELDS | EXPIRES | {"data": "call", "zs": "1e"}).items() for text in pair]
+    job = flat(FIELDS | EXPIRES | {"data": "call", "zs": "1e"})
     row = ["a", str(long_ago_ms), "open", "", long_ago_ms, pushed_ms * 1000, "", f"{len(job)} 0", *job]
 
     ground.call(
@@ -295,19 +268,13 @@ def test_a_passed_deadline_is_kept_for_ten_minutes_after_it_was_returned(ground:
     assert 0 == ground.redis.zcard(ground.keys.deadlines())
 
 
-def test_a_look_for_deadlines_is_one_command_while_there_are_none(ground: Ground) -> None:
+def test_a_look_for_deadlines_is_one_command_while_there_are_none_and_returns_the_first_once(ground: Ground) -> None:
     deadlines = Deadlines(ground.link, ground.keys)  # type: ignore[arg-type]  # a link does for a wire
     deadlines.passed()
     before = ground.redis.info("stats")["total_commands_processed"]
-
     assert [] == deadlines.passed()
-
     assert 2 == ground.redis.info("stats")["total_commands_processed"] - before  # with this INFO
 
-
-def test_the_first_deadline_after_a_look_that_found_none_is_returned_once(ground: Ground) -> None:
-    deadlines = Deadlines(ground.link, ground.keys)  # type: ignore[arg-type]  # a link does for a wire
-    assert [[], []] == [deadlines.passed(), deadlines.passed()]
     run = _enqueue(ground, **EXPIRES)
     ground.pass_time(24 * HOUR_MS)
 

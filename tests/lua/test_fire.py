@@ -6,11 +6,9 @@ import pytest
 import redis
 from rq.job import Job
 
-from tests.lua.ground import EPOCH, HOUR_MS, SERVER, TOKEN, Ground, put_due
+from tests.lua.ground import EPOCH, Ground, put_due
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
-from zsched.storage.connection import Link
-from zsched.storage.scripts import Scripts
 
 
 def test_a_due_one_shot_moves_from_its_lane_to_its_queue(led: Ground) -> None:
@@ -28,21 +26,9 @@ def test_a_due_one_shot_moves_from_its_lane_to_its_queue(led: Ground) -> None:
     assert "zs_uncertain" not in job
 
 
-def test_a_single_log_entry_records_the_whole_batch(led: Ground) -> None:
-    runs = put_due(led, "a", "b", "c")
-
-    fired = led.fire()
-
-    entry = led.last
-    assert (f"{EPOCH}-2", "fire", ["runs", " ".join(runs)]) == (entry.id, entry.kind, entry.texts)
-    assert entry.t.startswith(str(fired.now_ms))
-
-
 @pytest.mark.parametrize("sizes", [(70, 70, 70), (1, 100, 3, 90), (32, 33, 31, 64), (200,)], ids=str)
 @pytest.mark.parametrize("limit", [200, 90, 33])
-def test_many_one_shots_at_few_times_go_in_the_order_of_their_times(
-    led: Ground, sizes: tuple[int, ...], limit: int
-) -> None:
+def test_many_one_shots_at_few_times_go_in_their_order(led: Ground, sizes: tuple[int, ...], limit: int) -> None:
     due_ms = led.now_ms - 1000
     rows = [(f"a{n:03}", due_ms + time) for time, size in enumerate(sizes) for n in range(size)]
     rows = [(f"{id}t{at}", at) for id, at in rows]
@@ -57,8 +43,8 @@ def test_many_one_shots_at_few_times_go_in_the_order_of_their_times(
 
 
 def test_fire_with_nothing_due_writes_nothing_and_returns_the_next_time(led: Ground) -> None:
-    due_ms = led.now_ms + HOUR_MS
-    led.put(("low", due_ms), lane="low")
+    assert "" == led.fire().next_ms
+    due_ms = led.put_later("low", lane="low")
     led.put(("high", due_ms + 5), lane="high")
     before = led.keyspace()
 
@@ -66,10 +52,6 @@ def test_fire_with_nothing_due_writes_nothing_and_returns_the_next_time(led: Gro
 
     assert (0, 0, due_ms) == (fired.runs, fired.looked, fired.next_ms)
     assert before == led.keyspace()
-
-
-def test_an_empty_namespace_has_no_next_time(led: Ground) -> None:
-    assert "" == led.fire().next_ms
 
 
 def test_fire_never_fires_a_run_before_its_due_millisecond(led: Ground) -> None:
@@ -82,25 +64,19 @@ def test_fire_never_fires_a_run_before_its_due_millisecond(led: Ground) -> None:
     assert (0, 1) == (early.runs, led.fire().runs)
 
 
-def test_lanes_fire_high_before_normal_before_low_and_each_by_due_time(led: Ground) -> None:
+def test_lanes_fire_high_before_normal_before_low_and_each_by_due_time_also_if_a_batch_is_limited(led: Ground) -> None:
     low = put_due(led, "l1", "l2", lane="low")
     normal = put_due(led, "n1", "n2")
     high = put_due(led, "h1", "h2", lane="high")
 
-    led.fire()
+    first = led.fire(limit=5)
 
+    assert (5, 5, first.now_ms) == (first.runs, first.looked, first.next_ms)
+    assert ([*high, *normal, low[0]], ["l2"]) == (led.queue(), list(led.places()))
+    assert (f"{EPOCH}-4", "fire", ["runs", " ".join(led.queue())]) == (led.last.id, led.last.kind, led.last.texts)
+    assert led.last.t.startswith(str(first.now_ms))
+    assert 1 == led.fire().runs
     assert [*high, *normal, *low] == led.queue()
-
-
-def test_the_batch_limit_is_spent_on_the_higher_lanes_first(led: Ground) -> None:
-    low = put_due(led, "l1", "l2", lane="low")
-    high = put_due(led, "h1", "h2", lane="high")
-
-    fired = led.fire(limit=3)
-
-    assert (3, 3, fired.now_ms) == (fired.runs, fired.looked, fired.next_ms)
-    assert [*high, low[0]] == led.queue()
-    assert ["l2"] == list(led.places())
 
 
 def test_runs_with_the_front_flag_are_queued_before_the_others_by_due_time(led: Ground) -> None:
@@ -173,9 +149,7 @@ def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Gro
 
 
 @pytest.mark.parametrize("ids", [("a",), ("a", "b"), ("b", "c")], ids=str)
-def test_a_one_shot_whose_job_names_no_queue_is_quarantined_and_the_others_fire(
-    led: Ground, ids: tuple[str, ...]
-) -> None:
+def test_a_one_shot_without_a_queue_is_quarantined_and_the_others_fire(led: Ground, ids: tuple[str, ...]) -> None:
     run, *others = put_due(led, *ids)
     led.redis.hdel(led.keys.rq.job(run), "origin")
 
@@ -257,13 +231,9 @@ def test_five_hundred_due_one_shots_fire_in_one_script(led: Ground) -> None:
 
 def test_a_flushed_script_is_loaded_again(led: Ground) -> None:
     put_due(led, "a")
-    link = Link.from_url(led.link.where, 5.0)
-    scripts = Scripts(link, led.keys)
-    guard = {"token": TOKEN, "expected_server": SERVER, "clock_from_ms": 0}
-    scripts.call("fire", limit=0, clock_until_ms=10**15, **guard)
+    led.fire(limit=0)
     led.redis.script_flush()
 
-    scripts.call("fire", limit=10, clock_until_ms=10**15, **guard)
+    led.fire()
 
     assert 1 == len(led.queue())
-    link.pool.disconnect()

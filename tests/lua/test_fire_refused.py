@@ -1,46 +1,36 @@
-"""fire.lua refuses without the lease, during a hold and after a clock jump, and marks runs due before the doubt."""
+"""fire.lua and quarantine.lua: calls that are refused, runs in doubt, and schedules that cannot be fired."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from tests.lua.ground import HOUR_MS, LEASE_MS, Ground, put_due
+from tests.lua.ground import EPOCH, HOUR_MS, LEASE_MS, Ground, put_due
+from tests.prefix import RQ
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.errors import ServerChanged, Stale
 
+REFUSED: dict[str, tuple[Callable[[Ground], Any], type[Exception]]] = {
+    "another token": (lambda led: led.redis.set(led.keys.lease(), "daemon-2:6:2000:nonce"), Stale),
+    "a lapsed lease": (lambda led: led.redis.delete(led.keys.lease()), Stale),
+    "another server": (lambda led: led.redis.hset(led.keys.meta(), "server", "server-2"), ServerChanged),
+    "a server without a name": (lambda led: led.redis.hset(led.keys.meta(), "server", ""), ServerChanged),
+    "a server without meta": (lambda led: led.redis.delete(led.keys.meta(), led.keys.log()), ServerChanged),
+}
 
-def test_a_leader_without_the_lease_can_do_nothing(led: Ground) -> None:
+
+@pytest.mark.parametrize("state", REFUSED)
+def test_a_leader_without_the_lease_or_on_another_server_can_do_nothing(led: Ground, state: str) -> None:
     put_due(led, "a")
+    prepare, error = REFUSED[state]
+    prepare(led)
     before = led.keyspace()
 
-    with pytest.raises(Stale):
-        led.fire(token="daemon-2:6:2000:nonce")
-    assert before == led.keyspace()
-
-
-def test_a_lapsed_lease_is_stale(led: Ground) -> None:
-    led.redis.delete(led.keys.lease())
-
-    with pytest.raises(Stale):
-        led.fire()
-
-
-@pytest.mark.parametrize("server", ["server-2", ""])
-def test_a_leader_on_another_server_can_do_nothing(led: Ground, server: str) -> None:
-    put_due(led, "a")
-    led.redis.hset(led.keys.meta(), "server", server)
-    before = led.keyspace()
-
-    with pytest.raises(ServerChanged):
+    with pytest.raises(error):
         led.fire()
     assert before == led.keyspace()
-
-
-def test_a_leader_on_a_server_without_meta_can_do_nothing(led: Ground) -> None:
-    led.redis.delete(led.keys.meta())
-
-    with pytest.raises(ServerChanged):
-        led.fire()
 
 
 def test_fire_is_refused_during_a_hold(led: Ground) -> None:
@@ -55,21 +45,16 @@ def test_fire_is_refused_during_a_hold(led: Ground) -> None:
     assert 1 == led.fire().runs
 
 
-def test_a_hold_longer_than_the_leaders_lease_is_kept(led: Ground) -> None:
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_hold_is_kept_unless_it_is_longer_than_any_lease(led: Ground, is_held: bool) -> None:
     put_due(led, "a")
-    led.redis.hset(led.keys.meta(), "hold", led.now_ms + LONGEST_LEASE_MS - 5000)
+    led.redis.hset(led.keys.meta(), "hold", led.now_ms + LONGEST_LEASE_MS + (-5000 if is_held else 5000))
 
-    assert "HELD" == led.fire_reply()[0]
-
-
-def test_a_hold_from_before_a_clock_jump_is_ignored(led: Ground) -> None:
-    put_due(led, "a")
-    led.redis.hset(led.keys.meta(), "hold", led.now_ms + LONGEST_LEASE_MS + 5000)
-
-    assert 1 == led.fire().runs
+    assert is_held == (led.fire_reply()[0] == "HELD")
     led.pass_time(10_000)  # within the longest lease of it
     put_due(led, "b")
-    assert 1 == led.fire().runs
+    assert is_held == (led.fire_reply()[0] == "HELD")
+    assert (0 if is_held else 2) == len(led.queue())
 
 
 def test_a_doubt_in_the_future_is_lowered_to_the_current_time(led: Ground) -> None:
@@ -106,22 +91,16 @@ def test_a_doubt_in_the_future_is_unchanged_during_a_hold(led: Ground) -> None:
     assert str(doubt_ms).encode() == led.redis.hget(led.keys.meta(), "doubt")
 
 
-@pytest.mark.parametrize("away_ms", [-5000, 5000])
-def test_fire_is_refused_when_the_clock_has_jumped(led: Ground, away_ms: int) -> None:
+@pytest.mark.parametrize(("from_ms", "until_ms"), [(-7000, -3000), (3000, 7000), (0, 0)])
+def test_fire_is_refused_when_the_clock_has_jumped_out_of_its_window(led: Ground, from_ms: int, until_ms: int) -> None:
     put_due(led, "a")
-    expected_ms = led.now_ms + away_ms
     before = led.keyspace()
 
-    word, now_ms = led.fire_reply(clock_from_ms=expected_ms - 2000, clock_until_ms=expected_ms + 2000)
+    reply = led.fire_reply(clock_from_ms=led.now_ms + from_ms, clock_until_ms=led.now_ms + until_ms)
 
-    assert ("JUMPED", led.now_ms) == (word, now_ms)
-    assert before == led.keyspace()
-
-
-def test_a_clock_at_either_end_of_its_window_has_not_jumped(led: Ground) -> None:
-    put_due(led, "a")
-
-    assert 1 == led.fire(clock_from_ms=led.now_ms, clock_until_ms=led.now_ms).runs
+    has_jumped = from_ms != 0
+    assert has_jumped == (["JUMPED", led.now_ms] == reply) == (before == led.keyspace())
+    assert ([] if has_jumped else ["a"]) == [run.partition("-")[0] for run in led.queue()]
 
 
 def test_runs_due_before_the_doubt_are_marked_uncertain(led: Ground) -> None:
@@ -136,23 +115,100 @@ def test_runs_due_before_the_doubt_are_marked_uncertain(led: Ground) -> None:
     assert {"runs": f"{before_run} {after_run}", "uncertain": before_run} == led.last.fields
 
 
-def test_uncertain_runs_that_must_not_run_twice_are_skipped(led: Ground) -> None:
-    [skipped] = put_due(led, "s", zs="1s")
-    [fired_run] = put_due(led, "f")
-    led.redis.hset(led.keys.meta(), "doubt", led.now_ms)
+@pytest.mark.parametrize("is_doubted", [True, False])
+def test_uncertain_runs_that_must_not_run_twice_are_skipped(led: Ground, is_doubted: bool) -> None:
+    [run] = put_due(led, "s", zs="1s")
+    [other] = put_due(led, "t", lane="low")
+    if is_doubted:
+        led.redis.hset(led.keys.meta(), "doubt", led.now_ms)
 
     fired = led.fire()
 
-    assert (1, [skipped]) == (fired.runs, fired.skipped)
-    assert [fired_run] == led.queue()
-    assert {} == led.job(skipped)
-    assert skipped == led.last.fields["skipped"]
+    assert ((1, [run]) if is_doubted else (2, [])) == (fired.runs, fired.skipped)
+    assert ([other] if is_doubted else [run, other]) == led.queue()
+    assert is_doubted == (led.job(run) == {})
+    assert (run if is_doubted else None) == led.last.fields.get("skipped")
     assert {} == led.places()
 
 
-def test_a_schedule_with_on_uncertain_skip_fires_without_a_doubt(led: Ground) -> None:
-    [run] = put_due(led, "s", zs="1s")
+# -- a quarantine of a wrong type ---------------------------------------------------------------
 
-    led.fire()
 
-    assert [run] == led.queue()
+def _spoil_quarantine(ground: Ground) -> str:
+    key = ground.keys.quarantine()
+    ground.redis.set(key, "x")
+    return key
+
+
+def _stuck_one_shots(ground: Ground, number: int) -> None:
+    for run in put_due(ground, *(f"stuck{n:03}" for n in range(number))):
+        ground.redis.delete(f"{RQ}:job:{run}")
+
+
+def _due_rules(ground: Ground, number: int) -> None:
+    for n in range(number):
+        ground.put_recurring(f"stuck{n:03}", ground.now_ms - 2000)
+
+
+@pytest.mark.parametrize("number", [2, 9])
+@pytest.mark.parametrize("put", [_stuck_one_shots, _due_rules])
+def test_schedules_that_cannot_be_quarantined_are_reported_and_do_not_block_later_schedules(
+    led: Ground, put: Callable[[Ground, int], None], number: int
+) -> None:
+    put(led, number)
+    good = put_due(led, *(f"good{n}" for n in range(5)))
+    low = put_due(led, "low", lane="low")
+    key = _spoil_quarantine(led)
+
+    fired = [led.fire(limit=3) for _ in range(3)]
+
+    assert [(3, [key]), (3, [key]), (0, [key])] == [(one.runs, one.wrong) for one in fired]
+    assert [*good, *low] == led.queue()
+    assert number == led.redis.zcard(led.keys.due_normal())
+
+
+@pytest.mark.parametrize("number", [1, 3, 100])
+def test_a_schedule_that_cannot_be_quarantined_is_tried_once_a_second(led: Ground, number: int) -> None:
+    _stuck_one_shots(led, number)
+    _spoil_quarantine(led)
+
+    fired = led.fire(limit=3)
+
+    assert (fired.now_ms + 1000, min(number, 30)) == (fired.next_ms, fired.looked)
+
+
+def test_fire_does_not_page_through_a_lane_if_quarantine_works(led: Ground) -> None:
+    _due_rules(led, 9)
+
+    fired = led.fire(limit=3)
+
+    assert (3, 3, fired.now_ms) == (fired.looked, len(fired.recurring), fired.next_ms)
+
+
+# -- quarantine --------------------------------------------------------------------------------------
+
+
+def test_quarantine_takes_schedules_out_of_their_lanes_and_stores_the_reason(led: Ground) -> None:
+    _, _, _, due_a = led.put_recurring("a", lane="high")
+    _, _, _, due_b = led.put_recurring("b")
+    version_a, version_b = (led.schedule(id)["version"] for id in "ab")
+    rows = ["a", "high", due_a, version_a, "no date", "b", "normal", due_b, version_b, "bound reached: 1 2 3"]
+
+    now_ms, taken = led.call("quarantine", rows)
+
+    assert 2 == taken
+    assert {"a": f"quarantine high {due_a}", "b": f"quarantine normal {due_b}"} == led.places()
+    assert f"normal {due_b} {now_ms} bound reached: 1 2 3" == led.redis.hget(led.keys.quarantine(), "b").decode()
+    entry = led.last
+    rows = [f"a high {due_a} no date", f"b normal {due_b} bound reached: 1 2 3"]
+    assert (f"{EPOCH}-3", "quarantine", rows) == (entry.id, entry.kind, entry.rows)
+
+
+def test_a_schedule_that_changed_or_is_gone_is_not_quarantined(led: Ground) -> None:
+    _, _, _, due_ms = led.put_recurring("a")
+    version = led.schedule("a")["version"]
+    rows = [("a", int(due_ms) - 1, version), ("a", due_ms, "0-1"), ("gone", due_ms, version)]
+
+    texts = [text for id, ms, seen in rows for text in (id, "normal", ms, seen, "why")]
+    assert 0 == led.call("quarantine", texts)[1]
+    assert ({"a": f"normal {due_ms}"}, 1) == (led.places(), len(led.entries()))

@@ -37,34 +37,38 @@ CALLS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.parametrize(
+    ("format", "error", "told"),
+    [
+        (
+            FORMAT + 1,
+            NewerFormat,
+            f"a newer zsched keeps this namespace in format {FORMAT + 1}, and this one knows {FORMAT}: upgrade zsched "
+            "here",
+        ),
+        (
+            OLDEST_FORMAT - 1,
+            OlderFormat,
+            f"an older zsched kept this namespace in format {OLDEST_FORMAT - 1}, and this one knows {FORMAT}: give "
+            "another namespace, or remove the keys zsched:{default}:* and schedule again",
+        ),
+    ],
+)
 @CALLS
-def test_a_newer_format_is_neither_read_nor_written(led: Ground, call: Callable[[Ground], Any]) -> None:
-    led.redis.hset(led.keys.meta(), "format", FORMAT + 1)
-    before = led.keyspace()
-
-    with pytest.raises(NewerFormat, match=f"in format {FORMAT + 1}, and this one knows {FORMAT}: upgrade zsched here"):
-        call(led)
-
-    assert before == led.keyspace()
-
-
-@CALLS
-def test_an_older_format_is_refused_with_the_remedy_and_never_read(led: Ground, call: Callable[[Ground], Any]) -> None:
+def test_another_format_is_refused_with_the_remedy_and_neither_read_nor_written(
+    led: Ground, call: Callable[[Ground], Any], format: int, error: type[Exception], told: str
+) -> None:
     led.put(("a", "+60000"))
-    led.redis.hset(led.keys.meta(), "format", OLDEST_FORMAT - 1)
+    led.redis.hset(led.keys.meta(), "format", format)
     before = led.keyspace()
 
-    with pytest.raises(OlderFormat) as caught:
+    with pytest.raises(error) as caught:
         call(led)
 
-    assert (
-        f"an older zsched kept this namespace in format {OLDEST_FORMAT - 1}, and this one knows {FORMAT}: give another "
-        "namespace, or remove the keys zsched:{default}:* and schedule again"
-    ) == str(caught.value)
-    assert before == led.keyspace()
+    assert (told, before) == (str(caught.value), led.keyspace())
 
 
-def test_the_remedy_for_an_older_format_gives_an_empty_namespace(led: Ground) -> None:
+def test_the_remedy_for_an_older_format_makes_the_first_leader_write_its_own(led: Ground) -> None:
     led.redis.hset(led.keys.meta(), "format", OLDEST_FORMAT - 1)
     with pytest.raises(OlderFormat):
         led.put(("a", "+60000"))
@@ -73,7 +77,7 @@ def test_the_remedy_for_an_older_format_gives_an_empty_namespace(led: Ground) ->
     led.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS, gen="g")
 
     assert str(FORMAT).encode() == led.redis.hget(led.keys.meta(), "format")
-    assert "1-1" == led.last.id
+    assert ("1-1", "term", str(FORMAT)) == (led.last.id, led.last.kind, led.last.fields["format"])
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in LUA.glob("*.lua")))
@@ -84,13 +88,6 @@ def test_every_script_that_reads_or_writes_schedules_checks_the_format(name: str
 def test_python_and_lua_have_the_same_format_numbers() -> None:
     assert f"\nlocal FORMAT = {FORMAT} " in load("fire").text
     assert f"\nlocal OLDEST_FORMAT = {OLDEST_FORMAT} " in load("fire").text
-
-
-def test_the_first_leader_writes_its_format_into_meta_and_its_term(ground: Ground) -> None:
-    ground.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS, gen="g")
-
-    assert ground.redis.hget(ground.keys.meta(), "format") == str(FORMAT).encode()
-    assert ("term", str(FORMAT)) == (ground.last.kind, ground.last.fields["format"])
 
 
 def test_a_restore_writes_its_format_into_meta_and_the_log(ground: Ground) -> None:
@@ -122,13 +119,8 @@ NUMBERS_OF_LUA = ["nan", "inf", "-inf", "1e300", "1e3", "2.5", "7.0", "0x7", " 7
 GARBAGE = [*TEXTS, *NUMBERS_OF_LUA, LAST_MS + 1, -LAST_MS - 1, "9" * 5000]
 
 
-@pytest.mark.parametrize(
-    ("field", "garbage"),
-    each(NUMBERS, GARBAGE),
-)
-def test_a_corrupted_number_in_meta_is_refused_by_name_and_nothing_is_written(
-    ground: Ground, field: str, garbage: Any
-) -> None:
+@pytest.mark.parametrize(("field", "garbage"), each(NUMBERS, GARBAGE))
+def test_a_corrupted_number_in_meta_is_refused_by_name(ground: Ground, field: str, garbage: Any) -> None:
     ground.lead(**{field: garbage})
     before = ground.keyspace()
 

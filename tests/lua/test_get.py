@@ -1,6 +1,10 @@
-"""get.lua: returns the contents of some schedules."""
+"""get.lua: contents and versions of schedules; a call with another version changes nothing."""
 
 from __future__ import annotations
+
+from typing import Any
+
+import pytest
 
 from tests.lua.ground import FIELDS, HOUR_MS, OWN, TEMPLATE, Ground
 from tests.prefix import RQ
@@ -12,8 +16,7 @@ def _fields(flat: list[str]) -> dict[str, str]:
 
 def test_get_returns_place_and_content_of_each_id(ground: Ground) -> None:
     ground.freeze()
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms), ("p", due_ms), lane="high")
+    due_ms = ground.put_later("a", "p", lane="high")
     ground.put_recurring("r", due_ms)
     ground.put_recurring("e", due_ms)
     ground.call("pause", ["p"], note="why not")
@@ -38,8 +41,7 @@ def test_get_returns_place_and_content_of_each_id(ground: Ground) -> None:
 
 
 def test_a_key_of_another_type_does_not_hide_the_others(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms), ("b", due_ms))
+    due_ms = ground.put_later("a", "b")
     ground.redis.delete(f"{RQ}:job:a-{due_ms}")
     ground.redis.set(f"{RQ}:job:a-{due_ms}", "x")
 
@@ -49,11 +51,101 @@ def test_a_key_of_another_type_does_not_hide_the_others(ground: Ground) -> None:
     assert FIELDS.items() <= _fields(b[7]).items()
 
 
-def test_get_returns_the_last_log_entry_of_the_newest_epoch(ground: Ground) -> None:
-    ground.put(("a", "+1000"))
-    ground.redis.hset(ground.keys.meta(), "epoch", 41)
-    ground.put(("b", "+1000"))
+# -- versions ----------------------------------------------------------------------------------------
 
-    _, last_id, last_t, _ = ground.call("get", ["a"])
 
-    assert ("41-2", ground.last.t) == (last_id, last_t)
+VERBS: dict[str, dict[str, Any]] = {"pause": {"note": "mine"}, "resume": {"missed": "fire"}, "cancel": {}}
+
+
+def version(ground: Ground, id: str = "a") -> str:
+    """Return the version of a schedule, "" if there is none."""
+    place = ground.places().get(id, "").split()
+    if found := ground.schedule(id):
+        return found["version"]
+    job = ground.job(ground.run(id, place[-1])) if place else {}
+    return job.get("zs_version", job.get("created_at", ""))
+
+
+def make(ground: Ground, kind: str) -> None:
+    if kind == "one-shot":
+        ground.put(("a", 1_900_000_000_000))
+    else:
+        ground.put_recurring("a", "+1000")
+
+
+def rows(verb: str) -> list[str]:
+    return ["a", ""] if verb == "resume" else ["a"]
+
+
+@pytest.fixture(params=["one-shot", "recurring"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_every_change_of_a_schedule_makes_a_version_that_is_new(ground: Ground, kind: str, is_frozen: bool) -> None:
+    if is_frozen:
+        ground.freeze()
+    make(ground, kind)
+    seen = [version(ground)]
+
+    for number in range(5):
+        ground.call("pause", ["a"], note=f"note {number}")
+        seen.append(version(ground))
+        ground.call("pause", ["a"], note="another note")
+        seen.append(version(ground))
+        ground.call("resume", ["a", ""], missed="fire")
+        seen.append(version(ground))
+        if kind == "one-shot":
+            ground.put(("a", 1_900_000_000_000 + number, "other"))
+        else:
+            ground.put_recurring("a", digest=f"digest {number}")
+        seen.append(version(ground))
+
+    assert "" not in seen
+    assert 21 == len(set(seen))
+
+
+def test_a_call_that_changes_nothing_keeps_the_version(ground: Ground, kind: str) -> None:
+    make(ground, kind)
+    before = version(ground)
+
+    make(ground, kind)
+    ground.call("resume", ["a", ""], missed="fire")
+
+    assert before == version(ground)
+
+
+def test_a_fire_keeps_the_version_of_a_recurring_schedule(led: Ground) -> None:
+    led.put_recurring("a", led.now_ms + 10)
+    before = version(led)
+    led.pass_time(1000)
+    [row] = led.fire().recurring
+
+    assert ["fired"] == led.advance((row, int(row[2]), int(row[2]) + HOUR_MS))
+    assert before == version(led)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_call_changes_the_schedule_only_with_its_present_version(ground: Ground, kind: str, verb: str) -> None:
+    make(ground, kind)
+    stale = version(ground)
+    ground.call("pause", ["a"], note="somebody else")
+    before, present = ground.keyspace(), version(ground)
+
+    refused = ground.call(verb, rows(verb), seen_version=stale, **VERBS[verb])[1]
+    after = ground.keyspace()
+    done = ground.call(verb, rows(verb), seen_version=present, **VERBS[verb])[1]
+
+    assert {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}[verb] == done
+    assert (f"CHANGED:{present}", before) == (refused, after)
+
+
+def test_a_pause_sent_again_by_its_operation_gets_the_first_reply(ground: Ground, kind: str) -> None:
+    make(ground, kind)
+    call = {"op": "op-1", "keep_op_ms": 60_000, "seen_version": version(ground), "note": "mine"}
+
+    first = ground.call("pause", ["a"], **call)
+
+    assert [str(text) for text in first] == ground.call("pause", ["a"], **call)
+    assert "paused" == first[1]

@@ -11,7 +11,7 @@ from importlib import resources
 import pytest
 
 from tests.breadth import each
-from tests.lua.ground import EPOCH, HOUR_MS, LEASE_MS, SERVER, TOKEN, Ground
+from tests.lua.ground import FIELDS, HOUR_MS, TERM, Ground
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive.openruns import OpenRun
@@ -26,7 +26,6 @@ from zsched.embedded import EmbeddedRedis
 from zsched.errors import ZschedError
 from zsched.storage.dispatch import Dispatch, Over
 from zsched.storage.jobs import Jobs
-from zsched.storage.lease import Term
 from zsched.storage.log import Log
 from zsched.storage.native import NativeJobs
 from zsched.storage.scanner import Scanner
@@ -50,7 +49,6 @@ NAMES = sorted(
     path.name.removesuffix(".lua") for path in (resources.files("zsched") / "lua").iterdir() if path.is_file()
 )
 MOST = 12_000  # bytes of an entry of a handful of runs, whatever their jobs say
-TERM = Term(TOKEN, EPOCH, SERVER, LEASE_MS, float("inf"), 0, 0)
 LIMIT = {"rate_limit_key": "mail", "rate_limit_concurrency": "1000"}
 PASSED = rq_time(1_700_000_000_000)
 READ = re.compile(
@@ -97,14 +95,7 @@ class Scene:
     def one_shots(self, due_ms: int) -> list[str]:
         """Put a waiting one-shot for each field."""
         ids = [f"bait{number}" for number, _ in enumerate(fields_read())]
-        fields = {
-            "description": "f",
-            "origin": "default",
-            "timeout": "180",
-            "zs": "1el",
-            "zs_expires": "100000",
-            **LIMIT,
-        }
+        fields = FIELDS | LIMIT | {"zs": "1el", "zs_expires": "100000"}
         self.led.put(*((id, due_ms) for id in ids), allow_past=1, fields=fields)
         return [self.led.run(id, due_ms) for id in ids]
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.breadth import some
-from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
+from tests.lua.ground import FIELDS, HOUR_MS, Ground
 from tests.lua.test_pause_resume import plan_text
 from tests.prefix import RQ
 
@@ -26,17 +26,8 @@ class Storm:
 
     def step(self) -> None:
         verbs = [self.put, self.put, self.rule, self.rule, self.pause, self.resume, self.skip, self.cancel]
-        verbs += [
-            self.run_now,
-            self.backfill,
-            self.enqueue,
-            self.tick,
-            self.tick,
-            self.tick,
-            self.rq_cancels,
-            self.lose_hash,
-            self.wait,
-        ]
+        verbs += [self.run_now, self.backfill, self.enqueue, self.tick, self.tick, self.tick]
+        verbs += [self.rq_cancels, self.lose_hash, self.wait]
         verbs += [self.limit] if self.is_limited else []
         self.random.choice(verbs)()
 
@@ -86,9 +77,8 @@ class Storm:
             self.ground.call("backfill", rows, id=id, planned_version=version, op=op, keep_op_ms=60_000)
 
     def enqueue(self) -> None:
-        texts = [text for pair in TEMPLATE.items() for text in pair]
         arguments = {"if_exists": self._if_exists(), "keep_op_ms": 60_000, "at_front": self.random.randint(0, 1)}
-        self.ground.call("enqueue", texts, id=self._id(), op=self._op() or "op-enqueue", **arguments)
+        self.ground.enqueue(self._id(), op=self._op() or "op-enqueue", **arguments)
 
     def tick(self) -> None:
         fired = self.ground.fire(limit=self.random.choice([1, 2, 100]))
@@ -178,9 +168,7 @@ class Storm:
     ("seed", "is_limited"),
     some([(seed, is_limited) for seed in range(6) for is_limited in (False, True)], (0, False), (1, True)),
 )
-def test_random_operations_keep_one_place_per_schedule_and_push_each_run_once(
-    led: Ground, seed: int, is_limited: bool
-) -> None:
+def test_random_operations_keep_one_place_and_push_each_run_once(led: Ground, seed: int, is_limited: bool) -> None:
     storm = Storm(led, seed, is_limited=is_limited)
     led.limit(**({"default": 0.01} if is_limited else {}))
 

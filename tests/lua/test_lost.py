@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64encode
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from rq.job import Job
 from rq.registry import FailedJobRegistry, StartedJobRegistry
 
-from tests.lua.ground import EPOCH, SERVER, TOKEN, Entry, Ground
+from tests.lua.ground import EPOCH, Entry, Ground
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
@@ -21,13 +22,6 @@ LOST_MS = 1_767_225_700_123
 DATA = zlib.compress(b"call")
 YEAR_S = 31_536_000
 PACKED = b64encode(zlib.compress(WHY.encode())).decode()
-
-
-@pytest.fixture
-def seen(led: Ground) -> Entry:
-    """The log's last entry, which an archive with the whole log has seen."""
-    led.put(("waits", "+60000"))
-    return led.last
 
 
 def job(ground: Ground, run: str, status: str = "started", **more: str) -> None:
@@ -59,17 +53,17 @@ def end(run: str, members: str = "", status: str = "started") -> tuple[str, ...]
 
 
 def lose(ground: Ground, seen: Entry, *dead: tuple[str, ...], **over: Any) -> list[Any]:
-    arguments = {"token": TOKEN, "expected_server": SERVER, "seen_entry": seen.id, "seen_t": seen.t}
-    arguments |= {"ended_ms": LOST_MS}
-    return ground.call("lost", [text for one in dead for text in one], **(arguments | over))
+    arguments = {"seen_entry": seen.id, "seen_t": seen.t, "ended_ms": LOST_MS} | over
+    return ground.call("lost", [text for one in dead for text in one], **arguments)
 
 
-NOTHING = ["-", "0", [], [], []]
+NOTHING: list[Any] = ["-", "0", [], [], []]
 
 
-def test_a_lost_run_with_retries_left_is_queued_at_once(led: Ground, seen: Entry) -> None:
+@pytest.mark.parametrize(("flag", "is_front"), [("1", True), ("", False), ("0", False)])
+def test_a_lost_run_with_retries_left_is_queued_at_once(led: Ground, seen: Entry, flag: str, is_front: bool) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "before")
-    job(led, A, retries_left="2")
+    job(led, A, retries_left="2", enqueue_at_front_on_retry=flag)
     member = execution(led, A)
 
     reply = lose(led, seen, again(A, member))
@@ -78,31 +72,44 @@ def test_a_lost_run_with_retries_left_is_queued_at_once(led: Ground, seen: Entry
     status, retries_left, enqueued_at = led.redis.hmget(led.keys.rq.job(A), "status", "retries_left", "enqueued_at")
     assert [entry.id, entry.t, [A], [], []] == reply[1:]
     assert (f"{EPOCH}-2", "again", [f"{A} 2 {WHY}"]) == (entry.id, entry.kind, entry.rows)
-    assert ["before", A] == led.queue()
+    assert ([A, "before"] if is_front else ["before", A]) == led.queue()
     assert (b"queued", b"1") == (status, retries_left)
     assert ENQUEUED.encode() < enqueued_at
     assert not led.redis.exists(f"{RQ}:wip:default", f"{RQ}:executions:{A}")
     assert f"{RQ}:queue:default".encode() in led.redis.smembers(f"{RQ}:queues")
 
 
-@pytest.mark.parametrize(("flag", "expected"), [("1", [A, "before"]), ("", ["before", A]), ("0", ["before", A])])
-def test_a_retried_lost_run_goes_to_the_front_if_its_retries_do(
-    led: Ground, seen: Entry, flag: str, expected: list[str]
-) -> None:
-    led.redis.rpush(f"{RQ}:queue:default", "before")
-    job(led, A, retries_left="1", enqueue_at_front_on_retry=flag)
-
-    lose(led, seen, again(A, execution(led, A)))
-
-    assert expected == led.queue()
+def _set(**fields: str) -> Callable[[Ground], Any]:
+    return lambda led: led.redis.hset(led.keys.rq.job(A), mapping=fields)
 
 
-def test_a_lost_run_without_retries_left_is_not_retried(led: Ground, seen: Entry) -> None:
-    job(led, A, retries_left="0")
-    job(led, B)
+NOT_LOST: dict[str, tuple[str, Callable[[Ground], Any]]] = {  # its status when it was seen, and what happened then
+    "without retries left": ("started", _set(retries_left="0")),
+    "without a number of retries": ("started", lambda led: led.redis.hdel(led.keys.rq.job(A), "retries_left")),
+    "finished": ("started", _set(status="finished")),
+    "with another heartbeat": ("started", _set(last_heartbeat="2026-01-01T00:00:30.000001Z")),
+    "queued": ("started", _set(status="queued")),
+    "alive by the server's clock": ("started", lambda led: execution(led, A, is_alive=True)),
+    "alive in another execution": ("started", lambda led: execution(led, A, "y", is_alive=True)),
+    "deleted": ("started", lambda led: led.redis.delete(led.keys.rq.job(A))),
+    "in its queue": ("queued", lambda led: led.redis.rpush(f"{RQ}:queue:default", "x", A, "y")),
+    "taken": ("queued", lambda led: led.redis.rpush(f"{RQ}:queue:default:intermediate", A)),
+    "begun": ("queued", lambda led: execution(led, A)),
+    "pushed again": ("queued", _set(enqueued_at=BEAT)),
+}
 
-    assert NOTHING == lose(led, seen, again(A, execution(led, A)), again(B, execution(led, B)))[1:]
-    assert [] == led.queue()
+
+@pytest.mark.parametrize("state", NOT_LOST)
+def test_a_run_that_is_not_lost_or_has_no_retries_left_is_left_alone(led: Ground, seen: Entry, state: str) -> None:
+    status, act = NOT_LOST[state]
+    job(led, A, status, retries_left="1")
+    members = execution(led, A) if status == "started" else ""
+    act(led)
+    ways = (again,) if state.startswith("without") else (again, end)
+    before = led.keyspace()
+
+    assert NOTHING == lose(led, seen, *(way(A, members, status) for way in ways))[1:]
+    assert before == led.keyspace()
 
 
 def test_a_lost_run_without_retries_ends_as_failed_in_log_and_rq(led: Ground, seen: Entry) -> None:
@@ -157,33 +164,6 @@ def test_retried_and_ended_runs_are_logged_as_two_entries(led: Ground, seen: Ent
 
     assert ["again", "end"] == [entry.kind for entry in led.entries()][-2:]
     assert [led.last.id, led.last.t, [A], [B], []] == reply[1:]
-
-
-@pytest.mark.parametrize(
-    "changed", [{"status": "finished"}, {"last_heartbeat": "2026-01-01T00:00:30.000001Z"}, {"status": "queued"}]
-)
-def test_a_run_that_changed_since_the_scan_is_not_lost(led: Ground, seen: Entry, changed: dict[str, str]) -> None:
-    job(led, A, retries_left="1")
-    member = execution(led, A)
-    led.redis.hset(led.keys.rq.job(A), mapping=changed)
-    before = led.keyspace()
-
-    assert NOTHING == lose(led, seen, again(A, member), end(A, member))[1:]
-    assert before == led.keyspace()
-
-
-@pytest.mark.parametrize("which", ["lapsed", "another"])
-def test_an_execution_alive_by_the_servers_clock_is_not_lost(led: Ground, seen: Entry, which: str) -> None:
-    job(led, A, retries_left="1")
-    member = execution(led, A, is_alive=which == "lapsed")
-    if which == "another":
-        execution(led, A, "y", is_alive=True)
-
-    assert NOTHING == lose(led, seen, again(A, member))[1:]
-
-
-def test_a_deleted_job_is_not_lost(led: Ground, seen: Entry) -> None:
-    assert NOTHING == lose(led, seen, end(A, execution(led, A)))[1:]
 
 
 @pytest.mark.parametrize(
@@ -266,21 +246,6 @@ def test_a_run_that_left_its_queue_is_pushed_again(led: Ground, seen: Entry) -> 
     assert ["later", A] == led.queue()
 
 
-@pytest.mark.parametrize("where", ["in its queue", "taken", "begun", "pushed again"])
-def test_a_queued_taken_or_started_run_is_not_pushed_again(led: Ground, seen: Entry, where: str) -> None:
-    job(led, A, "queued", retries_left="1")
-    if where == "in its queue":
-        led.redis.rpush(f"{RQ}:queue:default", "x", A, "y")
-    elif where == "taken":
-        led.redis.rpush(f"{RQ}:queue:default:intermediate", A)
-    elif where == "begun":
-        execution(led, A)
-    else:
-        led.redis.hset(led.keys.rq.job(A), "enqueued_at", BEAT)
-
-    assert NOTHING == lose(led, seen, again(A, status="queued"))[1:]
-
-
 def test_a_run_whose_worker_died_before_starting_it_leaves_the_intermediate_queue(led: Ground, seen: Entry) -> None:
     job(led, A, "queued", retries_left="1")
     led.redis.rpush(f"{RQ}:queue:default:intermediate", A)
@@ -301,9 +266,6 @@ def test_a_run_twice_in_the_intermediate_queue_is_pushed_once(led: Ground, seen:
     assert [A.encode()] == led.redis.lrange(f"{RQ}:queue:default:intermediate", 0, -1)
 
 
-# -- failures in a row ----------------------------------------------------------------------------
-
-
 def test_a_lost_run_counts_as_a_failure_only_if_it_is_not_retried(led: Ground) -> None:
     led.put_recurring("a", own={"pause_after": "2"})
     seen = led.last
@@ -319,9 +281,6 @@ def test_a_lost_run_counts_as_a_failure_only_if_it_is_not_retried(led: Ground) -
 
     assert ("pause", f"2 failures in a row, the last of run {A}") == (led.last.kind, led.last.fields["note"])
     assert led.places()["a"].startswith("paused")
-
-
-# -- whose it is ----------------------------------------------------------------------------------
 
 
 def test_lost_is_refused_when_the_callers_log_entry_is_missing(led: Ground, seen: Entry) -> None:

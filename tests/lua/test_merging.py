@@ -1,6 +1,4 @@
-"""
-restore.lua, merged.lua and report.lua's hold, as a merge calls them: not past the log's end, under a hold, atomically.
-"""
+"""restore.lua, merged.lua and report.lua's hold, as a merge calls them: not past the log's end, and under a hold."""
 
 from __future__ import annotations
 
@@ -12,19 +10,14 @@ import pytest
 from tests.lua.ground import HOUR_MS, LEASE_MS, Ground
 from tests.lua.restoring import DUE_MS, hold, merged, one_shot, restore, rule, run, seen
 from tests.prefix import RQ
-from tests.unit.core.test_touches import TOUCHED
+from tests.unit.core.test_log_kinds import TOUCHED
 from zsched.core.log import Position
-from zsched.errors import RedisRefused
 from zsched.storage.scripts import load
-
-# -- the log's end --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("other", [{"seen_entry": "7-99"}, {"seen_t": "5"}, {"seen_entry": "-", "seen_t": 0}])
 @pytest.mark.parametrize("call", [lambda g, **o: restore(g, one_shot(), rule(), **o), merged])
-def test_a_merge_is_refused_when_the_log_grew_since_the_comparison(
-    led: Ground, call: Any, other: dict[str, Any]
-) -> None:
+def test_a_merge_is_refused_if_the_log_grew_since_the_comparison(led: Ground, call: Any, other: dict[str, Any]) -> None:
     led.put(("b", "+1000"))
     before = led.keyspace()
 
@@ -34,42 +27,23 @@ def test_a_merge_is_refused_when_the_log_grew_since_the_comparison(
     assert before == led.keyspace()
 
 
+# What the table of core does not have: other rows than the first, names that are alike, entries without ids.
 BEHIND: dict[str, tuple[tuple[str, ...], bool]] = {  # texts of an entry, and whether it touches schedule a
     "another put": (("put", "lane", "low", "fields", "0", "rows", "1", "b", "5", "data", "x"), False),
-    "a put": (("put", "lane", "low", "fields", "0", "rows", "2", "b", "5", "data", "x", "a", "5", "data", "x"), True),
     "another rule": (("put_recurring", "shapes", "0", "rows", "1", "a-1", "1 5", "data", "x"), False),
-    "a rule": (("put_recurring", "shapes", "0", "rows", "2", "b", "1 5", "data", "x", "a", "1 5", "data", "x"), True),
     "another fire": (("fire", "runs", f"a-1-{DUE_MS} ab-{DUE_MS}"), False),
-    "a fire": (("fire", "runs", f"b-{DUE_MS} a-{DUE_MS}"), True),
     "a fire of a namespace": (("fire", "runs", f"a-{DUE_MS}-nshop"), True),
-    "a skip": (("fire", "skipped", f"a-{DUE_MS}"), True),
-    "a cancelled run": (("fire", "cancelled", f"a-{DUE_MS}=canceled"), True),
     "a quarantine": (("quarantine", "rows", "2", "b", "low 5", "", "why", "a", "low 5", "", "why"), True),
-    "a re-planning": (("replan", "old", "", "new", "2026a", "rows", "2", "b", "5 5 5", "a", "5 5 5"), True),
-    "another re-planning": (("replan", "old", "", "new", "2026a", "rows", "1", "b", "5 5 5"), False),
-    "another advance": (("advance", "rows", "1", "b", f"fired {DUE_MS} - - -"), False),
-    "a backfill": (("backfill", "id", "a", "runs", f"a-{DUE_MS}"), True),
-    "another backfill": (("backfill", "id", "b", "runs", f"b-{DUE_MS}"), False),
-    "an advance": (("advance", "rows", "2", "b", "fired 5 - - -", "a", "fired 5 - - -"), True),
     "an enqueue": (("enqueue", "rows", "2", f"b-{DUE_MS}", "0 1 -", "x", "y", f"a-{DUE_MS}-r2", "0 0 -"), True),
-    "an end": (("end", "rows", "1", f"a-{DUE_MS}", "succeeded", "", "{}"), True),
-    "another end": (("end", "rows", "1", f"b-{DUE_MS}", "succeeded", "", "{}"), False),
-    "a run that goes on": (("again", "rows", "1", f"a-{DUE_MS}", "2", "", "its worker died"), True),
-    "another run that goes on": (("again", "rows", "1", f"b-{DUE_MS}", "2", "", "its worker died"), False),
     "a released run": (("unblock", "rows", "2", f"b-{DUE_MS}", "why", f"a-{DUE_MS}", "why"), True),
     "another released run": (("unblock", "rows", "1", f"b-{DUE_MS}", f"a-{DUE_MS} was stopped"), False),
     **{f"a {verb}": ((verb, "rows", "2", "b", "low 5", "a", "low 5"), True) for verb in ("cancel", "pause", "resume")},
-    **{f"another {verb}": ((verb, "rows", "1", "b", "low 5"), False) for verb in ("cancel", "pause", "resume")},
-    "a run_now": (("run_now", "id", "a"), True),
-    "another run_now": (("run_now", "id", "b"), False),
     "a term, which says no ids": (("term", "daemon", "d", "server", "s"), True),
     "arguments that name it": (
         ("put", "lane", "a", "fields", "1", "x", "a", "rows", "1", "b", "5", "data", "a"),
         False,
     ),
     "another archive's restore": (("restore", "reason", "lost", "archive", "archive-2", "rows", "0"), True),
-    "another's run": (("enqueue", "rows", "1", f"b-{DUE_MS}", "0 0 -"), False),
-    "a run": (("enqueue", "rows", "1", f"a-{DUE_MS}", "0 0 -"), True),
     "a merge": (("merged", "archive", "archive-2", "rows", "1", "1-1", "5"), True),
     "something unknown": (("teleport", "to", "b"), True),
 }
@@ -120,9 +94,6 @@ def test_a_restore_is_refused_when_the_log_became_empty(led: Ground) -> None:
     assert before == led.keyspace()
 
 
-# -- hold and wake --------------------------------------------------------------------------------
-
-
 def test_a_restore_holds_fire(led: Ground) -> None:
     led.put(("b", 5), allow_past=1)
 
@@ -151,18 +122,10 @@ def test_a_hold_is_never_shortened_and_an_impossible_hold_is_replaced(led: Groun
 
 
 def test_a_restore_wakes_a_sleeping_daemon(led: Ground) -> None:
-    with led.redis.pubsub() as listening:
-        listening.subscribe(led.keys.wake())
-        listening.get_message(timeout=5)
-
+    with led.heard(led.keys.wake()) as heard:
         restore(led, one_shot(id="b")._replace(due_ms=DUE_MS + 5), one_shot(), one_shot("paused", "p", note="5 "))
 
-        message = listening.get_message(timeout=5)
-    assert message is not None
-    assert str(DUE_MS).encode() == message["data"]
-
-
-# -- merged ---------------------------------------------------------------------------------------
+    assert [str(DUE_MS).encode()] == heard
 
 
 def test_a_merged_entry_lists_the_histories_that_redis_contains(led: Ground) -> None:
@@ -177,22 +140,6 @@ def test_a_merged_entry_can_be_written_into_an_empty_redis(ground: Ground) -> No
     merged(ground, Position(1, 2, 3))
 
     assert ("0-1", "merged") == (ground.last.id, ground.last.kind)
-
-
-# -- out of memory --------------------------------------------------------------------------------
-
-
-def test_a_merge_without_memory_writes_nothing(led: Ground) -> None:
-    led.scripts.ensure("merged")
-    before = led.keyspace()
-
-    led.redis.config_set("maxmemory", 1)
-    try:
-        with pytest.raises(RedisRefused, match="maxmemory"):
-            merged(led)
-        assert before == led.keyspace()
-    finally:
-        led.redis.config_set("maxmemory", 0)
 
 
 def test_a_run_is_put_back_without_a_set_of_queues(led: Ground) -> None:

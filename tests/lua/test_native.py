@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import redis
 import rq
 from rq import Queue, Retry
 from rq.job import Job
@@ -39,6 +38,7 @@ def test_a_due_job_is_queued_as_rqs_scheduler_would(led: Ground) -> None:
     job = Job.fetch("a", connection=led.redis)
     assert ("queued", 180, "default") == (job.get_status(), job.timeout, job.origin)
     assert from_ms(reply.now_ms) == job.enqueued_at
+    assert [] == led.entries()
 
 
 def test_a_job_that_is_due_in_two_registries_is_pushed_once(led: Ground) -> None:
@@ -100,14 +100,6 @@ def test_native_stops_at_its_limit_and_returns_the_current_time_as_the_next(led:
     assert OURS.encode() == _lock(led, "last")
 
 
-def test_native_writes_no_log_entry(led: Ground) -> None:
-    delay(led, "a")
-
-    native(led)
-
-    assert [] == led.entries()
-
-
 # -- whose queue it is --------------------------------------------------------------------------------
 
 
@@ -125,10 +117,13 @@ def test_a_queue_locked_by_another_scheduler_is_left_alone(led: Ground) -> None:
     assert led.redis.ttl(f"{RQ}:scheduler-lock:default") > LOCK_S
 
 
-def test_native_takes_and_renews_its_scheduler_lock(led: Ground) -> None:
+def test_native_takes_and_renews_its_scheduler_lock_and_leaves_its_queue_to_another_holder(led: Ground) -> None:
     native(led)
     led.redis.expire(f"{RQ}:scheduler-lock:default", 3)
+    delay(led, "a")
 
+    of_another_namespace = native(led, owner="zsched:other")
+    assert (0, ["default", OURS]) == (of_another_namespace.pushed, of_another_namespace.others)
     native(led)
 
     assert OURS.encode() == _lock(led)
@@ -145,9 +140,6 @@ def test_only_own_scheduler_locks_are_released(led: Ground) -> None:
     assert (0, ["a"], None, b"worker-1") == (reply.pushed, waiting(led), _lock(led), _lock(led, "other"))
 
 
-# -- at the front -------------------------------------------------------------------------------------
-
-
 def test_jobs_with_at_front_are_queued_first_by_their_time(led: Ground) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "waiting")
     delay(led, "back")
@@ -159,9 +151,7 @@ def test_jobs_with_at_front_are_queued_first_by_their_time(led: Ground) -> None:
 
 
 @pytest.mark.parametrize(("ended_at", "queue"), [("", ["waiting", "a"]), ("2026-01-01T00:00:00Z", ["a", "waiting"])])
-def test_enqueue_at_front_on_retry_applies_from_the_second_attempt(
-    led: Ground, ended_at: str, queue: list[str]
-) -> None:
+def test_a_retry_goes_to_the_front_from_the_second_attempt(led: Ground, ended_at: str, queue: list[str]) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "waiting")
     delay(led, "a", retry=Retry(max=2, interval=60, enqueue_at_front=True))
     led.redis.hset(f"{RQ}:job:a", "ended_at", ended_at)
@@ -190,17 +180,20 @@ def test_a_deleted_job_is_removed_from_its_registry_at_the_second_look(led: Grou
     assert (["b"], []) == (led.queue(), waiting(led))
 
 
-@pytest.mark.parametrize("status", ["queued", "started", "finished", "failed", "canceled", "deferred", "strange"])
-def test_a_job_of_another_status_is_not_queued_again(led: Ground, status: str) -> None:
+@pytest.mark.parametrize("status", ["queued", "started", "finished", "failed", "canceled", "deferred", "strange", None])
+def test_a_job_of_another_status_is_reported_and_not_queued_again(led: Ground, status: str | None) -> None:
     delay(led, "a")
-    led.redis.hset(f"{RQ}:job:a", "status", status)
+    if status is None:
+        led.redis.hdel(f"{RQ}:job:a", "status")
+    else:
+        led.redis.hset(f"{RQ}:job:a", "status", status)
     before = led.redis.hgetall(f"{RQ}:job:a")
 
     assert (0, []) == (native(led).pushed, led.queue())
     led.pass_time(PATIENCE_MS)
     reply = native(led)
 
-    assert (0, ["default", "a", status]) == (reply.pushed, reply.odd)
+    assert (0, ["default", "a", status or "no status"]) == (reply.pushed, reply.odd)
     assert ([], [], before) == (led.queue(), waiting(led), led.redis.hgetall(f"{RQ}:job:a"))
 
 
@@ -217,15 +210,6 @@ def test_an_odd_job_is_checked_again_after_five_seconds_and_not_before(led: Grou
 
     assert (0, 1) == (before.looked, after.looked)
     assert first.now_ms // 1000 * 1000 + 5500 == first.next_ms
-
-
-def test_a_job_without_a_status_is_reported(led: Ground) -> None:
-    delay(led, "a")
-    led.redis.hdel(f"{RQ}:job:a", "status")
-    native(led)
-    led.pass_time(PATIENCE_MS)
-
-    assert ["default", "a", "no status"] == native(led).odd
 
 
 def test_a_job_whose_hash_rq_writes_after_the_registry_is_not_lost(led: Ground) -> None:
@@ -274,13 +258,13 @@ def test_a_queue_with_a_key_of_a_wrong_type_does_not_stop_other_queues(led: Grou
     assert before == (led.redis.dump(key), led.redis.dump(f"{RQ}:scheduled:default"))
 
 
-def test_a_delayed_job_is_pushed_without_a_set_of_queues(led: Ground) -> None:
+@pytest.mark.parametrize("ttl", ["0", "-1", "abc", "1.5", "9" * 30])
+def test_a_corrupted_time_to_live_or_set_of_queues_is_ignored(led: Ground, ttl: str) -> None:
     delay(led, "a")
-    led.redis.delete(f"{RQ}:queues")
+    led.redis.hset(f"{RQ}:job:a", "ttl", ttl)
     led.redis.set(f"{RQ}:queues", "x")
 
-    assert 1 == native(led).pushed
-    assert ["a"] == led.queue()
+    assert (1, -1, ["a"]) == (native(led).pushed, led.redis.ttl(f"{RQ}:job:a"), led.queue())
 
 
 @pytest.mark.parametrize("score", ["+inf", "-inf", "1e300", "-5", "1.5"])
@@ -292,23 +276,6 @@ def test_a_corrupted_score_in_a_registry_does_no_harm(led: Ground, score: str) -
 
     assert reply.next_ms == ""
     assert (reply.pushed == 1) == (float(score) < 2)
-
-
-@pytest.mark.parametrize("ttl", ["0", "-1", "abc", "1.5", "9" * 30])
-def test_a_corrupted_time_to_live_is_ignored(led: Ground, ttl: str) -> None:
-    delay(led, "a")
-    led.redis.hset(f"{RQ}:job:a", "ttl", ttl)
-
-    assert (1, -1) == (native(led).pushed, led.redis.ttl(f"{RQ}:job:a"))
-
-
-def test_another_namespace_has_a_separate_scheduler_lock(led: Ground, redis_client: redis.Redis) -> None:
-    native(led)
-    delay(led, "a")
-
-    reply = native(led, owner="zsched:other")
-
-    assert (0, ["default", OURS]) == (reply.pushed, reply.others)
 
 
 # -- rate limits of RQ --------------------------------------------------------------------------------

@@ -37,9 +37,6 @@ def _enqueue_at(ground: Ground, id: str, at: datetime) -> None:
     Queue("default", connection=ground.redis).enqueue_at(at, "app.task", job_id=id)
 
 
-# -- enqueue_at and enqueue_in ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("micros", [0, 1, 12_000, 500_000, 988_000, 999_999])
 def test_a_delayed_job_is_queued_when_the_second_of_its_time_is_over(at_second: Ground, micros: int) -> None:
     at = SECOND + 2 * S + timedelta(microseconds=micros)
@@ -76,37 +73,25 @@ def test_rqs_scheduler_also_moves_a_job_at_the_end_of_its_second(at_second: Grou
     assert SECOND <= registry.get_scheduled_time("a") < SECOND + S
 
 
-def test_a_job_that_is_cancelled_within_its_second_is_not_queued(at_second: Ground) -> None:
-    _enqueue_at(at_second, "a", SECOND)
+def test_a_job_that_is_cancelled_within_its_second_is_not_queued_and_a_rescheduled_one_waits(at_second: Ground) -> None:
+    for id in ("a", "later"):
+        _enqueue_at(at_second, id, SECOND)
     native(at_second)
     at_second.redis.hset(f"{RQ}:job:a", "status", "canceled")
+    _enqueue_at(at_second, "later", SECOND + 60 * S)
     at_second.pass_time(1000)
 
     reply = native(at_second)
 
-    assert (0, ["default", "a", "canceled"], []) == (reply.pushed, reply.odd, waiting(at_second))
-
-
-def test_a_job_rescheduled_within_its_second_waits_for_its_new_time(at_second: Ground) -> None:
-    _enqueue_at(at_second, "a", SECOND)
-    native(at_second)
-
-    _enqueue_at(at_second, "a", SECOND + 60 * S)
-    at_second.pass_time(1000)
-
-    assert (0, SECOND_MS + 60_000) == ((reply := native(at_second)).pushed, reply.next_ms)
-
-
-# -- another attempt --------------------------------------------------------------------------------------
+    assert (0, ["default", "a", "canceled"], ["later"]) == (reply.pushed, reply.odd, waiting(at_second))
+    assert SECOND_MS + 60_000 == reply.next_ms
 
 
 @pytest.mark.parametrize(
     ("micros", "due_ms"), [(0, 0), (1, 1), (29_000, 29), (123_456, 124), (988_000, 988), (999_001, 1000)]
 )
 @pytest.mark.parametrize("interval", [1, 2, 3600])
-def test_another_attempt_is_queued_at_the_millisecond_when_its_interval_is_over(
-    at_second: Ground, micros: int, due_ms: int, interval: int
-) -> None:
+def test_another_attempt_waits_for_its_interval(at_second: Ground, micros: int, due_ms: int, interval: int) -> None:
     fail(at_second, "a", Retry(max=2, interval=interval), SECOND + timedelta(microseconds=micros))
 
     _run_all(at_second, SECOND + 7200 * S)
@@ -177,18 +162,10 @@ FAILED = {
 }  # fmt: skip  # due at SECOND + 300 ms
 
 
-def test_a_retry_with_known_end_and_interval_is_queued_within_its_second(at_second: Ground) -> None:
-    at_second.redis.hset(f"{RQ}:job:a", mapping=FAILED)
-    at_second.redis.zadd(f"{RQ}:scheduled:default", {"a": SECOND_MS // 1000})
-
-    _run_all(at_second, SECOND + 60 * S)
-
-    assert SECOND + 300 * MS == queued_at(at_second, "a")
-
-
 @pytest.mark.parametrize(
     "other",
     [
+        pytest.param({}, id="nothing unknown"),
         pytest.param({"ended_at": ""}, id="abandoned in its first attempt"),
         pytest.param({"started_at": "2027-01-15T07:59:58.900000Z"}, id="abandoned in its second attempt"),
         pytest.param({"started_at": None}, id="no start"),
@@ -214,7 +191,7 @@ def test_a_retry_with_known_end_and_interval_is_queued_within_its_second(at_seco
         pytest.param({"ended_at": "2027-01-15T07:59:58Z"}, id="an end without a fraction"),
     ],
 )
-def test_a_retry_with_unknown_end_or_interval_waits_for_the_end_of_its_second(
+def test_a_retry_of_unknown_time_waits_until_its_second_ends(
     at_second: Ground, other: Mapping[str, str | None]
 ) -> None:
     fields = {**FAILED, **other}
@@ -223,4 +200,4 @@ def test_a_retry_with_unknown_end_or_interval_waits_for_the_end_of_its_second(
 
     _run_all(at_second, SECOND + 60 * S)
 
-    assert SECOND + S == queued_at(at_second, "a")
+    assert SECOND + (S if other else 300 * MS) == queued_at(at_second, "a")

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from tests.lua.ground import Ground
 from tests.lua.overlapping import LONG_AGO, advance, becomes, chain, dependents, fired, put, told
+from tests.lua.test_lost import PACKED
 from tests.prefix import RQ
+from zsched.core.job import rq_time
 
 OPEN = ("queued", "started", "deferred", "scheduled")
 
 OVER = ("finished", "failed", "stopped", "canceled", None)
 
 
-# -- every policy ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("status", [*OPEN, *OVER])
 @pytest.mark.parametrize("mode", ["skip", "allow", "queue", "cancel_previous"])
-def test_the_overlap_policy_decides_the_outcome_while_the_previous_run_is_open(
+def test_the_policy_decides_the_outcome_while_an_earlier_run_is_open(
     led: Ground, mode: str, status: str | None
 ) -> None:
     [first] = fired(led, mode)
@@ -31,12 +30,10 @@ def test_the_overlap_policy_decides_the_outcome_while_the_previous_run_is_open(
 
     blocked = {"skip": "overlap", "queue": "deferred"}.get(mode, "fired")
     assert (blocked if status in OPEN else "fired") == word
+    assert [first if word in ("overlap", "deferred") else ""] == told(led)
     assert (run in led.queue()) == (word == "fired")
     assert (led.redis.zscore(f"{RQ}:deferred:default", run) is not None) == (word == "deferred")
     assert ("" if mode in ("skip", "allow") else mode) == (chain(led) or "").partition(" ")[0]
-
-
-# -- skipped again and again ----------------------------------------------------------------------------
 
 
 def skips(led: Ground) -> float | None:
@@ -66,15 +63,13 @@ def test_skipped_occurrences_are_recorded_although_their_count_has_a_wrong_type(
     assert "advance" == led.last.kind
 
 
-# -- cancel_previous ------------------------------------------------------------------------------------
-
-
 def ends(led: Ground) -> list[str]:
     return [row for entry in led.entries() if entry.kind == "end" for row in entry.rows]
 
 
 @pytest.mark.parametrize("status", ["queued", "deferred", "scheduled"])
 def test_cancel_previous_withdraws_a_waiting_run_and_records_its_end(led: Ground, status: str) -> None:
+    put(led, template={"zs_expires": "3600000"})
     [first] = fired(led, "cancel_previous")
     becomes(led, first, status)
 
@@ -88,6 +83,7 @@ def test_cancel_previous_withdraws_a_waiting_run_and_records_its_end(led: Ground
         led.redis.zrange(f"{RQ}:deferred:default", 0, -1),
         led.redis.zrange(f"{RQ}:scheduled:default", 0, -1),
     )
+    assert [second.encode()] == led.redis.zrange(led.keys.deadlines(), 0, -1)
     assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 
@@ -104,16 +100,11 @@ def test_cancel_previous_removes_a_deferred_run_from_rqs_dependents(led: Ground)
 def test_cancel_previous_stops_a_running_run_and_keeps_it_in_the_chain(led: Ground) -> None:
     [first] = fired(led, "cancel_previous")
     becomes(led, first, "started", worker_name="w")
-    with led.redis.pubsub(ignore_subscribe_messages=True) as listener:
-        listener.subscribe(f"{RQ}:pubsub:w")
-        listener.get_message(timeout=5)
 
+    with led.heard(f"{RQ}:pubsub:w") as heard:
         word, second = advance(led, "cancel_previous")
 
-        message: Any = None
-        while message is None:
-            message = listener.get_message(timeout=5)
-    assert {"command": "stop-job", "job_id": first} == json.loads(message["data"])
+    assert [{"command": "stop-job", "job_id": first}] == [json.loads(message) for message in heard]
     assert ("fired", [second], f"cancel_previous {first} {second}", []) == (word, led.queue(), chain(led), ends(led))
 
 
@@ -138,39 +129,12 @@ def test_cancel_previous_in_a_long_queue_deletes_only_the_jobs_data(led: Ground)
     assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 
-def test_cancel_previous_removes_the_deadline_of_the_withdrawn_run(led: Ground) -> None:
-    put(led, template={"zs_expires": "3600000"})
-    [first] = fired(led, "cancel_previous")
-
-    _, second = advance(led, "cancel_previous")
-
-    assert [second.encode()] == led.redis.zrange(led.keys.deadlines(), 0, -1)
-    assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
-
-
 def test_a_chain_of_queued_runs_remains_after_a_change_to_allow(led: Ground) -> None:
     first, second = fired(led, "queue", 2)
 
     word, third = advance(led, "allow")
 
     assert ("fired", [first, third], f"queue {first} {second}") == (word, led.queue(), chain(led))
-
-
-# -- skip ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("job", "why"),
-    [
-        ({"status": "started", "last_heartbeat": LONG_AGO}, "previous_worker_silent"),
-        ({"status": "queued", "enqueued_at": LONG_AGO}, "previous_waits_too_long"),
-    ],
-)
-def test_skip_ignores_a_previous_run_that_is_dead_or_missing(led: Ground, job: dict[str, str], why: str) -> None:
-    [first] = fired(led, "skip")
-    becomes(led, first, **job)
-
-    assert ("fired", [why]) == (advance(led, "skip")[0], told(led))
 
 
 def test_skip_waits_for_a_run_of_a_dead_worker_that_will_be_retried(led: Ground) -> None:
@@ -181,3 +145,68 @@ def test_skip_waits_for_a_run_of_a_dead_worker_that_will_be_retried(led: Ground)
     becomes(led, first, "started", last_heartbeat=LONG_AGO, zs_on_lost="fail")
 
     assert ("fired", ["previous_worker_silent"]) == (advance(led, "skip")[0], told(led))
+
+
+# -- workers that died -------------------------------------------------------------------------------
+
+
+HOUR_S = 3600
+
+
+def skip(led: Ground, run: str) -> bool:
+    """Return whether ``overlap="skip"`` ignores the run."""
+    return advance(led, "skip")[0] == "fired"
+
+
+def release(led: Ground, run: str) -> bool:
+    """Return whether ``overlap="queue"`` releases the next run."""
+    waits = advance(led, "queue")[1]
+    _, *needs = led.call("survey", cursor="0", count=100)
+    return [f"r\0release\0{waits}\0urgent\0the worker w of {run} died"] == needs
+
+
+def lost(led: Ground, run: str) -> bool:
+    """Return True if ``lost`` ends the run as lost."""
+    heartbeat = led.job(run).get("last_heartbeat", "")
+    dead = ["r", run, "started", heartbeat, "", "end", "lost", "{}", PACKED]
+    seen = {"seen_entry": led.last.id, "seen_t": led.last.t}
+    return led.call("lost", dead, ended_ms=1, **seen)[4] == [run]
+
+
+JUDGES = [skip, release, lost]
+
+
+@pytest.mark.parametrize("judge", JUDGES)
+@pytest.mark.parametrize(
+    ("silent_s", "execution", "is_dead"),
+    [
+        (1, "lapsed", False),
+        (61.9, "lapsed", False),  # a worker that lost its connection, or the memory of Redis, is back by then
+        (62.1, "lapsed", True),
+        (62.1, None, True),  # RQ forgets the list of executions a minute later
+        (62.1, "alive", False),
+        (HOUR_S, "alive", False),  # by a clock that is behind; or of a SimpleWorker, which beats once
+        (-HOUR_S, "lapsed", False),  # by a clock that is ahead: it is found as much later
+        (None, "lapsed", False),  # no worker of RQ's writes that
+    ],
+)
+def test_overlap_chains_and_lost_runs_agree_on_whether_a_worker_is_dead(
+    led: Ground, judge: Callable[[Ground, str], bool], silent_s: float | None, execution: str | None, is_dead: bool
+) -> None:
+    [run] = fired(led, "skip")
+    heartbeat = {} if silent_s is None else {"last_heartbeat": rq_time(led.now_ms - int(silent_s * 1000))}
+    becomes(led, run, "started", worker_name="w", **heartbeat)
+    if execution is not None:
+        led.redis.zadd(f"{RQ}:executions:{run}", {"x": 1})
+    if execution == "alive":
+        led.redis.set(f"{RQ}:execution:{run}:x", "")
+
+    assert is_dead == judge(led, run)
+
+
+@pytest.mark.parametrize("status", ["queued", "deferred", "scheduled"])
+def test_a_run_that_has_not_started_has_no_dead_worker(led: Ground, status: str) -> None:
+    [run] = fired(led, "skip")
+    becomes(led, run, status, worker_name="w", last_heartbeat=rq_time(led.now_ms - HOUR_S * 1000))
+
+    assert [False, False, False] == [judge(led, run) for judge in (lost, release, skip)]

@@ -11,7 +11,8 @@ from tests.lua.overlapping import LONG_AGO, advance, becomes, chain, dependents,
 from tests.prefix import RQ
 
 
-def test_a_waiting_run_is_a_deferred_job_like_rqs(led: Ground) -> None:
+def test_a_waiting_run_is_a_deferred_job_like_rqs_whose_deadline_counts(led: Ground) -> None:
+    put(led, template={"zs_expires": "120000"})
     first, second = fired(led, "queue", 2)
 
     job = Job.fetch(second, connection=led.redis)
@@ -20,6 +21,8 @@ def test_a_waiting_run_is_a_deferred_job_like_rqs(led: Ground) -> None:
     assert [second] == Queue("default", connection=led.redis).deferred_job_registry.get_job_ids()
     assert ([first], None, f"queue {first} {second}") == (led.queue(), job.enqueued_at, chain(led))
     assert [first] == told(led)
+    assert 0 < led.redis.pttl(led.keys.rq.job(second)) <= 60_001
+    assert 0 < led.redis.pttl(led.keys.rq.job(first)) <= 60_000
 
 
 def test_rq_releases_a_waiting_run_when_the_previous_run_is_over(led: Ground) -> None:
@@ -32,11 +35,12 @@ def test_rq_releases_a_waiting_run_when_the_previous_run_is_over(led: Ground) ->
     assert ([second], b"queued", set()) == (led.queue(), status, dependents(led, first))
 
 
-def test_every_run_of_a_chain_waits_for_the_previous_run(led: Ground) -> None:
+def test_every_run_of_a_chain_waits_for_the_previous_run_up_to_the_overlap_limit(led: Ground) -> None:
     first, second, third = fired(led, "queue", 3)
 
     assert ({second}, {third}) == (dependents(led, first), dependents(led, second))
     assert f"queue {first} {second} {third}" == chain(led)
+    assert ["overlap", "deferred"] == [advance(led, "queue", limit=limit)[0] for limit in (3, 4)]
 
 
 def test_an_occurrence_beyond_the_overlap_limit_is_skipped(led: Ground) -> None:
@@ -48,10 +52,6 @@ def test_an_occurrence_beyond_the_overlap_limit_is_skipped(led: Ground) -> None:
     assert ["deferred", "deferred", "overlap", "overlap"] == words
     assert 2 == led.redis.zcard(f"{RQ}:deferred:default")
     assert led.schedule("r")["last"] == (chain(led) or "").split(" ")[-1]
-
-
-def test_a_queued_run_counts_against_the_overlap_limit(led: Ground) -> None:
-    assert ["fired", "deferred", "overlap"] == [advance(led, "queue", limit=2)[0] for _ in range(3)]
 
 
 def test_an_occurrence_also_waits_for_a_run_on_request(led: Ground) -> None:
@@ -85,22 +85,21 @@ def test_rq_releases_a_run_with_two_dependencies_after_both_are_over(led: Ground
     assert [waits] == led.queue()
 
 
-def test_an_occurrence_waits_for_a_run_of_the_former_overlap_policy(led: Ground) -> None:
-    [first] = fired(led, "skip")
-    becomes(led, first, "started")
+@pytest.mark.parametrize(
+    ("before", "job"),
+    [
+        ("skip", {"status": "started"}),  # of the former policy
+        ("queue", {"status": "started", "last_heartbeat": LONG_AGO, "worker_name": "w"}),
+        ("queue", {"status": "queued", "enqueued_at": LONG_AGO}),
+    ],
+)
+def test_an_occurrence_waits_for_a_run_that_seems_dead_too(led: Ground, before: str, job: dict[str, str]) -> None:
+    [first] = fired(led, before)
+    becomes(led, first, **job)
 
     word, second = advance(led, "queue")
 
-    assert ("deferred", {second}) == (word, dependents(led, first))
-
-
-@pytest.mark.parametrize("job", [{"status": "started", "last_heartbeat": LONG_AGO, "worker_name": "w"},
-                                 {"status": "queued", "enqueued_at": LONG_AGO}])  # fmt: skip
-def test_a_queued_occurrence_waits_even_if_the_previous_run_seems_dead(led: Ground, job: dict[str, str]) -> None:
-    [first] = fired(led, "queue")
-    becomes(led, first, **job)
-
-    assert ("deferred", f"queue {first} ") == (advance(led, "queue")[0], (chain(led) or "")[: len(f"queue {first} ")])
+    assert ("deferred", f"queue {first} {second}", {second}) == (word, chain(led), dependents(led, first))
 
 
 def test_a_new_occurrence_removes_finished_runs_from_the_chain(led: Ground) -> None:
@@ -199,14 +198,6 @@ def test_a_deferred_run_with_the_front_flag_is_released_to_the_front(led: Ground
     assert [second, "other"] == led.queue()
 
 
-def test_the_deadline_of_a_deferred_run_counts_while_it_waits(led: Ground) -> None:
-    put(led, template={"zs_expires": "120000"})
-    first, second = fired(led, "queue", 2)
-
-    assert 0 < led.redis.pttl(led.keys.rq.job(second)) <= 60_001
-    assert 0 < led.redis.pttl(led.keys.rq.job(first)) <= 60_000
-
-
 def test_an_uncertain_run_is_deferred(led: Ground) -> None:
     put(led)
     [first] = fired(led, "queue")
@@ -236,13 +227,9 @@ def test_a_key_of_another_type_quarantines_one_schedule_and_the_rest_go_on(led: 
     rows = [(row, int(row[2]), led.now_ms + HOUR_MS)]
     assert ["quarantined"] == led.advance(*rows, overlap="queue")
     assert ["fired"] == led.advance((other, int(other[2]), led.now_ms + HOUR_MS), overlap="allow")
-    assert (f"wrong type at {key}", b"text") == (told_of(led, "r"), led.redis.get(key))
+    reason = led.redis.hget(led.keys.quarantine(), "r").decode().split(" ", 3)[3]
+    assert (f"wrong type at {key}", b"text") == (reason, led.redis.get(key))
     assert 0 == led.redis.exists(led.keys.rq.job(led.run("r", row[2])))
-
-
-def told_of(led: Ground, id: str) -> str:
-    """Return the reason why *id* is in quarantine."""
-    return str(led.redis.hget(led.keys.quarantine(), id).decode().split(" ", 3)[3])
 
 
 @pytest.mark.parametrize("text", ["", "queue", "nonsense", "queue  r-1  ", "allow r-1"])

@@ -1,4 +1,4 @@
-"""pause.lua and resume.lua."""
+"""pause.lua, resume.lua and cancel.lua: a schedule stops, goes on, or is removed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lua.ground import HOUR_MS, Ground
+from tests.prefix import RQ
 from zsched.core.clock import LAST_MS
 
 
@@ -27,8 +28,7 @@ def plan_text(seen_due_ms: Any, version: Any, next_ms: Any = "-", from_ms: int =
 
 
 def test_a_paused_schedule_keeps_lane_due_time_and_note(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms), lane="high")
+    due_ms = ground.put_later("a", lane="high")
 
     now_ms, word = ground.call("pause", ["a"], note="until the sale is over")
 
@@ -43,8 +43,7 @@ def test_a_paused_schedule_keeps_lane_due_time_and_note(ground: Ground) -> None:
 
 
 def test_a_paused_schedule_keeps_who_paused_it_behind_its_note(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
+    due_ms = ground.put_later("a")
     ann, bob = ground.acting_as("ann@host"), ground.acting_as("bob")
 
     ann.call("pause", ["a"], note="until May")
@@ -57,16 +56,22 @@ def test_a_paused_schedule_keeps_who_paused_it_behind_its_note(ground: Ground) -
     assert f"paused normal {due_ms + 1}" == ground.places()["a"]
 
 
-def test_a_paused_schedule_does_not_fire(led: Ground) -> None:
+def test_a_paused_schedule_does_not_fire_and_fires_late_if_it_became_due(led: Ground) -> None:
     led.put(("a", "+1000"))
     led.put_recurring("r", "+1000")
+    due = {id: place.split()[1] for id, place in led.places().items()}
     _pause(led, "a")
     _pause(led, "r")
     led.pass_time(HOUR_MS)
 
-    fired = led.fire()
+    paused = led.fire()
+    resumed = [_resume(led, id)[::2] for id in "ar"]
+    late = led.fire()
 
-    assert (0, [], "") == (fired.runs, fired.recurring, fired.next_ms)
+    assert (0, [], "") == (paused.runs, paused.recurring, paused.next_ms)
+    assert [["resumed", due["a"]], ["resumed", due["r"]]] == resumed
+    assert ([f"a-{due['a']}"], ["r"]) == (led.queue(), [row[0] for row in late.recurring])
+    assert {"r": f"normal {due['r']}"} == led.places()
 
 
 def test_pausing_again_changes_the_note_and_nothing_else(ground: Ground) -> None:
@@ -81,14 +86,10 @@ def test_pausing_again_changes_the_note_and_nothing_else(ground: Ground) -> None
     assert 3 == len(ground.entries())
 
 
-def _ended(ground: Ground, id: str) -> None:
-    ground.put_recurring(id)
-    ground.redis.zrem(ground.keys.due_normal(), id)
-
-
 @pytest.mark.parametrize(("id", "word"), [("q", "QUARANTINED"), ("e", "ENDED")])
 def test_a_schedule_in_no_lane_is_neither_paused_nor_resumed(ground: Ground, id: str, word: str) -> None:
-    _ended(ground, "e")
+    ground.put_recurring("e")
+    ground.redis.zrem(ground.keys.due_normal(), "e")
     ground.redis.hset(ground.keys.quarantine(), "q", "normal 1 1 why")
     before = ground.keyspace()
 
@@ -97,8 +98,7 @@ def test_a_schedule_in_no_lane_is_neither_paused_nor_resumed(ground: Ground, id:
 
 
 def test_a_resumed_schedule_is_back_at_its_due_time(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms), lane="low")
+    due_ms = ground.put_later("a", lane="low")
     _pause(ground, "a")
 
     word, _, told_ms = _resume(ground, "a", "skip")
@@ -107,24 +107,7 @@ def test_a_resumed_schedule_is_back_at_its_due_time(ground: Ground) -> None:
     assert {"a": f"low {due_ms}"} == ground.places()
     entry = ground.last
     assert ("resume", [f"a low {due_ms}"]) == (entry.kind, entry.rows)
-
-
-def test_resuming_an_active_schedule_changes_nothing(ground: Ground) -> None:
-    ground.put(("a", "+60000"))
-
-    assert "unchanged" == _resume(ground, "a")[0]
-    assert 1 == len(ground.entries())
-
-
-def test_a_one_shot_that_became_due_during_its_pause_fires_late(led: Ground) -> None:
-    led.put(("a", "+1000"))
-    due_ms = led.places()["a"].split()[1]
-    _pause(led, "a")
-    led.pass_time(HOUR_MS)
-
-    assert ["resumed", due_ms] == _resume(led, "a")[::2]
-    assert 1 == led.fire().runs
-    assert [f"a-{due_ms}"] == led.queue()
+    assert ("unchanged", entry.id) == (_resume(ground, "a")[0], ground.last.id)
 
 
 def test_resuming_with_skip_removes_and_records_an_overdue_one_shot(ground: Ground) -> None:
@@ -138,16 +121,6 @@ def test_resuming_with_skip_removes_and_records_an_overdue_one_shot(ground: Grou
     assert [f"a normal {due_ms} {due_ms} {due_ms} 1 -"] == ground.last.rows
 
 
-def test_a_resume_sent_again_with_its_operation_id_gets_the_first_reply(ground: Ground) -> None:
-    ground.put(("a", "+1000"))
-    _pause(ground, "a")
-    ground.pass_time(HOUR_MS)
-    first = _resume(ground, "a", "skip", op="op-1", keep_op_ms=60_000)
-
-    assert [str(one) for one in first] == _resume(ground, "a", "skip", op="op-1", keep_op_ms=60_000)
-    assert "skipped" == first[0]
-
-
 def _missed(ground: Ground) -> tuple[str, str]:
     """Return due time and version of a paused recurring schedule whose time passed."""
     ground.put_recurring("r", "+1000")
@@ -156,11 +129,14 @@ def _missed(ground: Ground) -> tuple[str, str]:
     return ground.places()["r"].split()[2], ground.schedule("r")["version"]
 
 
-def test_a_recurring_schedule_that_became_due_during_its_pause_fires_late(ground: Ground) -> None:
-    due_ms, _ = _missed(ground)
+def test_resuming_with_skip_ends_an_exhausted_schedule(ground: Ground) -> None:
+    due_ms, version = _missed(ground)
 
-    assert ["resumed", due_ms] == _resume(ground, "r")[::2]
-    assert {"r": f"normal {due_ms}"} == ground.places()
+    word, now_ms, told = _resume(ground, "r", "skip", plan_text(due_ms, version))
+
+    schedule = ground.schedule("r")
+    assert ("skipped", "-", {}) == (word, told, ground.places())
+    assert (str(now_ms), False) == (schedule["ended_at"], "nominal" in schedule)
 
 
 def test_resuming_with_skip_skips_missed_occurrences_by_the_callers_plan(ground: Ground) -> None:
@@ -175,17 +151,6 @@ def test_resuming_with_skip_skips_missed_occurrences_by_the_callers_plan(ground:
     assert str(next_ms) == ground.schedule("r")["nominal"]
     id, lane, *times = ground.last.rows[0].split(" ")
     assert ("r", "normal", [str(next_ms), due_ms, "7", str(next_ms)]) == (id, lane, [*times[:2], *times[3:]])
-
-
-def test_resuming_with_skip_ends_an_exhausted_schedule(ground: Ground) -> None:
-    due_ms, version = _missed(ground)
-
-    word, now_ms, told = _resume(ground, "r", "skip", plan_text(due_ms, version))
-
-    assert ("skipped", "-") == (word, told)
-    assert {} == ground.places()
-    schedule = ground.schedule("r")
-    assert (str(now_ms), False) == (schedule["ended_at"], "nominal" in schedule)
 
 
 @pytest.mark.parametrize("wrong", [{}, {"seen_due_ms": "1"}, {"version": "0-0"}, {"from_ms": LAST_MS}, {"until_ms": 1}])
@@ -234,3 +199,61 @@ def test_resuming_many_with_skip_asks_for_plans_of_overdue_rules_only(ground: Gr
         id: place.split()[0] for id, place in ground.places().items()
     }
     assert ["r", "late", "later"] == [row.split(" ")[0] for row in ground.last.rows]
+
+
+# -- cancel ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [*((kind, place) for kind in ("one-shot", "recurring") for place in ("due", "paused", "quarantined")),
+     ("recurring", "ended")],
+)  # fmt: skip
+def test_cancelling_a_schedule_wherever_it_is_leaves_only_its_log_entry(ground: Ground, kind: str, place: str) -> None:
+    due_ms = ground.put_later("a") if kind == "one-shot" else ground.put_recurring("a")[3]
+    if place == "paused":
+        ground.call("pause", ["a"], note="")
+    elif place != "due":
+        ground.redis.zrem(ground.keys.due_normal(), "a")
+    if place == "quarantined":
+        ground.redis.hset(ground.keys.quarantine(), "a", f"normal {due_ms} 1 why")
+
+    now_ms, word = ground.call("cancel", ["a"])
+
+    assert "cancelled" == word
+    assert {ground.keys.meta().encode(), ground.keys.log().encode()} == set(ground.redis.keys("*"))
+    entry = ground.last
+    assert ("cancel", [f"a {'-' if place == 'ended' else due_ms}"]) == (entry.kind, entry.rows)
+    assert entry.t.startswith(str(now_ms))
+
+
+def test_cancelling_a_schedule_leaves_its_fired_run_alone(led: Ground) -> None:
+    due_ms = led.now_ms - 1
+    led.put(("a", due_ms), allow_past=1)
+    led.fire()
+
+    assert "NOTFOUND" == led.call("cancel", ["a"])[1]
+    assert [f"a-{due_ms}"] == led.queue()
+    assert "queued" == led.job(f"a-{due_ms}")["status"]
+
+
+@pytest.mark.parametrize("is_of_another_type", [False, True])
+def test_cancelling_a_schedule_keeps_a_run_that_others_changed(ground: Ground, is_of_another_type: bool) -> None:
+    key = f"{RQ}:job:a-{ground.put_later('a')}"
+    ground.redis.set(key, "x") if is_of_another_type else ground.redis.hset(key, "status", "canceled")
+    before = ground.redis.dump(key)
+
+    assert "cancelled" == ground.call("cancel", ["a"])[1]
+    assert ({}, before) == (ground.places(), ground.redis.dump(key))
+
+
+def test_many_schedules_are_cancelled_with_one_entry_and_a_word_for_each(ground: Ground) -> None:
+    due_ms = ground.now_ms + HOUR_MS
+    ground.put(*((f"a{n}", due_ms) for n in range(99)))
+    ground.put_recurring("r")
+
+    words = ground.call("cancel", [*(f"a{n}" for n in range(99)), "unknown", "r"])[1:]
+
+    assert ["cancelled"] * 99 + ["NOTFOUND", "cancelled"] == words
+    assert {} == ground.places()
+    assert (3, 100) == (len(ground.entries()), len(ground.last.rows))

@@ -6,16 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import HOUR_MS, OWN, TEMPLATE, Ground
+from tests.lua.ground import HOUR_MS, OWN, TEMPLATE, Ground, flat
 from tests.prefix import RQ
 from zsched.core import log as core
 from zsched.core.changes import What
 from zsched.core.entry import OWN as OWN_FIELD
 from zsched.core.log.puts import PutRecurringEntry
-
-
-def _flat(fields: dict[str, str]) -> list[str]:
-    return [text for pair in fields.items() for text in pair]
 
 
 def test_a_new_recurring_schedule_has_a_place_a_rule_and_a_template(ground: Ground) -> None:
@@ -41,7 +37,7 @@ def test_the_log_entry_contains_schedule_and_template(ground: Ground) -> None:
     assert ("0-1", "put_recurring") == (entry.id, entry.kind)
     assert entry.t.startswith(str(now_ms))
     texts = entry.texts
-    assert ["shapes", "1", "lane", "normal", "schedule", "2", *_flat(OWN), "template", "3"] == texts[:12]
+    assert ["shapes", "1", "lane", "normal", "schedule", "2", *flat(OWN), "template", "3"] == texts[:12]
     assert TEMPLATE == {**dict(zip(texts[12:18:2], texts[13:18:2], strict=True)), "data": texts[-1]}
     words = f"1 {next_ms} {next_ms} {now_ms} {now_ms} - - - digest-1"
     assert ["rows", "1", "r", words, "trigger", "rule-1", "data", "call"] == texts[18:]
@@ -62,8 +58,12 @@ def test_an_archive_reads_the_record_that_redis_holds(ground: Ground, is_updated
     assert ground.template("r") == {name: value for name, value in fields.items() if not name.startswith(OWN_FIELD)}
 
 
-def test_putting_the_same_definition_again_changes_and_logs_nothing(ground: Ground) -> None:
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_putting_the_same_definition_again_changes_and_logs_nothing(ground: Ground, has_failed: bool) -> None:
     _, _, _, due_ms = ground.put_recurring("r")
+    if has_failed:
+        ground.redis.hset(ground.keys.schedule("r"), mapping={"last": "r-1"})
+        ground.redis.zadd(ground.keys.failing(), {"r": 2})
     ground.pass_time(60_000)
 
     again = ground.put_recurring("r")
@@ -72,57 +72,40 @@ def test_putting_the_same_definition_again_changes_and_logs_nothing(ground: Grou
     assert 1 == len(ground.entries())
 
 
-def test_the_same_definition_of_a_fired_and_failed_schedule_changes_nothing(ground: Ground) -> None:
-    ground.put_recurring("r")
-    ground.redis.hset(ground.keys.schedule("r"), mapping={"last": "r-1"})
-    ground.redis.zadd(ground.keys.failing(), {"r": 2})
-
-    assert "unchanged" == ground.put_recurring("r")[0]
-    assert 1 == len(ground.entries())
-
-
-def test_a_new_payload_keeps_anchor_due_time_and_last_run(ground: Ground) -> None:
-    _, created_ms, _, due_ms = ground.put_recurring("r")
+@pytest.mark.parametrize("lane", ["normal", "high"])
+@pytest.mark.parametrize("in_ms", [HOUR_MS, 1000])  # then it is overdue
+def test_a_new_payload_or_lane_keeps_anchor_due_time_and_last_run(ground: Ground, in_ms: int, lane: str) -> None:
+    _, created_ms, _, due_ms = ground.put_recurring("r", ground.now_ms + in_ms)
     ground.redis.hset(ground.keys.schedule("r"), "last", "r-1")
     ground.pass_time(60_000)
+    new = {"digest": "digest-2", "template": {"data": "new"}, "lane": lane}
 
-    word, now_ms, version, new_due_ms = ground.put_recurring("r", digest="digest-2", template={"data": "new"})
+    word, now_ms, version, new_due_ms = ground.put_recurring("r", ground.now_ms + HOUR_MS, **new)
 
     assert ("updated", f"0-2-{ground.last.t}", due_ms) == (word, version, new_due_ms)
     schedule = ground.schedule("r")
     assert str(created_ms) == schedule["anchor"] == schedule["created_at"]
     assert [due_ms, "r-1", str(now_ms)] == [schedule[name] for name in ("nominal", "last", "updated_at")]
     assert "new" == ground.template("r")["data"]
-    assert {"r": f"normal {due_ms}"} == ground.places()
+    assert {"r": f"{lane} {due_ms}"} == ground.places()
 
 
-@pytest.mark.parametrize("field", ["version", "anchor", "nominal", "last", "created_at", "ended_at"])
-def test_a_put_of_the_same_rule_repairs_a_malformed_field(ground: Ground, field: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((field, "o d") for field in ("version", "anchor", "nominal", "last", "created_at", "ended_at")),
+        *((field, None) for field in ("version", "anchor", "trigger", "digest")),
+    ],
+)
+def test_a_put_of_the_same_rule_repairs_a_broken_or_lost_field(ground: Ground, field: str, value: str | None) -> None:
     ground.put_recurring("r")
-    ground.redis.hset(ground.keys.schedule("r"), field, "o d")
+    ground.redis.hdel(ground.keys.schedule("r"), field)
+    if value is not None:
+        ground.redis.hset(ground.keys.schedule("r"), field, value)
 
     assert "updated" == ground.put_recurring("r")[0]
 
-    assert "o d" != ground.schedule("r").get(field)
-
-
-def test_a_put_with_the_same_pause_after_keeps_the_count_of_failures(ground: Ground) -> None:
-    own = {"pause_after": "3", "tags": '["a"]'}
-    ground.put_recurring("r", own=own)
-    ground.redis.zadd(ground.keys.failing(), {"r": 2})
-
-    ground.put_recurring("r", own=own, digest="digest-2")
-
-    assert 2 == ground.redis.zscore(ground.keys.failing(), "r")
-
-
-def test_a_new_payload_neither_repeats_nor_loses_an_overdue_occurrence(ground: Ground) -> None:
-    _, _, _, due_ms = ground.put_recurring("r", ground.now_ms + 1000)
-    ground.pass_time(60_000)
-
-    ground.put_recurring("r", ground.now_ms + HOUR_MS, digest="digest-2")
-
-    assert {"r": f"normal {due_ms}"} == ground.places()
+    assert value != ground.schedule("r").get(field)
 
 
 def test_a_new_rule_gets_a_new_anchor_and_its_own_first_time(ground: Ground) -> None:
@@ -167,30 +150,16 @@ def test_an_interval_begins_at_the_servers_time(ground: Ground) -> None:
 @pytest.mark.parametrize(("from_in", "until_in"), [(1000, 9000), (-9000, -1000)])
 def test_a_plan_that_is_stale_at_the_servers_time_returns_again(led: Ground, from_in: int, until_in: int) -> None:
     window = {"from_ms": led.now_ms + from_in, "until_ms": led.now_ms + until_in}
-    word, told_ms, _, due_ms = led.put_recurring("r", led.now_ms + until_in, **window)
+
+    word, told_ms, _, due_ms = led.put_recurring("r", led.now_ms + until_in, op="op-1", **window)
 
     assert ("AGAIN", led.now_ms, "-") == (word, told_ms, due_ms)
-    assert {} == led.places()
-    assert [] == led.entries()
-
-
-def test_the_reply_again_is_not_stored_for_an_operation_id(ground: Ground) -> None:
-    assert "AGAIN" == ground.put_recurring("r", until_ms=1, op="op-1")[0]
-    assert "created" == ground.put_recurring("r", op="op-1")[0]
-
-
-def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(ground: Ground) -> None:
-    first = ground.put_recurring("r", "+5000", op="op-1", if_exists="error")
-    ground.pass_time(1000)
-
-    again = ground.put_recurring("r", "+5000", op="op-1", if_exists="error")
-
-    assert [str(one) for one in first] == again
-    assert 1 == len(ground.entries())
+    assert ({}, []) == (led.places(), led.entries())
+    assert "created" == led.put_recurring("r", op="op-1")[0]  # that reply was not stored
 
 
 @pytest.mark.parametrize(("if_exists", "word"), [("keep", "kept"), ("error", "EXISTS")])
-def test_a_put_with_keep_or_error_leaves_an_existing_schedule_alone(ground: Ground, if_exists: str, word: str) -> None:
+def test_a_put_with_keep_or_error_keeps_a_schedule(ground: Ground, if_exists: str, word: str) -> None:
     _, _, _, due_ms = ground.put_recurring("r")
     before = ground.keyspace()
 
@@ -200,33 +169,16 @@ def test_a_put_with_keep_or_error_leaves_an_existing_schedule_alone(ground: Grou
     assert before == ground.keyspace()
 
 
-def test_a_recurring_put_replaces_a_one_shot_and_its_waiting_run(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("r", due_ms), lane="high")
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_recurring_put_replaces_a_one_shot_but_not_its_cancelled_run(ground: Ground, is_cancelled: bool) -> None:
+    due_ms = ground.put_later("r", lane="high")
+    if is_cancelled:
+        ground.redis.hset(f"{RQ}:job:r-{due_ms}", "status", "canceled")
 
     word, *_ = ground.put_recurring("r", due_ms + 1)
 
-    assert "updated" == word
-    assert {"r": f"normal {due_ms + 1}"} == ground.places()
-    assert {} == ground.job(f"r-{due_ms}")
-
-
-def test_replacing_a_one_shot_keeps_its_run_that_rq_cancelled(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("r", due_ms))
-    ground.redis.hset(f"{RQ}:job:r-{due_ms}", "status", "canceled")
-
-    ground.put_recurring("r")
-
-    assert "canceled" == ground.job(f"r-{due_ms}")["status"]
-
-
-def test_a_put_with_another_lane_moves_the_place_and_keeps_the_time(ground: Ground) -> None:
-    _, _, _, due_ms = ground.put_recurring("r", lane="high")
-
-    ground.put_recurring("r", lane="low", digest="digest-2")
-
-    assert {"r": f"low {due_ms}"} == ground.places()
+    assert ("updated", {"r": f"normal {due_ms + 1}"}) == (word, ground.places())
+    assert ("canceled" if is_cancelled else None) == ground.job(f"r-{due_ms}").get("status")
 
 
 @pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])
@@ -240,6 +192,7 @@ def test_a_put_never_resumes_a_paused_schedule(ground: Ground, trigger: str) -> 
     assert "updated" == word
     assert {"r": f"paused high {due_ms if trigger == 'rule-1' else next_ms}"} == ground.places()
     assert ground.redis.hget(ground.keys.paused(), "r").endswith(b" a note")
+    assert "paused" == _state(ground)
 
 
 def _end(ground: Ground, id: str) -> None:
@@ -261,81 +214,52 @@ def test_an_ended_schedule_stays_ended_while_its_rule_is_the_same(ground: Ground
     assert ("17", False) == (schedule["ended_at"], "nominal" in schedule)
 
 
-def test_a_put_restarts_a_schedule_with_a_corrupted_end_time(ground: Ground) -> None:
+@pytest.mark.parametrize(("rule", "ended_at"), [("2", "17"), ("1", "soon")])
+def test_a_new_rule_or_a_broken_end_time_restarts_an_ended_schedule(ground: Ground, rule: str, ended_at: str) -> None:
     ground.put_recurring("r")
     _end(ground, "r")
-    ground.redis.hset(ground.keys.schedule("r"), "ended_at", "soon")
+    ground.redis.hset(ground.keys.schedule("r"), "ended_at", ended_at)
     next_ms = ground.now_ms + HOUR_MS
 
-    assert "updated" == ground.put_recurring("r", next_ms)[0]
-    assert {"r": f"normal {next_ms}"} == ground.places()
-    assert "ended_at" not in ground.schedule("r")
-
-
-@pytest.mark.parametrize("field", ["version", "anchor", "trigger", "digest"])
-def test_a_put_of_the_same_definition_restores_a_deleted_field(ground: Ground, field: str) -> None:
-    ground.put_recurring("r")
-    ground.redis.hdel(ground.keys.schedule("r"), field)
-
-    assert "updated" == ground.put_recurring("r")[0]
-    assert field in ground.schedule("r")
-
-
-def test_a_put_with_a_new_rule_restarts_an_ended_schedule(ground: Ground) -> None:
-    ground.put_recurring("r")
-    _end(ground, "r")
-    next_ms = ground.now_ms + HOUR_MS
-
-    ground.put_recurring("r", next_ms, trigger="rule-2", digest="digest-2")
+    assert "updated" == ground.put_recurring("r", next_ms, trigger=f"rule-{rule}", digest=f"digest-{rule}")[0]
 
     assert {"r": f"normal {next_ms}"} == ground.places()
     assert "ended_at" not in ground.schedule("r")
 
 
-def test_a_put_of_the_same_definition_returns_a_quarantined_schedule_to_its_lane(ground: Ground) -> None:
+@pytest.mark.parametrize("missing", [None, "nominal", "anchor"])
+def test_a_put_of_the_same_definition_repairs_a_quarantined_schedule(ground: Ground, missing: str | None) -> None:
     _, _, _, due_ms = ground.put_recurring("r")
     ground.redis.zrem(ground.keys.due_normal(), "r")
     ground.redis.hset(ground.keys.quarantine(), "r", f"normal {due_ms} 1 cannot be planned")
-
-    word, *_ = ground.put_recurring("r")
-
-    assert "updated" == word
-    assert {"r": f"normal {due_ms}"} == ground.places()
-
-
-@pytest.mark.parametrize("field", ["nominal", "anchor"])
-def test_a_put_of_the_same_definition_repairs_a_broken_quarantined_schedule(ground: Ground, field: str) -> None:
-    _, _, _, due_ms = ground.put_recurring("r")
-    ground.redis.zrem(ground.keys.due_normal(), "r")
-    ground.redis.hset(ground.keys.quarantine(), "r", f"normal {due_ms} 1 cannot be planned")
-    ground.redis.hdel(ground.keys.schedule("r"), field)
+    if missing is not None:
+        ground.redis.hdel(ground.keys.schedule("r"), missing)
     next_ms = ground.now_ms + 2 * HOUR_MS
 
-    ground.put_recurring("r", next_ms)
+    word, *_ = ground.put_recurring("r", next_ms)
 
-    assert {"r": f"normal {next_ms}"} == ground.places()
-    assert str(next_ms) == ground.schedule("r")["nominal"]
+    new_ms = due_ms if missing is None else str(next_ms)
+    assert ("updated", {"r": f"normal {new_ms}"}) == (word, ground.places())
+    assert new_ms == ground.schedule("r")["nominal"]
     assert ground.schedule("r")["anchor"].isdigit()
 
 
-def test_an_update_based_on_a_stale_version_is_refused(ground: Ground) -> None:
+def test_an_update_based_on_a_stale_version_is_refused_also_of_a_replaced_or_removed_schedule(ground: Ground) -> None:
+    def update() -> str:
+        before = ground.keyspace()
+        word = str(ground.put_recurring("r", digest="mine", seen_version=version)[0])
+        assert before == ground.keyspace()
+        return word
+
     _, _, version, _ = ground.put_recurring("r")
     ground.put_recurring("r", digest="of somebody else")
-    before = ground.keyspace()
+    assert f"CHANGED:{ground.schedule('r')['version']}" == update()
 
-    present = ground.schedule("r")["version"]
-    assert f"CHANGED:{present}" == ground.put_recurring("r", digest="mine", seen_version=version)[0]
-    assert before == ground.keyspace()
+    due_ms = ground.put_later("r")
+    assert f"CHANGED:{ground.job(ground.run('r', due_ms))['created_at']}" == update()
 
-
-def test_an_update_of_a_schedule_that_was_removed_or_replaced_is_refused(ground: Ground) -> None:
-    _, _, version, _ = ground.put_recurring("r")
-    ground.put(("r", "+60000"))
-
-    present = ground.job(ground.run("r", ground.places()["r"].split()[1]))["created_at"]
-    assert f"CHANGED:{present}" == ground.put_recurring("r", seen_version=version)[0]
     ground.call("cancel", ["r"])
-    assert "CHANGED:-" == ground.put_recurring("r", seen_version=version)[0]
+    assert "CHANGED:-" == update()
 
 
 @pytest.mark.parametrize("key", ["schedule", "template"])
@@ -350,23 +274,10 @@ def test_a_key_of_another_type_is_reported_and_nothing_is_written(ground: Ground
     assert before == ground.keyspace()
 
 
-# -- paused schedules in the log entry ----------------------------------------------------------------
-
-
 def _state(ground: Ground) -> str:
     """Return the state of the only row of the last entry: paused, or -."""
     texts = ground.last.texts
     return texts[texts.index("rows") + 3].split(" ")[7]
-
-
-@pytest.mark.parametrize("trigger", ["rule-1", "rule-2"])
-def test_the_log_entry_of_a_paused_schedule_says_that_it_stays_paused(ground: Ground, trigger: str) -> None:
-    ground.put_recurring("r")
-    ground.call("pause", ["r"], note="")
-
-    ground.put_recurring("r", digest="digest-2", trigger=trigger)
-
-    assert "paused" == _state(ground)
 
 
 def test_a_paused_one_shot_that_becomes_recurring_is_logged_as_paused(ground: Ground) -> None:
@@ -446,16 +357,6 @@ def test_every_row_has_its_own_answer_and_only_changed_rows_are_logged(ground: G
     assert {} == ground.job(f"once-{due_ms}")
 
 
-def test_a_refused_call_with_many_rows_logs_and_writes_nothing(ground: Ground) -> None:
-    ground.put_rules(*(ground.rule(f"r-{n}") for n in range(5)))
-    before = [ground.schedule(f"r-{n}") for n in range(5)]
-
-    _, _, *answers = ground.put_rules(*(ground.rule(f"r-{n}", if_exists="error", digest="d") for n in range(5)))
-
-    assert ["EXISTS"] * 5 == answers[::2]
-    assert (1, before) == (len(ground.entries()), [ground.schedule(f"r-{n}") for n in range(5)])
-
-
 def test_a_call_with_many_rows_that_is_sent_again_gets_the_first_reply(ground: Ground) -> None:
     rows = [ground.rule("a", "+5000", if_exists="error"), ground.rule("b", until_ms=1), ground.rule("c")]
     first = ground.put_rules(*rows, op="op-1")
@@ -478,17 +379,11 @@ def test_a_full_call_is_put_whatever_its_shapes(ground: Ground) -> None:
 
 def test_the_daemon_is_woken_once_for_the_earliest_of_many_rows(ground: Ground) -> None:
     first_ms = ground.now_ms + HOUR_MS
-    with ground.redis.pubsub() as told:
-        told.subscribe(ground.keys.wake())
-        told.get_message(timeout=5)
 
+    with ground.heard(ground.keys.wake()) as heard:
         ground.put_rules(*(ground.rule(f"r-{n}", first_ms + (n - 2) ** 2) for n in range(5)))
-        ground.redis.publish(ground.keys.wake(), "end")
 
-        assert [str(first_ms).encode(), b"end"] == [told.get_message(timeout=5)["data"] for _ in range(2)]
-
-
-# -- enabled ------------------------------------------------------------------------------------------
+    assert [str(first_ms).encode()] == heard
 
 
 def test_a_disabled_rule_is_paused_in_the_same_step(ground: Ground) -> None:
@@ -528,9 +423,6 @@ def test_a_paused_rule_that_is_disabled_again_keeps_its_note(ground: Ground) -> 
 
     assert "updated" == ground.put_recurring("r", digest="digest-2", enabled=0)[0]
     assert ground.redis.hget(ground.keys.paused(), "r").endswith(b" a note")
-
-
-# -- an overdue occurrence ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_paused", [False, True])

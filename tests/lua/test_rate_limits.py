@@ -33,10 +33,6 @@ def take_slot(ground: Ground, name: str = "other") -> None:
     ground.redis.zadd(ALLOWED, {name: 1})
 
 
-def _texts(fields: dict[str, str]) -> list[str]:
-    return [text for pair in fields.items() for text in pair]
-
-
 def _fire(ground: Ground) -> str:
     [run] = put_due(ground, "a", **LIMITED)
     ground.fire()
@@ -59,7 +55,7 @@ def _run_now_of_a_rule(ground: Ground) -> str:
 
 
 def _enqueue(ground: Ground) -> str:
-    return str(ground.call("enqueue", _texts(TEMPLATE | LIMIT), id="e", if_exists="replace", at_front=0)[3])
+    return str(ground.enqueue("e", TEMPLATE | LIMIT)[3])
 
 
 def _retry(ground: Ground) -> str:
@@ -104,35 +100,26 @@ LAUNCHES: dict[str, Callable[[Ground], str]] = {
 each_launch = pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
 
 
+@pytest.mark.parametrize("is_full", [False, True], ids=["with a slot", "without a slot"])
 @each_launch
-def test_a_run_is_queued_when_its_limit_has_a_slot(led: Ground, launch: Callable[[Ground], str]) -> None:
+def test_a_run_waits_while_all_slots_are_taken(led: Ground, launch: Callable[[Ground], str], is_full: bool) -> None:
+    if is_full:
+        take_slot(led)
+
     run = launch(led)
 
-    assert ([run], []) == slots(led)
-    assert [run] == led.queue()
-    assert "queued" == led.job(run)["status"]
+    assert ((["other"], [run]) if is_full else ([run], [])) == slots(led)
+    assert ([] if is_full else [run]) == led.queue()
+    assert ("rate_limited" if is_full else "queued") == led.job(run)["status"]
+    assert is_full == ("enqueued_at" not in led.job(run))
     assert {KEY.encode()} == led.redis.smembers(f"{RQ}:rl-keys")
     assert {b"concurrency": b"1"} == led.redis.hgetall(f"{RQ}:rl:{KEY}")
-
-
-@each_launch
-def test_a_run_waits_while_others_have_all_slots_of_its_limit(led: Ground, launch: Callable[[Ground], str]) -> None:
-    take_slot(led)
-
-    run = launch(led)
-
-    assert (["other"], [run]) == slots(led)
-    assert [] == led.queue()
-    assert "rate_limited" == led.job(run)["status"]
-    assert "enqueued_at" not in led.job(run)
 
 
 @pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")
 @pytest.mark.parametrize("is_full", [False, True], ids=["with a slot", "without a slot"])
 @each_launch
-def test_a_run_has_the_fields_and_keys_that_rq_gives_it(
-    led: Ground, launch: Callable[[Ground], str], is_full: bool
-) -> None:
+def test_a_run_has_the_fields_and_keys_of_rqs_own(led: Ground, launch: Callable[[Ground], str], is_full: bool) -> None:
     if is_full:
         take_slot(led)
         led.redis.hset(f"{RQ}:job:rqs-other", "status", "started")
@@ -155,9 +142,7 @@ def test_a_run_has_the_fields_and_keys_that_rq_gives_it(
 
 @each_launch
 @pytest.mark.parametrize("key", KEYS)
-def test_a_run_is_not_pushed_past_a_limit_with_a_key_of_a_wrong_type(
-    led: Ground, launch: Callable[[Ground], str], key: str
-) -> None:
+def test_a_run_is_not_pushed_past_a_broken_limit(led: Ground, launch: Callable[[Ground], str], key: str) -> None:
     led.redis.set(key, "x")
 
     launch(led)
@@ -264,21 +249,17 @@ def test_a_script_queues_at_most_a_thousand_waiting_jobs_of_all_limits(led: Grou
     assert 1202 == len(led.queue()) + sum(len(slots(led, key)[1]) for key in ("a", "b"))
 
 
-def test_a_lost_run_that_has_a_slot_comes_back_into_its_queue_with_it(led: Ground) -> None:
-    take_slot(led, "r-1767225600000")
-
-    run = _lost(led)
-
+def test_a_lost_run_comes_back_into_its_queue_with_its_slot_unless_it_ends(led: Ground) -> None:
+    run = "r-1767225600000"
+    take_slot(led, run)
+    assert run == _lost(led)
     assert (([run], []), [run]) == (slots(led), led.queue())
 
+    led.redis.delete(f"{RQ}:queue:default")
+    job(led, run, data="call", **LIMIT)
+    lose(led, led.last, end(run))
 
-def test_a_lost_run_that_ends_is_not_queued(led: Ground) -> None:
-    led.put(("waits", "+60000"))
-    job(led, A, data="call", **LIMIT)
-
-    lose(led, led.last, end(A))
-
-    assert ([], "failed") == (led.queue(), led.job(A)["status"])
+    assert ([], "failed") == (led.queue(), led.job(run)["status"])
 
 
 def test_a_throttled_run_is_handed_to_its_limit_when_its_queue_has_room(led: Ground) -> None:
@@ -302,30 +283,20 @@ def cancel_run(ground: Ground, run: str) -> str:
     return str(ground.call("cancel_run", [id, run, seen, FACTS], most_waiting=50)[1])
 
 
-def test_cancelling_a_run_that_waits_for_a_slot_removes_it_from_its_limit(led: Ground) -> None:
+@pytest.mark.parametrize("word", ["cancelled", "TAKEN", "BROKEN"])
+def test_a_run_that_waits_for_a_slot_is_cancelled_unless_it_just_got_one_or_has_none(led: Ground, word: str) -> None:
     take_slot(led)
     run = _fire(led)
+    if word == "TAKEN":
+        led.redis.zrem(WAITING, run)
+    elif word == "BROKEN":
+        led.redis.hdel(led.keys.rq.job(run), "rate_limit_key")
 
-    assert "cancelled" == cancel_run(led, run)
+    assert word == cancel_run(led, run)
 
-    assert (["other"], []) == slots(led)
-    assert ("canceled", "end") == (led.job(run)["status"], led.last.kind)
-
-
-def test_cancelling_a_run_that_just_got_its_slot_returns_taken(led: Ground) -> None:
-    take_slot(led)
-    run = _fire(led)
-    led.redis.zrem(WAITING, run)
-
-    assert "TAKEN" == cancel_run(led, run)
-
-
-def test_cancelling_a_rate_limited_run_without_a_limit_returns_broken(led: Ground) -> None:
-    take_slot(led)
-    run = _fire(led)
-    led.redis.hdel(led.keys.rq.job(run), "rate_limit_key")
-
-    assert "BROKEN" == cancel_run(led, run)
+    assert (["other"], [run] if word == "BROKEN" else []) == slots(led)
+    is_cancelled = word == "cancelled"
+    assert is_cancelled == (led.job(run)["status"] == "canceled") == (led.last.kind == "end")
 
 
 def test_a_run_that_waits_for_a_slot_is_withdrawn_for_the_next_run(led: Ground) -> None:
@@ -347,20 +318,13 @@ def test_a_withdrawn_run_without_a_place_stays_in_its_chain(led: Ground) -> None
     assert f"cancel_previous {A} {B}" == chain(led)
 
 
-def test_a_run_that_waits_for_a_slot_counts_as_overlap(led: Ground) -> None:
-    take_slot(led)
-    put(led, template=LIMIT, flags="l")
-    advance(led, "skip")
-
-    assert "overlap" == advance(led, "skip")[0]
-
-
-def test_a_run_that_waits_too_long_for_its_first_slot_does_not_count_as_overlap(led: Ground) -> None:
+def test_a_run_that_waits_for_a_slot_counts_as_overlap_for_an_hour(led: Ground) -> None:
     take_slot(led)
     put(led, template=LIMIT, flags="l")
     _, first = advance(led, "skip")
-    led.pass_time(HOUR_MS + 1)
 
+    assert "overlap" == advance(led, "skip")[0]
+    led.pass_time(HOUR_MS + 1)
     assert "fired" == advance(led, "skip")[0]
     assert first in slots(led)[1]
 

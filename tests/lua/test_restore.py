@@ -10,27 +10,27 @@ from tests.prefix import RQ
 from zsched.core.log.recovery import Restored
 from zsched.storage.restoring import ROWS, portions
 
-# -- places ---------------------------------------------------------------------------------------
-
-
 PLACES = {
     "due": (None, f"low {DUE_MS}"),
-    "paused": ("5 until the sale is over", f"paused low {DUE_MS}"),
+    "paused": ("5 why  not?\nno", f"paused low {DUE_MS}"),
     "quarantine": ("5 its hash is gone", f"quarantine low {DUE_MS}"),
 }
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_restored_one_shot_is_in_its_place_with_its_job(led: Ground, place: str) -> None:
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_restored_one_shot_is_in_its_place_with_its_job_and_its_note(led: Ground, place: str, is_there: bool) -> None:
     note, expected = PLACES[place]
+    if is_there:
+        led.put(("a", DUE_MS), fields=FIELDS | {"zs_created_by": "ann"})
 
     restore(led, one_shot(place, note=note))
 
     assert {"a": expected} == led.places()
-    job = led.job(f"a-{DUE_MS}")
-    created_at = "2027-01-15T08:00:00.122002Z"  # the microsecond is by the number of the entry
-    assert JOB | {"status": "scheduled", "created_at": created_at} == job
+    created_at = f"2027-01-15T08:00:00.12200{3 if is_there else 2}Z"  # the microsecond is by the number of the entry
+    assert JOB | {"status": "scheduled", "created_at": created_at} == led.job(f"a-{DUE_MS}")
     assert [] == led.queue()
+    assert note is None or f"low {DUE_MS} {note}".encode() == led.redis.hget(led.keys.prefix + place, "a")
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -57,13 +57,6 @@ def test_a_restore_deletes_the_old_keys_of_the_schedule(led: Ground) -> None:
     assert ["data" in found[0], "trigger" in found[1]] == [True, True]
 
 
-@pytest.mark.parametrize("place", ["paused", "quarantine"])
-def test_a_restored_pause_note_is_unchanged(led: Ground, place: str) -> None:
-    restore(led, one_shot(place, note="5 why  not?\nno"))
-
-    assert f"low {DUE_MS} 5 why  not?\nno" == led.redis.hget(led.keys.prefix + place, "a").decode()
-
-
 def test_a_restored_ended_rule_has_no_place_but_exists(led: Ground) -> None:
     restore(led, rule("ended", ended_at="7"))
 
@@ -72,21 +65,15 @@ def test_a_restored_ended_rule_has_no_place_but_exists(led: Ground) -> None:
     assert "7" == led.schedule("r")["ended_at"]
 
 
-def test_a_restored_one_shot_fires_at_its_time(led: Ground) -> None:
-    restore(led, one_shot(), hold_for_ms=0)
+def test_a_restored_one_shot_and_a_restored_rule_fire_at_their_time(led: Ground) -> None:
+    restore(led, one_shot(), rule(), hold_for_ms=0)
     led.pass_until(DUE_MS)
 
-    assert 1 == led.fire().runs
-    assert [f"a-{DUE_MS}"] == led.queue()
+    fired = led.fire()
 
-
-def test_a_restored_rule_fires_and_continues(led: Ground) -> None:
-    restore(led, rule(), hold_for_ms=0)
-    led.pass_until(DUE_MS)
-    [row] = led.fire().recurring
-
-    assert ["fired"] == led.advance((row, DUE_MS, DUE_MS + HOUR_MS))
-    assert [f"r-{DUE_MS}"] == led.queue()
+    assert (1, [f"a-{DUE_MS}"]) == (fired.runs, led.queue())
+    assert ["fired"] == led.advance((fired.recurring[0], DUE_MS, DUE_MS + HOUR_MS))
+    assert [f"a-{DUE_MS}", f"r-{DUE_MS}"] == led.queue()
     assert "queued" == led.job(f"r-{DUE_MS}")["status"]  # else it counts as gone until a worker begins
 
 
@@ -136,27 +123,23 @@ def test_a_restore_replaces_an_existing_schedule(led: Ground, there: str, back: 
     assert different <= moving
 
 
-def test_a_restore_at_the_same_time_keeps_no_fields_of_the_old_job(led: Ground) -> None:
-    led.put(("a", DUE_MS), fields=FIELDS | {"zs_created_by": "ann"})
-
-    restore(led, one_shot())
-
-    assert "zs_created_by" not in led.job(f"a-{DUE_MS}")
-
-
-@pytest.mark.parametrize("there", ["one-shot", "paused", "rule", "nothing"])
-def test_a_restore_removes_a_schedule_that_is_over(led: Ground, there: str) -> None:
+@pytest.mark.parametrize("there", ["one-shot", "paused", "rule", "nothing", "cancelled by RQ"])
+def test_a_restore_removes_a_schedule_that_is_over_but_no_run_that_rq_changed(led: Ground, there: str) -> None:
     if there == "rule":
         led.put_recurring("a")
     elif there != "nothing":
         led.put(("a", DUE_MS))
     if there == "paused":
         led.call("pause", ["a"], note="")
+    elif there == "cancelled by RQ":
+        led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", "canceled")
 
     restore(led, gone("a", "" if there == "rule" else str(DUE_MS)))
 
     assert {} == led.places()
-    assert {led.keys.log(), led.keys.meta(), led.keys.lease()} == {key.decode() for key in led.redis.keys("*")}
+    kept = {f"{RQ}:job:a-{DUE_MS}"} if there == "cancelled by RQ" else set()
+    assert {led.keys.log(), led.keys.meta(), led.keys.lease()} | kept == {key.decode() for key in led.redis.keys("*")}
+    assert not kept or "canceled" == led.job(f"a-{DUE_MS}")["status"]
 
 
 @pytest.mark.parametrize("place", ["due", "paused"])
@@ -170,18 +153,6 @@ def test_a_restore_removes_a_one_shot_whose_run_was_pushed_and_keeps_the_run(led
 
     assert ({}, before, [f"a-{DUE_MS}"]) == (led.places(), led.job(f"a-{DUE_MS}"), led.queue())
     assert ["gone"] == [row.place for row in logged(led.last)]
-
-
-def test_a_restore_keeps_a_scheduled_run_that_rq_changed(led: Ground) -> None:
-    led.put(("a", DUE_MS))
-    led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", "canceled")
-
-    restore(led, gone("a", str(DUE_MS)))
-
-    assert ({}, "canceled") == (led.places(), led.job(f"a-{DUE_MS}")["status"])
-
-
-# -- the entry ------------------------------------------------------------------------------------
 
 
 def test_the_restore_entry_contains_the_rows_unchanged(led: Ground) -> None:
@@ -276,32 +247,21 @@ def test_the_last_of_two_rows_of_a_schedule_stays(led: Ground) -> None:
     assert "of_the_first" not in led.job(f"a-{DUE_MS}")
 
 
-# -- doubt ----------------------------------------------------------------------------------------
-
-
 def doubt(ground: Ground) -> int | None:
     value = ground.redis.hget(ground.keys.meta(), "doubt")
     return None if value is None else int(value)
 
 
-@pytest.mark.parametrize("reason", ["lost", "corrected"])
-def test_a_restore_without_a_doubt_sets_the_doubt_to_now(led: Ground, reason: str) -> None:
-    led.redis.hdel(led.keys.meta(), "doubt")
-
-    restore(led, one_shot(), reason=reason)
-
-    assert int(led.last.t) // 1000 == doubt(led)
-
-
-@pytest.mark.parametrize(("reason", "before"), [("lost", 5), ("corrected", 5), ("audit", 5), ("audit", None)])
-def test_a_restore_keeps_an_existing_doubt_and_an_audit_sets_none(led: Ground, reason: str, before: int | None) -> None:
+@pytest.mark.parametrize("before", [5, None])
+@pytest.mark.parametrize("reason", ["lost", "corrected", "audit"])
+def test_a_restore_sets_a_missing_doubt_but_an_audit_sets_none(led: Ground, reason: str, before: int | None) -> None:
     led.redis.hdel(led.keys.meta(), "doubt")
     if before is not None:
         led.redis.hset(led.keys.meta(), "doubt", before)
 
     restore(led, one_shot(), reason=reason)
 
-    assert before == doubt(led)
+    assert (int(led.last.t) // 1000 if before is None and reason != "audit" else before) == doubt(led)
 
 
 # -- names of the data set ------------------------------------------------------------------------

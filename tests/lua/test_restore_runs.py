@@ -1,6 +1,8 @@
-"""restore.lua: runs that Redis lost are pushed again, skipped, or left to RQ."""
+"""restore.lua and lib/pushed.lua: lost runs are pushed again, and an existing hash suppresses no run."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 
@@ -20,21 +22,14 @@ def test_an_open_run_is_pushed_again_and_marked_uncertain(led: Ground) -> None:
     assert ({}, ["open"]) == (led.places(), reply[3])
 
 
-def test_restored_runs_are_pushed_in_order_and_front_runs_first(led: Ground) -> None:
+def test_restored_runs_are_pushed_in_order_and_runs_of_front_schedules_first(led: Ground) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "others")
+    of_rule = run(id="r")._replace(job=texts_of(TEMPLATE), own=texts_of({"flags": "f"}))
 
-    restore(led, run(id="a"), run(id="b", flags="f"), run(id="c"), run(id="d", flags="f"))
+    restore(led, run(id="a"), run(id="b", flags="f"), of_rule, run(id="c"), run(id="d", flags="f"))
 
-    assert [f"b-{DUE_MS}", f"d-{DUE_MS}", "others", f"a-{DUE_MS}", f"c-{DUE_MS}"] == led.queue()
-
-
-def test_the_restored_run_of_a_front_rule_goes_to_the_front(led: Ground) -> None:
-    led.redis.rpush(f"{RQ}:queue:default", "others")
-
-    restore(led, run()._replace(job=texts_of(TEMPLATE), own=texts_of({"flags": "f"})))
-
-    assert [f"a-{DUE_MS}", "others"] == led.queue()
-    assert "flags" not in led.job(f"a-{DUE_MS}")
+    assert [f"{id}-{DUE_MS}" for id in "brd"] + ["others", f"a-{DUE_MS}", f"c-{DUE_MS}"] == led.queue()
+    assert "flags" not in led.job(f"r-{DUE_MS}")
 
 
 def test_a_skipped_run_is_only_recorded(led: Ground) -> None:
@@ -47,30 +42,26 @@ def test_a_skipped_run_is_only_recorded(led: Ground) -> None:
     assert ["skipped"] == [row.place for row in logged(led.last)]
 
 
-def test_a_run_for_a_broken_queue_is_refused_and_the_others_go_on(led: Ground) -> None:
+def test_a_run_without_a_queue_or_for_a_broken_one_is_refused_and_the_others_go_on(led: Ground) -> None:
     led.redis.set(f"{RQ}:queue:broken", "a text")
+    without = run(id="w")._replace(job=texts_of({"data": "call"}))
 
-    reply = restore(led, run(id="x", queue="broken"), run(id="y"), one_shot(id="z"))
+    reply = restore(led, run(id="x", queue="broken"), without, run(id="y"), one_shot(id="z"))
 
     assert ([f"y-{DUE_MS}"], {"z": f"low {DUE_MS}"}) == (led.queue(), led.places())
     assert {} == led.job(f"x-{DUE_MS}")
-    assert ["refused", "open", "due"] == [row.place for row in logged(led.last)] == reply[3]
+    assert ["refused", "refused", "open", "due"] == [row.place for row in logged(led.last)] == reply[3]
 
 
-def test_a_run_without_a_queue_is_refused(led: Ground) -> None:
-    restore(led, run()._replace(job=texts_of({"data": "call"})))
-
-    assert ["refused"] == [row.place for row in logged(led.last)]
-
-
-def test_a_run_whose_job_exists_is_not_pushed_again(led: Ground) -> None:
-    restore(led, run())
+def test_a_run_whose_job_exists_is_not_pushed_again_also_if_its_queue_is_broken(led: Ground) -> None:
+    restore(led, run(), run(id="b"))
     before = led.job(f"a-{DUE_MS}")
+    led.redis.set(f"{RQ}:queue:broken", "a text")
 
-    restore(led, run())
+    reply = restore(led, run(), run(id="b", queue="broken"))
 
-    assert ([f"a-{DUE_MS}"], before) == (led.queue(), led.job(f"a-{DUE_MS}"))
-    assert ["held"] == [row.place for row in logged(led.last)]
+    assert ([f"a-{DUE_MS}", f"b-{DUE_MS}"], before) == (led.queue(), led.job(f"a-{DUE_MS}"))
+    assert ["held", "held"] == [row.place for row in logged(led.last)] == reply[3]
 
 
 @pytest.mark.parametrize("place", ["open", "skipped"])
@@ -95,13 +86,6 @@ def test_a_dry_run_says_what_would_be_logged_and_writes_nothing(led: Ground) -> 
 
     assert ["-", "0", ["held", "skipped", "refused", "due"]] == reply[1:]
     assert before == led.keyspace()
-
-
-def test_a_run_that_exists_in_rq_is_left_to_rq_although_its_queue_is_broken(led: Ground) -> None:
-    led.redis.set(f"{RQ}:queue:broken", "a text")
-    led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", "started")
-
-    assert ["held"] == restore(led, run(queue="broken"))[3]
 
 
 @pytest.mark.parametrize("there", ["due", "paused"])
@@ -137,3 +121,129 @@ def test_a_restored_run_has_the_rest_of_its_guard(led: Ground, left_ms: int, is_
 
     guard = led.redis.get(f"{led.keys.unique_prefix()}a")
     assert (f"{pushed_ms + HOUR_MS + left_ms} a-{pushed_ms}".encode() if is_guarded else None) == guard
+
+
+# -- a hash that exists already ----------------------------------------------------------------------
+
+
+NOT_PUSHED = [
+    {"x": "1"},
+    {"status": "scheduled", "data": "mine"},
+    {"status": "created"},
+    {"status": "", "started_at": "", "worker_name": ""},
+    {"zs": "1", "origin": "default", "data": "mine"},
+]
+PUSHED = [
+    *({"status": status} for status in ("queued", "started", "deferred", "finished", "failed", "stopped", "canceled")),
+    {"status": "of a later RQ"},
+    {"status": "scheduled", "enqueued_at": "2026-01-01T00:00:00.000000Z"},  # it waits for another attempt
+    *({field: "x"} for field in ("enqueued_at", "started_at", "ended_at", "last_heartbeat", "worker_name")),
+]
+AT = 1_700_000_000_000
+
+
+def _advance(ground: Ground) -> str:
+    version = ground.schedule("r")["version"]
+    [word] = ground.advance((["r", "normal", str(AT), version], AT, AT + HOUR_MS))
+    return "-" if word == "duplicate" else word
+
+
+def _backfill(ground: Ground) -> str:
+    version = ground.schedule("r")["version"]
+    return str(ground.call("backfill", [AT, "once"], id="r", planned_version=version)[2])
+
+
+def _restore(ground: Ground) -> str:
+    [place] = restore(ground, run(id="r", ms=AT))[3]
+    return "pushed" if place == "open" else "-"
+
+
+CALLS: dict[str, Callable[[Ground], str]] = {"advance": _advance, "backfill": _backfill, "restore": _restore}
+
+
+@pytest.fixture
+def ruled(led: Ground) -> Ground:
+    led.put_recurring("r", AT)
+    return led
+
+
+@pytest.mark.parametrize("fields", [*NOT_PUSHED, None], ids=str)
+@pytest.mark.parametrize("name", CALLS)
+def test_a_forged_hash_or_key_is_replaced_by_the_run(ruled: Ground, name: str, fields: dict[str, str] | None) -> None:
+    if fields is None:
+        ruled.redis.set(f"{RQ}:job:r-{AT}", "x", ex=1000)
+    else:
+        ruled.redis.hset(f"{RQ}:job:r-{AT}", mapping=fields)
+
+    assert "-" != CALLS[name](ruled)
+    job = ruled.job(f"r-{AT}")
+    assert ([f"r-{AT}"], "queued", "call") == (ruled.queue(), job["status"], job["data"])
+    assert ("x" in job, -1) == (False, ruled.redis.ttl(f"{RQ}:job:r-{AT}"))
+
+
+@pytest.mark.parametrize("fields", PUSHED, ids=str)
+@pytest.mark.parametrize("name", CALLS)
+def test_a_run_that_was_pushed_or_taken_is_left_alone(ruled: Ground, name: str, fields: dict[str, str]) -> None:
+    ruled.redis.hset(f"{RQ}:job:r-{AT}", mapping=fields)
+
+    assert "-" == CALLS[name](ruled)
+    mark = {"zs_uncertain": "1"} if name == "restore" else {}
+    assert ([], fields | mark) == (ruled.queue(), ruled.job(f"r-{AT}"))
+
+
+@pytest.mark.parametrize(
+    "fields", [{"zs": "1"}, {"zs": "1fse", "zs_expires": "1"}, {"status": "queued", "zs": "1"}], ids=str
+)
+def test_a_forged_one_shot_does_not_remove_a_rule_from_its_lane(led: Ground, fields: dict[str, str]) -> None:
+    due_ms = led.now_ms - 1000
+    led.put_recurring("r", due_ms)
+    forged = {"status": "scheduled", "origin": "evil", "data": "mine", **fields}
+    led.redis.hset(f"{RQ}:job:r-{due_ms}", mapping=forged)
+
+    fired = led.fire()
+
+    assert ([], [], 0) == (fired.cancelled, fired.expired, fired.runs)
+    assert ["r"] == [row[0] for row in fired.recurring]
+    assert ({"r": f"normal {due_ms}"}, []) == (led.places(), led.queue("evil"))
+    assert forged == led.job(f"r-{due_ms}")
+    words = led.advance((fired.recurring[0], due_ms, due_ms + HOUR_MS))
+    expected = (["duplicate"], []) if fields.get("status") == "queued" else (["fired"], [f"r-{due_ms}"])
+    assert expected == (words, led.queue())
+    assert ({"r": f"normal {due_ms + HOUR_MS}"}, []) == (led.places(), led.queue("evil"))
+
+
+def test_a_one_shot_and_a_rule_are_recognised_without_the_set_of_recurring_ids_and_by_no_field(led: Ground) -> None:
+    due_ms = led.now_ms - 1000
+    led.put_recurring("r", due_ms)
+    led.put(("a", due_ms), allow_past=1)
+    led.redis.set(led.keys.recurring(), "x")
+    led.redis.hset(f"{RQ}:job:r-{due_ms}", mapping={"status": "scheduled", "origin": "evil", "zs": "1"})
+    led.redis.hset(f"{RQ}:job:a-{due_ms}", mapping={**led.schedule("r"), "zs": "1"})
+
+    fired = led.fire()
+
+    assert (1, ["r"], [led.keys.recurring()]) == (fired.runs, [row[0] for row in fired.recurring], fired.wrong)
+
+
+def test_restoring_the_run_of_a_waiting_one_shot_changes_nothing(led: Ground) -> None:
+    led.put(("r", AT), allow_past=1)
+
+    assert "-" == _restore(led)
+    assert {"r": f"normal {AT}"} == led.places()
+
+
+def test_a_restored_one_shot_replaces_a_job_key_of_another_type(led: Ground) -> None:
+    led.redis.set(f"{RQ}:job:a-{DUE_MS}", "x")
+
+    restore(led, one_shot())
+
+    assert ({"a": f"low {DUE_MS}"}, "scheduled") == (led.places(), led.job(f"a-{DUE_MS}")["status"])
+
+
+def test_a_run_on_request_avoids_an_id_that_a_forged_hash_occupies(ruled: Ground) -> None:
+    ruled.freeze(AT + 5)
+    ruled.redis.hset(f"{RQ}:job:r-{AT + 5}-r1", "status", "queued")
+
+    word, _, pushed = ruled.call("run_now", id="r")
+
+    assert ("fired", f"r-{AT + 5}-r2") == (word, pushed)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
+from tests.lua.ground import FIELDS, TEMPLATE, Ground, flat
 from tests.prefix import RQ
 
 AT = 1_700_000_000_000
@@ -24,7 +25,7 @@ ANEW = {"is_once": 0, "keep_retried_ms": 60_000}
 
 def retry(ground: Ground, run: str = RUN, id: str = "a", pairs: dict[str, str] | None = None, **over: Any) -> list[Any]:
     """Return word, now ms and detail."""
-    texts = [text for pair in (pairs or {}).items() for text in pair]
+    texts = flat(pairs or {})
     row = [id, run, over.pop("nominal_ms", AT), over.pop("signature", ""), len(texts), *texts]
     now_ms, word, detail = ground.call("retry", row, **({"op": "op-1", "keep_op_ms": 60_000} | ANEW | over))
     return [word, now_ms, detail]
@@ -75,14 +76,14 @@ def test_a_retry_copies_requested_fields_but_no_results(ground: Ground) -> None:
     assert made["created_at"] == made["enqueued_at"] > OF_A_RUN["created_at"]
 
 
-def test_a_retry_copies_the_payload_byte_by_byte(ground: Ground) -> None:
-    data = (bytes(range(128)) + "é☃".encode()) * 40
+def test_a_retry_copies_long_payloads_byte_by_byte(ground: Ground) -> None:
+    data, meta = (bytes(range(128)) + "é☃".encode()) * 2000, b"y" * 262_144
     job(ground)
-    ground.redis.hset(ground.keys.rq.job(RUN), "data", data)
+    ground.redis.hset(ground.keys.rq.job(RUN), mapping={"data": data, "meta": meta})
 
     again = retry(ground)[2]
 
-    assert data == ground.redis.hget(ground.keys.rq.job(again), "data")
+    assert [data, meta] == ground.redis.hmget(ground.keys.rq.job(again), "data", "meta")
 
 
 def test_a_retry_of_a_retry_belongs_to_the_same_occurrence(ground: Ground) -> None:
@@ -121,43 +122,27 @@ def test_a_retry_id_contains_the_namespace(ground: Ground, redis_url: str) -> No
     other.close()
 
 
-def test_a_call_sent_again_with_its_operation_id_queues_nothing_more(ground: Ground) -> None:
-    job(ground)
-    first = retry(ground)
-
-    assert [str(one) for one in first] == retry(ground)
-    assert (1, 1) == (len(ground.queue("mail")), len(ground.entries()))
-
-
 def test_a_retry_goes_to_the_front_if_the_run_did(ground: Ground) -> None:
     ground.redis.rpush(f"{RQ}:queue:mail", "waiting")
     job(ground, zs="1f")
 
     again = retry(ground)[2]
 
-    assert [again, "waiting"] == ground.queue("mail")
-    assert "1" == ground.last.texts[3][0]
+    assert ([again, "waiting"], "1") == (ground.queue("mail"), ground.last.texts[3][0])
 
 
-def test_a_retry_keeps_the_flags_of_its_rule_and_leaves_the_rule_alone(ground: Ground) -> None:
-    ground.put_recurring("a", own={"flags": "fs"})
+@pytest.mark.parametrize(("kind", "zs", "front"), [("rule", "1fs", "1"), ("one-shot", None, "0")])
+def test_a_retry_keeps_flags_and_its_schedule_as_it_is(ground: Ground, kind: str, zs: str | None, front: str) -> None:
+    due_ms = ground.put_later("a") if kind == "one-shot" else 0
+    if kind == "rule":
+        ground.put_recurring("a", own={"flags": "fs"})
     job(ground)
-    before = ground.schedule("a"), ground.template("a"), ground.places()
+    before = ground.schedule("a"), ground.template("a"), ground.places(), ground.job(f"a-{due_ms}")
 
-    again = retry(ground)[2]
+    word, _, again = retry(ground)
 
-    assert "1fs" == ground.job(again)["zs"]
-    assert "1" == ground.last.texts[3][0]
-    assert before == (ground.schedule("a"), ground.template("a"), ground.places())
-
-
-def test_a_retry_leaves_a_waiting_schedule_of_the_id_alone(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
-    job(ground)
-
-    assert "retried" == retry(ground)[0]
-    assert ({"a": f"normal {due_ms}"}, "scheduled") == (ground.places(), ground.job(f"a-{due_ms}")["status"])
+    assert ("retried", zs, front) == (word, ground.job(again).get("zs"), ground.last.texts[3][0])
+    assert before == (ground.schedule("a"), ground.template("a"), ground.places(), ground.job(f"a-{due_ms}"))
 
 
 @pytest.mark.parametrize(
@@ -172,11 +157,9 @@ def test_retrying_an_open_run_is_refused(ground: Ground, status: str) -> None:
 
 
 def test_retrying_the_run_id_of_a_waiting_schedule_is_refused(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
-    ground.put(("a", due_ms))
+    due_ms = ground.put_later("a")
 
-    assert "WAITS" == retry(ground, f"a-{due_ms}", nominal_ms=due_ms)[0]
-    assert 1 == len(ground.entries())
+    assert ("WAITS", 1) == (retry(ground, f"a-{due_ms}", nominal_ms=due_ms)[0], len(ground.entries()))
 
 
 def test_a_run_that_rq_deleted_is_retried_with_the_callers_fields(ground: Ground) -> None:
@@ -208,56 +191,40 @@ def test_fields_in_rq_take_precedence_over_the_callers_fields(ground: Ground) ->
     assert ("call", [again]) == (ground.job(again)["data"], ground.queue("mail"))
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [{"data": ""}, {"origin": ""}, {"timeout": "1h"}, {"result_ttl": "soon"}, {"status": "odd"}, {"zs_retries": "x"}],
-)
-def test_a_corrupted_job_is_not_retried(ground: Ground, broken: dict[str, str]) -> None:
-    job(ground, **({"retries_left": "x"} if "zs_retries" in broken else {}) | broken)
-
-    assert "BROKEN" == retry(ground)[0]
-    assert ([], []) == (ground.entries(), ground.queue("mail"))
-
-
-@pytest.mark.parametrize("name", ["description", "origin", "zs_made_up", "retry_intervals", "timeout"])
-def test_a_job_with_an_oversized_text_is_not_retried(ground: Ground, name: str) -> None:
-    job(ground, **{name: "1" * 100_001})
-
-    assert "BROKEN" == retry(ground)[0]
-    assert ([], []) == (ground.entries(), ground.queue("mail"))
-
-
-def test_a_job_with_too_many_fields_is_not_retried(ground: Ground) -> None:
-    job(ground, **{f"zs_made_up{n}": "x" for n in range(200)})
-
-    assert "BROKEN" == retry(ground)[0]
-    assert ([], []) == (ground.entries(), ground.queue("mail"))
-
-
-def test_a_long_payload_is_copied_completely(ground: Ground) -> None:
-    job(ground, data="x" * 262_144, meta="y" * 262_144)
-
-    again = retry(ground)[2]
-
-    assert ("x" * 262_144, "y" * 262_144) == (ground.job(again)["data"], ground.job(again)["meta"])
-
-
-def test_a_job_of_another_type_or_without_data_is_not_retried(ground: Ground) -> None:
-    ground.redis.set(ground.keys.rq.job(RUN), "x")
-    assert "BROKEN" == retry(ground)[0]
-
-    ground.redis.delete(ground.keys.rq.job(RUN))
+def _bare(ground: Ground) -> None:
     ground.redis.hset(ground.keys.rq.job(RUN), "status", "finished")
-    assert "BROKEN" == retry(ground, pairs=TEMPLATE)[0]
-    assert [] == ground.entries()
 
 
-def test_a_queue_of_another_type_is_reported(ground: Ground) -> None:
+def _queue_of_another_type(ground: Ground) -> None:
     job(ground)
     ground.redis.set(f"{RQ}:queue:mail", "x")
 
-    assert "WRONGTYPE" == retry(ground)[0]
-    assert [] == ground.entries()
+
+CORRUPTED: list[dict[str, str]] = [
+    {"data": ""}, {"origin": ""}, {"timeout": "1h"}, {"result_ttl": "soon"}, {"status": "odd"},
+    {"zs_retries": "x", "retries_left": "x"},
+    *({name: "1" * 100_001} for name in ("description", "origin", "zs_made_up", "retry_intervals", "timeout")),
+    {f"zs_made_up{n}": "x" for n in range(200)},
+]  # fmt: skip
+REFUSED: dict[str, tuple[Callable[[Ground], Any], str]] = {
+    **{
+        f"corrupted by {str(fields)[:40]}": (lambda ground, fields=fields: job(ground, **fields), "BROKEN")
+        for fields in CORRUPTED
+    },
+    "of another type": (lambda ground: ground.redis.set(ground.keys.rq.job(RUN), "x"), "BROKEN"),
+    "without data": (_bare, "BROKEN"),
+    "with a queue of another type": (_queue_of_another_type, "WRONGTYPE"),
+}
+
+
+@pytest.mark.parametrize("broken", REFUSED)
+def test_a_broken_job_is_not_retried(ground: Ground, broken: str) -> None:
+    prepare, word = REFUSED[broken]
+    prepare(ground)
+    before = ground.keyspace()
+
+    assert word == retry(ground, pairs=TEMPLATE if broken == "without data" else None)[0]
+    assert before == ground.keyspace()
 
 
 def _rows(*runs: str) -> list[Any]:

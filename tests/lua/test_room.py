@@ -26,9 +26,6 @@ def drained(ground: Ground, until_ms: int) -> Iterator[int]:
         ground.pass_time(max(min(int(fired.next_ms), until_ms) - ground.now_ms, 0))
 
 
-# -- how many go, and when ----------------------------------------------------------------------------
-
-
 def test_a_limit_fires_its_burst_and_throttles_the_rest(led: Ground) -> None:
     led.limit(email=100)
     put_due(led, *"abcdefg")
@@ -76,9 +73,7 @@ def test_a_throttled_run_fires_at_the_returned_time_and_not_before(led: Ground) 
     ("per_second", "count", "takes_ms"),
     [(0.5, 4, 6000), (3, 10, 3000), (19, 60, 3106), (100, 200, 1950), (1000, 400, 350), (30_000, 4000, 84)],
 )
-def test_runs_of_a_second_exceed_the_limit_by_at_most_five_percent(
-    led: Ground, per_second: float, count: int, takes_ms: int
-) -> None:
+def test_runs_exceed_a_limit_by_at_most_five_percent(led: Ground, per_second: float, count: int, takes_ms: int) -> None:
     led.limit(email=per_second)
     put_many(led, "s", count, age_ms=10_000)
     begin_ms, pushes = led.now_ms, list[int]()
@@ -105,35 +100,15 @@ def test_an_idle_queue_gets_no_larger_burst_than_a_new_one(led: Ground) -> None:
     assert 5 == led.fire().runs
 
 
-def test_runs_of_other_queues_pass_throttled_runs_in_the_lane(led: Ground) -> None:
-    led.limit(email=1)
+def test_two_queues_have_independent_limits_and_runs_of_others_pass_throttled_runs_in_the_lane(led: Ground) -> None:
+    led.limit(email=1, sms=1)
     put_many(led, "s", 60, age_ms=5000)
+    put_due(led, "c", "d", origin="sms", lane="high")
     put_due(led, "other", origin="default", age_ms=10)
 
-    fired = led.fire()
+    assert 3 == led.fire().runs
 
-    assert 2 == fired.runs
-    assert ["other"] == ids(led.queue())
-
-
-def test_a_limit_of_another_queue_changes_nothing(led: Ground) -> None:
-    led.limit(sms=1)
-    put_due(led, "a", "b", "c")
-
-    fired = led.fire()
-
-    assert (3, "") == (fired.runs, fired.next_ms)
-    assert {} == led.places()
-
-
-def test_two_queues_have_independent_limits(led: Ground) -> None:
-    led.limit(email=1, sms=1)
-    put_due(led, "a", "b")
-    put_due(led, "c", "d", origin="sms", lane="high")
-
-    assert 2 == led.fire().runs
-
-    assert (["a"], ["c"]) == (ids(led.queue("email")), ids(led.queue("sms")))
+    assert (["s0000"], ["c"], ["other"]) == tuple(ids(led.queue(name)) for name in ("email", "sms", "default"))
     assert ["high:sms", "normal:email"] == led.throttled()
 
 
@@ -232,11 +207,13 @@ def test_the_flags_of_throttled_runs_are_respected(led: Ground) -> None:
     assert (["c"], 1) == (ids(then.skipped), then.uncertain)
 
 
-def test_a_clock_that_was_set_back_starves_no_queue(led: Ground) -> None:
+def test_a_clock_that_was_set_back_starves_no_queue_and_fires_no_throttled_run_early(led: Ground) -> None:
     led.limit(email=10)
     put_due(led, "a", "b")
     led.fire()
     led.pass_time(-HOUR_MS)
+    early = led.fire()
+    assert (0, led.now_ms + HOUR_MS - 999) == (early.runs, early.next_ms)
     put_due(led, "c", "d")
 
     fired = led.fire()
@@ -247,20 +224,6 @@ def test_a_clock_that_was_set_back_starves_no_queue(led: Ground) -> None:
     assert ["a", "c"] == ids(led.queue("email"))
     assert {"b", "d"} == led.places().keys()
     assert then.next_ms == led.now_ms + 100
-
-
-def test_a_throttled_run_never_fires_early(led: Ground) -> None:
-    led.limit(email=10)
-    put_due(led, "a", "b")
-    led.fire()
-    led.pass_time(-HOUR_MS)
-
-    fired = led.fire()
-
-    assert (0, led.now_ms + HOUR_MS - 999) == (fired.runs, fired.next_ms)
-
-
-# -- in any order -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", some(range(4), 0, 1))

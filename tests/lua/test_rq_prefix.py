@@ -63,6 +63,7 @@ def test_a_run_is_fired_executed_and_tracked_under_another_prefix(moved: Ground)
     rq, client = moved.keys.rq, moved.redis
     moved.put(("a", DUE_MS), allow_past=1)
     run = moved.run("a", DUE_MS)
+    assert OTHER.encode() == client.hget(moved.keys.meta(), "rq_prefix")
     client.sadd(rq.workers(), f"{OTHER}:worker:w")
     client.sadd(rq.queue_workers("default"), f"{OTHER}:worker:w")
     client.hset(f"{OTHER}:worker:w", mapping={"version": "2.12", "queues": "default"})
@@ -96,9 +97,7 @@ def test_a_prefix_with_special_characters_is_refused(prefix: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name != "report"])  # which is about archives alone
-def test_a_namespace_keeps_its_prefix_and_no_script_does_anything_under_another(
-    led: Ground, moved: Ground, name: str
-) -> None:
+def test_a_namespace_keeps_its_prefix_and_refuses_a_script_of_another(led: Ground, moved: Ground, name: str) -> None:
     furnish(led)
     before = contents(led)
 
@@ -108,9 +107,3 @@ def test_a_namespace_keeps_its_prefix_and_no_script_does_anything_under_another(
         CALLS[name](moved)
 
     assert before == contents(led)
-
-
-def test_the_first_entry_of_a_namespace_notes_its_prefix(moved: Ground) -> None:
-    moved.put(("a", DUE_MS), allow_past=1)
-
-    assert OTHER.encode() == moved.redis.hget(moved.keys.meta(), "rq_prefix")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lua.ground import SERVER, TOKEN, Ground
+from tests.lua.ground import Ground
 from tests.lua.test_pause_resume import _resume
 
 NOMINAL_MS = 1_767_225_600_000
@@ -23,8 +23,7 @@ def track(ground: Ground, verdicts: str) -> list[str]:
         run = f"r-{NOMINAL_MS + number}"
         ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "failed", "ended_at": "now"})
         rows += ["r", run, "failed now", verdict, "failed", "{}"]
-    guard = {"token": TOKEN, "expected_server": SERVER, "seen_entry": seen.id, "seen_t": seen.t}
-    return list(ground.call("track", rows, **guard)[4])
+    return list(ground.call("track", rows, seen_entry=seen.id, seen_t=seen.t)[4])
 
 
 def failures(ground: Ground) -> int | None:
@@ -57,39 +56,27 @@ def test_a_success_between_failures_prevents_the_pause(led: Ground, ends: str) -
 
 
 @pytest.mark.parametrize(
-    ("ends", "count"), [("!!!!!", 5), ("!!+!", 1), ("+!", 1), ("!-!", 2), ("!!+", None), ("+", None)]
+    ("ends", "count"),
+    [(["!!!!!"], 5), (["!!+!"], 1), (["+!"], 1), (["!-!"], 2), (["!!+"], None), (["+"], None), (["!!", "+"], None)],
 )
-def test_failures_in_a_row_are_counted_without_a_limit(led: Ground, ends: str, count: int | None) -> None:
+def test_failures_in_a_row_are_counted_without_a_limit(led: Ground, ends: list[str], count: int | None) -> None:
     put(led, None)
 
-    assert [] == track(led, ends)
+    assert [[]] * len(ends) == [track(led, verdicts) for verdicts in ends]
 
     assert count == failures(led)
 
 
-def test_a_success_of_a_later_script_ends_the_streak(led: Ground) -> None:
-    put(led, None)
-    track(led, "!!")
-
-    track(led, "+")
-
-    assert failures(led) is None
-
-
-def test_failures_of_a_one_shot_are_not_counted(led: Ground) -> None:
-    led.put(("r", NOMINAL_MS * 2))
+@pytest.mark.parametrize("kind", ["one-shot", "ended"])
+def test_failures_of_a_one_shot_or_an_ended_schedule_are_not_counted(led: Ground, kind: str) -> None:
+    if kind == "one-shot":
+        led.put(("r", NOMINAL_MS * 2))
+    else:
+        put(led, None)
+        led.redis.hset(led.keys.schedule("r"), "ended_at", NOMINAL_MS)
+        led.redis.zadd(led.keys.failing(), {"r": 2})
 
     track(led, "!!")
-
-    assert failures(led) is None
-
-
-def test_failures_of_an_ended_schedule_are_not_counted(led: Ground) -> None:
-    put(led, None)
-    led.redis.hset(led.keys.schedule("r"), "ended_at", NOMINAL_MS)
-    led.redis.zadd(led.keys.failing(), {"r": 2})
-
-    track(led, "!")
 
     assert failures(led) is None
 

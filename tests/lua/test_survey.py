@@ -8,7 +8,6 @@ from tests.lua.chained import (
     CANCEL,
     FORGET,
     LONG_AGO,
-    OVER,
     QUEUE,
     RELEASE,
     WHY,
@@ -27,52 +26,29 @@ from tests.prefix import RQ
 OPEN = ("queued", "started", "scheduled", "rate_limited")
 
 
-@pytest.mark.parametrize("status", OVER)
-def test_survey_releases_a_waiting_run_when_the_previous_run_is_over(led: Ground, status: str) -> None:
-    jobs(led, status, "deferred")
-    chain(led, QUEUE)
-
-    urgent = "urgent" if status in ("stopped", "canceled") else "-"  # RQ itself releases no run behind these
-    assert ("0", [["r", *RELEASE, urgent, WHY[status]]]) == survey(led)
-
-
-@pytest.mark.parametrize("status", OPEN)
-def test_survey_keeps_a_run_waiting_while_the_previous_run_is_open(led: Ground, status: str) -> None:
-    jobs(led, status, "deferred")
-    chain(led, QUEUE)
-
-    assert ("0", []) == survey(led)
+READY = "RQ said that it is ready, and did not enqueue it"
+SURVEYED: list[tuple[tuple[str, ...], dict[str, str], str, list[list[str]]]] = [  # jobs, their fields, chain, needs
+    *(((status, "deferred"), {}, QUEUE, [[*RELEASE, "-", WHY[status]]]) for status in ("finished", "failed", "-")),
+    # RQ itself releases no run behind these
+    *(((status, "deferred"), {}, QUEUE, [[*RELEASE, "urgent", WHY[status]]]) for status in ("stopped", "canceled")),
+    *(((status, "deferred"), {}, QUEUE, []) for status in OPEN),
+    *(((status, "finished", "deferred"), {}, f"{QUEUE} {C}", []) for status in OPEN),
+    (("finished", "ready_to_enqueue"), {}, QUEUE, [[*RELEASE, "-", READY]]),
+    *(((status, "ready_to_enqueue"), {}, QUEUE, []) for status in OPEN),
+    (("finished", "ready_to_enqueue", "deferred"), {"origin": ""}, f"{QUEUE} {C}", []),  # it has no queue to go to
+    (("stopped", "deferred"), {"origin": ""}, QUEUE, []),
+    *(((), {}, text, []) for text in ("", "queue", "queue ", "nonsense", f"allow {A}")),  # corrupted
+]
 
 
-@pytest.mark.parametrize("status", OPEN)
-def test_survey_keeps_a_run_waiting_for_every_open_run_of_its_chain(led: Ground, status: str) -> None:
-    jobs(led, status, "finished", "deferred")
-    chain(led, f"{QUEUE} {C}")
+@pytest.mark.parametrize(("statuses", "more", "text", "needs"), SURVEYED)
+def test_survey_releases_a_waiting_run_when_all_runs_before_it_are_over(
+    led: Ground, statuses: tuple[str, ...], more: dict[str, str], text: str, needs: list[list[str]]
+) -> None:
+    jobs(led, *statuses, **more)
+    chain(led, text)
 
-    assert ("0", []) == survey(led)
-
-
-def test_survey_releases_a_run_that_rq_called_ready_and_did_not_enqueue(led: Ground) -> None:
-    jobs(led, "finished", "ready_to_enqueue")
-    chain(led, QUEUE)
-
-    why = "RQ said that it is ready, and did not enqueue it"
-    assert ("0", [["r", *RELEASE, "-", why]]) == survey(led)
-
-
-@pytest.mark.parametrize("status", OPEN)
-def test_survey_keeps_a_ready_run_waiting_while_an_earlier_run_of_its_chain_is_open(led: Ground, status: str) -> None:
-    jobs(led, status, "ready_to_enqueue")
-    chain(led, QUEUE)
-
-    assert ("0", []) == survey(led)
-
-
-def test_survey_keeps_a_run_waiting_for_a_ready_one(led: Ground) -> None:
-    jobs(led, "finished", "ready_to_enqueue", "deferred", origin="")  # which has no queue to go to
-    chain(led, f"{QUEUE} {C}")
-
-    assert ("0", []) == survey(led)
+    assert ("0", [["r", *need] for need in needs]) == survey(led)
 
 
 def test_survey_drops_a_ready_run_that_expired(led: Ground) -> None:
@@ -88,34 +64,18 @@ def dies(ground: Ground, run: str, **more: str) -> None:
     ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "started", "last_heartbeat": LONG_AGO} | more)
 
 
-def test_survey_releases_a_waiting_run_when_the_previous_worker_died(led: Ground) -> None:
+@pytest.mark.parametrize("text", [QUEUE, f"queue {B}"], ids=["in the chain", "not in the chain any more"])
+def test_survey_releases_a_waiting_run_when_the_previous_worker_died(led: Ground, text: str) -> None:
     jobs(led, "started", "deferred")
     dies(led, A)
-    chain(led, QUEUE)
+    chain(led, text)
 
     assert [["r", *RELEASE, "urgent", f"the worker w of {A} died"]] == survey(led)[1]
-
-
-def test_survey_names_the_dead_worker_of_a_run_that_left_the_chain(led: Ground) -> None:
-    jobs(led, "started", "deferred")
-    dies(led, A)
-    chain(led, f"queue {B}")
-
-    assert [["r", *RELEASE, "urgent", f"the worker w of {A} died"]] == survey(led)[1]
-
-
-def test_survey_does_not_release_a_job_without_a_queue(led: Ground) -> None:
-    jobs(led, "stopped", "deferred", origin="")
-    chain(led, QUEUE)
-
-    assert ("0", []) == survey(led)
 
 
 @pytest.mark.parametrize(("more", "waits"), [({"retries_left": "1"}, True), ({"retries_left": "0"}, False),
                                              ({"retries_left": "1", "zs_on_lost": "fail"}, False)])  # fmt: skip
-def test_a_run_of_a_dead_worker_that_will_be_retried_blocks_its_chain(
-    led: Ground, more: dict[str, str], waits: bool
-) -> None:
+def test_a_dead_run_that_will_be_retried_blocks_its_chain(led: Ground, more: dict[str, str], waits: bool) -> None:
     jobs(led, "started", "deferred")
     dies(led, A, **more)
     chain(led, QUEUE)
@@ -153,13 +113,6 @@ def test_survey_withdraws_earlier_runs_with_cancel_previous(led: Ground, last: s
 
     chain(led, f"cancel_previous {B}")
     assert [] == survey(led)[1]
-
-
-@pytest.mark.parametrize("text", ["", "queue", "queue ", "nonsense", f"allow {A}"])
-def test_survey_ignores_a_corrupted_chain(led: Ground, text: str) -> None:
-    chain(led, text)
-
-    assert ("0", []) == survey(led)
 
 
 def test_survey_treats_a_job_of_another_type_as_deleted(led: Ground) -> None:

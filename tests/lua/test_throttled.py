@@ -1,4 +1,4 @@
-"""Throttled schedules: their fires, and every other operation on them."""
+"""Limits of queues: limits.lua, and throttled schedules in every other operation."""
 
 from __future__ import annotations
 
@@ -6,10 +6,73 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import HOUR_MS, SERVER, TEMPLATE, TOKEN, Ground
-from tests.lua.limited import EMAIL, ids, put_due
+from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
+from tests.lua.limited import EMAIL, ids, put_due, put_many
 from tests.lua.restoring import WHOSE
 from tests.prefix import RQ
+
+
+def test_setting_unchanged_limits_writes_nothing_and_keeps_their_used_tokens(led: Ground) -> None:
+    led.limit(email=1, sms=0.5)
+    put_due(led, "a", "b")
+    led.fire()
+    before = led.keyspace()
+
+    led.limit(sms=0.5, email=1)
+
+    assert before == led.keyspace()
+    assert 0 == led.fire().runs
+
+
+def test_a_raised_limit_applies_from_the_next_fire(led: Ground) -> None:
+    led.limit(email=0.01)
+    put_many(led, "s", 20)
+    led.fire()
+
+    led.limit(email=100)
+    assert led.now_ms + 10 == led.fire().next_ms
+    led.pass_time(50)
+
+    assert 5 == led.fire().runs
+
+
+def test_throttled_runs_fire_in_due_order_after_the_limit_is_removed(led: Ground) -> None:
+    led.limit(email=1)
+    put_many(led, "s", 150)
+    led.fire(limit=1000)
+    assert 149 == len(led.places())
+
+    led.limit()
+    first = led.fire(limit=100)
+    then = led.fire(limit=100)
+
+    assert (100, led.now_ms, 49, "") == (first.runs, first.next_ms, then.runs, then.next_ms)
+    assert ({}, {}, []) == (led.places(), led.limits(), led.throttled())
+    assert sorted(led.queue("email")) == led.queue("email")
+
+
+def test_removing_a_limit_without_throttled_runs_deletes_its_keys_and_a_corrupted_limit_is_ignored(led: Ground) -> None:
+    led.limit(email=1)
+    led.limit()
+    assert {} == led.limits()
+    led.redis.hset(led.keys.limits(), "email", "many")
+    put_due(led, "a", "b", "c")
+
+    assert 3 == led.fire().runs
+    assert {} == led.limits()
+
+
+def test_a_limit_that_is_set_again_applies_to_the_runs_still_throttled(led: Ground) -> None:
+    led.limit(email=1)
+    put_many(led, "s", 50)
+    led.fire()
+    led.limit()
+    led.fire(limit=10)
+
+    led.limit(email=1)
+
+    assert 1 == led.fire().runs
+    assert 0 == led.fire().runs
 
 
 def put_rule(ground: Ground, id: str, **options: Any) -> int:
@@ -17,9 +80,6 @@ def put_rule(ground: Ground, id: str, **options: Any) -> int:
     due_ms = ground.now_ms
     ground.put_recurring(id, due_ms, template=TEMPLATE | {"origin": "email"}, **options)
     return due_ms
-
-
-# -- recurring ones -----------------------------------------------------------------------------------
 
 
 def test_a_recurring_schedule_uses_a_token_when_fire_returns_it(led: Ground) -> None:
@@ -78,12 +138,9 @@ def test_a_throttled_schedule_can_be_quarantined_under_its_lane(led: Ground, scr
         led.redis.delete(led.keys.template("r"))
         led.advance((row, due_ms, due_ms + HOUR_MS))
     else:
-        led.call("quarantine", [*row[:4], "why"], token=TOKEN, expected_server=SERVER)
+        led.call("quarantine", [*row[:4], "why"])
 
     assert {"r": f"quarantine low {due_ms}"} == led.places()
-
-
-# -- what is throttled is a schedule like the others --------------------------------------------------
 
 
 @pytest.fixture
@@ -137,20 +194,14 @@ def test_putting_the_same_definition_keeps_a_throttled_schedule_in_its_place(lat
     assert before == late.places()
 
 
-def test_a_throttled_schedule_is_read_as_due_in_its_lane(late: Ground) -> None:
+def test_a_throttled_schedule_is_read_as_due_in_its_lane_and_an_audit_returns_all_its_places(late: Ground) -> None:
     due_ms = late.places()["b"].split()[-1]
-
     row = late.call("get", ["b"])[3]
+    late.redis.zadd(late.keys.due_high(), {"b": int(due_ms)})
+
+    reply = late.call("audit", ["b", due_ms, "r", ""])
 
     assert ["due", "normal", due_ms] == row[:3]
-
-
-def test_an_audit_returns_all_places_of_a_throttled_schedule(late: Ground) -> None:
-    due_ms = int(late.places()["b"].split()[-1])
-    late.redis.zadd(late.keys.due_high(), {"b": due_ms})
-
-    reply = late.call("audit", ["b", f"{due_ms}", "r", ""], token=TOKEN, expected_server=SERVER)
-
     assert ["high normal:email", "scheduled", "normal:email", ""] == reply[4:]
 
 
@@ -177,7 +228,7 @@ def test_a_replan_leaves_a_throttled_schedule_in_one_place(late: Ground) -> None
     due_ms, version, new_ms = late.places()["r"].split()[-1], late.schedule("r")["version"], late.now_ms + HOUR_MS
     row = ["r", version, due_ms, due_ms, new_ms, new_ms]
 
-    late.call("replan", row, tzdata="2026a", is_done=0, token=TOKEN, expected_server=SERVER)
+    late.call("replan", row, tzdata="2026a", is_done=0)
     late.call("cancel", ["b"])
 
     assert str(new_ms) == late.places()["r"].split()[-1]

@@ -1,4 +1,4 @@
-"""look.lua and track.lua: RQ's facts about runs, and the record of ended runs."""
+"""look.lua, track.lua and note.lua: RQ's facts about runs, the record of ended runs, and the notes of tasks."""
 
 from __future__ import annotations
 
@@ -8,22 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import EPOCH, SERVER, TOKEN, Entry, Ground
+from tests.lua.ground import EPOCH, Entry, Ground
 from tests.prefix import RQ
 from zsched.core.job import JOB_FIELDS, JobFacts
 from zsched.errors import RedisRefused
 from zsched.storage.jobs import Jobs
+from zsched.storage.scripts import load
 
 STARTED, ENDED = "2026-01-01T00:00:00.000001Z", "2026-01-01T00:00:01.000001Z"
 A, B = "a-1767225600000", "b-1767225600000"
 NOTHING = ["-", "0", 0, []]
-
-
-@pytest.fixture
-def seen(led: Ground) -> Entry:
-    """The log's last entry, which an archive with the whole log has seen."""
-    led.put(("waits", "+60000"))
-    return led.last
 
 
 def job(ground: Ground, run: str, status: str | None, **more: str) -> None:
@@ -37,7 +31,7 @@ def over(run: str, seen: str = f"finished {ENDED}", counts: str = "-") -> list[s
 
 
 def track(ground: Ground, seen: Entry, *texts: list[str], **more: Any) -> list[Any]:
-    arguments = {"token": TOKEN, "expected_server": SERVER, "seen_entry": seen.id, "seen_t": seen.t}
+    arguments = {"seen_entry": seen.id, "seen_t": seen.t}
     return ground.call("track", [each for run in texts for each in run], **(arguments | more))
 
 
@@ -46,19 +40,10 @@ def track(ground: Ground, seen: Entry, *texts: list[str], **more: Any) -> list[A
 
 def test_look_returns_all_fields_that_rq_has_of_a_run(led: Ground) -> None:
     texts = {
-        "status": "started",
-        "enqueued_at": STARTED,
-        "started_at": ENDED,
-        "ended_at": "",
-        "last_heartbeat": ENDED,
-        "worker_name": "w",
-        "origin": "mail",
-        "retries_left": "1",
-        "zs_retries": "3",
-        "number_of_retries": "2",
-        "zs_on_lost": "fail",
-        "timeout": "180",
-    }
+        "status": "started", "enqueued_at": STARTED, "started_at": ENDED, "ended_at": "", "last_heartbeat": ENDED,
+        "worker_name": "w", "origin": "mail", "retries_left": "1", "zs_retries": "3", "number_of_retries": "2",
+        "zs_on_lost": "fail", "timeout": "180",
+    }  # fmt: skip
     led.redis.hset(led.keys.rq.job(A), mapping=texts | {"zs_attempts": '[[1,"w"]]', "zs_note": '{"sent":\0 1}'})
 
     [told] = Jobs(led.link, led.keys).look([A])
@@ -93,15 +78,18 @@ def test_look_leaves_attempts_out_that_no_worker_of_ours_wrote(led: Ground, text
     assert ("", "{}") == (told.attempts, told.note)
 
 
-@pytest.mark.parametrize("error", [b"", b"no base64!", b64encode(b"no zlib"), b"x" * 300_000])
-def test_look_returns_no_error_if_it_is_unreadable(led: Ground, error: bytes) -> None:
+@pytest.mark.parametrize("error", [b"", b"no base64!", b64encode(b"no zlib"), b"x" * 300_000, None])
+def test_look_returns_a_run_without_its_error_if_that_is_unreadable(led: Ground, error: bytes | None) -> None:
     job(led, A, "failed")
-    led.redis.xadd(f"{RQ}:results:{A}", {"type": 2, "exc_string": error})
+    if error is None:
+        led.redis.set(f"{RQ}:results:{A}", "of a wrong type")
+    else:
+        led.redis.xadd(f"{RQ}:results:{A}", {"type": 2, "exc_string": error})
 
     [told] = Jobs(led.link, led.keys).look([A])
 
     assert told is not None
-    assert "" == told.error
+    assert ("failed", "") == (told.status, told.error)
 
 
 @pytest.mark.parametrize("broken", ["no key", "no status", "another type"])
@@ -112,16 +100,6 @@ def test_look_returns_none_for_a_missing_or_corrupted_job(led: Ground, broken: s
         led.redis.set(led.keys.rq.job(A), "?")
 
     assert [None] == Jobs(led.link, led.keys).look([A])
-
-
-def test_look_returns_a_run_whose_results_have_a_wrong_type(led: Ground) -> None:
-    job(led, A, "failed")
-    led.redis.set(f"{RQ}:results:{A}", "?")
-
-    [told] = Jobs(led.link, led.keys).look([A])
-
-    assert told is not None
-    assert "failed" == told.status
 
 
 def test_a_job_that_may_not_be_read_does_not_count_as_deleted(led: Ground) -> None:
@@ -147,12 +125,19 @@ def test_track_records_the_end_of_an_unchanged_run(led: Ground, seen: Entry) -> 
     assert (f"{EPOCH}-2", "end", [f"{A} told {{}}"]) == (end.id, end.kind, end.rows)
 
 
-@pytest.mark.parametrize("is_now", [("queued", ""), ("started", ENDED), ("finished", STARTED), ("failed", ENDED)])
-def test_track_skips_a_run_that_changed_since_the_scan(led: Ground, seen: Entry, is_now: tuple[str, str]) -> None:
-    job(led, A, is_now[0], ended_at=is_now[1])
+@pytest.mark.parametrize(
+    ("status", "ended_at", "was_seen"),
+    [
+        *((status, at, f"finished {ENDED}") for status, at in (("queued", ""), ("started", ENDED), ("failed", ENDED))),
+        ("finished", STARTED, f"finished {ENDED}"),
+        ("queued", "", "gone"),
+    ],
+)
+def test_track_skips_a_run_that_changed(led: Ground, seen: Entry, status: str, ended_at: str, was_seen: str) -> None:
+    job(led, A, status, ended_at=ended_at)
     before = led.keyspace()
 
-    assert NOTHING == track(led, seen, over(A))[1:]
+    assert NOTHING == track(led, seen, over(A, was_seen))[1:]
     assert before == led.keyspace()
 
 
@@ -168,19 +153,14 @@ def test_a_cancelled_run_is_recorded_unless_its_cancellation_was_logged(
 
 
 @pytest.mark.parametrize("broken", ["no key", "no status", "another type"])
-def test_track_records_a_deleted_run_as_gone(led: Ground, seen: Entry, broken: str) -> None:
+def test_track_records_a_deleted_run_as_gone_also_by_an_earlier_entry(led: Ground, seen: Entry, broken: str) -> None:
     if broken == "no status":
         job(led, A, None)
     elif broken == "another type":
         led.redis.set(led.keys.rq.job(A), "?")
+    led.put(("later", "+60000"))
 
     assert 1 == track(led, seen, over(A, "gone"))[3]
-
-
-def test_track_does_not_record_an_existing_run_as_gone(led: Ground, seen: Entry) -> None:
-    job(led, A, "queued")
-
-    assert NOTHING == track(led, seen, over(A, "gone"))[1:]
 
 
 def test_track_writes_one_entry_with_a_row_per_ended_run(led: Ground, seen: Entry) -> None:
@@ -195,22 +175,43 @@ def test_track_writes_one_entry_with_a_row_per_ended_run(led: Ground, seen: Entr
     assert 2 == len(led.entries())
 
 
-def test_an_earlier_log_entry_also_proves_the_history(led: Ground, seen: Entry) -> None:
-    led.put(("later", "+60000"))
-
-    assert 1 == track(led, seen, over(A, "gone"))[3]
-
-
-@pytest.mark.parametrize("other", [{"seen_entry": f"{EPOCH}-2"}, {"seen_t": "1767225600000000"}])
-def test_track_is_refused_for_another_history(led: Ground, seen: Entry, other: dict[str, str]) -> None:
+@pytest.mark.parametrize("other", [{"seen_entry": f"{EPOCH}-2"}, {"seen_t": "1767225600000000"}, {}])
+def test_track_is_refused_for_another_history_or_without_a_log(led: Ground, seen: Entry, other: dict[str, str]) -> None:
+    if not other:
+        led.redis.delete(led.keys.log())
+        led.redis.hdel(led.keys.meta(), "seq")
     before = led.keyspace()
 
     assert ["LOST"] == track(led, seen, over(A, "gone"), **other)
     assert before == led.keyspace()
 
 
-def test_track_is_refused_without_a_log(led: Ground, seen: Entry) -> None:
-    led.redis.delete(led.keys.log())
-    led.redis.hdel(led.keys.meta(), "seq")
+JOB = f"{RQ}:job:a-1700000000000"
 
-    assert ["LOST"] == track(led, seen, over(A, "gone"))
+
+def note(ground: Ground, text: str, seen: str = "", field: str = "zs_note") -> str:
+    word: bytes = ground.link.execute("EVAL", load("note").text, 1, JOB, field, seen, text)[1]
+    return word.decode()
+
+
+def test_a_note_is_stored_in_its_field_of_the_job_unless_it_is_based_on_a_stale_note(ground: Ground) -> None:
+    ground.redis.hset(JOB, mapping={"data": "call", "status": "started"})
+
+    assert "noted" == note(ground, '{"sent":1}')
+    assert "AGAIN" == note(ground, '{"failed":1}')
+    assert "noted" == note(ground, '{"sent":2}', seen='{"sent":1}')
+    assert "noted" == note(ground, "a", field="zs_next")
+    held = {b"data": b"call", b"status": b"started", b"zs_note": b'{"sent":2}', b"zs_next": b"a"}
+    assert (held, []) == (ground.redis.hgetall(JOB), ground.entries())
+
+
+@pytest.mark.parametrize("there", ["half of a job", "another type"])
+def test_a_note_does_not_recreate_a_deleted_job(ground: Ground, there: str) -> None:
+    if there == "half of a job":
+        ground.redis.hset(JOB, "status", "started")
+    else:
+        ground.redis.set(JOB, "x")
+    before = ground.keyspace()
+
+    assert "GONE" == note(ground, "{}")
+    assert before == ground.keyspace()

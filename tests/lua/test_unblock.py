@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -10,30 +11,12 @@ import pytest
 from rq import Queue
 from rq.job import Job
 
-from tests.lua.chained import (
-    CANCEL,
-    FORGET,
-    OVER,
-    QUEUE,
-    RELEASE,
-    WHY,
-    WITHDRAW,
-    A,
-    B,
-    C,
-    chain,
-    jobs,
-    survey,
-    unblock,
-)
-from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
+from tests.lua.chained import CANCEL, FORGET, OVER, QUEUE, RELEASE, WHY, WITHDRAW, A, B, C, chain, jobs, survey, unblock
+from tests.lua.ground import EPOCH, TERM, Ground
 from tests.prefix import RQ
 from zsched.core.clock import ManualClock
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.errors import RedisRefused
-from zsched.storage.lease import Term
-
-# -- releasing --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", OVER)
@@ -53,15 +36,21 @@ def test_releasing_a_run_queues_it_and_removes_earlier_runs_from_the_chain(led: 
     assert {f"{RQ}:queue:default".encode()} == led.redis.smembers(f"{RQ}:queues")
 
 
-def test_releasing_a_ready_run_queues_it_and_removes_it_from_the_ready_runs(led: Ground) -> None:
-    jobs(led, "finished", "ready_to_enqueue", "deferred")
+@pytest.mark.parametrize(
+    ("before", "status", "front"),
+    [("stopped", "deferred", ""), ("stopped", "deferred", "1"), ("finished", "ready_to_enqueue", "")],
+)
+def test_releasing_a_run_keeps_later_runs_waiting_for_it(led: Ground, before: str, status: str, front: str) -> None:
+    jobs(led, before, status, "deferred", enqueue_at_front=front)
     chain(led, f"{QUEUE} {C}")
+    led.redis.rpush(f"{RQ}:queue:default", "before")
 
     assert [[B], []] == unblock(led, RELEASE)
 
-    assert ([B], "queued", f"queue {B} {C}") == (led.queue(), led.job(B)["status"], chain(led))
+    assert (f"queue {B} {C}", "queued") == (chain(led), led.job(B)["status"])
     assert [f"{RQ}:deferred:default".encode()] == led.redis.keys(f"{RQ}:deferred:*") + led.redis.keys(f"{RQ}:ready:*")
     assert {C.encode()} == led.redis.smembers(f"{RQ}:job:{B}:dependents")
+    assert ([B, "before"] if front else ["before", B]) == led.queue()
 
 
 def test_dropping_an_expired_ready_run_deletes_it_and_releases_the_next_run(led: Ground) -> None:
@@ -73,17 +62,6 @@ def test_dropping_an_expired_ready_run_deletes_it_and_releases_the_next_run(led:
 
     assert (f"queue {C}", [], []) == (chain(led), led.redis.keys(f"{RQ}:ready:*"), led.redis.keys(led.keys.rq.job(B)))
     assert [["r", "release", C]] == [need[:3] for need in survey(led)[1]]
-
-
-def test_releasing_a_run_keeps_later_runs_waiting_for_it(led: Ground) -> None:
-    jobs(led, "stopped", "deferred", "deferred")
-    chain(led, f"{QUEUE} {C}")
-
-    unblock(led, RELEASE)
-
-    assert ([B], f"queue {B} {C}", {C.encode()}) == (
-        led.queue(), chain(led), led.redis.smembers(f"{RQ}:job:{B}:dependents"),
-    )  # fmt: skip
 
 
 def test_releasing_skips_an_expired_run_in_the_middle_of_a_chain(led: Ground) -> None:
@@ -108,16 +86,6 @@ def test_releasing_a_run_removes_both_of_its_dependencies(led: Ground) -> None:
     assert {b"other"} == led.redis.smembers(f"{RQ}:job:{A}:dependents")
 
 
-def test_releasing_a_run_with_the_front_flag_queues_it_first(led: Ground) -> None:
-    jobs(led, "stopped", "deferred", enqueue_at_front="1")
-    chain(led, QUEUE)
-    led.redis.rpush(f"{RQ}:queue:default", "before")
-
-    unblock(led, RELEASE)
-
-    assert [B, "before"] == led.queue()
-
-
 def test_a_run_that_rq_has_released_is_not_released_again(led: Ground) -> None:
     jobs(led, "failed", "deferred", data="")
     chain(led, QUEUE)
@@ -127,9 +95,7 @@ def test_a_run_that_rq_has_released_is_not_released_again(led: Ground) -> None:
     assert ([B], [], QUEUE) == (led.queue(), led.entries(), chain(led))
 
 
-def test_rq_does_not_release_a_run_that_zsched_released_during_its_transaction(
-    led: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rq_does_not_release_a_run_that_zsched_released_meanwhile(led: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs(led, "failed", "deferred", data="")
     chain(led, QUEUE)
     fetch_many, released = Job.fetch_many, []
@@ -147,39 +113,26 @@ def test_rq_does_not_release_a_run_that_zsched_released_during_its_transaction(
     assert ([[[B], []]], [B]) == (released, led.queue())
 
 
-@pytest.mark.parametrize("change", ["chain", "status", "cancelled", "expired", "not the next", "queue", "deferred"])
+CHANGES: dict[str, Callable[[Ground], Any]] = {
+    "its policy": lambda led: chain(led, CANCEL),
+    "queued again": lambda led: led.redis.hset(led.keys.rq.job(A), "status", "queued"),
+    "cancelled": lambda led: led.redis.hset(led.keys.rq.job(B), "status", "canceled"),
+    "expired": lambda led: led.redis.delete(led.keys.rq.job(B)),
+    "not the next": lambda led: None,
+    "a queue of another type": lambda led: led.redis.set(f"{RQ}:queue:default", "text"),
+    "deferred runs of another type": lambda led: led.redis.set(f"{RQ}:deferred:default", "text"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_chain_that_changed_since_the_survey_is_left_alone(led: Ground, change: str) -> None:
     jobs(led, "stopped", "deferred")
     chain(led, QUEUE)
-    if change == "chain":
-        chain(led, CANCEL)
-    elif change == "status":
-        led.redis.hset(led.keys.rq.job(A), "status", "queued")  # somebody requeued it
-    elif change == "cancelled":
-        led.redis.hset(led.keys.rq.job(B), "status", "canceled")
-    elif change == "expired":
-        led.redis.delete(led.keys.rq.job(B))
-    elif change == "queue":
-        led.redis.set(f"{RQ}:queue:default", "text")
-    elif change == "deferred":
-        led.redis.delete(f"{RQ}:deferred:default")
-        led.redis.set(f"{RQ}:deferred:default", "text")
+    CHANGES[change](led)
     before = led.keyspace()
 
-    run = C if change == "not the next" else B
-    assert [[], ["r"]] == unblock(led, ("release", run))
+    assert [[], ["r"]] == unblock(led, ("release", C if change == "not the next" else B))
     assert before == led.keyspace()
-
-
-def test_a_changed_chain_does_not_prevent_the_release_of_another(led: Ground) -> None:
-    jobs(led, "stopped", "deferred")
-    chain(led, QUEUE)
-
-    rows = ["s", *RELEASE, "r", *RELEASE]
-    assert [[B], ["s"]] == led.call("unblock", rows, token=TOKEN, expected_server=SERVER)[1:]
-
-
-# -- forgetting -------------------------------------------------------------------------------------------
 
 
 def test_forgetting_removes_finished_runs_and_empty_chains(led: Ground) -> None:
@@ -191,9 +144,6 @@ def test_forgetting_removes_finished_runs_and_empty_chains(led: Ground) -> None:
     jobs(led, "-", "failed")
     unblock(led, FORGET)
     assert (None, []) == (chain(led), led.entries())
-
-
-# -- withdrawing ------------------------------------------------------------------------------------------
 
 
 def ends(led: Ground) -> list[str]:
@@ -217,21 +167,14 @@ def test_withdrawing_cancels_a_waiting_run_and_records_its_end(led: Ground, stat
 def test_withdrawing_a_running_run_sends_its_worker_a_stop_command_every_ten_seconds(led: Ground) -> None:
     jobs(led, "started", "queued")
     chain(led, CANCEL)
-    with led.redis.pubsub(ignore_subscribe_messages=True) as listener:
-        listener.subscribe(f"{RQ}:pubsub:w")
-        listener.get_message(timeout=5)
 
+    with led.heard(f"{RQ}:pubsub:w") as heard:
         for passed_ms in (0, 0, 9000, 1001, 0):
             led.pass_time(passed_ms)
             unblock(led, WITHDRAW)
-        led.redis.publish(f"{RQ}:pubsub:w", "that was all")
 
-        heard: list[bytes] = []
-        while heard[-1:] != [b"that was all"]:
-            message = listener.get_message(timeout=5)
-            heard += [message["data"]] if message else []
     told = {"command": "stop-job", "job_id": A}
-    assert [told, told] == [json.loads(text) for text in heard[:-1]]
+    assert [told, told] == [json.loads(text) for text in heard]
     assert (CANCEL, []) == (chain(led), led.entries())
 
 
@@ -240,9 +183,7 @@ def test_withdrawing_a_running_run_sends_its_worker_a_stop_command_every_ten_sec
     (("started", "finished"), CANCEL),  # it is still not to run
     (("stopped", "finished"), None),
 ])  # fmt: skip
-def test_the_last_run_stays_in_the_chain_until_all_runs_are_over(
-    led: Ground, statuses: tuple[str, str], left: str | None
-) -> None:
+def test_the_last_run_of_a_chain_stays_till_all_end(led: Ground, statuses: tuple[str, str], left: str | None) -> None:
     jobs(led, *statuses)
     chain(led, CANCEL)
 
@@ -261,18 +202,6 @@ def test_withdrawing_skips_a_run_that_a_worker_has_just_taken(led: Ground) -> No
     assert (CANCEL, "queued", []) == (chain(led), led.job(A)["status"], led.entries())
 
 
-@pytest.mark.parametrize("text", ["cancel_previous ", "cancel_previous   "])
-def test_a_chain_without_runs_is_deleted_and_other_chains_are_released(led: Ground, text: str) -> None:
-    jobs(led, "stopped", "deferred")
-    chain(led, QUEUE)
-    chain(led, text, "s")
-    assert ["s", *WITHDRAW, "urgent", ""] in survey(led)[1]
-
-    rows = ["s", *WITHDRAW, "r", *RELEASE]
-    assert [[B], []] == led.call("unblock", rows, token=TOKEN, expected_server=SERVER)[1:]
-    assert (None, f"queue {B}") == (chain(led, id="s"), chain(led))
-
-
 def test_chains_of_another_type_are_refused_before_anything_is_written(led: Ground) -> None:
     led.redis.set(led.keys.chains(), "text")
 
@@ -281,7 +210,26 @@ def test_chains_of_another_type_are_refused_before_anything_is_written(led: Grou
     assert [] == led.entries()
 
 
-# -- by the leader ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("text", "need", "changed"),
+    [
+        ("cancel_previous ", WITHDRAW, []),  # a chain without runs is deleted
+        ("cancel_previous   ", WITHDRAW, []),
+        (None, RELEASE, ["s"]),  # it changed since the survey
+    ],
+)
+def test_another_chain_hinders_no_release(
+    led: Ground, text: str | None, need: tuple[str, str], changed: list[str]
+) -> None:
+    jobs(led, "stopped", "deferred")
+    chain(led, QUEUE)
+    if text is not None:
+        chain(led, text, "s")
+        assert ["s", *need, "urgent", ""] in survey(led)[1]
+
+    rows = ["s", *need, "r", *RELEASE]
+    assert [[B], changed] == led.call("unblock", rows)[1:]
+    assert (None, f"queue {B}") == (chain(led, id="s"), chain(led))
 
 
 def test_the_reason_of_a_release_is_one_line_for_a_hostile_dependency_id(led: Ground) -> None:
@@ -292,7 +240,7 @@ def test_the_reason_of_a_release_is_one_line_for_a_hostile_dependency_id(led: Gr
     with closing(led.link.open()) as wire:
         keeper = ChainKeeper(led.keys, clock).over(wire)
         for _ in range(2):
-            keeper.step(Term(TOKEN, EPOCH, SERVER, LEASE_MS, float("inf"), 0, 0))
+            keeper.step(TERM)
             clock.advance(SETTLED_MS)
 
     seen = f"gone?{B}?{'x' * 300}"[:200]

@@ -9,8 +9,8 @@ import pytest
 
 from tests.breadth import everything
 from tests.lua import restoring
-from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
-from tests.lua.scene import DUE_MS, FENCE, Keyspace, contents, furnish, kept, set_back
+from tests.lua.ground import HOUR_MS, Ground
+from tests.lua.scene import DUE_MS, Keyspace, contents, furnish, kept, seen, set_back
 from tests.lua.test_pause_resume import plan_text
 from zsched.errors import RedisRefused
 
@@ -110,9 +110,7 @@ VERBS: dict[str, Callable[[Ground, str], Any]] = {
     "put the same": lambda g, id: g.put((id, DUE_MS * 2)),
     "put_recurring": lambda g, id: g.put_recurring(id, DUE_MS * 2),
     "put_recurring of another": lambda g, id: g.put_recurring(id, DUE_MS * 2, trigger="rule-2", digest="d"),
-    "enqueue": lambda g, id: g.call(
-        "enqueue", [text for pair in TEMPLATE.items() for text in pair], id=id, if_exists="replace", at_front=0, **_OP
-    ),
+    "enqueue": lambda g, id: g.enqueue(id, **_OP),
     "cancel": lambda g, id: g.call("cancel", [id], **_OP),
     "pause": lambda g, id: g.call("pause", [id], note="again"),
     "resume": lambda g, id: _resume(g, id, "fire"),
@@ -120,11 +118,11 @@ VERBS: dict[str, Callable[[Ground, str], Any]] = {
     "run_now": lambda g, id: g.call("run_now", id=id, **_OP),
     "backfill": lambda g, id: g.call("backfill", [DUE_MS - 5, "once"], id=id, planned_version=_version(g, id), **_OP),
     "get": lambda g, id: g.call("get", [id, "paused", "later"]),
-    "audit": lambda g, id: g.call("audit", [id, ""], **FENCE),
-    "restore as due": lambda g, id: restoring.restore(g, restoring.rule("due", id), **_end(g)),
-    "restore as gone": lambda g, id: restoring.restore(g, restoring.gone(id), **_end(g)),
+    "audit": lambda g, id: g.call("audit", [id, ""]),
+    "restore as due": lambda g, id: restoring.restore(g, restoring.rule("due", id), **seen(g)),
+    "restore as gone": lambda g, id: restoring.restore(g, restoring.gone(id), **seen(g)),
     "replan": lambda g, id: g.call(
-        "replan", [id, _version(g, id), DUE_MS * 2, DUE_MS * 2, DUE_MS, DUE_MS], tzdata="x", is_done=0, **FENCE
+        "replan", [id, _version(g, id), DUE_MS * 2, DUE_MS * 2, DUE_MS, DUE_MS], tzdata="x", is_done=0
     ),
     "fire": lambda g, id: g.fire(),
     "advance": lambda g, id: _advance(g, id, "skip"),
@@ -134,11 +132,6 @@ VERBS: dict[str, Callable[[Ground, str], Any]] = {
 
 
 FEW = 5  # in the usual run, a value is shown to every fifth verb; each kind of values is shown to all
-
-
-def _end(ground: Ground) -> dict[str, Any]:
-    last = ground.link.execute("XREVRANGE", ground.keys.log(), "+", "-", "COUNT", 1)[0]
-    return {"seen_entry": last[0].decode(), "seen_t": last[1][3].decode()}
 
 
 @pytest.fixture
@@ -151,7 +144,7 @@ def scene(led: Ground) -> Iterator[tuple[Ground, Keyspace]]:
 
 
 def _places_of(ground: Ground, id: str) -> list[str]:
-    return str(ground.call("audit", [id, ""], **FENCE)[4]).split()
+    return str(ground.call("audit", [id, ""])[4]).split()
 
 
 def _assert_whole(ground: Ground, verb: str, id: str, reply: Any) -> None:
@@ -169,7 +162,7 @@ def _assert_whole(ground: Ground, verb: str, id: str, reply: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", SPOILS)
-def test_a_corrupted_value_leaves_no_call_half_done_and_is_repaired_by_a_put(
+def test_a_corrupted_value_makes_no_call_half_done_and_a_put_repairs_it(
     scene: tuple[Ground, Keyspace], kind: str
 ) -> None:
     ground, at_first = scene

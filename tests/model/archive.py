@@ -98,9 +98,7 @@ class Archive:
             self.answerable[entry.id] = Change(entry.position.t, entry.kind, entry.record.version)
 
     def switch(self, data: Dataset) -> None:
-        """
-        End the bootstrap: follow from its base to the tail on top of the scan, then make the new state the current one.
-        """
+        """End the bootstrap: follow from its base to the tail on top of the scan, then use the new state."""
         built = self.bootstrap
         assert built is not None
         followed = data.since(built.base)

@@ -40,10 +40,7 @@ ALIVE = 10  # ticks since its last report; then an archive is not waited for
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """
-    Waiting until *until*, or for others to finish their restores after *seen*; for archives that follow this log,
-    *at_most*.
-    """
+    """Waiting until *until*, for others' restores after *seen*, and for archives that follow this log *at_most*."""
 
     until: int
     seen: Position
@@ -185,10 +182,7 @@ class Daemon:
         self.redis.report(self.name, archive.position or position, self.looked_at)
 
     def _correct(self, taken_in: list[Entry]) -> bool:
-        """
-        Correct one restore among *taken_in* after which this archive knows a later change. Return True if there was
-        one.
-        """
+        """Correct one restore among *taken_in* if this archive knows a later change. Return True if there was one."""
         data, redis = self.redis.data, self.redis
         found = find_correction(self.archive, self.name, data, taken_in, redis.left_out)
         if found is None:

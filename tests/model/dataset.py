@@ -20,9 +20,7 @@ class State(Enum):
 
 
 class Record(NamedTuple):
-    """
-    All facts about a one-shot; *version* names the put that its content is from. Redis keeps no record that is GONE.
-    """
+    """All facts about a one-shot; *version* names the put of its content. Redis keeps no record that is GONE."""
 
     state: State
     version: int

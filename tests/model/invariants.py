@@ -71,9 +71,7 @@ class Witness:
         before.append(self.history)
 
     def is_accounted_for(self, id: int, data: Dataset) -> bool:
-        """
-        Return True if the run was or will be received, or is a skip run that was recorded, or was pushed at least once.
-        """
+        """Return True if the run was or will be received, or was pushed at least once, or is a recorded skip run."""
         return id in self.received or id in data.queue or (is_skip(id) and (id in self.skipped or id in self.pushes))
 
 

@@ -104,10 +104,7 @@ class Redis:
         return None
 
     def name(self, token: Token | None, server: int | None, gen: int | None, is_new: bool) -> Refusal | None:
-        """
-        Name the data set; without *gen* with a new name. A new data set, in the first term of a complete log, has no
-        doubt.
-        """
+        """Name the data set; without *gen* with a new name. In the first term of a complete log it has no doubt."""
         data = self.data
         if not self.leads(token):
             return "STALE"

@@ -145,9 +145,7 @@ def _fault(rng: random.Random, verb: str, who: str) -> Event:
 
 
 def _ordinary(rng: random.Random, who: str, puts: int = 14, cancels: int = 2) -> Event:
-    """
-    Return a random event: 14 % time passes, 18 % clients, 4 % worker, 2 % a snapshot, the rest a daemon's next step.
-    """
+    """Return a random event: 14 % time passes, 18 % clients, 4 % worker, 2 % snapshot, else a daemon's next step."""
     verb = rng.choices(["tick", "put", "cancel", "work", "snapshot", "step"], [14, puts, cancels, 4, 2, 64])[0]
     if verb == "put":
         return ("put", rng.randrange(SCHEDULES), rng.choice([0, 1, 2, 4, 999]))

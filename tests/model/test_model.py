@@ -102,9 +102,7 @@ CASES = [
         "put 1 999 ×3 · trim B · pause A · follow A · tick · follow A",
     ),
     Case(
-        Rule.ONE_HISTORY,
-        Invariant.I4,
-        "put 1 2 · follow B · put 0 999 · put 0 1 · put 4 999 · follow B · failover 3",
+        Rule.ONE_HISTORY, Invariant.I4, "put 1 2 · follow B · put 0 999 · put 0 1 · put 4 999 · follow B · failover 3"
     ),
     Case(Rule.KEEP_OLD, Invariant.I1, LOST_AFTER_A_MERGE.format(4)),
     Case(Rule.MERGED_STAYS, Invariant.I1, LOST_AFTER_A_MERGE.format(4)),

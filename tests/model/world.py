@@ -11,14 +11,7 @@ from itertools import groupby
 
 from tests.model.daemon import Daemon
 from tests.model.dataset import Dataset, State
-from tests.model.invariants import (
-    Broken,
-    Invariant,
-    Witness,
-    check_live,
-    check_nothing_lost,
-    check_same_state,
-)
+from tests.model.invariants import Broken, Invariant, Witness, check_live, check_nothing_lost, check_same_state
 from tests.model.rules import ALL_KEPT, Rule
 from tests.model.scripts import LEASE, Redis
 

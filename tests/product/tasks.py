@@ -25,10 +25,7 @@ FOLLOWS: Final[dict[Mail, tuple[timedelta, Mail]]] = {
 
 @zsched.task(id="reminder-{event_id}", priority="high", allow_past=True, expires_after=LEAD)
 def remind(event_id: str, begins_at: datetime, channel: Channel) -> None:
-    """
-    Remind subscribers that an event begins soon. An overdue reminder is sent at once, but never after the event has
-    begun.
-    """
+    """Remind subscribers that an event begins soon. An overdue reminder is sent at once, until the event has begun."""
     if outside.EVENTS.get(event_id) == begins_at:
         outside.deliver(channel, f"{event_id} begins soon")
 

@@ -70,20 +70,16 @@ def test_an_event_postponed_after_its_reminder_reminds_again(scheduler: ManualSc
     assert 2 == len(outside.DELIVERED)
 
 
-def test_an_event_that_begins_within_the_hour_reminds_at_once(scheduler: ManualScheduler) -> None:
-    service.save_event(scheduler.client, "concert", scheduler.now + MINUTE)
+@pytest.mark.parametrize(("begins_in", "sent"), [(MINUTE, [("push", "concert begins soon")]), (-MINUTE, [])])
+def test_an_event_that_begins_within_the_hour_reminds_at_once_unless_it_has_begun(
+    scheduler: ManualScheduler, begins_in: timedelta, sent: list[tuple[str, str]]
+) -> None:
+    service.save_event(scheduler.client, "concert", scheduler.now + begins_in)
 
     scheduler.advance(work=True)
-
-    assert [("push", "concert begins soon")] == outside.DELIVERED
-
-
-def test_an_event_that_has_begun_sends_no_reminder(scheduler: ManualScheduler) -> None:
-    service.save_event(scheduler.client, "concert", scheduler.now - MINUTE)
-
+    assert sent == outside.DELIVERED
     scheduler.advance(days=1, work=True)
-
-    assert [] == outside.DELIVERED
+    assert sent == outside.DELIVERED
 
 
 def test_a_deleted_event_sends_no_reminder(scheduler: ManualScheduler) -> None:
@@ -175,9 +171,7 @@ def test_a_queued_mail_is_not_sent_to_an_unsubscribed_user(scheduler: ManualSche
     assert [] == scheduler.advance(days=60, work=True)
 
 
-def test_a_mail_that_the_provider_refuses_is_sent_a_minute_later(
-    scheduler: ManualScheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_mail_is_sent_a_minute_later(scheduler: ManualScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(channel: Channel, text: str) -> None:
         monkeypatch.undo()
         raise ConnectionError("the provider is down")

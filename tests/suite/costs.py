@@ -27,7 +27,7 @@ SMOKES: Final = {
     "::test_a_daemon_is_ready_when_redis_has_answered_and_not_before",
     "a worker": "tests/integration/test_daemon_with_rq.py"
     "::test_a_worker_restores_and_executes_scheduled_runs[installed-pickle]",
-    "the web": "tests/integration/web/test_service.py::test_the_unit_starts_a_web_that_answers_as_its_own_user",
+    "the web": "tests/integration/web/test_process.py::test_the_unit_starts_a_web_that_answers_as_its_own_user",
     "the command line": "tests/integration/test_cli.py"
     "::test_a_schedule_from_the_command_line_fires_and_a_real_worker_runs_it",
     "the wheel": "tests/integration/test_wheel.py::test_the_wheel_has_each_file_of_zsched_and_nothing_else",

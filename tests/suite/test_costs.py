@@ -49,7 +49,7 @@ def test_a_test_in_the_wrong_tier_is_named(costs: Costs, nodeid: str, cost_s: fl
 
 
 def test_a_written_file_keeps_existing_tests_outside_the_run(costs: Costs, tmp_path: Path) -> None:
-    costs.note("a.py::test_cheap", 0.29, 0.0)
+    costs.note("a.py::test_cheap", 0.09, 0.0)
     costs.note("a.py::test_dear", 1.27, 0.0)
 
     costs.write()

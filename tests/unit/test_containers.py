@@ -23,13 +23,6 @@ KUBERNETES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 BIN = Path(sys.executable).parent
 
 
-def lint(program: str, *arguments: Any) -> None:
-    done = subprocess.run(
-        [BIN / program, *arguments], cwd=PROJECT, capture_output=True, text=True, check=False, timeout=ENDS_S
-    )
-    assert 0 == done.returncode, done.stdout + done.stderr
-
-
 def containers() -> Iterator[tuple[str, dict[str, str]]]:
     """Yield each container of zsched's image, by its name, with its variables."""
     for name, service in yaml.safe_load(COMPOSE.read_text())["services"].items():
@@ -44,17 +37,22 @@ def containers() -> Iterator[tuple[str, dict[str, str]]]:
                 yield f"kubernetes: {container['name']}", shared | own
 
 
-def test_the_image_passes_hadolint() -> None:
-    lint("hadolint", DOCKERFILE)
+LINTS = {
+    "image": ["hadolint", DOCKERFILE],
+    "compose": ["check-jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE],
+    # KEDA's object has no schema there
+    **{file.stem: ["kubernetes-validate", "--strict", "--quiet", file] for file in KUBERNETES},
+}
 
 
-def test_the_compose_file_has_the_form_of_its_specification() -> None:
-    lint("check-jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE)
+@pytest.mark.parametrize("command", LINTS.values(), ids=LINTS)
+def test_the_image_the_compose_file_and_the_objects_of_kubernetes_pass_their_linters(command: list[Any]) -> None:
+    program, *arguments = command
+    done = subprocess.run(
+        [BIN / program, *arguments], cwd=PROJECT, capture_output=True, text=True, check=False, timeout=ENDS_S
+    )
 
-
-@pytest.mark.parametrize("file", KUBERNETES, ids=lambda file: file.stem)
-def test_the_objects_of_kubernetes_have_the_form_of_their_api(file: Path) -> None:
-    lint("kubernetes-validate", "--strict", "--quiet", file)  # KEDA's object has no schema there
+    assert 0 == done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("variables", [pytest.param(variables, id=name) for name, variables in containers()])
@@ -74,9 +72,8 @@ def test_the_files_name_the_image_of_this_version() -> None:
 
 
 def test_the_image_is_built_from_files_that_are_not_ignored() -> None:
-    kept = {
-        line[1:] for line in (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text().splitlines() if line[0] == "!"
-    }
+    ignored = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text()
+    kept = {line[1:] for line in ignored.splitlines() if line[0] == "!"}
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE.read_text(), re.MULTILINE)
 
     assert kept == {name for names in copied for name in names.split()}

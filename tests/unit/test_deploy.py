@@ -13,9 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.documents import pages
+from tests.documents import LOCKS, pages, pins
 from tests.faults.processes import ENDS_S
-from tests.locks import LOCKS, pins
 from zsched.cli.program import USAGE
 from zsched.config.settings import Settings
 from zsched.config.urls import REDIS_CREDENTIAL
@@ -58,8 +57,6 @@ def unit(name: str) -> str:
     return (CHECKOUT / "deploy" / "systemd" / name).read_text()
 
 
-# -- the packages that `make install` takes -----------------------------------------------------------
-
 PROJECT_TABLE = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
 
 
@@ -85,9 +82,6 @@ def test_a_locked_package_is_within_the_range_of_pyproject(lock: Path) -> None:
 
     for requirement in wanted(() if lock.stem == "core" else lock.stem.split("-")):
         assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
-
-
-# -- make install -------------------------------------------------------------------------------------
 
 
 def test_make_install_writes_below_destdir_and_names_it_nowhere(tmp_path: Path) -> None:
@@ -152,9 +146,6 @@ def test_uninstalling_leaves_settings_and_nothing_else(tmp_path: Path) -> None:
     make(tmp_path, "uninstall", stage)  # nothing there any more
 
 
-# -- units --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("pair", "names"), [(DAEMONS, 4), (WEBS, 3)])
 def test_the_template_equals_the_plain_unit_except_for_names(pair: tuple[str, str], names: int) -> None:
     plain, template = (re.sub(r"\A(#.*\n)+", "", unit(name)) for name in pair)
@@ -168,20 +159,14 @@ def test_the_template_equals_the_plain_unit_except_for_names(pair: tuple[str, st
 
 
 @pytest.mark.parametrize("name", [DAEMONS[0], WEBS[0]])
-def test_the_unit_has_a_watchdog_time_above_the_redis_timeout_and_our_credential(name: str) -> None:
+def test_a_unit_has_a_watchdog_our_credential_and_a_restart_unless_settings_are_wrong(name: str) -> None:
     watchdog_s = float(re.findall(r"(?m)^WatchdogSec=(\d+)$", unit(name))[0])
+    restart = dict(re.findall(r"(?m)^(Restart\w*)=(.+)$", unit(name)))
 
     assert Supervisor(ManualClock(), watchdog_ms=watchdog_s * 1000).impatience(Settings().redis.timeout_s) is None
     assert f"\nLoadCredential={REDIS_CREDENTIAL}:" in unit(name)
     assert f"\nSetCredential={REDIS_CREDENTIAL}:\\n\n" in unit(name)
-
-
-@pytest.mark.parametrize("name", [DAEMONS[0], WEBS[0]])
-def test_a_process_is_started_again_unless_its_settings_are_wrong(name: str) -> None:
-    settings = dict(re.findall(r"(?m)^(Restart\w*)=(.+)$", unit(name)))
-
-    assert "always" == settings["Restart"]
-    assert str(USAGE) == settings["RestartPreventExitStatus"]
+    assert ("always", str(USAGE)) == (restart["Restart"], restart["RestartPreventExitStatus"])
 
 
 def test_a_daemon_has_no_privileges_and_sees_no_home_and_writes_to_its_state_alone() -> None:

@@ -1,13 +1,21 @@
-"""Links and references of the pages have existing targets."""
+"""The pages: existing targets of links, short sentences, spelling, pages made from code, and those of contributors."""
 
 from __future__ import annotations
 
+import ast
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from docs import pages as made
 from tests.documents import PROJECT, pages
+from tests.prose import LONGEST, MEAN, MEAN_OF_PAGE, Figures, figures, sentences
+from tests.sources import source
 from zsched.health.checks_walls import PATCHED_REDIS, PATCHED_VALKEY, releases
 
 
@@ -35,10 +43,6 @@ def test_every_link_has_an_existing_target(page: Path) -> None:
     assert [] == astray
 
 
-def test_the_pages_have_links() -> None:
-    assert "docs/how-to/operate.md" in links(PROJECT / "README.md")
-
-
 def test_every_page_of_the_docs_is_reachable_from_the_readme() -> None:
     reached, new = set[Path](), {PROJECT / "README.md"}
     while new:
@@ -49,19 +53,13 @@ def test_every_page_of_the_docs_is_reachable_from_the_readme() -> None:
     assert set(pages()) == reached
 
 
-def test_the_architecture_page_names_only_existing_files() -> None:
+def test_the_architecture_page_names_only_existing_files_and_has_a_row_for_each_package() -> None:
     page, package = (PROJECT / "docs/explanation/architecture.md").read_text(), PROJECT / "zsched"
-    packages = "|".join(folder.name for folder in package.iterdir() if folder.is_dir())
+    packages = {file.parent.name for file in package.glob("*/__init__.py")} | {"lua"}
 
-    names = set(re.findall(rf"\b(?:{packages})/[a-z_/]+(?:\.lua)?", page))
+    names = set(re.findall(rf"\b(?:{'|'.join(packages)})/[a-z_/]+(?:\.lua)?", page))
     assert "lua/fire.lua" in names
     assert set() == {name for name in names if not any((package / f"{name}{end}").exists() for end in ("", ".py"))}
-
-
-def test_the_architecture_page_has_a_row_for_each_package() -> None:
-    page = (PROJECT / "docs/explanation/architecture.md").read_text()
-
-    packages = {file.parent.name for file in (PROJECT / "zsched").glob("*/__init__.py")} | {"lua"}
     assert packages == {name for name in packages if f"\n| `{name}` |" in page}
 
 
@@ -69,3 +67,193 @@ def test_the_security_page_names_the_patched_releases_that_the_doctor_knows() ->
     page = (PROJECT / "SECURITY.md").read_text()
 
     assert {releases(PATCHED_REDIS), releases(PATCHED_VALKEY)} <= set(re.findall(r"(?m)\| ([\d., ]+) \|$", page))
+
+
+# A phrase of the private dialect, and the plain words for it.
+DIALECT = {
+    r"\btold\b": "said, shown, reported; or name who reports what to whom",
+    r"\bis none\b": "name the noun: an invalid id",
+    r"\bthose (that|which)\b": "name the noun: throttled runs",
+    r"\bwhoever\b": "users who, a program that",
+    r"\bno matter here\b": "does not count",
+    r"\bin vain\b": "without success",
+    r"\bforeign hand\b": "another writer",
+    r"\b(stands?|step|steps|stood) aside\b": "throttled",
+    r"\bnot begun\b": "not started",
+    r"\bmend(s|ed)?\b": "repair, correct",
+    r"\bput(s)? right\b": "corrects",
+    r"\bof a sort\b": "of a kind",
+}
+SPELLED = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs", "config", "deploy", "zsched")
+
+
+def dialect(text: str) -> list[str]:
+    """Return the phrases of the dialect in a page, each with the plain words for it."""
+    found = [(each, plain) for each in sentences(text) for words, plain in DIALECT.items() if re.search(words, each)]
+    return [f"{sentence} → {plain}" for sentence, plain in found]
+
+
+def relative(page: Path) -> str:
+    return str(page.relative_to(PROJECT))
+
+
+@pytest.mark.parametrize("page", pages(), ids=relative)
+def test_the_sentences_of_a_page_are_short_and_without_our_dialect(page: Path) -> None:
+    found = figures(page)
+
+    assert [] == found.long, f"above {LONGEST} words"
+    assert found.mean <= MEAN_OF_PAGE
+    assert [] == dialect(page.read_text())
+
+
+def test_the_sentences_of_all_pages_are_short_on_average() -> None:
+    everything = Figures([sentence for page in pages() for sentence in figures(page).sentences])
+
+    assert everything.mean <= MEAN
+
+
+def test_pages_and_code_are_spelled_correctly() -> None:
+    command = [sys.executable, "-m", "codespell_lib", *SPELLED]
+
+    ran = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+
+    assert (0, "") == (ran.returncode, ran.stdout + ran.stderr)
+
+
+@pytest.mark.parametrize("name", made.PAGES)
+def test_a_reference_page_is_as_the_code_says(name: str) -> None:
+    assert made.page(name) == made.path(name).read_text(), "make pages writes it anew"
+
+
+CONTRIBUTING = PROJECT / "CONTRIBUTING.md"
+ADDING = PROJECT / "docs" / "contributing" / "adding.md"
+
+_QUOTED = re.compile(r"`([^`\n]+)`")
+_PATH = re.compile(r"(zsched|tests|tools|bench|docs|config|deploy|bin)(/[\w@.-]+)+/?|[A-Z]+\.md")
+_DEFINED_IN_LUA = re.compile(r"^(?:local )?function (\w+)|^local ([\w, ]+)", re.MULTILINE)
+
+
+@dataclass
+class Page:
+    """
+    One "how to add" page: its title, its files with the symbols named beside each, and its examples.
+
+    An *example* is a text of the code that stands in files of the page and in no other file of the package.
+    """
+
+    title: str
+    text: str
+    files: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def in_package(self) -> set[str]:
+        """Return its files in the installed package."""
+        return {file for file in self.files if file.startswith("zsched/")}
+
+    @property
+    def examples(self) -> list[str]:
+        """The quoted texts of the lines that begin with "Example:"."""
+        lines = re.findall(r"^Example: .*$", self.text, re.MULTILINE)
+        return [quoted for line in lines for quoted in _QUOTED.findall(line)]
+
+    @property
+    def promised(self) -> int | None:
+        """The number of files of the package that the page states."""
+        told = re.search(r"^Files of the package: (\d+)\.", self.text, re.MULTILINE)
+        return int(told[1]) if told else None
+
+
+def read_pages(text: str) -> list[Page]:
+    """
+    Read the pages, each below a heading ``## …``.
+
+    A row of a table is a file if its first cell is one quoted path. Quoted names in its second cell are defined there.
+    """
+    pages = []
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        page = Page(part.partition("\n")[0], part)
+        for first, second in re.findall(r"^\| `([^`|]+)` \| (.*) \|$", part, re.MULTILINE):
+            page.files[first] = _QUOTED.findall(second)
+        pages.append(page)
+    return pages
+
+
+def defined_in(file: Path) -> set[str]:
+    """Return the names that *file* defines: of Python those of modules and classes, of Lua those at the top."""
+    text = file.read_text()
+    if file.suffix == ".lua":
+        found = (name for one in _DEFINED_IN_LUA.findall(text) for name in re.split(r", *", one[0] or one[1]))
+        return {name.strip() for name in found}
+    return set(_names(source(file).tree, "")) if file.suffix == ".py" else set(re.findall(r"[\w.-]+", text))
+
+
+def _names(scope: ast.AST, prefix: str) -> Iterator[str]:
+    for node in ast.iter_child_nodes(scope):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield prefix + name
+            case ast.ClassDef(name=name):
+                yield prefix + name
+                yield from _names(node, f"{prefix}{name}.")
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    yield from (prefix + one.id for one in ast.walk(target) if isinstance(one, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield prefix + name
+            case ast.If() | ast.Try() | ast.With():
+                yield from _names(node, prefix)
+
+
+def astray(page: Page) -> list[str]:
+    """Return the files and names of *page* that do not exist."""
+    found = []
+    for name, symbols in page.files.items():
+        file = PROJECT / name
+        if not file.is_file():
+            found.append(name)
+            continue
+        found += [f"{symbol} in {name}" for symbol in symbols if symbol not in defined_in(file)]
+    return found
+
+
+PAGES = read_pages(ADDING.read_text())
+
+
+@pytest.mark.parametrize("file", [CONTRIBUTING, ADDING], ids=lambda file: file.name)
+def test_every_named_path_exists_in_the_project(file: Path) -> None:
+    paths = {quoted for quoted in _QUOTED.findall(file.read_text()) if _PATH.fullmatch(quoted)}
+
+    assert paths
+    assert [] == [path for path in sorted(paths) if not (PROJECT / path).exists()]
+
+
+def test_every_named_make_target_exists() -> None:
+    targets = re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE)
+
+    assert set() == set(re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)", CONTRIBUTING.read_text(), re.MULTILINE)) - {
+        pair for target in targets for pair in ((target, ""), ("", target))
+    }
+
+
+def test_every_usual_addition_has_its_page() -> None:
+    titles = ["An option", "An overlap policy", "A trigger kind", "A kind of log entry", "A field of a run", "A check"]
+
+    assert [*titles, "A command"] == [page.title for page in PAGES]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)
+def test_every_file_and_symbol_of_a_page_exists_and_their_number_is_stated(page: Page) -> None:
+    assert page.files
+    assert [] == astray(page)
+    assert len(page.in_package) == page.promised
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)
+def test_an_example_occurs_only_in_the_files_of_its_page(page: Page) -> None:
+    sources = [*PROJECT.glob("zsched/**/*.py"), *PROJECT.glob("zsched/**/*.lua")]
+    texts = {file.relative_to(PROJECT).as_posix(): file.read_text() for file in sources}
+
+    for example in page.examples:
+        places = {name for name, text in texts.items() if re.search(rf"(?<!\w){re.escape(example)}(?!\w)", text)}
+        assert places, f"{example} stands nowhere"
+        assert set() == places - page.in_package, f"{example} stands there too: name these files on the page"

@@ -77,9 +77,8 @@ def test_keys_of_rq_occur_only_in_rq_lua() -> None:
         assert bool(keys) == (file == LUA / "lib" / "rq.lua"), f"{file}: take the key from lib/rq.lua"
 
     rq = Keys("default").rq
-    assert {f"{RQ}:job:*", f"{RQ}:queue:*", f"{RQ}:wip:*", f"{RQ}:failed:*", f"{RQ}:executions:*"} <= rq_keys_of(
-        "lost", rq
-    )
+    of_runs = {f"{RQ}:{kind}:*" for kind in ("job", "queue", "wip", "failed", "executions")}
+    assert of_runs <= rq_keys_of("lost", rq)
     assert {f"{RQ}:job:*", f"{RQ}:rl:*"} == rq_keys_of("run_now", rq) - {f"{RQ}:queue:*"}
     assert set() == rq_keys_of("quarantine", rq)
     assert not any("pubsub" in key for key in rq_keys_of("cancel_run", rq))
@@ -175,32 +174,26 @@ def test_every_script_and_kind_of_rqs_keys_of_a_role_is_named_in_its_sources(rol
     assert set() == {OF_KINDS.get(kind, kind) for kind in kinds} - named
 
 
-def test_a_namespace_has_its_own_keys_and_channel() -> None:
+def test_a_namespace_has_its_own_keys_and_channel_and_a_worker_has_no_keys_of_zsched() -> None:
     rights = rights_of([Role.CLIENT], Keys("mail"))
 
     assert "zsched:{mail}:*" in rights.keys
     assert {f"{RQ}:pubsub:*", "zsched:{mail}:wake"} == set(rights.channels)
     assert "{default}" not in rights.rule.replace(RQ, "")
-
-
-def test_a_worker_has_no_keys_of_zsched() -> None:
     assert (f"{RQ}:*",) == rights_of([Role.WORKER], Keys("default")).keys
 
 
 def test_only_the_web_server_has_keys_of_tokens_people_and_sessions() -> None:
     held = {role: {key for key in rights_of([role], Keys("default")).keys if "zsched-web" in key} for role in Role}
 
-    names = ("tokens", "used", "people", "session:*")
-    assert {Role.WEB: {f"zsched-web:{{default}}:{name}" for name in names}} == {
-        role: keys for role, keys in held.items() if keys
-    }
+    keys = {f"zsched-web:{{default}}:{name}" for name in ("tokens", "used", "people", "session:*")}
+    assert held == {role: keys if role is Role.WEB else set() for role in Role}
 
 
 def test_a_user_of_two_roles_has_the_rights_of_both() -> None:
     keys = Keys("default")
-    both, worker, client = (
-        rights_of(roles, keys) for roles in ([Role.WORKER, Role.CLIENT], [Role.WORKER], [Role.CLIENT])
-    )
+    roles = ([Role.WORKER, Role.CLIENT], [Role.WORKER], [Role.CLIENT])
+    both, worker, client = (rights_of(each, keys) for each in roles)
 
     assert set(worker.commands) | set(client.commands) == set(both.commands)
     assert {f"{RQ}:*", "zsched:{default}:*"} == set(both.keys)

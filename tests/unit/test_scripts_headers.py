@@ -1,7 +1,8 @@
-"""The headers of all scripts of zsched/lua, and the rules that all of them keep."""
+"""The headers of all scripts of zsched/lua, the rules that all of them keep, and RQ's keys, defined once."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -9,9 +10,12 @@ import pytest
 from lupa.lua51 import LuaRuntime
 
 import zsched
+from tests.prefix import needs_prefix
+from tests.sources import PACKAGE, sources
 from zsched.errors import ZschedError
-from zsched.storage import scripts
+from zsched.storage import rqkeys, scripts
 from zsched.storage.keys import Keys
+from zsched.storage.rqkeys import RqKeys
 from zsched.storage.scripts import Scripts, load
 
 LUA = Path(zsched.__file__).parent / "lua"
@@ -24,8 +28,12 @@ def _code(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_expanded_script_is_compiled_by_the_lua_of_redis(name: str) -> None:
-    LuaRuntime().compile(load(name).text)
+def test_an_expanded_script_is_compiled_has_keys_of_keys_py_and_calls_time_at_most_once(name: str) -> None:
+    script, keys = load(name), Keys("default")
+
+    LuaRuntime().compile(script.text)
+    assert all(callable(keys.named(key)) for key in script.keys)
+    assert script.text.count("'TIME'") <= 1
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -57,16 +65,12 @@ def test_scripts_use_no_position_below_the_bindings(name: str) -> None:
     assert [1, 1 if load(name).argv else 0] == [code.count("unpack(KEYS)"), code.count("unpack(ARGV, 1, ")]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_key_of_a_header_is_defined_in_keys_py(name: str) -> None:
-    keys = Keys("default")
-
-    assert all(callable(keys.named(key)) for key in load(name).keys)
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_scripts_use_no_library_that_fakeredis_lacks_or_that_reshapes_a_payload(path: Path) -> None:
     assert [] == re.findall(r"\b(?:cmsgpack|struct|bit|cjson|sha1hex|setresp|breakpoint)\b", _code(path.read_text()))
+
+
+READS = set("GET HEXISTS HGET HMGET HGETALL XRANGE XREVRANGE PUBLISH".split())  # PUBLISH writes nothing
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -75,16 +79,7 @@ def test_only_reads_are_tried_with_pcall(path: Path) -> None:
     tried = re.findall(r"\bpcall\('(\w+)'", code)
 
     assert len(tried) == len(re.findall(r"pcall", code))
-    assert set(tried) <= {
-        "GET",
-        "HEXISTS",
-        "HGET",
-        "HMGET",
-        "HGETALL",
-        "XRANGE",
-        "XREVRANGE",
-        "PUBLISH",
-    }  # PUBLISH writes nothing
+    assert set(tried) <= READS
 
 
 def test_only_the_push_and_the_fast_paths_of_fire_and_launch_queue_a_run() -> None:
@@ -103,11 +98,6 @@ def test_only_one_piece_writes_the_value_of_a_schedule_that_is_paused_or_in_quar
 
 def test_lines_of_scripts_have_at_most_120_columns() -> None:
     assert [] == [(path, line) for path in FILES for line in path.read_text().splitlines() if len(line) > 120]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_calls_time_at_most_once(name: str) -> None:
-    assert load(name).text.count("'TIME'") <= 1
 
 
 LEADERS = [name for name in NAMES if "expected_server" in _code(load(name).text)]
@@ -147,9 +137,7 @@ def _with_files(monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> None:
 VERB = "-- a: does.\n--\n-- KEYS   meta\n"
 
 
-def test_a_piece_included_by_several_pieces_occurs_once_before_its_first_use(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_piece_included_by_several_pieces_occurs_once_before_its_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
     files = {
         "a.lua": f"{VERB}-- include lib/x.lua\n-- include lib/y.lua\nlocal a\n",
         "lib/x.lua": "-- include lib/z.lua\nlocal x\n",
@@ -163,12 +151,8 @@ def test_a_piece_included_by_several_pieces_occurs_once_before_its_first_use(
 
 
 def test_a_circular_include_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {
-        "a.lua": f"{VERB}-- include lib/x.lua\n",
-        "lib/x.lua": "-- include lib/y.lua\n",
-        "lib/y.lua": "-- include lib/x.lua\n",
-    }
-    _with_files(monkeypatch, files)
+    files = {"a.lua": f"{VERB}-- include lib/x.lua\n", "lib/x.lua": "-- include lib/y.lua\n"}
+    _with_files(monkeypatch, files | {"lib/y.lua": "-- include lib/x.lua\n"})
 
     with pytest.raises(ZschedError, match=r"a\.lua includes .*y\.lua includes lib/x\.lua: a circle"):
         load.__wrapped__("a")
@@ -221,3 +205,31 @@ def test_a_missing_argument_is_noticed_before_anything_is_sent() -> None:
     with pytest.raises(KeyError):
         Scripts(channel, Keys("mail")).call("pause", rows=["a"])
     assert [] == channel.told
+
+
+LITERAL = re.compile(r"(?<![\w-])rq:|:(dependents|dependencies)\b")
+
+
+def test_only_rqkeys_py_contains_keys_of_rq() -> None:
+    files = {name: source for name, source in sources(PACKAGE.rglob("*.py")).items() if LITERAL.search(source.text)}
+
+    assert ["storage/rqkeys.py"] == [name for name, source in files.items() if any(map(LITERAL.search, source.texts))]
+
+
+def test_lua_and_python_have_the_same_keys_of_rq() -> None:
+    library = (PACKAGE / "lua" / "lib" / "rq.lua").read_text()
+    in_python = inspect.getsource(rqkeys)
+
+    kinds = re.findall(r"^local RQ_[A-Z]+ = '\{rq\}:([a-z-]+):'$", library, re.MULTILINE)
+
+    assert len(kinds) == len(re.findall(r"^local RQ_", library, re.MULTILINE))
+    assert {"execution"} == {kind for kind in kinds if f'"{kind}"' not in in_python}  # which scripts alone look at
+
+
+@needs_prefix
+@pytest.mark.parametrize("name", ["a", b"a", "a:b", b"\xff"])
+def test_the_name_of_a_queue_is_read_back_from_its_key(name: str | bytes) -> None:
+    rq = RqKeys("{app}:rq")
+
+    assert name == rq.queue_name(rq.queue(name))
+    assert isinstance(rq.job(name), type(name))

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import redis
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
+from tests.unit.test_cluster import FakeConnection
 from zsched import Client, ConfigError, RedisUnavailable
 from zsched.storage.connection import Link, Wire
 from zsched.storage.sentinel import Discovery, Pool
 
 HOSTS = [("h1", 26379), ("::1", 7)]
 URL = "redis+sentinel://me:secret@h1,[::1]:7/mymaster/3"
-
-
-class FakeSentinel:
-    """A Sentinel that answers with *masters*, or raises."""
-
-    def __init__(self, port: int, answer: dict[str, Any] | Exception) -> None:
-        self.connection_pool = redis.ConnectionPool(host="h", port=port)
-        self._answer = answer
-
-    def sentinel_masters(self) -> dict[str, Any]:
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return self._answer
 
 
 def state(port: int, *, is_down: bool = False) -> dict[str, Any]:
@@ -37,7 +27,9 @@ def state(port: int, *, is_down: bool = False) -> dict[str, Any]:
 
 def discovery(*answers: dict[str, Any] | Exception) -> Discovery:
     manager = made([])
-    manager.sentinels = [FakeSentinel(port, answer) for port, answer in enumerate(answers, 1)]  # type: ignore[misc]
+    for port, answer in enumerate(answers, 1):
+        pool = redis.ConnectionPool(host="h", port=port)
+        manager.sentinels.append(Mock(connection_pool=pool, sentinel_masters=Mock(side_effect=repeat(answer))))
     return Discovery(manager)
 
 
@@ -83,9 +75,8 @@ def test_connections_to_master_and_sentinels_never_resend_and_sentinels_time_out
 def test_options_in_the_url_take_precedence_except_over_fixed_options() -> None:
     link = Link.from_url(URL + "?socket_timeout=2&health_check_interval=9&protocol=3", 5.0)
 
-    assert (2.0, 0, 2) == tuple(
-        options_of(link)[name] for name in ("socket_timeout", "health_check_interval", "protocol")
-    )
+    names = ("socket_timeout", "health_check_interval", "protocol")
+    assert (2.0, 0, 2) == tuple(options_of(link)[name] for name in names)
 
 
 @pytest.mark.parametrize(("option", "to_sentinels"), [("", False), ("&sentinel_ssl=true", True)])
@@ -120,9 +111,8 @@ def test_a_bad_url_is_a_config_error_without_the_password(url: str) -> None:
 
 
 def test_an_adopted_client_keeps_its_settings_but_not_its_retries() -> None:
-    theirs = made(HOSTS, socket_timeout=30, sentinel_kwargs={"password": "sp"}).master_for(
-        "mymaster", db=3, password="p"
-    )
+    manager = made(HOSTS, socket_timeout=30, sentinel_kwargs={"password": "sp"})
+    theirs = manager.master_for("mymaster", db=3, password="p")
 
     link = Link.adopt(theirs)
 
@@ -134,15 +124,12 @@ def test_an_adopted_client_keeps_its_settings_but_not_its_retries() -> None:
         assert ("sp", 1.0) == (each["password"], each["socket_timeout"])
 
 
-def test_a_client_of_replicas_is_refused() -> None:
-    with pytest.raises(ConfigError, match="a client of replicas, which take no writes: give"):
-        Client(made(HOSTS).slave_for("mymaster"))
-
-
-def test_a_client_with_another_way_to_find_its_master_is_refused() -> None:
+def test_a_client_of_replicas_or_with_another_way_to_find_its_master_is_refused() -> None:
     theirs = made(HOSTS).master_for("mymaster")
     theirs.connection_pool.sentinel_manager = object()
 
+    with pytest.raises(ConfigError, match="a client of replicas, which take no writes: give"):
+        Client(made(HOSTS).slave_for("mymaster"))
     with pytest.raises(ConfigError, match=r"by a object, no Sentinel: give one by Sentinel\.master_for"):
         Client(theirs)
 
@@ -178,34 +165,9 @@ def set_up_by(pool: Pool, connection: Any) -> None:
     pool.connection_kwargs["redis_connect_func"](connection)
 
 
-class FakeConnection:
-    """A connection to *port* that answers *role*."""
-
-    def __init__(self, port: int = 1, role: Any = "master") -> None:
-        self.host, self.port, self._role = "10.0.0.1", port, role
-        self.did: list[str] = []
-
-    def on_connect(self) -> None:
-        self.did.append("on_connect")
-
-    def send_command(self, *command: str, check_health: bool = True) -> None:
-        self.did.append(command[0])
-
-    def send_packed_command(self, packed: list[bytes], check_health: bool = True) -> None:
-        self.did.append(packed[0].split(b"\r\n")[2].decode())
-
-    def read_response(self) -> Any:
-        if isinstance(self._role, Exception):
-            raise self._role
-        return [self._role.encode()]
-
-    def disconnect(self) -> None:
-        self.did.append("disconnect")
-
-
 def test_a_new_connection_asks_for_the_role_and_accepts_a_user_without_that_right() -> None:
-    found, may_not = discovery(state(1)), FakeConnection(role=redis.exceptions.NoPermissionError("NOPERM"))
-    connection = FakeConnection()
+    found, may_not = discovery(state(1)), FakeConnection(redis.exceptions.NoPermissionError("NOPERM"))
+    connection = FakeConnection([b"master"])
 
     set_up_by(Pool("mymaster", found), connection)
     set_up_by(Pool("mymaster", found, redis_connect_func=lambda connection: connection.did.append("theirs")), may_not)
@@ -217,13 +179,13 @@ def test_another_sentinel_is_asked_first_after_a_replica_was_named() -> None:
     found = discovery(state(1), state(2))
 
     with pytest.raises(redis.ConnectionError, match=r"10\.0\.0\.1:1, master by its Sentinel, is a slave now"):
-        found.greet(FakeConnection(role="slave"))
+        found.greet(FakeConnection([b"slave"], 1))
 
     assert ("10.0.0.1", 2) == found.discover_master("mymaster")
 
 
 def test_connections_to_a_former_master_break_before_the_next_command_but_not_in_the_middle_of_one() -> None:
-    pool, connection = Pool("mymaster", discovery(state(2))), FakeConnection(1)
+    pool, connection = Pool("mymaster", discovery(state(2))), FakeConnection([b"master"], 1)
     wire = Wire(connection, "x", pool)
     wire.send("GET")
 
@@ -242,7 +204,7 @@ def test_connections_to_a_former_master_break_before_the_next_command_but_not_in
 def test_a_readonly_error_of_redis_py_is_known_not_to_have_been_applied() -> None:
     hidden = redis.ConnectionError("The previous master is now a slave")
     hidden.__context__ = redis.ReadOnlyError("You can't write against a read only replica.")
-    wire = Wire(FakeConnection(role=hidden), "x")
+    wire = Wire(FakeConnection(hidden), "x")
 
     with pytest.raises(RedisUnavailable, match="refuses writes: it is a replica; give ") as caught:
         wire.execute("SET")
@@ -266,7 +228,7 @@ def test_a_readonly_error_of_redis_py_is_known_not_to_have_been_applied() -> Non
     ],
 )
 def test_a_master_without_required_replicas_or_role_is_reported_as_taking_no_writes(reply: str, reason: str) -> None:
-    wire = Wire(FakeConnection(role=redis.ResponseError(reply)), "x")
+    wire = Wire(FakeConnection(redis.ResponseError(reply)), "x")
 
     with pytest.raises(RedisUnavailable, match=reason) as caught:
         wire.execute("EVALSHA")

@@ -7,6 +7,7 @@ A program runs in a separate process and prints the modules that it has imported
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 
@@ -68,9 +69,11 @@ def test_a_command_imports_nothing_for_other_commands() -> None:
     assert not modules & OF_THE_PAST
 
 
-def test_every_public_name_can_be_imported() -> None:
+def test_every_public_name_can_be_imported_and_an_unknown_name_is_an_attribute_error() -> None:
     assert set(zsched.__all__) <= set(dir(zsched))
     assert [] == [name for name in zsched.__all__ if not hasattr(zsched, name)]
+    with pytest.raises(AttributeError, match="module 'zsched' has no attribute 'Clinet'"):
+        _ = zsched.Clinet
 
 
 def test_a_type_checker_and_the_program_import_a_public_name_from_the_same_module() -> None:
@@ -79,11 +82,6 @@ def test_a_type_checker_and_the_program_import_a_public_name_from_the_same_modul
     imports = [node for node in typed.body if isinstance(node, ast.ImportFrom)]
 
     assert {alias.name: node.module for node in imports for alias in node.names} == zsched._HOMES
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'zsched' has no attribute 'Clinet'"):
-        _ = zsched.Clinet
 
 
 @pytest.mark.parametrize("name", program.commands)
@@ -97,3 +95,13 @@ def test_the_list_of_commands_cuts_no_line() -> None:
 
     assert set(program.commands) == set(listed)
     assert not [line for line in listed.values() if "..." in line]
+
+
+def test_the_error_without_greenlet_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("zsched.aio")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "greenlet", None)
+    monkeypatch.delitem(vars(zsched), "AsyncClient", raising=False)
+
+    with pytest.raises(ImportError, match=r"pip install 'zsched\[async\]'"):
+        importlib.import_module("zsched.aio")

@@ -1,4 +1,4 @@
-"""Places of marks and bars on the console's timeline."""
+"""Marks and bars on the console's timeline, and replacements of occurrences that did not run or failed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zsched.core.changes import What
+from zsched.core.changes import BACKFILL, RUN_NOW, What
 from zsched.core.choices import ScheduleState
 from zsched.core.lateness import Absences
 from zsched.core.lookback import Facets, Occurrence
@@ -32,30 +32,29 @@ def schedule(id: str, **given: Any) -> Schedule:
     return Schedule(id, ScheduleState.ACTIVE, "once", "app.run", **({"next_ms": 6 * HOUR_MS} | given))
 
 
-def test_a_mark_is_at_its_nominal_time_and_its_bar_at_the_time_of_the_run() -> None:
-    run = Run("a-1", RunStatus.SUCCEEDED, started_ms=2 * HOUR_MS, ended_ms=4 * HOUR_MS)
+RAN = Run("a-1", RunStatus.SUCCEEDED, started_ms=2 * HOUR_MS, ended_ms=4 * HOUR_MS)
+RUNNING = Run("a-1", RunStatus.RUNNING, started_ms=2 * HOUR_MS)
+SKIPPED = occurrence("a", What.SKIPPED, first_ms=HOUR_MS, last_ms=3 * HOUR_MS, count=5)
+MANY = [6 * HOUR_MS + number * 60_000 for number in range(COMING)]
 
-    (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", [occurrence("a", run=run)], [])
+
+@pytest.mark.parametrize(
+    ("past", "coming", "expected", "bad"),
+    [
+        ([occurrence("a", run=RAN)], [], (Mark.SUCCEEDED, 10, 20, 20), 0),
+        ([occurrence("a", run=RUNNING)], [], (Mark.OPEN, 10, 20, 30), 0),  # its bar ends now
+        ([SKIPPED], [], (Mark.LEFT_OUT, 10, 10, 20), 5),
+        ([], [(schedule("a"), MANY)], (Mark.EXPECTED, 60, 60, 40), 0),  # a bar to the end
+    ],
+    ids=["a run", "a running run", "skipped together", "many to come"],
+)
+def test_a_mark_is_at_its_nominal_time_and_its_bar_at_the_time_of_the_run(
+    past: list[Occurrence], coming: list[tuple[Schedule, list[int]]], expected: tuple[Any, ...], bad: int
+) -> None:
+    (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", past, coming)
 
     (mark,) = row.marks
-    assert (10, 20, 20) == (mark.at, mark.bar_at, mark.width)
-
-
-def test_the_bar_of_a_running_run_ends_now() -> None:
-    run = Run("a-1", RunStatus.RUNNING, started_ms=2 * HOUR_MS)
-
-    (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", [occurrence("a", run=run)], [])
-
-    assert [(Mark.OPEN, 20, 30)] == [(mark.mark, mark.bar_at, mark.width) for mark in row.marks]
-
-
-def test_occurrences_that_were_skipped_together_have_a_bar_and_count_each() -> None:
-    skipped = occurrence("a", What.SKIPPED, first_ms=HOUR_MS, last_ms=3 * HOUR_MS, count=5)
-
-    (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", [skipped], [])
-
-    assert 5 == row.bad
-    assert [(Mark.LEFT_OUT, 10, 20)] == [(mark.mark, mark.bar_at, mark.width) for mark in row.marks]
+    assert (expected, bad) == ((mark.mark, mark.at, mark.bar_at, mark.width), row.bad)
 
 
 def test_rows_with_what_did_not_run_come_first_and_rows_with_one_mark_last() -> None:
@@ -73,14 +72,6 @@ def test_a_row_has_the_past_and_the_coming_occurrences_of_its_tag_or_queue(by: s
 
     assert names == [row.name for row in rows]
     assert {(Mark.SUCCEEDED, Mark.EXPECTED)} == {tuple(mark.mark for mark in row.marks) for row in rows}
-
-
-def test_many_occurrences_to_come_are_one_mark_and_a_bar_to_the_end() -> None:
-    times = [6 * HOUR_MS + number * 60_000 for number in range(COMING)]
-
-    (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", [], [(schedule("a"), times)])
-
-    assert [(60, 60, 40)] == [(mark.at, mark.bar_at, mark.width) for mark in row.marks]
 
 
 @pytest.mark.parametrize(
@@ -103,6 +94,51 @@ def test_an_occurrence_without_a_run_has_the_reason_of_an_outage_and_a_failed_ru
 
     rows = [ListedRow.of(replace(one, at_us=decided_us), absences, Replacements()) for one in (skipped, failed)]
 
-    assert ["no daemon led from 1970-01-01 01:00:00+00:00 until 1970-01-01 02:00:00+00:00", ""] == [
-        row.cause for row in rows
-    ]
+    outage = "no daemon led from 1970-01-01 01:00:00+00:00 until 1970-01-01 02:00:00+00:00"
+    assert [outage, ""] == [row.cause for row in rows]
+
+
+def of_a(what: What, nominal_ms: int | None = None, **given: Any) -> Occurrence:
+    return Occurrence("a", what, 1, "1-1", nominal_ms=nominal_ms, **given)
+
+
+def run(id: str, status: RunStatus = RunStatus.SUCCEEDED) -> Run:
+    return Run(id, status)
+
+
+def replacements(*found: Occurrence) -> Replacements:
+    known = Replacements()
+    for one in found:
+        known.add(one)
+    return known
+
+
+def words(known: Replacements, one: Occurrence) -> str | None:
+    found = known.of(one)
+    return found and found.words
+
+
+def test_a_skipped_occurrence_is_shown_with_the_state_of_its_backfilled_run_but_of_none_on_request() -> None:
+    known, asked = (replacements(of_a(What.ENQUEUED, 60, why=why, run=run("a-60"))) for why in (BACKFILL, RUN_NOW))
+
+    assert "backfilled: succeeded" == words(known, of_a(What.SKIPPED, 60))
+    assert None is words(known, of_a(What.SKIPPED, 120)) is words(asked, of_a(What.SKIPPED, 60))
+
+
+def test_occurrences_that_were_skipped_together_are_counted_as_far_as_they_were_backfilled() -> None:
+    skipped = of_a(What.SKIPPED, first_ms=60, last_ms=180, count=3)
+    parts = [of_a(What.ENQUEUED, ms, why=BACKFILL, run=run(f"a-{ms}")) for ms in (60, 120, 180, 240)]
+
+    found = [replacements(*parts[:number]).of(skipped) for number in range(1, 5)]
+
+    assert ["1 of 3", "2 of 3", "3 of 3", "3 of 3"] == [one and one.words.removesuffix(" backfilled") for one in found]
+    assert [False, False, True, True] == [one and one.is_whole for one in found]
+
+
+def test_a_failed_run_is_shown_with_the_state_of_its_last_retry() -> None:
+    first = of_a(What.RETRIED, why="a-1", run=run("a-1-r1", RunStatus.FAILED))
+    second = of_a(What.RETRIED, why="a-1-r1", run=run("a-1-r2", RunStatus.QUEUED))
+    failed = of_a(What.FIRED, 1, run=run("a-1", RunStatus.FAILED))
+
+    assert "retried: failed" == words(replacements(first), failed)
+    assert "retried: queued" == words(replacements(second, first), failed)

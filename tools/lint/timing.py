@@ -37,37 +37,6 @@ REMEDIES: Final = {
     "port": "a unix socket, EmbeddedRedis(tcp=True), or a server that listens on port 0 and says which",
     "comment": "nothing here needs this comment: remove it",
 }
-# Files with findings that nobody has cured yet: checked only when they are named. The list only shrinks.
-NOT_YET: Final = frozenset(
-    """
-    faults/identities.py
-    faults/life.py
-    faults/processes.py
-    faults/proxy.py
-    faults/test_archive_disk.py
-    faults/test_archive_redis_lost.py
-    faults/test_clock_jump.py
-    faults/test_cluster.py
-    faults/test_late_return.py
-    faults/test_lost_replies.py
-    faults/test_recovery_under_load.py
-    faults/test_sentinel.py
-    integration/test_daemon.py
-    integration/test_daemon_ends.py
-    integration/test_daemon_in_trouble.py
-    integration/test_embedded.py
-    integration/test_limits.py
-    integration/test_metrics.py
-    integration/test_native.py
-    integration/test_pages_crowded.py
-    integration/test_policies.py
-    integration/test_rq_contract.py
-    integration/test_service_manager.py
-    integration/test_store.py
-    integration/test_tls.py
-    integration/test_trimmer.py
-    """.split()
-)
 # Clocks of these tests stand still, or are turned by hand.
 WITHOUT_DAEMONS: Final = ("tests/unit/", "tests/lua/", "tests/model/", "tests/typed/")
 
@@ -288,15 +257,14 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def main(names: Sequence[str]) -> int:
-    """Print the findings of the files, by default of all tests without ``NOT_YET``."""
+    """Print the findings of the files, by default of all tests."""
     files = [Path(name).resolve() for name in names] or sorted((PROJECT / "tests").rglob("*.py"))
     count = 0
     for file in files:
         name = file.relative_to(PROJECT).as_posix()
-        if names or name.removeprefix("tests/") not in NOT_YET:
-            for each in findings(source(file), has_daemons=not name.startswith(WITHOUT_DAEMONS)):
-                sys.stdout.write(f"{name}:{each.line}: {each.kind}: {each.code}\n    {REMEDIES[each.kind]}\n")
-                count += 1
+        for each in findings(source(file), has_daemons=not name.startswith(WITHOUT_DAEMONS)):
+            sys.stdout.write(f"{name}:{each.line}: {each.kind}: {each.code}\n    {REMEDIES[each.kind]}\n")
+            count += 1
     return int(count > 0)
 
 

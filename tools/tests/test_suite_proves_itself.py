@@ -18,7 +18,7 @@ from tests.faults.leader import KEYS, Leader
 from tests.faults.ledger import doubles, queued
 from tests.faults.overdue import put_due
 from tests.faults.threads import know
-from tests.lua import test_advance, test_fire, test_fire_refused
+from tests.lua import test_advance, test_every_script, test_fire, test_fire_refused
 from tests.lua.ground import Ground
 from tests.prefix import RQ
 from tools.campaign.safeguards import HOLD, WITHOUT_FENCE, WITHOUT_HOLD
@@ -121,47 +121,48 @@ class Mutant:
 
 
 _FENCE, _HOLD, _FIRE, _ADVANCE = "lib/fence.lua", "lib/hold.lua", "fire.lua", "advance.lua"
-_ELSEWHERE = test_fire_refused.test_a_leader_on_another_server_can_do_nothing
+_REFUSED = test_fire_refused.test_a_leader_without_the_lease_or_on_another_server_can_do_nothing
+_LEADS = test_every_script.test_a_leaders_script_needs_the_lease_and_its_server
 _DUE, _OLDEST, _RUN_DUE = "tonumber(due_ms) <= doubt_ms", "tonumber(due[2]) <= doubt_ms", "one.run_due_ms) <= doubt_ms"
-_JUMPS = test_fire_refused.test_fire_is_refused_when_the_clock_has_jumped
+_JUMPS = test_fire_refused.test_fire_is_refused_when_the_clock_has_jumped_out_of_its_window
 _HELD, _FORGOTTEN = (
     test_fire_refused.test_fire_is_refused_during_a_hold,
-    test_fire_refused.test_a_hold_from_before_a_clock_jump_is_ignored,
+    test_fire_refused.test_a_hold_is_kept_unless_it_is_longer_than_any_lease,
 )
 _MARKED, _CLAMPED = (
     test_fire_refused.test_runs_due_before_the_doubt_are_marked_uncertain,
     test_fire_refused.test_a_doubt_in_the_future_is_lowered_to_the_current_time,
 )
 _SKIPPED = test_fire_refused.test_uncertain_runs_that_must_not_run_twice_are_skipped
-_OCCURRENCE = test_advance.test_an_occurrence_due_before_the_doubt_is_pushed_and_marked_uncertain
+_OCCURRENCE = test_advance.test_an_occurrence_due_before_the_doubt_is_uncertain_or_skipped
 MUTANTS = [
-    Mutant(_FENCE, "redis.call('GET', lease_key) ~= token", "false", test_fire_refused.test_a_lapsed_lease_is_stale),
-    Mutant(_FENCE, "return {'STALE'}", "", test_fire_refused.test_a_leader_without_the_lease_can_do_nothing),
-    Mutant(_FENCE, "server ~= expected_server", "false", _ELSEWHERE, ("",)),
-    Mutant(_FENCE, "return {'SERVER'}", "", test_fire_refused.test_a_leader_on_a_server_without_meta_can_do_nothing),
-    Mutant(_FIRE, HOLD, WITHOUT_FENCE, test_fire_refused.test_a_leader_without_the_lease_can_do_nothing),
-    Mutant(_ADVANCE, HOLD, WITHOUT_FENCE, test_advance.test_advance_is_refused_without_the_current_lease_or_server),
-    Mutant(_HOLD, "now_ms < clock_from_ms or ", "", _JUMPS, (5000,)),
-    Mutant(_HOLD, " or now_ms > clock_until_ms", "", _JUMPS, (-5000,)),
-    Mutant(_HOLD, "return {'JUMPED', now_ms}", "", _JUMPS, (5000,)),
+    Mutant(_FENCE, "redis.call('GET', lease_key) ~= token", "false", _REFUSED, ("a lapsed lease",)),
+    Mutant(_FENCE, "return {'STALE'}", "", _REFUSED, ("another token",)),
+    Mutant(_FENCE, "server ~= expected_server", "false", _REFUSED, ("a server without a name",)),
+    Mutant(_FENCE, "return {'SERVER'}", "", _REFUSED, ("a server without meta",)),
+    Mutant(_FIRE, HOLD, WITHOUT_FENCE, _REFUSED, ("another token",)),
+    Mutant(_ADVANCE, HOLD, WITHOUT_FENCE, _LEADS, (pytest.MonkeyPatch(), "advance")),
+    Mutant(_HOLD, "now_ms < clock_from_ms or ", "", _JUMPS, (3000, 7000)),
+    Mutant(_HOLD, " or now_ms > clock_until_ms", "", _JUMPS, (-7000, -3000)),
+    Mutant(_HOLD, "return {'JUMPED', now_ms}", "", _JUMPS, (3000, 7000)),
     Mutant(_HOLD, "now_ms < hold_ms and ", "", test_fire.test_a_due_one_shot_moves_from_its_lane_to_its_queue),
     Mutant(_HOLD, "hold_ms <= now_ms + LONGEST_HOLD", "false", _HELD),
-    Mutant(_HOLD, " + LONGEST_HOLD", " + 4000", test_fire_refused.test_a_hold_longer_than_the_leaders_lease_is_kept),
-    Mutant(_HOLD, " and hold_ms <= now_ms + LONGEST_HOLD", "", _FORGOTTEN),
+    Mutant(_HOLD, " + LONGEST_HOLD", " + 4000", _FORGOTTEN, (True,)),
+    Mutant(_HOLD, " and hold_ms <= now_ms + LONGEST_HOLD", "", _FORGOTTEN, (False,)),
     Mutant(_HOLD, "return {'HELD', now_ms, hold_ms}", "", _HELD),
     Mutant(_FIRE, HOLD, WITHOUT_HOLD, _HELD),
     Mutant(_ADVANCE, HOLD, WITHOUT_HOLD, test_advance.test_advance_is_refused_during_a_hold_and_after_a_clock_jump),
     Mutant(_FIRE, _OLDEST, "false", _MARKED),
     Mutant(_FIRE, _OLDEST, "tonumber(due[2]) < doubt_ms", _MARKED),
     Mutant(_FIRE, _DUE, "true", _MARKED),
-    Mutant(_FIRE, _DUE, "false", _SKIPPED),
+    Mutant(_FIRE, _DUE, "false", _SKIPPED, (True,)),
     Mutant(_FIRE, _DUE, "tonumber(due_ms) < doubt_ms", _MARKED),
     Mutant(_FIRE, "is_doubt_ahead = doubt_ms > now_ms", "is_doubt_ahead = false", _CLAMPED),
     Mutant(_FIRE, "'doubt', string.format('%.0f', doubt_ms))", "'x', 1)", _CLAMPED),
     Mutant(_FIRE, "  doubt_ms = now_ms\n", "", _CLAMPED),
-    Mutant(_FIRE, "if hold_ms > now_ms then", "if false then", _FORGOTTEN),
-    Mutant(_ADVANCE, f"tonumber({_RUN_DUE}", "false", _OCCURRENCE),
-    Mutant(_ADVANCE, _RUN_DUE, "one.run_due_ms) < doubt_ms", _OCCURRENCE),
+    Mutant(_FIRE, "if hold_ms > now_ms then", "if false then", _FORGOTTEN, (False,)),
+    Mutant(_ADVANCE, f"tonumber({_RUN_DUE}", "false", _OCCURRENCE, ("", "uncertain")),
+    Mutant(_ADVANCE, _RUN_DUE, "one.run_due_ms) < doubt_ms", _OCCURRENCE, ("", "uncertain")),
     Mutant(_ADVANCE, f"tonumber({_RUN_DUE}", "true", test_advance.test_the_doubt_is_compared_with_the_fired_occurrence),
 ]  # fmt: skip
 

@@ -295,16 +295,25 @@ def stream(
                 stack.close()
                 if is_moving:
                     link.pause(REST_S)
-                try:
-                    wire, scripts = _connect(link, keys, names, by, stack)
-                except RedisUnavailable as gone:
-                    raise RedisUnavailable(str(gone), may_have_been_applied=True) from gone
+                wire, scripts = _connect_again(link, keys, names, by, stack)
                 for call in flight:
                     wire.send(*scripts.command(*call))
             else:
                 flight.popleft()
                 losses, replied_ms = 0, clock.monotonic_ms()
                 yield reply
+
+
+def _connect_again(link: Link, keys: Keys, names: Sequence[str], by: str, stack: ExitStack) -> tuple[Wire, Scripts]:
+    """Connect after a loss, as often as calls are sent again: a node may lose the slot while it is connected to."""
+    failures = 0
+    while True:
+        try:
+            return _connect(link, keys, names, by, stack)
+        except RedisUnavailable as error:
+            failures += 1
+            if failures > RESENDS:
+                raise RedisUnavailable(str(error), may_have_been_applied=True) from error
 
 
 def _connect(link: Link, keys: Keys, names: Sequence[str], by: str, stack: ExitStack) -> tuple[Wire, Scripts]:

@@ -16,9 +16,10 @@ import pytest
 import redis
 
 from tests.breadth import everything
+from tests.faults.ledger import queued
 from tests.faults.processes import WITHIN_S, eventually
 from tests.integration.aio.turns import Turns, turn
-from tests.integration.client.ground import KEYS, queued
+from tests.integration.client.ground import KEYS
 from zsched import AsyncClient, Client, InvalidSchedule, ScheduleNotFound
 from zsched.client import preview
 from zsched.embedded import EmbeddedRedis
@@ -26,7 +27,7 @@ from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
 
-pytestmark = [pytest.mark.redis, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 CANCELLATIONS = 10_000 if everything() else 2_000
 AT_ONCE = 20
 
@@ -37,9 +38,6 @@ def soon() -> datetime:
 
 def public(of: type) -> dict[str, Any]:
     return {name: getattr(of, name) for name in dir(of) if not name.startswith("_")}
-
-
-# -- the face of Client ---------------------------------------------------------------------------
 
 
 def test_the_asynchronous_client_has_the_methods_and_signatures_of_client() -> None:
@@ -100,9 +98,6 @@ async def test_a_listing_that_is_left_early_leaves_no_reply_behind(redis_url: st
         assert "r0007" == (await client.get("r0007")).id
 
 
-# -- cancelled calls --------------------------------------------------------------------------------
-
-
 async def test_a_call_never_reads_the_reply_of_a_cancelled_one(redis_url: str) -> None:
     chosen, wrong, ended = random.Random(5), list[tuple[str, str]](), {"whole": 0, "cancelled": 0}
     async with AsyncClient.from_url(redis_url, max_calls=AT_ONCE) as client:
@@ -150,9 +145,6 @@ async def test_a_call_that_is_cancelled_while_it_connects_leaves_a_usable_client
             await asyncio.wait(tasks)
 
             assert [] == [one async for one in client.list(match="nobody")]
-
-
-# -- the event loop goes on --------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
@@ -217,16 +209,23 @@ async def test_the_loop_goes_on_during_a_bulk_insert(redis_url: str) -> None:
     assert turns.number > 20
 
 
-# -- connections ---------------------------------------------------------------------------------------
-
-
-async def test_calls_beyond_max_calls_wait_for_their_turn(redis_url: str, redis_client: redis.Redis) -> None:
+async def test_calls_beyond_max_calls_wait_and_closed_connections_are_not_used_again(
+    redis_url: str, redis_client: redis.Redis
+) -> None:
     async with AsyncClient.from_url(redis_url, max_calls=3) as client:
         before = len(redis_client.client_list())
         made = await asyncio.gather(*(client.enqueue("app.task") for _ in range(60)))
 
         assert 3 >= len(redis_client.client_list()) - before
         assert sorted(one.run_id or "" for one in made) == sorted(queued(redis_client))
+
+    async with AsyncClient.from_url(redis_url) as client:
+        await asyncio.gather(*(client.enqueue("app.task") for _ in range(20)))
+        redis_client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+        made = await asyncio.gather(*(client.enqueue("app.task") for _ in range(20)))
+
+        assert 20 == len({one.run_id for one in made})
 
 
 async def test_aclose_closes_all_connections(redis_url: str, redis_client: redis.Redis) -> None:
@@ -239,7 +238,12 @@ async def test_aclose_closes_all_connections(redis_url: str, redis_client: redis
     eventually(lambda: before == len(redis_client.client_list()))
 
 
-def test_a_client_may_be_used_in_one_loop_after_another(redis_url: str) -> None:
+def test_a_client_is_used_in_one_loop_after_another_and_never_without(redis_url: str) -> None:
+    client = AsyncClient.from_url(redis_url)
+
+    with pytest.raises(RuntimeError, match="await one of these"):
+        client._client.get("a")
+
     client = AsyncClient.from_url(redis_url, max_calls=2)
 
     async def use() -> list[str | None]:
@@ -249,20 +253,3 @@ def test_a_client_may_be_used_in_one_loop_after_another(redis_url: str) -> None:
 
     assert 60 == len(set(runs))
     asyncio.run(client.aclose())
-
-
-def test_a_blocking_use_of_its_link_is_refused_with_a_remedy(redis_url: str) -> None:
-    client = AsyncClient.from_url(redis_url)
-
-    with pytest.raises(RuntimeError, match="await one of these"):
-        client._client.get("a")
-
-
-async def test_connections_that_the_server_closed_are_not_used_again(redis_url: str, redis_client: redis.Redis) -> None:
-    async with AsyncClient.from_url(redis_url) as client:
-        await asyncio.gather(*(client.enqueue("app.task") for _ in range(20)))
-        redis_client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-
-        made = await asyncio.gather(*(client.enqueue("app.task") for _ in range(20)))
-
-        assert 20 == len({one.run_id for one in made})

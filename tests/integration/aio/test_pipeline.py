@@ -1,21 +1,29 @@
-"""Calls of one turn of the event loop share a connection, and nothing else: each has its own reply or error."""
+"""Calls of one turn of the event loop share a connection and nothing else; clients of failing servers."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
+from redis.asyncio.sentinel import Sentinel
 
-from tests.faults.ledger import connect
+from tests.faults.clusters import PREFIX, Cluster
+from tests.faults.ledger import connect, replicate
+from tests.faults.processes import WITHIN_S
 from tests.faults.proxy import Proxy
+from tests.faults.sentinels import NAME, Sentinels
 from tests.integration.aio.turns import turn
 from tests.integration.client.ground import KEYS
-from zsched import AsyncClient, RedisUnavailable, ScheduleNotFound
+from tests.prefix import needs_prefix
+from zsched import AsyncClient, ConfigError, NotArchived, RedisUnavailable, ScheduleNotFound
 from zsched.aio.bridge import run
 from zsched.aio.link import AsyncLink
 from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
 from zsched.errors import RedisRefused
 
 pytestmark = [pytest.mark.redis, pytest.mark.anyio]
@@ -62,9 +70,7 @@ async def test_a_refused_command_and_an_unencodable_command_fail_alone(redis_url
     link.pool.disconnect()
 
 
-async def test_a_script_that_the_server_has_forgotten_is_loaded_for_all_calls(
-    redis_url: str, redis_client: redis.Redis
-) -> None:
+async def test_a_script_that_redis_forgot_is_loaded_for_all_calls(redis_url: str, redis_client: redis.Redis) -> None:
     async with AsyncClient.from_url(redis_url) as client:
         await client.schedule("app.task", id="a0", at=soon())
         redis_client.script_flush()
@@ -74,7 +80,13 @@ async def test_a_script_that_the_server_has_forgotten_is_loaded_for_all_calls(
     assert AT_ONCE == redis_client.zcard(KEYS.due_normal())
 
 
-async def test_all_calls_on_a_connection_that_breaks_say_that_they_may_have_been_applied() -> None:
+async def test_calls_without_a_reply_say_whether_they_may_have_been_applied() -> None:
+    async with AsyncClient.from_url("redis://127.0.0.1:1/0") as client:
+        calls = (client.schedule("app.task", id=f"a{n}", at=soon()) for n in range(AT_ONCE))
+        found = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert AT_ONCE == sum(isinstance(one, RedisUnavailable) and not one.may_have_been_applied for one in found)
+
     with EmbeddedRedis(tcp=True) as server, Proxy(server.port or 0) as proxy:
         async with AsyncClient.from_url(proxy.url) as client:
             await client.schedule("app.task", id="a", at=soon())
@@ -85,14 +97,6 @@ async def test_all_calls_on_a_connection_that_breaks_say_that_they_may_have_been
 
             assert TOGETHER == sum(isinstance(one, RedisUnavailable) and one.may_have_been_applied for one in found)
             assert ["a"] == [(await client.get("a")).id]
-
-
-async def test_calls_that_cannot_reach_redis_say_that_nothing_was_applied() -> None:
-    async with AsyncClient.from_url("redis://127.0.0.1:1/0") as client:
-        calls = (client.schedule("app.task", id=f"a{n}", at=soon()) for n in range(AT_ONCE))
-        found = await asyncio.gather(*calls, return_exceptions=True)
-
-    assert AT_ONCE == sum(isinstance(one, RedisUnavailable) and not one.may_have_been_applied for one in found)
 
 
 async def test_calls_with_lost_replies_happen_once_each() -> None:
@@ -130,9 +134,7 @@ async def test_calls_that_are_cancelled_take_no_other_call_with_them(redis_url: 
     assert ["CancelledError", "Schedule"] * (AT_ONCE // 2) == [type(one).__name__ for one in found]
 
 
-def test_a_call_that_a_closed_event_loop_left_behind_delays_no_later_one(
-    redis_url: str, redis_client: redis.Redis
-) -> None:
+def test_a_call_that_a_closed_loop_left_behind_delays_no_later_one(redis_url: str, redis_client: redis.Redis) -> None:
     client = AsyncClient.from_url(redis_url)
 
     async def leave_behind() -> None:
@@ -148,3 +150,68 @@ def test_a_call_that_a_closed_event_loop_left_behind_delays_no_later_one(
     asyncio.run(enqueue())
 
     assert redis_client.keys("*:job:b-*")
+
+
+async def schedules(client: AsyncClient, id: str) -> str:
+    """Schedule *id*, again and again while the master moves; return its id."""
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            try:
+                return (await client.schedule("app.run", id=id, at=datetime.now(UTC) + timedelta(hours=1))).id
+            except (RedisUnavailable, NotArchived):
+                await turn()
+
+
+async def ids(client: AsyncClient) -> list[str]:
+    return sorted([one.id async for one in client.list()])
+
+
+async def test_an_asynchronous_client_continues_on_the_new_master_after_a_failover(guard: Guard) -> None:
+    sentinels = Sentinels(guard, hurry=False)
+    hosts = [("127.0.0.1", port) for port in sentinels.ports]
+    theirs = Sentinel(hosts, socket_timeout=WITHIN_S).master_for(NAME)  # type: ignore[no-untyped-call]  # redis-py's
+    async with AsyncClient.from_url(sentinels.url) as by_url, AsyncClient(theirs) as adopted:
+        await schedules(by_url, "a")
+        await schedules(adopted, "b")
+        replicate(old := sentinels.master())
+        sentinels.fail_over()
+
+        await schedules(by_url, "c")
+        await schedules(adopted, "d")
+
+        assert old is not sentinels.master()
+        assert ["a", "b", "c", "d"] == await ids(adopted)
+
+
+@needs_prefix
+async def test_an_asynchronous_client_follows_the_slot_of_a_cluster(guard: Guard) -> None:
+    cluster = Cluster(guard)
+    async with AsyncClient.from_url(cluster.url, rq_prefix=PREFIX) as client:
+        await schedules(client, "a")
+        cluster.move(cluster.another())
+
+        assert "b" == await schedules(client, "b")
+        assert ["a", "b"] == await ids(client)
+
+
+@pytest.mark.parametrize("make", [redis.asyncio.Redis.from_url, redis.Redis.from_url])
+async def test_an_asynchronous_client_takes_the_settings_of_a_client_of_redis_py(
+    redis_server: EmbeddedRedis, redis_client: redis.Redis, make: Any
+) -> None:
+    for url in (redis_server.url, redis_server.tcp_url.replace("/0", "/3")):
+        theirs = make(url, decode_responses=True)
+        async with AsyncClient(theirs) as client:
+            await schedules(client, "a")
+            assert ["a"] == await ids(client)
+    redis_client.select(3)
+    assert redis_client.dbsize()
+    redis_client.select(0)
+
+
+def test_unusable_clients_are_refused_with_a_remedy() -> None:
+    cluster = object.__new__(redis.asyncio.RedisCluster)
+
+    with pytest.raises(ConfigError, match=r"use AsyncClient\.from_url\('redis\+cluster"):
+        AsyncClient(cluster)
+    with pytest.raises(ConfigError, match=r"not a redis\.Redis"):
+        AsyncClient("redis://localhost")

@@ -30,7 +30,7 @@ from zsched.errors import (
     ScheduleNotFound,
     TriggerError,
 )
-from zsched.storage.connection import Link
+from zsched.storage.connection import Link, Wire
 from zsched.storage.dispatch import Dispatch, FireResult, Window
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease, Term
@@ -47,7 +47,7 @@ IDS = ["a", "b", "a-1", "r", "x_y"]
 _MOVING = {"status", "created_at", "enqueued_at", "zs_uncertain", "zs_version"}
 _MOVING_OWN = {"nominal", "last", "ended_at", "version"}  # a restore gives a version of its own
 
-State = dict[tuple[str, str], tuple[Any, ...]]
+State = dict[tuple[str, str], tuple[Any, ...]]  # id, run → place, due, nominal, last, note, fields, lane, own fields
 
 
 class Scene:
@@ -108,20 +108,11 @@ class Scene:
 
     def in_redis(self) -> State:
         """Return the state of Redis in the words of the archive's state."""
-        scanner = Scanner(self.wire, self.keys)
-        held: dict[tuple[str, str], tuple[Any, ...]] = {}
-        for _, rows in scanner.schedules(dict.fromkeys(scanner.ids())):
-            held |= {(row.id, row.run): told(row) for row in rows}
-        for _, rows in scanner.runs(dict.fromkeys(scanner.run_ids()), None):
-            held |= {(row.id, row.run): told(row) for row in rows}
-        return held
+        return held_by(self.wire, self.keys)
 
     def in_archive(self) -> State:
         """Return the state of the archive in the same words."""
-        return {
-            row.key: (row.place, row.due, row.nominal, row.last, row.note, *recorded(record, row.place))
-            for row, record in self.archive.state()
-        }
+        return archived_by(self.archive)
 
     def log(self) -> list[Entry]:
         """Return every entry of Redis's log."""
@@ -137,6 +128,11 @@ class Storm:
 
     def __init__(self, scene: Scene, seed: int) -> None:
         self.scene, self.random, self.client = scene, random.Random(seed), scene.client
+
+    def run(self, number: int) -> None:
+        """Do so many random operations."""
+        for _ in range(number):
+            self.step()
 
     def step(self) -> None:
         """Do a random operation; a refusal by the client is fine."""
@@ -254,6 +250,25 @@ class Storm:
                  ("high", "normal", "low")]  # fmt: skip
         waiting = [(id, due) for lane in lanes for id, due in lane if id not in recurring]
         return [keys.run_id(id.decode(), f"{due:.0f}") for id, due in waiting]
+
+
+def held_by(wire: Wire, keys: Keys) -> State:
+    """Return the state of Redis as a bootstrap reads it, in the words of ``archived_by``."""
+    held: State = {}
+    scanner = Scanner(wire, keys)
+    for _, rows in scanner.schedules(dict.fromkeys(scanner.ids())):
+        held |= {(row.id, row.run): told(row) for row in rows}
+    for _, rows in scanner.runs(dict.fromkeys(scanner.run_ids()), None):
+        held |= {(row.id, row.run): told(row) for row in rows}
+    return held
+
+
+def archived_by(archive: Archive) -> State:
+    """Return the state in *archive*."""
+    return {
+        row.key: (row.place, row.due, row.nominal, row.last, row.note, *recorded(record, row.place))
+        for row, record in archive.state()
+    }
 
 
 def told(held: Held) -> tuple[Any, ...]:

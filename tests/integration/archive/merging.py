@@ -42,6 +42,12 @@ def put_back(scene: Scene, saved: dict[bytes, bytes] | None = None) -> None:
         scene.redis.hset(scene.keys.meta(), "offset_ms", offset_ms)
 
 
+def lose(scene: Scene, saved: dict[bytes, bytes] | None = None) -> None:
+    """Let the archive follow to the end, then restore *saved* into Redis, or empty it."""
+    assert scene.follower.step()
+    put_back(scene, saved)
+
+
 def lead(scene: Scene) -> None:
     """Acquire a new lease without a hold."""
     scene.redis.delete(scene.keys.lease())
@@ -115,6 +121,9 @@ class Watched:
             if self.step():
                 return
         raise AssertionError(f"{self.follower.state} after {steps} steps")
+
+
+Two = tuple[Watched, Watched]
 
 
 def watch(scene: Scene, archive: Archive | None = None) -> Watched:

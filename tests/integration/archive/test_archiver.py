@@ -10,7 +10,7 @@ import redis
 
 from tests.faults.leases import end_hold
 from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread, know
+from tests.faults.threads import DaemonThread
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import Archive
@@ -27,20 +27,23 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.questions import Knowledge
 
-pytestmark = pytest.mark.redis
+KEYS = Keys("default")
+
+
+@pytest.fixture
+def archivers(link: Link) -> Archivers:
+    return Archivers(link, KEYS)
 
 
 def test_an_archive_corrupted_at_run_time_is_kept_and_its_report_removed(
-    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    redis_url: str, client: Client, archivers: Archivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    know(redis_client)
     path = Path(archive_of_its_own())
-    archivers = Archivers(Link.from_url(redis_url, 5.0), Keys("default"))
     with DaemonThread(redis_url, archive=ArchiveSettings(path=str(path))) as daemon:
         before = eventually(lambda: following(archivers))
 
         monkeypatch.setattr(Follower, "step", damaged_once(Follower.step))
-        Client.from_url(redis_url).schedule("app.tasks.run", id="a", after=3600)
+        client.schedule("app.tasks.run", id="a", after=3600)
         told = daemon.wait_for("archive_corrupt")
         [after] = eventually(lambda: following(archivers) - before)
         assert {after} == {one.archive for one in archivers.reports()}
@@ -50,16 +53,13 @@ def test_an_archive_corrupted_at_run_time_is_kept_and_its_report_removed(
 
 
 def test_an_archive_that_keeps_failing_after_a_loss_does_not_stop_firing(
-    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    redis_url: str, redis_client: redis.Redis, client: Client, archivers: Archivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    know(redis_client)
-    archivers = Archivers(Link.from_url(redis_url, 5.0), Keys("default"))
-    client = Client.from_url(redis_url)
 
     def bad_sector(merge: Merge) -> Iterator[int]:
         raise ArchiveFailed("disk I/O error")
 
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
+    with DaemonThread(redis_url) as daemon:
         client.schedule("app.tasks.run", id="a", after=3600)
         eventually(lambda: following(archivers))
         client.schedule("app.tasks.run", id="b", after=3600, durable=True)
@@ -74,16 +74,14 @@ def test_an_archive_that_keeps_failing_after_a_loss_does_not_stop_firing(
 
 
 def test_a_bug_is_logged_with_its_traceback_and_a_disk_failure_without(
-    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    redis_url: str, client: Client, archivers: Archivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    know(redis_client)
-    archivers = Archivers(Link.from_url(redis_url, 5.0), Keys("default"))
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
+    with DaemonThread(redis_url) as daemon:
         eventually(lambda: following(archivers))
 
         with monkeypatch.context() as failing:
             failing.setattr(Follower, "step", raising(ArchiveFailed("disk I/O error")))
-            Client.from_url(redis_url).schedule("app.tasks.run", id="a", after=3600)
+            client.schedule("app.tasks.run", id="a", after=3600)
             daemon.wait_for("archive_failed")
             eventually(lambda: daemon.daemon._archivist.archiver._failed > 2)
             assert [] == daemon.of("archiver_crashed")
@@ -94,27 +92,24 @@ def test_a_bug_is_logged_with_its_traceback_and_a_disk_failure_without(
         assert 1 == len(daemon.of("archiver_crashed"))
 
 
-def test_an_archive_refused_at_run_time_gives_no_name_to_a_data_set(redis_url: str, redis_client: redis.Redis) -> None:
-    know(redis_client)
-    archivers, keys = Archivers(Link.from_url(redis_url, 5.0), Keys("default")), Keys("default")
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
+def test_an_archive_refused_at_run_time_gives_no_name_to_a_data_set(
+    redis_url: str, redis_client: redis.Redis, client: Client, archivers: Archivers
+) -> None:
+    with DaemonThread(redis_url) as daemon:
         archiver = daemon.daemon._archivist.archiver
-        Client.from_url(redis_url).schedule("app.tasks.run", id="a", after=3600)
+        client.schedule("app.tasks.run", id="a", after=3600)
         eventually(lambda: following(archivers) and archiver.gen and archiver.position)
 
         with redis_client.pipeline() as another:  # another data set comes in its place
-            another.hset(keys.meta(), "gen", "another")
-            another.xtrim(keys.log(), maxlen=0, approximate=False)
+            another.hset(KEYS.meta(), "gen", "another")
+            another.xtrim(KEYS.log(), maxlen=0, approximate=False)
             another.execute()
         eventually(lambda: {ArchiveState.REFUSED} == {one.state for one in archivers.reports()})
 
         assert Knowledge(None, None, is_new=False) == archiver.knowledge()
 
 
-def test_an_archive_opened_without_redis_joins_the_data_set_later(
-    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    know(redis_client)
+def test_an_archive_opened_alone_joins_later(redis_url: str, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     open_own, tries = OwnArchive.open, list[Wire]()
 
     def not_at_first(own: OwnArchive, wire: Wire) -> Archive:
@@ -124,8 +119,8 @@ def test_an_archive_opened_without_redis_joins_the_data_set_later(
         return open_own(own, wire)
 
     monkeypatch.setattr(OwnArchive, "open", not_at_first)
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
-        Client.from_url(redis_url).schedule("app.tasks.run", id="a", after=3600)
+    with DaemonThread(redis_url) as daemon:
+        client.schedule("app.tasks.run", id="a", after=3600)
 
         eventually(lambda: daemon.daemon._archivist.archiver.position)
         assert eventually(lambda: daemon.daemon._archivist.archiver.gen)
@@ -142,9 +137,8 @@ def test_a_new_archive_learns_the_name_of_the_data_set_as_soon_as_the_leader_giv
 
 
 def test_an_archive_frees_its_memory_once_after_a_backlog(
-    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    redis_url: str, client: Client, link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    know(redis_client)
     rests, rest = list[Position | None](), Archive.rest
 
     def rested(archive: Archive) -> None:
@@ -154,8 +148,7 @@ def test_an_archive_frees_its_memory_once_after_a_backlog(
     monkeypatch.setattr(Archive, "rest", rested)
     monkeypatch.setattr(module, "_MUCH", 10)
     monkeypatch.setattr(Archive, "check_step", lambda *_: True)  # it never ends; its end frees memory, too
-    client = Client.from_url(redis_url)
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive_of_its_own())):
+    with DaemonThread(redis_url):
         eventually(lambda: rests)  # after it was opened
         earlier = len(rests)
         for number in range(10):
@@ -163,7 +156,7 @@ def test_an_archive_frees_its_memory_once_after_a_backlog(
         eventually(lambda: len(rests) > earlier)
         client.schedule("app.tasks.run", id="one", after=3600, durable=True)
 
-    last = Log(Link.from_url(redis_url, 5.0), Keys("default")).last()
+    last = Log(link, KEYS).last()
     assert last is not None
     assert earlier + 1 == len(rests)
     assert rests[-1] is not None

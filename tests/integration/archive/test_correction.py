@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.faults.processes import WITHIN_S
 from tests.integration.archive.ground import SOON, Scene, assert_state_is_redis_own, schedule
-from tests.integration.archive.merging import Watched, due_now, lane_states, lead, put_back, run, said, watch
+from tests.integration.archive.merging import Two, Watched, due_now, lane_states, lead, put_back, run, said, watch
 from zsched.config.settings import ArchiveSettings, Settings
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
@@ -28,7 +28,7 @@ Late = Callable[[], Entry]
 
 
 @pytest.fixture
-def two(scene: Scene) -> tuple[Watched, Watched]:
+def two(scene: Scene) -> Two:
     """Two archives that follow: the first one will be away."""
     return watch(scene), watch(scene, scene.follow("two.db"))
 
@@ -47,7 +47,7 @@ def lose_and_recover(scene: Scene, knowing: Watched, late: Watched, happen: Call
     run(scene, late.archive)
 
 
-def lose_while_late_is_away(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def lose_while_late_is_away(scene: Scene, two: Two) -> None:
     """Cancel a schedule while the first archive is away, then lose all data; no archive has restored anything."""
     late, knowing = two
     schedule(scene, "kept", "cancelled")
@@ -64,7 +64,7 @@ def corrections(scene: Scene) -> list[tuple[str, str]]:
     return [(row.id, row.place) for one in entries for row in restored(one)]
 
 
-def assert_both_have_what_redis_holds(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def assert_both_have_what_redis_holds(scene: Scene, two: Two) -> None:
     for one in two:
         one.go_on()
         one.go_on()
@@ -72,9 +72,7 @@ def assert_both_have_what_redis_holds(scene: Scene, two: tuple[Watched, Watched]
         assert_state_is_redis_own(scene)
 
 
-def test_a_cancelled_schedule_restored_by_another_archive_is_removed_again(
-    scene: Scene, two: tuple[Watched, Watched]
-) -> None:
+def test_a_cancelled_schedule_restored_by_another_archive_is_removed_again(scene: Scene, two: Two) -> None:
     late, knowing = two
     schedule(scene, "kept", "cancelled")
     scene.client.schedule("app.task", id="rule", every=3600)
@@ -90,18 +88,11 @@ def test_a_cancelled_schedule_restored_by_another_archive_is_removed_again(
     assert 2 == len(corrections(scene))
 
 
-def test_a_correction_removes_a_restored_schedule_whose_run_has_ended(
-    scene: Scene, two: tuple[Watched, Watched]
-) -> None:
+def test_a_correction_removes_a_restored_schedule_whose_run_has_ended(scene: Scene, two: Two) -> None:
     late, knowing = two
     due_now(scene, "ended")
 
-    def end() -> None:
-        scene.tick()
-        [run_id] = scene.queued()
-        scene.client.cancel_run(run_id)
-
-    lose_and_recover(scene, knowing, late, end)
+    lose_and_recover(scene, knowing, late, lambda: [scene.tick(), *map(scene.client.cancel_run, scene.queued())])
     assert {"ended"} == set(lane_states(scene))
     knowing.go_on()
 
@@ -109,9 +100,7 @@ def test_a_correction_removes_a_restored_schedule_whose_run_has_ended(
     assert_both_have_what_redis_holds(scene, two)
 
 
-def test_a_schedule_restored_after_it_fired_fires_again_marked_uncertain(
-    scene: Scene, two: tuple[Watched, Watched]
-) -> None:
+def test_a_schedule_restored_after_it_fired_fires_again_marked_uncertain(scene: Scene, two: Two) -> None:
     late, knowing = two
     due_now(scene, "open")
 
@@ -125,7 +114,7 @@ def test_a_schedule_restored_after_it_fired_fires_again_marked_uncertain(
     assert_both_have_what_redis_holds(scene, two)
 
 
-def test_a_corrected_rule_keeps_its_later_time(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_a_corrected_rule_keeps_its_later_time(scene: Scene, two: Two) -> None:
     late, knowing = two
     scene.client.schedule("app.task", id="rule", every=60)
     scene.client.schedule("app.task", id="changed", every=3600)
@@ -145,7 +134,7 @@ def test_a_corrected_rule_keeps_its_later_time(scene: Scene, two: tuple[Watched,
     assert_both_have_what_redis_holds(scene, two)
 
 
-def test_a_correction_keeps_a_schedule_put_after_the_restore(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_a_correction_keeps_a_schedule_put_after_the_restore(scene: Scene, two: Two) -> None:
     late, knowing = two
     schedule(scene, "again")
 
@@ -158,7 +147,7 @@ def test_a_correction_keeps_a_schedule_put_after_the_restore(scene: Scene, two: 
     assert_both_have_what_redis_holds(scene, two)
 
 
-def test_a_cancelled_rule_that_fired_again_is_removed(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_a_cancelled_rule_that_fired_again_is_removed(scene: Scene, two: Two) -> None:
     late, knowing = two
     scene.client.schedule("app.task", id="rule", every=60)
 
@@ -175,19 +164,11 @@ def test_a_cancelled_rule_that_fired_again_is_removed(scene: Scene, two: tuple[W
     assert_both_have_what_redis_holds(scene, two)
 
 
-def test_a_rule_advanced_by_the_leader_is_not_set_back(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_a_rule_advanced_by_the_leader_is_not_set_back(scene: Scene, two: Two) -> None:
     late, knowing = two
     scene.client.schedule("app.task", id="rule", every=60)
 
-    def change() -> None:
-        scene.client.update("rule", every=3600)
-
-    late.go_on()
-    change()
-    knowing.go_on()
-    put_back(scene)
-    lead(scene)
-    run(scene, late.archive)
+    lose_and_recover(scene, knowing, late, lambda: scene.client.update("rule", every=3600))
     lead(scene)
     scene.pass_time(60_000)
     scene.tick()
@@ -197,15 +178,11 @@ def test_a_rule_advanced_by_the_leader_is_not_set_back(scene: Scene, two: tuple[
     assert_both_have_what_redis_holds(scene, two)
 
 
-def test_the_later_change_counts_though_the_clock_was_set_back(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_the_later_change_counts_though_the_clock_was_set_back(scene: Scene, two: Two) -> None:
     late, knowing = two
     schedule(scene, "cancelled")
 
-    def cancel_after_the_clock_went_back() -> None:
-        scene.pass_time(-3_600_000)
-        scene.client.cancel("cancelled")
-
-    lose_and_recover(scene, knowing, late, cancel_after_the_clock_went_back)
+    lose_and_recover(scene, knowing, late, lambda: [scene.pass_time(-3_600_000), scene.client.cancel("cancelled")])
     for _ in range(3):
         knowing.go_on()
         late.go_on()
@@ -215,9 +192,7 @@ def test_the_later_change_counts_though_the_clock_was_set_back(scene: Scene, two
     assert_both_have_what_redis_holds(scene, two)
 
 
-def test_a_daemon_that_crashed_before_its_correction_corrects_after_its_restart(
-    scene: Scene, two: tuple[Watched, Watched]
-) -> None:
+def test_a_daemon_that_crashed_before_its_correction_corrects_after_its_restart(scene: Scene, two: Two) -> None:
     late, knowing = two
     schedule(scene, "cancelled")
     lose_and_recover(scene, knowing, late, lambda: scene.client.cancel("cancelled"))
@@ -229,9 +204,7 @@ def test_a_daemon_that_crashed_before_its_correction_corrects_after_its_restart(
     assert {} == lane_states(scene)
 
 
-def test_a_restore_during_a_bootstrap_is_corrected(
-    scene: Scene, two: tuple[Watched, Watched], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restore_during_a_bootstrap_is_corrected(scene: Scene, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     late, knowing = two
     lose_while_late_is_away(scene, two)
     began = Follower._bootstrap
@@ -241,9 +214,6 @@ def test_a_restore_during_a_bootstrap_is_corrected(
 
     assert {"kept": "due"} == lane_states(scene)
     assert_both_have_what_redis_holds(scene, two)
-
-
-# -- in a log that goes on quickly, by a slow archiver ------------------------------------------------
 
 
 class Busy:
@@ -271,15 +241,13 @@ class Busy:
         return self._judge(*args)
 
 
-def restored_too_much(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def restored_too_much(scene: Scene, two: Two) -> None:
     late, knowing = two
     schedule(scene, "kept", "cancelled")
     lose_and_recover(scene, knowing, late, lambda: scene.client.cancel("cancelled"))
 
 
-def test_a_correction_in_a_busy_log_holds_fire_in_slices_and_compares_once(
-    scene: Scene, two: tuple[Watched, Watched], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_correction_in_a_busy_log_holds_in_slices(scene: Scene, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     _, knowing = two
     restored_too_much(scene, two)
     busy = Busy(scene, knowing, 3, monkeypatch)
@@ -292,9 +260,7 @@ def test_a_correction_in_a_busy_log_holds_fire_in_slices_and_compares_once(
     assert [("cancelled", "gone")] == corrections(scene)
 
 
-def test_a_long_correction_is_logged_and_releases_its_hold(
-    scene: Scene, two: tuple[Watched, Watched], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_correction_is_logged_and_ends_its_hold(scene: Scene, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     _, knowing = two
     restored_too_much(scene, two)
     Busy(scene, knowing, 50, monkeypatch)
@@ -310,7 +276,7 @@ def test_a_long_correction_is_logged_and_releases_its_hold(
 
 
 def test_a_slow_correction_during_a_bootstrap_does_not_begin_the_recovery_again(
-    scene: Scene, two: tuple[Watched, Watched], monkeypatch: pytest.MonkeyPatch
+    scene: Scene, two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late, knowing = two
     lose_while_late_is_away(scene, two)
@@ -333,9 +299,7 @@ def test_a_slow_correction_during_a_bootstrap_does_not_begin_the_recovery_again(
     assert "cancelled" not in lane_states(scene)
 
 
-def test_a_daemon_can_stop_in_the_middle_of_a_correction(
-    scene: Scene, two: tuple[Watched, Watched], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_daemon_can_stop_during_a_correction(scene: Scene, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     _, knowing = two
     restored_too_much(scene, two)
     path, is_under_way = knowing.archive.path, Event()

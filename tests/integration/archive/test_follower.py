@@ -1,4 +1,4 @@
-"""Following a log over a connection that breaks, and in a Redis with values of another writer."""
+"""Following a log: a connection that breaks, another writer's values, and the state that follows from the entries."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import redis
 
-from tests.integration.archive.ground import Scene, schedule
+from tests.breadth import some
+from tests.faults.archives import history
+from tests.integration.archive.ground import Scene, Storm, assert_state_is_redis_own, schedule
 from tests.prefix import RQ
+from zsched import Client
 from zsched.archive import START
 from zsched.archive.places import told_by
 from zsched.core.clock import ManualClock
@@ -20,10 +24,15 @@ from zsched.daemon.follower import Follower
 from zsched.daemon.meter import NoMeter
 from zsched.daemon.recovery import WAIT_MS
 from zsched.errors import RedisUnavailable
+from zsched.storage import reruns, scanner
 from zsched.storage.archivers import ArchiveState
-from zsched.storage.connection import Wire
+from zsched.storage.connection import Link, Wire
+from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.scanner import Scanner
+
+STEPS = 250
+SEEDS = some(range(4), 0, 1)
 
 
 def states(scene: Scene) -> dict[str, str]:
@@ -56,14 +65,6 @@ def test_a_bootstrap_whose_connection_breaks_starts_again(scene: Scene, monkeypa
     assert not scene.archive.is_bootstrapping
     assert {"a": "due", "b": "due", "c": "due"} == states(scene)
     assert scene.log()[-1].position == scene.archive.position
-
-
-def test_an_archive_left_behind_by_trimming_says_since_when_it_is_complete(scene: Scene) -> None:
-    leave_behind(scene)
-
-    assert scene.follower.step()
-
-    assert str(scene.log()[0].position.t_us) == scene.archive.complete_since
 
 
 def test_a_meter_receives_every_entry_once_including_bootstrapped_entries(scene: Scene) -> None:
@@ -190,9 +191,7 @@ def test_a_malformed_id_in_a_fire_hides_no_run(scene: Scene) -> None:
     assert isinstance(scene.archive.position, Position)
 
 
-def test_a_follower_stops_in_time_to_report_while_clients_write_fast(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_follower_stops_in_time_to_report_while_clients_write(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     assert scene.follower.step()
     clock, read, reads = ManualClock(), Log.read, 0
     follower = Follower(scene.archive, scene.wire, scene.keys, clock)
@@ -222,3 +221,124 @@ def test_a_follower_waits_for_a_late_reply(scene: Scene, monkeypatch: pytest.Mon
         assert scene.follower.wait(bell)
 
     assert (0, False) == (scene.wire.in_flight, scene.wire.is_broken)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_following_archive_has_the_state_of_redis(scene: Scene, seed: int) -> None:
+    storm = Storm(scene, seed)
+
+    for _ in range(STEPS):
+        storm.step()
+        if storm.random.random() < 0.2:
+            assert scene.follower.step()
+            assert_state_is_redis_own(scene)
+        if storm.random.random() < 0.02:
+            scene.reopen()
+
+    assert scene.follower.step()
+    assert_state_is_redis_own(scene)
+    assert scene.log() == history(scene.archive.path)
+    assert (START, 0) == (scene.archive.complete_since, scene.archive.unknown_entries)
+    assert len(scene.queued()) > 10
+    assert scene.queued() == {f"{row.id}-{row.run}" for row, _ in scene.archive.state() if row.place == "open"}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_archive_started_with_a_trimmed_log_has_the_state_of_redis(scene: Scene, seed: int) -> None:
+    storm = Storm(scene, seed)
+    storm.run(STEPS)
+    scene.redis.xtrim(scene.keys.log(), maxlen=20, approximate=False)
+    scene.follow("late.db")
+
+    assert scene.follower.step()
+
+    assert_state_is_redis_own(scene)
+    assert scene.log() == history(scene.archive.path)
+    assert str(scene.log()[0].position.t_us) == scene.archive.complete_since
+    for _ in range(STEPS):
+        storm.step()
+        if storm.random.random() < 0.1:
+            assert scene.follower.step()
+            assert_state_is_redis_own(scene)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_archive_left_behind_by_trimming_gets_the_state_of_redis(scene: Scene, seed: int) -> None:
+    storm = Storm(scene, seed)
+    storm.run(50)
+    assert scene.follower.step()
+    storm.run(STEPS)
+    scene.redis.xtrim(scene.keys.log(), maxlen=10, approximate=False)
+
+    assert scene.follower.step()
+
+    assert_state_is_redis_own(scene)
+    assert scene.log() == history(scene.archive.path)[-10:]
+    assert str(scene.log()[0].position.t_us) == scene.archive.complete_since
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_bootstrap_amid_changes_has_redis_own_state(scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanner, "_PAGE", 1)
+    storm = Storm(scene, seed)
+    storm.run(STEPS)
+    scene.redis.xtrim(scene.keys.log(), maxlen=20, approximate=False)
+    archive = scene.follow("late.db")
+    take_in = archive.scan
+
+    def scan(*arguments: object) -> None:
+        take_in(*arguments)  # type: ignore[arg-type]  # as given
+        storm.run(storm.random.randint(0, 6))
+
+    archive.scan = scan  # type: ignore[method-assign]  # things happen between pages
+
+    assert scene.follower.step()
+
+    assert_state_is_redis_own(scene)
+    assert scene.log() == history(scene.archive.path)
+
+
+KEYS = Keys("default")
+RUN = "a-1700000000000"
+
+
+@pytest.mark.parametrize("status", ["queued", "deferred", "scheduled", "started", "taken", "rate_limited"])
+def test_the_scanner_finds_open_runs_as_they_were_asked(redis_client: redis.Redis, redis_url: str, status: str) -> None:
+    redis_client.sadd(f"{RQ}:queues", f"{RQ}:queue:mail")
+    asked_for = {"data": "call", "origin": "mail", "description": "app.task", "zs_expires": "60000"}
+    way = {"status": status, "dependency_id": "b", "zs_deadline": "1700000060000", "zs_stop": "1700000000001"}
+    redis_client.hset(KEYS.rq.job(RUN), mapping=asked_for | way)
+    if status == "queued":
+        redis_client.rpush(f"{RQ}:queue:mail", RUN, "somebody-elses")
+    elif status == "taken":
+        redis_client.rpush(f"{RQ}:queue:mail:intermediate", RUN, "somebody-elses")
+    elif status == "started":
+        redis_client.zadd(f"{RQ}:wip:mail", {f"{RUN}:execution": 1})
+    elif status == "rate_limited":
+        redis_client.sadd(f"{RQ}:rl-keys", "digest")
+        redis_client.zadd(f"{RQ}:rl:digest:rate_limited", {RUN: 1, "somebody-elses": 1})
+    else:
+        redis_client.zadd(f"{RQ}:{status}:mail", {RUN: 1, "somebody-elses": 1})
+
+    with Link.from_url(redis_url, 5.0).wire() as wire:
+        scanner = Scanner(wire, KEYS)
+        found = [*scanner.run_ids()]
+        [(_, [held])] = scanner.runs(found, None)
+
+    assert [RUN] == found
+    assert {name: value.encode() for name, value in asked_for.items()} == held.asked_for()[0]
+
+
+def test_the_scanner_skips_a_run_cancelled_in_a_long_queue(
+    client: Client, redis_client: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reruns, "MOST_WAITING", 1)
+    runs = [client.enqueue("app.task", id=id).run_id for id in "ab"]
+    assert "cancelled" == client.cancel_run(runs[1])
+    assert 2 == redis_client.llen(f"{RQ}:queue:default")
+
+    with Link.from_url(redis_url, 5.0).wire() as wire:
+        scanner = Scanner(wire, KEYS)
+        [(_, held)] = scanner.runs([*scanner.run_ids()], None)
+
+    assert ["a"] == [one.id for one in held]

@@ -1,17 +1,36 @@
-"""Healing: the archive reads from Redis the effects of a known entry that it cannot read, and continues."""
+"""Archives that repair themselves: an unreadable entry, a hole in the log, a corrupt file."""
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+import redis
 from structlog.testing import capture_logs
 
+from tests.faults.clocks import now_ms
+from tests.faults.leases import end_hold
+from tests.faults.processes import WITHIN_S, eventually
+from tests.faults.threads import DaemonThread, know
 from tests.integration.archive.ground import Scene, schedule
 from tests.prefix import RQ
-from zsched.core.clock import ManualClock
+from zsched import Client
+from zsched.config.settings import ArchiveSettings, Settings
+from zsched.core.clock import ManualClock, SystemClock
 from zsched.daemon import follower as module
+from zsched.daemon import own_archive
+from zsched.daemon.archiver import Archiver
 from zsched.daemon.follower import Follower
+from zsched.errors import RedisRefused
+from zsched.storage.archivers import Archivers
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+
+KEYS = Keys("default")
 
 
 def write(scene: Scene, kind: str, **fields: str) -> None:
@@ -42,30 +61,21 @@ def break_a_fire(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("is_trimmed", [False, True])
-def test_an_unreadable_entry_is_healed_from_redis(scene: Scene, is_trimmed: bool) -> None:
+def test_an_unreadable_entry_is_healed_from_redis_and_the_history_is_kept(scene: Scene, is_trimmed: bool) -> None:
     if is_trimmed:
         schedule(scene, "before")
         scene.redis.xtrim(scene.keys.log(), maxlen=1, approximate=False)
-    break_a_fire(scene)
-
-    assert scene.follower.step()
-
-    assert (0, 0) == (scene.archive.unknown_entries, scene.archive.unreadable_entries)
-    assert scene.in_redis() == scene.in_archive()
-    assert "open" == next(row.place for row, _ in scene.archive.state() if row.id == "a")
-    assert scene.log()[-1].position == scene.archive.position
-
-
-def test_healing_keeps_the_history_of_the_archive(scene: Scene) -> None:
     break_a_fire(scene)
     complete_since = scene.archive.complete_since
 
     assert scene.follower.step()
 
-    assert complete_since == scene.archive.complete_since
-    assert (
-        len(scene.log()) == scene.archive._db.execute("SELECT count(*) FROM entry WHERE seq IS NOT NULL").fetchone()[0]
-    )
+    numbered = scene.archive._db.execute("SELECT count(*) FROM entry WHERE seq IS NOT NULL").fetchone()[0]
+    assert (complete_since, len(scene.log())) == (scene.archive.complete_since, numbered)
+    assert (0, 0) == (scene.archive.unknown_entries, scene.archive.unreadable_entries)
+    assert scene.in_redis() == scene.in_archive()
+    assert "open" == next(row.place for row, _ in scene.archive.state() if row.id == "a")
+    assert scene.log()[-1].position == scene.archive.position
 
 
 def test_an_unreadable_entry_causes_only_one_bootstrap(scene: Scene) -> None:
@@ -149,3 +159,98 @@ def test_an_id_with_a_newline_is_dropped_without_a_bootstrap(scene: Scene) -> No
     assert {"a": "open"} == {row.id: row.place for row, _ in scene.archive.state()}
     assert [2] == [event["number"] for event in told if event["event"] == "log_ids_dropped"]
     assert 2000 > sum(len(text) for text in scene.log()[-1].texts)
+
+
+def take_out_the_last(redis_client: redis.Redis) -> None:
+    """Delete the last entry like an operator."""
+    [(last, _)] = redis_client.xrevrange(KEYS.log(), count=1)
+    redis_client.xdel(KEYS.log(), last)
+
+
+def leave_numbers_out(redis_client: redis.Redis) -> None:
+    """Add an entry that skips numbers, like a client by hand."""
+    [(last, fields)] = redis_client.xrevrange(KEYS.log(), count=1)
+    epoch, _, seq = last.decode().partition("-")
+    redis_client.xadd(KEYS.log(), fields, id=f"{epoch}-{int(seq) + 10}")
+
+
+@pytest.mark.parametrize("make_hole", [take_out_the_last, leave_numbers_out])
+def test_a_hole_in_the_log_stops_firing_until_the_key_of_the_log_is_renamed(
+    redis_url: str, redis_client: redis.Redis, link: Link, make_hole: Callable[[redis.Redis], None]
+) -> None:
+    know(redis_client)
+    client, queue_key = Client.from_url(redis_url), f"{RQ}:queue:default"
+    with DaemonThread(redis_url) as daemon:
+        eventually(Archivers(link, KEYS).alive)
+        client.schedule("app.tasks.run", id="rule", every=0.2, overlap="allow")
+        eventually(lambda: redis_client.llen(queue_key))
+
+        make_hole(redis_client)
+        daemon.wait_for("fire_held")
+        fired = redis_client.llen(queue_key)
+        for number in (1, 2):  # again and again
+            daemon.wait_for("recovery_began", number)
+            assert int(redis_client.hget(KEYS.meta(), "hold") or 0) > now_ms(redis_client)
+        assert fired == redis_client.llen(queue_key)
+
+        redis_client.rename(KEYS.log(), f"{KEYS.log()}:old")
+        daemon.wait_for("archive_bootstrapped")
+        end_hold(redis_client, daemon)
+        eventually(lambda: redis_client.llen(queue_key) > fired)
+        eventually(Archivers(link, KEYS).alive)
+
+
+def test_changes_are_refused_after_an_entry_that_skips_numbers(redis_url: str, redis_client: redis.Redis) -> None:
+    know(redis_client)
+    client = Client.from_url(redis_url)
+    client.schedule("app.tasks.run", id="a", after=3600)
+
+    leave_numbers_out(redis_client)
+
+    with pytest.raises(RedisRefused, match="ID specified in XADD is equal or smaller"):
+        client.schedule("app.tasks.run", id="b", after=3600)
+    redis_client.rename(KEYS.log(), f"{KEYS.log()}:old")
+    client.schedule("app.tasks.run", id="b", after=3600)
+
+
+@pytest.fixture
+def archiver(scene: Scene) -> Iterator[Archiver]:
+    """An archiver with an archive of three schedules in which the first entry was changed."""
+    for id in ("a", "b", "c"):
+        scene.client.schedule("app.task", id=id, after=3600)
+    path = scene.follow("corrupt.db").path
+    assert scene.follower.step()
+    scene.archive.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        assert 1 == db.execute("UPDATE entry SET t = t + 1 WHERE n = 1").rowcount
+    settings = Settings(namespace=scene.keys.namespace, archive=ArchiveSettings(path=str(path)))
+    archiver = Archiver(settings, scene.link, SystemClock(), "daemon-1")
+    yield archiver
+    archiver.stop()
+
+
+def kept(archiver: Archiver) -> list[Path]:
+    assert archiver.path is not None
+    return list(archiver.path.parent.glob("corrupt.db.corrupt-*"))
+
+
+def test_corruption_is_found_when_the_archive_is_opened(archiver: Archiver) -> None:
+    archiver.open()
+
+    [file] = kept(archiver)
+    assert (None, True) == (archiver.position, file.stat().st_size > 0)
+
+
+def test_corruption_is_found_later_if_the_check_at_opening_was_cut_short(
+    archiver: Archiver, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_archive, "_CHECK_AT_OPEN_MS", 0.0)  # one entry: the last
+    archiver.open()
+    assert [] == kept(archiver)
+
+    archiver.start()
+
+    last = scene.log()[-1].position
+    with archiver.moved:
+        assert archiver.moved.wait_for(lambda: kept(archiver) and archiver.position == last, WITHIN_S)
+    assert archiver.is_healthy

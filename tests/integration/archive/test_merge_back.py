@@ -12,6 +12,7 @@ from tests.integration.archive.merging import (
     due_now,
     lane_states,
     lead,
+    lose,
     put_back,
     run,
     said,
@@ -32,8 +33,7 @@ def test_a_merge_into_an_empty_redis_restores_the_archives_state(
 ) -> None:
     monkeypatch.setattr(merge_module, "_PAGE", page)
     storm = Storm(scene, seed)
-    for _ in range(150):
-        storm.step()
+    storm.run(150)
     assert scene.follower.step()
     known, skipped = scene.in_archive(), skips(scene)
     put_back(scene)
@@ -54,26 +54,21 @@ def test_a_merge_into_an_empty_redis_restores_the_archives_state(
     assert_state_is_redis_own(scene)
     assert len(known) == len(rows_put_back(scene))
     lead(scene)
-    for _ in range(30):
-        storm.step()
+    storm.run(30)
     watched.go_on()
     assert_state_is_redis_own(scene)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("trimmed_to", [None, 5])
-def test_a_merge_into_an_older_copy_restores_the_archives_state(
-    scene: Scene, seed: int, trimmed_to: int | None
-) -> None:
+def test_a_merge_into_an_older_copy_restores_what_it_lost(scene: Scene, seed: int, trimmed_to: int | None) -> None:
     storm = Storm(scene, seed)
-    for _ in range(80):
-        storm.step()
+    storm.run(80)
     assert scene.follower.step()
     if trimmed_to:
         scene.redis.xtrim(scene.keys.log(), maxlen=trimmed_to, approximate=False)
     old, before = snapshot(scene), scene.in_redis()
-    for _ in range(80):
-        storm.step()
+    storm.run(80)
     assert scene.follower.step()
     known, skipped = scene.in_archive(), skips(scene)
     put_back(scene, old)
@@ -87,8 +82,7 @@ def test_a_merge_into_an_older_copy_restores_the_archives_state(
     watched.go_on()
     assert_state_is_redis_own(scene)
     lead(scene)
-    for _ in range(30):
-        storm.step()
+    storm.run(30)
     watched.go_on()
     assert_state_is_redis_own(scene)
 
@@ -104,8 +98,7 @@ def test_a_merge_logs_restored_rows_and_its_archive(scene: Scene) -> None:
     assert 2 == scene.tick().runs
     scene.client.run_now("r")
     schedule(scene, "lost")
-    assert scene.follower.step()
-    put_back(scene, old)
+    lose(scene, old)
     position = scene.archive.position
 
     merge = run(scene)
@@ -125,8 +118,7 @@ def test_a_second_merge_restores_nothing(scene: Scene) -> None:
     schedule(scene, "r", at=None, every=60)
     due_now(scene, "open")
     scene.tick()
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
     run(scene)
     first = len(rows_put_back(scene))
 
@@ -141,8 +133,7 @@ def test_restored_schedules_can_be_used(scene: Scene) -> None:
     schedule(scene, "r", at=None, cron="0 8 * * *", tz="Asia/Tokyo", args=("two",), **policies)
     scene.client.pause("a", "why")
     before = {id: scene.client.get(id) for id in ("a", "r")}
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
 
     run(scene)
 
@@ -182,8 +173,7 @@ def test_a_corrupted_score_does_not_stop_a_merge(scene: Scene) -> None:
     scene.redis.hset(scene.keys.paused(), "odd", "never so so")
     scene.redis.xtrim(scene.keys.log(), maxlen=0)
     schedule(scene, "b")
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
 
     run(scene)
 
@@ -200,8 +190,7 @@ def test_an_archive_that_began_late_does_not_push_a_skip_run_twice(scene: Scene,
     (run_id,) = scene.queued()
     trim(scene)
     scene.follow("late.db")
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
     lead(scene)
 
     merge = run(scene)

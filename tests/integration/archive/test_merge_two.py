@@ -7,6 +7,7 @@ import pytest
 from tests.integration.archive.ground import Scene, State, Storm, assert_state_is_redis_own, rows_put_back, schedule
 from tests.integration.archive.merging import (
     SEEDS,
+    Two,
     Watched,
     assert_is_known,
     lane_states,
@@ -25,7 +26,7 @@ from zsched.storage.archivers import Archivers, ArchiveState
 
 
 @pytest.fixture
-def two(scene: Scene) -> tuple[Watched, Watched]:
+def two(scene: Scene) -> Two:
     """Two archives with a common history and separate additions: the second one has more."""
     first = watch(scene)
     second = watch(scene, scene.follow("two.db"))
@@ -35,9 +36,18 @@ def two(scene: Scene) -> tuple[Watched, Watched]:
     return first, second
 
 
-def test_two_different_archives_merge_in_either_order_with_the_same_result(
-    scene: Scene, two: tuple[Watched, Watched]
-) -> None:
+def in_either_order(scene: Scene, two: Two, saved: dict[bytes, bytes] | None) -> list[State]:
+    """Return what Redis holds after both archives have merged with *saved*, the one first or the other."""
+    results = []
+    for order in (two, two[::-1]):
+        put_back(scene, saved)
+        for one in order:
+            run(scene, one.archive)
+        results.append(scene.in_redis())
+    return results
+
+
+def test_two_different_archives_merge_in_either_order_with_the_same_result(scene: Scene, two: Two) -> None:
     first, second = two
     old = snapshot(scene)
     schedule(scene, "of-both", "open")
@@ -49,12 +59,8 @@ def test_two_different_archives_merge_in_either_order_with_the_same_result(
     scene.client.cancel("taken")
     scene.client.pause("of-both")
     second.go_on()
-    results = []
-    for order in ((first, second), (second, first)):
-        put_back(scene, old)
-        for one in order:
-            run(scene, one.archive)
-        results.append(scene.in_redis())
+
+    results = in_either_order(scene, two, old)
 
     assert results[0] == results[1]
     places = {"both": "due", "older": "due", "of-both": "paused", "of-second": "due", "open": "open"}
@@ -82,25 +88,17 @@ def test_an_archive_that_waited_compares_again_after_another_archive_merged(scen
     assert {} == lane_states(scene)
 
 
-def test_an_emptied_redis_is_filled_by_two_archives_in_either_order(scene: Scene, two: tuple[Watched, Watched]) -> None:
-    first, second = two
+def test_an_emptied_redis_is_filled_by_two_archives_in_either_order(scene: Scene, two: Two) -> None:
+    _, second = two
     scene.client.update("older", args=("known to the second",))
     scene.client.pause("taken")
     schedule(scene, "of-second")
     second.go_on()
-    results = []
-    for order in ((first, second), (second, first)):
-        put_back(scene)
-        for one in order:
-            run(scene, one.archive)
-        results.append(scene.in_redis())
 
-    assert results[0] == results[1] == state_of(scene, second)
+    results = in_either_order(scene, two, None)
 
-
-def state_of(scene: Scene, watched: Watched) -> State:
-    scene.archive = watched.archive
-    return scene.in_archive()
+    scene.archive = second.archive
+    assert results[0] == results[1] == scene.in_archive()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -112,8 +110,7 @@ def test_two_archives_restore_their_state_after_repeated_rollbacks(scene: Scene,
     for _ in range(4):
         storm.random.shuffle(both)
         for one in both:  # the second one knows more
-            for _ in range(storm.random.choice([1, 10, 30])):
-                storm.step()
+            storm.run(storm.random.choice([1, 10, 30]))
             saved.append(snapshot(scene))
             one.go_on()
         scene.archive = both[1].archive
@@ -152,7 +149,7 @@ def in_turn(both: list[Watched], storm: Storm, *, is_busy: bool) -> None:
     raise AssertionError([one.follower.state for one in both])
 
 
-def test_an_archive_that_sees_another_restore_waits(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_an_archive_that_sees_another_restore_waits(scene: Scene, two: Two) -> None:
     first, second = two
     put_back(scene)
     merge, other = merge_of(scene, first.archive), merge_of(scene, second.archive)
@@ -165,7 +162,7 @@ def test_an_archive_that_sees_another_restore_waits(scene: Scene, two: tuple[Wat
     assert (0, 1) == (again.done.total(), len([one for one in scene.log() if one.kind == "restore"]))
 
 
-def test_two_archives_in_turns_restore_everything_once(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_two_archives_in_turns_restore_everything_once(scene: Scene, two: Two) -> None:
     put_back(scene)
     done = [False, False]
     for _ in range(20):
@@ -181,9 +178,7 @@ def test_two_archives_in_turns_restore_everything_once(scene: Scene, two: tuple[
         assert_state_is_redis_own(scene)
 
 
-def test_a_merged_entry_lists_the_reported_positions_that_its_archive_contains(
-    scene: Scene, two: tuple[Watched, Watched]
-) -> None:
+def test_a_merged_entry_lists_the_reported_positions_that_its_archive_contains(scene: Scene, two: Two) -> None:
     first, second = two
     behind = first.archive.position
     schedule(scene, "more")
@@ -199,7 +194,7 @@ def test_a_merged_entry_lists_the_reported_positions_that_its_archive_contains(
     assert 0 == run(scene, first.archive).done.total()
 
 
-def test_a_following_archive_confirms_the_position_of_a_peer(scene: Scene, two: tuple[Watched, Watched]) -> None:
+def test_a_following_archive_confirms_the_position_of_a_peer(scene: Scene, two: Two) -> None:
     first, second = two
     behind = first.archive.position
     schedule(scene, "more")

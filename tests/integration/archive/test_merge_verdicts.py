@@ -7,7 +7,18 @@ from typing import Any
 import pytest
 
 from tests.integration.archive.ground import Scene, assert_state_is_redis_own, rows_put_back, schedule
-from tests.integration.archive.merging import lane_states, lead, merge_of, once, put_back, run, snapshot, trim, watch
+from tests.integration.archive.merging import (
+    lane_states,
+    lead,
+    lose,
+    merge_of,
+    once,
+    put_back,
+    run,
+    snapshot,
+    trim,
+    watch,
+)
 from zsched.daemon.follower import Follower
 from zsched.daemon.merge import Merge
 from zsched.daemon.recovery import WAIT_MS
@@ -73,9 +84,7 @@ def test_another_data_set_is_never_changed(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("moment", ["comparing", "restore", "merged"])
-def test_another_data_set_that_appears_during_a_recovery_is_not_changed(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
+def test_another_data_set_amid_a_recovery_is_kept(scene: Scene, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     schedule(scene, "a", "b")
     scene.archive.note(gen="mine")
     watched = watch(scene)
@@ -94,8 +103,7 @@ def test_another_data_set_that_appears_during_a_recovery_is_not_changed(
 
 def test_an_archive_in_manual_mode_waits_for_a_restore_by_hand(scene: Scene) -> None:
     schedule(scene, "a")
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
     watched = watch(scene)
     watched.follower = Follower(scene.archive, scene.wire, scene.keys, watched.clock, is_manual=True)
 
@@ -115,8 +123,7 @@ def test_an_archive_in_manual_mode_merges_at_once_if_nothing_is_missing(scene: S
     old = snapshot(scene)
     schedule(scene, "b")
     scene.client.cancel("b")
-    assert scene.follower.step()
-    put_back(scene, old)
+    lose(scene, old)
     watched = watch(scene)
     watched.follower = Follower(scene.archive, scene.wire, scene.keys, watched.clock, is_manual=True)
 
@@ -127,8 +134,7 @@ def test_an_archive_in_manual_mode_merges_at_once_if_nothing_is_missing(scene: S
 
 def test_listing_the_rows_of_a_merge_writes_nothing(scene: Scene) -> None:
     schedule(scene, "a", "b")
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
     before = snapshot(scene)
 
     [portion] = merge_of(scene).rows()
@@ -138,8 +144,7 @@ def test_listing_the_rows_of_a_merge_writes_nothing(scene: Scene) -> None:
 
 def test_an_unknown_entry_in_the_new_history_does_not_stop_a_merge(scene: Scene) -> None:
     schedule(scene, "a")
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
     schedule(scene, "b")
     scene.redis.xadd(scene.keys.log(), {"kind": "conjure", "t": "1800000000000000"}, id="0-2")
     scene.redis.hset(scene.keys.meta(), "seq", 2)
@@ -151,8 +156,7 @@ def test_an_unknown_entry_in_the_new_history_does_not_stop_a_merge(scene: Scene)
 
 def test_an_archive_that_waits_for_others_restores_nothing(scene: Scene) -> None:
     schedule(scene, "a")
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
     watched = watch(scene)
 
     for _ in range(3):
@@ -168,8 +172,7 @@ def test_an_archive_that_waits_for_others_restores_nothing(scene: Scene) -> None
 
 def test_an_archive_reports_while_it_compares_a_long_log(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule(scene, "a")
-    assert scene.follower.step()
-    put_back(scene)
+    lose(scene)
     lead(scene)
     for number in range(400):  # some nine pages
         schedule(scene, "b", args=(number,))
@@ -192,8 +195,7 @@ def test_entries_written_during_the_comparison_are_included(scene: Scene, monkey
     old = snapshot(scene)
     scene.client.update("a", args=("lost",))
     scene.client.update("b", args=("lost",))
-    assert scene.follower.step()
-    put_back(scene, old)
+    lose(scene, old)
     once(monkeypatch, Scanner, "schedules", lambda: scene.client.cancel("a"))
 
     run(scene)

@@ -1,30 +1,35 @@
-"""The choice of a daemon's archive file in a folder with several files, also when a disk fails."""
+"""The choice of a daemon's archive file in a folder with several; archives of a newer format."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from tests.integration.archive.ground import Scene
+from tests.integration.archive.ground import Scene, schedule
 from tests.unit.archive.ground import put
-from zsched.archive import Archive
+from zsched.archive import Archive, recalling
 from zsched.config.settings import ArchiveSettings, RedisSettings, Settings
 from zsched.config.urls import address_of
-from zsched.core.clock import ManualClock
+from zsched.core import entry
+from zsched.core.clock import ManualClock, SystemClock
+from zsched.core.entry import OLDEST_FORMAT
+from zsched.core.log import FORMAT, Position
 from zsched.daemon import own_archive
 from zsched.daemon.bell import Bell
 from zsched.daemon.own_archive import OwnArchive
-from zsched.errors import ArchiveFailed, ArchiveInUse, ArchiveOfAnother
+from zsched.errors import ArchiveFailed, ArchiveForeign, ArchiveInUse, ArchiveOfAnother
+from zsched.storage.archivers import ArchiveState
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 
-pytestmark = pytest.mark.redis
+NEWER = FORMAT + 1
+RESTORED = ["reason", "lost", "archive", "newer", "rows", "0"]
 
 
 @pytest.fixture
@@ -49,57 +54,56 @@ def own(redis_url: str) -> Iterator[OwnArchive]:
     own.close()
 
 
+def own_at(path: Path, redis_url: str) -> closing[OwnArchive]:
+    """Return the archive that the settings name."""
+    settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(path)))
+    return closing(OwnArchive(settings, ManualClock()))
+
+
 @pytest.fixture
 def wire(link: Link) -> Iterator[Wire]:
     with closing(link.open()) as wire:
         yield wire
 
 
-def test_a_new_archive_next_to_a_foreign_one_has_no_past(own: OwnArchive, wire: Wire, folder: Path) -> None:
+def test_a_new_archive_beside_a_foreign_one_has_no_past_and_is_kept(own: OwnArchive, wire: Wire, folder: Path) -> None:
     own.open(wire)
 
     assert (folder / "2.db", False) == (own.path, own.has_past)
+    own.close()
+    (folder / "1.db").unlink()
+    own.open(wire)
+    assert folder / "2.db" == own.path
 
 
-def test_a_configured_archive_of_another_data_set_is_refused_with_the_file_to_move(
-    wire: Wire, folder: Path, redis_url: str
-) -> None:
+def test_archives_of_other_data_sets_are_refused(own: OwnArchive, wire: Wire, folder: Path, redis_url: str) -> None:
+    (folder / "2.db").unlink()
+
+    with pytest.raises(ArchiveOfAnother, match=rf" or move {folder} away$"):
+        own.open(wire)
+
     path = folder / "1.db"
-    settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(path)))
-    with closing(OwnArchive(settings, ManualClock())) as own:
+    with own_at(path, redis_url) as own:
         with pytest.raises(ArchiveOfAnother, match=rf"recover --from {path} .* or move {path} away$"):
             own.open(wire)
 
         assert not own.is_ours
 
 
-def test_a_folder_of_foreign_archives_is_refused_with_the_folder_to_move(
-    own: OwnArchive, wire: Wire, folder: Path
-) -> None:
-    (folder / "2.db").unlink()
-
-    with pytest.raises(ArchiveOfAnother, match=rf" or move {folder} away$"):
-        own.open(wire)
-
-
 def test_a_configured_archive_is_opened_without_redis(folder: Path, redis_url: str) -> None:
-    settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(folder / "2.db")))
-    with closing(OwnArchive(settings, ManualClock())) as own, closing(OwnArchive(settings, ManualClock())) as second:
+    with own_at(folder / "2.db", redis_url) as own, own_at(folder / "2.db", redis_url) as second:
         own.prepare()
 
         with pytest.raises(ArchiveInUse):
             second.prepare()
 
 
-def test_an_archive_with_entries_or_a_data_sets_name_has_a_past(
-    own: OwnArchive, wire: Wire, folder: Path, redis_url: str
-) -> None:
+def test_archives_with_entries_or_a_name_have_a_past(own: OwnArchive, wire: Wire, folder: Path, redis_url: str) -> None:
     own.open(wire)
     own.close()
 
-    settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(folder / "2.db")))
     for is_noted in (False, True):
-        with closing(OwnArchive(settings, ManualClock())) as again:
+        with own_at(folder / "2.db", redis_url) as again:
             again.open(wire).note(gen="g1")
             assert is_noted == again.has_past
             assert again.archive is not None
@@ -109,9 +113,8 @@ def test_an_archive_with_entries_or_a_data_sets_name_has_a_past(
 def test_an_archive_in_place_of_a_corrupted_one_has_a_past(wire: Wire, folder: Path, redis_url: str) -> None:
     path = folder / "2.db"
     path.write_bytes(path.read_bytes()[:100] + bytes(5000))
-    settings = Settings(redis=RedisSettings(url=redis_url), archive=ArchiveSettings(path=str(path)))
 
-    with closing(OwnArchive(settings, ManualClock())) as own:
+    with own_at(path, redis_url) as own:
         own.open(wire)
 
         assert own.has_past
@@ -128,16 +131,6 @@ def test_a_foreign_archive_is_skipped_after_its_disk_failure_ended(
         failing.setattr(own_archive, "Archive", fail)
         with pytest.raises(ArchiveFailed):
             own.open(wire)
-
-    own.open(wire)
-
-    assert folder / "2.db" == own.path
-
-
-def test_reopening_uses_the_same_archive_file(own: OwnArchive, wire: Wire, folder: Path) -> None:
-    own.open(wire)
-    own.close()
-    (folder / "1.db").unlink()
 
     own.open(wire)
 
@@ -167,3 +160,116 @@ def test_a_follower_polls_often_until_it_knows_the_data_sets_name(
         assert scene.follower.wait(bell)
         assert name.decode() in scene.archive.gens
     assert [50, 1000] == waits
+
+
+def append(scene: Scene, kind: str, *texts: str, epoch: int | None = None) -> Position:
+    """Append an entry like a newer zsched, and write its format into meta."""
+    last = scene.log()[-1].position
+    own = [*texts, "format", str(NEWER)]
+    id = f"{last.epoch if epoch is None else epoch}-{last.seq + 1}"
+    scene.redis.execute_command("XADD", scene.keys.log(), id, "kind", kind, "t", last.t_us + 1, *own)
+    scene.redis.hset(scene.keys.meta(), mapping={"seq": last.seq + 1, "format": NEWER})
+    return scene.log()[-1].position
+
+
+def append_unread(scene: Scene) -> Position:
+    """Append a put with another meaning, which this version would take for its own."""
+    return append(scene, "put", "lane", "low", "fields", "0", "rows", "1", "x", "1", "data", "y")
+
+
+@contextmanager
+def upgraded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Replace the format of this version by the newer one, so that the archive follows like after an upgrade."""
+    with monkeypatch.context() as patch:
+        patch.setattr(entry, "FORMAT", NEWER)
+        patch.setattr("zsched.archive.check.FORMAT", NEWER)
+        scene.reopen()
+        yield
+
+
+@pytest.mark.parametrize("kind", ["term", "restore"])
+def test_an_archive_stops_before_the_first_entry_of_a_newer_format(scene: Scene, kind: str) -> None:
+    schedule(scene, "a")
+    assert scene.follower.step()
+    schedule(scene, "b")
+    last = scene.log()[-1].position
+    append(scene, kind, *(RESTORED if kind == "restore" else ("daemon", "newer", "server", "s")))
+    append_unread(scene)
+
+    steps = [scene.follower.step() for _ in range(3)]
+
+    assert ([False] * 3, last) == (steps, scene.archive.position)
+    assert (ArchiveState.OUTDATED, 0) == (scene.follower.state, scene.follower.hold_for_ms)
+    assert {"a", "b"} == {row.id for row, _ in scene.archive.state()}
+    assert "upgrade zsched here" in str(scene.follower.refusal)
+
+
+def test_an_upgraded_archive_continues_where_the_old_one_stopped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule(scene, "a")
+    append(scene, "term", "daemon", "newer", "server", "s")
+    last = append_unread(scene)
+    scene.redis.hset(scene.keys.meta(), "format", FORMAT)  # so that the scripts, which are ours, do not refuse
+    assert not scene.follower.step()
+
+    with upgraded(scene, monkeypatch):
+        assert scene.follower.step()
+
+        assert (ArchiveState.FOLLOWING, last) == (scene.follower.state, scene.archive.position)
+
+
+def test_an_archive_of_a_newer_format_is_refused_by_an_older_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(scene, "term", "daemon", "newer", "server", "s")
+    scene.redis.hset(scene.keys.meta(), "format", FORMAT)
+    with upgraded(scene, monkeypatch):
+        assert scene.follower.step()
+
+    message = f"has entries of format {NEWER}, and this one knows {FORMAT}; upgrade zsched here"
+    with pytest.raises(ArchiveForeign, match=message):
+        scene.reopen()
+    with (
+        pytest.raises(ArchiveForeign, match=message),
+        recalling(Path(scene.folder, "archive.db"), scene.keys.namespace, SystemClock()),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(("is_noted", "kept"), [(True, 3), (True, 2), (True, 1), (False, 3), (False, 2)])
+def test_a_new_archive_does_not_bootstrap_where_a_newer_zsched_led(scene: Scene, is_noted: bool, kept: int) -> None:
+    schedule(scene, "a")
+    append(scene, "term", "daemon", "newer", "server", "s")
+    append_unread(scene)
+    if kept < 3:  # with 1, the newer term was trimmed, too
+        scene.redis.xtrim(scene.keys.log(), maxlen=kept, approximate=False)
+    if not is_noted:  # by another writer: zsched never takes it out
+        scene.redis.hdel(scene.keys.meta(), "format")
+
+    assert [False] * 3 == [scene.follower.step() for _ in range(3)]
+
+    assert (ArchiveState.OUTDATED, None) == (scene.follower.state, scene.archive.position)
+    assert [] == list(scene.archive.state())
+
+
+def test_an_archive_refuses_a_namespace_of_an_older_format(scene: Scene) -> None:
+    schedule(scene, "a")
+    scene.redis.hset(scene.keys.meta(), "format", OLDEST_FORMAT - 1)
+
+    assert [False] * 3 == [scene.follower.step() for _ in range(3)]
+
+    assert (ArchiveState.OUTDATED, None) == (scene.follower.state, scene.archive.position)
+    assert "remove the keys" in str(scene.follower.refusal)
+
+
+def test_an_archive_neither_holds_nor_restores_where_a_newer_zsched_leads(scene: Scene) -> None:
+    schedule(scene, "a")
+    assert scene.follower.step()
+    had = scene.archive.position
+    scene.redis.flushall()
+    scene.redis.hset(scene.keys.meta(), "format", NEWER)
+    scene.redis.execute_command(
+        "XADD", scene.keys.log(), "1-1", "kind", "term", "t", "1", "daemon", "newer", "server", "s", "format", NEWER
+    )
+
+    assert [False] * 3 == [scene.follower.step() for _ in range(3)]
+
+    assert (ArchiveState.OUTDATED, 0, had) == (scene.follower.state, scene.follower.hold_for_ms, scene.archive.position)
+    assert 1 == len(scene.log())

@@ -114,53 +114,30 @@ def lane(scene: Scene, name: str = "normal") -> str:
     return f"{scene.keys.prefix}due:{name}"
 
 
+MISSING, DIFFERENT, MANY = "schedule_missing", "schedule_different", "schedule_in_many_places"
 HANDS: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
-    "takes it out of its lane": ("a", "schedule_missing", lambda s: s.redis.zrem(lane(s), "a")),
-    "takes a rule out of its lane": ("r", "schedule_different", lambda s: s.redis.zrem(lane(s), "r")),
-    "deletes its job": ("a", "schedule_different", lambda s: s.redis.delete(job_of(s, "a"))),
-    "deletes its lane": ("b", "schedule_missing", lambda s: s.redis.delete(lane(s, "high"))),
-    "moves it in time": ("a", "schedule_different", lambda s: s.redis.zincrby(lane(s), HOUR_MS, "a")),
-    "moves a rule in time": ("r", "schedule_different", lambda s: s.redis.zincrby(lane(s), HOUR_MS, "r")),
-    "skips an occurrence": (
-        "r",
-        "schedule_different",
-        lambda s: s.redis.hincrby(s.keys.schedule("r"), "nominal", 24 * HOUR_MS),
-    ),
-    "adds it to a later lane": ("b", "schedule_in_many_places", lambda s: s.redis.zadd(lane(s, "low"), {"b": 5})),
-    "adds it to an earlier lane": ("a", "schedule_in_many_places", lambda s: s.redis.zadd(lane(s, "high"), {"a": 5})),
-    "adds it to all lanes": (
-        "a",
-        "schedule_in_many_places",
-        lambda s: [s.redis.zadd(lane(s, name), {"a": 5}) for name in ("high", "low")],
-    ),
-    "adds what is paused to a lane": (
-        "paused",
-        "schedule_in_many_places",
-        lambda s: s.redis.zadd(lane(s), {"paused": 5}),
-    ),
-    "pauses what waits": (
-        "r",
-        "schedule_in_many_places",
-        lambda s: s.redis.hset(s.keys.paused(), "r", "normal 5 5 by hand"),
-    ),
-    "quarantines what waits": (
-        "a",
-        "schedule_in_many_places",
-        lambda s: s.redis.hset(s.keys.quarantine(), "a", "normal 5 5 by hand"),
-    ),
-    "lets go what is paused": ("paused", "schedule_missing", lambda s: s.redis.hdel(s.keys.paused(), "paused")),
-    "lets go a paused rule": (
-        "paused_rule",
-        "schedule_different",
-        lambda s: s.redis.hdel(s.keys.paused(), "paused_rule"),
-    ),
-    "deletes a rule": ("r", "schedule_different", lambda s: s.redis.delete(s.keys.schedule("r"))),
-    "deletes a template": ("r", "schedule_different", lambda s: s.redis.delete(s.keys.template("r"))),
-    "changes a rule": ("r", "schedule_different", lambda s: s.redis.hset(s.keys.schedule("r"), "trigger", "never")),
-    "says that it does not recur": ("r", "schedule_different", lambda s: s.redis.srem(s.keys.recurring(), "r")),
-    "says that it recurs": ("a", "schedule_different", lambda s: s.redis.sadd(s.keys.recurring(), "a")),
-    "forgets what has ended": ("ended", "schedule_missing", lambda s: s.redis.srem(s.keys.recurring(), "ended")),
-    "lets what has ended wait": ("ended", "schedule_different", lambda s: s.redis.zadd(lane(s), {"ended": 5})),
+    "takes it out of its lane": ("a", MISSING, lambda s: s.redis.zrem(lane(s), "a")),
+    "takes a rule out of its lane": ("r", DIFFERENT, lambda s: s.redis.zrem(lane(s), "r")),
+    "deletes its job": ("a", DIFFERENT, lambda s: s.redis.delete(job_of(s, "a"))),
+    "deletes its lane": ("b", MISSING, lambda s: s.redis.delete(lane(s, "high"))),
+    "moves it in time": ("a", DIFFERENT, lambda s: s.redis.zincrby(lane(s), HOUR_MS, "a")),
+    "moves a rule in time": ("r", DIFFERENT, lambda s: s.redis.zincrby(lane(s), HOUR_MS, "r")),
+    "skips an occurrence": ("r", DIFFERENT, lambda s: s.redis.hincrby(s.keys.schedule("r"), "nominal", 24 * HOUR_MS)),
+    "adds it to a later lane": ("b", MANY, lambda s: s.redis.zadd(lane(s, "low"), {"b": 5})),
+    "adds it to an earlier lane": ("a", MANY, lambda s: s.redis.zadd(lane(s, "high"), {"a": 5})),
+    "adds it to all lanes": ("a", MANY, lambda s: [s.redis.zadd(lane(s, name), {"a": 5}) for name in ("high", "low")]),
+    "adds what is paused to a lane": ("paused", MANY, lambda s: s.redis.zadd(lane(s), {"paused": 5})),
+    "pauses what waits": ("r", MANY, lambda s: s.redis.hset(s.keys.paused(), "r", "normal 5 5 by hand")),
+    "quarantines what waits": ("a", MANY, lambda s: s.redis.hset(s.keys.quarantine(), "a", "normal 5 5 by hand")),
+    "lets go what is paused": ("paused", MISSING, lambda s: s.redis.hdel(s.keys.paused(), "paused")),
+    "lets go a paused rule": ("paused_rule", DIFFERENT, lambda s: s.redis.hdel(s.keys.paused(), "paused_rule")),
+    "deletes a rule": ("r", DIFFERENT, lambda s: s.redis.delete(s.keys.schedule("r"))),
+    "deletes a template": ("r", DIFFERENT, lambda s: s.redis.delete(s.keys.template("r"))),
+    "changes a rule": ("r", DIFFERENT, lambda s: s.redis.hset(s.keys.schedule("r"), "trigger", "never")),
+    "says that it does not recur": ("r", DIFFERENT, lambda s: s.redis.srem(s.keys.recurring(), "r")),
+    "says that it recurs": ("a", DIFFERENT, lambda s: s.redis.sadd(s.keys.recurring(), "a")),
+    "forgets what has ended": ("ended", MISSING, lambda s: s.redis.srem(s.keys.recurring(), "ended")),
+    "lets what has ended wait": ("ended", DIFFERENT, lambda s: s.redis.zadd(lane(s), {"ended": 5})),
 }
 
 

@@ -1,4 +1,4 @@
-"""Calls of clients and a leader, also between two questions of an auditor, are not taken for another writer."""
+"""Calls of clients and a leader are not taken for another writer; suppressed runs are found."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ from tests.integration.auditor.ground import (
     lane,
     schedules,
 )
+from tests.integration.command_line import Zsched
+from tests.prefix import RQ
+from zsched.core.changes import What
 from zsched.daemon import auditor as module
 from zsched.storage import restoring
 
@@ -43,8 +46,7 @@ def test_concurrent_clients_and_a_leader_raise_no_alarm(
 
     with capture_logs() as told:
         for _ in range(60):
-            for _ in range(4):
-                storm.step()
+            storm.run(4)
             if storm.random.random() < 0.7:
                 scene.follower.step()
             auditing.steps(lambda: storm.step() if storm.random.random() < 0.3 else None)
@@ -103,9 +105,7 @@ def test_changes_by_another_writer_during_an_audit_are_finally_repaired(
     assert [] == auditing.run()
 
 
-def test_a_refused_restore_of_an_audit_is_tried_again(
-    scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_restore_is_tried_again(scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(scene)
     auditing.run()
     scene.redis.zrem(lane(scene), "a")
@@ -151,3 +151,79 @@ def test_an_audit_keeps_a_schedule_that_a_client_put_during_the_repair(
     assert [("a", "due")] == rows_put_back(scene)
     assert SOON + timedelta(hours=1) == scene.client.get("b").next_at
     assert [] == auditing.run()
+
+
+def _stand_in_the_way(scene: Scene, **fields: str) -> str:
+    """Put a schedule, and a hash at the id of its next run. Return that id."""
+    schedule = scene.client.schedule(FUNC, id="r", every=600)
+    assert schedule.next_at is not None
+    run = scene.keys.run_id("r", round(schedule.next_at.timestamp() * 1000))
+    scene.redis.hset(scene.keys.rq.job(run), mapping=fields)
+    return run
+
+
+def test_a_suppressed_run_raises_an_alarm_and_why_names_it(scene: Scene, auditing: Auditing, redis_url: str) -> None:
+    run = _stand_in_the_way(scene, status="finished")
+    assert [] == auditing.run()
+    auditing.pass_time(600_000)
+    scene.tick()
+
+    [alarm] = auditing.run()
+
+    assert ("run_suppressed", "r", False) == (alarm["event"], alarm["schedule_id"], alarm["repaired"])
+    assert run in alarm["expected"]
+    assert set() == scene.queued()
+    assert [] == auditing.run()  # said once
+    assert auditing.audit is not None
+    assert 1 == auditing.audit["alarms"]  # and counted on
+    auditing.begin()
+    assert 1 == len(auditing.run())  # by the next leader, too
+    [passed] = [change for change in scene.client.why("r").changes if change.what is What.DUPLICATE]
+    assert run == passed.run_id
+    told = Zsched(redis_url, ZSCHED_NAMESPACE=scene.keys.namespace)("why", "r").stdout
+    assert ["not pushed" in line for line in told.splitlines() if run in line] == [True]
+
+
+def test_a_forged_hash_does_not_suppress_a_run(scene: Scene, auditing: Auditing) -> None:
+    run = _stand_in_the_way(scene, x="1")
+    auditing.pass_time(600_000)
+    scene.tick()
+
+    assert {run} == scene.queued()
+    assert [] == auditing.run()
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_pushed_run_is_not_pushed_again_and_raises_no_alarm(scene: Scene, auditing: Auditing, is_over: bool) -> None:
+    schedule = scene.client.schedule(FUNC, id="r", every=600)
+    assert schedule.next_at is not None
+    nominal_ms = round(schedule.next_at.timestamp() * 1000)
+    auditing.pass_time(600_000)
+    scene.tick()
+    run = scene.keys.run_id("r", nominal_ms)
+    assert {run} == scene.queued()
+    if is_over:
+        scene.redis.hset(scene.keys.rq.job(run), "status", "finished")
+    scene.redis.hset(scene.keys.schedule("r"), "nominal", nominal_ms)
+    scene.redis.zadd(scene.keys.due_normal(), {"r": nominal_ms})  # it is due once more
+    scene.tick()
+
+    told = auditing.run()
+
+    assert {run} == scene.queued()
+    assert 1 == len(scene.redis.lrange(f"{RQ}:queue:default", 0, -1))
+    assert not any(each["event"] == "run_suppressed" for each in told)
+
+
+def test_a_one_shot_run_early_raises_no_alarm_for_a_rule_with_its_id(scene: Scene, auditing: Auditing) -> None:
+    rule = scene.client.schedule(FUNC, id="r", every=20)
+    assert rule.next_at is not None
+    scene.client.schedule(FUNC, id="r", at=rule.next_at)
+    run = scene.client.run_now("r")
+    assert scene.keys.run_id("r", round(rule.next_at.timestamp() * 1000)) == run
+    scene.client.schedule(FUNC, id="r", every=20, starts=rule.next_at)
+    auditing.pass_time(20_000)
+    scene.tick()
+
+    assert not any(each["event"] == "run_suppressed" for each in auditing.run())
+    assert {run} == scene.queued()

@@ -142,9 +142,7 @@ def test_an_occurrence_that_was_blocked_until_now_is_not_overdue(scene: Scene, a
     assert ["occurrence_overdue"] == [each["event"] for each in auditing.run()]
 
 
-def test_an_audit_waits_for_an_archive_that_is_far_behind(
-    scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_audit_waits_for_a_late_archive(scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(scene)
     monkeypatch.setattr(module, "_BEHIND", 1)
     assert [] == auditing.run()

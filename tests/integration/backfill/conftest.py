@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from tests.faults.threads import know
-from tests.integration.backfill.ground import NOW
+from tests.integration.backfill.ground import now
 from tests.integration.reruns.ground import TASKS
 from zsched import Client
 from zsched.storage.connection import Link
@@ -15,7 +15,8 @@ from zsched.storage.connection import Link
 @pytest.fixture
 def client(redis_client: redis.Redis, link: Link) -> Client:
     """A client with a schedule r at every full hour."""
+    now.cache_clear()
     know(redis_client)
     client = Client(link)
-    client.schedule(f"{TASKS}.done", id="r", cron=f"{NOW.minute} * * * *", args=(1,))
+    client.schedule(f"{TASKS}.done", id="r", cron=f"{now().minute} * * * *", args=(1,))
     return client

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from tests.faults.processes import ENDS_S, eventually
+from tests.faults.ledger import queued
+from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.backfill.ground import HOUR, KEYS, NOW, backfill, run
-from tests.integration.reruns.ground import archived, queue
+from tests.integration.backfill.ground import HOUR, KEYS, backfill, now, run
+from tests.integration.reruns.ground import archived
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.archive import ran as archive_ran
 from zsched.core.clock import to_ms
@@ -30,24 +29,19 @@ from zsched.storage.inquiry import Inquiry
 from zsched.storage.log import Log
 from zsched.storage.questions import Inbox
 
-pytestmark = pytest.mark.redis
 ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.redis
 
 
 @pytest.fixture
-def work(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator[Callable[[], list[str]]]:
+def work(redis_client: redis.Redis, redis_url: str, guard: Guard, tmp_path: Path) -> Callable[[], list[str]]:
     """A function that lets a worker empty the queue and returns the ids in the receipts until then."""
-    with Guard() as guard:
 
-        def until_done() -> list[str]:
-            command = [sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", redis_url, "default"]
-            env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-            with (tmp_path / "worker.log").open("ab") as log:
-                worker = guard.spawn(command, cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT)
-            assert 0 == worker.wait(ENDS_S)
-            return [receipt.decode().split(" ")[0] for receipt in redis_client.lrange("receipts", 0, -1)]
+    def until_done() -> list[str]:
+        RqWorkers(guard, redis_url, tmp_path).work()
+        return [receipt.decode().split(" ")[0] for receipt in redis_client.lrange("receipts", 0, -1)]
 
-        yield until_done
+    return until_done
 
 
 def forget(redis_client: redis.Redis, link: Link) -> None:
@@ -71,16 +65,14 @@ def test_workers_run_each_missing_occurrence_once_and_in_order(client: Client, w
 
 
 @pytest.mark.usefixtures("daemon")
-def test_a_run_known_only_to_the_archive_is_not_backfilled(
-    client: Client, redis_client: redis.Redis, link: Link
-) -> None:
+def test_a_run_that_an_archive_knows_is_not_repeated(client: Client, redis_client: redis.Redis, link: Link) -> None:
     backfill(client, 5, 3)
     forget(redis_client, link)
 
     done = backfill(client, 6, 2)
 
     assert ([run(6), run(3)], 2) == (done.run_ids, done.ran)
-    assert [run(6), run(3)] == queue(redis_client)
+    assert [run(6), run(3)] == queued(redis_client)
 
 
 @pytest.mark.usefixtures("daemon")
@@ -109,7 +101,7 @@ def test_again_adds_an_extra_run_of_finished_occurrences(client: Client, redis_c
     plain, extra = done.run_ids
     assert (run(6), f"{run(5)}-r") == (plain, extra.rstrip("0123456789"))
     assert 1 == done.ran  # that one is queued still
-    assert [run(5), run(4), plain, extra] == queue(redis_client)
+    assert [run(5), run(4), plain, extra] == queued(redis_client)
 
 
 def test_a_backfill_without_an_archive_uses_the_log_and_rqs_jobs(client: Client, redis_client: redis.Redis) -> None:
@@ -123,12 +115,12 @@ def test_a_backfill_without_an_archive_uses_the_log_and_rqs_jobs(client: Client,
     assert (None, True) == (done.source.archive, done.source.is_untrimmed)
 
 
-def test_a_backfill_of_an_unknown_past_is_refused(client: Client, redis_client: redis.Redis, link: Link) -> None:
+def test_an_unknown_past_is_not_filled(client: Client, redis_client: redis.Redis, redis_url: str, link: Link) -> None:
     client.run_now("r")
     last = Log(link, KEYS).last()
     assert last is not None
     redis_client.xtrim(KEYS.log(), minid=last.position.id, approximate=False)
-    before = queue(redis_client)
+    before = queued(redis_client)
 
     with pytest.raises(
         ArchiveError, match=r"what ran before .* is not known \(no archive reported within .*the option again"
@@ -136,23 +128,13 @@ def test_a_backfill_of_an_unknown_past_is_refused(client: Client, redis_client: 
         backfill(client, 5, 3)
     with pytest.raises(ArchiveError):
         backfill(client, 5, 3, dry_run=True)
-    assert before == queue(redis_client)
-
-    assert [run(5), run(4)] == backfill(client, 5, 3, again=True).run_ids
-
-
-def test_a_backfill_before_the_start_of_the_archive_is_refused(
-    client: Client, redis_client: redis.Redis, redis_url: str, link: Link
-) -> None:
-    client.run_now("r")
-    last = Log(link, KEYS).last()
-    assert last is not None
-    redis_client.xtrim(KEYS.log(), minid=last.position.id, approximate=False)
     with DaemonThread(redis_url):
         eventually(lambda: Archivers(link, KEYS).alive())
-
         with pytest.raises(ArchiveError, match="the archive goes back no further"):
             backfill(client, 5, 3)
+    assert before == queued(redis_client)
+
+    assert [run(5), run(4)] == backfill(client, 5, 3, again=True).run_ids
 
 
 class Answering(threading.Thread):
@@ -184,12 +166,12 @@ class Answering(threading.Thread):
 def test_entries_not_yet_in_the_archive_are_read_from_the_log(client: Client, link: Link) -> None:
     before = Log(link, KEYS).last()
     assert before is not None
-    client._store.backfill("r", client.get("r").version or "", [(to_ms(NOW - 5 * HOUR), False)], "op")
+    client._store.backfill("r", client.get("r").version or "", [(to_ms(now() - 5 * HOUR), False)], "op")
 
-    with Answering(link, before.position.id, ran=[[to_ms(NOW - 4 * HOUR), 0, 1]], read_to=None):
-        ran, source = Inquiry(link, KEYS).ran("r", to_ms(NOW - 9 * HOUR), to_ms(NOW))
+    with Answering(link, before.position.id, ran=[[to_ms(now() - 4 * HOUR), 0, 1]], read_to=None):
+        ran, source = Inquiry(link, KEYS).ran("r", to_ms(now() - 9 * HOUR), to_ms(now()))
 
-    assert {to_ms(NOW - 5 * HOUR), to_ms(NOW - 4 * HOUR)} == ran
+    assert {to_ms(now() - 5 * HOUR), to_ms(now() - 4 * HOUR)} == ran
     assert "host:/a.db" == source.archive
 
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 import redis
 from click.testing import Result
 
-from tests.faults.processes import eventually
+from tests.faults.processes import WITHIN_S, eventually
+from tests.faults.threads import DaemonThread
 from tests.integration.cli_history.ground import ALONE, FUNC, KEYS, NO_ANSWER, Leading, Zsched, queued
 from zsched import Client
 from zsched.cli.program import DONE, USAGE
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.once
 
@@ -77,7 +85,7 @@ def test_the_log_of_one_schedule_has_a_line_per_change(zsched: Zsched, client: C
     )
 
 
-def test_the_log_is_limited_by_time_and_number(zsched: Zsched, client: Client, redis_client: redis.Redis) -> None:
+def test_the_log_is_limited_by_time_and_number(zsched: Zsched, client: Client) -> None:
     for number in range(5):
         client.enqueue(FUNC, id=f"s{number}")
     now = datetime.now(UTC)
@@ -96,31 +104,29 @@ def test_the_log_is_limited_by_time_and_number(zsched: Zsched, client: Client, r
 
 
 def test_entries_trimmed_from_redis_come_from_the_archive(
-    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+    zsched: Zsched, client: Client, redis_client: redis.Redis, daemon: DaemonThread
 ) -> None:
-    with Leading(redis_url, path):
-        client.enqueue(FUNC, id="old")
-        client.enqueue(FUNC, id="new", durable=True)
-        redis_client.xtrim(KEYS.log(), maxlen=1, approximate=False)
+    client.enqueue(FUNC, id="old")
+    client.enqueue(FUNC, id="new", durable=True)
+    redis_client.xtrim(KEYS.log(), maxlen=1, approximate=False)
 
-        result = zsched("log", "--since", "1h")
+    result = zsched("log", "--since", "1h")
 
     assert ["term", "enqueue", "enqueue"] == [line.split()[0] for line in texts(result)]
     assert "" == result.stderr  # the archive is complete
 
 
 def test_the_log_after_a_loss_shows_both_histories_and_marks_the_new_one(
-    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+    zsched: Zsched, client: Client, redis_client: redis.Redis, daemon: DaemonThread
 ) -> None:
-    with Leading(redis_url, path) as daemon:
-        for id in ("a", "b"):
-            client.schedule(FUNC, id=id, at=datetime(2030, 1, 1, tzinfo=UTC), durable=True)
-        redis_client.flushall()
-        daemon.wait_for("recovery_done")
-        client.cancel("a")
-        eventually(lambda: zsched("log").stderr == "")
+    for id in ("a", "b"):
+        client.schedule(FUNC, id=id, at=datetime(2030, 1, 1, tzinfo=UTC), durable=True)
+    redis_client.flushall()
+    daemon.wait_for("recovery_done")
+    client.cancel("a")
+    eventually(lambda: zsched("log").stderr == "")
 
-        whole, of_one = zsched("log", "--since", "1h"), zsched("log", "--id", "a")
+    whole, of_one = zsched("log", "--since", "1h"), zsched("log", "--id", "a")
 
     mark = "… a new history begins: Redis lost what is above, or its end …"
     kinds = [line if line == mark else line.split("  ")[2] for line in whole.stdout.splitlines()]
@@ -150,9 +156,7 @@ def test_an_unknown_entry_is_shown_without_its_values(zsched: Zsched, redis_clie
     assert ["unknown kind or form"] * 3 == [json.loads(line)["problem"].split(",")[0] for line in told]
 
 
-def test_terminal_codes_in_log_entries_are_not_printed(
-    zsched: Zsched, client: Client, redis_client: redis.Redis
-) -> None:
+def test_terminal_codes_in_entries_are_not_printed(zsched: Zsched, client: Client, redis_client: redis.Redis) -> None:
     evil = {"kind": "pause", "t": "1795257273824902", "note": "\x1b[2J", "rows": 1, "a": f"normal {10**30}"}
     redis_client.xadd(KEYS.log(), evil, "0-1")  # type: ignore[arg-type]  # str and int
     bad = {"kind": "quarantine", "t": "9" * 30, "rows": 1, "a": "normal 7", "": "\x1b[2J\x07"}
@@ -179,3 +183,80 @@ def test_the_log_in_json_is_one_object_a_line(zsched: Zsched, client: Client) ->
     found = json.loads(result.stderr)["source"]
     assert found.pop("place").startswith("namespace default of ")
     assert source == found
+
+
+def start(guard: Guard, url: str, *arguments: str, stdout: Any = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    env = {**os.environ, "ZSCHED_REDIS_URL": url}
+    command = [sys.executable, "-m", "zsched.cli", *arguments]
+    return guard.spawn(command, stdout=stdout, stderr=subprocess.PIPE, env=env)
+
+
+def line_of(stream: IO[bytes] | None) -> str:
+    assert stream is not None
+    return stream.readline().decode()
+
+
+def test_log_follow_prints_new_entries_until_ctrl_c(client: Client, redis_url: str, guard: Guard) -> None:
+    client.enqueue(FUNC, id="before")
+    child = start(guard, redis_url, "log", "--follow")
+
+    first = line_of(child.stdout)
+    client.enqueue(FUNC, id="after")
+    second = line_of(child.stdout)
+    child.send_signal(signal.SIGINT)
+    rest, told = child.communicate(timeout=WITHIN_S)
+
+    assert f"  enqueue  before: enqueued by {client.by}; run before-" in first
+    assert f"  enqueue  after: enqueued by {client.by}; run after-" in second
+    assert (DONE, b"") == (child.returncode, rest)
+    assert re.match(ALONE.encode(), told)
+
+
+def test_log_follow_of_one_schedule_skips_other_schedules(client: Client, redis_url: str, guard: Guard) -> None:
+    client.enqueue(FUNC, id="a")
+    child = start(guard, redis_url, "log", "-f", "--id", "a", "--json")
+
+    first = json.loads(line_of(child.stdout))
+    client.enqueue(FUNC, id="b")
+    client.enqueue(FUNC, id="a")
+    second = json.loads(line_of(child.stdout))
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=WITHIN_S)
+
+    assert ["0-1", "0-3"] == [first["entry"], second["entry"]]
+
+
+def test_log_follow_ends_without_error_when_the_pipe_closes(client: Client, redis_url: str, guard: Guard) -> None:
+    client.enqueue(FUNC, id="before")
+    child = start(guard, redis_url, "log", "--follow")
+    assert child.stdout is not None
+    line_of(child.stdout)
+
+    child.stdout.close()
+    client.enqueue(FUNC, id="after")
+    code = child.wait(WITHIN_S)
+
+    assert child.stderr is not None
+    assert DONE == code
+    assert re.fullmatch(rf"{ALONE}: {NO_ANSWER}\n".encode(), child.stderr.read())
+
+
+def test_log_follow_reports_an_outage_of_redis_once_and_continues(guard: Guard) -> None:
+    with EmbeddedRedis(appendonly=True) as server:
+        client = Client.from_url(server.url)
+        client.enqueue(FUNC, id="before")
+        child = start(guard, server.url, "log", "--follow")
+        line_of(child.stdout)
+        line_of(child.stderr)
+
+        server.kill()
+        gone = line_of(child.stderr)
+        server.start()
+        client.enqueue(FUNC, id="after")
+        back = line_of(child.stdout)
+        child.send_signal(signal.SIGINT)
+        _, told = child.communicate(timeout=WITHIN_S)
+
+    assert re.fullmatch(r"zsched: .*; trying again until Ctrl-C\n", gone)
+    assert "  enqueue  after: " in back
+    assert (DONE, b"") == (child.returncode, told)

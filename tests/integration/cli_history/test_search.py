@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -16,10 +17,11 @@ import redis
 from rq import Queue
 
 from tests.faults.processes import ENDS_S, eventually
+from tests.faults.threads import DaemonThread
 from tests.integration.cli_history.ground import FUNC, KEYS, NO_ANSWER, Leading, Zsched, queued
-from tests.integration.in_process import work_off
+from tests.rq_workers import work_off
 from zsched import Client
-from zsched.cli.program import INTERRUPTED, NOT_FOUND
+from zsched.cli.program import INTERRUPTED, NOT_FOUND, USAGE
 from zsched.core.lookback import Wanted
 from zsched.core.story import Source
 from zsched.errors import InvalidSchedule
@@ -29,6 +31,20 @@ from zsched.storage.inquiry import Inquiry
 
 pytestmark = pytest.mark.once
 PAST: Any = {"at": datetime(2020, 1, 1, tzinfo=UTC), "allow_past": True}
+BILLS = {f"bill-acme-{number}" for number in range(5)}
+FILTERS: list[tuple[list[str], set[str]]] = [
+    (["--match", "*acme*"], BILLS),
+    (["--match", "bill-*", "--since", "1h"], BILLS),
+    (["--match", "bill-*", "--until", "1h"], set()),
+    (["--queue", "fax"], {"fax-bolt"}),
+    (["--func", "builtins.str"], BILLS),
+    (["--tag", "acme"], BILLS),
+    (["--owner", "ann"], BILLS),
+    (["--status", "failed"], {"fax-bolt"}),
+    (["--status", "failed", "--tag", "acme"], set()),
+    (["--status", "succeeded", "--queue", "default"], BILLS),
+    (["--status", "queued"], set()),
+]
 
 
 @pytest.fixture
@@ -47,34 +63,14 @@ def stocked(client: Client, redis_client: redis.Redis, redis_url: str, path: Pat
         yield client
 
 
-BILLS = {f"bill-acme-{number}" for number in range(5)}
-FILTERS: list[tuple[list[str], set[str]]] = [
-    (["--match", "*acme*"], BILLS),
-    (["--match", "bill-*", "--since", "1h"], BILLS),
-    (["--match", "bill-*", "--until", "1h"], set()),
-    (["--queue", "fax"], {"fax-bolt"}),
-    (["--func", "builtins.str"], BILLS),
-    (["--tag", "acme"], BILLS),
-    (["--owner", "ann"], BILLS),
-    (["--status", "failed"], {"fax-bolt"}),
-    (["--status", "failed", "--tag", "acme"], set()),
-    (["--status", "succeeded", "--queue", "default"], BILLS),
-    (["--status", "queued"], set()),
-]
-
-
 def test_history_finds_runs_by_what_people_know(stocked: Client, zsched: Zsched) -> None:
     found = {" ".join(options): zsched.json("history", *options)["occurrences"] for options, _ in FILTERS}
 
     shown = {options: {one["id"] for one in occurrences} for options, occurrences in found.items()}
     assert {" ".join(options): ids for options, ids in FILTERS} == shown
     [failed] = found["--queue fax"]
-    assert ("builtins.int", "fax", ["bolt"], "failed") == (
-        failed["func"],
-        failed["queue"],
-        failed["tags"],
-        failed["run"]["status"],
-    )
+    assert ["builtins.int", "fax", ["bolt"]] == [failed[name] for name in ("func", "queue", "tags")]
+    assert "failed" == failed["run"]["status"]
 
 
 def test_history_is_read_page_by_page_and_exported_as_lines(stocked: Client, zsched: Zsched) -> None:
@@ -136,6 +132,7 @@ def test_a_run_whose_end_is_archived_between_two_questions_is_found_once(
         {"since": datetime(2026, 1, 1)},
         {"since": datetime(2026, 1, 2, tzinfo=UTC), "until": datetime(2026, 1, 1, tzinfo=UTC)},
         {"limit": 1001},
+        {"status": "paused"},
     ],
 )
 def test_a_wrong_filter_is_refused_with_its_name(client: Client, wrong: dict[str, Any]) -> None:
@@ -144,23 +141,26 @@ def test_a_wrong_filter_is_refused_with_its_name(client: Client, wrong: dict[str
 
     assert raised.value.field in wrong
     assert str(raised.value.remedy or raised.value.problem)
+    assert "status" not in wrong or re.search("give one of fired, enqueued, retried.*lost", str(raised.value))
 
 
-def test_an_unknown_status_names_all_statuses(client: Client) -> None:
-    with pytest.raises(InvalidSchedule, match=r"give one of fired, enqueued, retried, skipped, expired.*lost"):
-        client.history(status="paused")
-
-
-def test_an_unknown_id_has_the_exit_code_of_why(stocked: Client, zsched: Zsched) -> None:
+def test_a_search_without_results_has_the_exit_code_of_why_and_names_what_waits(
+    stocked: Client, zsched: Zsched, client: Client
+) -> None:
     known, unknown = zsched("history", "fax-bolt", "--status", "skipped"), zsched("history", "nope")
 
     assert (0, NOT_FOUND) == (known.exit_code, unknown.exit_code)
     assert "nope: no schedule nope was ever put into namespace default of " in unknown.stderr
 
+    client.schedule(FUNC, id="bill-dan", after=3600)
+    client.pause("bill-dan")
 
-def test_a_search_without_an_archive_says_how_far_the_log_goes_back(
-    client: Client, redis_client: redis.Redis, redis_url: str
-) -> None:
+    found = zsched("history", "--match", "*dan*")
+
+    assert "scheduled, without an outcome yet: bill-dan; see zsched why bill-dan" in found.stderr
+
+
+def test_a_search_without_an_archive_says_how_far_the_log_goes_back(client: Client, redis_url: str) -> None:
     for number in range(3):
         client.enqueue("builtins.str", id=f"bill-{number}", queue="fax", tags=["acme"])
     alone = Zsched(redis_url)
@@ -186,10 +186,53 @@ def test_ctrl_c_stops_a_search_and_says_how_far_it_came(redis_client: redis.Redi
     assert (INTERRUPTED, "stopped: nothing was searched\n", "") == (process.returncode, out, err)
 
 
-def test_a_search_by_id_without_results_names_schedules_that_wait(client: Client, zsched: Zsched) -> None:
-    client.schedule(FUNC, id="bill-dan", after=3600)
-    client.pause("bill-dan")
+def test_history_is_a_table_of_occurrences_with_their_outcome(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, daemon: DaemonThread
+) -> None:
+    client.schedule(FUNC, id="a", at=datetime(2020, 1, 1, tzinfo=UTC), allow_past=True)
+    queued(redis_client)
+    client.schedule(FUNC, id="b", at=datetime(2030, 1, 1, tzinfo=UTC))
+    client.cancel("b")
 
-    found = zsched("history", "--match", "*dan*")
+    result = zsched("history", "--tz", "Asia/Seoul")
+    fired = zsched.json("history", "a", "--status", "fired")
+    none = zsched("history", "b", "--status", "quarantined")
 
-    assert "scheduled, without an outcome yet: bill-dan; see zsched why bill-dan" in found.stderr
+    header, cancelled, first = result.stdout.splitlines()
+    columns = ["DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "STATE", "WAITED", "TOOK", "RUN", "WHY"]
+    assert columns == header.split()
+    assert re.search(r"\+09:00  b +cancelled  2030-01-01 09:00:00\+09:00", cancelled)
+    assert re.search(r"\+09:00  a +fired      2020-01-01 09:00:00\+09:00  \d+ d.*  queued +a-1577836800000$", first)
+    assert "" == result.stderr  # the archive is complete
+    [occurrence] = fired["occurrences"]
+    assert ("fired", "2020-01-01T00:00:00.000Z", "a-1577836800000") == tuple(
+        occurrence[name] for name in ("what", "nominal_at", "run_id")
+    )
+    assert fired["source"]["archive"].endswith(str(daemon.daemon._archivist.archiver.path))
+    assert "nothing was quarantined, of schedule b\n" == none.stdout
+
+
+def test_history_shows_only_the_last_line_of_a_tasks_traceback(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+) -> None:
+    shows = ["history", "history a", "why a", "status", "show a"]
+    with Leading(redis_url, path):
+        client.schedule("builtins.int", args=("s3cret",), id="a", cron="0 9 * * *")
+        run_id = client.run_now("a")
+        work_off(Queue("default", connection=redis_client), redis_client)
+        eventually(lambda: "ValueError" in zsched("status").stdout)  # the daemon has read the end of the run
+
+        told = {command: zsched(*command.split()).stdout for command in [*shows, f"why {run_id}"]}
+        told |= {f"{command} --json": zsched(*command.split(), "--json").stdout for command in shows}
+
+    last_line = "ValueError: invalid literal for int() with base 10: 's3cret'"
+    assert [] == [command for command, text in told.items() if last_line not in text]
+    assert [] == [command for command, text in told.items() if "Traceback" in text]
+
+
+def test_history_refuses_invalid_options(zsched: Zsched) -> None:
+    for wrong in (
+        "--status paused", "--limit 0", "--tz Nowhere", "--all --limit 3", "--after then", "--since 1h --until 2h",
+    ):  # fmt: skip
+        assert USAGE == zsched("history", *wrong.split()).exit_code, wrong
+    assert "fired|enqueued|retried|skipped|expired|coalesced|duplicate" in zsched("history", "-h").output

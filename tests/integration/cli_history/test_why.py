@@ -8,6 +8,7 @@ import re
 import stat
 import subprocess
 import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from rq import SimpleWorker
 from tests.faults.clocks import now_ms, set_back
 from tests.faults.overdue import HOUR_MS, become_due
 from tests.faults.processes import WITHIN_S, eventually
+from tests.faults.threads import DaemonThread
 from tests.integration.cli_history.ground import ALONE, FUNC, KEYS, NO_ANSWER, Leading, Zsched, queued
 from tests.prefix import RQ
 from zsched import Client
@@ -35,14 +37,13 @@ BLIND = (
 
 
 def test_why_of_a_fired_schedule_says_when_and_how_late(
-    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+    zsched: Zsched, client: Client, redis_client: redis.Redis, daemon: DaemonThread
 ) -> None:
-    with Leading(redis_url, path):
-        at = datetime.now(UTC)
-        run = client.schedule(FUNC, id="a", at=at, allow_past=True, created_by="me").run_id
-        queued(redis_client)
+    at = datetime.now(UTC)
+    run = client.schedule(FUNC, id="a", at=at, allow_past=True, created_by="me").run_id
+    queued(redis_client)
 
-        created, fired, now = zsched.story("a")
+    created, fired, now = zsched.story("a")
 
     assert re.fullmatch(rf"created by {client.by} for \S+ \S+", created)
     assert re.fullmatch(rf"fired for \S+ \S+, \d+\.\d m?s late(: .*)?; run {run}", fired)
@@ -82,21 +83,22 @@ def test_why_of_coalesced_occurrences_names_the_run_that_replaced_them(
     assert story[2].startswith("fired for ")
 
 
-def test_why_of_a_paused_or_cancelled_schedule_says_so(
-    zsched: Zsched, client: Client, redis_url: str, path: Path
-) -> None:
-    with Leading(redis_url, path):
-        for id in ("paused", "cancelled"):
-            client.schedule(FUNC, id=id, after=3600)
-        client.pause("paused", note="until May")
-        client.cancel("cancelled")
+def test_why_of_a_paused_or_cancelled_schedule_says_so(zsched: Zsched, client: Client, daemon: DaemonThread) -> None:
+    for id in ("paused", "cancelled"):
+        client.schedule(FUNC, id=id, after=3600)
+    client.schedule(FUNC, id="rule", every=3600)
+    run_id = client.run_now("rule")
+    client.pause("paused", note="until May")
+    client.cancel("cancelled")
+    client.cancel("rule")
 
-        paused, cancelled = zsched.story("paused"), zsched.story("cancelled")
+    paused, cancelled, rule = (zsched.story(id) for id in ("paused", "cancelled", "rule"))
 
     assert f'paused by {client.by}: "until May"' == paused[1]
     assert re.match(rf'PAUSED: since .* by {client.by}: "until May"; it would be due ', paused[2])
     assert cancelled[1].startswith(f"cancelled by {client.by}; it was for ")
     assert cancelled[2] == f"CANCELLED: {cancelled[1]}"
+    assert re.match(rf"CANCELLED: cancelled by .*; its run {run_id} is queued since ", rule[-1])
 
 
 def test_why_of_a_quarantined_schedule_gives_the_reason(
@@ -115,11 +117,11 @@ def test_why_of_a_quarantined_schedule_gives_the_reason(
     assert "quarantined: its hash is gone" == lost[1]
 
 
-def test_why_of_an_unknown_schedule_says_that_it_is_unknown(
-    zsched: Zsched, client: Client, redis_url: str, path: Path
-) -> None:
-    with Leading(redis_url, path):
-        for_people, for_programs = zsched("why", "nobody"), zsched("why", "nobody", "--json")
+def test_why_of_an_unknown_id_offers_one_like_it(zsched: Zsched, client: Client, daemon: DaemonThread) -> None:
+    client.enqueue(FUNC, id="mail-ada")
+    eventually(lambda: client.why("mail-ada").source.archive)
+
+    for_people, for_programs = zsched("why", "nobody"), zsched("why", "nobody", "--json")
 
     assert (NOT_FOUND, NOT_FOUND) == (for_people.exit_code, for_programs.exit_code)
     first, *_ = for_people.stdout.splitlines()
@@ -127,6 +129,7 @@ def test_why_of_an_unknown_schedule_says_that_it_is_unknown(
     assert "" == for_people.stderr  # the archive is complete
     assert not json.loads(for_programs.stdout)["known"]
     assert "" == for_programs.stderr
+    assert "did you mean mail-ada?" in zsched("why", "mail-adda").output
 
 
 @pytest.mark.true_start  # without zsched.archive
@@ -151,14 +154,11 @@ def test_why_needs_only_redis_not_the_archive_file(
     assert [b""] * 3 == [stderr for _, stderr in told.values()]  # the answers are complete, so from the archive
 
 
-def test_why_prints_times_in_the_given_zone_with_milliseconds(
-    zsched: Zsched, client: Client, redis_url: str, path: Path
-) -> None:
-    with Leading(redis_url, path):
-        client.schedule(FUNC, id="a", at=datetime(2030, 1, 1, tzinfo=UTC))
+def test_why_prints_milliseconds_in_the_given_zone(zsched: Zsched, client: Client, daemon: DaemonThread) -> None:
+    client.schedule(FUNC, id="a", at=datetime(2030, 1, 1, tzinfo=UTC))
 
-        verdict, _, line = zsched("why", "a", "--tz", "Asia/Seoul").stdout.splitlines()
-        wrong = zsched("why", "a", "--tz", "Asia/Nowhere")
+    verdict, _, line = zsched("why", "a", "--tz", "Asia/Seoul").stdout.splitlines()
+    wrong = zsched("why", "a", "--tz", "Asia/Nowhere")
 
     at = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\+09:00"
     assert re.fullmatch(rf"{at}  created by {client.by} for 2030-01-01 09:00:00\+09:00", line)
@@ -179,14 +179,13 @@ def test_why_without_an_archive_uses_redis_and_says_so(zsched: Zsched, client: C
 
 
 def test_why_accepts_the_id_of_a_run(
-    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
+    zsched: Zsched, client: Client, redis_client: redis.Redis, daemon: DaemonThread
 ) -> None:
-    with Leading(redis_url, path):
-        client.schedule(FUNC, id="a", every=3600, starts=datetime.now(UTC) + timedelta(hours=1))
-        first, second = client.run_now("a"), client.run_now("a")
-        queued(redis_client, 2)
+    client.schedule(FUNC, id="a", every=3600, starts=datetime.now(UTC) + timedelta(hours=1))
+    first, second = client.run_now("a"), client.run_now("a")
+    queued(redis_client, 2)
 
-        one, other, schedule, nothing = (zsched.json("why", id) for id in (first, second, "a", "a-1785283200000"))
+    one, other, schedule, nothing = (zsched.json("why", id) for id in (first, second, "a", "a-1785283200000"))
 
     assert [[first], [second]] == [[change["run_id"] for change in story["changes"]] for story in (one, other)]
     assert (first, True) == (one["id"], one["known"])
@@ -197,9 +196,7 @@ def test_why_accepts_the_id_of_a_run(
     assert nothing["verdict"]["text"].startswith("the changes of schedule a do not name run a-")
 
 
-def test_why_says_since_when_a_trimmed_log_is_complete(
-    zsched: Zsched, client: Client, redis_client: redis.Redis
-) -> None:
+def test_why_says_since_when_a_trimmed_log_is_whole(zsched: Zsched, client: Client, redis_client: redis.Redis) -> None:
     for number in range(3):
         client.enqueue(FUNC, id=f"s{number}")
     redis_client.xtrim(KEYS.log(), maxlen=2, approximate=False)
@@ -209,9 +206,6 @@ def test_why_says_since_when_a_trimmed_log_is_complete(
     since = re.search(r"whose log goes back to (.*?): no archive reported", result.stderr)
     assert since is not None
     assert f" since {since[1]}; what was before is not in reach" in result.stdout
-
-
-# -- what changed, and who asked --------------------------------------------------------------------
 
 
 def change_a_rule(client: Client) -> None:
@@ -249,61 +243,35 @@ def without_times(story: list[str]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("keeps_args", [True, False])
-def test_an_archive_says_what_changed_and_who_asked(
-    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path, keeps_args: bool
+@pytest.mark.parametrize("keeps_args", [True, False, None], ids=["archive", "archive without arguments", "Redis alone"])
+def test_why_says_what_changed_and_who_asked(
+    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path, keeps_args: bool | None
 ) -> None:
-    with Leading(redis_url, path, keep_args=keeps_args):
+    with nullcontext() if keeps_args is None else Leading(redis_url, path, keep_args=keeps_args):
         change_a_rule(client)
         [run_id] = (run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1))
 
         told = zsched.json("why", "r")
 
     expected = changes_of_a_rule(client, run_id)
-    if not keeps_args:
+    if keeps_args is False:
         expected[2] = expected[2].replace("arguments changed; ", "")
+    assert (keeps_args is None) == (told["source"]["archive"] is None)
     assert expected == without_times([line["text"] for line in told["story"]])
     assert ["cron: 0 9 * * 1-5 → 0 10 * * 1-5", "queue: default → email"] == told["changes"][1]["changed"]
     assert "secret" not in json.dumps(told)
 
 
-def test_redis_alone_says_what_changed_and_who_asked(zsched: Zsched, client: Client, redis_client: redis.Redis) -> None:
-    change_a_rule(client)
-    [run_id] = (run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1))
+def test_a_change_after_many_runs_is_compared_with_a_put(zsched: Zsched, client: Client, daemon: DaemonThread) -> None:
+    client.schedule(FUNC, id="r", every=3600, queue="default")
+    for _ in range(60):
+        client.run_now("r")
+    client.update("r", queue="email")
 
-    told = json.loads(zsched("why", "r", "--json").stdout)
-
-    assert told["source"]["archive"] is None
-    assert changes_of_a_rule(client, run_id) == without_times([line["text"] for line in told["story"]])
-    assert "secret" not in json.dumps(told)
-
-
-def test_a_change_after_many_runs_is_compared_with_the_put_before_them(
-    zsched: Zsched, client: Client, redis_url: str, path: Path
-) -> None:
-    with Leading(redis_url, path):
-        client.schedule(FUNC, id="r", every=3600, queue="default")
-        for _ in range(60):
-            client.run_now("r")
-        client.update("r", queue="email")
-
-        told = zsched.json("why", "r")
+    told = zsched.json("why", "r")
 
     assert any(line["text"].endswith(" more changes lie before this …") for line in told["story"])
     assert ["queue: default → email"] == told["changes"][-1]["changed"]
-
-
-def test_why_of_a_cancelled_rule_names_its_queued_run(
-    zsched: Zsched, client: Client, redis_url: str, path: Path
-) -> None:
-    with Leading(redis_url, path):
-        client.schedule(FUNC, id="r", every=3600)
-        run_id = client.run_now("r")
-        client.cancel("r")
-
-        *_, now = zsched.story("r")
-
-    assert re.match(rf"CANCELLED: cancelled by .*; its run {run_id} is queued since ", now)
 
 
 def test_why_says_who_asked_a_worker_to_stop_a_run(
@@ -347,61 +315,38 @@ def expire(redis_client: redis.Redis, run_id: str | None) -> None:
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_why_of_an_expired_run_says_what_its_queue_did_meanwhile(
-    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path, others: int
+    zsched: Zsched, client: Client, redis_client: redis.Redis, daemon: DaemonThread, others: int
 ) -> None:
-    with Leading(redis_url, path):
-        late = client.enqueue(FUNC, id="late", expires_after=1800).run_id
-        if others:
-            client.enqueue(FUNC, id="other", at_front=True)
-            SimpleWorker(["default"], connection=redis_client).work(burst=True, max_jobs=others)
-        expire(redis_client, late)
-        eventually(lambda: client.why("late").changes[-1].what.value == "run_ended")
-        eventually(lambda: len(client.runs(status="succeeded")) == others)
-
-        *_, verdict = zsched.story("late")
-
-    told = (
-        "meanwhile 1 other run of queue default began: its workers were busy" if others else "no run of queue default"
-    )
-    assert told in verdict
-
-
-def test_why_of_an_expired_run_counts_only_runs_that_began_while_it_waited(
-    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
-) -> None:
-    with Leading(redis_url, path):
-        client.enqueue(FUNC, id="before")
-        SimpleWorker(["default"], connection=redis_client).work(burst=True)
-        eventually(lambda: len(client.runs(status="succeeded")) == 1)
+    worker = SimpleWorker(["default"], connection=redis_client)
+    client.enqueue(FUNC, id="before")
+    worker.work(burst=True)
+    eventually(lambda: len(client.runs(status="succeeded")) == 1)
+    late = client.enqueue(FUNC, id="late", expires_after=1800).run_id
+    if others:
+        client.enqueue(FUNC, id="other", at_front=True)
+        worker.work(burst=True, max_jobs=others)
+    else:
         client.enqueue(FUNC, id="still-waits")
-        expire(redis_client, client.enqueue(FUNC, id="late", expires_after=1800).run_id)
-        eventually(lambda: client.why("late").changes[-1].what.value == "run_ended")
+    expire(redis_client, late)
+    eventually(lambda: client.why("late").changes[-1].what.value == "run_ended")
+    eventually(lambda: len(client.runs(status="succeeded")) == 1 + others)
 
-        *_, verdict = zsched.story("late")
+    *_, verdict = zsched.story("late")
 
-    assert "no run of queue default began meanwhile; now RQ knows of no worker that listens to queue default" in verdict
-
-
-def test_why_of_an_unknown_id_offers_the_id_of_a_fired_schedule(
-    zsched: Zsched, client: Client, redis_url: str, path: Path
-) -> None:
-    with Leading(redis_url, path):
-        client.enqueue(FUNC, id="mail-ada")
-        eventually(lambda: client.why("mail-ada").source.archive)
-
-        told = zsched("why", "mail-adda")
-
-    assert "did you mean mail-ada?" in told.output
+    told = {
+        0: "no run of queue default began meanwhile; now RQ knows of no worker that listens to queue default",
+        1: "meanwhile 1 other run of queue default began: its workers were busy",
+    }
+    assert told[others] in verdict
 
 
 @pytest.mark.parametrize(("queue", "hint"), [("emial", "did you mean email?"), ("sms", "queues with workers: email")])
 def test_why_of_a_run_in_a_queue_without_workers_names_those_with_workers(
-    zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path, queue: str, hint: str
+    zsched: Zsched, client: Client, redis_client: redis.Redis, queue: str, hint: str, daemon: DaemonThread
 ) -> None:
-    with Leading(redis_url, path):
-        client.enqueue(FUNC, id="before", queue="email")
-        SimpleWorker(["email"], connection=redis_client).register_birth()
-        run_id = client.enqueue(FUNC, id="a", queue=queue).run_id
+    client.enqueue(FUNC, id="before", queue="email")
+    SimpleWorker(["email"], connection=redis_client).register_birth()
+    run_id = client.enqueue(FUNC, id="a", queue=queue).run_id
 
-        assert zsched.story("a")[-1].endswith(f"listens to queue {queue}; {hint}")
-        assert zsched.json("why", str(run_id))["verdict"]["text"].endswith(f"; {hint}")
+    assert zsched.story("a")[-1].endswith(f"listens to queue {queue}; {hint}")
+    assert zsched.json("why", str(run_id))["verdict"]["text"].endswith(f"; {hint}")

@@ -60,6 +60,12 @@ def populate(scene: Scene) -> None:
     assert scene.follower.step()
 
 
+def lose_all(scene: Scene) -> None:
+    """Populate the namespace, then empty Redis."""
+    populate(scene)
+    scene.redis.flushall()
+
+
 def listed(client: Client) -> list[Schedule]:
     """Return the schedules without the fields that a recovery renews."""
     return sorted(client.list(), key=lambda one: one.id)

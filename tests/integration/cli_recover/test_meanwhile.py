@@ -20,7 +20,7 @@ from tests.faults.leases import end_hold
 from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
 from tests.faults.threads import know
 from tests.integration.archive.ground import Scene
-from tests.integration.cli_recover.ground import HOUR_S, Zsched, copied, dump, listed, populate, told
+from tests.integration.cli_recover.ground import HOUR_S, Zsched, copied, dump, listed, lose_all, populate, told
 from tests.prefix import RQ
 from zsched import Client
 from zsched.cli import program
@@ -33,8 +33,6 @@ from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.restoring import Restoring, portions
 
 pytestmark = pytest.mark.once
-
-# -- while a daemon leads -----------------------------------------------------------------------------
 
 
 def report_of_archive(scene: Scene, state: ArchiveState, **about: Any) -> None:
@@ -51,6 +49,7 @@ def leading(scene: Scene) -> None:
 def test_recover_is_refused_while_a_daemon_leads_unless_forced(scene: Scene, zsched: Zsched) -> None:
     populate(scene)
     leading(scene)
+    assert "daemon somebody leads, and it reports no archive: " in zsched.refusal()
     report_of_archive(scene, ArchiveState.LOST, daemon="somebody", trouble="disk full")
     before = dump(scene.redis)
 
@@ -61,13 +60,6 @@ def test_recover_is_refused_while_a_daemon_leads_unless_forced(scene: Scene, zsc
     assert 1 == len(zsched.json("--dry-run")["warnings"])
     assert before == dump(scene.redis)
     assert 4 == zsched.json("--force")["counts"]["put_back"]
-
-
-def test_recover_reports_a_leader_without_an_archive(scene: Scene, zsched: Zsched) -> None:
-    populate(scene)
-    leading(scene)
-
-    assert "daemon somebody leads, and it reports no archive: " in zsched.refusal()
 
 
 def test_recover_warns_of_another_waiting_archive_that_may_know_more(scene: Scene, zsched: Zsched) -> None:
@@ -130,12 +122,7 @@ def awaited(url: str) -> Any:
     return status if is_awaited else None
 
 
-# -- what happens meanwhile ---------------------------------------------------------------------------
-
-
-def test_recover_waits_while_another_archive_restores(
-    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recover_waits_while_another_restores(scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
     populate(scene)
     monkeypatch.setattr(recovery, "WAIT_MS", 1.0)
     scene.redis.flushall()
@@ -158,9 +145,7 @@ def test_recover_waits_while_another_archive_restores(
     assert "put back 3 schedules, 1 of them overdue" in result.stdout.splitlines()
 
 
-def test_recover_starts_again_when_redis_loses_its_history_again(
-    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recover_starts_again_after_another_loss(scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
     populate(scene)
     before, run, asked = listed(scene.client), Merge.run, list[int]()
     scene.redis.flushall()
@@ -182,11 +167,8 @@ def test_recover_starts_again_when_redis_loses_its_history_again(
     assert told(before) == told(listed(scene.client))
 
 
-def test_a_dry_run_compares_again_when_the_history_changes(
-    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    populate(scene)
-    scene.redis.flushall()
+def test_a_dry_run_compares_again_after_a_change(scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
+    lose_all(scene)
     rows, errors = Merge.rows, [HistoryChanged(), OtherRestores()]
 
     def interrupted(merge: Merge) -> Iterator[list[Any]]:
@@ -229,11 +211,8 @@ def test_ctrl_c_stops_recover_between_two_pages_and_the_next_call_continues(
     assert 450 == len(listed(scene.client))
 
 
-def test_recover_that_loses_redis_says_how_much_was_restored(
-    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    populate(scene)
-    scene.redis.flushall()
+def test_recover_that_loses_redis_says_how_far(scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
+    lose_all(scene)
     run = Merge.run
 
     def cut(merge: Merge) -> Iterator[int]:
@@ -269,8 +248,7 @@ def test_recover_skips_what_another_archive_has_restored(scene: Scene, zsched: Z
 
 
 def test_recover_only_reads_an_archive_that_a_daemon_writes(scene: Scene, zsched: Zsched, redis_url: str) -> None:
-    populate(scene)
-    scene.redis.flushall()
+    lose_all(scene)
     env = {**os.environ, "ZSCHED_REDIS_URL": redis_url, "ZSCHED_ARCHIVE_PATH": str(scene.archive.path)}
     before = sorted(scene.archive.state(), key=lambda each: each[0].key)
 

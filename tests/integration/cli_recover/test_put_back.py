@@ -6,7 +6,7 @@ import pytest
 from rq.job import Job, JobStatus
 
 from tests.integration.archive.ground import Scene
-from tests.integration.cli_recover.ground import HOUR_S, Zsched, dump, listed, populate, told
+from tests.integration.cli_recover.ground import HOUR_S, Zsched, dump, listed, lose_all, populate, told
 from tests.prefix import RQ
 from zsched.cli.program import DONE, USAGE
 from zsched.cli.recovering import report
@@ -17,8 +17,6 @@ from zsched.storage.questions import Naming
 from zsched.storage.server import Server
 
 pytestmark = pytest.mark.once
-
-# -- nothing to do ------------------------------------------------------------------------------------
 
 
 def test_recover_writes_nothing_if_redis_lost_nothing(scene: Scene, zsched: Zsched) -> None:
@@ -31,13 +29,7 @@ def test_recover_writes_nothing_if_redis_lost_nothing(scene: Scene, zsched: Zsch
     assert (DONE, True) == (result.exit_code, result.stdout.startswith("Nothing to do: Redis lost nothing"))
     assert before == dump(scene.redis)
     assert None is zsched.json()["verdict"]
-
-
-def test_a_redis_ahead_of_the_archive_lost_nothing(scene: Scene, zsched: Zsched) -> None:
-    populate(scene)
-    scene.client.cancel("once")
-    scene.redis.delete(scene.keys.lease())
-
+    scene.client.cancel("once")  # now it is ahead of the archive
     assert zsched().stdout.startswith("Nothing to do")
     assert zsched("--dry-run").stdout.startswith("Nothing to do")
 
@@ -46,25 +38,8 @@ def test_an_unknown_zone_is_refused_first(zsched: Zsched) -> None:
     assert "Mars" in zsched.refusal("--tz", "Mars/Base", code=USAGE)
 
 
-def test_recover_records_who_asked(scene: Scene, zsched: Zsched) -> None:
-    populate(scene)
-    scene.redis.flushall()
-
-    assert DONE == zsched().exit_code
-
-    log = [texts for _, texts in scene.redis.xrange(scene.keys.log())]
-    assert {caller().encode()} == {texts.get(b"by") for texts in log if texts[b"kind"] == b"restore"}
-    assert {None} == {texts.get(b"by") for texts in log if texts[b"kind"] != b"restore"}
-
-
-# -- an emptied Redis ---------------------------------------------------------------------------------
-
-
-def test_a_dry_run_lists_everything_missing_from_an_empty_redis_and_writes_nothing(
-    scene: Scene, zsched: Zsched
-) -> None:
-    populate(scene)
-    scene.redis.flushall()
+def test_a_dry_run_lists_all_that_an_emptied_redis_lost_and_writes_nothing(scene: Scene, zsched: Zsched) -> None:
+    lose_all(scene)
     scene.redis.set("somebody", "else's")
     before = dump(scene.redis)
 
@@ -111,6 +86,9 @@ def test_a_recovery_brings_back_the_same_schedules_with_the_same_next_times(scen
     table = [line.split() for line in result.stdout.splitlines() if "app." in line]
     assert [["pushed", "again", "fired"], ["skipped", "careful"]] == [table[0][:3], table[1][:2]]
     assert "put back 4 schedules, 1 of them overdue" in result.stdout.splitlines()
+    log = [texts for _, texts in scene.redis.xrange(scene.keys.log())]
+    assert {caller().encode()} == {texts.get(b"by") for texts in log if texts[b"kind"] == b"restore"}
+    assert {None} == {texts.get(b"by") for texts in log if texts[b"kind"] != b"restore"}
     assert zsched().stdout.startswith("Nothing to do")
 
 
@@ -127,8 +105,7 @@ def test_an_open_run_keeps_its_id_after_a_recovery(scene: Scene, zsched: Zsched)
 
 
 def test_recover_reports_a_run_that_cannot_be_pushed_again(scene: Scene, zsched: Zsched) -> None:
-    populate(scene)
-    scene.redis.flushall()
+    lose_all(scene)
     scene.redis.set(f"{RQ}:queue:default", "another writer's")
 
     result = zsched()
@@ -140,8 +117,7 @@ def test_recover_reports_a_run_that_cannot_be_pushed_again(scene: Scene, zsched:
 
 
 def test_recover_reports_runs_that_it_leaves_to_rq(scene: Scene, zsched: Zsched) -> None:
-    populate(scene)
-    scene.redis.flushall()
+    lose_all(scene)
     runs = [row.key for row, _ in scene.archive.state() if row.place == "open"]
     for key in runs:  # as a worker does that had them, without a job left
         Job("-".join(key), connection=scene.redis).set_status(JobStatus.FAILED)
@@ -180,19 +156,7 @@ def test_json_of_recover_is_one_document_with_counts_and_rows(scene: Scene, zsch
     assert by_id["fired"]["run_id"].startswith("fired-")
 
 
-def test_recover_keeps_schedules_put_after_the_loss(scene: Scene, zsched: Zsched) -> None:
-    populate(scene)
-    scene.redis.flushall()
-    scene.client.schedule("app.other", id="once", after=2 * HOUR_S)
-
-    counts = zsched.json()["counts"]
-
-    assert (3, "app.other") == (counts["put_back"], scene.client.get("once").func)
-
-
-def test_recover_shortens_its_list_unless_all_is_given(
-    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recover_shortens_its_list_without_all(scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "SHOWN", 2)
     scene.client.schedule_many({"func": "app.task", "id": f"s{n}", "after": HOUR_S} for n in range(5))
     scene.follower.step()
@@ -203,9 +167,6 @@ def test_recover_shortens_its_list_unless_all_is_given(
     assert (2, 5) == (some.count("app.task"), every.count("app.task"))
     assert "… and 3 more to put back; --all lists them" in some
     assert 5 == len(zsched.json("--dry-run")["rows"])
-
-
-# -- a Redis that is older than the archive -----------------------------------------------------------
 
 
 def test_recover_after_a_rollback_compares_only_later_changes(scene: Scene, zsched: Zsched) -> None:
@@ -240,9 +201,6 @@ def test_recover_after_a_rollback_compares_only_later_changes(scene: Scene, zsch
     assert DONE == zsched().exit_code
     assert told(before) == told([one for one in listed(client) if one.id != "new"])
     assert "new" == client.get("new").id
-
-
-# -- into a data set that was taken for a new one -----------------------------------------------------
 
 
 def taken_for_a_new_one(scene: Scene) -> None:

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from tests.integration.archive.ground import Scene
-from tests.integration.cli_recover.ground import HOUR_S, Zsched, copied, dump, listed, populate, told
+from tests.integration.cli_recover.ground import HOUR_S, Zsched, copied, dump, listed, lose_all, populate, told
 from zsched.cli.program import DONE, NOT_FOUND
 from zsched.config.urls import address_of
 from zsched.core.log import Position
@@ -20,8 +20,6 @@ from zsched.storage.keys import Keys
 pytestmark = pytest.mark.once
 
 KEYS = Keys("default")
-
-# -- which file ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arguments", [(), ("--from", "/nonexistent/archive.db")])
@@ -144,31 +142,27 @@ def test_a_configured_archive_of_another_address_is_refused_for_an_unnamed_redis
     assert name.encode() == scene.redis.hget(KEYS.meta(), "gen")
 
 
-def test_a_corrupt_archive_is_refused(scene: Scene, zsched: Zsched, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        ("UPDATE entry SET t = t + 1 WHERE n = 2", "checksum differs; "),
+        ("UPDATE fact SET value = 'x' WHERE name = 'life'", ""),
+        ("UPDATE fact SET value = 'x' WHERE name = 'position'", ""),
+    ],
+)
+def test_a_corrupt_archive_is_refused(scene: Scene, zsched: Zsched, tmp_path: Path, harm: str, told: str) -> None:
     populate(scene)
     path = copied(scene, tmp_path / "copy.db")
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("UPDATE entry SET t = t + 1 WHERE n = 2")
+        db.execute(harm)
     scene.redis.flushall()
 
     for arguments in ((), ("--dry-run",)):
         said = zsched.refusal("--from", str(path), *arguments)
 
         assert f"zsched: archive {path}: " in said
-        assert "checksum differs; it cannot be trusted; give another archive with --from FILE" in said
+        assert f"{told}it cannot be trusted; give another archive with --from FILE" in said
     assert {} == dump(scene.redis)
-
-
-def test_an_archive_with_invalid_facts_is_corrupt(scene: Scene, zsched: Zsched, tmp_path: Path) -> None:
-    populate(scene)
-    path = copied(scene, tmp_path / "copy.db")
-    scene.redis.flushall()
-
-    for name in ("life", "position"):
-        with closing(sqlite3.connect(path, isolation_level=None)) as db:
-            db.execute("UPDATE fact SET value = 'x' WHERE name = ?", (name,))
-
-        assert "it cannot be trusted; give another archive with --from FILE" in zsched.refusal("--from", str(path))
 
 
 def test_an_archive_of_another_namespace_is_refused_with_the_command(
@@ -203,15 +197,11 @@ def test_an_empty_archive_is_refused(scene: Scene, zsched: Zsched) -> None:
     assert "it has nothing yet of what Redis holds" in zsched.refusal()
 
 
-# -- which history ------------------------------------------------------------------------------------
-
-
 def unrelated(scene: Scene) -> tuple[Position, Position]:
     """
     Replace Redis by another data set, begun long before. Return the archive's last entry, and the log's first entry.
     """
-    populate(scene)
-    scene.redis.flushall()
+    lose_all(scene)
     scene.redis.hset(scene.keys.meta(), mapping={"gen": "other", "epoch": 4, "seq": 700})
     scene.redis.xadd(scene.keys.log(), {"kind": "cancel", "t": 1_600_000_000_000_000, "rows": 1, "x": 5}, id="4-700")
     mine = scene.archive.position

@@ -34,12 +34,10 @@ def test_ids_are_completed_from_redis(two: Zsched, name: str) -> None:
     assert ["mail-ada", "mail-bob"] == completions(["-u", url, name], "mail")
 
 
-def test_options_and_commands_are_completed() -> None:
+def test_options_and_commands_are_completed_and_ids_only_if_redis_answers() -> None:
     assert ["history"] == completions([], "hist")
     assert "--status" in completions(["history"], "--st")
 
-
-def test_completion_offers_nothing_when_redis_does_not_answer() -> None:
     assert [] == completions(["-u", "redis://127.0.0.1:1/0", "why"], "mail")
 
 

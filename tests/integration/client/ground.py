@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import redis
 
-from tests.prefix import RQ
+from zsched.core.clock import from_ms, to_ms
 from zsched.storage.keys import Keys
 from zsched.storage.unpickling import inflated
 
 KEYS = Keys("default")
 ROOT = Path(__file__).parents[3]
 HOUR = timedelta(hours=1)
+SOON = from_ms(to_ms(datetime.now(UTC))) + timedelta(days=1)  # in whole milliseconds
 
 
 def pass_time(redis_client: redis.Redis, by: timedelta) -> None:
     """Move the namespace's clock, also one that stands still."""
     is_still = redis_client.hexists(KEYS.meta(), "frozen_ms")
     redis_client.hincrby(KEYS.meta(), "frozen_ms" if is_still else "offset_ms", by // timedelta(milliseconds=1))
-
-
-def queued(redis_client: redis.Redis, name: str = "default") -> list[str]:
-    """Return the run ids in an RQ queue."""
-    return [run.decode() for run in redis_client.lrange(f"{RQ}:queue:{name}", 0, -1)]
 
 
 def payload(redis_client: redis.Redis, key: str) -> Any:

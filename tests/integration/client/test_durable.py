@@ -14,7 +14,7 @@ import redis
 
 from tests.faults.processes import WITHIN_S, DaemonProcess, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread, know
-from tests.integration.client.ground import KEYS, ids
+from tests.integration.client.ground import KEYS, SOON, ids
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.archive import History
 from zsched.config.settings import ArchiveSettings
@@ -80,8 +80,6 @@ def entry_of(log: Log, id: str) -> Position:
     return next(one.position for one in log.read_back("+", 100) if id in {change.id for change in changes(one)})
 
 
-# -- with an archive ----------------------------------------------------------------------------------
-
 CALLS: list[tuple[str, Callable[[Client], Any]]] = [
     ("one-shot", lambda client: client.schedule(FUNC, id="a", after=3600, durable=True)),
     ("recurring", lambda client: client.schedule(FUNC, id="a", every=3600, durable=True)),
@@ -111,21 +109,17 @@ def test_a_durable_update_is_on_an_archives_disk_when_it_returns(
     assert "email" == client.get("a").queue
 
 
-def test_a_durable_put_waits_for_an_unchanged_schedule_too(
-    client: Client, archive: Path, log: Log, soon: datetime
-) -> None:
-    client.schedule(FUNC, id="a", at=soon)
+def test_a_durable_put_that_changes_nothing_waits_too(client: Client, archive: Path, log: Log) -> None:
+    client.schedule(FUNC, id="a", at=SOON)
 
-    unchanged = client.schedule(FUNC, id="a", at=soon, durable=True)
+    unchanged = client.schedule(FUNC, id="a", at=SOON, durable=True)
     kept = client.schedule(FUNC, id="a", after=5, if_exists="keep", durable=True)
 
     assert ("unchanged", "kept") == (unchanged.outcome, kept.outcome)
     assert entry_of(log, "a").order <= on_disk(archive).order
 
 
-def test_durable_rows_are_on_an_archives_disk_when_schedule_many_returns(
-    client: Client, archive: Path, log: Log
-) -> None:
+def test_durable_rows_are_on_an_archives_disk_when_the_call_returns(client: Client, archive: Path, log: Log) -> None:
     rows = [{"func": FUNC, "id": f"s{number}", "after": 3600} for number in range(1000)]
     rows[500]["durable"] = True
 
@@ -135,9 +129,6 @@ def test_durable_rows_are_on_an_archives_disk_when_schedule_many_returns(
     assert last is not None
     assert (1000, []) == (many.created, many.errors)
     assert last.position.order <= on_disk(archive).order
-
-
-# -- without one --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("call", [call for _, call in CALLS], ids=[name for name, _ in CALLS])
@@ -165,7 +156,7 @@ def test_a_durable_call_after_all_daemons_stopped_writes_nothing(
     assert [] == ids(short.list())
 
 
-def test_a_durable_update_without_an_archive_changes_nothing(short: Client) -> None:
+def test_durable_updates_and_rows_without_an_archive_are_not_written(short: Client) -> None:
     short.schedule(FUNC, id="a", after=3600)
 
     with pytest.raises(NotArchived, match="nothing was written"):
@@ -173,8 +164,6 @@ def test_a_durable_update_without_an_archive_changes_nothing(short: Client) -> N
 
     assert "default" == short.get("a").queue
 
-
-def test_an_error_about_durable_rows_does_not_claim_that_earlier_rows_are_unwritten(short: Client) -> None:
     rows = [{"func": FUNC, "id": f"s{number}", "after": 3600} for number in range(400)]
 
     with pytest.raises(NotArchived, match="no row with durable=True was written"):
@@ -183,70 +172,61 @@ def test_an_error_about_durable_rows_does_not_claim_that_earlier_rows_are_unwrit
     assert "last" not in ids(short.list())
 
 
-# -- with one that does not go on ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("call", "advice"),
     [
-        (lambda client, soon: client.schedule(FUNC, id="a", at=soon, durable=True), "waits again"),
-        (lambda client, soon: client.schedule(FUNC, id="a", every=3600, durable=True), "waits again"),
-        (lambda client, soon: client.schedule(FUNC, at=soon, durable=True), "again makes a second one: with an id "),
+        (lambda client, SOON: client.schedule(FUNC, id="a", at=SOON, durable=True), "waits again"),
+        (lambda client, SOON: client.schedule(FUNC, id="a", every=3600, durable=True), "waits again"),
+        (lambda client, SOON: client.schedule(FUNC, at=SOON, durable=True), "again makes a second one: with an id "),
         (
-            lambda client, soon: client.schedule(FUNC, id="a", after=3600, durable=True),
+            lambda client, SOON: client.schedule(FUNC, id="a", after=3600, durable=True),
             "again replaces it, and its delay begins",
         ),
-        (lambda client, soon: client.enqueue(FUNC, id="a", durable=True), "again runs it a second time"),
+        (lambda client, SOON: client.enqueue(FUNC, id="a", durable=True), "again runs it a second time"),
         (
-            lambda client, soon: client.schedule_many([{"func": FUNC, "id": "a", "at": soon, "durable": True}]),
+            lambda client, SOON: client.schedule_many([{"func": FUNC, "id": "a", "at": SOON, "durable": True}]),
             "waits again",
         ),
     ],
 )
 def test_a_durable_call_that_times_out_says_that_redis_has_it(
-    stuck: None, short: Client, log: Log, soon: datetime, call: Callable[[Client, datetime], Any], advice: str
+    stuck: None, short: Client, log: Log, call: Callable[[Client, datetime], Any], advice: str
 ) -> None:
     with pytest.raises(NotArchived, match=advice) as caught:
-        call(short, soon)
+        call(short, SOON)
 
     assert caught.value.is_in_redis
     assert log.last() is not None
 
 
-def test_a_durable_put_that_is_not_archived_in_time_says_that_redis_has_it(
-    stuck: None, short: Client, soon: datetime
-) -> None:
-    short.schedule(FUNC, id="a", at=soon)
+def test_a_durable_put_that_nobody_archives_says_that_redis_has_it(stuck: None, short: Client) -> None:
+    short.schedule(FUNC, id="a", at=SOON)
 
     with pytest.raises(NotArchived) as caught:
-        short.schedule(FUNC, id="a", at=soon, durable=True)
+        short.schedule(FUNC, id="a", at=SOON, durable=True)
 
     assert caught.value.is_in_redis
 
 
 def test_an_archive_with_a_full_disk_does_not_acknowledge(
     redis_url: str, client: Client, short: Client, redis_client: redis.Redis, archivers: Archivers, path: Path,
-    soon: datetime,
 ) -> None:  # fmt: skip
     know(redis_client)
     with Guard() as guard:
         daemon = DaemonProcess(guard, redis_url, ARCHIVE_PATH=str(path))
         eventually(archivers.alive)
-        client.schedule(FUNC, id="small", at=soon, durable=True)
+        client.schedule(FUNC, id="small", at=SOON, durable=True)
         limits = 0, resource.RLIM_INFINITY  # of a process that can write no file
         resource.prlimit(daemon.archivist_pid, resource.RLIMIT_FSIZE, limits)
 
         with pytest.raises(NotArchived) as on_a_full_disk:
-            short.schedule(FUNC, id="on_a_full_disk", at=soon, durable=True)
+            short.schedule(FUNC, id="on_a_full_disk", at=SOON, durable=True)
         eventually(lambda: not archivers.alive())
         with pytest.raises(NotArchived) as later:
-            short.schedule(FUNC, id="next", at=soon, durable=True)
+            short.schedule(FUNC, id="next", at=SOON, durable=True)
 
     assert (True, False) == (on_a_full_disk.value.is_in_redis, later.value.is_in_redis)
     assert {"small", "on_a_full_disk"} == set(ids(client.list()))
-
-
-# -- Redis goes ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("many", [False, True])

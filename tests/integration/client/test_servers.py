@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import subprocess
 import sys
 import threading
-from datetime import datetime, timedelta
+import weakref
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
+import zsched
 from tests.faults.processes import ENDS_S
-from tests.integration.client.ground import ROOT, ids
+from tests.integration.client.ground import ROOT, SOON, ids
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, RedisRefused, RedisUnavailable
 from zsched.core.choices import Priority
@@ -22,18 +25,16 @@ from zsched.core.clock import to_ms
 from zsched.embedded import EmbeddedRedis
 
 
-def test_two_namespaces_with_the_same_schedule_ids_do_not_collide(
-    redis_url: str, redis_client: redis.Redis, soon: datetime
-) -> None:
+def test_two_namespaces_with_the_same_ids_do_not_collide(redis_url: str) -> None:
     default, email = Client.from_url(redis_url), Client.from_url(redis_url, "email")
 
     made = [
-        default.schedule("app.task", id="email-welcome", at=soon),
-        email.schedule("app.task", id="welcome", at=soon),
+        default.schedule("app.task", id="email-welcome", at=SOON),
+        email.schedule("app.task", id="welcome", at=SOON),
     ]
 
     runs = [one.run_id for one in made]
-    assert [f"email-welcome-{to_ms(soon)}", f"welcome-{to_ms(soon)}-nemail"] == runs
+    assert [f"email-welcome-{to_ms(SOON)}", f"welcome-{to_ms(SOON)}-nemail"] == runs
     assert (["email-welcome"], ["welcome"]) == (ids(default.list()), ids(email.list()))
     assert "cancelled" == email.cancel("welcome")
     assert ["email-welcome"] == ids(default.list())
@@ -46,13 +47,13 @@ def test_a_bad_namespace_is_refused(redis_url: str, namespace: Any) -> None:
         Client.from_url(redis_url, namespace)
 
 
-def test_a_namespace_has_one_serializer(redis_url: str, soon: datetime) -> None:
-    Client.from_url(redis_url).schedule("app.task", id="a", at=soon, args=(1,), meta={"m": 1})
+def test_a_namespace_has_one_serializer(redis_url: str) -> None:
+    Client.from_url(redis_url).schedule("app.task", id="a", at=SOON, args=(1,), meta={"m": 1})
     other = Client.from_url(redis_url, serializer="json")
 
     for call in (
-        lambda: other.schedule("app.task", at=soon), lambda: other.schedule("app.task", every=60),
-        lambda: other.enqueue("app.task"), lambda: other.schedule_many([{"func": "app.task", "at": soon}]),
+        lambda: other.schedule("app.task", at=SOON), lambda: other.schedule("app.task", every=60),
+        lambda: other.enqueue("app.task"), lambda: other.schedule_many([{"func": "app.task", "at": SOON}]),
         lambda: other.update("a", args=(2,)),
     ):  # fmt: skip
         with pytest.raises(InvalidSchedule, match=r"^serializer='json': namespace 'default' uses pickle"):
@@ -96,7 +97,7 @@ def test_a_silent_redis_is_given_up_after_the_timeout() -> None:
                 call()
 
 
-def test_a_wrong_or_missing_password_raises_redis_refused(
+def test_a_wrong_or_missing_password_or_database_is_refused(
     redis_server: EmbeddedRedis, redis_client: redis.Redis
 ) -> None:
     redis_client.config_set("requirepass", "right")
@@ -112,8 +113,6 @@ def test_a_wrong_or_missing_password_raises_redis_refused(
         redis_client.execute_command("AUTH", "right")
         redis_client.config_set("requirepass", "")
 
-
-def test_a_nonexistent_database_is_refused(redis_server: EmbeddedRedis) -> None:
     with pytest.raises(RedisRefused, match="DB index is out of range"):
         Client.from_url(redis_server.tcp_url.replace("/0", "/99")).schedule("app.task", after=5)
 
@@ -129,29 +128,29 @@ def test_a_call_without_memory_is_refused_with_the_servers_words(client: Client,
         redis_client.config_set("maxmemory", 0)
 
 
-def test_a_key_of_another_type_raises_redis_refused(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
-    redis_client.set(f"{RQ}:job:a-{to_ms(soon)}", "x")
+def test_a_key_of_another_type_raises_redis_refused(client: Client, redis_client: redis.Redis) -> None:
+    redis_client.set(f"{RQ}:job:a-{to_ms(SOON)}", "x")
     redis_client.set(f"{RQ}:queue:broken", "x")
 
     with pytest.raises(RedisRefused, match=r"schedule 'a'.*another type"):
-        client.schedule("app.task", id="a", at=soon)
+        client.schedule("app.task", id="a", at=SOON)
     with pytest.raises(RedisRefused, match="another type"):
         client.enqueue("app.task", queue="broken")
 
 
-def test_a_client_reconnects_after_a_restart_of_redis(tmp_path: Path, soon: datetime) -> None:
+def test_a_client_reconnects_after_a_restart_of_redis(tmp_path: Path) -> None:
     with EmbeddedRedis() as server:
         client = Client.from_url(server.url, timeout_s=5)
-        client.schedule("app.task", id="a", at=soon)
+        client.schedule("app.task", id="a", at=SOON)
         server.restart()
 
-        assert client.schedule("app.task", id="b", at=soon).outcome in ("created", "unchanged", "already_fired")
+        assert client.schedule("app.task", id="b", at=SOON).outcome in ("created", "unchanged", "already_fired")
 
 
-def test_the_clients_own_settings_of_a_redis_client_are_kept(redis_client: redis.Redis, soon: datetime) -> None:
+def test_the_clients_own_settings_of_a_redis_client_are_kept(redis_client: redis.Redis) -> None:
     redis_client.set("theirs", "x")
 
-    Client(redis_client).schedule("app.task", id="a", at=soon)
+    Client(redis_client).schedule("app.task", id="a", at=SOON)
 
     assert b"x" == redis_client.get("theirs")
     assert ["a"] == ids(Client(redis_client).list())
@@ -183,10 +182,10 @@ print(*(client.preview(id, n=1, start=start)[0].astimezone(UTC).isoformat() for 
     assert "2031-07-01T00:00" == done.stdout.split()[0][:16]
 
 
-def test_threads_can_share_a_client(client: Client, soon: datetime) -> None:
+def test_threads_can_share_a_client(client: Client) -> None:
     def put(first: int) -> None:
         for n in range(first, first + 25):
-            client.schedule("app.task", id=f"i-{n}", at=soon)
+            client.schedule("app.task", id=f"i-{n}", at=SOON)
 
     threads = [threading.Thread(target=put, args=(first,)) for first in range(0, 100, 25)]
     for thread in threads:
@@ -197,16 +196,30 @@ def test_threads_can_share_a_client(client: Client, soon: datetime) -> None:
     assert 100 == len(list(client.list()))
 
 
-def test_an_overview_has_the_counts_of_schedules(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
-    client.schedule("app.task", id="a", at=soon, priority="high")
+def test_an_overview_has_the_counts_of_schedules(client: Client) -> None:
+    client.schedule("app.task", id="a", at=SOON, priority="high")
     client.schedule("app.task", id="r", every=60)
-    client.schedule("app.task", id="p", at=soon)
+    client.schedule("app.task", id="p", at=SOON)
     client.pause("p")
-    client.schedule("app.task", id="late", at=soon - timedelta(days=3), allow_past=True)
+    client.schedule("app.task", id="late", at=SOON - timedelta(days=3), allow_past=True)
 
     told = client.overview()
 
     assert {Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 0} == told.waiting
     assert {Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 0} == told.overdue
     assert (1, 1, 0, None, 5) == (told.recurring, told.paused, told.quarantined, told.leader, told.log_length)
-    assert to_ms(soon - timedelta(days=3)) == told.oldest_due_ms
+    assert to_ms(SOON - timedelta(days=3)) == told.oldest_due_ms
+
+
+def test_a_client_that_nobody_holds_is_freed_at_once(redis_url: str) -> None:
+    """Its connections end with it. In a cycle of references, both would wait for the garbage collector."""
+    client = zsched.Client.from_url(redis_url)  # not the one of the event loop, which a thread holds
+    client.schedule("app.task", id="a", after=60)
+    client.schedule("app.task", id="b", every=60)
+    held = weakref.ref(client)
+    gc.disable()
+    try:
+        del client
+        assert held() is None
+    finally:
+        gc.enable()

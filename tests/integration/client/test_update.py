@@ -1,18 +1,23 @@
-"""client.update: the time or the payload alone, under races too."""
+"""client.update: the time or the payload alone, under races too, and payloads that this client may not open."""
 
 from __future__ import annotations
 
+import os
+import pickle
 import threading
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
 import zsched
+from tests.bombs import Bomb
 from tests.faults.clocks import freeze
 from tests.faults.processes import WITHIN_S
-from tests.integration.client.ground import HOUR, KEYS, pass_time, payload
+from tests.integration.client.ground import HOUR, KEYS, SOON, pass_time, payload
 from tests.prefix import RQ
 from zsched import Client, Contended, InvalidSchedule, RedisUnavailable, ScheduleInPast, ScheduleNotFound
 from zsched.client.changing import Changing
@@ -21,50 +26,40 @@ from zsched.core.clock import from_ms, to_ms
 from zsched.errors import Garbled
 
 
-def test_update_changes_only_the_time_of_a_one_shot(client: Client, redis_client: redis.Redis, soon: datetime) -> None:
-    client.schedule("app.task", id="a", at=soon, args=(1,), timeout=60, meta={"m": 1}, retry=2, description="Say hello")
-    before = redis_client.hgetall(f"{RQ}:job:a-{to_ms(soon)}")
+def test_update_changes_only_the_time_of_a_one_shot(client: Client, redis_client: redis.Redis) -> None:
+    client.schedule("app.task", id="a", at=SOON, args=(1,), timeout=60, meta={"m": 1}, retry=2, description="Say hello")
+    before = redis_client.hgetall(f"{RQ}:job:a-{to_ms(SOON)}")
 
-    made = client.update("a", at=soon + HOUR)
+    made = client.update("a", at=SOON + HOUR)
 
-    assert ("updated", soon + HOUR, f"a-{to_ms(soon + HOUR)}") == (made.outcome, made.next_at, made.run_id)
+    assert ("updated", SOON + HOUR, f"a-{to_ms(SOON + HOUR)}") == (made.outcome, made.next_at, made.run_id)
     after = redis_client.hgetall(f"{RQ}:job:{made.run_id}")
     assert before | {b"created_at": after[b"created_at"]} == after
-    assert 0 == redis_client.exists(f"{RQ}:job:a-{to_ms(soon)}")
+    assert 0 == redis_client.exists(f"{RQ}:job:a-{to_ms(SOON)}")
 
 
-def test_update_changes_only_the_payload_of_a_one_shot(
-    client: Client, redis_client: redis.Redis, soon: datetime
-) -> None:
-    client.schedule("app.task", id="a", at=soon, args=(1,), kwargs={"k": 1})
+def test_update_changes_the_payload_of_a_one_shot_also_if_overdue(client: Client, redis_client: redis.Redis) -> None:
+    client.schedule("app.task", id="a", at=SOON, args=(1,), kwargs={"k": 1})
 
     made = client.update("a", kwargs={"k": 2})
 
-    assert ("updated", soon) == (made.outcome, made.next_at)
+    assert ("updated", SOON) == (made.outcome, made.next_at)
     assert ("app.task", None, (1,), {"k": 2}) == payload(redis_client, f"{RQ}:job:{made.run_id}")
 
-
-def test_update_changes_the_payload_of_an_overdue_one_shot(
-    client: Client, redis_client: redis.Redis, soon: datetime
-) -> None:
-    client.schedule("app.task", id="a", at=soon)
+    client.schedule("app.task", id="a", at=SOON)
     pass_time(redis_client, timedelta(days=2))
 
-    assert ("updated", soon) == (client.update("a", args=(2,)).outcome, client.get("a").next_at)
+    assert ("updated", SOON) == (client.update("a", args=(2,)).outcome, client.get("a").next_at)
 
 
-def test_an_update_to_a_time_that_passed_is_an_error_and_changes_nothing(client: Client, soon: datetime) -> None:
-    client.schedule("app.task", id="a", at=soon)
+def test_an_update_to_the_past_fails_and_a_delay_counts_from_now(client: Client, redis_client: redis.Redis) -> None:
+    client.schedule("app.task", id="a", at=SOON)
 
     with pytest.raises(ScheduleInPast):
         client.update("a", at=datetime.now(UTC) - HOUR)
-    assert soon == client.get("a").next_at
+    assert SOON == client.get("a").next_at
 
-
-def test_a_relative_update_counts_from_the_servers_now(
-    client: Client, redis_client: redis.Redis, soon: datetime
-) -> None:
-    client.schedule("app.task", id="a", at=soon)
+    client.schedule("app.task", id="a", at=SOON)
     now_ms = freeze(redis_client)
 
     made = client.update("a", after=60)
@@ -72,24 +67,23 @@ def test_a_relative_update_counts_from_the_servers_now(
     assert from_ms(now_ms + 60_000) == made.next_at
 
 
-def test_update_keeps_a_paused_one_shot_paused(client: Client, soon: datetime) -> None:
-    client.schedule("app.task", id="a", at=soon)
+def test_update_keeps_a_paused_schedule_paused(client: Client) -> None:
+    client.schedule("app.task", id="a", at=SOON)
     client.pause("a", "why")
 
-    client.update("a", at=soon + HOUR, priority="high")
+    client.update("a", at=SOON + HOUR, priority="high")
 
-    told = client.get("a")
-    assert (ScheduleState.PAUSED, soon + HOUR, "why", Priority.HIGH) == (
-        told.state,
-        told.next_at,
-        told.note,
-        told.priority,
-    )
+    one = client.get("a")
+    assert (ScheduleState.PAUSED, SOON + HOUR, "why", Priority.HIGH) == (one.state, one.next_at, one.note, one.priority)
+
+    client.schedule("app.task", id="r", every=60)
+    client.pause("r")
+
+    assert "updated" == client.update("r", every=90, queue="sms").outcome
+    assert (ScheduleState.PAUSED, "sms") == (client.get("r").state, client.get("r").queue)
 
 
-def test_update_of_the_payload_keeps_anchor_and_time_of_a_recurring_schedule(
-    client: Client, redis_client: redis.Redis
-) -> None:
+def test_update_of_the_payload_keeps_anchor_and_time_of_a_rule(client: Client, redis_client: redis.Redis) -> None:
     client.schedule("app.task", id="r", every=60, args=(1,), tags=["t"], timeout=7)
     before = client.get("r")
 
@@ -111,30 +105,22 @@ def test_update_changes_only_the_rule_of_a_recurring_schedule(client: Client, re
     assert ("app.task", None, (1,), {}) == payload(redis_client, KEYS.template("r"))
 
 
-def test_update_keeps_a_paused_recurring_schedule_paused(client: Client) -> None:
-    client.schedule("app.task", id="r", every=60)
-    client.pause("r")
-
-    assert "updated" == client.update("r", every=90, queue="sms").outcome
-    assert (ScheduleState.PAUSED, "sms") == (client.get("r").state, client.get("r").queue)
-
-
-def test_an_update_that_changes_nothing_is_unchanged(client: Client, soon: datetime) -> None:
-    client.schedule("app.task", id="a", at=soon, args=(1,), tags=["t"], retry=2, on_success="app.done", description="d")
+def test_an_update_that_changes_nothing_is_unchanged(client: Client) -> None:
+    client.schedule("app.task", id="a", at=SOON, args=(1,), tags=["t"], retry=2, on_success="app.done", description="d")
     client.schedule("app.task", id="r", every=60, tags=["t"], result_ttl=5, on_failure="app.failed", at_front=True)
 
     assert ["unchanged"] * 4 == [
-        client.update("a").outcome, client.update("a", at=soon).outcome,
+        client.update("a").outcome, client.update("a", at=SOON).outcome,
         client.update("r").outcome, client.update("r", every=60).outcome,
     ]  # fmt: skip
 
 
-def test_an_invalid_update_is_refused_with_its_field(client: Client, soon: datetime) -> None:
-    client.schedule("app.task", id="a", at=soon)
+def test_an_invalid_update_is_refused_with_its_field(client: Client) -> None:
+    client.schedule("app.task", id="a", at=SOON)
     client.schedule("app.task", id="r", every=60)
 
     for id, change, field in (
-        ("a", {"every": 5}, "every"), ("r", {"at": soon}, "at"), ("a", {"if_exists": "keep"}, "if_exists"),
+        ("a", {"every": 5}, "every"), ("r", {"at": SOON}, "at"), ("a", {"if_exists": "keep"}, "if_exists"),
         ("a", {"timeout": "soon"}, "timeout"), ("r", {"eta": 5}, "eta"), ("r", {"args": lambda: None}, "args"),
     ):  # fmt: skip
         with pytest.raises(InvalidSchedule, match=f"^{field}="):
@@ -143,8 +129,8 @@ def test_an_invalid_update_is_refused_with_its_field(client: Client, soon: datet
         client.update("unknown", args=(1,))
 
 
-def test_concurrent_updates_are_all_applied(redis_url: str, client: Client, soon: datetime) -> None:
-    client.schedule("app.task", id="a", at=soon)
+def test_concurrent_updates_are_all_applied(redis_url: str, client: Client) -> None:
+    client.schedule("app.task", id="a", at=SOON)
     changes: list[dict[str, Any]] = [{"timeout": 7}, {"tags": ["t"]}, {"created_by": "me"}]
     barrier = threading.Barrier(len(changes))
     failed: list[BaseException] = []
@@ -198,3 +184,78 @@ def test_an_update_overtaken_at_every_attempt_raises_contended(
         client.update("a", queue="sms")
     assert not isinstance(caught.value, RedisUnavailable)
     assert "default" == other.get("a").queue
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """The file that a hostile pickle makes in the process that opens it."""
+    return tmp_path / "made"
+
+
+@pytest.fixture
+def key(client: Client, redis_client: redis.Redis, made: Path) -> str:
+    """The job of a one-shot with a payload and meta that a user with rights to rq:job:* replaced."""
+    key = f"{RQ}:job:{client.schedule('app.task', id='reminder-42', at=SOON, args=(1,)).run_id}"
+    evil = Bomb(os.system, f"touch {made}")
+    redis_client.hset(key, mapping={"data": pickle.dumps(("app.task", None, (evil,), {})), "meta": pickle.dumps(evil)})
+    return key
+
+
+@pytest.mark.parametrize(
+    ("change", "field"), [({"kwargs": {"a": 1}}, "args"), ({"args": (2,)}, "kwargs"), ({"func": "app.other"}, "args")]
+)
+def test_an_update_of_part_of_a_foreign_payload_is_refused_without_opening_it(
+    client: Client, redis_client: redis.Redis, key: str, made: Path, change: dict[str, Any], field: str
+) -> None:
+    before = redis_client.hgetall(key)
+
+    with pytest.raises(InvalidSchedule) as refused:
+        client.update("reminder-42", **change)
+
+    assert not made.exists()
+    assert before == redis_client.hgetall(key)
+    assert refused.value.field.startswith(field)
+    assert "schedule 'reminder-42'" in str(refused.value)
+    assert "posix.system" in str(refused.value)
+    assert refused.value.remedy == (
+        "give args and kwargs both, or Client(runs_pickles=True) if you trust every writer of RQ's jobs"
+    )
+
+
+def test_an_update_with_args_and_kwargs_replaces_a_payload_without_opening_it(
+    client: Client, redis_client: redis.Redis, key: str, made: Path
+) -> None:
+    made_by_update = client.update("reminder-42", args=(2,), kwargs={"a": 1})
+
+    assert not made.exists()
+    assert ("app.task", None, (2,), {"a": 1}) == payload(redis_client, f"{RQ}:job:{made_by_update.run_id}")
+
+
+def test_an_update_of_the_time_keeps_payload_and_meta_without_opening_them(
+    client: Client, redis_client: redis.Redis, key: str, made: Path
+) -> None:
+    before = redis_client.hmget(key, "data", "meta")
+
+    moved = client.update("reminder-42", at=SOON + HOUR)
+
+    assert not made.exists()
+    assert before == redis_client.hmget(f"{RQ}:job:{moved.run_id}", "data", "meta")
+
+
+def test_an_update_keeps_plain_args_it_leaves_out(client: Client, redis_client: redis.Redis) -> None:
+    client.schedule("app.task", id="a", at=SOON, args=(SOON, {1, 2}))
+
+    made = client.update("a", kwargs={"k": 2})
+
+    assert ("app.task", None, (SOON, {1, 2}), {"k": 2}) == payload(redis_client, f"{RQ}:job:{made.run_id}")
+
+
+def test_a_client_that_trusts_all_writers_opens_objects_of_any_class(redis_url: str, redis_client: redis.Redis) -> None:
+    client = Client.from_url(redis_url, runs_pickles=True)
+    client.schedule("app.task", id="r", every=60, args=(Fraction(1, 3),))
+
+    with pytest.raises(InvalidSchedule, match=r"args: the stored ones of schedule 'r' .*fractions\.Fraction"):
+        Client.from_url(redis_url).update("r", kwargs={"k": 2})
+    client.update("r", kwargs={"k": 2})
+
+    assert ("app.task", None, (Fraction(1, 3),), {"k": 2}) == payload(redis_client, KEYS.template("r"))

@@ -1,4 +1,4 @@
-"""``if_version``: a change of another version is refused and named, in every call that takes it."""
+"""Versions of schedules, which a change may require; puts of shapes that a client remembers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import permutations
 from typing import Any
 
 import pytest
 import redis
 
 from tests.faults.processes import WITHIN_S
-from tests.integration.client.ground import KEYS
+from tests.integration.client.ground import KEYS, payload
 from zsched import Client, InvalidSchedule, RowsRefused, ScheduleNotFound, VersionConflict
 
-pytestmark = pytest.mark.redis
 KINDS: dict[str, dict[str, Any]] = {"one-shot": {"after": 3600}, "recurring": {"every": 3600}}
 CHANGES: dict[str, Callable[[Any, str], Any]] = {
     "schedule": lambda client, version: client.schedule("app.other", id="a", after=60, if_version=version),
@@ -26,6 +27,24 @@ CHANGES: dict[str, Callable[[Any, str], Any]] = {
     "resume with skip": lambda client, version: client.resume("a", "skip", if_version=version),
     "cancel": lambda client, version: client.cancel("a", if_version=version),
 }
+AT = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=3)
+ONCE: list[dict[str, Any]] = [
+    {"at": AT},
+    {"at": AT.astimezone(timezone(timedelta(hours=9))), "args": (1,)},
+    {"at": (AT + timedelta(days=1)).replace(tzinfo=None), "tz": "Asia/Seoul", "args": [True]},
+    {"at": AT, "kwargs": {"a": 1.0}, "queue": "mail"},
+    {"at": AT, "tags": ["b", "a"], "priority": "high"},
+    {"at": AT, "tags": ["a"], "priority": "high", "jitter": 60},
+    {"at": AT, "timeout": 60, "expires_after": 90},
+    {"at": AT, "enabled": False},
+]
+RULES: list[dict[str, Any]] = [
+    {"every": 60},
+    {"every": 60.0, "args": (1,)},
+    {"cron": "0 9 * * *", "tz": "Asia/Seoul"},
+    {"cron": "0 9 * * *", "tz": "Asia/Seoul", "jitter": 600},
+    {"cron": "0 10 * * *", "count": 2, "overlap": "skip"},
+]
 
 
 @pytest.fixture(params=KINDS)
@@ -73,9 +92,7 @@ def test_a_put_returns_the_version_that_a_reader_gets(client: Client, given: dic
 
 
 @pytest.mark.parametrize("change", ["schedule", "schedule by a rule"])
-def test_a_put_of_a_version_of_a_schedule_that_is_gone_is_refused(
-    client: Client, given: dict[str, Any], change: str
-) -> None:
+def test_a_put_of_a_version_of_a_gone_schedule_is_refused(client: Client, given: dict[str, Any], change: str) -> None:
     version = client.schedule("app.task", id="a", **given).version or ""
     client.cancel("a")
 
@@ -147,10 +164,42 @@ def test_writers_with_versions_lose_no_update(redis_url: str, client: Client) ->
     assert conflicts >= 7
 
 
-def test_a_conflict_is_not_logged(client: Client, redis_client: redis.Redis) -> None:
-    client.schedule("app.task", id="a", after=60)
+def stored(client: Client, redis_client: redis.Redis) -> Any:
+    """Return what Redis holds of schedule ``a``, but the times of its puts."""
+    found = client.get("a")
+    key = KEYS.rq.job(KEYS.run_id("a", found.next_ms or 0)) if found.kind == "once" else KEYS.template("a")
+    job = {name: value for name, value in redis_client.hgetall(key).items() if name not in (b"created_at", b"data")}
+    own = found.to_dict()
+    for name in ("version", "created_at", "updated_at", "anchor_at", "since"):
+        own.pop(name)
+    return own, job, payload(redis_client, key), found.next_ms
 
-    with pytest.raises(VersionConflict):
-        client.pause("a", if_version="1-1-1")
 
-    assert 1 == redis_client.xlen(KEYS.log())
+@pytest.mark.parametrize("puts", [ONCE, RULES], ids=["once", "rules"])
+def test_a_put_of_a_known_shape_is_as_that_of_a_new_client(
+    client: Client, redis_url: str, redis_client: redis.Redis, puts: list[dict[str, Any]]
+) -> None:
+    alone = []
+    for options in puts:
+        if "every" not in options:  # its times depend on the put's
+            client.cancel("a")
+            Client.from_url(redis_url).schedule("app.task", id="a", **options)
+            alone.append((options, stored(client, redis_client)))
+    for (first, _), (second, expected) in permutations(alone, 2):
+        for options in (first, second, first, second):
+            client.cancel("a")
+            client.schedule("app.task", id="a", **options)
+        assert expected == stored(client, redis_client), (first, second)
+
+
+@pytest.mark.parametrize(
+    ("bad", "option"),
+    [({"args": 5}, "args"), ({"at": "noon"}, "at"), ({"id": "a/b"}, "id"), ({"kwargs": {1: 2}}, "kwargs"),
+     ({"queue": "a b"}, "queue"), ({"at": None}, "trigger"), ({"after": 5}, "at and after")],
+)  # fmt: skip
+def test_a_bad_put_of_a_known_shape_names_the_option(client: Client, bad: dict[str, Any], option: str) -> None:
+    good: dict[str, Any] = {"id": "a", "at": AT}
+    client.schedule("app.task", **good)
+    with pytest.raises(InvalidSchedule) as refused:
+        client.schedule("app.task", **{**good, **bad})
+    assert option == refused.value.field

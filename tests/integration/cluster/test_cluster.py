@@ -1,10 +1,14 @@
-"""The parts around a daemon on a Redis Cluster: the doctor, the command line, pages, a recovery by hand."""
+"""The parts around a daemon on a Redis Cluster: doctor, commands, pages, users, workers, a recovery by hand."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +16,14 @@ import pytest
 import redis
 
 from tests.faults.clusters import ENV, PREFIX, SLOT, Cluster
-from tests.faults.ledger import connect
-from tests.faults.processes import ENDS_S, DaemonProcess, archive_of_its_own
-from tests.integration.cluster.ground import SETTINGS, environment
+from tests.faults.ledger import connect, doubles
+from tests.faults.processes import ENDS_S, DaemonProcess, archive_of_its_own, eventually
+from tests.integration.cluster.ground import SETTINGS, environment, start_worker, status_of
 from tests.integration.doctor.ground import examined, only
+from tests.integration.users import fill_in_passwords, refusals
 from tests.integration.web.ground import Web
 from tests.prefix import needs_prefix
-from zsched import Client, ConfigError
+from zsched import Client, ConfigError, RedisRefused
 from zsched.cluster import ClusterRedis
 from zsched.embedded.guard import Guard
 from zsched.health.check import Severity
@@ -31,9 +36,7 @@ def run_cli(cluster: Cluster, *arguments: str, **more: str) -> subprocess.Comple
     return subprocess.run(command, capture_output=True, text=True, timeout=ENDS_S, check=False, env=environment(**more))
 
 
-def test_rqs_connection_class_refuses_a_plain_url_and_a_prefix_without_hash_tag(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_rqs_connection_class_refuses_plain_urls_and_prefixes_without_a_tag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RQ_KEY_PREFIX", "rq")
 
     with pytest.raises(ConfigError, match=r"prefix 'rq' spreads its keys over all slots .* set RQ_KEY_PREFIX to"):
@@ -72,9 +75,7 @@ def test_the_doctor_reports_whether_the_slot_is_whole_or_moving(guard: Guard, cl
     assert f"RQ_KEY_PREFIX='{PREFIX}' RQ_REDIS_URL={cluster.url} rq worker --connection-class" in workers
 
 
-def test_the_pages_of_rq_dashboard_follow_the_slot(
-    guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
-) -> None:
+def test_pages_of_rq_dashboard_follow_the_slot(guard: Guard, cluster: Cluster, client: Client, tmp_path: Path) -> None:
     pytest.importorskip("flask")
     client.schedule("app.run", id="a", every=60)
     web = Web(guard, cluster.url, tmp_path, ZSCHED_RQ_PREFIX=PREFIX)
@@ -106,3 +107,124 @@ def test_a_recovery_by_hand_restores_what_a_node_lost(guard: Guard, cluster: Clu
     assert {f"k{n}" for n in range(20)} == {one.id for one in client.list()}
     listed = run_cli(cluster, "ls", "--json", **settings)
     assert 20 == len(json.loads(listed.stdout))
+
+
+def test_the_users_of_the_acl_file_have_the_rights_that_a_cluster_needs(guard: Guard, tmp_path: Path) -> None:
+    users = fill_in_passwords(tmp_path, PREFIX)
+    lines = users.read_text().splitlines()
+    nodes = "user default on nopass ~* &* +@all"  # the test's own, and between nodes
+    users.write_text("\n".join([nodes, *(line for line in lines if not line.startswith("user default "))]) + "\n")
+    cluster = Cluster(guard, replicas=1, aclfile=str(users))
+
+    def url(user: str) -> str:
+        password = (tmp_path / f"{user}.password").read_text().strip()
+        return cluster.url.replace("://", f"://{user}:{password}@")
+
+    DaemonProcess(guard, url("zsched-daemon"), **SETTINGS).wait_for("hold_ended")
+    start_worker(guard, url("zsched-worker"), tmp_path)
+    client = Client.from_url(url("zsched-client"), rq_prefix=PREFIX)
+
+    def finishes(id: str) -> None:
+        run = client.schedule("clustertasks.answer", args=(1,), id=id, after=0, durable=True).run_id
+        eventually(lambda: status_of(cluster, run) == "finished", within_s=40)
+
+    finishes("before")
+    cluster.fail_over()
+    finishes("after-failover")
+    cluster.move(cluster.another())
+    finishes("after-migration")
+
+    refused = list[str]()
+    for server in cluster.servers:
+        with connect(server.tcp_url) as node:
+            refused += refusals(node)
+    assert [] == refused
+    with pytest.raises(RedisRefused, match=r"refused user or password; check the URL"):
+        Client.from_url(cluster.url.replace("://", "://zsched-client:wrong@"), rq_prefix=PREFIX).get("before")
+
+
+def test_a_worker_follows_the_slot_through_a_migration_and_a_failover(
+    guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
+) -> None:
+    DaemonProcess(guard, cluster.url, **SETTINGS).wait_for("hold_ended")
+    os.mkfifo(tmp_path / "gate")
+    worker = start_worker(guard, cluster.url, tmp_path)
+
+    def finishes(id: str) -> None:
+        run = client.schedule("clustertasks.answer", args=(1,), id=id, after=0).run_id
+        eventually(lambda: status_of(cluster, run) == "finished", within_s=40)
+
+    @contextmanager
+    def busy(id: str) -> Iterator[None]:
+        """Let the worker have a run inside the block, and finish it afterwards."""
+        run = client.schedule("clustertasks.take", id=id, after=0).run_id
+        eventually(lambda: status_of(cluster, run) == "started", within_s=40)
+        yield
+        (tmp_path / "gate").write_text("")
+        eventually(lambda: status_of(cluster, run) == "finished")
+
+    finishes("before")
+    idle_owner = cluster.fail_over()
+    finishes("idle-failover")
+    with busy("busy-failover"):
+        cluster.fail_over()
+    assert idle_owner is not cluster.owner()
+    cluster.move(cluster.another())
+    finishes("idle-migration")
+    with busy("busy-migration"):
+        cluster.move(cluster.another())
+    finishes("after")
+
+    assert worker.poll() is None, (tmp_path / "worker.log").read_text()
+    assert 4 == sum(run.status == "succeeded" for id in ("before", "idle-failover", "idle-migration", "after")
+                    for run in client.runs(id))  # fmt: skip
+
+
+def test_workers_run_each_run_once_while_its_slot_moves_and_its_queue_is_often_empty(
+    guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
+) -> None:
+    DaemonProcess(guard, cluster.url, **SETTINGS).wait_for("hold_ended")
+    worker = start_worker(guard, cluster.url, tmp_path, "--worker-class", "rq.worker.SimpleWorker")
+    ran = tmp_path / "ran"
+    now = datetime.now(UTC)
+    rows: list[Any] = [
+        {"func": "clustertasks.write", "id": f"w{n:03d}", "at": now + timedelta(milliseconds=20 * n)}
+        | {"allow_past": True}
+        for n in range(300)
+    ]
+    assert 300 == client.schedule_many(rows).created
+    eventually(lambda: ran.exists() and len(ran.read_text().split()) > 50)
+
+    cluster.move(cluster.another())
+    eventually(lambda: len(ran.read_text().split()) > 150, within_s=40)
+    cluster.move(cluster.another())
+
+    expected = {f"w{n:03d}" for n in range(300)}
+    eventually(lambda: expected <= {run.partition("-")[0] for run in ran.read_text().split()}, within_s=60)
+    assert worker.poll() is None, (tmp_path / "worker.log").read_text()
+    runs = ran.read_text().split()
+    with connect(cluster.owner().tcp_url) as owner:
+        marked = {run for run in runs if owner.hexists(f"{PREFIX}:job:{run}", "zs_uncertain")}
+    assert set(doubles(runs)) <= marked
+
+
+def test_a_task_makes_notes_and_schedules_its_next_run_through_its_workers_connection(
+    guard: Guard, cluster: Cluster, client: Client, tmp_path: Path
+) -> None:
+    DaemonProcess(guard, cluster.url, **SETTINGS).wait_for("hold_ended")
+    start_worker(guard, cluster.url, tmp_path)
+
+    client.schedule("clustertasks.chain", kwargs={"more": 1}, id="chain", after=0)
+
+    eventually(lambda: [0, 1] == sorted(run.note["more"] for run in client.runs(status="succeeded")), within_s=40)
+
+
+def test_a_command_to_its_worker_stops_a_run(guard: Guard, cluster: Cluster, client: Client, tmp_path: Path) -> None:
+    start_worker(guard, cluster.url, tmp_path)
+    os.mkfifo(tmp_path / "gate")
+    run = client.enqueue("clustertasks.take").run_id or ""
+    eventually(lambda: status_of(cluster, run) == "started")
+
+    assert "stopping" == client.cancel_run(run)
+
+    eventually(lambda: status_of(cluster, run) in ("stopped", "canceled"))

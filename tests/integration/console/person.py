@@ -7,12 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+import redis
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import ConsoleMessage, Page
+from rq import Queue
 
+from tests.faults.processes import eventually
 from tests.integration.web.ground import Web
+from tests.rq_workers import work_off
+from zsched import Client
 from zsched.web.access import COOKIE
 
+FAIL: Final = "tests.integration.console.jobs.fail"
 _WITHIN_MS: Final = 20_000
 _GRAVE: Final = ("serious", "critical")
 
@@ -83,3 +89,11 @@ class Person:
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.trouble.append(message.text)
+
+
+def failed(client: Client, redis_client: redis.Redis, number: int = 1) -> list[str]:
+    """Let runs fail that are of the queue mail, and return their ids when the leader has recorded it."""
+    runs = [client.enqueue(FAIL, id=f"broken-{n}", queue="mail").run_id or "" for n in range(number)]
+    work_off(Queue("mail", connection=redis_client), redis_client)
+    eventually(lambda: number == len(client.runs(status="failed")))
+    return runs

@@ -9,13 +9,10 @@ import fastapi.routing
 import pytest
 import redis
 from playwright.sync_api import expect
-from rq import Queue
 
 from tests.breadth import some
-from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.console.person import Person
-from tests.integration.in_process import work_off
+from tests.integration.console.person import Person, failed
 from tests.integration.web.ground import Web, entries_by
 from zsched import Client
 from zsched.aio.link import AsyncLink
@@ -25,8 +22,7 @@ from zsched.web.app import PREFIX, make_api
 from zsched.web.calls import admitted
 from zsched.web.console.view import viewed
 
-pytestmark = [pytest.mark.redis, pytest.mark.once]
-FAIL = "tests.integration.console.jobs.fail"
+pytestmark = pytest.mark.once
 WIDTHS = some((390, 1280, 1920), 390)
 LONG = "newsletter_of_the_week_for_all_customers_on_the_east_coast"
 READS = {"GET", "HEAD"}
@@ -67,10 +63,7 @@ def run_id(client: Client, daemon: DaemonThread, redis_client: redis.Redis) -> s
     client.schedule(
         f"app.{LONG}", id=LONG, cron=f"{','.join(map(str, range(0, 60, 5)))} 8-18 * * 1-5", description=LONG
     )
-    run_id = client.enqueue(FAIL, id="broken", queue="mail").run_id
-    work_off(Queue("mail", connection=redis_client), redis_client)
-    eventually(lambda: client.runs(status="failed"))
-    return str(run_id)
+    return failed(client, redis_client)[0]
 
 
 def test_the_console_has_the_pages_that_these_tests_know() -> None:
@@ -80,9 +73,7 @@ def test_the_console_has_the_pages_that_these_tests_know() -> None:
 
 
 @pytest.mark.parametrize("path", some(PAGES, "/schedules"))
-def test_a_page_is_shown_without_errors_to_people_at_any_width_and_is_accessible(
-    ann: Person, run_id: str, path: str
-) -> None:
+def test_a_page_is_shown_without_errors_at_any_width_and_is_accessible(ann: Person, run_id: str, path: str) -> None:
     ann.open(filled(path, run_id))
 
     for width in WIDTHS:
@@ -154,18 +145,13 @@ def test_a_limited_person_sees_only_what_is_within_the_limits(web: Web, chromium
         assert ([403] * 4, 403) == (refused, outside)
 
 
-def test_markup_of_a_schedule_is_text(ann: Person, run_id: str) -> None:
+def test_markup_of_a_schedule_is_text_and_times_are_in_the_zone_of_the_query(ann: Person, run_id: str) -> None:
     ann.open("/schedules/beat")
-
     ann.reads("<b>bold</b>")
 
-
-def test_arguments_are_hidden_without_the_right_to_see_them(web: Web, client: Client, run_id: str) -> None:
-    with web.browser("ann-2", sees_arguments=True) as one, web.browser("eve-2", "viewer") as other:
-        shown, hidden = (each.get("/schedules/digest").text for each in (one, other))
-
-    assert shown != hidden
-    assert "<dt>args" not in hidden
+    ann.open("/schedules/digest?tz=America/New_York")
+    assert "09:00:00+09:00" not in ann.text()
+    assert "-05:00" in ann.text()
 
 
 def test_a_change_appears_without_a_reload(ann: Person, client: Client, daemon: DaemonThread) -> None:
@@ -174,13 +160,6 @@ def test_a_change_appears_without_a_reload(ann: Person, client: Client, daemon: 
     client.schedule("app.tasks.remind", id="brand-new", after=3600)
 
     ann.reads("brand-new")
-
-
-def test_times_are_shown_in_the_zone_of_the_query(ann: Person, run_id: str) -> None:
-    ann.open("/schedules/digest?tz=America/New_York")
-
-    assert "09:00:00+09:00" not in ann.text()
-    assert "-05:00" in ann.text()
 
 
 def test_pages_without_a_browser_have_their_policy_and_their_refusals(web: Web) -> None:
@@ -195,12 +174,18 @@ def test_pages_without_a_browser_have_their_policy_and_their_refusals(web: Web) 
     assert [(404, True)] * 2 == [(each.status_code, "Back to the first page" in each.text) for each in missing]
 
 
-def test_a_form_of_another_site_changes_nothing(web: Web, client: Client, run_id: str) -> None:
+def test_arguments_need_a_right_and_foreign_forms_change_nothing(web: Web, client: Client, run_id: str) -> None:
     with web.browser("ann-6") as ann:
         answer = ann.post("/schedules/digest:cancel", headers={"Origin": "https://evil.example"})
 
     assert 403 == answer.status_code
     assert "active" == client.get("digest").state
+
+    with web.browser("ann-2", sees_arguments=True) as one, web.browser("eve-2", "viewer") as other:
+        shown, hidden = (each.get("/schedules/digest").text for each in (one, other))
+
+    assert shown != hidden
+    assert "<dt>args" not in hidden
 
 
 def test_an_edit_changes_only_what_was_typed(ann: Person, client: Client, run_id: str) -> None:

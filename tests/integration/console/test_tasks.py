@@ -7,23 +7,18 @@ from datetime import UTC, datetime
 import pytest
 import redis
 from playwright.sync_api import expect
-from rq import Queue
 
 from tests.faults.clocks import now_ms
-from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.console.person import Person
-from tests.integration.in_process import work_off
+from tests.integration.console.person import FAIL, Person, failed
 from zsched import Client
 from zsched.core.clock import from_ms
 
-pytestmark = [pytest.mark.redis, pytest.mark.once]
+pytestmark = pytest.mark.once
 MOST_CLICKS = 3
 
 
-def test_the_reason_why_a_reminder_did_not_come_is_found_by_its_id(
-    ann: Person, client: Client, daemon: DaemonThread
-) -> None:
+def test_the_reason_why_a_reminder_did_not_come_is_found(ann: Person, client: Client, daemon: DaemonThread) -> None:
     client.schedule("app.tasks.remind", id="reminder-42", after=3600, queue="mail")
     client.cancel("reminder-42")
 
@@ -35,9 +30,7 @@ def test_the_reason_why_a_reminder_did_not_come_is_found_by_its_id(
     assert ann.clicks <= MOST_CLICKS
 
 
-def test_all_schedules_of_a_tag_are_paused_with_a_note_which_the_list_shows(
-    ann: Person, client: Client, daemon: DaemonThread
-) -> None:
+def test_all_schedules_of_a_tag_are_paused_with_a_shown_note(ann: Person, client: Client, daemon: DaemonThread) -> None:
     for number in range(3):
         client.schedule("app.tasks.remind", id=f"shop-{number}", every=3600, tags=["shop"])
     client.schedule("app.tasks.remind", id="other", every=3600)
@@ -74,9 +67,7 @@ def test_a_schedule_is_run_now(ann: Person, client: Client, daemon: DaemonThread
 def test_a_failed_run_is_retried_after_a_question(
     ann: Person, client: Client, daemon: DaemonThread, redis_client: redis.Redis
 ) -> None:
-    run_id = client.enqueue("tests.integration.console.jobs.fail", id="f", queue="mail").run_id
-    work_off(Queue("mail", connection=redis_client), redis_client)
-    eventually(lambda: client.runs(status="failed"))
+    [run_id] = failed(client, redis_client)
 
     ann.open(f"/runs/{run_id}")
     ann.ask_for("Retry …")
@@ -95,13 +86,11 @@ def test_a_failed_run_is_retried_after_a_question(
 def test_all_failed_runs_of_a_task_in_the_last_hour_are_retried(
     ann: Person, client: Client, daemon: DaemonThread, redis_client: redis.Redis
 ) -> None:
-    runs = [client.enqueue("tests.integration.console.jobs.fail", id=f"f-{n}", queue="mail").run_id for n in range(3)]
-    work_off(Queue("mail", connection=redis_client), redis_client)
-    eventually(lambda: 3 == len(client.runs(status="failed")) and runs)
+    failed(client, redis_client, 3)
 
     ann.open("/")
     ann.click("All that failed in the last hour")
-    ann.page.get_by_label("Function").fill("tests.integration.console.jobs.fail")
+    ann.page.get_by_label("Function").fill(FAIL)
     ann.page.wait_for_url("**func=tests.integration*")
     ann.click("Retry all that match …")
     ann.press("Retry 3 runs")
@@ -111,9 +100,7 @@ def test_all_failed_runs_of_a_task_in_the_last_hour_are_retried(
     assert ann.clicks <= MOST_CLICKS
 
 
-def test_skipped_occurrences_of_an_outage_are_backfilled_after_a_dry_run(
-    ann: Person, outage: int, redis_client: redis.Redis
-) -> None:
+def test_skipped_occurrences_are_made_up_after_a_dry_run(ann: Person, outage: int, redis_client: redis.Redis) -> None:
     ann.open("/")
     ann.click("Timeline")
     ann.click("backfill …")

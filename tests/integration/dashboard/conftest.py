@@ -1,4 +1,4 @@
-"""A browser at ``/rq`` of a running ``zsched web`` that has logged in."""
+"""A browser at ``/rq`` of a running ``zsched web`` that has logged in, and a Redis with runs of every kind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+import redis
 
+from tests.integration.dashboard.ground import fill
 from tests.integration.web.ground import Web
 
 
@@ -14,3 +16,10 @@ from tests.integration.web.ground import Web
 def browser(web: Web) -> Iterator[httpx.Client]:
     with web.browser(sees_arguments=True, at="/rq") as client:
         yield client
+
+
+@pytest.fixture
+def filled(redis_client: redis.Redis, request: pytest.FixtureRequest) -> redis.Redis:
+    """A client of a Redis with runs of every kind, by the serializer that the test's parameter names, or by pickle."""
+    fill(redis_client, getattr(request, "param", "pickle"))
+    return redis_client

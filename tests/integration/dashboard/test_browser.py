@@ -63,7 +63,7 @@ def wait_for(page: Page, text: str) -> str:
     return eventually(lambda: text in page.content() and page.content())
 
 
-def test_the_pages_show_nothing_before_the_login(page: Page, web: Web, redis_client: redis.Redis) -> None:
+def test_the_pages_show_nothing_before_the_login(page: Page, web: Web) -> None:
     web.person("ann", sees_arguments=True)
 
     page.goto(f"{web.url}/rq/0/view/queues")
@@ -116,15 +116,16 @@ def test_a_queue_lists_runs_by_schedule_and_nominal_time(see: See, where: str, s
     assert f'href="/rq/0/view/job/{run}"' in document
 
 
-def test_a_runs_page_has_schedule_nominal_time_and_result(see: See) -> None:
-    document = see(f"/0/view/job/{DONE}", f">digest · {NOMINAL} · {tasks.__name__}.remind</div>")
+@pytest.mark.parametrize(
+    ("run", "description", "detail"),
+    [
+        (DONE, f">digest · {NOMINAL} · {tasks.__name__}.remind</div>", '"user": "secret-user"'),
+        (FAILED, f"report · {NOMINAL} · {as_text(BOLD)} report", f"ValueError: {as_text(tasks.MARKUP)}"),
+    ],
+    ids=["done", "failed"],
+)
+def test_a_runs_page_has_schedule_nominal_time_and_result(see: See, run: str, description: str, detail: str) -> None:
+    document = see(f"/0/view/job/{run}", description)
 
-    assert '"user": "secret-user"' in document
+    assert detail in document
     assert "<title>RQ dashboard</title>" in document  # what the result has of markup has not run
-
-
-def test_a_failed_runs_page_has_the_whole_traceback(see: See) -> None:
-    document = see(f"/0/view/job/{FAILED}", f"report · {NOMINAL} · {as_text(BOLD)} report")
-
-    assert f"ValueError: {as_text(tasks.MARKUP)}" in document
-    assert "<title>RQ dashboard</title>" in document

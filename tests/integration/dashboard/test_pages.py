@@ -20,16 +20,15 @@ from rq import Queue, SimpleWorker
 from rq.job import Job, JobStatus
 
 from tests.integration.dashboard import tasks
-from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, fill, job, listed
-from tests.integration.in_process import work_off
+from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, job, listed
 from tests.integration.web.ground import PASSWORD, Web
 from tests.prefix import RQ
+from tests.rq_workers import work_off
 from zsched.dashboard.app import SHOWN, make_pages
 from zsched.storage.connection import Link
 
 pytestmark = pytest.mark.once
 
-SERIALIZERS = ["pickle", "json"]
 PAGES = ["/", "/0/view/queues", "/0/view/jobs", "/0/view/workers", "/0/data/queues.json", "/0/data/workers.json"]
 
 
@@ -38,14 +37,9 @@ def everything(client: redis.Redis) -> dict[bytes, bytes | None]:
     return {key: client.dump(key) for key in client.keys("*")}
 
 
-# -- who gets in --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("path", [*PAGES, "/rq_dashboard/static/css/main.css", "/static/css/main.css", "/nothing"])
 @pytest.mark.parametrize("authorization", [None, "Bearer open sesame", "Basic YWxpY2U6d3Jvbmc="])
-def test_every_page_is_refused_without_a_login(
-    web: Web, redis_client: redis.Redis, path: str, authorization: str | None
-) -> None:
+def test_every_page_is_refused_without_a_login(web: Web, path: str, authorization: str | None) -> None:
     headers = {} if authorization is None else {"Authorization": authorization}
 
     answer = web.get(f"/rq{path}", headers=headers)
@@ -55,8 +49,7 @@ def test_every_page_is_refused_without_a_login(
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_leads_to_the_login_and_back(web: Web, redis_client: redis.Redis, path: str) -> None:
-    fill(redis_client, "pickle")
+def test_a_page_leads_to_the_login_and_back(web: Web, filled: redis.Redis, path: str) -> None:
     web.person("ann", sees_arguments=True)
     with web.stranger() as browser:
         asked = browser.get(f"/rq{path}?a=b%20c", headers={"Accept": "text/html"})
@@ -78,9 +71,7 @@ WITHOUT_THE_RIGHT: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("given", WITHOUT_THE_RIGHT)
-def test_callers_without_the_right_to_see_everything_see_nothing(
-    web: Web, redis_client: redis.Redis, given: dict[str, Any]
-) -> None:
+def test_callers_without_the_right_see_nothing(web: Web, given: dict[str, Any]) -> None:
     with web.browser(at="/rq", **given) as browser, web.stranger("/rq") as program:
         program.headers["Authorization"] = f"Bearer {web.token('t', **given)}"
         answers = [client.get(path) for client in (browser, program) for path in [*PAGES, "/static/css/main.css"]]
@@ -91,7 +82,7 @@ def test_callers_without_the_right_to_see_everything_see_nothing(
     }
 
 
-def test_a_token_with_the_right_sees_the_pages(web: Web, redis_client: redis.Redis) -> None:
+def test_a_token_with_the_right_sees_the_pages(web: Web) -> None:
     token = web.token("viewer", "viewer", sees_arguments=True)
 
     answer = web.get("/rq/0/view/workers", headers={"Authorization": f"Bearer {token}"})
@@ -100,17 +91,12 @@ def test_a_token_with_the_right_sees_the_pages(web: Web, redis_client: redis.Red
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_page_is_shown_after_a_login(browser: httpx.Client, redis_client: redis.Redis, path: str) -> None:
-    fill(redis_client, "pickle")
-
+def test_every_page_is_shown_after_a_login(browser: httpx.Client, filled: redis.Redis, path: str) -> None:
     assert 200 == browser.get(path, follow_redirects=True).status_code
 
 
 @pytest.mark.parametrize("path", ["/", "/0/view/jobs", "/0/view/workers", f"/0/view/job/{DONE}"])
-def test_every_link_script_and_style_of_a_page_is_served(
-    web: Web, browser: httpx.Client, redis_client: redis.Redis, path: str
-) -> None:
-    fill(redis_client, "json")
+def test_every_part_of_a_page_is_served(web: Web, browser: httpx.Client, filled: redis.Redis, path: str) -> None:
     page = browser.get(path).text
 
     parts = re.findall(r'(?:src|href)="(/[^"]+)"', page)
@@ -123,8 +109,7 @@ def test_every_link_script_and_style_of_a_page_is_served(
     assert {"/login"} == {part for part in parts if not part.startswith("/rq/")}
 
 
-def test_every_address_in_the_data_is_below_rq(web: Web, browser: httpx.Client, redis_client: redis.Redis) -> None:
-    fill(redis_client, "json")
+def test_every_address_in_the_data_is_below_rq(web: Web, browser: httpx.Client, filled: redis.Redis) -> None:
     queues = browser.get("/0/data/queues.json").json()["queues"]
     pagination = browser.get("/0/data/jobs/email/queued/8/asc/1.json").json()["pagination"]
 
@@ -136,14 +121,8 @@ def test_every_address_in_the_data_is_below_rq(web: Web, browser: httpx.Client, 
     assert [] == [url for url in found if not url.startswith("/rq/0/view/")]
 
 
-# -- what is told -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("serializer", SERIALIZERS)
-def test_every_run_shows_its_schedule_and_nominal_time(
-    browser: httpx.Client, redis_client: redis.Redis, serializer: str
-) -> None:
-    fill(redis_client, serializer)
+@pytest.mark.parametrize("filled", ["pickle", "json"], indirect=True)
+def test_a_run_shows_its_schedule_and_time(browser: httpx.Client, filled: redis.Redis) -> None:
     remind = f"{tasks.__name__}.remind"
 
     [waiting] = listed(browser, "email", "queued")
@@ -155,12 +134,8 @@ def test_every_run_shows_its_schedule_and_nominal_time(
     assert "ValueError" in failed["exc_info"]
 
 
-@pytest.mark.parametrize("serializer", SERIALIZERS)
-def test_a_jobs_page_has_its_result_metadata_and_traceback(
-    browser: httpx.Client, redis_client: redis.Redis, serializer: str
-) -> None:
-    fill(redis_client, serializer)
-
+@pytest.mark.parametrize("filled", ["pickle", "json"], indirect=True)
+def test_a_jobs_page_has_result_and_trace(browser: httpx.Client, filled: redis.Redis) -> None:
     done, failed = job(browser, DONE), job(browser, FAILED)
 
     assert "secret-user" == done["result"]["user"]
@@ -170,14 +145,20 @@ def test_a_jobs_page_has_its_result_metadata_and_traceback(
     assert 200 == browser.get(f"/0/view/job/{DONE}").status_code
 
 
-def test_lists_of_jobs_do_not_show_arguments(browser: httpx.Client, redis_client: redis.Redis) -> None:
-    fill(redis_client, "pickle")
-
+def test_lists_of_jobs_show_no_arguments_and_texts_are_escaped(browser: httpx.Client, filled: redis.Redis) -> None:
     pages = [browser.get(path, follow_redirects=True).text for path in PAGES]
     pages += [browser.get(f"/0/data/jobs/email/{which}/8/asc/1.json").text for which in ("queued", "failed")]
 
     assert WAITS in "".join(pages)
     assert "secret-user" not in "".join(pages)
+
+    Queue("<b>q</b>", connection=filled).enqueue(tasks.third)
+
+    escaped = [browser.get(f"/0/data/job/{run}.json").text for run in (DONE, FAILED)]
+    escaped.append(browser.get("/0/data/queues.json").text)
+
+    assert not [text for text in escaped if "<" in text or ">" in text]
+    assert escape(tasks.MARKUP) == job(browser, DONE)["result"]["text"].replace("&#39;", "&#x27;")
 
 
 @pytest.mark.parametrize(("task", "shown"), [(tasks.third, "&lt;fractions.Fraction&gt;"), (tasks.pairs, "{(1, 2): 3}")])
@@ -200,10 +181,9 @@ def works_at(worker: SimpleWorker, run_id: str) -> None:
     redis_client.hset(f"{RQ}:execution:{run_id}:1", mapping=execution)
 
 
-@pytest.mark.parametrize("serializer", SERIALIZERS)
-def test_a_busy_worker_shows_its_run(browser: httpx.Client, redis_client: redis.Redis, serializer: str) -> None:
-    fill(redis_client, serializer)
-    worker = SimpleWorker(["email"], "box.1", connection=redis_client)
+@pytest.mark.parametrize("filled", ["pickle", "json"], indirect=True)
+def test_a_busy_worker_shows_its_run(browser: httpx.Client, filled: redis.Redis) -> None:
+    worker = SimpleWorker(["email"], "box.1", connection=filled)
     worker.register_birth()
     works_at(worker, WAITS)
 
@@ -234,23 +214,7 @@ def test_the_page_of_a_deleted_job_is_not_found(browser: httpx.Client, run_id: s
     assert "zsched why" in answer.text
 
 
-# -- what texts of jobs cannot do ---------------------------------------------------------------------
-
-
-def test_texts_of_jobs_are_escaped(browser: httpx.Client, redis_client: redis.Redis) -> None:
-    fill(redis_client, "json")
-    Queue("<b>q</b>", connection=redis_client).enqueue(tasks.third)
-
-    escaped = [browser.get(f"/0/data/job/{run}.json").text for run in (DONE, FAILED)]
-    escaped.append(browser.get("/0/data/queues.json").text)
-
-    assert not [text for text in escaped if "<" in text or ">" in text]
-    assert escape(tasks.MARKUP) == job(browser, DONE)["result"]["text"].replace("&#39;", "&#x27;")
-
-
-def test_the_content_policy_allows_only_the_pages_own_scripts(browser: httpx.Client, redis_client: redis.Redis) -> None:
-    fill(redis_client, "pickle")
-
+def test_the_content_policy_allows_only_the_pages_own_scripts(browser: httpx.Client, filled: redis.Redis) -> None:
     answers = [browser.get("/") for _ in range(2)]
 
     policies = [answer.headers["Content-Security-Policy"] for answer in answers]
@@ -259,9 +223,6 @@ def test_the_content_policy_allows_only_the_pages_own_scripts(browser: httpx.Cli
         nonce = policy.partition("'nonce-")[2].partition("'")[0]
         assert answer.text.count("<script") == answer.text.count(f'<script nonce="{nonce}"') > 4
         assert "frame-ancestors 'none'" in policy
-
-
-# -- looking changes nothing --------------------------------------------------------------------------
 
 
 def test_every_unlisted_view_is_refused() -> None:
@@ -292,23 +253,19 @@ def test_every_unlisted_view_is_refused() -> None:
         ("GET", "/%72equeue/default"),
     ],
 )
-def test_the_dashboard_refuses_every_change(
-    browser: httpx.Client, redis_client: redis.Redis, method: str, path: str
-) -> None:
-    fill(redis_client, "json")
-    before = everything(redis_client)
+def test_dashboards_refuse_any_change(browser: httpx.Client, filled: redis.Redis, method: str, path: str) -> None:
+    before = everything(filled)
 
     answer = browser.request(method, path)
 
     assert 403 == answer.status_code
     assert method == "HEAD" or "zsched retry" in answer.text
-    assert before == everything(redis_client)
+    assert before == everything(filled)
 
 
-def test_viewing_pages_changes_nothing_in_redis(browser: httpx.Client, redis_client: redis.Redis) -> None:
-    fill(redis_client, "json")
-    redis_client.rpush(f"{RQ}:queue:email", "gone-1798102800000")
-    before = everything(redis_client)
+def test_viewing_pages_changes_nothing_in_redis(browser: httpx.Client, filled: redis.Redis) -> None:
+    filled.rpush(f"{RQ}:queue:email", "gone-1798102800000")
+    before = everything(filled)
 
     answers = [browser.get(path, follow_redirects=True).status_code for path in PAGES]
     for registry in ("queued", "scheduled", "deferred", "started", "finished", "failed", "canceled"):
@@ -321,10 +278,7 @@ def test_viewing_pages_changes_nothing_in_redis(browser: httpx.Client, redis_cli
     assert "unserialized" not in json.dumps([job(browser, run) for run in (WAITS, DONE, FAILED)])
 
     assert {200} == set(answers)
-    assert before == everything(redis_client)
-
-
-# -- Redis --------------------------------------------------------------------------------------------
+    assert before == everything(filled)
 
 
 def test_an_unreachable_redis_is_shown_without_its_password() -> None:
@@ -337,11 +291,9 @@ def test_an_unreachable_redis_is_shown_without_its_password() -> None:
     assert "hidden" not in page.text + data.text
 
 
-def test_a_second_redis_instance_is_refused(browser: httpx.Client) -> None:
+def test_a_plain_rq_job_is_shown_and_another_redis_refused(browser: httpx.Client, redis_client: redis.Redis) -> None:
     assert 500 == browser.get("/1/view/workers").status_code
 
-
-def test_a_plain_rq_job_is_shown(browser: httpx.Client, redis_client: redis.Redis) -> None:
     made = Queue(connection=redis_client).enqueue_in(timedelta(hours=1), tasks.remind, "u1", description="by hand")
 
     assert ["by hand"] == [one["description"] for one in listed(browser, "default", "scheduled")]

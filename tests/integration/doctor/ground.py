@@ -6,6 +6,7 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import redis
@@ -51,19 +52,23 @@ def examined(
 
 
 class Case(NamedTuple):
-    """A change of a sound Redis, and what the doctor then finds: the only finding of a check, "…" for any text."""
+    """
+    A change of a sound Redis, and what the doctor then finds: the only finding of a check, "…" for any text. *asked*:
+    as in ``examined``.
+    """
 
     given: Callable[[redis.Redis], object]
     check: str
     severity: Severity
     text: str
     remedy: str = "…"
+    asked: Mapping[str, Any] = MappingProxyType({})
 
 
-def found_as(case: Case, url: str, sound: redis.Redis, **settings: Any) -> None:
-    """Check the finding of *case*; *settings* as in ``examined``."""
+def found_as(case: Case, url: str, sound: redis.Redis) -> None:
+    """Check the finding of *case*."""
     case.given(sound)
-    finding = only(examined(url, **settings)[case.check], case.severity)
+    finding = only(examined(url, **case.asked)[case.check], case.severity)
     for expected, told in ((case.text, finding.text), (case.remedy, finding.remedy)):
         assert re.fullmatch(".*".join(map(re.escape, expected.split("…"))), told, re.DOTALL), (expected, told)
 

@@ -1,12 +1,13 @@
-"""``zsched doctor``: its output and exit codes, and its silence in a healthy installation."""
+"""``zsched doctor``: its output and exit codes; its checks of the HTTP API."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -14,16 +15,26 @@ from click.testing import CliRunner, Result
 from rq import Worker
 
 from tests.faults.processes import DaemonProcess, eventually
-from tests.integration.doctor.ground import KEYS
+from tests.integration.doctor.ground import KEYS, examined, only
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.cli import program
 from zsched.cli.program import DONE, UNHEALTHY, USAGE
 from zsched.core.wording import plural
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
+from zsched.health.check import Finding, Severity
 from zsched.health.doctor import CHECKS
+from zsched.storage.accounts import Account, AccountRole
+from zsched.storage.connection import Link
+from zsched.storage.rights import Role
+from zsched.storage.tokens import Tokens
 
 Zsched = Callable[..., Result]
+pytestmark = pytest.mark.redis
+OK, NOTE, WARNING, SKIPPED = Severity.OK, Severity.NOTE, Severity.WARNING, Severity.SKIPPED
+DAY_MS = 86_400_000
+ALLOWED = ("app.*",)
 
 
 @pytest.fixture
@@ -32,13 +43,12 @@ def zsched(url: str) -> Zsched:
 
 
 @pytest.fixture
-def at_work(url: str, sound: redis.Redis) -> Iterator[None]:
+def at_work(url: str, sound: redis.Redis, tmp_path: Path) -> Iterator[None]:
     """Start a healthy product: a daemon that leads, a standby, their archives, a worker, schedules."""
     with Guard() as guard:
         DaemonProcess(guard, url).wait_for("term_began")
         DaemonProcess(guard, url)
-        command = [sys.executable, "-m", "rq.cli", "worker", "--url", url, "default"]
-        guard.spawn(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        RqWorkers(guard, url, tmp_path).start()
         client = Client.from_url(url)
         client.schedule("app.task", id="a", every=timedelta(hours=1))
         client.schedule("app.task", id="b", after=timedelta(hours=1))
@@ -57,9 +67,7 @@ def known_of(server: EmbeddedRedis) -> list[str]:
     return ["sandbox"] if server.server.release < (6, 2, 20) else []
 
 
-def test_a_healthy_installation_has_only_ok_findings(
-    zsched: Zsched, at_work: None, sound_server: EmbeddedRedis
-) -> None:
+def test_a_healthy_product_has_only_ok_findings(zsched: Zsched, at_work: None, sound_server: EmbeddedRedis) -> None:
     result = zsched("doctor", "--json")
 
     unwell = [one["check"] for one in json.loads(result.stdout) if one["verdict"] != "ok"]
@@ -87,9 +95,7 @@ def test_a_problem_exits_as_unhealthy_and_shows_its_remedy(zsched: Zsched, sound
     assert UNHEALTHY == result.exit_code
 
 
-def test_warnings_alone_exit_with_zero(
-    zsched: Zsched, at_work: None, sound: redis.Redis, sound_server: EmbeddedRedis
-) -> None:
+def test_warnings_exit_with_0(zsched: Zsched, at_work: None, sound: redis.Redis, sound_server: EmbeddedRedis) -> None:
     sound.hset(KEYS.quarantine(), "digest", "normal 1 1 why")
 
     result = zsched("doctor")
@@ -99,22 +105,110 @@ def test_warnings_alone_exit_with_zero(
     assert DONE == result.exit_code
 
 
-def test_an_unreachable_redis_is_unhealthy() -> None:
-    result = CliRunner().invoke(program, ["doctor", "-u", "redis://127.0.0.1:1/0", "--json"])
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ("-u redis://127.0.0.1:1/0 --json", UNHEALTHY, '"type": "RedisUnavailable"'),
+        ("--role king", USAGE, "'client', 'daemon', 'worker', 'web'"),
+        ("--help", DONE, "zsched doctor --role client --user shop"),
+    ],
+)
+def test_the_command_without_an_examination_says_why(zsched: Zsched, arguments: str, code: int, said: str) -> None:
+    result = zsched("doctor", *arguments.split())
 
-    assert UNHEALTHY == result.exit_code
-    assert "RedisUnavailable" == json.loads(result.stderr)["type"]
+    assert (code, True) == (result.exit_code, said in result.output)
 
 
-def test_an_unknown_role_is_a_usage_error_that_lists_the_roles(zsched: Zsched) -> None:
-    result = zsched("doctor", "--role", "king")
+def findings(url: str, **settings: Any) -> dict[str, list[Finding]]:
+    """Return the findings for the role web, by the name of the check."""
+    given: dict[str, Any] = {"rq": {"allow_callables": ALLOWED}} | settings
+    found: dict[str, list[Finding]] = {}
+    for finding in examined(url, roles=(Role.WEB,), **given)["http api"]:
+        found.setdefault(finding.name, []).append(finding)
+    return found
 
-    assert USAGE == result.exit_code
-    assert "'client', 'daemon', 'worker', 'web'" in result.stderr
+
+def add(url: str, name: str, client: redis.Redis, **about: int) -> None:
+    """Add a token; *about*: days ago (negative: to come) of its ``created``, ``used`` and ``expires``."""
+    now_ms = client.time()[0] * 1000
+    at_ms = {what: now_ms - days * DAY_MS for what, days in about.items()}
+    token = Account(name, AccountRole.VIEWER, created_ms=at_ms.get("created", now_ms), expires_ms=at_ms.get("expires"))
+    tokens = Tokens(Link.from_url(url, 5.0), KEYS)
+    tokens.add(token)
+    [digest] = [digest for digest, other, _ in tokens.all() if other == token]
+    if "used" in at_ms:
+        client.hset(KEYS.tokens_used(), digest, at_ms["used"])
 
 
-def test_the_help_has_examples() -> None:
-    result = CliRunner().invoke(program, ["doctor", "--help"])
+def test_other_roles_are_not_bothered_with_the_api(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastapi", None)
 
-    assert DONE == result.exit_code
-    assert "zsched doctor --role client --user shop" in result.stdout
+    for role in (Role.CLIENT, Role.DAEMON, Role.WORKER):
+        assert "--role web" in only(examined(url, roles=(role,))["http api"], OK).text
+
+
+def test_an_api_with_tokens_in_use_is_ok(url: str, sound: redis.Redis) -> None:
+    add(url, "ann", sound, created=400, used=1, expires=-10)
+    add(url, "bob", sound)
+
+    found = findings(url)
+
+    assert {"web", "web_writes", "web_tokens"} == found.keys()
+    assert "2 tokens" in only(found["web_writes"], OK).text
+    assert "in use" in only(found["web_tokens"], OK).text
+
+
+def test_an_api_without_tokens_or_without_changes_gets_the_remedy(url: str, sound: redis.Redis) -> None:
+    assert "zsched tokens add NAME --role viewer" in only(findings(url)["web_writes"], NOTE).remedy
+
+    add(url, "ann", sound)
+
+    finding = only(findings(url, rq={"allow_callables": ("*",)})["web_writes"], WARNING)
+
+    assert "refuses all changes, of 1 token" in finding.text
+    assert "[rq] allow_callables" in finding.remedy
+
+
+def test_expired_and_unused_tokens_are_notes_that_name_them(url: str, sound: redis.Redis) -> None:
+    add(url, "gone", sound, created=10, expires=1)
+    add(url, "idle", sound, created=400, used=91)
+    add(url, "never", sound, created=91)
+    add(url, "new", sound, created=89)
+
+    expired, unused = findings(url)["web_tokens"]
+
+    assert (NOTE, NOTE) == (expired.severity, unused.severity)
+    assert "expired tokens, which admit nobody: gone" == expired.text
+    assert "tokens that nobody has used for 90 days: idle, never" == unused.text
+    assert "zsched tokens revoke idle" in unused.remedy
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:9180", "[::]:9180", "192.0.2.1:80", "web.example.org:80"])
+def test_an_address_that_others_reach_is_a_warning_and_loopback_is_ok(url: str, listen: str) -> None:
+    plain = only(findings(url, web={"listen": listen, "allow_plain": True})["web"], WARNING)
+    refused = only(findings(url, web={"listen": listen})["web"], WARNING)
+
+    assert "tokens go over the network as they are" in plain.text
+    assert "zsched web does not start" in refused.text
+    assert "allow_plain = true" in refused.remedy
+    for own in ("127.0.0.1:9180", "127.8.8.8:1", "localhost:9180", "[::1]:9180"):
+        assert own in only(findings(url, web={"listen": own})["web"], OK).text
+
+
+def test_a_missing_package_of_the_extra_is_a_warning(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zsched.health.checks_web.find_spec", lambda name: None if name == "uvicorn" else name)
+
+    missing, listens = findings(url)["web"]
+
+    assert (WARNING, OK) == (missing.severity, listens.severity)
+    assert "uvicorn is not installed" in missing.text
+    assert "pip install 'zsched[web]'" == missing.remedy
+
+
+def test_a_user_who_may_not_read_the_tokens_gets_skipped(url: str, sound: redis.Redis) -> None:
+    sound.execute_command("ACL", "SETUSER", "shop", "reset", "on", "nopass", "~zsched:*", "~rq:*", "+@all")
+    try:
+        found = findings(url.replace("://", "://shop:x@", 1))
+        assert [SKIPPED] == [each.severity for name in ("web_writes", "web_tokens") for each in found.get(name, ())]
+    finally:
+        sound.acl_deluser("shop")

@@ -26,26 +26,16 @@ def client(url: str) -> Client:
     return Client.from_url(url)
 
 
-# -- types --------------------------------------------------------------------------------------------
+TYPES = {
+    "hash": (KEYS.meta(), KEYS.paused(), KEYS.chains(), KEYS.archivers()),
+    "zset": (KEYS.due(Priority.LOW), KEYS.deadlines()),
+    "set": (KEYS.recurring(), f"{RQ}:queues", f"{RQ}:workers"),
+    "list": (KEYS.ask(), KEYS.ask_names()),
+    "stream": (KEYS.log(),),
+}
 
 
-@pytest.mark.parametrize(
-    ("key", "type"),
-    [
-        (KEYS.meta(), "hash"),
-        (KEYS.log(), "stream"),
-        (KEYS.due(Priority.LOW), "zset"),
-        (KEYS.paused(), "hash"),
-        (KEYS.recurring(), "set"),
-        (KEYS.ask(), "list"),
-        (KEYS.ask_names(), "list"),
-        (KEYS.chains(), "hash"),
-        (KEYS.deadlines(), "zset"),
-        (KEYS.archivers(), "hash"),
-        (f"{RQ}:queues", "set"),
-        (f"{RQ}:workers", "set"),
-    ],
-)
+@pytest.mark.parametrize(("key", "type"), [(key, type) for type, keys in TYPES.items() for key in keys])
 def test_a_key_of_a_wrong_type_is_named(url: str, sound: redis.Redis, key: str, type: str) -> None:
     sound.set(key, "mine")
 
@@ -65,9 +55,6 @@ def test_a_key_of_a_wrong_type_stops_no_other_check(url: str, sound: redis.Redis
 
     assert Severity.SKIPPED is found["archives"][0].severity
     assert OK is only(found["format"], OK).severity
-
-
-# -- one finding each ---------------------------------------------------------------------------------
 
 
 def rule_with_a_template_of_another_type(sound: redis.Redis) -> None:
@@ -110,6 +97,9 @@ CASES = {
         "nobody leads: no daemon of this namespace is running",
         "start one: systemctl start zsched, or zsched daemon; until then nothing fires…",
     ),
+    "no daemon of another namespace": Case(
+        lambda sound: None, "daemons", PROBLEM, "…", "…or zsched daemon -n mail; until then…", {"namespace": "mail"},
+    ),
     "all daemons have stopped": Case(
         lambda sound: sound.hset(KEYS.meta(), "epoch", 3), "daemons", PROBLEM, "…nobody leads…",
     ),
@@ -137,21 +127,12 @@ def test_a_fault_of_the_namespace_is_found(url: str, sound: redis.Redis, case: C
     found_as(case, url, sound)
 
 
-# -- format, daemons, archives ------------------------------------------------------------------------
-
-
 def test_the_missing_leader_is_the_only_problem_before_the_first_daemon(url: str) -> None:
     found = examined(url)
 
     assert "nobody leads: no daemon of this namespace is running" == only(found["daemons"], PROBLEM).text
     assert "none follows the log, as no daemon leads" == only(found["archives"], Severity.SKIPPED).text
     assert [PROBLEM] == [one.severity for findings in found.values() for one in findings if one.severity is PROBLEM]
-
-
-def test_the_remedy_for_a_missing_leader_names_the_namespace(url: str) -> None:
-    [finding] = examined(url, namespace="mail")["daemons"]
-
-    assert "or zsched daemon -n mail; until then" in finding.remedy
 
 
 def test_daemons_of_different_versions_are_a_warning(url: str, sound: redis.Redis) -> None:
@@ -167,27 +148,23 @@ def test_daemons_of_different_versions_are_a_warning(url: str, sound: redis.Redi
     ]
 
 
-def test_a_daemon_that_may_not_lead_does_not_count_as_standby(url: str, sound: redis.Redis) -> None:
+@pytest.mark.parametrize(
+    ("standby", "told"),
+    [(False, "nobody stands by (south, pid 7 may not lead: Redis may evict): when the daemon"),
+     (True, "south, pid 7 may not lead: Redis may evict")],
+)  # fmt: skip
+def test_a_daemon_that_may_not_lead_is_no_standby(url: str, sound: redis.Redis, standby: bool, told: str) -> None:
     report(sound, "a", daemon="d1", host="north")
-    report(sound, "b", daemon="d2", host="south", pid=7, may_not_lead="Redis may evict")
+    report(sound, "b", **MAY_NOT | {"daemon": "d2", "host": "south"})
+    if standby:
+        report(sound, "c", daemon="d3", host="west")
     sound.set(KEYS.lease(), "d1:1:2000:x", px=60_000)
 
     found = examined(url)["daemons"]
 
-    assert ["daemon d1 leads"] == [one.text for one in found if one.severity is OK]
+    assert standby or ["daemon d1 leads"] == [one.text for one in found if one.severity is OK]
     [warning] = [one.text for one in found if one.severity is WARNING]
-    assert warning.startswith("nobody stands by (south, pid 7 may not lead: Redis may evict): when the daemon")
-
-
-def test_a_daemon_that_may_not_lead_is_a_warning_although_a_standby_exists(url: str, sound: redis.Redis) -> None:
-    report(sound, "a", daemon="d1", host="north")
-    report(sound, "b", daemon="d2", host="south", pid=7, may_not_lead="Redis may evict")
-    report(sound, "c", daemon="d3", host="west")
-    sound.set(KEYS.lease(), "d1:1:2000:x", px=60_000)
-
-    [warning] = [one for one in examined(url)["daemons"] if one.severity is WARNING]
-
-    assert "south, pid 7 may not lead: Redis may evict" == warning.text
+    assert warning == told if standby else warning.startswith(told)
 
 
 ARCHIVES: dict[str, tuple[dict[str, Any], str]] = {
@@ -218,9 +195,6 @@ def test_a_silent_archive_is_a_warning_and_a_stopped_archive_is_not(url: str, so
     [said] = unwell(examined(url))["archives"]
 
     assert said.startswith("archive box:/var/b.db is silent: heard of 2m ago")
-
-
-# -- schedules and leftovers --------------------------------------------------------------------------
 
 
 def test_orphaned_keys_are_named(client: Client, url: str, sound: redis.Redis) -> None:
@@ -262,9 +236,7 @@ def test_keys_in_use_are_no_leftovers(url: str, sound: redis.Redis, given: Calla
     assert "leftovers" not in unwell(examined(url))
 
 
-def test_keys_that_lapse_after_a_retry_and_an_enqueue_are_not_orphaned(
-    client: Client, url: str, sound: redis.Redis
-) -> None:
+def test_keys_of_a_retry_and_an_enqueue_are_not_orphaned(client: Client, url: str, sound: redis.Redis) -> None:
     run_id = client.enqueue("app.task", id="once", if_exists="keep").run_id
     sound.hset(f"{RQ}:job:{run_id}", "status", "failed")
     client.retry(str(run_id))

@@ -1,14 +1,15 @@
-"""The doctor's checks of the server: version, role, memory and files, each problem made for real."""
+"""The doctor's checks of the server: version, role, memory, files and clocks, each problem made for real."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
 import redis
 
 from tests.faults.processes import eventually
-from tests.integration.doctor.ground import command_of, examined, only
+from tests.integration.doctor.ground import KEYS, command_of, examined, only, report, unwell
 from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.embedded import EmbeddedRedis, packaged_server
@@ -19,9 +20,21 @@ from zsched.health.facts import Probe
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.server import Server
+from zsched.zone_rules import ZoneRules, installed
 
 Configure = Callable[[str, str], None]
 OK, WARNING, PROBLEM, SKIPPED = Severity.OK, Severity.WARNING, Severity.PROBLEM, Severity.SKIPPED
+SETTINGS: dict[str, tuple[dict[str, str], str, Severity, str]] = {
+    "schedules may be evicted": (
+        {"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}, "eviction", PROBLEM,
+        "maxmemory-policy allkeys-lru may drop schedules",
+    ),
+    "keys may be evicted without a limit": (
+        {"maxmemory-policy": "allkeys-random"}, "eviction", Severity.NOTE, "as soon as maxmemory is set",
+    ),
+    "no fsync": ({"appendfsync": "no"}, "append-only file", WARNING, "appendfsync is no"),
+    "a truncated file is loaded": ({"aof-load-truncated": "yes"}, "append-only file", WARNING, "pushed twice"),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -33,14 +46,13 @@ def replica(sound_server: EmbeddedRedis) -> Iterator[EmbeddedRedis]:
         yield server
 
 
-# -- version and role ---------------------------------------------------------------------------------
-
-
-def test_the_doctor_shows_the_version_and_the_round_trip(url: str, sound_server: EmbeddedRedis) -> None:
+def test_the_doctor_shows_the_version_and_warns_of_a_slow_round_trip(url: str, sound_server: EmbeddedRedis) -> None:
     said = only(examined(url)["redis"], OK).text
 
     assert sound_server.server.version in said
     assert "round trip" in said
+
+    assert "round trip 30.00 ms" in only(examined(url, clock=SlowClock())["redis"], WARNING).text
 
 
 class SlowClock(SystemClock):
@@ -54,10 +66,6 @@ class SlowClock(SystemClock):
         return self._now_ms
 
 
-def test_a_slow_round_trip_is_a_warning(url: str) -> None:
-    assert "round trip 30.00 ms" in only(examined(url, clock=SlowClock())["redis"], WARNING).text
-
-
 def test_a_redis_without_copy_is_a_problem(url: str) -> None:
     link, keys = Link.from_url(url, 5.0), Keys("default")
 
@@ -69,12 +77,10 @@ def test_a_redis_without_copy_is_a_problem(url: str) -> None:
     assert "upgrade to Redis 6.2" in finding.remedy
 
 
-def test_the_doctor_fails_without_redis() -> None:
+def test_the_doctor_fails_without_redis_or_a_password(url: str, configure: Configure) -> None:
     with pytest.raises(RedisUnavailable):
         examined("redis://127.0.0.1:1/0")
 
-
-def test_the_doctor_fails_with_a_missing_password(url: str, configure: Configure) -> None:
     configure("requirepass", "secret")
 
     with pytest.raises(RedisRefused, match=r"user (and|or) password"):
@@ -121,9 +127,7 @@ def test_an_older_redis_has_the_same_checks() -> None:
     assert "hash-max-ziplist-value is 512" == only(found["hashes"], OK).text
 
 
-def test_a_master_without_its_required_replicas_is_a_problem(
-    url: str, sound: redis.Redis, configure: Configure
-) -> None:
+def test_a_master_without_required_replicas_is_a_problem(url: str, sound: redis.Redis, configure: Configure) -> None:
     configure("min-replicas-to-write", "1")
 
     finding = only(examined(url)["writes"], PROBLEM)
@@ -131,22 +135,6 @@ def test_a_master_without_its_required_replicas_is_a_problem(
     assert "Redis refuses writes: 0 of its replicas keep up, and min-replicas-to-write is 1" == finding.text
     sound.execute_command(*command_of(finding))
     assert OK is only(examined(url)["writes"], OK).severity
-
-
-# -- memory -------------------------------------------------------------------------------------------
-
-
-SETTINGS: dict[str, tuple[dict[str, str], str, Severity, str]] = {
-    "schedules may be evicted": (
-        {"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}, "eviction", PROBLEM,
-        "maxmemory-policy allkeys-lru may drop schedules",
-    ),
-    "keys may be evicted without a limit": (
-        {"maxmemory-policy": "allkeys-random"}, "eviction", Severity.NOTE, "as soon as maxmemory is set",
-    ),
-    "no fsync": ({"appendfsync": "no"}, "append-only file", WARNING, "appendfsync is no"),
-    "a truncated file is loaded": ({"aof-load-truncated": "yes"}, "append-only file", WARNING, "pushed twice"),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", SETTINGS)
@@ -192,12 +180,7 @@ def test_a_small_bound_of_compact_hashes_is_advice(url: str, configure: Configur
     assert ["CONFIG", "SET", name, "512"] == command_of(finding)
 
 
-# -- files --------------------------------------------------------------------------------------------
-
-
-def test_a_missing_append_only_file_is_a_warning_and_missing_persistence_a_problem(
-    url: str, configure: Configure
-) -> None:
+def test_a_missing_append_only_file_is_a_warning_and_no_persistence_a_problem(url: str, configure: Configure) -> None:
     configure("save", "3600 1")
     configure("appendonly", "no")
 
@@ -236,3 +219,66 @@ def test_an_append_only_file_loaded_by_a_restricted_user_is_a_problem(
 
     assert "a restart leaves out what scripts wrote" in finding.text
     assert ["ACL", "SETUSER", "default", "~*", "&*", "+@all"] == command_of(finding)
+
+
+class WrongClock(SystemClock):
+    """A clock of this machine with an error."""
+
+    def __init__(self, by_ms: int) -> None:
+        self._by_ms = by_ms
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._by_ms
+
+
+@pytest.mark.parametrize(
+    ("by_ms", "severity"), [(0, Severity.OK), (-5_000, Severity.WARNING), (90_000, Severity.PROBLEM)]
+)
+def test_a_wrong_clock_is_reported_with_its_offset(url: str, by_ms: int, severity: Severity) -> None:
+    said = only(examined(url, clock=WrongClock(by_ms))["clock"], severity).text
+
+    told = re.search(r"is ([+-][\d,]+) ms from this machine's, to within", said)
+    assert told is not None
+    assert -by_ms == pytest.approx(int(told[1].replace(",", "")), abs=4000)
+
+
+@pytest.mark.parametrize("field", ["offset_ms", "frozen_ms"])
+def test_a_leftover_test_clock_is_a_problem(url: str, sound: redis.Redis, field: str) -> None:
+    sound.hset(KEYS.meta(), field, 5000)
+
+    finding = only(examined(url)["test clock"], Severity.PROBLEM)
+
+    assert f"{field} = 5000" in finding.text
+    assert 1 == sound.execute_command(*command_of(finding))
+    assert "test clock" not in unwell(examined(url))
+
+
+@pytest.mark.parametrize(
+    ("tzdata", "severity", "text"),
+    [
+        (installed().version or "", Severity.OK, str(installed())),
+        ("2001a", Severity.WARNING, "all is planned by tzdata 2001a"),
+    ],
+)
+def test_another_tzdata_is_a_warning(url: str, sound: redis.Redis, tzdata: str, severity: Severity, text: str) -> None:
+    sound.hset(KEYS.meta(), "tzdata", tzdata)
+
+    assert text in only(examined(url)["tzdata"], severity).text
+
+
+def test_tzdata_of_an_unknown_version_is_a_warning(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks_server, "installed", lambda: ZoneRules(None, "nowhere"))
+
+    assert "of an unknown version, from nowhere" in only(examined(url)["tzdata"], Severity.WARNING).text
+
+
+def test_daemons_that_report_different_tzdata_are_a_warning(url: str, sound: redis.Redis) -> None:
+    report(sound, "b", daemon="d2", host="south", tzdata="2025b")
+    report(sound, "c", daemon="d3", host="west")
+    assert "tzdata" not in unwell(examined(url))
+
+    report(sound, "a", daemon="d1", host="north", tzdata="2025a")
+
+    [said] = unwell(examined(url))["tzdata"]
+
+    assert "daemons plan by different time zone rules: 2025a (north, pid ?), 2025b (south, pid ?)" == said

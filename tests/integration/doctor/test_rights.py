@@ -76,9 +76,7 @@ def test_the_users_of_users_acl_are_ok(
 
 
 @pytest.mark.parametrize("right", ["copy", "rpush", "memory|usage", "evalsha", "get"])
-def test_a_missing_command_right_is_named_with_the_remedy(
-    admin: redis.Redis, any_server: EmbeddedRedis, right: str
-) -> None:
+def test_a_missing_command_right_has_its_remedy(admin: redis.Redis, any_server: EmbeddedRedis, right: str) -> None:
     command = right.partition("|")[0]  # 6.2 takes away whole commands only
     url = user(admin, any_server, Role.DAEMON, "+multi", "+discard", f"-{command}")  # without scripts, by a rehearsal
 
@@ -95,13 +93,13 @@ def test_a_missing_key_right_is_named(admin: redis.Redis, any_server: EmbeddedRe
     assert ["ACL", "SETUSER", "somebody", f"~{lacking}"] == command_of(only(examined(url)["rights"], PROBLEM))
 
 
-def test_a_missing_channel_right_is_named(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
+def test_a_missing_channel_right_is_named_and_granting_all_that_is_missing_helps(
+    admin: redis.Redis, any_server: EmbeddedRedis
+) -> None:
     url = user(admin, any_server, Role.DAEMON, "resetchannels", f"&{RQ}:pubsub:*")
 
     assert ["ACL", "SETUSER", "somebody", f"&{KEYS.wake()}"] == command_of(only(examined(url)["rights"], PROBLEM))
 
-
-def test_granting_the_missing_rights_makes_the_user_ok(admin: redis.Redis, any_server: EmbeddedRedis) -> None:
     url = user(admin, any_server, Role.DAEMON, "-copy", "-xadd", "-lpos", "resetchannels")
 
     admin.execute_command(*command_of(only(examined(url)["rights"], PROBLEM)))
@@ -125,9 +123,7 @@ def test_the_rights_check_writes_nothing(admin: redis.Redis, any_server: Embedde
 
 
 @pytest.mark.parametrize("role", Role)
-def test_the_rights_check_asks_for_every_command_in_a_valid_form(
-    admin: redis.Redis, any_server: EmbeddedRedis, role: Role
-) -> None:
+def test_rights_are_asked_for_commands_in_valid_form(admin: redis.Redis, any_server: EmbeddedRedis, role: Role) -> None:
     at_once = {"multi", "exec", "discard", "watch", "unwatch"}
     commands = [name for name in rights_of([role], KEYS).commands if name not in at_once]
 
@@ -157,9 +153,6 @@ def test_a_user_who_may_not_check_its_rights_gets_a_remedy(admin: redis.Redis, a
 
     assert "user somebody may not find out what it may: " in finding.text
     assert ("--user NAME" if any_server.server.release >= (7,) else "+multi +discard") in finding.remedy
-
-
-# -- of another user ----------------------------------------------------------------------------------
 
 
 def test_the_rights_of_another_user_are_checked_by_a_dry_run(sound: redis.Redis, sound_server: EmbeddedRedis) -> None:

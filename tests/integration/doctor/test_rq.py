@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 import redis
@@ -18,10 +18,11 @@ from rq.utils import utcformat
 from rq_scheduler import Scheduler
 
 from tests.faults.processes import eventually
-from tests.integration.doctor.ground import KEYS, Case, examined, found_as, only, unwell
+from tests.integration.doctor.ground import KEYS, Case, examined, found_as, only
 from tests.integration.standing import now_ms
 from tests.log_rows import add_entry
 from tests.prefix import IN_ENVIRONMENT, RQ, needs_prefix
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.health.check import Severity
@@ -33,15 +34,9 @@ Work = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture
-def work(url: str) -> Iterator[Work]:
+def work(url: str, guard: Guard, tmp_path: Path) -> Work:
     """A function that starts ``rq worker`` with the given arguments."""
-    with Guard() as guard:
-
-        def start(*arguments: str) -> subprocess.Popen[bytes]:
-            command = [sys.executable, "-m", "rq.cli", "worker", "--url", url, *arguments]
-            return guard.spawn(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-        yield start
+    return RqWorkers(guard, url, tmp_path).start
 
 
 @pytest.fixture
@@ -68,9 +63,6 @@ def waits(sound: redis.Redis, ago: timedelta) -> None:
     sound.hset(job.key, "enqueued_at", utcformat(datetime.now(UTC) - ago))
 
 
-# -- one finding each ---------------------------------------------------------------------------------
-
-
 def versions(sound: redis.Redis, *given: str) -> None:
     """Register a worker of each of these versions of RQ."""
     for number, name in enumerate(given, 1):
@@ -95,6 +87,31 @@ def another_scheduler(sound: redis.Redis, begin: Callable[[Scheduler], object]) 
     begin(theirs)
 
 
+def locked(sound: redis.Redis, **holders: str) -> None:
+    """Let RQ's scheduler of each queue have a lock, of the holder that is given."""
+    for queue, holder in holders.items():
+        sound.sadd(f"{RQ}:queues", f"{RQ}:queue:{queue}")
+        sound.set(f"{RQ}:scheduler-lock:{queue}", holder)
+
+
+def imported(sound: redis.Redis, *states: Callable[[Scheduler], object]) -> None:
+    """Let rq-scheduler have a job that is scheduled here, too, and bring it into *states*, one after the other."""
+    theirs = Scheduler(connection=sound)
+    theirs.schedule(datetime(2040, 1, 1), "app.task", interval=60, id="a")
+    Client(sound).schedule("app.task", id="a", every=HOUR)
+    for state in states:
+        state(theirs)
+
+
+def runs_cron(sound: redis.Redis, module: str) -> None:
+    """Let RQ's cron run a module whose jobs were imported."""
+    Client(sound).schedule("app.task", id="a", every=HOUR, managed_by="rq-cron:app.cron_config")
+    running = CronScheduler(sound, name="box.1")
+    running.config_file = module
+    running.register_birth()
+
+
+ONLY_EMAIL = {"rq": {"native": ["email"]}}
 NO_WORKER = "…no worker of RQ is registered…"
 ABSENT = "nobody listens to queue email, where 1 job waits for …"
 SUSPENDED = ("RQ's workers are suspended: 1 job waits for … in queue email", "rq resume, or: redis-cli …")
@@ -110,6 +127,49 @@ CASES = {
     "RQ 2 and RQ 3 in a queue": Case(
         lambda sound: versions(sound, "2.12.0", "3.0.0"), "workers", PROBLEM,
         "…workers of RQ 2 and of RQ 3 take from default…",
+    ),
+    "workers of different versions": Case(
+        lambda sound: versions(sound, "2.8.0", "2.12.0"), "workers", WARNING,
+        "workers are of different versions of RQ: 2.12.0 (1), 2.8.0 (1)",
+    ),
+    "another serializer": Case(
+        lambda sound: Client(sound).schedule("app.task", id="a", every=HOUR), "serializer", PROBLEM,
+        "…payloads are pickle, and these settings say json…", '…serializer = "pickle"…', {"rq": {"serializer": "json"}},
+    ),
+    "a lock of this namespace": Case(
+        lambda sound: locked(sound, email=f"zsched:{KEYS.namespace}"), "rq's scheduler", OK, "…",
+    ),
+    "a lock of another namespace": Case(
+        lambda sound: locked(sound, email="zsched:other"), "rq's scheduler", WARNING, "…the namespace other has…",
+    ),
+    "a lock, and RQ moves its own jobs": Case(
+        lambda sound: locked(sound, email="somebody"), "rq's scheduler", OK, "…", asked={"rq": {"native": False}},
+    ),
+    "a lock of an unlisted queue": Case(
+        lambda sound: locked(sound, push="somebody"), "rq's scheduler", OK,
+        "…in email; those of other queues are left to RQ's schedulers…", asked=ONLY_EMAIL,
+    ),
+    "a lock of a listed queue": Case(
+        lambda sound: locked(sound, push="somebody", email="somebody"), "rq's scheduler", WARNING,
+        "…has the scheduler's lock of email:…", asked=ONLY_EMAIL,
+    ),
+    "imported jobs of rq-scheduler": Case(
+        lambda sound: imported(sound), "rq-scheduler", OK, "…all of them scheduled here…",
+    ),
+    "imported jobs that rq-scheduler runs": Case(
+        lambda sound: imported(sound, Scheduler.register_birth), "rq-scheduler", PROBLEM,
+        "…with 1 job, 1 of them scheduled here, too: that runs twice…",
+    ),
+    "imported jobs that rq-scheduler ran": Case(
+        lambda sound: imported(sound, Scheduler.register_birth, Scheduler.register_death), "rq-scheduler", OK, "…",
+    ),
+    "an imported module that RQ's cron runs": Case(
+        lambda sound: runs_cron(sound, "app.cron_config"), "rq's cron", PROBLEM,
+        "…whose jobs were imported: they run twice…",
+    ),
+    "an imported file that RQ's cron runs": Case(
+        lambda sound: runs_cron(sound, "/srv/app/cron_config.py"), "rq's cron", PROBLEM,
+        "…whose jobs were imported: they run twice…",
     ),
     "a worker that has stopped": Case(
         lambda sound: registered(sound, death="2026-01-01T00:00:00Z"), "workers", WARNING, NO_WORKER,
@@ -142,15 +202,6 @@ def test_a_fault_of_rq_is_found(url: str, sound: redis.Redis, case: Case) -> Non
     found_as(case, url, sound)
 
 
-def test_workers_of_different_versions_are_a_warning(url: str, sound: redis.Redis) -> None:
-    versions(sound, "2.8.0", "2.12.0")
-
-    assert ["workers are of different versions of RQ: 2.12.0 (1), 2.8.0 (1)"] == unwell(examined(url))["workers"]
-
-
-# -- workers ------------------------------------------------------------------------------------------
-
-
 def test_the_doctor_lists_a_real_worker_with_its_version_and_queues(
     url: str, sound: redis.Redis, work: Work, client: Client
 ) -> None:
@@ -165,9 +216,7 @@ def test_the_doctor_lists_a_real_worker_with_its_version_and_queues(
 
 
 @pytest.mark.parametrize("used", [False, True])
-def test_both_checks_of_missing_workers_name_the_same_queue(
-    url: str, sound: redis.Redis, client: Client, used: bool
-) -> None:
+def test_checks_of_missing_workers_name_one_queue(url: str, sound: redis.Redis, client: Client, used: bool) -> None:
     if used:
         client.schedule("app.task", id="later", every=HOUR, queue="email")
     waits(sound, timedelta(0))
@@ -178,9 +227,7 @@ def test_both_checks_of_missing_workers_name_the_same_queue(
     assert [worker_of(url, "email")] * 2 == [shlex.split(remedy.rpartition(": ")[2]) for remedy in remedies]
 
 
-def test_workers_that_lost_their_registration_and_take_jobs_are_no_fault(
-    url: str, sound: redis.Redis, client: Client
-) -> None:
+def test_workers_that_take_jobs_unregistered_are_no_fault(url: str, sound: redis.Redis, client: Client) -> None:
     client.schedule("app.task", id="a", every=HOUR, queue="email")
     ended = Queue("email", connection=sound).enqueue("app.task")
     sound.delete(f"{RQ}:queue:email")
@@ -194,9 +241,7 @@ def test_workers_that_lost_their_registration_and_take_jobs_are_no_fault(
     assert "somebody listens to every queue in use (1)" == only(found["queues"], OK).text
 
 
-def test_workers_without_registration_do_not_hide_a_queue_without_workers(
-    url: str, sound: redis.Redis, client: Client
-) -> None:
+def test_unregistered_workers_do_not_hide_a_queue_without_workers(url: str, sound: redis.Redis, client: Client) -> None:
     client.schedule("app.task", id="a", every=HOUR, queue="email")
     client.schedule("app.task", id="b", every=HOUR, queue="sms")
     sound.zadd(f"{RQ}:wip:email", {"job:execution": 9e9})  # a running job
@@ -205,18 +250,6 @@ def test_workers_without_registration_do_not_hide_a_queue_without_workers(
 
     assert "workers take jobs" in only(found["workers"], Severity.NOTE).text
     assert "nobody listens to queue sms, which schedules use" == only(found["queues"], WARNING).text
-
-
-# -- serializer ---------------------------------------------------------------------------------------
-
-
-def test_another_serializer_than_the_namespaces_is_a_problem(url: str, client: Client) -> None:
-    client.schedule("app.task", id="a", every=HOUR)
-
-    finding = only(examined(url, rq={"serializer": "json"})["serializer"], PROBLEM)
-
-    assert "payloads are pickle, and these settings say json" in finding.text
-    assert 'serializer = "pickle"' in finding.remedy
 
 
 def test_the_serializer_check_is_skipped_for_json(url: str) -> None:
@@ -229,9 +262,6 @@ def test_the_serializer_check_is_skipped_for_json(url: str) -> None:
     assert [*IN_ENVIRONMENT, f"RQ_REDIS_URL={url}", "rq", "worker", "--serializer", "json", "default"] == shlex.split(
         command
     )
-
-
-# -- prefix of RQ's keys ------------------------------------------------------------------------------
 
 
 @needs_prefix
@@ -257,13 +287,8 @@ def test_workers_under_another_prefix_than_the_settings_are_a_problem(url: str, 
     assert ["RQ_KEY_PREFIX={app}:rq", f"RQ_REDIS_URL={url}", "rq", "worker", "default"] == shlex.split(command)
 
 
-# -- queues -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("one_shot", [False, True])
-def test_a_used_queue_without_workers_is_a_warning(
-    url: str, sound: redis.Redis, client: Client, one_shot: bool
-) -> None:
+def test_a_used_queue_without_workers_is_found(url: str, sound: redis.Redis, client: Client, one_shot: bool) -> None:
     registered(sound, queues="default,sms")
     when = {"at": datetime.now(UTC) + HOUR} if one_shot else {"every": HOUR}
     client.schedule("app.task", id="a", queue="email", **when)
@@ -273,9 +298,6 @@ def test_a_used_queue_without_workers_is_a_warning(
 
     assert "nobody listens to queue email, which schedules use" == finding.text
     assert worker_of(url, "email") == shlex.split(finding.remedy.rpartition(": ")[2])
-
-
-# -- other schedulers ---------------------------------------------------------------------------------
 
 
 def test_a_worker_with_scheduler_is_named(url: str, sound: redis.Redis, work: Work) -> None:
@@ -290,51 +312,6 @@ def test_a_worker_with_scheduler_is_named(url: str, sound: redis.Redis, work: Wo
     assert "without --with-scheduler" in finding.remedy
 
 
-def test_a_scheduler_lock_of_another_namespace_is_a_warning(url: str, sound: redis.Redis) -> None:
-    sound.sadd(f"{RQ}:queues", f"{RQ}:queue:email")
-    sound.set(f"{RQ}:scheduler-lock:email", f"zsched:{KEYS.namespace}")
-    assert OK is only(examined(url)["rq's scheduler"], OK).severity
-
-    sound.set(f"{RQ}:scheduler-lock:email", "zsched:other")
-    assert "the namespace other has" in only(examined(url)["rq's scheduler"], WARNING).text
-
-
-def test_a_scheduler_lock_is_ok_if_rq_moves_its_own_jobs(url: str, sound: redis.Redis) -> None:
-    sound.sadd(f"{RQ}:queues", f"{RQ}:queue:email")
-    sound.set(f"{RQ}:scheduler-lock:email", "somebody")
-
-    assert OK is only(examined(url, rq={"native": False})["rq's scheduler"], OK).severity
-
-
-def test_only_the_locks_of_listed_native_queues_count(url: str, sound: redis.Redis) -> None:
-    sound.sadd(f"{RQ}:queues", f"{RQ}:queue:email", f"{RQ}:queue:push")
-    sound.set(f"{RQ}:scheduler-lock:push", "somebody")
-    finding = only(examined(url, rq={"native": ["email"]})["rq's scheduler"], OK)
-    assert "in email; those of other queues are left to RQ's schedulers" in finding.text
-
-    sound.set(f"{RQ}:scheduler-lock:email", "somebody")
-    finding = only(examined(url, rq={"native": ["email"]})["rq's scheduler"], WARNING)
-    assert "has the scheduler's lock of email:" in finding.text
-
-
-@pytest.fixture
-def theirs(sound: redis.Redis) -> Scheduler:
-    return Scheduler(connection=sound)
-
-
-def test_imported_jobs_are_ok_until_an_rq_scheduler_runs_again(url: str, client: Client, theirs: Scheduler) -> None:
-    theirs.schedule(datetime(2040, 1, 1), "app.task", interval=60, id="a")
-    client.schedule("app.task", id="a", every=HOUR)
-    assert "all of them scheduled here" in only(examined(url)["rq-scheduler"], OK).text
-
-    theirs.register_birth()
-    finding = only(examined(url)["rq-scheduler"], PROBLEM)
-    assert "with 1 job, 1 of them scheduled here, too: that runs twice" in finding.text
-
-    theirs.register_death()
-    assert OK is only(examined(url)["rq-scheduler"], OK).severity
-
-
 def test_rqs_cron_is_a_warning_while_it_has_a_heartbeat(url: str, sound: redis.Redis) -> None:
     killed, running = CronScheduler(sound, name="killed"), CronScheduler(sound, name="box.1")
     killed.register_birth()
@@ -346,15 +323,3 @@ def test_rqs_cron_is_a_warning_while_it_has_a_heartbeat(url: str, sound: redis.R
     finding = only(examined(url)["rq's cron"], WARNING)
     assert "RQ's cron runs: box.1, app/cron_config.py" == finding.text
     assert finding.remedy.endswith("stop it, then: zsched import rq-cron app/cron_config.py")
-
-
-@pytest.mark.parametrize("module", ["app.cron_config", "/srv/app/cron_config.py"])
-def test_an_imported_module_that_rqs_cron_runs_is_a_problem(
-    url: str, sound: redis.Redis, client: Client, module: str
-) -> None:
-    client.schedule("app.task", id="a", every=HOUR, managed_by="rq-cron:app.cron_config")
-    running = CronScheduler(sound, name="box.1")
-    running.config_file = module
-    running.register_birth()
-
-    assert "whose jobs were imported: they run twice" in only(examined(url)["rq's cron"], PROBLEM).text

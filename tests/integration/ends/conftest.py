@@ -7,26 +7,33 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import redis
 
+from tests.faults.threads import know
 from tests.integration.ends.ground import Losing, Tracking
-from zsched import Client
 from zsched.daemon import tracker
 from zsched.daemon.lost import LostDelays
 
 
 @pytest.fixture
-def tracking(client: Client, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracking]:
+def tracking(
+    redis_client: redis.Redis, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Tracking]:
+    know(redis_client)
     monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 0.0)
-    with closing(Tracking(redis_url, tmp_path / "archive.db")) as tracking:
+    with closing(Tracking(redis_client, redis_url, tmp_path / "archive.db")) as tracking:
         tracking.follow()
         yield tracking
 
 
 @pytest.fixture
-def losing(client: Client, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Losing]:
+def losing(
+    redis_client: redis.Redis, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Losing]:
     """A leader that counts a run as lost at once."""
+    know(redis_client)
     monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 0.0)
-    with closing(Losing(redis_url, tmp_path / "archive.db", LostDelays(0, 0))) as losing:
+    with closing(Losing(redis_client, redis_url, tmp_path / "archive.db", LostDelays(0, 0))) as losing:
         losing.follow()
         yield losing
 

@@ -9,6 +9,7 @@ import redis
 
 from tests.faults.leader import KEYS, Leader
 from tests.prefix import RQ
+from zsched import Client
 from zsched.archive import Archive
 from zsched.archive.openruns import open_runs
 from zsched.core.changes import Change
@@ -54,9 +55,13 @@ def agains(link: Link) -> list[Change]:
 
 
 class Tracking:
-    """A leader with a tracker by hand, and the archive that it reads, which follows only when it is called."""
+    """
+    A leader with a tracker by hand, a ``client``, and the archive that the tracker reads, which follows only when it is
+    called.
+    """
 
-    def __init__(self, url: str, path: Path) -> None:
+    def __init__(self, redis_client: redis.Redis, url: str, path: Path) -> None:
+        self.redis, self.url, self.client = redis_client, url, Client.from_url(url)
         self.leader, self.path, self.follows = Leader(url), path, True
         self.link = Link.from_url(url, 5)
         self.wire = self.link.open()
@@ -111,8 +116,8 @@ class Tracking:
 class Losing(Tracking):
     """A leader with a tracker and its lost runs by hand, and the archive that they read."""
 
-    def __init__(self, url: str, path: Path, patience: LostDelays) -> None:
-        super().__init__(url, path)
+    def __init__(self, redis_client: redis.Redis, url: str, path: Path, patience: LostDelays) -> None:
+        super().__init__(redis_client, url, path)
         self.be_patient(patience)
 
     def be_patient(self, patience: LostDelays) -> None:

@@ -14,16 +14,13 @@ from tests.faults.leader import KEYS
 from tests.faults.processes import eventually
 from tests.integration.ends.ground import FUNC, Losing, Tracking, ago, ends, finish, recorded, taken
 from tests.prefix import RQ
-from tests.rq_steps import perform
-from zsched import Client
+from tests.rq_workers import perform
 from zsched.core.job import rq_time
 from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED
 from zsched.daemon import tracker
 from zsched.errors import RedisUnavailable
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.jobs import Jobs
-
-pytestmark = pytest.mark.redis
 
 
 def fail(client: redis.Redis, run: str, at_s: int) -> None:
@@ -42,16 +39,13 @@ def unheard(call: Callable[..., Any]) -> Callable[..., Any]:
     return without_reply
 
 
-# -- a reply ------------------------------------------------------------------------------------------
-
-
 def test_an_end_whose_recording_lost_its_reply_is_recorded_and_counted_once(
-    tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    tracking: Tracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client.schedule(FUNC, id="r", every=3600, pause_after_failures=2)
-    run = client.run_now("r")
+    tracking.client.schedule(FUNC, id="r", every=3600, pause_after_failures=2)
+    run = tracking.client.run_now("r")
     tracking.step()
-    fail(redis_client, run, redis_client.time()[0])
+    fail(tracking.redis, run, tracking.redis.time()[0])
     tracking.follows = False
     with monkeypatch.context() as slow:
         slow.setattr(Dispatch, "track", unheard(Dispatch.track))
@@ -63,14 +57,12 @@ def test_an_end_whose_recording_lost_its_reply_is_recorded_and_counted_once(
     tracking.follows = True
     tracking.step()
 
-    assert ([f"{run} failed"], "active") == (ends(tracking.link), client.get("r").state.value)
+    assert ([f"{run} failed"], "active") == (ends(tracking.link), tracking.client.get("r").state.value)
 
 
-def test_a_lost_run_whose_recording_lost_its_reply_is_recorded_once(
-    losing: Losing, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = taken(redis_client, client.enqueue(FUNC, id="a").run_id)
-    ago(redis_client, run)
+def test_a_lost_run_whose_record_got_lost_is_recorded_once(losing: Losing, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = taken(losing.redis, losing.client.enqueue(FUNC, id="a").run_id)
+    ago(losing.redis, run)
     losing.follow()
     losing.tracker.step(losing.leader.term)
     losing.follows = False
@@ -88,15 +80,12 @@ def test_a_lost_run_whose_recording_lost_its_reply_is_recorded_once(
     assert [f"{run} lost"] == ends(losing.link)
 
 
-# -- the archive --------------------------------------------------------------------------------------
-
-
-def test_a_cancelled_run_is_recorded_once_while_the_archive_is_behind(tracking: Tracking, client: Client) -> None:
-    run = client.enqueue(FUNC, id="a").run_id
+def test_a_cancelled_run_is_recorded_once_while_the_archive_is_behind(tracking: Tracking) -> None:
+    run = tracking.client.enqueue(FUNC, id="a").run_id
     tracking.step()
     tracking.follows = False
 
-    client.cancel_run(run)
+    tracking.client.cancel_run(run)
     tracking.step()
     tracking.follows = True
     tracking.step()
@@ -104,16 +93,14 @@ def test_a_cancelled_run_is_recorded_once_while_the_archive_is_behind(tracking: 
     assert [f"{run} cancelled"] == ends(tracking.link)
 
 
-def test_a_run_replaced_by_cancel_previous_is_recorded_once_with_that_reason(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
+def test_a_run_replaced_by_cancel_previous_is_recorded_once_with_that_reason(tracking: Tracking) -> None:
     def fire() -> None:
         fired = eventually(lambda: (fired := tracking.leader.fire()).recurring and fired)
         tracking.leader.advance(fired.recurring, fired.now_ms)
 
-    client.schedule(FUNC, id="r", every=0.001, overlap="cancel_previous")
+    tracking.client.schedule(FUNC, id="r", every=0.001, overlap="cancel_previous")
     fire()
-    [first] = redis_client.lrange(f"{RQ}:queue:default", 0, -1)
+    [first] = tracking.redis.lrange(f"{RQ}:queue:default", 0, -1)
     tracking.step()
     tracking.follows = False
 
@@ -127,40 +114,33 @@ def test_a_run_replaced_by_cancel_previous_is_recorded_once_with_that_reason(
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_a_requeued_cancelled_run_is_recorded_again(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
-    run = client.enqueue(FUNC, id="a").run_id
+def test_a_requeued_cancelled_run_is_recorded_again(tracking: Tracking) -> None:
+    run = tracking.client.enqueue(FUNC, id="a").run_id
     tracking.step()
-    client.cancel_run(run)
+    tracking.client.cancel_run(run)
     tracking.step()
 
-    fail(redis_client, run, redis_client.time()[0] + 2)
+    fail(tracking.redis, run, tracking.redis.time()[0] + 2)
     for _ in range(2 * tracker._PATIENCE):
         tracking.step()
 
     assert [f"{run} cancelled", f"{run} failed"] == ends(tracking.link)
 
 
-# -- a look -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("no_rounds")
-def test_a_second_end_is_recorded_although_the_first_read_of_it_failed(
-    tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_end_is_recorded_after_a_failed_read(tracking: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: Jobs, ids: list[str]) -> list[Any]:
         if ids:
             monkeypatch.setattr(Jobs, "look", look)
             raise RedisUnavailable("no reply in time")
         return look(self, ids)
 
-    run, look = client.enqueue(FUNC, id="a").run_id, Jobs.look
+    run, look = tracking.client.enqueue(FUNC, id="a").run_id, Jobs.look
     tracking.step()
-    finish(redis_client, run)
+    finish(tracking.redis, run)
     tracking.step()
-    redis_client.zrem(f"{RQ}:finished:default", run)
-    fail(redis_client, run, redis_client.time()[0] + 2)
+    tracking.redis.zrem(f"{RQ}:finished:default", run)
+    fail(tracking.redis, run, tracking.redis.time()[0] + 2)
     monkeypatch.setattr(Jobs, "look", interrupted)
 
     for _ in range(2 * tracker._PATIENCE):
@@ -173,18 +153,13 @@ def test_a_second_end_is_recorded_although_the_first_read_of_it_failed(
 
 @pytest.mark.parametrize(("pushed_s_before", "expected"), [(59, EXPIRED), (61, EXPIRED_OR_ENDED)])
 def test_expired_before_start_is_claimed_only_by_a_tracker_that_watched_the_run(
-    tracking: Tracking,
-    client: Client,
-    redis_client: redis.Redis,
-    monkeypatch: pytest.MonkeyPatch,
-    pushed_s_before: int,
-    expected: str,
+    tracking: Tracking, monkeypatch: pytest.MonkeyPatch, pushed_s_before: int, expected: str
 ) -> None:
-    run = client.enqueue(FUNC, id="a", expires_after=1800).run_id
+    run = tracking.client.enqueue(FUNC, id="a", expires_after=1800).run_id
     tracking.follow()
-    redis_client.delete(KEYS.rq.job(run), f"{RQ}:queue:default")
-    redis_client.zadd(KEYS.deadlines(), {run: 1})
-    looked_ms = redis_client.time()[0] * 1000 + pushed_s_before * 1000
+    tracking.redis.delete(KEYS.rq.job(run), f"{RQ}:queue:default")
+    tracking.redis.zadd(KEYS.deadlines(), {run: 1})
+    looked_ms = tracking.redis.time()[0] * 1000 + pushed_s_before * 1000
     monkeypatch.setattr("zsched.storage.jobs.server_now_ms", lambda *_: looked_ms)
 
     tracking.step()
@@ -192,21 +167,16 @@ def test_expired_before_start_is_claimed_only_by_a_tracker_that_watched_the_run(
     assert [expected] == [one.error for one in recorded(tracking.link)]
 
 
-# -- a worker -----------------------------------------------------------------------------------------
-
-
-def test_a_run_whose_deadline_passes_during_its_start_counts_as_running(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
-    run = client.enqueue("platform.node", id="a", expires_after=1800).run_id
+def test_a_run_whose_deadline_passes_during_its_start_counts_as_running(tracking: Tracking) -> None:
+    run = tracking.client.enqueue("platform.node", id="a", expires_after=1800).run_id
     tracking.step()
-    worker = SimpleWorker(["default"], connection=redis_client)
+    worker = SimpleWorker(["default"], connection=tracking.redis)
     worker.register_birth()
     job, queue = worker.dequeue_job_and_maintain_ttl(1)  # type: ignore[misc]  # there is one
     execution = worker.prepare_execution(job)
     worker.prepare_job_execution(job)
-    redis_client.delete(KEYS.rq.job(run))  # the deadline: RQ takes it away once the work horse runs
-    redis_client.zadd(KEYS.deadlines(), {run: 1})
+    tracking.redis.delete(KEYS.rq.job(run))  # the deadline: RQ takes it away once the work horse runs
+    tracking.redis.zadd(KEYS.deadlines(), {run: 1})
 
     tracking.step()
     assert [] == ends(tracking.link)

@@ -15,7 +15,6 @@ from tests.faults.processes import eventually
 from tests.faults.threads import know
 from tests.integration.ends.ground import FUNC, Tracking, ends, entries, finish, opened, recorded
 from tests.prefix import RQ
-from zsched import Client
 from zsched.archive.openruns import OpenRuns
 from zsched.core.job import rq_time
 from zsched.core.run_id import RunKey
@@ -24,18 +23,14 @@ from zsched.errors import Stale
 from zsched.storage.dispatch import Over
 from zsched.storage.log import Log
 
-pytestmark = pytest.mark.redis
 
-
-def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
-    runs = [client.enqueue(FUNC, id=id).run_id for id in "ab"]
+def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(tracking: Tracking) -> None:
+    runs = [tracking.client.enqueue(FUNC, id=id).run_id for id in "ab"]
     tracking.step()
     tracking.follows = False
-    redis_client.hset(KEYS.rq.job(runs[0]), "status", "finished")
+    tracking.redis.hset(KEYS.rq.job(runs[0]), "status", "finished")
     tracking.step()
-    redis_client.hset(KEYS.rq.job(runs[1]), "status", "failed")
+    tracking.redis.hset(KEYS.rq.job(runs[1]), "status", "failed")
     tracking.step()
     assert [f"{runs[0]} succeeded"] == ends(tracking.link)
 
@@ -47,14 +42,12 @@ def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(
 
 
 @pytest.mark.parametrize(("took_s", "told"), [(175, [0.97]), (160, [])])
-def test_a_run_near_its_timeout_is_logged_once(
-    tracking: Tracking, client: Client, redis_client: redis.Redis, took_s: int, told: list[float]
-) -> None:
-    run = client.enqueue(FUNC, id="a", timeout=180).run_id
+def test_a_run_near_its_timeout_is_logged_once(tracking: Tracking, took_s: int, told: list[float]) -> None:
+    run = tracking.client.enqueue(FUNC, id="a", timeout=180).run_id
     tracking.follow()
-    now_ms = redis_client.time()[0] * 1000
+    now_ms = tracking.redis.time()[0] * 1000
     at = {"started_at": rq_time(now_ms - took_s * 1000), "ended_at": rq_time(now_ms)}
-    redis_client.hset(KEYS.rq.job(run), mapping={"status": "finished"} | at)
+    tracking.redis.hset(KEYS.rq.job(run), mapping={"status": "finished"} | at)
 
     with capture_logs() as logs:
         tracking.step()
@@ -63,15 +56,13 @@ def test_a_run_near_its_timeout_is_logged_once(
     assert told == [one["share"] for one in logs if one["event"] == "run_near_timeout"]
 
 
-def test_a_new_leader_waits_until_its_archive_has_the_ends_recorded_before(
-    tracking: Tracking, client: Client, redis_client: redis.Redis, redis_url: str
-) -> None:
-    run = client.enqueue(FUNC, id="a").run_id
+def test_a_new_leader_waits_until_its_archive_has_the_ends_recorded_before(tracking: Tracking) -> None:
+    run = tracking.client.enqueue(FUNC, id="a").run_id
     tracking.follow()
-    redis_client.hset(KEYS.rq.job(run), "status", "finished")
+    tracking.redis.hset(KEYS.rq.job(run), "status", "finished")
     tracking.follows = False
-    redis_client.delete(KEYS.lease())
-    with closing(Leader(redis_url)) as second:
+    tracking.redis.delete(KEYS.lease())
+    with closing(Leader(tracking.url)) as second:
         tracking.another().step(second.term)
         assert [] == ends(tracking.link)
 
@@ -82,10 +73,10 @@ def test_a_new_leader_waits_until_its_archive_has_the_ends_recorded_before(
     assert [f"{run} succeeded"] == ends(tracking.link)
 
 
-def test_a_replaced_leader_records_no_end(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
-    run = client.enqueue(FUNC, id="a").run_id
-    redis_client.hset(KEYS.rq.job(run), "status", "finished")
-    redis_client.delete(KEYS.lease())
+def test_a_replaced_leader_records_no_end(tracking: Tracking) -> None:
+    run = tracking.client.enqueue(FUNC, id="a").run_id
+    tracking.redis.hset(KEYS.rq.job(run), "status", "finished")
+    tracking.redis.delete(KEYS.lease())
 
     with pytest.raises(Stale):
         tracking.step()
@@ -93,19 +84,17 @@ def test_a_replaced_leader_records_no_end(tracking: Tracking, client: Client, re
     assert [] == ends(tracking.link)
 
 
-def test_missing_jobs_are_not_recorded_before_the_archive_noticed_a_loss(
-    tracking: Tracking, client: Client, redis_client: redis.Redis, redis_url: str
-) -> None:
-    runs = [client.enqueue(FUNC, id=id).run_id for id in "ab"]
+def test_missing_jobs_are_not_recorded_before_the_archive_noticed_a_loss(tracking: Tracking) -> None:
+    runs = [tracking.client.enqueue(FUNC, id=id).run_id for id in "ab"]
     tracking.follow()
     as_of = tracking.as_of()
     tracking.follows = False
-    redis_client.flushall()
-    know(redis_client)
+    tracking.redis.flushall()
+    know(tracking.redis)
     for _ in range(as_of.seq):  # a log with the very same ids
-        client.enqueue(FUNC, id="later")
+        tracking.client.enqueue(FUNC, id="later")
 
-    with closing(Leader(redis_url)) as again:
+    with closing(Leader(tracking.url)) as again:
         over = [Over(id, run, "gone", "!", "lost", "{}") for id, run in zip("ab", runs, strict=True)]
         assert again.dispatch.track(again.term, as_of, over) is None
         assert not tracking.another().step(again.term)
@@ -118,12 +107,10 @@ def ended(tracking: Tracking) -> set[str]:
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_ended_runs_are_found_behind_waiting_runs(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
-    runs = [client.enqueue(FUNC, id=f"s{number:02}").run_id for number in range(30)]
+def test_ended_runs_are_found_behind_waiting_runs(tracking: Tracking) -> None:
+    runs = [tracking.client.enqueue(FUNC, id=f"s{number:02}").run_id for number in range(30)]
     tracking.step()
-    finish(redis_client, *runs[20:])
+    finish(tracking.redis, *runs[20:])
 
     tracking.step()
 
@@ -132,13 +119,11 @@ def test_ended_runs_are_found_behind_waiting_runs(
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_a_run_that_ended_before_the_archive_saw_it_is_recorded_later(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
+def test_a_run_that_ended_before_the_archive_saw_it_is_recorded_later(tracking: Tracking) -> None:
     tracking.step()
     tracking.follows = False
-    run = client.enqueue(FUNC, id="a").run_id
-    finish(redis_client, run)
+    run = tracking.client.enqueue(FUNC, id="a").run_id
+    finish(tracking.redis, run)
     for _ in range(5):
         tracking.step()
     assert set() == ended(tracking)
@@ -150,15 +135,15 @@ def test_a_run_that_ended_before_the_archive_saw_it_is_recorded_later(
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_runs_of_recurring_schedules_are_tracked(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
+def test_runs_of_recurring_schedules_are_tracked(tracking: Tracking) -> None:
     tracking.step()
-    client.schedule(FUNC, id="r", every=0.001)
-    client.schedule(FUNC, id="a", after=0)
-    now = client.run_now("r")
+    tracking.client.schedule(FUNC, id="r", every=0.001)
+    tracking.client.schedule(FUNC, id="a", after=0)
+    now = tracking.client.run_now("r")
     fired = eventually(lambda: (fired := tracking.leader.fire()).recurring and fired)
     tracking.leader.advance(fired.recurring, fired.now_ms)
-    runs = {run.decode() for run in redis_client.lrange(f"{RQ}:queue:default", 0, -1)}
-    finish(redis_client, *runs)
+    runs = {run.decode() for run in tracking.redis.lrange(f"{RQ}:queue:default", 0, -1)}
+    finish(tracking.redis, *runs)
 
     tracking.step()
 
@@ -167,18 +152,16 @@ def test_runs_of_recurring_schedules_are_tracked(tracking: Tracking, client: Cli
     assert set() == opened(tracking.path)
 
 
-def test_a_run_whose_job_was_deleted_is_recorded_with_its_queue(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
-    client.schedule(FUNC, id="rule", every=0.001, queue="email", expires_after=3600)
-    client.schedule(FUNC, id="once", after=0, queue="email", expires_after=3600)
-    client.enqueue(FUNC, id="asked", queue="email")
+def test_a_run_whose_job_was_deleted_is_recorded_with_its_queue(tracking: Tracking) -> None:
+    tracking.client.schedule(FUNC, id="rule", every=0.001, queue="email", expires_after=3600)
+    tracking.client.schedule(FUNC, id="once", after=0, queue="email", expires_after=3600)
+    tracking.client.enqueue(FUNC, id="asked", queue="email")
     fired = eventually(lambda: (fired := tracking.leader.fire()).recurring and fired)
     tracking.leader.advance(fired.recurring, fired.now_ms)
-    runs = [run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1)]
-    redis_client.delete(*map(KEYS.rq.job, runs))
+    runs = [run.decode() for run in tracking.redis.lrange(f"{RQ}:queue:email", 0, -1)]
+    tracking.redis.delete(*map(KEYS.rq.job, runs))
     passed = {run: 1 for run in runs if not run.startswith("asked-")}
-    redis_client.zadd(KEYS.deadlines(), passed)
+    tracking.redis.zadd(KEYS.deadlines(), passed)
 
     tracking.step()
 
@@ -189,14 +172,14 @@ def test_a_run_whose_job_was_deleted_is_recorded_with_its_queue(
 @pytest.mark.usefixtures("no_rounds")
 @pytest.mark.parametrize("lifetime_s", [1, 60, 86_400])
 def test_the_tracker_learns_the_lifetimes_of_finished_jobs(
-    tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, lifetime_s: int
+    tracking: Tracking, monkeypatch: pytest.MonkeyPatch, lifetime_s: int
 ) -> None:
     monkeypatch.setattr(endings, "_LEARN_EVERY", 1)
-    runs = [client.enqueue(FUNC, id=id).run_id for id in "abc"]
+    runs = [tracking.client.enqueue(FUNC, id=id).run_id for id in "abc"]
     tracking.step()
-    finish(redis_client, runs[0], lifetime_s=lifetime_s)
+    finish(tracking.redis, runs[0], lifetime_s=lifetime_s)
     tracking.step()
-    finish(redis_client, *runs[1:], lifetime_s=lifetime_s)
+    finish(tracking.redis, *runs[1:], lifetime_s=lifetime_s)
 
     tracking.step()
 
@@ -205,27 +188,25 @@ def test_the_tracker_learns_the_lifetimes_of_finished_jobs(
 
 @pytest.mark.usefixtures("no_rounds")
 @pytest.mark.parametrize("late_s", [-30, -3, 1, 2])
-def test_a_workers_clock_can_be_slightly_wrong(
-    tracking: Tracking, client: Client, redis_client: redis.Redis, late_s: int
-) -> None:
-    runs = [client.enqueue(FUNC, id=f"s{number}").run_id for number in range(9)]
+def test_a_workers_clock_can_be_slightly_wrong(tracking: Tracking, late_s: int) -> None:
+    runs = [tracking.client.enqueue(FUNC, id=f"s{number}").run_id for number in range(9)]
     tracking.step()
 
     for run in runs:
-        finish(redis_client, run, late_s=late_s)
+        finish(tracking.redis, run, late_s=late_s)
         tracking.step()
 
     assert runs == [line.split(" ")[0] for line in ends(tracking.link)]
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_foreign_jobs_are_not_recorded(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
-    client.enqueue(FUNC, id="a")
+def test_foreign_jobs_are_not_recorded(tracking: Tracking) -> None:
+    tracking.client.enqueue(FUNC, id="a")
     tracking.step()
-    finish(redis_client, "report-1795277135295", "8b1f7f9a-1c4e-4e0f-9d53-446655440000", "a-1-nother", "x")
-    finish(redis_client, "x-" + "1" * 5000)
-    redis_client.set(f"{RQ}:failed:default", "not a registry")
-    redis_client.zadd(f"{RQ}:finished:default", {"never": "-inf", "ever": "+inf"})
+    finish(tracking.redis, "report-1795277135295", "8b1f7f9a-1c4e-4e0f-9d53-446655440000", "a-1-nother", "x")
+    finish(tracking.redis, "x-" + "1" * 5000)
+    tracking.redis.set(f"{RQ}:failed:default", "not a registry")
+    tracking.redis.zadd(f"{RQ}:finished:default", {"never": "-inf", "ever": "+inf"})
 
     for _ in range(tracker._PATIENCE + 1):
         tracking.step()
@@ -234,15 +215,15 @@ def test_foreign_jobs_are_not_recorded(tracking: Tracking, client: Client, redis
 
 
 @pytest.mark.usefixtures("no_rounds")
-def test_a_requeued_run_is_recorded_again(tracking: Tracking, client: Client, redis_client: redis.Redis) -> None:
-    run = client.enqueue(FUNC, id="a").run_id
+def test_a_requeued_run_is_recorded_again(tracking: Tracking) -> None:
+    run = tracking.client.enqueue(FUNC, id="a").run_id
     tracking.step()
-    now_s = redis_client.time()[0]
-    redis_client.hset(KEYS.rq.job(run), mapping={"status": "failed", "ended_at": rq_time(now_s * 1000 - 2000)})
-    redis_client.zadd(f"{RQ}:failed:default", {run: now_s + 31_536_000})
+    now_s = tracking.redis.time()[0]
+    tracking.redis.hset(KEYS.rq.job(run), mapping={"status": "failed", "ended_at": rq_time(now_s * 1000 - 2000)})
+    tracking.redis.zadd(f"{RQ}:failed:default", {run: now_s + 31_536_000})
     tracking.step()
-    redis_client.zrem(f"{RQ}:failed:default", run)
-    finish(redis_client, run)
+    tracking.redis.zrem(f"{RQ}:failed:default", run)
+    finish(tracking.redis, run)
 
     for _ in range(2 * tracker._PATIENCE):
         tracking.step()
@@ -251,16 +232,14 @@ def test_a_requeued_run_is_recorded_again(tracking: Tracking, client: Client, re
     assert [1, 2] == [one.attempt for one in recorded(tracking.link)]
 
 
-def test_ends_missing_from_the_registries_are_found_by_scanning(
-    tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ends_that_no_registry_has_are_found_by_scanning(tracking: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 4)
     monkeypatch.setattr(tracker, "_LOOKED_AT", 3)
     monkeypatch.setattr(tracker, "_ASKED", 2)
-    runs = [client.enqueue(FUNC, id=f"s{number}").run_id for number in range(20)]
-    client.schedule_many({"func": FUNC, "id": f"waits{number}", "after": 3600} for number in range(20))
+    runs = [tracking.client.enqueue(FUNC, id=f"s{number}").run_id for number in range(20)]
+    tracking.client.schedule_many({"func": FUNC, "id": f"waits{number}", "after": 3600} for number in range(20))
     tracking.follow()
-    end = partial(redis_client.hset, key="status", value="canceled")
+    end = partial(tracking.redis.hset, key="status", value="canceled")
     for run in runs[::2]:
         end(KEYS.rq.job(run))
 
@@ -275,13 +254,11 @@ def test_ends_missing_from_the_registries_are_found_by_scanning(
     assert sorted(f"{run} cancelled" for run in runs) == sorted(ends(tracking.link))
 
 
-def test_a_job_that_changed_since_the_scan_is_not_recorded(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
-    run = client.enqueue(FUNC, id="a").run_id
+def test_a_job_that_changed_since_the_scan_is_not_recorded(tracking: Tracking) -> None:
+    run = tracking.client.enqueue(FUNC, id="a").run_id
     tracking.follow()
-    finish(redis_client, run)
-    redis_client.hset(KEYS.rq.job(run), "ended_at", rq_time(1_795_277_135_295))
+    finish(tracking.redis, run)
+    tracking.redis.hset(KEYS.rq.job(run), "ended_at", rq_time(1_795_277_135_295))
     stale = Over("a", run, "finished ", "+", "succeeded", "{}")
 
     told = tracking.leader.dispatch.track(tracking.leader.term, tracking.as_of(), [stale])
@@ -291,51 +268,45 @@ def test_a_job_that_changed_since_the_scan_is_not_recorded(
     assert [] == entries(tracking.link)
 
 
-def test_the_tracker_starts_again_with_a_rebuilt_archive(
-    tracking: Tracking, client: Client, redis_client: redis.Redis
-) -> None:
+def test_the_tracker_starts_again_with_a_rebuilt_archive(tracking: Tracking) -> None:
     tracking.step()
-    run = client.enqueue(FUNC, id="a").run_id
+    run = tracking.client.enqueue(FUNC, id="a").run_id
     tracking.step()
     last = Log(tracking.link, KEYS).last()
     assert last is not None
-    redis_client.xtrim(KEYS.log(), minid=last.position.id, approximate=False)
+    tracking.redis.xtrim(KEYS.log(), minid=last.position.id, approximate=False)
     tracking.rebuild()
 
-    finish(redis_client, run)
+    finish(tracking.redis, run)
     tracking.step()
 
     assert {run} == ended(tracking)
 
 
-def test_the_first_round_takes_larger_parts_than_the_later_ones(
-    tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_round_takes_larger_parts_than_others(tracking: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 4)
     monkeypatch.setattr(tracker, "_LOOKED_AT", 2)
-    runs = [client.enqueue(FUNC, id=id).run_id for id in "abcd"]
-    cancel(redis_client, runs[3])
+    runs = [tracking.client.enqueue(FUNC, id=id).run_id for id in "abcd"]
+    cancel(tracking.redis, runs[3])
     tracking.step()
     assert {runs[3]} == ended(tracking)
 
     tracking.step()  # nothing is left: the first round ends
-    cancel(redis_client, *runs)
+    cancel(tracking.redis, *runs)
 
     tracking.step()
     assert {*runs[:2], runs[3]} == ended(tracking)
 
 
-def test_the_first_rounds_of_a_term_take_large_parts_of_all_the_state(
-    tracking: Tracking, client: Client, redis_client: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_rounds_of_a_term_take_large_parts_of_all(tracking: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker, "_LOOKED_AT_FIRST", 2)
     monkeypatch.setattr(tracker, "_LOOKED_AT", 0)  # a later round finds nothing
-    runs = [client.enqueue(FUNC, id=id).run_id for id in "abcd"]
+    runs = [tracking.client.enqueue(FUNC, id=id).run_id for id in "abcd"]
     tracking.step()
-    cancel(redis_client, *runs)
-    redis_client.delete(KEYS.lease())
+    cancel(tracking.redis, *runs)
+    tracking.redis.delete(KEYS.lease())
 
-    with closing(Leader(redis_url)) as second:
+    with closing(Leader(tracking.url)) as second:
         tracking.follow()
         tracking.tracker.step(second.term)  # it goes on where the last term was
         assert set(runs[2:]) == ended(tracking)
@@ -345,15 +316,13 @@ def test_the_first_rounds_of_a_term_take_large_parts_of_all_the_state(
     assert set(runs) == ended(tracking)
 
 
-def test_a_part_of_a_round_is_due_exactly_after_its_pause(
-    tracking: Tracking, client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_of_a_round_is_due_exactly_after_its_pause(tracking: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker, "_ROUND_EVERY_MS", 2 * tracker._SELDOM_MS)
-    run = client.enqueue(FUNC, id="a").run_id
+    run = tracking.client.enqueue(FUNC, id="a").run_id
     tracking.step()
     tracking.step()
     tracking.step()  # the first round ends
-    cancel(redis_client, run)
+    cancel(tracking.redis, run)
 
     tracking.step()
     assert set() == ended(tracking)
@@ -376,7 +345,7 @@ def test_an_idle_tracker_has_no_work_between_two_rounds(tracking: Tracking, monk
 
 
 def test_a_round_without_open_runs_is_not_repeated_until_something_is_logged(
-    tracking: Tracking, client: Client, monkeypatch: pytest.MonkeyPatch
+    tracking: Tracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts, part = list[int](), OpenRuns.next
 
@@ -385,12 +354,12 @@ def test_a_round_without_open_runs_is_not_repeated_until_something_is_logged(
         return part(self, after, looked_at, limit)
 
     monkeypatch.setattr(OpenRuns, "next", counted)
-    client.schedule(FUNC, id="waits", after=3600)
+    tracking.client.schedule(FUNC, id="waits", after=3600)
     for _ in range(5):
         tracking.step()
     assert 1 == len(parts)
 
-    client.enqueue(FUNC, id="a")
+    tracking.client.enqueue(FUNC, id="a")
     for number in range(2, 5):  # while it is open, rounds follow each other
         tracking.step()
         assert number == len(parts)

@@ -19,21 +19,17 @@ from zsched.storage.comparing import option_changes
 pytestmark = pytest.mark.once
 
 
-def test_a_file_creates_its_schedules_and_owns_them(ground: Ground) -> None:
-    applied = ground.apply(DIGEST + BEAT)
+def test_a_file_creates_its_schedules_and_owns_them_and_writes_nothing_again(
+    ground: Ground, redis_client: redis.Redis
+) -> None:
+    created = ground.apply(DIGEST + BEAT)
+    owners, before = [one.managed_by for one in ground.client.list()], log_length(redis_client)
 
-    assert [("digest", "created"), ("beat", "created")] == outcomes(applied.steps)
-    assert ["file:jobs.toml", "file:jobs.toml"] == [one.managed_by for one in ground.client.list()]
+    again = ground.apply(BEAT + DIGEST)
 
-
-def test_applying_the_same_file_again_writes_nothing(ground: Ground, redis_client: redis.Redis) -> None:
-    ground.apply(DIGEST + BEAT)
-    before = log_length(redis_client)
-
-    applied = ground.apply(BEAT + DIGEST)
-
-    assert [("beat", "unchanged"), ("digest", "unchanged")] == outcomes(applied.steps)
-    assert before == log_length(redis_client)
+    assert [("digest", "created"), ("beat", "created")] == outcomes(created.steps)
+    assert [("beat", "unchanged"), ("digest", "unchanged")] == outcomes(again.steps)
+    assert (["file:jobs.toml"] * 2, before) == (owners, log_length(redis_client))
 
 
 def test_changed_options_are_listed_and_applied(ground: Ground) -> None:
@@ -200,9 +196,7 @@ def test_a_large_file_is_put_by_a_few_calls(ground: Ground, redis_client: redis.
     assert all(step.next_ms for step in applied.steps)
 
 
-def test_schedules_changed_while_a_large_file_is_applied_are_compared_again(
-    ground: Ground, redis_client: redis.Redis
-) -> None:
+def test_schedules_changed_during_a_long_apply_are_compared_again(ground: Ground, redis_client: redis.Redis) -> None:
     ground.apply(_large(150))
     application = ground.application(_large(160, minute=5))
     steps = application.compare()

@@ -1,16 +1,19 @@
-"""
-A file owns the schedules that it created: schedules of other owners are unchanged, and omitted ones are removed on
-request.
-"""
+"""A file owns the schedules that it created; other writers change schedules while it is applied."""
 
 from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
 
 import pytest
 import redis
 
-from tests.integration.files.ground import BEAT, DIGEST, Ground, log_length, texts
+from tests.integration.files.ground import BEAT, DIGEST, Ground, log_length, outcomes, texts
 from zsched.client import Client
-from zsched.errors import InvalidFile, InvalidSchedule
+from zsched.client.keeper import Keeper
+from zsched.errors import InvalidFile, InvalidSchedule, RedisUnavailable
 
 pytestmark = pytest.mark.once
 
@@ -85,3 +88,94 @@ def test_an_empty_file_removes_schedules_only_with_pruning(ground: Ground) -> No
     applied = ground.apply("[schedules]", prune=True)
 
     assert (["beat", "digest"], []) == (applied.removed, ground.ids())
+
+
+# -- while a file is applied -------------------------------------------------------------------------
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Call *act* right before the first put."""
+    put_many, acts = Keeper.put_many, [act]
+
+    def after(self: Keeper, wanted: Any) -> Any:
+        if acts:
+            acts.pop()()
+        return put_many(self, wanted)
+
+    monkeypatch.setattr(Keeper, "put_many", after)
+
+
+def test_a_schedule_that_changed_in_between_is_compared_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    ground.apply(BEAT)
+    meanwhile(monkeypatch, lambda: ground.client.update("beat", queue="sms"))
+
+    (step,) = ground.apply(BEAT + "timeout = 60").steps
+
+    schedule = ground.client.get("beat")
+    assert ("default", 60) == (schedule.queue, schedule.timeout_s)
+    assert ["queue: sms → default", "timeout: 3m → 1m"] == texts(step)
+
+
+def test_an_id_created_by_another_client_is_not_overwritten(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    meanwhile(monkeypatch, lambda: ground.client.schedule("app.theirs", id="beat", every=60))
+
+    applied = ground.apply(BEAT + DIGEST)
+
+    ((id, error),) = applied.errors
+    assert ("beat", "app.theirs") == (id, ground.client.get("beat").func)
+    assert "is managed by nobody" in str(error)
+    assert [("digest", "created")] == outcomes(applied.steps)
+
+
+def test_pruning_is_skipped_when_a_step_failed(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    ground.apply(DIGEST)
+    meanwhile(monkeypatch, lambda: ground.client.schedule("app.theirs", id="beat", every=60))
+
+    applied = ground.apply(BEAT, prune=True)
+
+    assert ([], ["digest"]) == (applied.removed, applied.stale)
+    assert ["beat", "digest"] == ground.ids()
+
+
+def test_a_lost_connection_reports_progress_and_work_continues(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = "".join(f'[schedules.n{n}]\nfunc = "app.n"\nevery = 60\n' for n in range(5))
+    done: list[int] = []
+    put_many = Keeper.put_many
+
+    def broken(self: Keeper, wanted: Any) -> Iterator[Any]:
+        yield from put_many(self, islice(wanted, 3))
+        raise RedisUnavailable("the connection is gone", may_have_been_applied=True)
+
+    application = ground.application(many)
+    steps = application.compare()
+    with monkeypatch.context() as patch:
+        patch.setattr(Keeper, "put_many", broken)
+        with pytest.raises(RedisUnavailable, match="3 of 5 schedules were done, and the same command") as caught:
+            application.run(steps, [], done.append)
+
+    again = ground.apply(many)
+
+    assert caught.value.may_have_been_applied
+    assert [1, 2, 3] == done
+    assert (2, 3) == (again.count("created"), again.count("unchanged"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_comparison_predicts_the_applied_steps(ground: Ground, seed: int) -> None:
+    chance = random.Random(seed)
+
+    for _ in range(6):
+        text = "".join(
+            f'[schedules.n{n}]\nfunc = "app.n"\nevery = {chance.choice([30, 60])}\nargs = [{chance.choice([1, 2])}]\n'
+            f"{chance.choice(['', 'enabled = false', 'enabled = true'])}\n"
+            for n in range(8)
+            if chance.random() < 0.7
+        )  # fmt: skip
+        application = ground.application(text or "[schedules]")
+        foretold, stale = application.compare(), application.stale()
+        applied = application.run(foretold, stale, lambda done: None)
+
+        assert outcomes(foretold) == outcomes(applied.steps)
+        assert [step.changes for step in foretold] == [step.changes for step in applied.steps]
+        assert stale == applied.removed
+        assert {"unchanged"} >= {step.outcome for step in ground.compare(text or "[schedules]")}

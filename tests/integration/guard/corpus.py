@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from tests.integration.guard.ground import NOT_HERE, TASKS, Bomb, Forge, call
+from tests.integration.guard.ground import TASKS, Bomb, Forge, call
 from tests.prefix import RQ
 from zsched.core.signed import SIGNATURE_FIELD
 from zsched.storage.keyfile import SigningKey
@@ -46,6 +46,16 @@ def pushed(name: str, fields: Callable[[Forge, str], dict[str, Any]]) -> None:
     CASES[name] = lambda forge, name: forge.push(run_of(name), fields(forge, name))
 
 
+def limited(name: str, queue: str, fields: Callable[[str], dict[str, Any]]) -> None:
+    """Add a run in *queue*, whose *fields* the limited key signed."""
+
+    def make(forge: Forge, name: str) -> str:
+        signed = forge.signed(fields(name), Subject.RUN, run_of(name), key=forge.ring.keys["web1"])
+        return forge.push(run_of(name), signed, queue)
+
+    CASES[name] = make
+
+
 def pickled(value: Any) -> bytes:
     return pickle.dumps(value, 5)
 
@@ -65,16 +75,14 @@ pushed(
 )
 
 
-@case
-def forged_with_an_unknown_key(forge: Forge, name: str) -> str:
-    key = SigningKey("k9", b"9" * 32)
-    return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.RUN, run_of(name), key=key))
-
-
-@case
-def forged_with_another_secret_under_a_known_key_id(forge: Forge, name: str) -> str:
-    key = SigningKey("k2", bytes.fromhex(NOT_HERE))
-    return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.RUN, run_of(name), key=key))
+NOT_OURS = {"an_unknown_key": ("k9", b"9" * 32), "another_secret_under_a_known_key_id": ("k2", bytes(32))}
+for title, key in NOT_OURS.items():
+    pushed(
+        f"forged_with_{title}",
+        lambda forge, name, key=key: forge.signed(
+            {"data": call(name)}, Subject.RUN, run_of(name), key=SigningKey(*key)
+        ),
+    )
 
 
 pushed(
@@ -104,10 +112,10 @@ def forged_with_the_signature_of_a_run_under_the_id_of_a_job_of_rq(forge: Forge,
     return forge.copy(forge.enqueue(name), str(uuid.uuid4()))
 
 
-@case
-def forged_with_the_marks_of_a_one_shot(forge: Forge, name: str) -> str:
-    marks = {"zs": "1", "zs_func": f"{TASKS}.work", "zs_uncertain": "1"}
-    return forge.push(run_of(name), {"data": call(name)} | marks)
+pushed(
+    "forged_with_the_marks_of_a_one_shot",
+    lambda forge, name: {"data": call(name), "zs": "1", "zs_func": f"{TASKS}.work", "zs_uncertain": "1"},
+)
 
 
 pushed("forged_with_a_pickle_as_its_call", lambda forge, name: {"data": pickled(Bomb(name))})
@@ -161,11 +169,7 @@ def moved_to_another_queue(forge: Forge, name: str) -> str:
     return run_id
 
 
-@case
-def moved_by_a_limited_key_to_another_queue(forge: Forge, name: str) -> str:
-    fields = {"data": call(name), "origin": "web"}
-    key = forge.ring.keys["web1"]
-    return forge.push(run_of(name), forge.signed(fields, Subject.RUN, run_of(name), key=key), queue="default")
+limited("moved_by_a_limited_key_to_another_queue", "default", lambda name: {"data": call(name), "origin": "web"})
 
 
 # -- callbacks -----------------------------------------------------------------------------------------
@@ -201,40 +205,31 @@ def signed_with_a_callback_that_is_not_allowed(forge: Forge, name: str) -> str:
     return forge.enqueue(name, on_failure=f"{TASKS}.not_allowed")
 
 
-@case
-def signed_by_a_limited_key_for_another_function(forge: Forge, name: str) -> str:
-    fields = {"data": call(name, f"{TASKS}.other"), "origin": "web"}
-    key = forge.ring.keys["web1"]
-    return forge.push(run_of(name), forge.signed(fields, Subject.RUN, run_of(name), key=key), "web")
-
-
-@case
-def signed_by_a_limited_key_for_another_queue(forge: Forge, name: str) -> str:
-    key = forge.ring.keys["web1"]
-    return forge.push(run_of(name), forge.signed({"data": call(name)}, Subject.RUN, run_of(name), key=key))
-
-
-@case
-def signed_by_a_limited_key_with_code_in_an_argument(forge: Forge, name: str) -> str:
-    fields = {"data": call(name, args=(Bomb(name),)), "origin": "web"}
-    key = forge.ring.keys["web1"]
-    return forge.push(run_of(name), forge.signed(fields, Subject.RUN, run_of(name), key=key), queue="web")
-
-
-@case
-def signed_by_a_limited_key_with_code_in_its_meta(forge: Forge, name: str) -> str:
-    fields = {"data": call(name), "meta": pickle.dumps({"b": Bomb(name)}, 0), "origin": "web"}
-    key = forge.ring.keys["web1"]
-    return forge.push(run_of(name), forge.signed(fields, Subject.RUN, run_of(name), key=key), queue="web")
+limited(
+    "signed_by_a_limited_key_for_another_function",
+    "web",
+    lambda name: {"data": call(name, f"{TASKS}.other"), "origin": "web"},
+)
+limited("signed_by_a_limited_key_for_another_queue", "default", lambda name: {"data": call(name)})
+limited(
+    "signed_by_a_limited_key_with_code_in_an_argument",
+    "web",
+    lambda name: {"data": call(name, args=(Bomb(name),)), "origin": "web"},
+)
+limited(
+    "signed_by_a_limited_key_with_code_in_its_meta",
+    "web",
+    lambda name: {"data": call(name), "meta": pickle.dumps({"b": Bomb(name)}, 0), "origin": "web"},
+)
 
 
 # -- expired, downgraded, of another namespace ---------------------------------------------------------
 
 
-@case
-def expired_yesterday(forge: Forge, name: str) -> str:
-    fields = forge.signed({"data": call(name)}, Subject.RUN, run_of(name), for_s=-A_DAY_S)
-    return forge.push(run_of(name), fields)
+pushed(
+    "expired_yesterday",
+    lambda forge, name: forge.signed({"data": call(name)}, Subject.RUN, run_of(name), for_s=-A_DAY_S),
+)
 
 
 @case
@@ -244,10 +239,10 @@ def expired_with_a_longer_time_written_over(forge: Forge, name: str) -> str:
     return forge.push(run_of(name), fields | {SIGNATURE_FIELD: b".".join((key, b"0ffffffff", code))})
 
 
-@case
-def expired_signature_of_a_recurring_schedule(forge: Forge, name: str) -> str:
-    fields = forge.signed({"data": call(name)}, Subject.SCHEDULE, name, for_s=-1)
-    return forge.push(run_of(name), fields)
+pushed(
+    "expired_signature_of_a_recurring_schedule",
+    lambda forge, name: forge.signed({"data": call(name)}, Subject.SCHEDULE, name, for_s=-1),
+)
 
 
 altered("downgraded_by_removing_the_signature", lambda forge, name: {SIGNATURE_FIELD: None})
@@ -261,10 +256,10 @@ def signature(forge: Forge, name: str) -> bytes:
     return bytes(forge.fields(run_id)[SIGNATURE_FIELD])
 
 
-@case
-def of_another_namespace_under_this_ones_id(forge: Forge, name: str) -> str:
-    fields = forge.signed({"data": call(name)}, Subject.RUN, f"{run_of(name)}-nshop", namespace="shop")
-    return forge.push(run_of(name), fields)
+pushed(
+    "of_another_namespace_under_this_ones_id",
+    lambda forge, name: forge.signed({"data": call(name)}, Subject.RUN, f"{run_of(name)}-nshop", namespace="shop"),
+)
 
 
 @case

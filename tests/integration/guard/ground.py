@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import redis
 
+from tests import bombs
 from tests.faults.processes import ENDS_S
 from tests.integration.guard import tasks
 from tests.prefix import RQ
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.core.signed import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
@@ -33,16 +34,7 @@ k2 {"22" * 32}
 k1 {"11" * 32}
 web1 {"aa" * 32} functions={TASKS}.work queues=web
 """
-
-
-class Bomb:
-    """A value whose pickle calls ``tasks.boom`` when it is opened."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return tasks.boom, (self._name,)
+Bomb = partial(bombs.Bomb, tasks.boom)  # with a name
 
 
 def key_file(folder: Path, text: str = KEY_LINES, name: str = "keys") -> str:
@@ -142,11 +134,9 @@ class Forge:
     ) -> subprocess.Popen[bytes]:
         """Start a worker of the class *kind*."""
         (self.folder / "receipts").mkdir(exist_ok=True)
-        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        env = os.environ | {"PYTHONPATH": path, tasks.FOLDER: str(self.folder / "receipts")} | self.settings(**settings)
-        command = [sys.executable, "-m", "rq.cli", "worker", "--worker-class", kind, "--url", self.url, *options]
-        with (self.folder / "worker.log").open("ab") as log:
-            return guard.spawn([*command, *queues], cwd=ROOT, env=env, stdout=log, stderr=log)
+        own = {tasks.FOLDER: str(self.folder / "receipts")} | self.settings(**settings)
+        workers = RqWorkers(guard, self.url, self.folder)
+        return workers.start("--worker-class", kind, *options, *queues, **own)
 
     def burst(self, guard: Guard, kind: str = "zsched.rq.SimpleWorker", *options: str, **more: Any) -> None:
         """Let a worker empty the queues."""

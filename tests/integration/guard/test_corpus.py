@@ -84,8 +84,10 @@ def _error(client_of_redis: redis.Redis, id: str) -> str:
     return zlib.decompress(b64decode(packed)).decode() if packed else ""
 
 
-def test_a_worker_runs_nothing_of_the_corpus(outcome: Outcome) -> None:
+def test_a_worker_runs_nothing_of_the_corpus_and_keeps_its_data(outcome: Outcome) -> None:
     assert outcome.good == outcome.receipts
+
+    assert outcome.before == {name: fields.get("data") for name, fields in outcome.jobs.items()}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -93,15 +95,9 @@ def test_a_worker_refuses_the_job_and_keeps_the_reason(outcome: Outcome, name: s
     assert (b"failed", True) == (outcome.jobs[name].get("status"), outcome.errors[name].startswith("JobRefused: "))
 
 
-def test_a_worker_keeps_the_data_of_a_refused_job_as_it_was(outcome: Outcome) -> None:
-    assert outcome.before == {name: fields.get("data") for name, fields in outcome.jobs.items()}
-
-
-def test_a_text_of_a_job_makes_no_line_of_a_log(outcome: Outcome) -> None:
+def test_refused_runs_are_recorded_and_their_texts_make_no_line_of_a_log(outcome: Outcome) -> None:
     assert "app. [31mtask Worker w: job x: finished is not allowed here" in outcome.log
     assert "\x1b[31mtask" not in outcome.log
 
-
-def test_zsched_records_each_of_its_runs_as_refused(outcome: Outcome) -> None:
     assert {RunStatus.REFUSED.value} == set(outcome.recorded.values())
     assert len(outcome.recorded) >= 25

@@ -1,4 +1,4 @@
-"""A reader follows the guide to signed jobs, from ``off`` over ``warn`` to ``enforce``, while runs are executed."""
+"""Guarded workers as docs and the command line start them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import redis
+from rq import Worker
 
 from tests.documents import PROJECT
-from tests.faults.processes import WITHIN_S, eventually
+from tests.faults.processes import ENDS_S, WITHIN_S, eventually
 from tests.faults.threads import DaemonThread, know
-from tests.integration.guard.ground import call
+from tests.integration.guard import tasks
+from tests.integration.guard.ground import ROOT, TASKS, Forge, call
 from tests.prefix import RQ
 from zsched import Client
 from zsched.embedded.guard import Guard
 
-pytestmark = [pytest.mark.redis, pytest.mark.once]
+Start = Callable[..., subprocess.Popen[bytes]]
 PAGE = (PROJECT / "docs/how-to/sign-jobs.md").read_text()
-TASKS = """
+OF_THE_GUIDE = """
 import zsched
 
 @zsched.task
@@ -35,6 +37,80 @@ def send(number: int) -> None:
 """
 FORGED = "forged-1700000000000"
 MORE = 10  # runs that end between two steps
+
+
+@pytest.fixture
+def start(forge: Forge, guard: Guard, tmp_path: Path) -> Start:
+    """Start ``zsched worker`` with a file of settings; its output goes to ``worker.log``."""
+    (tmp_path / "receipts").mkdir()
+    (tmp_path / "worker.toml").write_text(
+        f'[redis]\nurl = "{forge.url}"\n[worker]\nguard = "enforce"\ntask_modules = ["{TASKS}"]\n'
+        f'[signing]\nkeys_file = "{tmp_path / "keys"}"\n'
+    )
+
+    def run(*arguments: str) -> subprocess.Popen[bytes]:
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        env = os.environ | {"PYTHONPATH": path, tasks.FOLDER: str(tmp_path / "receipts")}
+        command = [sys.executable, "-m", "zsched.cli", "worker", "--config", str(tmp_path / "worker.toml"), *arguments]
+        with (tmp_path / "worker.log").open("ab") as log:
+            return guard.spawn(command, cwd=ROOT, env=env, stdout=log, stderr=log)
+
+    return run
+
+
+@pytest.mark.true_start
+@pytest.mark.parametrize("options", [(), ("--simple",)])
+def test_a_worker_obeys_the_settings_of_its_file(forge: Forge, start: Start, options: tuple[str, ...]) -> None:
+    forge.enqueue("signed", queue="email")
+    forge.push("forged-1700000000000", {"data": call("forged")}, "email")
+
+    ended = start("--burst", *options, "email").wait(ENDS_S)
+
+    assert (0, {"signed"}) == (ended, forge.receipts)
+    assert "guard: enforce; 7 tasks are allowed; keys k2, k1, web1" in forge.log
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_worker_ends_clean(forge: Forge, start: Start, redis_client: redis.Redis, by: signal.Signals) -> None:
+    worker = start("--name", "w")
+    eventually(lambda: [one.name for one in Worker.all(connection=redis_client)] == ["w"])
+    eventually(lambda: b"idle" == redis_client.hget(f"{RQ}:worker:w", "state"))
+
+    worker.send_signal(by)
+
+    assert 0 == worker.wait(WITHIN_S)
+    assert [] == Worker.all(connection=redis_client)
+    assert "Traceback" not in forge.log
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "said"),
+    [
+        (lambda file: file.with_name("keys").chmod(0o644), 2, "its mode is 0644: other users of this machine can"),
+        (lambda file: file.write_text('[redis]\nurl = "redis://127.0.0.1:1/0"'), 1, "cannot reach Redis at redis://"),
+    ],
+    ids=["wrong settings", "no Redis"],
+)
+def test_a_worker_that_cannot_begin_says_so_in_a_line(
+    forge: Forge, start: Start, tmp_path: Path, spoil: Callable[[Path], object], code: int, said: str
+) -> None:
+    spoil(tmp_path / "worker.toml")
+
+    ended = start("--burst").wait(ENDS_S)
+
+    assert (code, 1) == (ended, len(forge.log.splitlines()))
+    assert said in forge.log
+
+
+def test_a_second_worker_of_a_name_is_refused_in_a_line(forge: Forge, start: Start, redis_client: redis.Redis) -> None:
+    start("--name", "w")
+    eventually(lambda: b"idle" == redis_client.hget(f"{RQ}:worker:w", "state"))
+    before = len(forge.log)
+
+    ended = start("--name", "w").wait(ENDS_S)
+
+    assert (2, 1) == (ended, len(forge.log[before:].splitlines()))
+    assert "a worker named 'w' works, or was killed in the last eight minutes; give another name" in forge.log[before:]
 
 
 def steps() -> dict[int, str]:
@@ -52,7 +128,7 @@ class Company:
         self.client = Client.from_url(url)
         self.pushed, self._is_over = 0, threading.Event()
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
-        (folder / "tasks.py").write_text(TASKS)
+        (folder / "tasks.py").write_text(OF_THE_GUIDE)
 
     def run(self, command: str) -> str:
         """Run a command of the page in the folder; return its output."""
@@ -123,6 +199,7 @@ def block(text: str, language: str) -> str:
     return found[1]
 
 
+@pytest.mark.once
 def test_workers_come_from_off_to_enforce_without_an_interruption(
     redis_url: str, redis_client: redis.Redis, tmp_path: Path, guard: Guard
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -23,11 +24,16 @@ from zsched.core.signed import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
 from zsched.storage.keyfile import KeyFile
 
-pytestmark = pytest.mark.redis
 WORK = f"{TASKS}.work"
 FAR = datetime(2031, 1, 1, tzinfo=UTC)
 OLD, NEW = f"k1 {'11' * 32}\n", f"k3 {'33' * 32}\n"
 RUNS, PER_CALL = 10_000 if everything() else 2_000, 200
+
+
+@pytest.fixture
+def web(forge: Forge) -> Client:
+    """A client of a server that has the limited key alone."""
+    return Client.from_url(forge.url, signing_keys_file=key_file(forge.folder, f"web1 {'aa' * 32}\n", "web-keys"))
 
 
 def zsched(forge: Forge, *arguments: str) -> Result:
@@ -55,32 +61,31 @@ def wait(client: Client, *ids: str) -> None:
         client.schedule(WORK, args=(id,), id=id, **when)  # type: ignore[arg-type]
 
 
-def test_a_new_key_is_a_line_for_a_file(forge: Forge, tmp_path: Path) -> None:
-    made = zsched(forge, "keys", "new", "k7")
+def test_a_new_key_with_a_usable_id_is_a_line_for_a_file(forge: Forge, tmp_path: Path) -> None:
+    made, refused = zsched(forge, "keys", "new", "k7"), zsched(forge, "keys", "new", "Key-1")
 
     keys = KeyFile(key_file(tmp_path, made.stdout, "made")).ring()
     assert (DONE, ["k7"]) == (made.exit_code, list(keys.keys))
-
-
-def test_a_new_key_with_an_unusable_id_is_refused(forge: Forge) -> None:
-    refused = zsched(forge, "keys", "new", "Key-1")
-
     assert (USAGE, "") == (refused.exit_code, refused.stdout)
     assert "key id 'Key-1': use 1 to 8 of a-z and 0-9" in refused.stderr
 
 
-def test_waiting_schedules_are_signed_by_the_first_key_and_keep_their_times(forge: Forge) -> None:
+@pytest.mark.parametrize("state", [ScheduleState.ACTIVE, ScheduleState.PAUSED])
+def test_schedules_are_signed_by_the_first_key_and_keep_state_and_times(forge: Forge, state: ScheduleState) -> None:
+    def found() -> list[Any]:
+        return [(one.next_at, one.state, one.note) for one in map(forge.client.get, ("one", "rule"))]
+
     wait(forge.client, "one", "rule")
-    before = [forge.client.get(id).next_at for id in ("one", "rule")]
+    for id in ("one", "rule") if state is ScheduleState.PAUSED else ():
+        forge.client.pause(id, "later")
+    before = found()
     key_file(forge.folder, NEW + f"k2 {'22' * 32}\n")
 
     signed, again = (zsched(forge, "keys", "sign", "--match", "*") for _ in range(2))
 
     assert ["2 schedules signed\n", "0 schedules signed; 2 needed no change\n"] == [signed.stdout, again.stdout]
-    assert (["k3", "k3"], before) == (
-        [key_of(forge, id) for id in ("one", "rule")],
-        [forge.client.get(id).next_at for id in ("one", "rule")],
-    )
+    assert (["k3", "k3"], before) == ([key_of(forge, id) for id in ("one", "rule")], found())
+    assert [state] * 2 == [each for _, each, _ in before]
 
 
 def test_applying_a_file_again_renews_signatures_by_another_key(forge: Forge, tmp_path: Path) -> None:
@@ -98,20 +103,6 @@ def test_applying_a_file_again_renews_signatures_by_another_key(forge: Forge, tm
     assert words == [word for word, told in zip(words, before + after, strict=True) if word in told]
     assert "no option differs; its signature is new" in after[0]
     assert "k3" == key_of(forge, "rule")
-
-
-def test_paused_schedules_are_signed_and_stay_paused(forge: Forge) -> None:
-    wait(forge.client, "one", "rule")
-    for id in ("one", "rule"):
-        forge.client.pause(id, "later")
-    key_file(forge.folder, NEW + f"k2 {'22' * 32}\n")
-
-    signed = zsched(forge, "keys", "sign", "--match", "*")
-
-    assert "2 schedules signed\n" == signed.stdout
-    paused = [(forge.client.get(id).state, forge.client.get(id).note) for id in ("one", "rule")]
-    assert [(ScheduleState.PAUSED, "later")] * 2 == paused
-    assert ["k3", "k3"] == [key_of(forge, id) for id in ("one", "rule")]
 
 
 def test_schedules_without_a_signature_are_signed_on_request_alone(forge: Forge, guard: Guard) -> None:
@@ -140,9 +131,7 @@ def test_a_forged_schedule_is_not_signed_even_on_request(forge: Forge) -> None:
     assert "or the job was changed after it was signed" in refused.stdout
 
 
-def test_a_server_with_a_limited_key_alone_schedules_what_the_key_may_sign(forge: Forge, guard: Guard) -> None:
-    file = key_file(forge.folder, f"web1 {'aa' * 32}\n", "web-keys")
-    web = Client.from_url(forge.url, signing_keys_file=file)
+def test_a_server_with_a_limited_key_schedules_what_the_key_may_sign(forge: Forge, guard: Guard, web: Client) -> None:
     good = web.enqueue(WORK, args=("good",), queue="web").run_id or ""
     bad = web.enqueue(f"{TASKS}.other", args=("bad",), queue="web").run_id or ""
 
@@ -152,24 +141,7 @@ def test_a_server_with_a_limited_key_alone_schedules_what_the_key_may_sign(forge
     assert (b"finished", b"failed") == (forge.fields(good)["status"], forge.fields(bad)["status"])
 
 
-def test_a_server_with_a_limited_key_cannot_change_what_others_signed(forge: Forge) -> None:
-    wait(forge.client, "one")
-    file = key_file(forge.folder, f"web1 {'aa' * 32}\n", "web-keys")
-
-    with pytest.raises(InvalidSchedule, match="by key 'k2', which is not in this process's file of keys"):
-        Client.from_url(forge.url, signing_keys_file=file).update("one", queue="web")
-
-
-def test_a_change_by_a_full_key_of_what_a_limited_key_may_not_sign_is_refused(forge: Forge) -> None:
-    web = Client.from_url(forge.url, signing_keys_file=key_file(forge.folder, f"web1 {'aa' * 32}\n", "web-keys"))
-    web.schedule(f"{TASKS}.other", args=("x",), id="one", at=FAR, queue="web")
-
-    with pytest.raises(InvalidSchedule, match=f"key 'web1' may not sign {TASKS}.other"):
-        forge.client.update("one", at=FAR)
-
-
-def test_an_object_that_a_limited_key_signed_is_signed_by_no_other_key(forge: Forge, guard: Guard) -> None:
-    web = Client.from_url(forge.url, signing_keys_file=key_file(forge.folder, f"web1 {'aa' * 32}\n", "web-keys"))
+def test_an_object_that_a_limited_key_signed_is_signed_by_no_other_key(forge: Forge, guard: Guard, web: Client) -> None:
     web.schedule(WORK, args=(Bomb("waits"),), id="waits", at=FAR, queue="web")
     run_id = web.enqueue(WORK, args=(Bomb("now"),), queue="web").run_id or ""
 
@@ -183,9 +155,17 @@ def test_an_object_that_a_limited_key_signed_is_signed_by_no_other_key(forge: Fo
     assert (set(), b"failed") == (forge.receipts, forge.fields(again)["status"])
 
 
-def test_a_client_without_keys_signs_nothing(forge: Forge) -> None:
+def test_changes_of_what_another_key_signed_need_that_key_and_its_limits(forge: Forge, web: Client) -> None:
     with pytest.raises(InvalidSchedule, match="this client has no keys; give Client"):
         Client.from_url(forge.url).sign_many(match="*")
+
+    wait(forge.client, "one")
+    web.schedule(f"{TASKS}.other", args=("x",), id="two", at=FAR, queue="web")
+
+    with pytest.raises(InvalidSchedule, match="by key 'k2', which is not in this process's file of keys"):
+        web.update("one", queue="web")
+    with pytest.raises(InvalidSchedule, match=f"key 'web1' may not sign {TASKS}.other"):
+        forge.client.update("two", at=FAR)
 
 
 def test_a_rotation_of_keys_under_load_refuses_no_run(forge: Forge, guard: Guard, redis_client: redis.Redis) -> None:

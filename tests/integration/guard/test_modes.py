@@ -1,19 +1,24 @@
-"""Modes of a guard: off, warn and enforce; and workers that cannot begin, or are stopped."""
+"""Modes of a guard: off, warn and enforce; jobs without a signature; workers that cannot begin, or are stopped."""
 
 from __future__ import annotations
 
+import pickle
 import uuid
+from base64 import b64encode
 
 import pytest
+from rq import Queue
+from rq.job import Job
+from rq.registry import StartedJobRegistry
 
 from tests.faults.processes import ENDS_S, eventually
-from tests.integration.guard.ground import KEYS, TASKS, Forge, call, key_file
+from tests.integration.guard.ground import KEYS, TASKS, Bomb, Forge, call, key_file
 from tests.prefix import RQ
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.storage.rqversion import HAS_EXECUTIONS
 
-pytestmark = pytest.mark.redis
+WORK = f"{TASKS}.work"
 
 
 def push_three(forge: Forge) -> dict[str, str]:
@@ -26,9 +31,7 @@ def push_three(forge: Forge) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("mode", "ran"), [("off", {"signed", "forged", "of-rq"}), ("enforce", {"signed"})])
-def test_a_guard_that_enforces_runs_the_signed_job_alone(
-    forge: Forge, guard: Guard, kind: str, mode: str, ran: set[str]
-) -> None:
+def test_enforcement_runs_signed_jobs_alone(forge: Forge, guard: Guard, kind: str, mode: str, ran: set[str]) -> None:
     push_three(forge)
 
     forge.burst(guard, kind, ZSCHED_WORKER_GUARD=mode)
@@ -36,9 +39,7 @@ def test_a_guard_that_enforces_runs_the_signed_job_alone(
     assert ran == forge.receipts
 
 
-def test_a_guard_that_warns_runs_every_job_and_tells_what_it_would_refuse(
-    forge: Forge, guard: Guard, kind: str
-) -> None:
+def test_a_guard_that_warns_runs_all_jobs_and_tells_what_it_would_refuse(forge: Forge, guard: Guard, kind: str) -> None:
     ids = push_three(forge)
 
     forge.burst(guard, kind, "--name", "w", ZSCHED_WORKER_GUARD="warn")
@@ -52,10 +53,21 @@ def test_a_guard_that_warns_runs_every_job_and_tells_what_it_would_refuse(
     ]
 
 
-def test_a_plain_worker_with_the_job_class_refuses_too(forge: Forge, guard: Guard) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("rq.SimpleWorker", "--job-class", "zsched.rq.Job"),
+        pytest.param(
+            ("tests.integration.guard.workers.Spawning",),
+            marks=pytest.mark.skipif(not HAS_EXECUTIONS, reason="a SpawnWorker with RQ 3 only"),
+        ),
+    ],
+    ids=["a plain worker with the job class", "a class of one's own"],
+)
+def test_another_worker_with_the_guard_refuses_too(forge: Forge, guard: Guard, options: tuple[str, ...]) -> None:
     ids = push_three(forge)
 
-    forge.burst(guard, "rq.SimpleWorker", "--job-class", "zsched.rq.Job")
+    forge.burst(guard, *options)
 
     assert ({"signed"}, b"failed") == (forge.receipts, forge.fields(ids["forged"])["status"])
 
@@ -76,9 +88,7 @@ def test_rqs_scheduler_is_not_started_beside_a_guard(forge: Forge, guard: Guard)
         ({"ZSCHED_SIGNING_KEYS_FILE": "empty"}, "it has no key; add one with: zsched keys new"),
     ],
 )
-def test_a_worker_with_unusable_settings_does_not_begin(
-    forge: Forge, guard: Guard, settings: dict[str, str], message: str
-) -> None:
+def test_unusable_settings_stop_a_worker(forge: Forge, guard: Guard, settings: dict[str, str], message: str) -> None:
     if settings.get("ZSCHED_SIGNING_KEYS_FILE") == "empty":
         settings = {"ZSCHED_SIGNING_KEYS_FILE": key_file(forge.folder, "", "empty")}
     worker = forge.start(guard, "zsched.rq.Worker", "--burst", **settings)
@@ -98,15 +108,6 @@ def test_new_keys_are_used_without_a_restart(forge: Forge, guard: Guard) -> None
     assert {"first", "second"} == forge.receipts
 
 
-@pytest.mark.skipif(not HAS_EXECUTIONS, reason="a SpawnWorker with RQ 3 only")
-def test_a_class_of_ones_own_refuses_too(forge: Forge, guard: Guard) -> None:
-    ids = push_three(forge)
-
-    forge.burst(guard, "tests.integration.guard.workers.Spawning")
-
-    assert ({"signed"}, b"failed") == (forge.receipts, forge.fields(ids["forged"])["status"])
-
-
 def test_a_worker_that_is_stopped_while_it_decides_runs_the_job_first(forge: Forge, guard: Guard) -> None:
     forge.enqueue("first")
     forge.enqueue("second")
@@ -115,3 +116,64 @@ def test_a_worker_that_is_stopped_while_it_decides_runs_the_job_first(forge: For
 
     assert (0, {"first"}) == (worker.wait(ENDS_S), forge.receipts)
     assert 1 == forge.redis.llen(f"{RQ}:queue:default")
+
+
+def test_a_pickle_among_the_things_that_a_task_reads_is_not_opened(forge: Forge, guard: Guard, kind: str) -> None:
+    before = forge.enqueue("before")
+    run_id = forge.enqueue("reader", f"{TASKS}.read_others", args=())
+    bomb = pickle.dumps({"x": Bomb("read")})
+    forge.alter(run_id, dependency_id=before, result=bomb)
+    forge.alter(before, meta=bomb, result=bomb)
+    for id in (before, run_id):
+        forge.redis.xadd(f"{RQ}:results:{id}", {"type": 1, "return_value": b64encode(bomb)})
+
+    forge.burst(guard, kind)
+
+    assert b"finished" == forge.fields(run_id)["status"]
+    assert not [name for name in forge.receipts if name.startswith("boom")]
+    assert "closed-1-NotPlain" in forge.receipts
+
+
+def test_an_abandoned_job_that_is_forged_runs_no_callback(forge: Forge, guard: Guard) -> None:
+    forged = {
+        "data": call("x"), "status": "started", "failure_callback_name": f"{TASKS}.called_back", "origin": "default",
+        "meta": pickle.dumps({"x": Bomb("abandoned")}), "retries_left": "1", "timeout": "180",
+    }  # fmt: skip
+    forge.redis.hset(KEYS.rq.job("forged"), mapping=forged)
+    forge.redis.sadd(f"{RQ}:queues", f"{RQ}:queue:default")
+    forge.redis.zadd(StartedJobRegistry("default", connection=forge.redis).key, {"forged:1": 1})
+
+    forge.burst(guard)
+
+    assert set() == forge.receipts
+
+
+def test_a_dependent_job_that_is_forged_is_released_unopened(forge: Forge, guard: Guard) -> None:
+    run_id = forge.enqueue("first")
+    forged = {
+        "data": call("dependent"), "status": "deferred", "origin": "other", "timeout": "180",
+        "meta": pickle.dumps({"x": Bomb("dependent")}), "success_callback_name": f"{TASKS}.called_back",
+    }  # fmt: skip
+    forge.redis.hset(KEYS.rq.job("waits"), mapping=forged)
+    forge.redis.sadd(f"{RQ}:job:{run_id}:dependents", "waits")
+    forge.redis.zadd(f"{RQ}:deferred:other", {"waits": 1})
+
+    forge.burst(guard, queues=("default",))
+
+    assert {"first"} == forge.receipts
+    kept = forge.fields("waits")
+    assert (forged["meta"], forged["success_callback_name"].encode()) == (kept["meta"], kept["success_callback_name"])
+
+
+def test_an_unsigned_job_of_rq_runs_by_choice_if_its_arguments_are_plain(forge: Forge, guard: Guard, kind: str) -> None:
+    queue = Queue("default", connection=forge.redis)
+    plain = queue.enqueue(WORK, "plain", meta={"a": 1}, on_success=None)
+    forbidden = queue.enqueue(f"{TASKS}.not_allowed", "forbidden")
+    forge.redis.hset(plain.key, "x", "y")
+    bomb = forge.push("d3b07384-d9a0-4c1e-8f1e-aaaaaaaaaaaa", {"data": call("x", args=(Bomb("argument"),))})
+
+    forge.burst(guard, kind, ZSCHED_WORKER_UNSIGNED_RQ_JOBS="true")
+
+    assert {"plain"} == forge.receipts
+    statuses = [Job.fetch(id, forge.redis).get_status().value for id in (plain.id, forbidden.id)]
+    assert (["finished", "failed"], b"failed") == (statuses, forge.fields(bomb)["status"])

@@ -26,7 +26,6 @@ from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.signing import Subject, check_run
 
-pytestmark = pytest.mark.redis
 WORK, COUNT = f"{TASKS}.work", f"{TASKS}.count_in_meta"
 
 
@@ -51,9 +50,6 @@ def fired(forge: Forge, daemon: DaemonThread) -> Any:
     return wait
 
 
-# -- ways to a worker --------------------------------------------------------------------------------
-
-
 def test_a_signed_run_of_each_way_to_a_worker_runs(forge: Forge, guard: Guard, kind: str, fired: Any) -> None:
     forge.client.schedule(WORK, args=("delayed",), id="delayed", after=0.01)
     forge.client.schedule(WORK, args=("at",), id="at", at=datetime.now(UTC), allow_past=True)
@@ -64,24 +60,17 @@ def test_a_signed_run_of_each_way_to_a_worker_runs(forge: Forge, guard: Guard, k
     rows: Any = [{"func": WORK, "args": (f"many-{n}",), "id": f"many-{n}", "after": 0.01} for n in range(3)]
     rows += [{"func": WORK, "args": ("row",), "id": "row", "cron": "0 0 1 1 *"}]
     forge.client.schedule_many(rows)
-    runs = [forge.enqueue("now"), *map(forge.client.run_now, ("cron", "later", "row"))]
+    now = datetime.now(UTC)
+    forge.client.schedule(WORK, args=("filled",), id="hourly", every=3600, starts=now - timedelta(hours=3))
+    filled = forge.client.backfill("hourly", now - timedelta(hours=3), now, again=True)
+    assert 3 == len(filled.runs)
+    runs = [forge.enqueue("now"), *map(forge.client.run_now, ("cron", "later", "row")), *map(str, filled.run_ids)]
     runs += map(fired, ("delayed", "at", "many-0", "many-1", "many-2"))
 
     forge.burst(guard, kind)
 
     assert finished(forge, *runs)
     assert forge.receipts >= {"delayed", "at", "cron", "later", "row", "now", "many-0", "many-1", "many-2"}
-
-
-def test_a_backfilled_occurrence_runs(forge: Forge, guard: Guard) -> None:
-    now = datetime.now(UTC)
-    forge.client.schedule(WORK, args=("filled",), id="hourly", every=3600, starts=now - timedelta(hours=3))
-
-    filled = forge.client.backfill("hourly", now - timedelta(hours=3), now, again=True)
-    forge.burst(guard)
-
-    assert len(filled.runs) == 3
-    assert finished(forge, *(str(run.run_id) for run in filled.runs))
 
 
 def test_an_update_of_a_signed_schedule_is_signed(forge: Forge, guard: Guard) -> None:
@@ -136,14 +125,12 @@ def test_an_update_of_a_schedule_that_shows_another_function_is_refused(forge: F
     assert "it shows the function" in forge.client.sign_many(match="a").refused[0][1]
 
 
-def test_an_update_of_a_signed_schedule_by_a_client_without_keys_is_refused(forge: Forge) -> None:
+def test_an_update_neither_drops_nor_adds_a_signature(forge: Forge, guard: Guard) -> None:
     forge.client.schedule(WORK, args=("good",), id="a", after=3600)
 
     with pytest.raises(InvalidSchedule, match="it is signed, and this client has no keys"):
         Client.from_url(forge.url).update("a", queue="other")
 
-
-def test_an_update_of_an_unsigned_schedule_signs_nothing(forge: Forge, guard: Guard) -> None:
     Client.from_url(forge.url).schedule(WORK, args=("a",), id="a", after=3600)
 
     forge.client.update("a", queue="other")
@@ -153,25 +140,17 @@ def test_an_update_of_an_unsigned_schedule_signs_nothing(forge: Forge, guard: Gu
     assert set() == forge.receipts
 
 
-def test_a_put_that_is_repeated_changes_nothing(forge: Forge) -> None:
-    def outcomes() -> list[str]:
+def test_a_repeated_put_changes_nothing_but_a_signature_by_another_key(forge: Forge) -> None:
+    def outcomes(client: Client) -> list[str]:
         at = datetime(2031, 1, 1, tzinfo=UTC)
-        one = forge.client.schedule(WORK, args=("a",), id="one", at=at)
-        rule = forge.client.schedule(WORK, args=("a",), id="rule", cron="0 9 * * *")
+        one = client.schedule(WORK, args=("a",), id="one", at=at)
+        rule = client.schedule(WORK, args=("a",), id="rule", cron="0 9 * * *")
         return [one.outcome, rule.outcome]
 
-    assert (["created"] * 2, ["unchanged"] * 2) == (outcomes(), outcomes())
+    other = Client.from_url(forge.url, signing_keys_file=key_file(forge.folder, f"k3 {'33' * 32}\n", "new-keys"))
 
-
-def test_a_put_by_another_key_replaces_the_signature(forge: Forge) -> None:
-    forge.client.schedule(WORK, args=("a",), id="rule", cron="0 9 * * *")
-    file = key_file(forge.folder, f"k3 {'33' * 32}\n", "new-keys")
-
-    changed = Client.from_url(forge.url, signing_keys_file=file).schedule(
-        WORK, args=("a",), id="rule", cron="0 9 * * *"
-    )
-
-    assert "updated" == changed.outcome
+    assert (["created"] * 2, ["unchanged"] * 2) == (outcomes(forge.client), outcomes(forge.client))
+    assert ["updated"] * 2 == outcomes(other)
     assert forge.redis.hget("zsched:{default}:template:rule", SIGNATURE_FIELD).startswith(b"k3.")
 
 
@@ -197,16 +176,17 @@ async def test_an_async_client_signs_as_the_client_does(forge: Forge, guard: Gua
     assert finished(forge, *runs)
 
 
-# -- attempts ----------------------------------------------------------------------------------------
-
-
-def test_a_run_that_rewrites_its_meta_is_tried_again(forge: Forge, guard: Guard, kind: str) -> None:
+def test_a_run_that_rewrites_its_meta_or_returns_retry_is_tried_again(forge: Forge, guard: Guard, kind: str) -> None:
     plain = forge.enqueue("plain", COUNT, args=(3,), retry=3)
     with_meta = forge.enqueue("with-meta", COUNT, args=(3,), retry=3, meta={"count": 0, "when": datetime(2026, 1, 1)})
+    forge.client.schedule(COUNT, args=(2,), id="rule", cron="0 0 1 1 *", retry=2, meta={"count": 0})
+    of_a_rule = forge.client.run_now("rule")
+    returns_retry = forge.enqueue("again", f"{TASKS}.again")
 
     forge.burst(guard, kind)
 
-    assert finished(forge, plain, with_meta)
+    assert finished(forge, plain, with_meta, of_a_rule, returns_retry)
+    assert "again-True" in forge.receipts
     assert Subject.RUN is subject_of(forge, plain)
 
 
@@ -221,24 +201,6 @@ def test_a_run_with_a_payload_in_json_is_tried_again(forge: Forge, guard: Guard,
     assert "forged" not in forge.receipts
 
 
-def test_a_task_that_returns_retry_is_tried_again(forge: Forge, guard: Guard, kind: str) -> None:
-    run_id = forge.enqueue("again", f"{TASKS}.again")
-
-    forge.burst(guard, kind)
-
-    assert finished(forge, run_id)
-    assert {"again-True"} == forge.receipts
-
-
-def test_a_run_of_a_recurring_schedule_that_rewrites_its_meta_is_tried_again(forge: Forge, guard: Guard) -> None:
-    forge.client.schedule(COUNT, args=(2,), id="rule", cron="0 0 1 1 *", retry=2, meta={"count": 0})
-    run_id = forge.client.run_now("rule")
-
-    forge.burst(guard)
-
-    assert finished(forge, run_id)
-
-
 def test_meta_of_another_program_is_not_signed_by_the_worker(forge: Forge, guard: Guard) -> None:
     run_id = forge.enqueue("admin", f"{TASKS}.fail_after_reading_meta", retry=2)
 
@@ -248,29 +210,20 @@ def test_meta_of_another_program_is_not_signed_by_the_worker(forge: Forge, guard
     assert "the job was changed after it was signed" in forge.log
 
 
-@pytest.mark.parametrize("by", ["client", "rq"])
+@pytest.mark.parametrize("by", ["client", "client, of a rule", "rq"])
 def test_a_failed_run_runs_again_on_request(forge: Forge, guard: Guard, by: str) -> None:
-    run_id = forge.enqueue("twice", COUNT, args=(2,), meta={"count": 0})
+    forge.client.schedule(COUNT, args=(2,), id="rule", cron="0 0 1 1 *", meta={"count": 0})
+    made = forge.enqueue("twice", COUNT, args=(2,), meta={"count": 0})
+    run_id = forge.client.run_now("rule") if "rule" in by else made
     forge.burst(guard)
     assert b"failed" == forge.fields(run_id)["status"]
 
-    if by == "client":
-        again = forge.client.retry(run_id)
-        assert Subject.RETRY is subject_of(forge, again)
-    else:  # as rq-dashboard's button and `rq requeue` do
+    if by == "rq":  # as rq-dashboard's button and `rq requeue` do
         again = run_id
         FailedJobRegistry("default", connection=forge.redis).requeue(run_id)
-    forge.burst(guard)
-
-    assert finished(forge, again)
-
-
-def test_a_run_of_a_recurring_schedule_is_retried_with_its_signature(forge: Forge, guard: Guard) -> None:
-    forge.client.schedule(COUNT, args=(2,), id="rule", cron="0 0 1 1 *", meta={"count": 0})
-    run_id = forge.client.run_now("rule")
-    forge.burst(guard)
-
-    again = forge.client.retry(run_id)
+    else:
+        again = forge.client.retry(run_id)
+    assert by != "client" or Subject.RETRY is subject_of(forge, again)
     forge.burst(guard)
 
     assert finished(forge, again)
@@ -310,9 +263,6 @@ def test_a_run_that_is_over_does_not_run_again_by_its_id_alone(forge: Forge, gua
     assert (set(), True) == (forge.receipts, finished(forge, run_id))
     assert f"job {run_id} is refused: it is over: its status is finished" in forge.log
     assert 0 == forge.redis.exists(f"{RQ}:queue:default:intermediate")
-
-
-# -- a lost Redis ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("keep_args", [True, False])

@@ -16,7 +16,7 @@ import redis
 from rq import Queue
 
 from tests.integration.imports.ground import FUNC, NOWHERE, Zsched, summary
-from tests.integration.in_process import work_off
+from tests.rq_workers import work_off
 from tests.unit.imports.debian import Line
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.client import Client
@@ -135,9 +135,7 @@ def test_an_id_of_another_owner_refuses_the_import_without_take_over(zsched: Zsc
 
 
 @pytest.mark.parametrize("dry", [True, False])
-def test_a_line_in_two_crontabs_is_refused_in_the_second(
-    zsched: Zsched, client: Client, tmp_path: Path, dry: bool
-) -> None:
+def test_a_line_of_two_crontabs_is_refused_once(zsched: Zsched, client: Client, tmp_path: Path, dry: bool) -> None:
     files = [tmp_path / machine / "jobs" for machine in "ab"]
     for file in files:
         file.parent.mkdir()

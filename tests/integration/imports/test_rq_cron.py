@@ -1,4 +1,4 @@
-"""``zsched import rq-cron``: the jobs that a module registers, as RQ reads them."""
+"""``zsched import rq-cron``: the jobs that a module registers, as RQ reads them; and ``zsched import undo``."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 import redis
+from rq import Queue
 from rq.cron import CronScheduler
+from rq.registry import ScheduledJobRegistry
 
-from tests.integration.imports.ground import Zsched, summary
+from tests.integration.imports.ground import LATER, Zsched, summary
 from zsched.cli import imports
-from zsched.cli.program import FAILED, USAGE
+from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.client import Client
 from zsched.imports.crontab import MachineZone
 
 pytestmark = pytest.mark.once
+
 
 CONFIG = """
 from rq import cron
@@ -42,9 +45,7 @@ def config(here: Path) -> Path:
 
 
 @pytest.mark.parametrize("by_path", [False, True])
-def test_cron_jobs_that_a_module_registers_are_copied(
-    zsched: Zsched, client: Client, config: Path, by_path: bool
-) -> None:
+def test_cron_jobs_of_a_module_are_copied(zsched: Zsched, client: Client, config: Path, by_path: bool) -> None:
     module = str(config) if by_path else "cron_config"
 
     result = zsched("import", "rq-cron", module, "--tz", "Asia/Seoul")
@@ -73,22 +74,26 @@ def test_cron_jobs_that_a_module_registers_are_copied(
     assert f"{module}:never: RQ refuses it (" in result.stderr
 
 
-def test_an_import_is_refused_while_rq_cron_runs(
-    zsched: Zsched, client: Client, config: Path, redis_client: redis.Redis
+@pytest.mark.parametrize(
+    ("runs", "named"), [("cron_config.py", "cron_config"), ("cron_config", "{path}"), ("{path}", "cron_config")]
+)
+def test_an_import_is_refused_while_rq_cron_runs_its_module_by_name_or_by_path(
+    zsched: Zsched, client: Client, config: Path, redis_client: redis.Redis, runs: str, named: str
 ) -> None:
     running, other = CronScheduler(redis_client, name="there"), CronScheduler(redis_client, name="elsewhere")
-    running.config_file, other.config_file = "cron_config.py", "other_config"
+    running.config_file, other.config_file = runs.format(path=config), "other_config"
     running.register_birth()
     other.register_birth()
+    module = named.format(path=config)
 
-    refused = zsched("import", "rq-cron", "cron_config")
+    refused = zsched("import", "rq-cron", module)
     before = list(client.list())
     running.register_death()
-    result = zsched("import", "rq-cron", "cron_config")
+    result = zsched("import", "rq-cron", module)
 
-    assert "`rq cron cron_config` runs on this Redis (there; " in refused.stderr
+    assert f"`rq cron {module}` runs on this Redis (there; " in refused.stderr
     assert (FAILED, [], 5) == (refused.exit_code, before, len(list(client.list())))
-    assert "do not start `rq cron cron_config` again" in result.stderr
+    assert f"do not start `rq cron {module}` again" in result.stderr
 
 
 def test_a_module_by_name_and_by_path_is_the_same_source(zsched: Zsched, client: Client, config: Path) -> None:
@@ -99,21 +104,6 @@ def test_a_module_by_name_and_by_path_is_the_same_source(zsched: Zsched, client:
     assert "0 created, 0 updated, 5 unchanged, 0 removed, 2 refused" == summary(again)
     assert "5 cancelled, 0 given back, 0 kept" == summary(undone)
     assert "nothing fires these until `rq cron` is started again" in undone.stderr
-
-
-@pytest.mark.parametrize("runs_path", [True, False])
-def test_a_running_rq_cron_is_recognised_by_name_and_by_path_of_its_module(
-    zsched: Zsched, client: Client, config: Path, redis_client: redis.Redis, runs_path: bool
-) -> None:
-    names = ["cron_config", str(config)]
-    running = CronScheduler(redis_client, name="there")
-    running.config_file = names.pop(runs_path)
-    running.register_birth()
-
-    refused = zsched("import", "rq-cron", *names)
-
-    assert (FAILED, []) == (refused.exit_code, list(client.list()))
-    assert "runs on this Redis (there; " in refused.stderr
 
 
 def test_a_module_that_cannot_be_imported_is_a_usage_error(zsched: Zsched, here: Path) -> None:
@@ -151,3 +141,40 @@ def test_the_zone_of_cron_strings_is_this_machines_with_rq_3_and_utc_with_rq_2(
 
     assert "times are of the zone Europe/Berlin, by a link; --tz gives another" in remarks[0]
     assert "times are in UTC, by RQ " in remarks[1]
+
+
+# -- undo --------------------------------------------------------------------------------------------
+
+
+def test_undo_accepts_only_imports_lists_the_known_ones_and_has_a_dry_run(zsched: Zsched, client: Client) -> None:
+    zsched.crontab("@daily root a\n")
+    client.schedule("app.theirs", id="theirs", every=60)
+
+    foreign, misspelt = zsched("import", "undo", "terraform"), zsched("import", "undo", "crontab:jobs")
+    shown = zsched("import", "undo", f"crontab:{zsched.cron}", "--dry-run")
+    before = len(list(client.list()))
+    undone, again = (zsched("import", "undo", f"crontab:{zsched.cron}") for _ in range(2))
+
+    assert (USAGE, DONE, DONE, DONE) == tuple(each.exit_code for each in (foreign, misspelt, shown, again))
+    assert ("1 schedule to undo", 2) == (summary(shown), before)
+    assert f"nothing here is of crontab:jobs; of other imports there is: crontab:{zsched.cron}" in misspelt.stderr
+    assert "nothing fires these until their lines are back in cron" in undone.stderr
+    assert "of other imports there is: nothing" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("is_due_soon", "reason"),
+    [(False, "Redis has forgotten RQ's job of it; it fires here"), (True, "it is due within 30 s, and fires here")],
+)
+def test_undo_keeps_and_reports_a_schedule_that_is_due_soon_or_whose_rq_job_was_deleted(
+    zsched: Zsched, client: Client, queue: Queue, is_due_soon: bool, reason: str
+) -> None:
+    job = queue.enqueue_in(LATER, "app.tasks.remind")
+    zsched("import", "rq-scheduled")
+    client.update(job.id, after=20) if is_due_soon else job.connection.delete(job.key)
+
+    undone = zsched("import", "undo", "rq-scheduled")
+
+    assert (FAILED, [job.id]) == (undone.exit_code, [one.id for one in client.list()])
+    assert f"{job.id} stays here: {reason}" in undone.stderr
+    assert [] == ScheduledJobRegistry(queue=queue).get_job_ids()

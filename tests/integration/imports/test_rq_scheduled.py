@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,8 +16,8 @@ from rq.registry import ScheduledJobRegistry
 from rq.serializers import JSONSerializer
 
 from tests.integration.imports.ground import LATER, SOON, Zsched, summary
-from tests.integration.in_process import work_off
 from tests.prefix import RQ
+from tests.rq_workers import work_off
 from zsched.cli.program import DONE, FAILED
 from zsched.client import Client
 from zsched.core.forms import RateLimit
@@ -28,9 +29,7 @@ from zsched.imports.rqjobs import not_before
 pytestmark = pytest.mark.once
 
 
-def test_delayed_jobs_are_moved_and_given_back(
-    zsched: Zsched, client: Client, queue: Queue, redis_client: redis.Redis
-) -> None:
+def test_a_job_is_moved_and_given_back(zsched: Zsched, client: Client, queue: Queue, redis_client: redis.Redis) -> None:
     at = datetime.now(UTC).replace(microsecond=0) + LATER
     job = queue.enqueue_at(
         at, "app.tasks.remind", 42, job_timeout=77, retry=Retry(3, interval=[1, 2]), meta={"a": 1}, description="hi"
@@ -57,9 +56,7 @@ def test_delayed_jobs_are_moved_and_given_back(
     assert ([], -1) == (list(client.list()), redis_client.ttl(job.key))
 
 
-def test_a_job_moved_several_times_is_never_due_earlier_than_requested(
-    zsched: Zsched, client: Client, queue: Queue
-) -> None:
+def test_a_job_moved_several_times_is_never_due_early(zsched: Zsched, client: Client, queue: Queue) -> None:
     at = datetime.now(UTC).replace(microsecond=988_000) + LATER
     job, due = queue.enqueue_at(at, "app.tasks.remind"), []
 
@@ -71,9 +68,7 @@ def test_a_job_moved_several_times_is_never_due_earlier_than_requested(
     assert [at.replace(microsecond=0) + timedelta(seconds=1)] * 3 == due
 
 
-def test_a_job_with_milliseconds_in_its_score_keeps_them(
-    zsched: Zsched, client: Client, queue: Queue, redis_client: redis.Redis
-) -> None:
+def test_a_job_keeps_its_milliseconds(zsched: Zsched, client: Client, queue: Queue, redis_client: redis.Redis) -> None:
     job = queue.enqueue_in(LATER, "app.tasks.remind")
     score_s = redis_client.zscore(f"{RQ}:scheduled:email", job.id) + 0.1239
     redis_client.zadd(f"{RQ}:scheduled:email", {job.id: score_s})
@@ -135,9 +130,7 @@ def test_a_job_keeps_its_rate_limit(zsched: Zsched, client: Client, queue: Queue
 
 
 @pytest.mark.parametrize("score", [1.8e12, math.inf])  # milliseconds; what no calendar has
-def test_a_job_with_an_invalid_time_is_refused_and_the_rest_is_moved(
-    zsched: Zsched, client: Client, queue: Queue, score: float
-) -> None:
+def test_a_job_of_an_invalid_time_is_refused_alone(zsched: Zsched, client: Client, queue: Queue, score: float) -> None:
     good, odd = (queue.enqueue_in(LATER, "app.tasks.remind") for _ in range(2))
     queue.connection.zadd(f"{RQ}:scheduled:email", {odd.id: score})
 
@@ -157,54 +150,44 @@ def test_an_import_reads_only_the_named_queues(zsched: Zsched, client: Client, q
     assert [wanted.id] == [one.id for one in client.list()]
 
 
-def test_a_job_that_rq_queues_during_the_import_is_left_to_rq(
-    zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job, take = queue.enqueue_in(LATER, "app.tasks.remind"), Moving._take
+def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Call *act* right before the first jobs are taken from RQ."""
+    take = Moving._take
 
-    def take_after_rq(self: Moving, page: Any) -> Any:
-        ScheduledJobRegistry(queue=queue).remove(job)
-        queue._enqueue_job(job)
-        return take(self, page)
-
-    monkeypatch.setattr(Moving, "_take", take_after_rq)
-    result = zsched("import", "rq-scheduled")
-
-    assert (FAILED, [], [job.id]) == (result.exit_code, list(client.list()), queue.get_job_ids())
-    assert "RQ has it as queued meanwhile" in result.stderr
-
-
-def test_a_job_that_another_import_takes_is_scheduled_once(
-    zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job, take = queue.enqueue_in(LATER, "app.tasks.remind"), Moving._take
-
-    def take_after_another(self: Moving, page: Any) -> Any:
+    def take_after(self: Moving, page: Any) -> Any:
         monkeypatch.setattr(Moving, "_take", take)
-        zsched("import", "rq-scheduled")
+        act()
         return take(self, page)
 
-    monkeypatch.setattr(Moving, "_take", take_after_another)
-    result = zsched("import", "rq-scheduled")
-
-    assert (DONE, [job.id]) == (result.exit_code, [one.id for one in client.list()])
-    assert [] == ScheduledJobRegistry(queue=queue).get_job_ids()
+    monkeypatch.setattr(Moving, "_take", take_after)
 
 
-def test_a_job_deleted_during_the_import_is_cancelled_in_zsched(
-    zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("RQ queues it", "RQ has it as queued meanwhile"),
+        ("it is deleted", "it was deleted meanwhile; it is cancelled here"),
+        ("another import takes it", ""),
+    ],
+)
+def test_a_job_that_changes_during_the_import_is_at_one_side_only(
+    zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch, what: str, told: str
 ) -> None:
-    job, take = queue.enqueue_in(LATER, "app.tasks.remind"), Moving._take
+    job, registry = queue.enqueue_in(LATER, "app.tasks.remind"), ScheduledJobRegistry(queue=queue)
+    acts: dict[str, Callable[[], object]] = {
+        "RQ queues it": lambda: (registry.remove(job), queue._enqueue_job(job)),
+        "it is deleted": job.delete,
+        "another import takes it": lambda: zsched("import", "rq-scheduled"),
+    }
+    meanwhile(monkeypatch, acts[what])
 
-    def take_after_its_deletion(self: Moving, page: Any) -> Any:
-        job.delete()
-        return take(self, page)
-
-    monkeypatch.setattr(Moving, "_take", take_after_its_deletion)
     result = zsched("import", "rq-scheduled")
 
-    assert (FAILED, []) == (result.exit_code, list(client.list()))
-    assert "it was deleted meanwhile; it is cancelled here" in result.stderr
+    is_ours = what == "another import takes it"
+    assert (DONE if is_ours else FAILED, is_ours) == (result.exit_code, [job.id] == [one.id for one in client.list()])
+    assert ([job.id] if what == "RQ queues it" else [], []) == (queue.get_job_ids(), registry.get_job_ids())
+    assert told in result.stderr
+    assert is_ours or [] == list(client.list())
 
 
 def test_an_interrupted_import_is_finished_by_the_next_import(

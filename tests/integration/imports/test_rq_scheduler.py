@@ -1,4 +1,4 @@
-"""``zsched import rq-scheduler``, with jobs made by rq-scheduler itself."""
+"""``zsched import rq-scheduler``, with jobs made by rq-scheduler itself, and the pickles that an import opens."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import json
 import math
 import sys
 import types
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from rq import Queue
+from rq import Callback, Queue
 from rq_scheduler import Scheduler
 
 from tests.integration.imports.ground import LATER, Zsched, summary
-from tests.integration.in_process import work_off
+from tests.rq_workers import work_off
 from zsched.cli.program import DONE, FAILED
 from zsched.client import Client
 
@@ -86,9 +88,7 @@ def test_a_moved_job_runs_with_its_original_arguments(
     assert [((42,), {"when": timedelta(hours=1)})] == calls
 
 
-def test_an_overdue_job_of_rq_scheduler_is_moved_and_due_at_once(
-    zsched: Zsched, client: Client, theirs: Scheduler
-) -> None:
+def test_an_overdue_job_is_moved_and_due_at_once(zsched: Zsched, client: Client, theirs: Scheduler) -> None:
     job = theirs.enqueue_in(timedelta(seconds=-60), "app.tasks.remind")
 
     result = zsched("import", "rq-scheduler", "--tz", "UTC")
@@ -166,3 +166,56 @@ def test_cron_strings_of_rq_scheduler_keep_their_meaning_or_are_refused(
 
     assert ([] if imported is None else [imported]) == [one["cron"] for one in told["schedules"]]
     assert ([] if imported else ["digest"]) == [one["place"] for one in told["refused"]]
+
+
+# -- pickles, which run what they open: SECURITY.md says when ----------------------------------------
+
+
+class Opened:
+    """An argument whose pickle makes a file where it is opened."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self._file,)
+
+
+def put_with_rq(queue: Queue, argument: Opened) -> None:
+    queue.enqueue_in(LATER, "app.tasks.remind", argument)
+
+
+def put_with_rq_scheduler(queue: Queue, argument: Opened) -> None:
+    scheduler = Scheduler(queue_name=queue.name, connection=queue.connection)
+    scheduler.schedule(datetime(2040, 1, 1), "app.tasks.beat", args=[argument], interval=90)
+
+
+@pytest.mark.parametrize(
+    ("command", "put"), [(["rq-scheduled"], put_with_rq), (["rq-scheduler", "--tz", "UTC"], put_with_rq_scheduler)]
+)
+def test_an_import_opens_a_pickle_before_it_finds_the_function_not_allowed(
+    zsched: Zsched,
+    client: Client,
+    queue: Queue,
+    tmp_path: Path,
+    command: list[str],
+    put: Callable[[Queue, Opened], None],
+) -> None:
+    put(queue, Opened(tmp_path / "ran"))
+    zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "other.*"
+
+    result = zsched("import", *command)
+
+    assert (FAILED, True) == (result.exit_code, "allow_callables" in result.stderr)
+    assert [] == list(client.list())
+    assert (tmp_path / "ran").exists()
+
+
+def test_an_import_refuses_a_job_with_a_forbidden_callback(zsched: Zsched, client: Client, queue: Queue) -> None:
+    queue.enqueue_in(LATER, "app.tasks.remind", on_success=Callback("os.abort"))
+    zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.*.*"
+
+    result = zsched("import", "rq-scheduled")
+
+    assert (FAILED, True) == (result.exit_code, "on_success='os.abort'" in result.stderr)
+    assert [] == list(client.list())

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import redis
 
+from tests.faults import ledger
 from tests.faults.leader import KEYS
 from tests.faults.processes import ENDS_S, eventually
 from tests.faults.threads import DaemonThread, know
@@ -82,9 +83,7 @@ def retries(link: Link) -> Counter[str]:
     return Counter(change.why for change in told if change.what is What.RETRIED)
 
 
-def test_retry_many_repeats_each_failed_run_once_the_oldest_first(
-    client: Client, redis_client: redis.Redis, link: Link
-) -> None:
+def test_retry_many_repeats_failed_runs_once_in_order(client: Client, redis_client: redis.Redis, link: Link) -> None:
     runs = failed(client, redis_client, 120)
     progress: list[int] = []
 
@@ -94,12 +93,8 @@ def test_retry_many_repeats_each_failed_run_once_the_oldest_first(
     assert (120, 120, 0) == (result.found, result.done, result.refused_count)
     assert (0, 0) == (again.found, again.done)
     assert dict.fromkeys(runs, 1) == retries(link)
-    assert sorted(runs) == [run.rpartition("-r")[0] for run in sorted(queue_of(redis_client))]
+    assert sorted(runs) == [run.rpartition("-r")[0] for run in sorted(ledger.queued(redis_client))]
     assert 120 == progress[-1]
-
-
-def queue_of(redis_client: redis.Redis, queue: str = "default") -> list[str]:
-    return [run.decode() for run in redis_client.lrange(f"{RQ}:queue:{queue}", 0, -1)]
 
 
 def test_a_run_that_was_retried_by_its_id_is_left_out_and_can_be_retried_by_its_id_again(
@@ -115,37 +110,34 @@ def test_a_run_that_was_retried_by_its_id_is_left_out_and_can_be_retried_by_its_
     assert {first: 2, second: 1} == retries(link)
 
 
-def test_a_retried_run_is_left_out_by_the_history_when_redis_has_no_mark_of_it(
-    client: Client, redis_client: redis.Redis, link: Link
+@pytest.mark.parametrize(("missing", "found", "skipped"), [("mark", 1, 0), ("history", 3, 2)])
+def test_a_retried_run_is_left_out_by_its_mark_or_by_the_history(
+    client: Client,
+    redis_client: redis.Redis,
+    link: Link,
+    monkeypatch: pytest.MonkeyPatch,
+    missing: str,
+    found: int,
+    skipped: int,
 ) -> None:
     runs = failed(client, redis_client, 3)
     client.retry_many("failed", limit=2)
     marks = redis_client.keys(KEYS.retried_prefix() + "*")
-    redis_client.delete(*marks)
+    if missing == "mark":
+        redis_client.delete(*marks)
+    else:  # it is late
+        monkeypatch.setattr(client._portions, "_retried", lambda runs, match: set())
 
     result = client.retry_many("failed")
 
-    assert (2, 1, 1) == (len(marks), result.found, result.done)
-    assert dict.fromkeys(runs, 1) == retries(link)
-
-
-def test_a_retried_run_is_left_out_by_its_mark_when_the_history_is_late(
-    client: Client, redis_client: redis.Redis, link: Link, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs = failed(client, redis_client, 3)
-    client.retry_many("failed", limit=2)
-    monkeypatch.setattr(client._portions, "_retried", lambda runs, match: set())
-
-    result = client.retry_many("failed")
-
-    assert (3, 1, 2) == (result.found, result.done, result.skipped)
+    assert (2, found, 1, skipped) == (len(marks), result.found, result.done, result.skipped)
     assert dict.fromkeys(runs, 1) == retries(link)
 
 
 def test_a_retry_that_failed_is_a_new_candidate(client: Client, redis_client: redis.Redis, link: Link) -> None:
     [run] = failed(client, redis_client, 1)
     client.retry_many("failed")
-    [again] = queue_of(redis_client)
+    [again] = ledger.queued(redis_client)
     fail(link, redis_client, [again])
 
     result = client.retry_many("failed")
@@ -166,7 +158,7 @@ def test_runs_are_chosen_by_each_filter(client: Client, redis_client: redis.Redi
     result = client.retry_many("failed", dry_run=True, **chosen)
 
     assert (3, sorted(runs), True) == (result.found, sorted(result.sample), result.is_dry_run)
-    assert [] == queue_of(redis_client, "push")
+    assert [] == ledger.queued(redis_client, "push")
 
 
 def test_the_time_of_an_end_chooses_runs(client: Client, redis_client: redis.Redis) -> None:
@@ -185,15 +177,13 @@ def test_the_time_of_an_end_chooses_runs(client: Client, redis_client: redis.Red
     assert [2, 0, 0] == found
 
 
-def test_a_run_that_expired_is_retried_with_the_arguments_of_the_archive(
-    client: Client, redis_client: redis.Redis, link: Link
-) -> None:
+def test_expired_runs_are_retried_with_archived_args(client: Client, redis_client: redis.Redis, link: Link) -> None:
     runs = queued(client, redis_client, 3, expires_after=10**9)
     deadline_ms = int(datetime.now(UTC).timestamp() * 1000)
-    for run in runs:
-        redis_client.delete(KEYS.rq.job(run))  # as Redis does at its deadline
-        redis_client.zadd(KEYS.deadlines(), {run: deadline_ms})
-    redis_client.delete(f"{RQ}:queue:default")
+    at_once = redis_client.pipeline()
+    at_once.delete(f"{RQ}:queue:default", *map(KEYS.rq.job, runs))  # as Redis deletes jobs at their deadline
+    at_once.zadd(KEYS.deadlines(), dict.fromkeys(runs, deadline_ms))
+    at_once.execute()
     eventually(lambda: {run: ["expired"] for run in runs} == ends(link))
     archived(link)
 
@@ -201,7 +191,7 @@ def test_a_run_that_expired_is_retried_with_the_arguments_of_the_archive(
     again = client.retry_many("expired")
 
     assert (3, 0, 0) == (result.done, result.refused_count, again.found)
-    assert 3 == len(queue_of(redis_client))
+    assert 3 == len(ledger.queued(redis_client))
     assert dict.fromkeys(runs, 1) == retries(link)
 
 
@@ -213,7 +203,7 @@ def test_cancel_runs_takes_the_runs_of_a_misspelt_queue_out_of_it(client: Client
     again = client.cancel_runs(queue="emial")
 
     assert (130, 130, 0) == (result.found, result.done, again.found)
-    assert ([], other) == (queue_of(redis_client, "emial"), queue_of(redis_client))
+    assert ([], other) == (ledger.queued(redis_client, "emial"), ledger.queued(redis_client))
 
 
 def test_statuses_and_names_that_a_call_does_not_take_are_refused(client: Client) -> None:
@@ -265,7 +255,7 @@ def test_a_bulk_retry_that_is_interrupted_and_repeated_retries_no_run_twice(
         while int(first.stdout.readline()) < 200:
             pass
         first.send_signal(how)
-    done = len(queue_of(redis_client))
+    done = len(ledger.queued(redis_client))
 
     with retrying() as second:
         second.communicate(timeout=ENDS_S)
@@ -273,7 +263,7 @@ def test_a_bulk_retry_that_is_interrupted_and_repeated_retries_no_run_twice(
     assert 0 == second.returncode
     assert 200 <= done < 600
     assert dict.fromkeys(runs, 1) == retries(link)
-    assert 600 == len(set(queue_of(redis_client))) == redis_client.llen(f"{RQ}:queue:default")
+    assert 600 == len(set(ledger.queued(redis_client))) == redis_client.llen(f"{RQ}:queue:default")
 
 
 def test_two_bulk_retries_at_the_same_time_retry_no_run_twice(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,12 +11,11 @@ import redis
 
 from tests.faults.processes import ENDS_S
 from tests.faults.threads import know
+from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.storage import reruns
 from zsched.storage.connection import Link
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -30,14 +27,7 @@ def client(redis_client: redis.Redis, link: Link) -> Client:
 @pytest.fixture
 def worker(guard: Guard, redis_url: str, tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
     """A function that starts a worker of the queue default."""
-
-    def start(*options: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "rq.cli", "worker", *options, "--url", redis_url, "default"]
-        env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-        with (tmp_path / "worker.log").open("ab") as log:
-            return guard.spawn(command, cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT)
-
-    return start
+    return RqWorkers(guard, redis_url, tmp_path).start
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from click.testing import CliRunner, Result
 from tests.faults.leader import KEYS
 from tests.faults.processes import eventually
 from tests.log_rows import row_lines
-from tests.prefix import RQ
 from zsched.cli import program
 from zsched.core.log import Position
 from zsched.storage.archivers import Archivers
@@ -22,10 +21,6 @@ UNKNOWN = "nobody-1700000000000"
 
 def status(redis_client: redis.Redis, run_id: str) -> str:
     return (redis_client.hget(KEYS.rq.job(run_id), "status") or b"").decode()
-
-
-def queue(redis_client: redis.Redis) -> list[str]:
-    return [run.decode() for run in redis_client.lrange(f"{RQ}:queue:default", 0, -1)]
 
 
 def ends(link: Link) -> dict[str, list[str]]:

@@ -12,9 +12,10 @@ from rq import Queue, Retry
 from rq.job import Job
 
 from tests.faults.leader import KEYS
+from tests.faults.ledger import queued
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, queue, status, zsched
+from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, status, zsched
 from tests.prefix import RQ
 from zsched import Client, RunNotOver
 from zsched.cli.program import DONE, FAILED, NOT_FOUND
@@ -29,12 +30,13 @@ pytestmark = pytest.mark.once
 def test_cancelling_a_queued_run_records_its_end_at_once(
     client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis, work: Callable[[], list[str]]
 ) -> None:
-    run = client.enqueue(f"{TASKS}.done", id="a").run_id
-    assert run is not None
+    run = client.enqueue(f"{TASKS}.done", id="a").run_id or ""
 
     assert "cancelled" == client.cancel_run(run)
 
-    assert ([], "canceled") == (queue(redis_client), status(redis_client, run))
+    assert ([], "canceled") == (queued(redis_client), status(redis_client, run))
+    assert Job.fetch(run, connection=redis_client).is_canceled
+    assert [run] == Queue("default", connection=redis_client).canceled_job_registry.get_job_ids()
     assert [] == work()
     assert "already_over" == client.cancel_run(run)
     [entry] = [one for one in Log(link, KEYS).entries() if one.kind == "end"]
@@ -49,22 +51,10 @@ def test_cancelling_a_queued_run_records_its_end_at_once(
     assert [f"{again} () []"] == work()
 
 
-def test_a_cancelled_run_is_a_cancelled_job_in_rq(client: Client, redis_client: redis.Redis) -> None:
-    run = client.enqueue(f"{TASKS}.done", id="a").run_id
-    assert run is not None
-    client.cancel_run(run)
-
-    found = Job.fetch(run, connection=redis_client)
-
-    assert found.is_canceled
-    assert [run] == Queue("default", connection=redis_client).canceled_job_registry.get_job_ids()
-
-
 def test_a_run_waiting_for_its_next_attempt_can_be_cancelled(
     client: Client, redis_client: redis.Redis, work: Callable[[], list[str]]
 ) -> None:
-    run = client.enqueue(f"{TASKS}.fail", id="a", retry=Retry(3, interval=600)).run_id
-    assert run is not None
+    run = client.enqueue(f"{TASKS}.fail", id="a", retry=Retry(3, interval=600)).run_id or ""
     work()
     assert "scheduled" == status(redis_client, run)
 
@@ -80,8 +70,7 @@ def test_cancelling_a_running_run_stops_it(
     redis_client: redis.Redis,
     worker: Callable[..., subprocess.Popen[bytes]],
 ) -> None:
-    run = client.enqueue(f"{TASKS}.hang", id="a", retry=3).run_id
-    assert run is not None
+    run = client.enqueue(f"{TASKS}.hang", id="a", retry=3).run_id or ""
     worker()
     eventually(lambda: redis_client.llen("receipts"))
 
@@ -93,21 +82,13 @@ def test_cancelling_a_running_run_stops_it(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_cancelling_a_run_of_a_dead_worker_is_refused(client: Client, redis_client: redis.Redis) -> None:
-    run = client.enqueue(f"{TASKS}.done", id="a").run_id
-    assert run is not None
-    redis_client.hset(KEYS.rq.job(run), mapping={"status": "started", "worker_name": "dead"})
-
-    with pytest.raises(RunNotOver, match="its worker 'dead' does not listen"):
-        client.cancel_run(run)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_cancelling_a_run_between_queue_and_worker_is_refused(client: Client, redis_client: redis.Redis) -> None:
-    run = client.enqueue(f"{TASKS}.done", id="a").run_id
-    assert run is not None
+def test_cancelling_a_run_of_a_dead_worker_or_on_its_way_is_refused(client: Client, redis_client: redis.Redis) -> None:
+    run, other = (client.enqueue(f"{TASKS}.done", id=id).run_id or "" for id in "ab")
+    redis_client.hset(KEYS.rq.job(other), mapping={"status": "started", "worker_name": "dead"})
     redis_client.delete(f"{RQ}:queue:default")
 
+    with pytest.raises(RunNotOver, match="its worker 'dead' does not listen"):
+        client.cancel_run(other)
     with pytest.raises(RunNotOver, match="on its way to a worker, or was lost"):
         client.cancel_run(run)
     assert "queued" == status(redis_client, run)
@@ -116,8 +97,7 @@ def test_cancelling_a_run_between_queue_and_worker_is_refused(client: Client, re
 def test_a_worker_skips_a_run_cancelled_in_a_long_queue(
     client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis, work: Callable[[], list[str]]
 ) -> None:
-    run = client.enqueue(f"{TASKS}.done", (1,), id="a").run_id
-    assert run is not None
+    run = client.enqueue(f"{TASKS}.done", (1,), id="a").run_id or ""
     for _ in range(10):
         redis_client.lpush(f"{RQ}:queue:default", *(f"x{number}" for number in range(5000)))
 
@@ -133,7 +113,7 @@ def test_a_worker_skips_a_run_cancelled_in_a_long_queue(
 
 
 def test_the_tracker_records_no_second_end_of_a_cancelled_run(
-    client: Client, daemon: DaemonThread, link: Link, redis_url: str, redis_client: redis.Redis
+    client: Client, daemon: DaemonThread, link: Link, redis_url: str
 ) -> None:
     runs = [client.enqueue(f"{TASKS}.done", id=f"s{number}").run_id for number in range(40)]
 
@@ -146,9 +126,7 @@ def test_the_tracker_records_no_second_end_of_a_cancelled_run(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_the_command_line_shows_the_result_for_each_run(
-    client: Client, redis_client: redis.Redis, redis_url: str
-) -> None:
+def test_the_command_line_shows_a_result_per_run(client: Client, redis_url: str) -> None:
     runs = [str(client.enqueue(f"{TASKS}.done", id=id).run_id) for id in "ab"]
 
     refused = zsched(redis_url, "retry", runs[0])
@@ -170,9 +148,7 @@ def test_the_command_line_shows_the_result_for_each_run(
     assert ["cancelled", "not_found"] == told
 
 
-def test_the_command_line_reports_a_run_that_cannot_be_cancelled_yet(
-    client: Client, redis_client: redis.Redis, redis_url: str
-) -> None:
+def test_the_command_reports_a_run_that_cannot_be_cancelled_yet(client: Client, redis_url: str) -> None:
     waits = str(client.schedule(f"{TASKS}.done", id="a", after=3600).run_id)
 
     result = zsched(redis_url, "cancel-run", waits)

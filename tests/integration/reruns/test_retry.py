@@ -12,9 +12,10 @@ import pytest
 import redis
 
 from tests.faults.leader import KEYS, Leader
+from tests.faults.ledger import queued
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, queue, status
+from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, status
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver
 from zsched.config.settings import ArchiveSettings
@@ -32,8 +33,7 @@ pytestmark = pytest.mark.once
 def test_retry_runs_a_finished_run_again(
     client: Client, redis_client: redis.Redis, work: Callable[[], list[str]], func: str, ends_as: str
 ) -> None:
-    run = client.enqueue(f"{TASKS}.{func}", (7, "ü"), id="a").run_id
-    assert run is not None
+    run = client.enqueue(f"{TASKS}.{func}", (7, "ü"), id="a").run_id or ""
     work()
     assert ends_as == status(redis_client, run)
 
@@ -45,25 +45,29 @@ def test_retry_runs_a_finished_run_again(
 
 
 def test_retry_refuses_an_open_run_with_its_status(client: Client, redis_client: redis.Redis) -> None:
-    run = client.enqueue(f"{TASKS}.done", id="a").run_id
-    assert run is not None
+    run = client.enqueue(f"{TASKS}.done", id="a").run_id or ""
 
     with pytest.raises(RunNotOver, match=f"'{run}' is queued, .* cancel_run"):
         client.retry(run)
     redis_client.hset(KEYS.rq.job(run), "status", "started")
     with pytest.raises(RunNotOver, match="is running"):
         client.retry(run)
-    assert [run] == queue(redis_client)
+    assert [run] == queued(redis_client)
 
 
-def test_retry_and_cancel_run_refuse_a_waiting_schedule(client: Client) -> None:
-    waits = client.schedule(f"{TASKS}.done", id="a", after=3600).run_id
-    assert waits is not None
+def test_retry_and_cancel_run_refuse_waiting_and_corrupted_ones(client: Client, redis_client: redis.Redis) -> None:
+    waits = client.schedule(f"{TASKS}.done", id="a", after=3600).run_id or ""
 
     for act in (client.retry, client.cancel_run):
         with pytest.raises(RunNotOver, match="no run yet: schedule 'a' has not fired; cancel or run_now"):
             act(waits)
     assert ["a"] == [schedule.id for schedule in client.list()]
+
+    redis_client.set(KEYS.rq.job(UNKNOWN), "x")
+
+    for act in (client.retry, client.cancel_run):
+        with pytest.raises(RedisRefused, match="somebody changed it; see redis-cli"):
+            act(UNKNOWN)
 
 
 @pytest.mark.usefixtures("daemon")
@@ -90,14 +94,6 @@ def test_an_invalid_run_id_is_not_found_without_asking_redis(wrong: str) -> None
             act(7)  # type: ignore[arg-type]
 
 
-def test_retry_and_cancel_run_refuse_a_corrupted_job(client: Client, redis_client: redis.Redis) -> None:
-    redis_client.set(KEYS.rq.job(UNKNOWN), "x")
-
-    for act in (client.retry, client.cancel_run):
-        with pytest.raises(RedisRefused, match="somebody changed it; see redis-cli"):
-            act(UNKNOWN)
-
-
 @pytest.mark.usefixtures("daemon")
 @pytest.mark.parametrize(
     "pushed", ["fired", "by a rule", "by a rule that was changed", "run_now", "enqueued", "retried"]
@@ -105,14 +101,8 @@ def test_retry_and_cancel_run_refuse_a_corrupted_job(client: Client, redis_clien
 def test_retry_takes_a_run_that_rq_deleted_from_the_archive(
     client: Client, redis_client: redis.Redis, redis_url: str, link: Link, work: Callable[[], list[str]], pushed: str
 ) -> None:
-    options: dict[str, Any] = {
-        "args": (1,),
-        "kwargs": {"k": "v"},
-        "id": "a",
-        "timeout": 77,
-        "retry": 2,
-        "meta": {"m": 1},
-    }
+    options: dict[str, Any] = {"args": (1,), "kwargs": {"k": "v"}, "id": "a"}
+    options |= {"timeout": 77, "retry": 2, "meta": {"m": 1}}
     if pushed == "fired":
         client.schedule(f"{TASKS}.done", after=0, **options)
     elif pushed == "enqueued" or pushed == "retried":
@@ -121,7 +111,7 @@ def test_retry_takes_a_run_that_rq_deleted_from_the_archive(
         client.schedule(f"{TASKS}.done", every=3600 if pushed == "run_now" else 0.2, **options)
     if pushed == "run_now":
         client.run_now("a")
-    [first, *_] = eventually(lambda: queue(redis_client))
+    [first, *_] = eventually(lambda: queued(redis_client))
     if pushed == "by a rule that was changed":
         client.update("a", args=(2,))
     elif pushed == "by a rule":
@@ -135,7 +125,7 @@ def test_retry_takes_a_run_that_rq_deleted_from_the_archive(
     again = client.retry(first)
 
     assert first.partition("-r")[0] == again.partition("-r")[0]
-    assert again in queue(redis_client)
+    assert again in queued(redis_client)
     assert asked == redis_client.hmget(KEYS.rq.job(again), "timeout", "meta", "retries_left", "origin")
     client.cancel("a")
     assert f"{again} (1,) [('k', 'v')]" in work()
@@ -164,9 +154,7 @@ def forget(path: Path) -> None:
         db.execute("DELETE FROM argument")
 
 
-def test_a_retried_run_that_redis_lost_is_restored_and_its_rule_stays(
-    client: Client, redis_url: str, link: Link
-) -> None:
+def test_a_retried_run_that_redis_lost_is_restored_as_its_rule_is(client: Client, redis_url: str, link: Link) -> None:
     with redis.Redis.from_url(redis_url) as redis_client, DaemonThread(redis_url):
         eventually(lambda: Archivers(link, KEYS).alive())
         client.schedule(f"{TASKS}.done", id="r", every=3600)
@@ -180,15 +168,14 @@ def test_a_retried_run_that_redis_lost_is_restored_and_its_rule_stays(
 
         redis_client.flushall()
 
-        eventually(lambda: again in queue(redis_client))
+        eventually(lambda: again in queued(redis_client))
         assert (b"1", b"queued") == tuple(redis_client.hmget(KEYS.rq.job(again), "zs_uncertain", "status"))
         eventually(lambda: [schedule.id for schedule in client.list()] == ["r"])
-        assert [again] == queue(redis_client)
+        assert [again] == queued(redis_client)
 
 
 def test_a_retry_is_recognisable_in_the_log(client: Client, link: Link, redis_client: redis.Redis) -> None:
-    run = client.enqueue(f"{TASKS}.done", id="a").run_id
-    assert run is not None
+    run = client.enqueue(f"{TASKS}.done", id="a").run_id or ""
     redis_client.hset(KEYS.rq.job(run), "status", "finished")
     client.retry(run)
 
@@ -201,11 +188,11 @@ def test_a_leader_fires_beside_a_retry_of_the_same_occurrence(client: Client, re
     with redis.Redis.from_url(redis_url) as redis_client, contextlib.closing(Leader(redis_url)) as leader:
         client.schedule(f"{TASKS}.done", id="a", after=0)
         eventually(lambda: leader.fire().runs)
-        [run] = queue(redis_client)
+        [run] = queued(redis_client)
         redis_client.hset(KEYS.rq.job(run), "status", "failed")
         client.schedule(f"{TASKS}.done", id="a", after=0)
 
         again = client.retry(run)
         eventually(lambda: leader.fire().runs)
 
-        assert 3 == len({run, again, *queue(redis_client)})
+        assert 3 == len({run, again, *queued(redis_client)})

@@ -98,6 +98,15 @@ def status_of(one: socket.socket) -> int:
     return int(found.split()[1])
 
 
+def read_until(one: socket.socket, text: bytes) -> None:
+    """Read until *text* has come."""
+    found = b""
+    while text not in found:
+        part = one.recv(65_536)
+        assert part, found
+        found = found[-len(text) :] + part
+
+
 def rest_of(one: socket.socket) -> bytes:
     """Return all that comes until the connection ends."""
     return b"".join(_parts(one))

@@ -1,23 +1,39 @@
-"""Tokens, roles and limits: who may do what over HTTP, and that nobody else does; see test_write_routes.py."""
+"""Access to the API, and that nobody else has it: tokens, roles, limits, and a trusted proxy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
 import redis
+from starlette.requests import Request
 
 from tests.faults.processes import eventually
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import Web
-from tests.integration.web.routes import write_routes
+from tests.integration.web.ground import LIMITS, WITHIN, Web, write_routes
+from zsched import AsyncClient, Client
+from zsched.aio.bridge import wait
+from zsched.config.settings import Settings
+from zsched.core.clock import ManualClock
+from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
+from zsched.storage.accounts import Account, AccountRole, Limits
+from zsched.web.access import Access
+from zsched.web.problems import Problem
+from zsched.web.proxy import Proxy
 
-pytestmark = pytest.mark.redis
-BODY: dict[str, Any] = {"func": "app.mail.send", "after": 3600, "queue": "mail", "tags": ["shop"]}
-LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}
 WRITES = [(method, path.format(id="a", run_id="a-1795650943297")) for method, path in write_routes()]
+OUTSIDE = [{"func": "app.pay.send"}, {"queue": "pay"}, {"tags": ["other"]}, {"tags": []}]
+WAITING = 20
+BEHIND = {
+    "ZSCHED_WEB_PROXY_HEADER": "X-Forwarded-User",
+    "ZSCHED_WEB_PROXY_ROLE_HEADER": "X-Forwarded-Role",
+    "ZSCHED_WEB_PROXY_ADDRESSES": "192.0.2.0/24,127.0.0.1",
+}
+ANN = {"X-Forwarded-User": "ann", "X-Forwarded-Role": "operator"}
 
 
 @pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer"}, {"Authorization": "Basic eDp4"}])
@@ -28,23 +44,20 @@ def test_a_request_without_a_token_is_refused(web: Web, header: dict[str, str]) 
         assert "zsched tokens add" in answer.json()["remedy"]
 
 
-OUTSIDE = [{"func": "app.pay.send"}, {"queue": "pay"}, {"tags": ["other"]}, {"tags": []}]
-
-
 @pytest.mark.parametrize("outside", OUTSIDE)
 def test_a_scheduler_changes_nothing_outside_of_its_limits(
     web: Web, http: httpx.Client, redis_client: redis.Redis, outside: dict[str, Any]
 ) -> None:
-    http.put("/schedules/theirs", json={**BODY, **outside})
+    http.put("/schedules/theirs", json={**WITHIN, **outside})
     with web.client("shop", "scheduler", **LIMITS) as shop:
-        assert 201 == shop.put("/schedules/a", json=BODY).status_code
+        assert 201 == shop.put("/schedules/a", json=WITHIN).status_code
         before = redis_client.xlen(KEYS.log())
         key = {"Idempotency-Key": "k"}
         answers = [
-            shop.put("/schedules/theirs", json=BODY),  # it is outside
-            shop.put("/schedules/b", json={**BODY, **outside}),  # it would be outside
-            shop.put("/schedules/a", json={**BODY, **outside}),
-            shop.post("/schedules", json={**BODY, **outside}, headers=key),
+            shop.put("/schedules/theirs", json=WITHIN),  # it is outside
+            shop.put("/schedules/b", json={**WITHIN, **outside}),  # it would be outside
+            shop.put("/schedules/a", json={**WITHIN, **outside}),
+            shop.post("/schedules", json={**WITHIN, **outside}, headers=key),
             shop.patch("/schedules/a", json=outside),
             *(shop.request(method, f"/schedules/theirs{what}", json={}) for method, what in (
                 ("PATCH", ""), ("DELETE", ""), ("POST", ":pause"), ("POST", ":resume"), ("POST", ":run"), ("GET", ""),
@@ -61,7 +74,7 @@ def test_a_scheduler_changes_nothing_outside_of_its_limits(
 
 def test_a_scheduler_works_within_its_limits(web: Web) -> None:
     with web.client("shop", "scheduler", **LIMITS) as shop:
-        made = [shop.put("/schedules/a", json=BODY), shop.put("/schedules/a", json={**BODY, "timeout": 60})]
+        made = [shop.put("/schedules/a", json=WITHIN), shop.put("/schedules/a", json={**WITHIN, "timeout": 60})]
         patched = shop.patch("/schedules/a", json={"timeout": 90})
         paused, resumed = shop.post("/schedules/a:pause"), shop.post("/schedules/a:resume")
         gone = shop.delete("/schedules/a")
@@ -72,7 +85,7 @@ def test_a_scheduler_works_within_its_limits(web: Web) -> None:
 def test_arguments_need_a_right_of_their_own(start_web: Callable[..., Web]) -> None:
     web = start_web(ZSCHED_RQ_SERIALIZER="json")
     with web.client("ann") as plain, web.client("eve", "viewer", sees_arguments=True) as seeing:
-        plain.put("/schedules/a", json={**BODY, "args": ["secret"]})
+        plain.put("/schedules/a", json={**WITHIN, "args": ["secret"]})
 
         assert (None, ["secret"]) == (
             plain.get("/schedules/a").json()["args"],
@@ -81,7 +94,7 @@ def test_arguments_need_a_right_of_their_own(start_web: Callable[..., Web]) -> N
         assert [None] == [one["args"] for one in plain.get("/schedules").json()["schedules"]]
 
 
-def test_a_revoked_token_admits_nobody(web: Web) -> None:
+def test_a_token_that_was_revoked_or_has_expired_admits_nobody(web: Web) -> None:
     with web.client("ann") as client:
         assert 200 == client.get("/schedules").status_code
         assert {"name": "ann", "result": "revoked"} == web.zsched.json("tokens", "revoke", "ann")
@@ -89,8 +102,6 @@ def test_a_revoked_token_admits_nobody(web: Web) -> None:
         eventually(lambda: client.get("/schedules").status_code == 401)
     assert "not_found" == web.zsched.json("tokens", "revoke", "ann")["result"]
 
-
-def test_a_token_that_expired_admits_nobody(web: Web) -> None:
     secret = web.zsched.json("tokens", "add", "ann", "--role", "viewer", "--expires", "1s")["token"]
     with web.client_of(secret) as client:
         eventually(lambda: client.get("/schedules").status_code == 401)
@@ -109,3 +120,151 @@ def test_the_list_of_tokens_has_no_secret(web: Web, redis_client: redis.Redis) -
     stored = b"".join(redis_client.dump(key) for key in redis_client.scan_iter())
     assert secret.encode() not in stored
     assert secret.removeprefix("zs_").encode() not in stored
+
+
+class SlowPeople:
+    """People whose passwords are checked when the gate opens; all are wrong."""
+
+    def __init__(self) -> None:
+        self.gate, self.at_once, self.most = asyncio.Event(), 0, 0
+
+    def admitted(self, *_: object) -> None:
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        wait(self.gate.wait())
+        self.at_once -= 1
+
+    def of_session(self, *_: object) -> None: ...
+
+    find = of_session
+
+
+def access_of(accounts: Any, clock: ManualClock) -> Access:
+    """Return the access of *accounts*, which are tokens and people."""
+    client = AsyncClient.from_url("redis://127.0.0.1:1/0")
+    return Access(client, accounts, accounts, Proxy(Settings()), Settings(), clock)
+
+
+@pytest.mark.anyio
+async def test_logins_beyond_the_twentieth_are_refused_at_once_and_passwords_are_checked_one_by_one() -> None:
+    people = SlowPeople()
+    access = access_of(people, ManualClock())
+    *waiting, last = (asyncio.create_task(access.log_in("ann", "wrong")) for _ in range(WAITING + 1))
+
+    with pytest.raises(Problem, match="too many others log in") as refused:
+        await last
+    people.gate.set()
+
+    assert 429 == refused.value.status
+    assert [None] * WAITING == await asyncio.gather(*waiting)
+    assert 1 == people.most
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("header", [("authorization", "Bearer zs_x"), ("cookie", "zsched_session=x")])
+async def test_an_account_is_looked_up_again_after_half_a_second(header: tuple[str, str]) -> None:
+    class Accounts:
+        def __init__(self) -> None:
+            self.found: list[Account | None] = [Account("ann", AccountRole.VIEWER, Limits()), None]
+
+        def find(self, *_: object) -> Account | None:
+            return self.found.pop(0)
+
+        of_session = find
+
+    clock = ManualClock()
+    access = access_of(Accounts(), clock)
+    request = Request({"type": "http", "method": "GET", "headers": [tuple(part.encode() for part in header)]})
+
+    first = await access.caller(request)
+    clock.advance(499)
+    assert first is await access.caller(request)
+    clock.advance(1)
+    with pytest.raises(Problem) as ended:
+        await access.caller(request)
+
+    assert ("ann", 401) == (first.account.name, ended.value.status)
+
+
+@pytest.fixture(scope="module")
+def behind_server(redis_server: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    with Guard() as guard:
+        yield Web(guard, redis_server.url, tmp_path_factory.mktemp("behind"), **BEHIND)
+
+
+@pytest.fixture
+def behind(behind_server: Web, redis_client: redis.Redis) -> Web:
+    return behind_server
+
+
+def ask(web: Web, headers: Any, method: str = "GET", path: str = "/schedules") -> httpx.Response:
+    return web.request(method, f"/api/v1{path}", headers=headers, json=WITHIN)
+
+
+def test_a_proxy_names_the_person_and_their_role(behind: Web, redis_url: str) -> None:
+    made = ask(behind, ANN | {"Origin": behind.url}, "PUT", "/schedules/a")
+
+    assert 201 == made.status_code
+    assert {b"ann"} == {entry.by for entry in Client.from_url(redis_url).log()[0]}
+
+
+def test_a_person_whom_a_proxy_names_is_a_viewer_by_default_and_sees_no_arguments(behind: Web) -> None:
+    named = {"X-Forwarded-User": "ann", "Origin": behind.url}
+
+    assert 200 == ask(behind, named).status_code
+    for method, path in WRITES:
+        assert "urn:zsched:error:read-only" == ask(behind, named, method, path).json()["type"]
+
+    assert 403 == behind.get("/rq/", headers=ANN).status_code
+
+
+@pytest.mark.parametrize("role", ["root", "Operator", "viewer,operator"])
+def test_an_unknown_role_is_refused(behind: Web, role: str) -> None:
+    answer = ask(behind, ANN | {"X-Forwarded-Role": role})
+
+    assert (403, "urn:zsched:error:bad-proxy-header") == (answer.status_code, answer.json()["type"])
+    assert "send one of viewer, scheduler, operator" in answer.json()["remedy"]
+
+
+@pytest.mark.parametrize("name", ["a\tb", "x" * 300])
+def test_a_name_that_the_log_cannot_have_is_refused(behind: Web, name: str) -> None:
+    assert 403 == ask(behind, ANN | {"X-Forwarded-User": name}).status_code
+
+
+def test_a_name_may_have_any_letters(behind: Web, redis_url: str) -> None:
+    named = {"X-Forwarded-User": "Zoë 김".encode(), "X-Forwarded-Role": b"operator", "Origin": behind.url.encode()}
+
+    assert 201 == ask(behind, named, "PUT", "/schedules/a").status_code
+    assert {"Zoë 김".encode()} == {entry.by for entry in Client.from_url(redis_url).log()[0]}
+
+
+def test_a_header_of_a_proxy_that_is_missing_or_came_twice_is_refused(behind: Web) -> None:
+    assert 401 == ask(behind, {"X-Forwarded-Role": "operator"}).status_code
+    assert 401 == ask(behind, {"X-Forwarded-User": "", "X-Forwarded-Role": "operator"}).status_code
+
+    for twice in ("X-Forwarded-User", "X-Forwarded-Role"):
+        answer = ask(behind, [*ANN.items(), (twice, "viewer")])
+        assert (403, "urn:zsched:error:bad-proxy-header") == (answer.status_code, answer.json()["type"])
+
+
+@pytest.mark.parametrize("more", [{}, {"X-Forwarded-For": "192.0.2.1"}, {"Forwarded": "for=192.0.2.1"}])
+def test_a_header_from_another_address_counts_as_absent(start_web: Callable[..., Web], more: dict[str, str]) -> None:
+    web = start_web(**BEHIND | {"ZSCHED_WEB_PROXY_ADDRESSES": "192.0.2.0/24"})
+
+    assert 401 == ask(web, ANN | more).status_code
+
+
+def test_a_proxy_is_not_trusted_by_default(web: Web) -> None:
+    assert 401 == ask(web, ANN).status_code
+
+
+@pytest.mark.parametrize("origin", [{}, {"Origin": "https://evil.example"}])
+def test_a_write_through_the_proxy_from_another_sites_page_is_refused(behind: Web, origin: dict[str, str]) -> None:
+    for method, path in WRITES:
+        assert "urn:zsched:error:cross-origin" == ask(behind, ANN | origin, method, path).json()["type"]
+
+
+def test_a_login_goes_before_the_name_of_the_proxy(behind: Web) -> None:
+    with behind.browser("bob", "viewer", sees_arguments=True) as bob:
+        assert "<strong>bob</strong>, viewer" in bob.get("/login", headers=ANN).text
+        assert 200 == bob.get("/rq/", headers=ANN).status_code

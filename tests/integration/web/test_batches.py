@@ -1,4 +1,4 @@
-"""Batches over HTTP: a result for each row, as it comes, whatever the other rows are."""
+"""Many schedules in one request: a result for each row of a batch, and changes by filter."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ import redis
 from tests.faults.processes import eventually
 from tests.faults.proxy import Proxy
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import Web
+from tests.integration.web.ground import LIMITS, WITHIN, Web
+from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
-pytestmark = pytest.mark.redis
-ROW: dict[str, Any] = {"func": "app.mail.send", "after": 3600, "queue": "mail", "tags": ["shop"]}
-LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}
+OURS: dict[str, Any] = {"func": "app.mail.send", "every": 60, "queue": "mail", "tags": ["shop", "x"]}
+THEIRS: dict[str, Any] = {"func": "app.pay.send", "every": 60, "queue": "pay", "tags": ["x"]}
+ALL = {"filter": {"tag": "x"}}
 
 
 def lines(rows: Iterable[Any]) -> bytes:
@@ -37,7 +38,7 @@ def post(http: httpx.Client, content: bytes | Iterator[bytes]) -> list[dict[str,
 
 def test_every_row_has_a_result_with_its_number(http: httpx.Client, redis_client: redis.Redis) -> None:
     at = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    rows = [{**ROW, "id": "a", "at": at, "after": None}, {"func": "app.tick", "every": 60, "id": "b"}, ROW]
+    rows = [{**WITHIN, "id": "a", "at": at, "after": None}, {"func": "app.tick", "every": 60, "id": "b"}, WITHIN]
 
     results = post(http, lines(rows))
 
@@ -64,7 +65,7 @@ def test_every_row_has_a_result_with_its_number(http: httpx.Client, redis_client
     ],
 )
 def test_a_bad_row_is_refused_by_itself(http: httpx.Client, row: bytes, error: dict[str, str]) -> None:
-    good = json.dumps(ROW).encode()
+    good = json.dumps(WITHIN).encode()
 
     results = post(http, b"\n".join([good, row, good]))
 
@@ -80,7 +81,7 @@ def test_an_empty_batch_has_an_empty_answer(http: httpx.Client) -> None:
 
 
 def test_the_later_one_of_two_rows_with_one_id_wins(web: Web, http: httpx.Client) -> None:
-    rows = lines([{**ROW, "id": "a", "args": [1]}, {**ROW, "id": "a", "args": [2], "tags": ["shop", "late"]}])
+    rows = lines([{**WITHIN, "id": "a", "args": [1]}, {**WITHIN, "id": "a", "args": [2], "tags": ["shop", "late"]}])
     post(http, rows)
     with web.client("shop", "scheduler", **LIMITS) as shop:
         results = post(shop, rows)
@@ -90,25 +91,19 @@ def test_the_later_one_of_two_rows_with_one_id_wins(web: Web, http: httpx.Client
 
 
 def test_a_limited_caller_replaces_nothing_outside_of_its_limits(web: Web, http: httpx.Client) -> None:
-    http.put("/schedules/theirs", json={**ROW, "queue": "pay"})
-    replacing = {**ROW, "if_exists": "replace"}
+    http.put("/schedules/theirs", json={**WITHIN, "queue": "pay"})
+    replacing = {**WITHIN, "if_exists": "replace"}
     with web.client("shop", "scheduler", **LIMITS) as shop:
         results = post(
             shop,
-            lines([{**ROW, "id": "theirs"}, {**replacing, "id": "theirs"}, {**replacing, "id": "own"},
-                   {**ROW, "id": "new", "queue": "pay"}]),
+            lines([{**WITHIN, "id": "theirs"}, {**replacing, "id": "theirs"}, {**replacing, "id": "own"},
+                   {**WITHIN, "id": "new", "queue": "pay"}]),
         )  # fmt: skip
         put = shop.put("/schedules/theirs", json=replacing)
 
     assert ["error", "error", "outcome", "error"] == [sorted(each.keys() - {"row", "id"})[0] for each in results]
     assert "urn:zsched:error:outside-limits" == results[0]["error"]["type"] == put.json()["type"]
     assert "pay" == http.get("/schedules/theirs").json()["queue"]
-
-
-def test_a_viewer_puts_no_batch(web: Web, redis_client: redis.Redis) -> None:
-    with web.client("viewer", "viewer") as viewer:
-        assert 403 == viewer.post("/schedules:batch", content=lines([ROW])).status_code
-    assert 0 == redis_client.exists(KEYS.log())
 
 
 class Sending:
@@ -147,7 +142,7 @@ class Sending:
 def test_results_come_while_the_body_is_sent(web: Web) -> None:
     batch, told = Sending(web), []
     for number in range(3):
-        batch.send(lines([{**ROW, "id": f"a{number}"}]))
+        batch.send(lines([{**WITHIN, "id": f"a{number}"}]))
         told.append(batch.result())
 
     assert b"" == batch.end()
@@ -157,7 +152,9 @@ def test_results_come_while_the_body_is_sent(web: Web) -> None:
 def test_a_caller_may_send_the_whole_body_before_it_reads(http: httpx.Client, redis_client: redis.Redis) -> None:
     count = 60_000  # results of 3.5 MB, more than the buffers of sockets hold
 
-    results = post(http, (lines({**ROW, "id": f"a{n}"} for n in range(at, at + 1000)) for at in range(0, count, 1000)))
+    results = post(
+        http, (lines({**WITHIN, "id": f"a{n}"} for n in range(at, at + 1000)) for at in range(0, count, 1000))
+    )
 
     assert list(range(count)) == [each["row"] for each in results]
     assert count == redis_client.zcard(KEYS.due_normal())
@@ -165,12 +162,12 @@ def test_a_caller_may_send_the_whole_body_before_it_reads(http: httpx.Client, re
 
 def test_a_batch_whose_caller_goes_away_keeps_the_rows_that_came(web: Web, redis_client: redis.Redis) -> None:
     batch = Sending(web)
-    batch.send(lines([{**ROW, "id": "a"}, {**ROW, "id": "b"}]) + b'{"func": "app.ma')
+    batch.send(lines([{**WITHIN, "id": "a"}, {**WITHIN, "id": "b"}]) + b'{"func": "app.ma')
     eventually(lambda: redis_client.zcard(KEYS.due_normal()) == 2)
     batch.close()
 
     with web.client("bea") as after:
-        assert ["created"] == [each["outcome"] for each in post(after, lines([ROW]))]
+        assert ["created"] == [each["outcome"] for each in post(after, lines([WITHIN]))]
     assert 3 == redis_client.zcard(KEYS.due_normal())
 
 
@@ -179,13 +176,100 @@ def test_a_lost_redis_ends_the_answer_with_the_error(
 ) -> None:
     with Proxy(redis_server.port or 0) as proxy:
         batch = Sending(Web(guard, proxy.url, tmp_path))
-        batch.send(lines([{**ROW, "id": "a"}]))
+        batch.send(lines([{**WITHIN, "id": "a"}]))
         assert "created" == batch.result()["outcome"]
         proxy.cut_replies = 1.0
-        batch.send(lines([{**ROW, "id": "b"}]))
+        batch.send(lines([{**WITHIN, "id": "b"}]))
         failed = batch.result()
 
     assert "row" not in failed
     assert "urn:zsched:error:redis-unavailable" == failed["error"]["type"]
     assert "may_have_been_applied" in failed["error"]
     assert b"" == batch.end()
+
+
+@pytest.fixture
+def stocked(client: Client) -> Client:
+    """A client; there are three schedules of ours, and three of theirs."""
+    for number in range(3):
+        client.schedule(id=f"ours-{number}", **OURS)
+        client.schedule(id=f"theirs-{number}", **THEIRS)
+    return client
+
+
+def states(client: Client) -> dict[str, str]:
+    return {each.id: each.state.value for each in client.list()}
+
+
+def test_a_dry_run_counts_and_changes_nothing(http: httpx.Client, stocked: Client) -> None:
+    for verb, found in (("pause", 6), ("cancel", 6), ("resume", 0)):
+        plan = http.post(f"/schedules:{verb}", json={**ALL, "dry_run": True}).json()
+        assert (found, 0, True) == (plan["found"], plan["done"], plan["dry_run"])
+        assert found == len(plan["sample"])
+    assert {"active"} == set(states(stocked).values())
+
+
+def test_schedules_that_a_filter_finds_are_paused_resumed_and_cancelled(http: httpx.Client, stocked: Client) -> None:
+    paused = http.post("/schedules:pause", json={"filter": {"queue": "mail"}, "note": "no provider"}).json()
+    assert (3, 3, 0) == (paused["found"], paused["done"], paused["refused_count"])
+    assert "no provider" == stocked.get("ours-0").note
+    assert {"active": 3, "paused": 3} == {
+        state: list(states(stocked).values()).count(state) for state in ("active", "paused")
+    }
+
+    resumed = http.post("/schedules:resume", json={"filter": {"match": "ours-*"}, "limit": 2}).json()
+    assert (2, 2) == (resumed["found"], resumed["done"])
+    cancelled = http.post("/schedules:cancel", json={"filter": {"match": "*"}}).json()
+    assert (6, 6) == (cancelled["found"], cancelled["done"])
+    assert {} == states(stocked)
+
+
+@pytest.mark.parametrize("verb", ["pause", "cancel"])
+def test_a_limited_caller_changes_its_own_schedules_only(web: Web, stocked: Client, verb: str) -> None:
+    with web.client("shop", "scheduler", **LIMITS) as shop:
+        plan = shop.post(f"/schedules:{verb}", json={**ALL, "dry_run": True}).json()
+        done = shop.post(f"/schedules:{verb}", json=ALL).json()
+        again = shop.post(f"/schedules:{verb}", json=ALL).json()
+
+    assert (3, ["ours-0", "ours-1", "ours-2"], True) == (plan["found"], sorted(plan["sample"]), plan["dry_run"])
+    assert (3, 3, 0) == (done["found"], done["done"], done["skipped"])
+    assert 0 == again["found"]
+    left = states(stocked)
+    assert {"active"} == {left[f"theirs-{number}"] for number in range(3)}
+    assert all(left.get(f"ours-{number}") in (None, "paused") for number in range(3))
+
+
+def test_a_limited_caller_resumes_its_own_schedules_only(web: Web, http: httpx.Client, stocked: Client) -> None:
+    http.post("/schedules:pause", json=ALL)
+    with web.client("shop", "scheduler", **LIMITS) as shop:
+        assert 3 == shop.post("/schedules:resume", json={**ALL, "missed": "skip"}).json()["done"]
+
+    assert {"ours": "active", "theirs": "paused"} == {id.split("-")[0]: state for id, state in states(stocked).items()}
+
+
+@pytest.mark.parametrize(
+    ("body", "option"),
+    [
+        ({}, "filter"),
+        ({"filter": {}}, "match"),
+        ({"filter": []}, "filter"),
+        ({"filter": {"tags": "x"}}, "tags"),
+        ({"filter": {"tag": 1}}, "tag"),
+        ({"filter": {"state": "asleep"}}, "state"),
+        ({"filter": {"due_before": "noon"}}, "due_before"),
+        ({**ALL, "dry_run": "no"}, "dry_run"),
+        ({**ALL, "limit": 0}, "limit"),
+        ({**ALL, "limit": True}, "limit"),
+        ({**ALL, "dryrun": True}, "dryrun"),
+    ],
+)
+@pytest.mark.parametrize("limits", [{}, LIMITS], ids=["unlimited", "limited"])
+def test_a_bad_filter_or_option_changes_nothing(
+    web: Web, stocked: Client, body: dict[str, Any], option: str, limits: dict[str, Any]
+) -> None:
+    with web.client("shop", "scheduler", **limits) as shop:
+        for verb in ("pause", "resume", "cancel"):
+            answer = shop.post(f"/schedules:{verb}", json=body)
+            assert (422, option) == (answer.status_code, answer.json()["option"])
+            assert answer.json()["remedy"]
+    assert {"active"} == set(states(stocked).values())

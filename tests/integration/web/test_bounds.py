@@ -14,12 +14,11 @@ import redis
 from tests.faults.processes import eventually
 from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import Web
-from tests.integration.web.raw import connected, head, is_ended, peak_kib, rest_of, status_of
+from tests.integration.web.raw import connected, head, is_ended, peak_kib, read_until, rest_of, status_of
 from zsched import Client
 
-pytestmark = pytest.mark.redis
 MIB = 1_048_576
-LARGE = 100 * MIB
+TOO_LARGE, LARGE = 1_100_000, 100 * MIB
 GROWTH_KIB = 6 * 1024
 EVENTS = 10_000
 SHORT = {"ZSCHED_WEB_TIMEOUT_S": "1"}
@@ -32,12 +31,9 @@ def send(one: socket.socket, part: bytes, times: int) -> None:
             one.sendall(part)
 
 
-# -- too much ---------------------------------------------------------------------------------------
-
-
 def test_a_body_that_says_it_is_too_large_is_refused_before_any_of_it_is_sent(web: Web) -> None:
     with connected(web) as one:
-        one.sendall(head("PUT", "/schedules/a", web.token("ann"), f"Content-Length: {LARGE}"))
+        one.sendall(head("PUT", "/schedules/a", web.token("ann"), f"Content-Length: {TOO_LARGE}"))
 
         assert 413 == status_of(one)
 
@@ -104,9 +100,6 @@ def test_requests_that_wait_for_no_answer_are_few(web: Web, http: httpx.Client) 
     assert 200 == http.get("/schedules").status_code
 
 
-# -- too slowly -------------------------------------------------------------------------------------
-
-
 def test_a_client_that_sends_its_header_a_byte_at_a_time_is_ended(start_web: Callable[..., Web]) -> None:
     web = start_web(**SHORT)
     text = iter(head("GET", "/schedules", web.token("slow"), f"X-A: {'a' * 16_000}"))
@@ -160,20 +153,14 @@ def has_answer_after(one: socket.socket, part: bytes) -> bool:
         return False
 
 
-def test_a_connection_without_a_request_is_ended(start_web: Callable[..., Web]) -> None:
-    with connected(start_web(**SHORT)) as one:
-        assert b"" == rest_of(one)
-
-
-def test_a_refused_body_does_not_hold_its_connection(start_web: Callable[..., Web]) -> None:
+def test_a_connection_without_a_request_or_with_a_refused_body_is_ended(start_web: Callable[..., Web]) -> None:
     web = start_web(**SHORT)
+    with connected(web) as one:
+        assert b"" == rest_of(one)
     with connected(web) as one:
         one.sendall(head("PUT", "/schedules/a", "wrong", "Content-Length: 100000"))
         assert 401 == status_of(one)
         assert eventually(lambda: is_over_after(one, 32))
-
-
-# -- readers that read nothing ----------------------------------------------------------------------
 
 
 def stalled(web: Web, secret: str, receive_bytes: int | None = 4096) -> socket.socket:
@@ -184,28 +171,34 @@ def stalled(web: Web, secret: str, receive_bytes: int | None = 4096) -> socket.s
     return one
 
 
-def read_until(one: socket.socket, text: bytes) -> None:
-    found = b""
-    while text not in found:
-        found = found[-len(text) :] + one.recv(65_536)
+# KEYS: meta, log · ARGV: number
+REPEAT = """
+local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
+local epoch, seq = last[1]:match('(%d+)-(%d+)')
+for n = 1, ARGV[1] do
+  redis.call('XADD', KEYS[2], epoch .. '-' .. seq + n, unpack(last[2]))
+end
+redis.call('HINCRBY', KEYS[1], 'seq', ARGV[1])
+"""
 
 
-def write_events(client: Client, number: int, last: str) -> None:
-    for turn in range(number):
-        client.schedule("app.x", id=f"w{turn % 100}", after=3600 + turn)
+def write_events(url: str, number: int, last: str) -> None:
+    """Put a schedule, repeat the entry of that *number* times in the log, and put *last*."""
+    client = Client.from_url(url)
+    client.schedule("app.x", id=f"before-{last}", after=3600)
+    with redis.Redis.from_url(url) as plain:
+        plain.eval(REPEAT, 2, KEYS.meta(), KEYS.log(), number)
     client.schedule("app.x", id=last, after=60)
 
 
-def test_a_reader_that_reads_no_events_costs_the_server_no_memory(
-    start_web: Callable[..., Web], redis_url: str
-) -> None:
-    web, client = start_web(), Client.from_url(redis_url)
+def test_a_reader_that_reads_nothing_costs_the_server_no_memory(start_web: Callable[..., Web], redis_url: str) -> None:
+    web = start_web()
     secret = web.token("eve", "viewer")
     with stalled(web, secret, None) as live, stalled(web, secret), web.client() as other:
-        write_events(client, EVENTS, "first")  # as many as the server keeps for all readers
+        write_events(redis_url, EVENTS, "first")  # as many as the server keeps for all readers
         read_until(live, b'"first"')
         before = peak_kib(web)
-        write_events(client, EVENTS, "second")
+        write_events(redis_url, EVENTS, "second")
         read_until(live, b'"second"')
 
         assert peak_kib(web) - before < GROWTH_KIB

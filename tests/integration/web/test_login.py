@@ -13,13 +13,11 @@ import redis
 
 from tests.faults.processes import eventually
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import PASSWORD, Web
-from tests.integration.web.test_access import BODY
+from tests.integration.web.ground import PASSWORD, WITHIN, Web
 from zsched import Client
 from zsched.storage.people import People
 from zsched.web.login import PATH
 
-pytestmark = pytest.mark.redis
 RIGHT = {"name": "ann", "password": PASSWORD}
 API = "/api/v1"
 
@@ -28,14 +26,11 @@ def status(client: httpx.Client) -> int:
     return client.get(f"{API}/schedules").status_code
 
 
-# -- logging in -----------------------------------------------------------------------------------------
-
-
 def test_a_person_logs_in_and_changes_schedules_under_their_name(
     web: Web, stranger: httpx.Client, redis_client: redis.Redis, redis_url: str
 ) -> None:
     entered = stranger.post(PATH, data=RIGHT)
-    made = stranger.put(f"{API}/schedules/a", json=BODY)
+    made = stranger.put(f"{API}/schedules/a", json=WITHIN)
     stranger.post(f"{API}/schedules/a:pause", json={"note": "for now"})
 
     assert (303, 200, 201) == (entered.status_code, status(stranger), made.status_code)
@@ -63,15 +58,13 @@ def test_a_wrong_name_or_password_begins_no_session(
     assert ("ann" if given.get("name") == "ann" else None) == web.events("login_refused")[-1]["name"]
 
 
-def test_an_unknown_name_is_answered_as_a_wrong_password_is(stranger: httpx.Client) -> None:
+def test_an_unknown_name_is_answered_as_a_wrong_password_and_costs_its_work(stranger: httpx.Client, web: Web) -> None:
     known, unknown = (stranger.post(PATH, data={"name": name, "password": "wrong"}) for name in ("ann", "bob"))
 
     assert known.text.replace("ann", "NAME") == unknown.text.replace("bob", "NAME")
     assert known.headers.keys() == unknown.headers.keys()
     assert 0.5 < min(known.elapsed.total_seconds(), unknown.elapsed.total_seconds())
 
-
-def test_an_unknown_name_costs_the_work_of_a_password(web: Web, redis_client: redis.Redis) -> None:
     worked = []
 
     class Counting:
@@ -86,14 +79,14 @@ def test_an_unknown_name_costs_the_work_of_a_password(web: Web, redis_client: re
     assert [("wrong",)] == worked
 
 
-def test_composed_and_decomposed_accents_are_the_same_password(web: Web, redis_client: redis.Redis) -> None:
+def test_composed_and_decomposed_accents_are_the_same_password(web: Web) -> None:
     added = ("users", "add", "zoë", "--role", "viewer", "--password-file", "-")
     web.zsched(*added, input="Zo\u0065\u0308 zo\u0065\u0308")
     with web.stranger() as browser:
         assert 303 == browser.post(PATH, data={"name": "zoë", "password": "Zo\u00eb zo\u00eb"}).status_code
 
 
-def test_a_person_that_expired_cannot_log_in(web: Web, redis_client: redis.Redis) -> None:
+def test_a_person_that_expired_cannot_log_in(web: Web) -> None:
     added = ("users", "add", "ann", "--role", "viewer", "--expires", "1s", "--password-file", "-")
     assert 0 == web.zsched(*added, input=PASSWORD).exit_code
     with web.stranger() as browser:
@@ -110,16 +103,11 @@ def test_a_huge_form_is_refused(stranger: httpx.Client, form: str, status: int, 
     assert (status, f"urn:zsched:error:{kind}") == (answer.status_code, answer.json()["type"])
 
 
-def test_expensive_parameters_of_another_programs_hash_are_not_computed(
-    stranger: httpx.Client, redis_client: redis.Redis
-) -> None:
+def test_expensive_parameters_of_foreign_hashes_are_ignored(stranger: httpx.Client, redis_client: redis.Redis) -> None:
     stored = redis_client.hget(KEYS.people(), "ann")
     redis_client.hset(KEYS.people(), "ann", re.sub(rb'"n": \d+', b'"n": 1073741824', stored))
 
     assert 401 == stranger.post(PATH, data=RIGHT).status_code
-
-
-# -- the cookie -----------------------------------------------------------------------------------------
 
 
 def cookie_of(answer: httpx.Response) -> dict[str, str | bool]:
@@ -129,19 +117,15 @@ def cookie_of(answer: httpx.Response) -> dict[str, str | bool]:
     return {name: value for name, value in morsel.items() if value}
 
 
-def test_the_cookie_of_a_session_is_read_by_no_script_and_sent_by_no_other_site(stranger: httpx.Client) -> None:
+def test_the_cookie_is_read_by_no_script_and_secure_if_the_person_came_by_https(
+    stranger: httpx.Client, start_web: Callable[..., Web]
+) -> None:
     expected = {"httponly": True, "samesite": "strict", "path": "/"}
-
     assert expected == cookie_of(stranger.post(PATH, data=RIGHT))
     # a client cannot say itself that it came by https
     assert expected == cookie_of(stranger.post(PATH, data=RIGHT, headers={"X-Forwarded-Proto": "https"}))
 
-
-def test_the_cookie_is_secure_if_the_person_came_by_https(
-    start_web: Callable[..., Web], redis_client: redis.Redis
-) -> None:
     web = start_web(ZSCHED_WEB_PROXY_ADDRESSES="127.0.0.0/8")
-    web.person("ann")
     headers = {"Origin": web.url.replace("http:", "https:"), "X-Forwarded-Proto": "https"}
 
     secure = web.request("POST", PATH, data=RIGHT, headers=headers)
@@ -149,15 +133,6 @@ def test_the_cookie_is_secure_if_the_person_came_by_https(
 
     assert cookie_of(secure)["secure"] is True
     assert "secure" not in cookie_of(made_up)
-
-
-def test_the_pages_of_rq_are_found_without_a_slash_whatever_the_host_is(stranger: httpx.Client) -> None:
-    answer = stranger.get("/rq", headers={"Host": "evil.example"})
-
-    assert (307, "/rq/") == (answer.status_code, answer.headers["location"])
-
-
-# -- the page -------------------------------------------------------------------------------------------
 
 
 def test_the_page_of_the_login_allows_only_parts_of_this_server(stranger: httpx.Client) -> None:
@@ -203,15 +178,17 @@ def test_a_login_leads_only_to_paths_of_this_server(stranger: httpx.Client) -> N
         assert next == "" or expected == again.headers["location"]
 
 
-def test_texts_in_the_form_are_escaped(stranger: httpx.Client) -> None:
+def test_only_pages_lead_to_the_login_whose_form_escapes_texts(stranger: httpx.Client) -> None:
     given = '"><script>alert(1)</script>'
     shown = stranger.get(PATH, params={"next": f"/{given}"}).text
     refused = stranger.post(PATH, data={"name": given, "password": "x", "next": f"/{given}"}).text
 
     assert "<script" not in shown + refused
 
+    answer = stranger.get("/rq", headers={"Host": "evil.example"})
 
-def test_only_pages_lead_to_the_login(stranger: httpx.Client) -> None:
+    assert (307, "/rq/") == (answer.status_code, answer.headers["location"])
+
     html = {"Accept": "text/html,application/xhtml+xml"}
     page, api = stranger.get("/rq/?a=b", headers=html), stranger.get(f"{API}/schedules", headers=html)
 

@@ -14,7 +14,6 @@ from tests.integration.web.ground import Web
 from tests.integration.web.raw import connected, refused, status_of
 from zsched import Client
 
-pytestmark = pytest.mark.redis
 LONG = "x" * 500_000
 RULE = {"func": "app.x", "every": 3600}
 DAY = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"}
@@ -107,22 +106,17 @@ def test_a_put_that_only_creates_takes_no_other_condition(http: httpx.Client, co
     assert "urn:zsched:error:bad-condition" == refused(answer, 400)["type"]
 
 
-def test_a_method_that_a_path_does_not_have_is_answered_with_those_it_has(http: httpx.Client) -> None:
+def test_methods_and_handshakes_that_a_path_does_not_have_are_refused(http: httpx.Client, web: Web) -> None:
     answers = [http.request("POST", "/schedules/a"), http.get("/schedules/a:pause"), http.options("/schedules")]
 
     assert [405] * 3 == [each.status_code for each in answers if refused(each, 405)]
     assert ["DELETE, GET, PATCH, PUT", "POST", "GET, POST"] == [each.headers["allow"] for each in answers]
 
-
-def test_a_handshake_of_a_web_socket_is_no_way_around_the_routes(web: Web) -> None:
     lines = ["GET /api/v1/schedules HTTP/1.1", "Host: x", "Connection: Upgrade", "Upgrade: websocket",
              "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="]  # fmt: skip
     with connected(web) as one:
         one.sendall("\r\n".join([*lines, "", ""]).encode())
         assert 401 == status_of(one)
-
-
-# -- values of other writers ------------------------------------------------------------------------
 
 
 def test_a_version_that_another_program_wrote_is_in_no_header(http: httpx.Client, redis_client: redis.Redis) -> None:

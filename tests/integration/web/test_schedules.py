@@ -1,20 +1,37 @@
-"""Schedules over HTTP: put, read, change, cancel, list; conditions, and problems that name option and remedy."""
+"""Schedules over HTTP: put, read, change, cancel, list; conditions, and PUT requests that are cut and sent again."""
 
 from __future__ import annotations
 
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 import redis
 
-from tests.integration.client.ground import KEYS, queued
+from tests.breadth import everything
+from tests.faults.ledger import queued
+from tests.faults.processes import WITHIN_S
+from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import Web
+from tests.integration.web.raw import Answer, Api, connected, cut, put_bytes, status_of
 from zsched import Client
 
-pytestmark = pytest.mark.redis
 ONCE: dict[str, Any] = {"func": "app.remind", "after": 3600, "args": [42], "queue": "mail"}
 RULE: dict[str, Any] = {"func": "app.digest", "cron": "0 9 * * *", "tz": "Asia/Seoul"}
+KILLS = 1000
+SCHEDULES = 200
+WRITERS, EDITS = (50, 2000) if everything() else (10, 100)
+EDITED = [f"e{number}" for number in range(WRITERS // 2)]  # one alone would mean a hundred thousand requests
+KINDS: tuple[dict[str, Any], ...] = (
+    {"at": "2040-01-01T00:00:00Z", "args": [1]},
+    {"after": 3600, "args": [2]},
+    {"every": 3600, "args": [3]},
+    {"cron": "0 9 * * *", "tz": "Asia/Seoul", "args": [4]},
+)
 
 
 @pytest.mark.parametrize("body", [ONCE, RULE])
@@ -36,7 +53,7 @@ def test_a_put_creates_then_changes_nothing_then_updates(http: httpx.Client, bod
     assert "other" == http.get("/schedules/a").json()["queue"]
 
 
-def test_conditions_decide_whether_a_put_is_made(http: httpx.Client) -> None:
+def test_conditions_decide_whether_a_change_is_made(http: httpx.Client) -> None:
     first = http.put("/schedules/a", json=RULE, headers={"If-None-Match": "*"})
     taken = http.put("/schedules/a", json=RULE, headers={"If-None-Match": "*"})
     changed = http.put("/schedules/a", json={**RULE, "queue": "x"}, headers={"If-Match": first.headers["etag"]})
@@ -47,20 +64,10 @@ def test_conditions_decide_whether_a_put_is_made(http: httpx.Client) -> None:
     assert ("urn:zsched:error:version-conflict", first.json()["version"], changed.json()["version"]) == (
         body["type"], body["given"], body["present"],
     )  # fmt: skip
-    assert "x" == http.get("/schedules/a").json()["queue"]
-
-
-def test_a_stale_version_stops_every_change(http: httpx.Client) -> None:
-    stale = {"If-Match": http.put("/schedules/a", json=RULE).headers["etag"]}
-    http.patch("/schedules/a", json={"queue": "x"})
-
-    answers = [
-        *(http.post(f"/schedules/a:{verb}", headers=stale) for verb in ("pause", "resume")),
-        http.delete("/schedules/a", headers=stale),
-        http.patch("/schedules/a", json={"queue": "y"}, headers=stale),
-    ]
-
-    assert [412] * 4 == [each.status_code for each in answers]
+    for method, path in (("POST", ":pause"), ("POST", ":resume"), ("DELETE", ""), ("PATCH", "")):
+        given = {"json": {"queue": "y"}} if method == "PATCH" else {}
+        answer = http.request(method, f"/schedules/a{path}", headers={"If-Match": first.headers["etag"]}, **given)
+        assert 412 == answer.status_code, method
     assert "x" == http.get("/schedules/a").json()["queue"]
 
 
@@ -101,12 +108,13 @@ def test_a_posted_schedule_is_made_once_per_idempotency_key(http: httpx.Client, 
     key = {"Idempotency-Key": "order-77"}
 
     first, again = (http.post("/schedules", json=ONCE, headers=key) for _ in range(2))
-    other = http.post("/schedules", json={**ONCE, "after": 60}, headers=key)
-    without = http.post("/schedules", json=ONCE)
+    others = [{**ONCE, "after": 60}, {**ONCE, "func": "app.mail.send"}]
+    refused = [http.post("/schedules", json=other, headers=key) for other in others]
+    refused.append(http.post("/schedules", json=ONCE))
 
     assert (201, first.json()["id"], 201) == (first.status_code, again.json()["id"], again.status_code)
-    assert [(422, "idempotency-key-used"), (428, "no-idempotency-key")] == [
-        (each.status_code, each.json()["type"].rpartition(":")[2]) for each in (other, without)
+    assert [(422, "idempotency-key-used")] * 2 + [(428, "no-idempotency-key")] == [
+        (each.status_code, each.json()["type"].rpartition(":")[2]) for each in refused
     ]
     assert 1 == redis_client.zcard(KEYS.due_normal())
 
@@ -127,56 +135,13 @@ def test_pages_list_all_schedules_once(http: httpx.Client) -> None:
     assert [f"s{number:02}" for number in range(1, 25, 2)] == seen
 
 
-BAD: dict[str, tuple[dict[str, Any], int, str, str]] = {
-    "no function": ({"after": 5}, 422, "invalid-schedule", "func"),
-    "a misspelt option": ({**ONCE, "quue": "x"}, 422, "invalid-schedule", "quue"),
-    "no trigger": ({"func": "app.x"}, 422, "invalid-schedule", "at, after, every, cron or rrule"),
-    "a queue with a newline": ({**ONCE, "queue": "a\nb"}, 422, "invalid-schedule", "queue"),
-    "a time in the past": ({"func": "app.x", "at": "2020-01-01T00:00:00Z"}, 422, "schedule-in-past", "at"),
-    "a time without a zone": ({"func": "app.x", "at": "2040-01-01T00:00:00"}, 422, "invalid-schedule", "at"),
-    "a word for a time": ({"func": "app.x", "at": "soon"}, 422, "invalid-schedule", "at"),
-    "a number for a time": ({"func": "app.x", "at": 5}, 422, "invalid-schedule", "at"),
-    "a forbidden function": ({"func": "os.system", "after": 5}, 422, "invalid-schedule", "func"),
-    "a number of 400 digits": ({"func": "app.x", "every": 10**400}, 422, "invalid-schedule", "every"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_a_bad_body_is_refused_with_option_and_remedy_and_writes_nothing(
-    http: httpx.Client, redis_client: redis.Redis, case: str
-) -> None:
-    body, status, kind, option = BAD[case]
-
-    answer = http.put("/schedules/a", json=body)
-
-    problem = answer.json()
-    assert (status, "application/problem+json") == (answer.status_code, answer.headers["content-type"])
-    assert (f"urn:zsched:error:{kind}", status) == (problem["type"], problem["status"])
-    assert option.startswith(problem["option"]) or problem["option"] in option or "trigger" in problem["detail"]
-    assert 0 == redis_client.xlen(KEYS.log())
-
-
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [(b"{", 400), (b"[1]", 400), (b'{"a": NaN}', 400), (b'{"a": 1e999}', 400), (b'{"func": "a", "func": "b"}', 400),
-     (b"\xff", 400), (b"[" * 100_000, 400), (b'{"x": "' + b"x" * 1_100_000 + b'"}', 413)],
-)  # fmt: skip
-def test_a_body_that_is_no_json_object_is_refused(http: httpx.Client, body: bytes, status: int) -> None:
-    answer = http.put("/schedules/a", content=body)
-
-    assert status == answer.status_code
-    assert "application/problem+json" == answer.headers["content-type"]
-
-
-def test_a_preview_needs_no_schedule(http: httpx.Client) -> None:
+def test_a_preview_and_the_dry_run_of_a_backfill_only_plan(http: httpx.Client) -> None:
     rule = {"cron": "0 9 * * *", "tz": "Asia/Seoul", "n": 2, "start": "2026-12-24T00:00:00Z"}
 
     times = http.post("/preview", json=rule).json()["times"]
 
     assert ["2026-12-25T09:00:00+09:00", "2026-12-26T09:00:00+09:00"] == times
 
-
-def test_a_backfill_with_dry_run_only_plans(http: httpx.Client) -> None:
     http.put("/schedules/a", json={"func": "app.x", "every": 3600, "starts": "2026-01-01T00:00:00Z"})
     body = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T03:00:00Z", "dry_run": True, "again": True}
 
@@ -191,3 +156,113 @@ def test_the_description_is_openapi_3_1_and_has_every_option(web: Web) -> None:
     assert document["openapi"].startswith("3.1")
     assert {"func", "cron", "if_version"} <= document["components"]["schemas"]["ScheduleOptions"]["properties"].keys()
     assert "/api/v1/schedules/{id}" in document["paths"]
+
+
+def test_a_put_that_is_killed_and_sent_again_a_thousand_times_makes_one_schedule_and_one_entry(
+    start_web: Callable[..., Web], redis_url: str, redis_client: redis.Redis
+) -> None:
+    web, chosen = start_web(), random.Random(19)
+    secret = web.token("shop")
+    sent = {f"s{number}": put_of(f"s{number}", KINDS[number % len(KINDS)], secret) for number in range(SCHEDULES)}
+
+    for kill in range(KILLS):
+        kill_within(web, sent[f"s{kill % SCHEDULES}"], chosen)
+    for text in sent.values():
+        with connected(web) as one:
+            one.sendall(text)
+            assert status_of(one) in (200, 201)
+    assert 0 == web.stop()  # it has finished what it had begun
+
+    client = Client.from_url(redis_url)
+    entries, _ = client.log(limit=KILLS)
+    assert dict.fromkeys(["put", "put_recurring"], SCHEDULES // 2) == Counter(entry.kind for entry in entries)
+    assert sorted(sent) == sorted(schedule.id for schedule in client.list())
+    assert SCHEDULES == redis_client.xlen(KEYS.log())
+    assert "Traceback" not in web.log.read_text()
+
+
+def put_of(id: str, body: dict[str, Any], secret: str) -> bytes:
+    """Return a PUT. A relative time counts from its arrival, so such a request has a key, too."""
+    key = [f"Idempotency-Key: {id}"] if "after" in body else []
+    return put_bytes(f"/schedules/{id}", secret, {"func": "app.x", **body}, *key)
+
+
+def kill_within(web: Web, text: bytes, chosen: random.Random) -> None:
+    """Send a part of *text*, maybe all of it, and end the connection without reading an answer."""
+    body_at = text.index(b"\r\n\r\n") + 4
+    size = chosen.choice([chosen.randrange(body_at), chosen.randrange(body_at, len(text)), len(text), len(text)])
+    one = connected(web)
+    one.sendall(text[:size])
+    if chosen.random() < 0.5:
+        cut(one)
+    else:
+        one.close()
+
+
+def test_a_relative_put_with_its_key_is_answered_again(web: Web, http: httpx.Client, redis_client: redis.Redis) -> None:
+    body, key = {"func": "app.x", "after": 3600}, {"Idempotency-Key": "k"}
+
+    first, again = (http.put("/schedules/a", json=body, headers=key) for _ in range(2))
+    entries = redis_client.xlen(KEYS.log())
+    others = [{**body, "after": 7200}, {**body, "func": "app.mail.send"}]
+    changed = [http.put("/schedules/a", json=other, headers=key) for other in others]
+    with web.client("eve") as eve:
+        changed.append(eve.put("/schedules/a", json=body, headers=key))
+
+    assert (201, 1, first.json()) == (first.status_code, entries, again.json())
+    assert ["updated"] * 3 == [each.json()["outcome"] for each in changed]
+
+
+@pytest.mark.parametrize("key", ["", "k" * 129, "a\tb"])
+def test_a_bad_idempotency_key_is_refused(http: httpx.Client, redis_client: redis.Redis, key: str) -> None:
+    body, headers = {"func": "app.x", "after": 60}, {"Idempotency-Key": key}
+
+    answers = [
+        http.put("/schedules/a", json=body, headers=headers),
+        http.post("/schedules", json=body, headers=headers),
+    ]
+
+    assert [400, 400] == [each.status_code for each in answers]
+    assert 0 == redis_client.xlen(KEYS.log())
+
+
+def test_many_writers_with_if_match_lose_no_update(start_web: Callable[..., Web]) -> None:
+    web = start_web(ZSCHED_RQ_SERIALIZER="json")
+    secret, conflicts, failed = web.token("ann", sees_arguments=True), Counter[str](), list[BaseException]()
+    all_have_read = threading.Barrier(WRITERS)
+    with Api(web, secret) as api:
+        for number, id in enumerate(EDITED):
+            api.ask("PUT", f"/schedules/{id}", {"func": "app.x", **KINDS[number % len(KINDS)], "kwargs": {"n": 0}})
+
+    def write(writer: int) -> None:
+        try:
+            with Api(web, secret) as mine:
+                found = mine.ask("GET", f"/schedules/{EDITED[writer % len(EDITED)]}")
+                all_have_read.wait(WITHIN_S)
+                for edit in range(EDITS // WRITERS):
+                    id = EDITED[(writer + edit) % len(EDITED)]
+                    while not edited(mine, id, found):
+                        conflicts[id] += 1
+                        found = mine.ask("GET", f"/schedules/{id}")
+                    found = mine.ask("GET", f"/schedules/{EDITED[(writer + edit + 1) % len(EDITED)]}")
+        except BaseException as error:
+            failed.append(error)
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
+    for each in writers:
+        each.start()
+    for each in writers:
+        each.join()
+
+    with Api(web, secret) as api:
+        numbers = [api.ask("GET", f"/schedules/{id}").json()["kwargs"]["n"] for id in EDITED]
+    assert ([], EDITS) == (failed, sum(numbers))
+    assert conflicts  # else nobody has tried to overwrite anything
+
+
+def edited(api: Api, id: str, found: Answer) -> bool:
+    """Increment the number of schedule *id*, as it was *found*; False: somebody else was faster."""
+    change = {"kwargs": {"n": found.json()["kwargs"]["n"] + 1}}
+    answer = api.ask("PATCH", f"/schedules/{id}", change, If_Match=found.headers["etag"])
+    assert answer.status in (200, 412), answer.text
+    return answer.status == 200

@@ -10,11 +10,9 @@ import redis
 
 from tests.faults.processes import eventually
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import Web
-from tests.integration.web.test_access import BODY, WRITES
+from tests.integration.web.ground import WITHIN, Web
+from tests.integration.web.test_access import WRITES
 from tests.integration.web.test_login import API, PATH, RIGHT, status
-
-pytestmark = pytest.mark.redis
 
 
 def test_a_session_is_no_token_and_a_token_goes_before_it(web: Web, browser: httpx.Client) -> None:
@@ -22,21 +20,25 @@ def test_a_session_is_no_token_and_a_token_goes_before_it(web: Web, browser: htt
     viewer = {"Authorization": f"Bearer {web.token('t', 'viewer')}"}
 
     assert 401 == wrong.status_code
-    assert 403 == browser.put(f"{API}/schedules/a", json=BODY, headers=viewer).status_code
+    assert 403 == browser.put(f"{API}/schedules/a", json=WITHIN, headers=viewer).status_code
     with web.client_of(browser.cookies["zsched_session"]) as client:
         assert 401 == client.get("/schedules").status_code
 
 
-def test_a_cookie_of_no_session_admits_nobody(web: Web, redis_client: redis.Redis) -> None:
+def test_a_cookie_of_no_session_admits_nobody(web: Web) -> None:
     secret = web.token("t")
     for value in ("", "x", "*", secret, "x" * 10_000):
         assert 401 == web.get(f"{API}/schedules", headers={"Cookie": f"zsched_session={value}"}).status_code
 
 
-# -- the end of a session -------------------------------------------------------------------------------
+def test_a_session_ends_at_another_login_and_at_logout(
+    browser: httpx.Client, redis_client: redis.Redis, web: Web
+) -> None:
+    browser.post(PATH, data=RIGHT)
 
+    assert 1 == len(list(redis_client.scan_iter("zsched-web:*session*")))
+    assert 200 == status(browser)
 
-def test_a_session_ends_at_logout(web: Web, browser: httpx.Client, redis_client: redis.Redis) -> None:
     secret = browser.cookies["zsched_session"]
     answer = browser.post("/logout")
 
@@ -46,13 +48,6 @@ def test_a_session_ends_at_logout(web: Web, browser: httpx.Client, redis_client:
     assert 401 == status(browser)
     assert [] == list(redis_client.scan_iter("zsched-web:*session*"))
     assert "ann" == web.events("logged_out")[-1]["name"]
-
-
-def test_another_login_ends_the_session_before(browser: httpx.Client, redis_client: redis.Redis) -> None:
-    browser.post(PATH, data=RIGHT)
-
-    assert 1 == len(list(redis_client.scan_iter("zsched-web:*session*")))
-    assert 200 == status(browser)
 
 
 def test_a_session_lapses_after_its_hours(start_web: Callable[..., Web], redis_client: redis.Redis) -> None:
@@ -89,12 +84,12 @@ def test_a_changed_password_ends_the_sessions_of_its_person_only(web: Web, brows
 
 
 def test_a_changed_role_holds_for_a_session(web: Web, browser: httpx.Client, redis_client: redis.Redis) -> None:
-    assert 201 == browser.put(f"{API}/schedules/a", json=BODY).status_code
+    assert 201 == browser.put(f"{API}/schedules/a", json=WITHIN).status_code
     stored = redis_client.hget(KEYS.people(), "ann")
 
     redis_client.hset(KEYS.people(), "ann", stored.replace(b'"operator"', b'"viewer"'))
 
-    eventually(lambda: browser.put(f"{API}/schedules/b", json=BODY).status_code == 403)
+    eventually(lambda: browser.put(f"{API}/schedules/b", json=WITHIN).status_code == 403)
     assert 200 == status(browser)
 
 
@@ -109,20 +104,17 @@ def test_a_person_that_another_program_wrote_is_not_admitted(
     assert 401 == browser.post(PATH, data=RIGHT).status_code
 
 
-# -- pages of other sites -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("origin", [None, "null", "https://evil.example", "http://127.0.0.1:1", "http://[", "http://"])
 def test_a_write_or_login_from_another_sites_page_is_refused(
     web: Web, browser: httpx.Client, redis_client: redis.Redis, origin: str | None
 ) -> None:
-    browser.put(f"{API}/schedules/a", json=BODY)
+    browser.put(f"{API}/schedules/a", json=WITHIN)
     before = redis_client.xlen(KEYS.log())
     headers = {} if origin is None else {"Origin": origin}
     del browser.headers["Origin"]
 
     for method, path in [*((method, API + path) for method, path in WRITES), ("POST", "/logout")]:
-        answer = browser.request(method, path, json=BODY, headers=headers)
+        answer = browser.request(method, path, json=WITHIN, headers=headers)
         assert (403, "urn:zsched:error:cross-origin") == (answer.status_code, answer.json()["type"]), path
     login = web.request("POST", PATH, data=RIGHT, headers=headers)
 
@@ -131,19 +123,17 @@ def test_a_write_or_login_from_another_sites_page_is_refused(
     assert 200 == status(browser)
 
 
-def test_a_viewer_with_a_session_changes_nothing(web: Web, redis_client: redis.Redis) -> None:
+def test_a_session_has_the_role_and_the_limits_of_its_person(web: Web, redis_client: redis.Redis) -> None:
     with web.browser("vic", "viewer") as viewer:
         for method, path in WRITES:
-            answer = viewer.request(method, API + path, json=BODY)
+            answer = viewer.request(method, API + path, json=WITHIN)
             assert (403, "urn:zsched:error:read-only") == (answer.status_code, answer.json()["type"]), path
         assert 200 == status(viewer)
     assert 0 == redis_client.xlen(KEYS.log())
 
-
-def test_a_person_is_held_to_their_limits(web: Web, redis_client: redis.Redis) -> None:
     with web.browser("bob", "scheduler", queues=("mail",)) as bob:
-        made = bob.put(f"{API}/schedules/a", json=BODY)
-        refused = bob.put(f"{API}/schedules/b", json={**BODY, "queue": "pay"})
+        made = bob.put(f"{API}/schedules/a", json=WITHIN)
+        refused = bob.put(f"{API}/schedules/b", json={**WITHIN, "queue": "pay"})
 
     assert (201, 403) == (made.status_code, refused.status_code)
     assert "'bob' is limited to queue mail" in refused.json()["detail"]

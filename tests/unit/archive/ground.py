@@ -1,20 +1,16 @@
-"""Entries as the scripts log them (LOGS in zsched/lua/*.lua), and the contents of an archive's file."""
+"""Entries as the scripts log them (LOGS in zsched/lua/*.lua), rows of a merge, and the contents of an archive."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
-from zsched.archive import Archive
 from zsched.core.difference import Held
 from zsched.core.log import Entry, Position
 
 T_US = 1_800_000_000_000_000  # of the entry with seq 0; each is a second later than the one before
 SECOND_US = 1_000_000
 DUE_MS = 1_900_000_000_000
+TWINS = ("plumless", "buckeroo")  # two ids of one CRC-32
 
 
 def entry(seq: int, kind: str, *texts: Any, epoch: int = 1) -> Entry:
@@ -47,6 +43,11 @@ def fire(seq: int, *run_ids: str, **more: str) -> Entry:
     return entry(seq, "fire", "runs", " ".join(run_ids), *(text for pair in more.items() for text in pair))
 
 
+def cancel(seq: int, id: str) -> Entry:
+    """Return the entry of a cancelled one-shot."""
+    return entry(seq, "cancel", "rows", 1, id, DUE_MS)
+
+
 def held(id: str, place: str = "due", run: str = str(DUE_MS), data: bytes = b"call") -> Held:
     """Return a one-shot as a bootstrap reads it."""
     return Held(id, run, place, "normal", DUE_MS, None, None, None, [b"origin", b"mail", b"data", data])
@@ -55,26 +56,6 @@ def held(id: str, place: str = "due", run: str = str(DUE_MS), data: bytes = b"ca
 def at(seq: int) -> Position:
     """Return the position of entry *seq*."""
     return Position(1, seq, T_US + seq * SECOND_US)
-
-
-def archived(path: Path, entries: Sequence[Entry], **options: Any) -> Path:
-    """Write *entries* into an archive at *path*, and close it."""
-    archive = Archive(path, "default", **options)
-    archive.append(entries)
-    archive.commit()
-    archive.close()
-    return path
-
-
-def places(archive: Archive) -> dict[str, str]:
-    """Return the places by run id or id."""
-    return {f"{row.id}-{row.run}" if row.run else row.id: row.place for row, _ in archive.state()}
-
-
-def rows(path: Path, query: str) -> list[Any]:
-    """Return the rows of a database query."""
-    with closing(sqlite3.connect(path)) as db:
-        return db.execute(query).fetchall()
 
 
 def _text(value: Any) -> bytes:

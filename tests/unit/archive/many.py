@@ -1,15 +1,8 @@
-"""
-A synthetic archive of many runs, written as an archiver writes it: puts, fires and ends, 24 hours of them.
-
-Run it to measure searches: ``python -m tests.unit.archive.many PATH [RUNS]`` writes the archive if it is missing, and
-prints the time to the first page for each kind of filter.
-"""
+"""A synthetic archive of many runs, written as an archiver writes it: puts, fires and ends, 24 hours of them."""
 
 from __future__ import annotations
 
 import json
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -87,24 +80,15 @@ def _facts(number: int) -> str:
     return json.dumps({"queued": DUE_MS, "started": DUE_MS + 5, "ended": DUE_MS + 50, "worker": "w" * 32, **error})
 
 
-def write(path: Path, runs: int) -> tuple[float, float]:
-    """
-    Write an archive of *runs* runs. Return the runs archived per second, each with its put, fire and end; and those
-    whose prefixes were indexed per second.
-    """
-    archive, log, took_s = Archive(path, "default"), Log(), 0.0
+def write(path: Path, runs: int) -> None:
+    """Write an archive of *runs* runs, each with its put, fire and end, and index their prefixes."""
+    archive, log = Archive(path, "default"), Log()
     for first in range(0, runs, _STEP):
-        entries = list(log.entries(first, min(first + _STEP, runs)))
-        began_s = time.perf_counter()
-        archive.append(entries)
+        archive.append(list(log.entries(first, min(first + _STEP, runs))))
         archive.note(complete_since="start")
         archive.commit()
-        took_s += time.perf_counter() - began_s
-    began_s = time.perf_counter()
     archive.index_step(1e9, ManualClock())
-    indexed_s = time.perf_counter() - began_s
     archive.close()
-    return runs / took_s, runs / indexed_s
 
 
 def first_page(path: Path, wanted: Wanted, clock: Clock | None = None) -> tuple[SearchPart, int]:
@@ -154,23 +138,3 @@ def measured(runs: int) -> dict[str, Wanted]:
         "substring, old": wanted(match=f"*-{early}*", limit=1),
         "prefix, failed": wanted(RunStatus.FAILED, match="mail-c0-5*"),
     }
-
-
-def main() -> None:
-    """Write and measure."""
-    path, runs = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 10_000_000
-    if not path.exists():
-        rate, indexed = write(path, runs)
-        size = path.stat().st_size
-        rates = f"{rate:,.0f} runs/s, prefixes of {indexed:,.0f} runs/s"
-        sys.stdout.write(f"{rates}, {size / runs:.0f} bytes per run, file {size / 1e9:.2f} GB\n")
-    for name, query in measured(runs).items():
-        began_s = time.perf_counter()
-        part, looks = first_page(path, query)
-        took_ms = (time.perf_counter() - began_s) * 1000
-        found = f"{len(part.hits):3} hits  {'more' if part.cursor else 'all'}"
-        sys.stdout.write(f"{name:28} {took_ms:8.1f} ms  {looks:3} looks  {found}\n")
-
-
-if __name__ == "__main__":
-    main()

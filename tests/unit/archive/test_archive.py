@@ -8,20 +8,19 @@ from pathlib import Path
 import pytest
 
 from tests.prefix import RQ
+from tests.unit.archive.contents import archived, places, prune, rows, take
 from tests.unit.archive.ground import (
     DUE_MS,
     SECOND_US,
     T_US,
-    archived,
     at,
+    cancel,
     enqueue,
     entry,
     fire,
     held,
-    places,
     put,
     put_recurring,
-    rows,
 )
 from zsched.archive import START, Archive
 from zsched.archive.body import COLUMNS, entry_of
@@ -45,17 +44,6 @@ def everything(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(path.parent.iterdir()))
 
 
-def prune(archive: Archive) -> None:
-    """Commit, and delete arguments that nothing needs."""
-    archive.commit()
-    archive.begin_pruning(0)
-    while archive.prune():
-        pass
-
-
-# -- following ------------------------------------------------------------------------------------
-
-
 def test_the_position_advances_with_the_commit(archive: Archive) -> None:
     archive.append([put(1, "a"), put(2, "b")])
 
@@ -65,12 +53,10 @@ def test_the_position_advances_with_the_commit(archive: Archive) -> None:
 
 
 def test_a_new_pause_begins_with_its_own_note_not_with_an_ended_pause_of_one_transaction(archive: Archive) -> None:
-    archive.append([put(1, "a", paused="a")])
-    archive.commit()
+    take(archive, put(1, "a", paused="a"))
 
     resumed = entry(2, "resume", "rows", 1, "a", f"low {DUE_MS}")
-    archive.append([resumed, fire(3, f"a-{DUE_MS}"), put(4, "a", due_ms=DUE_MS + 1, paused="a")])
-    archive.commit()
+    take(archive, resumed, fire(3, f"a-{DUE_MS}"), put(4, "a", due_ms=DUE_MS + 1, paused="a"))
 
     state = {row.run: row for row, _ in archive.state()}
     assert {str(DUE_MS): "open", str(DUE_MS + 1): "paused"} == {run: row.place for run, row in state.items()}
@@ -91,8 +77,7 @@ def test_committed_entries_are_in_the_reopened_archive(archive: Archive) -> None
 
 
 def test_uncommitted_entries_are_not_in_the_reopened_archive(archive: Archive) -> None:
-    archive.append([put(1, "a")])
-    archive.commit()
+    take(archive, put(1, "a"))
     archive.append([put(2, "b")])
 
     with closing(reopened(archive)) as again:
@@ -145,8 +130,7 @@ def test_an_entry_that_cannot_be_read_to_its_end_changes_nothing(archive: Archiv
 
 
 def test_an_entry_with_bad_run_ids_alone_stops_nothing(archive: Archive) -> None:
-    archive.append([entry(1, "fire", "runs", "x y"), entry(2, "fire", "runs", "good-5")])
-    archive.commit()
+    take(archive, entry(1, "fire", "runs", "x y"), entry(2, "fire", "runs", "good-5"))
 
     assert ("fire", "fire") == tuple(one.kind for one in history(archive.path))
     assert (0, at(2)) == (archive.unknown_entries, archive.position)
@@ -164,12 +148,8 @@ def test_a_bad_text_in_an_entry_is_dropped_and_its_good_runs_are_kept(archive: A
     assert [] == problems
 
 
-# -- bootstrapping --------------------------------------------------------------------------------
-
-
 def test_a_bootstrap_switches_state_and_position_at_once(archive: Archive) -> None:
-    archive.append([put(1, "old")])
-    archive.commit()
+    take(archive, put(1, "old"))
 
     archive.begin_bootstrap()
     archive.copy([put(8, "copied")])
@@ -186,8 +166,7 @@ def test_a_bootstrap_switches_state_and_position_at_once(archive: Archive) -> No
 
 
 def test_a_crash_during_a_bootstrap_leaves_the_archive_unchanged(archive: Archive) -> None:
-    archive.append([put(1, "old")])
-    archive.commit()
+    take(archive, put(1, "old"))
     tables = ("fact", "entry", "touch", "live", "argument")
     before = [rows(archive.path, f"SELECT * FROM {table}") for table in tables]
     archive.begin_bootstrap()
@@ -206,8 +185,7 @@ def test_a_crash_during_a_bootstrap_leaves_the_archive_unchanged(archive: Archiv
 
 
 def test_a_bootstrap_keeps_entries_that_were_appended_before(archive: Archive) -> None:
-    archive.append([put(1, "a")])
-    archive.commit()
+    take(archive, put(1, "a"))
     archive.append([put(2, "b")])
 
     archive.begin_bootstrap()
@@ -220,8 +198,7 @@ def test_a_bootstrap_keeps_entries_that_were_appended_before(archive: Archive) -
 
 
 def test_a_bootstrap_does_not_write_the_same_entry_twice(archive: Archive) -> None:
-    archive.append([put(1, "a"), put(2, "b")])
-    archive.commit()
+    take(archive, put(1, "a"), put(2, "b"))
 
     archive.begin_bootstrap()
     archive.append([put(1, "a"), entry(2, "cancel", "rows", 1, "a", DUE_MS, epoch=2)])
@@ -232,24 +209,15 @@ def test_a_bootstrap_does_not_write_the_same_entry_twice(archive: Archive) -> No
     assert {} == places(archive)
 
 
-# -- arguments ------------------------------------------------------------------------------------
-
-
 def test_arguments_without_keep_args_are_stored_only_while_a_run_needs_them(path: Path) -> None:
     with closing(Archive(path, "default", keep_args=False)) as archive:
-        archive.append([put(1, "a", data=SECRET), put_recurring(2, "r", data=SECRET), put(3, "z")])
+        take(archive, put(1, "a", data=SECRET), put_recurring(2, "r", data=SECRET), put(3, "z"))
         archive.append([enqueue(4, f"now-{DUE_MS}", data=SECRET)])
-        archive.begin_pruning(0)
-        while archive.prune():
-            pass
+        prune(archive)
         assert {SECRET, b"call"} == {record.fields["data"] for _, record in archive.state()}
 
-        archive.append([entry(5, "cancel", "rows", 1, "a", DUE_MS), entry(6, "cancel", "rows", 1, "r", DUE_MS)])
-        archive.append([fire(7, cancelled=f"now-{DUE_MS}=canceled")])
-        archive.commit()
-        archive.begin_pruning(0)
-        while archive.prune():
-            pass
+        archive.append([cancel(5, "a"), cancel(6, "r"), fire(7, cancelled=f"now-{DUE_MS}=canceled")])
+        prune(archive)
 
     assert [] == rows(path, "SELECT * FROM argument WHERE n <> 3")
     assert 7 == len(history(path))
@@ -272,26 +240,21 @@ def test_arguments_of_a_run_are_kept_until_its_end(path: Path) -> None:
 
 
 def test_arguments_stored_with_keep_args_stay_as_long_as_their_entry(path: Path) -> None:
-    archived(path, [put(1, "a", data=SECRET), entry(2, "cancel", "rows", 1, "a", DUE_MS), put(3, "z")])
+    archived(path, [put(1, "a", data=SECRET), cancel(2, "a"), put(3, "z")])
 
     with closing(Archive(path, "default", keep_args=False)) as archive:
         prune(archive)
         assert SECRET in everything(path)
 
-        archive.begin_pruning(T_US + 10 * SECOND_US)
-        while archive.prune():
-            pass
+        prune(archive, T_US + 10 * SECOND_US)
 
     assert [3] == [entry.position.seq for entry in history(path)]
 
 
 def test_arguments_are_stored_again_when_a_bootstrap_reads_their_entry(path: Path) -> None:
     with closing(Archive(path, "default", keep_args=False)) as archive:
-        archive.append([put(1, "a", data=SECRET), entry(2, "cancel", "rows", 1, "a", DUE_MS), put(3, "z")])
-        archive.commit()
-        archive.begin_pruning(0)
-        while archive.prune():
-            pass
+        take(archive, put(1, "a", data=SECRET), cancel(2, "a"), put(3, "z"))
+        prune(archive)
 
         archive.begin_bootstrap()  # a Redis that lost the cancel
         archive.append([put(1, "a", data=SECRET)])
@@ -300,19 +263,13 @@ def test_arguments_are_stored_again_when_a_bootstrap_reads_their_entry(path: Pat
         assert [SECRET] == [record.fields["data"] for _, record in archive.state()]
 
 
-# -- keeping --------------------------------------------------------------------------------------
-
-
 def test_pruning_removes_old_history_except_entries_that_the_state_needs(archive: Archive) -> None:
-    archive.append([put(1, "gone"), entry(2, "cancel", "rows", 1, "gone", DUE_MS)])
+    archive.append([put(1, "gone"), cancel(2, "gone")])
     archive.append([put(3, "waits"), put(4, "runs"), fire(5, f"runs-{DUE_MS}"), put_recurring(6, "r")])
     archive.append([entry(7, "term", "daemon", "d", "server", "s"), put(20, "young")])
-    archive.commit()
     before = places(archive)
 
-    archive.begin_pruning(T_US + 10 * SECOND_US)
-    while archive.prune():
-        pass
+    prune(archive, T_US + 10 * SECOND_US)
 
     assert [3, 4, 6, 20] == [entry.position.seq for entry in history(archive.path)]
     assert before == places(archive)
@@ -321,24 +278,18 @@ def test_pruning_removes_old_history_except_entries_that_the_state_needs(archive
 
 
 def test_a_pruned_archive_is_complete_since_the_time_of_pruning(archive: Archive) -> None:
-    archive.append([put(1, "gone"), entry(2, "cancel", "rows", 1, "gone", DUE_MS), put(20, "young")])
+    archive.append([put(1, "gone"), cancel(2, "gone"), put(20, "young")])
     archive.note(complete_since=START)
-    archive.commit()
 
     for before_us in (T_US - SECOND_US, T_US + 10 * SECOND_US):
-        archive.begin_pruning(before_us)
-        while archive.prune():
-            pass
+        prune(archive, before_us)
         assert (START if before_us < T_US else str(before_us)) == archive.complete_since
 
 
 def test_the_last_entry_stays_however_old_it_is(archive: Archive) -> None:
-    archive.append([put(1, "a"), entry(2, "cancel", "rows", 1, "a", DUE_MS)])
-    archive.commit()
+    archive.append([put(1, "a"), cancel(2, "a")])
 
-    archive.begin_pruning(T_US + 3600 * SECOND_US)
-    while archive.prune():
-        pass
+    prune(archive, T_US + 3600 * SECOND_US)
 
     assert [2] == [entry.position.seq for entry in history(archive.path)]
     with closing(reopened(archive)) as again:
@@ -349,12 +300,9 @@ def test_pruning_removes_touches_of_pruned_entries_except_in_the_last_segment(pa
     ids = [f"id-{number}" for number in range(3000)]
     puts = [put(seq, *ids) for seq in range(1, 50)]
     with closing(Archive(archived(path, puts), "default")) as archive:
-        archive.append([entry(50, "cancel", "rows", 1, id, DUE_MS) for id in ids])
-        archive.commit()
+        archive.append([cancel(50, id) for id in ids])
 
-        archive.begin_pruning(T_US + 49 * SECOND_US + 1)
-        while archive.prune():
-            pass
+        prune(archive, T_US + 49 * SECOND_US + 1)
 
     assert [] == rows(path, "SELECT * FROM touch WHERE segment < (SELECT max(segment) FROM touch) AND n < 50")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from functools import cache
@@ -12,11 +11,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.breadth import some
-from tests.unit.archive.ground import DUE_MS, archived, enqueue, entry, fire, put, put_recurring
+from tests.unit.archive.contents import SteppingClock, archived, change, rows
+from tests.unit.archive.ground import DUE_MS, at, enqueue, entry, fire, put, put_recurring
 from zsched.archive import Archive
+from zsched.archive.body import entry_of, history_row, pack, position_of, unpack, with_arguments
 from zsched.core.clock import ManualClock
+from zsched.core.log import Entry, Position
 from zsched.errors import ArchiveCorrupt, ArchiveForeign
 
 ENTRIES = [
@@ -27,14 +31,6 @@ ENTRIES = [
     entry(5, "pause", "note", "until the sale is over", "rows", 1, "b", f"low {DUE_MS}"),
     *(put(seq, f"id-{seq}") for seq in range(6, 200)),
 ]
-
-
-class StepClock(ManualClock):
-    """A clock on which each reading takes a millisecond."""
-
-    def monotonic_ms(self) -> float:
-        self.elapsed_ms += 1
-        return self.elapsed_ms
 
 
 @cache
@@ -61,12 +57,6 @@ def look(path: Path) -> tuple[list[Any], int]:
         return [(row, record) for row, record in archive.state()], steps
 
 
-def change(path: Path, statement: str, *values: object) -> None:
-    """Change the file by SQL, like a failing disk."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        assert 1 == db.execute(statement, values).rowcount
-
-
 def flipped(value: Any) -> Any:
     if isinstance(value, bytes):
         return value[:-1] + bytes([value[-1] ^ 1])
@@ -90,7 +80,7 @@ def test_an_empty_new_file_is_checked_in_a_single_step(tmp_path: Path) -> None:
 
 def test_a_step_stops_after_its_time_and_the_next_step_continues(tmp_path: Path) -> None:
     path = whole_file(tmp_path)
-    clock = StepClock()
+    clock = SteppingClock(1)
     with closing(Archive(path, "default")) as archive:
         steps = 1
         while archive.check_step(20, clock):
@@ -102,7 +92,7 @@ def test_a_step_stops_after_its_time_and_the_next_step_continues(tmp_path: Path)
 
 def test_an_archive_may_be_written_between_steps(tmp_path: Path) -> None:
     path = whole_file(tmp_path)
-    clock = StepClock()
+    clock = SteppingClock(1)
     with closing(Archive(path, "default")) as archive:
         seq = 200
         while archive.check_step(20, clock):
@@ -118,8 +108,7 @@ def test_an_archive_may_be_written_between_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize("column", ["epoch", "seq", "t", "kind", "body", "sum"])
 def test_a_change_in_a_history_entry_is_found(tmp_path: Path, n: int, column: str) -> None:
     path = whole_file(tmp_path)
-    with closing(sqlite3.connect(path)) as db:
-        [value] = db.execute(f"SELECT {column} FROM entry WHERE n = ?", (n,)).fetchone()
+    [[value]] = rows(path, f"SELECT {column} FROM entry WHERE n = {n}")
     change(path, f"UPDATE entry SET {column} = ? WHERE n = ?", flipped(value), n)
 
     with pytest.raises(ArchiveCorrupt):
@@ -129,28 +118,31 @@ def test_a_change_in_a_history_entry_is_found(tmp_path: Path, n: int, column: st
 @pytest.mark.parametrize("column", ["id", "run", "place", "due", "note", "t", "n", "row", "sum"])
 def test_a_change_in_a_row_of_the_state_is_found(tmp_path: Path, column: str) -> None:
     path = whole_file(tmp_path)
-    with closing(sqlite3.connect(path)) as db:
-        [value] = db.execute(f"SELECT {column} FROM live WHERE id = 'b'").fetchone()
+    [[value]] = rows(path, f"SELECT {column} FROM live WHERE id = 'b'")
     change(path, f"UPDATE live SET {column} = ? WHERE id = 'b'", flipped(value))
 
     with pytest.raises(ArchiveCorrupt):
         look(path)
 
 
-@pytest.mark.parametrize("life", [0, 5, -32767])
-@pytest.mark.parametrize("id", ["a", "b", "id-100", "r"])
-def test_a_row_of_another_state_is_found(tmp_path: Path, id: str, life: int) -> None:
-    path = whole_file(tmp_path)
-    change(path, "UPDATE live SET life = ? WHERE id = ?", life, id)
+LIFE, DATA = "UPDATE live SET life = ? WHERE id = ?", "UPDATE argument SET data = ? WHERE n = 1 AND row = 1"
+CHANGES: list[tuple[str, tuple[object, ...], bool]] = [  # statement, values, whether arguments are in their entries
+    *((LIFE, (life, id), True) for life in (0, 5, -32767) for id in ("a", "b", "id-100", "r")),  # of another state
+    *(
+        (f"UPDATE OR REPLACE argument SET {key} WHERE n = 166", (), False)  # of another entry
+        for key in ("n = -32602", "n = 77", "row = 5", "row = -5")
+    ),
+    *((DATA, (data,), False) for data in (b"", b"other", None, "text", 5)),
+    ("UPDATE entry SET kind = CAST(? AS TEXT) WHERE n = 1", (b"\xff\xfe",), True),  # invalid text
+]
 
-    with pytest.raises(ArchiveCorrupt):
-        look(path)
 
-
-@pytest.mark.parametrize("key", ["n = -32602", "n = 77", "row = 5", "row = -5"])
-def test_arguments_of_another_entry_are_found(tmp_path: Path, key: str) -> None:
-    path = whole_file(tmp_path, keep_args=False)
-    change(path, f"UPDATE OR REPLACE argument SET {key} WHERE n = 166")
+@pytest.mark.parametrize(("statement", "values", "keep_args"), CHANGES)
+def test_a_row_of_another_state_other_arguments_and_invalid_text_are_found(
+    tmp_path: Path, statement: str, values: tuple[object, ...], keep_args: bool
+) -> None:
+    path = whole_file(tmp_path, keep_args=keep_args)
+    change(path, statement, *values)
 
     with pytest.raises(ArchiveCorrupt):
         look(path)
@@ -176,15 +168,6 @@ def test_a_change_in_a_fact_of_the_file_is_found(tmp_path: Path, name: str, valu
         look(path)
 
 
-@pytest.mark.parametrize("data", [b"", b"other", None, "text", 5])
-def test_a_change_in_separately_stored_arguments_is_found(tmp_path: Path, data: object) -> None:
-    path = whole_file(tmp_path, keep_args=False)
-    change(path, "UPDATE argument SET data = ? WHERE n = 1 AND row = 1", data)
-
-    with pytest.raises(ArchiveCorrupt):
-        look(path)
-
-
 def test_a_missing_entry_that_a_schedule_needs_is_found(tmp_path: Path) -> None:
     path = whole_file(tmp_path)
     change(path, "DELETE FROM entry WHERE n = 1")
@@ -192,14 +175,6 @@ def test_a_missing_entry_that_a_schedule_needs_is_found(tmp_path: Path) -> None:
     with closing(Archive(path, "default")) as archive, pytest.raises(ArchiveCorrupt, match="history entry 1 "):
         list(archive.state())
     with pytest.raises(ArchiveCorrupt, match="history entry 1 "):
-        look(path)
-
-
-def test_invalid_text_is_found(tmp_path: Path) -> None:
-    path = whole_file(tmp_path)
-    change(path, "UPDATE entry SET kind = CAST(? AS TEXT) WHERE n = 1", b"\xff\xfe")
-
-    with pytest.raises(ArchiveCorrupt):
         look(path)
 
 
@@ -248,3 +223,46 @@ def test_a_flipped_byte_is_found_or_changes_nothing(tmp_path: Path, seed: int) -
             assert expected == state, at
 
     assert 5 < found
+
+
+@given(st.lists(st.binary(max_size=300)))
+def test_packed_texts_are_unpacked(texts: list[bytes]) -> None:
+    assert texts == unpack(pack(texts))
+
+
+@pytest.mark.parametrize("entry", [put(1, "a", "b"), Entry.of(b"1-1", [b"another writer's", b"\xff\x00"])])
+def test_an_entry_is_read_as_it_was_written_also_without_a_head(entry: Entry) -> None:
+    assert entry == entry_of(history_row(7, entry, pack(entry.body)))
+
+
+def test_every_flipped_bit_of_a_body_is_noticed() -> None:
+    entry = put(1, "a")
+    n, epoch, seq, t, kind, body, sum = history_row(7, entry, pack(entry.body))
+
+    for bit in range(8 * len(body)):
+        flipped = bytearray(body)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ArchiveCorrupt, match="history entry 7 "):
+            entry_of((n, epoch, seq, t, kind, bytes(flipped), sum))
+
+
+@pytest.mark.parametrize("column", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("value", [None, 0, "x", b"x", 1.5])
+def test_every_other_value_in_a_column_is_noticed(column: int, value: object) -> None:
+    entry = put(1, "a")
+    row = list(history_row(7, entry, pack(entry.body)))
+    row[column] = value
+
+    with pytest.raises(ArchiveCorrupt, match="history entry 7 "):
+        entry_of(tuple(row))  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.parametrize(("text", "position"), [("1-2 1800000002000000", at(2)), (None, None), ("0-1 5", (0, 1, 5))])
+def test_a_position_is_read_from_its_text(text: str | None, position: Position | None) -> None:
+    assert position == position_of(text)
+
+
+def test_separate_arguments_come_back_where_they_were_also_from_a_queue_with_the_name_of_their_field() -> None:
+    record = [b"origin", b"data", b"data", b"", b"zs_sig", b"k1"]
+
+    assert [b"origin", b"data", b"data", b"call", b"zs_sig", b"k1"] == with_arguments(record, b"call")

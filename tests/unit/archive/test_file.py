@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.archive.ground import archived, put
+from tests.unit.archive.contents import archived
+from tests.unit.archive.ground import put
 from zsched.archive import Archive
 from zsched.archive.file import APPLICATION_ID, VERSION, connect_to_read, set_aside
 from zsched.errors import ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse
@@ -134,9 +135,7 @@ def test_two_paths_of_one_folder_are_one_archive_with_one_lock(tmp_path: Path) -
         Archive(tmp_path / "real" / ".." / "real" / "archive.db", "default")
 
 
-def test_an_archive_in_use_is_refused_with_the_pid_and_the_remedy(
-    tmp_path: Path, holder: subprocess.Popen[str]
-) -> None:
+def test_an_archive_in_use_is_refused_with_pid_and_remedy(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     with pytest.raises(ArchiveInUse, match=rf"in use by process {holder.pid}; give each daemon an \[archive\] path"):
         Archive(tmp_path / "archive.db", "default")
 
@@ -158,22 +157,18 @@ def test_a_closed_archive_is_free_and_may_be_closed_again(tmp_path: Path) -> Non
             Archive(tmp_path / "archive.db", "default")
 
 
-def test_an_archive_that_cannot_be_opened_is_free(tmp_path: Path) -> None:
-    path = archived(tmp_path / "archive.db", [put(1, "a")])
-
-    with pytest.raises(ArchiveForeign):
-        Archive(path, "shop")
-
-    Archive(path, "default").close()
-
-
-def test_another_namespaces_archive_is_refused(tmp_path: Path) -> None:
+def test_an_archive_of_another_namespace_or_a_newer_version_is_refused_and_stays_free(tmp_path: Path) -> None:
     path = archived(tmp_path / "archive.db", [put(1, "a")])
 
     with pytest.raises(
         ArchiveForeign, match=r"is of namespace 'default', not of 'shop'; give another \[archive\] path"
     ):
         Archive(path, "shop")
+    Archive(path, "default").close()
+
+    statement(path, f"PRAGMA user_version = {VERSION + 1}")
+    with pytest.raises(ArchiveForeign, match=f"of version {VERSION + 1}, this zsched reads up to {VERSION}; upgrade"):
+        Archive(path, "default")
 
 
 def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -184,16 +179,6 @@ def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> 
     with pytest.raises(ArchiveForeign, match=r"a database of something else; give another \[archive\] path"):
         Archive(path, "default")
     assert before == path.read_bytes()
-
-
-def test_a_newer_versions_archive_is_refused(tmp_path: Path) -> None:
-    path = archived(tmp_path / "archive.db", [put(1, "a")])
-    statement(path, f"PRAGMA user_version = {VERSION + 1}")
-
-    with pytest.raises(
-        ArchiveForeign, match=f"is of version {VERSION + 1}, this zsched reads up to {VERSION}; upgrade"
-    ):
-        Archive(path, "default")
 
 
 def test_an_older_versions_archive_is_refused_and_begins_anew_after_the_remedy(tmp_path: Path) -> None:
@@ -252,9 +237,8 @@ def test_every_file_of_a_corrupt_archive_is_set_aside(tmp_path: Path) -> None:
     kept = set_aside(path, "corrupt", "20261121T080000")
 
     assert tmp_path / "archive.db.corrupt-20261121T080000" == kept
-    assert {f"{kept.name}{part}": part for part in ("", "-wal", "-shm")} == {
-        file.name: file.read_text() for file in tmp_path.iterdir()
-    }
+    kept_files = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert {f"{kept.name}{part}": part for part in ("", "-wal", "-shm")} == kept_files
 
 
 def test_an_archive_that_was_set_aside_can_still_be_opened(tmp_path: Path) -> None:

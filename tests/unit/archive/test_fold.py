@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.archive.ground import DUE_MS, entry, fire, places, put, put_recurring
-from tests.unit.archive.restoring import OLD_US, RUN, end, one_shot, restore, rule, take
+from tests.unit.archive.contents import places, take
+from tests.unit.archive.ground import DUE_MS, cancel, entry, fire, put, put_recurring
+from tests.unit.archive.restoring import OLD_US, RUN, end, one_shot, restore, rule
 from zsched.archive import Archive
 from zsched.core.log import Entry
 
@@ -38,9 +39,7 @@ BEFORE: dict[str, list[Entry]] = {
 @pytest.mark.parametrize("name", FOLDED)
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("is_written", [True, False])
-def test_a_restore_replaces_any_earlier_state_of_a_schedule(
-    archive: Archive, name: str, before: str, is_written: bool
-) -> None:
+def test_a_restore_replaces_any_earlier_state(archive: Archive, name: str, before: str, is_written: bool) -> None:
     given, expected = FOLDED[name]
     if is_written:
         take(archive, *BEFORE[before])
@@ -89,12 +88,7 @@ def test_a_restored_schedule_has_the_record_of_its_row(archive: Archive) -> None
 def test_a_restored_schedule_changes_with_the_entries_that_follow(archive: Archive) -> None:
     advance = f"fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"
     take(archive, restore(1, rule(), one_shot(), one_shot(id="b")))
-    take(
-        archive,
-        entry(2, "advance", "rows", 1, "r", advance),
-        fire(3, f"a-{RUN}"),
-        entry(4, "cancel", "rows", 1, "b", RUN),
-    )
+    take(archive, entry(2, "advance", "rows", 1, "r", advance), fire(3, f"a-{RUN}"), cancel(4, "b"))
 
     assert {"r": "due", f"r-{RUN}": "open", f"a-{RUN}": "open"} == places(archive)
     assert b"call" == next(record for one, record in archive.state() if one.key == ("r", RUN)).fields["data"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.log_rows import row_fields
-from tests.unit.archive.ground import DUE_MS, archived, at, enqueue, entry, fire, held, put, put_recurring
+from tests.unit.archive.contents import archived, change, take
+from tests.unit.archive.ground import DUE_MS, at, enqueue, entry, fire, held, put, put_recurring
 from zsched.archive import START, Archive
 from zsched.archive.openruns import OpenRun, open_runs
 from zsched.core.run_id import RunKey
@@ -39,26 +39,19 @@ def around(path: Path, looked_at: int, limit: int = ALL) -> list[list[RunKey]]:
                 return parts
 
 
-@pytest.mark.parametrize("looked_at", [1, 2, 3, 6, 7, ALL])
-def test_a_round_finds_every_open_run_once(path: Path, looked_at: int) -> None:
-    parts = around(path, looked_at)
+@pytest.mark.parametrize(
+    ("looked_at", "limit"), [(1, ALL), (2, ALL), (3, ALL), (6, ALL), (7, ALL), (ALL, ALL), (ALL, 1), (ALL, 2), (ALL, 5)]
+)
+def test_a_round_finds_every_open_run_once_in_parts_within_its_limits(path: Path, looked_at: int, limit: int) -> None:
+    parts = around(path, looked_at, limit)
 
     assert OPEN == [run for part in parts for run in part]
-    assert all(len(part) <= looked_at for part in parts)
-
-
-@pytest.mark.parametrize("limit", [1, 2, 5])
-def test_a_part_of_a_round_returns_at_most_its_limit(path: Path, limit: int) -> None:
-    parts = around(path, ALL, limit)
-
-    assert OPEN == [run for part in parts for run in part]
-    assert all(len(part) <= limit for part in parts)
+    assert all(len(part) <= min(looked_at, limit) for part in parts)
 
 
 def test_an_ended_run_is_not_open(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
-        archive.append([entry(13, "end", *row_fields("end", f"s0-{DUE_MS} succeeded {{}}", f"s2-{DUE_MS} lost {{}}"))])
-        archive.commit()
+        take(archive, entry(13, "end", *row_fields("end", f"s0-{DUE_MS} succeeded {{}}", f"s2-{DUE_MS} lost {{}}")))
 
     with open_runs(path) as runs:
         open = [(run.id, run.run) for run in runs.among(OPEN)]
@@ -116,8 +109,7 @@ def test_a_finished_run_has_no_queue(tmp_path: Path) -> None:
     path = archived(tmp_path / "archive.db", QUEUES)
     open = open_in(path)
     with closing(Archive(path, "default")) as archive:
-        archive.append([entry(6, "end", "rows", 1, "asked-1", "succeeded", "", "{}")])
-        archive.commit()
+        take(archive, entry(6, "end", "rows", 1, "asked-1", "succeeded", "", "{}"))
 
     with open_runs(path) as runs:
         assert "asked-1" not in runs.queues(open)
@@ -134,8 +126,7 @@ def test_a_finished_run_has_no_queue(tmp_path: Path) -> None:
 def test_a_corrupted_record_hides_only_the_queues_of_its_own_runs(tmp_path: Path, damage: str) -> None:
     path = archived(tmp_path / "archive.db", QUEUES)
     open = open_in(path)
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute(damage)
+    change(path, damage)
 
     with open_runs(path) as runs:
         queues = runs.queues(open)

@@ -1,16 +1,21 @@
-"""The original call of a run, found in the history."""
+"""Retries and other pushed runs: entries of retries, and the original call of a run, found in the history."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.archive.ground import DUE_MS, T_US, archived, enqueue, entry, fire, put, put_recurring
-from zsched.archive import History
+from tests.unit.archive.contents import archived, places, rows
+from tests.unit.archive.ground import DUE_MS, T_US, cancel, enqueue, entry, fire, put, put_recurring
+from tests.unit.archive.restoring import JOB, restore
+from zsched.archive import Archive, History
 from zsched.archive.originals import Original, Originals
-from zsched.core.log import Entry
+from zsched.core.changes import What
+from zsched.core.log import Entry, UnknownEntry, changes, touches
+from zsched.core.log.puts import EnqueueEntry
 from zsched.core.log.recovery import Restored
 
 CALL = {b"origin": b"mail", b"data": b"call"}
@@ -22,97 +27,129 @@ def fired(seq: int, id: str, nominal_ms: int, word: str = "fired") -> Entry:
     return entry(seq, "advance", "rows", 1, id, f"{word} {nominal_ms} - - -")
 
 
-def original(tmp_path: Path, *entries: Entry, run: str = RUN, **options: Any) -> Original:
-    with History(archived(tmp_path / "archive.db", entries, **options)) as history:
+def original(path: Path, *entries: Entry, run: str = RUN, **options: Any) -> Original:
+    with History(archived(path, entries, **options)) as history:
         return Originals(history).of(run)
 
 
 def fields(found: Original) -> dict[bytes, bytes]:
     assert found.is_known
-    assert found.record is not None
     return dict(zip(found.record[::2], found.record[1::2], strict=True))
 
 
-def test_the_original_of_a_one_shot_is_its_last_put_before_it_fired(tmp_path: Path) -> None:
-    history = [put(1, "a", data=b"old"), put(2, "a"), fire(3, RUN), put(4, "a", data=b"later")]
-
-    assert CALL.items() <= fields(original(tmp_path, *history)).items()
+def run_now(seq: int, run: str, last: int) -> Entry:
+    return entry(seq, "run_now", "id", "a", "run", run, "last", last)
 
 
-def test_a_waiting_or_cancelled_schedule_has_no_original_of_a_run(tmp_path: Path) -> None:
-    assert Original(False) == original(tmp_path, put(1, "a"), entry(2, "cancel", "rows", 1, "a", DUE_MS))
+ONE_SHOT = CALL | {b"zs_created_by": b"ann"}
+RULES, LATER = [put_recurring(1, "a", data=b"old"), put_recurring(2, "a")], put_recurring(4, "a", data=b"later")
+EXTRA, AHEAD = f"a-{T_US // 1000}-r1", f"a-{T_US // 1000 + 3_600_000}-r1"
+MANY = ["rows", 2, f"{RUN}-r1", f"0 2 {RUN}", "origin", "sms", "data", "other"]
+MANY += [f"{RUN}-r2", f"1 2 {RUN}", "origin", "mail", "data", "call"]
+OPEN = Restored("a", str(DUE_MS), "open", "", DUE_MS, T_US, None, JOB, [b"flags", b"s"])
+# entries, run, the fields of its original
+FOUND: dict[str, tuple[list[Entry], str, dict[bytes, bytes]]] = {
+    "a one-shot: its last put before it fired": (
+        [put(1, "a", data=b"old"), put(2, "a"), fire(3, RUN), put(4, "a", data=b"later")], RUN, ONE_SHOT),
+    "a rule: the put in force when it fired": (
+        [*RULES, fired(3, "a", DUE_MS), LATER, fired(5, "a", DUE_MS + 1)], RUN, CALL),
+    "a rule that fired uncertain": (
+        [*RULES, fired(3, "a", DUE_MS, "uncertain"), LATER, fired(5, "a", DUE_MS + 1)], RUN, CALL),
+    "an extra run of a rule": ([put_recurring(1, "a"), run_now(2, EXTRA, 1)], EXTRA, CALL),
+    "an extra run by a clock that is ahead": ([put_recurring(1, "a"), run_now(2, AHEAD, 1)], AHEAD, CALL),
+    "a backfilled run": ([*RULES, entry(3, "backfill", "id", "a", "runs", f"{RUN} a-{DUE_MS + 1}"), LATER], RUN, CALL),
+    "a one-shot on request": ([put(1, "a"), run_now(2, RUN, 0)], RUN, ONE_SHOT),
+    "a retried run: its own entry": (
+        [enqueue(1, RUN, data=b"first"), entry(2, "enqueue", *MANY)], f"{RUN}-r2", CALL | {b"zs": b"1f"}),
+    "a restored run: its restore": ([restore(1, OPEN)], RUN, CALL | {b"zs": b"1s"}),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("run", ["b-1900000000000", "a-1900000000001", "x", "a-1900000000000-nmail"])
-def test_the_original_of_a_run_that_was_never_pushed_is_unknown(tmp_path: Path, run: str) -> None:
-    assert Original(False) == original(tmp_path, put(1, "a"), fire(2, RUN), run=run)
+@pytest.mark.parametrize(("history", "run", "expected"), FOUND.values(), ids=FOUND)
+def test_a_pushed_run_has_an_original(path: Path, history: list[Entry], run: str, expected: dict[bytes, bytes]) -> None:
+    assert expected == fields(original(path, *history, run=run))
 
 
-@pytest.mark.parametrize("word", ["fired", "uncertain"])
-def test_the_original_of_a_rules_run_is_the_put_in_force_when_it_fired(tmp_path: Path, word: str) -> None:
-    history = [
-        put_recurring(1, "a", data=b"old"),
-        put_recurring(2, "a"),
-        fired(3, "a", DUE_MS, word),
-        put_recurring(4, "a", data=b"later"),
-        fired(5, "a", DUE_MS + 1),
-    ]
-
-    assert CALL == fields(original(tmp_path, *history))
+ELSEWHERE = ["b-1900000000000", "a-1900000000001", "x", "a-1900000000000-nmail"]
 
 
-def test_the_original_of_a_skipped_occurrence_is_unknown(tmp_path: Path) -> None:
-    assert Original(False) == original(tmp_path, put_recurring(1, "a"), fired(2, "a", DUE_MS, "skipped"))
+@pytest.mark.parametrize(
+    ("history", "run"),
+    [
+        ([put(1, "a"), cancel(2, "a")], RUN),
+        ([put_recurring(1, "a"), fired(2, "a", DUE_MS, "skipped")], RUN),
+        *(([put(1, "a"), fire(2, RUN)], run) for run in ELSEWHERE),
+    ],
+)
+def test_the_original_of_a_run_that_was_never_pushed_is_unknown(path: Path, history: list[Entry], run: str) -> None:
+    assert Original(False) == original(path, *history, run=run)
 
 
-@pytest.mark.parametrize("ahead_us", [0, 3600 * 1_000_000])
-def test_an_extra_run_of_a_rule_has_the_rules_record(tmp_path: Path, ahead_us: int) -> None:
-    run = f"a-{(T_US + ahead_us) // 1000}-r1"
-    history = [put_recurring(1, "a"), entry(2, "run_now", "id", "a", "run", run, "last", 1)]
-
-    assert CALL == fields(original(tmp_path, *history, run=run))
+def test_a_run_without_arguments_has_an_original_as_long_as_arguments_are_kept(path: Path) -> None:
+    assert CALL == fields(original(path, enqueue(1, RUN), keep_args=False))
 
 
-def test_a_backfilled_run_has_the_rules_record(tmp_path: Path) -> None:
-    backfill = entry(3, "backfill", "id", "a", "runs", f"{RUN} a-{DUE_MS + 1}")
-    history = [
-        put_recurring(1, "a", data=b"old"),
-        put_recurring(2, "a"),
-        backfill,
-        put_recurring(4, "a", data=b"later"),
-    ]
-
-    assert CALL == fields(original(tmp_path, *history, run=RUN))
+def test_a_push_without_a_record_is_known_to_have_happened(path: Path) -> None:
+    assert Original(True) == original(path, fire(1, RUN))
 
 
-def test_the_original_of_a_one_shot_run_on_request_is_its_put(tmp_path: Path) -> None:
-    assert (
-        CALL.items()
-        <= fields(original(tmp_path, put(1, "a"), entry(2, "run_now", "id", "a", "run", RUN, "last", 0))).items()
-    )
+BEFORE = f"a-{DUE_MS - 1}"
+AGAIN = f"{BEFORE}-r2"
 
 
-def test_the_original_of_an_enqueued_or_retried_run_is_its_own_entry(tmp_path: Path) -> None:
-    other = [f"{RUN}-r1", f"0 2 {RUN}", "origin", "sms", "data", "other"]
-    texts = [f"{RUN}-r2", f"1 2 {RUN}", "origin", "mail", "data", "call"]
-    history = [enqueue(1, RUN, data=b"first"), entry(2, "enqueue", "rows", 2, *other, *texts)]
-
-    assert CALL | {b"zs": b"1f"} == fields(original(tmp_path, *history, run=f"{RUN}-r2"))
+def retried(seq: int, *pairs: str) -> Entry:
+    texts = pairs or ("origin", "mail", "data", "call")
+    return entry(seq, "enqueue", "rows", 1, AGAIN, f"0 {len(texts) // 2} {BEFORE}", *texts)
 
 
-def test_the_original_of_a_restored_run_is_its_restore(tmp_path: Path) -> None:
-    job = [b"origin", b"mail", b"data", b"call"]
-    row = Restored("a", str(DUE_MS), "open", "", DUE_MS, T_US, None, job, [b"flags", b"s"])
-    history = [entry(1, "restore", "reason", "lost", "archive", "x", "rows", 1, *row.texts())]
+@pytest.mark.parametrize("schedule", [put(1, "a"), put_recurring(1, "a")], ids=["one-shot", "rule"])
+def test_a_retry_keeps_the_schedule_of_its_id_and_opens_the_run(archive: Archive, schedule: Entry) -> None:
+    archive.append([schedule])
+    before = places(archive)
+    archive.append([retried(2)])
 
-    assert CALL | {b"zs": b"1s"} == fields(original(tmp_path, *history))
-
-
-def test_a_run_without_arguments_has_an_original_as_long_as_arguments_are_kept(tmp_path: Path) -> None:
-    found = original(tmp_path, enqueue(1, RUN), keep_args=False)
-
-    assert CALL == fields(found)
+    assert before | {AGAIN: "open"} == places(archive)
+    [record] = [record for row, record in archive.state() if row.place == "open"]
+    assert {"origin": b"mail", "data": b"call"} == record.fields
 
 
-def test_a_push_without_a_record_is_known_to_have_happened(tmp_path: Path) -> None:
-    assert Original(True) == original(tmp_path, fire(1, RUN))
+def test_an_enqueued_run_replaces_the_schedule_as_before(archive: Archive) -> None:
+    archive.append([put(1, "a"), enqueue(2, BEFORE)])
+
+    assert {BEFORE: "open"} == places(archive)
+
+
+def test_an_enqueue_of_another_run_counts_as_a_retry_which_touches_only_its_run() -> None:
+    [change] = changes(retried(1, "origin", "mail", "data", "call", "zs_created_by", "ann")._replace(by=b"bob"))
+
+    assert (What.RETRIED, AGAIN, BEFORE, "bob") == (change.what, change.run_id, change.why, change.by)
+    assert [("a", AGAIN[2:])] == [touch.key for touch in touches(retried(1), "")]
+    assert [("a", ""), ("a", BEFORE[2:])] == [touch.key for touch in touches(enqueue(1, BEFORE), "")]
+
+
+def test_removing_arguments_keeps_the_id_of_the_retried_run(path: Path) -> None:
+    archived(path, [retried(1, "origin", "mail", "data", "secret")], keep_args=False)
+
+    [(body,)] = rows(path, "SELECT body FROM entry")
+    assert b"secret" not in body
+    assert f"0 2 {BEFORE}".encode() in body
+
+
+@pytest.mark.parametrize("size", ["0", "3", "x"])
+def test_a_truncated_enqueue_entry_is_not_read(size: str) -> None:
+    with pytest.raises(UnknownEntry):
+        list(changes(entry(1, "enqueue", "rows", 1, BEFORE, f"0 {size} -", "origin", "mail")))
+
+
+def test_an_entry_of_many_retries_opens_each_run_with_its_own_record(path: Path) -> None:
+    texts = (f"a-{DUE_MS}-r1", f"1 2 a-{DUE_MS}", "origin", "mail", "data", "one", f"b-{DUE_MS}-r1", f"0 2 b-{DUE_MS}",
+             "data", "two", "origin", "sms")  # fmt: skip
+    many = entry(1, "enqueue", "rows", 2, *texts)
+    with closing(Archive(path, "default", keep_args=False)) as archive:
+        archive.append([many])
+
+        records = {row.id: record.fields for row, record in archive.state()}
+
+    assert {"origin": b"mail", "data": b"one"} == {name: records["a"][name] for name in ("origin", "data")}
+    assert {"origin": b"sms", "data": b"two"} == records["b"]
+    assert [f"a-{DUE_MS}", f"b-{DUE_MS}"] == [run.retry_of for run in EnqueueEntry(many).runs]

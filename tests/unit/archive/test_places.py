@@ -17,9 +17,8 @@ from zsched.errors import ArchiveOfAnother
 HERE, THERE = "here:6379/0", "there:6379/0"
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    return {"STATE_DIRECTORY": str(tmp_path)}
+def within(folder: Path) -> dict[str, str]:
+    return {"STATE_DIRECTORY": str(folder)}
 
 
 def made(folder: Path, name: str = "1.db", *, gen: str | None = None, at: str | None = HERE, n: int = 1) -> Path:
@@ -31,8 +30,8 @@ def made(folder: Path, name: str = "1.db", *, gen: str | None = None, at: str | 
     return folder / name
 
 
-def folder_of(gen: str | None, address: str, environment: dict[str, str], namespace: str = "default") -> Path:
-    return paths_for(namespace, gen, address, environment)[0].parent
+def folder_of(gen: str | None, address: str, state: Path, namespace: str = "default") -> Path:
+    return paths_for(namespace, gen, address, within(state))[0].parent
 
 
 @pytest.mark.parametrize(
@@ -60,90 +59,75 @@ def test_a_daemon_uses_the_state_folder_of_its_environment(environment: dict[str
         ("redis+sentinel://:s3cret@b,a:1/main/2?sentinel_password=s3cret", "default-sentinels-a-1-b-26379-main-2"),
     ],
 )
-def test_a_fresh_folder_is_named_after_the_address_and_no_password(
-    environment: dict[str, str], url: str, name: str
-) -> None:
-    assert name == folder_of(None, address_of(url), environment).name
+def test_a_fresh_folder_is_named_after_the_address_and_no_password(tmp_path: Path, url: str, name: str) -> None:
+    assert name == folder_of(None, address_of(url), tmp_path).name
 
 
-def test_long_addresses_that_begin_alike_have_folders_of_their_own(environment: dict[str, str]) -> None:
-    one, two = (folder_of(None, f"unix:/{'x' * 200}/{n}", environment).name for n in range(2))
+def test_long_addresses_that_begin_alike_have_folders_of_their_own(tmp_path: Path) -> None:
+    one, two = (folder_of(None, f"unix:/{'x' * 200}/{n}", tmp_path).name for n in range(2))
 
     assert one != two
     assert max(len(one), len(two)) < 140
 
 
-def test_the_name_that_an_archive_followed_is_found_before_the_address(
-    environment: dict[str, str], tmp_path: Path
+MOVED = {"moved": {"gen": "g1", "at": THERE}, "here-6379-0": {"gen": "g2", "n": 5}}
+LATER = {"old": {"gen": "g1"}, "new": {"gen": "g2", "n": 5}, "there": {"gen": "g3", "at": THERE, "n": 9}}  # it moved
+
+
+@pytest.mark.parametrize(
+    ("archives", "gen", "address", "expected"),
+    [
+        (MOVED, "g1", HERE, "moved"),  # the name that an archive followed comes before the address
+        (MOVED, "g2", THERE, "here-6379-0"),
+        (LATER, None, HERE, "new"),  # a Redis without a name
+        ({"here-6379-0": {"gen": "g1", "at": THERE}}, None, HERE, "here-6379-0-2"),  # named when its data set was here
+        ({"x": {}}, "g1", HERE, "x"),  # an archive without a data set's name
+        ({"x": {}}, "g1", THERE, "there-6379-0"),
+    ],
+)
+def test_the_folder_of_an_archive_is_found_by_its_data_set_and_then_by_its_address(
+    tmp_path: Path, archives: dict[str, dict[str, Any]], gen: str | None, address: str, expected: str
 ) -> None:
-    made(tmp_path / "default-moved", gen="g1", at=THERE)
-    made(tmp_path / "default-here-6379-0", gen="g2", at=HERE, n=5)
+    for folder, given in archives.items():
+        made(tmp_path / f"default-{folder}", **given)
 
-    assert tmp_path / "default-moved" == folder_of("g1", HERE, environment)
-    assert tmp_path / "default-here-6379-0" == folder_of("g2", THERE, environment)
-
-
-def test_a_redis_without_a_name_is_found_by_its_address(environment: dict[str, str], tmp_path: Path) -> None:
-    made(tmp_path / "default-old", gen="g1", at=HERE)
-    made(tmp_path / "default-new", gen="g2", at=HERE, n=5)  # it moved here later
-    made(tmp_path / "default-there", gen="g3", at=THERE, n=9)
-
-    assert tmp_path / "default-new" == folder_of(None, HERE, environment)
+    assert tmp_path / f"default-{expected}" == folder_of(gen, address, tmp_path)
 
 
-def test_a_redis_with_another_name_at_an_address_with_archives_is_refused(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_redis_with_another_name_at_an_address_with_archives_is_refused(tmp_path: Path) -> None:
     path = made(tmp_path / "default-here-6379-0", gen="g1")
 
     with pytest.raises(ArchiveOfAnother, match=rf"followed the data set g1, and .* is g2; .* --from {path} ") as caught:
-        paths_for("default", "g2", HERE, environment)
+        paths_for("default", "g2", HERE, within(tmp_path))
     assert f"or move {path.parent} away" in str(caught.value)
     with pytest.raises(ArchiveOfAnother):
-        archives_of("default", "g2", HERE, environment)
+        archives_of("default", "g2", HERE, within(tmp_path))
 
 
-def test_an_address_without_archives_gets_a_fresh_folder_whatever_the_name(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_an_address_without_archives_gets_a_fresh_folder_whatever_the_name(tmp_path: Path) -> None:
     made(tmp_path / "default-there-6379-0", gen="g1", at=THERE)
 
     for gen in (None, "g2"):
-        assert tmp_path / "default-here-6379-0" == folder_of(gen, HERE, environment)
-        assert [] == archives_of("default", gen, HERE, environment)
+        assert tmp_path / "default-here-6379-0" == folder_of(gen, HERE, tmp_path)
+        assert [] == archives_of("default", gen, HERE, within(tmp_path))
 
 
-def test_a_folder_with_archives_of_another_address_is_left_alone(environment: dict[str, str], tmp_path: Path) -> None:
-    made(tmp_path / "default-here-6379-0", gen="g1", at=THERE)  # it was named when its data set was here
-
-    assert tmp_path / "default-here-6379-0-2" == folder_of(None, HERE, environment)
-
-
-def test_an_archive_without_a_data_set_name_belongs_to_its_address(environment: dict[str, str], tmp_path: Path) -> None:
-    made(tmp_path / "default-x", gen=None)
-
-    assert tmp_path / "default-x" == folder_of("g1", HERE, environment)
-    assert tmp_path / "default-there-6379-0" == folder_of("g1", THERE, environment)
-
-
-def test_archives_of_another_namespace_and_unreadable_files_are_skipped(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_archives_of_another_namespace_and_unreadable_files_are_skipped(tmp_path: Path) -> None:
     made(tmp_path / "shop-here-6379-0", gen="g1")  # default's, by what it says of itself
     (tmp_path / "default-bad").mkdir()
     (tmp_path / "default-bad" / "1.db").write_bytes(b"no database at all, but a file with that name")
 
-    assert tmp_path / "default-here-6379-0" == folder_of("g1", HERE, environment)
-    assert tmp_path / "shop-here-6379-0" == folder_of("g1", HERE, environment, "shop")
+    assert tmp_path / "default-here-6379-0" == folder_of("g1", HERE, tmp_path)
+    assert tmp_path / "shop-here-6379-0" == folder_of("g1", HERE, tmp_path, "shop")
 
 
-def test_archives_of_another_data_set_are_not_offered_for_recovery(environment: dict[str, str], tmp_path: Path) -> None:
+def test_archives_of_another_data_set_are_not_offered_for_recovery(tmp_path: Path) -> None:
     folder = tmp_path / "default-here-6379-0"
     mine = [made(folder, "1.db", gen="g1"), made(folder, "3.db", gen="g1", at=THERE)]
     made(folder, "2.db", gen="g2")
     (folder / "4.db").write_bytes(b"no database at all, but a file with that name")
 
-    assert [*mine, folder / "4.db"] == archives_of("default", "g1", HERE, environment)
+    assert [*mine, folder / "4.db"] == archives_of("default", "g1", HERE, within(tmp_path))
 
 
 TOLD: list[tuple[dict[str, Any], str | None, bool]] = [
@@ -167,5 +151,4 @@ def test_an_archive_of_another_data_set_causes_an_objection(
 ) -> None:
     told = told_by(made(tmp_path, **archive))
 
-    assert told is not None
     assert expected is (told.objection(gen, HERE) is not None)

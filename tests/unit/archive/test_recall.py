@@ -1,24 +1,20 @@
 """The knowledge of an archive that Redis may have lost."""
 
-from __future__ import annotations
-
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.archive.ground import DUE_MS, archived, at, enqueue, entry, fire, held, places, put, put_recurring, rows
-from tests.unit.archive.restoring import JOB, OLD_US, RUN, end, one_shot, restore, rule, take
+from tests.unit.archive.contents import archived, change, places, rows, take
+from tests.unit.archive.ground import DUE_MS, at, cancel, enqueue, entry, fire, held, put, put_recurring
+from tests.unit.archive.restoring import JOB, OLD_US, RUN, end, one_shot, restore, rule
 from zsched.archive import Archive
 from zsched.archive.recall import recalling
 from zsched.core.clock import ManualClock
 from zsched.core.difference import Branch, Recalled, lacking, restored_row
 from zsched.core.log import Entry, Position
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign
-
-# -- what it knows --------------------------------------------------------------------------------
 
 
 def known(archive: Archive, *ids: str, behind: int | None = None) -> list[Recalled]:
@@ -61,13 +57,8 @@ def test_an_unreadable_entry_touches_no_schedule(archive: Archive) -> None:
 
 
 def test_recall_without_a_common_entry_returns_everything(archive: Archive) -> None:
-    take(
-        archive,
-        put(1, "a", "b"),
-        put_recurring(2, "r"),
-        fire(3, f"a-{RUN}"),
-        entry(4, "run_now", "id", "r", "run", "r-5", "last", 1),
-    )
+    take(archive, put(1, "a", "b"), put_recurring(2, "r"), fire(3, f"a-{RUN}"))
+    take(archive, entry(4, "run_now", "id", "r", "run", "r-5", "last", 1))
 
     found = {mine.id: mine for mine in known(archive)}
 
@@ -88,20 +79,18 @@ def test_backfilled_runs_are_open_with_the_rules_record_and_leave_it_alone(archi
     assert (None, None) == (mine.schedule, mine.gone_us)
     [one] = mine.runs
     assert (f"{DUE_MS + 1}-r7", b"call", at(3).t_us) == (one.run, one.asked_for()[0]["data"], one.t_us)
-    assert all_of_it.schedule is not None
     assert at(2).t_us == all_of_it.schedule.t_us
 
 
 def test_recall_behind_an_entry_returns_only_touched_schedules_and_runs(archive: Archive) -> None:
     advance = f"fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"
     take(archive, put(1, "a", "b"), put_recurring(2, "r"), enqueue(3, "r-3"), put_recurring(4, "r"))
-    take(archive, entry(5, "cancel", "rows", 1, "b", RUN), entry(6, "advance", "rows", 1, "r", advance))
+    take(archive, cancel(5, "b"), entry(6, "advance", "rows", 1, "r", advance))
 
     a, b, r = known(archive, "a", "b", "r", behind=4)
 
     assert (None, None, ()) == (a.schedule, a.gone_us, a.runs)
     assert (None, at(5).t_us, ()) == (b.schedule, b.gone_us, b.runs)
-    assert r.schedule is not None
     assert at(6).t_us == r.schedule.t_us
     assert {"3": False, RUN: True} == {one.run: one.is_touched for one in r.runs}
 
@@ -143,9 +132,6 @@ def _pairs(texts: Any) -> dict[bytes, bytes]:
     return dict(zip(texts[::2], texts[1::2], strict=True))
 
 
-# -- arguments that are kept apart ----------------------------------------------------------------
-
-
 def test_recall_includes_separately_stored_arguments(path: Path) -> None:
     with closing(Archive(path, "default", keep_args=False)) as archive:
         take(archive, put(1, "a", data=b"secret"), put_recurring(2, "r", data=b"secret"))
@@ -163,9 +149,6 @@ def test_recall_includes_separately_stored_arguments(path: Path) -> None:
 def _data(mine: Recalled) -> bytes | None:
     [found] = lacking(mine, None, Branch())
     return _pairs(found.job).get(b"data")
-
-
-# -- left behind ----------------------------------------------------------------------------------
 
 
 def test_an_archive_that_was_left_behind_begins_again_and_keeps_its_history(archive: Archive) -> None:
@@ -199,9 +182,6 @@ def test_the_data_set_that_was_followed_last_is_named_last(archive: Archive) -> 
         assert ["two", "one", "three"] == again.gens
 
 
-# -- beside the writer ----------------------------------------------------------------------------
-
-
 def test_recall_reads_an_archive_beside_its_writer(archive: Archive) -> None:
     take(archive, put(1, "a"))
     archive.append([put(2, "b")])
@@ -233,38 +213,24 @@ def test_a_namespace_has_its_own_run_ids(tmp_path: Path) -> None:
         assert {("a", ""), ("a", f"{RUN}-nshop")} == recall.touched_behind(0).keys()
 
 
-def test_a_damaged_archive_is_not_read(path: Path) -> None:
+@pytest.mark.parametrize("damage", ["UPDATE entry SET t = t + 1", "INSERT INTO fact VALUES ('known_from', 1)"])
+def test_a_damaged_archive_is_not_read(path: Path, damage: str) -> None:
     archived(path, [put(1, "a")])
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("UPDATE entry SET t = t + 1")
+    change(path, damage)
 
     with pytest.raises(ArchiveCorrupt), recalling(path, "default", ManualClock()):
         pass
 
 
-def test_an_archive_whose_facts_were_changed_is_not_read(path: Path) -> None:
-    archived(path, [put(1, "a")])
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("INSERT INTO fact VALUES ('known_from', 1)")
-
-    with pytest.raises(ArchiveCorrupt), recalling(path, "default", ManualClock()):
-        pass
-
-
-def test_an_archive_without_entries_is_not_read(path: Path) -> None:
-    archived(path, [])
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("DELETE FROM fact")
-
-    with pytest.raises(ArchiveError, match="knows nothing"), recalling(path, "default", ManualClock()):
-        pass
-
-
-def test_a_missing_archive_or_one_of_another_namespace_is_not_read(path: Path) -> None:
+def test_an_archive_that_is_missing_or_empty_or_of_another_namespace_is_not_read(path: Path) -> None:
     with pytest.raises(ArchiveError, match="there is no such file"), recalling(path, "default", ManualClock()):
         pass
     archived(path, [put(1, "a")])
     with pytest.raises(ArchiveForeign), recalling(path, "shop", ManualClock()):
+        pass
+    change(path, "DELETE FROM entry")
+    change(path, "DELETE FROM fact")
+    with pytest.raises(ArchiveError, match="knows nothing"), recalling(path, "default", ManualClock()):
         pass
 
 
@@ -280,8 +246,7 @@ def test_facts_of_an_older_version_without_a_start_are_read(path: Path) -> None:
 
 def test_a_missing_history_entry_is_reported(archive: Archive) -> None:
     take(archive, put(1, "a"))
-    with closing(sqlite3.connect(archive.path, isolation_level=None)) as db:
-        db.execute("DELETE FROM entry")
+    change(archive.path, "DELETE FROM entry")
 
     with pytest.raises(ArchiveCorrupt, match="is gone"):
         known(archive)

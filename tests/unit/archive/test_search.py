@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.log_rows import end_fields
-from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, enqueue, entry, fire, held, put
+from tests.unit.archive.contents import SteppingClock, archived
+from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, TWINS, at, enqueue, entry, fire, held, put
 from zsched.archive import Archive, History
 from zsched.archive.search import Search, SearchPart
 from zsched.core.changes import OUTCOMES, What
@@ -23,7 +24,6 @@ ALL = frozenset(RunStatus)
 FIRED = Wanted(frozenset([What.FIRED]), frozenset(), 2)
 FAILED = Wanted(frozenset(), frozenset([RunStatus.FAILED]), 2)
 MAIL = Facets(queue="mail")
-TWINS = ("plumless", "buckeroo")  # of one CRC-32
 
 
 def run(id: str) -> str:
@@ -55,9 +55,6 @@ def told(found: list[Occurrence]) -> list[tuple[str, str, str | None]]:
     return [(one.id, one.what.value, one.run.status.value if one.run else None) for one in found]
 
 
-# -- occurrences --------------------------------------------------------------------------------------
-
-
 def test_the_newest_occurrences_come_first(path: Path) -> None:
     archived(path, [put(1, "a", "b", "c"), fire(2, run("a"), run("b")), fire(3, run("c"))])
 
@@ -77,16 +74,8 @@ def test_an_occurrence_has_its_run_although_many_changes_lie_between(path: Path)
     assert [("b", "fired", "queued"), ("a", "fired", "failed")] == told(found)
 
 
-class Hurried(ManualClock):
-    """A clock by which every reading takes a tenth of a second."""
-
-    def monotonic_ms(self) -> float:
-        self.advance(100)
-        return super().monotonic_ms()
-
-
 @pytest.mark.parametrize("wanted", [FIRED, replace(FIRED, id="a"), FAILED, replace(FAILED, facets=MAIL)])
-def test_a_search_that_runs_out_of_time_goes_on_from_its_cursor(
+def test_a_search_out_of_time_goes_on_from_its_cursor(
     path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Wanted
 ) -> None:
     pushes = [put(1, "a", "b"), fire(2, run("a")), fire(3, run("b"))]
@@ -95,7 +84,7 @@ def test_a_search_that_runs_out_of_time_goes_on_from_its_cursor(
     archived(path, [*pushes, *others, end(40, RunStatus.FAILED, "a", fired_seq=2), *later])
     monkeypatch.setattr("zsched.archive.search._WINDOW", 2)
 
-    parts = all_parts(path, replace(wanted, limit=100), Hurried())
+    parts = all_parts(path, replace(wanted, limit=100), SteppingClock(100))
     [whole] = all_parts(path, replace(wanted, limit=100))
 
     assert 1 < len(parts) or wanted.words is not None
@@ -103,19 +92,11 @@ def test_a_search_that_runs_out_of_time_goes_on_from_its_cursor(
     assert parts[-1].cursor is None
 
 
-def test_a_complete_search_does_not_count_as_given_up(path: Path) -> None:
-    archived(path, [put(seq, "a") for seq in range(1, 9)])
+@pytest.mark.parametrize("entries", [[], [put(seq, "a") for seq in range(1, 9)]], ids=["empty", "without runs"])
+def test_a_complete_search_without_hits_does_not_count_as_given_up(path: Path, entries: list[Entry]) -> None:
+    archived(path, entries)
 
     assert [([], None)] * 2 == [look(path, wanted) for wanted in (FIRED, FAILED)]
-
-
-def test_an_empty_archive_has_no_runs(path: Path) -> None:
-    Archive(path, "default").close()
-
-    assert [([], None)] * 2 == [look(path, wanted) for wanted in (FIRED, FAILED)]
-
-
-# -- runs ---------------------------------------------------------------------------------------------
 
 
 def test_runs_are_returned_once_with_their_end(path: Path) -> None:

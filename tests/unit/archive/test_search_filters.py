@@ -6,6 +6,7 @@ import random
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,8 @@ import pytest
 
 from tests.breadth import some
 from tests.log_rows import end_fields
-from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, archived, at, entry, held, rows
+from tests.unit.archive.contents import SteppingClock, archived, change, prune, rows
+from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, at, cancel, entry, held
 from tests.unit.archive.many import CUSTOMERS, customer, first_page, id_of, measured, wanted, write
 from zsched.archive import Archive, History
 from zsched.archive.prefixes import LENGTHS, PREFIX_IDS, prefix_row, ranges
@@ -81,19 +83,12 @@ def ids(path: Path, *words: Any, **conditions: Any) -> list[str]:
     return [one.id for one in found(path, wanted(*words, **conditions))]
 
 
-# -- facets -----------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def of_two_queues(path: Path) -> Path:
     """An archive with a run of each queue in one entry, and both of its runs failed."""
-    entries = [
-        put(1, MAIL, "a", "b"),
-        put(2, FAX, "c"),
-        fire(3, "a", "c"),
-        end(4, a=RunStatus.FAILED, c=RunStatus.FAILED),
-    ]
-    return archived(path, [*entries, fire(5, "b"), end(6, b=RunStatus.SUCCEEDED)])
+    entries = [put(1, MAIL, "a", "b"), put(2, FAX, "c"), fire(3, "a", "c")]
+    entries += [end(4, a=RunStatus.FAILED, c=RunStatus.FAILED), fire(5, "b"), end(6, b=RunStatus.SUCCEEDED)]
+    return archived(path, entries)
 
 
 @pytest.mark.parametrize(
@@ -107,9 +102,7 @@ def of_two_queues(path: Path) -> Path:
         ({"queue": "none"}, []),
     ],
 )
-def test_facets_distinguish_the_runs_of_one_entry(
-    of_two_queues: Path, facets: dict[str, Any], expected: list[str]
-) -> None:
+def test_facets_distinguish_runs_of_one_entry(of_two_queues: Path, facets: dict[str, Any], expected: list[str]) -> None:
     failed = [id for id in expected if id != "b"]
 
     assert expected == ids(of_two_queues, **facets)
@@ -151,7 +144,7 @@ def test_one_shots_that_did_not_run_are_found_by_facets_and_outcome(path: Path, 
 
 
 def test_a_cancelled_schedule_is_found_by_its_facets(path: Path) -> None:
-    archived(path, [put(1, MAIL, "a"), entry(2, "cancel", "rows", 1, "a", DUE_MS)])
+    archived(path, [put(1, MAIL, "a"), cancel(2, "a")])
 
     assert ["a"] == ids(path, What.CANCELLED, RunStatus.CANCELLED, tags=("acme",))
 
@@ -170,15 +163,10 @@ def test_entries_of_a_bootstrap_are_found_by_facets(path: Path) -> None:
 
 
 def test_corrupted_facets_are_reported(of_two_queues: Path) -> None:
-    rows(of_two_queues, "SELECT 1")
-    with closing(Archive(of_two_queues, "default")) as archive:
-        archive._db.execute("UPDATE facet SET body = x'00' WHERE n = 3")
+    change(of_two_queues, "UPDATE facet SET body = x'00' WHERE n = 3")
 
     with pytest.raises(ArchiveCorrupt, match="facets of history entry 3"):
         found(of_two_queues, wanted(queue="mail"))
-
-
-# -- open runs ----------------------------------------------------------------------------------------
 
 
 def test_open_runs_are_found_newest_first_and_page_by_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,12 +188,7 @@ def test_open_runs_of_a_large_state_are_found_by_their_pushes(path: Path, monkey
     assert ["b"] == ids(path, RunStatus.QUEUED)
 
 
-# -- against a reading of everything --------------------------------------------------------------------
-
-
 IDS: Final = [f"{kind}-{name}-{number}" for kind in ("mail", "fax") for name in ("acme", "bolt") for number in range(4)]
-
-
 BAD: Final = (RunStatus.FAILED, RunStatus.LOST, RunStatus.EXPIRED)
 
 
@@ -241,22 +224,12 @@ def life(chance: random.Random) -> Iterator[Entry]:
 
 
 QUERIES: Final = [
-    wanted(),
-    wanted(RunStatus.FAILED),
-    wanted(RunStatus.EXPIRED, What.EXPIRED),
-    wanted(What.CANCELLED, RunStatus.CANCELLED),
-    wanted(RunStatus.SUCCEEDED),
-    wanted(RunStatus.FAILED, RunStatus.LOST, queue="mail"),
-    wanted(queue="fax"),
-    wanted(tags=("vip",), owner="ann"),
-    wanted(What.SKIPPED, What.EXPIRED, queue="late"),
-    wanted(match="mail-acme*"),
-    wanted(match="*bolt*"),
-    wanted(match="fax-a??e-[12]"),
-    wanted(RunStatus.FAILED, match="mail-a*", queue="mail"),
-    wanted(RunStatus.LOST, id="fax-bolt-1"),
+    *(wanted(), wanted(RunStatus.FAILED), wanted(RunStatus.EXPIRED, What.EXPIRED), wanted(RunStatus.SUCCEEDED)),
+    *(wanted(What.CANCELLED, RunStatus.CANCELLED), wanted(RunStatus.FAILED, RunStatus.LOST, queue="mail")),
+    *(wanted(queue="fax"), wanted(tags=("vip",), owner="ann"), wanted(What.SKIPPED, What.EXPIRED, queue="late")),
+    *(wanted(match=match) for match in ("mail-acme*", "*bolt*", "fax-a??e-[12]", "nobody-here*")),
+    *(wanted(RunStatus.FAILED, match="mail-a*", queue="mail"), wanted(RunStatus.LOST, id="fax-bolt-1")),
     wanted(id="mail-acme-2"),
-    wanted(match="nobody-here*"),
 ]
 
 
@@ -301,14 +274,14 @@ def expected(log: Sequence[Entry], query: Wanted) -> list[tuple[str, str]]:
     return shown
 
 
-def of_end(path: Path, one: Occurrence) -> str:
+def of_end(one: Occurrence) -> str:
     """Return the entry of a result's outcome: of its end if it was found by that."""
     return "-".join(one.cursor.split("-")[:2])
 
 
 @pytest.mark.parametrize("seed", some(range(6), 0, 1))
 @pytest.mark.parametrize("piece", [1, 1000])
-def test_a_search_finds_what_a_reading_of_everything_finds(
+def test_a_search_finds_all_that_a_full_read_finds(
     path: Path, seed: int, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zsched.archive.prefixes.PREFIX_IDS", 5)
@@ -323,26 +296,18 @@ def test_a_search_finds_what_a_reading_of_everything_finds(
 
     for query in QUERIES:
         for limit in (1, 3, 1000):
-            results = found(path, Wanted(**{**of(query), "limit": limit}))
-            assert expected(log, query) == [(one.id, of_end(path, one)) for one in results], (query, limit)
-
-
-def of(query: Wanted) -> dict[str, Any]:
-    """Return the conditions of *query*."""
-    return {name: getattr(query, name) for name in Wanted.__dataclass_fields__}
-
-
-# -- times ------------------------------------------------------------------------------------------
+            results = found(path, replace(query, limit=limit))
+            assert expected(log, query) == [(one.id, of_end(one)) for one in results], (query, limit)
 
 
 def test_since_and_until_bound_a_search(path: Path) -> None:
     ids_of = list("abcdefgh")
     archived(path, [put(1, MAIL, *ids_of), *(fire(seq, id) for seq, id in enumerate(ids_of, 2))])
-    query = of(wanted()) | {"since_us": T_US + 4 * SECOND_US, "until_us": T_US + 7 * SECOND_US}
+    query = replace(wanted(), since_us=T_US + 4 * SECOND_US, until_us=T_US + 7 * SECOND_US)
 
-    assert ["e", "d", "c"] == [one.id for one in found(path, Wanted(**query))]
-    assert ["e", "d", "c"] == [one.id for one in found(path, Wanted(**query | {"facets": MAIL}))]
-    assert ["d"] == [one.id for one in found(path, Wanted(**query | {"id": "d"}))]
+    assert ["e", "d", "c"] == [one.id for one in found(path, query)]
+    assert ["e", "d", "c"] == [one.id for one in found(path, replace(query, facets=MAIL))]
+    assert ["d"] == [one.id for one in found(path, replace(query, id="d"))]
 
 
 def test_a_search_goes_on_in_another_archive(path: Path, tmp_path: Path) -> None:
@@ -356,9 +321,6 @@ def test_a_search_goes_on_in_another_archive(path: Path, tmp_path: Path) -> None
         second = Search(history, wanted(limit=2)).look(first.cursor)
 
     assert (["d", "c"], ["b", "a"]) == tuple([one.id for one in part.hits] for part in (first, second))
-
-
-# -- prefixes and retention -------------------------------------------------------------------------------
 
 
 def test_a_filter_of_prefixes_has_all_of_them_and_few_others() -> None:
@@ -406,9 +368,7 @@ def test_old_parts_of_the_index_are_deleted_with_the_history(path: Path, monkeyp
         archive.append([put(1, MAIL, *ids_of), *(fire(seq, id) for seq, id in enumerate(ids_of, 2)), *ends])
         archive.commit()
         archive.index_step(1000, ManualClock())
-        archive.begin_pruning(T_US + 120 * SECOND_US)
-        while archive.prune():
-            pass
+        prune(archive, T_US + 120 * SECOND_US)
 
     [[least], [segment], [prefix]] = (
         rows(path, f"SELECT min({column}) FROM {table}")[0]
@@ -420,23 +380,13 @@ def test_old_parts_of_the_index_are_deleted_with_the_history(path: Path, monkeyp
     assert ids_of[20:][::-1] == ids(path, RunStatus.FAILED, match="s*", queue="mail")
 
 
-class StandingClock(ManualClock):
-    """It stands still, and counts how often it is read: a search reads it after each entry and each run."""
-
-    reads = 0
-
-    def monotonic_ms(self) -> float:
-        self.reads += 1
-        return super().monotonic_ms()
-
-
 def test_the_first_page_among_many_runs_is_found_after_few_of_them(path: Path) -> None:
     write(path, 60_000)
-    clocks = {name: StandingClock() for name in measured(60_000)}
+    clocks = {name: SteppingClock(0) for name in measured(60_000)}
 
     for name, query in measured(60_000).items():
         first_page(path, query, clocks[name])
-    by_tag, _ = first_page(path, wanted(limit=1000, tags=(customer(50 * 200),)), StandingClock())
+    by_tag, _ = first_page(path, wanted(limit=1000, tags=(customer(50 * 200),)), SteppingClock(0))
 
     assert {} == {name: clock.reads for name, clock in clocks.items() if clock.reads > 1000}
     assert [id_of(number) for number in reversed(range(50 * 200, 51 * 200))] == [one.id for one in by_tag.hits]

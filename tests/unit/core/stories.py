@@ -8,7 +8,7 @@ from typing import Any
 from zsched.core.changes import Change, What
 from zsched.core.choices import ScheduleState
 from zsched.core.model import Schedule
-from zsched.core.runs import Run
+from zsched.core.runs import Run, facts_text
 from zsched.core.story import Chronicle, Source, Story, tell
 
 DUE_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
@@ -43,3 +43,11 @@ def held(state: ScheduleState = ScheduleState.ACTIVE, **more: Any) -> Schedule:
     """Return schedule a as Redis holds it."""
     given = {"next_ms": DUE_MS + MINUTE_MS, "tz": "UTC"} | more
     return Schedule("a", state, "once", "app.run", **given)
+
+
+def answer(told: Story) -> tuple[str, str]:
+    return told.verdict.word.value, told.verdict.text
+
+
+def run_ended(run: Run) -> Change:
+    return change(What.RUN_ENDED, run_id=run.id, why=run.status.value, record=facts_text(run))

@@ -1,4 +1,4 @@
-"""Attempts of a run: their bounds, their text in RQ's job, and what another writer may have written there."""
+"""Parts of a run in RQ's job: its id, its signature, its attempts, and what another writer may have written there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from zsched.core.attempts import (
     Attempt,
@@ -19,6 +21,8 @@ from zsched.core.attempts import (
     with_error,
     without_tracebacks,
 )
+from zsched.core.run_id import RunId, run_key, schedule_of, usual_keys
+from zsched.core.signed import UNSIGNED, job_pairs, parts_of, signature_in
 
 T_MS = 1_800_000_000_000
 LONGEST = 4000  # bytes of the text
@@ -37,12 +41,14 @@ def all_of(number: int, **more: Any) -> tuple[Attempt, ...]:
     return attempts
 
 
-def test_an_attempt_has_the_exception_of_its_traceback_as_its_error() -> None:
+def test_an_attempt_has_the_exception_of_its_traceback_or_its_only_line_as_its_error() -> None:
     attempt = failed(1, f"Traceback (most recent call last):\n{CALL}ConnectionRefusedError: [Errno 111] no\n")
+    short = failed(1, "Work-horse terminated unexpectedly; waitpid returned 9; ")
 
     assert "ConnectionRefusedError: [Errno 111] no" == attempt.error
     assert attempt.traceback.startswith("Traceback (most recent call last):\n  File ")
     assert (200, 5) == (attempt.duration_ms, attempt.wait_ms)
+    assert ("Work-horse terminated unexpectedly; waitpid returned 9;", "") == (short.error, short.traceback)
 
 
 def _noted() -> None:
@@ -115,12 +121,6 @@ def test_the_error_is_the_class_and_the_first_line_of_the_message(task: Callable
     assert error == failed(1, traceback_of(task)).error
 
 
-def test_a_text_of_one_line_is_an_error_without_a_traceback() -> None:
-    attempt = failed(1, "Work-horse terminated unexpectedly; waitpid returned 9; ")
-
-    assert ("Work-horse terminated unexpectedly; waitpid returned 9;", "") == (attempt.error, attempt.traceback)
-
-
 def test_the_text_of_attempts_is_read_back_unchanged() -> None:
     attempts = all_of(3)
 
@@ -179,25 +179,27 @@ def test_the_oldest_tracebacks_are_left_out_first() -> None:
     assert {False, True} == set(have)
 
 
+SEEN, SECOND = failed(1), failed(2)
+FORGOTTEN = SEEN._replace(queued_ms=None)  # RQ's hash has no ``queued_ms`` of an attempt once the next one is queued
+OTHER = FORGOTTEN._replace(started_ms=T_MS + 7)
+
+
+@pytest.mark.parametrize(
+    ("known", "later", "expected"),
+    [
+        (SEEN, [FORGOTTEN, SECOND], (SEEN, SECOND)),
+        (FORGOTTEN, [SEEN], (SEEN,)),
+        (SEEN, [OTHER], (OTHER,)),  # another attempt of the same number takes nothing of it
+    ],
+)
+def test_a_later_look_keeps_when_an_attempt_was_queued(
+    known: Attempt, later: list[Attempt], expected: tuple[Attempt, ...]
+) -> None:
+    assert expected == joined([known], later)
+
+
 def test_an_attempt_after_a_requeue_gets_the_next_number() -> None:
-    attempts = added(all_of(2), failed(2))
-
-    assert [1, 2, 3] == [one.number for one in attempts]
-
-
-def test_a_later_look_keeps_when_an_attempt_was_queued() -> None:
-    """RQ's hash has no ``queued_ms`` of an attempt once the next one is queued."""
-    seen = failed(1)
-    forgotten = seen._replace(queued_ms=None)
-
-    assert (seen, failed(2)) == joined([seen], [forgotten, failed(2)])
-    assert (seen,) == joined([forgotten], [seen])
-
-
-def test_another_attempt_of_the_same_number_takes_nothing_of_it() -> None:
-    other = failed(1)._replace(queued_ms=None, started_ms=T_MS + 7)
-
-    assert (other,) == joined([failed(1)], [other])
+    assert [1, 2, 3] == [one.number for one in added(all_of(2), failed(2))]
 
 
 def test_attempts_without_tracebacks_keep_their_errors() -> None:
@@ -214,34 +216,81 @@ def changed(place: int, value: object) -> str:
     return json.dumps([[*GOOD[:place], value, *GOOD[place + 1 :]]])
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "7",
-        "null",
-        "[7]",
-        '["abcdefgh"]',
-        "[" * 3000,
-        json.dumps([GOOD[:-1]]),
-        json.dumps([[*GOOD, 1]]),
-        json.dumps([GOOD] * 2),
-        json.dumps([[n, *GOOD[1:6], None, ""] for n in range(1, 22)]),
-        json.dumps([[*GOOD[:-1], "x" * 5000]]),
-        *(changed(0, number) for number in (0, -1, 1.5, True, "1", None, 10**10)),
-        *(changed(2, instant) for instant in (-1, 1e30, "now", True, 10**18, float("nan"))),
-        *(changed(place, value) for place in (1, 5, 7) for value in (None, 7, ["x"])),
-    ],
-)
+FOREIGN = ["", "{", "7", "null", "[7]", '["abcdefgh"]', "[" * 3000, json.dumps([GOOD[:-1]]), json.dumps([[*GOOD, 1]])]
+FOREIGN += [json.dumps([GOOD] * 2), json.dumps([[n, *GOOD[1:6], None, ""] for n in range(1, 22)])]
+FOREIGN += [json.dumps([[*GOOD[:-1], "x" * 5000]])]
+FOREIGN += [changed(0, number) for number in (0, -1, 1.5, True, "1", None, 10**10)]
+FOREIGN += [changed(2, instant) for instant in (-1, 1e30, "now", True, 10**18, float("nan"))]
+FOREIGN += [changed(place, value) for place in (1, 5, 7) for value in (None, 7, ["x"])]
+
+
+@pytest.mark.parametrize("text", FOREIGN)
 def test_a_text_of_another_writer_counts_as_no_attempt(text: str) -> None:
     assert () == attempts_of(text)
 
 
 def test_texts_of_another_writer_are_cleaned() -> None:
-    [attempt] = attempts_of(
-        json.dumps([[1, "w\n\x00x", None, None, None, "a\rb", None, "one\x1b[31m\ntwo\u2028three"]])
-    )
+    [attempt] = attempts_of(json.dumps([[1, "w\n\x00x", None, None, None, "a\rb", None, "one\x1b[31m\ntwo\u2028six"]]))
 
     assert ("w x", "a b") == (attempt.worker, attempt.error)
-    assert "one [31m\ntwo three" == attempt.traceback
+    assert "one [31m\ntwo six" == attempt.traceback
+
+
+_WORDS = ["a", "report-1", "1700000000000", "170000000000", "nacme", "r2", "x" * 129, "ä", "!", "\n", ""]
+_PARTS = st.sampled_from(_WORDS)
+_RUN_IDS = st.lists(_PARTS, min_size=1, max_size=4).map("-".join)
+
+MS = "1795277135295"
+
+
+NO_RUN_IDS = ["a-1795", "import-20240115093000", f"a b-{MS}", f"-{MS}", f"a-{'1' * 5000}", f"a-{MS}-r{'1' * 5000}", ""]
+NO_RUN_IDS += [f"a-{MS}-nmail", "a-١٧٩٥٢٧٧١٣٥٢٩٥"]
+OF_RQ = "8b1f7f9a-1c4e-4e0f-9d53-446655440000"  # RQ makes such an id for every job
+
+
+@pytest.mark.parametrize(
+    ("run_id", "namespace", "key"),
+    [
+        (f"a-{MS}", "default", ("a", MS)),
+        (f"a-b-{MS}", "default", ("a-b", MS)),
+        (f"a-{MS}-r7", "default", ("a", f"{MS}-r7")),
+        (f"a-{MS}-nmail", "mail", ("a", f"{MS}-nmail")),
+        (f"a-{MS}-nmail-r7", "mail", ("a", f"{MS}-nmail-r7")),
+        *((run_id, "mail", None) for run_id in (f"a-{MS}", OF_RQ)),
+        *((run_id, "default", None) for run_id in (*NO_RUN_IDS, OF_RQ)),
+    ],
+)
+def test_a_run_id_has_a_key_only_in_its_own_namespace(run_id: str, namespace: str, key: tuple[str, str] | None) -> None:
+    assert key == run_key(run_id, namespace)
+    assert (key is None) == (RunId.ours(run_id, namespace) is None)
+
+
+@pytest.mark.parametrize("run_id", [f"a-b-{MS}", f"a-b-{MS}-r1", f"a-b-{MS}-nmail", f"a-b-{MS}-nmail-r1"])
+def test_the_schedule_id_of_a_run_id_is_the_part_before_the_time(run_id: str) -> None:
+    parts = RunId.parse(run_id)
+
+    assert ("a-b", "a-b", int(MS)) == (parts.schedule_id, schedule_of(run_id), parts.nominal_ms)
+
+
+@given(st.lists(_RUN_IDS, max_size=4).map(" ".join))
+def test_run_ids_parsed_together_give_the_same_keys_as_parsed_singly(run_ids: str) -> None:
+    assert usual_keys(run_ids) in (None, list(map(run_key, run_ids.split())))
+
+
+def test_run_ids_of_the_usual_form_are_parsed_together() -> None:
+    assert usual_keys(f"a-{MS} b-2-{MS}") == [("a", MS), ("b-2", MS)]
+    assert usual_keys(f"a-{MS} b-{MS}-r2") is None
+
+
+SIGNATURE = b"k1.06d2d3800.BuEhdGFpC0Q0nZCUD1l1OQ"
+
+
+def test_data_has_its_signature_beside_it_in_the_job_if_there_is_one() -> None:
+    assert [b"data", b"call", b"zs_sig", SIGNATURE] == job_pairs(SIGNATURE, b"call")
+    assert [b"data", SIGNATURE] == job_pairs(UNSIGNED, SIGNATURE)
+    assert (SIGNATURE, b"") == (signature_in(SIGNATURE), signature_in(UNSIGNED))
+
+
+def test_the_parts_of_a_signature_are_read() -> None:
+    assert ("k1", 0x06D2D3800, b"BuEhdGFpC0Q0nZCUD1l1OQ") == parts_of(SIGNATURE)
+    assert {None} == {parts_of(text) for text in (UNSIGNED, b"", b"k1", SIGNATURE + b"=", b"\n" + SIGNATURE)}

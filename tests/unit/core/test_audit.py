@@ -130,8 +130,6 @@ def test_a_schedule_that_the_engine_advanced_lacks_no_occurrence(
             t_ms += 3  # the entry of the advance is later than what was planned on
 
 
-# -- with what is held --------------------------------------------------------------------------------
-
 HOURLY = TriggerSpec(EVERY, "3600000").to_text().encode()
 RECORD = [
     b"origin", b"default", b"data", b"secret",
@@ -152,7 +150,6 @@ def test_a_rule_with_a_missing_occurrence_is_set_back_to_that_occurrence() -> No
     alarm = left_out(known, missing_ms)
 
     assert (Event.SKIPPED, "the occurrence of 2026-01-01T01:00:00.000Z") == (alarm.event, alarm.expected)
-    assert alarm.row is not None
     assert ("due", missing_ms, known.t_us) == (alarm.row.place, alarm.row.due_ms, alarm.row.t_us)
     assert b"%d" % missing_ms == dict(zip(alarm.row.own[::2], alarm.row.own[1::2], strict=True))[b"nominal"]
 
@@ -178,7 +175,6 @@ def test_alarms_show_no_arguments() -> None:
 
     alarm = misplaced(known, there, ["low"], "")
 
-    assert alarm is not None
     assert (Event.DIFFERENT, "normal lane, due 2026-01-01T01:00:00.000Z") == (alarm.event, alarm.expected)
     shown = "low lane; due 1970-01-01T00:00:00.005Z; nominal 1970-01-01T00:00:00.005Z; other data, origin"
     assert shown == alarm.found
@@ -209,17 +205,20 @@ QUARANTINED = Held("a", str(DUE_MS), "quarantine", "normal", DUE_MS, None, None,
 def test_an_alarm_names_the_difference(known: Held, changes: dict[str, Any], found: str) -> None:
     alarm = misplaced(known, replace(known, **changes), ["normal"], "")
 
-    assert alarm is not None
     assert (Event.DIFFERENT, found) == (alarm.event, alarm.found)
 
 
-@pytest.mark.parametrize("known", [rule(1), ONCE, QUARANTINED, rule(1, place="paused")])
-def test_a_schedule_that_agrees_with_the_log_raises_no_alarm(known: Held) -> None:
-    assert misplaced(known, known, ["normal"], "scheduled") is None
+@pytest.mark.parametrize(
+    ("known", "there"),
+    [
+        *((known, known) for known in (rule(1), ONCE, QUARANTINED, rule(1, place="paused"))),
+        (QUARANTINED, replace(QUARANTINED, record=[])),  # its content does not matter
+    ],
+)
+def test_a_schedule_that_agrees_with_the_log_raises_no_alarm(known: Held, there: Held) -> None:
+    places = ["quarantine"] if known is QUARANTINED else ["normal"]
 
-
-def test_a_quarantined_schedule_with_other_content_is_not_misplaced() -> None:
-    assert misplaced(QUARANTINED, replace(QUARANTINED, record=[]), ["quarantine"], "") is None
+    assert misplaced(known, there, places, "scheduled") is None
 
 
 @pytest.mark.parametrize(
@@ -231,31 +230,21 @@ def test_a_quarantined_schedule_with_other_content_is_not_misplaced() -> None:
         (["normal", "paused"], "", Event.SCATTERED, "in normal and paused"),
     ],
 )
-def test_a_missing_or_duplicated_schedule_is_restored_to_its_place(
-    places: list[str], status: str, event: Event, found: str
-) -> None:
+def test_a_missing_or_duplicated_schedule_is_restored(places: list[str], status: str, event: Event, found: str) -> None:
     alarm = misplaced(ONCE, ONCE if places else None, places, status)
 
-    assert alarm is not None
     assert (event, "normal lane, due 2026-01-01T01:00:00.000Z", found) == (alarm.event, alarm.expected, alarm.found)
-    assert alarm.row is not None
     assert ("a", "due", DUE_MS) == (alarm.row.id, alarm.row.place, alarm.row.due_ms)
 
 
-def test_a_one_shot_with_another_due_time_than_its_run_is_not_restored() -> None:
-    odd = replace(ONCE, due_ms=5)
+@pytest.mark.parametrize(
+    ("known", "found"),
+    [(replace(ONCE, due_ms=5), "nothing; by the log it is not due when its run is"), (QUARANTINED, "nothing")],
+)
+def test_a_missing_quarantined_schedule_or_one_with_another_due_time_is_not_restored(known: Held, found: str) -> None:
+    alarm = misplaced(known, None, [], "")
 
-    alarm = misplaced(odd, None, [], "")
-
-    assert alarm is not None
-    assert (None, "nothing; by the log it is not due when its run is") == (alarm.row, alarm.found)
-
-
-def test_a_missing_quarantined_schedule_is_reported_and_not_restored() -> None:
-    alarm = misplaced(QUARANTINED, None, [], "")
-
-    assert alarm is not None
-    assert (Event.MISSING, None) == (alarm.event, alarm.row)
+    assert (Event.MISSING, None, found) == (alarm.event, alarm.row, alarm.found)
 
 
 def test_an_id_that_the_log_never_had_is_reported_with_its_places() -> None:
@@ -269,9 +258,7 @@ def test_an_id_that_the_log_never_had_is_reported_with_its_places() -> None:
 @pytest.mark.parametrize(
     ("since_ms", "now_ms", "expected"), [(0, 60_006, True), (0, 60_005, False), (6, 60_006, False)]
 )
-def test_a_schedule_is_overdue_when_it_could_fire_for_longer_than_the_grace(
-    since_ms: int, now_ms: int, expected: bool
-) -> None:
+def test_a_schedule_is_overdue_when_it_could_fire_beyond_the_grace(since_ms: int, now_ms: int, expected: bool) -> None:
     held = Held("a", "5", "due", "normal", 5, None, None, None, [])
 
     assert expected == is_overdue(held, since_ms, now_ms)

@@ -1,9 +1,9 @@
-"""The occurrences of a backfill, the executed ones among them, and their packed form."""
+"""Occurrences, counted: of a backfill, with the executed ones among them; and by the spans of a timeline."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,11 +15,14 @@ from zsched.core.changes import Change, What
 from zsched.core.choices import ScheduleState
 from zsched.core.clock import to_ms
 from zsched.core.model import Schedule
+from zsched.core.options import define_trigger
 from zsched.core.story import Source
+from zsched.core.timeline import MOST_COUNTED, Spans, Timeline
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
+from zsched.errors import InvalidSchedule
 
 HOUR_MS = 3_600_000
 MIDNIGHT_MS = to_ms(datetime(2026, 3, 1, tzinfo=UTC))
@@ -47,11 +50,22 @@ def times(given: Schedule, start: float, end: float) -> list[int]:
     return found
 
 
-# -- occurrences --------------------------------------------------------------------------------------
-
-
-def test_a_stretch_includes_its_start_and_excludes_its_end() -> None:
-    assert hours(1, 2, 3) == times(schedule(), 1, 4)
+@pytest.mark.parametrize(
+    ("trigger", "start", "end", "expected"),
+    [
+        (HOURLY, 1, 4, hours(1, 2, 3)),
+        (HOURLY, -2, 2, hours(-2, -1, 0, 1)),
+        (EVERY_HOUR, -2, 2, hours(1)),
+        (replace(HOURLY, starts_ms=MIDNIGHT_MS), -2, 2, hours(0, 1)),
+        (replace(HOURLY, count=1), -2, 2, hours(1)),
+        (DAILY, 1, 49, hours(24, 48)),
+    ],
+    ids=["with its start, not its end", "before its creation", "every", "starts", "count", "in its zone"],
+)
+def test_a_rule_has_its_occurrences_of_a_stretch_but_none_before_its_anchor(
+    trigger: TriggerSpec, start: float, end: float, expected: list[int]
+) -> None:
+    assert expected == times(schedule(trigger), start, end)
 
 
 def test_an_occurrence_in_the_last_millisecond_of_a_stretch_is_counted() -> None:
@@ -61,41 +75,15 @@ def test_an_occurrence_in_the_last_millisecond_of_a_stretch_is_counted() -> None
     assert 3 == stretch.count
 
 
-def test_a_cron_rule_has_occurrences_before_its_creation() -> None:
-    assert hours(-2, -1, 0, 1) == times(schedule(), -2, 2)
-
-
-@pytest.mark.parametrize(
-    ("trigger", "expected"),
-    [
-        (EVERY_HOUR, hours(1)),
-        (replace(HOURLY, starts_ms=MIDNIGHT_MS), hours(0, 1)),
-        (replace(HOURLY, count=1), hours(1)),
-    ],
-    ids=["every", "starts", "count"],
-)
-def test_an_anchored_rule_has_no_occurrence_before_its_anchor(trigger: TriggerSpec, expected: list[int]) -> None:
-    assert expected == times(schedule(trigger), -2, 2)
-
-
-def test_an_rrule_is_evaluated_in_local_time_of_its_zone() -> None:
-    assert hours(24, 48) == times(schedule(DAILY), 1, 49)
-
-
-def test_occurrences_that_the_schedule_will_fire_are_not_backfilled() -> None:
+@pytest.mark.parametrize(("start", "times", "pending"), [(1, hours(1, 2), 3), (4, [], 2)])
+def test_occurrences_that_the_schedule_will_fire_are_not_backfilled(
+    start: float, times: list[int], pending: int
+) -> None:
     [pending_ms] = hours(3)
 
-    stretch = PastOccurrences.of(schedule(nominal_ms=pending_ms), *hours(1, 6))
+    stretch = PastOccurrences.of(schedule(nominal_ms=pending_ms), *hours(start, 6))
 
-    assert (hours(1, 2), 3) == (list(stretch.times()), stretch.pending)
-
-
-def test_a_stretch_in_the_future_has_only_pending_occurrences() -> None:
-    [pending_ms] = hours(3)
-
-    stretch = PastOccurrences.of(schedule(nominal_ms=pending_ms), *hours(4, 6))
-
-    assert ([], 0, 2) == (list(stretch.times()), stretch.count, stretch.pending)
+    assert (times, len(times), pending) == (list(stretch.times()), stretch.count, stretch.pending)
 
 
 @pytest.mark.parametrize("number", [1, 2, 1000, 8760])
@@ -111,9 +99,6 @@ def test_ten_million_occurrences_are_counted_at_once() -> None:
     stretch = PastOccurrences.of(every_second, MIDNIGHT_MS, MIDNIGHT_MS + 10_000_000_000)
 
     assert (10_000_000, MIDNIGHT_MS + 99_999_000) == (stretch.count, stretch.nth(100_000))
-
-
-# -- what ran -----------------------------------------------------------------------------------------
 
 
 def change(what: What, **more: Any) -> Change:
@@ -157,9 +142,6 @@ def test_an_occurrence_that_was_not_pushed_does_not_count_as_run(told: Change) -
     assert ran_at(told) is None
 
 
-# -- in few numbers -----------------------------------------------------------------------------------
-
-
 def test_regular_times_are_packed_into_few_numbers() -> None:
     given = [*range(0, 100_000_000, 1000), *range(200_000_000, 200_005_000, 5), 300_000_000]
 
@@ -199,3 +181,82 @@ def test_a_backfill_can_be_converted_to_json() -> None:
         "pending": 4,
         "source": source.to_dict(),
     } == done.to_dict()
+
+
+MINUTE_MS = 60_000
+BEGIN_MS = 1_800_000_000_000
+
+
+def timeline(minutes: int = 10) -> Timeline:
+    return Timeline(Spans.of(BEGIN_MS, BEGIN_MS + minutes * MINUTE_MS, MINUTE_MS), BEGIN_MS)
+
+
+def scheduled(**rule: object) -> Schedule:
+    state, anchor_ms = rule.pop("state", ScheduleState.ACTIVE), rule.pop("anchor_ms", BEGIN_MS)
+    spec = define_trigger(rule)  # type: ignore[arg-type]  # options of a rule
+    return Schedule(
+        id="a", state=state, kind="every", func="f", queue="q", priority=None, next_ms=BEGIN_MS, trigger=spec,
+        anchor_ms=anchor_ms, nominal_ms=BEGIN_MS,
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+def expected(found: Timeline) -> list[int]:
+    return [count["expected"] for count in found.counts]
+
+
+def test_an_outcome_counts_in_the_span_of_its_time_with_its_reason() -> None:
+    found = timeline()
+    found.add_outcome(Change("a", What.FIRED, (BEGIN_MS + 1) * 1000, "1-1", "a-1"))
+    found.add_outcome(Change("a", What.SKIPPED, (BEGIN_MS + MINUTE_MS) * 1000, "1-2", count=3, why="overlap"))
+    found.add_outcome(Change("a", What.FIRED, (BEGIN_MS - 1) * 1000, "1-3", "a-0"))
+    found.add_outcome(Change("a", What.FIRED, (BEGIN_MS + 10 * MINUTE_MS) * 1000, "1-4", "a-2"))
+
+    told = found.to_dict()
+
+    assert [1, 3] == [found.counts[0]["fired"], found.counts[1]["skipped"]]
+    assert 2 == len(told["buckets"])
+    assert {"skipped": {"overlap": 3}} == told["reasons"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "counts"),
+    [
+        ([{"every": 60}], [0] + [1] * 9),
+        ([{"every": 120}], [0, 0] + [1, 0] * 4),
+        ([{"every": 1}], [59] + [60] * 9),
+        ([{"cron": "*/5 * * * *", "tz": "UTC"}], [0, 0, 0, 0, 0, 1, 0, 0, 0, 0]),
+        ([{"every": 60, "state": ScheduleState.PAUSED}], [0] * 10),
+        # each by its own anchor
+        ([{"every": 300, "anchor_ms": BEGIN_MS - n * MINUTE_MS} for n in (4, 4, 2)], [0, 2, 0, 1, 0, 0, 2, 0, 1, 0]),
+    ],
+    ids=["every minute", "every two", "every second", "cron", "paused", "different anchors"],
+)
+def test_occurrences_of_rules_are_counted_without_the_next(rules: list[dict[str, object]], counts: list[int]) -> None:
+    found = timeline()
+    found.add_later([scheduled(**rule) for rule in rules])
+
+    assert counts == expected(found)
+
+
+def test_calendar_rules_beyond_the_limit_of_steps_are_left_out_with_their_schedules() -> None:
+    found, number = timeline(1440), MOST_COUNTED // 1439 + 1
+    ends = [datetime(2100, 1, day, tzinfo=UTC) + timedelta(hours=hour) for day in range(1, 31) for hour in range(3)]
+    found.add_later([scheduled(cron="* * * * *", ends=end) for end in ends for _ in range(2)])
+
+    assert 2 * (len(ends) - number) == found.left_out
+    assert [2 * number] * 1439 == expected(found)[1:]
+
+
+def test_equal_rules_and_intervals_are_all_counted() -> None:
+    found = timeline(1440)
+    found.add_later([scheduled(cron="* * * * *")] * MOST_COUNTED + [scheduled(every=1)] * 3)
+
+    assert 0 == found.left_out
+    assert [MOST_COUNTED + 180] * 1439 == expected(found)[1:]
+
+
+@pytest.mark.parametrize(("end_ms", "step_ms", "option"), [(0, 1, "to"), (1_441_000, 1000, "bucket")])
+def test_an_empty_timeline_and_too_many_spans_are_refused(end_ms: int, step_ms: int, option: str) -> None:
+    with pytest.raises(InvalidSchedule) as refused:
+        Spans.of(0, end_ms, step_ms)
+    assert option == refused.value.field

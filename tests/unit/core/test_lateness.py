@@ -36,17 +36,58 @@ def reason(line: str) -> str:
     return line.partition(" late: ")[2].partition("; run ")[0]
 
 
-def test_lateness_above_a_tenth_of_a_second_is_explained() -> None:
+def outage(until: str, since: str = "then") -> str:
+    return f"no daemon led from {since} until 2026-01-01 00:{until}+00:00"
+
+
+def resumed(at_ms: int) -> Change:
+    return change(What.RESUMED, at_ms, nominal_ms=DUE_MS)
+
+
+FIVE_MS = DUE_MS + 5 * MINUTE_MS
+PUT_LATE = "it was put only 2026-01-01 00:05:00+00:00, when its time had passed"
+NEW_RULES = change(What.REPLANNED, FIVE_MS, nominal_ms=DUE_MS + 60 * MINUTE_MS, next_ms=DUE_MS)
+LED = "between 2026-01-01 00:00:06+00:00 and 2026-01-01 00:00:08+00:00"
+LATE = {
+    "more than a tenth of a second": (fired_late(put(0), by_ms=101, term_ms=DUE_MS + 100), outage("00:00.100")),
+    "nobody led": (fired_late(put(0), term_ms=DUE_MS + 9 * MINUTE_MS), outage("09:00")),
+    "paused": (
+        fired_late(put(0), resumed(DUE_MS + MINUTE_MS), term_ms=DUE_MS - 1),
+        "it was paused until 2026-01-01 00:01:00+00:00",
+    ),
+    "a pause that ended before the due time": (fired_late(put(0), resumed(DUE_MS - MINUTE_MS)), HELD_UP),
+    "a pause that ended before a late put": (fired_late(resumed(DUE_MS + MINUTE_MS), put(FIVE_MS)), PUT_LATE),
+    "put late": (fired_late(put(FIVE_MS), term_ms=DUE_MS + MINUTE_MS), PUT_LATE),
+    "put to fire at once": (fired_late(put(DUE_MS + 0.5)), HELD_UP),
+    "the new rules of its zone came late": (
+        fired_late(put(0), NEW_RULES, term_ms=DUE_MS + 4 * MINUTE_MS),
+        "its zone's new rules came only 2026-01-01 00:05:00+00:00, when its time had passed",
+    ),
+    "the later of two reasons": (
+        fired_late(put(FIVE_MS), term_ms=DUE_MS + 6 * MINUTE_MS),
+        outage("06:00", "2026-01-01 00:05:00+00:00"),
+    ),
+    "no term is known": (fired_late(put(0)), HELD_UP),
+    "a term began before": (fired_late(put(0), term_ms=DUE_MS - MINUTE_MS), HELD_UP),
+    "a leader wrote an entry": (
+        fired_late(put(0), led_ms=DUE_MS + 6000, term_ms=DUE_MS + 8000, by_ms=13_000),
+        f"{HELD_UP}, or for want of a leader {LED}",
+    ),
+    "a leader wrote before it was due": (fired_late(put(0), led_ms=DUE_MS - 1, term_ms=DUE_MS + 8000), outage("00:08")),
+    "a leader wrote before the put": (
+        fired_late(put(DUE_MS + 5000), led_ms=DUE_MS + 4000, term_ms=DUE_MS + 8000),
+        outage("00:08", "2026-01-01 00:00:05+00:00"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("line", "expected"), LATE.values(), ids=LATE)
+def test_the_reason_of_a_late_run_is_the_latest_that_its_past_proves(line: str, expected: str) -> None:
+    assert expected == reason(line)
+
+
+def test_a_tenth_of_a_second_is_not_explained() -> None:
     assert f"fired for {DUE}, 100.0 ms late; run {RUN}" == fired_late(put(0), by_ms=100)
-    assert "no daemon led from then until 2026-01-01 00:00:00.100+00:00" == reason(
-        fired_late(put(0), by_ms=101, term_ms=DUE_MS + 100)
-    )
-
-
-def test_a_run_is_late_when_nobody_led() -> None:
-    line = fired_late(put(0), term_ms=DUE_MS + 9 * MINUTE_MS)
-
-    assert "no daemon led from then until 2026-01-01 00:09:00+00:00" == reason(line)
 
 
 def test_an_occurrence_left_out_without_a_leader_or_in_a_pause_has_that_reason() -> None:
@@ -54,16 +95,14 @@ def test_an_occurrence_left_out_without_a_leader_or_in_a_pause_has_that_reason()
     at_ms, term_ms = DUE_MS + 9 * MINUTE_MS, DUE_MS + 8 * MINUTE_MS
     left_out = change(What.COALESCED, at_ms, entry="1-7", nominal_ms=DUE_MS + 2 * MINUTE_MS, **times)
     missed, over = (change(What.SKIPPED, at_ms, entry="1-7", why=why, **times) for why in ("missed", "paused"))
-    terms, resumed = {"1-7": term_ms * 1000}, change(What.RESUMED, term_ms, nominal_ms=DUE_MS)
-    which = f"{DUE} to 2026-01-01 00:01:00+00:00"
+    terms, which = {"1-7": term_ms * 1000}, f"{DUE} to 2026-01-01 00:01:00+00:00"
 
-    outage = f"no daemon led from {DUE} until 2026-01-01 00:08:00+00:00"
-    assert [f"left out 2 occurrences, {which}, in favour of 2026-01-01 00:02:00+00:00: {outage}"] == texts(
-        left_out, terms=terms
-    )
-    assert f"its catch_up and catch_up_window: {outage}" in texts(missed, terms=terms)[0]
+    absence = outage("08:00", DUE)
+    favoured = "in favour of 2026-01-01 00:02:00+00:00"
+    assert [f"left out 2 occurrences, {which}, {favoured}: {absence}"] == texts(left_out, terms=terms)
+    assert f"its catch_up and catch_up_window: {absence}" in texts(missed, terms=terms)[0]
     assert texts(left_out)[0].endswith(": all had passed by then")
-    assert texts(resumed, left_out)[1].endswith(": it was paused until 2026-01-01 00:08:00+00:00")
+    assert texts(resumed(term_ms), left_out)[1].endswith(": it was paused until 2026-01-01 00:08:00+00:00")
     assert [f"skipped 2 occurrences, {which}: it was paused"] == texts(over, terms=terms)
 
 
@@ -72,76 +111,7 @@ def test_a_run_that_expired_without_a_leader_has_that_reason() -> None:
 
     told = texts(put(0), late, terms={"1-7": (DUE_MS + 4000) * 1000})[-1]
 
-    assert told.endswith("more than expires_after allows: no daemon led from then until 2026-01-01 00:00:04+00:00")
-
-
-def test_a_run_is_late_when_its_schedule_was_paused() -> None:
-    line = fired_late(put(0), change(What.RESUMED, DUE_MS + MINUTE_MS, nominal_ms=DUE_MS), term_ms=DUE_MS - 1)
-
-    assert "it was paused until 2026-01-01 00:01:00+00:00" == reason(line)
-
-
-def test_a_pause_that_ended_before_the_due_time_does_not_explain_lateness() -> None:
-    resumed = change(What.RESUMED, DUE_MS - MINUTE_MS, nominal_ms=DUE_MS)
-
-    assert HELD_UP == reason(fired_late(put(0), resumed))
-
-
-def test_a_pause_that_ended_before_a_late_put_does_not_explain_lateness() -> None:
-    resumed = change(What.RESUMED, DUE_MS + MINUTE_MS, nominal_ms=DUE_MS)
-    line = fired_late(resumed, put(DUE_MS + 5 * MINUTE_MS))
-
-    assert "it was put only 2026-01-01 00:05:00+00:00, when its time had passed" == reason(line)
-
-
-def test_a_run_is_late_when_its_schedule_was_put_late() -> None:
-    line = fired_late(put(DUE_MS + 5 * MINUTE_MS), term_ms=DUE_MS + MINUTE_MS)
-
-    assert "it was put only 2026-01-01 00:05:00+00:00, when its time had passed" == reason(line)
-
-
-def test_a_schedule_put_to_fire_at_once_was_not_put_late() -> None:
-    assert HELD_UP == reason(fired_late(put(DUE_MS + 0.5)))
-
-
-def test_a_run_is_late_when_its_zones_rules_came_late() -> None:
-    late = change(What.REPLANNED, DUE_MS + 5 * MINUTE_MS, nominal_ms=DUE_MS + 60 * MINUTE_MS, next_ms=DUE_MS)
-    line = fired_late(put(0), late, term_ms=DUE_MS + 4 * MINUTE_MS)
-
-    assert "its zone's new rules came only 2026-01-01 00:05:00+00:00, when its time had passed" == reason(line)
-
-
-def test_the_later_of_two_reasons_counts() -> None:
-    line = fired_late(put(DUE_MS + 5 * MINUTE_MS), term_ms=DUE_MS + 6 * MINUTE_MS)
-
-    assert "no daemon led from 2026-01-01 00:05:00+00:00 until 2026-01-01 00:06:00+00:00" == reason(line)
-
-
-@pytest.mark.parametrize("term_ms", [None, DUE_MS - MINUTE_MS])
-def test_a_late_run_under_a_leader_was_held_up(term_ms: int | None) -> None:
-    assert HELD_UP == reason(fired_late(put(0), term_ms=term_ms))
-
-
-# -- who led ------------------------------------------------------------------------------------------
-
-
-def test_absence_of_a_leader_is_not_claimed_if_a_leader_wrote_an_entry() -> None:
-    line = fired_late(put(0), led_ms=DUE_MS + 6000, term_ms=DUE_MS + 8000, by_ms=13_000)
-
-    between = "between 2026-01-01 00:00:06+00:00 and 2026-01-01 00:00:08+00:00"
-    assert f"{HELD_UP}, or for want of a leader {between}" == reason(line)
-
-
-def test_a_leaders_entry_before_the_due_time_does_not_count() -> None:
-    absence = "no daemon led from then until 2026-01-01 00:00:08+00:00"
-
-    assert absence == reason(fired_late(put(0), led_ms=DUE_MS - 1, term_ms=DUE_MS + 8000))
-
-
-def test_a_leaders_entry_before_the_put_does_not_count() -> None:
-    line = fired_late(put(DUE_MS + 5000), led_ms=DUE_MS + 4000, term_ms=DUE_MS + 8000)
-
-    assert "no daemon led from 2026-01-01 00:00:05+00:00 until 2026-01-01 00:00:08+00:00" == reason(line)
+    assert told.endswith(f"more than expires_after allows: {outage('00:04')}")
 
 
 def test_absence_of_a_leader_is_not_claimed_before_the_history_begins() -> None:
@@ -151,13 +121,12 @@ def test_absence_of_a_leader_is_not_claimed_before_the_history_begins() -> None:
     whole = fired_late(term_ms=DUE_MS + 8000, source=replace(since, is_untrimmed=True))
 
     assert f"{HELD_UP}, or for want of a leader before 2026-01-01 00:00:08+00:00" == reason(line)
-    assert "no daemon led from then until 2026-01-01 00:00:08+00:00" == reason(whole)
+    assert outage("00:08") == reason(whole)
 
 
 def test_absence_of_a_leader_is_not_claimed_if_other_occurrences_fired() -> None:
-    left_out = change(
-        What.COALESCED, DUE_MS + 9000, entry="1-7", nominal_ms=DUE_MS + 1, first_ms=DUE_MS, last_ms=DUE_MS
-    )
+    times = {"nominal_ms": DUE_MS + 1, "first_ms": DUE_MS, "last_ms": DUE_MS}
+    left_out = change(What.COALESCED, DUE_MS + 9000, entry="1-7", **times)
 
     [told] = texts(left_out, terms={"1-7": (DUE_MS + 8000) * 1000}, led={"1-7": (DUE_MS + 6000) * 1000})
 
@@ -207,7 +176,7 @@ def test_a_time_without_a_leader_in_one_history_explains_occurrences_of_other_sc
         times = {"first_ms": first_ms, "last_ms": first_ms + MINUTE_MS, "count": 2}
         return absences.reason(change(What.SKIPPED, at_ms, entry="1-9", why="missed", **times))
 
-    assert f"no daemon led from {DUE} until 2026-01-01 00:09:00+00:00" == reason(DUE_MS, DUE_MS + 10 * MINUTE_MS)
+    assert outage("09:00", DUE) == reason(DUE_MS, DUE_MS + 10 * MINUTE_MS)
     assert ["", "", ""] == [
         reason(DUE_MS, term_ms - 1),  # it was decided before
         reason(term_ms, term_ms + MINUTE_MS),  # a daemon led

@@ -1,8 +1,9 @@
-"""Filters, order and cursors of a listing."""
+"""Filters, order, cursors and pages of a listing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from zsched.core.choices import Priority, ScheduleState
 from zsched.core.clock import from_ms
 from zsched.core.listing import Cursor, Filter, IdTest, select
 from zsched.core.model import Schedule
+from zsched.core.pages import pages_of
 from zsched.errors import InvalidSchedule
 
 ACTIVE, PAUSED, QUARANTINED, ENDED = ScheduleState
@@ -153,30 +155,27 @@ def test_a_cursor_is_parsed_as_it_was_written() -> None:
         assert Cursor(schedule.state, schedule.next_ms or 0, id) == Cursor.parse(schedule.cursor)
 
 
-@pytest.mark.parametrize(
-    "after",
-    ["", "active", "active:5", "active:5:", "active:x:a", "gone:5:a", "active:-5:a", 5, f"active:{'9' * 5000}:a"],
-)
-def test_a_bad_cursor_is_an_error(after: Any) -> None:
-    with pytest.raises(InvalidSchedule, match=r"^after="):
-        _filter(after=after)
+BAD = [("after", text) for text in ("", "active", "active:5", "active:5:", "active:x:a", "gone:5:a", "active:-5:a", 5)]
+BAD += [("after", f"active:{'9' * 5000}:a"), ("kind", "daily"), ("state", "running"), ("match", 5), ("func", print)]
+BAD += [("limit", number) for number in (-1, 10**15 + 1, True, "5")] + [("queue", b"q"), ("tag", ["t"])]
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("kind", "daily"),
-        ("state", "running"),
-        ("limit", -1),
-        ("limit", 10**15 + 1),
-        ("limit", True),
-        ("limit", "5"),
-        ("match", 5),
-        ("func", print),
-        ("queue", b"q"),
-        ("tag", ["t"]),
-    ],
-)
-def test_a_bad_filter_is_an_error(field: str, value: Any) -> None:
+@pytest.mark.parametrize(("field", "value"), BAD)
+def test_a_bad_cursor_or_filter_is_an_error(field: str, value: Any) -> None:
     with pytest.raises(InvalidSchedule, match=f"^{field}="):
         _filter(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("items", "pages"), [([], []), ([1], [[1]]), ([1, 2], [[1, 2]]), ([1, 2, 3], [[1, 2], [3]])], ids=str
+)
+def test_pages_hold_all_items_in_order(items: list[int], pages: list[list[int]]) -> None:
+    assert pages == list(pages_of(items, 2))
+
+
+def test_pages_grow_from_a_short_first_page_and_are_read_one_at_a_time() -> None:
+    assert [[0], [1, 2], [3, 4, 5], [6]] == list(pages_of(range(7), 3, first=1))
+    assert [[0, 1], [2]] == list(pages_of(range(3), 2, first=5))
+    assert [[0]] == list(pages_of(range(1), 2, first=0))
+    endless = count()
+    assert ([0, 1, 2], 3) == (next(pages_of(endless, 3)), next(endless))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.log_rows import row_fields
+from tests.unit.core.recovering import DUE_MS, T_US, entry
 from zsched.core.changes import Change, What
 from zsched.core.entry import OLDEST_FORMAT
 from zsched.core.log import FORMAT, Entry, Position, UnknownEntry, changes, parse, readable
@@ -17,15 +18,6 @@ from zsched.core.log.kinds import KINDS
 from zsched.core.log.puts import PutEntry, PutRecurringEntry
 from zsched.core.log.rows import Quarantined
 from zsched.core.run_id import schedule_of
-
-T_US = 1_800_000_000_123_456
-DUE_MS = 1_800_000_000_000
-
-
-def entry(kind: str, *texts: Any) -> Entry:
-    """Return entry 3-7 like XRANGE."""
-    own = [text if isinstance(text, bytes) else str(text).encode() for text in texts]
-    return Entry.of(b"3-7", [b"kind", kind.encode(), b"t", str(T_US).encode(), *own])
 
 
 def change(id: str, what: What, **more: Any) -> Change:
@@ -149,10 +141,7 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         entry("pause", "note", "the sale", "rows", 1, "a", f"low {DUE_MS}"),
         [change("a", What.PAUSED, nominal_ms=DUE_MS, why="the sale")],
     ),
-    "resume": (
-        entry("resume", "rows", 1, "a", f"low {DUE_MS}"),
-        [change("a", What.RESUMED, nominal_ms=DUE_MS)],
-    ),
+    "resume": (entry("resume", "rows", 1, "a", f"low {DUE_MS}"), [change("a", What.RESUMED, nominal_ms=DUE_MS)]),
     "resume of a rule that skips": (
         entry("resume", "rows", 1, "r", "low 90 5 50 7 80"),
         [
@@ -193,54 +182,39 @@ def test_an_entry_says_what_its_script_did(entry: Entry, said: list[Change]) -> 
     assert {change.what for change in said} <= KINDS[entry.kind].whats
 
 
+ONE_PUT = ("lane", "low", "fields", 0, "rows", 1)
+LEFT_OUT = "passed - 9 9 missed:1:2:2"
+ADVANCES = ["fired 5 9 9", "fired soon 9 9 -", "vanished 5 9 9 -", "passed - 9 9 lost:1:2:2"]
+ADVANCES += ["passed - 9 9 missed:1:2", f"{LEFT_OUT},"]
+UNREADABLE: list[tuple[str, list[tuple[Any, ...]]]] = [
+    ("conjure", [()]),
+    ("", [()]),
+    ("put", [(), PUT[:-1], PUT[:-5], (*PUT, "replaced"), ("lane", "low", "fields", "many")]),
+    ("put", [(*ONE_PUT, "a", "soon", "data", ""), (*ONE_PUT, b"\xff", 5, "data", "")]),
+    ("put_recurring", [("shapes", "1"), rule("r")[:-1], rule("r")[:-2], (*rule("r"), "id", "r")]),
+    ("put_recurring", [rule("r", due_ms="soon"), (*rule("r")[:-5], "2 5 5", *rule("r")[-4:])]),
+    ("put_recurring", [("shapes", "1", *SHAPES[2:10], *rule("r")[len(SHAPES) :])]),
+    ("enqueue", [(), ("run",)]),
+    ("run_now", [("id", "a")]),
+    ("backfill", [("id", "a")]),
+    ("fire", [("runs",)]),
+    ("advance", [(), ("rows", "r fired 5 9 9 - -"), ("rows", 1), ("rows", 1, "r")]),
+    ("advance", [("rows", 1, "r", text) for text in ADVANCES]),
+    ("advance", [("rows", 1, "r", LEFT_OUT, "s", LEFT_OUT), ("rows", 1, "", "a text of no row", "r", "fired 5 9 9 -")]),
+    ("advance", [("rows", "many", "r", "fired 5 9 9 -")]),
+    ("quarantine", [()]),
+    ("cancel", [("rows", 1), ("rows", 2, "a", 5), ("rows", 1, "a", "soon")]),
+    ("pause", [("rows", 1, "a", f"low {DUE_MS}"), ("note", "", "rows", 1, "a", "low")]),
+    ("resume", [("rows", 1, "a", "low"), ("rows", 1, "a", "low 5 5 5")]),
+]
+HEADLESS = [[], [b"t", b"5", b"kind", b"term"], [b"kind", b"cancel", b"t", b"soon", b"id", b"a"]]
+
+
 @pytest.mark.parametrize(
     "broken",
     [
-        entry("conjure"),
-        entry(""),
-        Entry.of(b"3-7", []),
-        Entry.of(b"3-7", [b"t", b"5", b"kind", b"term"]),
-        Entry.of(b"3-7", [b"kind", b"cancel", b"t", b"soon", b"id", b"a"]),
-        entry("put"),
-        entry("put", *PUT[:-1]),
-        entry("put", *PUT[:-5]),
-        entry("put", *PUT, "replaced"),
-        entry("put", "lane", "low", "fields", "many"),
-        entry("put", "lane", "low", "fields", 0, "rows", 1, "a", "soon", "data", ""),
-        entry("put", "lane", "low", "fields", 0, "rows", 1, b"\xff", 5, "data", ""),
-        entry("put_recurring", "shapes", "1"),
-        entry("put_recurring", *rule("r")[:-1]),
-        entry("put_recurring", *rule("r")[:-2]),
-        entry("put_recurring", *rule("r"), "id", "r"),
-        entry("put_recurring", *rule("r", due_ms="soon")),
-        entry("put_recurring", *rule("r")[:-5], "2 5 5", *rule("r")[-4:]),
-        entry("put_recurring", "shapes", "1", *SHAPES[2:10], *rule("r")[len(SHAPES) :]),
-        entry("enqueue"),
-        entry("enqueue", "run"),
-        entry("run_now", "id", "a"),
-        entry("backfill", "id", "a"),
-        entry("fire", "runs"),
-        entry("advance"),
-        entry("advance", "rows", "r fired 5 9 9 - -"),
-        entry("advance", "rows", 1),
-        entry("advance", "rows", 1, "r"),
-        entry("advance", "rows", 1, "r", "fired 5 9 9"),
-        entry("advance", "rows", 1, "r", "fired soon 9 9 -"),
-        entry("advance", "rows", 1, "r", "vanished 5 9 9 -"),
-        entry("advance", "rows", 1, "r", "passed - 9 9 lost:1:2:2"),
-        entry("advance", "rows", 1, "r", "passed - 9 9 missed:1:2"),
-        entry("advance", "rows", 1, "r", "passed - 9 9 missed:1:2:2,"),
-        entry("advance", "rows", 1, "r", "passed - 9 9 missed:1:2:2", "s", "passed - 9 9 missed:1:2:2"),
-        entry("advance", "rows", 1, "", "a text of no row", "r", "fired 5 9 9 -"),
-        entry("advance", "rows", "many", "r", "fired 5 9 9 -"),
-        entry("quarantine"),
-        entry("cancel", "rows", 1),
-        entry("cancel", "rows", 2, "a", 5),
-        entry("cancel", "rows", 1, "a", "soon"),
-        entry("pause", "rows", 1, "a", f"low {DUE_MS}"),
-        entry("pause", "note", "", "rows", 1, "a", "low"),
-        entry("resume", "rows", 1, "a", "low"),
-        entry("resume", "rows", 1, "a", "low 5 5 5"),
+        *(entry(kind, *texts) for kind, many in UNREADABLE for texts in many),
+        *(Entry.of(b"3-7", texts) for texts in HEADLESS),
     ],
 )
 def test_an_unreadable_entry_raises_unknown_entry_with_its_id(broken: Entry) -> None:
@@ -296,14 +270,8 @@ def test_a_put_recurring_entry_returns_its_record() -> None:
 
     assert ("s", DUE_MS, True, "r-1") == (put.id, put.due_ms, put.is_paused, put.last)
     due, updated = str(DUE_MS).encode(), str(T_US // 1000).encode()
-    own = {
-        "created_by": b"ann",
-        "version": f"3-7-{T_US}".encode(),
-        "trigger": b"every 5",
-        "digest": b"d e",
-        "lane": b"low",
-    }
-    own |= {"anchor": b"11", "created_at": b"12", "updated_at": updated, "nominal": due, "last": b"r-1"}
+    own = {"created_by": b"ann", "version": f"3-7-{T_US}".encode(), "trigger": b"every 5", "digest": b"d e"}
+    own |= {"lane": b"low", "anchor": b"11", "created_at": b"12", "updated_at": updated, "nominal": due, "last": b"r-1"}
     assert own == parsed.schedule_of(1)
     lane, record = parsed.record_of(1)
     assert ("low", [b"data", b"\xff"]) == (lane, record[:2])
@@ -328,10 +296,7 @@ def test_a_put_recurring_that_stays_ended_has_no_nominal_time() -> None:
     assert "nominal" not in parsed.schedule_of(0)
 
 
-@pytest.mark.parametrize(
-    ("name", "pushed"),
-    [("advance", "rue"), ("advance by policies", "w")],
-)
+@pytest.mark.parametrize(("name", "pushed"), [("advance", "rue"), ("advance by policies", "w")])
 def test_the_rows_of_an_advance_say_which_runs_were_pushed(name: str, pushed: str) -> None:
     assert [*pushed] == [move.id for move in AdvanceEntry(SAID[name][0]).moves if move.is_pushed]
 
@@ -421,8 +386,6 @@ def test_the_lateness_of_an_occurrence_counts_from_its_due_time_with_jitter() ->
     assert (DUE_MS, DUE_MS + 250, 1.5) == (change.nominal_ms, change.due_ms, change.late_ms)
     assert change == Change.of_dict(change.to_dict())
 
-
-# -- formats ------------------------------------------------------------------------------------------
 
 TERM = ("daemon", "d", "server", "s")
 ROW = ("a", "1", "due", "low", 1, 1, "", "2 0", "format", 9)

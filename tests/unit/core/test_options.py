@@ -35,118 +35,58 @@ def _define_and_check(options: dict[str, Any]) -> None:
     check(_define(**options).when, AT_MS)
 
 
+def each(field: str, *values: object, **more: object) -> list[tuple[str, dict[str, Any]]]:
+    """Return a row for each value of an option that is refused beside *more*."""
+    return [(field, more | {field: value}) for value in values]
+
+
+NEW_YORK = {"tz": "America/New_York"}
+LAST, EAST, WEST = datetime(9999, 12, 31, 23), timezone(timedelta(hours=14)), timezone(-timedelta(hours=12))
 BAD: list[tuple[str, dict[str, Any]]] = [
     ("trigger", {"at": None}),
     ("cron and rrule", {"cron": "* * * * *", "rrule": "FREQ=DAILY"}),
-    # zones
-    ("tz", {"cron": "* * * * *", "tz": "Mars/Olympus"}),
-    ("tz", {"cron": "* * * * *", "tz": "EST"}),
-    ("tz", {"cron": "* * * * *", "tz": "right/UTC"}),
-    ("tz", {"cron": "* * * * *", "tz": "posix/UTC"}),
-    ("tz", {"cron": "* * * * *", "tz": "localtime"}),
-    ("tz", {"cron": "* * * * *", "tz": "../../etc/passwd"}),
-    ("tz", {"cron": "* * * * *", "tz": ""}),
-    ("tz", {"cron": "* * * * *", "tz": 5}),
-    ("tz", {"cron": "* * * * *", "tz": timezone(timedelta(hours=1))}),
+    *each("tz", "Mars/Olympus", "EST", "right/UTC", "posix/UTC", "localtime", cron="* * * * *"),
+    *each("tz", "../../etc/passwd", "", 5, timezone(timedelta(hours=1)), cron="* * * * *"),
     # instants
-    ("at", {"at": datetime(2026, 11, 21, 8)}),
-    ("at", {"at": date(2026, 11, 21), "tz": "UTC"}),
-    ("at", {"at": "2026-11-21T08:00Z"}),
-    ("at", {"at": 1_795_248_000}),
-    ("at", {"at": datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)}),
-    ("at", {"at": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))}),
-    ("at", {"at": datetime(1, 1, 1), "tz": "Pacific/Apia"}),
-    ("at", {"at": datetime(9999, 12, 31, 23, 59, 59, 999_900, tzinfo=UTC)}),
-    ("at", {"at": datetime(9999, 12, 31, 23, 0, tzinfo=timezone(timedelta(hours=-12)))}),
-    ("at", {"at": datetime(9999, 12, 31, 23, 0), "tz": "America/New_York"}),
-    ("at", {"at": datetime(2026, 3, 8, 2, 30), "tz": "America/New_York", "gap": "skip"}),
-    ("gap", {"at": AT, "gap": "forward"}),
-    ("fold", {"at": AT, "fold": "third"}),
-    ("fold", {"at": datetime(2026, 11, 1, 1, 30), "tz": "America/New_York", "fold": "both"}),
+    *each("at", datetime(2026, 11, 21, 8), "2026-11-21T08:00Z", 1_795_248_000),
+    *each("at", datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), datetime(1, 1, 1, tzinfo=EAST)),
+    *each("at", datetime(9999, 12, 31, 23, 59, 59, 999_900, tzinfo=UTC), LAST.replace(tzinfo=WEST)),
+    *each("at", date(2026, 11, 21), tz="UTC"),
+    *each("at", datetime(1, 1, 1), tz="Pacific/Apia"),
+    *each("at", LAST, **NEW_YORK),
+    *each("at", datetime(2026, 3, 8, 2, 30), gap="skip", **NEW_YORK),
+    *each("gap", "forward", at=AT),
+    *each("fold", "third", at=AT),
+    *each("fold", "both", at=datetime(2026, 11, 1, 1, 30), **NEW_YORK),
     # durations
-    ("every", {"every": 0}),
-    ("every", {"every": -1}),
-    ("every", {"every": math.nan}),
-    ("every", {"every": math.inf}),
-    ("every", {"every": True}),
-    ("every", {"every": "5 m"}),
-    ("every", {"every": 0.0001}),
-    ("every", {"every": timedelta(0)}),
-    ("every", {"every": timedelta.max}),
-    ("every", {"every": 10**400}),
-    ("after", {"after": -1}),
-    ("after", {"after": math.nan}),
-    ("after", {"after": -math.inf}),
-    ("after", {"after": 1e306}),
-    ("after", {"after": 10**400}),
-    ("after", {"after": "soon"}),
-    ("after", {"after": False}),
-    ("after", {"after": timedelta.max}),
-    ("after", {"after": timedelta(milliseconds=-1)}),
-    # cron
-    ("cron", {"cron": "* * * *"}),
-    ("cron", {"cron": "61 * * * *"}),
-    ("cron", {"cron": "0 0 30 2 *"}),
-    ("cron", {"cron": ",".join(["1"] * 20_000) + " * * * *"}),
-    ("cron", {"cron": "9" * 5000 + " * * * *"}),
-    ("cron", {"cron": ""}),
-    ("cron", {"cron": 5}),
-    ("cron", {"cron": "* * * * * * * *"}),
-    # rrule
-    ("rrule", {"rrule": "FREQ=SECONDLY"}),
-    ("rrule", {"rrule": "FREQ=DAILY;INTERVAL=0"}),
-    ("rrule", {"rrule": "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"}),
-    ("rrule", {"rrule": "FREQ=DAILY;UNTIL=20270101T000000", "starts": AT}),
-    ("rrule", {"rrule": "nonsense"}),
-    ("rrule", {"rrule": 5}),
-    ("count", {"rrule": "FREQ=DAILY;COUNT=3", "count": 2}),
-    ("count", {"every": 5, "count": 0}),
-    ("count", {"every": 5, "count": True}),
-    ("count", {"every": 5, "count": 1.5}),
-    ("starts", {"every": 5, "starts": datetime(2026, 1, 1)}),
-    ("ends", {"every": 5, "ends": "tomorrow"}),
-    ("ends", {"every": 5, "starts": AT, "ends": AT - timedelta(seconds=1)}),
-    ("starts", {"at": AT, "starts": AT}),
-    ("count", {"after": 5, "count": 3}),
+    *each("every", 0, -1, math.nan, math.inf, True, "5 m", 0.0001, timedelta(0), timedelta.max, 10**400),
+    *each("after", -1, math.nan, -math.inf, 1e306, 10**400, "soon", False, timedelta.max, timedelta(milliseconds=-1)),
+    # rules
+    *each("cron", "* * * *", "61 * * * *", "0 0 30 2 *", ",".join(["1"] * 20_000) + " * * * *"),
+    *each("cron", "9" * 5000 + " * * * *", "", 5, "* * * * * * * *"),
+    *each("rrule", "FREQ=SECONDLY", "FREQ=DAILY;INTERVAL=0", "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30", "nonsense", 5),
+    *each("rrule", "FREQ=DAILY;UNTIL=20270101T000000", starts=AT),
+    *each("count", 2, rrule="FREQ=DAILY;COUNT=3"),
+    *each("count", 0, True, 1.5, every=5),
+    *each("count", 3, after=5),
+    *each("starts", datetime(2026, 1, 1), every=5),
+    *each("starts", AT, at=AT),
+    *each("ends", "tomorrow", every=5),
+    *each("ends", AT - timedelta(seconds=1), every=5, starts=AT),
     # ids, lanes, queues, texts
-    ("id", {"at": AT, "id": "a b"}),
-    ("id", {"at": AT, "id": "a.b"}),
-    ("id", {"at": AT, "id": "a:b"}),
-    ("id", {"at": AT, "id": "a" * 200}),
-    ("id", {"at": AT, "id": ""}),
-    ("id", {"at": AT, "id": "ümlaut"}),
-    ("id", {"at": AT, "id": "line\n"}),
-    ("id", {"at": AT, "id": 42}),
-    ("id", {"at": AT, "id": b"bytes"}),
-    ("priority", {"at": AT, "priority": "urgent"}),
-    ("priority", {"at": AT, "priority": 1}),
-    ("priority", {"at": AT, "priority": None}),
-    ("queue", {"at": AT, "queue": ""}),
-    ("queue", {"at": AT, "queue": "a b"}),
-    ("queue", {"at": AT, "queue": "a\tb"}),
-    ("queue", {"at": AT, "queue": "bell\a"}),
-    ("queue", {"at": AT, "queue": "esc\x1b[31m"}),
-    ("queue", {"at": AT, "queue": "zero\u200bwidth"}),
-    ("queue", {"at": AT, "queue": "no\u00a0break"}),
-    ("queue", {"at": AT, "queue": "sur\ud800rogate"}),
-    ("queue", {"at": AT, "queue": "--url"}),
-    ("queue", {"at": AT, "queue": "a:intermediate"}),
-    ("queue", {"at": AT, "queue": "q" * 129}),
-    ("queue", {"at": AT, "queue": 5}),
-    ("queue", {"at": AT, "queue": None}),
-    ("description", {"at": AT, "description": "two\nlines"}),
-    ("description", {"at": AT, "description": "x" * 201}),
-    ("tags", {"at": AT, "tags": "one"}),
-    ("tags", {"at": AT, "tags": ["a"] * 33}),
-    ("tags", {"at": AT, "tags": [1]}),
-    ("tags", {"at": AT, "tags": None}),
-    ("created_by", {"at": AT, "created_by": 5}),
-    ("managed_by", {"at": AT, "managed_by": "\x00"}),
-    ("at_front", {"at": AT, "at_front": "yes"}),
-    ("allow_past", {"at": AT, "allow_past": 1}),
-    ("if_exists", {"at": AT, "if_exists": "update"}),
-    ("on_uncertain", {"at": AT, "on_uncertain": "maybe"}),
-]  # fmt: skip
+    *each("id", "a b", "a.b", "a:b", "a" * 200, "", "ümlaut", "line\n", 42, b"bytes", at=AT),
+    *each("priority", "urgent", 1, None, at=AT),
+    *each("queue", "", "a b", "a\tb", "bell\a", "esc\x1b[31m", "zero\u200bwidth", "no\u00a0break", at=AT),
+    *each("queue", "sur\ud800rogate", "--url", "a:intermediate", "q" * 129, 5, None, at=AT),
+    *each("description", "two\nlines", "x" * 201, at=AT),
+    *each("tags", "one", ["a"] * 33, [1], None, at=AT),
+    *each("created_by", 5, at=AT),
+    *each("managed_by", "\x00", at=AT),
+    *each("at_front", "yes", at=AT),
+    *each("allow_past", 1, at=AT),
+    *each("if_exists", "update", at=AT),
+    *each("on_uncertain", "maybe", at=AT),
+]
 
 
 @pytest.mark.parametrize(("field", "options"), BAD, ids=[f"{n}-{field}" for n, (field, _) in enumerate(BAD)])
@@ -176,13 +116,11 @@ def test_an_unknown_option_is_refused_with_the_matching_option(theirs: str, ours
         _define(at=AT, **{theirs: 5})
 
 
-def test_an_unrecognisable_option_is_refused_with_the_list_of_all() -> None:
-    with pytest.raises(InvalidSchedule, match=r"options are .*after.*rrule"):
-        _define(at=AT, xyzzy=5)
+TIMES = ["at", "after", "every", "cron", "rrule", "tz", "starts", "allow_past", "count"]
 
 
-@pytest.mark.parametrize("name", ["at", "after", "every", "cron", "rrule", "tz", "starts", "allow_past", "count"])
-def test_enqueue_takes_no_time(name: str) -> None:
+@pytest.mark.parametrize("name", [*TIMES, "pause_after_failures"])
+def test_enqueue_takes_no_time_and_no_option_of_rules(name: str) -> None:
     assert name in SCHEDULE_OPTIONS - ENQUEUE_OPTIONS
     with pytest.raises(InvalidSchedule, match=f"^{name}=.*no such option here"):
         define_now("app.task", {name: None}, "made-up")
@@ -192,35 +130,28 @@ def test_enqueue_takes_no_time(name: str) -> None:
     ("given", "meant"), [({}, "retry"), ({"on_lost": "fail"}, "fail"), ({"on_lost": None}, "retry")]
 )
 @pytest.mark.parametrize("when", [{"at": AT}, {"after": 5}, {"every": 5}])
-def test_every_schedule_has_on_lost_with_the_default_retry(
-    given: dict[str, Any], meant: str, when: dict[str, Any]
-) -> None:
+def test_every_schedule_has_on_lost_retry_by_default(given: dict[str, Any], meant: str, when: dict[str, Any]) -> None:
     assert OnLost(meant) is _define(**when, **given).on_lost
     assert OnLost(meant) is define_now("app.task", given, "made-up").on_lost
 
 
-@pytest.mark.parametrize("value", ["again", "", 0, False])
-def test_an_invalid_on_lost_is_refused_with_its_words(value: Any) -> None:
-    with pytest.raises(InvalidSchedule, match=r"^on_lost=.*give one of retry, fail"):
-        _define(every=5, on_lost=value)
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"at": AT, "xyzzy": 5}, "options are .*after.*rrule"),
+    *(({"every": 5, "on_lost": value}, "^on_lost=.*give one of retry, fail") for value in ("again", "", 0, False)),
+    *(
+        ({"every": 5, "pause_after_failures": value}, "^pause_after_failures=.*give a whole number from 1")
+        for value in (0, -1, 1_000_001, True, 2.0, "2")
+    ),
+    ({"at": AT, "pause_after_failures": 2}, "^pause_after_failures=.*a one-shot has one run.*leave it out"),
+    ({}, "^trigger: none was given; give exactly one of at, "),
+    ({"at": AT, "every": 5}, "^at and every: more than one"),
+]
 
 
-@pytest.mark.parametrize("number", [1, 3, 1_000_000, None])
-def test_a_rule_may_be_paused_after_failures_in_a_row(number: int | None) -> None:
-    assert number == _define(every=5, pause_after_failures=number).pause_after_failures
-
-
-@pytest.mark.parametrize("value", [0, -1, 1_000_001, True, 2.0, "2"])
-def test_pause_after_failures_must_be_a_whole_number_from_1(value: Any) -> None:
-    with pytest.raises(InvalidSchedule, match=r"^pause_after_failures=.*give a whole number from 1"):
-        _define(every=5, pause_after_failures=value)
-
-
-def test_a_one_shot_with_pause_after_failures_is_refused() -> None:
-    with pytest.raises(InvalidSchedule, match=r"^pause_after_failures=.*a one-shot has one run.*leave it out"):
-        _define(at=AT, pause_after_failures=2)
-    with pytest.raises(InvalidSchedule, match=r"^pause_after_failures=2: no such option here"):
-        define_now("f.f", {"pause_after_failures": 2}, "made-up")
+@pytest.mark.parametrize(("options", "says"), REFUSED)
+def test_a_refusal_says_what_to_give_instead(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidSchedule, match=says):
+        _define(**options)
 
 
 def test_a_one_shot_without_options_has_the_defaults() -> None:
@@ -236,10 +167,23 @@ def test_a_one_shot_without_options_has_the_defaults() -> None:
     )  # fmt: skip
 
 
-def test_an_id_given_by_the_caller_is_marked_as_own() -> None:
-    definition = _define(at=AT, id="a-Z_9")
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"at": AT, "id": "a-Z_9"}, {"id": "a-Z_9", "has_own_id": True}),
+        ({"at": AT, "tags": ["b", "a", "b"]}, {"tags": ("a", "b")}),
+        ({"at": AT, "priority": Priority.LOW}, {"priority": Priority.LOW}),
+        ({"at": AT, "if_exists": IfExists.KEEP}, {"if_exists": IfExists.KEEP}),
+        ({"at": AT, "on_uncertain": OnUncertain.SKIP}, {"on_uncertain": OnUncertain.SKIP}),
+        *(({"every": 5, "pause_after_failures": n}, {"pause_after_failures": n}) for n in (1, 3, 1_000_000, None)),
+        ({"at": datetime(2026, 11, 1, 1, 30), "tz": "America/New_York", "fold": "second"},
+         {"when": At(1_793_511_000_000 + 3_600_000)}),
+    ],
+)  # fmt: skip
+def test_an_option_sets_the_attributes_of_the_definition(options: dict[str, Any], expected: dict[str, Any]) -> None:
+    definition = _define(**options)
 
-    assert ("a-Z_9", True) == (definition.id, definition.has_own_id)
+    assert expected == {name: getattr(definition, name) for name in expected}
 
 
 @pytest.mark.parametrize("length", [1, 128])
@@ -278,65 +222,31 @@ def test_a_zone_may_be_given_as_zoneinfo() -> None:
     assert _define(cron="0 9 * * *", tz="Asia/Seoul") == _define(cron="0 9 * * *", tz=ZoneInfo("Asia/Seoul"))
 
 
-def test_the_second_pass_of_a_fold_may_be_chosen() -> None:
-    assert (
-        At(1_793_511_000_000 + 3_600_000)
-        == _define(at=datetime(2026, 11, 1, 1, 30), tz="America/New_York", fold="second").when
-    )
+MICROSECOND, DAY = timedelta(microseconds=1), timedelta(days=1)
 
 
 @pytest.mark.parametrize(
-    ("after", "ms"),
-    [
-        (0, 0),
-        (5, 5000),
-        (0.1 + 0.2, 300),
-        (1.0001, 1001),
-        (timedelta(microseconds=1), 1),
-        (timedelta(days=1), 86_400_000),
-    ],
+    ("after", "ms"), [(0, 0), (5, 5000), (0.1 + 0.2, 300), (1.0001, 1001), (MICROSECOND, 1), (DAY, 86_400_000)]
 )
 def test_a_delay_is_converted_to_whole_milliseconds_and_never_shortened(after: Any, ms: int) -> None:
     assert After(ms) == _define(after=after).when
 
 
-def test_a_rule_keeps_all_of_its_bounds() -> None:
-    when = _define(
-        cron="0 9  * * 1-5",
-        tz="America/New_York",
-        starts=datetime(2026, 1, 1),
-        ends=AT,
-        count=7,
-        gap="shift",
-        fold="both",
-    ).when
+def test_a_rule_keeps_all_of_its_bounds_and_the_count_of_an_rrule_apart_from_its_text() -> None:
+    bounds = {"starts": datetime(2026, 1, 1), "ends": AT, "count": 7, "gap": "shift", "fold": "both"}
+
+    when, counted = _define(cron="0 9  * * 1-5", **bounds, **NEW_YORK).when, _define(rrule="FREQ=DAILY;COUNT=3").when
 
     expected = TriggerSpec(CRON, "0 9 * * 1-5", "America/New_York", 1_767_243_600_000, AT_MS, 7, Gap.SHIFT, Fold.BOTH)
-    assert expected == when
+    assert (expected, "FREQ=DAILY", 3) == (when, counted.expr, counted.count)
 
 
-def test_the_count_of_an_rrule_is_kept_apart_from_its_text() -> None:
-    when = _define(rrule="FREQ=DAILY;COUNT=3").when
-
-    assert ("FREQ=DAILY", 3) == (when.expr, when.count)
-
-
-def test_every_kind_of_trigger_has_its_default_for_gaps() -> None:
-    kinds = {"cron": "0 9 * * *", "rrule": "FREQ=DAILY", "every": 5}
-
-    assert {"cron": Gap.FIRST_VALID, "rrule": Gap.SHIFT, "every": Gap.SHIFT} == {
-        kind: _define(**{kind: expr}).when.gap for kind, expr in kinds.items()
-    }
-
-
-def test_tags_are_a_sorted_set() -> None:
-    assert ("a", "b") == _define(at=AT, tags=["b", "a", "b"]).tags
-
-
-def test_enum_members_are_accepted_as_options() -> None:
-    definition = _define(at=AT, priority=Priority.LOW, if_exists=IfExists.KEEP, on_uncertain=OnUncertain.SKIP)
-
-    assert (Priority.LOW, IfExists.KEEP) == (definition.priority, definition.if_exists)
+@pytest.mark.parametrize(
+    ("kind", "expr", "gap"),
+    [("cron", "0 9 * * *", Gap.FIRST_VALID), ("rrule", "FREQ=DAILY", Gap.SHIFT), ("every", 5, Gap.SHIFT)],
+)
+def test_every_kind_of_trigger_has_its_default_for_gaps(kind: str, expr: Any, gap: Gap) -> None:
+    assert gap is _define(**{kind: expr}).when.gap
 
 
 def test_a_run_now_differs_from_a_one_shot_only_in_its_time() -> None:
@@ -345,25 +255,13 @@ def test_a_run_now_differs_from_a_one_shot_only_in_its_time() -> None:
     assert replace(later, when=Now()) == now
 
 
-def test_a_trigger_alone_refuses_options_of_schedules() -> None:
-    assert EVERY is define_trigger({"every": 5}).kind
+def test_a_trigger_alone_refuses_options_of_schedules_and_a_jitter_for_that_depends_on_an_id() -> None:
+    assert EVERY is define_trigger({"every": 5, "jitter": None}).kind
     for options in ({"at": AT}, {"every": 5, "queue": "x"}, {"every": 5, "overlap": "skip"}, {}):
         with pytest.raises(InvalidSchedule):
             define_trigger(options)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({}, "^trigger: none was given; give exactly one of at, "),
-        ({"at": AT, "every": 5}, "^at and every: more than one"),
-    ],
-)
-def test_a_schedule_has_one_trigger_and_a_refusal_says_whether_none_or_two_were_given(
-    options: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(InvalidSchedule, match=says):
-        _define(**options)
+    with pytest.raises(InvalidSchedule, match=r"^jitter=2: .*id.*preview a schedule by its id"):
+        define_trigger({"every": 5, "jitter": 2})
 
 
 @pytest.mark.parametrize(
@@ -388,15 +286,7 @@ def test_a_naive_datetime_is_refused_with_a_zone_only_where_there_is_one_to_give
     with pytest.raises(InvalidSchedule, match="a naive datetime names no instant; give ") as caught:
         instant_ms(field, datetime(2027, 1, 1), None)
 
-    assert has_zone == ("tz=" in caught.value.remedy)
-    assert "aware one" in caught.value.remedy
-
-
-def test_a_trigger_alone_has_no_jitter_for_that_depends_on_an_id() -> None:
-    with pytest.raises(InvalidSchedule, match=r"^jitter=2: .*id.*preview a schedule by its id"):
-        define_trigger({"every": 5, "jitter": 2})
-
-    assert define_trigger({"every": 5}) == define_trigger({"every": 5, "jitter": None})
+    assert (has_zone, True) == ("tz=" in caught.value.remedy, "aware one" in caught.value.remedy)
 
 
 def test_an_error_message_cuts_a_long_value() -> None:
@@ -416,18 +306,13 @@ def test_a_value_whose_repr_fails_does_not_hide_the_error() -> None:
 
 
 def test_every_duration_may_be_a_text() -> None:
-    texts = dict.fromkeys(name for name, option in OPTIONS.items() if option.form.is_duration and name != "after")
-    assert {"every", "jitter", "expires_after", "catch_up_window", "timeout", "result_ttl", "failure_ttl"} == {*texts}
+    durations = {name for name, option in OPTIONS.items() if option.form.is_duration and name != "after"}
+    assert {"every", "jitter", "expires_after", "catch_up_window", "timeout", "result_ttl", "failure_ttl"} == durations
 
-    of_texts = define(
-        "app.task", {"every": "1d", "jitter": "90s", "expires_after": "1h30m", "catch_up_window": "2h"}, "a"
-    )
-    of_numbers = define(
-        "app.task", {"every": 86_400, "jitter": 90, "expires_after": 5400, "catch_up_window": 7200}, "a"
-    )
+    of_texts = _define(every="1d", jitter="90s", expires_after="1h30m", catch_up_window="2h")
 
-    assert of_numbers == of_texts
-    assert After(120_000) == define("app.task", {"after": "2m"}, "a").when
+    assert of_texts == _define(every=86_400, jitter=90, expires_after=5400, catch_up_window=7200)
+    assert After(120_000) == _define(after="2m").when
 
 
 @pytest.mark.parametrize("function", [instant_ms, lambda field, value, tz: seconds_to_ms(field, value, 0)])

@@ -31,9 +31,6 @@ def _define(**options: Any) -> Definition:
     return define("app.task", options, "made-up")
 
 
-# -- each of them ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -55,15 +52,12 @@ def _define(**options: Any) -> Definition:
     ],
 )
 @pytest.mark.parametrize("rule", [{"every": 5}, {"cron": "0 9 * * *"}, {"rrule": "FREQ=DAILY"}])
-def test_a_rule_has_the_policies_that_were_given(
-    rule: dict[str, Any], options: dict[str, Any], expected: Policy
-) -> None:
+def test_a_rule_has_the_given_policies(rule: dict[str, Any], options: dict[str, Any], expected: Policy) -> None:
     assert expected == _define(**rule, **options).policy
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [("overlap", "skip, allow, queue, cancel_previous"), ("catch_up", "latest, all, none")],
+    ("name", "words"), [("overlap", "skip, allow, queue, cancel_previous"), ("catch_up", "latest, all, none")]
 )
 @pytest.mark.parametrize("value", ["queued", "", "LATEST", 1, True, ["skip"]])
 def test_an_unknown_policy_is_refused_and_the_valid_ones_are_listed(name: str, words: str, value: Any) -> None:
@@ -90,11 +84,6 @@ def test_an_invalid_duration_is_refused_with_its_field(name: str, value: Any) ->
     assert name == caught.value.field
 
 
-def test_expiring_at_once_is_refused() -> None:
-    with pytest.raises(InvalidSchedule, match=r"^expires_after=0: out of range; give 1ms to"):
-        _define(at=AT, expires_after=0)
-
-
 @pytest.mark.parametrize("when", [{"at": AT}, {"after": 5}, {"every": 60}, {"cron": "* * * * *"}])
 def test_expiry_and_jitter_are_accepted_for_every_schedule(when: dict[str, Any]) -> None:
     definition = _define(**when, jitter=timedelta(seconds=7), expires_after=30)
@@ -110,8 +99,6 @@ def test_a_run_at_once_expires_too_and_has_no_jitter() -> None:
     with pytest.raises(InvalidSchedule, match=r"^jitter=5: no such option here"):
         define_now("app.task", {"jitter": 5}, "made-up")
 
-
-# -- contradictions -------------------------------------------------------------------------------
 
 BAD: list[tuple[str, str, dict[str, Any]]] = [
     ("catch_up", r"overlap='skip'.*give overlap=.queue. or .allow.", {"every": 5, "catch_up": "all"}),
@@ -130,6 +117,7 @@ BAD: list[tuple[str, str, dict[str, Any]]] = [
     ("jitter", r"next, 23h", {"cron": "30 5 * * *", "tz": "America/New_York", "starts": datetime(2026, 3, 3),
                                   "jitter": 86_400}),
     ("jitter", r"next, 1d", {"rrule": "FREQ=DAILY;BYHOUR=9", "jitter": 86_401}),
+    ("expires_after", r"out of range; give 1ms to", {"at": AT, "expires_after": 0}),
     ("expires_after", r"jitter=60.*give a longer one, or less jitter", {"at": AT, "expires_after": 59.9, "jitter": 60}),
     ("expires_after", r"jitter=3", {"every": 5, "expires_after": 2, "jitter": 3}),
     ("expires_after", r"jitter=600", {"at": AT, "urgency": "digest", "expires_after": 60, "jitter": 600}),
@@ -157,11 +145,15 @@ def test_options_that_just_fit_together_are_accepted(options: dict[str, Any]) ->
     _define(**options)
 
 
-@pytest.mark.parametrize("when", [{"at": AT}, {"after": 5}])
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_one_shot_with_policies_of_a_rule_is_refused(when: dict[str, Any], name: str) -> None:
-    with pytest.raises(InvalidSchedule, match=rf"^{name}=.*a one-shot has one occurrence.*give every, cron or rrule"):
-        _define(**when, **{name: OTHER[name]})
+def test_a_one_shot_with_policies_of_a_rule_is_refused_in_a_put_and_in_an_update(name: str) -> None:
+    says, given = rf"^{name}=.*a one-shot has one occurrence.*give every, cron or rrule", {name: OTHER[name]}
+
+    for when in ({"at": AT}, {"after": 5}):
+        with pytest.raises(InvalidSchedule, match=says):
+            _define(**when, **given)
+    with pytest.raises(InvalidSchedule, match=rf"^{name}=.*a one-shot has one occurrence"):
+        _update(ONCE, **given)
 
 
 def test_a_one_shot_accepts_only_the_default_values_of_policies() -> None:
@@ -186,8 +178,6 @@ def test_a_one_shot_accepts_only_the_default_values_of_policies() -> None:
 def test_the_least_gap_is_computed_from_the_first_occurrences(spec: TriggerSpec, expected: int | None) -> None:
     assert expected == least_gap_ms(spec)
 
-
-# -- an update ------------------------------------------------------------------------------------
 
 ONCE = Schedule(
     id="a", state=ScheduleState.ACTIVE, kind="once", func="app.task", queue="default", priority=_define(at=AT).priority,
@@ -255,39 +245,27 @@ def test_an_update_changes_jitter_and_expiry() -> None:
     assert 0 == _update(ONCE, jitter=None).jitter_ms
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_an_update_of_a_one_shot_with_policies_of_a_rule_is_refused(name: str) -> None:
-    with pytest.raises(InvalidSchedule, match=rf"^{name}=.*a one-shot has one occurrence"):
-        _update(ONCE, **{name: OTHER[name]})
+NO_POLICIES = dict.fromkeys(["overlap", "overlap_limit", "catch_up", "catch_up_window_s", "catch_up_limit"])
 
 
-# -- told -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (RECURRING, {"overlap": "queue", "overlap_limit": 3, "catch_up": "all", "catch_up_window_s": 3600.0,
+                     "catch_up_limit": 5, "jitter_s": 60.0, "expires_after_s": 90.0}),
+        (replace(RECURRING, policy=USUAL, expires_ms=None, jitter_ms=0),
+         {"overlap": "skip", "overlap_limit": None, "catch_up": "latest", "catch_up_window_s": 86_400.0,
+          "catch_up_limit": 100, "jitter_s": 0.0, "expires_after_s": None}),
+        (ONCE, NO_POLICIES | {"jitter_s": 60.0, "expires_after_s": 90.0, "nominal_at": "2026-11-21T08:00:00.000Z"}),
+    ],
+    ids=["queue", "another overlap than queue", "a one-shot"],
+)  # fmt: skip
+def test_json_of_a_schedule_has_its_policies(schedule: Schedule, expected: dict[str, Any]) -> None:
+    told = json.loads(json.dumps(schedule.to_dict()))
+
+    assert expected == {name: told[name] for name in expected}
 
 
-def test_json_of_a_schedule_has_its_policies() -> None:
-    told = json.loads(json.dumps(RECURRING.to_dict()))
-
-    assert {"overlap": "queue", "overlap_limit": 3, "catch_up": "all", "catch_up_window_s": 3600.0} == {
-        name: told[name] for name in ("overlap", "overlap_limit", "catch_up", "catch_up_window_s")
-    }
-    assert (5, 60.0, 90.0, 60.0) == (
-        told["catch_up_limit"], told["jitter_s"], told["expires_after_s"], told["trigger"]["jitter_s"],
-    )  # fmt: skip
-
-
-def test_a_schedule_with_another_overlap_than_queue_shows_no_overlap_limit() -> None:
-    told = replace(RECURRING, policy=USUAL, expires_ms=None, jitter_ms=0).to_dict()
-
-    assert ("skip", None, "latest", 86_400.0, 100) == (
-        told["overlap"], told["overlap_limit"], told["catch_up"], told["catch_up_window_s"], told["catch_up_limit"],
-    )  # fmt: skip
-    assert (0.0, None) == (told["jitter_s"], told["expires_after_s"])
-
-
-def test_a_one_shot_shows_its_requested_time_and_no_policies_of_rules() -> None:
-    told = ONCE.to_dict()
-
-    assert {None} == {told[name] for name in ("overlap", "overlap_limit", "catch_up", "catch_up_window_s")}
-    assert (None, 60.0, 90.0) == (told["catch_up_limit"], told["jitter_s"], told["expires_after_s"])
-    assert "2026-11-21T08:00:00.000Z" == told["nominal_at"]
-    assert told["nominal_at"] < told["next_at"]
+def test_json_has_the_jitter_of_a_trigger_and_the_nominal_time_before_the_due_time() -> None:
+    assert 60.0 == RECURRING.to_dict()["trigger"]["jitter_s"]
+    assert ONCE.to_dict()["nominal_at"] < ONCE.to_dict()["next_at"]

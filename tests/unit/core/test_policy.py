@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -80,36 +83,30 @@ def test_a_late_schedule_is_caught_up_as_its_policy_says(row: tuple[Policy, int,
 
 @pytest.mark.parametrize(
     ("catch_up", "expected"),
-    [
-        (LATEST, _plan(3, None, (C, 1, 2, 2))),
-        (ALL, _plan(1, 2)),
-        (NONE, _plan(None, None, (M, 1, 3, 3))),
-    ],
+    [(LATEST, _plan(3, None, (C, 1, 2, 2))), (ALL, _plan(1, 2)), (NONE, _plan(None, None, (M, 1, 3, 3)))],
 )
 @pytest.mark.parametrize("bounds", [{"count": 3}, {"ends_ms": T0 + 3 * MINUTE + 5}], ids=["count", "ends"])
 def test_missed_occurrences_end_with_the_rule(catch_up: CatchUp, bounds: dict[str, int], expected: Plan) -> None:
     assert expected == plan(build(_every(**bounds), T0), FIRST, T0 + 900 * MINUTE, Policy(catch_up))
 
 
+PROMISED_MS = FIRST + 17  # not one of the rule's any more, by new rules of its zone
+
+
+@pytest.mark.parametrize(
+    ("spec", "promised_ms", "now_ms", "expected"),
+    [
+        (_every(count=3), T0 + 3 * MINUTE, T0 + 3 * MINUTE, _plan(3, None)),
+        (_every(), FIRST, T0 - 5, _plan(1, 2)),
+        (MINUTELY, PROMISED_MS, PROMISED_MS, replace(_plan(1, 2), fire_ms=PROMISED_MS, due_ms=PROMISED_MS)),
+    ],
+    ids=["the last of a count", "after the clock went back", "by other rules of its zone"],
+)
 @pytest.mark.parametrize("catch_up", CatchUp)
-def test_the_last_occurrence_of_a_count_has_no_next_time(catch_up: CatchUp) -> None:
-    at_ms = T0 + 3 * MINUTE
-
-    assert _plan(3, None) == plan(build(_every(count=3), T0), at_ms, at_ms, Policy(catch_up))
-
-
-@pytest.mark.parametrize("catch_up", CatchUp)
-def test_a_promised_occurrence_fires_once_after_the_clock_went_back(catch_up: CatchUp) -> None:
-    assert _plan(1, 2) == plan(build(_every(), T0), FIRST, T0 - 5, Policy(catch_up))
-
-
-@pytest.mark.parametrize("catch_up", CatchUp)
-def test_a_promised_occurrence_fires_though_the_rules_of_its_zone_have_changed(catch_up: CatchUp) -> None:
-    promised_ms = FIRST + 17  # not one of the rule's any more
-
-    planned = plan(build(MINUTELY, T0), promised_ms, promised_ms, Policy(catch_up))
-
-    assert Plan(promised_ms, promised_ms, (), T0 + 2 * MINUTE, T0 + 2 * MINUTE) == planned
+def test_a_promised_occurrence_fires_once(
+    spec: TriggerSpec, promised_ms: int, now_ms: int, expected: Plan, catch_up: CatchUp
+) -> None:
+    assert expected == plan(build(spec, T0), promised_ms, now_ms, Policy(catch_up))
 
 
 def test_a_promised_occurrence_that_is_too_old_is_missed_and_earlier_ones_stay_done() -> None:
@@ -127,9 +124,6 @@ def test_a_promised_occurrence_that_is_too_old_is_missed_and_earlier_ones_stay_d
     planned = plan(trigger, promised_ms, now_ms, Policy(ALL, catch_up_window_ms=0), id)
 
     assert (after, (Passed(M, Range(promised_ms, promised_ms, 1)),)) == (planned.fire_ms, planned.passed)
-
-
-# -- jitter ---------------------------------------------------------------------------------------
 
 
 def _jittered(id: str, jitter_ms: int = HOUR - 1, spec: TriggerSpec | None = None) -> tuple[Trigger, int]:
@@ -188,8 +182,6 @@ def test_an_occurrence_whose_jitter_has_not_passed_is_not_due(catch_up: CatchUp)
     assert (T0 + 2 * HOUR, next_due_ms) == (planned.next_ms, planned.next_due_ms)
 
 
-# -- in the long run ------------------------------------------------------------------------------
-
 RULES = [
     _every(7001), _every(1), MINUTELY, TriggerSpec(CRON, "*/7 3 * * 1-5", "America/New_York"),
     TriggerSpec(RRULE, "FREQ=WEEKLY;BYDAY=MO,FR;BYHOUR=9", "Europe/London"), _every(500, count=9),
@@ -241,28 +233,11 @@ def test_every_occurrence_has_exactly_one_outcome(spec: TriggerSpec, policy: Pol
     assert {why for why, count in outcomes.items() if count} <= allowed
 
 
-@dataclass
-class _Counting:
-    """A trigger that counts its calls."""
-
-    inner: Trigger
-    spec: TriggerSpec = field(init=False)
-    asked: int = 0
-
-    def __post_init__(self) -> None:
-        self.spec = self.inner.spec
-
-    def next_after(self, after_ms: int) -> int | None:
-        self.asked += 1
-        return self.inner.next_after(after_ms)
-
-    def last_until(self, until_ms: int) -> int | None:
-        self.asked += 1
-        return self.inner.last_until(until_ms)
-
-    def count_between(self, after_ms: int, until_ms: int) -> int:
-        self.asked += 1
-        return self.inner.count_between(after_ms, until_ms)
+def counted(inner: Trigger) -> Mock:
+    """Return *inner* as a trigger that counts its calls."""
+    trigger = Mock(wraps=inner)
+    trigger.spec = inner.spec
+    return trigger
 
 
 @pytest.mark.parametrize(
@@ -271,7 +246,7 @@ class _Counting:
 )
 @pytest.mark.parametrize("jitter_ms", [0, SECOND])
 def test_catching_up_a_year_of_seconds_asks_the_trigger_few_times(policy: Policy, most: int, jitter_ms: int) -> None:
-    trigger, year = _Counting(build(_every(SECOND, jitter_ms=jitter_ms), T0)), 365 * DAY
+    trigger, year = counted(build(_every(SECOND, jitter_ms=jitter_ms), T0)), 365 * DAY
 
     planned = plan(trigger, T0 + SECOND, T0 + year, policy, "a")
 
@@ -279,38 +254,26 @@ def test_catching_up_a_year_of_seconds_asks_the_trigger_few_times(policy: Policy
     fire_ms = (planned.next_ms or 0) - SECOND
     assert (fire_ms - T0) // SECOND == seconds + (planned.fire_ms is not None)
     assert seconds >= year // SECOND - 1001
-    assert trigger.asked <= most
+    assert len(trigger.method_calls) <= most
 
 
 def test_catching_up_centuries_asks_the_trigger_at_most_ten_times() -> None:
-    trigger = _Counting(build(_every(1), T0))
+    trigger = counted(build(_every(1), T0))
 
     planned = plan(trigger, T0 + 1, T0 + 300 * 365 * DAY)
 
     [passed] = planned.passed
     assert passed.range.count == (planned.fire_ms or 0) - passed.range.first_ms
-    assert trigger.asked <= 10
+    assert len(trigger.method_calls) <= 10
 
 
-class _Backwards:
-    """A trigger that returns a time which is not later."""
-
-    spec = _every()
-
-    def next_after(self, after_ms: int) -> int:
-        return after_ms - 1
-
-    def last_until(self, until_ms: int) -> int:
-        return until_ms
+BACKWARDS: Any = SimpleNamespace(spec=_every(), next_after=lambda ms: ms - 1, last_until=lambda ms: ms)
 
 
 @pytest.mark.parametrize("catch_up", [LATEST, NONE])
 def test_a_trigger_that_goes_back_is_an_error(catch_up: CatchUp) -> None:
     with pytest.raises(TriggerError, match="went back"):
-        plan(_Backwards(), T0, T0, Policy(catch_up))  # type: ignore[arg-type]
-
-
-# -- as text --------------------------------------------------------------------------------------
+        plan(BACKWARDS, T0, T0, Policy(catch_up))
 
 
 @given(
@@ -325,9 +288,8 @@ def test_policies_survive_conversion_to_text_and_back(policy: Policy) -> None:
 
 def test_the_text_of_policies_is_canonical_and_omits_defaults() -> None:
     assert "" == USUAL.to_text()
-    assert '{"catch_up":"all","overlap":"queue","overlap_limit":7}' == (
-        Policy(ALL, overlap=Overlap.QUEUE, overlap_limit=7).to_text()
-    )
+    text = '{"catch_up":"all","overlap":"queue","overlap_limit":7}'
+    assert text == Policy(ALL, overlap=Overlap.QUEUE, overlap_limit=7).to_text()
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "7", '{"catch_up":"some"}', '{"overlap":1}', '{"colour":"red"}'])

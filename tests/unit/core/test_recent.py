@@ -13,7 +13,7 @@ from tests.unit.core.test_log import SAID, T_US
 from zsched.core.changes import What
 from zsched.core.log import Entry, outcomes
 from zsched.core.model import iso
-from zsched.core.recent import FAILURES, HAPPENED, Ahead, Counting, Failure, Rebuilt, Recent, Stretch
+from zsched.core.recent import FAILURES, HAPPENED, Ahead, Counting, Rebuilt, Recent, Stretch
 from zsched.core.runs import Run, RunStatus
 
 SUFFIX = "-nshop"
@@ -70,12 +70,12 @@ def test_ends_of_runs_are_counted_by_status() -> None:
     assert {} == happened(stretch)
 
 
-def test_every_period_counts_the_entries_within_it() -> None:
-    seconds = [0, 59, 60, 299, 300, 1799, 1800]
+def test_every_period_counts_the_entries_within_it_and_those_from_before_a_clock_was_set_back() -> None:
+    seconds = [-3600, 0, 59, 60, 299, 300, 1799, 1800]
 
     found = recent(*(fire(1000 * ago, "a-5") for ago in seconds))
 
-    assert [(60_000, 2), (300_000, 4), (1_800_000, 6)] == [
+    assert [(60_000, 3), (300_000, 5), (1_800_000, 7)] == [
         (stretch.span_ms, stretch.happened[What.FIRED]) for stretch in found.stretches
     ]
     assert not found.is_cut
@@ -109,16 +109,8 @@ def test_entries_that_grew_too_old_are_not_counted_later() -> None:
 
     told = [counting.told(NOW_MS + minutes * MINUTE_MS, is_all=True) for minutes in (0, 5, 11, 40)]
 
-    assert [[1, 1, 2], [0, 0, 2], [0, 0, 1], [0, 0, 0]] == [
-        [stretch.happened[What.FIRED] for stretch in one.stretches] for one in told
-    ]
-
-
-def test_a_young_complete_log_covers_every_requested_period() -> None:
-    found = recent(fire(5000, "a-5"))
-
-    assert [60_000, 300_000, 1_800_000] == [stretch.span_ms for stretch in found.stretches]
-    assert not found.is_cut
+    fired = [[stretch.happened[What.FIRED] for stretch in one.stretches] for one in told]
+    assert [[1, 1, 2], [0, 0, 2], [0, 0, 1], [0, 0, 0]] == fired
 
 
 def test_the_last_period_is_shorter_if_reading_had_to_stop() -> None:
@@ -129,51 +121,36 @@ def test_the_last_period_is_shorter_if_reading_had_to_stop() -> None:
     assert 2 / 90 == found.stretches[-1].per_second(What.FIRED)
 
 
-def test_an_empty_log_has_zero_counts() -> None:
-    found = recent()
+def test_an_empty_or_a_young_complete_log_covers_every_period() -> None:
+    empty, young = recent(), recent(fire(5000, "a-5"))
 
-    assert [60_000, 300_000, 1_800_000] == [stretch.span_ms for stretch in found.stretches]
-    assert [0.0] * 3 == [stretch.per_second(What.FIRED) for stretch in found.stretches]
-    assert [None] * 3 == [stretch.late_ms for stretch in found.stretches]
-    assert [] == found.failures
-
-
-def test_entries_from_before_a_clock_was_set_back_count_as_new() -> None:
-    assert 1 == recent(fire(-3_600_000, "a-5")).stretches[0].happened[What.FIRED]
+    for found in (empty, young):
+        assert [60_000, 300_000, 1_800_000] == [stretch.span_ms for stretch in found.stretches]
+        assert not found.is_cut
+    assert [(0.0, None)] * 3 == [(stretch.per_second(What.FIRED), stretch.late_ms) for stretch in empty.stretches]
+    assert [] == empty.failures
 
 
-def test_every_period_has_the_lateness_of_its_latest_fire() -> None:
+def test_every_period_has_the_lateness_of_its_latest_fire_and_its_percentiles() -> None:
     on_time, late = f"a-{NOW_MS - 10}{SUFFIX}", f"b-{NOW_MS - 70_000 - 4321}{SUFFIX}"
+    hundred = [f"r{late_ms}-{NOW_MS - 10 - late_ms}{SUFFIX}" for late_ms in range(101)]
 
-    found = recent(fire(10, on_time), fire(70_000, on_time, late))
+    found, [newest, *_] = recent(fire(10, on_time), fire(70_000, on_time, late)), recent(fire(10, *hundred)).stretches
 
     assert [0.0, 4321.0, 4321.0] == [stretch.late_ms for stretch in found.stretches]
-
-
-def test_every_period_has_the_percentiles_of_its_lateness() -> None:
-    runs = [f"r{late_ms}-{NOW_MS - 10 - late_ms}{SUFFIX}" for late_ms in range(101)]
-
-    newest, *_ = recent(fire(10, *runs)).stretches
-
     assert (50.0, 99.0, 100.0) == (newest.late_p50_ms, newest.late_p99_ms, newest.late_ms)
     assert (None, None) == (recent().stretches[0].late_p50_ms, recent().stretches[0].late_p99_ms)
 
 
-def test_the_last_failed_or_lost_runs_are_listed() -> None:
+def test_the_last_failed_or_lost_or_expired_runs_are_listed() -> None:
     failed = [Run(f"f-{n}", RunStatus.FAILED, ended_ms=n, error=f"error {n}") for n in range(FAILURES)]
-    lost = Run("l-1", RunStatus.LOST, error="gone")
+    lost, expired = Run("l-1", RunStatus.LOST, error="gone"), Run("e-1", RunStatus.EXPIRED, error="too late")
     well = Run("w-1", RunStatus.SUCCEEDED)
 
-    found = recent(end(10, well, lost, well), end(20, *failed[:3]), end(30, *failed[3:]))
+    found = recent(end(10, well, expired, lost, well), end(20, *failed[:3]), end(30, *failed[3:]))
 
-    assert [lost, *failed[2::-1], *failed[:3:-1]] == [failure.run for failure in found.failures]
+    assert [lost, expired, *failed[2::-1], *failed[:4:-1]] == [failure.run for failure in found.failures]
     assert [1] * FAILURES == [failure.times for failure in found.failures]
-
-
-def test_runs_that_expired_in_their_queues_are_listed_as_failures() -> None:
-    expired = Run("e-1", RunStatus.EXPIRED, error="too late")
-
-    assert [Failure(expired)] == recent(end(10, expired)).failures
 
 
 def test_equal_failures_of_one_schedule_are_grouped_under_the_latest() -> None:
@@ -200,9 +177,6 @@ def test_missed_occurrences_are_counted_separately_from_skipped_ones() -> None:
     stretch = recent(entry(5, "advance", *rows)).stretches[0]
 
     assert (20, {What.SKIPPED: 24, What.COALESCED: 5}) == (stretch.missed, happened(stretch))
-
-
-# -- a loss of Redis ----------------------------------------------------------------------------------
 
 
 def restored(ago_ms: int, reason: str, *places: str) -> Entry:
@@ -232,24 +206,17 @@ def test_a_period_that_begins_before_a_loss_is_not_whole() -> None:
     assert [True, False, False] == [stretch.is_whole for stretch in recent(merged(70_000)).stretches]
 
 
-def test_a_restore_by_an_audit_is_no_loss() -> None:
+def test_a_restore_by_an_audit_and_a_loss_older_than_half_an_hour_are_no_loss() -> None:
     alone, beside = recent(restored(5, "audit", "due")), recent(merged(4), restored(5, "audit", "due"))
 
     assert (None, [True] * 3) == (alone.rebuilt, [stretch.is_whole for stretch in alone.stretches])
     assert Rebuilt(NOW_MS - 4, {}) == beside.rebuilt
-
-
-def test_a_loss_older_than_half_an_hour_is_not_returned() -> None:
     assert recent(merged(30 * MINUTE_MS)).rebuilt is None
 
 
 def test_an_unknown_entry_is_not_counted_and_hides_no_other() -> None:
-    strange = [
-        entry(1, "conjure"),
-        entry(1, "fire", runs="a-soon"),
-        entry(1, "end", b"rows", b"nonsense"),
-        entry(1, "put"),
-    ]
+    strange = [entry(1, "conjure"), entry(1, "fire", runs="a-soon"), entry(1, "end", b"rows", b"nonsense")]
+    strange += [entry(1, "put")]
 
     found = recent(*strange, fire(2, "a-5"), end(3, Run("a-5", RunStatus.LOST)))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -32,9 +31,6 @@ def opened(run: str = RUN, flags: bytes = b"1") -> Held:
     return replace(one_shot("open", run, lane="", record=[*FIELDS[:-1], flags]), t_us=50)
 
 
-# -- branch ---------------------------------------------------------------------------------------
-
-
 def branch(*entries: Entry) -> Branch:
     given = Branch()
     for one in entries:
@@ -42,30 +38,31 @@ def branch(*entries: Entry) -> Branch:
     return given
 
 
-def test_a_key_that_the_new_history_did_not_touch_is_not_newer() -> None:
-    assert not branch(entry("put", *PUT)).is_newer(("c", ""), 0)
+CANCEL, PAUSE = entry("cancel", "rows", 1, "a", "-"), entry("pause", "note", "", "rows", 1, "a", "low -")
+PUT_BACK = restore(row(t_us=50), seq=8)
 
 
-def test_a_call_in_the_new_history_wins_over_any_archived_change() -> None:
-    assert branch(entry("pause", "note", "", "rows", 1, "a", "low -")).is_newer(("a", ""), T_US * 100)
-
-
-@pytest.mark.parametrize(("t_us", "is_newer"), [(49, True), (50, True), (51, False)])
-def test_the_later_change_of_two_archives_wins(t_us: int, is_newer: bool) -> None:
-    assert is_newer == branch(restore(row(t_us=50))).is_newer(("a", ""), t_us)
-
-
-def test_a_restore_over_a_later_change_keeps_that_change() -> None:
-    did, put_back = entry("cancel", "rows", 1, "a", "-"), restore(row(t_us=50), seq=8)
-
-    assert branch(did, put_back).is_newer(("a", ""), 51)
-    assert branch(put_back, did).is_newer(("a", ""), 51)
+@pytest.mark.parametrize(
+    ("entries", "id", "t_us", "is_newer"),
+    [
+        ([entry("put", *PUT)], "c", 0, False),  # not touched
+        ([PAUSE], "a", T_US * 100, True),  # a call wins over any archived change
+        ([PUT_BACK], "a", 49, True),
+        ([PUT_BACK], "a", 50, True),
+        ([PUT_BACK], "a", 51, False),
+        ([CANCEL, PUT_BACK], "a", 51, True),
+        ([PUT_BACK, CANCEL], "a", 51, True),
+    ],
+)
+def test_a_key_is_newer_after_a_call_or_a_restore_of_a_later_change(
+    entries: list[Entry], id: str, t_us: int, is_newer: bool
+) -> None:
+    assert is_newer == branch(*entries).is_newer((id, ""), t_us)
 
 
 def test_the_positions_in_merged_entries_are_collected() -> None:
-    given = branch(
-        entry("merged", "archive", "x", "rows", 1, "1-2", "3"), entry("merged", "archive", "y", "rows", 1, "4-5", "6")
-    )
+    one = entry("merged", "archive", "x", "rows", 1, "1-2", "3")
+    given = branch(one, entry("merged", "archive", "y", "rows", 1, "4-5", "6"))
 
     assert [Position(1, 2, 3), Position(4, 5, 6)] == given.merged
 
@@ -76,31 +73,26 @@ def test_the_last_restore_is_known_in_whatever_order_the_log_is_read() -> None:
     assert (second.position, "two") == branch(first, second).restored == branch(second, first).restored
 
 
-# -- which history is this ------------------------------------------------------------------------
-
 MINE = Position(3, 100, 1_000_000_000)
 OLD, NEW = 900_000_000, 1_100_000_000
 JUDGED = [
-    # (first, is_same_set), verdict
-    ((None, True), Verdict.LOST),  # emptied
-    ((Position(1, 1, OLD), True), Verdict.LOST),  # rolled back
-    ((Position(0, 1, NEW), True), Verdict.LOST),  # emptied, and went on
-    ((Position(3, 200, NEW), True), Verdict.LEFT_BEHIND),  # trimmed past it
-    ((Position(3, 50, OLD), True), Verdict.LOST),
-    ((Position(2, 200, OLD), True), Verdict.LOST),  # of an earlier term
-    ((None, False), Verdict.UNRELATED),
-    ((Position(0, 1, NEW), False), Verdict.UNRELATED),  # begun after the archive's last entry
-    ((Position(1, 1, OLD), False), Verdict.UNRELATED),
-    ((Position(3, 200, NEW), False), Verdict.UNRELATED),
+    (None, True, Verdict.LOST),  # emptied
+    (Position(1, 1, OLD), True, Verdict.LOST),  # rolled back
+    (Position(0, 1, NEW), True, Verdict.LOST),  # emptied, and went on
+    (Position(3, 200, NEW), True, Verdict.LEFT_BEHIND),  # trimmed past it
+    (Position(3, 50, OLD), True, Verdict.LOST),
+    (Position(2, 200, OLD), True, Verdict.LOST),  # of an earlier term
+    (None, False, Verdict.UNRELATED),
+    (Position(0, 1, NEW), False, Verdict.UNRELATED),  # begun after the archive's last entry
+    (Position(1, 1, OLD), False, Verdict.UNRELATED),
+    (Position(3, 200, NEW), False, Verdict.UNRELATED),
 ]
 
 
-@pytest.mark.parametrize(("given", "verdict"), JUDGED)
+@pytest.mark.parametrize(("first", "is_same", "verdict"), JUDGED)
 def test_the_verdict_on_a_log_depends_on_its_ends_and_the_data_sets_name(
-    given: tuple[Any, ...], verdict: Verdict
+    first: Position | None, is_same: bool, verdict: Verdict
 ) -> None:
-    first, is_same = given
-
     assert verdict is judge(MINE, first, is_same_set=is_same)
 
 
@@ -116,13 +108,9 @@ def test_the_verdict_on_a_log_depends_on_its_ends_and_the_data_sets_name(
         ("min", ("mine",), False),
     ],
 )
-def test_a_name_that_the_archive_never_followed_is_another_data_set(
-    gen: str | None, gens: tuple[str, ...], expected: bool
-) -> None:
+def test_a_name_never_followed_is_another_data_set(gen: str | None, gens: tuple[str, ...], expected: bool) -> None:
     assert expected is is_same_set(gen, gens)
 
-
-# -- what is lacking ------------------------------------------------------------------------------
 
 NOTHING: list[Restored] = []
 
@@ -136,80 +124,62 @@ def rows(mine: Recalled, there: Held | None = None, *since: Entry) -> list[tuple
     return [(one.place, one.run) for one in lacking(mine, there, branch(*since))]
 
 
-@pytest.mark.parametrize(
-    ("schedule", "there", "expected"),
-    [
-        (one_shot(), None, [("due", RUN)]),
-        (one_shot(), one_shot(), NOTHING),
-        (one_shot(), one_shot(run=LATER), [("due", RUN)]),
-        (one_shot(), one_shot("paused", note="5 why"), [("due", RUN)]),
-        (one_shot("paused", note="5 why"), one_shot(), [("paused", RUN)]),
-        (one_shot("quarantine", note="5 why"), None, [("quarantine", RUN)]),
-        (one_shot(), rule(), [("due", RUN)]),
-        (rule(), None, [("due", "")]),
-        (rule(), rule(), NOTHING),
-        (rule(), rule(nominal_ms=DUE_MS - 1), [("due", "")]),
-        (rule(), one_shot(), [("due", "")]),
-        (rule(place="ended", due_ms=None, nominal_ms=None), None, [("ended", "")]),
-    ],
-)
-def test_a_schedule_that_differs_is_restored(
-    schedule: Held, there: Held | None, expected: list[tuple[str, str]]
+UNTOUCHED = replace(opened(), is_touched=False)  # another archive said that nothing of it is missing
+REMOVED, FIRED, LATER_ONE = mine(gone_us=50), mine(None, opened(), gone_us=50), one_shot(run=LATER)
+RESTORED: list[tuple[Recalled, Held | None, list[tuple[str, str]]]] = [
+    # a schedule that differs is restored
+    (mine(one_shot()), None, [("due", RUN)]),
+    (mine(one_shot()), one_shot(), NOTHING),
+    (mine(one_shot()), LATER_ONE, [("due", RUN)]),
+    (mine(one_shot()), one_shot("paused", note="5 why"), [("due", RUN)]),
+    (mine(one_shot("paused", note="5 why")), one_shot(), [("paused", RUN)]),
+    (mine(one_shot("quarantine", note="5 why")), None, [("quarantine", RUN)]),
+    (mine(one_shot()), rule(), [("due", RUN)]),
+    (mine(rule()), None, [("due", "")]),
+    (mine(rule()), rule(), NOTHING),
+    (mine(rule()), rule(nominal_ms=DUE_MS - 1), [("due", "")]),
+    (mine(rule()), one_shot(), [("due", "")]),
+    (mine(rule(place="ended", due_ms=None, nominal_ms=None)), None, [("ended", "")]),
+    # one that the archive knows as removed is removed
+    (REMOVED, None, NOTHING),
+    (mine(), one_shot(), NOTHING),  # it is no matter here
+    (REMOVED, one_shot(), [("gone", RUN)]),
+    (REMOVED, one_shot("paused", note="5 why"), [("gone", RUN)]),
+    (REMOVED, rule(), [("gone", "")]),
+    # a one-shot that fired
+    (FIRED, one_shot(), NOTHING),  # it keeps waiting
+    (FIRED, one_shot(record=[]), [("open", RUN)]),  # without its job
+    (FIRED, LATER_ONE, [("gone", LATER), ("open", RUN)]),
+    # an open run is pushed again, or skipped by its flags
+    (mine(None, opened()), None, [("open", RUN)]),
+    (mine(None, opened(flags=b"s")), None, [("skipped", RUN)]),
+    (mine(None, opened(flags=b"fs")), None, [("skipped", RUN)]),
+    (mine(None, opened(flags=b"f")), None, [("open", RUN)]),
+    # the run of a replaced schedule, although its job exists
+    (mine(LATER_ONE, opened()), one_shot(), [("due", LATER), ("open", RUN)]),
+    (mine(LATER_ONE, UNTOUCHED), one_shot(), [("due", LATER), ("open", RUN)]),
+    (mine(LATER_ONE, UNTOUCHED), None, [("due", LATER)]),
+    (mine(None, UNTOUCHED, gone_us=50), one_shot(), NOTHING),
+    (mine(rule(), UNTOUCHED), rule(last=None), [("due", "")]),  # a rule's, which both histories have
+]
+
+
+@pytest.mark.parametrize(("known", "there", "expected"), RESTORED)
+def test_state_that_redis_lacks_is_restored(
+    known: Recalled, there: Held | None, expected: list[tuple[str, str]]
 ) -> None:
-    assert expected == rows(mine(schedule), there)
-
-
-@pytest.mark.parametrize(
-    ("there", "gone_us", "expected"),
-    [
-        (None, 50, NOTHING),
-        (one_shot(), None, NOTHING),  # it is no matter here
-        (one_shot(), 50, [("gone", RUN)]),
-        (one_shot("paused", note="5 why"), 50, [("gone", RUN)]),
-        (rule(), 50, [("gone", "")]),
-    ],
-)
-def test_a_schedule_that_the_archive_knows_as_removed_is_removed(
-    there: Held | None, gone_us: int | None, expected: list[tuple[str, str]]
-) -> None:
-    assert expected == rows(mine(gone_us=gone_us), there)
-
-
-def test_an_open_one_shot_that_waits_in_redis_keeps_waiting() -> None:
-    assert NOTHING == rows(mine(None, opened(), gone_us=50), one_shot())
-
-
-def test_a_one_shot_that_fired_and_waits_without_its_job_is_pushed_again() -> None:
-    assert [("open", RUN)] == rows(mine(None, opened(), gone_us=50), one_shot(record=[]))
+    assert expected == rows(known, there)
 
 
 @pytest.mark.parametrize(("flags", "place"), [(b"1", "open"), (b"s", "skipped")])
 def test_a_fired_one_shot_waiting_until_after_the_doubt_does_not_fire_unmarked(flags: bytes, place: str) -> None:
     fired, waits = mine(None, opened(flags=flags), gone_us=50), one_shot()
-    assert waits.due_ms is not None
 
     unmarked = lacking(fired, waits, branch(), waits.due_ms - 1)
     marked = lacking(fired, waits, branch(), waits.due_ms)
 
     assert [("gone", RUN), (place, RUN)] == [(one.place, one.run) for one in unmarked]
     assert [] == list(marked)
-
-
-def test_a_fired_one_shot_waiting_at_another_time_is_removed_and_its_run_pushed_again() -> None:
-    assert [("gone", LATER), ("open", RUN)] == rows(mine(None, opened(), gone_us=50), one_shot(run=LATER))
-
-
-@pytest.mark.parametrize(
-    ("run", "place"),
-    [
-        (opened(), "open"),
-        (opened(flags=b"s"), "skipped"),
-        (opened(flags=b"fs"), "skipped"),
-        (opened(flags=b"f"), "open"),
-    ],
-)
-def test_an_open_run_is_pushed_again_or_skipped_by_its_flags(run: Held, place: str) -> None:
-    assert [(place, RUN)] == rows(mine(None, run))
 
 
 @pytest.mark.parametrize(("flags", "place"), [(b"", "open"), (b"f", "open"), (b"s", "skipped")])
@@ -220,28 +190,6 @@ def test_a_run_of_a_rule_is_restored_by_the_flags_of_the_rule(flags: bytes, plac
 
     assert (place, FIELDS[:6]) == (found.place, found.job)
     assert ([b"flags", flags] if flags else []) == found.own
-
-
-def test_the_run_of_a_replaced_schedule_is_pushed_again_although_its_job_exists() -> None:
-    given = mine(one_shot(run=LATER), opened())
-
-    assert [("due", LATER), ("open", RUN)] == rows(given, one_shot())
-
-
-UNTOUCHED = replace(opened(), is_touched=False)  # another archive said that nothing of it is missing
-
-
-def test_the_open_run_of_a_replaced_schedule_is_pushed_again() -> None:
-    assert [("due", LATER), ("open", RUN)] == rows(mine(one_shot(run=LATER), UNTOUCHED), one_shot())
-    assert [("due", LATER)] == rows(mine(one_shot(run=LATER), UNTOUCHED), None)
-    assert NOTHING == rows(mine(None, UNTOUCHED, gone_us=50), one_shot())
-
-
-def test_the_runs_of_a_restored_rule_are_kept_if_both_histories_have_them() -> None:
-    assert [("due", "")] == rows(mine(rule(), UNTOUCHED), rule(last=None))
-
-
-PAUSE = entry("pause", "note", "", "rows", 1, "a", "low -")
 
 
 @pytest.mark.parametrize(
@@ -272,9 +220,6 @@ def test_a_change_in_the_new_history_is_not_overwritten(
     assert expected == rows(given, there, since)
 
 
-# -- rows -----------------------------------------------------------------------------------------
-
-
 def test_a_restored_one_shot_has_the_fields_of_its_put() -> None:
     found = restored_row(replace(one_shot(record=[*FIELDS, b"status", b"canceled", b"created_at", b"2026"]), t_us=50))
 
@@ -282,28 +227,13 @@ def test_a_restored_one_shot_has_the_fields_of_its_put() -> None:
 
 
 def test_a_restored_rule_has_its_old_progress_and_no_version() -> None:
-    own = [
-        *OWN,
-        b"schedule:version",
-        b"3-4",
-        b"schedule:nominal",
-        b"1",
-        b"schedule:last",
-        b"a-1",
-        b"schedule:updated_at",
-        b"6",
-    ]
+    own = [*OWN, b"schedule:version", b"3-4", b"schedule:nominal", b"1", b"schedule:last", b"a-1"]
+    own += [b"schedule:updated_at", b"6"]
 
     found = restored_row(replace(rule(record=[*FIELDS[:6], *own]), t_us=50))
 
-    expected = {
-        b"trigger": b"every 60000",
-        b"lane": b"high",
-        b"created_at": b"5",
-        b"updated_at": b"6",
-        b"nominal": b"%d" % DUE_MS,
-        b"last": b"a-5",
-    }
+    expected = {b"trigger": b"every 60000", b"lane": b"high", b"created_at": b"5", b"updated_at": b"6"}
+    expected |= {b"nominal": b"%d" % DUE_MS, b"last": b"a-5"}
     assert (FIELDS[:6], expected) == (found.job, dict(zip(found.own[::2], found.own[1::2], strict=True)))
 
 

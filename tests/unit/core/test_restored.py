@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.core.recovering import DUE_MS, FIELDS, RULES, RUN, entry, restore, row
+from tests.unit.core.recovering import DUE_MS, FIELDS, LATER, OWN, RULES, RUN, entry, one_shot, restore, row, rule
 from zsched.archive.body import without_arguments
+from zsched.core.difference import Held
 from zsched.core.log import Entry, Position, changes
 from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry, restored
 from zsched.core.story import Chronicle, Source
@@ -58,9 +59,6 @@ def test_a_merged_entry_returns_the_positions_that_it_names() -> None:
     positions = [Position(1, 2, 3), Position(4, 5, 6)]
 
     assert positions == MergedEntry(entry("merged", "archive", "x", "rows", 2, "1-2", "3", "4-5", "6")).positions()
-
-
-def test_a_merged_entry_may_name_zero_positions() -> None:
     assert [] == MergedEntry(entry("merged", "archive", "x", "rows", 0)).positions()
 
 
@@ -96,7 +94,36 @@ PUT_RULE = entry("put_recurring", *("a" if text == "r" else text for text in RUL
         ([PUT_RULE, restore(row("skipped"))], False),
     ],
 )
-def test_a_past_with_a_restore_explains_an_absence_if_the_schedule_ended_since(
-    entries: list[Entry], expected: bool
-) -> None:
+def test_a_past_with_a_restore_explains_an_absence_if_it_ended_since(entries: list[Entry], expected: bool) -> None:
     assert expected == explains_absence(*entries)
+
+
+def test_fields_that_change_with_time_are_not_compared() -> None:
+    aged = [*FIELDS, b"status", b"scheduled", b"created_at", b"2026", b"enqueued_at", b"2026"]
+
+    assert one_shot().is_same(one_shot(record=aged))
+    own = [*OWN[:4], b"schedule:version", b"3-9", b"schedule:updated_at", b"6"]
+    assert rule().is_same(rule(record=[*FIELDS[:6], *own]))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        one_shot("paused"), one_shot(run=LATER), one_shot(lane="high"), one_shot(due_ms=None), one_shot(note="5 why"),
+        one_shot(record=FIELDS[:-2]), one_shot(record=[*FIELDS[:-1], b"f"]), rule(),
+    ],
+)  # fmt: skip
+def test_a_different_one_shot_is_not_the_same(other: Held) -> None:
+    assert not one_shot().is_same(other)
+    assert not other.is_same(one_shot())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        rule(nominal_ms=DUE_MS + 1), rule(last=None), rule(last="a-6"), rule(place="ended", due_ms=None),
+        rule(record=[*FIELDS[:6], *OWN[:1], b"every 6", *OWN[2:]]), rule(record=[*FIELDS[:4], *OWN]),
+    ],
+)  # fmt: skip
+def test_a_different_rule_is_not_the_same(other: Held) -> None:
+    assert not rule().is_same(other)

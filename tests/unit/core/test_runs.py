@@ -33,11 +33,7 @@ T_MS = 1_800_000_000_000
 RUN = f"a-{T_MS}"
 PUSHED = pushed(RUN, T_MS * 1000 + 400)
 NOTHING = JobFacts()
-TIMES = {
-    "queued_at": rq_time(T_MS + 1),
-    "started_at": rq_time(T_MS + 4),
-    "ended_at": rq_time(T_MS + 1204),
-}
+TIMES = {"queued_at": rq_time(T_MS + 1), "started_at": rq_time(T_MS + 4), "ended_at": rq_time(T_MS + 1204)}
 
 
 def job(status: str, **more: str) -> JobFacts:
@@ -45,26 +41,18 @@ def job(status: str, **more: str) -> JobFacts:
     return NOTHING._replace(status=status, worker="w", **TIMES | more)
 
 
-# -- as RQ has it -------------------------------------------------------------------------------------
+MEANINGS = {
+    RunStatus.QUEUED: ["created", "queued", "deferred", "ready_to_enqueue", "rate_limited", "scheduled"],
+    RunStatus.RUNNING: ["started"],
+    RunStatus.SUCCEEDED: ["finished"],
+    RunStatus.FAILED: ["failed"],
+    RunStatus.CANCELLED: ["stopped", "canceled"],
+    RunStatus.LOST: ["enchanted", ""],
+}
 
 
 @pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        ("created", RunStatus.QUEUED),
-        ("queued", RunStatus.QUEUED),
-        ("deferred", RunStatus.QUEUED),
-        ("ready_to_enqueue", RunStatus.QUEUED),
-        ("rate_limited", RunStatus.QUEUED),
-        ("scheduled", RunStatus.QUEUED),
-        ("started", RunStatus.RUNNING),
-        ("finished", RunStatus.SUCCEEDED),
-        ("failed", RunStatus.FAILED),
-        ("stopped", RunStatus.CANCELLED),
-        ("canceled", RunStatus.CANCELLED),
-        ("enchanted", RunStatus.LOST),
-        ("", RunStatus.LOST),
-    ],
+    ("status", "expected"), [(status, expected) for expected, words in MEANINGS.items() for status in words]
 )
 def test_every_status_of_rq_has_its_meaning(status: str, expected: RunStatus) -> None:
     run = as_seen(PUSHED, job(status))
@@ -108,10 +96,23 @@ def test_an_ended_run_keeps_its_status() -> None:
     assert over == as_seen(over, None) == as_seen(over, job("started"))
 
 
-def test_a_run_that_succeeded_has_its_times() -> None:
-    run = as_seen(PUSHED, job("finished"))
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (job("finished"), {"lateness_ms": 0.4, "queue_wait_ms": 3, "duration_ms": 1200}),
+        (job("finished", queued_at=rq_time(T_MS + 9)), {"queue_wait_ms": 0}),  # two clocks: never a negative wait
+        (job("started"), {"started_ms": T_MS + 4, "ended_ms": None}),
+        (
+            job("scheduled", error="ValueError: no"),  # it waits for a retry
+            {"started_ms": None, "ended_ms": None, "queue_wait_ms": None, "error": ""},
+        ),
+    ],
+    ids=["succeeded", "two clocks", "started", "scheduled"],
+)
+def test_a_run_has_the_times_of_its_status(seen: JobFacts, expected: dict[str, Any]) -> None:
+    run = as_seen(PUSHED, seen)
 
-    assert (0.4, 3, 1200) == (run.lateness_ms, run.queue_wait_ms, run.duration_ms)
+    assert expected == {name: getattr(run, name) for name in expected}
 
 
 def test_a_lost_run_lasted_at_least_until_the_last_heartbeat_of_its_worker() -> None:
@@ -121,53 +122,26 @@ def test_a_lost_run_lasted_at_least_until_the_last_heartbeat_of_its_worker() -> 
     assert [None, None, 31_000] == [lost._replace(heartbeat_ms=beat_ms).duration_ms for beat_ms in beats]
 
 
-def test_a_run_waiting_for_a_retry_has_no_start_time_and_no_error() -> None:
-    run = as_seen(PUSHED, job("scheduled", error="ValueError: no"))
-
-    assert (None, None, None, "") == (run.started_ms, run.ended_ms, run.queue_wait_ms, run.error)
+COUNTED = [("", "", "", 1), ("3", "3", "", 1), ("3", "1", "", 3), ("3", "0", "2", 6), ("", "", "2", 3)]
+COUNTED += [("2", "5", "", 1), ("x", "-1", "²", 1), ("3", "", "", 1)]
 
 
-def test_a_started_run_has_no_end_time() -> None:
-    assert (T_MS + 4, None) == ((run := as_seen(PUSHED, job("started"))).started_ms, run.ended_ms)
-
-
-def test_two_clocks_never_make_a_negative_wait() -> None:
-    assert 0 == as_seen(PUSHED, job("finished", queued_at=rq_time(T_MS + 9))).queue_wait_ms
-
-
-@pytest.mark.parametrize(
-    ("retries", "left", "returned", "attempt"),
-    [
-        ("", "", "", 1),
-        ("3", "3", "", 1),
-        ("3", "1", "", 3),
-        ("3", "0", "2", 6),
-        ("", "", "2", 3),
-        ("2", "5", "", 1),
-        ("x", "-1", "²", 1),
-        ("3", "", "", 1),
-    ],
-)
+@pytest.mark.parametrize(("retries", "left", "returned", "attempt"), COUNTED)
 def test_a_run_counts_its_attempts(retries: str, left: str, returned: str, attempt: int) -> None:
     assert attempt == as_seen(PUSHED, job("started", retries=retries, retries_left=left, returned=returned)).attempt
+
+
+BAD_NOTES = ["", "{", "[1]", '"text"', "null", '{"a": NaN}', '{"a": 1e999}', '{"a": -Infinity}', "[" * 4000]
+BAD_NOTES += [json.dumps({"a": "x" * 5000})]
 
 
 @pytest.mark.parametrize(
     ("note", "expected"),
     [
         ('{"sent": 123}', {"sent": 123}),
-        ("", {}),
-        ("{", {}),
-        ("[1]", {}),
-        ('"text"', {}),
-        ("null", {}),
-        ('{"a": NaN}', {}),
-        ('{"a": 1e999}', {}),
-        ('{"a": -Infinity}', {}),
-        ("[" * 4000, {}),
         ('{"a":' * 800 + "1" + "}" * 800, None),
-        (json.dumps({"a": "x" * 5000}), {}),
         ('{"a": "\\ud800"}', {"a": "\ud800"}),
+        *((note, {}) for note in BAD_NOTES),
     ],
 )
 def test_the_valid_part_of_a_note_is_read(note: str, expected: dict[str, Any] | None) -> None:
@@ -242,48 +216,26 @@ def test_a_time_of_rq_survives_parsing_unchanged() -> None:
     assert [0, T_MS + 7, LAST_MS] == [ms_of(rq_time(ms)) for ms in (0, T_MS + 7, LAST_MS)]
 
 
-# -- rows of the log ----------------------------------------------------------------------------------
-
 INSTANTS = some.none() | some.integers(1, LAST_MS)
 JSON = some.recursive(
     some.none() | some.booleans() | some.integers() | some.floats(allow_nan=False, allow_infinity=False) | some.text(),
     lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(), inner, max_size=3),
     max_leaves=8,
 )
-ATTEMPTS = some.lists(
-    some.builds(
-        Attempt,
-        some.integers(1, 99),
-        some.just("w"),
-        INSTANTS,
-        INSTANTS,
-        INSTANTS,
-        some.just("ValueError: é"),
-        INSTANTS,
-        some.just("Traceback:\n  call\nValueError: é"),
-    ),
-    max_size=3,
-    unique_by=lambda one: one.number,
-).map(lambda found: tuple(sorted(found, key=lambda one: one.number)))
-RUNS = some.builds(
-    Run,
-    some.just(RUN),
-    some.sampled_from(RunStatus),
-    some.none() | some.integers(1, LAST_MS * 1000),
-    INSTANTS,
-    INSTANTS,
-    INSTANTS,
-    some.integers(1, 50),
-    some.text(),
-    some.text(),
-    some.dictionaries(some.text(), JSON, max_size=3),
-    ATTEMPTS,
-    some.booleans(),
-    some.text(),
-    some.none() | some.integers(1, LAST_MS),
-    INSTANTS,
-    some.just(""),
+ATTEMPT = some.builds(
+    Attempt, number=some.integers(1, 99), worker=some.just("w"), queued_ms=INSTANTS, started_ms=INSTANTS,
+    ended_ms=INSTANTS, error=some.just("ValueError: é"), next_ms=INSTANTS,
+    traceback=some.just("Traceback:\n  call\nValueError: é"),
+)  # fmt: skip
+ATTEMPTS = some.lists(ATTEMPT, max_size=3, unique_by=lambda one: one.number).map(
+    lambda found: tuple(sorted(found, key=lambda one: one.number))
 )
+MICROSECONDS = some.none() | some.integers(1, LAST_MS * 1000)
+NOTES = some.dictionaries(some.text(), JSON, max_size=3)
+RUNS = some.builds(
+    Run, some.just(RUN), some.sampled_from(RunStatus), MICROSECONDS, INSTANTS, INSTANTS, INSTANTS, some.integers(1, 50),
+    some.text(), some.text(), NOTES, ATTEMPTS, some.booleans(), some.text(), INSTANTS, INSTANTS, some.just(""),
+)  # fmt: skip
 
 
 @given(RUNS)
@@ -304,37 +256,18 @@ def test_runs_that_share_facts_keep_their_own_instants(other: dict[str, Any]) ->
         assert instants | other == json.loads(facts_text(run))
 
 
-@pytest.mark.parametrize(
-    "facts",
-    [
-        "",
-        "{",
-        "[]",
-        "7",
-        '{"fired": "soon"}',
-        '{"ended": -1}',
-        '{"ended": 1e30}',
-        f'{{"ended": {LAST_MS + 1}}}',
-        '{"attempt": true}',
-        '{"note": 7}',
-        '{"attempts": 7}',
-        '{"attempts": [[1]]}',
-    ],
-)
+FOREIGN = ["", "{", "[]", "7", '{"fired": "soon"}', '{"ended": -1}', '{"ended": 1e30}', f'{{"ended": {LAST_MS + 1}}}']
+FOREIGN += ['{"attempt": true}', '{"note": 7}', '{"attempts": 7}', '{"attempts": [[1]]}']
+
+
+@pytest.mark.parametrize("facts", FOREIGN)
 def test_facts_that_another_writer_wrote_are_refused(facts: str) -> None:
     with pytest.raises((ValueError, TypeError)):
         of_facts(RUN, "failed", json.loads(facts))
 
 
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        ("failed", RunStatus.FAILED),
-        ("expired", RunStatus.EXPIRED),
-        ("queued", RunStatus.LOST),
-        ("finished", RunStatus.LOST),
-        ("", RunStatus.LOST),
-    ],
-)
-def test_an_end_in_the_log_always_has_a_final_status(word: str, expected: RunStatus) -> None:
-    assert expected == ended_as(word)
+@pytest.mark.parametrize("word", ["failed", "expired", "queued", "finished", ""])
+def test_an_end_in_the_log_always_has_a_final_status(word: str) -> None:
+    final = {"failed": RunStatus.FAILED, "expired": RunStatus.EXPIRED}
+
+    assert final.get(word, RunStatus.LOST) == ended_as(word)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
+
 import pytest
 
 from tests.unit.core.stories import (
@@ -23,7 +26,10 @@ from zsched.core.clock import LAST_MS
 from zsched.core.sentences import local_text, sentence
 from zsched.core.story import Source
 
-# -- a line for every kind ----------------------------------------------------------------------------
+found, fired, skipped = (partial(change, what) for what in (What.FOUND, What.FIRED, What.SKIPPED))
+enqueued, taken_out = partial(change, What.ENQUEUED), partial(change, What.WITHDRAWN)
+OF_RUN, SINGLE = {"nominal_ms": DUE_MS, "run_id": RUN}, {"first_ms": DUE_MS, "last_ms": DUE_MS}
+BEFORE = " what was before is not in this archive"
 
 
 @pytest.mark.parametrize(
@@ -32,64 +38,43 @@ from zsched.core.story import Source
         (put(0), f"created for {DUE}"),
         (put(0, by="me"), f"created by me for {DUE}"),
         (put(0, None), "created for no time: it has ended"),
-        (
-            change(What.FOUND, nominal_ms=DUE_MS, why="due"),
-            f"found in Redis (active, due {DUE}): what was before is not in this archive",
-        ),
-        (
-            change(What.FOUND, run_id=RUN, why="open"),
-            f"found in Redis: run {RUN} was not over; what was before is not in this archive",
-        ),
+        (found(nominal_ms=DUE_MS, why="due"), f"found in Redis (active, due {DUE}):{BEFORE}"),
+        (found(run_id=RUN, why="open"), f"found in Redis: run {RUN} was not over;{BEFORE}"),
         (change(What.PAUSED), "paused"),
         (change(What.PAUSED, why="until May"), 'paused: "until May"'),
         (change(What.PAUSED, why="until May", by="ann@host"), 'paused by ann@host: "until May"'),
         (change(What.RESUMED, nominal_ms=DUE_MS + 1), "resumed; next 2026-01-01 00:00:00.001+00:00"),
         (change(What.RESUMED, nominal_ms=DUE_MS), f"resumed; it was due {DUE}"),
         (change(What.RESUMED, nominal_ms=DUE_MS, by="ann@host"), f"resumed by ann@host; it was due {DUE}"),
-        (change(What.FIRED, DUE_MS + 0.4, nominal_ms=DUE_MS, run_id=RUN), f"fired for {DUE}, 0.4 ms late; run {RUN}"),
+        (fired(DUE_MS + 0.4, **OF_RUN), f"fired for {DUE}, 0.4 ms late; run {RUN}"),
         (
-            change(What.FIRED, nominal_ms=DUE_MS, run_id=RUN, why="uncertain"),
+            fired(**OF_RUN, why="uncertain"),
             f"fired for {DUE}, 0.0 ms late; run {RUN}; uncertain: a lost Redis may have pushed this run already",
         ),
-        (
-            change(What.FIRED, nominal_ms=DUE_MS, run_id=RUN, why="waits for a-1"),
-            f"fired for {DUE}, 0.0 ms late; run {RUN}; it waits for a-1",
-        ),
-        (change(What.ENQUEUED, run_id=RUN, by="me"), f"enqueued by me; run {RUN}"),
+        (fired(**OF_RUN, why="waits for a-1"), f"fired for {DUE}, 0.0 ms late; run {RUN}; it waits for a-1"),
+        (enqueued(run_id=RUN, by="me"), f"enqueued by me; run {RUN}"),
         (change(What.RETRIED, run_id=f"{RUN}-r1", why=RUN), f"retry of {RUN}, on request; run {RUN}-r1"),
         (change(What.RETRIED, run_id=f"{RUN}-r1", why=RUN, by="me"), f"retry of {RUN}, asked by me; run {RUN}-r1"),
-        (change(What.ENQUEUED, run_id=RUN, why="run now"), f"run now, on request; run {RUN}"),
-        (change(What.ENQUEUED, run_id=RUN, why="run now", by="me"), f"run now, asked by me; run {RUN}"),
+        (enqueued(run_id=RUN, why="run now"), f"run now, on request; run {RUN}"),
+        (enqueued(run_id=RUN, why="run now", by="me"), f"run now, asked by me; run {RUN}"),
+        (enqueued(**OF_RUN, why="backfill", by="me"), f"backfilled by me: the occurrence of {DUE}; run {RUN}"),
+        (skipped(nominal_ms=DUE_MS, why="uncertain"), f"skipped {DUE}: a lost Redis may have pushed it already"),
+        (skipped(nominal_ms=DUE_MS, why="overlap: a-1 was still open"), f"skipped {DUE}: overlap: a-1 was still open"),
+        (skipped(**SINGLE, why="paused"), f"skipped the occurrence of {DUE}: it was paused"),
         (
-            change(What.ENQUEUED, run_id=RUN, nominal_ms=DUE_MS, why="backfill", by="me"),
-            f"backfilled by me: the occurrence of {DUE}; run {RUN}",
-        ),
-        (
-            change(What.SKIPPED, nominal_ms=DUE_MS, why="uncertain"),
-            f"skipped {DUE}: a lost Redis may have pushed it already",
-        ),
-        (
-            change(What.SKIPPED, nominal_ms=DUE_MS, why="overlap: a-1 was still open"),
-            f"skipped {DUE}: overlap: a-1 was still open",
-        ),
-        (
-            change(What.SKIPPED, first_ms=DUE_MS, last_ms=DUE_MS, why="paused"),
-            f"skipped the occurrence of {DUE}: it was paused",
-        ),
-        (
-            change(What.SKIPPED, first_ms=DUE_MS, last_ms=DUE_MS + MINUTE_MS, count=1234, why="paused"),
+            skipped(first_ms=DUE_MS, last_ms=DUE_MS + MINUTE_MS, count=1234, why="paused"),
             f"skipped 1,234 occurrences, {DUE} to 2026-01-01 00:01:00+00:00: it was paused",
         ),
         (
-            change(What.SKIPPED, first_ms=DUE_MS, last_ms=DUE_MS, why="paused", by="me"),
+            skipped(**SINGLE, why="paused", by="me"),
             f"skipped the occurrence of {DUE}: it was paused, and was resumed without it by me",
         ),
         (
-            change(What.COALESCED, first_ms=DUE_MS, last_ms=DUE_MS, nominal_ms=DUE_MS + MINUTE_MS),
+            change(What.COALESCED, **SINGLE, nominal_ms=DUE_MS + MINUTE_MS),
             f"left out the occurrence of {DUE} in favour of 2026-01-01 00:01:00+00:00: all had passed by then",
         ),
         (
-            change(What.DUPLICATE, nominal_ms=DUE_MS, run_id=RUN),
+            change(What.DUPLICATE, **OF_RUN),
             f"not pushed for {DUE}: another program had made a job of run {RUN}, which was never pushed",
         ),
         (change(What.CANCELLED, nominal_ms=DUE_MS), f"cancelled; it was for {DUE}"),
@@ -112,17 +97,11 @@ from zsched.core.story import Source
             f"put back, due {DUE}: an archive had restored an older state, and another one knows a later change",
         ),
         (
-            change(What.WITHDRAWN, why="corrected"),
+            taken_out(why="corrected"),
             "taken out again: an archive that did not know that it fired or was cancelled had put it back",
         ),
-        (
-            change(What.WITHDRAWN, why="audit"),
-            "taken out: RQ has its run already, so it does not wait any more",
-        ),
-        (
-            change(What.WITHDRAWN, why="lost"),
-            "taken out again: Redis had gone back to a time before it fired or was cancelled",
-        ),
+        (taken_out(why="audit"), "taken out: RQ has its run already, so it does not wait any more"),
+        (taken_out(why="lost"), "taken out again: Redis had gone back to a time before it fired or was cancelled"),
         (change(What.ENDED), "ended: its rule gives no more occurrences"),
     ],
 )
@@ -152,11 +131,26 @@ def test_every_kind_of_change_has_a_sentence_without_a_story() -> None:
         assert sentence(change(what, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN), "UTC")
 
 
-def test_the_sentence_of_a_single_change_claims_nothing_about_earlier_changes() -> None:
-    late = change(What.FIRED, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN)
+SOON = "2026-01-01 00:00:01+00:00"
 
-    assert f"put for {DUE}" == sentence(put(0), "UTC")
-    assert f"fired for {DUE}, 5.0 s late; run {RUN}" == sentence(late, "UTC")
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (put(0), f"put for {DUE}"),
+        (change(What.FIRED, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN), f"fired for {DUE}, 5.0 s late; run {RUN}"),
+        (
+            change(What.FIRED, DUE_MS + 1500, nominal_ms=DUE_MS, jitter_ms=1000, run_id=RUN),
+            f"fired for {DUE} (due {SOON}, by its jitter), 500.0 ms late; run {RUN}",
+        ),
+        (
+            change(What.EXPIRED, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN),
+            f"expired: the occurrence of {DUE} was 5.0 s late, more than expires_after allows",
+        ),
+    ],
+)
+def test_the_sentence_of_a_single_change_claims_nothing_about_earlier_changes(told: Change, expected: str) -> None:
+    assert expected == sentence(told, "UTC")
 
 
 def test_times_are_local_in_the_requested_zone_or_the_zone_of_the_schedule() -> None:
@@ -175,9 +169,6 @@ def test_a_time_that_another_writer_wrote_is_brought_into_range() -> None:
 
 def test_lateness_is_shown_to_the_microsecond() -> None:
     assert 0.001234 == change(What.FIRED, DUE_MS + 1.2341, nominal_ms=DUE_MS).shown()["late_s"]
-
-
-# -- created or changed -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -206,25 +197,13 @@ def test_a_put_is_shown_as_created_or_as_changed(before: list[Change], verb: str
     assert f"{verb} for {DUE}" == texts(*before, put(9))[-1]
 
 
-# -- gaps ---------------------------------------------------------------------------------------------
-
-
 def test_left_out_changes_are_mentioned_after_the_whole_first_entry() -> None:
     first = [change(What.COALESCED, 1, first_ms=1, last_ms=1, nominal_ms=2), change(What.FIRED, 1, nominal_ms=2)]
     last = [change(What.FIRED, 9, nominal_ms=9), change(What.ENDED, 9)]
 
-    found = texts(*first, *last, left_out=1200)
-
-    assert ["left", "fired", "… 1,200", "fired", "ended:"] == [
-        " ".join(text.split(" ")[: 2 if text.startswith("…") else 1]) for text in found
-    ]
-
-
-def test_a_complete_story_has_no_line_about_omissions() -> None:
-    assert not [text for text in texts(put(0), change(What.PAUSED), left_out=0) if text.startswith("…")]
-
-
-# -- where it comes from ------------------------------------------------------------------------------
+    for left_out, line in ((1200, ["… 1,200"]), (0, [])):
+        words = [re.match(r"(… )?\S+", text)[0] for text in texts(*first, *last, left_out=left_out)]
+        assert ["left", "fired", *line, "fired", "ended:"] == words
 
 
 @pytest.mark.parametrize(
@@ -252,30 +231,28 @@ def test_a_story_in_json_has_readable_instants() -> None:
     )
 
 
-# -- a backfill ---------------------------------------------------------------------------------------
-
-
 def backfilled(*hours: int, entry: str = "1-5") -> list[Change]:
     times = [DUE_MS + hour * 60 * MINUTE_MS for hour in hours]
-    return [
-        change(What.ENQUEUED, entry=entry, run_id=f"a-{ms}", nominal_ms=ms, why="backfill") for ms in times
-    ]  # fmt: skip
+    return [change(What.ENQUEUED, entry=entry, run_id=f"a-{t}", nominal_ms=t, why="backfill") for t in times]
 
 
-def test_a_backfill_is_one_line_however_many_runs_it_pushed() -> None:
-    told = texts(put(0), *backfilled(-3, -2), *backfilled(-1, entry="1-6"), change(What.PAUSED, why="backfill"))
-
-    assert [
-        f"created for {DUE}",
-        "backfilled 3 occurrences, 2025-12-31 21:00:00+00:00 to 2025-12-31 23:00:00+00:00",
-        'paused: "backfill"',
-    ] == told
+CREATED, THREE = f"created for {DUE}", "2025-12-31 21:00:00+00:00 to 2025-12-31 23:00:00+00:00"
+ONE = f"backfilled the occurrence of {DUE}; run a-{DUE_MS}"
 
 
-def test_a_backfill_of_a_single_run_names_the_run() -> None:
-    [one] = backfilled(0)
-
-    assert [f"created for {DUE}", f"backfilled the occurrence of {DUE}; run a-{DUE_MS}"] == texts(put(0), one)
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        (
+            [put(0), *backfilled(-3, -2), *backfilled(-1, entry="1-6"), change(What.PAUSED, why="backfill")],
+            [CREATED, f"backfilled 3 occurrences, {THREE}", 'paused: "backfill"'],
+        ),
+        ([put(0), *backfilled(0)], [CREATED, ONE]),
+        ([*backfilled(0), change(What.PUT, nominal_ms=DUE_MS)], [ONE, f"changed: now for {DUE}"]),
+    ],
+)
+def test_a_backfill_is_one_line_which_names_a_single_run(changes: list[Change], lines: list[str]) -> None:
+    assert lines == texts(*changes)
 
 
 def test_left_out_changes_are_not_hidden_in_a_backfill() -> None:
@@ -284,24 +261,3 @@ def test_left_out_changes_are_not_hidden_in_a_backfill() -> None:
     assert ["backfilled 2", "… 3 more changes lie before this …", "backfilled 2"] == [
         text if text.startswith("…") else text[:12] for text in told
     ]
-
-
-def test_a_put_after_a_backfill_is_shown_as_a_change() -> None:
-    [_, told] = texts(*backfilled(0), change(What.PUT, nominal_ms=DUE_MS))
-
-    assert f"changed: now for {DUE}" == told
-
-
-def test_a_run_fired_with_jitter_shows_the_nominal_and_the_due_time() -> None:
-    fired = change(What.FIRED, DUE_MS + 1500, nominal_ms=DUE_MS, jitter_ms=1000, run_id=RUN)
-
-    due = "2026-01-01 00:00:01+00:00"
-    assert f"fired for {DUE} (due {due}, by its jitter), 500.0 ms late; run {RUN}" == sentence(fired, "UTC")
-
-
-def test_an_expired_run_is_shown_with_its_lateness() -> None:
-    expired = change(What.EXPIRED, DUE_MS + 5000, nominal_ms=DUE_MS, run_id=RUN)
-
-    assert f"expired: the occurrence of {DUE} was 5.0 s late, more than expires_after allows" == sentence(
-        expired, "UTC"
-    )

@@ -1,11 +1,14 @@
-"""The story of one run by its id, extracted from that of its schedule; and runs without a worker."""
+"""The story of one run by its id, and the lines of a story about the attempts of a run."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.unit.core.stories import DUE_MS, RUN, answer, change, put, run_ended, story
+from zsched.core.attempts import Attempt
 from zsched.core.changes import Change, What
 from zsched.core.choices import ScheduleState
 from zsched.core.model import Schedule
@@ -17,10 +20,6 @@ SECOND_MS = FIRST_MS + 60_000
 FIRST, SECOND = f"a-{FIRST_MS}", f"a-{SECOND_MS}"
 SOURCE = Source("host:/a.db", None, "1-9")
 HELD = Schedule("a", ScheduleState.ACTIVE, "every", "app.run", SECOND_MS + 60_000, queue="mail")
-
-
-def change(what: What, at_ms: int, **more: Any) -> Change:
-    return Change("a", what, at_ms * 1000, f"1-{at_ms}", **more)
 
 
 def fired(run_id: str, nominal_ms: int, **more: Any) -> Change:
@@ -37,22 +36,15 @@ def story_of(run_id: str, *changes: Change, schedule: Schedule | None = HELD, **
     return tell_of_run(run_id, chronicle, schedule, SECOND_MS, **more)
 
 
-def answer(story: Story) -> tuple[str, str]:
-    return story.verdict.word.value, story.verdict.text
-
-
 def texts(story: Story) -> list[str]:
     return [text.partition(" ")[0] for _, text in story.lines]
 
 
-def test_the_story_of_a_run_has_the_changes_of_the_run_and_of_its_occurrence() -> None:
+def test_the_story_of_a_run_has_its_changes_and_those_of_its_occurrence_if_it_has_one() -> None:
     story = story_of(FIRST, PUT, fired(FIRST, FIRST_MS), fired(SECOND, SECOND_MS), RETRY, OVERLAP)
 
     assert ["created", "fired", "retry", "skipped"] == texts(story)
     assert (FIRST, True) == (story.id, story.is_known)
-
-
-def test_the_story_of_an_extra_run_has_only_the_changes_that_name_it() -> None:
     assert ["retry"] == texts(story_of(f"{FIRST}-r7", PUT, fired(FIRST, FIRST_MS), RETRY))
 
 
@@ -66,19 +58,12 @@ def test_the_story_of_a_left_out_occurrence_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first_ms", "last_ms", "is_told"),
-    [
-        (FIRST_MS, FIRST_MS, True),
-        (FIRST_MS - 9, FIRST_MS, True),
-        (FIRST_MS, FIRST_MS + 9, True),
-        (FIRST_MS - 9, FIRST_MS - 1, False),
-        (FIRST_MS + 1, FIRST_MS + 9, False),
-    ],
+    ("first", "last", "is_told"), [(0, 0, True), (-9, 0, True), (0, 9, True), (-9, -1, False), (1, 9, False)]
 )
-def test_a_range_of_missed_occurrences_is_in_the_story_of_each(first_ms: int, last_ms: int, is_told: bool) -> None:
-    missed = change(What.SKIPPED, SECOND_MS, first_ms=first_ms, last_ms=last_ms, nominal_ms=SECOND_MS)
+def test_a_range_of_missed_occurrences_is_in_the_story_of_each(first: int, last: int, is_told: bool) -> None:
+    times = {"first_ms": FIRST_MS + first, "last_ms": FIRST_MS + last, "nominal_ms": SECOND_MS}
 
-    assert is_told is story_of(FIRST, missed).is_known
+    assert is_told is story_of(FIRST, change(What.SKIPPED, SECOND_MS, **times)).is_known
 
 
 def test_the_reason_of_lateness_uses_the_whole_history_of_the_schedule() -> None:
@@ -119,3 +104,53 @@ def test_a_run_that_no_change_of_its_schedule_names_is_unknown(left_out: int, to
 
     assert not story.is_known
     assert ("UNKNOWN", f"{told} of schedule a do not name run {SECOND}") == answer(story)
+
+
+def failed(number: int, at_ms: int, next_ms: int | None) -> Attempt:
+    return Attempt(number, "w", at_ms, at_ms, at_ms + 200, "ValueError: no", next_ms, "Traceback:\nValueError: no")
+
+
+def test_a_story_has_a_line_for_each_failed_attempt_at_its_time() -> None:
+    first, second = failed(1, DUE_MS, DUE_MS + 10_200), failed(2, DUE_MS + 10_300, DUE_MS + 10_500)
+    attempts = (first, second, failed(3, DUE_MS + 20_000, None))
+    run = Run(RUN, RunStatus.FAILED, DUE_MS * 1000, DUE_MS, worker="w", attempt=3, attempts=attempts)
+    changes = (
+        put(0),
+        at(DUE_MS, change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS)),
+        at(DUE_MS + 5000, change(What.SKIPPED, nominal_ms=DUE_MS + 5000, why="missed")),
+        at(DUE_MS + 30_000, run_ended(run)),
+    )
+
+    told = story(*changes)
+
+    next_try = "next try at 2026-01-01 00:00:10.200+00:00"
+    assert [
+        (DUE_MS + 200, f"run {RUN}: attempt 1 failed after 200 ms on worker w: ValueError: no; {next_try}"),
+        (DUE_MS + 10_500, f"run {RUN}: attempt 2 failed after 200 ms on worker w: ValueError: no; tried again at once"),
+    ] == [told.lines[2], told.lines[4]]
+    assert [at_ms for at_ms, _ in told.lines] == sorted(at_ms for at_ms, _ in told.lines)
+    assert all("Traceback" not in text for _, text in told.lines)
+    assert 6 == len(told.lines)
+
+
+def at(at_ms: int, change: Change) -> Change:
+    return replace(change, at_us=at_ms * 1000)
+
+
+def test_an_attempt_of_a_dead_worker_has_one_line() -> None:
+    lost = Attempt(1, "w", DUE_MS, DUE_MS, None, "worker w died", DUE_MS + 90_000)
+    again = change(What.RUN_AGAIN, run_id=RUN, count=2, why="worker w died")
+
+    run = Run(RUN, RunStatus.QUEUED, attempt=2, attempts=(lost,))
+
+    told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), again, runs=[run])
+
+    assert [f"run {RUN}: worker w died: pushed again, attempt 2"] == [text for _, text in told.lines if "died" in text]
+
+
+def test_an_open_run_has_a_line_for_its_failed_attempt() -> None:
+    run = Run(RUN, RunStatus.QUEUED, attempt=2, attempts=(failed(1, DUE_MS, DUE_MS + 600_000),))
+
+    told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), runs=[run])
+
+    assert f"run {RUN}: attempt 1 failed after 200 ms on worker w" in told.lines[-1][1]

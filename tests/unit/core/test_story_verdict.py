@@ -15,16 +15,18 @@ from tests.unit.core.stories import (
     PARTIAL,
     REDIS,
     RUN,
+    answer,
     change,
     held,
     put,
+    run_ended,
     story,
     texts,
 )
 from zsched.core.changes import Change, What
 from zsched.core.choices import ScheduleState
 from zsched.core.model import Schedule
-from zsched.core.runs import GONE, Run, RunStatus, facts_text, pushed
+from zsched.core.runs import GONE, Run, RunStatus, pushed
 from zsched.core.story import Chronicle, Source, Story, tell
 from zsched.core.story_verdict import Stalled
 
@@ -32,14 +34,6 @@ from zsched.core.story_verdict import Stalled
 def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
     """Return a run that waited for 3 ms and took 1.2 s."""
     return Run(RUN, status, DUE_MS * 1000, DUE_MS, DUE_MS + 3, DUE_MS + 1203, worker="w", **more)
-
-
-def run_ended(run: Run) -> Change:
-    return change(What.RUN_ENDED, run_id=run.id, why=run.status.value, record=facts_text(run))
-
-
-def answer(told: Story) -> tuple[str, str]:
-    return told.verdict.word.value, told.verdict.text
 
 
 @pytest.mark.parametrize(
@@ -78,36 +72,61 @@ def answer(told: Story) -> tuple[str, str]:
         ),
     ],
 )
-def test_the_verdict_on_a_schedule_without_runs_is_its_state(
-    schedule: Schedule, word: str, text: str, remedy: str | None
-) -> None:
+def test_the_verdict_without_runs_is_the_state(schedule: Schedule, word: str, text: str, remedy: str | None) -> None:
     assert {"word": word, "text": text, "remedy": remedy} == story(schedule=schedule).verdict.to_dict()
 
 
 REPAIR = f"zsched show {RUN} has the traceback; repair the cause, then run it again"
 UNRECORDED = f"run {RUN} was pushed; that it ended is not recorded yet"
 LOST = "Redis does not have it: nothing here says why, so Redis lost it, or another writer removed it"
-
-
-@pytest.mark.parametrize(
-    ("last", "word", "text"),
-    [
-        (change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), "PUSHED", UNRECORDED),
-        (change(What.FOUND, run_id=RUN, why="open"), "PUSHED", UNRECORDED),
-        (change(What.ENQUEUED, run_id=RUN), "PUSHED", UNRECORDED),
-        (change(What.CANCELLED), "CANCELLED", "cancelled"),
-        (
-            change(What.SKIPPED, nominal_ms=DUE_MS, why="uncertain"),
-            "SKIPPED",
-            f"skipped {DUE}: a lost Redis may have pushed it already",
+FIRED = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS)
+QUEUED = pushed(RUN, DUE_MS * 1000)
+VERDICTS = {
+    "fired": (story(put(0), FIRED), "PUSHED", UNRECORDED),
+    "found open": (story(put(0), change(What.FOUND, run_id=RUN, why="open")), "PUSHED", UNRECORDED),
+    "enqueued": (story(put(0), change(What.ENQUEUED, run_id=RUN)), "PUSHED", UNRECORDED),
+    "cancelled": (story(put(0), change(What.CANCELLED)), "CANCELLED", "cancelled"),
+    "skipped": (
+        story(put(0), change(What.SKIPPED, nominal_ms=DUE_MS, why="uncertain")),
+        "SKIPPED",
+        f"skipped {DUE}: a lost Redis may have pushed it already",
+    ),
+    "gone without a reason": (story(put(0), change(What.PAUSED)), "MISSING", LOST),
+    "an open run of a paused schedule": (
+        story(schedule=held(ScheduleState.PAUSED, next_ms=None), runs=[QUEUED]),
+        "PAUSED",
+        f"it fires when it is resumed; its run {RUN} is queued since {DUE}",
+    ),
+    "the end of an earlier run is not that of the last one": (
+        story(
+            change(What.ENQUEUED, run_id="a-1"),
+            change(What.ENQUEUED, run_id="a-2"),
+            run_ended(Run("a-1", RunStatus.SUCCEEDED)),
         ),
-        (change(What.PAUSED), "MISSING", LOST),
-    ],
-)
-def test_the_verdict_on_a_schedule_that_redis_no_longer_holds_has_the_reason(
-    last: Change, word: str, text: str
-) -> None:
-    assert (word, text) == answer(story(put(0), last))
+        "PUSHED",
+        "run a-2 was pushed; that it ended is not recorded yet",
+    ),
+    "a cancelled rule, whatever the end of its last run": (
+        story(
+            change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS, next_ms=DUE_MS + MINUTE_MS),
+            change(What.CANCELLED),
+            run_ended(Run(RUN, RunStatus.SUCCEEDED)),
+        ),
+        "CANCELLED",
+        "cancelled",
+    ),
+    "an open run of a cancelled rule": (
+        story(change(What.CANCELLED), runs=[QUEUED]),
+        "CANCELLED",
+        f"cancelled; its run {RUN} is queued since {DUE}",
+    ),
+    "only an end is known": (story(run_ended(Run(RUN, RunStatus.FAILED))), "FAILED", f"run {RUN} failed"),
+}
+
+
+@pytest.mark.parametrize(("told", "word", "text"), VERDICTS.values(), ids=VERDICTS)
+def test_a_verdict_has_a_word_and_the_reason(told: Story, word: str, text: str) -> None:
+    assert (word, text) == answer(told)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +151,7 @@ def test_the_verdict_on_a_schedule_that_redis_no_longer_holds_has_the_reason(
     ],
 )
 def test_the_verdict_on_a_fired_one_shot_is_the_end_of_its_run(run: Run, expected: str) -> None:
-    fired, over = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), run_ended(run)
-
-    told = story(put(0), fired, over)
+    told = story(put(0), FIRED, run_ended(run))
 
     assert f"run {RUN} {expected}" == told.verdict.text == told.lines[-1][1]
 
@@ -151,8 +168,7 @@ def test_the_verdict_on_a_fired_one_shot_is_the_end_of_its_run(run: Run, expecte
 )
 def test_the_word_of_a_verdict_follows_the_end_of_the_run(status: RunStatus, word: str, remedy: str | None) -> None:
     over = run_ended(Run(RUN, status))
-    one_shot = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), over)
-    rule = story(change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), over, schedule=held())
+    one_shot, rule = story(put(0), FIRED, over), story(FIRED, over, schedule=held())
 
     assert {(word, remedy)} == {(told.verdict.word, told.verdict.to_dict()["remedy"]) for told in (one_shot, rule)}
     assert rule.verdict.text.endswith("; next 2026-01-01 00:01:00+00:00, in 1 min")
@@ -176,8 +192,7 @@ def test_an_end_of_a_later_version_is_shown_as_lost() -> None:
     ],
 )
 def test_the_verdict_on_an_open_run_comes_from_rq(run: Run, expected: str) -> None:
-    fired = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS)
-    one_shot, rule = story(put(0), fired, runs=[run]), story(fired, schedule=held(), runs=[run])
+    one_shot, rule = story(put(0), FIRED, runs=[run]), story(FIRED, schedule=held(), runs=[run])
 
     assert f"run {RUN} {expected}" == one_shot.verdict.text
     assert f"run {RUN} {expected}; next 2026-01-01 00:01:00+00:00, in 1 min" == rule.verdict.text
@@ -192,52 +207,32 @@ def test_the_last_of_several_open_runs_is_shown_and_the_others_are_counted() -> 
     assert three.verdict.text.startswith(f"run a-3 is queued since {DUE}; 2 more of its runs are not over; next ")
 
 
-def test_an_open_run_of_a_paused_schedule_is_named_behind_the_pause() -> None:
-    told = story(schedule=held(ScheduleState.PAUSED, next_ms=None), runs=[pushed(RUN, DUE_MS * 1000)])
-
-    assert ("PAUSED", f"it fires when it is resumed; its run {RUN} is queued since {DUE}") == answer(told)
-
-
 UNHEARD, SUSPENDED = {"mail": Stalled.UNHEARD}, {"mail": Stalled.SUSPENDED}
 
 
+GO_ON, IDLE = "let them go on: rq resume", "; RQ's workers are suspended"
+NO_WORKER = "; RQ knows of no worker that listens to queue mail"
+STALLED: list[tuple[RunStatus, Mapping[str, Stalled], str, str, str | None]] = [
+    (RunStatus.QUEUED, UNHEARD, "NOT RUN", f"queued since {DUE}{NO_WORKER}", "start one: rq worker mail"),
+    (RunStatus.QUEUED, SUSPENDED, "NOT RUN", f"queued since {DUE}{IDLE}", GO_ON),
+    (RunStatus.QUEUED, {}, "QUEUED", f"queued since {DUE}", None),
+    (RunStatus.RUNNING, UNHEARD, "RUNNING", "running", None),
+]
+
+
 @pytest.mark.parametrize("schedule", [None, held()])
-@pytest.mark.parametrize(
-    ("status", "stalled", "word", "text", "remedy"),
-    [
-        (
-            RunStatus.QUEUED,
-            UNHEARD,
-            "NOT RUN",
-            f"run {RUN} is queued since {DUE}; RQ knows of no worker that listens to queue mail",
-            "start one: rq worker mail",
-        ),
-        (
-            RunStatus.QUEUED,
-            SUSPENDED,
-            "NOT RUN",
-            f"run {RUN} is queued since {DUE}; RQ's workers are suspended",
-            "let them go on: rq resume",
-        ),
-        (RunStatus.QUEUED, {}, "QUEUED", f"run {RUN} is queued since {DUE}", None),
-        (RunStatus.RUNNING, UNHEARD, "RUNNING", f"run {RUN} is running", None),
-    ],
-)
+@pytest.mark.parametrize("row", STALLED)
 def test_a_run_that_no_worker_takes_was_not_run(
-    schedule: Schedule | None,
-    status: RunStatus,
-    stalled: Mapping[str, Stalled],
-    word: str,
-    text: str,
-    remedy: str | None,
+    schedule: Schedule | None, row: tuple[RunStatus, Mapping[str, Stalled], str, str, str | None]
 ) -> None:
-    chronicle = Chronicle("a", COMPLETE, [put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS)])
+    status, stalled, word, text, remedy = row
+    chronicle = Chronicle("a", COMPLETE, [put(0), FIRED])
     run = Run(RUN, status, queued_ms=DUE_MS, queue="mail")
 
     verdict = tell(chronicle, schedule, DUE_MS, runs=[run], stalled=stalled).verdict
 
     assert (word, remedy) == (verdict.word, verdict.to_dict()["remedy"])
-    assert verdict.text.startswith(text)
+    assert verdict.text.startswith(f"run {RUN} is {text}")
 
 
 def test_the_verdict_on_a_rule_is_its_newest_occurrence_also_if_that_was_left_out() -> None:
@@ -252,26 +247,18 @@ def test_the_verdict_on_a_rule_is_its_newest_occurrence_also_if_that_was_left_ou
     assert "RUNNING" == story(skipped, fired, schedule=held(), runs=[running]).verdict.word
 
 
-def test_a_run_of_a_dead_worker_is_shown_as_to_be_pushed_again() -> None:
-    died = change(What.RUN_AGAIN, run_id=RUN, count=2, why="worker w died")
-    unknown = change(What.RUN_AGAIN, run_id=RUN, count=3)
+@pytest.mark.parametrize(
+    ("later", "line"),
+    [
+        (change(What.RUN_AGAIN, run_id=RUN, count=2, why="worker w died"), "worker w died: pushed again, attempt 2"),
+        (change(What.RUN_AGAIN, run_id=RUN, count=3), "its worker died: pushed again, attempt 3"),
+        (change(What.RELEASED, run_id=RUN, why="a-5 was stopped"), "waits no more for those before it, and is in its"),
+    ],
+)
+def test_a_run_pushed_again_or_released_is_shown_with_the_reason(later: Change, line: str) -> None:
+    told = story(put(0), FIRED, later)
 
-    told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), died, unknown)
-
-    assert [
-        f"run {RUN}: worker w died: pushed again, attempt 2",
-        f"run {RUN}: its worker died: pushed again, attempt 3",
-    ] == [text for _, text in told.lines[2:]]
-    assert ("PUSHED", UNRECORDED) == answer(told)
-
-
-def test_a_released_run_is_shown_with_the_reason_of_its_release() -> None:
-    released = change(What.RELEASED, run_id=RUN, why=f"a-{DUE_MS - 5} was stopped")
-
-    told = story(put(0), change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS), released)
-
-    line = f"run {RUN} waits no more for those before it, and is in its queue: a-{DUE_MS - 5} was stopped"
-    assert line == told.lines[-1][1]
+    assert told.lines[2][1].replace(f"run {RUN}:", f"run {RUN}").startswith(f"run {RUN} {line}")
     assert ("PUSHED", UNRECORDED) == answer(told)
 
 
@@ -283,40 +270,10 @@ def test_a_one_shot_that_rq_held_after_a_loss_is_shown_as_possibly_run() -> None
     assert ("FAILED", f"run {RUN} failed") == answer(told)
 
 
-def test_the_end_of_an_earlier_run_is_not_shown_as_the_end_of_the_last_run() -> None:
-    first, last = change(What.ENQUEUED, run_id="a-1"), change(What.ENQUEUED, run_id="a-2")
-
-    told = story(first, last, run_ended(Run("a-1", RunStatus.SUCCEEDED)))
-
-    assert ("PUSHED", "run a-2 was pushed; that it ended is not recorded yet") == answer(told)
-
-
-def test_a_cancelled_rule_is_shown_as_cancelled_whatever_the_end_of_its_last_run() -> None:
-    fired = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS, next_ms=DUE_MS + MINUTE_MS)
-
-    told = story(fired, change(What.CANCELLED), run_ended(Run(RUN, RunStatus.SUCCEEDED)))
-
-    assert ("CANCELLED", "cancelled") == answer(told)
-
-
-def test_the_open_run_of_a_cancelled_rule_is_named() -> None:
-    told = story(change(What.CANCELLED), runs=[pushed(RUN, DUE_MS * 1000)])
-
-    assert ("CANCELLED", f"cancelled; its run {RUN} is queued since {DUE}") == answer(told)
-
-
-def test_a_schedule_of_which_only_an_end_is_known_is_shown_with_that_end() -> None:
-    told = story(run_ended(Run(RUN, RunStatus.FAILED)))
-
-    assert ("FAILED", f"run {RUN} failed") == answer(told)
-
-
 def test_an_absence_is_explained_unless_the_last_change_left_a_schedule() -> None:
-    fire = change(What.FIRED, nominal_ms=DUE_MS)
+    pasts: list[list[Change]] = [[], [put(0), change(What.FIRED, nominal_ms=DUE_MS)], [put(0)]]
 
-    assert Chronicle("a", COMPLETE, []).explains_absence
-    assert Chronicle("a", COMPLETE, [put(0), fire]).explains_absence
-    assert not Chronicle("a", COMPLETE, [put(0)]).explains_absence
+    assert [True, True, False] == [Chronicle("a", COMPLETE, past).explains_absence for past in pasts]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Values as TOML: a written value reads as the same value, or is refused."""
+"""Values as TOML: a written value reads as the same value, or is refused. Results of calls, as JSON."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zsched.core.choices import ScheduleState
+from zsched.core.clock import LAST_MS
+from zsched.core.model import Many, Schedule, Scheduled
 from zsched.core.revision import is_same
 from zsched.core.toml import json_text, key_text, toml_text
+from zsched.errors import InvalidSchedule
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 PLAIN = st.recursive(
@@ -46,41 +50,22 @@ def test_any_text_may_be_a_key(name: str) -> None:
     assert {name: 1} == tomllib.loads(f"{key_text(name)} = 1")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        datetime(2030, 1, 1, 12, 30, 0, 5, tzinfo=UTC),
-        datetime(2030, 1, 1, tzinfo=timezone(timedelta(hours=-5, minutes=-30))),
-        datetime(2030, 1, 1, 1, 2, 3),
-        date(2030, 1, 1),
-        time(1, 2, 3, 4),
-        2**200,
-        -0.0,
-        "quotes \" and ' and \\ and \x7f, \x00, \r\n and \u2028 and 한국어 🎉",
-        {},
-        [[], {}],
-    ],
-)
+HELD = [datetime(2030, 1, 1, 12, 30, 0, 5, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=timezone(-timedelta(minutes=330)))]
+HELD += [datetime(2030, 1, 1, 1, 2, 3), date(2030, 1, 1), time(1, 2, 3, 4), 2**200, -0.0, {}, [[], {}]]
+HELD += ["quotes \" and ' and \\ and \x7f, \x00, \r\n and \u2028 and 한국어 🎉"]
+
+
+@pytest.mark.parametrize("value", HELD)
 def test_a_value_that_toml_can_hold_is_written(value: Any) -> None:
     assert is_same(value, tomllib.loads(f"x = {toml_text(value)}")["x"])
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        (1, 2),
-        [(1, 2)],
-        {1, 2},
-        b"bytes",
-        {1: "a number as a key"},
-        datetime(2030, 1, 1, tzinfo=ZoneInfo("Asia/Seoul")),  # TOML keeps its offset only
-        time(1, tzinfo=UTC),
-        [10**5000],  # Python itself does not write it
-        "half of a pair: \ud800",
-        object(),
-    ],
-)
+REFUSED = [None, (1, 2), [(1, 2)], {1, 2}, b"bytes", {1: "a number as a key"}, time(1, tzinfo=UTC), object()]
+REFUSED += [datetime(2030, 1, 1, tzinfo=ZoneInfo("Asia/Seoul"))]  # TOML keeps its offset only
+REFUSED += ["half of a pair: \ud800", [10**5000]]  # Python itself does not write the number
+
+
+@pytest.mark.parametrize("value", REFUSED)
 def test_a_value_that_toml_cannot_hold_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"TOML|it has no"):
         toml_text(value)
@@ -105,22 +90,47 @@ def test_a_cycle_is_refused() -> None:
         toml_text(value)
 
 
+DUE_MS = 1_767_225_600_123  # 2026-01-01T00:00:00.123Z
+DUE = datetime(2026, 1, 1, 0, 0, 0, 123_000, tzinfo=UTC)
+
+
+def schedule(**more: Any) -> Schedule:
+    return Schedule("a", ScheduleState.ACTIVE, "once", "app.run", queue="mail", **{"next_ms": None, **more})
+
+
 @pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        (1, 1, True),
-        (1, True, False),
-        (1, 1.0, False),
-        ([1], (1,), False),
-        (0.0, -0.0, False),
-        (float("nan"), float("nan"), True),
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
-        ({"a": 1}, {"a": 1, "b": None}, False),
-        ([1, [2, {"a": 3}]], [1, [2, {"a": 3}]], True),
-        ([1, [2, {"a": 3}]], [1, [2, {"a": 3.0}]], False),
-        ({1, 2}, {2, 1}, True),
-        (datetime(2030, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, 9, tzinfo=ZoneInfo("Asia/Seoul")), False),
-    ],
+    ("next_ms", "next_at", "cursor"), [(None, None, "active:0:a"), (DUE_MS, DUE, f"active:{DUE_MS}:a")]
 )
-def test_values_are_the_same_only_if_type_and_content_are_equal(one: Any, other: Any, expected: bool) -> None:
-    assert expected == is_same(one, other)
+def test_a_schedule_has_the_time_when_it_is_due(next_ms: int | None, next_at: datetime | None, cursor: str) -> None:
+    found = schedule(next_ms=next_ms)
+
+    assert (next_at, cursor) == (found.next_at, found.cursor)
+
+
+@pytest.mark.parametrize(("next_at", "told"), [(None, None), (DUE, "2026-01-01T00:00:00.123Z")])
+def test_the_answer_to_a_put_is_json(next_at: datetime | None, told: str | None) -> None:
+    put = Scheduled("a", "created", next_at, f"a-{DUE_MS}")
+
+    assert {"id": "a", "outcome": "created", "next_at": told, "run_id": f"a-{DUE_MS}", "version": None} == put.to_dict()
+
+
+def test_the_answer_to_many_puts_is_json_and_names_each_error() -> None:
+    error = InvalidSchedule("at", LAST_MS + 1, "too late", "give an earlier one")
+    counts = {"created": 1, "updated": 2, "unchanged": 3, "kept": 4, "already_fired": 5, "done": 11}
+    answer = Many(ids=["a", None], outcomes=["created", None], **counts)
+    answer.errors.append((7, error))
+
+    assert {
+        "ids": ["a", None], "outcomes": ["created", None], "created": 1, "updated": 2, "unchanged": 3, "kept": 4,
+        "already_fired": 5, "done": 11,
+        "errors": [{"index": 7, "error": str(error), "type": "InvalidSchedule"}],
+    } == answer.to_dict()  # fmt: skip
+
+
+def test_the_answer_to_many_puts_is_printed_as_counts_without_its_ids() -> None:
+    plain = Many(ids=["a"] * 20_000, created=20_000, done=20_000)
+    mixed = Many(created=1, kept=2, already_fired=3, errors=[(6, ValueError())], done=7)
+
+    assert "Many(created=20000, updated=0, unchanged=0, errors=0)" == repr(plain)
+    assert "Many(created=1, updated=0, unchanged=0, kept=2, already_fired=3, errors=1)" == repr(mixed)
+    assert {0} == {value for value in Many().to_dict().values() if isinstance(value, int)}

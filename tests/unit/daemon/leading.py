@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from zsched.storage.lease import Term
 BOOTED_MS = 5_000.0  # of the monotonic clock, when a test begins
 NOW_MS = 1_767_268_800_000  # of the server's clock then: 2026-01-01T12:00Z
 HOUR_MS = 3_600_000
+Events = list[MutableMapping[str, Any]]  # of the log
 NOTHING = FireResult(NOW_MS * 1000, None, 0, 0, 0, [], [], [], [], [])
 TERM = Term("token", 1, "server", 2000, BOOTED_MS + 2000, NOW_MS, 0)
 
@@ -102,15 +103,8 @@ class TickingLeader:
         chosen = DaemonSettings(**settings)
         self.kept_back: set[bytes] = set()  # ids of schedules that must not be advanced
         limits = {"mail": 5.0}
-        self.ticker = Ticker(
-            self.scripts,
-            self.rq,
-            chosen,
-            self.clock,
-            limits,
-            self.meter,
-            self._keep_back,  # type: ignore[arg-type]
-        )
+        keep_back: Any = self._keep_back  # in the place of a Redis
+        self.ticker = Ticker(self.scripts, self.rq, chosen, self.clock, limits, self.meter, keep_back)
         self.ticker.begin(TERM)
 
     def _keep_back(self, term: Term, fired: FireResult) -> FireResult:

@@ -1,18 +1,27 @@
-"""Work of a daemon at the end of a pass, and of its archiver at a report: each by hand, without Redis."""
+"""Work of a daemon at the end of a pass: a reload by SIGHUP; of its archiver at a report. Without Redis."""
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
-from tests.unit.archive.ground import DUE_MS, entry, put, rows
+import pytest
+from structlog.testing import capture_logs
+
+from tests.unit.archive.contents import rows
+from tests.unit.archive.ground import DUE_MS, entry, put
 from zsched.archive import Archive
 from zsched.config.parsing import QueueSettings
-from zsched.config.settings import ArchiveSettings, Settings
+from zsched.config.settings import ArchiveSettings, DaemonSettings, LogSettings, RedisSettings, Settings
 from zsched.core.clock import ManualClock
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.daemon import Daemon
+from zsched.daemon.reload import reload
+from zsched.errors import ConfigError
 from zsched.storage.connection import Link
 
 DAY_US = 86_400_000_000
@@ -21,26 +30,13 @@ NOW_MS = 1_767_225_600_000
 LINK = Link.from_url("redis://127.0.0.1:1", 1)
 
 
-class Pruned:
-    """An archive without anything to prune, which remembers its calls."""
-
-    def __init__(self) -> None:
-        self.before_us: list[int] = []
-
-    def begin_pruning(self, before_us: int) -> None:
-        self.before_us.append(before_us)
-
-    def prune(self) -> bool:
-        return False
-
-
 def test_history_older_than_the_retention_is_pruned(tmp_path: Path) -> None:
     settings = Settings(archive=ArchiveSettings(path=str(tmp_path / "a.db"), retention_days=30))
-    archiver, archive = Archiver(settings, LINK, ManualClock(), "daemon"), Pruned()
+    archiver, archive = Archiver(settings, LINK, ManualClock(), "daemon"), Mock(prune=lambda: False)
 
-    archiver._prune(archive, NOW_MS)  # type: ignore[arg-type]  # the fake
+    archiver._prune(archive, NOW_MS)
 
-    assert [NOW_MS * 1000 - 30 * DAY_US] == archive.before_us
+    archive.begin_pruning.assert_called_once_with(NOW_MS * 1000 - 30 * DAY_US)
 
 
 def test_arguments_of_ended_runs_are_pruned_once_an_hour(tmp_path: Path) -> None:
@@ -80,3 +76,71 @@ def test_a_reload_starts_from_the_settings_of_the_previous_reload(tmp_path: Path
         daemon._end_pass()
 
     assert [first, second] == given
+
+
+BEFORE = Settings()
+
+
+@pytest.fixture(autouse=True)
+def configured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Levels and formats of the log that came into force; structlog is unchanged."""
+    found: list[tuple[str, str]] = []
+    monkeypatch.setattr("zsched.daemon.reload.configure", lambda *given: found.append(given))
+    return found
+
+
+def reloaded(**given: Any) -> tuple[Settings, list[Any]]:
+    """Return the settings in force when a file has *given*, and the events of the reload."""
+    with capture_logs() as said:
+        now = reload(BEFORE, lambda: dataclasses.replace(BEFORE, **given))
+    return now, said
+
+
+@pytest.mark.parametrize(
+    ("given", "changed"),
+    [
+        ({}, []),
+        ({"queues": {"email": QueueSettings(5)}}, ["queues"]),
+        ({"log": LogSettings(level="debug", format="json")}, ["log.level", "log.format"]),
+        ({"urgencies": {"slow": {"jitter": 60.0}}}, ["urgencies"]),
+    ],
+)
+def test_a_reload_changes_log_and_queues_at_once(
+    given: dict[str, Any], changed: list[str], configured: list[tuple[str, str]]
+) -> None:
+    now, said = reloaded(**given)
+
+    assert dataclasses.replace(BEFORE, **given) == now
+    assert [(now.log.level, now.log.format)] == configured
+    assert [("settings_reloaded", changed)] == [(one["event"], one["changed"]) for one in said]
+
+
+def test_a_reload_names_settings_that_need_a_restart_and_keeps_them() -> None:
+    limits = {"email": QueueSettings(5)}
+
+    now, said = reloaded(
+        namespace="other",
+        redis=RedisSettings(url="redis://:secret@elsewhere/0"),
+        daemon=DaemonSettings(idle_ms=10, batch_max=7),
+        archive=ArchiveSettings(path="/elsewhere.db"),
+        queues=limits,
+    )
+
+    assert dataclasses.replace(BEFORE, queues=limits) == now
+    assert ["settings_reloaded", "restart_needed"] == [one["event"] for one in said]
+    keys = ["namespace", "redis.url", "daemon.idle_ms", "daemon.batch_max", "archive.path"]
+    assert keys == said[1]["keys"]
+    assert "secret" not in str(said)
+
+
+def test_a_reload_with_wrong_settings_changes_nothing(configured: list[tuple[str, str]]) -> None:
+    def read() -> Settings:
+        raise ConfigError("/etc/zsched/zsched.toml: [deamon] is no section; did you mean daemon?")
+
+    with capture_logs() as said:
+        now = reload(BEFORE, read)
+
+    assert now is BEFORE
+    assert [] == configured
+    assert ["reload_failed"] == [one["event"] for one in said]
+    assert "[deamon] is no section" in said[0]["reason"]

@@ -1,12 +1,21 @@
-"""Lifetimes of RQ's registries in the search for ends: RQ's own and observed ones, a bounded number. No Redis."""
+"""Ends of runs: their search and their record. Suppressed occurrences, and the history in one answer. No Redis."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
 
 from tests.prefix import RQ
+from zsched.core.changes import Change, What
+from zsched.core.log import Entry, Position
+from zsched.core.runs import EXPIRED, GONE, Run, RunStatus, facts_text
+from zsched.daemon import answerer, suppressed
 from zsched.daemon.endings import Endings
+from zsched.daemon.suppressed import SuppressedRuns
+from zsched.storage.dispatch import Over
 
 NOW_S = 1_800_000_000
 KEY = f"{RQ}:finished:mail"
@@ -44,46 +53,24 @@ def _look(registries: _Registries, endings: Endings | None = None) -> list[str]:
     return (endings or Endings()).look(registries)  # type: ignore[arg-type]  # the fake
 
 
-def test_ends_are_searched_with_rqs_lifetime_and_the_learnt_lifetimes() -> None:
-    registries = _Registries([86_400, 3600])
-
-    assert ["a-1"] == _look(registries)
-    assert [500, 3600, 86_400] == registries.lifetimes_s
-
-
-def test_lifetimes_that_differ_by_clock_errors_are_treated_as_equal() -> None:
-    registries = _Registries([3600, 3599, 3604])
-    _look(registries)
-    assert [500, 3600] == registries.lifetimes_s
-
-    registries = _Registries([3600, 3598, 3605])
-    _look(registries)
-    assert [500, 3598, 3600, 3605] == registries.lifetimes_s
+def test_ends_are_searched_with_the_newest_16_lifetimes_that_differ_by_more_than_clock_errors() -> None:
+    for learnt, asked in (
+        ([86_400, 3600], [3600, 86_400]),
+        ([3600, 3599, 3604], [3600]),
+        ([3600, 3598, 3605], [3598, 3600, 3605]),
+        ([1000 * number for number in range(1, 41)], [1000 * number for number in range(26, 41)]),
+    ):
+        registries = _Registries(learnt)
+        assert ["a-1"] == _look(registries)
+        assert [500, *asked] == registries.lifetimes_s
 
 
-def test_endings_are_looked_for_under_the_newest_16_lifetimes_and_rqs_own() -> None:
-    registries = _Registries([1000 * number for number in range(1, 41)])
-
-    _look(registries)
-
-    assert [500, *(1000 * number for number in range(26, 41))] == registries.lifetimes_s
-
-
-def test_an_end_is_returned_once_and_a_scan_begins_where_the_last_ended() -> None:
+def test_an_end_is_returned_once_and_a_scan_begins_half_a_minute_ago_or_where_the_last_ended() -> None:
     registries, endings = _Registries(), Endings()
 
-    assert (["a-1"], []) == (_look(registries, endings), _look(registries, endings))
-    [(_, since_s, _)] = registries.asked
-    assert NOW_S - 2 + 500 == since_s
-
-
-def test_the_first_look_goes_back_half_a_minute() -> None:
-    registries = _Registries()
-
-    _look(registries)
-
-    [(_, since_s, _)] = registries.asked
-    assert NOW_S - 30 - 2 + 500 == since_s
+    for found, back_s in ((["a-1"], 30), ([], 0)):
+        assert found == _look(registries, endings)
+        assert [NOW_S - back_s - 2 + 500] == [since_s for _, since_s, _ in registries.asked]
 
 
 def test_lifetimes_are_read_at_the_first_look_and_at_every_twentieth_after_that() -> None:
@@ -92,3 +79,102 @@ def test_lifetimes_are_read_at_the_first_look_and_at_every_twentieth_after_that(
     learnt = [(_look(registries, endings), registries.learnt)[1] for _ in range(41)]
 
     assert [1] * 20 + [2] * 20 + [3] == learnt
+
+
+NOW_MS = 1_800_000_000_000
+HOUR_MS = 3_600_000
+PATH = Path("archive.db")
+
+
+class _History:
+    """Rows 1, 2, … of which each is suppressed; the rows of the last hour begin at row 3."""
+
+    last_n = 4
+    asked: list[tuple[str, int]]
+
+    def __init__(self, path: Path) -> None:
+        assert path == PATH
+
+    def __enter__(self) -> _History:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def before(self, t_us: int) -> int:
+        self.asked.append(("before", t_us))
+        return 2
+
+    def look(self, after_n: int) -> tuple[list[Change], int]:
+        self.asked.append(("look", after_n))
+        rows = range(after_n + 1, self.last_n + 1)
+        return [Change(f"s{n}", What.DUPLICATE, n, f"1-{n}", run_id=f"s{n}-5") for n in rows], self.last_n
+
+
+@pytest.fixture
+def history(monkeypatch: pytest.MonkeyPatch) -> type[_History]:
+    history = type("History", (_History,), {"asked": []})
+    monkeypatch.setattr(suppressed, "History", history)
+    monkeypatch.setattr(suppressed, "Suppressed", lambda opened: opened)
+    return history
+
+
+def test_suppressed_runs_of_the_last_hour_come_before_new_runs(history: type[_History]) -> None:
+    runs = SuppressedRuns()
+
+    first, others = runs.look(PATH, NOW_MS)
+    history.last_n = 5
+    second, still = runs.look(PATH, NOW_MS + 1)
+
+    assert (["s3", "s4"], 0) == ([alarm.id for alarm in first], others)
+    assert (["s5"], 2) == ([alarm.id for alarm in second], still)
+    assert [("before", (NOW_MS - HOUR_MS) * 1000), ("look", 2), ("look", 4)] == history.asked
+
+
+def test_a_suppressed_run_counts_as_an_alarm_for_an_hour(history: type[_History]) -> None:
+    runs = SuppressedRuns()
+    runs.look(PATH, NOW_MS)
+    history.last_n = 5
+    runs.look(PATH, NOW_MS + HOUR_MS // 2)
+
+    later = [runs.look(PATH, NOW_MS + HOUR_MS + ms)[1] for ms in (0, 1, HOUR_MS // 2, HOUR_MS // 2 + 1)]
+
+    assert [3, 1, 1, 0] == later
+
+
+def test_suppressed_runs_of_the_last_hour_are_read_again_from_a_new_archive(history: type[_History]) -> None:
+    runs = SuppressedRuns()
+    history.last_n = 7
+    runs.look(PATH, NOW_MS)
+    history.last_n = 3
+
+    told, _ = runs.look(PATH, NOW_MS)
+
+    assert ["s3"] == [alarm.id for alarm in told]
+
+
+@pytest.mark.parametrize(("sizes", "held"), [([4, 4, 4], 2), ([4, 6, 1], 2), ([20, 1], 1), ([4, 20], 1)])
+def test_an_answer_holds_the_entries_that_its_bound_allows_and_the_first_always(
+    sizes: list[int], held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answerer, "_ENTRY_BYTES", 10)
+    entries = [Entry(Position(1, seq, 5), "", (b"x" * size,)) for seq, size in enumerate(sizes, 1)]
+
+    assert entries[:held] == list(answerer._within_bounds(entries))
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "counts"),
+    [
+        (RunStatus.SUCCEEDED, "", "+"),
+        (RunStatus.FAILED, "ValueError: no", "!"),
+        (RunStatus.LOST, "AbandonedJobError", "!"),
+        (RunStatus.LOST, GONE, "-"),  # nobody knows how it ended
+        (RunStatus.EXPIRED, EXPIRED, "-"),
+        (RunStatus.CANCELLED, "", "-"),
+    ],
+)
+def test_a_run_counts_in_its_streak_by_its_status(status: RunStatus, error: str, counts: str) -> None:
+    run = Run("poll-1700000000000", status, error=error)
+
+    assert Over("poll", run.id, "seen", counts, run.status.value, facts_text(run)) == Over.of(run, "seen")

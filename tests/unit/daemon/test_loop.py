@@ -1,7 +1,11 @@
-"""A daemon's thread: it continues whatever its step raises, logs it once, and counts as failing until it is well."""
+"""Threads of a daemon: the loop of each, their failures, the bell that wakes them, and the heap that they share."""
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,9 +15,10 @@ from structlog.testing import capture_logs
 
 from tests.faults.processes import WITHIN_S
 from zsched.core.clock import ManualClock
+from zsched.daemon.bell import Bell
 from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
-from zsched.errors import RedisRefused, RedisUnavailable
+from zsched.errors import ArchiveFailed, RedisRefused, RedisUnavailable
 
 
 class Step:
@@ -32,7 +37,7 @@ class Step:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+def clock() -> ManualClock:
     return ManualClock()
 
 
@@ -72,15 +77,11 @@ def test_a_step_that_raises_is_logged_once_with_its_traceback_and_repeated(run: 
         run(step)
         assert step.is_done.wait(WITHIN_S)
 
-    assert [("thread_failed", "worker", "'a bug'")] == [
-        (each["event"], each["thread"], each["reason"]) for each in told
-    ]
+    assert [("thread_failed", "worker", "'a bug'")] == [(one["event"], one["thread"], one["reason"]) for one in told]
     assert isinstance(told[0]["exc_info"], KeyError)
 
 
-def test_a_thread_counts_as_failing_until_it_was_well_for_a_while(
-    run: Run, clock: ManualClock, failures: Failures
-) -> None:
+def test_a_thread_counts_as_failing_until_it_was_well_long(run: Run, clock: ManualClock, failures: Failures) -> None:
     step = Step(KeyError("a bug"))
     with capture_logs() as told:
         loop = run(step)
@@ -109,47 +110,35 @@ def test_a_thread_that_fails_now_and_then_is_not_logged_each_time(run: Run) -> N
     assert ["thread_failed"] == events(told)
 
 
-def test_a_lost_redis_does_not_count_as_a_failure_of_the_thread(run: Run, failures: Failures) -> None:
-    step = Step(*[RedisUnavailable("gone")] * 3)
+@pytest.mark.parametrize(
+    ("errors", "reasons"), [([RedisUnavailable("gone")] * 3, []), ([RedisRefused("NOPERM")], [("NOPERM", None)])]
+)
+def test_a_refusal_of_redis_is_logged_without_a_traceback_and_its_loss_is_no_failure(
+    run: Run, failures: Failures, errors: list[Exception], reasons: list[Any]
+) -> None:
+    step = Step(*errors)
 
     with capture_logs() as told:
         run(step)
         assert step.is_done.wait(WITHIN_S)
 
-    assert ([], {}) == (told, failures.shown)
+    assert reasons == [(each["reason"], each["exc_info"]) for each in told]
+    assert bool(reasons) == bool(failures.shown)
 
 
-def test_a_refusal_of_redis_is_logged_without_a_traceback(run: Run) -> None:
-    step = Step(RedisRefused("NOPERM"))
-
-    with capture_logs() as told:
-        run(step)
-        assert step.is_done.wait(WITHIN_S)
-
-    assert [("NOPERM", None)] == [(each["reason"], each["exc_info"]) for each in told]
-
-
-def test_pauses_grow_while_a_step_goes_on_failing(clock: ManualClock) -> None:
+@pytest.mark.parametrize(
+    ("given", "expected"), [({"retry_s": 1.0}, [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]), ({}, [1.0])]
+)
+def test_pauses_grow_while_a_step_goes_on_failing(given: dict[str, float], expected: list[float]) -> None:
     pauses: list[float] = []
-    loop = Loop("worker", Step(*[KeyError("a bug")] * 7), retry_s=1.0, clock=clock)
+    loop = Loop("worker", Step(*[KeyError("a bug")] * len(expected)), clock=ManualClock(), **given)  # type: ignore[arg-type]
     loop.pause = pauses.append  # type: ignore[method-assign]
 
     with capture_logs():
-        for _ in range(7):
+        for _ in expected:
             loop._do()
 
-    assert [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] == pauses
-
-
-def test_a_loop_without_a_pause_of_its_own_waits_a_second_after_a_failure(clock: ManualClock) -> None:
-    pauses: list[float] = []
-    loop = Loop("worker", Step(KeyError("a bug")), clock=clock)
-    loop.pause = pauses.append  # type: ignore[method-assign]
-
-    with capture_logs():
-        loop._do()
-
-    assert [1.0] == pauses
+    assert expected == pauses
 
 
 def test_a_finishing_loop_does_a_last_step_when_it_is_stopped() -> None:
@@ -161,3 +150,96 @@ def test_a_finishing_loop_does_a_last_step_when_it_is_stopped() -> None:
 
     assert loop.join(WITHIN_S)
     assert 1 == step.done
+
+
+ERROR = ArchiveFailed("the disk is full")
+
+
+def test_failures_of_another_process_are_shown_until_they_end() -> None:
+    failures = Failures()
+    failures.begin("thread", "waker", ERROR)
+
+    failures.show_others({"thread archiver": "a bug", "chore auditor": "another"})
+    failures.show_others({"thread archiver": "a bug"})
+
+    assert {"thread waker": "the disk is full", "thread archiver": "a bug"} == failures.shown
+    assert {"thread waker": "the disk is full"} == failures.own
+    failures.show_others({})
+    assert failures.own == failures.shown
+
+
+def test_an_ended_failure_is_not_shown() -> None:
+    shown: dict[str, str] = {}
+    failures = Failures(shown)
+    failures.begin("chore", "auditor", ERROR)
+
+    failures.end("chore", "auditor")
+
+    assert {} == shown == failures.own
+
+
+def test_a_bell_that_is_closed_twice_closes_no_other_descriptor() -> None:
+    bell = Bell()
+
+    bell.close()
+    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(3)]
+    bell.close()
+    bell.ring()
+
+    for fd in (0, 1, 2, *taken):
+        os.fstat(fd)
+    for fd in taken:
+        os.close(fd)
+
+
+_THREADS = """
+import ctypes, threading
+from zsched.daemon import heap
+
+if {is_limited}:
+    heap.share_one()
+have_allocated = threading.Barrier(5)
+def allocate():
+    held = [bytes(100_000) for _ in range(10)]  # too large for Python's own allocator, too small for mmap
+    have_allocated.wait()
+threads = [threading.Thread(target=allocate) for _ in range(4)]
+for each in threads:
+    each.start()
+have_allocated.wait()
+libc = ctypes.CDLL(None)
+libc.fdopen.restype = ctypes.c_void_p
+out = ctypes.c_void_p(libc.fdopen(1, b"w"))
+libc.malloc_info(0, out)
+libc.fflush(out)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has no arenas")
+@pytest.mark.parametrize(("is_limited", "expected"), [(True, True), (False, False)])
+def test_the_threads_of_a_daemon_share_one_heap(is_limited: bool, expected: bool) -> None:
+    program = _THREADS.format(is_limited=is_limited)
+
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout
+
+    assert expected == (told.count("<heap nr=") == 1)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has no such function")
+def test_a_trimmed_heap_returns_freed_memory_before_its_end() -> None:
+    program = """
+from pathlib import Path
+from zsched.daemon import heap
+
+def resident_kib():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4
+heap.share_one()
+held = [b"x" * (100_000 + n) for n in range(500)]
+last = held[-1]  # at the end of the heap
+full_kib = resident_kib()
+del held
+heap.trim()
+print(full_kib - resident_kib())
+"""
+    freed = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout
+
+    assert int(freed) > 40_000

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 import structlog
 from structlog.testing import LogCapture
 
 from tests.prefix import RQ
+from tests.unit.daemon.leading import Events
 from zsched.core.clock import ManualClock
 from zsched.daemon.native import Native, NextLook
 from zsched.errors import RedisRefused, Stale
@@ -62,7 +62,7 @@ class _Jobs:
 
 
 @pytest.fixture(autouse=True)
-def events() -> list[MutableMapping[str, Any]]:
+def events() -> Events:
     capture = LogCapture()
     structlog.configure(processors=[capture], cache_logger_on_first_use=False)
     return capture.entries
@@ -81,10 +81,14 @@ def test_delayed_jobs_are_looked_for_at_once_and_when_the_next_second_begins() -
     assert 2 == len(jobs.moved)
 
 
-def test_a_job_due_within_the_second_is_looked_for_at_its_time() -> None:
-    native = _native(_Jobs(next_ms=SECOND_MS - 500))
-
-    assert NextLook(next_ms=SECOND_MS - 500) == native.look_if_due(TERM, NOW_MS, is_busy=False)
+@pytest.mark.parametrize(
+    ("jobs", "next_ms", "moved"),
+    [(_Jobs(next_ms=SECOND_MS - 500), SECOND_MS - 500, 1), (_Jobs(names=[]), SECOND_MS, 0)],
+    ids=["due within the second", "no queues"],
+)
+def test_native_looks_again_when_a_job_is_due_or_a_second_later(jobs: _Jobs, next_ms: int, moved: int) -> None:
+    assert NextLook(next_ms=next_ms) == _native(jobs).look_if_due(TERM, NOW_MS, is_busy=False)
+    assert moved == len(jobs.moved)
 
 
 def test_native_looks_within_a_second_after_a_jump_back() -> None:
@@ -97,13 +101,13 @@ def test_native_looks_within_a_second_after_a_jump_back() -> None:
     assert 2 == len(jobs.moved)
 
 
-def test_remaining_delayed_jobs_are_moved_at_once_one_script_per_pass() -> None:
-    native = _native(jobs := _Jobs(more=2))
+def test_remaining_delayed_jobs_are_moved_at_once_one_script_per_pass_and_queues_take_turns() -> None:
+    native = _native(jobs := _Jobs(names=[b"a", b"b", b"c"], more=2))
 
     looks = [native.look_if_due(TERM, NOW_MS, is_busy=False) for _ in range(3)]
 
     assert [True, True, False] == [look.has_more for look in looks]
-    assert 3 == len(jobs.moved)
+    assert [b"a", b"b", b"c"] == [asked[0] for asked in jobs.moved]
 
 
 def test_a_script_that_takes_long_is_followed_by_smaller_ones() -> None:
@@ -115,15 +119,6 @@ def test_a_script_that_takes_long_is_followed_by_smaller_ones() -> None:
 
     assert 500 == jobs.limits[0]
     assert jobs.limits[-1] < 100, "2.5 ms are 25 jobs, and 50 is the least"
-
-
-def test_a_backlog_of_one_queue_does_not_keep_the_others_waiting() -> None:
-    native = _native(jobs := _Jobs(names=[b"a", b"b", b"c"], more=3))
-
-    for _ in range(3):
-        native.look_if_due(TERM, NOW_MS, is_busy=False)
-
-    assert [b"a", b"b", b"c"] == [asked[0] for asked in jobs.moved]
 
 
 def test_many_queues_are_served_in_parts_and_completely() -> None:
@@ -171,16 +166,7 @@ def test_native_serves_only_the_chosen_queues(chosen: bool | tuple[str, ...], pa
     assert jobs.asked == (chosen is True)
 
 
-def test_native_without_queues_looks_again_a_second_later() -> None:
-    native = _native(jobs := _Jobs(names=[]))
-
-    assert NextLook(next_ms=SECOND_MS) == native.look_if_due(TERM, NOW_MS, is_busy=False)
-    assert [] == jobs.moved
-
-
-def test_an_event_is_logged_when_another_process_begins_or_ends_to_serve_a_queue(
-    events: list[MutableMapping[str, Any]],
-) -> None:
+def test_an_event_is_logged_when_another_process_begins_or_ends_to_serve_a_queue(events: Events) -> None:
     native = _native(jobs := _Jobs(names=[b"a", b"b"], broken={b"b": f"{RQ}:queue:b"}), clock=(clock := ManualClock(0)))
 
     for others in ({}, {}, {b"a": "worker-1"}, {b"a": "worker-1"}, {b"a": "worker-2"}, {}):
@@ -202,7 +188,7 @@ def test_an_event_is_logged_when_another_process_begins_or_ends_to_serve_a_queue
     ] == told
 
 
-def test_odd_jobs_are_logged_by_queue_and_reason(events: list[MutableMapping[str, Any]]) -> None:
+def test_odd_jobs_are_logged_by_queue_and_reason(events: Events) -> None:
     odd = [Odd(b"default", b"a", "finished"), Odd(b"default", b"b", "finished"), Odd(b"default", b"c", "gone")]
 
     _native(_Jobs(odd=odd)).look_if_due(TERM, NOW_MS, is_busy=False)
@@ -211,9 +197,7 @@ def test_odd_jobs_are_logged_by_queue_and_reason(events: list[MutableMapping[str
     assert [(2, "a"), (1, "c")] == told
 
 
-def test_a_refusal_by_redis_is_logged_once_and_tried_again_a_second_later(
-    events: list[MutableMapping[str, Any]],
-) -> None:
+def test_a_refusal_by_redis_is_logged_once_and_tried_again_a_second_later(events: Events) -> None:
     native = _native(jobs := _Jobs(error=RedisRefused("NOPERM")))
 
     for at_ms in (NOW_MS, NOW_MS + 1, SECOND_MS):
@@ -232,7 +216,7 @@ def test_a_stale_term_raises_an_error() -> None:
         _native(_Jobs(error=Stale("over"))).look_if_due(TERM, NOW_MS, is_busy=False)
 
 
-def test_a_clean_stop_releases_exactly_the_served_queues(events: list[MutableMapping[str, Any]]) -> None:
+def test_a_clean_stop_releases_exactly_the_served_queues(events: Events) -> None:
     native = _native(jobs := _Jobs(names=[b"a", b"b"], others={b"b": "worker-1"}))
     native.look_if_due(TERM, NOW_MS, is_busy=False)
 

@@ -68,9 +68,7 @@ def test_the_most_precise_of_many_replies_counts(server: Server, clock: ManualCl
 
 
 @given(st.lists(st.tuples(*[st.floats(0, 1500)] * 3), min_size=1, max_size=40), st.floats(0, 1))
-def test_the_predicted_time_is_never_above_the_true_one(
-    trips: list[tuple[float, float, float]], fraction: float
-) -> None:
+def test_the_predicted_time_is_never_above_the_true(trips: list[tuple[float, float, float]], fraction: float) -> None:
     clock = ManualClock(elapsed_ms=777.0)
     server = Server(clock)
     server.offset_ms += fraction
@@ -144,7 +142,7 @@ def test_a_day_of_slewing_does_not_count_as_a_jump(server: Server, clock: Manual
 
 
 @pytest.mark.parametrize("by_ms", [JUMP_MS + 2, 2_500, 3_600_000, -JUMP_MS - 2, -2_500, -3_600_000])
-def test_a_clock_jump_is_logged_and_holds_fire_until_the_clock_is_steady(
+def test_a_clock_jump_is_logged_and_holds_fire_until_it_is_steady(
     server: Server, clock: ManualClock, by_ms: int
 ) -> None:
     server.ask()

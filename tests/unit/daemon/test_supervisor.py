@@ -1,4 +1,4 @@
-"""The messages of a daemon to a service manager, read from its socket."""
+"""The messages of a daemon to a service manager, read from its socket; and the text of its status."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from zsched.core.choices import Priority
 from zsched.core.clock import ManualClock
+from zsched.daemon.status_line import text_of
 from zsched.daemon.supervisor import Supervisor
+from zsched.health.facts import DaemonHealth
+from zsched.storage.archivers import ArchiveState, Report
+from zsched.storage.overview import Overview
 
 
 class Manager:
@@ -45,17 +51,19 @@ def manager(address: str) -> Iterator[Manager]:
     manager.close()
 
 
-def test_ready_is_sent_to_the_supervisor_once(manager: Manager, address: str) -> None:
-    supervisor = Supervisor(ManualClock(), address)
+@pytest.fixture
+def supervisor(address: str) -> Supervisor:
+    return Supervisor(ManualClock(), address)
 
+
+def test_ready_is_sent_to_the_supervisor_once(manager: Manager, supervisor: Supervisor) -> None:
     supervisor.ready()
     supervisor.ready()
 
     assert ["READY=1"] == manager.heard()
 
 
-def test_a_ready_that_was_not_received_is_sent_again_after_a_pass(address: str) -> None:
-    supervisor = Supervisor(ManualClock(), address)
+def test_a_ready_that_was_not_received_is_sent_again_after_a_pass(address: str, supervisor: Supervisor) -> None:
     supervisor.ready()  # nobody is at that socket yet: as when it is full
     manager = Manager(address)
 
@@ -66,17 +74,23 @@ def test_a_ready_that_was_not_received_is_sent_again_after_a_pass(address: str) 
     manager.close()
 
 
-def test_a_status_is_sent_when_it_changes(manager: Manager, address: str) -> None:
-    supervisor = Supervisor(ManualClock(), address)
-
-    for text in ("leading", "leading", "standing by"):
+@pytest.mark.parametrize(
+    ("texts", "heard"),
+    [
+        (["leading", "leading", "standing by"], ["STATUS=leading", "STATUS=standing by"]),
+        (["ZSCHED_\udcff is no setting\nREADY=1"], ["STATUS=ZSCHED_\\udcff is no setting READY=1"]),
+    ],
+)
+def test_a_status_is_sent_in_one_line_when_it_changes(
+    manager: Manager, supervisor: Supervisor, texts: list[str], heard: list[str]
+) -> None:
+    for text in texts:
         supervisor.status(text)
 
-    assert ["STATUS=leading", "STATUS=standing by"] == manager.heard()
+    assert heard == manager.heard()
 
 
-def test_the_last_status_sent_is_the_reason_of_the_failure(manager: Manager, address: str) -> None:
-    supervisor = Supervisor(ManualClock(), address)
+def test_the_last_status_sent_is_the_reason_of_the_failure(manager: Manager, supervisor: Supervisor) -> None:
     supervisor.status("leading")
 
     supervisor.failed("no such key")
@@ -85,29 +99,17 @@ def test_the_last_status_sent_is_the_reason_of_the_failure(manager: Manager, add
     assert ["STATUS=leading", "STATUS=no such key"] == manager.heard()
 
 
-def test_a_status_is_sent_as_one_line_whatever_its_text(manager: Manager, address: str) -> None:
-    Supervisor(ManualClock(), address).status("ZSCHED_\udcff is no setting\nREADY=1")
-
-    assert ["STATUS=ZSCHED_\\udcff is no setting READY=1"] == manager.heard()
-
-
-def test_a_reload_is_announced_at_its_start_and_its_end(manager: Manager, address: str) -> None:
+def test_a_reload_after_ready_is_announced_at_its_start_and_its_end(manager: Manager, address: str) -> None:
     supervisor = Supervisor(ManualClock(elapsed_ms=12.5), address)
+    with supervisor.reloading():
+        pass
+    assert [] == manager.heard()
     supervisor.ready()
 
     with supervisor.reloading():
         assert ["READY=1", "RELOADING=1\nMONOTONIC_USEC=12500"] == manager.heard()
 
     assert ["READY=1"] == manager.heard()
-
-
-def test_a_reload_before_ready_does_not_send_ready(manager: Manager, address: str) -> None:
-    supervisor = Supervisor(ManualClock(), address)
-
-    with supervisor.reloading():
-        pass
-
-    assert [] == manager.heard()
 
 
 def test_the_watchdog_is_fed_by_passes_but_not_by_every_pass(manager: Manager, address: str) -> None:
@@ -127,20 +129,15 @@ def test_the_watchdog_is_fed_by_passes_but_not_by_every_pass(manager: Manager, a
     assert ["WATCHDOG=1"] == manager.heard()
 
 
-def test_a_daemon_without_a_watchdog_feeds_none_and_sleeps_without_a_limit(manager: Manager, address: str) -> None:
-    supervisor = Supervisor(ManualClock(), address)
-
+def test_a_daemon_without_a_watchdog_feeds_none_and_has_no_sleep_limit(
+    manager: Manager, supervisor: Supervisor
+) -> None:
     supervisor.beat()
 
     assert [] == manager.heard()
     assert float("inf") == supervisor.longest_sleep_ms
     assert supervisor.impatience(timeout_s=300) is None
-
-
-def test_the_longest_sleep_is_a_quarter_of_the_watchdog_time() -> None:
-    supervisor = Supervisor(ManualClock(), watchdog_ms=1000)
-
-    assert 250 == supervisor.longest_sleep_ms
+    assert 250 == Supervisor(ManualClock(), watchdog_ms=1000).longest_sleep_ms, "a quarter of the watchdog's time"
 
 
 @pytest.mark.parametrize(("timeout_s", "is_too_long"), [(5, False), (6, False), (6.1, True)])
@@ -155,8 +152,8 @@ def test_a_watchdog_shorter_than_the_timeout_of_redis_is_logged(timeout_s: float
         assert "give WatchdogSec 30.5 s or more" in impatience
 
 
-def test_a_stopped_or_stuck_service_manager_does_not_raise(address: str) -> None:
-    manager, supervisor = Manager(address), Supervisor(ManualClock(), address)
+def test_a_stopped_or_stuck_service_manager_does_not_raise(address: str, supervisor: Supervisor) -> None:
+    manager = Manager(address)
     for number in range(10_000):  # more than a socket keeps
         supervisor.status(str(number))
     assert "STATUS=0" == manager.heard()[0]
@@ -190,12 +187,65 @@ def test_a_socket_may_have_an_abstract_name() -> None:
         ({"WATCHDOG_USEC": "soon"}, False, None),
     ],
 )
-def test_the_supervisor_is_configured_by_the_environment(
-    env: dict[str, str], listens: bool, watchdog_ms: float | None
-) -> None:
+def test_the_environment_configures_a_supervisor(env: dict[str, str], listens: bool, watchdog_ms: float | None) -> None:
     pid = {"WATCHDOG_PID": str(os.getpid())} if env.get("WATCHDOG_PID") == "this" else {}
 
     supervisor = Supervisor.of(env | pid, ManualClock())
 
     assert listens == supervisor.listens
     assert watchdog_ms == supervisor.watchdog_ms
+
+
+NOW_MS = 1_767_225_600_000
+NONE = dict.fromkeys(Priority, 0)
+
+
+def overview(**changes: Any) -> Overview:
+    zeros = dict.fromkeys(["recurring", "paused", "quarantined", "log_length", "hold_ms"], 0)
+    unknown = dict.fromkeys(["oldest_due_ms", "led_since_ms", "log_last"])
+    quiet = {"now_ms": NOW_MS, "waiting": NONE, "overdue": NONE, "leader": "me", "lease_ms": 15_000, "epoch": 7}
+    archives = [Report("a", None, NOW_MS, ArchiveState.FOLLOWING, {})]
+    return Overview(**zeros | unknown | quiet | {"archives": archives, "held_back": []} | changes)
+
+
+def health(trouble: str | None) -> DaemonHealth:
+    health = DaemonHealth(ManualClock())
+    health.trouble = trouble
+    return health
+
+
+@pytest.mark.parametrize(
+    ("changes", "trouble", "text"),
+    [
+        ({}, None, "leading in epoch 7; 0 due; 0 waiting"),
+        ({"leader": "other"}, None, "standing by for other; 0 due; 0 waiting"),
+        ({"leader": None}, None, "nobody leads; 0 due; 0 waiting"),
+        ({"hold_ms": NOW_MS + 1500}, None, "leading in epoch 7, held for 1s500ms; 0 due; 0 waiting"),
+        ({"hold_ms": NOW_MS}, None, "leading in epoch 7; 0 due; 0 waiting"),
+        (
+            {"waiting": NONE | {Priority.LOW: 1200, Priority.HIGH: 34}, "oldest_due_ms": NOW_MS + 5000},
+            None,
+            "leading in epoch 7; 0 due; 1,234 waiting",
+        ),
+        (
+            {
+                "waiting": NONE | {Priority.LOW: 1200},
+                "overdue": NONE | {Priority.LOW: 1000, Priority.NORMAL: 5},
+                "oldest_due_ms": NOW_MS - 62_000,
+            },
+            None,
+            "leading in epoch 7; 1,005 due, the oldest 1m2s late; 1,200 waiting",
+        ),
+        ({"leader": "other"}, "may not lead: it is a slave", "may not lead: it is a slave; 0 due; 0 waiting"),
+        ({"leader": None}, "may not lead: it is a slave", "may not lead: it is a slave; 0 due; 0 waiting"),
+        ({}, "Redis refused: OOM", "leading in epoch 7, but Redis refused: OOM; 0 due; 0 waiting"),
+    ],
+)
+def test_the_status_has_leader_due_runs_and_lateness(changes: dict[str, Any], trouble: str | None, text: str) -> None:
+    assert text == text_of(overview(**changes), "me", health(trouble))
+
+
+def test_the_status_line_ends_with_the_worst_problem_not_yet_named() -> None:
+    ill = overview(archives=[], leader="other", oldest_due_ms=NOW_MS - 62_000)
+
+    assert "standing by for other; 0 due; 0 waiting; no archive follows the log" == text_of(ill, "me", health(None))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import structlog
 from structlog.testing import LogCapture
 
 from tests.prefix import RQ
-from tests.unit.daemon.leading import BOOTED_MS, HOUR_MS, NOTHING, NOW_MS, TERM, TickingLeader, hourly
+from tests.unit.daemon.leading import BOOTED_MS, HOUR_MS, NOTHING, NOW_MS, TERM, Events, TickingLeader, hourly
 from zsched.daemon.native import NextLook
 from zsched.daemon.server_clock import JUMP_MS, STEADY_MS
 from zsched.daemon.tick import Tick
@@ -24,7 +24,7 @@ def leader() -> TickingLeader:
 
 
 @pytest.fixture(autouse=True)
-def events() -> list[MutableMapping[str, Any]]:
+def events() -> Events:
     capture = LogCapture()
     structlog.configure(processors=[capture], cache_logger_on_first_use=False)
     return capture.entries
@@ -32,9 +32,6 @@ def events() -> list[MutableMapping[str, Any]]:
 
 def _names(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [(event["log_level"], event["event"]) for event in events if event["log_level"] != "debug"]
-
-
-# -- when to go on --------------------------------------------------------------------------------
 
 
 def test_a_sleep_until_a_due_time_ends_when_the_servers_clock_shows_it(leader: TickingLeader) -> None:
@@ -48,16 +45,10 @@ def test_a_sleep_until_a_due_time_ends_when_the_servers_clock_shows_it(leader: T
 SOON_MS, LATER_MS = NOW_MS + 100, NOW_MS + 900
 
 
-@pytest.mark.parametrize(
-    ("next_ms", "rqs_next_ms", "expected"),
-    [
-        (SOON_MS, LATER_MS, SOON_MS),
-        (LATER_MS, SOON_MS, SOON_MS),
-        (SOON_MS, None, SOON_MS),
-        (None, SOON_MS, SOON_MS),
-        (None, None, None),
-    ],
-)
+NEXT = [(SOON_MS, LATER_MS, SOON_MS), (LATER_MS, SOON_MS, SOON_MS), (SOON_MS, None, SOON_MS), (None, SOON_MS, SOON_MS)]
+
+
+@pytest.mark.parametrize(("next_ms", "rqs_next_ms", "expected"), [*NEXT, (None, None, None)])
 def test_a_sleep_ends_with_the_earlier_of_zscheds_and_rqs_jobs(
     leader: TickingLeader, next_ms: int | None, rqs_next_ms: int | None, expected: int | None
 ) -> None:
@@ -78,20 +69,9 @@ def test_a_sleep_ends_with_the_earlier_of_zscheds_and_rqs_jobs(
         (replace(NOTHING, next_ms=NOW_MS + 1, recurring=[hourly(1)]), True),  # its next time may be earlier
     ],
 )
-def test_a_pass_that_leaves_runs_due_is_followed_at_once(
-    leader: TickingLeader, fired: FireResult, has_more: bool
-) -> None:
+def test_a_pass_with_runs_left_is_followed_at_once(leader: TickingLeader, fired: FireResult, has_more: bool) -> None:
     assert has_more is leader.tick(fired).has_more
     assert [(NOW_MS, has_more)] == leader.rq.asked, "RQ's jobs have patience while zsched's are due"
-
-
-def test_remaining_jobs_of_rq_are_moved_at_once(leader: TickingLeader) -> None:
-    leader.rq.look = NextLook(has_more=True, next_ms=NOW_MS)
-
-    assert Tick(has_more=True) == leader.tick()
-
-
-# -- a term ---------------------------------------------------------------------------------------
 
 
 def test_limits_are_set_once_per_term_and_when_they_change(leader: TickingLeader) -> None:
@@ -112,13 +92,8 @@ def test_native_begins_and_ends_with_the_term(leader: TickingLeader) -> None:
     assert ["begin", "end"] == leader.rq.terms
 
 
-# -- the server's clock ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS])
-def test_fire_is_held_for_some_time_after_the_servers_clock_jumped(
-    leader: TickingLeader, events: list[MutableMapping[str, Any]], by_ms: int
-) -> None:
+def test_fire_is_held_for_some_time_after_a_clock_jump(leader: TickingLeader, events: Events, by_ms: int) -> None:
     jumped = leader.tick(Stopped("JUMPED", NOW_MS + by_ms))
     waiting = leader.tick()
 
@@ -134,19 +109,15 @@ def test_fire_is_called_with_the_window_of_possible_server_times(leader: Ticking
     leader.tick(replace(NOTHING, now_us=(NOW_MS + 10_000) * 1000))
 
     [(window, _)] = leader.scripts.fired
-    assert (window.from_ms, window.until_ms) == pytest.approx(
-        (NOW_MS + 10_000 - JUMP_MS, NOW_MS + 10_000 + JUMP_MS), abs=10
-    )
+    expected = (NOW_MS + 10_000 - JUMP_MS, NOW_MS + 10_000 + JUMP_MS)
+    assert (window.from_ms, window.until_ms) == pytest.approx(expected, abs=10)
 
-
-# -- a hold ---------------------------------------------------------------------------------------
 
 HELD = Stopped("HELD", NOW_MS, NOW_MS + 500)
 
 
 @pytest.mark.parametrize(
-    ("rqs_next_ms", "wait_ms"),
-    [(None, 500), (NOW_MS + 900, 500), (NOW_MS + 200, 200), (NOW_MS - 5, 1)],
+    ("rqs_next_ms", "wait_ms"), [(None, 500), (NOW_MS + 900, 500), (NOW_MS + 200, 200), (NOW_MS - 5, 1)]
 )
 def test_rqs_jobs_continue_during_a_hold(leader: TickingLeader, rqs_next_ms: int | None, wait_ms: float) -> None:
     leader.rq.look = NextLook(next_ms=rqs_next_ms)
@@ -155,10 +126,11 @@ def test_rqs_jobs_continue_during_a_hold(leader: TickingLeader, rqs_next_ms: int
     assert [(NOW_MS, False)] == leader.rq.asked
 
 
-def test_many_of_rqs_jobs_do_not_wait_for_the_end_of_a_hold(leader: TickingLeader) -> None:
-    leader.rq.look = NextLook(has_more=True)
+@pytest.mark.parametrize("answer", [NOTHING, HELD])
+def test_remaining_jobs_of_rq_are_moved_at_once_also_during_a_hold(leader: TickingLeader, answer: Any) -> None:
+    leader.rq.look = NextLook(has_more=True, next_ms=NOW_MS)
 
-    assert Tick(has_more=True) == leader.tick(HELD)
+    assert Tick(has_more=True) == leader.tick(answer)
 
 
 @pytest.mark.parametrize(("for_ms", "look_ms", "wait_ms"), [(400.2, 1000, 401), (400, 50, 50)])
@@ -174,17 +146,12 @@ def test_a_leader_that_may_not_fire_yet_moves_rqs_jobs_and_looks_again_in_time(
     assert Tick(has_more=True) == leader.ticker.hold(TERM, for_ms, look_ms)
 
 
-def test_a_hold_is_logged_at_its_start_and_its_end(
-    leader: TickingLeader, events: list[MutableMapping[str, Any]]
-) -> None:
+def test_a_hold_is_logged_at_its_start_and_its_end(leader: TickingLeader, events: Events) -> None:
     for answer in (HELD, HELD, NOTHING, NOTHING, HELD):
         leader.tick(answer)
 
     assert ["fire_held", "hold_ended", "fire_held"] == [event for _, event in _names(events)]
     assert 500 == events[0]["for_ms"]
-
-
-# -- what recurs ----------------------------------------------------------------------------------
 
 
 def test_recurring_schedules_are_advanced_in_portions_of_half_a_batch(leader: TickingLeader) -> None:
@@ -213,8 +180,8 @@ def test_advance_is_called_with_the_patience_of_the_settings() -> None:
     assert 7000 == leader.scripts.patience_ms
 
 
-def test_a_rule_that_cannot_be_planned_goes_to_quarantine_and_the_others_fire(
-    leader: TickingLeader, events: list[MutableMapping[str, Any]]
+def test_a_rule_that_cannot_be_planned_is_quarantined_and_the_others_fire(
+    leader: TickingLeader, events: Events
 ) -> None:
     leader.tick(replace(NOTHING, recurring=[hourly(1), hourly(2, "no rule"), hourly(3)]))
 
@@ -248,9 +215,7 @@ def test_a_pass_whose_due_schedules_all_changed_is_followed_by_a_short_wait(
     assert (goes_on, not goes_on) == (ticked.has_more, 0 < (ticked.wait_ms or 0) < 100)
 
 
-def test_a_rule_that_cannot_be_quarantined_is_not_logged_as_quarantined_and_tried_again(
-    leader: TickingLeader, events: list[MutableMapping[str, Any]]
-) -> None:
+def test_a_rule_that_cannot_be_quarantined_is_tried_again_and_not_logged(leader: TickingLeader, events: Events) -> None:
     leader.scripts.takes_bad = False
 
     ticked = leader.tick(replace(NOTHING, recurring=[hourly(1, "no rule")]))
@@ -262,9 +227,7 @@ def test_a_rule_that_cannot_be_quarantined_is_not_logged_as_quarantined_and_trie
 @pytest.mark.parametrize(
     ("has_more", "expected"), [(False, Tick(wait_ms=20)), (True, Tick(has_more=True))], ids=["few", "many"]
 )
-def test_rules_that_cannot_be_moved_do_not_keep_rqs_jobs_waiting(
-    leader: TickingLeader, has_more: bool, expected: Tick
-) -> None:
+def test_rules_that_stay_do_not_keep_rqs_jobs_waiting(leader: TickingLeader, has_more: bool, expected: Tick) -> None:
     leader.scripts.words = ["changed"]
     leader.rq.look = NextLook(has_more=has_more)
 
@@ -272,9 +235,6 @@ def test_rules_that_cannot_be_moved_do_not_keep_rqs_jobs_waiting(
 
     assert expected == ticked
     assert [(NOW_MS, False)] == leader.rq.asked
-
-
-# -- what is said ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -293,7 +253,7 @@ def test_rules_that_cannot_be_moved_do_not_keep_rqs_jobs_waiting(
     ],
 )
 def test_an_occurrence_with_another_outcome_than_fired_is_logged(
-    leader: TickingLeader, events: list[MutableMapping[str, Any]], word: str, expected: list[tuple[str, str]]
+    leader: TickingLeader, events: Events, word: str, expected: list[tuple[str, str]]
 ) -> None:
     leader.scripts.word = word
 
@@ -302,20 +262,9 @@ def test_an_occurrence_with_another_outcome_than_fired_is_logged(
     assert expected == _names(events)
 
 
-def test_a_run_that_fire_did_not_push_is_logged_with_its_reason(
-    leader: TickingLeader, events: list[MutableMapping[str, Any]]
-) -> None:
-    leader.tick(
-        replace(
-            NOTHING,
-            runs=7,
-            uncertain=2,
-            skipped=["a-1"],
-            expired=["b-1"],
-            cancelled=["c-1=canceled"],
-            quarantined=[("d", "no such queue")],
-        )
-    )
+def test_a_run_that_fire_did_not_push_is_logged_with_its_reason(leader: TickingLeader, events: Events) -> None:
+    not_pushed = {"skipped": ["a-1"], "expired": ["b-1"], "cancelled": ["c-1=canceled"]}
+    leader.tick(replace(NOTHING, runs=7, uncertain=2, quarantined=[("d", "no such queue")], **not_pushed))
 
     told = [{key: value for key, value in event.items() if key != "log_level"} for event in events]
     assert [
@@ -337,9 +286,7 @@ def test_a_meter_receives_duration_and_runs_of_each_script(leader: TickingLeader
     assert [("fire", 3.0, 7), ("advance", 3.0, 2), ("fire", 3.0, 0), ("advance", 3.0, 0)] == leader.meter.told
 
 
-def test_a_key_of_a_wrong_type_is_logged_once_per_term(
-    leader: TickingLeader, events: list[MutableMapping[str, Any]]
-) -> None:
+def test_a_key_of_a_wrong_type_is_logged_once_per_term(leader: TickingLeader, events: Events) -> None:
     for wrong in ([f"{RQ}:queues"], [f"{RQ}:queues", "other"], []):
         leader.tick(replace(NOTHING, wrong=wrong))
     assert [f"{RQ}:queues", "other"] == [event["key"] for event in events]

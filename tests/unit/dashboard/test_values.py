@@ -1,4 +1,4 @@
-"""Values of jobs: read whichever serializer wrote them, and without running anything."""
+"""Jobs in the dashboard: values of any serializer, read without running anything, and descriptions of runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pickle
 import zlib
 from base64 import b64encode
 from collections import OrderedDict
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -17,19 +18,19 @@ from uuid import UUID
 import pytest
 from rq.serializers import DefaultSerializer, JSONSerializer
 
-from zsched.dashboard.jobs import Readable, presentable, traceback
+from zsched.dashboard.jobs import Readable, described, presentable, traceback
 
 PLAIN = [None, True, 7, "text", [1, {"a": [None]}], {"user": "u1", "n": 2.5}]
-OF_PICKLE = [
-    (1, 2),
-    b"bytes",
-    {1, 2},
-    OrderedDict(a=1),
-    datetime(2026, 12, 24, 9, tzinfo=UTC),
-    timedelta(hours=1),
-    Decimal("1.10"),
-    UUID(int=7),
-]
+OF_PICKLE = [  # plain values that JSON cannot hold
+    (1, 2), b"bytes", {1, 2}, OrderedDict(a=1), datetime(2026, 12, 24, 9, tzinfo=UTC), timedelta(hours=1),
+    Decimal("1.10"), UUID(int=7),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [*PLAIN, *OF_PICKLE], ids=repr)
+def test_a_value_of_either_serializer_is_read(value: object) -> None:
+    assert value == Readable.loads(DefaultSerializer.dumps(value))
+    assert value in OF_PICKLE or value == Readable.loads(JSONSerializer.dumps(value))
 
 
 class Parts(list[int]):
@@ -48,17 +49,6 @@ class Running:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return os.system, (self.command,)
-
-
-@pytest.mark.parametrize("value", PLAIN)
-def test_a_value_of_either_serializer_is_read(value: object) -> None:
-    assert value == Readable.loads(DefaultSerializer.dumps(value))
-    assert value == Readable.loads(JSONSerializer.dumps(value))
-
-
-@pytest.mark.parametrize("value", OF_PICKLE, ids=repr)
-def test_plain_values_that_json_cannot_hold_are_read_from_pickles(value: object) -> None:
-    assert value == Readable.loads(DefaultSerializer.dumps(value))
 
 
 def test_reading_a_pickle_runs_no_code(tmp_path: Path) -> None:
@@ -120,44 +110,56 @@ def test_a_traceback_that_cannot_be_shown_is_replaced_by_the_reason(packed: byte
     assert traceback(packed).startswith("(a traceback that cannot be shown: ")
 
 
-@pytest.mark.parametrize("one", [b"cm\n" + b"n" * 200 + b"\n", pickle.dumps(Decimal("9" * 9_000), 2)[2:-1]])
-def test_a_long_value_that_a_pickle_repeats_is_not_expanded(one: bytes) -> None:
-    data = b"\x80\x04](" + one + b"2" * 90_000 + b"e."
+TOO_MUCH = "(list with more than 100,000 values, or 10,000,000 characters)"
 
-    assert "(list with more than 100,000 values, or 10,000,000 characters)" == presentable(Readable.loads(data))
+
+def repeated(one: bytes) -> Any:
+    """Return a list in which a pickle repeats a value many times."""
+    return Readable.loads(b"\x80\x04](" + one + b"2" * 90_000 + b"e.")
+
+
+def nested(levels: int) -> Any:
+    return Readable.loads(b"\x80\x04" + b"]" * levels + b"a" * (levels - 1) + b".")
+
+
+def of_itself() -> list[object]:
+    value: list[object] = []
+    value.append(value)
+    return value
+
+
+def of_lists() -> Any:
+    """Return a list of ten lists of ten lists, and so on, which is a short pickle."""
+    value: list[Any] = [0] * 10
+    for _ in range(9):
+        value = [value] * 10
+    data = pickle.dumps(value)
+    assert len(data) < 500
+    return Readable.loads(data)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: {(1, 2): 3}, "{(1, 2): 3}"),
+        (lambda: {"a": {(1, 2): 3}}, "{'a': {(1, 2): 3}}"),
+        (of_itself, "[[...]]"),
+        (lambda: repeated(b"cm\n" + b"n" * 200 + b"\n"), TOO_MUCH),
+        (lambda: repeated(pickle.dumps(Decimal("9" * 9_000), 2)[2:-1]), TOO_MUCH),
+        (of_lists, TOO_MUCH),
+        (lambda: ["x" * 100_000] * 1_000, TOO_MUCH),
+        (lambda: nested(101), "(list with more than 100 levels)"),
+        (lambda: nested(5_000), "(list with more than 100 levels)"),
+        (lambda: 10**5_000, "(int that cannot be shown: ValueError)"),
+    ],
+)
+def test_a_value_without_a_json_form_or_too_long_to_show_is_a_text(make: Callable[[], object], told: str) -> None:
+    assert told == presentable(make())
 
 
 def test_values_cannot_be_written() -> None:
     with pytest.raises(TypeError, match="writes nothing"):
         Readable.dumps({})
-
-
-@pytest.mark.parametrize("value", [{(1, 2): 3}, {"a": {(1, 2): 3}}])
-def test_a_value_without_a_json_form_is_presented_as_text(value: object) -> None:
-    assert str(value) == presentable(value)
-
-
-def test_a_value_that_contains_itself_is_presented_as_text() -> None:
-    value: list[object] = []
-    value.append(value)
-
-    assert "[[...]]" == presentable(value)
-
-
-def test_a_list_that_a_pickle_repeats_is_not_expanded() -> None:
-    value: list[Any] = [0] * 10
-    for _ in range(9):
-        value = [value] * 10
-    data = pickle.dumps(value)
-
-    assert len(data) < 500
-    assert "(list with more than 100,000 values, or 10,000,000 characters)" == presentable(Readable.loads(data))
-
-
-def test_a_text_that_a_pickle_repeats_is_not_expanded() -> None:
-    value = ["x" * 100_000] * 1_000
-
-    assert "(list with more than 100,000 values, or 10,000,000 characters)" == presentable(value)
 
 
 def test_many_small_values_are_presented_unchanged() -> None:
@@ -166,12 +168,20 @@ def test_many_small_values_are_presented_unchanged() -> None:
     assert value is presentable(value)
 
 
-@pytest.mark.parametrize("levels", [101, 5_000])
-def test_a_value_nested_too_deep_is_replaced_by_the_reason(levels: int) -> None:
-    data = b"\x80\x04" + b"]" * levels + b"a" * (levels - 1) + b"."
-
-    assert "(list with more than 100 levels)" == presentable(Readable.loads(data))
+FUNC = "app.tasks.remind"
 
 
-def test_a_number_of_more_digits_than_python_writes_is_presented_as_a_text() -> None:
-    assert "(int that cannot be shown: ValueError)" == presentable(10**5_000)
+@pytest.mark.parametrize(
+    ("job_id", "expected"),
+    [
+        ("reminder-42-1798102800000", "reminder-42 · 2026-12-24 09:00:00+00:00"),
+        ("reminder-42-1798102800250", "reminder-42 · 2026-12-24 09:00:00.250+00:00"),
+        ("a-1798102800000-r2", "a · 2026-12-24 09:00:00+00:00 · extra run 2"),
+        ("a-1798102800000-nemail", "a · 2026-12-24 09:00:00+00:00 · namespace email"),
+        ("a-1798102800000-nemail-r1", "a · 2026-12-24 09:00:00+00:00 · namespace email · extra run 1"),
+        *((id, None) for id in ("6ba7b810-9dad-11d1-80b4-00c04fd430c8", "report-2026", "mine", "a-1")),  # foreign
+    ],
+)
+def test_a_run_is_described_by_schedule_and_time_before_its_own_description(job_id: str, expected: str | None) -> None:
+    assert (f"{expected} · {FUNC}" if expected else FUNC) == described(job_id, FUNC)
+    assert expected == described(job_id, None)

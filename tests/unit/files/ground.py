@@ -41,3 +41,9 @@ def complaints(text: str | bytes, name: str = "schedules.toml") -> list[str]:
     with pytest.raises(InvalidFile) as caught:
         read(name, raw, CHECKS)
     return list(caught.value.complaints)
+
+
+def assert_complaints(text: str, *expected: str) -> None:
+    """Check that the complaints about *text* begin as *expected*, each with its line."""
+    found = [complaint.removeprefix("schedules.toml:") for complaint in complaints(text)]
+    assert list(expected) == [complaint[: len(start)] for complaint, start in zip(found, expected, strict=True)]

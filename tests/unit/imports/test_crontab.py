@@ -1,14 +1,16 @@
-"""Crontabs: the import of each line."""
+"""Crontabs: the import of each line, and the zone that this machine's cron uses."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
 
-from zsched.imports.crontab import command_of, read_crontab
+from zsched.errors import InvalidSchedule
+from zsched.imports.crontab import command_of, machine_zone, read_crontab
 from zsched.imports.found import ImportSource, Item
 
 FUNC = "app.tasks.run_command"
@@ -44,24 +46,33 @@ def test_a_line_calls_the_function_with_its_command_its_user_and_the_variables_a
     } == item.options
 
 
-def test_lines_of_a_users_crontab_have_no_user_field() -> None:
-    item = only(read("0 5 * * 1 tar -zcf /var/backups/home.tgz /home/\n", name="alice.cron", user="alice"))
+@pytest.mark.parametrize(
+    "given", [{"name": "alice.cron", "user": "alice"}, {"name": "/var/spool/cron/crontabs/alice"}], ids=str
+)
+def test_lines_of_a_users_crontab_have_no_user_field(given: dict[str, str]) -> None:
+    options = only(read("0 5 * * 1 tar -zcf /var/backups/home.tgz /home/\n", **given)).options
 
-    assert (["tar -zcf /var/backups/home.tgz /home/"], "alice") == (
-        item.options["args"],
-        item.options["kwargs"]["user"],
-    )
-
-
-def test_a_file_in_the_spool_is_the_crontab_of_its_user() -> None:
-    item = only(read("@daily /usr/bin/backup\n", name="/var/spool/cron/crontabs/alice"))
-
-    assert ("0 0 * * *", "alice") == (item.options["cron"], item.options["kwargs"]["user"])
+    assert ("0 5 * * 1", ["tar -zcf /var/backups/home.tgz /home/"]) == (options["cron"], options["args"])
+    assert "alice" == options["kwargs"]["user"]
 
 
-@pytest.mark.parametrize("line", ["0 5 * * 1 /usr/bin/backup now", "@daily backup --all", "@hourly $HOME/bin/x y"])
-def test_a_line_without_a_user_is_refused_in_a_system_crontab(line: str) -> None:
-    assert "give --user if the lines of this crontab have no users" in problem(f"{line}\n")
+PROBLEMS: list[tuple[str, dict[str, str], str]] = [
+    *((line, {}, "give --user if the lines of this crontab have no users")
+      for line in ("0 5 * * 1 /usr/bin/backup now", "@daily backup --all", "@hourly $HOME/bin/x y")),
+    *((line, {}, "/etc/cron.d/jobs:1: neither a variable (name=value) nor ")
+      for line in ("A=", "A='b' c", '"A=b', "17 * * *", "@daily root", "@daily root ", "* * * * * root", "hello")),
+    ("0 5 * * * * backup", {"user": "alice"}, "'*' is in the place of the command"),
+    ("0 5 * * * * backup", {}, "'*' is in the place of the user's name"),
+    *((f"{macro} root true", {}, f"{macro!r} is no time that cron knows; write one of @yearly")
+      for macro in ("@Daily", "@every_minute", "@")),
+    ("@daily root a", {"name": "/etc/cron.d/php.dpkg-old"}, "cron reads no file of such a name in cron.d"),
+    ("@daily root a\0b", {}, "a NUL ends it, for cron and for the shell"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "given", "told"), PROBLEMS)
+def test_a_line_that_cron_would_not_run_is_refused(line: str, given: dict[str, str], told: str) -> None:
+    assert told in problem(f"{line}\n", **given)
 
 
 @pytest.mark.parametrize(
@@ -94,13 +105,6 @@ def test_a_variable_counts_from_its_line_on() -> None:
 
     environments = [item.options["kwargs"]["environment"] for item in (first, second, third)]
     assert [{}, {"A": "1"}, {"A": "2", "B": "3"}] == environments
-
-
-@pytest.mark.parametrize(
-    "line", ["A=", "A='b' c", '"A=b', "17 * * *", "@daily root", "@daily root ", "* * * * * root", "hello"]
-)
-def test_a_line_without_variable_or_job_is_refused(line: str) -> None:
-    assert "/etc/cron.d/jobs:1: neither a variable (name=value) nor " in problem(f"{line}\n")
 
 
 @pytest.mark.parametrize(
@@ -144,11 +148,6 @@ def test_blanks_at_the_end_of_a_line_belong_to_the_command(line: str, command: s
     assert (command, stdin) == (item.options["args"][0], item.options["kwargs"]["stdin"])
 
 
-def test_a_sixth_star_in_a_users_crontab_is_refused_like_by_cron() -> None:
-    assert "'*' is in the place of the command" in problem("0 5 * * * * backup\n", user="alice")
-    assert "'*' is in the place of the user's name" in problem("0 5 * * * * backup\n")
-
-
 def test_reboot_is_refused_with_an_alternative_and_the_rest_is_imported() -> None:
     source = read("@reboot logcheck nice logcheck -R\n2 * * * * logcheck nice logcheck\n", name="/etc/cron.d/logcheck")
 
@@ -157,11 +156,6 @@ def test_reboot_is_refused_with_an_alternative_and_the_rest_is_imported() -> Non
         "/etc/cron.d/logcheck:1: @reboot names no time, and schedules outlive machines; run"
     )
     assert ["2 * * * *"] == [item.options["cron"] for item in source.items]
-
-
-@pytest.mark.parametrize("macro", ["@Daily", "@every_minute", "@"])
-def test_a_macro_that_cron_does_not_know_is_refused(macro: str) -> None:
-    assert f"{macro!r} is no time that cron knows; write one of @yearly" in problem(f"{macro} root true\n")
 
 
 def test_an_id_stays_when_lines_move_or_get_another_time() -> None:
@@ -185,10 +179,6 @@ def test_ids_are_valid_whatever_the_name_of_the_file() -> None:
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,80}", item.id)
 
 
-def test_a_file_that_cron_would_not_read_in_cron_d_is_not_imported() -> None:
-    assert "cron reads no file of such a name in cron.d" in problem("@daily root a\n", name="/etc/cron.d/php.dpkg-old")
-
-
 def test_only_newlines_end_a_line_of_a_crontab() -> None:
     item = only(read("@daily root printf 'a\x0bb\x85c\u2028d'\r\n"))
 
@@ -209,20 +199,16 @@ def test_a_byte_order_mark_is_removed_from_the_first_line() -> None:
     assert {"A": "b"} == only(source).options["kwargs"]["environment"]
 
 
-def test_a_command_with_a_nul_is_refused_because_no_shell_could_run_it() -> None:
-    assert "a NUL ends it, for cron and for the shell" in problem("@daily root a\0b\n")
-
-
-@pytest.mark.parametrize("end", ["@daily root b", "A=b", "hello", "\t@daily root b"])
-def test_an_unterminated_last_line_is_remarked_because_cron_ignores_the_file(end: str) -> None:
+@pytest.mark.parametrize(
+    ("ends", "number"), [(["@daily root b", "A=b", "hello", "\t@daily root b"], 1), (["# done", "  ", "\t#", ""], 0)]
+)
+def test_an_unterminated_last_line_is_remarked_because_cron_ignores_the_file(ends: list[str], number: int) -> None:
     told = "nothing ends its last line, so Debian's cron ignores the whole file; here it is read as any other"
 
-    assert any(told in remark for remark in read(f"@daily root a\n{end}").remarks)
-
-
-@pytest.mark.parametrize("end", ["# done", "  ", "\t#", ""])
-def test_an_unterminated_comment_or_blank_at_the_end_causes_no_remark(end: str) -> None:
-    assert [] == read(f"@daily root a\n{end}").remarks
+    for end in ends:
+        remarks = read(f"@daily root a\n{end}").remarks
+        assert number == sum(told in remark for remark in remarks)
+        assert number or not remarks
 
 
 def test_an_import_remarks_differences_between_cron_and_zsched() -> None:
@@ -230,3 +216,47 @@ def test_an_import_remarks_differences_between_cron_and_zsched() -> None:
 
     assert "nobody mails what commands print (MAILTO)" in remarks
     assert "CRON_TZ changes no times" in remarks
+
+
+def etc(root: Path, *, link: str = "", text: str = "") -> Path:
+    (root / "etc").mkdir()
+    if link:
+        (root / "etc/localtime").symlink_to(link)
+    if text:
+        (root / "etc/timezone").write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("link", "text", "name"),
+    [
+        ("/usr/share/zoneinfo/Europe/Berlin", "", "Europe/Berlin"),
+        ("../usr/share/zoneinfo/America/Argentina/Ushuaia", "", "America/Argentina/Ushuaia"),
+        ("/usr/share/zoneinfo/Europe/Berlin", "Asia/Seoul\n", "Europe/Berlin"),  # cron reads no /etc/timezone
+        ("", "Asia/Seoul\n", "UTC"),
+        ("", "", "UTC"),
+    ],
+)
+def test_the_zone_of_the_machine_is_the_zone_that_cron_uses(tmp_path: Path, link: str, text: str, name: str) -> None:
+    assert name == machine_zone(etc(tmp_path, link=link, text=text)).name
+
+
+def test_a_copied_zone_has_to_be_named(tmp_path: Path) -> None:
+    etc(tmp_path).joinpath("etc/localtime").write_bytes(b"TZif2")
+
+    with pytest.raises(InvalidSchedule, match=r"is a copy of a zone .*; give --tz"):
+        machine_zone(tmp_path)
+
+
+def test_a_copied_zone_has_its_name_in_etc_timezone(tmp_path: Path) -> None:
+    etc(tmp_path, text="Asia/Seoul\n").joinpath("etc/localtime").write_bytes(b"TZif2")
+
+    assert ("Asia/Seoul", str(tmp_path / "etc/timezone")) == machine_zone(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["EST", "posixrules"])
+def test_an_unknown_zone_of_the_machine_must_be_given(tmp_path: Path, name: str) -> None:
+    etc(tmp_path, link=f"/usr/share/zoneinfo/{name}", text="Asia/Seoul\n")
+
+    with pytest.raises(InvalidSchedule, match=rf"tz='{name}': .*; give --tz"):
+        machine_zone(tmp_path)

@@ -1,14 +1,18 @@
-"""The five fields of crontab(5): accepted texts, their meaning, and the times of their fires."""
+"""Cron strings of crontab(5) and of RQ: accepted texts, their meaning, the times of their fires; scores of RQ."""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from croniter import croniter
 from hypothesis import given
 from hypothesis import strategies as st
+from rq.cron import CronJob
 
 from tests.unit.imports.debian import BOUNDS, MACROS, Line
 from zsched.core.clock import from_ms, to_ms
@@ -16,31 +20,17 @@ from zsched.core.options import define_trigger
 from zsched.core.triggers import build
 from zsched.imports import fields
 from zsched.imports.fields import cron_of_fields
+from zsched.imports.rqcron import _item, cron_of_croniter
+from zsched.imports.rqjobs import not_before, score_of
+from zsched.storage.rqversion import IS_CRON_LOCAL
 
 TIMES = [
-    *MACROS,
-    "17 * * * *",
-    "25 6 * * *",
-    "47 6 * * 7",
-    "52 6 1 * *",
-    "5-55/10 * * * *",
-    "09,39 * * * *",
-    "30 7-23 * * *",
-    "18 */3 * * *",
-    "0 */12 * * *",
-    "30 2 * * *",
-    "0,30 2 * * *",
-    "30 1 * * sun",
-    "30 1,2,3 * * SAT-7",
-    "15 2 */2 * mon-fri",
-    "15 2 1-7 * 1",
-    "0 2 13 mar,Oct,nov 0-7",
-    "59-59 23 * * 0",
-    "0-3/10 1 * * *",
-    "*/59 */23 * * *",
-    "*/1 1 */1 * 1",
-    "*,5 2 5,* * 2",
-]
+    *MACROS, "17 * * * *", "25 6 * * *", "47 6 * * 7", "52 6 1 * *", "5-55/10 * * * *", "09,39 * * * *",
+    "30 7-23 * * *", "18 */3 * * *", "0 */12 * * *", "30 2 * * *", "0,30 2 * * *", "30 1 * * sun",
+    "30 1,2,3 * * SAT-7", "15 2 */2 * mon-fri", "15 2 1-7 * 1", "0 2 13 mar,Oct,nov 0-7", "59-59 23 * * 0",
+    "0-3/10 1 * * *", "*/59 */23 * * *", "*/1 1 */1 * 1", "*,5 2 5,* * 2",
+]  # fmt: skip
+
 WINDOWS = [  # days with a change of the zone, and the turn of a year
     ("Europe/Berlin", "2026-03-28T12:00", 1),
     ("Europe/Berlin", "2026-10-24T12:00", 1),
@@ -50,6 +40,7 @@ WINDOWS = [  # days with a change of the zone, and the turn of a year
     ("Australia/Lord_Howe", "2026-10-03T12:00", 1),
     ("UTC", "2027-12-29T00:00", 5),
 ]
+NEW_YEAR = ("UTC", "2026-12-31T23:59")
 # What entry.c and the loop of cron.c (Debian's cron 3.0pl1-162), run minute by minute without sleeping, made of these
 # lines: the first times after an instant, all in UTC.
 BY_CRON = [
@@ -75,42 +66,22 @@ BY_CRON = [
     ("15,45 * * * *", "Australia/Lord_Howe", "2027-04-03T13:00", "2027-04-03T13:15 13:45 14:15 14:45 15:15 15:45"),
     ("10-50/20 1-2 * * *", "Australia/Lord_Howe", "2027-10-02T13:30", "2027-10-02T14:40 15:00 15:20 15:30 15:50"),
     ("0 2 * * Sun", "Australia/Lord_Howe", "2027-10-02T13:30", "2027-10-02T15:30"),
-    (
-        "0 2 1-31/2 * */2",
-        "UTC",
-        "2026-12-31T23:59",
-        "2027-01-03T02:00 2027-01-05T02:00 2027-01-07T02:00 2027-01-09T02:00",
-    ),
-    ("0 2 */2 * */2", "UTC", "2026-12-31T23:59", "2027-01-03T02:00 2027-01-05T02:00 2027-01-07T02:00 2027-01-09T02:00"),
-    ("0 2 */2 * 0,1", "UTC", "2026-12-31T23:59", "2027-01-03T02:00 2027-01-11T02:00 2027-01-17T02:00 2027-01-25T02:00"),
-    ("0 2 13 * fri", "UTC", "2026-12-31T23:59", "2027-01-01T02:00 2027-01-08T02:00 2027-01-13T02:00 2027-01-15T02:00"),
-    (
-        "0 2 13,* * fri",
-        "UTC",
-        "2026-12-31T23:59",
-        "2027-01-01T02:00 2027-01-02T02:00 2027-01-03T02:00 2027-01-04T02:00",
-    ),
-    (
-        "0 2 *,13 * fri",
-        "UTC",
-        "2026-12-31T23:59",
-        "2027-01-01T02:00 2027-01-08T02:00 2027-01-15T02:00 2027-01-22T02:00",
-    ),
-    ("0 2 * * */7", "UTC", "2026-12-31T23:59", "2027-01-03T02:00 2027-01-10T02:00 2027-01-17T02:00 2027-01-24T02:00"),
-    ("0 2 * * 0-7/7", "UTC", "2026-12-31T23:59", "2027-01-03T02:00 2027-01-10T02:00 2027-01-17T02:00 2027-01-24T02:00"),
-    ("0 2 * * Sat-7", "UTC", "2026-12-31T23:59", "2027-01-02T02:00 2027-01-03T02:00 2027-01-09T02:00 2027-01-10T02:00"),
-    (
-        "02 001 01 JAN-mar *",
-        "UTC",
-        "2026-12-31T23:59",
-        "2027-01-01T01:02 2027-02-01T01:02 2027-03-01T01:02 2028-01-01T01:02",
-    ),
-    ("0 2 29 feb *", "UTC", "2026-12-31T23:59", "2028-02-29T02:00"),
-    ("0 2 31 */2 5", "UTC", "2026-12-31T23:59", "2027-01-01T02:00 2027-01-08T02:00 2027-01-15T02:00 2027-01-22T02:00"),
-    ("0 2 5-5/9 3 *", "UTC", "2026-12-31T23:59", "2027-03-05T02:00 2028-03-05T02:00"),
-    ("@weekly", "UTC", "2026-12-31T23:59", "2027-01-03T00:00 2027-01-10T00:00 2027-01-17T00:00 2027-01-24T00:00"),
-    ("@monthly", "UTC", "2026-12-31T23:59", "2027-01-01T00:00 2027-02-01T00:00 2027-03-01T00:00 2027-04-01T00:00"),
-    ("@yearly", "UTC", "2026-12-31T23:59", "2027-01-01T00:00 2028-01-01T00:00"),
+    ("0 2 1-31/2 * */2", *NEW_YEAR, "2027-01-03T02:00 2027-01-05T02:00 2027-01-07T02:00 2027-01-09T02:00"),
+    ("0 2 */2 * */2", *NEW_YEAR, "2027-01-03T02:00 2027-01-05T02:00 2027-01-07T02:00 2027-01-09T02:00"),
+    ("0 2 */2 * 0,1", *NEW_YEAR, "2027-01-03T02:00 2027-01-11T02:00 2027-01-17T02:00 2027-01-25T02:00"),
+    ("0 2 13 * fri", *NEW_YEAR, "2027-01-01T02:00 2027-01-08T02:00 2027-01-13T02:00 2027-01-15T02:00"),
+    ("0 2 13,* * fri", *NEW_YEAR, "2027-01-01T02:00 2027-01-02T02:00 2027-01-03T02:00 2027-01-04T02:00"),
+    ("0 2 *,13 * fri", *NEW_YEAR, "2027-01-01T02:00 2027-01-08T02:00 2027-01-15T02:00 2027-01-22T02:00"),
+    ("0 2 * * */7", *NEW_YEAR, "2027-01-03T02:00 2027-01-10T02:00 2027-01-17T02:00 2027-01-24T02:00"),
+    ("0 2 * * 0-7/7", *NEW_YEAR, "2027-01-03T02:00 2027-01-10T02:00 2027-01-17T02:00 2027-01-24T02:00"),
+    ("0 2 * * Sat-7", *NEW_YEAR, "2027-01-02T02:00 2027-01-03T02:00 2027-01-09T02:00 2027-01-10T02:00"),
+    ("02 001 01 JAN-mar *", *NEW_YEAR, "2027-01-01T01:02 2027-02-01T01:02 2027-03-01T01:02 2028-01-01T01:02"),
+    ("0 2 29 feb *", *NEW_YEAR, "2028-02-29T02:00"),
+    ("0 2 31 */2 5", *NEW_YEAR, "2027-01-01T02:00 2027-01-08T02:00 2027-01-15T02:00 2027-01-22T02:00"),
+    ("0 2 5-5/9 3 *", *NEW_YEAR, "2027-03-05T02:00 2028-03-05T02:00"),
+    ("@weekly", *NEW_YEAR, "2027-01-03T00:00 2027-01-10T00:00 2027-01-17T00:00 2027-01-24T00:00"),
+    ("@monthly", *NEW_YEAR, "2027-01-01T00:00 2027-02-01T00:00 2027-03-01T00:00 2027-04-01T00:00"),
+    ("@yearly", *NEW_YEAR, "2027-01-01T00:00 2028-01-01T00:00"),
 ]
 
 
@@ -213,3 +184,99 @@ def test_too_long_fields_are_refused_with_a_short_message(minutes: str) -> None:
 def test_the_text_of_fields_is_kept_unchanged() -> None:
     assert "09,39 */2 1-7 JAN,feb mon-fri" == cron_of_fields("09,39 */2 1-7 JAN,feb mon-fri".split())
     assert "5-5 0-3/10 * * 7-7" == cron_of_fields("5-5 0-3/10 * * 7-7".split())
+
+
+# -- cron strings and scores of RQ -------------------------------------------------------------------
+
+
+START = datetime(2028, 2, 20, tzinfo=UTC)  # before a leap day
+DAYS = 90
+STARTS = [datetime(2028, month, day, tzinfo=UTC) for month, day in ((3, 9), (3, 23), (10, 26), (11, 2), (9, 28))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 9 * * 1-5", "0 0 13 * 5", "0 0 */2 * mon", "0 0 */2 * */3", "0 0 */2 * *", "0 0 */1 * mon", "0 0 1-31 * mon",
+        "0 0 1 * 0-6", "0 0 1 * 0-7", "0 0 ? * fri", "5/20 1 L * *", "5/20 1 L * 3", "0 0 * * L5",
+        "0 12 * * 5#2,1#1", "30 2 13 * 5 15", "0 */6 * 2,3 * */30", "@weekly",
+    ],
+)  # fmt: skip
+def test_a_cron_string_fires_when_rq_enqueues_it(text: str) -> None:
+    theirs, expected = croniter(text, START - timedelta(seconds=1)), []
+    while (at := theirs.get_next(datetime)) < START + timedelta(days=DAYS):
+        expected.append(at)
+
+    assert expected == fires(cron_of_croniter(text), "UTC", START, DAYS * 1440)
+
+
+@pytest.mark.parametrize("text", ["0 0 1 1 * 0 2050", "0 0 *,5 * mon"])
+def test_a_cron_string_without_a_counterpart_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^cron '.*; (write|schedule)"):
+        cron_of_croniter(text)
+
+
+@pytest.fixture
+def as_before() -> Iterator[None]:
+    """Reset zone changes of the process after the test: this is set up first, so it ends last."""
+    yield
+    time.tzset()
+
+
+@pytest.mark.skipif(not IS_CRON_LOCAL, reason="RQ 2 reads cron strings in UTC")
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"])
+@pytest.mark.parametrize("text", ["30 2 * * *", "0 9 * * 1-5", "0,30 1-3 * * *", "15 0,2 * * *"])
+def test_local_times_around_a_clock_change_agree_with_rq(
+    as_before: None, zone: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    for start in STARTS:
+        job, expected = CronJob("q", func_name="app.task", cron=text), []
+        job.latest_enqueue_time = start - timedelta(seconds=1)
+        while (at := job.get_next_enqueue_time()) < start + timedelta(days=6):
+            expected.append(at)
+            job.latest_enqueue_time = at
+
+        options = _item(job, zone, "n", "n").options
+
+        told = {name: options[name] for name in ("gap", "fold")}
+        assert expected == fires(options["cron"], options["tz"], start, 6 * 1440, **told)
+
+
+def test_rq_reads_cron_fields_in_the_machines_zone_since_the_version_that_is_named(
+    as_before: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    job = CronJob("q", func_name="app.task", cron="0 9 * * *")
+    job.latest_enqueue_time = datetime(2028, 1, 1, 12, tzinfo=UTC)
+
+    hour = job.get_next_enqueue_time().astimezone(UTC).hour
+
+    assert (0 if IS_CRON_LOCAL else 9) == hour
+
+
+SECOND_MS = 1_800_000_000_000
+
+
+def test_a_score_of_a_whole_second_is_due_at_its_end() -> None:
+    assert from_ms(SECOND_MS + 1000) == not_before(SECOND_MS / 1000)
+
+
+def test_a_score_of_a_millisecond_is_read_back_unchanged() -> None:
+    times_ms = range(SECOND_MS, SECOND_MS + 2001)
+
+    assert list(times_ms) == [to_ms(not_before(score_of(at_ms))) for at_ms in times_ms]
+
+
+def test_a_score_of_a_millisecond_lies_within_the_millisecond_before() -> None:
+    assert all(
+        (SECOND_MS + ms) / 1000 - 0.001 < score_of(SECOND_MS + ms) < (SECOND_MS + ms) / 1000 for ms in range(1000)
+    )
+
+
+@pytest.mark.parametrize("score_s", [float("inf"), float("-inf"), float("nan"), 1e300, 1.8e12])
+def test_an_invalid_score_is_refused_with_a_remedy(score_s: float) -> None:
+    with pytest.raises(ValueError, match="ZADD"):
+        not_before(score_s)

@@ -77,24 +77,21 @@ def number(distribution: Distribution) -> float:
     return distribution.buckets()[-1][1]
 
 
-# -- what is said -------------------------------------------------------------------------------------
+ONCE = "uncertain skipped_uncertain skipped_overlap expired duplicate quarantined".split()
 
 
-def test_every_word_of_a_fire_is_counted(tally: LogTally) -> None:
-    tally.see([FIRE])
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (FIRE, {"fired": 2, "uncertain": 1, "skipped_uncertain": 2, "expired": 1, "cancelled": 1}),
+        (ADVANCE, {"fired": 3, "coalesced": 4, "skipped_missed": 3, "skipped_limit": 2, **dict.fromkeys(ONCE, 1)}),
+    ],
+)
+def test_every_word_of_a_fire_or_an_advance_is_counted(tally: LogTally, given: Entry, words: dict[str, int]) -> None:
+    tally.see([given])
 
-    words = {"fired": 2, "uncertain": 1, "skipped_uncertain": 2, "expired": 1, "cancelled": 1}
     assert words == counted(tally)
-    assert outcomes_of([FIRE]) == tally.outcomes
-
-
-def test_every_word_of_an_advance_is_counted(tally: LogTally) -> None:
-    tally.see([ADVANCE])
-
-    once = "uncertain skipped_uncertain skipped_overlap expired duplicate quarantined".split()
-    ranges = {"coalesced": 4, "skipped_missed": 3, "skipped_limit": 2}
-    assert {"fired": 3} | ranges | dict.fromkeys(once, 1) == counted(tally)
-    assert outcomes_of([ADVANCE]) == tally.outcomes
+    assert outcomes_of([given]) == tally.outcomes
 
 
 @pytest.mark.parametrize(
@@ -143,9 +140,6 @@ def test_a_term_is_counted_from_the_entry_that_names_the_daemon() -> None:
     assert outcomes_of([FIRE]) == tally.outcomes
 
 
-# -- runs that ended ----------------------------------------------------------------------------------
-
-
 def ended(*runs: Run) -> Entry:
     return entry("end", *end_fields(*runs))
 
@@ -190,13 +184,17 @@ def test_a_thousand_queues_take_two_labels_and_other(tally: LogTally) -> None:
     assert {"q0", "q1", "other"} == tally.wait_s.keys() == tally.duration_s.keys()
 
 
-# -- whose, and how often -----------------------------------------------------------------------------
-
-
 def test_only_entries_of_led_terms_are_counted(tally: LogTally) -> None:
     tally.see([moved(OTHERS[0], "2-9"), moved(OTHERS[0], "3-10"), moved(OTHERS[0], "4-11")])
 
     assert {"enqueued": 1} == counted(tally)
+
+
+def test_two_entries_of_one_moment_and_entries_of_a_rolled_back_redis_with_old_ids_are_counted(tally: LogTally) -> None:
+    tally.see([moved(OTHERS[0], "3-7"), moved(OTHERS[0], "3-8")])
+    tally.see([moved(OTHERS[0], "3-6", T_MS * 1000 + 5)])
+
+    assert {"enqueued": 3} == counted(tally)
 
 
 def test_an_entry_seen_twice_is_counted_once(tally: LogTally) -> None:
@@ -207,20 +205,6 @@ def test_an_entry_seen_twice_is_counted_once(tally: LogTally) -> None:
     tally.see(entries[:1])
 
     assert {"enqueued": 3} == counted(tally)
-
-
-def test_two_entries_of_one_moment_are_both_counted(tally: LogTally) -> None:
-    tally.see([moved(OTHERS[0], "3-1"), moved(OTHERS[0], "3-2")])
-
-    assert {"enqueued": 2} == counted(tally)
-
-
-def test_entries_of_a_new_history_with_old_ids_are_counted(tally: LogTally) -> None:
-    """A rolled-back Redis continues to count from its old position."""
-    tally.see([moved(OTHERS[0], "3-7")])
-    tally.see([moved(OTHERS[0], "3-6", T_MS * 1000 + 5)])
-
-    assert {"enqueued": 2} == counted(tally)
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,22 @@
-"""The alerts: their required parts, the proof of each, and the check by promtool."""
+"""The alerts: their required parts, the proof of each, the check by promtool, and their paragraphs in the runbook."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
-from tests.unit.monitoring.ground import PROMETHEUS, alerts, fired, queries, rules, scrape, stories
+from tests.unit.monitoring.ground import CHECKOUT, PROMETHEUS, RUNBOOK, alerts, fired, queries, rules, scrape, stories
+from zsched.cli import program
+from zsched.cli.program import LazyCommand
 from zsched.health.check import HealthCheck
 from zsched.health.verdict import CHECKS
 
@@ -26,9 +31,6 @@ def promtool(*arguments: str | Path) -> str:
     done = subprocess.run([tool, *arguments], cwd=PROMETHEUS, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-# -- by Prometheus' own tool --------------------------------------------------------------------------
 
 
 def test_prometheus_accepts_the_rules_and_the_example() -> None:
@@ -54,9 +56,6 @@ def test_the_queries_of_the_dashboard_are_promql(tmp_path: Path) -> None:
     assert f"{len(recorded)} rules found" in said
 
 
-# -- what each must say -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", EVERY)
 def test_an_alert_has_a_severity_a_summary_and_a_link_to_the_runbook(name: str) -> None:
     rule = alerts()[name]
@@ -75,18 +74,13 @@ def test_the_alert_of_a_health_check_has_the_words_of_the_check(check: HealthChe
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_an_alert_names_only_labels_that_it_has(name: str) -> None:
+def test_an_alert_is_proven_to_fire_and_not_to_fire_with_the_labels_that_it_names(name: str) -> None:
     texts = " ".join(alerts()[name]["annotations"].values())
-    has = {label for story in stories() for now in fired(story) if name in now for label in now[name]}
+    told = [[now.get(name) for now in fired(story)] for story in stories()]
 
+    assert any(None in moments and any(moments) for moments in told), f"no story of {name} has both"
+    has = {label for moments in told for labels in moments for label in labels or ()}
     assert set(re.findall(r"\$labels\.(\w+)", texts)) <= has
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_an_alert_is_proven_to_fire_and_not_to_fire(name: str) -> None:
-    told = [[name in now for now in fired(story)] for story in stories()]
-
-    assert any(True in moments and False in moments for moments in told), f"no story of {name} has both"
 
 
 def test_the_documents_name_no_missing_alert() -> None:
@@ -112,3 +106,64 @@ def test_the_example_scrapes_the_jobs_that_the_alerts_name() -> None:
     assert jobs == {job["job_name"] for job in scrape()["scrape_configs"]}
     assert all("namespace" in job["static_configs"][0]["labels"] for job in scrape()["scrape_configs"])
     assert scrape()["rule_files"] == ["alerts.yml"]
+
+
+# -- the runbook -------------------------------------------------------------------------------------
+
+
+TEXT = RUNBOOK.read_text()
+SECTIONS = dict(re.findall(r"^### (\w+)\n\n(.*?)\n(?=\n#|\Z)", TEXT, re.MULTILINE | re.DOTALL))
+QUOTED = [re.sub(r"\s+", " ", quoted) for quoted in re.findall(r"`([^`]+)`", TEXT)]
+COMMANDS = sorted({quoted for quoted in QUOTED if quoted.startswith("zsched ")})
+WORDS = sorted({quoted for quoted in QUOTED if re.fullmatch(r"[a-z]+(?:_[a-z]+)+", quoted)})
+
+
+def sources() -> str:
+    """Return all code and all settings as text."""
+    files = [*CHECKOUT.joinpath("zsched").rglob("*.py"), *CHECKOUT.joinpath("zsched").rglob("*.lua")]
+    return "\n".join(file.read_text() for file in files)
+
+
+@pytest.mark.parametrize("name", sorted(alerts()))
+def test_an_alert_has_a_paragraph_with_meaning_look_and_remedy(name: str) -> None:
+    section = SECTIONS[name]
+
+    assert "\n\n" not in section  # one paragraph: it is read at night
+    assert section.startswith(f"*{alerts()[name]['labels']['severity'].capitalize()}.* **Means:** ")
+    assert re.search(r"\*\*Look:\*\*.*\*\*Do:\*\*|\*\*Look\s+and\s+do:\*\*", section, re.DOTALL)
+
+
+def test_the_runbook_has_exactly_a_paragraph_per_existing_alert() -> None:
+    assert set(SECTIONS) == set(alerts())
+    assert set(re.findall(r"\bZsched[A-Z]\w+", TEXT)) <= set(alerts())
+
+
+def test_every_row_of_the_requirement_has_alerts() -> None:
+    table = re.findall(r"^\| ([^|]*) \| (Zsched[^|]*) \|$", TEXT, re.MULTILINE)
+
+    rows = ("evaluation lag", "missed count", "double fires", "failed share", "leader flaps", "duration", "queue depth")
+    assert all(any(row in name for name, _ in table) for row in rows)
+
+
+@pytest.mark.parametrize("text", COMMANDS)
+def test_every_command_of_the_runbook_can_be_typed(text: str) -> None:
+    name, *rest = shlex.split(re.sub(r"[\[\]…]", "", text))[1:]
+    command = program.commands[name]
+    command = command.load() if isinstance(command, LazyCommand) else command
+
+    options = {option for parameter in command.params for option in parameter.opts}
+    given = {word for word in takewhile(lambda word: word != "|", rest) if re.match(r"-\w|--\w", word)}
+    assert given <= options
+    values = {"--status": "status", "--state": "state"}
+    for option, value in pairwise(rest):
+        if option in values:
+            [choice] = [parameter.type for parameter in command.params if option in parameter.opts]
+            assert isinstance(choice, click.Choice)
+            assert value in choice.choices
+
+
+def test_every_event_outcome_and_setting_in_the_runbook_exists() -> None:
+    code = sources()
+
+    assert WORDS
+    assert [] == [word for word in WORDS if not re.search(rf"\b{word}\b", code)]

@@ -43,9 +43,7 @@ _OPTIONS = st.fixed_dictionaries(
 
 
 @given(_OPTIONS, st.sampled_from(["pickle", "json"]), st.sampled_from(["scheduled", "queued"]), st.booleans())
-def test_rq_restores_every_hash_that_we_can_make(
-    options: dict[str, Any], serializer: str, status: str, is_uncertain: bool
-) -> None:
+def test_rq_restores_our_hashes(options: dict[str, Any], serializer: str, status: str, is_uncertain: bool) -> None:
     definition = definition_of(**options)
     mark = {"zs_uncertain": "1"} if is_uncertain else {}
 
@@ -78,22 +76,15 @@ def test_options_read_back_make_the_same_hash(options: dict[str, Any], serialize
     ("options", "serializer"),
     each(
         [
-            {},
-            {"result_ttl": 500, "failure_ttl": 60},
-            {"result_ttl": -1},
-            {"meta": {"trace": "abc", "n": [1, 2]}},
-            {"retry": Retry(max=3)},
-            {"retry": Retry(max=3, interval=[60, 300])},
-            {"retry": Retry(max=2, enqueue_at_front=True)},
-            {"timeout": "1h"},
-            {"timeout": -1},
-            {"on_success": task, "on_failure": Callback(task, timeout=30)},
-            {"description": "a reminder"},
+            {}, {"result_ttl": 500, "failure_ttl": 60}, {"result_ttl": -1}, {"meta": {"trace": "abc", "n": [1, 2]}},
+            {"retry": Retry(max=3)}, {"retry": Retry(max=3, interval=[60, 300])},
+            {"retry": Retry(max=2, enqueue_at_front=True)}, {"timeout": "1h"}, {"timeout": -1},
+            {"on_success": task, "on_failure": Callback(task, timeout=30)}, {"description": "a reminder"},
             {"queue": "push.high"},
         ],
         ["pickle", "json"],
     ),
-)
+)  # fmt: skip
 def test_a_hash_equals_the_hash_that_rqs_enqueue_writes(options: dict[str, Any], serializer: str) -> None:
     connection = fakeredis.FakeRedis()
     queue = Queue(options.get("queue", "default"), connection=connection, serializer=SERIALIZERS[serializer])
@@ -143,13 +134,9 @@ def test_a_ttl_of_less_than_a_minute_is_a_minute_so_that_the_end_can_be_seen() -
     assert ("60", "60") == (shared["result_ttl"], shared["failure_ttl"])
 
 
-def test_the_description_is_the_function_without_arguments() -> None:
+def test_the_description_is_the_function_without_arguments_or_keeps_it_in_a_field_of_zsched() -> None:
     assert "app.task" == Encoder().shared(definition_of(args=("secret",)))["description"]
-
-
-def test_a_description_keeps_the_function_in_a_field_of_zsched() -> None:
     shared = Encoder().shared(definition_of(description="Say hello"))
-
     assert ("Say hello", "app.task") == (shared["description"], shared["zs_func"])
 
 

@@ -1,4 +1,4 @@
-"""Signatures of jobs: each signed part counts, and the file of keys is checked."""
+"""Stored secrets: signatures of jobs and the file of their keys, and the costs of passwords."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from zsched.core.clock import ManualClock
 from zsched.core.signed import SIGNATURE_FIELD
 from zsched.errors import ConfigError, InvalidSchedule
 from zsched.storage.keyfile import KeyFile, KeyRing, SigningKey, new_key_line, read_keys
+from zsched.storage.people import PasswordHash
 from zsched.storage.signer import checked_valid_days
 from zsched.storage.signing import (
     SIGNED,
@@ -67,31 +68,28 @@ def test_a_job_is_good_as_it_was_signed() -> None:
     assert (Subject.RUN, KEY, UNTIL_S) == (checked.subject, checked.key, checked.until_s)
 
 
-@pytest.mark.parametrize("name", [*SIGNED, "data"])
-def test_a_change_of_a_signed_field_makes_a_signature_bad(name: str) -> None:
-    job = signed(FIELDS)
-
-    assert not is_good(
-        job | {name: b"%s." % job.get(name, "").encode() if isinstance(job.get(name, ""), str) else b"x"}
-    )
-
-
-@pytest.mark.parametrize("name", ["status", "enqueued_at", "result_ttl", "zs_note", "worker_name"])
-def test_a_change_of_another_field_leaves_a_signature_good(name: str) -> None:
-    assert is_good(signed(FIELDS) | {name: b"9"})
-
-
 @pytest.mark.parametrize(
-    ("left", "good"), [("0", True), ("2", True), ("3", False), ("99999999999999", False), ("x", False), ("-1", True)]
+    ("name", "value", "good"),
+    [
+        *((name, None, False) for name in (*SIGNED, "data")),
+        *((name, b"9", True) for name in ("status", "enqueued_at", "result_ttl", "zs_note", "worker_name")),
+        *(("retries_left", left, True) for left in (b"0", b"2", b"-1")),
+        *(("retries_left", left, False) for left in (b"3", b"99999999999999", b"x")),  # more than were signed
+    ],
 )
-def test_a_job_has_no_more_retries_left_than_were_signed(left: str, good: bool) -> None:
-    assert good is is_good(signed(FIELDS) | {"retries_left": left.encode()})
+def test_a_change_of_a_signed_field_makes_a_signature_bad(name: str, value: bytes | None, good: bool) -> None:
+    job = signed(FIELDS)
+    old = job.get(name, "")
+    changed = b"%s." % old.encode() if isinstance(old, str) else b"x"
+
+    assert good is is_good(job | {name: changed if value is None else value})
 
 
-def test_a_value_cannot_move_from_one_field_to_the_next() -> None:
-    one = signed(FIELDS | {"origin": "ab", "timeout": "c"})
+def test_a_value_cannot_move_from_one_field_to_the_next_nor_get_another_encoding() -> None:
+    one, other = signed(FIELDS | {"origin": "ab", "timeout": "c"}), signed(FIELDS | {"meta": b'{"a":1}'})
 
     assert not is_good(one | {"origin": "a", "timeout": "bc"})
+    assert not any(is_good(other | {"meta": '{"a":1}'.encode(name)}) for name in ("utf-16-le", "utf-16", "utf-32-le"))
 
 
 def test_a_job_stays_good_as_rq_writes_it_again() -> None:
@@ -107,12 +105,6 @@ def test_a_job_stays_good_as_rq_writes_it_again() -> None:
     assert is_good(job | again)
 
 
-def test_meta_in_another_encoding_is_another_meta() -> None:
-    job = signed(FIELDS | {"meta": b'{"a":1}'})
-
-    assert not any(is_good(job | {"meta": '{"a":1}'.encode(name)}) for name in ("utf-16-le", "utf-16", "utf-32-le"))
-
-
 @pytest.mark.parametrize(
     ("subject", "name", "good", "bad"),
     [
@@ -121,9 +113,7 @@ def test_meta_in_another_encoding_is_another_meta() -> None:
         (Subject.RETRY, RUN, [f"{RUN}-r1", f"{RUN}-r9"], [RUN, "a-1700000000001-r1"]),
     ],
 )
-def test_a_signature_is_good_for_its_subject_alone(
-    subject: Subject, name: str, good: list[str], bad: list[str]
-) -> None:
+def test_a_signature_is_good_for_one_subject(subject: Subject, name: str, good: list[str], bad: list[str]) -> None:
     job = signed(FIELDS, subject, name)
 
     assert (good, []) == (
@@ -260,12 +250,25 @@ def test_a_file_of_root_is_read_by_every_user(tmp_path: Path, monkeypatch: pytes
     assert "k2" == read_keys(file).first.id
 
 
-@pytest.mark.parametrize("days", [1, MOST_VALID_DAYS])
-def test_a_signature_may_be_valid_for_the_least_and_the_most_days(days: int) -> None:
-    assert days == checked_valid_days(days)
-
-
 @pytest.mark.parametrize("days", [0, -1, MOST_VALID_DAYS + 1, True, 1.5, "1"])
 def test_a_validity_that_is_no_number_of_days_in_the_limits_is_refused(days: object) -> None:
+    assert [1, MOST_VALID_DAYS] == [checked_valid_days(allowed) for allowed in (1, MOST_VALID_DAYS)]
+
     with pytest.raises(InvalidSchedule, match="signing_valid_days"):
         checked_valid_days(days)
+
+
+# -- passwords ---------------------------------------------------------------------------------------
+
+
+HELD = {"n": 2**15, "r": 8, "p": 1, "salt": "00" * 16, "hash": "00" * 32}
+
+
+@pytest.mark.parametrize("cost", [{"p": 5}, {"r": 33}, {"n": 2**18}, {"n": 0}, {"r": 0}, {"p": -1}])
+def test_a_stored_password_with_a_cost_out_of_bounds_is_refused(cost: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="no parameters of scrypt, or too expensive ones"):
+        PasswordHash.of(HELD | cost)
+
+
+def test_the_highest_cost_of_a_stored_password_is_accepted() -> None:
+    assert 2**20 == 2**15 * 8 * PasswordHash.of(HELD | {"p": 4}).p

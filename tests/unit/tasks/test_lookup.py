@@ -1,4 +1,4 @@
-"""Tasks by their names: found if they can be imported, left alone otherwise."""
+"""Tasks by their names: found if they can be imported, left alone otherwise. Ids made of payloads."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from tests.integration import reminders
+from tests.unit.tasks.ground import PATH, define
 from zsched import InvalidSchedule, InvalidTask, NotImportable, Task
 from zsched.tasks.lookup import Lookup, tasks_of
 
@@ -41,22 +43,11 @@ def test_a_task_is_found_by_its_path() -> None:
     assert reminders.send_reminder is find(f"{MODULE}.send_reminder")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        f"{MODULE}.untyped",
-        f"{MODULE}.send_reminder.schedule",
-        "nowhere.tasks.send",
-        "os.path.join",
-        "tests.nowhere.send",
-        "fractions.Fraction.from_float",
-        "send",
-        "__main__.send",
-        "..send",
-        "a..b",
-        "",
-    ],
-)
+NO_TASKS = [f"{MODULE}.untyped", f"{MODULE}.send_reminder.schedule", "nowhere.tasks.send", "os.path.join"]
+NO_TASKS += ["tests.nowhere.send", "fractions.Fraction.from_float", "send", "__main__.send", "..send", "a..b", ""]
+
+
+@pytest.mark.parametrize("path", NO_TASKS)
 def test_a_path_to_something_else_than_a_task_keeps_its_options(path: str) -> None:
     options = {"at": 1, "kwargs": {"any": "thing"}}
 
@@ -86,16 +77,11 @@ def test_a_module_is_imported_only_if_it_exists(package: Path) -> None:
         ("import shelf.absent", "raises ModuleNotFoundError: No module named 'shelf.absent'"),
         ("import sys; sys.exit(3)", "raises SystemExit: 3"),
         ("def f(:", "raises SyntaxError"),
-        (
-            "import zsched\n@zsched.task\ndef send(at: str): ...",
-            r"raises InvalidTask: task shelf\.broken\.send: at: str: a",
-        ),
+        ("import zsched\n@zsched.task\ndef send(at: str): ...", r"InvalidTask: task shelf\.broken\.send: at: str: a"),
     ],
 )
 @pytest.mark.parametrize("is_package", [False, True])
-def test_an_import_that_raises_is_reported_by_its_module(
-    package: Path, source: str, told: str, is_package: bool
-) -> None:
+def test_an_import_that_raises_is_reported_by_module(package: Path, source: str, told: str, is_package: bool) -> None:
     path = "shelf.broken.send"
     if is_package:
         (package / "broken").mkdir()
@@ -137,27 +123,18 @@ def test_a_name_that_a_package_lacks_is_a_mistake_only_if_no_module_could_have_i
         find(path)
 
 
-@pytest.mark.parametrize(
-    ("path", "module"),
-    [
-        ("nowhere.tasks.send", "nowhere"),
-        ("shelf.absent.send", "shelf.absent"),
-        ("shelf.absent.more.send", "shelf.absent"),
-        (f"{MODULE}.send_reminder", None),
-        (f"{MODULE}.untyped", None),
-        ("fractions.Fraction.from_float", None),
-        ("send", None),
-        ("a..b", None),
-        ("__main__.send", None),
-    ],
-)
+MISSING = {"nowhere.tasks.send": "nowhere", "tests.nowhere.send": "tests.nowhere"}
+MISSING |= dict.fromkeys(["shelf.absent.send", "shelf.absent.more.send"], "shelf.absent")
+
+
+@pytest.mark.parametrize("path", [*MISSING, f"{MODULE}.send_reminder", *NO_TASKS])
 @pytest.mark.usefixtures("package")
-def test_missing_modules_are_remembered_by_path(path: str, module: str | None) -> None:
+def test_missing_modules_are_remembered_by_path(path: str) -> None:
     lookup = Lookup()
 
     lookup.find(path)
 
-    assert ({} if module is None else {path: module}) == lookup.absent
+    assert ({path: MISSING[path]} if path in MISSING else {}) == lookup.absent
 
 
 def test_errors_of_a_payload_are_reported_separately_from_its_options() -> None:
@@ -197,3 +174,79 @@ def test_a_payload_of_the_wrong_shape_is_refused_for_a_path_too() -> None:
 
     with pytest.raises(InvalidSchedule, match=r"kwargs=.*not named arguments"):
         options_for(f"{MODULE}.send_reminder", wrong)
+
+
+SEND = "def send(event: Any, step: int = 1): ..."
+
+
+MORE = "more than plain names"
+BAD_IDS: dict[str, list[Any]] = {
+    "names evnt, which is no parameter": ["reminder-{evnt}"],
+    MORE: [f"reminder-{{{name}}}" for name in ("event!r", "event.id", "event[0]", "", "0")] + ["reminder-{step:03}"],
+    "id=.*: no template": ["reminder-{event"],
+    "has 'reminder:' in it": ["reminder:{event}"],
+    "has 'reminder ' in it": ["reminder {event}"],
+    "in it": ["{{{event}}}"],
+    "not a schedule id": ["", "a" * 129],
+    "id=7: not a text; give id=": [7],
+}
+
+
+@pytest.mark.parametrize(("id", "told"), [(id, told) for told, ids in BAD_IDS.items() for id in ids])
+def test_an_invalid_id_template_is_an_error_where_the_task_is_defined(id: object, told: str) -> None:
+    with pytest.raises(InvalidTask, match=told) as raised:
+        define(SEND, id=id)
+    assert PATH == raised.value.field
+
+
+@pytest.mark.parametrize(
+    ("payload", "id"),
+    [
+        ({"event": "e1"}, "r-e1-1"),
+        ({"event": "e1", "step": 2}, "r-e1-2"),
+        ({"event": 7}, "r-7-1"),
+        ({"event": UUID(int=1)}, "r-00000000-0000-0000-0000-000000000001-1"),
+        ({"event": ""}, "r--1"),
+    ],
+)
+def test_an_id_is_made_from_values_and_defaults(payload: dict[str, Any], id: str) -> None:
+    send = define(SEND, id="r-{event}-{step}")
+
+    assert id == send.id_of(**payload)
+    assert {"kwargs": payload, "id": id} == send.complete_options({"kwargs": payload})
+
+
+def test_positional_arguments_make_the_same_id() -> None:
+    send = define(SEND, id="r-{event}-{step}")
+
+    assert "r-e1-5" == send.complete_options({"args": ["e1", 5]})["id"]
+
+
+@pytest.mark.parametrize("value", ["a b", "a:b", "ü", None, 1.5, ["x"]])
+def test_a_value_that_cannot_be_part_of_an_id_is_refused_by_name(value: object) -> None:
+    with pytest.raises(InvalidSchedule, match=r"cannot be part of an id, which task app.tasks.send makes of") as raised:
+        define(SEND, id="r-{step}-{event}").id_of(event=value)
+    assert ("event", value) == (raised.value.field, raised.value.value)
+
+
+@pytest.mark.parametrize(("id", "value", "length"), [("r-{event}", "x" * 127, 129), ("{event}", "", 0)])
+def test_an_empty_or_too_long_id_is_refused_with_its_value(id: str, value: str, length: int) -> None:
+    with pytest.raises(InvalidSchedule, match=f"has {length} characters") as raised:
+        define(SEND, id=id).id_of(event=value)
+    assert "event" == raised.value.field
+
+
+def test_an_id_template_needs_only_its_own_arguments_or_none() -> None:
+    send = define("def send(event: str, text: str): ...", id="r-{event}")
+
+    assert ("r-e1", "digest") == (send.id_of(event="e1"), define(SEND, id="digest").id_of())
+    with pytest.raises(InvalidSchedule, match=r"text=1.*wants str"):
+        send.id_of(event="e1", text=1)
+    with pytest.raises(InvalidSchedule, match=r"the id of task app.tasks.send is made of it; give event=…"):
+        send.id_of(text="t")
+
+
+def test_asking_a_task_without_an_id_for_its_id_is_an_error() -> None:
+    with pytest.raises(InvalidTask, match="it has no id; give the decorator id="):
+        define(SEND).id_of(event="e1")
+    assert "id" not in define(SEND).complete_options({"kwargs": {"event": 1}})

@@ -27,28 +27,20 @@ def client() -> Client:
     return Client(fakeredis.FakeRedis())
 
 
-def test_calling_a_task_calls_its_function() -> None:
+def test_calling_a_task_calls_its_function_and_returns_its_next_unchanged() -> None:
     assert "e1 by push, 60 minutes before" == send_reminder("e1", channel="push")
-    assert "anything" == plain("anything")
+    assert ("anything", "done") == (plain("anything"), poll(3))
+    assert Next(after=0, number=2) == poll(1) == asyncio.run(later(1))
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'channel'"):
         send_reminder("e1")  # type: ignore[call-arg]  # that is the point
 
 
-def test_a_task_called_by_hand_returns_its_next_unchanged() -> None:
-    assert Next(after=0, number=2) == poll(1)
-    assert "done" == poll(3)
-    assert Next(after=0, number=2) == asyncio.run(later(1))
-
-
-def test_a_task_looks_like_its_function() -> None:
+def test_a_task_looks_like_its_function_and_is_pickled_by_its_name() -> None:
     assert ("send_reminder", MODULE) == (send_reminder.__name__, send_reminder.__module__)  # type: ignore[attr-defined]
     assert (send_reminder.__doc__ or "").lstrip().startswith("Remind somebody")
     assert ["event_id", "channel", "minutes"] == list(inspect.signature(send_reminder).parameters)
     assert f"{MODULE}.send_reminder" == function_path(send_reminder) == send_reminder.path
     assert f"<Task {MODULE}.send_reminder>" == repr(send_reminder)
-
-
-def test_a_task_is_pickled_by_its_name() -> None:
     assert send_reminder is pickle.loads(pickle.dumps(send_reminder))
 
 
@@ -91,44 +83,29 @@ def test_an_error_of_a_task_survives_pickling_unchanged() -> None:
     assert (PATH, "queue", "a b") == (again.field, again.name, again.value)
 
 
-# -- options ------------------------------------------------------------------------------------------
+OWN = {"tz": "Asia/Seoul", "jitter": 5, "id": "digest"}  # of digest
+RECURRING = OWN | {"overlap": "queue", "pause_after_failures": 3, "count": 9}
+REMINDER = {"queue": "email", "priority": "high", "tags": ["reminders"], "id": "reminder-e1", "kwargs": FITTING}
+OTHERS = {"at": SOON, "queue": "sms", "kwargs": FITTING, "tags": None}
 
 
-def test_an_option_of_the_call_wins_over_the_decorators_option() -> None:
-    options = send_reminder.complete_options({"at": SOON, "queue": "sms", "kwargs": FITTING, "tags": None})
-
-    assert {
-        "at": SOON, "queue": "sms", "priority": "high", "tags": None, "id": "reminder-e1", "kwargs": FITTING,
-    } == options  # fmt: skip
-
-
-def test_an_id_given_by_the_call_replaces_the_template() -> None:
-    assert "mine" == send_reminder.complete_options({"id": "mine", "kwargs": FITTING})["id"]
-
-
-def test_a_trigger_of_the_call_replaces_the_trigger_of_the_decorator() -> None:
-    own = {"tz": "Asia/Seoul", "jitter": 5, "id": "digest"}
-    recurring = {"overlap": "queue", "pause_after_failures": 3, "count": 9}
-
-    assert own | recurring | {"cron": "0 9 * * *"} == digest.complete_options({})
-    assert own | recurring | {"every": 60} == digest.complete_options({"every": 60})
-    assert own | {"after": 60} == digest.complete_options({"after": 60})
-
-
-def test_a_run_at_once_has_no_options_of_times_and_no_id_of_the_recurring_schedule() -> None:
-    assert {} == digest.complete_options({}, at_once=True)
-    assert {"id": "now"} == digest.complete_options({"id": "now"}, at_once=True)
-    at_once = send_reminder.complete_options({"kwargs": FITTING}, at_once=True)
-    assert {
-        "queue": "email",
-        "priority": "high",
-        "tags": ["reminders"],
-        "id": "reminder-e1",
-        "kwargs": FITTING,
-    } == at_once
-
-
-# -- names --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("task", "given", "at_once", "expected"),
+    [
+        (send_reminder, OTHERS, False, REMINDER | OTHERS),
+        (send_reminder, {"id": "mine", "kwargs": FITTING}, False, REMINDER | {"id": "mine"}),
+        (send_reminder, {"kwargs": FITTING}, True, REMINDER),
+        (digest, {}, False, RECURRING | {"cron": "0 9 * * *"}),
+        (digest, {"every": 60}, False, RECURRING | {"every": 60}),
+        (digest, {"after": 60}, False, OWN | {"after": 60}),
+        (digest, {}, True, {}),  # no options of times, and no id of the recurring schedule
+        (digest, {"id": "now"}, True, {"id": "now"}),
+    ],
+)
+def test_an_option_of_the_call_wins_over_the_decorators_option(
+    task: Task[..., Any], given: dict[str, Any], at_once: bool, expected: dict[str, Any]
+) -> None:
+    assert expected == task.complete_options(given, at_once=at_once)
 
 
 @pytest.mark.parametrize(
@@ -143,9 +120,7 @@ def test_a_run_at_once_has_no_options_of_times_and_no_id_of_the_recurring_schedu
         ({"event_id": "e 1", "channel": "push"}, "event_id='e 1': it cannot be part of an id"),
     ],
 )
-def test_a_wrong_name_or_value_is_refused_before_anything_is_written(
-    client: Client, given: dict[str, Any], told: str
-) -> None:
+def test_a_wrong_name_or_value_is_refused_before_a_write(client: Client, given: dict[str, Any], told: str) -> None:
     for call in (send_reminder.schedule, send_reminder.enqueue):
         with pytest.raises(InvalidSchedule, match=told):
             call(client, **given | ({} if call == send_reminder.enqueue else {"after": 5}))
@@ -167,9 +142,6 @@ def test_the_decorator_works_with_and_without_options() -> None:
     assert isinstance(plain, Task)
     assert {} == plain.options
     assert isinstance(task(queue="a")(plain._func), Task)
-
-
-# -- Next ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

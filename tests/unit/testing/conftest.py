@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.testing import tasks
-from tests.unit.testing.ground import NINE
+from tests.unit.testing.tasks import NINE
 from zsched.testing import ManualScheduler
 
 

@@ -1,15 +1,24 @@
-"""The tasks of the schedules in these tests; ``CALLS`` records the calls, and each test begins with it empty."""
+"""Tasks of the schedules in these tests, and the start of their clock; each test begins with an empty ``CALLS``."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rq import Queue, get_current_job
 
 from zsched import Client, current_run
+from zsched.storage.keys import Keys
+from zsched.testing import Fired
 
+NINE = datetime(2026, 1, 1, 9, tzinfo=UTC)
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+KEYS = Keys("default")
 CALLS: list[Any] = []
+
+
+def nominal(runs: list[Fired]) -> list[datetime]:
+    return [run.nominal_at for run in runs]
 
 
 class Refused(Exception):
@@ -23,7 +32,6 @@ def note(what: Any = None) -> None:
 def tell_when() -> None:
     """Record the nominal time of the run, and its start, as its own run says."""
     run = current_run()
-    assert run is not None
     CALLS.append((run.nominal_at, run.lateness))
     run.note(seen=len(CALLS))
 
@@ -46,8 +54,6 @@ def interrupt() -> None:
 def chain(left: int) -> None:
     """Schedule the same task again, an hour later, *left* times, by the product's own client."""
     run, job = current_run(), get_current_job()
-    assert run is not None
-    assert job is not None
     CALLS.append(run.nominal_at)
     if left:
         Client(job.connection).schedule(chain, args=(left - 1,), at=run.nominal_at + timedelta(hours=1), id=f"c{left}")
@@ -56,8 +62,6 @@ def chain(left: int) -> None:
 def cancel_the_next() -> None:
     """Cancel the run of a minute later, in the first run."""
     run, job = current_run(), get_current_job()
-    assert run is not None
-    assert job is not None
     CALLS.append(run.id)
     if len(CALLS) == 1:
         next_ms = int((run.nominal_at + timedelta(minutes=1)).timestamp() * 1000)
@@ -67,7 +71,6 @@ def cancel_the_next() -> None:
 def enqueue_in_a_minute() -> None:
     """Enqueue a job by RQ's own delay."""
     job = get_current_job()
-    assert job is not None
     Queue("default", connection=job.connection).enqueue_in(timedelta(minutes=1), note, "later")
 
 

@@ -1,7 +1,8 @@
-"""A file of schedules in a product's tests: it is applied completely, or every mistake of it is raised."""
+"""A file of schedules in a product's tests, and its fixture for them."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.documents import programs
+from tests.faults.processes import ENDS_S
 from tests.unit.testing import tasks
-from tests.unit.testing.ground import KEYS
+from tests.unit.testing.tasks import KEYS
 from zsched import InvalidFile, ZschedError
 from zsched.testing import ManualScheduler
 
@@ -92,12 +95,34 @@ def test_all_mistakes_of_a_file_are_raised_and_nothing_is_put(scheduler: ManualS
     assert [] == list(scheduler.client.list())
 
 
-def test_an_entry_refused_by_redis_raises_and_the_other_entries_are_put(
-    scheduler: ManualScheduler, gazette: Path
-) -> None:
+def test_an_entry_refused_by_redis_raises_and_the_others_are_put(scheduler: ManualScheduler, gazette: Path) -> None:
     scheduler.redis.set(KEYS.template("berlin"), "another writer's")
 
     with pytest.raises(ZschedError, match="berlin"):
         scheduler.apply(gazette / "schedules.toml")
 
     assert ["noon"] == [schedule.id for schedule in scheduler.client.list()]
+
+
+CONFTEST = 'pytest_plugins = ["zsched.testing.fixtures"]\n'
+
+ANOTHER_TEST = """
+
+def test_each_test_has_its_own_scheduler(scheduler):
+    assert list(scheduler.client.list()) == []
+"""
+
+
+def test_a_product_tests_its_schedules(tmp_path: Path) -> None:
+    for name, text in programs("docs/how-to/test-schedules.md").items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "pytest.ini").touch()  # of no folder above
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    with (tmp_path / "test_shop.py").open("a") as file:
+        file.write(ANOTHER_TEST)
+
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "--rootdir", "."]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=ENDS_S)
+
+    assert 0 == ran.returncode, ran.stdout
+    assert "2 passed" in ran.stdout

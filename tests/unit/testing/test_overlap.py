@@ -1,16 +1,18 @@
-"""Runs of one schedule that wait for each other, or replace each other, by the test's clock."""
+"""Runs that wait for each other, replace each other, or share a limit of RQ, by the test's clock."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+import rq
 from rq.job import Job
 
 from tests.prefix import RQ
 from tests.unit.testing import tasks
-from tests.unit.testing.ground import KEYS, MINUTE, NINE
+from tests.unit.testing.tasks import KEYS, MINUTE, NINE
 from zsched import Run, RunStatus
 from zsched.testing import Fired, ManualScheduler
 
@@ -30,14 +32,10 @@ def begin_elsewhere(scheduler: ManualScheduler, run: Fired) -> None:
     scheduler.redis.hset(KEYS.rq.job(run.id), mapping={"status": "started", "worker_name": "elsewhere"})
 
 
-# -- without work -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("overlap", "fired", "worked"),
-    [("skip", 4, 4), ("allow", 4, 4), ("queue", 2, 2), ("cancel_previous", 4, 1)],
+    ("overlap", "fired", "worked"), [("skip", 4, 4), ("allow", 4, 4), ("queue", 2, 2), ("cancel_previous", 4, 1)]
 )
-def test_overlap_limit_and_last_run_count_without_workers(
+def test_overlap_limits_count_without_workers(
     scheduler: ManualScheduler, overlap: str, fired: int, worked: int
 ) -> None:
     limit = {"overlap_limit": 2} if overlap == "queue" else {}
@@ -56,9 +54,6 @@ def test_a_run_without_a_worker_can_keep_the_next_run_waiting(ground: Any) -> No
         assert [NINE + MINUTE] == [run.at for run in scheduler.advance(3 * MINUTE)]
         scheduler.work()
         assert [NINE + 4 * MINUTE] == [run.at for run in scheduler.advance(MINUTE)]
-
-
-# -- queue --------------------------------------------------------------------------------------------
 
 
 def _cancel(scheduler: ManualScheduler, run_id: str) -> None:
@@ -136,9 +131,6 @@ def test_the_release_of_a_run_is_not_printed(scheduler: ManualScheduler, capsys:
     assert "" == capsys.readouterr().out
 
 
-# -- cancel_previous ----------------------------------------------------------------------------------
-
-
 def test_a_replaced_run_is_not_executed_again(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, id="a", every=MINUTE, overlap="cancel_previous")
     [first] = scheduler.advance(MINUTE)
@@ -149,6 +141,42 @@ def test_a_replaced_run_is_not_executed_again(scheduler: ManualScheduler) -> Non
     scheduler.redis.lpush(f"{RQ}:queue:default", first.id)
 
     assert [second.id] == ids(scheduler.work())
-    assert {first.id: RunStatus.CANCELLED, second.id: RunStatus.SUCCEEDED} == {
-        run.id: run.status for run in scheduler.client.runs("a")
-    }
+    statuses = {run.id: run.status for run in scheduler.client.runs("a")}
+    assert {first.id: RunStatus.CANCELLED, second.id: RunStatus.SUCCEEDED} == statuses
+
+
+has_rate_limits = pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")
+
+
+@has_rate_limits
+def test_runs_of_one_limit_are_all_executed(scheduler: ManualScheduler) -> None:
+    for n in range(5):
+        scheduler.client.schedule(tasks.note, id=f"a{n}", at=NINE + MINUTE, rate_limit="mail:2")
+
+    runs = scheduler.advance(MINUTE)
+    with_a_slot = queued(scheduler)
+
+    assert ids(runs[:2]) == with_a_slot
+    assert ids(runs) == ids(scheduler.work())
+
+
+@has_rate_limits
+def test_a_run_behind_a_cancelled_run_gets_its_slot(scheduler: ManualScheduler) -> None:
+    for n in range(3):
+        scheduler.client.schedule(tasks.note, id=f"a{n}", at=NINE + MINUTE, rate_limit="mail:1")
+    first, second, third = scheduler.advance(MINUTE)
+
+    scheduler.client.cancel_run(first.id)
+    scheduler.client.cancel_run(second.id)
+
+    assert [third.id] == ids(scheduler.work())
+
+
+@has_rate_limits
+def test_a_run_behind_an_expired_run_gets_its_slot(scheduler: ManualScheduler) -> None:
+    scheduler.client.schedule(tasks.note, id="a", at=NINE, rate_limit="mail:1", expires_after=60)
+    scheduler.client.schedule(tasks.note, id="b", at=NINE + timedelta(minutes=2), rate_limit="mail:1")
+
+    scheduler.advance(MINUTE * 3)
+
+    assert ["b"] == [run.schedule_id for run in scheduler.work()]

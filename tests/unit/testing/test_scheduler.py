@@ -8,16 +8,14 @@ import pytest
 
 from tests.prefix import RQ
 from tests.unit.testing import tasks
-from tests.unit.testing.ground import HOUR, KEYS, MINUTE, NINE, nominal
+from tests.unit.testing.tasks import HOUR, KEYS, MINUTE, NINE, nominal
 from zsched import Client, InvalidSchedule, ZschedError
 from zsched.core.choices import ScheduleState
 from zsched.core.clock import SystemClock
 from zsched.testing import Fired, ManualScheduler
 
 
-def test_an_hourly_schedule_advanced_by_three_hours_fires_three_times_at_its_nominal_times(
-    scheduler: ManualScheduler,
-) -> None:
+def test_an_hourly_schedule_fires_three_times_in_three_hours_at_its_nominal_times(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, args=(1,), kwargs={}, id="hourly", every=HOUR, queue="mail")
 
     runs = scheduler.advance(hours=3)
@@ -97,9 +95,6 @@ def test_time_can_go_neither_backward_nor_to_an_invalid_instant(scheduler: Manua
 def test_a_naive_time_is_refused_with_a_remedy_that_advance_to_takes(scheduler: ManualScheduler) -> None:
     with pytest.raises(InvalidSchedule, match=r"^when=2026-01-02T00:00:00: .*give an aware one, such as datetime\("):
         scheduler.advance_to(datetime(2026, 1, 2))
-
-
-def test_a_start_without_a_zone_is_refused() -> None:
     with pytest.raises(InvalidSchedule, match=r"^start="):
         ManualScheduler(start=datetime(2026, 1, 1, 9))
 
@@ -131,9 +126,7 @@ def test_broken_schedules_stop_no_other_schedule(scheduler: ManualScheduler) -> 
     assert ScheduleState.QUARANTINED is scheduler.client.get("broken").state
 
 
-def test_the_message_of_an_endless_instant_names_the_time(
-    scheduler: ManualScheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_error_of_an_endless_instant_names_it(scheduler: ManualScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zsched.testing.scheduler._MOST_PASSES", 2)
     monkeypatch.setattr(scheduler, "work", lambda raises: ["a run"])
 

@@ -14,12 +14,10 @@ from rq import Retry
 
 from tests.prefix import RQ
 from tests.unit.testing import tasks
-from tests.unit.testing.ground import HOUR, KEYS, MINUTE, NINE, nominal
+from tests.unit.testing.tasks import HOUR, KEYS, MINUTE, NINE, nominal
 from zsched import RunStatus
 from zsched.core.choices import ScheduleState
 from zsched.testing import ManualScheduler
-
-# -- work ---------------------------------------------------------------------------------------------
 
 
 def test_work_executes_the_fired_runs_once(scheduler: ManualScheduler) -> None:
@@ -108,9 +106,7 @@ def test_a_run_scheduled_by_a_task_fires_at_its_time(scheduler: ManualScheduler)
     assert [NINE + 4 * HOUR] == nominal(scheduler.advance(hours=1))
 
 
-def test_a_failed_run_is_retried_after_its_interval_by_the_tests_clock(
-    scheduler: ManualScheduler,
-) -> None:
+def test_a_failed_run_is_retried_after_its_interval_by_the_tests_clock(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.fail_at_first, id="a", after=60, retry=Retry(max=1, interval=600))
 
     scheduler.advance(minutes=10, work=True)
@@ -181,8 +177,12 @@ def test_retries_without_an_interval_happen_at_once(scheduler: ManualScheduler) 
     assert 6 == len(tasks.CALLS) == scheduler.client.runs("a")[0].attempt
 
 
+def handlers_and_threads() -> tuple[Any, ...]:
+    return *map(signal.getsignal, (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)), threading.enumerate()
+
+
 def test_work_leaves_no_thread_no_signal_handler_and_an_unchanged_clock_of_rq(scheduler: ManualScheduler) -> None:
-    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)], threading.enumerate()
+    before = handlers_and_threads()
     signal.alarm(300)  # of a test runner
     scheduler.client.enqueue(tasks.note)
 
@@ -190,10 +190,7 @@ def test_work_leaves_no_thread_no_signal_handler_and_an_unchanged_clock_of_rq(sc
 
     left_s = signal.alarm(0)
     assert left_s > 200
-    assert before == (
-        [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)],
-        threading.enumerate(),
-    )
+    assert before == handlers_and_threads()
     times = [datetime.now(UTC), sys.modules["rq.utils"].now(), datetime.now(UTC)]
     assert sorted(times) == times
     assert sys.modules["rq.job"].now is sys.modules["rq.utils"].now
@@ -206,9 +203,6 @@ def test_work_works_in_another_thread(scheduler: ManualScheduler) -> None:
         pool.submit(scheduler.work).result()
 
     assert ["there"] == tasks.CALLS
-
-
-# -- deadlines ----------------------------------------------------------------------------------------
 
 
 def test_a_run_that_waits_beyond_its_deadline_is_not_executed(scheduler: ManualScheduler) -> None:

@@ -19,15 +19,7 @@ EPOCH = datetime(1970, 1, 1)
 UTC = ZoneInfo("UTC")
 HOUR = 3600
 
-ZONES = [
-    "America/New_York",
-    "Europe/London",
-    "Australia/Lord_Howe",
-    "Asia/Kathmandu",
-    "Pacific/Apia",
-    "Africa/Casablanca",
-    "UTC",
-]
+ZONES = "America/New_York Europe/London Australia/Lord_Howe Asia/Kathmandu Pacific/Apia Africa/Casablanca UTC".split()
 
 
 def ms(text: str, zone: str = "UTC") -> int:
@@ -123,6 +115,5 @@ def windows(name: str, first_year: int, last_year: int, around_s: int) -> list[t
         if (wall(here + step, tz) - wall(here, tz)).total_seconds() != step:
             found.append((here - around_s, here + step + around_s))
         here += step
-    return found or [
-        (ms(f"{year}-02-28") // 1000, ms(f"{year}-03-02") // 1000) for year in range(first_year, last_year, 5)
-    ]
+    years = range(first_year, last_year, 5)
+    return found or [(ms(f"{year}-02-28") // 1000, ms(f"{year}-03-02") // 1000) for year in years]

@@ -1,18 +1,23 @@
-"""Zone names, the changes of zones, and single local times."""
+"""Zone names, the changes of zones, single local times, and the version of the tz database in use."""
 
 from __future__ import annotations
 
+import sys
 import zoneinfo
 from datetime import datetime
+from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+import tzdata
 
 from tests.unit.triggers.oracle import ZONES, ms, tzif_changes
 from zsched.core.triggers import Fold, Gap, resolve_local, zone, zones
 from zsched.core.triggers.zones import offset_changes
 from zsched.errors import InvalidSchedule
+from zsched.zone_rules import PACKAGE, ZoneRules, installed
 
 
 @pytest.mark.parametrize("name", [*ZONES, "Etc/GMT+5", "Etc/UTC", "GMT", "Japan", "America/Argentina/Buenos_Aires"])
@@ -20,44 +25,30 @@ def test_iana_names_are_accepted(name):
     assert name == zone(name).key
 
 
+SUGGESTED = {
+    "America/New_York": ["EST", "EST5EDT", "posixrules", "america/new york", "EST5EDT,M3.2.0,M11.1.0"],
+    "America/Chicago": ["CST6CDT"],
+    "America/Denver": ["MST"],
+    "America/Los_Angeles": ["PST"],
+    "Europe/Berlin": ["CET"],
+    "UTC": ["localtime", "Factory", "posix/UTC", "utc"],
+    "Europe/London": ["right/Europe/London", "Europe/Londn", "london"],
+    "an IANA name": ["Nowhere", "../../etc/passwd", "", "x" * 100_000, None, 5],
+    '"Asia/Seoul" if that is meant': ["KST"],
+    "Asia/Seoul": ["kst"],
+    '"America/Chicago", "America/Mexico_City", "Asia/Shanghai" or "Asia/Taipei"': ["CST"],
+    "Asia/Kolkata": ["IST"],
+    '"Etc/GMT-2" for this offset all year': ["+02:00"],
+    '"Etc/GMT-9" for this offset': ["UTC+9"],
+    '"Etc/GMT+5" for this offset': ["gmt-0500", "EST5"],
+    "name the place": ["+05:30", "+99:00"],
+    '"America/New_York"': ["EST+5"],
+    '"Asia/Tokyo" if that is meant, or "Etc/GMT-9"': ["JST-9"],
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "suggested"),
-    [
-        ("EST", "America/New_York"),
-        ("EST5EDT", "America/New_York"),
-        ("CST6CDT", "America/Chicago"),
-        ("MST", "America/Denver"),
-        ("PST", "America/Los_Angeles"),
-        ("CET", "Europe/Berlin"),
-        ("localtime", "UTC"),
-        ("Factory", "UTC"),
-        ("posixrules", "America/New_York"),
-        ("right/Europe/London", "Europe/London"),
-        ("posix/UTC", "UTC"),
-        ("Europe/Londn", "Europe/London"),
-        ("america/new york", "America/New_York"),
-        ("london", "Europe/London"),
-        ("utc", "UTC"),
-        ("Nowhere", "an IANA name"),
-        ("KST", '"Asia/Seoul" if that is meant'),
-        ("kst", "Asia/Seoul"),
-        ("CST", '"America/Chicago", "America/Mexico_City", "Asia/Shanghai" or "Asia/Taipei"'),
-        ("IST", "Asia/Kolkata"),
-        ("+02:00", '"Etc/GMT-2" for this offset all year'),
-        ("UTC+9", '"Etc/GMT-9" for this offset'),
-        ("gmt-0500", '"Etc/GMT+5" for this offset'),
-        ("+05:30", "name the place"),
-        ("+99:00", "name the place"),
-        ("EST5", '"Etc/GMT+5" for this offset'),
-        ("EST+5", '"America/New_York"'),
-        ("JST-9", '"Asia/Tokyo" if that is meant, or "Etc/GMT-9"'),
-        ("EST5EDT,M3.2.0,M11.1.0", "America/New_York"),
-        ("../../etc/passwd", "an IANA name"),
-        ("", "an IANA name"),
-        ("x" * 100_000, "an IANA name"),
-        (None, "an IANA name"),
-        (5, "an IANA name"),
-    ],
+    ("name", "suggested"), [(name, suggested) for suggested, names in SUGGESTED.items() for name in names]
 )
 def test_other_names_are_refused_with_a_suggestion(name, suggested):
     with pytest.raises(InvalidSchedule) as caught:
@@ -125,6 +116,91 @@ def test_a_local_time_is_resolved_as_chosen(local, name, gap, fold, expected):
 
 
 def test_a_local_time_keeps_its_milliseconds():
-    assert [ms("2026-01-01") + 250] == resolve_local(
-        datetime(2026, 1, 1, 0, 0, 0, 250_999), zone("UTC"), Gap.SKIP, Fold.FIRST
-    )
+    local = datetime(2026, 1, 1, 0, 0, 0, 250_999)
+
+    assert [ms("2026-01-01") + 250] == resolve_local(local, zone("UTC"), Gap.SKIP, Fold.FIRST)
+
+
+def folder(path: Path, **files: str) -> str:
+    path.mkdir()
+    for name, text in files.items():
+        (path / {"zi": "tzdata.zi", "apple": "+VERSION", "zone": "UTC"}[name]).write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("files", "version"),
+    [
+        ({"zi": "# version 2025b\n# This zic input file is in the public domain.\n"}, "2025b"),
+        ({"zi": "# version 2024b-dirty\n", "zone": "TZif2"}, "2024b-dirty"),
+        ({"apple": "2025b\n", "zone": "TZif2"}, "2025b"),
+        ({"zi": "# version 2025c\n", "apple": "2025b\n"}, "2025c"),
+        ({"zone": "TZif2"}, None),
+        ({"zi": "# version \n"}, None),
+        ({"zi": "\x00" * 1000}, None),
+        ({"zi": "# version 2025b and " + "more " * 50}, None),
+        ({"zi": ""}, None),
+    ],
+)
+def test_the_version_of_a_folder_of_zones_is_read(tmp_path: Path, files: dict[str, str], version: str | None) -> None:
+    path = folder(tmp_path / "zones", **files)
+
+    assert ZoneRules(version, path) == installed([path])
+
+
+def test_the_first_folder_with_zones_counts_whatever_later_folders_have_or_the_package(tmp_path: Path) -> None:
+    empty, first, second = (tmp_path / name for name in ("empty", "first", "second"))
+    folders = [str(tmp_path / "none"), folder(empty), folder(first, zone="TZif2"), folder(second, zi="# version 2025b")]
+
+    assert ZoneRules(None, str(first)) == installed(folders)
+    assert ZoneRules("2025b", str(second)) == installed([folders[0], folders[3], folders[2]])
+    assert ZoneRules(tzdata.IANA_VERSION, PACKAGE) == installed(folders[1:2])
+
+
+def install(path: Path, version: str) -> None:
+    """Install the package tzdata of *version* in the folder *path*, replacing the existing one."""
+    zones = path / "tzdata" / "zoneinfo"
+    zones.mkdir(parents=True, exist_ok=True)
+    (path / "tzdata" / "__init__.py").write_text(f'IANA_VERSION = "{version}"\n')
+    (zones / "tzdata.zi").write_text(f"# version {version}\n# This zic input file is in the public domain.\n")
+
+
+def test_a_package_replaced_under_a_running_process_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "2025a")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tzdata")
+    assert "2025a" == import_module("tzdata").IANA_VERSION  # as zoneinfo does for the first zone that it reads
+    before = installed([])
+
+    install(tmp_path, "2025b")
+
+    assert (ZoneRules("2025a", PACKAGE), ZoneRules("2025b", PACKAGE)) == (before, installed([]))
+
+
+def test_a_package_without_its_file_has_an_unknown_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "2025a")
+    (tmp_path / "tzdata" / "zoneinfo" / "tzdata.zi").unlink()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tzdata")
+
+    assert ZoneRules(None, PACKAGE) == installed([])
+
+
+def test_a_machine_without_zones_has_zone_rules_from_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tzdata", None)
+
+    assert ZoneRules(None, "nowhere") == installed([])
+
+
+def test_zone_rules_are_found_where_zoneinfo_looks(tmp_path: Path) -> None:
+    before = zoneinfo.TZPATH
+    try:
+        zoneinfo.reset_tzpath([folder(tmp_path / "zones", zi="# version 1999z")])
+        assert "1999z" == installed().version
+    finally:
+        zoneinfo.reset_tzpath(before)
+
+
+def test_the_text_of_zone_rules_has_version_and_place() -> None:
+    assert "2025b, from /zones" == str(ZoneRules("2025b", "/zones"))
+    assert "of an unknown version, from /zones" == str(ZoneRules(None, "/zones"))
