@@ -28,7 +28,6 @@ from zsched.health.checks_archives import audit_text, entries_text
 from zsched.health.status import StatusView, complete_since
 from zsched.storage.archivers import Report
 from zsched.storage.overview import DaemonRole, DaemonSeen, Overview
-from zsched.storage.queues import HeldBack
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,7 +104,7 @@ def _counts(view: StatusView, tz: str) -> Iterator[tuple[str, str]]:
     for lane in Priority:
         yield f"{lane.value} lane", f"{overview.waiting[lane]:,} waiting, {overview.overdue[lane]:,} of them due"
     for held in overview.held_back:
-        yield "held back", _held_back(held)
+        yield "held back", f"{held.waiting:,}, by {held.limit}"
     yield "late", rough_duration(overview.late_ms) if overview.late_ms else "nothing is overdue"
     yield (
         "schedules",
@@ -121,12 +120,6 @@ def _leader(overview: Overview, tz: str) -> str:
         for_ms = max(overview.now_ms - overview.led_since_ms, 0)
         parts.append(f"since {local_text(overview.led_since_ms, tz)} ({rough_duration(for_ms)})")
     return ", ".join([*parts, f"epoch {overview.epoch}", f"lease for {overview.lease_ms} ms more"])
-
-
-def _held_back(held: HeldBack) -> str:
-    if held.per_second is None:
-        return f"{held.waiting:,}, by a limit of queue {held.queue} that has ended: they go now"
-    return f"{held.waiting:,}, by [queues.{held.queue}] max_per_second = {held.per_second:g}"
 
 
 # -- recent and next events ---------------------------------------------------------------------------

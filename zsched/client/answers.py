@@ -17,16 +17,18 @@ from typing import Final, TypedDict, TypeVar
 
 from zsched.core.arguments import check_id, choice
 from zsched.core.changes import OUTCOMES, What
+from zsched.core.choices import ScheduleState
 from zsched.core.clock import from_ms
 from zsched.core.facets import Facets
 from zsched.core.instants import instant_ms, zone_name
 from zsched.core.log import Entry, Position
 from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted
+from zsched.core.model import Schedule
 from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus
 from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
-from zsched.core.story_verdict import Stalled, Word
-from zsched.core.wording import alternatives, plural, some
+from zsched.core.story_verdict import LEADERLESS, Hindrance, Stalled, Word
+from zsched.core.wording import alternatives, duration_text, plural, rough_duration, some
 from zsched.errors import InvalidSchedule, RunNotFound
 from zsched.storage.inquiry import MOST_AT_ONCE, Inquiry, Looked
 from zsched.storage.queues import similar
@@ -93,10 +95,31 @@ class Answers:
                 return self._why_run(id, of_schedule, zone)
         runs = self._inquiry.seen(_open(chronicle))
         stalled = self._inquiry.stalled(runs)
-        story = tell(chronicle, found.schedule if found else None, self._reader.now_ms(), zone, runs, stalled)
+        schedule, now_ms = found.schedule if found else None, self._reader.now_ms()
+        story = tell(chronicle, schedule, now_ms, zone, runs, stalled, self._hindrance(schedule, now_ms))
         if not story.is_known:
             return self._with_near_ids(story)
         return self._explained(self._with_queues(story, runs, stalled), _runs(chronicle, RunStatus))
+
+    def _hindrance(self, schedule: Schedule | None, now_ms: int) -> Hindrance:
+        """Return why *schedule*, which is due, does not fire."""
+        if schedule is None or schedule.state is not ScheduleState.ACTIVE or now_ms <= (schedule.next_ms or now_ms):
+            return LEADERLESS  # nobody looks at it
+        seen = self._reader.overview()
+        refusal = None if seen.server is None else seen.server.write_refusal
+        if refusal is not None:
+            return Hindrance(f"Redis refuses writes: {refusal.sentence}", refusal.remedy)
+        if seen.leader is None:
+            return LEADERLESS
+        if seen.held_ms:
+            wait = f"nothing fires for {duration_text(seen.held_ms)} more, after a loss or a restart of Redis"
+            return Hindrance(wait, "nothing has to be done: it fires then")
+        for held in seen.held_back:
+            if held.queue == schedule.queue:
+                number = f"{held.limit}; {plural(held.waiting, 'schedule')} wait, the oldest for"
+                text = f"{number} {rough_duration(now_ms - held.since_ms)}"
+                return Hindrance(text, "raise the limit, or schedule less", word=Word.HELD_BACK)
+        return Hindrance("a daemon leads, so it fires any moment", "if it does not", ("zsched", "doctor"))
 
     def _with_near_ids(self, story: Story) -> Story:
         """Add ids that look like the unknown one: of some thousand schedules, and of those that fired lately."""
@@ -114,8 +137,13 @@ class Answers:
     def _why_run(self, run_id: str, chronicle: Chronicle, zone: str | None) -> Story:
         found = self._reader.find(chronicle.id)
         runs = self._inquiry.seen([run for run in _runs(chronicle, RunStatus) if run.id == run_id])
-        stalled, schedule = self._inquiry.stalled(runs), found.schedule if found else None
-        story = tell_of_run(run_id, chronicle, schedule, self._reader.now_ms(), zone, runs, stalled)
+        stalled, schedule, now_ms = (
+            self._inquiry.stalled(runs),
+            found.schedule if found else None,
+            self._reader.now_ms(),
+        )
+        hindrance = self._hindrance(schedule, now_ms)
+        story = tell_of_run(run_id, chronicle, schedule, now_ms, zone, runs, stalled, hindrance)
         known = [run for run in _runs(chronicle, RunStatus) if run.id == run_id]
         return self._explained(self._with_queues(story, runs, stalled), known)
 

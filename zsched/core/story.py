@@ -20,7 +20,7 @@ from zsched.core.model import Schedule, iso
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import CHANGED, CREATED, local_text, sentence, told_together
-from zsched.core.story_verdict import Stalled, StoryVerdict, Word, on_run, on_schedule
+from zsched.core.story_verdict import LEADERLESS, Hindrance, Stalled, StoryVerdict, Word, on_run, on_schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +130,17 @@ def tell(
     tz: str | None = None,
     runs: Sequence[Run] = (),
     stalled: Mapping[str, Stalled] = {},
+    hindrance: Hindrance = LEADERLESS,
 ) -> Story:
     """
     Return the story of *chronicle*.
 
     *schedule*: as in Redis (None: not there). *runs*: its runs without a known end, as RQ has them, the newest first.
-    *stalled*: their queues without a worker. Times are local in *tz*, by default in the schedule's own zone.
+    *stalled*: their queues without a worker. *hindrance*: why it does not fire, if it is due. Times are local in *tz*,
+    by default in the schedule's own zone.
     """
     tz = tz or (schedule.tz if schedule else "UTC")
-    teller = _Teller(chronicle, tz, stalled)
+    teller = _Teller(chronicle, tz, stalled, hindrance)
     lines = in_order(teller.lines(), attempt_lines(chronicle.changes, runs, tz))
     is_known = bool(chronicle.changes) or schedule is not None
     verdict = teller.verdict(schedule, now_ms, runs) if is_known else _unknown(chronicle)
@@ -153,10 +155,11 @@ def tell_of_run(
     tz: str | None = None,
     runs: Sequence[Run] = (),
     stalled: Mapping[str, Stalled] = {},
+    hindrance: Hindrance = LEADERLESS,
 ) -> Story:
     """Return the story of run *run_id* from the *chronicle* of its schedule; *runs*: that run, if known."""
     tz = tz or (schedule.tz if schedule else "UTC")
-    teller = _Teller(chronicle, tz, stalled)
+    teller = _Teller(chronicle, tz, stalled, hindrance)
     own = of_run(run_id, chronicle.changes)
     lines = in_order(teller.lines_of(own), attempt_lines(own, runs, tz))
     verdict = teller.verdict_of_run(run_id, own, schedule, now_ms, runs)
@@ -186,8 +189,10 @@ def _concerns(change: Change, nominal_ms: int | None) -> bool:
 class _Teller:
     """Writes the story of one schedule, change by change, and its resulting state."""
 
-    def __init__(self, chronicle: Chronicle, tz: str, stalled: Mapping[str, Stalled] = {}) -> None:
-        self._chronicle, self._tz, self._stalled = chronicle, tz, stalled
+    def __init__(
+        self, chronicle: Chronicle, tz: str, stalled: Mapping[str, Stalled] = {}, hindrance: Hindrance = LEADERLESS
+    ) -> None:
+        self._chronicle, self._tz, self._stalled, self._hindrance = chronicle, tz, stalled, hindrance
         self.is_there = False  # True if Redis has it, by the changes so far
         self._is_recurring = False
         self._lateness = Lateness(chronicle.terms, chronicle.led, chronicle.source.whole_since_us, tz)
@@ -214,7 +219,7 @@ class _Teller:
         """Return the verdict by Redis, by the open *runs* in RQ (the newest first), and by the changes."""
         if schedule is None:
             return self._gone(runs)
-        state = on_schedule(schedule, now_ms, self._tz)
+        state = on_schedule(schedule, now_ms, self._tz, self._hindrance)
         if state.word is not Word.SCHEDULED:
             return state.after(f"its {self._open(runs)}") if runs else state
         newest = self._of_run(runs[0]) if runs else None
@@ -234,7 +239,8 @@ class _Teller:
         if runs:
             return self._of_run(runs[0]).after(f"it is of schedule {id}")
         if schedule is not None and own[-1].what in _WAITS:
-            return on_schedule(schedule, now_ms, self._tz).after(f"run {run_id} of schedule {id} was not pushed")
+            state = on_schedule(schedule, now_ms, self._tz, self._hindrance)
+            return state.after(f"run {run_id} of schedule {id} was not pushed")
         again = " again" if any(map(is_push, own)) else ""
         return self._of_change(own[-1]).after(f"run {run_id} of schedule {id} was not pushed{again}")
 

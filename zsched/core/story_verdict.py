@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.core.choices import ScheduleState
 from zsched.core.model import Schedule
@@ -25,6 +25,7 @@ class Word(StrEnum):
 
     SCHEDULED = "SCHEDULED"  # its time has not come
     OVERDUE = "OVERDUE"  # its time has come, and nobody fired it
+    HELD_BACK = "HELD BACK"  # the same, by the limit of its queue
     QUEUED = "QUEUED"  # its run is in its queue
     NOT_RUN = "NOT RUN"  # the same, and no worker takes it
     RUNNING = "RUNNING"
@@ -54,7 +55,17 @@ class Word(StrEnum):
 
 
 _BAD: Final = frozenset(
-    {Word.OVERDUE, Word.NOT_RUN, Word.FAILED, Word.LOST, Word.EXPIRED, Word.REFUSED, Word.QUARANTINED, Word.MISSING}
+    {
+        Word.OVERDUE,
+        Word.HELD_BACK,
+        Word.NOT_RUN,
+        Word.FAILED,
+        Word.LOST,
+        Word.EXPIRED,
+        Word.REFUSED,
+        Word.QUARANTINED,
+        Word.MISSING,
+    }
 )
 
 
@@ -63,6 +74,18 @@ class Stalled(Enum):
 
     UNHEARD = "RQ knows of no worker that listens to queue {}"
     SUSPENDED = "RQ's workers are suspended"
+
+
+class Hindrance(NamedTuple):
+    """The reason why due schedules do not fire now, and what to do; ``word`` is the answer for such a schedule."""
+
+    text: str
+    remedy: str
+    command: tuple[str, ...] = ()
+    word: Word = Word.OVERDUE
+
+
+LEADERLESS: Final = Hindrance("it waits for a daemon that leads", "see what is wrong", ("zsched", "status"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +112,10 @@ class StoryVerdict:
         return {"word": self.word.value, "text": self.text, "remedy": self.completed().remedy or None}
 
 
-def on_schedule(schedule: Schedule, now_ms: int, tz: str) -> StoryVerdict:
-    """Return the verdict on *schedule* by its state alone; times are local in *tz*."""
+def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance = LEADERLESS) -> StoryVerdict:
+    """
+    Return the verdict on *schedule* by its state alone; times are local in *tz*. *hindrance*: of a due schedule.
+    """
     since = "" if schedule.since_ms is None else f"since {local_text(schedule.since_ms, tz)}"
     by = f"by {schedule.paused_by}" if schedule.paused_by else ""
     since = " ".join(filter(None, (since, by))) + (f': "{schedule.note}"' if schedule.note else "")
@@ -106,8 +131,8 @@ def on_schedule(schedule: Schedule, now_ms: int, tz: str) -> StoryVerdict:
     at, ahead_ms = local_text(schedule.next_ms, tz), schedule.next_ms - now_ms
     if ahead_ms > 0:
         return StoryVerdict(Word.SCHEDULED, f"next {at}, in {rough_duration(ahead_ms)}")
-    text = f"due {at}, {rough_duration(-ahead_ms)} ago; it waits for a daemon that leads"
-    return StoryVerdict(Word.OVERDUE, text, "see what is wrong", ("zsched", "status"))
+    text = f"due {at}, {rough_duration(-ahead_ms)} ago; {hindrance.text}"
+    return StoryVerdict(hindrance.word, text, hindrance.remedy, hindrance.command)
 
 
 def _due_when_paused(schedule: Schedule, now_ms: int, tz: str) -> str:

@@ -19,6 +19,7 @@ from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview
 from zsched.storage.queues import StalledQueue, StalledQueues, waiting_text
 
 OVERDUE_MS: Final = 10_000  # longer than a take-over by a standby lasts
+HELD_BACK_MS: Final = 60_000  # by a limit, which is meant to smooth a burst
 
 
 # -- a daemon's own state -----------------------------------------------------------------------------
@@ -100,6 +101,19 @@ def check_late(overview: Overview) -> Iterator[Finding]:
     else:
         remedy = "look for redis_refused and clock_jumped in the leader's log, and how busy it and Redis are"
     yield problem(f"the oldest due schedule is {rough_duration(overview.late_ms)} late", remedy)
+
+
+@health_check("held_back", Overview, "lateness", alert="a limit of a queue holds schedules back")
+def check_held_back(overview: Overview) -> Iterator[Finding]:
+    """Report schedules that the limit of their queue has held back for long."""
+    for held in overview.held_back:
+        for_ms = overview.now_ms - held.since_ms
+        if for_ms > HELD_BACK_MS:
+            number = f"{plural(held.waiting, 'schedule')}, the oldest for {rough_duration(for_ms)}"
+            remedy = (
+                "if that is too slow, raise the limit in the settings of all daemons, then: systemctl reload zsched"
+            )
+            yield warning(f"{held.limit} holds back {number}", remedy)
 
 
 @health_check("doubt_ahead", Overview, "clock")

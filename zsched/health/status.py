@@ -87,10 +87,7 @@ class StatusView:
             "overdue": {lane.value: overview.overdue[lane] for lane in Priority},
             "oldest_due_at": iso(overview.oldest_due_ms),
             "late_s": seconds(overview.late_ms),
-            "held_back": [
-                {"queue": held.queue, "max_per_second": held.per_second, "waiting": held.waiting}
-                for held in overview.held_back
-            ],
+            "held_back": [held.to_dict() for held in overview.held_back],
             "unheard": None if isinstance(queues, QueuesUnknown) else [one.to_dict() for one in queues.unheard],
             "suspended": None if isinstance(queues, QueuesUnknown) else queues.is_suspended,
             "recurring": overview.recurring,

@@ -242,12 +242,14 @@ def look(link: Link, keys: Keys) -> Overview:
         server = _server(wire)
         meta = numbers(keys, found["meta"])
         began = Log(wire, keys).read(f"{max(meta['epoch'], 0)}-0", 1)  # the first entry of a term
-    counts = [(one, found[one.key(keys)]) for one in throttled]
+    counts = [(one, found[one.key(keys)], found[f"first {one.key(keys)}"]) for one in throttled]
     heads = [due_from_score(head[1]) for lane in Priority if (head := found[f"head {lane}"])]
     lease, last = found["lease"], found["last"]
     return Overview(
         now_ms=now_ms,
-        waiting={lane: found[f"waiting {lane}"] + sum(n for one, n in counts if one.lane is lane) for lane in Priority},
+        waiting={
+            lane: found[f"waiting {lane}"] + sum(n for one, n, _ in counts if one.lane is lane) for lane in Priority
+        },
         overdue={lane: found[f"overdue {lane}"] for lane in Priority},
         oldest_due_ms=min(heads, default=None),
         recurring=found["recurring"],
@@ -293,6 +295,7 @@ def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, 
         commands[f"overdue {lane}"] = ("ZCOUNT", keys.due(lane), "-inf", now_ms)
         commands[f"head {lane}"] = ("ZRANGE", keys.due(lane), 0, 0, "WITHSCORES")
     commands |= {one.key(keys): ("ZCARD", one.key(keys)) for one in throttled}
+    commands |= {f"first {one.key(keys)}": ("ZRANGE", one.key(keys), 0, 0, "WITHSCORES") for one in throttled}
     commands |= {f"type {key}": ("TYPE", key) for key in typed(keys)}
     return (
         commands

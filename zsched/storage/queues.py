@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zsched.core.choices import Priority
 from zsched.core.entry import text
 from zsched.core.job import ms_of, whole
+from zsched.core.model import iso
 from zsched.core.run_id import run_key
 from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Channel, Command, Wire
 from zsched.storage.guards import GUARD_FIELD, WARNED_FIELD
 from zsched.storage.keys import Keys
-from zsched.storage.meta import asking, server_now_ms
+from zsched.storage.meta import asking, due_from_score, server_now_ms
 from zsched.storage.registries import allowed_replies, is_denied, members
 from zsched.storage.rqkeys import RqKeys
 from zsched.storage.upcoming import WITHIN_MS, due_soon
@@ -53,11 +54,31 @@ class Throttled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """The number of schedules that a queue's limit throttles; ``per_second`` is None when the limit has just ended."""
+    """
+    The number of schedules that a queue's limit throttles. ``per_second`` is None when the limit has just ended.
+    ``since_ms``: the oldest due time among them.
+    """
 
     queue: str
     per_second: float | None
     waiting: int
+    since_ms: int
+
+    @property
+    def limit(self) -> str:
+        """The setting: ``[queues.mail] max_per_second = 0.05``."""
+        if self.per_second is None:
+            return f"a limit of queue {self.queue} that has ended: they go now"
+        return f"[queues.{self.queue}] max_per_second = {self.per_second:g}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form for JSON; the keys are stable."""
+        return {
+            "queue": self.queue,
+            "max_per_second": self.per_second,
+            "waiting": self.waiting,
+            "since": iso(self.since_ms),
+        }
 
 
 def throttled_sets(channel: Channel, keys: Keys) -> list[Throttled]:
@@ -75,13 +96,19 @@ def throttled_sets(channel: Channel, keys: Keys) -> list[Throttled]:
     return found
 
 
-def held_back(counts: Iterable[tuple[Throttled, int]], limits: Sequence[bytes]) -> list[HeldBack]:
-    """Sum up the throttled schedules by queue; *limits* is the hash of limits."""
+def held_back(found: Iterable[tuple[Throttled, int, Sequence[bytes]]], limits: Sequence[bytes]) -> list[HeldBack]:
+    """
+    Sum up the throttled schedules by queue. *found*: the sets, each with its size and with its first member and score.
+    *limits* is the hash of limits.
+    """
     rates = {text(queue): _per_second(row) for queue, row in zip(limits[::2], limits[1::2], strict=True)}
-    waiting: Counter[str] = Counter()
-    for throttled, count in counts:
-        waiting[throttled.queue] += count
-    return [HeldBack(queue, rates.get(queue), waiting[queue]) for queue in sorted(waiting) if waiting[queue]]
+    waiting, since_ms = Counter[str](), dict[str, int]()
+    for throttled, count, first in found:
+        if first:
+            due_ms, queue = due_from_score(first[1]), throttled.queue
+            waiting[queue] += count
+            since_ms[queue] = min(since_ms.get(queue, due_ms), due_ms)
+    return [HeldBack(queue, rates.get(queue), waiting[queue], since_ms[queue]) for queue in sorted(waiting)]
 
 
 def _per_second(row: bytes) -> float | None:
