@@ -31,6 +31,7 @@ from zsched.cli import program
 from zsched.core.audit import GRACE_MS
 from zsched.core.choices import Priority
 from zsched.core.clock import from_ms
+from zsched.core.model import iso
 from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys
 from zsched.storage.overview import Overview
@@ -228,9 +229,9 @@ def test_throttled_schedules_are_shown_and_are_not_a_problem(
     eventually(lambda: client.overview().held_back)
 
     overview: Overview = client.overview()
-    status, as_json = (
-        CliRunner().invoke(program, ["status", *option], env={"ZSCHED_REDIS_URL": redis_url}).stdout
-        for option in ([], ["--json"])
+    status, as_json, why = (
+        CliRunner().invoke(program, words, env={"ZSCHED_REDIS_URL": redis_url}).stdout
+        for words in (["status"], ["status", "--json"], ["why", "s0030"])
     )
     listed = [schedule.id for schedule in client.list()]
 
@@ -239,7 +240,13 @@ def test_throttled_schedules_are_shown_and_are_not_a_problem(
     assert {0} == set(overview.overdue.values())
     assert overview.oldest_due_ms is None
     assert re.search(r"(?m)^held back +52, by \[queues\.email\] max_per_second = 0\.001$", status)
-    assert [{"queue": "email", "max_per_second": 0.001, "waiting": 52}] == json.loads(as_json)["held_back"]
+    held = {"queue": "email", "max_per_second": 0.001, "waiting": 52, "since": iso(due_ms - 1)}
+    assert [held] == json.loads(as_json)["held_back"]
+    limit = "[queues.email] max_per_second = 0.001"
+    assert f"warning: {limit} holds back 52 schedules, the oldest for 1 h" in status.splitlines()
+    assert why.startswith("HELD BACK: due ")
+    assert f"ago; {limit}; 52 schedules wait, the oldest for 1 h" in why.splitlines()[0]
+    assert "  → raise the limit, or schedule less" == why.splitlines()[1]
     assert 0 == json.loads(as_json)["late_s"]
     assert [*(f"s{n:04}" for n in range(50)), "h0001", "h0002"] == listed
     daemon.stop()
