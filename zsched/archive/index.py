@@ -31,6 +31,7 @@ from zsched.core.changes import Change, What
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.lookback import record_key_of
+from zsched.core.runs import is_another_end
 from zsched.errors import ArchiveCorrupt
 
 BLOCK_BITS: Final = 6
@@ -94,8 +95,12 @@ class IndexWriter:
         self._posted.clear()
 
     def _post(self, n: int, changes: Iterable[tuple[Change, Facets]]) -> None:
-        for found in {(one.word, facets, one.what is What.RUN_ENDED) for one, facets in changes}:
+        told = list(changes)
+        for found in {(one.word, facets, one.what is What.RUN_ENDED) for one, facets in told}:
             self._add(n, found)
+        for one, _ in told:
+            if one.what is What.RUN_ENDED and is_another_end(one.record):
+                self._postings.add((n >> POSTING_BITS, key_of(another_end(one.run_id or "")), n))
 
     def _add(self, n: int, found: _Found) -> None:
         word, segment, block = found[0], n >> POSTING_BITS, n >> BLOCK_BITS
@@ -138,6 +143,11 @@ def facets_in(row: FacetRow) -> FacetsOfRows:
     if not is_as_written:
         raise ArchiveCorrupt(f"the facets of history entry {n} are corrupted: their checksum differs")
     return _unpacked(stored)
+
+
+def another_end(run_id: str) -> str:
+    """Return the value whose places are the later ends of a run."""
+    return f"again {run_id}"
 
 
 def key_of(value: str) -> int:

@@ -15,7 +15,8 @@ from zlib import crc32
 
 from zsched.archive import body
 from zsched.archive.history import ENTRY, History
-from zsched.archive.schema import first_since
+from zsched.archive.index import another_end, key_of
+from zsched.archive.schema import POSTING_BITS, first_since
 from zsched.core.changes import Change, What
 from zsched.core.log import kinds_telling
 from zsched.core.log.lives import EndEntry
@@ -24,6 +25,7 @@ from zsched.core.runs import Run, pushed
 
 _OF_ONE_RUN: Final = 200  # entries of an id after the push, among which the run's end is searched
 _OF_ONE_TIME: Final = 10  # entries that are searched for a push: all entries of a bootstrap have one t
+_LATER_ENDS: Final = "SELECT n FROM posting WHERE segment = ? AND value = ? AND n > ? ORDER BY n DESC"
 _IS_OPEN: Final = "SELECT note FROM live WHERE life = ? AND id = ? AND run = ? AND place = 'open'"
 
 
@@ -54,8 +56,8 @@ class RunsOfPushes:
             if kind[0] == EndEntry.kind:
                 end = self._ends(later_n).get(run_id)
                 if end is not None and open is None:
-                    run = run_that_ended(end)
-                    return RunOfPush(run, is_superseded)
+                    _, last = self.last_end(run_id, later_n, end)
+                    return RunOfPush(run_that_ended(last), is_superseded)
             elif kind[0] in _AGAIN:
                 for change in self._changes(later_n):
                     if change.run_id == run_id:
@@ -65,6 +67,15 @@ class RunsOfPushes:
                         attempt = change.count if change.what is What.RUN_AGAIN else attempt
         run = pushed(run_id, push.at_us, push.why == "uncertain")._replace(attempt=attempt)
         return RunOfPush(run, is_superseded)
+
+    def last_end(self, run_id: str, n: int, end: Change) -> tuple[int, Change]:
+        """Return the number and the change of the last end of a run that ended by *end* in entry *n*."""
+        value = key_of(another_end(run_id))
+        for segment in range(self._history.last_n >> POSTING_BITS, (n >> POSTING_BITS) - 1, -1):
+            for (later_n,) in self._db.execute(_LATER_ENDS, (segment, value, n)):
+                if (later := self._ends(later_n).get(run_id)) is not None:
+                    return later_n, later
+        return n, end
 
     def _later(self, id: str, n: int) -> Iterator[int]:
         query, key = "SELECT n FROM touch WHERE segment = ? AND key = ? AND n > ? ORDER BY n", crc32(id.encode())

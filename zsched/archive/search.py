@@ -300,6 +300,8 @@ class Search:
         if not known.has(wanted.facets):
             return None
         if change.what is What.RUN_ENDED:
+            if self._runs.last_end(change.run_id or "", n, change)[0] != n:  # it ended again: that end counts
+                return None
             return self._pushes.of(Occurrence.of(change, run_that_ended(change), known, str(cursor)))
         if not is_push(change):
             return Occurrence.of(change, None, known, str(cursor))

@@ -89,7 +89,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
     counters of ``current_run().note``. ``is_uncertain``: a lost Redis may have pushed it already. ``queue`` and
     ``timeout_s`` are '' and None if RQ deleted the job. ``heartbeat_ms``: the last heartbeat of a lost run's worker;
     ``ended_ms`` is then the time when the loss was found. ``limit``: RQ's rate limit that it waits for, such as
-    ``mail (3)``, or ''.
+    ``mail (3)``, or ''. ``is_again``: this is not its first end: somebody requeued it after it was over.
     """
 
     id: str
@@ -107,6 +107,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
     queue: str = ""
     timeout_s: int | None = None
     heartbeat_ms: int | None = None
+    is_again: bool = False
     limit: str = ""
 
     @property
@@ -246,6 +247,7 @@ def of_job(
         job.queue[:LONGEST_NAME],
         whole(job.timeout) or None,
         ms_of(job.heartbeat_at) if status is RunStatus.LOST else None,
+        False,
         job.limit if job.status == "rate_limited" else "",
     )
 
@@ -274,7 +276,12 @@ def requeued(run: Run, before: Run) -> Run:
     number, attempts = before.attempt + 1, before.attempts
     for last in (one for one in run.attempts if run.ended_ms is not None and one.ended_ms == run.ended_ms):
         attempts = added(attempts, last._replace(number=number))
-    return run._replace(attempt=number, attempts=attempts)
+    return run._replace(attempt=number, attempts=attempts, is_again=True)
+
+
+def is_another_end(facts: str) -> bool:
+    """Return True if the recorded *facts* are of a run that was over before; a note may look the same."""
+    return '"again":true' in facts
 
 
 # The recorded fields of a run: the name of each fact, its field, and how it is read. A default is not recorded.
@@ -292,6 +299,7 @@ _FACTS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "queue": ("queue", str),
     "timeout": ("timeout_s", _number),
     "heartbeat": ("heartbeat_ms", _number),
+    "again": ("is_again", bool),
 }
 _DEFAULTS: Final = [Run._field_defaults[field] for field, _ in _FACTS.values()]
 _values: Final = attrgetter(*(field for field, _ in _FACTS.values()))

@@ -30,9 +30,10 @@ def run(id: str) -> str:
     return f"{id}-{DUE_MS}"
 
 
-def end(seq: int, status: RunStatus, *ids: str, fired_seq: int = 0) -> Entry:
+def end(seq: int, status: RunStatus, *ids: str, fired_seq: int = 0, is_again: bool = False) -> Entry:
     """Return the entry of ended runs, all of which were pushed by one entry."""
-    runs = [Run(run(id), status, T_US + fired_seq * SECOND_US if fired_seq else None) for id in ids]
+    fired_us = T_US + fired_seq * SECOND_US if fired_seq else None
+    runs = [Run(run(id), status, fired_us, is_again=is_again) for id in ids]
     return entry(seq, "end", *end_fields(*runs))
 
 
@@ -63,6 +64,22 @@ def test_the_newest_occurrences_come_first(path: Path) -> None:
 
     assert [("c", "fired", "queued"), ("b", "fired", "queued")] == told(both)
     assert ([("a", "fired", "queued")], None) == (told(of_a), looked_back_to)
+
+
+@pytest.mark.parametrize("last", [RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.LOST])
+@pytest.mark.parametrize("first", [RunStatus.FAILED, RunStatus.LOST, RunStatus.EXPIRED, RunStatus.SUCCEEDED])
+def test_the_last_end_of_a_requeued_run_counts_in_every_search(path: Path, first: RunStatus, last: RunStatus) -> None:
+    between = [put(seq, f"s{seq}") for seq in range(5, 300)]
+    middle = end(4, RunStatus.FAILED, "a", fired_seq=2, is_again=True)
+    ends = [end(3, first, "a", "b", fired_seq=2), middle, *between, end(300, last, "a", fired_seq=2, is_again=True)]
+    archived(path, [put(1, "a", "b"), fire(2, run("a"), run("b")), *ends])
+
+    for status in RunStatus:
+        found, _ = look(path, Wanted(frozenset(), frozenset([status]), 10))
+        assert (last is status) == (run("a") in [one.run_id for one in found])
+        assert (first is status) == (run("b") in [one.run_id for one in found])
+    fired, _ = look(path, Wanted(FIRED.whats, frozenset(), 10))
+    assert {("a", "fired", last.value), ("b", "fired", first.value)} == set(told(fired))
 
 
 def test_an_occurrence_has_its_run_although_many_changes_lie_between(path: Path) -> None:

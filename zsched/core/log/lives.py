@@ -16,7 +16,7 @@ from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Mentioned, Paused, Replanned, Resumed, Row, RunsOver
 from zsched.core.policy import Range
 from zsched.core.run_id import RunKey, run_id_of
-from zsched.core.runs import Run, RunStatus, ended_as, ended_run
+from zsched.core.runs import Run, RunStatus, ended_as, ended_run, is_another_end
 
 
 class PauseEntry(ParsedEntry, kind="pause"):
@@ -129,7 +129,7 @@ class EndEntry(ParsedEntry, kind="end"):
     def told(self) -> Iterator[Change]:
         succeeded = RunStatus.SUCCEEDED.value
         for key, status, facts in self.run_rows:
-            if status != succeeded:
+            if status != succeeded or is_another_end(facts):
                 yield self._change_of(key, What.RUN_ENDED, status, record=facts)
 
     def counts(self) -> Counts:
