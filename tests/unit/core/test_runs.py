@@ -234,7 +234,8 @@ MICROSECONDS = some.none() | some.integers(1, LAST_MS * 1000)
 NOTES = some.dictionaries(some.text(), JSON, max_size=3)
 RUNS = some.builds(
     Run, some.just(RUN), some.sampled_from(RunStatus), MICROSECONDS, INSTANTS, INSTANTS, INSTANTS, some.integers(1, 50),
-    some.text(), some.text(), NOTES, ATTEMPTS, some.booleans(), some.text(), INSTANTS, INSTANTS, some.booleans(), some.just(""),
+    some.text(), some.text(), NOTES, ATTEMPTS, some.booleans(), some.text(), INSTANTS, INSTANTS, some.booleans(),
+    some.just(""),
 )  # fmt: skip
 
 
