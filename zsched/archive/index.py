@@ -31,7 +31,7 @@ from zsched.core.changes import Change, What
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.lookback import record_key_of
-from zsched.core.runs import is_another_end
+from zsched.core.runs import ANOTHER_END
 from zsched.errors import ArchiveCorrupt
 
 BLOCK_BITS: Final = 6
@@ -99,7 +99,7 @@ class IndexWriter:
         for found in {(one.word, facets, one.what is What.RUN_ENDED) for one, facets in told}:
             self._add(n, found)
         for one, _ in told:
-            if one.what is What.RUN_ENDED and is_another_end(one.record):
+            if one.what is What.RUN_ENDED and ANOTHER_END in one.record:
                 self._postings.add((n >> POSTING_BITS, key_of(another_end(one.run_id or "")), n))
 
     def _add(self, n: int, found: _Found) -> None:

@@ -149,8 +149,9 @@ class Slice:
     """
     Counts of some entries: those of one second of the log, or of a stretch. The newest entries are added first.
 
-    ``lates_ms``: lateness of the newest firings. ``failures``: by schedule, status and error. ``ahead``: the schedules
-    that a clock which was ahead advanced, each with its next nominal time; None if the clock was right.
+    ``lates_ms``: lateness of the newest firings. ``ends``: runs that ended badly, and later ends of requeued runs.
+    ``failures``: of a stretch, by schedule, status and error. ``ahead``: the schedules that a clock which was ahead
+    advanced, each with its next nominal time; None if the clock was right.
     """
 
     def __init__(self, second: int = 0) -> None:
@@ -160,7 +161,9 @@ class Slice:
         self.missed = 0
         self.late_ms: float | None = None
         self.lates_ms = list[float]()
+        self.ends: list[Run] = []
         self.failures: dict[tuple[str, RunStatus, str], Failure] = {}
+        self._ended_later = set[str]()  # requeued runs whose last end was added
         self.rebuilt_ms: int | None = None
         self.put_back: Counter[What] = Counter()
         self.ahead: Ahead | None = None
@@ -179,8 +182,8 @@ class Slice:
         self.ended.update(older.ended)
         self.missed += older.missed
         self.add_lates(older.late_ms, older.lates_ms)
-        for failure in older.failures.values():
-            self.add_failure(failure)
+        for run in older.ends:
+            self._add_end(run)
         self.rebuilt_ms = self.rebuilt_ms or older.rebuilt_ms
         self.put_back.update(older.put_back)
 
@@ -190,14 +193,19 @@ class Slice:
             self.late_ms = late_ms if self.late_ms is None else max(late_ms, self.late_ms)
             self.lates_ms += lates_ms[: _SAMPLED - len(self.lates_ms)]
 
-    def add_failure(self, failure: Failure) -> None:
-        """Add a failure, or count it with the later ones of its kind."""
-        alike = failure.run.schedule_id, failure.run.status, failure.run.error
+    def _add_end(self, run: Run) -> None:
+        """Add a counted end: a failure of its own, or one more of its kind; not if the run has ended again since."""
+        if run.id in self._ended_later:
+            self.ended[run.status] -= 1
+            return
+        if run.is_again:
+            self._ended_later.add(run.id)
+        alike = run.schedule_id, run.status, run.error
         known = self.failures.get(alike)
         if known is not None:
-            self.failures[alike] = replace(known, times=known.times + failure.times)
-        elif len(self.failures) < FAILURES:
-            self.failures[alike] = failure
+            self.failures[alike] = replace(known, times=known.times + 1)
+        elif run.status in _FAILED and len(self.failures) < FAILURES:
+            self.failures[alike] = Failure(run)
 
 
 class Counting:
@@ -276,7 +284,7 @@ class Counting:
         if failed is not None:
             for run in reversed(list(parse(failed, self._run_suffix).ended_runs())):
                 self._compared += 1
-                one.add_failure(Failure(run))
+                one.ends.append(run)
 
 
 def _is_before(second: int, begin_ms: int) -> bool:

@@ -279,9 +279,7 @@ def requeued(run: Run, before: Run) -> Run:
     return run._replace(attempt=number, attempts=attempts, is_again=True)
 
 
-def is_another_end(facts: str) -> bool:
-    """Return True if the recorded *facts* are of a run that was over before; a note may look the same."""
-    return '"again":true' in facts
+ANOTHER_END: Final = '"again":true'  # in the recorded facts of a run that was over before; a note may look the same
 
 
 # The recorded fields of a run: the name of each fact, its field, and how it is read. A default is not recorded.

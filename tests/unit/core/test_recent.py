@@ -165,6 +165,16 @@ def test_equal_failures_of_one_schedule_are_grouped_under_the_latest() -> None:
     assert [(alike[5], 6), *((other, 1) for other in others[::-1])] == [(one.run, one.times) for one in found]
 
 
+def test_a_requeued_run_counts_as_its_last_end() -> None:
+    fine, bad = (Run(f"{id}-1795277135295", RunStatus.FAILED, error="no") for id in "ab")
+    again = fine._replace(status=RunStatus.SUCCEEDED, error="", is_again=True)
+
+    found = recent(end(5000, bad._replace(is_again=True)), end(7000, again), end(9000, fine, bad))
+
+    assert [(bad.id, 1)] == [(one.run.id, one.times) for one in found.failures]
+    assert {RunStatus.SUCCEEDED: 1, RunStatus.FAILED: 1} == {k: n for k, n in found.stretches[0].ended.items() if n}
+
+
 def test_only_some_of_many_failures_are_compared() -> None:
     ends = [end(n, *(Run(f"a-{n}{k:03}", RunStatus.FAILED) for k in range(200))) for n in range(8)]
 

@@ -156,7 +156,7 @@ class ParsedEntry:
         return {}
 
     def only_ends(self, statuses: Collection[RunStatus]) -> Entry | None:
-        """Return the entry with only the ends in one of *statuses*; None if there are none. Fast."""
+        """Return the entry with only the ends in one of *statuses* or of requeued runs; None without any. Fast."""
         return None
 
     def narrowed(self, id: str) -> Entry:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from zsched.core.changes import Change, What
 from zsched.core.entry import BEFORE_BY, Entry, expect, milliseconds, rows_of, text
@@ -16,7 +16,7 @@ from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Mentioned, Paused, Replanned, Resumed, Row, RunsOver
 from zsched.core.policy import Range
 from zsched.core.run_id import RunKey, run_id_of
-from zsched.core.runs import Run, RunStatus, ended_as, ended_run, is_another_end
+from zsched.core.runs import ANOTHER_END, Run, RunStatus, ended_as, ended_run
 
 
 class PauseEntry(ParsedEntry, kind="pause"):
@@ -111,6 +111,9 @@ class ReplanEntry(ParsedEntry, kind="replan"):
             yield self._change(row.id, What.REPLANNED, why=why, **times)
 
 
+_AGAIN: Final = ANOTHER_END.encode()
+
+
 class EndEntry(ParsedEntry, kind="end"):
     """
     Runs are over. A row is run id, status, and facts (JSON, ``core.runs.facts_text``). Leaders write it, and clients
@@ -129,7 +132,7 @@ class EndEntry(ParsedEntry, kind="end"):
     def told(self) -> Iterator[Change]:
         succeeded = RunStatus.SUCCEEDED.value
         for key, status, facts in self.run_rows:
-            if status != succeeded or is_another_end(facts):
+            if status != succeeded or ANOTHER_END in facts:
                 yield self._change_of(key, What.RUN_ENDED, status, record=facts)
 
     def counts(self) -> Counts:
@@ -152,7 +155,7 @@ class EndEntry(ParsedEntry, kind="end"):
 
     def only_ends(self, statuses: Collection[RunStatus]) -> Entry | None:
         wanted = {status.value.encode() for status in statuses}
-        rows = [row for row in rows_of(self.entry.body) if row[1] in wanted]
+        rows = [row for row in rows_of(self.entry.body) if row[1] in wanted or _AGAIN in row[2]]
         return self.entry.with_rows(rows) if rows else None
 
 
