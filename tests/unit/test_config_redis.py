@@ -289,7 +289,7 @@ def test_the_redis_cli_command_uses_the_redis_of_the_settings(url: str, said: st
         ("rediss://db?ssl_ca_certs=/a&db=1", {}, "RQ_REDIS_URL='rediss://db?ssl_ca_certs=/a&db=1' rq worker email"),
         ("unix:///run/redis.sock?db=1", {}, "RQ_REDIS_URL='unix:///run/redis.sock?db=1' rq worker email"),
         ("unix://:secret@/run/redis.sock", {}, "RQ_REDIS_URL=unix://:PASSWORD@/run/redis.sock rq worker email"),
-        ("redis+sentinel://a:26379/main/0", {}, "rq worker email"),
+        ("redis+sentinel://a:26379/main/0", {}, "zsched worker email"),
         ("redis://db/0", {"rq_prefix": "{a}:rq"}, "RQ_KEY_PREFIX='{a}:rq' RQ_REDIS_URL=redis://db/0 rq worker email"),
     ],
 )

@@ -50,18 +50,21 @@ class Shell:
         ``redis-cli`` gets host and port, but no user: the user of the settings seldom has the rights that a remedy
         needs. Behind Sentinels the host is MASTER, because it changes; in a Cluster it is OWNER. ``rq worker`` gets
         the namespace's serializer. It gets prefix and URL by the environment: RQ reads the prefix only there, and all
-        users may read arguments. RQ reads Sentinels only from a module, so the URL is left out then.
+        users may read arguments. RQ reads Sentinels only from a module, so ``zsched worker`` is named then: it reads
+        the settings.
         """
         words = list(map(str, command))
         if words[0] == "redis-cli":
             return shlex.join(["redis-cli", *self._server(), *words[1:]])
-        if words[:2] == ["rq", "worker"]:
+        if words[:2] == ["rq", "worker"] and self.link.finds_master and not self.link.is_to_cluster:
+            words[:2] = ["zsched", "worker"]
+        elif words[:2] == ["rq", "worker"]:
             if self.serializer == "json":
                 words[2:2] = ["--serializer", "json"]
             prefix = "" if self.rq_prefix == RQ_PREFIX else f"{RQ_PREFIX_VARIABLE}={shlex.quote(self.rq_prefix)} "
             if self.link.is_to_cluster:
                 words[2:2] = ["--connection-class", "zsched.cluster.ClusterRedis"]
-            is_named = self.link.is_to_cluster or not (self.link.finds_master or self._is_usual)
+            is_named = self.link.is_to_cluster or not self._is_usual
             url = f"RQ_REDIS_URL={shlex.quote(self._url)} " if is_named else ""
             return prefix + url + shlex.join(words)
         return shlex.join(words)
