@@ -263,11 +263,11 @@ def test_a_moving_slot_raises_slot_moves_and_nothing_was_applied(reply: Exceptio
 
 
 def test_a_command_rests_before_it_is_sent_again_while_a_slot_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    link, attempts, rests = Link.from_url("redis://h", 5.0), [SlotMoves("it moves"), SlotMoves("it moves"), None], list[float]()
+    link, errors, rests = Link.from_url("redis://h", 5.0), [SlotMoves("it moves"), SlotMoves("it moves")], list[float]()
 
     def attempt(*_: Any) -> str:
-        if error := attempts.pop(0):
-            raise error
+        if errors:
+            raise errors.pop()
         return "done"
 
     monkeypatch.setattr(link, "_attempt", attempt)
