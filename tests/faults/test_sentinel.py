@@ -183,6 +183,7 @@ def test_a_daemon_leaves_a_replaced_master_that_still_accepts_writes(guard: Guar
         eventually(lambda: watch.pubsub_numsub("zsched:{default}:wake")[0][1] == 0)
         assert ("master", "master") == (role(new), role(old))
     with connect(new.tcp_url) as watch:
+        watch.delete("zsched:{default}:archivers")
         eventually(lambda: watch.hlen("zsched:{default}:archivers") == 1)
 
 

@@ -192,6 +192,9 @@ def test_a_real_worker_counts_until_it_stops(zsched: Zsched, well: redis.Redis, 
 
 UNHEARD: dict[str, Callable[[redis.Redis, Client], object]] = {
     "behind a run at the front": lambda well, client: client.enqueue("app.run", queue="email", at_front=True),
+    "behind a dozen runs at the front": lambda well, client: [
+        client.enqueue("app.run", queue="email", at_front=True) for _ in range(12)
+    ],
     "a killed worker's name": lambda well, _: well.sadd(f"{RQ}:workers:email", f"{RQ}:worker:killed"),
     "names of 1,500 killed workers": lambda well, _: well.sadd(
         f"{RQ}:workers:email", *(f"{RQ}:worker:killed-{n}" for n in range(1500))

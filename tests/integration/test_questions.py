@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 import redis
@@ -20,6 +21,8 @@ from zsched.config.settings import ArchiveSettings
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
 from zsched.core.log import Position
+from zsched.core.lookback import Wanted
+from zsched.core.runs import RunStatus
 from zsched.core.story import Source
 from zsched.errors import ArchiveError
 from zsched.storage.archivers import Archivers, ArchiveState
@@ -292,6 +295,21 @@ def test_an_unreadable_answer_counts_as_no_answer(
 
     assert ["a"] == [change.id for change in found]
     assert problem in found.source.problem
+
+
+def test_a_run_that_failed_during_a_search_counts_as_found(link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts, inquiry = [["failed-meanwhile"], ["b", "c"]], Inquiry(link, KEYS)
+
+    def ask(*_: object) -> tuple[dict[str, object], Source]:
+        found = [SimpleNamespace(run_id=id, cursor=f"at {id}") for id in parts.pop(0)]
+        return {"occurrences": found, "after": None, "reached_us": None}, Source("here", 0, "1-1")
+
+    monkeypatch.setattr(inquiry, "_ask_part", ask)
+    monkeypatch.setattr(inquiry, "_now", lambda found, _: found)
+
+    [part] = inquiry.search(Wanted(frozenset(), frozenset({RunStatus.FAILED}), limit=2))
+
+    assert (["failed-meanwhile", "b"], "at b") == ([one.run_id for one in part.occurrences], part.after)
 
 
 def test_the_limits_of_history_are_checked(client: Client) -> None:

@@ -163,6 +163,14 @@ def test_every_module_has_a_layer() -> None:
     assert [] == [module.name for module in MODULES if module.row is None]
 
 
+def test_commands_wait_without_a_lock_so_that_ctrl_c_finds_none() -> None:
+    waiting = [
+        name for name, source in sources(PACKAGE.glob("cli/**/*.py")).items() if "Event" in source.attribute_names
+    ]
+
+    assert [] == waiting
+
+
 def test_only_the_clock_module_reads_a_clock() -> None:
     reads = {module.name: module.clock_reads() for module in MODULES if module.name != CLOCK}
 

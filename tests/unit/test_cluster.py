@@ -16,7 +16,7 @@ from zsched.config.settings import load_settings
 from zsched.config.urls import ClusterUrl, address_of
 from zsched.errors import SlotMoves
 from zsched.storage.cluster import ClusterPool, Redirected, SlotOwner
-from zsched.storage.connection import Link, Wire
+from zsched.storage.connection import REST_S, Link, Wire
 from zsched.storage.keys import Keys
 
 SLOT = 5718  # of "default"
@@ -185,6 +185,16 @@ def test_a_slot_without_an_owner_is_an_error_with_the_answer_of_every_node() -> 
     assert answers in str(caught.value)
 
 
+def test_a_wrong_password_is_reported_unless_a_node_has_another_problem() -> None:
+    refused, gone = redis.AuthenticationError("WRONGPASS"), ConnectionRefusedError("Connection refused")
+
+    with pytest.raises(redis.AuthenticationError, match="WRONGPASS"):
+        Asked({("a", 1): refused, ("b", 2): refused}).discover_master("")
+    for other in (gone, [[0, 1, [b"h", 1]]]):
+        with pytest.raises(MasterNotFoundError, match="WRONGPASS"):
+            Asked({("a", 1): refused, ("b", 2): other}).discover_master("")
+
+
 def test_a_node_named_by_moved_is_connected_and_then_asked_first() -> None:
     found = Asked({("seed", 2): slots(), OTHER: slots(OTHER)})
 
@@ -250,6 +260,20 @@ def test_a_moving_slot_raises_slot_moves_and_nothing_was_applied(reply: Exceptio
 
     assert not caught.value.may_have_been_applied
     assert wire.is_broken
+
+
+def test_a_command_rests_before_it_is_sent_again_while_a_slot_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    link, errors, rests = Link.from_url("redis://h", 5.0), [SlotMoves("it moves"), SlotMoves("it moves")], list[float]()
+
+    def attempt(*_: Any) -> str:
+        if errors:
+            raise errors.pop()
+        return "done"
+
+    monkeypatch.setattr(link, "_attempt", attempt)
+    monkeypatch.setattr(link, "pause", rests.append)
+
+    assert ("done", [REST_S] * 2) == (link.execute("GET", KEY), rests)
 
 
 def test_a_key_of_another_slot_is_refused_and_the_connection_stays() -> None:

@@ -22,6 +22,7 @@ import pytest
 
 from tests.sources import PACKAGE, Source, sources
 from zsched.errors import InvalidSchedule
+from zsched.storage.called import called
 from zsched.storage.rqjob import Encoder, Unopened
 from zsched.storage.unpickling import MOST_BYTES, NotPlain, inflated, read_plain
 
@@ -184,6 +185,13 @@ def test_a_payload_that_would_inflate_beyond_the_limit_is_not_inflated(serialize
     with pytest.raises(InvalidSchedule, match="cannot be read") as refused:
         Encoder(serializer).open(bomb)
     assert "it has more than 10,000,000 bytes, inflated" == str(refused.value.__cause__)
+
+
+@pytest.mark.parametrize("call", [("f",), ("f", None, (), {}, 1), {"f": 1}, (1, None, (), {}), ("f", 1, (), {})])
+def test_a_payload_that_is_not_a_call_of_a_function_by_its_path_is_refused(call: object) -> None:
+    assert ["f"] == called({"data": pickle.dumps(("f", None, (), {}))}).paths
+    with pytest.raises(NotPlain, match="it is not the call of a function by its dotted path"):
+        called({"data": pickle.dumps(call)})
 
 
 @pytest.mark.parametrize("data", [b"", b"as it is", zlib.compress(b"cut short")[:-3]])

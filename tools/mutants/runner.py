@@ -72,7 +72,7 @@ class Runner:
         return True
 
     def _run(self, items: Sequence[pytest.Item], job: Job, tell: Tell) -> None:
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for item, following in zip(items, [*items[1:], None], strict=False):  # there may be none
             self._failed, before_s = "", _cpu_s()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             told: Job = {"test": item.nodeid, "failed": self._failed, "cpu_s": round(_cpu_s() - before_s, 3)}

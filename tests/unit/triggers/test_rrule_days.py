@@ -114,6 +114,7 @@ def test_a_rule_has_the_same_occurrences_as_in_dateutil(text, start, zone):
         ("FREQ=DAILY", "UTC", "2026-01-01T10:00", ["2026-01-02T00:00", "2026-01-03T00:00"]),
         ("FREQ=WEEKLY;BYDAY=MO,FR;BYHOUR=9", "UTC", "2026-01-01", ["2026-01-02T09:00", "2026-01-05T09:00"]),
         ("FREQ=MONTHLY;BYMONTHDAY=31", "UTC", "2026-01-31T12:00", ["2026-03-31T00:00", "2026-05-31T00:00"]),
+        ("FREQ=MONTHLY;INTERVAL=2", "UTC", "2026-01-31T12:00", ["2026-03-31T00:00", "2026-05-31T00:00"]),
         ("FREQ=MONTHLY;BYMONTHDAY=-1", "UTC", "2028-02-01", ["2028-02-29T00:00", "2028-03-31T00:00"]),
         ("FREQ=MONTHLY;BYDAY=-1FR", "UTC", "2026-01-01", ["2026-01-30T00:00", "2026-02-27T00:00"]),
         (
@@ -154,11 +155,18 @@ def test_interval_is_counted_from_the_start_decades_back():
     assert 940 == trigger.count_between(0, expected)
 
 
-def test_a_rule_that_matches_once_in_400_years_is_found_from_anywhere_in_between():
-    trigger = rrule("FREQ=YEARLY;INTERVAL=100;BYMONTH=2;BYMONTHDAY=29", starts_ms=ms("2000-02-29"))
+@pytest.mark.parametrize(
+    ("text", "first", "second"),
+    [
+        ("FREQ=YEARLY;INTERVAL=100;BYMONTH=2;BYMONTHDAY=29", "2000-02-29", "2400-02-29"),
+        ("FREQ=MONTHLY;INTERVAL=11;BYMONTH=2;BYMONTHDAY=29;BYDAY=FR", "1980-02-29", "2464-02-29"),
+    ],
+)
+def test_a_rule_that_matches_once_in_400_years_or_more_is_found_from_anywhere_in_between(text, first, second):
+    trigger = rrule(text, starts_ms=ms(first))
 
-    assert ms("2400-02-29") == trigger.next_after(ms("2000-02-29"))
-    assert ms("2000-02-29") == trigger.last_until(ms("2400-02-28"))
+    assert ms(second) == trigger.next_after(ms(first))
+    assert ms(first) == trigger.last_until(ms(second) - 1)
 
 
 def test_a_start_between_two_seconds_counts_from_the_next_whole_second():

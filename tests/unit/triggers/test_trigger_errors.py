@@ -15,6 +15,7 @@ from zsched.core.triggers import TriggerSpec, build, check
 from zsched.core.triggers.cron import CRON, parse_cron
 from zsched.core.triggers.every import EVERY, parse_every
 from zsched.core.triggers.rrule import RRULE, parse_rrule
+from zsched.core.triggers.zones import FLOOR_S
 from zsched.errors import InvalidSchedule, TriggerError
 
 NOW = ms("2026-01-01")
@@ -202,6 +203,7 @@ def test_an_interval_is_rounded_to_whole_milliseconds(value, expected):
         (TriggerSpec(CRON, "0 0 * * *", ends_ms=NOW), "ends"),
         (TriggerSpec(CRON, "0 0 * * *", ends_ms=NOW + 5, starts_ms=NOW + 6), "ends"),
         (TriggerSpec(CRON, "0 0 * * *", starts_ms=10**18), "starts"),
+        (TriggerSpec(CRON, "0 0 * * *", starts_ms=FLOOR_S * 1000 - 1), "starts"),
         (TriggerSpec(CRON, "0 0 * * *", count=0), "count"),
         (TriggerSpec(CRON, "0 0 * * *", "Mars/Olympus"), "tz"),
         (TriggerSpec(RRULE, "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"), "rrule"),
