@@ -71,10 +71,9 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
 
 def _verdict_lines(verdict: StoryVerdict) -> Iterator[Shown]:
     """Yield the verdict, its remedy and an empty line."""
-    style = Style.BAD if verdict.word.is_bad else Style.GOOD if verdict.word.is_good else Style.HEADING
+    style = Style.BAD if verdict.word.is_bad else Style.GOOD if verdict.is_good else Style.HEADING
     yield StyledLine(printable(with_short_workers(f"{verdict.word}: {verdict.text}")), style)
-    if verdict.remedy:
-        yield printable(f"  → {verdict.remedy}")
+    yield printable(f"  → {verdict.remedy}")
     yield ""
 
 

@@ -26,7 +26,7 @@ from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted
 from zsched.core.model import Schedule
 from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus
-from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
+from zsched.core.story import Chronicle, Source, Story, in_the_way, tell, tell_of_run
 from zsched.core.story_verdict import LEADERLESS, Hindrance, Stalled, Word
 from zsched.core.wording import alternatives, duration_text, plural, rough_duration, some
 from zsched.errors import InvalidSchedule, RunNotFound
@@ -93,13 +93,20 @@ class Answers:
             of_schedule = self._inquiry.chronicle(parts.schedule_id, _OF_A_RUN)
             if of_schedule.changes:
                 return self._why_run(id, of_schedule, zone)
-        runs = self._inquiry.seen(_open(chronicle))
+        runs = self._inquiry.seen(_open(chronicle)) + self._in_the_way(chronicle)
         stalled = self._inquiry.stalled(runs)
         schedule, now_ms = found.schedule if found else None, self._reader.now_ms()
         story = tell(chronicle, schedule, now_ms, zone, runs, stalled, self._hindrance(schedule, now_ms))
         if not story.is_known:
             return self._with_near_ids(story)
         return self._explained(self._with_queues(story, runs, stalled), _runs(chronicle, RunStatus))
+
+    def _in_the_way(self, chronicle: Chronicle) -> list[Run]:
+        """Return the open run that occurrences are skipped for, if its push is too long ago for *chronicle*."""
+        id = in_the_way(chronicle)
+        if id is None or any(run.id == id for run in _runs(chronicle, RunStatus)):
+            return []
+        return [run for run in self._inquiry.seen([Run(id, RunStatus.QUEUED)]) if not run.is_over]
 
     def _hindrance(self, schedule: Schedule | None, now_ms: int) -> Hindrance:
         """Return why *schedule*, which is due, does not fire."""

@@ -9,18 +9,30 @@ Its sources are an archive's history (``Chronicle``) and the present contents of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from zsched.core.attempt_lines import attempt_lines, in_order
-from zsched.core.changes import BACKFILL, OF_RUNS, Change, What
+from zsched.core.changes import BACKFILL, OF_RUNS, RULE_CHANGED, Change, What
 from zsched.core.lateness import Lateness
 from zsched.core.lookback import is_push, run_that_ended
 from zsched.core.model import Schedule, iso
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import CHANGED, CREATED, local_text, sentence, told_together
-from zsched.core.story_verdict import LEADERLESS, Hindrance, Stalled, StoryVerdict, Word, on_run, on_schedule
+from zsched.core.story_verdict import (
+    LEADERLESS,
+    NOTHING,
+    Hindrance,
+    Stalled,
+    StoryVerdict,
+    Word,
+    on_change,
+    on_run,
+    on_schedule,
+    with_gap,
+)
+from zsched.core.wording import plural, rough_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +236,7 @@ class _Teller:
             return state.after(f"its {self._open(runs)}") if runs else state
         newest = self._of_run(runs[0]) if runs else None
         if newest is None or not newest.word.is_bad:
-            newest = self._left_out() or newest or self._last_end()
+            newest = self._left_out(now_ms, runs) or newest or self._last_end()
         return state if newest is None else newest.after(self._others(runs) + state.text)
 
     def verdict_of_run(
@@ -242,14 +254,15 @@ class _Teller:
             state = on_schedule(schedule, now_ms, self._tz, self._hindrance)
             return state.after(f"run {run_id} of schedule {id} was not pushed")
         again = " again" if any(map(is_push, own)) else ""
-        return self._of_change(own[-1]).after(f"run {run_id} of schedule {id} was not pushed{again}")
+        verdict = self._of_change(own[-1], is_there=schedule is not None)
+        return verdict.after(f"run {run_id} of schedule {id} was not pushed{again}")
 
     def _of_run(self, run: Run) -> StoryVerdict:
         return on_run(run, self._tz, self._stalled.get(run.queue) if run.status is RunStatus.QUEUED else None)
 
-    def _of_change(self, change: Change) -> StoryVerdict:
-        """Return the verdict on a schedule that ended with *change*, without a run."""
-        return StoryVerdict(_ENDS_WITH.get(change.what, Word.ENDED), sentence(change, self._tz, self._context(change)))
+    def _of_change(self, change: Change, *, is_there: bool) -> StoryVerdict:
+        """Return the verdict on a schedule or an occurrence that ended with *change*, without a run."""
+        return on_change(change, sentence(change, self._tz, self._context(change)), is_there=is_there)
 
     def _open(self, runs: Sequence[Run]) -> str:
         """Return the state in RQ of the run that was pushed last, and the number of others."""
@@ -261,16 +274,45 @@ class _Teller:
         others = sum(not run.is_over for run in runs[1:])
         return f"{others} more of its runs {'is' if others == 1 else 'are'} not over; " if others else ""
 
-    def _left_out(self) -> StoryVerdict | None:
+    def _left_out(self, now_ms: int, runs: Sequence[Run]) -> StoryVerdict | None:
         """Return the verdict on the newest occurrence if it was not pushed."""
-        newest = next((change for change in reversed(self._chronicle.changes) if change.what in _OCCURRED), None)
-        return None if newest is None or newest.what in _PUSHES else self._of_change(newest)
+        newest = _newest(self._chronicle)
+        if newest is None or newest.what in _PUSHES:
+            return None
+        verdict = self._of_change(newest, is_there=True)
+        id = in_the_way(self._chronicle)
+        if id is None:
+            return verdict
+        open = [run for run in runs if not run.is_over]
+        run = next((run for run in open if run.id == id), None)
+        if run is None:
+            return replace(verdict, remedy=f"{NOTHING}: that run is over", command=())
+        if run.status is RunStatus.QUEUED:  # with overlap="queue" it waits for a run before it
+            run = next((one for one in open if one.status is RunStatus.RUNNING), run)
+        known = self._of_run(run)
+        since_ms = run.started_ms if run.status is RunStatus.RUNNING else run.queued_ms
+        for_long = "" if since_ms is None else f", for {rough_duration(max(now_ms - since_ms, 0))} now"
+        return replace(verdict.after(f"{known.text}{for_long}"), remedy=known.remedy, command=known.command)
 
     def _last_end(self) -> StoryVerdict | None:
         """Return the verdict on the run that ended last."""
-        ends = (change for change in reversed(self._chronicle.changes) if change.what is What.RUN_ENDED)
-        last = next(ends, None)
-        return None if last is None else self._of_run(run_that_ended(last))
+        changes = self._chronicle.changes
+        last = next((change for change in reversed(changes) if change.what is What.RUN_ENDED), None)
+        if last is None:
+            return None
+        verdict, gap = self._of_run(run_that_ended(last)), self._gap()
+        if verdict.word is not Word.RAN or not gap:
+            return verdict
+        text, count = sentence(gap[-1], self._tz, self._context(gap[-1])), sum(max(one.count, 1) for one in gap)
+        return with_gap(verdict, gap, text if len(gap) == 1 else f"{plural(count, 'occurrence')} left out; {text}")
+
+    def _gap(self) -> list[Change]:
+        """Return what was left out since the last firing, or in its favour, and not because somebody wanted it."""
+        changes = self._chronicle.changes
+        newest = next((n for n in reversed(range(len(changes))) if changes[n].what is What.FIRED), -1)
+        favoured = [one for one in changes if newest >= 0 and one.entry == changes[newest].entry]
+        left_out = (one for one in [*favoured, *changes[newest + 1 :]] if one.what in _LEFT_OUT)
+        return [one for one in left_out if one.why not in _WANTED]
 
     def _gone(self, runs: Sequence[Run]) -> StoryVerdict:
         """Return the verdict on a schedule that Redis does not have: by its last change, or by its last run."""
@@ -282,11 +324,12 @@ class _Teller:
         ends = {change.run_id: run_that_ended(change) for change in changes if change.what is What.RUN_ENDED}
         last = next((change for change in reversed(changes) if change.what not in OF_RUNS), changes[-1])
         if last.what not in _PUSHES:
-            verdict = self._of_change(last)
+            verdict = self._of_change(last, is_there=False)
             return verdict.after(f"its {self._open(runs)}") if runs else verdict
         run = (ends | {run.id: run for run in runs}).get(last.run_id)
         if run is None:
-            return StoryVerdict(Word.PUSHED, f"run {last.run_id} was pushed; that it ended is not recorded yet")
+            text = f"run {last.run_id} was pushed; that it ended is not recorded yet"
+            return StoryVerdict(Word.PUSHED, text, "ask again in a moment", ("zsched", "why", self._chronicle.id))
         return self._of_run(run)
 
     def _note(self, change: Change) -> None:
@@ -337,20 +380,28 @@ _PUSHES: Final = (
     What.FIRED, What.FOUND, What.ENQUEUED, What.RETRIED, What.PUSHED_AGAIN, What.HELD, *OF_RUNS,
 )  # fmt: skip  # and it was gone
 _OCCURRED: Final = (*_PUSHES, What.SKIPPED, What.EXPIRED)
-_ENDS_WITH: Final = {
-    What.CANCELLED: Word.CANCELLED,
-    What.SKIPPED: Word.SKIPPED,
-    What.EXPIRED: Word.EXPIRED,
-    What.QUARANTINED: Word.QUARANTINED,
-}
+_LEFT_OUT: Final = (What.SKIPPED, What.EXPIRED, What.COALESCED)
+_WANTED: Final = ("paused", RULE_CHANGED)  # reasons to leave an occurrence out
 _LOST: Final = ": nothing here says why, so Redis lost it, or another writer removed it"
 _ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE)  # of a recurring one, with its next time
 
 
+def _newest(chronicle: Chronicle) -> Change | None:
+    """Return the change that says what became of the newest occurrence."""
+    return next((change for change in reversed(chronicle.changes) if change.what in _OCCURRED), None)
+
+
+def in_the_way(chronicle: Chronicle) -> str | None:
+    """Return the run for which the newest occurrence was skipped (overlap); None: it was not."""
+    newest = _newest(chronicle)
+    words = newest.why.split() if newest is not None and newest.what is What.SKIPPED else ()
+    return next((word for word in words if RunId.parse(word) is not None), None)
+
+
 def _unknown(chronicle: Chronicle) -> StoryVerdict:
-    source = chronicle.source
+    source, remedy = chronicle.source, ("check its id, the namespace (-n) and the Redis (-u)", ("zsched", "ls"))
     if source.complete_since_ms is None and source.archive is not None:
-        return StoryVerdict(Word.UNKNOWN, f"no schedule {chronicle.id} was ever put into {source.place}")
+        return StoryVerdict(Word.UNKNOWN, f"no schedule {chronicle.id} was ever put into {source.place}", *remedy)
     since = "" if source.complete_since_ms is None else f" since {local_text(source.complete_since_ms, 'UTC')}"
     text = f"nothing is known of a schedule {chronicle.id} in {source.place}{since}"
-    return StoryVerdict(Word.UNKNOWN, f"{text}; what was before is not in reach")
+    return StoryVerdict(Word.UNKNOWN, f"{text}; what was before is not in reach", *remedy)

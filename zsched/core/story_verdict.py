@@ -1,8 +1,9 @@
 """
 The verdict of a story: did it run, what is its state, and what can be done. ``zsched why`` prints it first.
 
-A verdict has a word, so that the answer is seen at once; a text with the facts; and a remedy, if there is one. It is
-about the newest thing: a schedule that is out of its lane, else the run that was pushed last, else its next time.
+A verdict has a word, so that the answer is seen at once; a text with the facts; and a remedy, which may be that nothing
+has to be done. It is about the newest thing: a schedule that is out of its lane, else the run that was pushed last, else
+its next time.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
+from zsched.core.changes import RULE_CHANGED, Change, What
 from zsched.core.choices import ScheduleState
-from zsched.core.model import Schedule
+from zsched.core.model import Schedule, iso
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text, state_text
 from zsched.core.wording import rough_duration
@@ -48,11 +50,6 @@ class Word(StrEnum):
         """True if something did not run that should have."""
         return self in _BAD
 
-    @property
-    def is_good(self) -> bool:
-        """True if it ran."""
-        return self is Word.RAN
-
 
 _BAD: Final = frozenset(
     {
@@ -85,17 +82,27 @@ class Hindrance(NamedTuple):
     word: Word = Word.OVERDUE
 
 
+NOTHING: Final = "nothing has to be done"
 LEADERLESS: Final = Hindrance("it waits for a daemon that leads", "see what is wrong", ("zsched", "status"))
 
 
 @dataclass(frozen=True, slots=True)
 class StoryVerdict:
-    """The answer: a word, the facts, and what to do. ``command``: words of a command that ends the remedy."""
+    """
+    The answer: a word, the facts, and what to do. ``command``: words of a command that ends the remedy. ``has_gap``: it
+    ran, and occurrences before it were left out.
+    """
 
     word: Word
     text: str
-    remedy: str = ""
+    remedy: str
     command: tuple[str, ...] = ()
+    has_gap: bool = False
+
+    @property
+    def is_good(self) -> bool:
+        """True if it ran, and so did the occurrences before it."""
+        return self.word is Word.RAN and not self.has_gap
 
     def after(self, text: str) -> StoryVerdict:
         """Return it with *text* behind its own."""
@@ -109,7 +116,7 @@ class StoryVerdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
-        return {"word": self.word.value, "text": self.text, "remedy": self.completed().remedy or None}
+        return {"word": self.word.value, "text": self.text, "remedy": self.completed().remedy}
 
 
 def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance = LEADERLESS) -> StoryVerdict:
@@ -127,10 +134,10 @@ def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance =
     if schedule.state is ScheduleState.QUARANTINED:
         return StoryVerdict(Word.QUARANTINED, since, "schedule it again, or cancel it", _zsched("cancel", schedule))
     if schedule.state is ScheduleState.ENDED or schedule.next_ms is None:
-        return StoryVerdict(Word.ENDED, f"{since}: its rule gives no more occurrences".lstrip(": "))
+        return StoryVerdict(Word.ENDED, f"{since}: its rule gives no more occurrences".lstrip(": "), NOTHING)
     at, ahead_ms = local_text(schedule.next_ms, tz), schedule.next_ms - now_ms
     if ahead_ms > 0:
-        return StoryVerdict(Word.SCHEDULED, f"next {at}, in {rough_duration(ahead_ms)}")
+        return StoryVerdict(Word.SCHEDULED, f"next {at}, in {rough_duration(ahead_ms)}", f"{NOTHING}: it fires then")
     text = f"due {at}, {rough_duration(-ahead_ms)} ago; {hindrance.text}"
     return StoryVerdict(hindrance.word, text, hindrance.remedy, hindrance.command)
 
@@ -153,8 +160,34 @@ def on_run(run: Run, tz: str, stalled: Stalled | None = None) -> StoryVerdict:
         remedy, *command = _OF_STALLED[stalled]
         name = (run.queue,) if stalled is Stalled.UNHEARD else ()
         return StoryVerdict(Word.NOT_RUN, f"{text}; {stalled.value.format(run.queue)}", remedy, (*command, *name))
-    remedy, *command = _REMEDIES.get(run.status, ("",))
-    return StoryVerdict(_WORDS[run.status], text, remedy.format(run.id), (*command, run.id) if command else ())
+    remedy, *command = _REMEDIES[run.status]
+    object = run.queue if run.status is RunStatus.QUEUED else run.id
+    if not object:
+        remedy, *command = _WHILE_UNKNOWN
+    return StoryVerdict(_WORDS[run.status], text, remedy.format(run.id), (*command, object) if command else ())
+
+
+def on_change(change: Change, text: str, *, is_there: bool) -> StoryVerdict:
+    """Return the verdict *text* on what *change* did to a schedule or to an occurrence of it, without a run."""
+    word, remedy = _OF_CHANGES.get(change.what, (Word.ENDED, NOTHING))
+    if change.what is What.SKIPPED:
+        remedy = _OF_SKIPPED.get(change.why, _WANTED)
+    if not remedy.endswith(_WANTED):
+        return StoryVerdict(word, text, remedy)
+    if not is_there:
+        return StoryVerdict(word, text, f"{remedy}, schedule it again")
+    return StoryVerdict(word, text, f"{remedy}, run it now", ("zsched", "run", change.id))
+
+
+def with_gap(verdict: StoryVerdict, gap: Sequence[Change], text: str) -> StoryVerdict:
+    """Return *verdict* on the last run of a schedule; occurrences before or after it were left out: *gap*, *text*."""
+    first = [ms for one in gap if (ms := one.nominal_ms if one.first_ms is None else one.first_ms) is not None]
+    last = [ms for one in gap if (ms := one.nominal_ms if one.last_ms is None else one.last_ms) is not None]
+    verdict = replace(verdict.after(text), has_gap=True)
+    if not first or not last:
+        return verdict
+    command = ("zsched", "backfill", gap[0].id, "--from", str(iso(min(first))), "--to", str(iso(max(last) + 1)))
+    return replace(verdict, remedy=f"{NOTHING}, if that is enough; the others run, too, by", command=command)
 
 
 _WORDS: Final = {
@@ -171,11 +204,29 @@ _OF_STALLED: Final = {
     Stalled.UNHEARD: ("start one", "rq", "worker"),
     Stalled.SUSPENDED: ("let them go on", "rq", "resume"),
 }
-# The remedy, with {} for the run's id, and the words of its command.
+# The remedy, with {} for the run's id, and the words of its command, which ends with that id; of a queued run with its
+# queue.
 _RETRY: Final = ("run it again", "zsched", "retry")
 _REMEDIES: Final = {
+    RunStatus.QUEUED: (f"{NOTHING}: its turn comes; if that takes too long, start another worker", "rq", "worker"),
+    RunStatus.RUNNING: (f"{NOTHING}, unless it hangs; then stop it", "zsched", "cancel-run"),
+    RunStatus.SUCCEEDED: (NOTHING,),
     RunStatus.FAILED: ("zsched show {} has the traceback; repair the cause, then run it again", "zsched", "retry"),
+    RunStatus.CANCELLED: ("if it is still wanted, run it again", "zsched", "retry"),
     RunStatus.LOST: _RETRY,
     RunStatus.EXPIRED: _RETRY,
     RunStatus.REFUSED: ("if you made it, see docs/how-to/sign-jobs.md; else find out who can write RQ's keys",),
+}
+_WHILE_UNKNOWN: Final = (f"{NOTHING}: its turn comes; if that takes too long, see whether workers listen: zsched status",)
+_WANTED: Final = "if it is still wanted"  # its remedy goes on
+_OF_CHANGES: Final = {
+    What.CANCELLED: (Word.CANCELLED, _WANTED),
+    What.SKIPPED: (Word.SKIPPED, _WANTED),
+    What.COALESCED: (Word.SKIPPED, f"{NOTHING}: a later one fired instead"),
+    What.EXPIRED: (Word.EXPIRED, _WANTED),
+    What.QUARANTINED: (Word.QUARANTINED, _WANTED),
+}
+_OF_SKIPPED: Final = {
+    "uncertain": f"find out whether it ran; if it did not, and {_WANTED}",
+    RULE_CHANGED: f"{NOTHING}: the new rule counts",
 }

@@ -53,7 +53,7 @@ def test_the_story_of_a_left_out_occurrence_says_so() -> None:
 
     story = story_of(FIRST, left_out, fired(SECOND, SECOND_MS))
 
-    assert (["left"], "ENDED") == (texts(story), story.verdict.word)
+    assert (["left"], "SKIPPED") == (texts(story), story.verdict.word)
     assert story.verdict.text.endswith(f"; run {FIRST} of schedule a was not pushed")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import pytest
@@ -23,12 +24,12 @@ from tests.unit.core.stories import (
     story,
     texts,
 )
-from zsched.core.changes import Change, What
+from zsched.core.changes import RULE_CHANGED, Change, What
 from zsched.core.choices import ScheduleState
 from zsched.core.model import Schedule
 from zsched.core.runs import GONE, Run, RunStatus, pushed
-from zsched.core.story import Chronicle, Source, Story, tell
-from zsched.core.story_verdict import Stalled
+from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
+from zsched.core.story_verdict import LEADERLESS, Hindrance, Stalled, StoryVerdict, Word
 
 
 def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
@@ -39,7 +40,7 @@ def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
 @pytest.mark.parametrize(
     ("schedule", "word", "text", "remedy"),
     [
-        (held(), "SCHEDULED", "next 2026-01-01 00:01:00+00:00, in 1 min", None),
+        (held(), "SCHEDULED", "next 2026-01-01 00:01:00+00:00, in 1 min", "nothing has to be done: it fires then"),
         (
             held(next_ms=DUE_MS - 5000),
             "OVERDUE",
@@ -68,11 +69,11 @@ def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
             held(ScheduleState.ENDED, next_ms=None, since_ms=DUE_MS),
             "ENDED",
             f"since {DUE}: its rule gives no more occurrences",
-            None,
+            "nothing has to be done",
         ),
     ],
 )
-def test_the_verdict_without_runs_is_the_state(schedule: Schedule, word: str, text: str, remedy: str | None) -> None:
+def test_the_verdict_without_runs_is_the_state(schedule: Schedule, word: str, text: str, remedy: str) -> None:
     assert {"word": word, "text": text, "remedy": remedy} == story(schedule=schedule).verdict.to_dict()
 
 
@@ -159,14 +160,14 @@ def test_the_verdict_on_a_fired_one_shot_is_the_end_of_its_run(run: Run, expecte
 @pytest.mark.parametrize(
     ("status", "word", "remedy"),
     [
-        (RunStatus.SUCCEEDED, "RAN", None),
+        (RunStatus.SUCCEEDED, "RAN", "nothing has to be done"),
         (RunStatus.FAILED, "FAILED", f"{REPAIR}: zsched retry {RUN}"),
         (RunStatus.LOST, "LOST", f"run it again: zsched retry {RUN}"),
         (RunStatus.EXPIRED, "EXPIRED", f"run it again: zsched retry {RUN}"),
-        (RunStatus.CANCELLED, "CANCELLED", None),
+        (RunStatus.CANCELLED, "CANCELLED", f"if it is still wanted, run it again: zsched retry {RUN}"),
     ],
 )
-def test_the_word_of_a_verdict_follows_the_end_of_the_run(status: RunStatus, word: str, remedy: str | None) -> None:
+def test_the_word_of_a_verdict_follows_the_end_of_the_run(status: RunStatus, word: str, remedy: str) -> None:
     over = run_ended(Run(RUN, status))
     one_shot, rule = story(put(0), FIRED, over), story(FIRED, over, schedule=held())
 
@@ -212,18 +213,20 @@ UNHEARD, SUSPENDED = {"mail": Stalled.UNHEARD}, {"mail": Stalled.SUSPENDED}
 
 GO_ON, IDLE = "let them go on: rq resume", "; RQ's workers are suspended"
 NO_WORKER = "; RQ knows of no worker that listens to queue mail"
-STALLED: list[tuple[RunStatus, Mapping[str, Stalled], str, str, str | None]] = [
+TURN = "nothing has to be done: its turn comes; if that takes too long, start another worker: rq worker mail"
+STOP = f"nothing has to be done, unless it hangs; then stop it: zsched cancel-run {RUN}"
+STALLED: list[tuple[RunStatus, Mapping[str, Stalled], str, str, str]] = [
     (RunStatus.QUEUED, UNHEARD, "NOT RUN", f"queued since {DUE}{NO_WORKER}", "start one: rq worker mail"),
     (RunStatus.QUEUED, SUSPENDED, "NOT RUN", f"queued since {DUE}{IDLE}", GO_ON),
-    (RunStatus.QUEUED, {}, "QUEUED", f"queued since {DUE}", None),
-    (RunStatus.RUNNING, UNHEARD, "RUNNING", "running", None),
+    (RunStatus.QUEUED, {}, "QUEUED", f"queued since {DUE}", TURN),
+    (RunStatus.RUNNING, UNHEARD, "RUNNING", "running", STOP),
 ]
 
 
 @pytest.mark.parametrize("schedule", [None, held()])
 @pytest.mark.parametrize("row", STALLED)
 def test_a_run_that_no_worker_takes_was_not_run(
-    schedule: Schedule | None, row: tuple[RunStatus, Mapping[str, Stalled], str, str, str | None]
+    schedule: Schedule | None, row: tuple[RunStatus, Mapping[str, Stalled], str, str, str]
 ) -> None:
     status, stalled, word, text, remedy = row
     chronicle = Chronicle("a", COMPLETE, [put(0), FIRED])
@@ -245,6 +248,106 @@ def test_the_verdict_on_a_rule_is_its_newest_occurrence_also_if_that_was_left_ou
     assert "SKIPPED" == told.verdict.word
     assert told.verdict.text.startswith("skipped 2026-01-01 00:01:00+00:00: overlap: a-1 was still open; next ")
     assert "RUNNING" == story(skipped, fired, schedule=held(), runs=[running]).verdict.word
+
+
+IN_THE_WAY = {
+    "a run that a worker has": (
+        [Run("a-1", RunStatus.RUNNING, started_ms=DUE_MS - 33_000, worker="w", queue="mail")],
+        "; run a-1 is running since 2025-12-31 23:59:27+00:00 on worker w, for 33.0 s now; next ",
+        "nothing has to be done, unless it hangs; then stop it: zsched cancel-run a-1",
+    ),
+    "a queued run": (
+        [Run("a-1", RunStatus.QUEUED, queued_ms=DUE_MS - 90_000, queue="mail")],
+        "; run a-1 is queued since 2025-12-31 23:58:30+00:00, for 1 min 30 s now; next ",
+        TURN,
+    ),
+    "a run that waits for a running one": (
+        [Run("a-1", RunStatus.QUEUED, queue="mail"), Run("a-0", RunStatus.RUNNING)],
+        "; run a-0 is running; 1 more of its runs is not over; next ",
+        "nothing has to be done, unless it hangs; then stop it: zsched cancel-run a-0",
+    ),
+    "a run that is over": ([Run("a-1", RunStatus.SUCCEEDED)], "; next ", "nothing has to be done: that run is over"),
+    "a run that RQ has no more": ([], "; next ", "nothing has to be done: that run is over"),
+}
+
+
+@pytest.mark.parametrize(("runs", "text", "remedy"), IN_THE_WAY.values(), ids=IN_THE_WAY)
+def test_a_skipped_occurrence_names_the_run_in_its_way_and_how_to_end_it(
+    runs: list[Run], text: str, remedy: str
+) -> None:
+    skipped = change(What.SKIPPED, nominal_ms=DUE_MS, why="overlap: a-1 was still open")
+
+    verdict = story(skipped, schedule=held(), runs=runs).verdict
+
+    assert ("SKIPPED", remedy) == (verdict.word, verdict.completed().remedy)
+    assert verdict.text.startswith(f"skipped {DUE}: overlap: a-1 was still open{text}")
+
+
+FIRST_GONE, LAST_GONE = "2025-12-31T23:57:00.000Z", "2025-12-31T23:59:00.001Z"
+AT = {"run_id": RUN, "nominal_ms": DUE_MS, "next_ms": DUE_MS + MINUTE_MS}
+RAN = run_ended(Run(RUN, RunStatus.SUCCEEDED))
+
+
+def skipped_at(minute: int, why: str) -> Change:
+    at_ms = DUE_MS + minute * MINUTE_MS
+    return change(What.SKIPPED, at_ms, nominal_ms=at_ms, why=why)
+
+
+def test_a_run_instead_of_several_occurrences_is_not_good_until_the_next_one_ran() -> None:
+    times = {"first_ms": DUE_MS - 180_000, "last_ms": DUE_MS - 60_000, "count": 3, "nominal_ms": DUE_MS}
+    instead = [change(What.COALESCED, entry="1-5", **times), change(What.FIRED, entry="1-5", **AT), RAN]
+    later = change(What.FIRED, DUE_MS + MINUTE_MS, **AT | {"run_id": "a-9"})
+
+    gap = story(*instead, schedule=held()).verdict
+    well = story(*instead, later, run_ended(Run("a-9", RunStatus.SUCCEEDED)), schedule=held()).verdict
+
+    assert [("RAN", False), ("RAN", True)] == [(one.word, one.is_good) for one in (gap, well)]
+    assert f"; left out 3 occurrences, 2025-12-31 23:57:00+00:00 to 2025-12-31 23:59:00+00:00, in favour of {DUE}" in (
+        gap.text
+    )
+    command = f"zsched backfill a --from {FIRST_GONE} --to {LAST_GONE}"
+    assert f"nothing has to be done, if that is enough; the others run, too, by: {command}" == gap.completed().remedy
+
+
+@pytest.mark.parametrize(
+    ("why", "is_good"), [("overlap: a-1 was still open", False), ("missed", False), ("paused", True)]
+)
+def test_a_run_is_not_good_if_later_occurrences_were_left_out_unless_somebody_wanted_that(
+    why: str, is_good: bool
+) -> None:
+    later = [skipped_at(1, why), skipped_at(2, why)]
+
+    verdict = story(change(What.FIRED, **AT), *later, RAN, schedule=held()).verdict
+
+    assert ("RAN", is_good) == (verdict.word, verdict.is_good)
+    assert is_good is not ("; 2 occurrences left out; skipped 2026-01-01 00:02:00+00:00: " in verdict.text)
+
+
+def every_verdict() -> Iterator[StoryVerdict]:
+    """Yield the verdicts on each change, on each state, and on runs of each status, with and without a schedule."""
+    reasons = {What.SKIPPED: ["uncertain", "paused", "missed", "limit", RULE_CHANGED, "overlap: a-1 was still open"]}
+    stalls: list[Mapping[str, Stalled]] = [{}, UNHEARD, SUSPENDED]
+    for schedule in (None, *(held(state) for state in ScheduleState), held(next_ms=DUE_MS - 5000)):
+        for what in What:
+            for why in reasons.get(what, ["cancelled"]):
+                one = change(what, run_id=RUN, nominal_ms=DUE_MS, first_ms=DUE_MS, last_ms=DUE_MS, why=why)
+                chronicle = Chronicle("a", COMPLETE, [put(0), one])
+                for hindrance in (LEADERLESS, Hindrance("a limit", "raise the limit", word=Word.HELD_BACK)):
+                    yield tell(chronicle, schedule, DUE_MS, hindrance=hindrance).verdict
+                    yield tell_of_run(RUN, chronicle, schedule, DUE_MS, hindrance=hindrance).verdict
+        for status, stalled, queue in product(RunStatus, stalls, ("mail", "")):
+            run = Run(RUN, status, queue=queue)
+            yield tell(Chronicle("a", COMPLETE, [FIRED]), schedule, DUE_MS, runs=[run], stalled=stalled).verdict
+    for source in (COMPLETE, PARTIAL, REDIS):
+        yield story(source=source).verdict
+        yield tell_of_run(RUN, Chronicle("a", source, [change(What.ENDED)]), None, DUE_MS).verdict
+
+
+def test_every_verdict_says_what_to_do_or_that_nothing_has_to_be_done() -> None:
+    verdicts = list(every_verdict())
+
+    assert set(Word) == {one.word for one in verdicts}
+    assert [] == [one for one in verdicts if len(one.completed().remedy) < 10 or "{" in one.completed().remedy]
 
 
 @pytest.mark.parametrize(
