@@ -94,6 +94,31 @@ def test_only_the_current_archive_of_a_daemon_is_shown(zsched: Zsched, led: redi
 
 
 @pytest.mark.parametrize(
+    ("about", "is_gone"),
+    [
+        ({"daemon": "d1", "ago_ms": 31_000}, True), ({"daemon": "d1", "ago_ms": 1_200_000}, True),
+        ({"daemon": "d1", "ago_ms": 31_000, "host": "other"}, False),
+        ({"daemon": "d1", "ago_ms": 31_000, "path": "/var/other.db"}, False),
+        ({"daemon": "d1", "ago_ms": 31_000, "path": None}, False),
+        ({"daemon": "d1", "ago_ms": 10_000}, False),
+    ],
+    ids=["gone", "long gone", "on another host", "another file", "an unknown file", "two daemons with one file"],
+)  # fmt: skip
+def test_the_archive_of_a_process_that_is_gone_is_not_shown_beside_the_living_one_of_its_file(
+    zsched: Zsched, led: redis.Redis, about: dict[str, Any], is_gone: bool
+) -> None:
+    report(led, "none-d1", "- 0", **{"path": "/var/a.db", "pid": 12719} | about)
+    report(led, "a", daemon="somebody")
+
+    told = status(zsched)
+
+    assert (1 if is_gone else 2) == len(told["archives"]) == len(told["daemons"])
+    silent = [one["remedy"] for one in told["warnings"] if one["name"] == "archive_silent"]
+    assert (about["ago_ms"] > 30_000 and not is_gone) is bool(silent)
+    assert all(one.startswith("see whether its daemon, pid 12719 runs there, and its log") for one in silent)
+
+
+@pytest.mark.parametrize(
     "about",
     [
         {}, {"host": 1, "path": ["x"]}, {"complete_since": 5}, {"complete_since": "9" * 40},

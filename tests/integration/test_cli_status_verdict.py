@@ -15,6 +15,7 @@ from tests.log_rows import add_entry, end_fields, row_fields
 from zsched import Client
 from zsched.cli.program import DONE, UNHEALTHY
 from zsched.core.clock import from_ms
+from zsched.core.job import rq_time
 from zsched.core.log import FORMAT
 from zsched.core.runs import Run, RunStatus
 from zsched.storage.troubled import BLOCKED, FAILING
@@ -39,7 +40,8 @@ def test_a_killed_or_stopped_daemon_does_not_count_as_standby(zsched: Zsched, le
 
     expected = "healthy: one daemon leads, nobody stands by; nothing is overdue; 1 archive follows"
     assert (DONE, expected) == (result.exit_code, verdict(result)[0])
-    assert verdict(result)[1].startswith("warning: nobody stands by: when the daemon that leads dies, nothing fires")
+    gone = " (the daemon of pid ? on box was last heard of 10s ago)" if state == "silent" else ""
+    assert verdict(result)[1].startswith(f"warning: nobody stands by{gone}: when the daemon that leads dies, nothing")
     assert ["no_standby"] == [one["name"] for one in told["warnings"]]
 
 
@@ -105,6 +107,26 @@ def test_a_failure_rate_of_a_tenth_is_a_warning(
     assert (expected, True) == ([one["problem"] for one in told["warnings"]], told["healthy"])
 
 
+@pytest.mark.parametrize("name", ["no_standby", "no_leader"])
+def test_a_daemon_that_fell_silent_is_named_with_its_log(zsched: Zsched, led: redis.Redis, name: str) -> None:
+    report(led, "cut-off", daemon="d2", host="vm", pid=12719, ago_ms=33_000)
+    report(led, "stopped", daemon="d3", host="vm", pid=3, ago_ms=33_000, state="stopped")
+    report(led, "forgotten", daemon="d4", host="vm", pid=4, ago_ms=3_700_000)
+    if name == "no_standby":
+        report(led, daemon="somebody")
+    else:
+        led.delete(KEYS.lease())
+
+    told = status(zsched)
+
+    [found] = [one for one in (*told["alarms"], *told["warnings"]) if one["name"] == name]
+    assert "the daemon of pid 12719 on vm was last heard of 33s ago" in found["problem"]
+    assert "pid 3" not in found["problem"]
+    assert "pid 4" not in found["problem"]
+    assert found["remedy"].startswith("see its log there (journalctl -u zsched), as it may be cut off from Redis; ")
+    assert "start one: systemctl start zsched" in found["remedy"]
+
+
 class Case(NamedTuple):
     """A reason to warn; what ``status`` says of it, as patterns."""
 
@@ -137,6 +159,28 @@ def pause_past_its_time(led: redis.Redis) -> None:
     client.pause("mail-paused-once")
     client.pause("later")
     led.hset(KEYS.paused(), "strange", "?")
+
+
+def block(led: redis.Redis, id: str, in_a_row: int = BLOCKED, since_ms: int = 33_000, **job: str) -> str:
+    """Let the last occurrences of *id* be skipped for a run with *job* in RQ, in its state for *since_ms*."""
+    run = f"{id}-1767225600000"
+    led.zadd(KEYS.blocked(), {id: in_a_row})
+    led.hset(KEYS.schedule(id), "last", run)
+    at = rq_time(now_ms(led) - since_ms)
+    led.hset(KEYS.rq.job(run), mapping={"origin": "mail", "enqueued_at": at, "started_at": at} | job)
+    return run
+
+
+def listen(led: redis.Redis, queue: str) -> None:
+    led.hset(KEYS.rq.worker("w"), "queues", queue)
+    led.sadd(KEYS.rq.queue_workers(queue), KEYS.rq.worker("w"))
+    led.sadd(KEYS.rq.workers(), KEYS.rq.worker("w"))
+
+
+def wait_in_a_queue(led: redis.Redis, **job: str) -> None:
+    listen(led, "mail")
+    led.sadd(KEYS.rq.queues(), KEYS.rq.queue("mail"))
+    led.rpush(KEYS.rq.queue("mail"), block(led, "report", 13, 120_000, status="queued", **job))
 
 
 R_0_TO_7 = [f"r{n}" for n in range(8)]
@@ -181,6 +225,27 @@ REASONS = {
         lambda led: led.zadd(KEYS.blocked(), {"hourly": BLOCKED, "often": BLOCKED - 1}),
         "schedules_blocked", r"^1 schedule skipped, because a run does not end: hourly \(5 in a row\)$",
     ),
+    "a run that hangs": Case(
+        lambda led: block(led, "stock", 20, status="started", worker_name="0123456789abcdef" * 2),
+        "schedules_blocked", r"^1 schedule skipped, because a run does not end: stock \(20 in a row, running for "
+        r"33\.0 s on worker 01234567…\)$", "^if it hangs, stop it: zsched cancel-run stock-1767225600000$",
+    ),
+    "two runs that hang": Case(
+        lambda led: [block(led, id, status="started", worker_name="w") for id in ("stock", "trend")],
+        "schedules_blocked", r"^2 schedules skipped, .*trend \(5 in a row, .*\), stock \(5 in a row, .* worker w\)$",
+        "^zsched why ID names the run, zsched cancel-run RUN_ID stops it",
+    ),
+    "a queued run whose workers are busy": Case(
+        wait_in_a_queue, "schedules_waiting", r"^1 schedule skipped, because a run waits in queue mail: "
+        r"report \(13 in a row, queued for 2 min\)$", "start one more: .*rq worker mail$",
+    ),
+    "a run that waits for a slot": Case(
+        lambda led: block(
+            led, "report", status="rate_limited", rate_limit_key="gw", rate_limit_concurrency="1"
+        ),
+        "schedules_waiting", r"^1 schedule skipped, because a run waits for a slot of RQ's limit gw \(1\): ",
+        "^see which run has the slot: zsched why report$",
+    ),
     "a paused one-shot past its time": Case(
         pause_past_its_time, "overdue_paused", "^1 paused schedule is past its time: mail-paused-once$",
         "zsched resume ID lets it fire",
@@ -202,6 +267,38 @@ def test_a_warning_has_a_problem_and_a_remedy(zsched: Zsched, well: redis.Redis,
     first, *lines = verdict(result)
     assert first.startswith("healthy: ")
     assert [f"warning: {warning['problem']}", f"  → {warning['remedy']}"] == lines
+
+
+def test_a_run_that_no_worker_takes_is_reported_by_its_queue_alone(zsched: Zsched, well: redis.Redis) -> None:
+    wait_in_a_queue(well)
+    block(well, "stock", 20, status="started", worker_name="w")
+    well.delete(KEYS.rq.queue_workers("mail"))
+
+    told = status(zsched)
+
+    assert ["schedules_blocked", "no_worker"] == [one["name"] for one in told["warnings"]]
+    assert "report" not in told["warnings"][0]["problem"]
+
+
+def test_a_blocked_schedule_whose_run_is_over_is_no_warning(zsched: Zsched, well: redis.Redis) -> None:
+    run = block(well, "stock", status="finished", worker_name="w")
+
+    told = status(zsched)
+
+    assert [] == told["warnings"]
+    [blocked] = told["troubled"]["blocked"]["schedules"]
+    assert {"id": run, "status": "succeeded", "worker": "w"}.items() <= blocked["run"].items()
+
+
+def test_the_run_in_the_way_of_a_chain_is_its_first_one(zsched: Zsched, well: redis.Redis) -> None:
+    last, first = block(well, "stock", status="deferred"), block(well, "other", status="started", worker_name="w")
+    well.zrem(KEYS.blocked(), "other")
+    well.hset(KEYS.chains(), "stock", f"queue {first} {last}")
+
+    [blocked] = status(zsched)["troubled"]["blocked"]["schedules"]
+
+    assert (first, "running", "mail") == tuple(blocked["run"][name] for name in ("id", "status", "queue"))
+    assert "schedules_blocked" == status(zsched)["warnings"][0]["name"]
 
 
 # -- what happened lately -----------------------------------------------------------------------------

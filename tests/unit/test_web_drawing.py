@@ -14,7 +14,7 @@ from zsched.core.lookback import Facets, Occurrence
 from zsched.core.model import Schedule
 from zsched.core.runs import Run, RunStatus
 from zsched.web.console.drawing import COMING, ShownTime, drawn_rows
-from zsched.web.console.outcomes import Mark
+from zsched.web.console.outcomes import Mark, Strip
 from zsched.web.console.replacements import Replacements
 from zsched.web.console.timeline import ListedRow
 
@@ -55,6 +55,12 @@ def test_a_mark_is_at_its_nominal_time_and_its_bar_at_the_time_of_the_run(
 
     (mark,) = row.marks
     assert (expected, bad) == ((mark.mark, mark.at, mark.bar_at, mark.width), row.bad)
+
+
+def test_a_strip_counts_the_occurrences_and_not_its_marks() -> None:
+    strip = Strip.of([occurrence("a", run=RAN), SKIPPED, occurrence("a", What.COALESCED, count=11)])
+
+    assert "1 ran, 16 did not run" == strip.summary
 
 
 def test_rows_with_what_did_not_run_come_first_and_rows_with_one_mark_last() -> None:

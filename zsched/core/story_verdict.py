@@ -2,8 +2,8 @@
 The verdict of a story: did it run, what is its state, and what can be done. ``zsched why`` prints it first.
 
 A verdict has a word, so that the answer is seen at once; a text with the facts; and a remedy, which may be that nothing
-has to be done. It is about the newest thing: a schedule that is out of its lane, else the run that was pushed last, else
-its next time.
+has to be done. It is about the newest thing: a schedule that is out of its lane, else the run that was pushed last,
+else its next time.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ _REMEDIES: Final = {
     RunStatus.EXPIRED: _RETRY,
     RunStatus.REFUSED: ("if you made it, see docs/how-to/sign-jobs.md; else find out who can write RQ's keys",),
 }
-_WHILE_UNKNOWN: Final = (f"{NOTHING}: its turn comes; if that takes too long, see whether workers listen: zsched status",)
+_WHILE_UNKNOWN: Final = (f"{NOTHING}: its turn comes; zsched status names queues without workers",)
 _WANTED: Final = "if it is still wanted"  # its remedy goes on
 _OF_CHANGES: Final = {
     What.CANCELLED: (Word.CANCELLED, _WANTED),

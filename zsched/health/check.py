@@ -38,13 +38,14 @@ class Finding:
     One result of a check: the text, and the remedy ("" if nothing has to be done).
 
     ``command``: words of a command that completes the remedy; ``Shell`` writes them for the Redis that was checked.
-    ``name`` and ``group`` are the check's.
+    ``queues``: those that it is about. ``name`` and ``group`` are the check's.
     """
 
     severity: Severity
     text: str
     remedy: str = ""
     command: tuple[object, ...] = ()
+    queues: frozenset[str] = frozenset()
     name: str = ""
     group: str = ""
 

@@ -77,8 +77,10 @@ def check_archive_silent(overview: Overview) -> Iterator[Finding]:
     """Report an archive without recent reports, whose daemon did not stop in order."""
     for report in overview.known_archives:
         if not report.is_recent(overview.now_ms) and not report.is_stopped:
-            heard = relative_text(report.told_ms, overview.now_ms)
-            yield warning(f"archive {report.place} is silent: heard of {heard}", "see whether its daemon runs")
+            heard, pid = relative_text(report.told_ms, overview.now_ms), report.about.get("pid")
+            which = f"its daemon, pid {pid}" if type(pid) is int else "its daemon"
+            remedy = f"see whether {which} runs there, and its log (journalctl -u zsched): it may be cut off from Redis"
+            yield warning(f"archive {report.place} is silent: heard of {heard}", remedy)
 
 
 @health_check("archive_behind", Overview, "archives")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from zsched.core.clock import from_ms
-from zsched.core.wording import duration_text, plural, rough_duration, some
+from zsched.core.wording import duration_text, plural, relative_text, rough_duration, some
 from zsched.health.check import Finding, fine, health_check, problem, warning
 from zsched.health.facts import DaemonHealth, QueuesUnknown, RedisUnseen
 from zsched.storage.meta import moving_away
@@ -54,8 +55,9 @@ def check_no_leader(overview: Overview) -> Iterator[Finding]:
         waits = "one that runs leads soon, or its log says why not (leading_refused, redis_refused)"
         yield problem(text, f"{waits}; else {_start(overview)}")
     else:
-        remedy = f"{_start(overview)}; until then nothing fires, and nothing is lost"
-        yield problem("nobody leads: no daemon of this namespace is running", remedy)
+        known, see = _silent(overview)
+        text = f"nobody leads: {known or 'no daemon of this namespace is running'}"
+        yield problem(text, f"{see}{_start(overview)}; until then nothing fires, and nothing is lost")
 
 
 @health_check("no_standby", Overview, "daemons")
@@ -68,15 +70,29 @@ def check_no_standby(overview: Overview) -> Iterator[Finding]:
         if barred:
             yield warning("; ".join(barred), "remove this cause: the daemon becomes a standby as soon as it may lead")
         return
-    which = f" ({'; '.join(barred)})" if barred else ""
+    known, see = _silent(overview)
+    others = "; ".join(filter(None, (*barred, known)))
+    which = f" ({others})" if others else ""
     text = f"nobody stands by{which}: when the daemon that leads dies, nothing fires until somebody starts another"
-    remedy = f"remove this cause, or {_start(overview)}" if barred else _start(overview)
+    remedy = f"{'remove this cause, or ' if barred else ''}{see}{_start(overview)}"
     yield warning(text, f"{remedy}, on another machine best")
 
 
 def _where(daemon: DaemonSeen) -> str:
     """Return its place, and the reason if it may not lead."""
     return daemon.place if daemon.may_not_lead is None else f"{daemon.place} may not lead: {daemon.may_not_lead}"
+
+
+def _silent(overview: Overview) -> tuple[str, str]:
+    """Return the daemons that fell silent within an hour, and the beginning of a remedy; "" and "" without any."""
+    silent = [one for one in overview.known_daemons if one.role is DaemonRole.SILENT]
+    heard = [
+        f"the daemon of pid {one.pid or '?'} on {one.host or '?'} was last heard of "
+        f"{relative_text(one.told_ms, overview.now_ms)}"
+        for one in silent
+    ]
+    see = "see its log there (journalctl -u zsched), as it may be cut off from Redis; if it is gone, "
+    return some(heard, _NAMED), see if heard else ""
 
 
 def _start(overview: Overview) -> str:
@@ -211,7 +227,8 @@ def check_suspended(queues: StalledQueues) -> Iterator[Finding]:
         waiting = queues.suspended
         where = f": {waiting_text(waiting)} in {_named(waiting)}" if waiting else ""
         said = problem if any(one.is_stuck for one in waiting) else warning
-        yield said(f"RQ's workers are suspended{where}", "rq resume, or", "redis-cli", "DEL", queues.suspended_by)
+        found = said(f"RQ's workers are suspended{where}", "rq resume, or", "redis-cli", "DEL", queues.suspended_by)
+        yield _about(waiting, found)
 
 
 @health_check("unheard", StalledQueues, "queues")
@@ -240,11 +257,16 @@ def _without_workers(
         if one.meant:
             text = f"nobody listens to queue {one.queue}, {_use([one])}: did you mean {one.meant}?"
             out = f", and zsched cancel-run --queue {one.queue} takes its runs out" if one.waiting else ""
-            yield said(text, f"zsched set ID --queue {one.meant} corrects a schedule{out}; else", *_worker([one]))
+            remedy = f"zsched set ID --queue {one.meant} corrects a schedule{out}; else"
+            yield _about([one], said(text, remedy, *_worker([one])))
     if rest := [one for one in queues if not one.meant]:
         lost = "workers that ran when Redis lost its data are unknown until they take a job: restart them, or "
         remedy = f"{lost if is_after_loss else ''}start one"
-        yield said(f"nobody listens to {_named(rest)}, {_use(rest)}", remedy, *_worker(rest))
+        yield _about(rest, said(f"nobody listens to {_named(rest)}, {_use(rest)}", remedy, *_worker(rest)))
+
+
+def _about(queues: list[StalledQueue], finding: Finding) -> Finding:
+    return replace(finding, queues=frozenset(one.queue for one in queues))
 
 
 def _use(queues: list[StalledQueue]) -> str:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
+from zsched.core.run_cells import with_short_workers
+from zsched.core.runs import Run, RunStatus
+from zsched.core.wording import rough_duration
 from zsched.health.check import Finding, fine, health_check, warning
 from zsched.storage.overview import Overview
+from zsched.storage.troubled import Troubled, since_of
 
 _LISTS: Final = "zsched status --json lists the schedules"
 
@@ -22,16 +27,49 @@ def check_schedules_failing(overview: Overview) -> Iterator[Finding]:
     yield warning(text, f"zsched why ID shows the error, zsched history --status failed lists the runs; {_LISTS}")
 
 
-@health_check("schedules_blocked", Overview, "schedules", alert="schedules are skipped, because a run does not end")
+@health_check("schedules_blocked", Overview, "schedules", alert="schedules are skipped, because a run is not over")
 def check_schedules_blocked(overview: Overview) -> Iterator[Finding]:
-    """Report recurring schedules that are skipped for overlap again and again."""
-    blocked = overview.troubles.blocked
+    """Report recurring schedules that are skipped for overlap again and again, while a worker has their run."""
+    blocked = overview.troubles.blocked_by(RunStatus.RUNNING)
     if not blocked.count:
         yield fine("no recurring schedule is blocked by its own run")
         return
-    text = f"{blocked.counted} skipped, because a run does not end: {blocked.named()}"
+    runs = overview.troubles.in_the_way
+    more = {id: f", {_since(run, overview.now_ms)}" for id, run in runs.items()}
+    text = f"{blocked.counted} skipped, because a run does not end: {with_short_workers(blocked.named(more=more))}"
     remedy = f"zsched why ID names the run, zsched cancel-run RUN_ID stops it; {_LISTS}"
-    yield warning(text, remedy)
+    if blocked.count == 1 and (run := runs.get(blocked.worst[0][0])):
+        yield warning(text, "if it hangs, stop it", "zsched", "cancel-run", run.id)
+    else:
+        yield warning(text, remedy)
+
+
+@health_check("schedules_waiting", Overview, "schedules")
+def check_schedules_waiting(overview: Overview) -> Iterator[Finding]:
+    """Report recurring schedules that are skipped for overlap again and again, while their run waits, by queue."""
+    runs = overview.troubles.in_the_way
+    by_place: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    for id, number in overview.troubles.blocked_by(RunStatus.QUEUED).worst:
+        by_place.setdefault((runs[id].queue, runs[id].limit), []).append((id, number))
+    for (queue, limit), worst in by_place.items():
+        waiting = Troubled(len(worst), tuple(worst))
+        more = {id: f", {_since(runs[id], overview.now_ms)}" for id, _ in worst}
+        place = f"for a slot of RQ's limit {limit}" if limit else f"in queue {queue}"
+        text = f"{waiting.counted} skipped, because a run waits {place}: {waiting.named(more=more)}"
+        if limit:
+            found = warning(text, "see which run has the slot", "zsched", "why", worst[0][0])
+        else:
+            remedy = "its workers are busy, or it waits for another run; if there are too few, start one more"
+            found = warning(text, remedy, "rq", "worker", queue)
+        yield replace(found, queues=frozenset({queue}))
+
+
+def _since(run: Run, now_ms: int) -> str:
+    """Return ``running for 33 s on worker w``."""
+    since_ms = since_of(run)
+    for_long = "" if since_ms is None else f" for {rough_duration(max(now_ms - since_ms, 0))}"
+    on = f" on worker {run.worker}" if run.status is RunStatus.RUNNING and run.worker else ""
+    return f"{run.status.value}{for_long}{on}"
 
 
 @health_check("overdue_paused", Overview, "schedules", alert="paused schedules are past their time")

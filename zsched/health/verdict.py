@@ -127,6 +127,11 @@ FOLLOWS: Final = {
 }
 
 
+# Findings that name stalled queues. What follows from such a queue is left out: schedules whose runs wait there.
+NAME_QUEUES: Final = frozenset({"unheard", "no_worker", "suspended"})
+OF_QUEUES: Final = frozenset({"schedules_waiting"})
+
+
 class HealthVerdict(NamedTuple):
     """The problems and the warnings, the worst first."""
 
@@ -172,4 +177,6 @@ def causes_of(findings: Iterable[Finding]) -> list[Finding]:
     found = list(findings)
     present = {one.name for one in found if one.severity is Severity.PROBLEM}
     left_out = frozenset[str]().union(*(FOLLOWS[name] for name in present & FOLLOWS.keys()))
-    return [one for one in found if one.name not in left_out]
+    stalled = frozenset[str]().union(*(one.queues for one in found if one.name in NAME_QUEUES))
+    causes = (one for one in found if one.name not in left_out)
+    return [one for one in causes if one.name not in OF_QUEUES or not one.queues <= stalled]

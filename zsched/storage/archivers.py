@@ -30,6 +30,7 @@ from zsched.storage.scripts import Scripts
 
 ALIVE_MS = 30_000
 REPORT_EVERY_MS = 3_000
+_LONG_AFTER_MS = 15_000  # five reports: before ALIVE_MS, so that nothing is said of the process that is gone
 FORGOTTEN_MS = 3_600_000  # after this time without a report, an archive counts as moved or gone
 _PUTS_BACK = "Redis lost something that this archive has, and it is being put back"
 
@@ -158,6 +159,21 @@ def reports_of(flat: list[bytes]) -> list[Report]:
     for report in reports:
         by_daemon.setdefault(str(report.about.get("daemon") or report.archive), report)
     return list(by_daemon.values())
+
+
+def of_present_files(reports: Iterable[Report]) -> list[Report]:
+    """
+    Return *reports*, the latest first, without those of processes that are gone: another daemon has reported of the
+    same file, long after. Two daemons that run with one path are both kept.
+    """
+    latest_ms: dict[tuple[object, object], int] = {}
+    kept = []
+    for report in reports:
+        file = report.about.get("host"), report.about.get("path")
+        is_known = all(isinstance(part, str) for part in file)
+        if not is_known or latest_ms.setdefault(file, report.told_ms) - report.told_ms <= _LONG_AFTER_MS:
+            kept.append(report)
+    return kept
 
 
 def remembered(reports: Iterable[Report], now_ms: int) -> list[Report]:

@@ -13,7 +13,7 @@ for less than 3 s. A daemon that has not reported yet is unknown.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from zsched.core.entry import Entry, Position, text
 from zsched.core.log.lives import TermEntry
 from zsched.core.model import iso
 from zsched.errors import RedisRefused
-from zsched.storage.archivers import FORGOTTEN_MS, ArchiveState, Report, remembered, reports_of
+from zsched.storage.archivers import FORGOTTEN_MS, ArchiveState, Report, of_present_files, remembered, reports_of
 from zsched.storage.connection import Command, Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
@@ -32,7 +32,7 @@ from zsched.storage.meta import NUMBERS, asking, due_from_score, numbers, server
 from zsched.storage.queues import HeldBack, Throttled, held_back, throttled_sets
 from zsched.storage.registries import is_denied
 from zsched.storage.server import Server
-from zsched.storage.troubled import Troubles, trouble_commands, troubles_of
+from zsched.storage.troubled import Troubles, runs_in_the_way, trouble_commands, troubles_of
 
 SILENT_MS: Final = 10_000  # without a report; three reports are missing then, so a slow disk is not enough
 
@@ -157,7 +157,7 @@ def _text(value: object) -> str | None:
 class Overview:
     """
     The namespace at one moment. ``lease_ms``: the rest of the leader's lease; None without a leader. ``archives``: the
-    last report of each, of any age; an archive may have advanced since, up to ``log_last``, the log's last entry.
+    last report of each file, of any age; an archive may have advanced since, up to ``log_last``, the log's last entry.
     ``held_back``: schedules that a queue's limit throttles; they count as waiting, not as overdue. ``led_since_ms``:
     the beginning of the leader's term; None without a leader, or if the log was trimmed since. ``wrong_types``: keys of
     a wrong type that firing does without, with their type and the right one. ``troubles``: schedules that need a look.
@@ -240,6 +240,9 @@ def look(link: Link, keys: Keys) -> Overview:
     with link.wire() as wire:
         found = _replies(wire, _commands(keys, now_ms, throttled), typed(keys))
         server = _server(wire)
+        troubles = troubles_of(found, now_ms)
+        if troubles.blocked.worst:
+            troubles = replace(troubles, in_the_way=runs_in_the_way(wire, keys, troubles.blocked))
         meta = numbers(keys, found["meta"])
         began = Log(wire, keys).read(f"{max(meta['epoch'], 0)}-0", 1)  # the first entry of a term
     counts = [(one, found[one.key(keys)], found[f"first {one.key(keys)}"]) for one in throttled]
@@ -262,7 +265,7 @@ def look(link: Link, keys: Keys) -> Overview:
         log_length=found["log_length"],
         log_last=Entry.of(*last[0]).position if last else None,
         hold_ms=meta["hold"],
-        archives=reports_of(found["archivers"]),
+        archives=of_present_files(reports_of(found["archivers"])),
         held_back=held_back(counts, found["limits"]),
         wrong_types={
             key: (text(found[f"type {key}"]), type)
@@ -271,7 +274,7 @@ def look(link: Link, keys: Keys) -> Overview:
         },
         doubt_ms=meta["doubt"],
         namespace=keys.namespace,
-        troubles=troubles_of(found, now_ms),
+        troubles=troubles,
         server=server,
     )
 

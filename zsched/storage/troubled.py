@@ -10,15 +10,20 @@ Not guaranteed: the counts restart after a loss of Redis. Among many paused sche
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zsched.core.entry import text
 from zsched.core.forms import whole_number
 from zsched.core.model import iso
+from zsched.core.runs import Run, RunStatus, of_job
 from zsched.core.wording import plural
-from zsched.storage.connection import Command
+from zsched.errors import RedisRefused
+from zsched.storage.connection import Command, Wire
+from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
+from zsched.storage.registries import allowed_replies
 
 FAILING: Final = 2  # failed runs in a row; one alone may be chance
 BLOCKED: Final = 5  # skipped occurrences in a row; fewer are usual for a short interval
@@ -38,10 +43,10 @@ class Troubled:
     worst: tuple[tuple[str, int], ...] = ()
     is_all: bool = True
 
-    def named(self, in_a_row: bool = True) -> str:
-        """Return ``nightly (2 in a row), weekly (2 in a row) and 7 more``."""
+    def named(self, in_a_row: bool = True, more: Mapping[str, str] = {}) -> str:
+        """Return ``nightly (2 in a row), weekly (2 in a row) and 7 more``; *more*: a text for some schedules."""
         worst = self.worst[:_NAMED]
-        names = ", ".join(f"{id} ({number:,} in a row)" if in_a_row else id for id, number in worst)
+        names = ", ".join(f"{id} ({number:,} in a row{more.get(id, '')})" if in_a_row else id for id, number in worst)
         return f"{names} and {self.count - len(worst):,} more" if self.count > len(worst) else names
 
     @property
@@ -55,22 +60,52 @@ _NONE: Final = Troubled()
 
 @dataclass(frozen=True, slots=True)
 class Troubles:
-    """The schedules in trouble, by kind."""
+    """
+    The schedules in trouble, by kind. ``in_the_way``: the runs that the worst blocked schedules are skipped for, by
+    schedule, as RQ has them; a run that could not be read is missing.
+    """
 
     failing: Troubled = _NONE
     blocked: Troubled = _NONE
     overdue_paused: Troubled = _NONE
+    in_the_way: Mapping[str, Run] = field(default_factory=dict)
+
+    def blocked_by(self, status: RunStatus) -> Troubled:
+        """Return the blocked schedules whose run in the way has *status*; a run that is not known counts as running."""
+        worst = tuple(one for one in self.blocked.worst if self._status_before(one[0]) is status)
+        others = self.blocked.count - len(self.blocked.worst) if status is RunStatus.RUNNING else 0
+        return Troubled(len(worst) + others, worst)
+
+    def _status_before(self, id: str) -> RunStatus:
+        run = self.in_the_way.get(id)
+        return RunStatus.RUNNING if run is None else run.status
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON; the keys are stable."""
-        rows = {"failing": self.failing, "blocked": self.blocked}
-        found: dict[str, Any] = {
-            kind: {"count": one.count, "schedules": [{"id": id, "in_a_row": number} for id, number in one.worst]}
-            for kind, one in rows.items()
-        }
         late = self.overdue_paused
-        worst = [{"id": id, "due_at": iso(due_ms)} for id, due_ms in late.worst]
-        return found | {"overdue_paused": {"count": late.count, "is_all": late.is_all, "schedules": worst}}
+        failing = [{"id": id, "in_a_row": number} for id, number in self.failing.worst]
+        blocked = [
+            {"id": id, "in_a_row": number, "run": _run(self.in_the_way.get(id))} for id, number in self.blocked.worst
+        ]
+        paused = [{"id": id, "due_at": iso(due_ms)} for id, due_ms in late.worst]
+        return {
+            "failing": {"count": self.failing.count, "schedules": failing},
+            "blocked": {"count": self.blocked.count, "schedules": blocked},
+            "overdue_paused": {"count": late.count, "is_all": late.is_all, "schedules": paused},
+        }
+
+
+def _run(run: Run | None) -> dict[str, Any] | None:
+    if run is None:
+        return None
+    shown = run.to_dict()
+    since_ms = since_of(run)
+    return {name: shown[name] for name in ("id", "status", "worker")} | {"queue": run.queue, "since": iso(since_ms)}
+
+
+def since_of(run: Run) -> int | None:
+    """Return the time since when a worker has *run*, or since when it is queued."""
+    return run.started_ms if run.status is RunStatus.RUNNING else run.queued_ms
 
 
 def trouble_commands(keys: Keys) -> dict[str, Command]:
@@ -104,3 +139,25 @@ def _due(value: bytes) -> int | None:
         return whole_number(words[1])
     except (IndexError, ValueError):
         return None
+
+
+def runs_in_the_way(wire: Wire, keys: Keys, blocked: Troubled) -> dict[str, Run]:
+    """
+    Return the runs that the worst *blocked* schedules are skipped for, by schedule: the first one of a chain, else the
+    last one. Those that this user may not read are left out. Raises RedisUnavailable.
+    """
+    ids = [id for id, _ in blocked.worst]
+    with suppress(RedisRefused):
+        lasts = allowed_replies(wire, (("HGET", keys.schedule(id), "last") for id in ids))
+        chains = allowed_replies(wire, (("HGET", keys.chains(), id) for id in ids))
+        found = {id: _first_run(chain, last) for id, chain, last in zip(ids, chains, lasts, strict=True)}
+        runs = {id: run for id, run in found.items() if run}
+        jobs = Jobs(wire, keys, tracebacks=False).look(list(runs.values())) if runs else []
+        return {id: of_job(run, job, None) for (id, run), job in zip(runs.items(), jobs, strict=True)}
+    return {}
+
+
+def _first_run(chain: bytes | None, last: bytes | None) -> str:
+    """Return the run in the way, by the text of its schedule's chain (lua/lib/chain.lua) and the last run."""
+    words = text(chain or b"").split(" ")
+    return words[1] if len(words) > 1 and words[1] else text(last or b"")

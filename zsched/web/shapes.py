@@ -25,7 +25,7 @@ _SAMPLES: Final[tuple[Any, ...]] = (
     Schedule(id="a", state=ScheduleState.ACTIVE, kind="once", func="app.x", next_ms=0),
     Scheduled("a", "created", None, None),
     Run("a-0", RunStatus.QUEUED),
-    Story("a", "UTC", StoryVerdict(Word.UNKNOWN, ""), [], True, _SOURCE, ()),
+    Story("a", "UTC", StoryVerdict(Word.UNKNOWN, "", ""), [], True, _SOURCE, ()),
     Backfill("a", "UTC", 0, 0, (), 0, 0, _SOURCE, True),
     Repaired(0, ()),
     _SOURCE,

@@ -157,12 +157,13 @@ def test_why_needs_only_redis_not_the_archive_file(
 def test_why_prints_milliseconds_in_the_given_zone(zsched: Zsched, client: Client, daemon: DaemonThread) -> None:
     client.schedule(FUNC, id="a", at=datetime(2030, 1, 1, tzinfo=UTC))
 
-    verdict, _, line = zsched("why", "a", "--tz", "Asia/Seoul").stdout.splitlines()
+    verdict, remedy, _, line = zsched("why", "a", "--tz", "Asia/Seoul").stdout.splitlines()
     wrong = zsched("why", "a", "--tz", "Asia/Nowhere")
 
     at = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\+09:00"
     assert re.fullmatch(rf"{at}  created by {client.by} for 2030-01-01 09:00:00\+09:00", line)
     assert verdict.startswith("SCHEDULED: next 2030-01-01 09:00:00+09:00, in ")
+    assert "  → nothing has to be done: it fires then" == remedy
     assert USAGE == wrong.exit_code
 
 

@@ -85,5 +85,8 @@ class Strip:
     @property
     def summary(self) -> str:
         """``18 ran, 2 did not run``: for those who do not see it."""
-        counts = [(sum(mark is each for each, _, _ in self.marks), means) for mark, means in _MEANS.items()]
+        counts = [
+            (sum(max(one.count, 1) for each, one, _ in self.marks if each is mark), means)
+            for mark, means in _MEANS.items()
+        ]
         return ", ".join(f"{number} {means}" for number, means in counts if number) or "no occurrence yet"
