@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
@@ -123,6 +124,29 @@ def test_every_failed_attempt_is_recorded_with_its_traceback(
     value = zsched.json("show", run_id)
     assert [one.to_dict() for one in attempts] == value["attempts"]
     assert value["first_started_at"] == value["attempts"][0]["started_at"]
+
+
+@pytest.mark.parametrize("kind", [OURS, PLAIN])
+def test_a_function_that_a_worker_lacks_is_named_with_the_host_that_lacks_it(
+    work: Work, client: Client, ended: Ended, zsched: Zsched, redis_client: redis.Redis, kind: str
+) -> None:
+    charge, news = enqueue(client, "charge"), client.enqueue("app_of_rq.tasks.news", id="news").run_id or ""
+    work(kind)
+    errors = {run_id: ended(run_id).error for run_id in (charge, news)}
+
+    told = zsched("why", charge).stdout.splitlines()
+
+    assert "ValueError: Invalid attribute name: charge (tasks has no charge)" == errors[charge]
+    assert "ValueError: Invalid attribute name: app_of_rq.tasks.news (cannot import app_of_rq.tasks)" == errors[news]
+    host = socket.gethostname()
+    assert told[1].startswith(f"  → deploy the tasks that has charge on {host}, and restart the worker; then run it again")
+    assert told[1].endswith(f": zsched retry {charge}")
+    assert f", by worker w: {errors[charge]}; " in told[0]
+    redis_client.delete(KEYS.rq.worker("w"))  # as RQ does some minutes after its death
+    remedy = client.why(news).verdict.remedy
+    assert remedy.startswith("deploy app_of_rq.tasks where its worker runs; if it is there, python -c 'import app_of_rq")
+    assert {errors[charge], errors[news]} == {one["error"] for one in zsched.json("status")["failures"]}
+    assert "(tasks has no charge)" in zsched("status").stdout
 
 
 def assert_in_order(attempts: list[Attempt]) -> None:

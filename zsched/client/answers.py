@@ -23,6 +23,7 @@ from zsched.core.facets import Facets
 from zsched.core.instants import instant_ms, zone_name
 from zsched.core.log import Entry, Position
 from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted
+from zsched.core.missing_functions import ITS_PLACE
 from zsched.core.model import Schedule
 from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus
@@ -99,7 +100,9 @@ class Answers:
         story = tell(chronicle, schedule, now_ms, zone, runs, stalled, self._hindrance(schedule, now_ms))
         if not story.is_known:
             return self._with_near_ids(story)
-        return self._explained(self._with_queues(story, runs, stalled), _runs(chronicle, RunStatus))
+        known = _runs(chronicle, RunStatus)
+        story = self._with_host(self._with_queues(story, runs, stalled), [*runs, *known])
+        return self._explained(story, known)
 
     def _in_the_way(self, chronicle: Chronicle) -> list[Run]:
         """Return the open run that occurrences are skipped for, if its push is too long ago for *chronicle*."""
@@ -152,7 +155,8 @@ class Answers:
         hindrance = self._hindrance(schedule, now_ms)
         story = tell_of_run(run_id, chronicle, schedule, now_ms, zone, runs, stalled, hindrance)
         known = [run for run in _runs(chronicle, RunStatus) if run.id == run_id]
-        return self._explained(self._with_queues(story, runs, stalled), known)
+        story = self._with_host(self._with_queues(story, runs, stalled), [*runs, *known])
+        return self._explained(story, known)
 
     def _with_queues(self, story: Story, runs: Sequence[Run], stalled: Mapping[str, Stalled]) -> Story:
         """Add to the verdict on a run that no worker takes the queues that have workers: its own may be misspelt."""
@@ -163,6 +167,15 @@ class Answers:
         meant = similar(queue, heard)
         hint = f"did you mean {meant}?" if meant else f"queues with workers: {some(sorted(heard))}"
         return replace(story, verdict=story.verdict.after(hint))
+
+    def _with_host(self, story: Story, runs: Sequence[Run]) -> Story:
+        """Name the host of the worker to whose code the remedy belongs, while RQ knows the worker."""
+        if ITS_PLACE not in story.verdict.remedy:
+            return story
+        run = next((run for run in runs if run.status is RunStatus.FAILED and run.worker), None)
+        host = None if run is None else self._inquiry.host_of(run.worker)
+        remedy = story.verdict.remedy.replace(ITS_PLACE, f"on {host}")
+        return story if host is None else replace(story, verdict=replace(story.verdict, remedy=remedy))
 
     def _explained(self, story: Story, runs: Sequence[Run]) -> Story:
         """Add to the verdict on a run that expired why it had not begun: by the runs of its queue that did."""

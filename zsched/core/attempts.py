@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import LAST_MS
+from zsched.core.missing_functions import with_what_is_missing
 from zsched.core.model import iso, seconds
 from zsched.core.wording import blanked, in_a_line
 
@@ -106,12 +107,13 @@ def with_error(attempt: Attempt, traceback: str) -> Attempt:
 def error_of(traceback: str) -> str:
     """
     Return the class and the first line of the message of the exception that a traceback ends with. More lines of the
-    message, notes and the exceptions of a group stand below that line. A text without a traceback: its first line.
+    message, notes and the exceptions of a group stand below that line. A text without a traceback: its first line. An
+    error of RQ about a missing function says which part of its path is missing (``missing_functions``).
 
     Source: Python's traceback.format_exception. A chain has the outermost exception last. A message may have a whole
     traceback in it; of one that has a whole chain in it, the last exception there is taken.
     """
-    text = _CHAINED.split(traceback.strip("\n"))[-1]
+    *before, text = _CHAINED.split(traceback.strip("\n"))
     header = _HEADER.search(text)
     margin = ("  | " if header[1] else "") if header else ""
     lines = [line.removeprefix(margin) for line in text[header.end() if header else 0 :].split("\n")]
@@ -120,7 +122,7 @@ def error_of(traceback: str) -> str:
     error, *more = [line.strip() for line in lines if line.strip()] or [""]
     if header and more and _ONLY_CLASS.fullmatch(error):  # the message begins with an empty line
         error = f"{error} {more[0]}"
-    return in_a_line(error, _LONGEST_ERROR)
+    return with_what_is_missing(in_a_line(error, _LONGEST_ERROR), text, before[-1] if before else "")
 
 
 def last_lines(text: str, most: int = _LONGEST_TRACEBACK) -> str:

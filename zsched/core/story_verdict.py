@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from zsched.core.changes import RULE_CHANGED, Change, What
 from zsched.core.choices import ScheduleState
+from zsched.core.missing_functions import remedy_of
 from zsched.core.model import Schedule, iso
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text, state_text
@@ -164,6 +165,8 @@ def on_run(run: Run, tz: str, stalled: Stalled | None = None) -> StoryVerdict:
     object = run.queue if run.status is RunStatus.QUEUED else run.id
     if not object:
         remedy, *command = _WHILE_UNKNOWN
+    if run.status is RunStatus.FAILED and (deploy := remedy_of(run.error)):
+        remedy = f"{deploy}; then run it again"
     return StoryVerdict(_WORDS[run.status], text, remedy.format(run.id), (*command, object) if command else ())
 
 

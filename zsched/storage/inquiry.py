@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from zsched.core.backfill import MOST, ran_at, unpacked
 from zsched.core.changes import Change, What
 from zsched.core.clock import LAST_MS
-from zsched.core.entry import Entry, Position, UnknownEntry
+from zsched.core.entry import Entry, Position, UnknownEntry, text
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.lateness import LeadersBack
 from zsched.core.log import Key, changes, kinds_telling, parse, reading, recorded
@@ -25,6 +25,7 @@ from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus, as_seen, of_job
 from zsched.core.story import Chronicle, Source
 from zsched.core.story_verdict import Stalled
+from zsched.core.wording import in_a_line
 from zsched.errors import ArchiveError, RedisRefused
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs
@@ -148,6 +149,13 @@ class Inquiry:
         """Return the queues with registered workers; None if this user may not read them."""
         with suppress(RedisRefused), self._link.wire() as wire:
             return registered_queues(wire, self._keys.rq)
+        return None
+
+    def host_of(self, worker: str) -> str | None:
+        """Return the host of *worker*; None if RQ has forgotten it, or if this user may not read it."""
+        with suppress(RedisRefused), self._link.wire() as wire:
+            host = wire.execute("HGET", self._keys.rq.worker(worker), "hostname")
+            return in_a_line(text(host)) if host else None
         return None
 
     def entries(self, since_us: int | None, limit: int) -> tuple[Iterator[Entry], Source]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rq.utils import import_attribute
 
 from zsched.core.attempts import (
     Attempt,
@@ -21,6 +23,7 @@ from zsched.core.attempts import (
     with_error,
     without_tracebacks,
 )
+from zsched.core.missing_functions import remedy_of
 from zsched.core.run_id import RunId, run_key, schedule_of, usual_keys
 from zsched.core.signed import UNSIGNED, job_pairs, parts_of, signature_in
 
@@ -49,6 +52,45 @@ def test_an_attempt_has_the_exception_of_its_traceback_or_its_only_line_as_its_e
     assert attempt.traceback.startswith("Traceback (most recent call last):\n  File ")
     assert (200, 5) == (attempt.duration_ms, attempt.wait_ms)
     assert ("Work-horse terminated unexpectedly; waitpid returned 9;", "") == (short.error, short.traceback)
+
+
+MODULES = {"rq_app/__init__.py": "", "rq_app/tasks.py": "class Mail: pass", "rq_app/ill.py": "import no_such_module"}
+MISSING = {
+    "rq_app.tasks.charge": "charge (rq_app.tasks has no charge)",
+    "rq_app.tasks.Mail.send": "rq_app.tasks.Mail.send (rq_app.tasks.Mail has no send)",
+    "rq_app.tasks.Post.send": "send (cannot import rq_app.tasks.Post)",
+    "rq_app.news.send": "send (cannot import rq_app.news)",
+    "rq_app.news.daily.send": "send (cannot import rq_app.news.daily)",
+    "rq_app.ill.send": "send (cannot import rq_app.ill)",
+    "other.tasks.send": "other.tasks.send (cannot import other.tasks)",
+    "send": "send",
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_an_error_of_rq_about_a_missing_function_says_what_is_missing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path, code in MODULES.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(ValueError, match="^Invalid attribute name: ") as raised:
+        import_attribute(name)
+
+    error = failed(1, "".join(traceback.format_exception(raised.value))).error
+    assert f"ValueError: Invalid attribute name: {MISSING[name]}" == error
+    assert ("(" in error) is bool(remedy_of(error))
+
+
+def test_a_remedy_of_a_missing_function_names_only_what_an_import_can_name() -> None:
+    said = "ValueError: Invalid attribute name: x (cannot import {})".format
+
+    assert "deploy app.tasks where its worker runs; if" in remedy_of(said("app.tasks"))
+    assert ["", ""] == [remedy_of(said("os; rm -rf /")), remedy_of("ValueError: no (cannot import a")]
+    of_a_task = f"Traceback (most recent call last):\n{CALL}ValueError: Invalid attribute name: x"
+    assert "ValueError: Invalid attribute name: x" == failed(1, of_a_task).error
 
 
 def _noted() -> None:
