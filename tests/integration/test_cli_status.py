@@ -32,6 +32,7 @@ LISTS = {
     "warnings": "name problem remedy",
     "daemons": "failing host id may_not_lead pid python redis_py role rq started_at told_at tzdata version",
     "held_back": "max_per_second queue since waiting",
+    "rate_limited": "holders limit since waiting",
     "unheard": "meant queue waiting waits_s",
     "next": "func id kind next_at priority queue",
     "archives": "behind complete_since host id path position state told_at trouble",

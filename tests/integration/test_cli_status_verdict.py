@@ -161,14 +161,28 @@ def pause_past_its_time(led: redis.Redis) -> None:
     led.hset(KEYS.paused(), "strange", "?")
 
 
-def block(led: redis.Redis, id: str, in_a_row: int = BLOCKED, since_ms: int = 33_000, **job: str) -> str:
-    """Let the last occurrences of *id* be skipped for a run with *job* in RQ, in its state for *since_ms*."""
-    run = f"{id}-1767225600000"
-    led.zadd(KEYS.blocked(), {id: in_a_row})
-    led.hset(KEYS.schedule(id), "last", run)
-    at = rq_time(now_ms(led) - since_ms)
+def in_rq(led: redis.Redis, id: str, since_ms: int = 33_000, **job: str) -> str:
+    """Let RQ have a run of *id*, in its state for *since_ms*."""
+    run, at = f"{id}-1767225600000", rq_time(now_ms(led) - since_ms)
     led.hset(KEYS.rq.job(run), mapping={"origin": "mail", "enqueued_at": at, "started_at": at} | job)
     return run
+
+
+def block(led: redis.Redis, id: str, in_a_row: int = BLOCKED, since_ms: int = 33_000, **job: str) -> str:
+    """Let the last occurrences of *id* be skipped for a run with *job* in RQ."""
+    led.zadd(KEYS.blocked(), {id: in_a_row})
+    run = in_rq(led, id, since_ms, **job)
+    led.hset(KEYS.schedule(id), "last", run)
+    return run
+
+
+def wait_for_a_slot(led: redis.Redis, holder: str, for_s: int = 400, limit: str = "gw") -> None:
+    waiting = in_rq(led, "report", for_s * 1000, status="rate_limited", rate_limit_key=limit)
+    now_s = now_ms(led) / 1000
+    led.sadd(KEYS.rq.limits(), limit)
+    led.hset(KEYS.rq.limit(limit), "concurrency", 1)
+    led.zadd(KEYS.rq.limit_allowed(limit), {holder: now_s - 500})
+    led.zadd(KEYS.rq.limit_waiting(limit), {waiting: now_s - for_s, "other-1767225600000": now_s})
 
 
 def listen(led: redis.Redis, queue: str) -> None:
@@ -246,6 +260,20 @@ REASONS = {
         "schedules_waiting", r"^1 schedule skipped, because a run waits for a slot of RQ's limit gw \(1\): ",
         "^see which run has the slot: zsched why report$",
     ),
+    "a rate limit that a run holds": Case(
+        lambda led: wait_for_a_slot(led, in_rq(led, "stock", status="started", worker_name="w")),
+        "rate_limited", r"^RQ's limit gw \(1\) holds back 2 runs, one for 6 min.*; a slot has "
+        r"stock-1767225600000 \(running for 33\.0 s on worker w\)$",
+        "^if it hangs, stop it: zsched cancel-run stock-1767225600000$",
+    ),
+    "a rate limit that a queued run holds": Case(
+        lambda led: wait_for_a_slot(led, in_rq(led, "stock", status="queued")),
+        "rate_limited", r"; a slot has stock-1767225600000 \(queued for 33\.0 s\)$",
+        "^see why it does not begin: zsched why stock-1767225600000$",
+    ),
+    "a rate limit that a job of RQ holds": Case(
+        lambda led: wait_for_a_slot(led, "a-job"), "rate_limited", r"one for 6 min 40 s$", "rq info$",
+    ),
     "a paused one-shot past its time": Case(
         pause_past_its_time, "overdue_paused", "^1 paused schedule is past its time: mail-paused-once$",
         "zsched resume ID lets it fire",
@@ -267,6 +295,29 @@ def test_a_warning_has_a_problem_and_a_remedy(zsched: Zsched, well: redis.Redis,
     first, *lines = verdict(result)
     assert first.startswith("healthy: ")
     assert [f"warning: {warning['problem']}", f"  → {warning['remedy']}"] == lines
+
+
+def test_a_short_wait_for_a_slot_is_no_warning_and_is_listed(zsched: Zsched, well: redis.Redis) -> None:
+    wait_for_a_slot(well, holder := in_rq(well, "stock", status="started", worker_name="w"), for_s=200)
+
+    told = status(zsched)
+
+    assert [] == told["warnings"]
+    [one] = told["rate_limited"]
+    expected = ("gw (1)", 2, [{"id": holder, "status": "running", "worker": "w"}])
+    assert expected == (one["limit"], one["waiting"], one["holders"])
+    assert "held back    2 runs, by RQ's limit gw (1)" in zsched("status").stdout
+
+
+def test_a_wait_for_a_run_that_no_worker_takes_is_reported_by_its_queue_alone(
+    zsched: Zsched, well: redis.Redis
+) -> None:
+    holder = in_rq(well, "stock", status="queued")
+    well.sadd(KEYS.rq.queues(), KEYS.rq.queue("mail"))
+    well.rpush(KEYS.rq.queue("mail"), holder)
+    wait_for_a_slot(well, holder)
+
+    assert ["no_worker"] == [one["name"] for one in status(zsched)["warnings"]]
 
 
 def test_a_run_that_no_worker_takes_is_reported_by_its_queue_alone(zsched: Zsched, well: redis.Redis) -> None:

@@ -28,7 +28,7 @@ from zsched.core.model import Schedule
 from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus
 from zsched.core.story import Chronicle, Source, Story, in_the_way, tell, tell_of_run
-from zsched.core.story_verdict import LEADERLESS, Hindrance, Stalled, Word
+from zsched.core.story_verdict import LEADERLESS, Hindrance, Stalled, Word, on_run
 from zsched.core.wording import alternatives, duration_text, plural, rough_duration, some
 from zsched.errors import InvalidSchedule, RunNotFound
 from zsched.storage.inquiry import MOST_AT_ONCE, Inquiry, Looked
@@ -102,7 +102,7 @@ class Answers:
             return self._with_near_ids(story)
         known = _runs(chronicle, RunStatus)
         story = self._with_host(self._with_queues(story, runs, stalled), [*runs, *known])
-        return self._explained(story, known)
+        return self._explained(self._with_slots(story, runs), known)
 
     def _in_the_way(self, chronicle: Chronicle) -> list[Run]:
         """Return the open run that occurrences are skipped for, if its push is too long ago for *chronicle*."""
@@ -156,7 +156,7 @@ class Answers:
         story = tell_of_run(run_id, chronicle, schedule, now_ms, zone, runs, stalled, hindrance)
         known = [run for run in _runs(chronicle, RunStatus) if run.id == run_id]
         story = self._with_host(self._with_queues(story, runs, stalled), [*runs, *known])
-        return self._explained(story, known)
+        return self._explained(self._with_slots(story, runs), known)
 
     def _with_queues(self, story: Story, runs: Sequence[Run], stalled: Mapping[str, Stalled]) -> Story:
         """Add to the verdict on a run that no worker takes the queues that have workers: its own may be misspelt."""
@@ -167,6 +167,22 @@ class Answers:
         meant = similar(queue, heard)
         hint = f"did you mean {meant}?" if meant else f"queues with workers: {some(sorted(heard))}"
         return replace(story, verdict=story.verdict.after(hint))
+
+    def _with_slots(self, story: Story, runs: Sequence[Run]) -> Story:
+        """Add to the verdict on a run that waits for a slot of RQ's rate limit which run has one, and its remedy."""
+        run = next((run for run in runs if run.limit), None)
+        if run is None or story.verdict.word not in (Word.QUEUED, Word.NOT_RUN, Word.SKIPPED):
+            return story
+        holders = self._inquiry.slot_holders(run)
+        if not holders:
+            return story
+        stalled = self._inquiry.stalled(holders)
+        verdicts = [on_run(one, story.tz, stalled.get(one.queue)) for one in holders]
+        told = "; ".join(one.text for one in verdicts)
+        verdict = story.verdict.after(f"{'a slot has' if len(holders) == 1 else 'slots have'}: {told}")
+        if verdict.word is not Word.NOT_RUN and RunId.ours(holders[0].id) is not None:
+            verdict = replace(verdict, remedy=verdicts[0].remedy, command=verdicts[0].command)
+        return replace(story, verdict=verdict)
 
     def _with_host(self, story: Story, runs: Sequence[Run]) -> Story:
         """Name the host of the worker to whose code the remedy belongs, while RQ knows the worker."""

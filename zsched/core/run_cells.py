@@ -24,6 +24,13 @@ def cells(run: Run | None) -> tuple[str, str, str]:
     return state, _took(run.queue_wait_ms), at_least + took
 
 
+def lasting(run: Run, now_ms: int) -> str:
+    """Return the state of an open run, and for how long: ``running for 33 s on worker w``, ``queued for 2 min``."""
+    for_long = "" if run.since_ms is None else f" for {rough_duration(max(now_ms - run.since_ms, 0))}"
+    on = f" on worker {run.worker}" if run.status is RunStatus.RUNNING and run.worker else ""
+    return f"{run.status.value}{for_long}{on}"
+
+
 def remark(run: Run | None) -> str:
     """Return the run's error, and its task's note."""
     if run is None:

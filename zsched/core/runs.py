@@ -152,6 +152,11 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
         return Attempt(self.attempt, self.worker, self.queued_ms, self.started_ms, self.ended_ms, self.error)
 
     @property
+    def since_ms(self) -> int | None:
+        """The time since when it is running, or else since when it is queued; None if it is not known."""
+        return self.started_ms if self.status is RunStatus.RUNNING else self.queued_ms
+
+    @property
     def queue_wait_ms(self) -> int | None:
         """Milliseconds that the first attempt waited in its queue; None if nobody recorded it."""
         first = self.first

@@ -290,8 +290,7 @@ class _Teller:
         if run.status is RunStatus.QUEUED:  # with overlap="queue" it waits for a run before it
             run = next((one for one in open if one.status is RunStatus.RUNNING), run)
         known = self._of_run(run)
-        since_ms = run.started_ms if run.status is RunStatus.RUNNING else run.queued_ms
-        for_long = "" if since_ms is None else f", for {rough_duration(max(now_ms - since_ms, 0))} now"
+        for_long = "" if run.since_ms is None else f", for {rough_duration(max(now_ms - run.since_ms, 0))} now"
         return replace(verdict.after(f"{known.text}{for_long}"), remedy=known.remedy, command=known.command)
 
     def _last_end(self) -> StoryVerdict | None:

@@ -12,12 +12,16 @@ from dataclasses import replace
 from typing import Final
 
 from zsched.core.clock import from_ms
+from zsched.core.run_cells import lasting, with_short_workers
+from zsched.core.run_id import RunId
+from zsched.core.runs import RunStatus
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration, some
 from zsched.health.check import Finding, fine, health_check, problem, warning
 from zsched.health.facts import DaemonHealth, QueuesUnknown, RedisUnseen
 from zsched.storage.meta import moving_away
 from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview
-from zsched.storage.queues import StalledQueue, StalledQueues, waiting_text
+from zsched.storage.queues import UNATTENDED_MS, StalledQueue, StalledQueues, waiting_text
+from zsched.storage.slots import SlotWaits
 
 OVERDUE_MS: Final = 10_000  # longer than a take-over by a standby lasts
 HELD_BACK_MS: Final = 60_000  # by a limit, which is meant to smooth a burst
@@ -130,6 +134,26 @@ def check_held_back(overview: Overview) -> Iterator[Finding]:
                 "if that is too slow, raise the limit in the settings of all daemons, then: systemctl reload zsched"
             )
             yield warning(f"{held.limit} holds back {number}", remedy)
+
+
+@health_check("rate_limited", SlotWaits, "lateness")
+def check_rate_limited(slots: SlotWaits) -> Iterator[Finding]:
+    """Report runs that have waited for long for a slot of RQ's rate limit."""
+    for one in slots.limits:
+        for_ms, holders = slots.now_ms - one.since_ms, one.holders
+        if for_ms <= UNATTENDED_MS:
+            continue
+        held = " and ".join(f"{each.id} ({lasting(each, slots.now_ms)})" for each in holders)
+        number = f"{plural(one.waiting, 'run')}, one for {rough_duration(for_ms)}"
+        text = with_short_workers(f"RQ's limit {one.limit} holds back {number}{f'; a slot has {held}' if held else ''}")
+        first = next((each.id for each in holders if RunId.ours(each.id)), None)
+        if first is None:
+            yield warning(text, "see what the jobs do that have its slots: RQ's dashboard, or rq info")
+        elif any(each.status is RunStatus.RUNNING for each in holders):
+            yield warning(text, "if it hangs, stop it", "zsched", "cancel-run", first)
+        else:
+            found = warning(text, "see why it does not begin", "zsched", "why", first)
+            yield replace(found, queues=frozenset(each.queue for each in holders))
 
 
 @health_check("doubt_ahead", Overview, "clock")

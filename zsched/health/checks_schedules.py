@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from zsched.core.run_cells import with_short_workers
-from zsched.core.runs import Run, RunStatus
-from zsched.core.wording import rough_duration
+from zsched.core.run_cells import lasting, with_short_workers
+from zsched.core.runs import RunStatus
 from zsched.health.check import Finding, fine, health_check, warning
 from zsched.storage.overview import Overview
-from zsched.storage.troubled import Troubled, since_of
+from zsched.storage.troubled import Troubled
 
 _LISTS: Final = "zsched status --json lists the schedules"
 
@@ -35,7 +34,7 @@ def check_schedules_blocked(overview: Overview) -> Iterator[Finding]:
         yield fine("no recurring schedule is blocked by its own run")
         return
     runs = overview.troubles.in_the_way
-    more = {id: f", {_since(run, overview.now_ms)}" for id, run in runs.items()}
+    more = {id: f", {lasting(run, overview.now_ms)}" for id, run in runs.items()}
     text = f"{blocked.counted} skipped, because a run does not end: {with_short_workers(blocked.named(more=more))}"
     remedy = f"zsched why ID names the run, zsched cancel-run RUN_ID stops it; {_LISTS}"
     if blocked.count == 1 and (run := runs.get(blocked.worst[0][0])):
@@ -53,7 +52,7 @@ def check_schedules_waiting(overview: Overview) -> Iterator[Finding]:
         by_place.setdefault((runs[id].queue, runs[id].limit), []).append((id, number))
     for (queue, limit), worst in by_place.items():
         waiting = Troubled(len(worst), tuple(worst))
-        more = {id: f", {_since(runs[id], overview.now_ms)}" for id, _ in worst}
+        more = {id: f", {lasting(runs[id], overview.now_ms)}" for id, _ in worst}
         place = f"for a slot of RQ's limit {limit}" if limit else f"in queue {queue}"
         text = f"{waiting.counted} skipped, because a run waits {place}: {waiting.named(more=more)}"
         if limit:
@@ -62,14 +61,6 @@ def check_schedules_waiting(overview: Overview) -> Iterator[Finding]:
             remedy = "its workers are busy, or it waits for another run; if there are too few, start one more"
             found = warning(text, remedy, "rq", "worker", queue)
         yield replace(found, queues=frozenset({queue}))
-
-
-def _since(run: Run, now_ms: int) -> str:
-    """Return ``running for 33 s on worker w``."""
-    since_ms = since_of(run)
-    for_long = "" if since_ms is None else f" for {rough_duration(max(now_ms - since_ms, 0))}"
-    on = f" on worker {run.worker}" if run.status is RunStatus.RUNNING and run.worker else ""
-    return f"{run.status.value}{for_long}{on}"
 
 
 @health_check("overdue_paused", Overview, "schedules", alert="paused schedules are past their time")

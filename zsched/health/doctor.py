@@ -40,6 +40,7 @@ from zsched.storage.queues import StalledQueues
 from zsched.storage.registries import is_denied
 from zsched.storage.rights import Role
 from zsched.storage.server import Server
+from zsched.storage.slots import SlotWaits
 
 Ask = Callable[[], Any]
 
@@ -53,7 +54,8 @@ def _checks() -> tuple[HealthCheck[Any], ...]:
         (checks_server, checks_rights, checks_walls, checks_namespace, checks_rq, checks_guards, checks_web)
     )
     closer = {check.name for check in probing}
-    known = [check for check in verdict.CHECKS if check.needs in (Server, Overview, Recent, StalledQueues)]
+    facts = (Server, Overview, Recent, StalledQueues, SlotWaits)
+    known = [check for check in verdict.CHECKS if check.needs in facts]
     every = [*probing, *(check for check in known if check.name not in closer)]
     groups = list(dict.fromkeys(check.group for check in every))
     return tuple(sorted(every, key=lambda check: groups.index(check.group)))
@@ -107,6 +109,7 @@ def _facts(probe: Probe) -> dict[type, Ask]:
         Overview: cache(probe.reader.overview),
         Recent: lambda: probe.recent,
         StalledQueues: lambda: probe.stalled_queues,
+        SlotWaits: cache(probe.reader.slot_waits),
     }
 
 

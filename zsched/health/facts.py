@@ -7,6 +7,7 @@ Facts: the input of checks. A view has some of the facts, and shows the checks t
     Overview       counts, leader, archives: one reading of Redis      status line, status, doctor
     Recent         the last minutes, from the log in Redis             status, doctor
     StalledQueues  queues from which no worker takes jobs              status, doctor
+    SlotWaits      runs that wait for slots of RQ's rate limits        status, doctor
     QueuesUnknown  no right to read the queues                         status
     Probe          Redis itself, for a check's own questions           doctor
 """
@@ -14,6 +15,7 @@ Facts: the input of checks. A view has some of the facts, and shows the checks t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -33,6 +35,7 @@ from zsched.storage.registries import allowed_replies, members
 from zsched.storage.rights import Role
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
+from zsched.storage.slots import SlotWaits
 
 # Redis' timeouts in one pass of a daemon's main loop: for a connection to one address and to another, for a reply, and
 # for the rest.
@@ -72,6 +75,7 @@ class Facts:
     overview: Overview
     recent: Recent
     queues: StalledQueues | QueuesUnknown
+    slots: SlotWaits
 
     @classmethod
     def look(cls, reader: Reader, clock: Clock) -> Facts:
@@ -89,7 +93,11 @@ class Facts:
         recent = reader.recent(clock)
         if isinstance(queues, StalledQueues):
             queues = queues.after(recent)
-        return cls(reader.overview(), recent, queues)  # the overview is read last: the verdict needs the latest state
+        slots = SlotWaits(0)
+        with suppress(RedisRefused):
+            slots = reader.slot_waits()
+        overview = reader.overview()  # read last: the verdict needs the latest state
+        return cls(overview, recent, queues, slots)
 
 
 # -- the doctor's connection to one Redis -----------------------------------------------------------

@@ -88,6 +88,7 @@ class StatusView:
             "oldest_due_at": iso(overview.oldest_due_ms),
             "late_s": seconds(overview.late_ms),
             "held_back": [held.to_dict() for held in overview.held_back],
+            "rate_limited": [one.to_dict() for one in self.facts.slots.limits],
             "unheard": None if isinstance(queues, QueuesUnknown) else [one.to_dict() for one in queues.unheard],
             "suspended": None if isinstance(queues, QueuesUnknown) else queues.is_suspended,
             "recurring": overview.recurring,

@@ -127,9 +127,9 @@ FOLLOWS: Final = {
 }
 
 
-# Findings that name stalled queues. What follows from such a queue is left out: schedules whose runs wait there.
+# Findings that name stalled queues. What follows from such queues is left out: what waits for runs there.
 NAME_QUEUES: Final = frozenset({"unheard", "no_worker", "suspended"})
-OF_QUEUES: Final = frozenset({"schedules_waiting"})
+OF_QUEUES: Final = frozenset({"schedules_waiting", "rate_limited"})
 
 
 class HealthVerdict(NamedTuple):
@@ -146,9 +146,8 @@ class HealthVerdict(NamedTuple):
 
 def judge_health(facts: Facts, shell: Shell) -> HealthVerdict:
     """Return the verdict on *facts*, with the commands of remedies written by *shell*."""
-    found = [
-        shell.completed(one) for one in _findings(facts.overview.server, facts.overview, facts.recent, facts.queues)
-    ]
+    seen = facts.overview.server, facts.overview, facts.recent, facts.queues, facts.slots
+    found = [shell.completed(one) for one in _findings(*seen)]
     return HealthVerdict(_problems(found), [one for one in found if one.severity is Severity.WARNING])
 
 
@@ -179,4 +178,4 @@ def causes_of(findings: Iterable[Finding]) -> list[Finding]:
     left_out = frozenset[str]().union(*(FOLLOWS[name] for name in present & FOLLOWS.keys()))
     stalled = frozenset[str]().union(*(one.queues for one in found if one.name in NAME_QUEUES))
     causes = (one for one in found if one.name not in left_out)
-    return [one for one in causes if one.name not in OF_QUEUES or not one.queues <= stalled]
+    return [one for one in causes if one.name not in OF_QUEUES or not one.queues or not one.queues <= stalled]

@@ -33,6 +33,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.questions import Questions
 from zsched.storage.queues import registered_queues, suspended, unheard
+from zsched.storage.slots import slot_holders
 
 MOST_AT_ONCE: Final = 1000  # hits of a search in one answer
 _PAGE: Final = 100  # log entries in one read or answer
@@ -150,6 +151,13 @@ class Inquiry:
         with suppress(RedisRefused), self._link.wire() as wire:
             return registered_queues(wire, self._keys.rq)
         return None
+
+    def slot_holders(self, run: Run) -> list[Run]:
+        """Return some jobs with a slot of the rate limit that *run* waits for; none if this user may not read them."""
+        with suppress(RedisRefused), self._link.wire() as wire:
+            limit = wire.execute("HGET", self._keys.rq.job(run.id), "rate_limit_key")
+            return slot_holders(wire, self._keys, text(limit)) if limit else []
+        return []
 
     def host_of(self, worker: str) -> str | None:
         """Return the host of *worker*; None if RQ has forgotten it, or if this user may not read it."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from zsched.storage.last_minutes import LastMinutes
     from zsched.storage.overview import Overview
     from zsched.storage.shapes import RecurringRecord
+    from zsched.storage.slots import SlotWaits
 
 _PAGE = 200  # schedules read by one script
 # Ids and due times per command, if a listing needs more than a page: 1 to 2 ms of the server (measured).
@@ -197,6 +198,13 @@ class Reader:
         """Return the queues from which no worker takes jobs. Raises as ``storage.queues.stalled_queues``."""
         with self._link.wire() as wire:
             return stalled_queues(wire, self._keys)
+
+    def slot_waits(self) -> SlotWaits:
+        """Return the waits for slots of RQ's rate limits. Raises as ``storage.slots.slot_waits``."""
+        from zsched.storage.slots import slot_waits  # for `zsched status`
+
+        with self._link.wire() as wire:
+            return slot_waits(wire, self._keys)
 
     def queues_seen(self, held: Iterable[HeldBack]) -> list[QueueSeen]:
         """Return the queues in use. *held* and errors: as ``storage.queues.queues_seen``."""

@@ -74,6 +74,14 @@ class RqKeys:
         """ZSET: job id → second since which it waits for a slot of the rate limit *limit*."""
         return self._key("rl", limit + (":rate_limited" if isinstance(limit, str) else b":rate_limited"))
 
+    def limit(self, limit: str) -> str:
+        """HASH: ``concurrency``, the number of slots of the rate limit *limit*."""
+        return self._key("rl", limit)
+
+    def limit_allowed(self, limit: str) -> str:
+        """ZSET: job id → second since which it has a slot of the rate limit *limit*."""
+        return self._key("rl", f"{limit}:allowed")
+
     def suspended(self) -> str:
         """STRING: exists while workers are suspended by ``rq suspend``."""
         return f"{self.prefix}:suspended"

@@ -1,17 +1,81 @@
-"""Slots of RQ's rate limits: the typed call of free_slots.lua."""
+"""Slots of RQ's rate limits: the typed call of free_slots.lua; and who waits for them and who has them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
+from zsched.core.entry import text
+from zsched.core.job import whole
+from zsched.core.model import iso
 from zsched.core.pages import pages_of
+from zsched.core.run_id import run_key
+from zsched.core.runs import Run, of_job
+from zsched.core.wording import in_a_line
 from zsched.storage.connection import Wire
+from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
+from zsched.storage.meta import server_now_ms
+from zsched.storage.registries import allowed_replies, members
 from zsched.storage.scripts import Scripts
 
 _MOST: Final = 100  # jobs of a limit per script
+_LIMITS: Final = 200  # read at most
+_HEAD: Final = 10  # jobs that wait longest, searched for a run of the namespace
+_HOLDERS: Final = 3  # jobs with a slot that are named
+
+
+class SlotWait(NamedTuple):
+    """
+    A rate limit of RQ, ``gw (1)``, for whose slots runs of the namespace wait. ``waiting``: the number of jobs that
+    wait, of any producer; ``since_ms``: the beginning of the longest wait. ``holders``: some jobs with a slot.
+    """
+
+    limit: str
+    waiting: int
+    since_ms: int
+    holders: tuple[Run, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form for JSON; the keys are stable."""
+        holders = [{"id": one.id, "status": one.status.value, "worker": one.worker or None} for one in self.holders]
+        return {"limit": self.limit, "waiting": self.waiting, "since": iso(self.since_ms), "holders": holders}
+
+
+class SlotWaits(NamedTuple):
+    """The rate limits of RQ for whose slots runs of the namespace wait, at *now_ms* of the server."""
+
+    now_ms: int
+    limits: Sequence[SlotWait] = ()
+
+
+def slot_waits(wire: Wire, keys: Keys) -> SlotWaits:
+    """Return the waits for slots. RQ 2 has none. Raises RedisRefused, RedisUnavailable."""
+    rq, now_ms = keys.rq, server_now_ms(wire, keys)
+    limits = members(wire, rq.limits(), _LIMITS)
+    heads = allowed_replies(wire, (("ZRANGE", rq.limit_waiting(one), 0, _HEAD - 1, "WITHSCORES") for one in limits))
+    waited = {one: head for one, head in zip(limits, heads, strict=True) if head and _is_ours(head[::2], keys)}
+    found = []
+    for limit, head in waited.items():
+        waiting, most = allowed_replies(
+            wire, (("ZCARD", rq.limit_waiting(limit)), ("HGET", rq.limit(limit), "concurrency"))
+        )
+        shown = f"{in_a_line(limit)} ({whole(text(most or b''))})"
+        found.append(SlotWait(shown, waiting or 0, int(float(head[1]) * 1000), tuple(slot_holders(wire, keys, limit))))
+    return SlotWaits(now_ms, found)
+
+
+def slot_holders(wire: Wire, keys: Keys, limit: str) -> list[Run]:
+    """Return some jobs with a slot of *limit*, those with the oldest slots. Raises as above."""
+    [page] = allowed_replies(wire, [("ZRANGE", keys.rq.limit_allowed(limit), 0, _HOLDERS - 1)])
+    ids = [text(id) for id in page or ()]
+    jobs = Jobs(wire, keys, tracebacks=False).look(ids) if ids else []
+    return [of_job(id, job, None) for id, job in zip(ids, jobs, strict=True) if job is not None]
+
+
+def _is_ours(ids: Sequence[bytes], keys: Keys) -> bool:
+    return any(run_key(text(id), keys.namespace) for id in ids)
 
 
 class RateLimits:

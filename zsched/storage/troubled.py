@@ -99,13 +99,7 @@ def _run(run: Run | None) -> dict[str, Any] | None:
     if run is None:
         return None
     shown = run.to_dict()
-    since_ms = since_of(run)
-    return {name: shown[name] for name in ("id", "status", "worker")} | {"queue": run.queue, "since": iso(since_ms)}
-
-
-def since_of(run: Run) -> int | None:
-    """Return the time since when a worker has *run*, or since when it is queued."""
-    return run.started_ms if run.status is RunStatus.RUNNING else run.queued_ms
+    return {name: shown[name] for name in ("id", "status", "worker")} | {"queue": run.queue, "since": iso(run.since_ms)}
 
 
 def trouble_commands(keys: Keys) -> dict[str, Command]:
