@@ -12,6 +12,7 @@ BRANCH             changes by clients or a leader after the last common entry ar
 GONE_TOO           without a common entry, schedules in Redis that are over by the archive are removed
 LATEST_CHANGE      a restored row keeps its old t; of two archives the later t counts
 OPEN_IS_UNCERTAIN  a run that was fired and not over is pushed again marked, or recorded as skipped or held by RQ
+OVER_STAYS         a run that ended after the last common entry leaves its queue, or is recorded as run again
 MERGED_COVERS      a ``merged`` entry names ends of histories that are in this one: nothing is missing
 CORRECTS           an archive with a later change answers another archive's restore (daemon/peers.py)
 NEWEST_ONLY        it answers only while the restore is the schedule's newest entry; else the later change stays
@@ -36,7 +37,7 @@ from itertools import chain
 from typing import Final
 
 from zsched.archive import Recall
-from zsched.core.difference import Branch, Held, Recalled
+from zsched.core.difference import Branch, Held, OverRun, Recalled
 from zsched.core.log import Entry, Key, Position, UnknownEntry
 from zsched.core.log.recovery import Restored, RestoreEntry
 from zsched.core.pages import pages_of
@@ -89,6 +90,7 @@ class Merge:
         # Called with the rows of each restore entry.
         self.on_restored: Callable[[Sequence[Restored]], None] | None = None
         self._touched: dict[Key, int] | None = None  # ids touched after the common entry; None: all known ids
+        self._over: dict[Key, OverRun] = {}  # runs that ended after it
 
     @property
     def seen(self) -> Position | None:
@@ -139,6 +141,7 @@ class Merge:
             for first in range(last_n, self._recall.last_n(), _PAGE):
                 for key, t_us in self._recall.touched_behind(first, first + _PAGE).items():
                     self._touched[key] = max(t_us, self._touched.get(key, 0))
+                self._over |= {(run.id, run.run): run for run in self._recall.ended_behind(first, first + _PAGE)}
                 yield
 
     @property
@@ -219,7 +222,7 @@ class Merge:
         """Yield the archive's data of the compared schedules, a page at a time."""
         touched = self._touched
         ids = self._recall.ids() if touched is None else iter(dict.fromkeys(id for id, _ in touched))
-        known = self._recall.known(ids, touched)
+        known = self._recall.known(ids, touched, self._over)
         if touched is None:
             known = chain(self._gone(), known)
         return pages_of(known, _PAGE)
