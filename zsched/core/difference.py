@@ -230,7 +230,7 @@ def _schedule(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: i
 def is_back(over: OverRun, seen: Run) -> bool:
     """
     Return True if a run that is over waits in RQ once more, or a worker began it after its end, as *seen* there: Redis
-    went back to a time before that end (rule: OVER_STAYS).
+    went back to a time before that end.
     """
     return seen.status is RunStatus.QUEUED or (seen.started_ms is not None and seen.started_ms > over.ended_ms)
 

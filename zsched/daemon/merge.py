@@ -12,7 +12,6 @@ BRANCH             changes by clients or a leader after the last common entry ar
 GONE_TOO           without a common entry, schedules in Redis that are over by the archive are removed
 LATEST_CHANGE      a restored row keeps its old t; of two archives the later t counts
 OPEN_IS_UNCERTAIN  a run that was fired and not over is pushed again marked, or recorded as skipped or held by RQ
-OVER_STAYS         a run that ended after the last common entry leaves its queue, or is recorded as run again
 MERGED_COVERS      a ``merged`` entry names ends of histories that are in this one: nothing is missing
 CORRECTS           an archive with a later change answers another archive's restore (daemon/peers.py)
 NEWEST_ONLY        it answers only while the restore is the schedule's newest entry; else the later change stays
@@ -25,6 +24,8 @@ YIELD              an archive waits while another archive restores
 HOLD, HOLD_ENDS    nothing fires meanwhile; when the restorer dies, the hold lapses
 MERGED_STAYS       after a merge, an archive follows the new history only if that still has the ``merged`` entry
 =================  ==================================================================================
+
+A run that ended after the last common entry leaves RQ's queue, or is recorded as run again (``core.difference.is_back``).
 
 Not guaranteed: data that no archive had.
 """

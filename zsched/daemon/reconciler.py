@@ -220,4 +220,5 @@ def lacking_rows(
         if not branch.is_newer((run.id, run.run), run.t_us) and not ((at := held.get(run.id)) and at.run == run.run)
     ]
     jobs = Jobs(wire, keys, tracebacks=False).look([run.run_id for run in over])
-    return rows + [over_row(run) for run, job in zip(over, jobs, strict=True) if is_back(run, of_job(run.run_id, job, None))]
+    seen = (of_job(run.run_id, job, None) for run, job in zip(over, jobs, strict=True))
+    return rows + [over_row(run) for run, now in zip(over, seen, strict=True) if is_back(run, now)]
