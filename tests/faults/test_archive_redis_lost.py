@@ -128,9 +128,7 @@ def test_a_redis_with_an_older_rdb_is_restored_and_repeated_runs_are_marked(
             assert {"before", "lost", "marked", "new"} == {id for id, _ in assert_state_is_redis_own(server.url, path)}
 
 
-def test_runs_that_were_over_and_are_queued_again_by_an_older_rdb_are_withdrawn_or_told(
-    start_daemon: Start, tmp_path: Path
-) -> None:
+def test_finished_runs_in_an_older_rdb_are_withdrawn_or_listed(start_daemon: Start, tmp_path: Path) -> None:
     path = tmp_path / "one.db"
     with redis_with_rdb() as server, connect(server.url) as watch:
         daemon, client = start_daemon(server.url, ARCHIVE_PATH=str(path)), Client.from_url(server.url)

@@ -59,9 +59,7 @@ def test_a_run_that_is_over_leaves_its_queue(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("begin", [Busy.begin, Busy.finish])
-def test_a_run_that_is_over_and_that_a_worker_took_once_more_is_told(
-    scene: Scene, begin: Callable[[Busy], None]
-) -> None:
+def test_a_finished_run_that_a_worker_takes_again_is_listed(scene: Scene, begin: Callable[[Busy], None]) -> None:
     run_id = executed(scene)
     busy = Busy.of(scene)
     begin(busy)
