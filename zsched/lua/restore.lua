@@ -26,9 +26,9 @@
 -- uncertain. `skipped` records that it is not pushed, as its schedule demands. RQ may have the run already: a worker
 -- that took it before the loss writes its status or its end into the Redis that lost it, often without the rest of the
 -- job. Such a run (`held`) is marked uncertain, and else left as it is. It is open, and the tracker records its end.
--- A run that is over (`over`) and that RQ has once more, because Redis went back, is taken out of its queue. A worker may
--- have taken it before: such a run (`again`) is marked uncertain. So is a run that others wait for: RQ releases them
--- when it ends.
+-- A run that is over (`over`) and that RQ has once more, because Redis went back, is taken out of its queue. A worker
+-- may have taken it before: such a run (`again`) is marked uncertain. So is a run that others wait for: RQ releases
+-- them when it ends.
 -- A run that was enqueued with a guard (zs_unique) has it again; the guards of runs that are over are lost.
 -- The entry keeps each row's old t, by which archives with different data agree (rule: LATEST_CHANGE). A row may be of
 -- a newer format than the leader's, if its archives never saw a newer leader. So the format is noted, as in acquire.
