@@ -214,6 +214,8 @@ def hurt(led: redis.Redis, client: Client) -> None:
     client.schedule("app.run", id="later", after=3600, queue="push")
     run = str(client.enqueue("app.run", queue="email").run_id)
     led.hset(f"{RQ}:job:{run}", "enqueued_at", "2026-01-01T00:00:00.000000Z")
+    led.sadd(KEYS.rq.limits(), "gw")
+    led.zadd(KEYS.rq.limit_waiting("gw"), {run: at_ms / 1000})
     led.hset(KEYS.quarantine(), "broken", "low 5 5 why")
     led.hset(KEYS.paused(), "p", f"low {at_ms - 1} 5 why")
     led.zadd(KEYS.failing(), {"nightly": 2})
