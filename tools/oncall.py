@@ -149,8 +149,8 @@ class Fault:
 FAULTS = (
     Fault("disk full", "pager", fill_the_disk, r"archive .*leader\.db.*(disk|write|full|I/O)", r"→ .*(disk|space|free)"),
     Fault("queue without worker", "no charges", stop_a_worker, r"nobody listens to queue money", r"→ .*worker money"),
-    Fault("removed function", "no charges", remove_a_function, r"charges.*", r"no function charge|has no charge"),
-    Fault("worker without the module", "no push", start_a_worker_elsewhere, r"push", r"could not import news|no module"),
+    Fault("removed function", "no charges", remove_a_function, r"charges.*", r"has no charge"),
+    Fault("worker without the module", "no push", start_a_worker_elsewhere, r"push", r"cannot import news"),
     Fault("paused", "no digest", pause, r"digest.*", r"bob|zsched why", ("why", "digest")),
     Fault("reminder expired", "no reminder 166", let_expire, r"expired", r"zsched (history|why)"),
     Fault("leader cut off", "pager", cut_off_the_leader, r"daemon of pid \d+ .*heard of", r"→ .*its log"),
