@@ -30,7 +30,8 @@ from redis.sentinel import (
 
 from zsched.config.urls import SentinelUrl, host_port, read_password_file
 from zsched.errors import ConfigError
-from zsched.storage.found import PATIENCE_S, FoundPool, adopted_options, our_options
+from zsched.storage.found import PATIENCE_S, FoundPool, Unfound, adopted_options, our_options
+from zsched.storage.remedies import Endpoint
 
 
 class Pool(FoundPool):
@@ -96,7 +97,7 @@ class Discovery:
         Return the address of the master from the first Sentinel that knows one.
 
         Raises:
-            MasterNotFoundError: no Sentinel knows one; the message has the reasons.
+            Unfound: no Sentinel knows one; the message has the reasons, and the remedy.
         """
         asked = [_Asked(one) for one in self.sentinels]
         once: Any = copy.copy(self._manager)
@@ -104,7 +105,7 @@ class Discovery:
         try:
             address: tuple[str, int] = once.discover_master(service_name)
         except MasterNotFoundError as error:
-            raise MasterNotFoundError(_no_master(asked, service_name)) from error
+            raise Unfound(*_no_master(asked, service_name)) from error
         self.sentinels = [one.sentinel for one in once.sentinels]
         return address
 
@@ -113,7 +114,7 @@ class Discovery:
         Refuse a new *connection* that is not to a master.
 
         Raises:
-            redis.ConnectionError: the server is a replica.
+            Unfound: the server is a replica.
         """
         connection.send_command("ROLE", check_health=False)
         try:
@@ -122,7 +123,8 @@ class Discovery:
             return  # an ACL without ROLE: a replica answers READONLY to the first write
         if role != "master":
             self.sentinels = self.sentinels[1:] + self.sentinels[:1]
-            raise redis.ConnectionError(f"{connection.host}:{connection.port}, master by its Sentinel, is a {role} now")
+            problem = f"{connection.host}:{connection.port}, master by its Sentinel, is a {role} now"
+            raise Unfound(problem, f"another master is named soon; if not, {_names(self.sentinels[-1])}")
 
 
 class _Asked:
@@ -141,17 +143,30 @@ class _Asked:
         return self.masters
 
 
-def _no_master(asked: list[_Asked], master: str) -> str:
+def _no_master(asked: list[_Asked], master: str) -> tuple[str, str]:
     """Return the reason why no master was found, and the remedy."""
     answering = [one for one in asked if not one.problem]
     silent = "; ".join(f"{_shown(one.sentinel)}: {one.problem}" for one in asked if one.problem)
     if not answering:
-        return f"no Sentinel answers ({silent}); start them, or correct their addresses or password"
+        ping = _server(asked[0].sentinel).cli("PING")
+        return f"no Sentinel answers ({silent})", f"start them, or correct their addresses or password: {ping}"
     rest = f" (not asked: {silent})" if silent else ""
     if not any(master in one.masters for one in answering):
         known = ", ".join(sorted({name for one in answering for name in one.masters})) or "none at all"
-        return f"the Sentinels know no master {master!r}, but {known}{rest}; correct its name"
-    return f"the Sentinels know of no living master {master!r} now{rest}; one is chosen soon, or look at its servers"
+        problem = f"the Sentinels know no master {master!r}, but {known}{rest}"
+        return problem, f"correct its name in [redis] url; {_names(answering[0].sentinel)}"
+    told = _server(answering[0].sentinel).cli("SENTINEL", "REPLICAS", master)
+    problem = f"the Sentinels know of no living master {master!r} now{rest}"
+    return problem, f"one is chosen soon; if not, start its servers, which this lists: {told}"
+
+
+def _server(sentinel: redis.Redis) -> Endpoint:
+    pool = sentinel.connection_pool
+    return Endpoint(pool.connection_kwargs, is_tls=issubclass(pool.connection_class, redis.SSLConnection))
+
+
+def _names(sentinel: redis.Redis) -> str:
+    return f"this shows what they know: {_server(sentinel).cli('SENTINEL', 'MASTERS')}"
 
 
 def _of_sentinels(parsed: SentinelUrl) -> dict[str, Any]:
