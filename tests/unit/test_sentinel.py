@@ -143,6 +143,33 @@ def test_the_sentinel_that_answered_is_asked_first_the_next_time() -> None:
     assert [1, 2, 3] == sorted(one.connection_pool.connection_kwargs["port"] for one in found.sentinels)
 
 
+def test_the_last_master_is_used_while_no_sentinel_answers_until_it_says_that_it_is_none() -> None:
+    found = discovery(state(7))
+    assert ("10.0.0.1", 7) == found.discover_master("mymaster")
+    found.sentinels = discovery(redis.ConnectionError("gone"), redis.TimeoutError("slow")).sentinels
+
+    assert ("10.0.0.1", 7) == found.discover_master("mymaster")
+    with pytest.raises(Unfound, match="is a slave now; another master is named soon"):
+        found.greet(FakeConnection([b"slave"], 7))
+    with pytest.raises(Unfound, match="no Sentinel answers"):
+        found.discover_master("mymaster")
+
+
+def test_the_last_master_is_not_used_if_a_sentinel_knows_no_living_one() -> None:
+    found = discovery(state(7))
+    found.discover_master("mymaster")
+    found.sentinels = discovery(redis.ConnectionError("gone"), state(7, is_down=True)).sentinels
+
+    with pytest.raises(Unfound, match="know of no living master"):
+        found.discover_master("mymaster")
+
+
+def test_a_client_of_a_worker_of_zsched_is_adopted() -> None:
+    workers = redis.Redis(connection_pool=Link.from_url(URL, 5.0).client_pool())
+
+    assert Link.from_url(URL, 5.0).where == Link.adopt(workers).where
+
+
 @pytest.mark.parametrize(
     ("answers", "problem", "remedy"),
     [

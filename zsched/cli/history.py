@@ -52,8 +52,8 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     (RQ's job id), tell the story of that run. The exit code is 3 when the id is unknown.
 
     The story comes from a daemon's archive, which is asked through Redis, or from the log that Redis still has. While
-    Redis does not answer, it comes from an archive on this disk that this user may read; the exit code is 1 then for an
-    unknown id. stderr names the source and since when it is complete (with --json: "source").
+    Redis does not answer, it comes from an archive on this disk that this user may read. Then the exit code for an
+    unknown id is 1. stderr names the source and since when it is complete (with --json: "source").
 
     \b
     Examples:

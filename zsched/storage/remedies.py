@@ -6,7 +6,6 @@ A remedy is made where the error is born, so that every view gives the same one.
 
 from __future__ import annotations
 
-import shlex
 import ssl
 from collections.abc import Mapping
 from typing import Any, Final
@@ -50,7 +49,9 @@ class Endpoint:
             to += ["-p", self._port] if self._port != _PORT else []
         to += ["--tls"] if self._is_tls else []
         to += ["-n", self._db] if self._db else []
-        return shlex.join(map(str, ["redis-cli", *to, *words]))
+        from shlex import join  # a client without an error need not wait for it
+
+        return join(map(str, ["redis-cli", *to, *words]))
 
     def cluster_check(self) -> str:
         """Return the command that shows the state of its Cluster."""

@@ -7,6 +7,8 @@ Sentinel clients:
 - ROLE is the first command of a connection. A Sentinel that was cut off still names the old master, which may now be a
   replica that lags behind. Then another Sentinel is asked first.
 - If a discovery fails, its error names the Sentinels and their answers.
+- If no Sentinel answers, the master that was found last is used, if it still says that it is one. Open connections are
+  used then, too; a work-horse of RQ's, which has none after its fork, would end its job.
 - All connections of a link move together (``found``). After a requested failover, an old master may accept writes for
   ten seconds, until Sentinel turns it into a replica and these writes are lost.
 
@@ -72,29 +74,49 @@ class Pool(FoundPool):
         """
         if not theirs.is_master:
             raise ConfigError("redis=a client of replicas, which take no writes: give one by Sentinel.master_for(…)")
-        if not isinstance(theirs.sentinel_manager, Sentinel):
-            found_by = type(theirs.sentinel_manager).__name__
-            raise ConfigError(f"redis=a client by a {found_by}, no Sentinel: give one by Sentinel.master_for(…)")
-        manager = copy.copy(theirs.sentinel_manager)
-        manager.sentinels = [_impatient(one) for one in manager.sentinels]
         options = {name: value for name, value in adopted_options(theirs).items() if name != "connection_pool"}
-        return cls(theirs.service_name, Discovery(manager), connection_class=theirs.connection_class, **options)
+        return cls(theirs.service_name, Discovery.of(theirs), connection_class=theirs.connection_class, **options)
+
+
+def remember_master(pool: redis.ConnectionPool) -> None:
+    """Let *pool*, if it is redis-py's behind Sentinels, know its master when no Sentinel answers, also after a fork."""
+    if isinstance(pool, SentinelConnectionPool) and pool.is_master and isinstance(pool.sentinel_manager, Sentinel):
+        pool.sentinel_manager = pool.proxy.sentinel_manager = Discovery.of(pool)
 
 
 class Discovery:
     """
-    Finds the master for a ``SentinelConnectionPool``, by redis-py's ``Sentinel``.
+    Finds the master for a ``SentinelConnectionPool``, by redis-py's ``Sentinel``. *last*: the master that was found
+    last, if any.
 
     Thread-safe. redis-py's is not: two threads that move a Sentinel to the front may lose one.
     """
 
-    def __init__(self, manager: Sentinel) -> None:
-        self._manager = manager
+    def __init__(self, manager: Sentinel, last: tuple[str, int] | None = None) -> None:
+        self._manager, self._last = manager, last
         self.sentinels: list[redis.Redis] = list(manager.sentinels)
+
+    @classmethod
+    def of(cls, theirs: SentinelConnectionPool) -> Discovery:
+        """
+        Return one that finds the master as *theirs* does, without retries and with short timeouts.
+
+        Raises:
+            ConfigError: *theirs* does not use a ``Sentinel``.
+        """
+        manager = theirs.sentinel_manager
+        if isinstance(manager, Discovery):
+            return manager
+        if not isinstance(manager, Sentinel):
+            found_by = type(manager).__name__
+            raise ConfigError(f"redis=a client by a {found_by}, no Sentinel: give one by Sentinel.master_for(…)")
+        impatient = copy.copy(manager)
+        impatient.sentinels = [_impatient(one) for one in manager.sentinels]
+        return cls(impatient, theirs.master_address)
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
         """
-        Return the address of the master from the first Sentinel that knows one.
+        Return the address of the master from the first Sentinel that knows one; the last one, if no Sentinel answers.
 
         Raises:
             Unfound: no Sentinel knows one; the message has the reasons, and the remedy.
@@ -105,8 +127,10 @@ class Discovery:
         try:
             address: tuple[str, int] = once.discover_master(service_name)
         except MasterNotFoundError as error:
+            if self._last is not None and all(one.problem for one in asked):
+                return self._last
             raise Unfound(*_no_master(asked, service_name)) from error
-        self.sentinels = [one.sentinel for one in once.sentinels]
+        self.sentinels, self._last = [one.sentinel for one in once.sentinels], address
         return address
 
     def greet(self, connection: Any) -> None:
@@ -122,7 +146,7 @@ class Discovery:
         except redis.exceptions.NoPermissionError:
             return  # an ACL without ROLE: a replica answers READONLY to the first write
         if role != "master":
-            self.sentinels = self.sentinels[1:] + self.sentinels[:1]
+            self.sentinels, self._last = self.sentinels[1:] + self.sentinels[:1], None
             problem = f"{connection.host}:{connection.port}, master by its Sentinel, is a {role} now"
             raise Unfound(problem, f"another master is named soon; if not, {_names(self.sentinels[-1])}")
 
@@ -155,7 +179,7 @@ def _no_master(asked: list[_Asked], master: str) -> tuple[str, str]:
         known = ", ".join(sorted({name for one in answering for name in one.masters})) or "none at all"
         problem = f"the Sentinels know no master {master!r}, but {known}{rest}"
         return problem, f"correct its name in [redis] url; {_names(answering[0].sentinel)}"
-    told = _server(answering[0].sentinel).cli("SENTINEL", "REPLICAS", master)
+    told = _server(answering[0].sentinel).cli(*f"SENTINEL REPLICAS {master}".split())
     problem = f"the Sentinels know of no living master {master!r} now{rest}"
     return problem, f"one is chosen soon; if not, start its servers, which this lists: {told}"
 
@@ -166,7 +190,7 @@ def _server(sentinel: redis.Redis) -> Endpoint:
 
 
 def _names(sentinel: redis.Redis) -> str:
-    return f"this shows what they know: {_server(sentinel).cli('SENTINEL', 'MASTERS')}"
+    return f"this shows what they know: {_server(sentinel).cli(*'SENTINEL MASTERS'.split())}"
 
 
 def _of_sentinels(parsed: SentinelUrl) -> dict[str, Any]:
