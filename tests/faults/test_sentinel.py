@@ -218,19 +218,25 @@ def test_a_forking_worker_executes_jobs_while_no_sentinel_answers(
 
 
 def test_the_command_line_uses_sentinels_and_reports_their_errors(guard: Guard) -> None:
-    sentinels = Sentinels(guard, 1)
+    sentinels = Sentinels(guard, 1, **UNSAFE)
     connected, zsched = Client.from_url(sentinels.url), Zsched(sentinels.url)
     connected.schedule("app.run", id="a", every=60)
 
     status, listing = zsched("status", "--json"), zsched.json("ls")
     misnamed = Zsched(sentinels.url.replace(NAME, "other"))("ls")
     no_sentinel = Zsched(f"redis+sentinel://127.0.0.1:{sentinels.master().port}/{NAME}")("ls")
+    sentinels.servers[1].kill()
+    with connect(sentinels.master().tcp_url) as master:
+        eventually(lambda: not master.info("replication")["connected_slaves"])
+    alone = json.loads(zsched("status", "--json").stdout)
     sentinels.stop_watching()
     unwatched = zsched("ls")
 
     assert (4, "") == (status.exit_code, status.stderr)  # nobody leads
     told = json.loads(status.stdout)
     assert (1, sentinels.url) == (told["recurring"], told["redis"])
+    assert "no_replica" not in {one["name"] for one in told["warnings"]}
+    assert "no_replica" in {one["name"] for one in alone["warnings"]}
     assert ["a"] == [one["id"] for one in listing]
     assert (1, 1, 1) == (misnamed.exit_code, no_sentinel.exit_code, unwatched.exit_code)
     assert f"know no master 'other', but {NAME}\n  → correct its name in [redis] url; this shows" in misnamed.stderr

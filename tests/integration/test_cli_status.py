@@ -49,8 +49,8 @@ OTHERS = (
 )
 ALARMS = "archive_failed archive_lost archive_refused audit late no_archive no_leader suspended unheard wrong_type"
 WARNINGS = (
-    "archive_outdated archive_unknown clock_was_ahead daemon_failing doubt_ahead failing no_standby no_worker "
-    "overdue_paused schedules_blocked schedules_failing "
+    "archive_outdated archive_unknown clock_was_ahead daemon_failing doubt_ahead failing no_replica no_standby "
+    "no_worker overdue_paused schedules_blocked schedules_failing "
     "quarantined queues_unknown rebuilt refused suspended too_late tzdata versions"
 )
 CHECKS = (

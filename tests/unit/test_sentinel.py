@@ -143,8 +143,9 @@ def test_the_sentinel_that_answered_is_asked_first_the_next_time() -> None:
     assert [1, 2, 3] == sorted(one.connection_pool.connection_kwargs["port"] for one in found.sentinels)
 
 
-def test_the_last_master_is_used_while_no_sentinel_answers_until_it_says_that_it_is_none() -> None:
+def test_a_worker_uses_the_last_master_while_no_sentinel_answers_until_it_says_that_it_is_none() -> None:
     found = discovery(state(7))
+    found.remembers = True
     assert ("10.0.0.1", 7) == found.discover_master("mymaster")
     found.sentinels = discovery(redis.ConnectionError("gone"), redis.TimeoutError("slow")).sentinels
 
@@ -155,12 +156,22 @@ def test_the_last_master_is_used_while_no_sentinel_answers_until_it_says_that_it
         found.discover_master("mymaster")
 
 
-def test_the_last_master_is_not_used_if_a_sentinel_knows_no_living_one() -> None:
+def test_a_worker_does_not_use_the_last_master_if_a_sentinel_knows_no_living_one() -> None:
     found = discovery(state(7))
+    found.remembers = True
     found.discover_master("mymaster")
     found.sentinels = discovery(redis.ConnectionError("gone"), state(7, is_down=True)).sentinels
 
     with pytest.raises(Unfound, match="know of no living master"):
+        found.discover_master("mymaster")
+
+
+def test_a_daemon_or_client_does_not_use_the_last_master() -> None:
+    found = discovery(state(7))
+    found.discover_master("mymaster")
+    found.sentinels = discovery(redis.ConnectionError("gone")).sentinels
+
+    with pytest.raises(Unfound, match="no Sentinel answers"):
         found.discover_master("mymaster")
 
 

@@ -52,7 +52,7 @@ _HELP: Final = f"""
       Redis was rebuilt within half an hour
       a tenth of the latest runs failed
       runs expired or were missed
-      there is no standby
+      there is no standby, or no replica that could replace the master
       a queue has no worker; workers are suspended, or this user may not list them
       schedules are quarantined, fail again and again, are blocked by their own runs, or are paused past their time
       daemons have different versions or time zone rules

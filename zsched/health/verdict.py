@@ -107,7 +107,9 @@ WORST: Final = (
 )
 # What follows from a problem, and would lead away from it: daemons that cannot write cannot report, lead or fire.
 FOLLOWS: Final = {
-    "writes": frozenset({"no_leader", "no_standby", "late", "no_archive", "archive_silent", "daemon_failing"}),
+    "writes": frozenset(
+        {"no_leader", "no_standby", "no_replica", "late", "no_archive", "archive_silent", "daemon_failing"}
+    ),
 }
 
 

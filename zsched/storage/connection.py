@@ -287,6 +287,11 @@ class Wire:
         self.is_broken, self.in_flight = False, 0
 
     @property
+    def finds_master(self) -> bool:
+        """Return True if Sentinels, or a Cluster's nodes, name the master for its link."""
+        return self._found is not None
+
+    @property
     def follows_slot(self) -> bool:
         """Return True if its link follows a slot of a Redis Cluster."""
         return isinstance(self._found, cluster.ClusterPool)

@@ -7,8 +7,8 @@ Sentinel clients:
 - ROLE is the first command of a connection. A Sentinel that was cut off still names the old master, which may now be a
   replica that lags behind. Then another Sentinel is asked first.
 - If a discovery fails, its error names the Sentinels and their answers.
-- If no Sentinel answers, the master that was found last is used, if it still says that it is one. Open connections are
-  used then, too; a work-horse of RQ's, which has none after its fork, would end its job.
+- A worker's pool uses the master that it found last while no Sentinel answers (``remember_master``). Its open
+  connections are used then, too; a work-horse has none after its fork, and would end its job. Others ask again.
 - All connections of a link move together (``found``). After a requested failover, an old master may accept writes for
   ten seconds, until Sentinel turns it into a replica and these writes are lost.
 
@@ -79,21 +79,24 @@ class Pool(FoundPool):
 
 
 def remember_master(pool: redis.ConnectionPool) -> None:
-    """Let *pool*, if it is redis-py's behind Sentinels, know its master when no Sentinel answers, also after a fork."""
-    if isinstance(pool, SentinelConnectionPool) and pool.is_master and isinstance(pool.sentinel_manager, Sentinel):
+    """Let a worker's *pool*, if it is behind Sentinels, use the last master while none answers, also after a fork."""
+    if not isinstance(pool, SentinelConnectionPool) or not pool.is_master:
+        return
+    if isinstance(pool.sentinel_manager, Sentinel | Discovery):  # else it follows a slot
         pool.sentinel_manager = pool.proxy.sentinel_manager = Discovery.of(pool)
+        pool.sentinel_manager.remembers = True
 
 
 class Discovery:
     """
     Finds the master for a ``SentinelConnectionPool``, by redis-py's ``Sentinel``. *last*: the master that was found
-    last, if any.
+    last, if any. ``remembers``: True if that is used while no Sentinel answers.
 
     Thread-safe. redis-py's is not: two threads that move a Sentinel to the front may lose one.
     """
 
     def __init__(self, manager: Sentinel, last: tuple[str, int] | None = None) -> None:
-        self._manager, self._last = manager, last
+        self._manager, self._last, self.remembers = manager, last, False
         self.sentinels: list[redis.Redis] = list(manager.sentinels)
 
     @classmethod
@@ -116,7 +119,7 @@ class Discovery:
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
         """
-        Return the address of the master from the first Sentinel that knows one; the last one, if no Sentinel answers.
+        Return the address of the master from the first Sentinel that knows one, or else the remembered one.
 
         Raises:
             Unfound: no Sentinel knows one; the message has the reasons, and the remedy.
@@ -127,7 +130,7 @@ class Discovery:
         try:
             address: tuple[str, int] = once.discover_master(service_name)
         except MasterNotFoundError as error:
-            if self._last is not None and all(one.problem for one in asked):
+            if self.remembers and self._last is not None and all(one.problem for one in asked):
                 return self._last
             raise Unfound(*_no_master(asked, service_name)) from error
         self.sentinels, self._last = [one.sentinel for one in once.sentinels], address
