@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Final
+from typing import Any, Final, Self
 
 _SHOWN = 80  # characters of a bad value that a message repeats; longer ones are cut
 
@@ -131,11 +131,20 @@ class RedisUnavailable(ZschedError):
     Redis could not be reached, or the reply was lost.
 
     ``may_have_been_applied``: True if the command may have been executed. The message says what a second call would do.
+    It ends with ``remedy``, for the part that failed: a server, a moving slot, Sentinels; "" if ``problem`` says it.
     """
 
-    def __init__(self, message: str, *, may_have_been_applied: bool = False) -> None:
-        self.may_have_been_applied = may_have_been_applied
-        super().__init__(message)
+    def __init__(self, problem: str, remedy: str = "", *, may_have_been_applied: bool = False) -> None:
+        self.problem, self.remedy, self.may_have_been_applied = problem, remedy, may_have_been_applied
+        super().__init__(f"{problem}; {remedy}" if remedy else problem)
+
+    def but(self, problem: str | None = None, *, may_have_been_applied: bool | None = None) -> Self:
+        """Return the same error with other values, and the same remedy."""
+        applied = self.may_have_been_applied if may_have_been_applied is None else may_have_been_applied
+        return type(self)(self.problem if problem is None else problem, self.remedy, may_have_been_applied=applied)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.problem, self.remedy), {"may_have_been_applied": self.may_have_been_applied}
 
 
 class SlotMoves(RedisUnavailable):

@@ -11,11 +11,16 @@ import os
 import sys
 from contextlib import suppress
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 from redis.sentinel import Sentinel
+from rq import Queue
+from rq.job import JobStatus
 
+from tests.documents import PROJECT
 from tests.faults.leases import await_listeners, eventually_without_hold
 from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, longest_pause_ms, queued, replicate
 from tests.faults.processes import DaemonProcess, Start, eventually
@@ -187,24 +192,56 @@ def test_a_daemon_leaves_a_replaced_master_that_still_accepts_writes(guard: Guar
         eventually(lambda: watch.hlen("zsched:{default}:archivers") == 1)
 
 
-def test_the_command_line_uses_sentinels_and_reports_their_errors(guard: Guard) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [["zsched.cli", "worker"], ["rq.cli", "worker", "-c", "rq_settings", "--worker-class", "zsched.rq.Worker"]],
+    ids=["zsched worker", "rq worker"],
+)
+def test_a_forking_worker_executes_jobs_while_no_sentinel_answers(
+    guard: Guard, tmp_path: Path, command: list[str]
+) -> None:
     sentinels = Sentinels(guard, 1)
+    hosts = [("127.0.0.1", port) for port in sentinels.ports]
+    (tmp_path / "rq_settings.py").write_text(f"SENTINEL = {{'INSTANCES': {hosts}, 'MASTER_NAME': {NAME!r}}}\n")
+    env = os.environ | {"ZSCHED_REDIS_URL": sentinels.url, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(PROJECT)])}
+    with (tmp_path / "worker.log").open("wb") as log:
+        guard.spawn([sys.executable, "-m", *command], cwd=tmp_path, env=env, stdout=log, stderr=log)
+    queue = Queue(connection=redis.Redis.from_url(sentinels.master().tcp_url))
+    before = queue.enqueue("operator.add", 1, 2)
+    eventually(lambda: before.get_status() is JobStatus.FINISHED)
+
+    sentinels.stop_watching()
+    jobs = [queue.enqueue("operator.add", n, 2) for n in range(2)]
+
+    eventually(lambda: all(job.get_status() in (JobStatus.FINISHED, JobStatus.FAILED) for job in jobs))
+    assert [JobStatus.FINISHED] * 2 == [job.get_status() for job in jobs], (tmp_path / "worker.log").read_text()
+
+
+def test_the_command_line_uses_sentinels_and_reports_their_errors(guard: Guard) -> None:
+    sentinels = Sentinels(guard, 1, **UNSAFE)
     connected, zsched = Client.from_url(sentinels.url), Zsched(sentinels.url)
     connected.schedule("app.run", id="a", every=60)
 
     status, listing = zsched("status", "--json"), zsched.json("ls")
     misnamed = Zsched(sentinels.url.replace(NAME, "other"))("ls")
     no_sentinel = Zsched(f"redis+sentinel://127.0.0.1:{sentinels.master().port}/{NAME}")("ls")
+    sentinels.servers[1].kill()
+    with connect(sentinels.master().tcp_url) as master:
+        eventually(lambda: not master.info("replication")["connected_slaves"])
+    alone = json.loads(zsched("status", "--json").stdout)
     sentinels.stop_watching()
     unwatched = zsched("ls")
 
     assert (4, "") == (status.exit_code, status.stderr)  # nobody leads
     told = json.loads(status.stdout)
     assert (1, sentinels.url) == (told["recurring"], told["redis"])
+    assert "no_replica" not in {one["name"] for one in told["warnings"]}
+    assert "no_replica" in {one["name"] for one in alone["warnings"]}
     assert ["a"] == [one["id"] for one in listing]
     assert (1, 1, 1) == (misnamed.exit_code, no_sentinel.exit_code, unwatched.exit_code)
-    assert f"know no master 'other', but {NAME}; correct its name" in misnamed.stderr
+    assert f"know no master 'other', but {NAME}\n  → correct its name in [redis] url; this shows" in misnamed.stderr
     assert "no Sentinel answers" in no_sentinel.stderr
+    assert "  → start them, or correct their addresses or password: redis-cli -p " in unwatched.stderr
     assert "unknown command" in no_sentinel.stderr
     assert "no Sentinel answers" in unwatched.stderr
     assert all(host in unwatched.stderr for host in sentinels.hosts)

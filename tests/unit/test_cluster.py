@@ -255,7 +255,7 @@ def test_commands_sent_behind_a_refused_command_may_have_been_applied() -> None:
 def test_a_moving_slot_raises_slot_moves_and_nothing_was_applied(reply: Exception) -> None:
     wire, _, _ = wire_to(reply)
 
-    with pytest.raises(SlotMoves, match="is being moved to another node") as caught:
+    with pytest.raises(SlotMoves, match="is being moved to another node; it is used again") as caught:
         wire.execute("EVALSHA")
 
     assert not caught.value.may_have_been_applied

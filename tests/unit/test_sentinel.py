@@ -9,11 +9,12 @@ from unittest.mock import Mock
 
 import pytest
 import redis
-from redis.sentinel import MasterNotFoundError, Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
+from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
 from tests.unit.test_cluster import FakeConnection
 from zsched import Client, ConfigError, RedisUnavailable
 from zsched.storage.connection import Link, Wire
+from zsched.storage.found import Unfound
 from zsched.storage.sentinel import Discovery, Pool
 
 HOSTS = [("h1", 26379), ("::1", 7)]
@@ -142,22 +143,67 @@ def test_the_sentinel_that_answered_is_asked_first_the_next_time() -> None:
     assert [1, 2, 3] == sorted(one.connection_pool.connection_kwargs["port"] for one in found.sentinels)
 
 
+def test_a_worker_uses_the_last_master_while_no_sentinel_answers_until_it_says_that_it_is_none() -> None:
+    found = discovery(state(7))
+    found.remembers = True
+    assert ("10.0.0.1", 7) == found.discover_master("mymaster")
+    found.sentinels = discovery(redis.ConnectionError("gone"), redis.TimeoutError("slow")).sentinels
+
+    assert ("10.0.0.1", 7) == found.discover_master("mymaster")
+    with pytest.raises(Unfound, match="is a slave now; another master is named soon"):
+        found.greet(FakeConnection([b"slave"], 7))
+    with pytest.raises(Unfound, match="no Sentinel answers"):
+        found.discover_master("mymaster")
+
+
+def test_a_worker_does_not_use_the_last_master_if_a_sentinel_knows_no_living_one() -> None:
+    found = discovery(state(7))
+    found.remembers = True
+    found.discover_master("mymaster")
+    found.sentinels = discovery(redis.ConnectionError("gone"), state(7, is_down=True)).sentinels
+
+    with pytest.raises(Unfound, match="know of no living master"):
+        found.discover_master("mymaster")
+
+
+def test_a_daemon_or_client_does_not_use_the_last_master() -> None:
+    found = discovery(state(7))
+    found.discover_master("mymaster")
+    found.sentinels = discovery(redis.ConnectionError("gone")).sentinels
+
+    with pytest.raises(Unfound, match="no Sentinel answers"):
+        found.discover_master("mymaster")
+
+
+def test_a_client_of_a_worker_of_zsched_is_adopted() -> None:
+    workers = redis.Redis(connection_pool=Link.from_url(URL, 5.0).client_pool())
+
+    assert Link.from_url(URL, 5.0).where == Link.adopt(workers).where
+
+
 @pytest.mark.parametrize(
-    ("answers", "message"),
+    ("answers", "problem", "remedy"),
     [
         ([redis.TimeoutError("slow"), redis.ConnectionError("gone")],
-         "no Sentinel answers (h:1: slow; h:2: gone); start"),
+         "no Sentinel answers (h:1: slow; h:2: gone)",
+         "start them, or correct their addresses or password: redis-cli -h h -p 1 PING"),
         ([redis.ConnectionError("gone"), {"a": {}, "b": {}}],
-         "know no master 'mymaster', but a, b (not asked: h:1: gone)"),
-        ([{}], "know no master 'mymaster', but none at all; correct its name"),
-        ([state(1, is_down=True), {}], "know of no living master 'mymaster' now; one is chosen soon"),
+         "the Sentinels know no master 'mymaster', but a, b (not asked: h:1: gone)",
+         "correct its name in [redis] url; this shows what they know: redis-cli -h h -p 2 SENTINEL MASTERS"),
+        ([{}],
+         "the Sentinels know no master 'mymaster', but none at all",
+         "correct its name in [redis] url; this shows what they know: redis-cli -h h -p 1 SENTINEL MASTERS"),
+        ([state(1, is_down=True), {}],
+         "the Sentinels know of no living master 'mymaster' now",
+         "one is chosen soon; if not, start its servers, which this lists: redis-cli -h h -p 1 "
+         "SENTINEL REPLICAS mymaster"),
     ],
 )  # fmt: skip
-def test_a_master_that_is_not_found_is_explained(answers: list[Any], message: str) -> None:
-    with pytest.raises(MasterNotFoundError) as caught:
+def test_a_master_that_is_not_found_is_explained(answers: list[Any], problem: str, remedy: str) -> None:
+    with pytest.raises(Unfound) as caught:
         discovery(*answers).discover_master("mymaster")
 
-    assert message in str(caught.value)
+    assert (problem, remedy) == (caught.value.problem, caught.value.remedy)
 
 
 def set_up_by(pool: Pool, connection: Any) -> None:

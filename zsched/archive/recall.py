@@ -246,6 +246,12 @@ class Recall:
         with converted(self._path):
             return int(self._db.execute("SELECT count(*) FROM live WHERE life = ?", (self.life,)).fetchone()[0])
 
+    def count_places(self) -> dict[str, int]:
+        """Count the schedules and open runs of the state by their place. Reads every row."""
+        query = "SELECT place, count(*) FROM live WHERE life = ? GROUP BY place"
+        with converted(self._path):
+            return dict(self._db.execute(query, (self.life,)).fetchall())
+
     def known(
         self, ids: Iterable[str], touched: dict[Key, int] | None = None, over: Mapping[Key, OverRun] = {}
     ) -> Iterator[Recalled]:

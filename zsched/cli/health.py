@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.exceptions import Exit
@@ -18,12 +18,13 @@ from zsched.cli.program import DONE, UNHEALTHY, Invocation, command
 from zsched.cli.status_screen import status_lines, watch
 from zsched.core.instants import zone_name
 from zsched.core.wording import plural
-from zsched.errors import RedisUnavailable
+from zsched.errors import ArchiveError, RedisUnavailable
 from zsched.health.status import looking
-from zsched.health.verdict import NAMES, Shell, causes_of
-from zsched.storage.connection import Link, link_of
+from zsched.health.verdict import NAMES, causes_of
+from zsched.storage.connection import link_of
 
 if TYPE_CHECKING:
+    from zsched.config.settings import Settings
     from zsched.health.check import Finding
 
 _EVERY_S = 2.0  # between two looks
@@ -35,7 +36,7 @@ _HELP: Final = f"""
     failed, lost or expired runs, and the archives.
 
     The command reads only Redis and writes nothing. The exit code is 4 when there is an alarm, or when Redis cannot be
-    reached. Warnings leave it at 0.
+    reached. Then stderr has the remedy, and what an archive on this disk knows. Warnings leave it at 0.
 
     \b
     Alarms:
@@ -51,7 +52,7 @@ _HELP: Final = f"""
       Redis was rebuilt within half an hour
       a tenth of the latest runs failed
       runs expired or were missed
-      there is no standby
+      there is no standby, or no replica that could replace the master
       a queue has no worker; workers are suspended, or this user may not list them
       schedules are quarantined, fail again and again, are blocked by their own runs, or are paused past their time
       daemons have different versions or time zone rules
@@ -87,7 +88,7 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # the terminal is restored then, too
         watch(lambda: status_lines(look(), tz), every or _EVERY_S, tz)
         return DONE
-    with reaching(invocation, link):
+    with reaching(invocation, lambda: _by_archive(settings, tz)):
         view = look()
     if invocation.wants_json:
         invocation.answer(view.to_dict())
@@ -105,17 +106,32 @@ def _check_watched(invocation: Invocation) -> None:
 
 
 @contextmanager
-def reaching(invocation: Invocation, link: Link) -> Iterator[None]:
-    """Report an unreachable Redis with the remedy, and exit as UNHEALTHY: checks count it as a problem."""
+def reaching(
+    invocation: Invocation, instead: Callable[[], tuple[dict[str, Any], Sequence[str]]] = lambda: ({}, ())
+) -> Iterator[None]:
+    """
+    Report an unreachable Redis with the remedy, and exit as UNHEALTHY: checks count it as a problem. *instead*: returns
+    more about it, for JSON and for people.
+    """
     try:
         yield
     except RedisUnavailable as error:
-        ping = Shell(link).written(["redis-cli", "PING"])
-        remedy = f"start Redis, or repair the way to it: {ping}; nothing is lost, daemons come back by themselves"
-        invocation.tell_error(str(error), error, remedy=remedy)
+        keys, lines = instead()
+        invocation.tell_error(error.problem, error, **keys)
         if not invocation.wants_json:
-            say_lines(f"  → {remedy}")
+            say_lines("  nothing is lost, and daemons go on by themselves when Redis answers", *lines)
         raise Exit(UNHEALTHY) from None
+
+
+def _by_archive(settings: Settings, tz: str) -> tuple[dict[str, Any], Sequence[str]]:
+    """Return what an archive on this disk knows, or whom to ask, for JSON and for people."""
+    from zsched.cli.archived import ArchivedState  # other answers need no archive
+
+    try:
+        state = ArchivedState.here(settings)
+    except ArchiveError as error:
+        return {"archived": None, "archive_problem": str(error)}, (str(error),)
+    return {"archived": state.to_dict(), "archive_problem": None}, list(state.lines(tz))
 
 
 # -- zsched doctor ----------------------------------------------------------------------------------
@@ -160,7 +176,7 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> 
 
     settings = invocation.settings()
     link, asked = link_of(settings), tuple(map(Role, roles))
-    with reaching(invocation, link):
+    with reaching(invocation):
         findings = causes_of(examine(settings, link, asked, user, config_file=invocation.config_file))
     invocation.answer_rows(map(_to_dict, findings), _HEADER, _rows(findings))
     if not invocation.wants_json:

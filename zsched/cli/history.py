@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
 from zsched.cli.completion import completed_ids
 from zsched.cli.filters import facet_filters
 from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, printable
-from zsched.cli.program import DONE, INTERRUPTED, NOT_FOUND, Invocation, command, connect
+from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, Invocation, command, connect
 from zsched.cli.values import moment, moment_at
 from zsched.client import Client
+from zsched.client.past import Past
 from zsched.core.changes import OUTCOMES, Change
 from zsched.core.instants import zone_name
 from zsched.core.lookback import Occurrence
@@ -26,6 +27,7 @@ from zsched.core.sentences import local_text, reason_text
 from zsched.core.story import Source
 from zsched.core.story_verdict import StoryVerdict
 from zsched.core.wording import rough_duration
+from zsched.errors import RedisRefused, RedisUnavailable
 from zsched.health.verdict import Shell
 from zsched.storage.connection import link_of
 from zsched.storage.inquiry import Looked
@@ -36,6 +38,7 @@ _LIMIT: Final = 20
 _WAITING: Final = 5  # ids that are named
 _ERASE: Final = "\x1b[K"  # to the end of the line
 _OWN_VERBS: Final = ("succeeded", "failed", "expired")  # the others were made so
+T = TypeVar("T")
 _STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunStatus)))  # cancelled is both
 
 
@@ -48,8 +51,9 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     created, changed, fired (how late, and why), skipped, quarantined, cancelled, and the end of each run. With a run id
     (RQ's job id), tell the story of that run. The exit code is 3 when the id is unknown.
 
-    The story comes from a daemon's archive, which is asked through Redis, or from the log that Redis still has. stderr
-    names the source and since when it is complete (with --json: "source").
+    The story comes from a daemon's archive, which is asked through Redis, or from the log that Redis still has. While
+    Redis does not answer, it comes from an archive on this disk that this user may read. Then the exit code for an
+    unknown id is 1. stderr names the source and since when it is complete (with --json: "source").
 
     \b
     Examples:
@@ -58,15 +62,55 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
       zsched why digest-1785283200000
       zsched why digest --json | jq -r '.story[].text'
     """
-    settings = invocation.settings()
-    link = link_of(settings)
-    story = connect(settings, link).why(id, tz)
+    asking = _Asking(invocation)
+    [story] = asking.parts(lambda past: [past.why(id, tz)])
+    settings, link = asking.settings, asking.link
     told = (f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines)
     verdict = story.verdict.completed(Shell(link, settings.rq.serializer, keys_of(settings).rq.prefix).written)
     lines = [*_verdict_lines(verdict), *(printable(with_short_workers(line)) for line in told)]
     invocation.answer(story.to_dict() | {"verdict": verdict.to_dict()}, *lines, tz=story.tz)
     invocation.tell_source(story.source)
-    return DONE if story.is_known else NOT_FOUND
+    return DONE if story.is_known else asking.not_found
+
+
+class _Asking:
+    """Asks for the past of the namespace: Redis or, while that does not answer, an archive on this disk."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self.settings = invocation.settings()
+        self.link = link_of(self.settings)
+        self.client = connect(self.settings, self.link)
+        self._past: Past = self.client
+
+    @property
+    def is_by_redis(self) -> bool:
+        """True if Redis answers."""
+        return self._past is self.client
+
+    @property
+    def not_found(self) -> int:
+        """The exit code for an unknown id: an archive alone may lack what was put later."""
+        return NOT_FOUND if self.is_by_redis else FAILED
+
+    def parts(self, ask: Callable[[Past], Iterable[T]]) -> Iterator[T]:
+        """
+        Yield what *ask* returns: by Redis, or all of it by an archive.
+
+        Raises:
+            RedisUnavailable, RedisRefused: Redis failed, and there is no archive, or the first part was yielded.
+        """
+        is_first = True
+        try:
+            for one in ask(self._past):
+                is_first = False
+                yield one
+        except (RedisUnavailable, RedisRefused) as error:
+            if not is_first:
+                raise
+            from zsched.cli.archived import past_without_redis  # reads an archive, which other answers do not need
+
+            self._past = past_without_redis(self.settings, error)
+            yield from ask(self._past)
 
 
 def _verdict_lines(verdict: StoryVerdict) -> Iterator[Shown]:
@@ -109,8 +153,9 @@ def history(
 
     The search goes on until it has enough, or has read the whole history; lines are printed as they are found. Ctrl-C
     ends it. The data comes from a daemon's archive or from Redis, as stderr says; the status of open runs comes from
-    RQ. With --json: {"source", "occurrences", "after", "reached_at", "stopped"}; each occurrence has its "run", or
-    null, and its "cursor". The exit code is 3 when ID is unknown.
+    RQ. While Redis does not answer, it all comes from an archive on this disk, as with `zsched why`. With --json:
+    {"source", "occurrences", "after", "reached_at", "stopped"}; each occurrence has its "run", or null, and its
+    "cursor". The exit code is 3 when ID is unknown.
 
     \b
     Examples:
@@ -122,9 +167,10 @@ def history(
     if is_all and limit is not None:
         raise click.UsageError("--all and --limit contradict each other; give one of them")
     zone_name(tz)
-    client, limit = invocation.client(), None if is_all else limit or _LIMIT
+    asking, limit = _Asking(invocation), None if is_all else limit or _LIMIT
     filters |= {"since": moment_at(since, "since", tz), "until": moment_at(until, "until", tz)}
-    search = _Search(client.history_parts(id, limit=limit, **filters), tz, has_progress=not invocation.wants_json)
+    parts = asking.parts(lambda past: past.history_parts(id, limit=limit, **filters))
+    search = _Search(parts, tz, has_progress=not invocation.wants_json)
     if invocation.wants_json and is_all:
         for part in search.parts():
             for one in part.occurrences:
@@ -138,11 +184,14 @@ def history(
         invocation.remark(*search.remarks())
     if search.source is not None:
         invocation.tell_source(search.source)
-    if filters["match"] and not search.count and not search.is_stopped:
-        _tell_waiting(invocation, client, filters["match"])
-    if id is not None and not search.count and not search.is_stopped and not (story := client.why(id)).is_known:
-        invocation.remark(f"{id}: {story.verdict.text}")
-        return NOT_FOUND
+    is_nothing = not search.count and not search.is_stopped
+    if filters["match"] and is_nothing and asking.is_by_redis:
+        _tell_waiting(invocation, asking.client, filters["match"])
+    if id is not None and is_nothing:
+        [story] = asking.parts(lambda past: [past.why(id)])
+        if not story.is_known:
+            invocation.remark(f"{id}: {story.verdict.text}")
+            return asking.not_found
     return INTERRUPTED if search.is_stopped else DONE
 
 
@@ -191,7 +240,9 @@ class _Search:
         elif is_first:
             since_ms = None if self.source is None else self.source.complete_since_ms
             yield nothing + ("" if since_ms is None else f" since {local_text(since_ms, self._tz)}")
-        if self.source is not None and self.source.archive is None and self.source.problem:
+        if self.source is not None and self.source.shortfall:
+            yield f"searched {self.source.shortfall}"
+        elif self.source is not None and self.source.archive is None and self.source.problem:
             yield printable(f"only the log in Redis was searched: {self.source.problem}")
 
     def remarks(self) -> Iterator[str]:

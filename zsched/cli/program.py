@@ -27,7 +27,14 @@ from click.exceptions import Exit
 from zsched.cli.lines import Shown, Table, TableRow
 from zsched.cli.output import echo_array, say, say_lines
 from zsched.cli.terminal import Terminal
-from zsched.errors import ConfigError, InvalidSchedule, RunNotFound, ScheduleNotFound, ZschedError
+from zsched.errors import (
+    ConfigError,
+    InvalidSchedule,
+    RedisUnavailable,
+    RunNotFound,
+    ScheduleNotFound,
+    ZschedError,
+)
 
 if TYPE_CHECKING:
     from zsched.client import Client
@@ -122,11 +129,13 @@ class Invocation:
             say_lines(str(source))
 
     def tell_error(self, message: str, error: Exception, **more: Any) -> None:
-        """Report *error* on stderr; *more* keys are for JSON."""
+        """Report *error* on stderr, with the remedy that *message* lacks; *more* keys are for JSON."""
+        remedy = error.remedy if isinstance(error, RedisUnavailable) and error.remedy not in message else ""
         if self.wants_json:
+            more |= {"remedy": remedy} if remedy else {}
             click.echo(json.dumps({"error": message, "type": type(error).__name__, **more}), err=True)
         else:
-            say_lines(*f"zsched: {message}".split("\n"))
+            say_lines(*f"zsched: {message}".split("\n"), *([f"  → {remedy}"] if remedy else []))
 
 
 def connect(settings: Settings, link: Link | None = None) -> Client:
@@ -260,6 +269,8 @@ def _guarded(call: Callable[[], Any], as_json: bool) -> int:
         return _tell(str(error), error, NOT_FOUND, as_json)
     except (InvalidSchedule, ConfigError) as error:
         return _tell(str(error), error, USAGE, as_json)
+    except RedisUnavailable as error:
+        return _tell(error.problem, error, FAILED, as_json)
     except ZschedError as error:
         return _tell(str(error), error, FAILED, as_json)
     return code if isinstance(code, int) else DONE

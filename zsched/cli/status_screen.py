@@ -238,9 +238,11 @@ def watch(look: Callable[[], Iterable[Shown]], every_s: float, tz: str, console:
             time.sleep(every_s)  # not an Event: Ctrl-C inside its lock is a traceback
 
 
-def _no_answer(error: Exception, every_s: float) -> list[Shown]:
+def _no_answer(error: RedisUnavailable | RedisRefused, every_s: float) -> list[Shown]:
+    problem, remedy = (error.problem, error.remedy) if isinstance(error, RedisUnavailable) else (str(error), "")
     return [
-        StyledLine(printable(f"UNHEALTHY: {error}"), Style.BAD),
+        StyledLine(printable(f"UNHEALTHY: {problem}"), Style.BAD),
+        *([printable(f"  → {remedy}")] if remedy else []),
         f"  → trying again every {every_s:g} s; this is what was seen last:",
         "",
     ]

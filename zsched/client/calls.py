@@ -68,5 +68,5 @@ def naming_lost_call(id: str, is_repeatable: bool = True) -> Iterator[None]:
         advice = (
             "is safe" if is_repeatable or not error.may_have_been_applied else "may run it twice: search for it first"
         )
-        message = f"{error} (id {id!r}: {applied}; repeating the call with this id {advice})"
-        raise RedisUnavailable(message, may_have_been_applied=error.may_have_been_applied) from error
+        advised = f"id {id!r}: {applied}; repeating the call with this id {advice}"
+        raise error.but(f"{error.problem} ({advised})") from error

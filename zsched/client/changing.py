@@ -67,8 +67,8 @@ class Changing:
         for id in again:
             if outcomes[id].word == "AGAIN":
                 remedy = "resume it with missed=fire"
-                problem = f"schedule {id!r} could not be planned in time for the server; {remedy}"
-                outcomes[id] = IdOutcome("", error=RedisUnavailable(problem))
+                problem = f"schedule {id!r} could not be planned in time for the server"
+                outcomes[id] = IdOutcome("", error=RedisUnavailable(problem, remedy))
         return outcomes
 
     def _outcome(self, id: str, word: str, if_version: str | None) -> IdOutcome:

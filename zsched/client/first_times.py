@@ -76,4 +76,4 @@ class FirstTimes:
 
 def outdated() -> RedisUnavailable:
     """Return the error for a schedule with ``REPLANS`` plans that were all outdated on arrival."""
-    return RedisUnavailable("the occurrences pass faster than Redis answers; give a longer interval")
+    return RedisUnavailable("the occurrences pass faster than Redis answers", "give a longer interval")

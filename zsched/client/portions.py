@@ -142,8 +142,8 @@ def _telling(done: int, total: int) -> Iterator[None]:
     try:
         yield
     except RedisUnavailable as error:
-        message = f"{error} ({done:,} of {total:,} were done before; repeating the call continues)"
-        raise RedisUnavailable(message, may_have_been_applied=error.may_have_been_applied) from error
+        done_before = f"{done:,} of {total:,} were done before; repeating the call continues"
+        raise error.but(f"{error.problem} ({done_before})") from error
 
 
 def demand_filter(filters: Mapping[str, Any]) -> None:

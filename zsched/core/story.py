@@ -51,6 +51,7 @@ class Source:
     problem: str = ""
     is_untrimmed: bool = False
     place: str = "this namespace"
+    as_of_ms: int | None = None
 
     @property
     def whole_since_us(self) -> int:
@@ -59,16 +60,26 @@ class Source:
 
     @property
     def is_complete(self) -> bool:
-        """True if it knows everything since the beginning."""
-        return self.archive is not None and self.complete_since_ms is None
+        """True if it knows everything since the beginning, up to now."""
+        return self.archive is not None and self.complete_since_ms is None and not self.problem
+
+    @property
+    def shortfall(self) -> str:
+        """Up to when an archive knows without Redis; "" if Redis helped."""
+        if self.archive is None or not self.problem:
+            return ""
+        at = "its beginning" if self.as_of_ms is None else local_text(self.as_of_ms, "UTC")
+        return f"by an archive that knows what happened up to {at}, as Redis does not answer"
 
     def __str__(self) -> str:
         since = "" if self.complete_since_ms is None else local_text(self.complete_since_ms, "UTC")
+        problem = f": {self.problem}" if self.problem else ""
         if self.archive is not None:
             extent = f"complete since {since or 'the beginning'}, up to log entry {self.as_of}"
-            return f"from the archive {self.archive}, {extent}"
+            at = "" if self.as_of_ms is None else f" of {local_text(self.as_of_ms, 'UTC', has_ms=True)}"
+            return f"from the archive {self.archive}, {extent}{at}{problem}"
         log = f"whose log goes back to {since}" if since else "whose log is empty"
-        return f"from Redis alone, {log}" + (f": {self.problem}" if self.problem else "")
+        return f"from Redis alone, {log}{problem}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the source for JSON; ``complete_since`` is "start" for the beginning."""
@@ -80,6 +91,7 @@ class Source:
             "archive": self.archive,
             "complete_since": since,
             "as_of": self.as_of,
+            "as_of_at": iso(self.as_of_ms),
             "problem": self.problem or None,
         }
 

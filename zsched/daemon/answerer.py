@@ -106,7 +106,7 @@ class Answerer:
         except _NOT_UNDERSTOOD as error:  # from another version, or another writer
             return {"error": f"this daemon does not know the question {about!r} ({error})"}
         try:
-            answer = self._looked(path, look)
+            answer = _looked(path, look)
         except ArchiveError as error:
             log.error("question_unanswered", about=about, reason=str(error))
             return {"error": str(error)}
@@ -117,17 +117,23 @@ class Answerer:
         self._failures.end("question", about)
         return answer
 
-    @staticmethod
-    def _looked(path: Path, look: CheckedQuestion) -> dict[str, Any]:
-        with History(path) as history:
-            answer = look(history)
-            position = history.position
-            source = {
-                "archive": f"{socket.gethostname()}:{path}",
-                "complete_since": history.complete_since,
-                "as_of": position.id if position else None,
-            }
-        return {"source": source, **answer}
+
+def answer_from(path: Path, about: str, **arguments: Any) -> dict[str, Any]:
+    """Return the answer of the archive at *path* to a question of this version, without Redis. Raises ArchiveError."""
+    return _looked(path, _TOPICS[about](**arguments))
+
+
+def _looked(path: Path, look: CheckedQuestion) -> dict[str, Any]:
+    with History(path) as history:
+        answer = look(history)
+        position = history.position
+        source = {
+            "archive": f"{socket.gethostname()}:{path}",
+            "complete_since": history.complete_since,
+            "as_of": position.id if position else None,
+            "as_of_us": position.t_us if position else None,
+        }
+    return {"source": source, **answer}
 
 
 # -- questions: each checks its arguments and gives the look that answers it. Raises _NOT_UNDERSTOOD -----------------

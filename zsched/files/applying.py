@@ -147,8 +147,8 @@ class Application:
                 done += 1
                 on_progress(done)
         except RedisUnavailable as error:
-            message = f"{error}; {done:,} of {total:,} schedules were done, and the same command goes on from there"
-            raise RedisUnavailable(message, may_have_been_applied=error.may_have_been_applied) from error
+            done_before = f"{done:,} of {total:,} schedules were done, and the same command goes on from there"
+            raise error.but(f"{error.problem}; {done_before}") from error
         return applied
 
     # -- how ----------------------------------------------------------------------------------------

@@ -49,8 +49,10 @@ def check_role(probe: Probe) -> Iterator[Finding]:
     if probe.server.is_replica or probe.server.has_few_replicas:
         return  # check_writes reports it
     replicas = probe.server.number("connected_slaves")
-    if not replicas:
+    if not replicas and not probe.server.can_be_replaced:
         yield fine("a master without replicas")
+    elif not replicas:
+        return  # check_no_replica reports it
     elif probe.setting("min-replicas-to-write") == "0":
         yield warning(
             f"a master of {replicas}, with min-replicas-to-write 0: cut off from them it goes on taking writes, which "

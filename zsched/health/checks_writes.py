@@ -37,6 +37,21 @@ def check_writes(server: Server) -> Iterator[Finding]:
         yield problem(f"Redis refuses writes: {sentence}", remedy, *command)
 
 
+@health_check("no_replica", Server, "role")
+def check_no_replica(server: Server) -> Iterator[Finding]:
+    """Check that a master that can be replaced has a replica for that."""
+    if server.is_replica or not server.can_be_replaced or server.following_replicas:
+        return
+    known = server.number("connected_slaves")
+    without = "no replica" if not known else f"no replica that is up to date ({known} load its data)"
+    remedy = "start its replica, or let another server follow it"
+    if server.is_in_cluster:
+        remedy += ": redis-cli --cluster add-node REPLICA:PORT NODE:PORT --cluster-slave"
+    else:
+        remedy += ": redis-cli -h REPLICA REPLICAOF MASTER PORT"
+    yield warning(f"the master has {without}: nothing fires from its death on until it is back", remedy)
+
+
 @health_check("memory", Server)
 def check_memory(server: Server) -> Iterator[Finding]:
     """Check the memory: Redis refuses writes at maxmemory, and is killed when the machine's memory is exhausted."""

@@ -95,7 +95,7 @@ def examine(
                     if finding.severity is Severity.SKIPPED:
                         refusals.add(refusal)
             except SlotMoves as error:  # its keys cannot be read now
-                yield check.named(skipped(str(error), "ask again then"))
+                yield check.named(skipped(error.problem, error.remedy))
                 return
             if check.name == "role" and probe.is_unfollowed_node:
                 return

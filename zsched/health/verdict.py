@@ -22,10 +22,8 @@ from zsched.health import checks_archives, checks_daemons, checks_recent, checks
 from zsched.health.check import Finding, HealthCheck, Severity, checks_of
 from zsched.health.facts import DaemonHealth, Facts, RedisUnseen
 from zsched.storage.connection import Link
+from zsched.storage.remedies import Endpoint
 from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE
-
-_HOSTS: Final = ("localhost", "127.0.0.1")  # the default of redis-cli and RQ
-_PORT: Final = 6379
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class Shell:
         """
         words = list(map(str, command))
         if words[0] == "redis-cli":
-            return shlex.join(["redis-cli", *self._server(), *words[1:]])
+            return self._server.cli(*words[1:])
         if words[:2] == ["rq", "worker"] and self.link.finds_master and not self.link.is_to_cluster:
             words[:2] = ["zsched", "worker"]
         elif words[:2] == ["rq", "worker"]:
@@ -74,29 +72,15 @@ class Shell:
         return dict(self.link.pool.connection_kwargs)
 
     @property
-    def _has_tls(self) -> bool:
-        return issubclass(self.link.pool.connection_class, redis.SSLConnection)
-
-    def _server(self) -> list[str]:
-        host, port, path, db = (self._given.get(name) for name in ("host", "port", "path", "db"))
-        words: list[Any] = []
-        if path:
-            words += ["-s", path]
-        elif self.link.finds_master:
-            words += ["-h", "OWNER" if self.link.is_to_cluster else "MASTER"]
-        else:
-            words += ["-h", host] if host and host not in _HOSTS else []
-            words += ["-p", port] if port and port != _PORT else []
-        words += ["--tls"] if self._has_tls else []
-        words += ["-n", db] if db else []
-        return list(map(str, words))
+    def _server(self) -> Endpoint:
+        name = {"host": "OWNER" if self.link.is_to_cluster else "MASTER"} if self.link.finds_master else {}
+        has_tls = issubclass(self.link.pool.connection_class, redis.SSLConnection)
+        return Endpoint({**self._given, **name}, is_tls=has_tls)
 
     @property
     def _is_usual(self) -> bool:
         """True if this is the Redis that RQ uses by default."""
-        given = self._given
-        has_more = given.get("db") or given.get("password") or given.get("username") or self._has_tls
-        return not has_more and given.get("host") in _HOSTS and given.get("port", _PORT) == _PORT
+        return self._server.is_usual and not (self._given.get("password") or self._given.get("username"))
 
     @property
     def _url(self) -> str:
@@ -123,7 +107,9 @@ WORST: Final = (
 )
 # What follows from a problem, and would lead away from it: daemons that cannot write cannot report, lead or fire.
 FOLLOWS: Final = {
-    "writes": frozenset({"no_leader", "no_standby", "late", "no_archive", "archive_silent", "daemon_failing"}),
+    "writes": frozenset(
+        {"no_leader", "no_standby", "no_replica", "late", "no_archive", "archive_silent", "daemon_failing"}
+    ),
 }
 
 

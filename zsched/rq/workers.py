@@ -23,10 +23,15 @@ from rq.worker import BaseWorker
 from zsched.rq.attempts import RecordsAttempts, log
 from zsched.rq.guarded import Guarded
 from zsched.storage.rqversion import HAS_EXECUTIONS
+from zsched.storage.sentinel import remember_master
 
 
 class Worker(Guarded, RecordsAttempts, rq.Worker):
-    """RQ's worker, with a process for each task."""
+    """RQ's worker, with a process for each task. That process finds the master also while no Sentinel answers."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        remember_master(self.connection.connection_pool)
 
 
 class SimpleWorker(Guarded, RecordsAttempts, rq.SimpleWorker):

@@ -321,5 +321,5 @@ def _written(what: str) -> Iterator[None]:
     try:
         yield
     except RedisUnavailable as error:
-        message = f"{what}: written, but whether an archive has it is not known: {error}"
-        raise RedisUnavailable(message, may_have_been_applied=True) from error
+        message = f"{what}: written, but whether an archive has it is not known: {error.problem}"
+        raise error.but(message, may_have_been_applied=True) from error

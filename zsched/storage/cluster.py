@@ -28,12 +28,13 @@ from redis.connection import parse_url
 from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, NoPermissionError, TryAgainError
 from redis.retry import Retry
-from redis.sentinel import MasterNotFoundError, SentinelManagedConnection, SentinelManagedSSLConnection
+from redis.sentinel import SentinelManagedConnection, SentinelManagedSSLConnection
 
 from zsched.config.urls import Address, ClusterUrl, host_port
 from zsched.errors import ConfigError
-from zsched.storage.found import PATIENCE_S, FoundPool, adopted_options, distrust_of, our_options
+from zsched.storage.found import PATIENCE_S, FoundPool, Unfound, adopted_options, distrust_of, our_options
 from zsched.storage.keys import Keys
+from zsched.storage.remedies import ASKED_AGAIN, Endpoint
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, RqKeys
 
 _OWN: Final = ("connection_pool", "redis_connect_func")  # options that each pool makes
@@ -44,8 +45,11 @@ Classes = tuple[type[redis.Connection], type[redis.Connection]]  # without TLS, 
 PLAIN: Final[Classes] = (SentinelManagedConnection, SentinelManagedSSLConnection)
 
 
-class Redirected(redis.ConnectionError):
+class Redirected(Unfound):
     """A node did not execute a command, because it does not own the slot, or not all of its keys."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem, ASKED_AGAIN)
 
 
 class Following(SentinelManagedConnection):
@@ -130,7 +134,7 @@ class SlotOwner:
         self.seeds, self.slot, self._key = tuple(seeds), key_slot(key.encode()), key
         self._nodes = self.seeds  # nodes to ask, in this order
         self._next: Address | None = None  # named by MOVED; connected to without a question
-        self._connection_class = redis.SSLConnection if is_tls else redis.Connection
+        self._is_tls, self._connection_class = is_tls, redis.SSLConnection if is_tls else redis.Connection
         timeout_s = min(options.get("socket_timeout") or PATIENCE_S, PATIENCE_S)
         self._options = {**options, "socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
 
@@ -139,13 +143,13 @@ class SlotOwner:
         Return the address of the slot's owner, from MOVED or else from the first node that answers.
 
         Raises:
-            MasterNotFoundError: no node knows it; the message has the reasons.
+            Unfound: no node knows it; the message has the reasons, and the remedy.
             redis.AuthenticationError, redis.ConnectionError: every node refuses the password, or is not trusted.
         """
         named, self._next = self._next, None
         if named is not None:
             return named
-        problems, errors = list[str](), list[Exception]()
+        problems, errors, answered = list[str](), list[Exception](), self._nodes[0]
         for node in self._nodes[:_MOST_ASKED]:
             try:
                 owner, known = _owner(self._ask(node), self.slot, node)
@@ -158,12 +162,14 @@ class SlotOwner:
                 self._nodes = tuple(dict.fromkeys((node, *rest)))
                 return owner
             problems.append(f"{host_port(*node)}: no node has slot {self.slot}")
+            answered = node
         if len(errors) == len(problems) and all(map(_is_for_the_user, errors)):
             raise errors[-1]
-        raise MasterNotFoundError(
-            f"no node of the Cluster says who owns slot {self.slot} ({'; '.join(problems)}); start the nodes, or "
-            f"correct their addresses or password; redis-cli --cluster check shows the Cluster's state"
-        )
+        one = Endpoint({"host": answered[0], "port": answered[1]}, is_tls=self._is_tls)
+        problem = f"no node of the Cluster says who owns slot {self.slot} ({'; '.join(problems)})"
+        if len(errors) < len(problems):  # some answered: the Cluster lacks the owner
+            raise Unfound(problem, f"start the nodes that are missing, or give the slot to one: {one.cluster_check()}")
+        raise Unfound(problem, f"start the nodes, or correct their addresses or password: {one.cli('PING')}")
 
     def greet(self, connection: Any) -> None:
         """
@@ -183,7 +189,8 @@ class SlotOwner:
             return
         except ClusterDownError as error:
             self._nodes = self._nodes[1:] + self._nodes[:1]
-            raise redis.ConnectionError(f"{host_port(connection.host, connection.port)}: {error}") from error
+            problem = f"{host_port(connection.host, connection.port)}: {error}"
+            raise Unfound(problem, Endpoint.of(connection).when_busy(error)) from error
 
     def follow(self, connection: Any, moved: MovedError) -> Address:
         """

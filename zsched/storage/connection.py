@@ -27,8 +27,8 @@ from zsched.config.urls import URL_FORMS, host_port, is_cluster_url, is_sentinel
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.pages import pages_of
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, SlotMoves, show
-from zsched.storage import cluster, sentinel
-from zsched.storage.found import FoundPool, adopted_options, distrust_of, our_options
+from zsched.storage import cluster, remedies, sentinel
+from zsched.storage.found import FoundPool, Unfound, adopted_options, distrust_of, our_options
 from zsched.storage.keys import Keys, keys_of
 from zsched.storage.writes import WriteRefusal
 
@@ -39,8 +39,6 @@ RESENDS = 2  # after the first attempt
 _PIPELINED = 500  # commands in flight
 _NODES = "name some of its nodes, [redis] url = redis+cluster://host:6379,host2:6379, for all of its slots"
 REST_S = 0.05  # between two attempts while a slot is being moved
-_WHOLE = "it is used again when it is whole; if that lasts, look at it with redis-cli --cluster check"
-_TRUST = "name who signed it in [redis] url, ?ssl_ca_certs=/path/of/ca.crt, and the host as the certificate has it"
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 _UNREADABLE = (ValueError, RecursionError)  # raised by redis-py's own parser, used without hiredis
 # Temporary errors without a type in redis-py: BUSY with a long script; UNBLOCKED, which ends a wait when a master
@@ -186,7 +184,7 @@ class Link:
                 lost = lost or error.may_have_been_applied
                 failures += not isinstance(error, SlotMoves)
                 if failures > RESENDS or self._clock.monotonic_ms() >= deadline_ms:
-                    raise type(error)(str(error), may_have_been_applied=lost) from error
+                    raise error.but(may_have_been_applied=lost) from error
                 if isinstance(error, SlotMoves):
                     self.pause(REST_S)
 
@@ -251,16 +249,30 @@ class Link:
             raise RedisRefused(f"Redis at {self.where} refused user or password; {_check(self.given_by)}") from error
         except redis.ResponseError as error:  # of SELECT: no such database, or a long script
             if _UNTYPED.match(str(error)):
-                raise RedisUnavailable(f"Redis at {self.where} is busy: {_reason(error)}") from error
+                problem = f"Redis at {self.where} is busy: {_reason(error)}"
+                raise RedisUnavailable(problem, self._server.when_busy(error)) from error
             raise RedisRefused(f"Redis at {self.where} refused the connection: {_reason(error)}") from error
         except _LOST as error:
             if (distrust := distrust_of(error)) is not None:
                 problem = f"has a certificate that is not trusted here ({distrust})"
-                raise RedisRefused(f"Redis at {self.where} {problem}; {_TRUST}") from error
+                raise RedisRefused(f"Redis at {self.where} {problem}; {remedies.TRUST}") from error
             where = f"{self.where} ({self.given_by})" if self.given_by else self.where
-            raise RedisUnavailable(f"cannot reach Redis at {where}: {_reason(error)}") from error
+            problem, remedy = _reason(error), ""
+            if isinstance(error, Unfound):
+                problem, remedy = redact(error.problem), error.remedy
+            elif isinstance(error, redis.BusyLoadingError):
+                remedy = self._server.when_busy(error)
+            remedy = remedy or self._server.when_silent(error)
+            raise RedisUnavailable(f"cannot reach Redis at {where}: {problem}", remedy) from error
         except redis.RedisError as error:
-            raise RedisUnavailable(_no_reply(self.where, error)) from error
+            raise RedisUnavailable(*_no_reply(self.where, error)) from error
+
+    @property
+    def _server(self) -> remedies.Endpoint:
+        """The server, as far as it was found."""
+        given, address = self.pool.connection_kwargs, None if self._found is None else self._found.master_address
+        found = given if address is None else {**given, "host": address[0], "port": address[1]}
+        return remedies.Endpoint(found, is_tls=issubclass(self.pool.connection_class, redis.SSLConnection))
 
 
 class Wire:
@@ -273,6 +285,11 @@ class Wire:
     def __init__(self, connection: Any, where: str, found: FoundPool | None = None, given_by: str = "") -> None:
         self.connection, self.where, self._found, self._given_by = connection, where, found, given_by
         self.is_broken, self.in_flight = False, 0
+
+    @property
+    def finds_master(self) -> bool:
+        """Return True if Sentinels, or a Cluster's nodes, name the master for its link."""
+        return self._found is not None
 
     @property
     def follows_slot(self) -> bool:
@@ -373,11 +390,11 @@ class Wire:
             return
         if self._found.has_moved(self.connection):
             self.close()
-            raise RedisUnavailable(f"Redis at {self.where} has another master now")
+            raise RedisUnavailable(f"Redis at {self.where} has another master now", remedies.ASKED_AGAIN)
 
     def _demand_open(self) -> None:
         if self.is_broken:
-            raise RedisUnavailable(f"the connection to Redis at {self.where} is closed")
+            raise RedisUnavailable(f"the connection to Redis at {self.where} is closed", remedies.ASKED_AGAIN)
 
     @contextmanager
     def _converted(self) -> Iterator[None]:
@@ -391,7 +408,7 @@ class Wire:
             raise RedisRefused(f"Redis at {self.where} needs user and password; {_check(self._given_by)}") from error
         except (redis.BusyLoadingError, redis.exceptions.ClusterDownError) as error:
             self.close()  # another server may answer next time
-            raise RedisUnavailable(f"Redis at {self.where} cannot take writes now: {_reason(error)}") from error
+            raise self._busy(error) from error
         except redis.exceptions.MovedError as error:
             if self._found is None or not self._found.redirected(self.connection, error):
                 self.in_flight -= 1
@@ -401,41 +418,48 @@ class Wire:
             self.close()
             owner = host_port(error.host, error.port)
             message = f"slot {error.slot_id} of the Redis Cluster at {self.where} moved to {owner}"
-            raise RedisUnavailable(message, may_have_been_applied=may_have_been_applied) from error
+            remedy = remedies.ASKED_AGAIN
+            raise RedisUnavailable(message, remedy, may_have_been_applied=may_have_been_applied) from error
         except (redis.exceptions.TryAgainError, redis.exceptions.AskError) as error:
             may_have_been_applied = self.in_flight > 1
             self.close()
-            message = f"a slot of the Redis Cluster at {self.where} is being moved to another node; {_WHOLE}"
-            raise SlotMoves(message, may_have_been_applied=may_have_been_applied) from error
+            problem = f"a slot of the Redis Cluster at {self.where} is being moved to another node"
+            remedy = remedies.Endpoint.of(self.connection).when_slot_moves()
+            raise SlotMoves(problem, remedy, may_have_been_applied=may_have_been_applied) from error
         except redis.exceptions.ClusterCrossSlotError as error:
             self.in_flight -= 1
             raise RedisRefused(one_node_only(self.where)) from error
         except redis.ResponseError as error:
             self.in_flight -= 1
             if (refusal := WriteRefusal.of(error)) is not None:
-                message = f"Redis at {self.where} refuses writes: {refusal.sentence}; {refusal.remedy}"
+                problem = f"Redis at {self.where} refuses writes: {refusal.sentence}"
                 if refusal in _TEMPORARY:
                     self.close()
-                    raise RedisUnavailable(message) from error
-                raise RedisRefused(message) from error
+                    raise RedisUnavailable(problem, refusal.remedy) from error
+                raise RedisRefused(f"{problem}; {refusal.remedy}") from error
             if _UNTYPED.match(str(error)):
                 self.close()
-                raise RedisUnavailable(f"Redis at {self.where} cannot take writes now: {_reason(error)}") from error
+                raise self._busy(error) from error
             raise RedisRefused(f"Redis at {self.where} refused: {_reason(error)}") from error
         except _LOST as error:
             self.close()
             if isinstance(error.__context__, redis.ReadOnlyError):  # redis-py's conversion behind a Sentinel
                 refusal = WriteRefusal.REPLICA
-                message = f"Redis at {self.where} refuses writes: {refusal.sentence}; {refusal.remedy}"
-                raise RedisUnavailable(message) from error
-            message = f"lost Redis at {self.where}: {_reason(error)}"
-            raise RedisUnavailable(message, may_have_been_applied=True) from error
+                problem = f"Redis at {self.where} refuses writes: {refusal.sentence}"
+                raise RedisUnavailable(problem, refusal.remedy) from error
+            problem = f"lost Redis at {self.where}: {_reason(error)}"
+            remedy = remedies.Endpoint.of(self.connection).when_silent(error)
+            raise RedisUnavailable(problem, remedy, may_have_been_applied=True) from error
         except redis.RedisError as error:  # later replies cannot be read either
             self.close()
-            raise RedisUnavailable(_no_reply(self.where, error), may_have_been_applied=True) from error
+            raise RedisUnavailable(*_no_reply(self.where, error), may_have_been_applied=True) from error
         except BaseException:  # Ctrl-C between command and reply: the next reply would be this one's
             self.close()
             raise
+
+    def _busy(self, error: redis.RedisError) -> RedisUnavailable:
+        problem = f"Redis at {self.where} cannot take writes now: {_reason(error)}"
+        return RedisUnavailable(problem, remedies.Endpoint.of(self.connection).when_busy(error))
 
 
 def link_of(settings: Settings, most_s: float | None = None) -> Link:
@@ -468,12 +492,12 @@ def _check(given_by: str) -> str:
     return f"check {given_by or 'the URL'}"
 
 
-def _no_reply(where: str, error: redis.RedisError) -> str:
-    """Return the message for bytes that are not a Redis reply, or for any other error of redis-py."""
+def _no_reply(where: str, error: redis.RedisError) -> tuple[str, str]:
+    """Return problem and remedy for bytes that are not a Redis reply, or for any other error of redis-py."""
     if not isinstance(error, redis.InvalidResponse):
-        return f"the connection to Redis at {where} failed: {_reason(error)}"
-    remedy = "look for a proxy, another program or a TLS port at that address"
-    return f"Redis at {where} answered with bytes that are not a Redis reply: {show(_reason(error))}; {remedy}"
+        return f"the connection to Redis at {where} failed: {_reason(error)}", remedies.ASKED_AGAIN
+    problem = f"Redis at {where} answered with bytes that are not a Redis reply: {show(_reason(error))}"
+    return problem, "look for a proxy, another program or a TLS port at that address"
 
 
 def _reason(error: BaseException) -> str:

@@ -18,7 +18,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.connection import ConnectionPool
 from redis.retry import Retry
-from redis.sentinel import SentinelConnectionPool
+from redis.sentinel import MasterNotFoundError, SentinelConnectionPool
 
 # Options of redis-py's client that must not be copied into our pools.
 _OF_CLIENT = ("maint_notifications_pool_handler", "maint_notifications_config", "himport_registry", "event_dispatcher")
@@ -43,6 +43,14 @@ def adopted_options(theirs: ConnectionPool) -> dict[str, Any]:
 
 # Seconds for a Sentinel or a node to name the server: a dead one must not delay the questions to others.
 PATIENCE_S = 1.0
+
+
+class Unfound(MasterNotFoundError):
+    """The server was not found, or is no longer the right one. ``problem`` and ``remedy``: the parts of the message."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        self.problem, self.remedy = problem, remedy
+        super().__init__(f"{problem}; {remedy}")
 
 
 class Finder(Protocol):

@@ -241,7 +241,7 @@ class Inquiry:
             problem = str(answer["error"])
         else:
             try:
-                return _understood(answer), _source(answer, self._place)
+                return understood(answer), source_of(answer, self._place)
             except _NOT_UNDERSTOOD as error:
                 problem = f"this version does not understand the archive's answer ({error!r})"
         return None, self._redis(self._log.first(), problem)
@@ -378,7 +378,7 @@ class LoggedFacets:
         return replace(one, facets=before[-1] if before else None, cursor=str(SearchCursor(entry.position, 0, row)))
 
 
-def _understood(answer: dict[str, Any]) -> dict[str, Any]:
+def understood(answer: dict[str, Any]) -> dict[str, Any]:
     """Return *answer* with its changes and entries as values. Raises KeyError, TypeError, ValueError."""
     values = dict(answer)
     if "changes" in answer:
@@ -402,8 +402,10 @@ def _entry(position: list[int], texts: list[str]) -> Entry:
     return Entry.of(b"%d-%d" % (epoch, seq), [text.encode("latin-1") for text in texts])
 
 
-def _source(answer: dict[str, Any], place: str) -> Source:
+def source_of(answer: dict[str, Any], place: str) -> Source:
     """Return the archive as the source."""
     source, since = answer["source"], answer["source"]["complete_since"]
     since_ms = None if since == "start" else int(since) // 1000
-    return Source(str(source["archive"]), since_ms, source["as_of"], place=place)
+    as_of_us = source.get("as_of_us")  # a daemon of an older version does not tell it
+    as_of_ms = None if as_of_us is None else int(as_of_us) // 1000
+    return Source(str(source["archive"]), since_ms, source["as_of"], place=place, as_of_ms=as_of_ms)

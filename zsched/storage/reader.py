@@ -41,6 +41,7 @@ from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
 
 if TYPE_CHECKING:
+    from zsched.core.difference import Held
     from zsched.core.recent import Ahead, Recent
     from zsched.storage.last_minutes import LastMinutes
     from zsched.storage.overview import Overview
@@ -330,6 +331,14 @@ class Decoder:
             paused_by=paused_by or None,
             since_ms=(_ms(since_ms) or None) if since_ms else _ms(own.get("ended_at")),
         )
+
+    def held(self, held: Held) -> Schedule:
+        """Return the schedule that an archive holds."""
+        since_ms, _, note = (held.note or "").partition(" ")
+        due = b"-" if held.due_ms is None else b"%d" % held.due_ms
+        job, own = (_encoded(each for pair in fields.items() for each in pair) for fields in held.split())
+        place, lane = held.place.encode(), held.lane.encode()
+        return self.schedule(held.id, [place, lane, due, since_ms.encode(), note.encode(), not held.run, own, job])
 
     def _arguments(self, job: list[bytes]) -> tuple[Any, Any]:
         """Return args and kwargs for display, for JSON only: loading a pickle would run it."""

@@ -55,6 +55,7 @@ _HEADER = re.compile(r"(?:--(?! include ).*\n)+")
 _NAME = re.compile(r"@?[a-z_]+")
 _ROWS = "..."
 _LOADS = 10  # attempts to load a script, if it is flushed again before it runs
+_FLUSHED = f"the scripts of this Redis were flushed at each of {_LOADS} attempts", "call again"
 _GROUPS = {  # words in headers for common groups of names
     "@lanes": ("due_high", "due_normal", "due_low"),
     "@schedules": ("meta", "log", "due_high", "due_normal", "due_low", "paused", "quarantine", "recurring"),
@@ -142,7 +143,7 @@ class Scripts:
             except NoScriptError:
                 self.ensure(name)
                 receive = partial(self._channel.execute, *command)
-        raise RedisUnavailable(f"the scripts of this Redis were flushed at each of {_LOADS} attempts; call again")
+        raise RedisUnavailable(*_FLUSHED)
 
     def command(self, name: str, rows: Iterable[Any], arguments: dict[str, Any]) -> list[Any]:
         """Return the EVALSHA command with keys and arguments in the header's order."""
@@ -290,7 +291,9 @@ def stream(
                 is_moving = isinstance(error, SlotMoves)
                 losses += not is_moving
                 if losses > RESENDS or (is_moving and clock.monotonic_ms() - replied_ms > link.timeout_s * 1000):
-                    raise RedisUnavailable(str(error), may_have_been_applied=True) from error
+                    if isinstance(error, NoScriptError):
+                        raise RedisUnavailable(*_FLUSHED, may_have_been_applied=True) from error
+                    raise error.but(may_have_been_applied=True) from error
                 wire.close()
                 stack.close()
                 if is_moving:
@@ -313,7 +316,7 @@ def _connect_again(link: Link, keys: Keys, names: Sequence[str], by: str, stack:
         except RedisUnavailable as error:
             failures += 1
             if failures > RESENDS:
-                raise RedisUnavailable(str(error), may_have_been_applied=True) from error
+                raise error.but(may_have_been_applied=True) from error
 
 
 def _connect(link: Link, keys: Keys, names: Sequence[str], by: str, stack: ExitStack) -> tuple[Wire, Scripts]:

@@ -7,6 +7,8 @@ Sentinel clients:
 - ROLE is the first command of a connection. A Sentinel that was cut off still names the old master, which may now be a
   replica that lags behind. Then another Sentinel is asked first.
 - If a discovery fails, its error names the Sentinels and their answers.
+- A worker's pool uses the master that it found last while no Sentinel answers (``remember_master``). Its open
+  connections are used then, too; a work-horse has none after its fork, and would end its job. Others ask again.
 - All connections of a link move together (``found``). After a requested failover, an old master may accept writes for
   ten seconds, until Sentinel turns it into a replica and these writes are lost.
 
@@ -30,7 +32,8 @@ from redis.sentinel import (
 
 from zsched.config.urls import SentinelUrl, host_port, read_password_file
 from zsched.errors import ConfigError
-from zsched.storage.found import PATIENCE_S, FoundPool, adopted_options, our_options
+from zsched.storage.found import PATIENCE_S, FoundPool, Unfound, adopted_options, our_options
+from zsched.storage.remedies import Endpoint
 
 
 class Pool(FoundPool):
@@ -71,32 +74,55 @@ class Pool(FoundPool):
         """
         if not theirs.is_master:
             raise ConfigError("redis=a client of replicas, which take no writes: give one by Sentinel.master_for(…)")
-        if not isinstance(theirs.sentinel_manager, Sentinel):
-            found_by = type(theirs.sentinel_manager).__name__
-            raise ConfigError(f"redis=a client by a {found_by}, no Sentinel: give one by Sentinel.master_for(…)")
-        manager = copy.copy(theirs.sentinel_manager)
-        manager.sentinels = [_impatient(one) for one in manager.sentinels]
         options = {name: value for name, value in adopted_options(theirs).items() if name != "connection_pool"}
-        return cls(theirs.service_name, Discovery(manager), connection_class=theirs.connection_class, **options)
+        return cls(theirs.service_name, Discovery.of(theirs), connection_class=theirs.connection_class, **options)
+
+
+def remember_master(pool: redis.ConnectionPool) -> None:
+    """Let a worker's *pool*, if it is behind Sentinels, use the last master while none answers, also after a fork."""
+    if not isinstance(pool, SentinelConnectionPool) or not pool.is_master:
+        return
+    if isinstance(pool.sentinel_manager, Sentinel | Discovery):  # else it follows a slot
+        pool.sentinel_manager = pool.proxy.sentinel_manager = Discovery.of(pool)
+        pool.sentinel_manager.remembers = True
 
 
 class Discovery:
     """
-    Finds the master for a ``SentinelConnectionPool``, by redis-py's ``Sentinel``.
+    Finds the master for a ``SentinelConnectionPool``, by redis-py's ``Sentinel``. *last*: the master that was found
+    last, if any. ``remembers``: True if that is used while no Sentinel answers.
 
     Thread-safe. redis-py's is not: two threads that move a Sentinel to the front may lose one.
     """
 
-    def __init__(self, manager: Sentinel) -> None:
-        self._manager = manager
+    def __init__(self, manager: Sentinel, last: tuple[str, int] | None = None) -> None:
+        self._manager, self._last, self.remembers = manager, last, False
         self.sentinels: list[redis.Redis] = list(manager.sentinels)
+
+    @classmethod
+    def of(cls, theirs: SentinelConnectionPool) -> Discovery:
+        """
+        Return one that finds the master as *theirs* does, without retries and with short timeouts.
+
+        Raises:
+            ConfigError: *theirs* does not use a ``Sentinel``.
+        """
+        manager = theirs.sentinel_manager
+        if isinstance(manager, Discovery):
+            return manager
+        if not isinstance(manager, Sentinel):
+            found_by = type(manager).__name__
+            raise ConfigError(f"redis=a client by a {found_by}, no Sentinel: give one by Sentinel.master_for(…)")
+        impatient = copy.copy(manager)
+        impatient.sentinels = [_impatient(one) for one in manager.sentinels]
+        return cls(impatient, theirs.master_address)
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
         """
-        Return the address of the master from the first Sentinel that knows one.
+        Return the address of the master from the first Sentinel that knows one, or else the remembered one.
 
         Raises:
-            MasterNotFoundError: no Sentinel knows one; the message has the reasons.
+            Unfound: no Sentinel knows one; the message has the reasons, and the remedy.
         """
         asked = [_Asked(one) for one in self.sentinels]
         once: Any = copy.copy(self._manager)
@@ -104,8 +130,10 @@ class Discovery:
         try:
             address: tuple[str, int] = once.discover_master(service_name)
         except MasterNotFoundError as error:
-            raise MasterNotFoundError(_no_master(asked, service_name)) from error
-        self.sentinels = [one.sentinel for one in once.sentinels]
+            if self.remembers and self._last is not None and all(one.problem for one in asked):
+                return self._last
+            raise Unfound(*_no_master(asked, service_name)) from error
+        self.sentinels, self._last = [one.sentinel for one in once.sentinels], address
         return address
 
     def greet(self, connection: Any) -> None:
@@ -113,7 +141,7 @@ class Discovery:
         Refuse a new *connection* that is not to a master.
 
         Raises:
-            redis.ConnectionError: the server is a replica.
+            Unfound: the server is a replica.
         """
         connection.send_command("ROLE", check_health=False)
         try:
@@ -121,8 +149,9 @@ class Discovery:
         except redis.exceptions.NoPermissionError:
             return  # an ACL without ROLE: a replica answers READONLY to the first write
         if role != "master":
-            self.sentinels = self.sentinels[1:] + self.sentinels[:1]
-            raise redis.ConnectionError(f"{connection.host}:{connection.port}, master by its Sentinel, is a {role} now")
+            self.sentinels, self._last = self.sentinels[1:] + self.sentinels[:1], None
+            problem = f"{connection.host}:{connection.port}, master by its Sentinel, is a {role} now"
+            raise Unfound(problem, f"another master is named soon; if not, {_names(self.sentinels[-1])}")
 
 
 class _Asked:
@@ -141,17 +170,30 @@ class _Asked:
         return self.masters
 
 
-def _no_master(asked: list[_Asked], master: str) -> str:
+def _no_master(asked: list[_Asked], master: str) -> tuple[str, str]:
     """Return the reason why no master was found, and the remedy."""
     answering = [one for one in asked if not one.problem]
     silent = "; ".join(f"{_shown(one.sentinel)}: {one.problem}" for one in asked if one.problem)
     if not answering:
-        return f"no Sentinel answers ({silent}); start them, or correct their addresses or password"
+        ping = _server(asked[0].sentinel).cli("PING")
+        return f"no Sentinel answers ({silent})", f"start them, or correct their addresses or password: {ping}"
     rest = f" (not asked: {silent})" if silent else ""
     if not any(master in one.masters for one in answering):
         known = ", ".join(sorted({name for one in answering for name in one.masters})) or "none at all"
-        return f"the Sentinels know no master {master!r}, but {known}{rest}; correct its name"
-    return f"the Sentinels know of no living master {master!r} now{rest}; one is chosen soon, or look at its servers"
+        problem = f"the Sentinels know no master {master!r}, but {known}{rest}"
+        return problem, f"correct its name in [redis] url; {_names(answering[0].sentinel)}"
+    told = _server(answering[0].sentinel).cli(*f"SENTINEL REPLICAS {master}".split())
+    problem = f"the Sentinels know of no living master {master!r} now{rest}"
+    return problem, f"one is chosen soon; if not, start its servers, which this lists: {told}"
+
+
+def _server(sentinel: redis.Redis) -> Endpoint:
+    pool = sentinel.connection_pool
+    return Endpoint(pool.connection_kwargs, is_tls=issubclass(pool.connection_class, redis.SSLConnection))
+
+
+def _names(sentinel: redis.Redis) -> str:
+    return f"this shows what they know: {_server(sentinel).cli(*'SENTINEL MASTERS'.split())}"
 
 
 def _of_sentinels(parsed: SentinelUrl) -> dict[str, Any]:

@@ -7,7 +7,7 @@ A server that refuses writes ends all firing, and the namespace's data do not sh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from zsched.core.entry import text
@@ -23,10 +23,14 @@ _NEVER: Final = "noeviction"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One Redis server process with one history. ``info``: INFO by name. ``settings``: the readable ones, by name."""
+    """
+    One Redis server process with one history. ``info``: INFO by name. ``settings``: the readable ones, by name.
+    ``can_be_replaced``: True if Sentinels or a Cluster make a replica the master when this one fails.
+    """
 
     info: Mapping[str, str]
     settings: Mapping[str, str] = field(default_factory=dict)
+    can_be_replaced: bool = False
 
     @classmethod
     def of(cls, wire: Wire) -> Server:
@@ -46,13 +50,13 @@ class Server:
     def read(cls, wire: Wire) -> Server:
         """Ask any server, with the settings that decide whether it refuses writes. Raises as ``of``."""
         info = dict(line.split(":", 1) for line in text(wire.execute("INFO")).splitlines() if ":" in line)
-        found = cls(info)
+        found = cls(info, can_be_replaced=wire.finds_master)
         few = found.good_replicas is not None and (not found.good_replicas or found._has_refused("NOREPLICAS"))
         if not few and info.get("rdb_last_bgsave_status", "ok") == "ok":
             return found
         replies = wire.replies(("CONFIG", "GET", name) for name in _SETTINGS)
         readable = (reply for reply in replies if not isinstance(reply, RedisRefused) and reply)
-        return cls(info, {text(name): text(value) for name, value, *_ in readable})
+        return replace(found, settings={text(name): text(value) for name, value, *_ in readable})
 
     @property
     def id(self) -> str:
@@ -80,6 +84,11 @@ class Server:
     def is_replica(self) -> bool:
         """True if it follows a master."""
         return self.info.get("role", "master") != "master"
+
+    @property
+    def following_replicas(self) -> int:
+        """The number of replicas that follow this master now."""
+        return sum("state=online" in self.info.get(f"slave{n}", "") for n in range(self.number("connected_slaves")))
 
     @property
     def policy(self) -> str:

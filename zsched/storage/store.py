@@ -145,7 +145,7 @@ class Store:
             try:  # another client may be faster; the next check finds that out
                 claimed = self._link.execute("HSETNX", self.keys.meta(), "serializer", self.encoder.serializer)
             except RedisUnavailable as error:  # the put itself was answered
-                raise RedisUnavailable(str(error), may_have_been_applied=True) from error
+                raise error.but(may_have_been_applied=True) from error
             self._is_serializer_agreed = bool(claimed)
 
     # -- one-shots ------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def members_of(error: ZschedError) -> dict[str, Any]:
     if isinstance(error, VersionConflict):
         return {"given": error.given, "present": error.present}
     if isinstance(error, RedisUnavailable):
-        return {"may_have_been_applied": error.may_have_been_applied}
+        return {"may_have_been_applied": error.may_have_been_applied, "remedy": error.remedy}
     if isinstance(error, NotArchived):
         return {"archived": False, "is_in_redis": error.is_in_redis}
     return {}

@@ -179,7 +179,7 @@ def test_the_log_in_json_is_one_object_a_line(zsched: Zsched, client: Client) ->
 
     assert ("0-1", "put", ["a"]) == (put["entry"], put["kind"], [change["id"] for change in put["changes"]])
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", enqueue["at"])
-    source = {"archive": None, "complete_since": put["at"], "as_of": "0-2", "problem": NO_ANSWER}
+    source = {"archive": None, "complete_since": put["at"], "as_of": "0-2", "as_of_at": None, "problem": NO_ANSWER}
     found = json.loads(result.stderr)["source"]
     assert found.pop("place").startswith("namespace default of ")
     assert source == found

@@ -16,6 +16,7 @@ from zsched.embedded import EmbeddedRedis, packaged_server
 from zsched.errors import RedisRefused, RedisUnavailable
 from zsched.health import checks_server
 from zsched.health.check import Severity
+from zsched.health.checks_writes import check_no_replica
 from zsched.health.facts import Probe
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -105,6 +106,39 @@ def test_a_master_that_accepts_writes_without_replicas_is_a_warning(
     configure("min-replicas-to-write", "1")
     eventually(lambda: sound.info("replication")["min_slaves_good_slaves"] == 1)
     assert "takes no writes without them" in only(examined(url)["role"], OK).text
+
+
+@pytest.mark.parametrize(
+    ("info", "problem", "command"),
+    [
+        ({}, "the master has no replica: ", "redis-cli -h REPLICA REPLICAOF "),
+        ({"cluster_enabled": "1"}, "the master has no replica: ", "redis-cli --cluster add-node "),
+        (
+            {"connected_slaves": "1", "slave0": "ip=127.0.0.1,port=2,state=wait_bgsave,offset=0,lag=0"},
+            "the master has no replica that is up to date (1 load its data)",
+            "redis-cli -h REPLICA REPLICAOF ",
+        ),
+    ],
+)
+def test_a_master_that_only_a_replica_can_replace_and_that_has_none_is_a_warning(
+    info: dict[str, str], problem: str, command: str
+) -> None:
+    found = only(list(check_no_replica.findings(Server(info, can_be_replaced=True))), WARNING)
+
+    assert found.text.startswith(problem)
+    assert command in found.remedy
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        Server({}),  # no Sentinels, and no Cluster: nobody expects a replica
+        Server({"role": "slave"}, can_be_replaced=True),
+        Server({"connected_slaves": "1", "slave0": "ip=127.0.0.1,port=2,state=online,lag=0"}, can_be_replaced=True),
+    ],
+)
+def test_a_server_that_needs_no_replica_or_has_one_is_no_warning(server: Server) -> None:
+    assert [] == list(check_no_replica.findings(server))
 
 
 def test_a_single_node_of_a_cluster_is_a_problem_and_ends_the_checks() -> None:

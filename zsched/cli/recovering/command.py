@@ -190,8 +190,9 @@ class ManualRecovery:
             except (RedisUnavailable, RedisRefused) as error:  # for example gone, or out of memory
                 if before is not Doing.RESTORING:
                     raise
-                kind = RedisUnavailable if isinstance(error, RedisUnavailable) else RedisRefused
-                raise kind(f"{error}; {self._kept()}") from error
+                if isinstance(error, RedisUnavailable):
+                    raise error.but(f"{error.problem}; {self._kept()}") from error
+                raise RedisRefused(f"{error}; {self._kept()}") from error
 
     def _progress(self) -> Progress:
         return Progress("recovering", is_quiet=self._is_quiet, counted="schedules compared")

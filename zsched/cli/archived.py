@@ -1,0 +1,212 @@
+"""
+Answers from an archive on this disk while Redis does not answer: what is known up to its last entry.
+
+Daemons answer the same questions through Redis (``daemon.answerer``). Here this user reads the file, if he may. Each
+answer says why Redis did not give it, and up to when the archive knows.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from zsched.archive.live import DUE, OPEN, PAUSED, QUARANTINE
+from zsched.archive.places import Told, archives_of, state_folder, told_by
+from zsched.archive.recall import recalling_beside
+from zsched.client.answers import Answers
+from zsched.client.past import Past
+from zsched.config.settings import Settings
+from zsched.config.urls import address_of
+from zsched.core.clock import SystemClock
+from zsched.core.model import Schedule, iso
+from zsched.core.runs import Run
+from zsched.core.sentences import local_text
+from zsched.core.story import Source, Story
+from zsched.core.story_verdict import Hindrance, Stalled
+from zsched.core.wording import plural
+from zsched.daemon.answerer import answer_from
+from zsched.errors import ArchiveError, RedisRefused, RedisUnavailable
+from zsched.storage.connection import link_of
+from zsched.storage.inquiry import Inquiry, source_of, understood
+from zsched.storage.keys import keys_of
+from zsched.storage.reader import Reader, StoredSchedule
+from zsched.storage.rqjob import Encoder
+
+_SERVICE: Final = {"STATE_DIRECTORY": "/var/lib/zsched"}  # of the units in deploy/systemd
+
+
+def archive_here(settings: Settings) -> Told:
+    """
+    Return the archive on this disk, of this namespace and Redis, that goes furthest.
+
+    Raises:
+        ArchiveError: there is none, or this user may not read it; the message says whom to ask.
+    """
+    address = address_of(settings.redis.url)
+    if settings.archive.path:
+        places = [Path(settings.archive.path)]
+        paths: Iterable[Path] = places
+    else:
+        homes = (os.environ, _SERVICE)
+        places = [state_folder(home) for home in homes]
+        paths = (path for home in homes for path in archives_of(settings.namespace, None, address, home))
+    known = [told for path in paths if (told := told_by(path)) is not None and told.position is not None]
+    fitting = [told for told in known if told.namespace == settings.namespace and not told.objection(None, address)]
+    if fitting:
+        return max(fitting, key=lambda told: -1 if told.position is None else told.position.t_us)
+    for place in places:
+        if (owner := _owner_if_closed(place)) is not None:
+            raise ArchiveError(f"{place} may have an archive, which user {owner} may read: sudo -u {owner} zsched …")
+    where = " and ".join(map(str, places))
+    problem = f"no archive of namespace {settings.namespace!r} of the Redis at {address} is here ({where})"
+    raise ArchiveError(f"{problem}; ask on a machine with a daemon, as its user")
+
+
+def _owner_if_closed(path: Path) -> str | None:
+    """Return the name of the user who may read *path*, if this one may not; None if he may, or nothing is there."""
+    real = Path(os.path.realpath(path))
+    for part in reversed((real, *real.parents)):
+        if not part.exists():
+            return None
+        if not os.access(part, os.R_OK if part == real else os.X_OK):
+            uid = part.stat().st_uid
+            with suppress(KeyError):
+                return pwd.getpwuid(uid).pw_name
+            return f"#{uid}"
+    return None
+
+
+def past_without_redis(settings: Settings, error: RedisUnavailable | RedisRefused) -> Past:
+    """
+    Return the past by an archive on this disk; *error*: that of Redis.
+
+    Raises:
+        RedisUnavailable, RedisRefused: there is none to read; the message also says whom to ask.
+    """
+    try:
+        archive = archive_here(settings)
+    except ArchiveError as missing:
+        if isinstance(error, RedisUnavailable):
+            raise error.but(f"{error.problem}; {missing}") from error
+        raise
+    return ArchivedPast(settings, archive, error)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedState:
+    """
+    The state of a namespace by *archive*, up to its last entry. ``places``: the number of schedules by place, and of
+    open runs. ``due``: the number that is due by this machine's clock. ``first_ms``: the first due time.
+    """
+
+    archive: str
+    as_of_ms: int
+    places: dict[str, int]
+    due: int
+    first_ms: int | None
+
+    @classmethod
+    def here(cls, settings: Settings) -> ArchivedState:
+        """Read the archive on this disk. Raises ArchiveError: there is none to read; the message says whom to ask."""
+        archive, now_ms = archive_here(settings), SystemClock().now_ms()
+        with recalling_beside(archive.path) as (recall, _):
+            due, _ids = recall.overdue(now_ms, 1)
+            where, as_of_us = f"{socket.gethostname()}:{archive.path}", archive.position.t_us if archive.position else 0
+            return cls(where, as_of_us // 1000, recall.count_places(), due, recall.first_due_ms())
+
+    def lines(self, tz: str) -> Iterator[str]:
+        """Yield it for people, with times in *tz*."""
+        waiting, first = self.places.get(DUE, 0), ""
+        if self.first_ms is not None:
+            first = f", the first at {local_text(self.first_ms, tz)}"
+        yield f"the archive {self.archive} knows, up to {local_text(self.as_of_ms, tz, has_ms=True)}:"
+        yield f"  {plural(waiting, 'schedule')} wait, {self.due:,} of them due{first}"
+        yield f"  {self.places.get(PAUSED, 0):,} paused, {self.places.get(QUARANTINE, 0):,} quarantined"
+        yield f"  {plural(self.places.get(OPEN, 0), 'run')} not over"
+        yield "  zsched why ID and zsched history answer from it"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "archive": self.archive,
+            "as_of_at": iso(self.as_of_ms),
+            "waiting": self.places.get(DUE, 0),
+            "overdue": self.due,
+            "oldest_due_at": iso(self.first_ms),
+            "paused": self.places.get(PAUSED, 0),
+            "quarantined": self.places.get(QUARANTINE, 0),
+            "open_runs": self.places.get(OPEN, 0),
+        }
+
+
+class ArchivedPast(Past):
+    """
+    The past of the namespace of *settings* by *archive* alone; *error*: that of Redis. Runs are as the archive knows
+    them, and this machine's clock is asked instead of Redis.
+    """
+
+    def __init__(self, settings: Settings, archive: Told, error: RedisUnavailable | RedisRefused) -> None:
+        reader = _ArchivedReader(settings, archive)
+        self._answers = _ArchivedAnswers(reader, _ArchivedInquiry(settings, archive, error), error)
+
+
+class _ArchivedInquiry(Inquiry):
+    def __init__(self, settings: Settings, archive: Told, error: RedisUnavailable | RedisRefused) -> None:
+        super().__init__(link_of(settings), keys_of(settings))
+        self._archive, self._error = archive, error
+
+    def _ask(self, about: str, **arguments: Any) -> tuple[dict[str, Any] | None, Source]:
+        answer = answer_from(self._archive.path, about, **arguments)
+        return understood(answer), replace(source_of(answer, self._place), problem=str(self._error))
+
+    def seen(self, runs: Sequence[Run]) -> list[Run]:
+        """Return *runs* unchanged: RQ cannot be asked."""
+        return list(runs)
+
+    def stalled(self, runs: Iterable[Run]) -> dict[str, Stalled]:
+        """Return nothing: workers cannot be asked."""
+        return {}
+
+    def heard(self) -> set[str] | None:
+        """Return None: workers cannot be asked."""
+        return None
+
+
+class _ArchivedReader(Reader):
+    def __init__(self, settings: Settings, archive: Told) -> None:
+        super().__init__(link_of(settings), keys_of(settings), Encoder(settings.rq.serializer))
+        self._archive = archive
+
+    def now_ms(self) -> int:
+        """Return this machine's time."""
+        return SystemClock().now_ms()
+
+    def find(self, id: str) -> StoredSchedule | None:
+        """Return the schedule as the archive knows it, without its job; None if it does not wait."""
+        with recalling_beside(self._archive.path) as (recall, _):
+            held = next(recall.known([id])).schedule
+        return None if held is None else StoredSchedule(self._decoder.held(held), [], self.now_ms())
+
+
+class _ArchivedAnswers(Answers):
+    def __init__(self, reader: Reader, inquiry: Inquiry, error: RedisUnavailable | RedisRefused) -> None:
+        super().__init__(reader, inquiry)
+        self._error = error
+
+    def why(self, id: str, tz: str | None = None) -> Story:
+        """Tell the story up to the archive's last entry, and say so in the verdict."""
+        story = super().why(id, tz)
+        return replace(story, verdict=story.verdict.after(story.source.shortfall))
+
+    def _hindrance(self, schedule: Schedule | None, now_ms: int) -> Hindrance:
+        remedy = self._error.remedy if isinstance(self._error, RedisUnavailable) else ""
+        return Hindrance("nothing is known since then", remedy or str(self._error))
+
+    def _with_near_ids(self, story: Story) -> Story:
+        return story

@@ -1,0 +1,85 @@
+"""
+Remedies for a Redis that does not answer, by the part that failed: a server, its TLS, a slot, or what finds the server.
+
+A remedy is made where the error is born, so that every view gives the same one. It ends with a command for a shell.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final
+
+import redis
+
+from zsched.config.urls import host_port
+
+_HOSTS: Final = ("localhost", "127.0.0.1")  # the default of redis-cli and RQ
+_PORT: Final = 6379
+TRUST: Final = "name who signed it in [redis] url, ?ssl_ca_certs=/path/of/ca.crt, and the host as in the certificate"
+ASKED_AGAIN: Final = "nothing has to be done: the next call asks the right server"
+_TLS: Final = (
+    "let [redis] url begin with rediss:// only for a TLS port, and name the certificate that Redis asks for "
+    "(?ssl_certfile=…&ssl_keyfile=…)"
+)
+
+
+class Endpoint:
+    """One Redis server as a remedy names it; *given*: the options of a connection to it. No option is a password."""
+
+    def __init__(self, given: Mapping[str, Any], *, is_tls: bool) -> None:
+        self._host, self._port = given.get("host") or _HOSTS[0], given.get("port") or _PORT
+        self._path, self._db, self._is_tls = given.get("path"), given.get("db"), is_tls
+
+    @classmethod
+    def of(cls, connection: Any) -> Endpoint:
+        """Return the server at the other end of *connection*."""
+        return cls(vars(connection), is_tls=isinstance(connection, redis.SSLConnection))
+
+    @property
+    def is_usual(self) -> bool:
+        """True if redis-cli and RQ reach it without options."""
+        return self.cli() == "redis-cli"
+
+    def cli(self, *words: object) -> str:
+        """Return the command ``redis-cli`` to this server, with *words*."""
+        to: list[object] = ["-s", self._path] if self._path else []
+        if not self._path:
+            to += ["-h", self._host] if self._host not in _HOSTS else []
+            to += ["-p", self._port] if self._port != _PORT else []
+        to += ["--tls"] if self._is_tls else []
+        to += ["-n", self._db] if self._db else []
+        from shlex import join  # a client without an error need not wait for it
+
+        return join(map(str, ["redis-cli", *to, *words]))
+
+    def cluster_check(self) -> str:
+        """Return the command that shows the state of its Cluster."""
+        tls = "--tls " if self._is_tls else ""
+        return f"redis-cli {tls}--cluster check {host_port(self._host, self._port)}"
+
+    def when_silent(self, error: BaseException | None = None) -> str:
+        """Return the remedy when it does not answer, or not with TLS."""
+        if _is_of_tls(error):
+            return _TLS
+        return f"start Redis, or repair the way to it: {self.cli('PING')}"
+
+    def when_slot_moves(self) -> str:
+        """Return the remedy while keys of the slot are moved from or to it."""
+        return f"it is used again when it is whole; if that lasts, see the Cluster: {self.cluster_check()}"
+
+    def when_busy(self, error: redis.RedisError) -> str:
+        """Return the remedy while it answers that it cannot work now."""
+        if isinstance(error, redis.BusyLoadingError):
+            return f"wait until it has read its data, of which this shows the part: {self.cli('INFO', 'persistence')}"
+        if isinstance(error, redis.exceptions.ClusterDownError):
+            return f"start the nodes that are missing: {self.cluster_check()}"
+        if str(error).startswith("BUSY "):
+            return f"wait for the script that runs there, or end it: {self.cli('SCRIPT', 'KILL')}"
+        return ASKED_AGAIN
+
+
+def _is_of_tls(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error is not None
