@@ -198,7 +198,7 @@ class Slice:
         if run.id in self._ended_later:
             self.ended[run.status] -= 1
             return
-        if run.is_again:
+        if run.was is not None:
             self._ended_later.add(run.id)
         alike = run.schedule_id, run.status, run.error
         known = self.failures.get(alike)

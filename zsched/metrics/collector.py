@@ -11,6 +11,7 @@ with a short timeout: Prometheus gives up after ten seconds by default, and need
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
@@ -141,8 +142,14 @@ def _of_log(tally: LogTally) -> Iterator[Metric]:
     yield histograms("run_duration_seconds", "Time from start to end of a run.", ["queue"], _rows(tally.duration_s))
     help = "Duration of a run as a share of its timeout."
     yield histogram("run_timeout_ratio", help, tally.timeout_ratio)
-    ended = [([queue, status], number) for (queue, status), number in tally.ended.copy().items()]
-    yield counters("runs_ended", "Runs that are over.", ["queue", "status"], ended)
+    help = "Ends of runs; a run that is requeued in RQ ends again."
+    yield counters("runs_ended", help, ["queue", "status"], _by_status(tally.ended))
+    help = "Ends of runs that were requeued in RQ and ended again, by the status that no longer counts."
+    yield counters("runs_requeued", help, ["queue", "status"], _by_status(tally.requeued))
+
+
+def _by_status(ends: Counter[tuple[str, str]]) -> list[tuple[list[str], float]]:
+    return [([queue, status], number) for (queue, status), number in ends.copy().items()]
 
 
 def _rows(by_label: dict[str, Distribution]) -> Iterator[tuple[list[str], Distribution]]:

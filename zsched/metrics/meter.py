@@ -125,7 +125,8 @@ LATENESS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2
 WAIT_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)  # in a queue
 DURATION_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)
 TIMEOUT_RATIO: Final = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1)  # above 1: the run was stopped, or should have been
-_COUNTS: Final = ("outcomes", "lateness_s", "wait_s", "duration_s", "timeout_ratio", "ended")  # of a LogTally
+# The counts of a LogTally.
+_COUNTS: Final = ("outcomes", "lateness_s", "wait_s", "duration_s", "timeout_ratio", "ended", "requeued")
 
 
 class LogTally:
@@ -148,6 +149,7 @@ class LogTally:
         self.duration_s = defaultdict[str, Distribution](partial(Distribution, DURATION_S))  # by queue
         self.timeout_ratio = Distribution(TIMEOUT_RATIO)
         self.ended: Counter[tuple[str, str]] = Counter()  # by queue and status
+        self.requeued: Counter[tuple[str, str]] = Counter()  # ends among them that do not count any more
 
     def led(self, epoch: int) -> None:
         """Count entries of *epoch* from now on: it is a term of this daemon."""
@@ -194,7 +196,9 @@ class LogTally:
     def _note_end(self, run: Run) -> None:
         queue = self._queues.of(run.queue or UNKNOWN)
         self.ended[queue, run.status.value] += 1
-        if run.queue_wait_ms is not None:
+        if run.was is not None:
+            self.requeued[queue, run.was.value] += 1
+        elif run.queue_wait_ms is not None:
             self.wait_s[queue].note(run.queue_wait_ms / 1000)
         if run.duration_ms is not None:
             self.duration_s[queue].note(run.duration_ms / 1000)

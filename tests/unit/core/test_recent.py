@@ -167,9 +167,9 @@ def test_equal_failures_of_one_schedule_are_grouped_under_the_latest() -> None:
 
 def test_a_requeued_run_counts_as_its_last_end() -> None:
     fine, bad = (Run(f"{id}-1795277135295", RunStatus.FAILED, error="no") for id in "ab")
-    again = fine._replace(status=RunStatus.SUCCEEDED, error="", is_again=True)
+    again = fine._replace(status=RunStatus.SUCCEEDED, error="", was=RunStatus.FAILED)
 
-    found = recent(end(5000, bad._replace(is_again=True)), end(7000, again), end(9000, fine, bad))
+    found = recent(end(5000, bad._replace(was=RunStatus.LOST)), end(7000, again), end(9000, fine, bad))
 
     assert [(bad.id, 1)] == [(one.run.id, one.times) for one in found.failures]
     assert {RunStatus.SUCCEEDED: 1, RunStatus.FAILED: 1} == {k: n for k, n in found.stretches[0].ended.items() if n}
