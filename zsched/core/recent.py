@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from zsched.core.changes import OUTCOMES, What
 from zsched.core.clock import LAST_MS
+from zsched.core.lateness import LATE_MS, Waits
 from zsched.core.log import Entry, UnknownEntry, parse, reading
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.kinds import ParsedEntry
@@ -149,9 +150,10 @@ class Slice:
     """
     Counts of some entries: those of one second of the log, or of a stretch. The newest entries are added first.
 
-    ``lates_ms``: lateness of the newest firings. ``ends``: runs that ended badly, and later ends of requeued runs.
-    ``failures``: of a stretch, by schedule, status and error. ``ahead``: the schedules that a clock which was ahead
-    advanced, each with its next nominal time; None if the clock was right.
+    ``lates_ms``: lateness of the newest firings. ``waits``: entries with late ones, or that made schedules due, each
+    with its time, as for ``lateness.Waits``; ``waited_ms`` is the result. ``ends``: runs that ended badly, and later
+    ends of requeued runs. ``failures``: of a stretch, by schedule, status and error. ``ahead``: the schedules that a
+    clock which was ahead advanced, each with its next nominal time; None if the clock was right.
     """
 
     def __init__(self, second: int = 0) -> None:
@@ -161,6 +163,8 @@ class Slice:
         self.missed = 0
         self.late_ms: float | None = None
         self.lates_ms = list[float]()
+        self.waits: list[tuple[int, Sequence[str], Sequence[tuple[str, int]]]] = []
+        self.waited_ms = list[float]()
         self.ends: list[Run] = []
         self.failures: dict[tuple[str, RunStatus, str], Failure] = {}
         self._ended_later = set[str]()  # requeued runs whose last end was added
@@ -182,6 +186,7 @@ class Slice:
         self.ended.update(older.ended)
         self.missed += older.missed
         self.add_lates(older.late_ms, older.lates_ms)
+        self.add_lates(max(older.waited_ms, default=None), older.waited_ms)
         for run in older.ends:
             self._add_end(run)
         self.rebuilt_ms = self.rebuilt_ms or older.rebuilt_ms
@@ -214,7 +219,7 @@ class Counting:
     def __init__(self, run_suffix: str = "", windows_ms: Sequence[int] = WINDOWS_MS) -> None:
         self._run_suffix, self._windows_ms = run_suffix, windows_ms
         self._slices = deque[Slice]()
-        self._compared = 0
+        self._compared = self._late = 0
 
     def see(self, entry: Entry, now_ms: int) -> bool:
         """Count *entry*; return False if it is before the requested time, so that no more entries are needed."""
@@ -240,6 +245,9 @@ class Counting:
         Return the counts at *now_ms*, and forget what is before the requested time. *is_all*: there are no entries
         before those that were seen.
         """
+        waits = Waits()
+        for one in reversed(self._slices):
+            one.waited_ms = [late_ms for entry in reversed(one.waits) for late_ms in waits.lates_ms(*entry)]
         total, stretches, windows_ms = Slice(), list[Stretch](), list(self._windows_ms)
         used = deque[Slice]()
         for one in self._slices:
@@ -268,9 +276,16 @@ class Counting:
                 happened[what] += number
                 one.missed += number if (what, why) == _MISSED else 0
             one.happened.update({what: happened[what] for what in HAPPENED if what in happened})
+            made_due, late_ms = list(parsed.made_due()), 0.0
             if counts.due_ms:
+                late_ms = (entry.position.t_us - min(counts.due_ms) * 1000) / 1000
+            if made_due or (late_ms > LATE_MS and self._late < _SAMPLED):
+                fired = list(parsed.fired())
+                self._late += len(fired)
+                one.waits.append((entry.position.t_us, made_due, fired))
+            elif counts.due_ms:
                 lates_ms = [(entry.position.t_us - due_ms * 1000) / 1000 for due_ms in counts.due_ms[:_SAMPLED]]
-                one.add_lates((entry.position.t_us - min(counts.due_ms) * 1000) / 1000, lates_ms)
+                one.add_lates(late_ms, lates_ms)
             self._count_ends(one, parsed)
         restore = RestoreEntry.of(entry)
         if restore and restore.reason == "lost":  # not an audit's

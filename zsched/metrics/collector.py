@@ -137,7 +137,11 @@ class DaemonCollector(Collector):
 def _of_log(tally: LogTally) -> Iterator[Metric]:
     help = "Outcomes of occurrences and of requested runs, in this daemon's terms."
     yield counters("fires", help, ["outcome"], [([outcome], number) for outcome, number in tally.outcomes.items()])
-    yield histogram("lateness_seconds", "Time from an occurrence's due time to its push.", tally.lateness_s)
+    yield histogram(
+        "lateness_seconds",
+        "Time to an occurrence's push from its due time, or from the later put or resume.",
+        tally.lateness_s,
+    )
     yield histograms("queue_wait_seconds", "Time in the queue, of runs that ended.", ["queue"], _rows(tally.wait_s))
     yield histograms("run_duration_seconds", "Time from start to end of a run.", ["queue"], _rows(tally.duration_s))
     help = "Duration of a run as a share of its timeout."

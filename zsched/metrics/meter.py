@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from zsched.core.changes import OUTCOMES as DECIDED
 from zsched.core.changes import What
+from zsched.core.lateness import LATE_MS, Waits
 from zsched.core.log import Entry, Position, UnknownEntry, kinds_telling, parse, reading
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.runs import Run
@@ -119,7 +120,8 @@ OUTCOMES: Final = tuple(
     "fired enqueued retried uncertain skipped_overlap skipped_paused skipped_uncertain skipped_missed skipped_limit "
     "skipped_rule_changed expired coalesced duplicate cancelled quarantined pushed_again held withdrawn".split()
 )
-_COUNTED: Final = (*DECIDED, What.RUN_ENDED)  # kinds without any of these changes need not be parsed
+# Kinds without any of these changes need not be parsed.
+_COUNTED: Final = (*DECIDED, What.RUN_ENDED, What.PUT, What.RESUMED, What.REPLANNED)
 
 LATENESS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
 WAIT_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)  # in a queue
@@ -143,6 +145,7 @@ class LogTally:
         self._run_suffix, self._queues, self._daemon = run_suffix, queues, daemon and daemon.encode()
         self._epochs: set[int] = set()
         self._last: Position | None = None
+        self._waits = Waits()
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
         self.lateness_s = Distribution(LATENESS_S)
         self.wait_s = defaultdict[str, Distribution](partial(Distribution, WAIT_S))  # by queue
@@ -161,10 +164,13 @@ class LogTally:
         for entry in entries:
             if entry.kind == "term" and self._daemon in entry.body:
                 self.led(entry.position.epoch)
-            elif entry.kind in kinds and entry.position.epoch in self._epochs and self._is_new(entry.position):
-                self._last = entry.position
+            elif entry.kind in kinds:
                 with suppress(UnknownEntry), reading(entry):
-                    self._count(parse(entry, self._run_suffix))
+                    parsed = parse(entry, self._run_suffix)
+                    self._waits.lates_ms(parsed.at_us, parsed.made_due(), ())
+                    if entry.position.epoch in self._epochs and self._is_new(entry.position):
+                        self._last = entry.position
+                        self._count(parsed)
 
     def counts(self) -> dict[str, Any]:
         """Return all counts, not a copy. Only the thread that calls ``see`` may call it."""
@@ -189,7 +195,10 @@ class LogTally:
             outcome = f"skipped_{why}" if what is What.SKIPPED else why or what.value
             if outcome in self.outcomes:
                 self.outcomes[outcome] += number
-        self.lateness_s.note_all([(now_ms - due_ms) / 1000 for due_ms in counts.due_ms])
+        lates_ms = [now_ms - due_ms for due_ms in counts.due_ms]
+        if lates_ms and self._waits and max(lates_ms) > LATE_MS:
+            lates_ms = self._waits.lates_ms(entry.at_us, (), entry.fired())
+        self.lateness_s.note_all([late_ms / 1000 for late_ms in lates_ms])
         for run in entry.ended_runs():
             self._note_end(run)
 

@@ -147,6 +147,16 @@ class ParsedEntry:
                 due_ms.append(change.due_ms)
         return found
 
+    def fired(self) -> Iterable[tuple[str, int]]:
+        """Yield id and due time of each occurrence that fired; those of ``Counts.due_ms``."""
+        for change in self.outcomes():
+            if change.what is What.FIRED and change.due_ms is not None:
+                yield change.id, change.due_ms
+
+    def made_due(self) -> Iterable[str]:
+        """Return the schedules that may fire only since this entry, which is later than their due times. Fast."""
+        return ()
+
     def ended_runs(self) -> Iterable[Run]:
         """Yield the runs that ended by this entry."""
         return ()

@@ -84,6 +84,9 @@ class ResumeEntry(ParsedEntry, kind="resume"):
             elif row.due_ms is None:
                 yield self._change(row.id, What.ENDED)
 
+    def made_due(self) -> Iterable[str]:
+        return [row.id for row in self.resumed if row.due_ms is not None and row.due_ms * 1000 < self.at_us]
+
 
 class ReplanEntry(ParsedEntry, kind="replan"):
     """The rules of zones changed. In ``changes``, ``nominal_ms`` is the old time and ``next_ms`` the new one."""
@@ -109,6 +112,9 @@ class ReplanEntry(ParsedEntry, kind="replan"):
         for row in self.moved:
             times = {"nominal_ms": row.nominal_ms, "next_ms": row.new_nominal_ms}
             yield self._change(row.id, What.REPLANNED, why=why, **times)
+
+    def made_due(self) -> Iterable[str]:
+        return [row.id for row in self.moved if row.new_due_ms * 1000 < self.at_us]
 
 
 _AGAIN: Final = ANOTHER_END.encode()

@@ -60,6 +60,10 @@ class PutEntry(ParsedEntry, kind="put"):
             paused=ids_of(extra.get(b"paused")),
         )
 
+    def made_due(self) -> Iterable[str]:
+        *_, name, ids = (b"", *self.entry.body[-2:])
+        return ids_of(ids) if name == b"past" else ()
+
     def rows(self) -> Iterable[Row]:
         puts = self.puts
         return [OneShotsPut(puts.ids, puts.dues, self.run_suffix, puts.replaced, puts.paused)]
