@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zsched.core.changes import OUTCOMES, What
@@ -84,14 +84,28 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """*times* runs of one schedule with the same failure, loss or expiry; *run* is the last."""
+    """
+    *times* runs of one schedule with the same failure, loss or expiry; *run* is the last. ``retried``: how many of them
+    were retried, by the end of the last retry in the log; queued: it has none.
+    """
 
     run: Run
     times: int = 1
+    retried: Mapping[RunStatus, int] = field(default_factory=dict)
+
+    @property
+    def repair(self) -> str:
+        """``retried: succeeded``, ``3 of 12 retried: succeeded``; '' if none was retried."""
+        parts = []
+        for status, number in self.retried.items():
+            which = "" if number == self.times else f"{number:,} of {self.times:,} "
+            parts.append(f"{which}retried" + (f": {status.value}" if status in OVER else ""))
+        return ", ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
-        return self.run.to_dict() | {"times": self.times}
+        retried = {status.value: number for status, number in self.retried.items()}
+        return self.run.to_dict() | {"times": self.times, "retried": retried}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +181,8 @@ class Slice:
         self.waited_ms = list[float]()
         self.ends: list[Run] = []
         self.failures: dict[tuple[str, RunStatus, str], Failure] = {}
+        self.retries: dict[str, str] = {}  # by the run that they repeat
+        self.reruns: dict[str, RunStatus] = {}  # their last ends
         self._ended_later = set[str]()  # requeued runs whose last end was added
         self.rebuilt_ms: int | None = None
         self.put_back: Counter[What] = Counter()
@@ -187,6 +203,10 @@ class Slice:
         self.missed += older.missed
         self.add_lates(older.late_ms, older.lates_ms)
         self.add_lates(max(older.waited_ms, default=None), older.waited_ms)
+        for of, retry in older.retries.items():
+            self.retries.setdefault(of, retry)
+        for rerun, status in older.reruns.items():
+            self.reruns.setdefault(rerun, status)
         for run in older.ends:
             self._add_end(run)
         self.rebuilt_ms = self.rebuilt_ms or older.rebuilt_ms
@@ -207,10 +227,21 @@ class Slice:
             self._ended_later.add(run.id)
         alike = run.schedule_id, run.status, run.error
         known = self.failures.get(alike)
-        if known is not None:
-            self.failures[alike] = replace(known, times=known.times + 1)
-        elif run.status in _FAILED and len(self.failures) < FAILURES:
-            self.failures[alike] = Failure(run)
+        if known is None and (run.status not in _FAILED or len(self.failures) >= FAILURES):
+            return
+        retried = Counter({} if known is None else known.retried)
+        if (retry := self._last_retry(run.id)) is not None:
+            retried[self.reruns.get(retry, RunStatus.QUEUED)] += 1
+        times = 1 if known is None else known.times + 1
+        self.failures[alike] = Failure(run if known is None else known.run, times, retried)
+
+    def _last_retry(self, run_id: str) -> str | None:
+        """Return the last of the runs that repeat one another, from a run on; None if there is none."""
+        last, seen = self.retries.get(run_id), set[str]()
+        while last is not None and last not in seen and (later := self.retries.get(last)) is not None:
+            seen.add(last)
+            last = later
+        return last
 
 
 class Counting:
@@ -295,6 +326,8 @@ class Counting:
 
     def _count_ends(self, one: Slice, parsed: ParsedEntry) -> None:
         one.ended.update(parsed.end_statuses())
+        one.retries = dict(parsed.retries()) | one.retries
+        one.reruns = dict(parsed.ends_of_reruns()) | one.reruns
         failed = parsed.only_ends(_FAILED) if self._compared < _COMPARED else None
         if failed is not None:
             for run in reversed(list(parse(failed, self._run_suffix).ended_runs())):

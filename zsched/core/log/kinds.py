@@ -165,6 +165,14 @@ class ParsedEntry:
         """Count the runs that ended by this entry, by status."""
         return {}
 
+    def retries(self) -> Mapping[str, str]:
+        """Return the runs that repeat others, by the run that they repeat."""
+        return {}
+
+    def ends_of_reruns(self) -> Mapping[str, RunStatus]:
+        """Return the ends of extra runs of an occurrence, as retries are, by run. Fast."""
+        return {}
+
     def only_ends(self, statuses: Collection[RunStatus]) -> Entry | None:
         """Return the entry with only the ends in one of *statuses* or of requeued runs; None without any. Fast."""
         return None

@@ -118,6 +118,7 @@ class ReplanEntry(ParsedEntry, kind="replan"):
 
 
 _AGAIN: Final = ANOTHER_END.encode()
+_LONGEST_RERUN: Final = 20  # characters of "-r" and its number, at the end of a run id
 
 
 class EndEntry(ParsedEntry, kind="end"):
@@ -153,6 +154,10 @@ class EndEntry(ParsedEntry, kind="end"):
         for word, number in Counter(word for _, word, _ in rows_of(self.entry.body)).items():
             found[ended_as(text(word))] += number
         return found
+
+    def ends_of_reruns(self) -> Mapping[str, RunStatus]:
+        rows = ((run, word) for run, word, _ in rows_of(self.entry.body) if b"-r" in run[-_LONGEST_RERUN:])
+        return {text(run): ended_as(text(word)) for run, word in rows}
 
     @staticmethod
     def words(statuses: Iterable[RunStatus]) -> list[bytes]:

@@ -278,6 +278,9 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
             what = What.ENQUEUED if one.retry_of is None else What.RETRIED
             yield self._change(schedule_of(one.run_id), what, run_id=one.run_id, why=one.retry_of or "")
 
+    def retries(self) -> Mapping[str, str]:
+        return {one.retry_of: one.run_id for one in self.runs if one.retry_of is not None}
+
     def record_of(self, number: int) -> Given:
         one = self.runs[number]
         front = [OWN.encode() + b"flags", b"f"] if one.is_at_front else []
