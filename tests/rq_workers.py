@@ -48,11 +48,11 @@ class RqWorkers:
         return (self.folder / "worker.log").read_text()
 
 
-def work_off(queue: Queue, client: redis.Redis, *more: Queue) -> None:
-    """Execute all jobs in *queue*, and in *more* of the same serializer, in this process."""
+def work_off(queue: Queue, client: redis.Redis, *more: Queue, most: int | None = None) -> None:
+    """Execute all jobs (*most*: at most so many) in *queue*, and in *more* of the same serializer, in this process."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
     try:
-        SimpleWorker([queue, *more], connection=client, serializer=queue.serializer).work(burst=True)
+        SimpleWorker([queue, *more], connection=client, serializer=queue.serializer).work(burst=True, max_jobs=most)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import redis
+from rq import Queue
 
 from tests.faults.archives import (
     KEYS,
@@ -25,6 +26,7 @@ from tests.faults.overdue import become_due
 from tests.faults.processes import Start, eventually
 from tests.faults.setbacks import put_back, put_back_by, redis_with_rdb, two_daemons
 from tests.prefix import RQ
+from tests.rq_workers import work_off
 from zsched import Client
 from zsched.archive import START, History
 from zsched.core.changes import What
@@ -124,6 +126,34 @@ def test_a_redis_with_an_older_rdb_is_restored_and_repeated_runs_are_marked(
             assert [] == repeated(history(path)) + doubles(queued(watch))
             assert [What.PUT, What.RESTORED] == whats_of(path, "lost")
             assert {"before", "lost", "marked", "new"} == {id for id, _ in assert_state_is_redis_own(server.url, path)}
+
+
+def test_finished_runs_in_an_older_rdb_are_withdrawn_or_listed(start_daemon: Start, tmp_path: Path) -> None:
+    path = tmp_path / "one.db"
+    with redis_with_rdb() as server, connect(server.url) as watch:
+        daemon, client = start_daemon(server.url, ARCHIVE_PATH=str(path)), Client.from_url(server.url)
+        daemon.wait_for("term_began")
+        twice, once = (str(client.enqueue("platform.node", id=id).run_id) for id in ("twice", "once"))
+        await_caught_up(server.url, path)
+        watch.save()
+        saved = tmp_path / "old.rdb"
+        shutil.copy(server.folder / "dump.rdb", saved)
+        work_off(Queue("default", connection=watch), watch)
+        eventually(lambda: all(What.RUN_ENDED in whats_of(path, id) for id in ("twice", "once")))
+        before = len(daemon.of("recovery_done"))
+        os.kill(daemon.archivist_pid, signal.SIGSTOP)
+
+        put_back(server, saved)
+        eventually(lambda: queued(watch) == [twice, once])
+        work_off(Queue("default", connection=watch), watch, most=1)  # before the archive has compared
+        os.kill(daemon.archivist_pid, signal.SIGCONT)
+
+        done = daemon.wait_for("recovery_done", before + 1)
+        assert (1, 1, []) == (done["ran_again"], done["taken_out"], queued(watch))
+        for status, run_id in (("ran_again", twice), ("withdrawn", once)):
+            assert [run_id] == [one.run_id for one in client.history(status=status)]
+        told = "\n".join(text for _, text in client.why("twice").lines)
+        assert f"run {twice} ran again; Redis had gone back to a time before it was over" in told
 
 
 def test_a_cancelled_schedule_in_an_older_rdb_does_not_fire_before_the_archive_has_compared(

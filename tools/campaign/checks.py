@@ -283,6 +283,11 @@ def _is_put_as_new(audit: Audit, run_id: str, pushed_us: int) -> bool:
 def _received_again(audit: Audit, run_id: str, received: list[Receipt], pushes: list[Push]) -> Findings:
     between = audit.losses_between(received[0].t_us - _SLACK_US, received[-1].t_us + _SLACK_US)
     if any(loss.brings_back for loss in between):
+        told = [change for change in audit.histories.changes[pushes[0].id] if change.run_id == run_id]
+        was_over = any(change.what is What.RUN_ENDED and change.at_us < received[-1].t_us for change in told)
+        if was_over and all(change.what is not What.RAN_AGAIN for change in told):
+            story = _story(audit, pushes[0].id)
+            yield f"{run_id} was over, a rollback brought it back, and no log says that it ran again: {story}"
         audit.tolerated["brought back in RQ's queue by a rollback"] += 1
     elif between and all(push.is_uncertain for push in pushes) and not _is_at_most_once(audit, pushes[0].id):
         audit.tolerated["pushed again, marked, after a push in the archive's lag"] += 1

@@ -10,8 +10,9 @@ do not count here (``fact`` known_from).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -24,7 +25,7 @@ from zsched.archive.live import OPEN, Live
 from zsched.archive.schema import last_n, number_of, segments
 from zsched.core.changes import OF_RUNS, What
 from zsched.core.clock import Clock
-from zsched.core.difference import Held, Recalled
+from zsched.core.difference import Held, OverRun, Recalled
 from zsched.core.log import (
     Entry,
     Key,
@@ -34,12 +35,14 @@ from zsched.core.log import (
     changes,
     kinds_telling,
     kinds_telling_only,
+    parse,
     touches,
 )
 from zsched.core.log.kinds import Given
+from zsched.core.log.lives import EndEntry
 from zsched.core.log.recovery import RestoreEntry
 from zsched.core.pages import pages_of
-from zsched.core.run_id import suffix_of
+from zsched.core.run_id import run_key, suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveError
 
 _PAGE: Final = 200  # schedules, or entries, at a time
@@ -76,6 +79,18 @@ class Recall:
                 for touch in self._touches(row):
                     touched[touch.key] = max(touch.t_us, touched.get(touch.key, 0))
         return touched
+
+    def ended_behind(self, n: int, until: int) -> Iterator[OverRun]:
+        """Yield the runs that ended by entries after number *n*, up to number *until*; one that ended again twice."""
+        query = f"SELECT {body.COLUMNS} FROM entry WHERE n > ? AND n <= ? AND seq IS NOT NULL AND kind = ? ORDER BY n"
+        with converted(self._path):
+            for row in self._db.execute(query, (n, until, EndEntry.kind)):
+                entry = body.entry_of(row)
+                with suppress(UnknownEntry):
+                    for run in parse(entry).ended_runs():
+                        if (key := run_key(run.id)) is not None:
+                            t_us = entry.position.t_us
+                            yield OverRun(*key, t_us // 1000 if run.ended_ms is None else run.ended_ms, t_us)
 
     def last_n(self) -> int:
         """Return the number of the last entry of the history."""
@@ -231,11 +246,16 @@ class Recall:
         with converted(self._path):
             return int(self._db.execute("SELECT count(*) FROM live WHERE life = ?", (self.life,)).fetchone()[0])
 
-    def known(self, ids: Iterable[str], touched: dict[Key, int] | None = None) -> Iterator[Recalled]:
+    def known(
+        self, ids: Iterable[str], touched: dict[Key, int] | None = None, over: Mapping[Key, OverRun] = {}
+    ) -> Iterator[Recalled]:
         """
-        Yield the knowledge of each of *ids*. With *touched*, only of its keys: a schedule or run that is no longer in
-        the state is then reported as gone.
+        Yield the knowledge of each of *ids*. With *touched*, only of its keys: a schedule that is no longer in the
+        state is then reported as gone. *over*: runs that ended by those changes.
         """
+        over_of: dict[str, list[OverRun]] = {}
+        for run in over.values():
+            over_of.setdefault(run.id, []).append(run)
         for page in pages_of(ids, _PAGE):
             rows: dict[str, list[Live]] = {id: [] for id in page}
             query = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id IN ({','.join('?' * len(page))})"
@@ -244,7 +264,9 @@ class Recall:
                     row = Live.of(stored)
                     rows[row.id].append(row)
             for id in page:
-                yield self._recalled(id, rows[id], touched)
+                open_runs = {row.run for row in rows[id] if row.place == OPEN}
+                ended = tuple(run for run in over_of.get(id, ()) if run.run not in open_runs)
+                yield replace(self._recalled(id, rows[id], touched), over=ended)
 
     def record(self, row: Live) -> Record:
         """Return the record of a row of the state."""

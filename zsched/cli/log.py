@@ -193,6 +193,7 @@ _OF_RUNS: Final = {
     What.RELEASED: "put {} into their queues that had waited for others",
     What.PUSHED_AGAIN: "pushed {} again that Redis had lost, marked uncertain",
     What.HELD: "found {} in RQ that Redis had lost, not pushed again",
+    What.RAN_AGAIN: "found {} that ran again after they were over",
     What.RUN_ENDED: "{} ended",
 }
 _ENDS: Final = {

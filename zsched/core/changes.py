@@ -34,16 +34,18 @@ class What(Enum):
     RESTORED = "restored"  # Redis had lost it, and holds it again
     PUSHED_AGAIN = "pushed_again"  # Redis had lost an open run: it is in its queue again
     HELD = "held"  # Redis had lost an open run, but RQ has it again from a worker: not pushed again
+    RAN_AGAIN = "ran_again"  # Redis went back to a time before a run was over: a worker executed or has it once more
     WITHDRAWN = "withdrawn"  # Redis went back to an older state and held it again: taken out, as it was over
 
 
 # Outcomes of an occurrence or of a requested run.
 OUTCOMES: Final = (
     What.FIRED, What.ENQUEUED, What.RETRIED, What.SKIPPED, What.EXPIRED, What.COALESCED, What.DUPLICATE,
-    What.CANCELLED, What.QUARANTINED, What.PUSHED_AGAIN, What.HELD, What.WITHDRAWN,
+    What.CANCELLED, What.QUARANTINED, What.PUSHED_AGAIN, What.HELD, What.RAN_AGAIN, What.WITHDRAWN,
 )  # fmt: skip
 OF_RUNS: Final = frozenset({What.RUN_ENDED, What.RUN_AGAIN, What.STOPPING, What.RELEASED})  # the schedule is unchanged
-PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.RETRIED, What.PUSHED_AGAIN, What.HELD})
+RESTORED_RUNS: Final = frozenset({What.PUSHED_AGAIN, What.HELD, What.RAN_AGAIN})  # Redis lost something of a run
+PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.RETRIED, *RESTORED_RUNS})
 TOLD: Final = frozenset({*OUTCOMES, What.RUN_ENDED, What.FOUND})  # a search of the history finds some of them
 RAN: Final = PUSHES | {What.FOUND}  # changes that may mean that a run was pushed
 
@@ -52,6 +54,7 @@ RAN: Final = PUSHES | {What.FOUND}  # changes that may mean that a run was pushe
 BACKFILL: Final = "backfill"  # its occurrence had passed without a run
 RUN_NOW: Final = "run now"
 
+RUN_OVER: Final = "over"  # a run was withdrawn: it was in its queue again
 RULE_CHANGED: Final = "rule_changed"  # an occurrence was skipped: it was overdue when its schedule got another rule
 WAITS_FOR: Final = "waits for "  # a fired run is not in its queue: the run with the id that follows is not over
 
@@ -93,12 +96,17 @@ class Change:
     def is_firing(self) -> bool:
         """True if the schedule's run was pushed: at its time, by *run now*, or again after Redis had lost it."""
         is_at_once = self.what is What.ENQUEUED and self.why == RUN_NOW
-        return is_at_once or self.what in (What.FIRED, What.PUSHED_AGAIN, What.HELD)
+        return is_at_once or self.what is What.FIRED or self.what in RESTORED_RUNS
 
     @property
     def is_of_schedule(self) -> bool:
         """True if it says what became of the schedule itself, and not of a run that goes its own way."""
-        return self.is_firing or self.what not in (*OF_RUNS, What.RETRIED, What.ENQUEUED)
+        return self.is_firing or not (self.is_of_over_run or self.what in (*OF_RUNS, What.RETRIED, What.ENQUEUED))
+
+    @property
+    def is_of_over_run(self) -> bool:
+        """True if it took a run that was over out of its queue."""
+        return self.what is What.WITHDRAWN and self.why == RUN_OVER
 
     @property
     def due_ms(self) -> int | None:

@@ -15,11 +15,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from zsched.core.entry import OWN
 from zsched.core.log import Entry, Key, Position, Texts, Touch, text, touches
 from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry
+from zsched.core.run_id import nominal_ms_of, run_id_of
+from zsched.core.runs import Run, RunStatus
 
 # Fields that change during the life of a run or schedule. They are not part of the request.
 _OF_RUN = frozenset(
@@ -113,17 +115,33 @@ def judge(mine: Position, first: Position | None, *, is_same_set: bool) -> Verdi
     return Verdict.LOST
 
 
+class OverRun(NamedTuple):
+    """A run that is over: its id, the part behind the schedule's id, its end by its worker, and the end's t."""
+
+    id: str
+    run: str
+    ended_ms: int
+    t_us: int
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return run_id_of(self.id, self.run)
+
+
 @dataclass(slots=True)
 class Recalled:
     """
     An archive's knowledge of one schedule id. ``schedule`` is None if it is gone (fired, cancelled, taken out);
-    ``gone_us`` is since when, None if not needed. ``runs``: its open runs.
+    ``gone_us`` is since when, None if not needed. ``runs``: its open runs. ``over``: runs that ended after the last
+    common entry.
     """
 
     id: str
     schedule: Held | None
     gone_us: int | None
     runs: tuple[Held, ...]
+    over: tuple[OverRun, ...] = ()
 
 
 class Branch:
@@ -207,6 +225,19 @@ def _schedule(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: i
     if here.place == "due" and is_doubtful and any(run.run == here.run for run in recalled.runs):
         return None  # it fired in the lost history and was open: here it waits, and fire will mark it
     return Restored(recalled.id, here.run, "gone", here.lane, here.due_ms, recalled.gone_us, None, (), ())
+
+
+def is_back(over: OverRun, seen: Run) -> bool:
+    """
+    Return True if a run that is over waits in RQ once more, or a worker began it after its end, as *seen* there: Redis
+    went back to a time before that end.
+    """
+    return seen.status is RunStatus.QUEUED or (seen.started_ms is not None and seen.started_ms > over.ended_ms)
+
+
+def over_row(run: OverRun) -> Restored:
+    """Return the row of a run that is over, and that RQ has once more."""
+    return Restored(run.id, run.run, "over", "", nominal_ms_of(run.run), run.t_us, None, (), ())
 
 
 def restored_row(known: Held) -> Restored:

@@ -239,7 +239,14 @@ def _held(change: Change, tz: str, _: str) -> str:
     return f"found in RQ: run {change.run_id}, which Redis had lost before it was over; uncertain: {doubt}"
 
 
+def _ran_again(change: Change, tz: str, _: str) -> str:
+    again = "its entry came back, and it ran again, or will"
+    return f"run {change.run_id} ran again; Redis had gone back to a time before it was over: {again}"
+
+
 def _withdrawn(change: Change, tz: str, _: str) -> str:
+    if change.is_of_over_run:
+        return f"run {change.run_id} taken out of its queue: it was over, and Redis had gone back to a time before that"
     if change.why == "audit":
         return "taken out: RQ has its run already, so it does not wait any more"
     if change.why == "corrected":
@@ -270,6 +277,7 @@ _WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
     What.RESTORED: _restored,
     What.PUSHED_AGAIN: _pushed_again,
     What.HELD: _held,
+    What.RAN_AGAIN: _ran_again,
     What.WITHDRAWN: _withdrawn,
 }
 _PLACES: Final = {"due": "active", "quarantine": "quarantined"}  # as shown to users

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zsched.core.attempt_lines import attempt_lines, in_order
-from zsched.core.changes import BACKFILL, OF_RUNS, Change, What
+from zsched.core.changes import BACKFILL, OF_RUNS, RESTORED_RUNS, Change, What
 from zsched.core.lateness import Lateness
 from zsched.core.lookback import is_push, run_that_ended
 from zsched.core.model import Schedule, iso
@@ -304,7 +304,7 @@ class _Teller:
         elif (what in _ADVANCES and change.next_ms is not None) or (what is What.ENQUEUED and change.why == BACKFILL):
             self._is_recurring = True
         is_broken_run = what is What.QUARANTINED and change.run_id
-        if is_broken_run or what in (*OF_RUNS, What.RETRIED, What.PUSHED_AGAIN, What.HELD):
+        if is_broken_run or change.is_of_over_run or what in (*OF_RUNS, What.RETRIED, *RESTORED_RUNS):
             return  # a change of a run: the schedule is unchanged
         if what in (What.CANCELLED, What.WITHDRAWN) or (what is What.ENQUEUED and not change.why):
             self.is_there = False  # an enqueued run replaces the waiting schedule
@@ -334,7 +334,7 @@ class _Teller:
 _WAITS: Final = (What.PUT, What.FOUND, What.RESUMED, What.PAUSED, What.REPLANNED, What.RESTORED)
 _OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # a one-shot ends with them
 _PUSHES: Final = (
-    What.FIRED, What.FOUND, What.ENQUEUED, What.RETRIED, What.PUSHED_AGAIN, What.HELD, *OF_RUNS,
+    What.FIRED, What.FOUND, What.ENQUEUED, What.RETRIED, *RESTORED_RUNS, *OF_RUNS,
 )  # fmt: skip  # and it was gone
 _OCCURRED: Final = (*_PUSHES, What.SKIPPED, What.EXPIRED)
 _ENDS_WITH: Final = {

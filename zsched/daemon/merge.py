@@ -25,6 +25,8 @@ HOLD, HOLD_ENDS    nothing fires meanwhile; when the restorer dies, the hold lap
 MERGED_STAYS       after a merge, an archive follows the new history only if that still has the ``merged`` entry
 =================  ==================================================================================
 
+A run that ended after the last common entry leaves its queue, or is recorded as run again (``difference.is_back``).
+
 Not guaranteed: data that no archive had.
 """
 
@@ -36,7 +38,7 @@ from itertools import chain
 from typing import Final
 
 from zsched.archive import Recall
-from zsched.core.difference import Branch, Held, Recalled
+from zsched.core.difference import Branch, Held, OverRun, Recalled
 from zsched.core.log import Entry, Key, Position, UnknownEntry
 from zsched.core.log.recovery import Restored, RestoreEntry
 from zsched.core.pages import pages_of
@@ -89,6 +91,7 @@ class Merge:
         # Called with the rows of each restore entry.
         self.on_restored: Callable[[Sequence[Restored]], None] | None = None
         self._touched: dict[Key, int] | None = None  # ids touched after the common entry; None: all known ids
+        self._over: dict[Key, OverRun] = {}  # runs that ended after it
 
     @property
     def seen(self) -> Position | None:
@@ -139,6 +142,7 @@ class Merge:
             for first in range(last_n, self._recall.last_n(), _PAGE):
                 for key, t_us in self._recall.touched_behind(first, first + _PAGE).items():
                     self._touched[key] = max(t_us, self._touched.get(key, 0))
+                self._over |= {(run.id, run.run): run for run in self._recall.ended_behind(first, first + _PAGE)}
                 yield
 
     @property
@@ -219,7 +223,7 @@ class Merge:
         """Yield the archive's data of the compared schedules, a page at a time."""
         touched = self._touched
         ids = self._recall.ids() if touched is None else iter(dict.fromkeys(id for id, _ in touched))
-        known = self._recall.known(ids, touched)
+        known = self._recall.known(ids, touched, self._over)
         if touched is None:
             known = chain(self._gone(), known)
         return pages_of(known, _PAGE)

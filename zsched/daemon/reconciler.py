@@ -27,10 +27,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from zsched.core.difference import Branch, Held, Recalled, lacking
+from zsched.core.difference import Branch, Held, Recalled, is_back, lacking, over_row
 from zsched.core.log import Entry, Position
 from zsched.core.log.recovery import Restored
+from zsched.core.runs import of_job
 from zsched.storage.connection import Wire
+from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, Pages
 from zsched.storage.meta import doubted_until_ms
@@ -95,7 +97,7 @@ class Reconciler:
         Judge *page* without asking Redis, which may be at work. Return None if it has to be compared: Redis had
         something of the last page, or a schedule without a row would stay unexamined.
         """
-        if not self._is_bare:
+        if not self._is_bare or any(recalled.over for recalled in page):
             return None
         ids = {recalled.id for recalled in page}
         self.touched -= ids
@@ -211,4 +213,12 @@ def lacking_rows(
         is_run = waits is not None and any(waits.run == run.run for run in recalled.runs)
         until_ms = doubted_until_ms(wire, keys) if is_run else None
         rows += lacking(recalled, waits, branch, until_ms)
-    return rows
+    over = [
+        run
+        for recalled in page
+        for run in recalled.over
+        if not branch.is_newer((run.id, run.run), run.t_us) and not ((at := held.get(run.id)) and at.run == run.run)
+    ]
+    jobs = Jobs(wire, keys, tracebacks=False).look([run.run_id for run in over])
+    seen = (of_job(run.run_id, job, None) for run, job in zip(over, jobs, strict=True))
+    return rows + [over_row(run) for run, now in zip(over, seen, strict=True) if is_back(run, now)]

@@ -261,6 +261,7 @@ class Recovery:
             pushed_again=done["open"],
             skipped=done["skipped"],
             held=done["held"],
-            taken_out=done["gone"],
+            ran_again=done["again"],
+            taken_out=done["gone"] + done["over"],
             took_ms=round(self._clock.monotonic_ms() - self._began_ms),
         )

@@ -22,6 +22,7 @@ _PUT_BACK: Final = {
     What.RESTORED: "put back",
     What.PUSHED_AGAIN: "pushed again",
     What.HELD: "held by RQ already",
+    What.RAN_AGAIN: "ran again, although over",
     What.SKIPPED: "skipped as uncertain",
     What.WITHDRAWN: "withdrawn, as they were over",
     What.QUARANTINED: "in quarantine",
@@ -40,7 +41,8 @@ def check_rebuilt(recent: Recent) -> Iterator[Finding]:
     text = f"Redis lost something and was rebuilt at {_clock(recent.rebuilt.at_ms)}: "
     yield warning(
         f"{text}{'at least ' if recent.is_cut else ''}{became}",
-        "zsched history --status pushed_again (or skipped, held) lists runs that may happen twice, or not at all; "
+        "zsched history --status pushed_again (or ran_again, held, skipped) lists runs that happened twice, may happen "
+        "twice, or not at all; "
         "zsched doctor says whether Redis keeps its data on a disk",
     )
 

@@ -14,17 +14,21 @@
 --        ...             per row: id, run (the rest of the run id after the id, '' for a recurring schedule), place,
 --                        lane, due ms or -, t of the row's last change in µs, note, "<n> <m>", then n texts of the
 --                        job or template (pairs) and m texts of the schedule's own hash (pairs)
---        places: due paused quarantine ended gone open skipped
+--        places: due paused quarantine ended gone open skipped over
 -- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), the place of each row as logged  |  AGAIN, now ms
 --          |  OTHER, now ms  |  HERE, now ms: at least one schedule is there
 -- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` is `refused` if it cannot be pushed;
---          if RQ has the run already, `open` and `skipped` are `held`, and a waiting one-shot is `gone`
+--          if RQ has the run already, `open` and `skipped` are `held`, and a waiting one-shot is `gone`;
+--          `over` is `again` if the run does not wait any more, or others wait for it
 --
 -- A row replaces the schedule, whatever exists there; `gone` removes it. If another program put the schedule into
 -- several places, it leaves all of them. A run that was fired and is not over (`open`) is pushed again here, and marked
 -- uncertain. `skipped` records that it is not pushed, as its schedule demands. RQ may have the run already: a worker
 -- that took it before the loss writes its status or its end into the Redis that lost it, often without the rest of the
 -- job. Such a run (`held`) is marked uncertain, and else left as it is. It is open, and the tracker records its end.
+-- A run that is over (`over`) and that RQ has once more, because Redis went back, is taken out of its queue. A worker
+-- may have taken it before: such a run (`again`) is marked uncertain. So is a run that others wait for: RQ releases
+-- them when it ends.
 -- A run that was enqueued with a guard (zs_unique) has it again; the guards of runs that are over are lost.
 -- The entry keeps each row's old t, by which archives with different data agree (rule: LATEST_CHANGE). A row may be of
 -- a newer format than the leader's, if its archives never saw a newer leader. So the format is noted, as in acquire.
@@ -43,6 +47,7 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/launch.lua
 -- include lib/pushed.lua
 -- include lib/unique.lua
+-- include lib/waiting.lua
 -- include lib/same_set.lua
 
 local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
@@ -53,6 +58,21 @@ local function waits(row)
   local at = not replaced[row.id] and find({row.id})[1]
   return at and not at.recurring and run_key(row.id, at.due_ms) == RQ_JOB .. row.run_id
     and is_a(RQ_JOB .. row.run_id, 'hash')
+end
+
+local MOST_WAITING = 50000  -- runs of a queue to search: more would block Redis
+
+-- Return the run of *row*, which is over, as take_out needs it; nil if it does not wait, or others wait for it.
+local function waiting_still(row)
+  local job = redis.pcall('HMGET', RQ_JOB .. row.run_id, 'status', 'origin', 'rate_limit_key')
+  if job.err then
+    return nil
+  end
+  local one = {run = row.run_id, status = word_of(job[1]), queue = job[2] or '', limit_key = job[3]}
+  if redis.call('EXISTS', dependents_key(row.run_id)) == 0 and is_in_place(one, MOST_WAITING) then
+    one.dependencies = dependencies_of(row.run_id)
+    return one
+  end
 end
 
 -- Read the rows. *keys* are those that the rows write; is_new: none of them exists, and no two rows have the same id.
@@ -88,7 +108,10 @@ is_new = is_new and redis.call('EXISTS', unpack(keys)) == 0
 -- Decide the place of each row.
 for n, row in ipairs(rows) do
   local place = row.place
-  if place ~= 'gone' and row.run ~= '' then
+  if place == 'over' then
+    row.one = waiting_still(row)
+    row.place = row.one and 'over' or 'again'
+  elseif place ~= 'gone' and row.run ~= '' then
     if not is_new and not make_way(row.run_id) then  -- it was pushed here, or a worker has it
       row.place = IS_SCHEDULE[place] and 'gone' or 'held'
     elseif place == 'open' and (row.rate_limit == false or not queue_accepts(row.queue) or waits(row)) then
@@ -196,8 +219,12 @@ for n, row in ipairs(rows) do
     end
     launch(row.run_id, row.queue, {fields = {unpack(ARGV, row.first, row.first_own - 1)}, at_front = row.at_front,
       rate_limit = row.rate_limit, is_uncertain = true, deadline_ms = deadline_ms})
-  elseif row.place == 'held' then  -- it may also wait in its queue: an older copy came back
-    redis.call('HSET', RQ_JOB .. row.run_id, 'zs_uncertain', '1')
+  elseif row.place == 'over' then
+    take_out(row.one)
+    redis.call('ZREM', deadlines_key, row.run_id)
+    redis.call('PEXPIRE', RQ_JOB .. row.run_id, REMAINS_MS)
+  elseif row.place == 'held' or row.place == 'again' and is_a(RQ_JOB .. row.run_id, 'hash') then
+    redis.call('HSET', RQ_JOB .. row.run_id, 'zs_uncertain', '1')  -- it may also wait in its queue: an older copy
   end
   if row.unique_ms and (row.place == 'open' or row.place == 'held') then
     guard(row.id, row.run_id, math.floor(tonumber(row.t_us) / 1000) + row.unique_ms)

@@ -118,7 +118,8 @@ def _names_of(bounds: tuple[float, ...]) -> tuple[str, ...]:
 # ``fired`` counts the others.
 OUTCOMES: Final = tuple(
     "fired enqueued retried uncertain skipped_overlap skipped_paused skipped_uncertain skipped_missed skipped_limit "
-    "skipped_rule_changed expired coalesced duplicate cancelled quarantined pushed_again held withdrawn".split()
+    "skipped_rule_changed expired coalesced duplicate cancelled quarantined pushed_again held ran_again "
+    "withdrawn".split()
 )
 # Kinds without any of these changes need not be parsed.
 _COUNTED: Final = (*DECIDED, What.RUN_ENDED, What.PUT, What.RESUMED, What.REPLANNED)

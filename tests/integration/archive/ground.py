@@ -55,8 +55,8 @@ class Scene:
 
     def __init__(self, redis_client: Any, url: str, folder: Path, namespace: str = "default") -> None:
         self.redis, self.folder, self.keys = redis_client, folder, Keys(namespace)
-        self.client = Client.from_url(url, namespace)
         self.link = Link.from_url(url, 5)
+        self.client = Client(self.link, namespace)
         self.wire = self.link.open()
         know(redis_client, namespace)
         lease = Lease(self.wire, self.keys, Server.of(self.wire), SystemClock(), "leader", 600_000)

@@ -31,6 +31,8 @@ class Action(Enum):
     SKIPPED = "skip"  # likewise, but its schedule demands that it is not pushed twice
     OUT = "take out"  # Redis has a schedule that is over
     HELD = "leave to RQ"  # RQ has the run in doubt: a worker that took it before the loss wrote to its job
+    OVER = "withdraw"  # it is over, and Redis has it in its queue again
+    TWICE = "mark"  # it is over, and runs, or ran, again
     REFUSED = "leave"  # it should be pushed again, but its queue's key has another type
 
     @property
@@ -41,8 +43,9 @@ class Action(Enum):
 
 _ACTIONS: Final = {
     "open": Action.AGAIN, "skipped": Action.SKIPPED, "gone": Action.OUT, "held": Action.HELD, "refused": Action.REFUSED,
+    "over": Action.OVER, "again": Action.TWICE,
 }  # fmt: skip
-RUNS: Final = (Action.AGAIN, Action.SKIPPED, Action.HELD, Action.REFUSED)
+RUNS: Final = (Action.AGAIN, Action.SKIPPED, Action.HELD, Action.OVER, Action.TWICE, Action.REFUSED)
 
 
 class DifferenceRow(NamedTuple):
@@ -256,6 +259,8 @@ _WORDS: Final = {
     Action.SKIPPED: ("skip", "skipped", " that may have been executed, as its schedule demands"),
     Action.OUT: ("take out", "took out", ", over by what the archive knows"),
     Action.HELD: ("leave to RQ", "left to RQ", " that may have been executed, and whose job RQ has"),
+    Action.OVER: ("withdraw", "withdrew", " from queues, over by what the archive knows"),
+    Action.TWICE: ("mark", "marked", " that were over, and run again, or will"),
     Action.REFUSED: ("leave", "could not push again", ": something else has the key of its queue"),
 }
 

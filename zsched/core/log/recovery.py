@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from zsched.core.changes import Change, What
+from zsched.core.changes import RUN_OVER, Change, What
 from zsched.core.entry import OWN, Entry, Position, Texts, any_milliseconds, expect, milliseconds, reading, text
 from zsched.core.log.kinds import Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, Placed, Row, RunPushed, RunsOver, Touch
@@ -14,7 +14,7 @@ from zsched.core.run_id import run_id_of
 if TYPE_CHECKING:
     from zsched.core.difference import Held
 
-_RUN_PLACES = ("open", "skipped", "held", "refused")
+_RUN_PLACES = ("open", "skipped", "held", "refused", "over", "again")
 _RESTORED_HEAD: Final = 8  # texts before the pairs of a row
 _SCANNED_HEAD: Final = 6  # texts before a scanned row's record
 # The change and reason of a row by its place. Rows of other places restore a schedule.
@@ -24,6 +24,8 @@ _RESTORED = {
     "held": (What.HELD, "uncertain"),
     "refused": (What.QUARANTINED, "it was not over when Redis lost it, and cannot be pushed: its queue is broken"),
     "gone": (What.WITHDRAWN, ""),
+    "over": (What.WITHDRAWN, RUN_OVER),
+    "again": (What.RAN_AGAIN, "uncertain"),
 }
 _OUTCOMES = frozenset(place.encode() for place in _RESTORED)
 
@@ -31,7 +33,8 @@ _OUTCOMES = frozenset(place.encode() for place in _RESTORED)
 class Restored(NamedTuple):
     """
     One row of a ``restore`` entry; see restore.lua. A schedule and its place, or a run: ``open`` (pushed again),
-    ``skipped``, ``held`` (RQ has it already), ``refused``. ``t_us``: its last change in the lost history.
+    ``skipped``, ``held`` (RQ has it already), ``refused``; or one that was over, and that RQ has once more: ``over``
+    (taken out of its queue), ``again`` (it ran, or will run). ``t_us``: its last change in the lost history.
     """
 
     id: str

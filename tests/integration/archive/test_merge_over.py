@@ -1,0 +1,133 @@
+"""Runs that were over, and that Redis has once more because it went back to a time before their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from rq.job import Job
+
+from tests.integration.archive.ground import Scene, rows_put_back, schedule
+from tests.integration.archive.merging import lose, run, said, snapshot, watch
+from tests.integration.archive.test_merge_held import FUNC, MARK, Busy, ends, job_of, rounds, track
+from zsched.core.changes import What
+from zsched.core.runs import RunStatus
+
+__all__ = ["rounds"]  # a fixture
+
+
+def executed(scene: Scene) -> str:
+    """Enqueue a run, let a worker execute it, record its end, and roll Redis back to before it; return its id."""
+    run_id = scene.client.enqueue(FUNC, id="a").run_id or ""
+    assert scene.follower.step()
+    before = snapshot(scene)
+    execute(scene)
+    track(scene)
+    assert [(run_id, "succeeded")] == ends(scene)
+    lose(scene, before)
+    assert {run_id} == scene.queued()
+    return run_id
+
+
+def execute(scene: Scene) -> None:
+    busy = Busy.of(scene)
+    busy.finish()
+
+
+def follow_quietly(scene: Scene) -> None:
+    """Let the archive follow the new history; no question waits for it."""
+    watch(scene).go_on()
+    scene.redis.delete(scene.keys.archivers())
+
+
+pytestmark = pytest.mark.usefixtures("rounds")
+
+
+def test_a_run_that_is_over_leaves_its_queue(scene: Scene) -> None:
+    run_id = executed(scene)
+
+    merge = run(scene)
+
+    assert ([("a", "over")], {"over": 1}, set()) == (rows_put_back(scene), merge.done, scene.queued())
+    assert b"canceled" == job_of(scene, run_id)[b"status"]
+    assert [What.ENQUEUED, What.WITHDRAWN] == said(scene, "a")
+    follow_quietly(scene)
+    track(scene)
+    assert [] == ends(scene)
+    story = scene.client.why("a")
+    assert "Redis had gone back to a time before that" in "\n".join(text for _, text in story.lines)
+
+
+@pytest.mark.parametrize("begin", [Busy.begin, Busy.finish])
+def test_a_finished_run_that_a_worker_takes_again_is_listed(scene: Scene, begin: Callable[[Busy], None]) -> None:
+    run_id = executed(scene)
+    busy = Busy.of(scene)
+    begin(busy)
+
+    merge = run(scene)
+
+    assert ([("a", "again")], {"again": 1}) == (rows_put_back(scene), merge.done)
+    assert MARK.items() <= job_of(scene, run_id).items()
+    assert [What.ENQUEUED, What.RAN_AGAIN] == said(scene, "a")
+    if begin is Busy.begin:
+        busy.finish()
+    follow_quietly(scene)
+    [told] = scene.client.history("a", status="ran_again")
+    assert told.run is not None
+    assert (What.RAN_AGAIN, run_id, RunStatus.SUCCEEDED) == (told.what, told.run.id, told.run.status)
+
+
+def test_a_run_that_is_over_and_that_others_wait_for_stays_and_is_marked(scene: Scene) -> None:
+    run_id = scene.client.enqueue(FUNC, id="a").run_id or ""
+    assert scene.follower.step()
+    later = Job.create(FUNC, id="later", connection=scene.redis, depends_on=Job.fetch(run_id, connection=scene.redis))
+    later.register_dependency()
+    later.save()
+    before = snapshot(scene)
+    execute(scene)
+    track(scene)
+    lose(scene, before)
+
+    run(scene)
+
+    assert ([("a", "again")], {run_id}) == (rows_put_back(scene), scene.queued())
+    assert MARK.items() <= job_of(scene, run_id).items()
+
+
+def test_a_cancelled_run_leaves_its_queue_once_more(scene: Scene) -> None:
+    run_id = scene.client.enqueue(FUNC, id="a").run_id or ""
+    assert scene.follower.step()
+    before = snapshot(scene)
+    scene.client.cancel_run(run_id)
+    lose(scene, before)
+
+    run(scene)
+
+    assert ([("a", "over")], set()) == (rows_put_back(scene), scene.queued())
+
+
+def test_a_run_of_which_only_the_recorded_end_was_lost_is_left_alone(scene: Scene) -> None:
+    run_id = scene.client.enqueue(FUNC, id="a").run_id or ""
+    assert scene.follower.step()
+    execute(scene)
+    before = snapshot(scene)
+    track(scene)
+    job = job_of(scene, run_id)
+    schedule(scene, "x")
+    lose(scene, before)
+
+    run(scene)
+
+    assert ([("x", "due")], job) == (rows_put_back(scene), job_of(scene, run_id))
+
+
+def test_a_second_archive_that_knows_the_same_adds_nothing(scene: Scene) -> None:
+    first, second = watch(scene), watch(scene, scene.follow("two.db"))
+    run_id = executed(scene)
+    second.archive.commit()
+
+    for one in (first, second):
+        one.go_on()
+
+    assert [("a", "over")] == rows_put_back(scene)
+    assert run_id not in scene.queued()
