@@ -245,9 +245,9 @@ def test_throttled_schedules_are_shown_and_are_not_a_problem(
     held = {"queue": "email", "max_per_second": 0.001, "waiting": 52, "since": iso(since_ms)}
     assert [held] == json.loads(as_json)["held_back"]
     limit = "[queues.email] max_per_second = 0.001"
-    assert f"warning: {limit} holds back 52 schedules, the oldest for 1 h" in status.splitlines()
+    assert f"warning: {limit} holds back 52 schedules, the oldest for " in status
     assert why.startswith("HELD BACK: due ")
-    assert f"ago; {limit}; 52 schedules wait, the oldest for 1 h" in why.splitlines()[0]
+    assert f"ago; {limit}; 52 schedules wait, the oldest for " in why.splitlines()[0]
     assert "  → raise the limit, or schedule less" == why.splitlines()[1]
     assert 0 == json.loads(as_json)["late_s"]
     assert [*(f"s{n:04}" for n in range(50)), "h0001", "h0002"] == listed
