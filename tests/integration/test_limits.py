@@ -31,6 +31,7 @@ from zsched.cli import program
 from zsched.core.audit import GRACE_MS
 from zsched.core.choices import Priority
 from zsched.core.clock import from_ms
+from zsched.core.job import rq_time
 from zsched.core.model import iso
 from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys
@@ -224,6 +225,8 @@ def test_throttled_schedules_are_shown_and_are_not_a_problem(
     due_ms = now_ms(redis_client) - 3_600_000
     schedule(client, "s", "email", 50, due_ms - 1)
     schedule(client, "h", "email", 3, due_ms, priority="high")
+    for key in redis_client.keys(f"{RQ}:job:*"):
+        redis_client.hset(key, "created_at", rq_time(due_ms - 5000))  # they were not put late
     daemon = daemons.start(email=0.001)
     eventually(lambda: redis_client.llen(f"{RQ}:queue:email") == 1)
     eventually(lambda: client.overview().held_back)

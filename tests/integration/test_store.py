@@ -11,7 +11,9 @@ import pytest
 import redis
 
 from zsched import Client, RedisRefused, RedisUnavailable
+from zsched.core.choices import Priority
 from zsched.core.clock import to_ms
+from zsched.core.job import rq_time
 from zsched.core.run_id import RunId
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import ConfigError
@@ -328,3 +330,26 @@ def test_an_address_that_is_no_redis_url_is_refused_without_its_password(url: st
         Link.from_url(url, 1.0)
 
     assert "s3cret" not in str(caught.value)
+
+
+def test_an_overview_counts_lateness_from_the_later_of_due_time_and_put(
+    redis_client: redis.Redis, client: Client
+) -> None:
+    at = datetime.now(UTC) - timedelta(hours=20)
+    client.schedule("app.run", id="put", at=at, allow_past=True)
+    client.schedule("app.run", id="resumed", at=at, allow_past=True, enabled=False)
+    client.resume("resumed")
+    job = KEYS.rq.job(f"resumed-{to_ms(at)}")
+    redis_client.hset(job, "created_at", rq_time(to_ms(at - timedelta(hours=1))))
+    held = KEYS.throttled(Priority.NORMAL, "mail")
+    redis_client.hset(KEYS.meta(), "throttled", "normal:mail")
+
+    late = client.overview()
+    redis_client.zadd(held, {"put": to_ms(at)})
+    redis_client.hdel(job, "zs_version")
+    later = client.overview()
+
+    assert to_ms(at) == late.oldest_due_ms
+    assert late.late_ms < 3_600_000
+    assert later.late_ms > 19 * 3_600_000  # it was put before it was due
+    assert [True] == [one.since_ms > to_ms(at) for one in later.held_back]

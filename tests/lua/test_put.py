@@ -203,3 +203,17 @@ def test_a_put_resumes_a_paused_schedule_only_if_enabled(ground: Ground, enabled
 
     assert ground.places()["a"].startswith(place)
     assert (parked if place == "paused" else None) == ground.redis.hget(ground.keys.paused(), "a")
+
+
+def test_the_log_names_the_rows_whose_time_had_passed_and_that_did_not_wait_for_it_before(ground: Ground) -> None:
+    now_ms = ground.now_ms
+    ground.put(("waits", now_ms - HOUR_MS), ("moves", now_ms - HOUR_MS), allow_past=1)
+    first = ground.last
+
+    ground.put(
+        ("waits", now_ms - HOUR_MS), ("moves", now_ms - 2 * HOUR_MS), ("new", now_ms - 5), ("later", now_ms + HOUR_MS),
+        ("soon", "+0"), ("computed", f"={now_ms - 7}"), allow_past=1, fields=FIELDS | {"timeout": "60"},
+    )  # fmt: skip
+
+    assert ["past", "waits moves"] == first.texts[-2:]
+    assert ["replaced", "waits moves", "past", "moves new computed"] == ground.last.texts[-4:]

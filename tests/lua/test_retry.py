@@ -245,15 +245,15 @@ def test_many_runs_are_retried_with_one_entry_in_their_order(ground: Ground) -> 
     assert (1, ["rows", "50"]) == (len(ground.entries()), ground.last.texts[:2])
 
 
-def test_a_run_that_was_retried_is_not_retried_once_more_in_bulk(ground: Ground) -> None:
-    job(ground)
-    job(ground, f"b-{AT}")
+def test_a_run_that_was_retried_or_succeeded_since_is_not_retried_in_bulk(ground: Ground) -> None:
+    for id in "abc":
+        job(ground, f"{id}-{AT}", status="finished" if id == "c" else "failed")
     again = retry(ground)[2]
 
-    reply = ground.call("retry", _rows(RUN, f"b-{AT}"), **(ANEW | {"is_once": 1}))[1:]
+    reply = ground.call("retry", _rows(RUN, f"b-{AT}", f"c-{AT}"), **(ANEW | {"is_once": 1}))[1:]
     explicit = retry(ground, op="op-2")[0]
 
-    assert ["RETRIED", again, "retried", f"b-{AT}-r2"] == reply
+    assert ["RETRIED", again, "retried", f"b-{AT}-r2", "SUCCEEDED", "-"] == reply
     assert "retried" == explicit
     assert 3 == len(ground.queue("mail"))
 

@@ -157,9 +157,9 @@ def retry(invocation: Invocation, run_ids: tuple[str, ...], **given: Any) -> int
     its arguments come from a daemon's archive. Prints per run: retried with the new run id, not_over (exit code 1),
     no_arguments (1) or not_found (3).
 
-    Filters take the runs with --status, the oldest first. A run that was retried before is left out, so you can repeat
-    the command; a run id is retried any number of times. A retry that failed again is a new failed run: give --until to
-    leave it out. Ctrl-C stops the command between two steps.
+    Filters take the runs with --status, the oldest first. A run that was retried before, or requeued in RQ with
+    success, is left out, so you can repeat the command; a run id is retried any number of times. A retry that failed
+    again is a new failed run: give --until to leave it out. Ctrl-C stops the command between two steps.
 
     \b
     Examples:

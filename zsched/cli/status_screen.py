@@ -174,7 +174,7 @@ def _failure(failure: Failure, now_ms: int) -> tuple[str, ...]:
     run = failure.run
     ended = "-" if run.ended_ms is None else relative_text(run.ended_ms, now_ms)
     state = run.status.value + (f" ×{failure.times:,}" if failure.times > 1 else "")
-    return ended, state, run.id, remark(run)
+    return ended, ", ".join(filter(None, (state, failure.repair))), run.id, remark(run)
 
 
 def _no_failure(recent: Recent) -> str:

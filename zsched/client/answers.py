@@ -26,7 +26,7 @@ from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted
 from zsched.core.missing_functions import ITS_PLACE
 from zsched.core.model import Schedule
 from zsched.core.run_id import RunId
-from zsched.core.runs import OPEN, Run, RunStatus
+from zsched.core.runs import Run, RunStatus
 from zsched.core.story import Chronicle, Source, Story, in_the_way, tell, tell_of_run
 from zsched.core.story_verdict import LEADERLESS, Hindrance, Stalled, Word, on_run
 from zsched.core.wording import alternatives, duration_text, plural, rough_duration, some
@@ -94,7 +94,7 @@ class Answers:
             of_schedule = self._inquiry.chronicle(parts.schedule_id, _OF_A_RUN)
             if of_schedule.changes:
                 return self._why_run(id, of_schedule, zone)
-        runs = self._inquiry.seen(_open(chronicle)) + self._in_the_way(chronicle)
+        runs = self._now(chronicle) + self._in_the_way(chronicle)
         stalled = self._inquiry.stalled(runs)
         schedule, now_ms = found.schedule if found else None, self._reader.now_ms()
         story = tell(chronicle, schedule, now_ms, zone, runs, stalled, self._hindrance(schedule, now_ms))
@@ -110,6 +110,12 @@ class Answers:
         if id is None or any(run.id == id for run in _runs(chronicle, RunStatus)):
             return []
         return [run for run in self._inquiry.seen([Run(id, RunStatus.QUEUED)]) if not run.is_over]
+
+    def _now(self, chronicle: Chronicle) -> list[Run]:
+        """Return the runs of *chronicle* that are not known to be over, or were requeued since, as RQ has them."""
+        known = [run for run in _runs(chronicle, RunStatus) if run.status is not RunStatus.SUCCEEDED]
+        now = zip(known, self._inquiry.seen(known), strict=True)
+        return [run for before, run in now if not before.is_over or run is not before]
 
     def _hindrance(self, schedule: Schedule | None, now_ms: int) -> Hindrance:
         """Return why *schedule*, which is due, does not fire."""
@@ -280,11 +286,6 @@ class Answers:
     def follow_log(self, after: Position | None, gather_s: float) -> Iterator[Entry]:
         """See ``Past``."""
         return self._inquiry.follow(after or self._inquiry.last(), gather_s)
-
-
-def _open(chronicle: Chronicle) -> list[Run]:
-    """Return the runs of *chronicle* that are not known to be over, the last pushed first."""
-    return [run for run in _runs(chronicle, OPEN) if not run.is_over]
 
 
 def _runs(chronicle: Chronicle, statuses: Iterable[RunStatus]) -> list[Run]:

@@ -77,9 +77,9 @@ class Repairs(Lives):
     def retry_many(self, status: str | RunStatus, **given: Unpack[RunRepair]) -> Repaired:
         """
         Retry the runs that ended as *status* (failed, lost, expired, cancelled or refused), the oldest first; default:
-        200 a second. A run that was retried before is left out, also if somebody else did it; ``retry`` of one run
-        takes it any number of times. A retry that failed again is a new failed run: ``until`` leaves it out. Raises as
-        ``Repairs``.
+        200 a second. A run that was retried before is left out, also if somebody else did it, and a run that succeeded
+        since, because it was requeued in RQ; ``retry`` of one run takes it any number of times. A retry that failed
+        again is a new failed run: ``until`` leaves it out. Raises as ``Repairs``.
         """
         return self._portions.retry(status, dict(given))
 

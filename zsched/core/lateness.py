@@ -31,6 +31,7 @@ from zsched.core.policy import Why
 from zsched.core.sentences import local_text
 
 LATE_MS: Final = 100.0  # a longer delay is explained
+_WAITING: Final = 20_000  # schedules that may fire since a time after their due one
 
 _PASSED: Final = (Why.MISSED.value, Why.LIMIT.value)
 _PASSED_THEN: Final = "when its time had passed"
@@ -43,6 +44,28 @@ def waited_since_us(change: Change) -> int | None:
         return (change.due_ms or 0) * 1000
     is_left_out = change.what is What.COALESCED or (change.what is What.SKIPPED and change.why in _PASSED)
     return change.first_ms * 1000 if is_left_out and change.first_ms is not None else None
+
+
+class Waits:
+    """
+    Lateness of fires, from a log that is read in order. It counts from the due time, or from the later entry that put,
+    resumed or moved the schedule to that time: before, nobody could fire it.
+    """
+
+    def __init__(self) -> None:
+        self._since_us: dict[str, int] = {}  # by schedule
+
+    def lates_ms(self, at_us: int, made_due: Iterable[str], fired: Iterable[tuple[str, int]]) -> list[float]:
+        """Return the lateness of each occurrence that an entry *fired*; arguments as in ``ParsedEntry``."""
+        self._since_us |= dict.fromkeys(made_due, at_us)
+        while len(self._since_us) > _WAITING:
+            del self._since_us[next(iter(self._since_us))]
+        since_us = self._since_us
+        return [(at_us - max(due_ms * 1000, since_us.get(id, 0))) / 1000 for id, due_ms in fired]
+
+    def __bool__(self) -> bool:
+        """True if a fire may count from another time than the due one."""
+        return bool(self._since_us)
 
 
 class LeadersBack:

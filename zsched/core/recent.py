@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zsched.core.changes import OUTCOMES, What
 from zsched.core.clock import LAST_MS
+from zsched.core.lateness import LATE_MS, Waits
 from zsched.core.log import Entry, UnknownEntry, parse, reading
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.kinds import ParsedEntry
@@ -83,14 +84,28 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """*times* runs of one schedule with the same failure, loss or expiry; *run* is the last."""
+    """
+    *times* runs of one schedule with the same failure, loss or expiry; *run* is the last. ``retried``: how many of them
+    were retried, by the end of the last retry in the log; queued: it has none.
+    """
 
     run: Run
     times: int = 1
+    retried: Mapping[RunStatus, int] = field(default_factory=dict)
+
+    @property
+    def repair(self) -> str:
+        """``retried: succeeded``, ``3 of 12 retried: succeeded``; '' if none was retried."""
+        parts = []
+        for status, number in self.retried.items():
+            which = "" if number == self.times else f"{number:,} of {self.times:,} "
+            parts.append(f"{which}retried" + (f": {status.value}" if status in OVER else ""))
+        return ", ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
-        return self.run.to_dict() | {"times": self.times}
+        retried = {status.value: number for status, number in self.retried.items()}
+        return self.run.to_dict() | {"times": self.times, "retried": retried}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +164,10 @@ class Slice:
     """
     Counts of some entries: those of one second of the log, or of a stretch. The newest entries are added first.
 
-    ``lates_ms``: lateness of the newest firings. ``ends``: runs that ended badly, and later ends of requeued runs.
-    ``failures``: of a stretch, by schedule, status and error. ``ahead``: the schedules that a clock which was ahead
-    advanced, each with its next nominal time; None if the clock was right.
+    ``lates_ms``: lateness of the newest firings. ``waits``: entries with late ones, or that made schedules due, each
+    with its time, as for ``lateness.Waits``; ``waited_ms`` is the result. ``ends``: runs that ended badly, and later
+    ends of requeued runs. ``failures``: of a stretch, by schedule, status and error. ``ahead``: the schedules that a
+    clock which was ahead advanced, each with its next nominal time; None if the clock was right.
     """
 
     def __init__(self, second: int = 0) -> None:
@@ -161,8 +177,12 @@ class Slice:
         self.missed = 0
         self.late_ms: float | None = None
         self.lates_ms = list[float]()
+        self.waits: list[tuple[int, Sequence[str], Sequence[tuple[str, int]]]] = []
+        self.waited_ms = list[float]()
         self.ends: list[Run] = []
         self.failures: dict[tuple[str, RunStatus, str], Failure] = {}
+        self.retries: dict[str, str] = {}  # by the run that they repeat
+        self.reruns: dict[str, RunStatus] = {}  # their last ends
         self._ended_later = set[str]()  # requeued runs whose last end was added
         self.rebuilt_ms: int | None = None
         self.put_back: Counter[What] = Counter()
@@ -182,6 +202,11 @@ class Slice:
         self.ended.update(older.ended)
         self.missed += older.missed
         self.add_lates(older.late_ms, older.lates_ms)
+        self.add_lates(max(older.waited_ms, default=None), older.waited_ms)
+        for of, retry in older.retries.items():
+            self.retries.setdefault(of, retry)
+        for rerun, status in older.reruns.items():
+            self.reruns.setdefault(rerun, status)
         for run in older.ends:
             self._add_end(run)
         self.rebuilt_ms = self.rebuilt_ms or older.rebuilt_ms
@@ -198,14 +223,25 @@ class Slice:
         if run.id in self._ended_later:
             self.ended[run.status] -= 1
             return
-        if run.is_again:
+        if run.was is not None:
             self._ended_later.add(run.id)
         alike = run.schedule_id, run.status, run.error
         known = self.failures.get(alike)
-        if known is not None:
-            self.failures[alike] = replace(known, times=known.times + 1)
-        elif run.status in _FAILED and len(self.failures) < FAILURES:
-            self.failures[alike] = Failure(run)
+        if known is None and (run.status not in _FAILED or len(self.failures) >= FAILURES):
+            return
+        retried = Counter({} if known is None else known.retried)
+        if (retry := self._last_retry(run.id)) is not None:
+            retried[self.reruns.get(retry, RunStatus.QUEUED)] += 1
+        times = 1 if known is None else known.times + 1
+        self.failures[alike] = Failure(run if known is None else known.run, times, retried)
+
+    def _last_retry(self, run_id: str) -> str | None:
+        """Return the last of the runs that repeat one another, from a run on; None if there is none."""
+        last, seen = self.retries.get(run_id), set[str]()
+        while last is not None and last not in seen and (later := self.retries.get(last)) is not None:
+            seen.add(last)
+            last = later
+        return last
 
 
 class Counting:
@@ -214,7 +250,7 @@ class Counting:
     def __init__(self, run_suffix: str = "", windows_ms: Sequence[int] = WINDOWS_MS) -> None:
         self._run_suffix, self._windows_ms = run_suffix, windows_ms
         self._slices = deque[Slice]()
-        self._compared = 0
+        self._compared = self._late = 0
 
     def see(self, entry: Entry, now_ms: int) -> bool:
         """Count *entry*; return False if it is before the requested time, so that no more entries are needed."""
@@ -240,6 +276,9 @@ class Counting:
         Return the counts at *now_ms*, and forget what is before the requested time. *is_all*: there are no entries
         before those that were seen.
         """
+        waits = Waits()
+        for one in reversed(self._slices):
+            one.waited_ms = [late_ms for entry in reversed(one.waits) for late_ms in waits.lates_ms(*entry)]
         total, stretches, windows_ms = Slice(), list[Stretch](), list(self._windows_ms)
         used = deque[Slice]()
         for one in self._slices:
@@ -268,9 +307,16 @@ class Counting:
                 happened[what] += number
                 one.missed += number if (what, why) == _MISSED else 0
             one.happened.update({what: happened[what] for what in HAPPENED if what in happened})
+            made_due, late_ms = list(parsed.made_due()), 0.0
             if counts.due_ms:
+                late_ms = (entry.position.t_us - min(counts.due_ms) * 1000) / 1000
+            if made_due or (late_ms > LATE_MS and self._late < _SAMPLED):
+                fired = list(parsed.fired())
+                self._late += len(fired)
+                one.waits.append((entry.position.t_us, made_due, fired))
+            elif counts.due_ms:
                 lates_ms = [(entry.position.t_us - due_ms * 1000) / 1000 for due_ms in counts.due_ms[:_SAMPLED]]
-                one.add_lates((entry.position.t_us - min(counts.due_ms) * 1000) / 1000, lates_ms)
+                one.add_lates(late_ms, lates_ms)
             self._count_ends(one, parsed)
         restore = RestoreEntry.of(entry)
         if restore and restore.reason == "lost":  # not an audit's
@@ -280,6 +326,8 @@ class Counting:
 
     def _count_ends(self, one: Slice, parsed: ParsedEntry) -> None:
         one.ended.update(parsed.end_statuses())
+        one.retries = dict(parsed.retries()) | one.retries
+        one.reruns = dict(parsed.ends_of_reruns()) | one.reruns
         failed = parsed.only_ends(_FAILED) if self._compared < _COMPARED else None
         if failed is not None:
             for run in reversed(list(parse(failed, self._run_suffix).ended_runs())):

@@ -40,8 +40,9 @@ class Repaired:
     Result of a repair in bulk; with ``is_dry_run`` its plan.
 
     ``found``: number of candidates. ``done`` were changed. ``skipped`` needed no change: they were retried before, or
-    are paused, cancelled or over already. ``refused``: the first 1,000 refused ids with the reason; ``refused_count``
-    counts all. ``sample``: the first candidates. ``source``: the archive or log that knew the runs; None for schedules.
+    are paused, cancelled, over or succeeded already. ``refused``: the first 1,000 refused ids with the reason;
+    ``refused_count`` counts all. ``sample``: the first candidates. ``source``: the archive or log that knew the runs;
+    None for schedules.
     """
 
     found: int

@@ -48,6 +48,7 @@ BAD: Final = (*FAILURES, RunStatus.REFUSED)
 
 EXPIRED: Final = "it had not begun by its deadline (expires_after)"
 EXPIRED_OR_ENDED: Final = f"{EXPIRED}, or it ended and was forgotten before anybody looked"
+_SAME_END_MS: Final = 1000  # two writers of one end may be so far apart
 _KEPT_MS: Final = 60_000  # RQ keeps ended jobs at least as long (storage.rqjob)
 GONE: Final = "RQ's job is gone: somebody deleted it, or it ended and was forgotten before anybody looked"
 _UNREADABLE: Final = "what was recorded of its end cannot be read"
@@ -89,7 +90,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
     counters of ``current_run().note``. ``is_uncertain``: a lost Redis may have pushed it already. ``queue`` and
     ``timeout_s`` are '' and None if RQ deleted the job. ``heartbeat_ms``: the last heartbeat of a lost run's worker;
     ``ended_ms`` is then the time when the loss was found. ``limit``: RQ's rate limit that it waits for, such as
-    ``mail (3)``, or ''. ``is_again``: this is not its first end: somebody requeued it after it was over.
+    ``mail (3)``, or ''. ``was``: its end before, if somebody requeued it after it was over.
     """
 
     id: str
@@ -107,7 +108,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
     queue: str = ""
     timeout_s: int | None = None
     heartbeat_ms: int | None = None
-    is_again: bool = False
+    was: RunStatus | None = None
     limit: str = ""
 
     @property
@@ -207,8 +208,13 @@ def pushed(run_id: str, fired_us: int, is_uncertain: bool = False) -> Run:
 
 
 def as_seen(run: Run, job: JobFacts | None) -> Run:
-    """Return *run*, updated by RQ's hash (None: RQ has no job of it). A run that is over stays unchanged."""
-    return run if run.is_over else of_job(run.id, job, run.fired_us, run.is_uncertain)
+    """
+    Return *run*, updated by RQ's hash (None: RQ has no job of it). A run that is over stays unchanged, unless somebody
+    requeued it since.
+    """
+    if run.is_over:
+        return requeued(run, job) or run
+    return of_job(run.id, job, run.fired_us, run.is_uncertain)
 
 
 def of_job(
@@ -252,7 +258,7 @@ def of_job(
         job.queue[:LONGEST_NAME],
         whole(job.timeout) or None,
         ms_of(job.heartbeat_at) if status is RunStatus.LOST else None,
-        False,
+        None,
         job.limit if job.status == "rate_limited" else "",
     )
 
@@ -276,15 +282,24 @@ def _attempts_of(job: JobFacts, status: RunStatus, error: str) -> tuple[Attempt,
     return attempts
 
 
-def requeued(run: Run, before: Run) -> Run:
-    """Return *run*, which somebody requeued in RQ after its end *before*, as one more attempt."""
+def requeued(before: Run, job: JobFacts | None) -> Run | None:
+    """
+    Return the run by RQ's hash *job*, as one more attempt, if somebody requeued it in RQ after its end *before*; else
+    None.
+    """
+    if job is None or job.status == "expired":  # its hash is gone
+        return None
+    run, over_ms = of_job(before.id, job, before.fired_us, before.is_uncertain), before.ended_ms or 0
+    has_ended_later = run.is_over and (run.ended_ms or 0) > over_ms + _SAME_END_MS
+    if (run.queued_ms or 0) <= over_ms and not has_ended_later:
+        return None
     number, attempts = before.attempt + 1, before.attempts
     for last in (one for one in run.attempts if run.ended_ms is not None and one.ended_ms == run.ended_ms):
         attempts = added(attempts, last._replace(number=number))
-    return run._replace(attempt=number, attempts=attempts, is_again=True)
+    return run._replace(attempt=number, attempts=attempts, was=before.status)
 
 
-ANOTHER_END: Final = '"again":true'  # in the recorded facts of a run that was over before; a note may look the same
+ANOTHER_END: Final = '"again":"'  # in the recorded facts of a run that was over before; a note may look the same
 
 
 # The recorded fields of a run: the name of each fact, its field, and how it is read. A default is not recorded.
@@ -302,7 +317,7 @@ _FACTS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "queue": ("queue", str),
     "timeout": ("timeout_s", _number),
     "heartbeat": ("heartbeat_ms", _number),
-    "again": ("is_again", bool),
+    "again": ("was", RunStatus),
 }
 _DEFAULTS: Final = [Run._field_defaults[field] for field, _ in _FACTS.values()]
 _values: Final = attrgetter(*(field for field, _ in _FACTS.values()))

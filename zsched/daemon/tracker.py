@@ -64,7 +64,6 @@ _LOOKED_AT_FIRST: Final = 10_000  # in a term's first round, which finds runs th
 _ASKED: Final = 1000  # open runs in a part
 _AT_ONCE: Final = 200  # runs per script: Redis does nothing else meanwhile
 _REQUEUED: Final = 20  # runs per step that are searched among earlier ends
-_SAME_END_MS: Final = 1000  # two writers of one end may be so far apart
 _WAITING: Final = 100_000  # pending or earlier ends that are kept; rounds find the others
 _PATIENCE: Final = 40  # steps, for the archive to learn of the push of a run that ended
 _NEAR_TIMEOUT: Final = 0.9  # a larger share of its timeout is logged; alerts.yml has the same value
@@ -267,10 +266,9 @@ class Tracker:
         """Return the runs with one more end than recorded."""
         over = []
         for known, job in zip(before, self._jobs.look([run.id for run in before]), strict=True):
-            run = of_job(known.id, job, known.fired_us, known.is_uncertain)
-            is_later = (run.ended_ms or 0) > (known.ended_ms or 0) + _SAME_END_MS
-            if job is not None and run.is_over and is_later:
-                over.append(Over.of(requeued(run, known), job.seen))
+            run = requeued(known, job)
+            if run is not None and run.is_over and job is not None:
+                over.append(Over.of(run, job.seen))
         return over
 
 

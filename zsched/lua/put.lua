@@ -17,7 +17,8 @@
 --        words: created updated unchanged kept already_fired EXISTS PAST CHANGED:<present version> TAKEN WRONGTYPE; due
 --        ms may be -
 -- LOGS   put: lane, fields n, the shared pairs, rows n, per written row (id, due ms) and (name, data); then, if not
---        empty, ids by spaces: replaced (existed before) and paused
+--        empty, ids by spaces: replaced (existed before), paused, and past (its time had passed, and it did not wait
+--        for that time before: its lateness counts from this put)
 --
 -- A row that equals the waiting schedule is `unchanged`. If RQ already has the run of a row, it is `already_fired`, and
 -- nothing waits. So a call that is sent again because its reply was lost does nothing. Each one-shot of zsched has `zs`
@@ -86,7 +87,7 @@ for i = ROWS, first_row - 1 do
 end
 local rows_at = #fields + 2
 fields[rows_at - 1], fields[rows_at] = 'rows', 0
-local replaced, pausing, taken = {}, {}, {}
+local replaced, pausing, past, taken = {}, {}, {}, {}
 for n, id in ipairs(ids) do
   local at, due_ms, run, row, word = found[n], due[n], keys[n], first_row + ROW_SIZE * (n - 1), nil
   local name, data = ARGV[row + 2], ARGV[row + 3]
@@ -108,9 +109,12 @@ for n, id in ipairs(ids) do
     and (at.place == 'paused') == will_pause(at) and is_same(redis.call('HGETALL', run), name, data) then
     word = 'unchanged'
   end
-  if not word and tonumber(due_ms) < now_ms and allow_past ~= '1' and not is_relative[n]
-    and not (pending and at.due_ms == due_ms) then
-    word = 'PAST'
+  if not word and tonumber(due_ms) < now_ms and not (pending and at.due_ms == due_ms) then
+    if allow_past ~= '1' and not is_relative[n] then
+      word = 'PAST'
+    else
+      past[#past + 1] = id
+    end
   end
   if not word then
     word = at and 'updated' or 'created'
@@ -127,7 +131,7 @@ end
 
 if #writes > 0 then
   fields[rows_at] = #writes
-  for _, named in ipairs({{'replaced', replaced}, {'paused', pausing}}) do
+  for _, named in ipairs({{'replaced', replaced}, {'paused', pausing}, {'past', past}}) do
     if #named[2] > 0 then
       fields[#fields + 1] = named[1]
       fields[#fields + 1] = table.concat(named[2], ' ')

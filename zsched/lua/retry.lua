@@ -4,16 +4,17 @@
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        retried_prefix  as in keys.py
---        is_once         1: not a run that was retried in the last keep_retried_ms
+--        is_once         1: not a run that was retried in the last keep_retried_ms, or has succeeded
 --        keep_retried_ms
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
 --        ...             per run: id of its schedule; run, each once; nominal_ms, the time in its id; a signature for
 --                        the new run instead of the old one's, or ''; number of texts; and field/value texts of its
 --                        job, used if RQ has forgotten it; none: not known
 -- RETURNS  OK, now ms, then per run: word, detail
---        words: retried (detail: the new run's id), RETRIED (is_once; detail: that run's id), NOTOVER (RQ's status),
---        WAITS (its schedule has not fired), GONE (RQ has forgotten it, and no texts were given), BROKEN (another
---        writer changed it), WRONGTYPE, LATER (too much for this call: call again; the first run never gets it)
+--        words: retried (detail: the new run's id), RETRIED (is_once; detail: that run's id), SUCCEEDED (is_once),
+--        NOTOVER (RQ's status), WAITS (its schedule has not fired), GONE (RQ has forgotten it, and no texts were
+--        given), BROKEN (another writer changed it), WRONGTYPE, LATER (too much for this call: call again; the first
+--        run never gets it)
 -- LOGS   enqueue: rows = run, "<front> <fields n> <of>", the pairs; of = the run that is retried
 --
 -- The new run's number is the number of its entry in the log. So no id comes twice in a history, whatever RQ forgot;
@@ -104,6 +105,9 @@ local function decide(id, run, nominal_ms, signature, given)
   end
   if #texts == 0 then
     return 'GONE', '-'
+  end
+  if is_once == '1' and not is_forgotten and job.status == 'finished' then
+    return 'SUCCEEDED', '-'
   end
   if not is_forgotten and not OVER[job.status] then
     local at = job.status == 'scheduled' and find({id})[1]

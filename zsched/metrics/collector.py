@@ -11,6 +11,7 @@ with a short timeout: Prometheus gives up after ten seconds by default, and need
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
@@ -136,13 +137,23 @@ class DaemonCollector(Collector):
 def _of_log(tally: LogTally) -> Iterator[Metric]:
     help = "Outcomes of occurrences and of requested runs, in this daemon's terms."
     yield counters("fires", help, ["outcome"], [([outcome], number) for outcome, number in tally.outcomes.items()])
-    yield histogram("lateness_seconds", "Time from an occurrence's due time to its push.", tally.lateness_s)
+    yield histogram(
+        "lateness_seconds",
+        "Time to an occurrence's push from its due time, or from the later put or resume.",
+        tally.lateness_s,
+    )
     yield histograms("queue_wait_seconds", "Time in the queue, of runs that ended.", ["queue"], _rows(tally.wait_s))
     yield histograms("run_duration_seconds", "Time from start to end of a run.", ["queue"], _rows(tally.duration_s))
     help = "Duration of a run as a share of its timeout."
     yield histogram("run_timeout_ratio", help, tally.timeout_ratio)
-    ended = [([queue, status], number) for (queue, status), number in tally.ended.copy().items()]
-    yield counters("runs_ended", "Runs that are over.", ["queue", "status"], ended)
+    help = "Ends of runs; a run that is requeued in RQ ends again."
+    yield counters("runs_ended", help, ["queue", "status"], _by_status(tally.ended))
+    help = "Ends of runs that were requeued in RQ and ended again, by the status that no longer counts."
+    yield counters("runs_requeued", help, ["queue", "status"], _by_status(tally.requeued))
+
+
+def _by_status(ends: Counter[tuple[str, str]]) -> list[tuple[list[str], float]]:
+    return [([queue, status], number) for (queue, status), number in ends.copy().items()]
 
 
 def _rows(by_label: dict[str, Distribution]) -> Iterator[tuple[list[str], Distribution]]:

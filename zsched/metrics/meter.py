@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from zsched.core.changes import OUTCOMES as DECIDED
 from zsched.core.changes import What
+from zsched.core.lateness import LATE_MS, Waits
 from zsched.core.log import Entry, Position, UnknownEntry, kinds_telling, parse, reading
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.runs import Run
@@ -120,13 +121,15 @@ OUTCOMES: Final = tuple(
     "skipped_rule_changed expired coalesced duplicate cancelled quarantined pushed_again held ran_again "
     "withdrawn".split()
 )
-_COUNTED: Final = (*DECIDED, What.RUN_ENDED)  # kinds without any of these changes need not be parsed
+# Kinds without any of these changes need not be parsed.
+_COUNTED: Final = (*DECIDED, What.RUN_ENDED, What.PUT, What.RESUMED, What.REPLANNED)
 
 LATENESS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
 WAIT_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)  # in a queue
 DURATION_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)
 TIMEOUT_RATIO: Final = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1)  # above 1: the run was stopped, or should have been
-_COUNTS: Final = ("outcomes", "lateness_s", "wait_s", "duration_s", "timeout_ratio", "ended")  # of a LogTally
+# The counts of a LogTally.
+_COUNTS: Final = ("outcomes", "lateness_s", "wait_s", "duration_s", "timeout_ratio", "ended", "requeued")
 
 
 class LogTally:
@@ -143,12 +146,14 @@ class LogTally:
         self._run_suffix, self._queues, self._daemon = run_suffix, queues, daemon and daemon.encode()
         self._epochs: set[int] = set()
         self._last: Position | None = None
+        self._waits = Waits()
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
         self.lateness_s = Distribution(LATENESS_S)
         self.wait_s = defaultdict[str, Distribution](partial(Distribution, WAIT_S))  # by queue
         self.duration_s = defaultdict[str, Distribution](partial(Distribution, DURATION_S))  # by queue
         self.timeout_ratio = Distribution(TIMEOUT_RATIO)
         self.ended: Counter[tuple[str, str]] = Counter()  # by queue and status
+        self.requeued: Counter[tuple[str, str]] = Counter()  # ends among them that do not count any more
 
     def led(self, epoch: int) -> None:
         """Count entries of *epoch* from now on: it is a term of this daemon."""
@@ -160,10 +165,13 @@ class LogTally:
         for entry in entries:
             if entry.kind == "term" and self._daemon in entry.body:
                 self.led(entry.position.epoch)
-            elif entry.kind in kinds and entry.position.epoch in self._epochs and self._is_new(entry.position):
-                self._last = entry.position
+            elif entry.kind in kinds:
                 with suppress(UnknownEntry), reading(entry):
-                    self._count(parse(entry, self._run_suffix))
+                    parsed = parse(entry, self._run_suffix)
+                    self._waits.lates_ms(parsed.at_us, parsed.made_due(), ())
+                    if entry.position.epoch in self._epochs and self._is_new(entry.position):
+                        self._last = entry.position
+                        self._count(parsed)
 
     def counts(self) -> dict[str, Any]:
         """Return all counts, not a copy. Only the thread that calls ``see`` may call it."""
@@ -188,14 +196,19 @@ class LogTally:
             outcome = f"skipped_{why}" if what is What.SKIPPED else why or what.value
             if outcome in self.outcomes:
                 self.outcomes[outcome] += number
-        self.lateness_s.note_all([(now_ms - due_ms) / 1000 for due_ms in counts.due_ms])
+        lates_ms = [now_ms - due_ms for due_ms in counts.due_ms]
+        if lates_ms and self._waits and max(lates_ms) > LATE_MS:
+            lates_ms = self._waits.lates_ms(entry.at_us, (), entry.fired())
+        self.lateness_s.note_all([late_ms / 1000 for late_ms in lates_ms])
         for run in entry.ended_runs():
             self._note_end(run)
 
     def _note_end(self, run: Run) -> None:
         queue = self._queues.of(run.queue or UNKNOWN)
         self.ended[queue, run.status.value] += 1
-        if run.queue_wait_ms is not None:
+        if run.was is not None:
+            self.requeued[queue, run.was.value] += 1
+        elif run.queue_wait_ms is not None:
             self.wait_s[queue].note(run.queue_wait_ms / 1000)
         if run.duration_ms is not None:
             self.duration_s[queue].note(run.duration_ms / 1000)

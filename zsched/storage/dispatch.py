@@ -107,10 +107,12 @@ class Over(NamedTuple):
     def of(cls, run: Run, seen: str) -> Over:
         """
         Return the row of *run*, with the job state *seen*. Failed and lost runs count as failures of the schedule,
-        except runs that RQ deleted: their ends are unknown.
+        except runs that RQ deleted, because their ends are unknown, and requeued runs that failed before: they count
+        once.
         """
         status = str(run.status)
-        counts = "-" if run.error == GONE else _COUNTS.get(status, "-")
+        is_counted = run.was in FAILURES and run.status in FAILURES
+        counts = "-" if run.error == GONE or is_counted else _COUNTS.get(status, "-")
         return cls(schedule_of(run.id), run.id, seen, counts, status, facts_text(run))
 
 

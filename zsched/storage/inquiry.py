@@ -124,9 +124,9 @@ class Inquiry:
         return kept([one.with_run(now[one.run.id]) if one.run is not None else one for one in found], wanted)
 
     def seen(self, runs: Sequence[Run]) -> list[Run]:
-        """Return *runs*; runs without a known end are updated from RQ."""
-        open = list(dict.fromkeys(run.id for run in runs if not run.is_over))
-        jobs = dict(zip(open, self._jobs.look(open), strict=True)) if open else {}
+        """Return *runs*, updated from RQ: those without a known end, and those that did not succeed and came back."""
+        unsure = list(dict.fromkeys(run.id for run in runs if run.status is not RunStatus.SUCCEEDED))
+        jobs = dict(zip(unsure, self._jobs.look(unsure), strict=True)) if unsure else {}
         return [as_seen(run, jobs[run.id]) if run.id in jobs else run for run in runs]
 
     def in_rq(self, run_ids: Sequence[str]) -> list[Run]:

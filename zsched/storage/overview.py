@@ -21,8 +21,10 @@ from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.choices import Priority
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, text
+from zsched.core.job import ms_of
 from zsched.core.log.lives import TermEntry
 from zsched.core.model import iso
+from zsched.core.run_id import run_id_of
 from zsched.errors import RedisRefused
 from zsched.storage.archivers import FORGOTTEN_MS, ArchiveState, Report, of_present_files, remembered, reports_of
 from zsched.storage.connection import Command, Link, Wire
@@ -34,6 +36,8 @@ from zsched.storage.registries import is_denied
 from zsched.storage.server import Server
 from zsched.storage.troubled import Troubles, runs_in_the_way, trouble_commands, troubles_of
 
+_FIRST: Final = 10  # schedules of a lane that are read
+_LATE_MS: Final = 1000  # a longer wait is explained by a late put, or not
 SILENT_MS: Final = 10_000  # without a report; three reports are missing then, so a slow disk is not enough
 
 
@@ -161,7 +165,8 @@ class Overview:
     ``held_back``: schedules that a queue's limit throttles; they count as waiting, not as overdue. ``led_since_ms``:
     the beginning of the leader's term; None without a leader, or if the log was trimmed since. ``wrong_types``: keys of
     a wrong type that firing does without, with their type and the right one. ``troubles``: schedules that need a look.
-    ``server``: the Redis that was asked; None if this user may not ask for INFO.
+    ``server``: the Redis that was asked; None if this user may not ask for INFO. ``overdue_since_ms``: the time since
+    when a schedule could fire and did not, None: ``oldest_due_ms``; later than that if it was put or resumed late.
     """
 
     now_ms: int
@@ -185,6 +190,7 @@ class Overview:
     namespace: str = "default"
     troubles: Troubles = field(default_factory=Troubles)
     server: Server | None = None
+    overdue_since_ms: int | None = None
 
     def behind(self, report: Report) -> int | None:
         """Count the log entries that an archive lacks; None if it is empty, or has entries of another history."""
@@ -196,7 +202,8 @@ class Overview:
     @property
     def late_ms(self) -> int:
         """Milliseconds by which the oldest waiting schedule is late; 0 if no schedule is late."""
-        return 0 if self.oldest_due_ms is None else max(self.now_ms - self.oldest_due_ms, 0)
+        since_ms = self.overdue_since_ms if self.overdue_since_ms is not None else self.oldest_due_ms
+        return 0 if since_ms is None else max(self.now_ms - since_ms, 0)
 
     @property
     def held_ms(self) -> int:
@@ -243,9 +250,12 @@ def look(link: Link, keys: Keys) -> Overview:
         troubles = troubles_of(found, now_ms)
         if troubles.blocked.worst:
             troubles = replace(troubles, in_the_way=runs_in_the_way(wire, keys, troubles.blocked))
+        firsts = {one.key(keys): found[f"first {one.key(keys)}"] for one in throttled}
+        firsts |= {lane.value: found[f"head {lane}"] for lane in Priority}
+        since_ms = _since_ms(wire, keys, firsts, now_ms)
         meta = numbers(keys, found["meta"])
         began = Log(wire, keys).read(f"{max(meta['epoch'], 0)}-0", 1)  # the first entry of a term
-    counts = [(one, found[one.key(keys)], found[f"first {one.key(keys)}"]) for one in throttled]
+    counts = [(one, found[one.key(keys)], since_ms.get(one.key(keys))) for one in throttled]
     heads = [due_from_score(head[1]) for lane in Priority if (head := found[f"head {lane}"])]
     lease, last = found["lease"], found["last"]
     return Overview(
@@ -276,7 +286,30 @@ def look(link: Link, keys: Keys) -> Overview:
         namespace=keys.namespace,
         troubles=troubles,
         server=server,
+        overdue_since_ms=min((since_ms[lane.value] for lane in Priority if lane.value in since_ms), default=None),
     )
+
+
+def _since_ms(wire: Wire, keys: Keys, firsts: Mapping[str, list[bytes]], now_ms: int) -> dict[str, int]:
+    """
+    Return, by name, since when the *firsts* of each ZSET could fire: the due time, or the later put or resume of a
+    one-shot, which its waiting job has.
+    """
+    rows = [
+        (name, text(id), due_from_score(score))
+        for name, flat in firsts.items()
+        for id, score in zip(flat[::2], flat[1::2], strict=True)
+    ]
+    is_late = any(due_ms < now_ms - _LATE_MS for _, _, due_ms in rows)
+    jobs = [keys.rq.job(run_id_of(id, f"{due_ms}{keys.run_suffix}")) for _, id, due_ms in rows]
+    replies: list[Any] = [()] * len(jobs)
+    if is_late:
+        replies = wire.replies(("HMGET", job, "created_at", "zs_version") for job in jobs)
+    found: dict[str, int] = {}
+    for (name, _, due_ms), reply in zip(rows, replies, strict=True):
+        times = [] if isinstance(reply, RedisRefused) else [ms_of(text(at)) or 0 for at in reply if at]
+        found[name] = min(found.get(name, LAST_MS), max(due_ms, *times, 0))
+    return found
 
 
 def _server(wire: Wire) -> Server | None:
@@ -296,9 +329,9 @@ def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, 
     for lane in Priority:
         commands[f"waiting {lane}"] = ("ZCARD", keys.due(lane))
         commands[f"overdue {lane}"] = ("ZCOUNT", keys.due(lane), "-inf", now_ms)
-        commands[f"head {lane}"] = ("ZRANGE", keys.due(lane), 0, 0, "WITHSCORES")
+        commands[f"head {lane}"] = ("ZRANGE", keys.due(lane), 0, _FIRST - 1, "WITHSCORES")
     commands |= {one.key(keys): ("ZCARD", one.key(keys)) for one in throttled}
-    commands |= {f"first {one.key(keys)}": ("ZRANGE", one.key(keys), 0, 0, "WITHSCORES") for one in throttled}
+    commands |= {f"first {one.key(keys)}": ("ZRANGE", one.key(keys), 0, _FIRST - 1, "WITHSCORES") for one in throttled}
     commands |= {f"type {key}": ("TYPE", key) for key in typed(keys)}
     return (
         commands

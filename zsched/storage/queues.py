@@ -32,7 +32,7 @@ from zsched.errors import RedisRefused
 from zsched.storage.connection import Channel, Command, Wire
 from zsched.storage.guards import GUARD_FIELD, WARNED_FIELD
 from zsched.storage.keys import Keys
-from zsched.storage.meta import asking, due_from_score, server_now_ms
+from zsched.storage.meta import asking, server_now_ms
 from zsched.storage.registries import allowed_replies, is_denied, members
 from zsched.storage.rqkeys import RqKeys
 from zsched.storage.upcoming import WITHIN_MS, due_soon
@@ -56,7 +56,7 @@ class Throttled(NamedTuple):
 class HeldBack:
     """
     The number of schedules that a queue's limit throttles. ``per_second`` is None when the limit has just ended.
-    ``since_ms``: the oldest due time among them.
+    ``since_ms``: the oldest due time among them, or the put or resume of a one-shot, if it was later.
     """
 
     queue: str
@@ -96,18 +96,17 @@ def throttled_sets(channel: Channel, keys: Keys) -> list[Throttled]:
     return found
 
 
-def held_back(found: Iterable[tuple[Throttled, int, Sequence[bytes]]], limits: Sequence[bytes]) -> list[HeldBack]:
+def held_back(found: Iterable[tuple[Throttled, int, int | None]], limits: Sequence[bytes]) -> list[HeldBack]:
     """
-    Sum up the throttled schedules by queue. *found*: the sets, each with its size and with its first member and score.
-    *limits* is the hash of limits.
+    Sum up the throttled schedules by queue. *found*: the sets, each with its size and the time since when its oldest
+    waits, None if it is empty. *limits* is the hash of limits.
     """
     rates = {text(queue): _per_second(row) for queue, row in zip(limits[::2], limits[1::2], strict=True)}
     waiting, since_ms = Counter[str](), dict[str, int]()
-    for throttled, count, first in found:
-        if first:
-            due_ms, queue = due_from_score(first[1]), throttled.queue
-            waiting[queue] += count
-            since_ms[queue] = min(since_ms.get(queue, due_ms), due_ms)
+    for throttled, count, oldest_ms in found:
+        if oldest_ms is not None:
+            waiting[throttled.queue] += count
+            since_ms[throttled.queue] = min(since_ms.get(throttled.queue, oldest_ms), oldest_ms)
     return [HeldBack(queue, rates.get(queue), waiting[queue], since_ms[queue]) for queue in sorted(waiting)]
 
 

@@ -52,8 +52,8 @@ class Reruns:
     def retry(self, run_ids: Sequence[str], *, is_once: bool = False) -> dict[str, IdOutcome]:
         """
         Push *run_ids*, which are over, once more: retried, with the new run's id. *is_once*: runs that were retried in
-        the last day are retried_before. Errors: RunNotFound, RunNotOver, PayloadGone; RedisRefused: another writer
-        changed its job.
+        the last day are retried_before; runs that RQ has as succeeded, requeued after their recorded end, are
+        succeeded. Errors: RunNotFound, RunNotOver, PayloadGone; RedisRefused: another writer changed its job.
         """
         parts, outcomes = self._parted(run_ids)
         records: dict[str, list[bytes]] = {}
@@ -77,6 +77,8 @@ class Reruns:
                     outcomes[run_id] = IdOutcome(word, detail)
                 elif word == "RETRIED":
                     outcomes[run_id] = IdOutcome("retried_before", detail)
+                elif word == "SUCCEEDED":
+                    outcomes[run_id] = IdOutcome("succeeded")
                 elif word != "LATER":
                     outcomes[run_id] = IdOutcome("", error=self._refusal(run_id, parts[run_id], word, detail))
         return outcomes

@@ -30,10 +30,10 @@ def run(id: str) -> str:
     return f"{id}-{DUE_MS}"
 
 
-def end(seq: int, status: RunStatus, *ids: str, fired_seq: int = 0, is_again: bool = False) -> Entry:
+def end(seq: int, status: RunStatus, *ids: str, fired_seq: int = 0, was: RunStatus | None = None) -> Entry:
     """Return the entry of ended runs, all of which were pushed by one entry."""
     fired_us = T_US + fired_seq * SECOND_US if fired_seq else None
-    runs = [Run(run(id), status, fired_us, is_again=is_again) for id in ids]
+    runs = [Run(run(id), status, fired_us, was=was) for id in ids]
     return entry(seq, "end", *end_fields(*runs))
 
 
@@ -70,8 +70,13 @@ def test_the_newest_occurrences_come_first(path: Path) -> None:
 @pytest.mark.parametrize("first", [RunStatus.FAILED, RunStatus.LOST, RunStatus.EXPIRED, RunStatus.SUCCEEDED])
 def test_the_last_end_of_a_requeued_run_counts_in_every_search(path: Path, first: RunStatus, last: RunStatus) -> None:
     between = [put(seq, f"s{seq}") for seq in range(5, 300)]
-    middle = end(4, RunStatus.FAILED, "a", fired_seq=2, is_again=True)
-    ends = [end(3, first, "a", "b", fired_seq=2), middle, *between, end(300, last, "a", fired_seq=2, is_again=True)]
+    middle = end(4, RunStatus.FAILED, "a", fired_seq=2, was=first)
+    ends = [
+        end(3, first, "a", "b", fired_seq=2),
+        middle,
+        *between,
+        end(300, last, "a", fired_seq=2, was=RunStatus.FAILED),
+    ]
     archived(path, [put(1, "a", "b"), fire(2, run("a"), run("b")), *ends])
 
     for status in RunStatus:

@@ -167,12 +167,58 @@ def test_equal_failures_of_one_schedule_are_grouped_under_the_latest() -> None:
 
 def test_a_requeued_run_counts_as_its_last_end() -> None:
     fine, bad = (Run(f"{id}-1795277135295", RunStatus.FAILED, error="no") for id in "ab")
-    again = fine._replace(status=RunStatus.SUCCEEDED, error="", is_again=True)
+    again = fine._replace(status=RunStatus.SUCCEEDED, error="", was=RunStatus.FAILED)
 
-    found = recent(end(5000, bad._replace(is_again=True)), end(7000, again), end(9000, fine, bad))
+    found = recent(end(5000, bad._replace(was=RunStatus.LOST)), end(7000, again), end(9000, fine, bad))
 
     assert [(bad.id, 1)] == [(one.run.id, one.times) for one in found.failures]
     assert {RunStatus.SUCCEEDED: 1, RunStatus.FAILED: 1} == {k: n for k, n in found.stretches[0].ended.items() if n}
+
+
+def retry(ago_ms: int, *runs: str) -> Entry:
+    """Return the entry of a retry of each of *runs*, as its first extra run."""
+    rows = [text for run in runs for text in (f"{run}-r1".encode(), f"0 0 {run}".encode())]
+    return entry(ago_ms, "enqueue", b"rows", b"%d" % len(runs), *rows)
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected", "words"),
+    [
+        ([], {RunStatus.QUEUED: 1}, "1 of 2 retried"),
+        ([RunStatus.SUCCEEDED], {RunStatus.SUCCEEDED: 1}, "1 of 2 retried: succeeded"),
+        ([RunStatus.FAILED], {RunStatus.FAILED: 1}, "1 of 2 retried: failed"),
+        ([RunStatus.FAILED, RunStatus.SUCCEEDED], {RunStatus.SUCCEEDED: 1}, "1 of 2 retried: succeeded"),
+    ],
+    ids=["not over", "succeeded", "failed", "the retry of the retry succeeded"],
+)
+def test_failures_that_were_retried_say_what_became_of_the_last_retry(
+    ends: list[RunStatus], expected: dict[RunStatus, int], words: str
+) -> None:
+    run, other = (
+        Run("a-1795277135295", RunStatus.FAILED, error="no"),
+        Run("a-1795277135296", RunStatus.FAILED, error="no"),
+    )
+    log, id = [end(90_000, run), retry(80_000, run.id)], f"{run.id}-r1"
+    for n, status in enumerate(ends):
+        log += [
+            end(70_000 - n * 10_000, Run(id, status, error="again")),
+            *([retry(65_000, id)] if n < len(ends) - 1 else []),
+        ]
+        id += "-r1"
+
+    found = recent(end(500, other), *reversed(log))
+
+    failure = next(one for one in found.failures if one.run.error == "no")
+    assert (other.id, 2, expected, words) == (failure.run.id, failure.times, failure.retried, failure.repair)
+    assert {status.value: 1 for status in expected} == failure.to_dict()["retried"]
+
+
+def test_a_failure_without_a_retry_has_no_mark_and_one_that_was_retried_alone_has_a_short_one() -> None:
+    a, b = (Run(f"{id}-1795277135295", RunStatus.LOST) for id in "ab")
+
+    found = recent(end(10, Run(f"{b.id}-r1", RunStatus.SUCCEEDED)), retry(20, b.id), end(5000, a, b))
+
+    assert {"a": "", "b": "retried: succeeded"} == {one.run.schedule_id: one.repair for one in found.failures}
 
 
 def test_only_some_of_many_failures_are_compared() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from zsched.core.attempts import Attempt
+from zsched.core.attempts import Attempt, attempts_text
 from zsched.core.clock import LAST_MS
 from zsched.core.job import JobFacts, ms_of, rq_time
 from zsched.core.runs import (
@@ -17,6 +17,7 @@ from zsched.core.runs import (
     EXPIRED_OR_ENDED,
     GONE,
     OVER,
+    UNSUCCESSFUL,
     Run,
     RunStatus,
     as_seen,
@@ -91,7 +92,7 @@ def test_a_run_that_expired_may_have_ended_unless_all_ends_since_it_was_pushed_w
 
 
 def test_an_ended_run_keeps_its_status() -> None:
-    over = PUSHED._replace(status=RunStatus.SUCCEEDED)
+    over = PUSHED._replace(status=RunStatus.SUCCEEDED, ended_ms=T_MS + 1204)
 
     assert over == as_seen(over, None) == as_seen(over, job("started"))
 
@@ -178,14 +179,49 @@ def test_an_extra_run_has_no_lateness() -> None:
     assert None is pushed(f"{RUN}-r1", T_MS * 1000 + 5).lateness_ms
 
 
+def back(status: str, after_ms: int, **more: str) -> JobFacts:
+    """Return RQ's hash of a run that was requeued *after_ms* after its first end, and ended a second later."""
+    at_ms = T_MS + 1204 + after_ms
+    times = {"queued_at": rq_time(at_ms), "started_at": rq_time(at_ms + 1), "ended_at": rq_time(at_ms + 1000)}
+    return job(status, **times | more)
+
+
+@pytest.mark.parametrize("words", [("finished", RunStatus.SUCCEEDED), ("failed", RunStatus.FAILED), *(
+    (word, status) for status in (RunStatus.QUEUED, RunStatus.RUNNING) for word in MEANINGS[status]
+)])  # fmt: skip
+@pytest.mark.parametrize("before", UNSUCCESSFUL)
+def test_a_requeued_run_is_as_rq_has_it(before: RunStatus, words: tuple[str, RunStatus]) -> None:
+    over = PUSHED._replace(status=before, ended_ms=T_MS + 1204, attempt=3, error="no")
+
+    for run in (as_seen(over, back(words[0], after_ms)) for after_ms in (1, 5000)):
+        assert (words[1], before, 4) == (run.status, run.was, run.attempt)
+    assert over == as_seen(over, back(words[0], -5000)) == as_seen(over, None)
+
+
+def test_an_end_that_two_writers_tell_with_different_times_is_one_end() -> None:
+    over = PUSHED._replace(status=RunStatus.CANCELLED, ended_ms=T_MS + 204)
+
+    assert over == as_seen(over, job("stopped"))
+    assert over._replace(ended_ms=T_MS + 203) != as_seen(over._replace(ended_ms=T_MS + 203), job("stopped"))
+
+
+def test_a_run_without_a_job_does_not_come_back_as_expired() -> None:
+    over = PUSHED._replace(status=RunStatus.FAILED, ended_ms=T_MS + 1204)
+
+    assert over == as_seen(over, NOTHING._replace(status="expired", ended_at=rq_time(T_MS + 99_999)))
+
+
 def test_a_requeued_run_continues_with_its_attempts() -> None:
-    first, second = Attempt(1, "w", T_MS, T_MS, T_MS + 5, "no"), Attempt(1, "w", T_MS, T_MS + 90, T_MS + 95, "no")
-    before = Run(RUN, RunStatus.FAILED, attempt=1, ended_ms=T_MS + 5, attempts=(first,))
+    end_ms = T_MS + 1204 + 6000
+    first, second = Attempt(1, "w", T_MS, T_MS, T_MS + 1204, "no"), Attempt(2, "w", T_MS, end_ms - 9, end_ms, "no")
+    before = Run(RUN, RunStatus.FAILED, attempt=1, ended_ms=T_MS + 1204, attempts=(first,))
 
-    failed = requeued(Run(RUN, RunStatus.FAILED, ended_ms=T_MS + 95, attempts=(first, second)), before)
-    succeeded = requeued(Run(RUN, RunStatus.SUCCEEDED, ended_ms=T_MS + 99), before)
+    failed = requeued(before, back("failed", 5000, attempts=attempts_text((first, second))))
+    succeeded = requeued(before, back("finished", 5000))
 
-    assert (2, (first, second._replace(number=2))) == (failed.attempt, failed.attempts)
+    assert failed is not None
+    assert succeeded is not None
+    assert (2, (first, second)) == (failed.attempt, failed.attempts)
     assert (2, (first,)) == (succeeded.attempt, succeeded.attempts)
     assert first == failed.first == succeeded.first
 
@@ -234,8 +270,8 @@ MICROSECONDS = some.none() | some.integers(1, LAST_MS * 1000)
 NOTES = some.dictionaries(some.text(), JSON, max_size=3)
 RUNS = some.builds(
     Run, some.just(RUN), some.sampled_from(RunStatus), MICROSECONDS, INSTANTS, INSTANTS, INSTANTS, some.integers(1, 50),
-    some.text(), some.text(), NOTES, ATTEMPTS, some.booleans(), some.text(), INSTANTS, INSTANTS, some.booleans(),
-    some.just(""),
+    some.text(), some.text(), NOTES, ATTEMPTS, some.booleans(), some.text(), INSTANTS, INSTANTS,
+    some.none() | some.sampled_from(RunStatus), some.just(""),
 )  # fmt: skip
 
 

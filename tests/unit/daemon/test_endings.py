@@ -11,7 +11,7 @@ import pytest
 from tests.prefix import RQ
 from zsched.core.changes import Change, What
 from zsched.core.log import Entry, Position
-from zsched.core.runs import EXPIRED, GONE, Run, RunStatus, facts_text
+from zsched.core.runs import EXPIRED, FAILURES, GONE, Run, RunStatus, facts_text
 from zsched.daemon import answerer, suppressed
 from zsched.daemon.endings import Endings
 from zsched.daemon.suppressed import SuppressedRuns
@@ -178,3 +178,12 @@ def test_a_run_counts_in_its_streak_by_its_status(status: RunStatus, error: str,
     run = Run("poll-1700000000000", status, error=error)
 
     assert Over("poll", run.id, "seen", counts, run.status.value, facts_text(run)) == Over.of(run, "seen")
+
+
+@pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.LOST])
+@pytest.mark.parametrize("was", RunStatus)
+def test_a_requeued_run_that_fails_again_counts_once_in_its_streak(was: RunStatus, status: RunStatus) -> None:
+    run = Run("poll-1700000000000", status, was=was)
+
+    assert ("-" if was in FAILURES else "!") == Over.of(run, "seen").counts
+    assert "+" == Over.of(run._replace(status=RunStatus.SUCCEEDED), "seen").counts

@@ -121,6 +121,17 @@ def test_lateness_counts_from_the_due_time_with_jitter(tally: LogTally) -> None:
     assert 8.043 == pytest.approx(tally.lateness_s.total)
 
 
+def test_a_requeued_run_ends_again_and_its_end_before_no_longer_counts(tally: LogTally) -> None:
+    run = Run(f"a-{T_MS}", RunStatus.FAILED, T_MS * 1000, T_MS, T_MS + 9, T_MS + 99, queue="mail")
+    again = run._replace(status=RunStatus.SUCCEEDED, attempt=2, was=RunStatus.FAILED)
+
+    tally.see([entry("end", *end_fields(run)), entry("end", *end_fields(again), id="3-2", t_us=T_MS * 1000 + 1)])
+
+    assert {("mail", "failed"): 1, ("mail", "succeeded"): 1} == tally.ended
+    assert {("mail", "failed"): 1} == tally.requeued
+    assert 1 == number(tally.wait_s["mail"])
+
+
 def test_run_ids_with_the_suffix_of_the_namespace_are_read() -> None:
     tally = LogTally("-nother", Names())
     tally.led(3)

@@ -53,6 +53,7 @@ def exposed(redis_url: str, redis_client: redis.Redis) -> dict[str, Labels]:
         meter.ran(script, 1.0, 1)
     meter.tally.wait_s["email"], meter.tally.duration_s["email"] = Distribution(WAIT_S), Distribution(DURATION_S)
     meter.tally.ended.update(("email", status.value) for status in RunStatus)
+    meter.tally.requeued.update(("email", status.value) for status in RunStatus)
     registry = CollectorRegistry()
     lookout = Lookout(Reader(link, keys, Encoder("pickle")), SystemClock())
     registry.register(DaemonCollector(meter, lookout, Names(), {"version": "1.0", "rq": "2.12"}))

@@ -15,7 +15,7 @@ from zsched.core.entry import Entry, any_milliseconds, expect, milliseconds, row
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Advanced, OneShotsFired, OneShotsLeft, PushedByRule, Quarantined, Row
 from zsched.core.policy import Passed, Range, Why
-from zsched.core.run_id import RunKey, run_id_of
+from zsched.core.run_id import RunKey, nominal_ms_of, run_id_of
 
 _LANES: Final = frozenset(lane.value for lane in Priority)
 
@@ -94,6 +94,9 @@ class FireEntry(ParsedEntry, kind="fire"):
             yield self._change_of(key, What.EXPIRED)
         for key, status in fires.cancelled:
             yield self._change_of(key, What.CANCELLED, f"RQ has it as {status}")
+
+    def fired(self) -> Iterable[tuple[str, int]]:
+        return ((id, nominal_ms_of(run) or 0) for id, run in self.fires.runs)
 
     def counts(self) -> Counts:
         names = b"runs", b"uncertain", b"skipped", b"expired", b"cancelled"

@@ -147,12 +147,30 @@ class ParsedEntry:
                 due_ms.append(change.due_ms)
         return found
 
+    def fired(self) -> Iterable[tuple[str, int]]:
+        """Yield id and due time of each occurrence that fired; those of ``Counts.due_ms``."""
+        for change in self.outcomes():
+            if change.what is What.FIRED and change.due_ms is not None:
+                yield change.id, change.due_ms
+
+    def made_due(self) -> Iterable[str]:
+        """Return the schedules that may fire only since this entry, which is later than their due times. Fast."""
+        return ()
+
     def ended_runs(self) -> Iterable[Run]:
         """Yield the runs that ended by this entry."""
         return ()
 
     def end_statuses(self) -> Mapping[RunStatus, int]:
         """Count the runs that ended by this entry, by status."""
+        return {}
+
+    def retries(self) -> Mapping[str, str]:
+        """Return the runs that repeat others, by the run that they repeat."""
+        return {}
+
+    def ends_of_reruns(self) -> Mapping[str, RunStatus]:
+        """Return the ends of extra runs of an occurrence, as retries are, by run. Fast."""
         return {}
 
     def only_ends(self, statuses: Collection[RunStatus]) -> Entry | None:

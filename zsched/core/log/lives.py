@@ -84,6 +84,9 @@ class ResumeEntry(ParsedEntry, kind="resume"):
             elif row.due_ms is None:
                 yield self._change(row.id, What.ENDED)
 
+    def made_due(self) -> Iterable[str]:
+        return [row.id for row in self.resumed if row.due_ms is not None and row.due_ms * 1000 < self.at_us]
+
 
 class ReplanEntry(ParsedEntry, kind="replan"):
     """The rules of zones changed. In ``changes``, ``nominal_ms`` is the old time and ``next_ms`` the new one."""
@@ -110,8 +113,12 @@ class ReplanEntry(ParsedEntry, kind="replan"):
             times = {"nominal_ms": row.nominal_ms, "next_ms": row.new_nominal_ms}
             yield self._change(row.id, What.REPLANNED, why=why, **times)
 
+    def made_due(self) -> Iterable[str]:
+        return [row.id for row in self.moved if row.new_due_ms * 1000 < self.at_us]
+
 
 _AGAIN: Final = ANOTHER_END.encode()
+_LONGEST_RERUN: Final = 20  # characters of "-r" and its number, at the end of a run id
 
 
 class EndEntry(ParsedEntry, kind="end"):
@@ -147,6 +154,10 @@ class EndEntry(ParsedEntry, kind="end"):
         for word, number in Counter(word for _, word, _ in rows_of(self.entry.body)).items():
             found[ended_as(text(word))] += number
         return found
+
+    def ends_of_reruns(self) -> Mapping[str, RunStatus]:
+        rows = ((run, word) for run, word, _ in rows_of(self.entry.body) if b"-r" in run[-_LONGEST_RERUN:])
+        return {text(run): ended_as(text(word)) for run, word in rows}
 
     @staticmethod
     def words(statuses: Iterable[RunStatus]) -> list[bytes]:

@@ -60,6 +60,10 @@ class PutEntry(ParsedEntry, kind="put"):
             paused=ids_of(extra.get(b"paused")),
         )
 
+    def made_due(self) -> Iterable[str]:
+        *_, name, ids = (b"", *self.entry.body[-2:])
+        return ids_of(ids) if name == b"past" else ()
+
     def rows(self) -> Iterable[Row]:
         puts = self.puts
         return [OneShotsPut(puts.ids, puts.dues, self.run_suffix, puts.replaced, puts.paused)]
@@ -273,6 +277,9 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
         for one in self.runs:
             what = What.ENQUEUED if one.retry_of is None else What.RETRIED
             yield self._change(schedule_of(one.run_id), what, run_id=one.run_id, why=one.retry_of or "")
+
+    def retries(self) -> Mapping[str, str]:
+        return {one.retry_of: one.run_id for one in self.runs if one.retry_of is not None}
 
     def record_of(self, number: int) -> Given:
         one = self.runs[number]

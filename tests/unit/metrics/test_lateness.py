@@ -1,0 +1,94 @@
+"""Lateness counts from the later of the due time and the put, resume or move: in status and in metrics alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.log_rows import row_fields
+from tests.unit.metrics.ground import T_MS, entry
+from zsched.core.log import Entry
+from zsched.core.recent import Counting
+from zsched.metrics.meter import LogTally, Names
+
+HOUR_MS = 3_600_000
+DUE_MS = T_MS - 20 * HOUR_MS
+
+
+def put(at_ms: int, *ids: str, due_ms: int = DUE_MS, **lists: str) -> Entry:
+    rows = [text for id in ids for text in (id.encode(), b"%d" % due_ms, b"data", b"")]
+    texts = [b"lane", b"normal", b"fields", b"0", b"rows", b"%d" % len(ids), *rows]
+    more = [text.encode() for pair in lists.items() for text in pair]
+    return entry("put", *texts, *more, t_us=at_ms * 1000, id=f"3-{at_ms - DUE_MS}")
+
+
+def fire(at_ms: int, *runs: str) -> Entry:
+    return entry("fire", t_us=at_ms * 1000, id=f"3-{at_ms - DUE_MS}", runs=" ".join(runs))
+
+
+def rows(kind: str, at_ms: int, *lines: str) -> Entry:
+    before = [b"old", b"2025b", b"new", b"2026a"] if kind == "replan" else []
+    return entry(kind, *before, *row_fields(kind, *lines), t_us=at_ms * 1000, id=f"3-{at_ms - DUE_MS}")
+
+
+RUN = f"a-{DUE_MS}"
+MOVED = put(T_MS - 600, "a", due_ms=DUE_MS - 7, replaced="a", past="a")
+NEW_RULES = rows("replan", T_MS - 60, f"a {T_MS + HOUR_MS} {DUE_MS} {DUE_MS}")
+PUT_LATE = put(T_MS - 900, "a", "b", past="a b")
+CASES: dict[str, tuple[list[Entry], list[float]]] = {
+    "put late": ([PUT_LATE, fire(T_MS - 895, RUN, f"b-{DUE_MS}")], [5, 5]),
+    "put late with a namespace": ([PUT_LATE, fire(T_MS - 895, f"{RUN}-nshop")], [5]),
+    "put in time": ([put(DUE_MS - 9, "a"), fire(T_MS, RUN)], [20 * HOUR_MS]),
+    "put again when it was overdue": ([PUT_LATE, put(T_MS - 600, "a", replaced="a"), fire(T_MS - 500, RUN)], [400]),
+    "moved to another past time": ([PUT_LATE, MOVED, fire(T_MS - 500, f"a-{DUE_MS - 7}")], [100]),
+    "put late twice": ([PUT_LATE, fire(T_MS - 895, RUN), put(T_MS - 90, "a", past="a"), fire(T_MS - 89, RUN)], [5, 1]),
+    "resumed late": ([rows("resume", T_MS - 60, f"a normal {DUE_MS}"), fire(T_MS - 57, RUN)], [3]),
+    "resumed in time": ([rows("resume", DUE_MS - 60, f"a normal {DUE_MS}"), fire(T_MS, RUN)], [20 * HOUR_MS]),
+    "moved by new rules": ([NEW_RULES, rows("advance", T_MS, f"a fired {DUE_MS} - - -")], [60]),
+    "a rule that catches up after a resume": (
+        [
+            rows("resume", T_MS - 2000, f"a normal {DUE_MS}"),
+            rows("advance", T_MS - 1990, f"a fired {DUE_MS} {T_MS} {T_MS} -"),
+            rows("advance", T_MS - 1000, f"a fired {T_MS - 1500} {T_MS} {T_MS} -"),
+        ],
+        [10, 500],
+    ),
+    "catches up after an outage": (
+        [put(DUE_MS - 9, "a"), rows("advance", T_MS, f"a fired {DUE_MS} {T_MS} {T_MS} -")], [20 * HOUR_MS],
+    ),
+    "expires": ([PUT_LATE, entry("fire", t_us=T_MS * 1000, id="3-999999999", expired=RUN)], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_lateness_counts_from_the_time_since_when_a_schedule_could_fire(name: str) -> None:
+    entries, lates_ms = CASES[name]
+    suffix = "-nshop" if "namespace" in name else ""
+    tally, counting = LogTally(suffix, Names()), Counting(suffix, windows_ms=(30 * HOUR_MS,))
+    tally.led(3)
+
+    tally.see(entries)
+    for each in reversed(entries):
+        assert counting.see(each, T_MS)
+
+    [stretch] = counting.told(T_MS, is_all=True).stretches
+    assert sum(lates_ms) / 1000 == pytest.approx(tally.lateness_s.total)
+    assert (max(lates_ms, default=None), len(lates_ms)) == (stretch.late_ms, tally.lateness_s.buckets()[-1][1])
+
+
+def test_a_put_by_a_client_in_another_term_counts_for_the_fire_of_this_one() -> None:
+    tally = LogTally("", Names())
+    tally.led(4)
+
+    tally.see([PUT_LATE, fire(T_MS - 895, RUN)._replace(position=fire(T_MS - 895, RUN).position._replace(epoch=4))])
+
+    assert 0.005 == pytest.approx(tally.lateness_s.total)
+
+
+def test_only_the_last_schedules_that_were_put_late_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zsched.core.lateness._WAITING", 2)
+    tally = LogTally("", Names())
+    tally.led(3)
+
+    tally.see([PUT_LATE, put(T_MS - 899, "c", past="c"), fire(T_MS - 895, *(f"{id}-{DUE_MS}" for id in "bc"))])
+
+    assert 0.009 == pytest.approx(tally.lateness_s.total)
