@@ -107,7 +107,7 @@ def test_a_master_that_accepts_writes_without_replicas_is_a_warning(
 
 
 def test_a_single_node_of_a_cluster_is_a_problem_and_ends_the_checks() -> None:
-    with EmbeddedRedis(config={"cluster-enabled": "yes"}) as server:
+    with EmbeddedRedis(tcp=True, config={"cluster-enabled": "yes"}) as server:  # a port for its bus, too
         found = examined(server.url)
 
     assert ["redis", "role"] == list(found)
