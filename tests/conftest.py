@@ -19,6 +19,7 @@ from hypothesis import settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.faults.processes import WITHIN_S
 from tests.suite import starts
 from zsched.embedded import EmbeddedRedis, find_server
 from zsched.embedded.guard import Guard
@@ -119,7 +120,7 @@ def redis_url(redis_server: EmbeddedRedis, redis_client: redis.Redis) -> str:
 def redis_client(request: pytest.FixtureRequest, redis_server: EmbeddedRedis) -> Iterator[redis.Redis]:
     """A plain client (bytes, RESP 2, no retries) of the session's server, emptied for this test."""
     assert request.node.get_closest_marker("redis"), "a test that asks for this fixture by its name needs the mark"
-    client = redis.Redis.from_url(redis_server.url, protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=10)
+    client = redis.Redis.from_url(redis_server.url, protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=WITHIN_S)
     with client:
         client.flushall()
         yield client

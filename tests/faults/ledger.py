@@ -11,7 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.faults.processes import eventually
+from tests.faults.processes import WITHIN_S, eventually
 from tests.log_rows import row_lines
 from tests.prefix import RQ
 from zsched.embedded import EmbeddedRedis
@@ -42,7 +42,7 @@ class Entry:
 
 def connect(url: str, retries: int = 0) -> redis.Redis:
     """A plain client, RESP 2."""
-    return redis.Redis.from_url(url, protocol=2, retry=Retry(NoBackoff(), retries), socket_timeout=20)
+    return redis.Redis.from_url(url, protocol=2, retry=Retry(NoBackoff(), retries), socket_timeout=WITHIN_S)
 
 
 def entries(client: Any, kind: str | None = None) -> list[Entry]:

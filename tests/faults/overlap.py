@@ -23,7 +23,7 @@ from typing import Any
 import click
 import redis
 
-from tests.faults.processes import ENDS_S, DaemonProcess, eventually
+from tests.faults.processes import ENDS_S, WITHIN_S, DaemonProcess, eventually
 from tests.faults.threads import know
 from tests.prefix import RQ
 from tests.rq_workers import RqWorkers
@@ -81,7 +81,7 @@ class Stage:
 
     def __init__(self, guard: Guard, url: str, folder: Path) -> None:
         self._guard, self._url, self._folder = guard, url, folder
-        self.redis = redis.Redis.from_url(url, socket_timeout=10)
+        self.redis = redis.Redis.from_url(url, socket_timeout=WITHIN_S)
         self.client, self.link = Client.from_url(url), Link.from_url(url, 5)
         know(self.redis)
         (folder / "overlap_tasks.py").write_text(TASKS)

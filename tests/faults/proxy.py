@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
+from tests.faults.processes import WITHIN_S
+
 _CHUNK = 262_144
 
 
@@ -75,7 +77,7 @@ class Proxy:
         _shut(self._listener)
         self.cut_all()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(WITHIN_S)
         self._listener.close()
 
     def __enter__(self) -> Proxy:
@@ -96,7 +98,7 @@ class Proxy:
             except OSError:
                 return
             try:
-                server = socket.create_connection(self._target, timeout=5)
+                server = socket.create_connection(self._target, timeout=WITHIN_S)
             except OSError:
                 client.close()
                 continue

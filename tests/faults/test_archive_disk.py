@@ -54,7 +54,8 @@ def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Disk]:
 
 
 def await_tries(url: str, path: Path, number: int) -> None:
-    """Wait until the archiver has tried *number* more times and reported the failure."""
+    """Wait until the archiver has tried *number* more times and reported the failure; it logs the first one before."""
+    eventually(lambda: (report := report_of(url, path)) is not None and report.state is ArchiveState.FAILED)
     told: set[int] = set()
 
     def look() -> bool:

@@ -23,7 +23,7 @@ from rq.job import JobStatus
 from tests.documents import PROJECT
 from tests.faults.leases import await_listeners, eventually_without_hold
 from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, longest_pause_ms, queued, replicate
-from tests.faults.processes import DaemonProcess, Start, eventually
+from tests.faults.processes import WITHIN_S, DaemonProcess, Start, eventually
 from tests.faults.sentinels import NAME, Sentinels
 from tests.faults.threads import know
 from tests.integration.command_line import Zsched
@@ -91,7 +91,7 @@ def role(server: EmbeddedRedis) -> str:
 
 def adopted(sentinels: Sentinels) -> redis.Redis:
     hosts = [("127.0.0.1", port) for port in sentinels.ports]
-    return Sentinel(hosts, socket_timeout=20).master_for(NAME)  # type: ignore[no-untyped-call,no-any-return]  # redis-py's
+    return Sentinel(hosts, socket_timeout=WITHIN_S).master_for(NAME)  # type: ignore[no-untyped-call,no-any-return]  # redis-py's
 
 
 def test_a_client_continues_on_the_new_master_after_a_failover(guard: Guard) -> None:

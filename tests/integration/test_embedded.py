@@ -20,7 +20,7 @@ pytestmark = pytest.mark.redis
 
 
 def ask(url: str, *command: str) -> object:
-    with redis.Redis.from_url(url, protocol=2, socket_timeout=5) as client:
+    with redis.Redis.from_url(url, protocol=2, socket_timeout=WITHIN_S) as client:
         return client.execute_command(*command)
 
 

@@ -19,7 +19,7 @@ from rq.job import Job
 from tests.faults import overlap
 from tests.faults.overdue import become_due
 from tests.faults.overlap import KEYS, LIMIT, Stage, play
-from tests.faults.processes import eventually
+from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.ends.ground import lapse
 from tests.prefix import RQ
@@ -182,7 +182,7 @@ def kill_the_worker_of(stage: Stage, run_id: str, workers: Sequence[subprocess.P
     """Kill the worker of *run_id* with its work horse; return its name."""
     horse, [worker] = stage.pid(run_id), stage.redis.hmget(KEYS.rq.job(run_id), "worker_name")
     workers[int(worker[1:])].kill()  # the worker first: it would notice that its work horse died
-    workers[int(worker[1:])].wait(10)
+    workers[int(worker[1:])].wait(WITHIN_S)
     os.kill(horse, signal.SIGKILL)
     assert "started" == stage.status(run_id)
     return str(worker.decode())

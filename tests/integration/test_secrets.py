@@ -158,7 +158,7 @@ def test_the_normal_output_never_contains_the_password(given: dict[str, str], gu
         for command in COMMANDS:
             around.run(command)
         for path in ("metrics", "readyz"):
-            with urllib.request.urlopen(f"http://{metrics}/{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://{metrics}/{path}", timeout=WITHIN_S) as answer:
                 around.texts[path] = answer.read().decode()
 
     around.daemon("archive_begins", look)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.faults.clusters import PREFIX, Cluster
 from tests.faults.ledger import connect
-from tests.faults.processes import ENDS_S, DaemonProcess, eventually
+from tests.faults.processes import ENDS_S, WITHIN_S, DaemonProcess, eventually
 from tests.faults.threads import know
 from tests.integration.cluster.ground import SETTINGS
 from tests.prefix import RQ, needs_prefix
@@ -214,7 +214,7 @@ def test_a_password_for_a_tls_url_is_not_sent_in_plain_text() -> None:
         url = f"rediss://me:s3cret@127.0.0.1:{listening.getsockname()[1]}/0"
 
         with pytest.raises((RedisRefused, RedisUnavailable)):
-            Client.from_url(url, timeout_s=5).schedule("tasks.note", after=3600)
+            Client.from_url(url, timeout_s=WITHIN_S).schedule("tasks.note", after=3600)
         hearing.join()
 
     assert b"\x16\x03" == heard[0][:2]  # TLS' first record: a handshake

@@ -13,7 +13,7 @@ import rq
 from rq import Queue, Worker
 from rq.job import Job
 
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
 from tests.integration.command_line import Zsched
 from tests.integration.users import DEPLOY, GuardedRedis
 from tests.prefix import RQ
@@ -201,7 +201,7 @@ def test_a_daemon_with_its_own_rights_serves_metrics(
     metrics = daemon.wait_for("metrics_served")["listen"]
     daemon.wait_for("term_began")
 
-    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=WITHIN_S) as answer:
         told = answer.read().decode()
     daemon.stop()
     assert "zsched_redis_up 1.0" in told

@@ -11,7 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.faults.processes import ENDS_S, eventually
+from tests.faults.processes import ENDS_S, WITHIN_S, eventually
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys
@@ -77,7 +77,7 @@ class GuardedRedis:
     def connect(self, user: str, **options: Any) -> redis.Redis:
         """Return a plain client of *user*."""
         return redis.Redis.from_url(
-            self.url(user), protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=10, **options
+            self.url(user), protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=WITHIN_S, **options
         )
 
     def refused(self) -> list[str]:

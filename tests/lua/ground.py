@@ -11,6 +11,7 @@ from typing import Any
 
 import redis
 
+from tests.faults.processes import WITHIN_S
 from tests.log_rows import WITH_ROWS, row_lines
 from zsched.core import log as core
 from zsched.core.choices import Priority
@@ -179,11 +180,11 @@ class Ground:
         heard: list[bytes] = []
         with self.redis.pubsub(ignore_subscribe_messages=True) as listener:
             listener.subscribe(channel)
-            listener.get_message(timeout=5)
+            listener.get_message(timeout=WITHIN_S)
             yield heard
             self.redis.publish(channel, "the end")
             while heard[-1:] != [b"the end"]:
-                message = listener.get_message(timeout=5)
+                message = listener.get_message(timeout=WITHIN_S)
                 assert message is not None
                 heard.append(message["data"])
             heard.pop()

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from tests.documents import PROJECT
 from tests.sources import Source, source
 
-LEAST_S: Final = 5.0  # of a deadline
+LEAST_S: Final = 30.0  # of a deadline
 LEAST_LEASE_MS: Final = 5_000
 LEAST_DUE_S: Final = 60  # from now: what is due then does not fire during a test
 

@@ -67,6 +67,18 @@ def test_a_bootstrap_whose_connection_breaks_starts_again(scene: Scene, monkeypa
     assert scene.log()[-1].position == scene.archive.position
 
 
+def test_a_bootstrap_whose_log_vanishes_starts_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_behind(scene)
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "last", lambda _: None)  # as after a FLUSHALL at this moment
+
+        scene.follower._bootstrap(scene.log()[0], None)
+
+        assert ({"a": "due"}, False) == (states(scene), scene.archive.is_bootstrapping)
+    assert scene.follower.step()
+    assert {"a": "due", "b": "due", "c": "due"} == states(scene)
+
+
 def test_a_meter_receives_every_entry_once_including_bootstrapped_entries(scene: Scene) -> None:
     meter = Told()
     schedule(scene, "a", "b", "c")

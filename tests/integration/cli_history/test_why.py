@@ -309,9 +309,10 @@ def test_a_new_zone_of_an_overdue_schedule_records_the_occurrence_that_it_drops(
 
 def expire(redis_client: redis.Redis, run_id: str | None) -> None:
     """Take away a queued run whose deadline has come, as RQ's time does."""
-    redis_client.delete(f"{RQ}:job:{run_id}")
-    redis_client.lrem(f"{RQ}:queue:default", 1, run_id or "")
-    redis_client.zadd(KEYS.deadlines(), {run_id or "": now_ms(redis_client)})
+    deadline_ms = now_ms(redis_client)
+    with redis_client.pipeline() as at_once:  # the tracker looks meanwhile
+        at_once.delete(f"{RQ}:job:{run_id}").lrem(f"{RQ}:queue:default", 1, run_id or "")
+        at_once.zadd(KEYS.deadlines(), {run_id or "": deadline_ms}).execute()
 
 
 @pytest.mark.parametrize("others", [0, 1])

@@ -15,6 +15,7 @@ import redis
 
 from tests.faults.clocks import freeze
 from tests.faults.ledger import queued
+from tests.faults.processes import WITHIN_S
 from tests.integration.client.ground import KEYS, SOON, pass_time
 from zsched import Client, InvalidSchedule, RedisUnavailable, ScheduleNotFound
 from zsched.core.choices import Missed, ScheduleState
@@ -187,7 +188,7 @@ def cutter(redis_server: EmbeddedRedis) -> Iterator[_Cutter]:
 
 
 def test_lost_replies_cause_no_duplicate(cutter: _Cutter, redis_client: redis.Redis) -> None:
-    client = Client.from_url(f"redis://127.0.0.1:{cutter.port}/0", timeout_s=5)
+    client = Client.from_url(f"redis://127.0.0.1:{cutter.port}/0", timeout_s=WITHIN_S)
     for n in range(20):
         client.schedule("app.task", id=f"own-{n}", at=SOON)
         client.schedule("app.task", after=3600)
@@ -207,7 +208,7 @@ def test_lost_replies_cause_no_duplicate(cutter: _Cutter, redis_client: redis.Re
 
 
 def test_lost_replies_do_not_change_the_answer(cutter: _Cutter, redis_client: redis.Redis) -> None:
-    client = Client.from_url(f"redis://127.0.0.1:{cutter.port}/0", timeout_s=5)
+    client = Client.from_url(f"redis://127.0.0.1:{cutter.port}/0", timeout_s=WITHIN_S)
     names = [f"i-{n}" for n in range(8)]
     client.schedule_many({"func": "app.task", "id": name, "at": SOON} for name in names)
     for name in names[:4]:
@@ -223,7 +224,7 @@ def test_an_abandoned_call_reports_its_id_and_may_have_been_applied(
     cutter: _Cutter, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    client = Client.from_url(f"redis://127.0.0.1:{cutter.port}/0", timeout_s=5)
+    client = Client.from_url(f"redis://127.0.0.1:{cutter.port}/0", timeout_s=WITHIN_S)
     client.schedule("app.task", id="first", at=SOON)
     cutter._is_cut = lambda data: True  # type: ignore[method-assign]
 

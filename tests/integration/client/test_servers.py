@@ -16,7 +16,7 @@ import pytest
 import redis
 
 import zsched
-from tests.faults.processes import ENDS_S
+from tests.faults.processes import ENDS_S, WITHIN_S
 from tests.integration.client.ground import ROOT, SOON, ids
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, RedisRefused, RedisUnavailable
@@ -140,7 +140,7 @@ def test_a_key_of_another_type_raises_redis_refused(client: Client, redis_client
 
 def test_a_client_reconnects_after_a_restart_of_redis(tmp_path: Path) -> None:
     with EmbeddedRedis() as server:
-        client = Client.from_url(server.url, timeout_s=5)
+        client = Client.from_url(server.url, timeout_s=WITHIN_S)
         client.schedule("app.task", id="a", at=SOON)
         server.restart()
 

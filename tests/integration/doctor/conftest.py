@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.faults.processes import WITHIN_S
 from zsched.embedded import EmbeddedRedis
 
 CONF = Path(__file__).parents[3] / "deploy" / "redis" / "redis.conf"
@@ -25,7 +26,7 @@ def sound_server() -> Iterator[EmbeddedRedis]:
 @pytest.fixture
 def sound(sound_server: EmbeddedRedis) -> Iterator[redis.Redis]:
     """A client of that server, emptied for this test."""
-    with redis.Redis.from_url(sound_server.url, protocol=2, socket_timeout=10) as client:
+    with redis.Redis.from_url(sound_server.url, protocol=2, socket_timeout=WITHIN_S) as client:
         client.flushall()
         yield client
 

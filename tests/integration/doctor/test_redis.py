@@ -142,7 +142,7 @@ def test_a_server_that_needs_no_replica_or_has_one_is_no_warning(server: Server)
 
 
 def test_a_single_node_of_a_cluster_is_a_problem_and_ends_the_checks() -> None:
-    with EmbeddedRedis(config={"cluster-enabled": "yes"}) as server:
+    with EmbeddedRedis(tcp=True, config={"cluster-enabled": "yes"}) as server:  # a port for its bus, too
         found = examined(server.url)
 
     assert ["redis", "role"] == list(found)

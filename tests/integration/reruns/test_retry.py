@@ -13,7 +13,7 @@ import redis
 
 from tests.faults.leader import KEYS, Leader
 from tests.faults.ledger import queued
-from tests.faults.processes import archive_of_its_own, eventually
+from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, status
 from tests.prefix import RQ
@@ -150,7 +150,7 @@ def test_retry_fails_if_the_archive_did_not_keep_the_arguments(client: Client, r
 
 def forget(path: Path) -> None:
     """Delete the arguments, like ``retention`` when no run needs them any more."""
-    with contextlib.closing(sqlite3.connect(path, timeout=20)) as db, db:
+    with contextlib.closing(sqlite3.connect(path, timeout=WITHIN_S)) as db, db:
         db.execute("DELETE FROM argument")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import fastapi.routing
 import httpx
 
+from tests.faults.processes import WITHIN_S
 from tests.integration.command_line import Zsched
 from zsched.aio.link import AsyncLink
 from zsched.config.settings import Settings
@@ -111,7 +112,7 @@ class Web:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """End it by a signal, and return its exit code."""
         self.process.send_signal(number)
-        code = self.process.wait(20)
+        code = self.process.wait(WITHIN_S)
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code

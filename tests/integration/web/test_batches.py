@@ -13,7 +13,7 @@ import httpx
 import pytest
 import redis
 
-from tests.faults.processes import eventually
+from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.proxy import Proxy
 from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import LIMITS, WITHIN, Web
@@ -110,7 +110,7 @@ class Sending:
     """A batch whose rows are sent one after another."""
 
     def __init__(self, web: Web) -> None:
-        self._connection = http.client.HTTPConnection(web.url.removeprefix("http://"), timeout=20)
+        self._connection = http.client.HTTPConnection(web.url.removeprefix("http://"), timeout=WITHIN_S)
         self._connection.putrequest("POST", "/api/v1/schedules:batch")
         self._connection.putheader("Authorization", f"Bearer {web.token('ann')}")
         self._connection.putheader("Transfer-Encoding", "chunked")

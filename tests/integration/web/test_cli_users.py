@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.faults.processes import WITHIN_S
 from tests.integration.terminals import PseudoTerminal
 from tests.integration.web.ground import LIMITS, PASSWORD, WITHIN, Web
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE
@@ -84,7 +85,7 @@ def test_a_terminal_is_asked_twice_and_shows_no_password(web: Web, redis_client:
         terminal.type(f"{PASSWORD}\n")
     terminal.wait_for("ann has the role scheduler")
 
-    assert 0 == asked.wait(20)
+    assert 0 == asked.wait(WITHIN_S)
     assert PASSWORD not in terminal.everything
     assert b'"n": 32768' in redis_client.hget("zsched-web:{default}:people", "ann")  # the true cost, in its process
     terminal.close()

@@ -18,7 +18,7 @@ import pytest
 import redis
 
 from tests.documents import PROJECT, program, programs
-from tests.faults.processes import ENDS_S, eventually
+from tests.faults.processes import ENDS_S, WITHIN_S, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration.web.ground import Web
 from tests.integration.web.shell import CUT, Shell, environment, is_as_shown, steps_of
@@ -86,7 +86,7 @@ def test_the_fastapi_service_turns_errors_into_answers(start_service: Callable[[
 
     past = httpx.put(f"{url}/orders/42/reminder", json=body)
     cancelled = httpx.delete(f"{url}/orders/42/reminder")
-    unreachable = httpx.delete(f"{start_service(NOBODY)}/orders/42/reminder", timeout=20)
+    unreachable = httpx.delete(f"{start_service(NOBODY)}/orders/42/reminder", timeout=WITHIN_S)
 
     assert [422, 200, 503] == [each.status_code for each in (past, cancelled, unreachable)]
     assert "at" == past.json()["option"]
@@ -163,7 +163,7 @@ def test_the_node_program_ends_with_the_problem_of_a_refusal(
     secret = web.token(token, "viewer") if token == "shop" else token
     refused = NodeProgram(node, guard, tmp_path, web, secret)
 
-    assert 1 == refused.process.wait(20)
+    assert 1 == refused.process.wait(WITHIN_S)
     [line] = refused.lines
     assert message in line
     assert "(urn:zsched:error:" in line

@@ -18,7 +18,7 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
-from tests.faults.processes import ENDS_S
+from tests.faults.processes import ENDS_S, WITHIN_S
 from tests.integration.command_line import Zsched
 from tests.integration.service_manager import Manager
 from tests.integration.users import GuardedRedis
@@ -130,7 +130,7 @@ class Service:
 
     def ended(self) -> tuple[int, str]:
         """Wait for the end; return the exit code, and what is on stderr."""
-        code = self.process.wait(20)
+        code = self.process.wait(WITHIN_S)
         assert self.process.stderr is not None
         return code, self.process.stderr.read().decode()
 

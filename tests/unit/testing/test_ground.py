@@ -14,6 +14,7 @@ import pytest
 import redis
 import redis.asyncio
 
+from tests.faults.processes import WITHIN_S
 from tests.prefix import RQ
 from tests.unit.testing import tasks
 from tests.unit.testing.tasks import HOUR, KEYS, NINE
@@ -157,10 +158,10 @@ def test_a_running_daemon_logs_why_it_does_not_lead(
         thread = threading.Thread(target=daemon.run)
         thread.start()
         try:
-            assert refused.wait(20)
+            assert refused.wait(WITHIN_S)
         finally:
             daemon.stop()
-            thread.join(20)
+            thread.join(WITHIN_S)
         scheduler.client.schedule(tasks.note, after=1)
         assert 1 == len(scheduler.advance(seconds=1))
 

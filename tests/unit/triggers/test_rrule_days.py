@@ -124,6 +124,7 @@ def test_a_rule_has_the_same_occurrences_as_in_dateutil(text, start, zone):
             ["2026-01-30T00:00", "2026-02-27T00:00"],
         ),
         ("FREQ=MONTHLY;BYDAY=1MO,FR;BYHOUR=8", "UTC", "2026-01-01", ["2026-01-02T08:00", "2026-01-05T08:00"]),
+        ("FREQ=YEARLY", "UTC", "2025-12-15T12:00", ["2026-12-15T00:00", "2027-12-15T00:00"]),
         ("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29", "UTC", "2096-03-01", ["2104-02-29T00:00", "2108-02-29T00:00"]),
         ("FREQ=YEARLY;BYWEEKNO=53;BYDAY=MO", "UTC", "2021-01-01", ["2026-12-28T00:00", "2032-12-27T00:00"]),
         ("FREQ=YEARLY;BYWEEKNO=-53;BYDAY=MO", "UTC", "2021-01-01", ["2025-12-29T00:00", "2031-12-29T00:00"]),
