@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -60,7 +61,7 @@ class System:
                                 ("push", "news.send", "push")):  # fmt: skip
             self.client.schedule(func, id=id, every=2, queue=queue)
         self.client.schedule("shop.report", id="report", cron="0 9 * * *", tz="Asia/Seoul", queue="reports")
-        self.client.schedule("shop.stock", id="digest", every=3600)
+        self.client.schedule("shop.stock", id="digest", every=3)
 
     def _daemon(self, url: str, name: str) -> DaemonProcess:
         settings = {"ARCHIVE_PATH": str(self.folder / f"{name}.db"), "DAEMON_LEASE_MS": "5000"}
@@ -83,8 +84,6 @@ class System:
 
 
 def fill_the_disk(system: System) -> None:
-    import resource
-
     resource.prlimit(system.leader.archivist_pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 
 
@@ -134,6 +133,9 @@ def flood_a_limit(system: System) -> None:
     )
 
 
+REPORT = ("why", "report")
+
+
 @dataclass(frozen=True)
 class Fault:
     """A fault, what is complained about, the command that must name it, and patterns of cause and remedy."""
@@ -147,17 +149,17 @@ class Fault:
 
 
 FAULTS = (
-    Fault("disk full", "pager", fill_the_disk, r"archive .*leader\.db.*(disk|write|full|I/O)", r"→ .*(disk|space|free)"),
+    Fault("disk full", "pager", fill_the_disk, r"archive .*leader\.db.*(disk|write|full|I/O)", r"→ .*(disk|space)"),
     Fault("queue without worker", "no charges", stop_a_worker, r"nobody listens to queue money", r"→ .*worker money"),
-    Fault("removed function", "no charges", remove_a_function, r"charges.*", r"has no charge"),
+    Fault("removed function", "no charges", remove_a_function, r"charges", r"shop has no charge"),
     Fault("worker without the module", "no push", start_a_worker_elsewhere, r"push", r"cannot import news"),
-    Fault("paused", "no digest", pause, r"digest.*", r"bob|zsched why", ("why", "digest")),
+    Fault("paused", "no digest", pause, r"paused.*: digest", r"→ .*zsched (why|resume)"),
     Fault("reminder expired", "no reminder 166", let_expire, r"expired", r"zsched (history|why)"),
-    Fault("leader cut off", "pager", cut_off_the_leader, r"daemon of pid \d+ .*heard of", r"→ .*its log"),
-    Fault("task hangs", "stock is old", hang, r"stock.*", r"cancel-run"),
-    Fault("wrong zone", "no report at nine", move_a_zone, r"Asia/Seoul → America/Los_Angeles", r"deploy@ci", ("why", "report")),
-    Fault("rate limit", "mail is very late", flood_a_limit, r"\[queues\.mail\] max_per_second = 0\.5 holds back", r"→ raise"),
-)  # fmt: skip
+    Fault("leader cut off", "pager", cut_off_the_leader, r"the daemon of pid \d+ .*heard of", r"→ .*its log"),
+    Fault("task hangs", "stock is old", hang, r"does not end: .*stock", r"→ .*cancel-run"),
+    Fault("wrong zone", "no report at nine", move_a_zone, r"Asia/Seoul → America/Los_Angeles", r"deploy@ci", REPORT),
+    Fault("rate limit", "mail is very late", flood_a_limit, r"\[queues\.mail\] .* holds back", r"→ .*raise the limit"),
+)
 BY_NAME = {fault.name: fault for fault in FAULTS}
 
 

@@ -98,12 +98,14 @@ def test_a_failure_rate_of_a_tenth_is_a_warning(
 ) -> None:
     report(led, daemon="d2")
     ended = [RunStatus.FAILED] * (failed - 1) + [RunStatus.LOST] + [RunStatus.SUCCEEDED] * sound
-    rows = end_fields(*(Run(f"a-{n}", status) for n, status in enumerate(ended)))
+    errors = {RunStatus.FAILED: "KeyError: 'a'", RunStatus.LOST: "its worker died"}
+    rows = end_fields(*(Run(f"a-{n}", status, error=errors.get(status, "")) for n, status in enumerate(ended)))
     add_entry(led, KEYS.log(), "3-13", "end", now_ms(led) * 1000, *rows)
 
     told = status(zsched)
 
-    expected = [f"3 of {3 + sound} runs that ended in the last 5 min failed or were lost"] if warned else []
+    worst = "most often a, KeyError: 'a'"
+    expected = [f"3 of {3 + sound} runs that ended in the last 5 min failed or were lost; {worst}"] if warned else []
     assert (expected, True) == ([one["problem"] for one in told["warnings"]], told["healthy"])
 
 

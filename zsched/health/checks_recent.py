@@ -8,6 +8,7 @@ from typing import Final
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
 from zsched.core.recent import Recent, Stretch
+from zsched.core.run_cells import remark
 from zsched.core.runs import FAILURES, RunStatus
 from zsched.core.wording import plural, rough_duration, some
 from zsched.health.check import Finding, fine, health_check, warning
@@ -69,7 +70,11 @@ def check_failing(recent: Recent) -> Iterator[Finding]:
     lately = f"in the last {rough_duration(stretch.span_ms)}"
     of = f"{bad:,} of {plural(ended, 'run')} that ended {lately} failed or were lost"
     if bad >= _FAILING and bad > _FAILING_SHARE * ended:
-        yield warning(of, "zsched history --status failed (or lost) lists them, zsched why ID explains one schedule")
+        told = (one for one in recent.failures if one.run.status in FAILURES and one.run.error)
+        most = max(told, key=lambda one: one.times, default=None)
+        which = f"; most often {most.run.schedule_id}, {remark(most.run)}" if most else ""
+        remedy = "zsched history --status failed (or lost) lists them, zsched why ID explains one schedule"
+        yield warning(of + which, remedy)
     else:
         yield fine(of)
 
