@@ -64,8 +64,8 @@ class System:
         self.client.schedule("shop.stock", id="digest", every=3)
 
     def _daemon(self, url: str, name: str) -> DaemonProcess:
-        settings = {"ARCHIVE_PATH": str(self.folder / f"{name}.db"), "DAEMON_LEASE_MS": "5000"}
-        return DaemonProcess(self.guard, url, CONFIG=str(self.folder / "zsched.toml"), **settings)
+        archive, config = str(self.folder / f"{name}.db"), str(self.folder / "zsched.toml")
+        return DaemonProcess(self.guard, url, CONFIG=config, ARCHIVE_PATH=archive, DAEMON_LEASE_MS="5000")
 
     def work(self, *queues: str, folder: Path | None = None) -> subprocess.Popen[bytes]:
         """Start a worker of *queues* in *folder*, which has the modules of its tasks."""
