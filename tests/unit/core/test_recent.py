@@ -213,7 +213,7 @@ def test_failures_that_were_retried_say_what_became_of_the_last_retry(
     assert {status.value: 1 for status in expected} == failure.to_dict()["retried"]
 
 
-def test_a_failure_without_a_retry_has_no_mark_and_one_that_was_retried_alone_has_a_short_one() -> None:
+def test_a_failure_has_no_mark_without_a_retry_and_a_short_mark_when_it_was_retried_alone() -> None:
     a, b = (Run(f"{id}-1795277135295", RunStatus.LOST) for id in "ab")
 
     found = recent(end(10, Run(f"{b.id}-r1", RunStatus.SUCCEEDED)), retry(20, b.id), end(5000, a, b))
