@@ -15,10 +15,12 @@ import redis
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.breadth import everything
+from tests.faults.ledger import connect
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration.archive.ground import Scene
 from tests.integration.command_line import Zsched
+from tests.integration.service_manager import Manager
 from tests.integration.standing import lead, report
 from tests.integration.users import GuardedRedis
 from tests.integration.web.ground import Web
@@ -39,6 +41,23 @@ _QUIET: Final = (
     "--headless", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--disable-default-apps", "--no-first-run",
 )  # fmt: skip
+
+
+@pytest.fixture
+def own_redis() -> Iterator[EmbeddedRedis]:
+    """A server without a hold, that the test may mistreat."""
+    with EmbeddedRedis() as server, connect(server.url) as client:
+        know(client)
+        yield server
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    """A service manager for daemons that the test starts."""
+    with Guard() as guard:
+        manager = Manager(tmp_path / "manager", guard)
+        yield manager
+        manager.close()
 
 
 @pytest.fixture(scope="session", params=["installed", *OLDER_RQ])

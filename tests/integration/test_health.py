@@ -16,7 +16,6 @@ import redis
 
 from tests.faults.ledger import connect
 from tests.faults.processes import DaemonProcess, eventually
-from tests.faults.threads import know
 from tests.integration.asking import ANYWHERE, Answer, ask, pages, pages_of
 from tests.integration.service_manager import Manager
 from zsched import Client
@@ -36,24 +35,9 @@ A_HOST = "127.1"
 
 
 @pytest.fixture
-def own_redis() -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis() as server, connect(server.url) as client:
-        know(client)
-        yield server
-
-
-@pytest.fixture
 def watch(own_redis: EmbeddedRedis) -> Iterator[redis.Redis]:
     with connect(own_redis.url) as client:
         yield client
-
-
-@pytest.fixture
-def manager(tmp_path: Path) -> Iterator[Manager]:
-    with Guard() as guard:
-        manager = Manager(tmp_path / "manager", guard)
-        yield manager
-        manager.close()
 
 
 def start(manager: Manager, server: EmbeddedRedis) -> DaemonProcess:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from tests.faults.ledger import connect
 from tests.faults.processes import eventually
-from tests.faults.threads import know
 from tests.integration.asking import ANYWHERE, ask, pages_of
 from tests.integration.daemons import FUNC
 from tests.integration.service_manager import Manager
@@ -20,7 +19,6 @@ from zsched import Client, RedisRefused, RedisUnavailable
 from zsched.cli import program
 from zsched.cli.program import UNHEALTHY
 from zsched.embedded import EmbeddedRedis
-from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.once
 
@@ -78,21 +76,6 @@ WAYS = {
     "NOREPLICAS": Way(lose_replicas, need_no_replicas, "min-replicas-to-write is", "too few", RedisUnavailable),
     "READONLY": Way(follow, promote, "it is a replica of 127.0.0.1:1", "it is a replica", RedisUnavailable),
 }
-
-
-@pytest.fixture
-def own_redis() -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis() as server, connect(server.url) as client:
-        know(client)
-        yield server
-
-
-@pytest.fixture
-def manager(tmp_path: Path) -> Iterator[Manager]:
-    with Guard() as guard:
-        manager = Manager(tmp_path / "manager", guard)
-        yield manager
-        manager.close()
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
