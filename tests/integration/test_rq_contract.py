@@ -52,8 +52,9 @@ def fail(*args: Any) -> None:
 
 def hang() -> None:
     """Leave a receipt of the seconds until RQ's timeout, which then comes at once."""
-    left_s, _ = signal.setitimer(signal.ITIMER_REAL, 0.001)
+    left_s, _ = signal.getitimer(signal.ITIMER_REAL)
     _receipt("hanging", (left_s,), {})
+    signal.setitimer(signal.ITIMER_REAL, 0.001)
     signal.pause()
 
 
