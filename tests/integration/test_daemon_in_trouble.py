@@ -150,7 +150,7 @@ def test_a_leader_stops_while_its_server_is_a_replica(own_redis: EmbeddedRedis) 
         end_hold(watch, daemon)
 
         assert [run.rpartition("-")[0] for run in wait_for_runs(watch, 1)] == ["one"]
-    assert "slave" in refused["reason"]
+    assert "it is a replica" in refused["reason"]
     assert 1 == len(daemon.of("leading_refused"))
     assert 1 == len(daemon.of("redis_lost"))  # READONLY
 

@@ -55,7 +55,8 @@ def test_look_returns_all_fields_that_rq_has_of_a_run(led: Ground) -> None:
 def test_look_returns_the_newest_error_of_a_failed_run(led: Ground) -> None:
     job(led, A, "failed")
     led.redis.hset(led.keys.rq.job(A), "zs_attempts", "[[1, 2]]")
-    for text in ("old", "Traceback:\n  somewhere\nValueError: new\n"):
+    newest = "Traceback (most recent call last):\n  somewhere\nValueError: new"
+    for text in ("old", f"{newest}\n"):
         packed = b64encode(zlib.compress(text.encode()))
         led.redis.xadd(f"{RQ}:results:{A}", {"type": 2, "exc_string": packed})
 
@@ -63,7 +64,7 @@ def test_look_returns_the_newest_error_of_a_failed_run(led: Ground) -> None:
 
     assert told is not None
     assert "ValueError: new" == told.error
-    assert "Traceback:\n  somewhere\nValueError: new" == told.traceback
+    assert newest == told.traceback
     assert "[[1, 2]]" == told.attempts
 
 

@@ -129,7 +129,7 @@ class ArchivedState:
         yield f"  {plural(waiting, 'schedule')} wait, {self.due:,} of them due{first}"
         yield f"  {self.places.get(PAUSED, 0):,} paused, {self.places.get(QUARANTINE, 0):,} quarantined"
         yield f"  {plural(self.places.get(OPEN, 0), 'run')} not over"
-        yield "  zsched why ID and zsched history answer from it"
+        yield "  it also answers zsched why ID, and zsched history"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from zsched.health.check import Finding
 
 _EVERY_S = 2.0  # between two looks
+_NAMES: Final = "\n      ".join(wrap(", ".join(NAMES), 100))
 
 
 _HELP: Final = f"""
@@ -58,7 +60,11 @@ _HELP: Final = f"""
       daemons have different versions or time zone rules
 
     With --json, "problems" holds texts, "alarms" the same with names and remedies, and "warnings" is like "alarms".
-    Names: {", ".join(NAMES)}. docs/reference/status.md has the other keys.
+    docs/reference/status.md has the other keys.
+
+    \b
+    Names:
+      {_NAMES}
 
     \b
     Examples:

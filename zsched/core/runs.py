@@ -289,8 +289,10 @@ def requeued(before: Run, job: JobFacts | None) -> Run | None:
     """
     if job is None or job.status == "expired":  # its hash is gone
         return None
-    run, over_ms = of_job(before.id, job, before.fired_us, before.is_uncertain), before.ended_ms or 0
-    has_ended_later = run.is_over and (run.ended_ms or 0) > over_ms + _SAME_END_MS
+    run, over_ms = of_job(before.id, job, before.fired_us, before.is_uncertain), before.ended_ms
+    has_ended_later = over_ms is not None and run.is_over and (run.ended_ms or 0) > over_ms + _SAME_END_MS
+    if over_ms is None:  # it was stopped, or its job was deleted
+        over_ms = max(before.queued_ms or 0, (before.fired_us or 0) // 1000)
     if (run.queued_ms or 0) <= over_ms and not has_ended_later:
         return None
     number, attempts = before.attempt + 1, before.attempts

@@ -140,8 +140,8 @@ def test_json_of_recover_is_one_document_with_counts_and_rows(scene: Scene, zsch
     planned, done = zsched.json("--dry-run"), zsched.json()
 
     counts = {
-        "put_back": 4, "push_again": 1, "skip": 1, "take_out": 0, "leave_to_rq": 0, "overdue": 1, "left_as_is": 0,
-        "refused": 0,
+        "put_back": 4, "push_again": 1, "skip": 1, "take_out": 0, "leave_to_rq": 0, "withdraw": 0, "mark": 0,
+        "overdue": 1, "left_as_is": 0, "refused": 0,
     }  # fmt: skip
     assert [counts, counts] == [planned["counts"], done["counts"]]
     assert (False, None) == (planned["done"], planned["merged"])

@@ -87,18 +87,18 @@ def test_a_stopped_worker_ends_clean(forge: Forge, start: Start, redis_client: r
     ("spoil", "code", "said"),
     [
         (lambda file: file.with_name("keys").chmod(0o644), 2, "its mode is 0644: other users of this machine can"),
-        (lambda file: file.write_text('[redis]\nurl = "redis://127.0.0.1:1/0"'), 1, "cannot reach Redis at redis://"),
+        (lambda file: file.write_text('[redis]\nurl = "redis://127.0.0.1:1/0"'), 1, "→ start Redis, or repair the way"),
     ],
     ids=["wrong settings", "no Redis"],
 )
-def test_a_worker_that_cannot_begin_says_so_in_a_line(
+def test_a_worker_that_cannot_begin_says_so_in_a_line_or_two(
     forge: Forge, start: Start, tmp_path: Path, spoil: Callable[[Path], object], code: int, said: str
 ) -> None:
     spoil(tmp_path / "worker.toml")
 
     ended = start("--burst").wait(ENDS_S)
 
-    assert (code, 1) == (ended, len(forge.log.splitlines()))
+    assert (code, True) == (ended, len(forge.log.splitlines()) <= 2)  # the problem, and the remedy if it has its own
     assert said in forge.log
 
 

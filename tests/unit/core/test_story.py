@@ -223,7 +223,7 @@ def test_a_story_in_json_has_readable_instants() -> None:
     told = story(put(DUE_MS + 1), source=REDIS).to_dict()
 
     assert {"archive": None, "complete_since": "2026-01-01T00:00:00.000Z", "as_of": "1-9"} == {
-        name: value for name, value in told["source"].items() if name not in ("place", "problem")
+        name: value for name, value in told["source"].items() if name not in ("as_of_at", "place", "problem")
     }
     assert ["2026-01-01T00:00:00.001Z"] == [line["at"] for line in told["story"]]
     assert ("2026-01-01T00:00:00.000Z", "put", None) == tuple(
