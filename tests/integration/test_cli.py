@@ -184,6 +184,7 @@ def test_status_shows_leader_backlog_and_health(zsched: Zsched, led: redis.Redis
 def test_status_with_something_long_overdue_is_unhealthy(zsched: Zsched, led: redis.Redis) -> None:
     report(led)
     zsched("add", "late", FUNC, "--at", "2026-01-01T00:00Z", "--allow-past")
+    led.hset(f"{RQ}:job:late-1767225600000", "created_at", "2025-12-01T00:00:00.000000Z")  # it was not put late
 
     result = zsched("status", "--json")
     told = json.loads(result.stdout)

@@ -66,7 +66,8 @@ def test_status_prints_problems_first_and_each_with_a_remedy(redis_url: str, zsc
     led.delete(KEYS.lease())
     report(led, "ill", state="failed", trouble="disk full")
     report(led, "lost", f"3-12 {LAST_T - 1}", state="lost", awaits_people=True)
-    Client.from_url(redis_url).schedule("app.run", id="a", at=from_ms(now_ms(led) - 60_000), allow_past=True)
+    late = Client.from_url(redis_url).schedule("app.run", id="a", at=from_ms(now_ms(led) - 60_000), allow_past=True)
+    led.hset(KEYS.rq.job(str(late.run_id)), "created_at", "2026-01-01T00:00:00.000000Z")  # it was not put late
     audit = {"at": now_ms(led), "checked": 10, "alarms": 3, "repaired": 2}
     report(led, "well", audit=audit)
 
