@@ -214,7 +214,7 @@ def test_an_archive_deleted_under_the_daemon_is_created_anew(
     client.schedule("app.task", id="before", after=3600, durable=True)
 
     if what == "folder":
-        shutil.rmtree(path.parent)
+        shutil.rmtree(path.parent.rename(tmp_path / "deleted"))  # gone at once, before the daemon makes it anew
     else:
         path.unlink()
     acknowledged = []
