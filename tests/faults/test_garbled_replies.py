@@ -10,7 +10,7 @@ from redis._parsers import _HiredisParser, _RESP2Parser
 from redis.connection import ConnectionPool
 
 from tests.faults.ledger import connect, queued
-from tests.faults.processes import Start, eventually
+from tests.faults.processes import WITHIN_S, Start, eventually
 from tests.faults.proxy import Proxy
 from tests.faults.threads import know
 from zsched import Client
@@ -23,8 +23,8 @@ GARBAGE = [HTTP, b"\x15\x03\x01\x00\x02\x02\x50\r\n", b"$many\r\n", b"*x\r\n", b
 
 
 def link_by(parser: Any, proxy: Proxy) -> Link:
-    options: dict[str, Any] = {"socket_timeout": 2.0, **our_options()}
-    return Link(ConnectionPool.from_url(proxy.url, parser_class=parser, **options), proxy.url, 2.0)
+    options: dict[str, Any] = {"socket_timeout": WITHIN_S, **our_options()}
+    return Link(ConnectionPool.from_url(proxy.url, parser_class=parser, **options), proxy.url, WITHIN_S)
 
 
 @pytest.mark.once
