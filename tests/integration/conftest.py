@@ -15,7 +15,7 @@ import redis
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.breadth import everything
-from tests.faults.processes import eventually
+from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration.archive.ground import Scene
 from tests.integration.command_line import Zsched
@@ -25,7 +25,7 @@ from tests.integration.web.ground import Web
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
-from zsched.storage import people
+from zsched.storage import people, questions
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -86,7 +86,7 @@ def operator(guarded: GuardedRedis) -> Iterator[redis.Redis]:
 def client(redis_url: str, redis_client: redis.Redis) -> Client:
     """A client of the emptied server without a hold."""
     know(redis_client)
-    return Client.from_url(redis_url)
+    return Client.from_url(redis_url, timeout_s=2 * WITHIN_S, durable_timeout_s=WITHIN_S)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def well(led: redis.Redis) -> redis.Redis:
 @pytest.fixture
 def link(redis_url: str) -> Iterator[Link]:
     """A link for readers of the storage layer."""
-    link = Link.from_url(redis_url, 5)
+    link = Link.from_url(redis_url, 2 * WITHIN_S)
     yield link
     link.pool.disconnect()
 
@@ -144,6 +144,12 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the answers of archives, however busy the machine is."""
+    monkeypatch.setattr(questions, "WAIT_S", WITHIN_S)
 
 
 @pytest.fixture
