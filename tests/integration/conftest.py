@@ -15,7 +15,7 @@ import redis
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.breadth import everything
-from tests.faults.processes import eventually
+from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration.archive.ground import Scene
 from tests.integration.command_line import Zsched
@@ -23,9 +23,10 @@ from tests.integration.standing import lead, report
 from tests.integration.users import GuardedRedis
 from tests.integration.web.ground import Web
 from zsched import Client
+from zsched.daemon import answerer
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
-from zsched.storage import people
+from zsched.storage import people, questions
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -86,7 +87,7 @@ def operator(guarded: GuardedRedis) -> Iterator[redis.Redis]:
 def client(redis_url: str, redis_client: redis.Redis) -> Client:
     """A client of the emptied server without a hold."""
     know(redis_client)
-    return Client.from_url(redis_url)
+    return Client.from_url(redis_url, timeout_s=WITHIN_S)
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def well(led: redis.Redis) -> redis.Redis:
 @pytest.fixture
 def link(redis_url: str) -> Iterator[Link]:
     """A link for readers of the storage layer."""
-    link = Link.from_url(redis_url, 5)
+    link = Link.from_url(redis_url, WITHIN_S)
     yield link
     link.pool.disconnect()
 
@@ -147,8 +148,11 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def daemon(client: Client, redis_url: str, link: Link) -> Iterator[DaemonThread]:
-    """A daemon that leads, with an archive that follows."""
+def daemon(client: Client, redis_url: str, link: Link, monkeypatch: pytest.MonkeyPatch) -> Iterator[DaemonThread]:
+    """A daemon that leads, with an archive that follows; who asks it waits for the answer, however late it is."""
+    monkeypatch.setattr(questions, "WAIT_S", WITHIN_S / 2)
+    monkeypatch.setattr(answerer, "_CATCH_UP_S", WITHIN_S / 4)
+    monkeypatch.setenv("ZSCHED_REDIS_TIMEOUT_S", f"{WITHIN_S:g}")
     with DaemonThread(redis_url) as daemon:
         daemon.wait_for("term_began")
         eventually(Archivers(link, Keys("default")).alive)
