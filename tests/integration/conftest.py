@@ -84,10 +84,12 @@ def operator(guarded: GuardedRedis) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def client(redis_url: str, redis_client: redis.Redis) -> Client:
+def client(redis_url: str, redis_client: redis.Redis) -> Iterator[Client]:
     """A client of the emptied server without a hold."""
     know(redis_client)
-    return Client.from_url(redis_url, timeout_s=WITHIN_S)
+    client = Client.from_url(redis_url, timeout_s=WITHIN_S)
+    yield client
+    client._link.pool.disconnect()
 
 
 @pytest.fixture
