@@ -23,6 +23,7 @@ from tests.integration.standing import lead, report
 from tests.integration.users import GuardedRedis
 from tests.integration.web.ground import Web
 from zsched import Client
+from zsched.daemon import answerer
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage import people, questions
@@ -83,10 +84,12 @@ def operator(guarded: GuardedRedis) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def client(redis_url: str, redis_client: redis.Redis) -> Client:
+def client(redis_url: str, redis_client: redis.Redis) -> Iterator[Client]:
     """A client of the emptied server without a hold."""
     know(redis_client)
-    return Client.from_url(redis_url, timeout_s=2 * WITHIN_S, durable_timeout_s=WITHIN_S)
+    client = Client.from_url(redis_url, timeout_s=2 * WITHIN_S, durable_timeout_s=WITHIN_S)
+    yield client
+    client._link.pool.disconnect()
 
 
 @pytest.fixture
@@ -148,12 +151,14 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for the answers of archives, however busy the machine is."""
+    """Wait for the answers of archives, however busy the machine is; archives wait for the log of the question."""
     monkeypatch.setattr(questions, "WAIT_S", WITHIN_S)
+    monkeypatch.setattr(answerer, "_CATCH_UP_S", WITHIN_S / 4)
+    monkeypatch.setenv("ZSCHED_REDIS_TIMEOUT_S", f"{2 * WITHIN_S:g}")
 
 
 @pytest.fixture
-def daemon(client: Client, redis_url: str, link: Link) -> Iterator[DaemonThread]:
+def daemon(client: Client, redis_url: str, link: Link, patient: None) -> Iterator[DaemonThread]:
     """A daemon that leads, with an archive that follows."""
     with DaemonThread(redis_url) as daemon:
         daemon.wait_for("term_began")
