@@ -15,7 +15,7 @@ import redis
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.breadth import everything
-from tests.faults.processes import eventually
+from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration.archive.ground import Scene
 from tests.integration.command_line import Zsched
@@ -23,9 +23,10 @@ from tests.integration.standing import lead, report
 from tests.integration.users import GuardedRedis
 from tests.integration.web.ground import Web
 from zsched import Client
+from zsched.daemon import answerer
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
-from zsched.storage import people
+from zsched.storage import people, questions
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -86,7 +87,7 @@ def operator(guarded: GuardedRedis) -> Iterator[redis.Redis]:
 def client(redis_url: str, redis_client: redis.Redis) -> Client:
     """A client of the emptied server without a hold."""
     know(redis_client)
-    return Client.from_url(redis_url)
+    return Client.from_url(redis_url, timeout_s=WITHIN_S, durable_timeout_s=WITHIN_S)
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def chromium() -> Iterator[Browser]:
         pytest.fail(message) if os.environ.get(NEEDED) else pytest.skip(message)
     flags = [*_QUIET, *(["--no-sandbox"] if os.geteuid() == 0 else [])]  # as root it cannot make one
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags, timeout=WITHIN_S * 1000)
         yield browser
         browser.close()
 
@@ -169,6 +170,15 @@ def scene(redis_client: redis.Redis, redis_url: str, tmp_path: Path, request: py
     scene = Scene(redis_client, redis_url, tmp_path, request.param)
     yield scene
     scene.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patience() -> Iterator[None]:
+    """In this process, archives answer with all that the asker saw, and askers wait for half of their timeout."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(questions, "WAIT_S", WITHIN_S)
+        patch.setattr(answerer, "_CATCH_UP_S", WITHIN_S)
+        yield
 
 
 @pytest.fixture(autouse=True)
