@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from tests.faults.processes import archive_of_its_own, eventually
+from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.reruns.ground import archived
 from zsched import Client
@@ -58,7 +58,7 @@ def answering(redis_client: redis.Redis, answer: str) -> Iterator[None]:
     """Meanwhile, take one question and answer it with *answer*."""
 
     def take() -> None:
-        _, asked = redis_client.blpop([KEYS.ask()], 10)  # type: ignore[misc]
+        _, asked = redis_client.blpop([KEYS.ask()], WITHIN_S / 2)  # type: ignore[misc]
         redis_client.rpush(KEYS.answer(json.loads(asked)["id"]), answer)
 
     somebody = threading.Thread(target=take)
@@ -286,12 +286,12 @@ def test_a_long_story_is_cut_in_the_middle(client: Client, link: Link) -> None:
     ],
 )
 def test_an_unreadable_answer_counts_as_no_answer(
-    impatient: Client, redis_client: redis.Redis, answer: str, problem: str
+    client: Client, redis_client: redis.Redis, answer: str, problem: str
 ) -> None:
-    impatient.enqueue(FUNC, id="a")
+    client.enqueue(FUNC, id="a")
 
     with answering(redis_client, answer):
-        found = impatient.history()
+        found = client.history()
 
     assert ["a"] == [change.id for change in found]
     assert problem in found.source.problem
