@@ -144,22 +144,15 @@ def chromium() -> Iterator[Browser]:
         pytest.fail(message) if os.environ.get(NEEDED) else pytest.skip(message)
     flags = [*_QUIET, *(["--no-sandbox"] if os.geteuid() == 0 else [])]  # as root it cannot make one
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags, timeout=WITHIN_S * 1000)
         yield browser
         browser.close()
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for the answers of archives, however busy the machine is; archives wait for the log of the question."""
-    monkeypatch.setattr(questions, "WAIT_S", WITHIN_S)
-    monkeypatch.setattr(answerer, "_CATCH_UP_S", WITHIN_S / 4)
+def daemon(client: Client, redis_url: str, link: Link, monkeypatch: pytest.MonkeyPatch) -> Iterator[DaemonThread]:
+    """A daemon that leads, with an archive that follows; a command line in this process waits for its answers."""
     monkeypatch.setenv("ZSCHED_REDIS_TIMEOUT_S", f"{2 * WITHIN_S:g}")
-
-
-@pytest.fixture
-def daemon(client: Client, redis_url: str, link: Link, patient: None) -> Iterator[DaemonThread]:
-    """A daemon that leads, with an archive that follows."""
     with DaemonThread(redis_url) as daemon:
         daemon.wait_for("term_began")
         eventually(Archivers(link, Keys("default")).alive)
@@ -180,6 +173,15 @@ def scene(redis_client: redis.Redis, redis_url: str, tmp_path: Path, request: py
     scene = Scene(redis_client, redis_url, tmp_path, request.param)
     yield scene
     scene.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patience() -> Iterator[None]:
+    """In this process, archives answer with all that the asker saw, and askers wait for half of their timeout."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(questions, "WAIT_S", WITHIN_S)
+        patch.setattr(answerer, "_CATCH_UP_S", WITHIN_S)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -205,6 +205,7 @@ def test_a_password_for_a_tls_url_is_not_sent_in_plain_text() -> None:
 
         def hear() -> None:
             connection, _ = listening.accept()
+            listening.close()  # the client may try again, and nobody would answer
             with connection:
                 heard.append(connection.recv(65536))
                 connection.sendall(b"-ERR speak plainly\r\n")

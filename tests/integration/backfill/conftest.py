@@ -13,7 +13,7 @@ from zsched.storage.connection import Link
 
 
 @pytest.fixture
-def client(redis_client: redis.Redis, link: Link, patient: None) -> Client:
+def client(redis_client: redis.Redis, link: Link) -> Client:
     """A client with a schedule r at every full hour."""
     now.cache_clear()
     know(redis_client)

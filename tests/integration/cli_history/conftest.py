@@ -11,10 +11,10 @@ from tests.integration.cli_history.ground import Zsched
 
 
 @pytest.fixture
-def path(patient: None) -> Path:
+def path() -> Path:
     return Path(archive_of_its_own())
 
 
 @pytest.fixture
-def zsched(redis_url: str, patient: None) -> Zsched:
+def zsched(redis_url: str) -> Zsched:
     return Zsched(redis_url)

@@ -34,7 +34,7 @@ AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def client(redis_client: redis.Redis, link: Link, patient: None) -> Client:
+def client(redis_client: redis.Redis, link: Link) -> Client:
     know(redis_client)
     return Client(link)
 

@@ -19,7 +19,7 @@ from zsched.storage.connection import Link
 
 
 @pytest.fixture
-def client(redis_client: redis.Redis, link: Link, patient: None) -> Client:
+def client(redis_client: redis.Redis, link: Link) -> Client:
     know(redis_client)
     return Client(link)
 
