@@ -99,8 +99,9 @@ def zsched(redis_url: str) -> Zsched:
 
 
 @pytest.fixture
-def led(redis_client: redis.Redis) -> redis.Redis:
-    """A client of a namespace with a leader."""
+def led(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> redis.Redis:
+    """A client of a namespace with a leader that only reports: nobody waits for its archives."""
+    monkeypatch.setattr(questions, "WAIT_S", 0.01)
     return lead(redis_client)
 
 
