@@ -99,9 +99,14 @@ def zsched(redis_url: str) -> Zsched:
 
 
 @pytest.fixture
-def led(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> redis.Redis:
-    """A client of a namespace with a leader that only reports: nobody waits for its archives."""
+def unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody wait for archives, which only report."""
     monkeypatch.setattr(questions, "WAIT_S", 0.01)
+
+
+@pytest.fixture
+def led(redis_client: redis.Redis, unanswered: None) -> redis.Redis:
+    """A client of a namespace with a leader."""
     return lead(redis_client)
 
 
@@ -169,7 +174,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def scene(redis_client: redis.Redis, redis_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
+def scene(
+    redis_client: redis.Redis, redis_url: str, tmp_path: Path, request: pytest.FixtureRequest, unanswered: None
+) -> Iterator[Scene]:
     """A namespace with a leader by hand, and an archive that follows."""
     scene = Scene(redis_client, redis_url, tmp_path, request.param)
     yield scene
