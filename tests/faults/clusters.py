@@ -11,7 +11,7 @@ import redis
 from redis.crc import key_slot
 
 from tests.faults.ledger import connect
-from tests.faults.processes import ENDS_S, eventually
+from tests.faults.processes import ENDS_S, WITHIN_S, eventually
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.embedded.server import Port
@@ -25,11 +25,13 @@ _STEADY_MS = 20_000  # else: no failover because the machine was busy
 _SERVER = {
     "cluster-enabled": "yes",
     "cluster-node-timeout": str(_NODE_TIMEOUT_MS),
+    "cluster-replica-no-failover": "yes",  # while the cluster forms
     "repl-diskless-sync-delay": "0",
     "save": '""',
 }
 _GIVEN_UP = b"Manual failover timed out"  # in the log of a replica
 _AT_ONCE = 100  # keys of a MIGRATE
+_MOVE_MS = int(1000 * WITHIN_S)
 
 
 class Cluster:
@@ -67,7 +69,8 @@ class Cluster:
         eventually(lambda: all(b"cluster_state:ok" in self.tell(server, "INFO") for server in self.servers))
         eventually(lambda: all(self._is_copy(replica) for replica in others))
         eventually(lambda: self._named(masters[0]) == len(self.servers))
-        self._fail_after(_STEADY_MS)
+        self._set("cluster-node-timeout", _STEADY_MS)
+        self._set("cluster-replica-no-failover", "no")
 
     @property
     def hosts(self) -> list[str]:
@@ -114,7 +117,7 @@ class Cluster:
 
     def kill(self, server: EmbeddedRedis) -> None:
         """Kill *server*; the others notice it soon."""
-        self._fail_after(_NODE_TIMEOUT_MS)
+        self._set("cluster-node-timeout", _NODE_TIMEOUT_MS)
         server.kill()
 
     def another_than(self, old: EmbeddedRedis) -> EmbeddedRedis:
@@ -139,7 +142,7 @@ class Cluster:
         with connect(source.tcp_url) as client:
             keys = client.execute_command("CLUSTER GETKEYSINSLOT", SLOT, number)
             if keys:
-                client.execute_command("MIGRATE", "127.0.0.1", self._ports[target], "", 0, 20_000, "KEYS", *keys)
+                client.execute_command("MIGRATE", "127.0.0.1", self._ports[target], "", 0, _MOVE_MS, "KEYS", *keys)
         return len(keys)
 
     def end_move(self, target: EmbeddedRedis) -> None:
@@ -187,10 +190,10 @@ class Cluster:
         id: bytes = self.tell(server, "MYID")
         return id
 
-    def _fail_after(self, timeout_ms: int) -> None:
+    def _set(self, name: str, value: int | str) -> None:
         for server in self.servers:
             with connect(server.tcp_url) as client:
-                client.config_set("cluster-node-timeout", timeout_ms)
+                client.config_set(name, value)
 
     def _owner(self) -> EmbeddedRedis | None:
         """Return the node that answers for the slot; None if no node does, or two do."""

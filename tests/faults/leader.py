@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.faults.processes import WITHIN_S
 from zsched.core.clock import LAST_MS, SystemClock
 from zsched.daemon.planner import Planner
 from zsched.storage.connection import Link
@@ -19,7 +20,7 @@ class Leader:
     """A leader that runs one script per call of the test."""
 
     def __init__(self, url: str, keys: Keys = KEYS) -> None:
-        self._wire = Link.from_url(url, 5, keys=keys).open()
+        self._wire = Link.from_url(url, WITHIN_S, keys=keys).open()
         lease = Lease(self._wire, keys, Server.of(self._wire), SystemClock(), "leader", 60_000)
         term = lease.acquire("gen-1")
         assert isinstance(term, Term)

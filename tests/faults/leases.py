@@ -45,7 +45,8 @@ def end_hold(watch: redis.Redis, *daemons: Telling, keys: Keys = KEYS) -> None:
     before = _ended(daemons)
 
     def look() -> bool:
-        _shorten_hold(watch, keys)
+        if any(len(each.of("fire_held")) > len(each.of("hold_ended")) for each in daemons):  # else nobody says its end
+            _shorten_hold(watch, keys)
         return _ended(daemons) > before
 
     eventually(look)

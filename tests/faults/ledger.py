@@ -94,9 +94,9 @@ def doubles(runs: list[str]) -> list[str]:
 
 
 def longest_pause_ms(client: redis.Redis) -> float:
-    """Return the longest time between two entries that pushed runs."""
+    """Return the longest time between two entries that pushed runs; 0 if there are none."""
     times = sorted({t for _, t in fired(client)})
-    return max((after - before) / 1000 for before, after in pairwise(times))
+    return max(((after - before) / 1000 for before, after in pairwise(times)), default=0.0)
 
 
 def assert_dense(client: redis.Redis) -> None:
@@ -111,4 +111,4 @@ def replicate(server: EmbeddedRedis) -> None:
     with connect(server.tcp_url) as client:
         replicas = client.info("replication")["connected_slaves"]
         client.set("marker", "x")
-        assert replicas == client.wait(replicas, 10_000)
+        assert replicas == client.wait(replicas, int(1000 * WITHIN_S))

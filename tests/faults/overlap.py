@@ -82,7 +82,7 @@ class Stage:
     def __init__(self, guard: Guard, url: str, folder: Path) -> None:
         self._guard, self._url, self._folder = guard, url, folder
         self.redis = redis.Redis.from_url(url, socket_timeout=WITHIN_S)
-        self.client, self.link = Client.from_url(url), Link.from_url(url, 5)
+        self.client, self.link = Client.from_url(url), Link.from_url(url, WITHIN_S)
         know(self.redis)
         (folder / "overlap_tasks.py").write_text(TASKS)
 

@@ -15,20 +15,19 @@ import pytest
 import redis
 
 from tests.faults.ledger import connect
-from tests.faults.processes import eventually
+from tests.faults.processes import ENDS_S, eventually
 from zsched.embedded import EmbeddedRedis, find_server
 from zsched.embedded.guard import Guard
 from zsched.embedded.server import Port
 
 NAME = "mymaster"
 # The master stops taking writes as soon as no replica follows it, so that a failover that was asked for loses few.
-_SERVER = {"min-replicas-to-write": "1", "min-replicas-max-lag": "2", "repl-diskless-sync-delay": "0"}
+_SERVER = {"min-replicas-to-write": "1", "min-replicas-max-lag": "60", "repl-diskless-sync-delay": "0"}
 # How often Sentinels ask and tell, in ms: what they wait for is counted in that. Redis 6.2 has no such command.
 _HURRY = ("INFO-PERIOD", "200", "PUBLISH-PERIOD", "200")
 # Nobody fails over because the machine was busy, until ``lose`` says that a server is gone.
 _WATCH = {"down-after-milliseconds": "600000", "failover-timeout": "2000", "parallel-syncs": "2"}
-_SOON = ("down-after-milliseconds", "500")
-_WITHIN_S = 90.0  # a Sentinel on a machine that stopped for 2 s does nothing for the next 30 s
+_SOON_MS = 500
 
 
 class Sentinels:
@@ -78,24 +77,25 @@ class Sentinels:
 
     def fail_over(self) -> EmbeddedRedis:
         """
-        Ask for another master, and return it when all Sentinels name it. A Sentinel gives up a failover that takes
-        longer than failover-timeout, so it is asked again.
+        Ask for another master. Return it when all Sentinels name it and the old one takes no writes, as no replica
+        follows it. A Sentinel gives up a failover that takes longer than failover-timeout, so it is asked again.
         """
         old = self.master()
 
         def moved() -> bool:
             if self.master() is old:
                 self._ask_for_failover()
-            return self._name_another_than(old)
+            return self._name_another_than(old) and not self._replicas_of(old)
 
-        eventually(moved, _WITHIN_S)
+        eventually(moved, ENDS_S)  # a Sentinel on a machine that stopped for 2 s does nothing for the next 30 s
         return self.master()
 
     def lose(self, old: EmbeddedRedis) -> EmbeddedRedis:
         """Let the Sentinels notice that the master *old* is gone; return the new one when all of them name it."""
-        for port in self.ports:
-            self._ask(port, "SET", NAME, *_SOON)
-        eventually(lambda: self._name_another_than(old), _WITHIN_S)
+        for down_after_ms in (str(_SOON_MS), _WATCH["down-after-milliseconds"]):  # the new one may be busy
+            for port in self.ports:
+                self._ask(port, "SET", NAME, "down-after-milliseconds", down_after_ms)
+            eventually(lambda: self._name_another_than(old), ENDS_S)
         return self.master()
 
     def stop_watching(self) -> None:
@@ -115,7 +115,7 @@ class Sentinels:
             self._ask(self.ports[0], "FAILOVER", NAME)
 
     def _replicas_of(self, server: EmbeddedRedis) -> int:
-        with connect(server.tcp_url) as client:
+        with connect(server.tcp_url, retries=3) as client:  # Sentinel closes connections when it changes a role
             info = client.info("replication")
         return sum(1 for n in range(info["connected_slaves"]) if info[f"slave{n}"]["state"] == "online")
 

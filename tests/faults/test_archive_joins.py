@@ -25,7 +25,7 @@ from tests.faults.archives import (
     wire_to,
 )
 from tests.faults.life import Life
-from tests.faults.processes import Others, Start, eventually
+from tests.faults.processes import WITHIN_S, Others, Start, eventually
 from tests.faults.proxy import Proxy
 from tests.faults.threads import know
 from tests.prefix import RQ
@@ -198,9 +198,9 @@ def test_a_bootstrap_interrupted_by_kill_9_is_completed_by_the_next_start(start_
         watch.xtrim(KEYS.log(), maxlen=5, approximate=False)
 
         with Proxy(server.port) as slow:
-            slow.delay_s = 0.1  # some 15 pages of schedules, three replies each: time to kill three processes
-            killed = start_daemon(slow.url, ARCHIVE_PATH=str(path))
-            eventually(lambda: is_in_the_middle_of_a_bootstrap(path))
+            slow.keeps = lambda _: is_in_the_middle_of_a_bootstrap(path)  # it gets no further
+            killed = start_daemon(slow.url, ARCHIVE_PATH=str(path), REDIS_TIMEOUT_S=str(WITHIN_S))
+            eventually(lambda: slow.kept)
             others = Others(killed)
             killed.send(signal.SIGKILL)
             killed.wait()

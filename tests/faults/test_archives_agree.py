@@ -78,8 +78,8 @@ class Pair:
         return int(self._watch.hget(KEYS.meta(), "seq") or 0)
 
     def _started(self, path: Path) -> DaemonProcess:
-        settings = {"ARCHIVE_LOG_KEEP_MIB": "4096", "DAEMON_LEASE_MS": "5000"}  # as long is a hold of a trimmed log
-        return self._start(self._url, ARCHIVE_PATH=str(path), **settings)
+        settings = {"DAEMON_LEASE_MS": "5000"} if self._trims else {}  # as long is a hold of a trimmed log
+        return self._start(self._url, ARCHIVE_PATH=str(path), ARCHIVE_LOG_KEEP_MIB="4096", **settings)
 
     def _kill_on(self) -> None:
         try:

@@ -178,8 +178,8 @@ def test_an_archivist_archives_while_its_daemon_hangs(
     await_caught_up(redis_url, path)
 
     daemon.send(signal.SIGCONT)
-    assert [] == daemon.of("archive_failed")
     daemon.stop()
+    assert [] == daemon.of("archive_failed")
     assert is_complete(redis_url, path)
 
 
@@ -231,8 +231,8 @@ def test_sighup_to_all_processes_reloads_the_log_level_of_all(
     daemon.wait_for("archivist_died")
     await_caught_up(redis_url, path)
 
-    assert 1 == len(daemon.of("archive_opened"))  # the next archivist's was not worth a warning
     daemon.stop()
+    assert 1 == len(daemon.of("archive_opened"))  # the next archivist's was not worth a warning
 
 
 def test_a_daemon_that_stops_while_its_archivist_is_away_archives_the_last_entries(

@@ -66,7 +66,7 @@ def schedule_stream(cluster: Cluster, number: int = RUNS) -> list[str]:
         assert number == client_of(cluster).schedule_many(rows).created
         replicas = owner.info("replication")["connected_slaves"]
         owner.set("{default}marker", "x")
-        assert replicas == owner.wait(replicas, 10_000)
+        assert replicas == owner.wait(replicas, int(1000 * WITHIN_S))
     return [f"s{n:05d}-{begin_ms + EVERY_MS * n}" for n in range(number)]
 
 
@@ -148,7 +148,7 @@ def test_dispatch_continues_on_the_new_owner_after_a_failover(guard: Guard, star
     with connect(cluster.owner().tcp_url) as owner:
         await_listeners(owner, 2)
     done = client_of(cluster).schedule("app.run", id="later", after=0, durable=True)
-    eventually(lambda: done.run_id in queue_of(cluster))
+    eventually_without_hold(cluster.owner, lambda: done.run_id in queue_of(cluster))
 
 
 @pytest.mark.parametrize("way", [Cluster.move, Cluster.move_whole])
@@ -167,7 +167,7 @@ def test_a_slot_moves_under_load_without_loss_or_double(
         eventually_without_hold(cluster.owner, lambda: set(expected) <= set(queue_of(cluster)))
         before = len(putting.runs)
         eventually(lambda: len(putting.runs) > before + 20)
-    eventually(lambda: set(putting.runs) <= set(queue_of(cluster)))
+    eventually_without_hold(cluster.owner, lambda: set(putting.runs) <= set(queue_of(cluster)))
     assert new is cluster.owner()
     sys.stdout.write(f"{number} keys moved; {len(putting.runs)} puts meanwhile, refused: {putting.refused}\n")
     assert_each_once_or_marked(cluster, expected + putting.runs)

@@ -10,7 +10,7 @@ from redis._parsers import _HiredisParser, _RESP2Parser
 from redis.connection import ConnectionPool
 
 from tests.faults.ledger import connect, queued
-from tests.faults.processes import Start, eventually
+from tests.faults.processes import WITHIN_S, Start, eventually
 from tests.faults.proxy import Proxy
 from tests.faults.threads import know
 from zsched import Client
@@ -23,8 +23,8 @@ GARBAGE = [HTTP, b"\x15\x03\x01\x00\x02\x02\x50\r\n", b"$many\r\n", b"*x\r\n", b
 
 
 def link_by(parser: Any, proxy: Proxy) -> Link:
-    options: dict[str, Any] = {"socket_timeout": 2.0, **our_options()}
-    return Link(ConnectionPool.from_url(proxy.url, parser_class=parser, **options), proxy.url, 2.0)
+    options: dict[str, Any] = {"socket_timeout": WITHIN_S, **our_options()}
+    return Link(ConnectionPool.from_url(proxy.url, parser_class=parser, **options), proxy.url, WITHIN_S)
 
 
 @pytest.mark.once
@@ -85,25 +85,17 @@ def test_a_daemon_logs_garbled_replies_once_and_goes_on(proxy: Proxy, watch: red
     assert [] == daemon.of("archiver_crashed") + daemon.of("chore_failed")
 
 
-def test_a_command_whose_reply_was_cut_was_executed(proxy: Proxy, watch: redis.Redis) -> None:
+@pytest.mark.parametrize(("cut", "executed"), [("cut_replies", b"1"), ("cut_requests", None)])
+def test_a_command_was_executed_if_its_reply_was_cut_and_not_if_its_request_was(
+    proxy: Proxy, watch: redis.Redis, cut: str, executed: bytes | None
+) -> None:
     with connect(proxy.url) as client:
         client.ping()
-        proxy.cut_replies = 1.0
+        setattr(proxy, cut, 1.0)
         with pytest.raises(redis.ConnectionError):
             client.incr("a")
 
-    assert b"1" == watch.get("a")
-    assert proxy.cuts == 1
-
-
-def test_a_command_whose_request_was_cut_was_not_executed(proxy: Proxy, watch: redis.Redis) -> None:
-    with connect(proxy.url) as client:
-        client.ping()
-        proxy.cut_requests = 1.0
-        with pytest.raises(redis.ConnectionError):
-            client.incr("a")
-
-    assert watch.get("a") is None
+    assert (executed, 1) == (watch.get("a"), proxy.cuts)
 
 
 def test_a_half_open_connection_does_not_answer(proxy: Proxy) -> None:

@@ -220,5 +220,5 @@ def test_500_runs_at_once_beside_jobs_of_rq_never_have_more_than_their_slots_alt
     assert {b"1"} == set(watch.hvals("done"))
     assert SLOTS == max(map(int, watch.lrange("at once", 0, -1)))
     eventually(lambda: watch.zcard(f"{RQ}:rl:mail:allowed") == 0)
-    assert (JOBS + RQS) // KILLED_EACH == watch.llen("killed")
+    eventually(lambda: watch.llen("killed") == (JOBS + RQS) // KILLED_EACH)  # maybe after its slot was freed
     assert 0 == watch.exists(f"{RQ}:rl:mail:rate_limited", f"{RQ}:queue:default")

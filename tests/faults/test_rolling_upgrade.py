@@ -32,7 +32,8 @@ pytestmark = pytest.mark.once
 
 def another_version(folder: Path, format: int) -> Path:
     """Copy zsched into *folder* with changed texts of its scripts and with *format*."""
-    shutil.copytree(Path(zsched.__file__).parent, folder / "zsched")
+    being_written = shutil.ignore_patterns("*.pyc.*")  # by another process that compiles a module
+    shutil.copytree(Path(zsched.__file__).parent, folder / "zsched", ignore=being_written)
     said = {
         "lua/lib/time.lua": (f"local FORMAT = {FORMAT}", f"-- another version\nlocal FORMAT = {format}"),
         "core/entry.py": (f"\nFORMAT: Final = {FORMAT}", f"\nFORMAT: Final = {format}"),

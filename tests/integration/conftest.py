@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.breadth import everything
 from tests.faults.ledger import connect
-from tests.faults.processes import eventually
+from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration.archive.ground import Scene
 from tests.integration.command_line import Zsched
@@ -25,9 +25,10 @@ from tests.integration.standing import lead, report
 from tests.integration.users import GuardedRedis
 from tests.integration.web.ground import Web
 from zsched import Client
+from zsched.daemon import answerer
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
-from zsched.storage import people
+from zsched.storage import people, questions
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -102,10 +103,12 @@ def operator(guarded: GuardedRedis) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def client(redis_url: str, redis_client: redis.Redis) -> Client:
+def client(redis_url: str, redis_client: redis.Redis) -> Iterator[Client]:
     """A client of the emptied server without a hold."""
     know(redis_client)
-    return Client.from_url(redis_url)
+    client = Client.from_url(redis_url, timeout_s=2 * WITHIN_S, durable_timeout_s=WITHIN_S)
+    yield client
+    client._link.pool.disconnect()
 
 
 @pytest.fixture
@@ -115,7 +118,13 @@ def zsched(redis_url: str) -> Zsched:
 
 
 @pytest.fixture
-def led(redis_client: redis.Redis) -> redis.Redis:
+def unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody wait for archives, which only report."""
+    monkeypatch.setattr(questions, "WAIT_S", 0.01)
+
+
+@pytest.fixture
+def led(redis_client: redis.Redis, unanswered: None) -> redis.Redis:
     """A client of a namespace with a leader."""
     return lead(redis_client)
 
@@ -131,7 +140,7 @@ def well(led: redis.Redis) -> redis.Redis:
 @pytest.fixture
 def link(redis_url: str) -> Iterator[Link]:
     """A link for readers of the storage layer."""
-    link = Link.from_url(redis_url, 5)
+    link = Link.from_url(redis_url, 2 * WITHIN_S)
     yield link
     link.pool.disconnect()
 
@@ -160,14 +169,15 @@ def chromium() -> Iterator[Browser]:
         pytest.fail(message) if os.environ.get(NEEDED) else pytest.skip(message)
     flags = [*_QUIET, *(["--no-sandbox"] if os.geteuid() == 0 else [])]  # as root it cannot make one
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags, timeout=WITHIN_S * 1000)
         yield browser
         browser.close()
 
 
 @pytest.fixture
-def daemon(client: Client, redis_url: str, link: Link) -> Iterator[DaemonThread]:
-    """A daemon that leads, with an archive that follows."""
+def daemon(client: Client, redis_url: str, link: Link, monkeypatch: pytest.MonkeyPatch) -> Iterator[DaemonThread]:
+    """A daemon that leads, with an archive that follows; a command line in this process waits for its answers."""
+    monkeypatch.setenv("ZSCHED_REDIS_TIMEOUT_S", f"{2 * WITHIN_S:g}")
     with DaemonThread(redis_url) as daemon:
         daemon.wait_for("term_began")
         eventually(Archivers(link, Keys("default")).alive)
@@ -183,11 +193,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def scene(redis_client: redis.Redis, redis_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
+def scene(
+    redis_client: redis.Redis, redis_url: str, tmp_path: Path, request: pytest.FixtureRequest, unanswered: None
+) -> Iterator[Scene]:
     """A namespace with a leader by hand, and an archive that follows."""
     scene = Scene(redis_client, redis_url, tmp_path, request.param)
     yield scene
     scene.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patience() -> Iterator[None]:
+    """In this process, archives answer with all that the asker saw, and askers wait for half of their timeout."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(questions, "WAIT_S", WITHIN_S)
+        patch.setattr(answerer, "_CATCH_UP_S", WITHIN_S)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -133,15 +133,15 @@ def test_the_wait_for_a_question_ends_before_the_connection_times_out(
 
 def test_an_unhealthy_archive_returns_a_question_to_the_queue(link: Link, redis_client: redis.Redis) -> None:
     question = Question("x", "schedule", {"id": "a", "newest": 3}, Position(1, 2, 3))
-    redis_client.rpush(KEYS.ask(), question.text)
-    answerer = Answerer(Sick(), link, KEYS)  # type: ignore[arg-type]  # what it looks at
+    redis_client.rpush(ALONE.ask(), question.text)
+    answerer = Answerer(Sick(), link, ALONE)  # type: ignore[arg-type]  # what it looks at
     with closing(link.open()) as wire:
-        inbox = Inbox(wire, KEYS)
+        inbox = Inbox(wire, ALONE)
 
         answerer._serve(inbox)
 
-    assert [question.text.encode()] == redis_client.lrange(KEYS.ask(), 0, -1)
-    assert 0 < redis_client.pttl(KEYS.ask()) <= 30_000
+    assert [question.text.encode()] == redis_client.lrange(ALONE.ask(), 0, -1)
+    assert 0 < redis_client.pttl(ALONE.ask()) <= 30_000
     assert question == Question.parse(question.text.encode())
 
 

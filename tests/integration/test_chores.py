@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from tests.faults.leader import Leader
 from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import know
-from zsched.core.clock import SystemClock
+from zsched.core.clock import ManualClock, SystemClock
 from zsched.daemon import chores as module
 from zsched.daemon import loop
 from zsched.daemon.chores import ChoreThread
@@ -151,11 +151,12 @@ def test_a_chore_that_needs_no_archive_runs_without_one(
 
 
 def test_chores_that_are_due_soon_after_each_other_are_done_at_one_wake_up(
-    link: Link, chore: Chore, term: Term
+    link: Link, chore: Chore, term: Term, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = Chore()
+    other, clock = Chore(), ManualClock()
     chore.every_ms, other.every_ms = 30.0, 30.0 + module._TOGETHER_MS / 2
-    thread = Observed(link, Archiver(), SystemClock(), [chore.over, other.over])
+    thread = Observed(link, Archiver(), clock, [chore.over, other.over])  # type: ignore[arg-type]
+    monkeypatch.setattr(thread, "_wait", lambda ms, wait=thread._wait: (wait(ms), clock.advance(ms or 0)))
     with running(thread), serving(thread, term):
         eventually(lambda: len(chore.done) > 20)
 

@@ -44,8 +44,7 @@ def test_daemons_report_their_identity_and_their_stop(redis_url: str, client: Cl
 
     leads, stands_by = running(client)
     by_pid = {process.pid: process for process in processes}
-    by_pid[stands_by.pid].send(15)
-    assert 0 == by_pid[stands_by.pid].wait()
+    by_pid[stands_by.pid].stop()
     after = client.overview().daemons
 
     assert (LEADS, STANDS_BY) == (leads.role, stands_by.role)

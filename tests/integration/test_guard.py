@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.faults.processes import ENDS_S, WITHIN_S
+from tests.faults.processes import ENDS_S, WITHIN_S, eventually
 from zsched import Client
 from zsched.cli import program
 from zsched.demo.play import TASKS
@@ -315,7 +315,7 @@ def test_up_leaves_the_users_archives_alone(temporary: Path, tmp_path: Path, mon
     monkeypatch.setenv("ZSCHED_ARCHIVE_PATH", str(tmp_path / "mine.db"))
     with closing(Up("--json")) as up:
         up.next_line()
-        [archive] = temporary.glob("zsched-*/archive.db")
+        [archive] = eventually(lambda: [*temporary.glob("zsched-*/archive.db")])
         up.process.terminate()
 
         assert 0 == up.process.wait(ENDS_S)

@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from tests.faults.ledger import connect
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
 from tests.integration.asking import ANYWHERE, Answer, ask, pages, pages_of
 from tests.integration.service_manager import Manager
 from zsched import Client
@@ -238,7 +238,7 @@ def test_a_request_by_the_host_in_the_setting_is_answered_and_by_another_name_re
 def test_a_request_to_loopback_without_a_name_is_answered() -> None:
     with pages("unix:///nowhere") as where:
         host, _, port = where.rpartition(":")
-        with socket.create_connection((host, int(port)), 10) as asking:
+        with socket.create_connection((host, int(port)), WITHIN_S) as asking:
             asking.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
             assert b"HTTP/1.0 200 OK" == asking.makefile("rb").readline().rstrip()
 

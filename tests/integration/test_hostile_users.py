@@ -15,7 +15,7 @@ import redis
 
 from tests.faults.ledger import entries
 from tests.faults.overdue import become_due
-from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
 from tests.integration.users import GuardedRedis
 from tests.prefix import RQ
 from tests.rq_workers import RqWorkers
@@ -33,7 +33,7 @@ HOSTILE = ("zsched-worker", OTHER)
 
 @pytest.fixture
 def client(guarded_server: GuardedRedis, operator: redis.Redis) -> Client:
-    return Client.from_url(guarded_server.url("zsched-client"))
+    return Client.from_url(guarded_server.url("zsched-client"), durable_timeout_s=WITHIN_S)
 
 
 @pytest.fixture

@@ -207,7 +207,7 @@ def test_schedules_of_one_rule_are_spread_over_its_jitter_and_never_early(
         rule = {"func": FUNC, "every": 3600, "jitter": 2, "starts": starts}
         with set_back(redis_client, MINUTE_MS):  # so that the put comes in time
             client.schedule_many({**rule, "id": f"s{n}"} for n in range(40))
-        schedules = list(client.list())
+            schedules = list(client.list())  # before one fires
         eventually(lambda: redis_client.llen(f"{RQ}:queue:default") == 40)
 
     dues = {one.id: one.next_ms or 0 for one in schedules}

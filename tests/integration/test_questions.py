@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from tests.faults.processes import archive_of_its_own, eventually
+from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.reruns.ground import archived
 from zsched import Client
@@ -43,8 +43,9 @@ def impatient(link: Link, redis_client: redis.Redis) -> Client:
 
 
 @pytest.fixture
-def present(link: Link) -> None:
-    """An archive that has just reported; it does not answer."""
+def present(link: Link, redis_client: redis.Redis) -> None:
+    """An archive that has just reported; neither it answers nor one of an earlier test, whose threads end later."""
+    redis_client.client_kill_filter(_type="normal", skipme=True)
     Archivers(link, KEYS).report("a", None, ArchiveState.FOLLOWING, {})
 
 
@@ -55,15 +56,17 @@ def forget_but(redis_client: redis.Redis, last: Position) -> None:
 
 @contextmanager
 def answering(redis_client: redis.Redis, answer: str) -> Iterator[None]:
-    """Meanwhile, take one question and answer it with *answer*."""
+    """Meanwhile, take one question and answer it with *answer*, for which the asker waits."""
 
     def take() -> None:
-        _, asked = redis_client.blpop([KEYS.ask()], 10)  # type: ignore[misc]
+        _, asked = redis_client.blpop([KEYS.ask()], WITHIN_S / 2)  # type: ignore[misc]
         redis_client.rpush(KEYS.answer(json.loads(asked)["id"]), answer)
 
     somebody = threading.Thread(target=take)
     somebody.start()
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zsched.storage.questions.WAIT_S", WITHIN_S / 2)
+        yield
     somebody.join()
 
 
@@ -286,12 +289,12 @@ def test_a_long_story_is_cut_in_the_middle(client: Client, link: Link) -> None:
     ],
 )
 def test_an_unreadable_answer_counts_as_no_answer(
-    impatient: Client, redis_client: redis.Redis, answer: str, problem: str
+    client: Client, redis_client: redis.Redis, answer: str, problem: str
 ) -> None:
-    impatient.enqueue(FUNC, id="a")
+    client.enqueue(FUNC, id="a")
 
     with answering(redis_client, answer):
-        found = impatient.history()
+        found = client.history()
 
     assert ["a"] == [change.id for change in found]
     assert problem in found.source.problem

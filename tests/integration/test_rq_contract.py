@@ -20,7 +20,7 @@ from rq import Callback, Retry, get_current_job
 from rq.job import Job
 
 from tests.faults.ledger import Entry, entries
-from tests.faults.processes import WITHIN_S
+from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
@@ -100,15 +100,13 @@ class Bench:
         return [pickle.loads(receipt) for receipt in self.redis.lrange("receipts", 0, -1)]
 
     def wait_for_runs(self, count: int, kind: str = "fire") -> list[str]:
-        """Follow the log until entries of *kind* have *count* runs; return their ids."""
-        last, runs, deadline = "0", [], time.monotonic() + WITHIN_S
-        while len(runs) < count:
-            left_ms = int((deadline - time.monotonic()) * 1000)
-            assert left_ms > 0, f"only {runs} after {WITHIN_S} s"
-            for _, new in self.redis.xread({Keys("default").log(): last}, block=left_ms):
-                last = new[-1][0]
-            runs = [run for entry in entries(self.redis, kind) for run in _runs(entry)]
-        return runs
+        """Return the ids of the runs in entries of *kind* as soon as there are *count*."""
+
+        def runs() -> list[str]:
+            return [run for entry in entries(self.redis, kind) for run in _runs(entry)]
+
+        eventually(lambda: len(runs()) >= count)
+        return runs()
 
     def job(self, run_id: str, serializer: Any = None) -> Job:
         return Job.fetch(run_id, connection=self.redis, serializer=serializer)

@@ -29,13 +29,6 @@ KEYS = Keys("default")
 FIELDS = ["description", "app.task", "origin", "default", "timeout", "180", "zs", "1"]
 
 
-@pytest.fixture
-def link(redis_url: str) -> Iterator[Link]:
-    link = Link.from_url(redis_url, 5.0)
-    yield link
-    link.pool.disconnect()
-
-
 def _calls(count: int) -> Iterator[scripts.Call]:
     """Yield puts of one row each, an hour from now."""
     due_ms = to_ms(datetime.now(UTC) + timedelta(hours=1))

@@ -116,7 +116,7 @@ def test_client_daemon_and_worker_speak_tls(tls: TlsRedis, guard: Guard, tmp_pat
     client = Client.from_url(url)
     with connect(tls.server.url) as plain:
         know(plain)
-        daemon = DaemonProcess(guard, url)
+        daemon = DaemonProcess(guard, url, REDIS_TIMEOUT_S=f"{WITHIN_S:g}")
         client.schedule("tasks.note", id="now", after=0)
         eventually(lambda: plain.llen(f"{RQ}:queue:default") == 1)
 
@@ -186,8 +186,8 @@ def test_the_nodes_of_a_cluster_are_followed_over_tls(tls: TlsRedis, guard: Guar
     run = client.schedule("app.run", id="later", after=0, durable=True).run_id
 
     with connect(cluster.owner().tcp_url) as owner:
-        eventually(lambda: owner.exists(f"{PREFIX}:job:{run}"), within_s=40)
-        eventually(lambda: owner.llen(f"{PREFIX}:queue:default") == 1, within_s=40)
+        eventually(lambda: owner.exists(f"{PREFIX}:job:{run}"))
+        eventually(lambda: owner.llen(f"{PREFIX}:queue:default") == 1)
     with pytest.raises(RedisRefused, match="not trusted here"):
         Client.from_url(cluster.url, rq_prefix=PREFIX).get("later")
 
@@ -205,6 +205,7 @@ def test_a_password_for_a_tls_url_is_not_sent_in_plain_text() -> None:
 
         def hear() -> None:
             connection, _ = listening.accept()
+            listening.close()  # the client may try again, and nobody would answer
             with connection:
                 heard.append(connection.recv(65536))
                 connection.sendall(b"-ERR speak plainly\r\n")

@@ -49,7 +49,7 @@ def fail():
 
 @pytest.fixture
 def client(guarded: GuardedRedis) -> Client:
-    return Client.from_url(guarded.url("zsched-client"))
+    return Client.from_url(guarded.url("zsched-client"), durable_timeout_s=WITHIN_S)
 
 
 @pytest.fixture

@@ -18,10 +18,11 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-import redis
 from packaging.utils import canonicalize_name
 
 from tests.documents import PROJECT, pins, programs
+from tests.faults.ledger import connect
+from tests.faults.overdue import become_due
 from tests.faults.processes import ENDS_S, eventually
 from tests.prefix import RQ
 from zsched import Client, __version__
@@ -157,13 +158,14 @@ def test_a_program_without_its_extra_names_it(
 def test_the_quick_start_works_from_the_wheel_alone(installed: Installed, server: EmbeddedRedis) -> None:
     url = {"ZSCHED_REDIS_URL": server.url, "RQ_REDIS_URL": server.url}
     files = programs("README.md")
-    files["service.py"] = files["service.py"].replace("timedelta(seconds=20)", "timedelta(seconds=2)")
+    files["service.py"] = files["service.py"].replace("timedelta(seconds=20)", "timedelta(hours=1)")
     for name, text in files.items():
         (installed.folder / name).write_text(text)
 
-    with Guard() as guard, redis.Redis.from_url(server.url) as commands:
+    with Guard() as guard, connect(server.url) as commands:
         installed.spawn(guard, "zsched", "daemon", **url)
         assert "id='reminder-e1', outcome='created'" in installed.run("python", "service.py", **url)
+        become_due(commands, "reminder-e1")
         eventually(lambda: commands.exists(QUEUE))
         assert "e1 begins in 60 minutes (push)" in installed.run("rq", "worker", "--burst", "email", **url)
         eventually(lambda: "succeeded" in str(Client.from_url(server.url).why("reminder-e1").lines))

@@ -79,7 +79,7 @@ class Ground:
 
     def __init__(self, client: redis.Redis, url: str, namespace: str = "default", rq_prefix: str | None = None) -> None:
         self.redis, self.keys = client, Keys(namespace, rq_prefix)
-        self.link = Link.from_url(url, 5.0)
+        self.link = Link.from_url(url, WITHIN_S)
         self.scripts = Scripts(self.link, self.keys)
         self.trimmed = 0  # entries of the log, by ``trim``
         self.began_ms = self.server_ms

@@ -127,7 +127,7 @@ def test_native_takes_and_renews_its_scheduler_lock_and_leaves_its_queue_to_anot
     native(led)
 
     assert OURS.encode() == _lock(led)
-    assert LOCK_S - 2 <= led.redis.ttl(f"{RQ}:scheduler-lock:default") <= LOCK_S
+    assert LOCK_S // 2 < led.redis.ttl(f"{RQ}:scheduler-lock:default") <= LOCK_S
 
 
 def test_only_own_scheduler_locks_are_released(led: Ground) -> None:
@@ -315,7 +315,7 @@ def test_a_job_with_a_rate_limit_has_the_fields_and_keys_that_rqs_scheduler_writ
         ours, rqs = (led.redis.hgetall(f"{RQ}:job:{id}{n}") for id in ("ours", "rqs"))
         differing = {name for name in ours.keys() | rqs.keys() if ours.get(name) != rqs.get(name)}
         assert {b"origin", b"enqueued_at", b"created_at", b"rate_limit_key"} >= differing - {b"data", b"meta"}
-        assert led.redis.ttl(f"{RQ}:job:rqs{n}") == pytest.approx(led.redis.ttl(f"{RQ}:job:ours{n}"), abs=2)
+        assert led.redis.ttl(f"{RQ}:job:rqs{n}") == pytest.approx(led.redis.ttl(f"{RQ}:job:ours{n}"), abs=60)
 
 
 @limited

@@ -54,10 +54,12 @@ def main() -> Callable[[], object] | None:
                 return None
             request = json.loads(data)
             _know(known, request["kinds"])
-            pid = _clone()
-            if pid == 0:
+            if _clone() == 0:
+                if request["session"]:  # before anybody knows the pid, as with a true start
+                    os.setsid()
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                requests.send(str(os.getpid()).encode())
                 break
-            requests.send(str(pid).encode())
             for descriptor in descriptors:
                 os.close(descriptor)
         requests.detach()
@@ -91,14 +93,11 @@ def _clone() -> int:
 
 def _become(request: dict[str, Any], descriptors: list[int], path: list[str]) -> Callable[[], object]:
     """Make this process what a fresh ``python`` with this command would be; return the function that runs it."""
-    if request["session"]:
-        os.setsid()
     _take(dict(zip([0, 1, 2, *request["pass_fds"]], descriptors, strict=True)))
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["env"])
     time.tzset()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     _open_streams()
     arguments = request["arguments"]
     sys.orig_argv = [sys.executable, *arguments]

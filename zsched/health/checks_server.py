@@ -63,6 +63,9 @@ def check_role(probe: Probe) -> Iterator[Finding]:
         yield fine(f"a master of {replicas}, that takes no writes without them")
 
 
+_FAILING: Final = frozenset({"fail", "fail?"})  # flags in CLUSTER NODES; "nofailover" is none
+
+
 @health_check("slot", Probe)
 def check_slot(probe: Probe) -> Iterator[Finding]:
     """Check a Redis Cluster, and its slot with all of the namespace's keys."""
@@ -72,7 +75,7 @@ def check_slot(probe: Probe) -> Iterator[Finding]:
     slot = key_slot(probe.keys.meta().encode())
     lines = probe.ask("CLUSTER", "NODES").decode().splitlines()
     here = next(line for line in lines if "myself" in line)
-    failing = sum("fail" in line.split(" ")[2] for line in lines)
+    failing = sum(not _FAILING.isdisjoint(line.split(" ")[2].split(",")) for line in lines)
     if f"[{slot}-" in here:
         yield warning(
             f"slot {slot} is being moved key by key: nothing fires, and callers wait, until it is whole",

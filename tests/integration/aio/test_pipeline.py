@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from tests.faults.processes import WITHIN_S
 from tests.faults.proxy import Proxy
 from tests.faults.sentinels import NAME, Sentinels
 from tests.integration.aio.turns import turn
-from tests.integration.client.ground import KEYS
+from tests.integration.client.ground import KEYS, SOON
 from tests.prefix import needs_prefix
 from zsched import AsyncClient, ConfigError, NotArchived, RedisUnavailable, ScheduleNotFound
 from zsched.aio.bridge import run
@@ -31,16 +30,12 @@ TOGETHER = 16  # commands
 AT_ONCE = 3 * TOGETHER
 
 
-def soon() -> datetime:
-    return datetime.now(UTC) + timedelta(hours=1)
-
-
 async def test_many_calls_at_once_need_few_connections(redis_url: str, redis_client: redis.Redis) -> None:
     async with AsyncClient.from_url(redis_url) as client:
-        await client.schedule("app.task", id="first", at=soon())
+        await client.schedule("app.task", id="first", at=SOON)
         before = len(redis_client.client_list())
 
-        made = await asyncio.gather(*(client.schedule("app.task", id=f"a{n}", at=soon()) for n in range(AT_ONCE)))
+        made = await asyncio.gather(*(client.schedule("app.task", id=f"a{n}", at=SOON) for n in range(AT_ONCE)))
 
         assert AT_ONCE // TOGETHER >= len(redis_client.client_list()) - before + 1
         assert [f"a{n}" for n in range(AT_ONCE)] == [one.id for one in made]
@@ -49,7 +44,7 @@ async def test_many_calls_at_once_need_few_connections(redis_url: str, redis_cli
 
 async def test_a_call_that_fails_fails_alone(redis_url: str) -> None:
     async with AsyncClient.from_url(redis_url) as client:
-        await client.schedule("app.task", id="a", at=soon())
+        await client.schedule("app.task", id="a", at=SOON)
 
         found = await asyncio.gather(*(client.get(id) for id in ("a", "nobody", "a")), return_exceptions=True)
 
@@ -72,26 +67,26 @@ async def test_a_refused_command_and_an_unencodable_command_fail_alone(redis_url
 
 async def test_a_script_that_redis_forgot_is_loaded_for_all_calls(redis_url: str, redis_client: redis.Redis) -> None:
     async with AsyncClient.from_url(redis_url) as client:
-        await client.schedule("app.task", id="a0", at=soon())
+        await client.schedule("app.task", id="a0", at=SOON)
         redis_client.script_flush()
 
-        await asyncio.gather(*(client.schedule("app.task", id=f"a{n}", at=soon()) for n in range(AT_ONCE)))
+        await asyncio.gather(*(client.schedule("app.task", id=f"a{n}", at=SOON) for n in range(AT_ONCE)))
 
     assert AT_ONCE == redis_client.zcard(KEYS.due_normal())
 
 
 async def test_calls_without_a_reply_say_whether_they_may_have_been_applied() -> None:
     async with AsyncClient.from_url("redis://127.0.0.1:1/0") as client:
-        calls = (client.schedule("app.task", id=f"a{n}", at=soon()) for n in range(AT_ONCE))
+        calls = (client.schedule("app.task", id=f"a{n}", at=SOON) for n in range(AT_ONCE))
         found = await asyncio.gather(*calls, return_exceptions=True)
 
     assert AT_ONCE == sum(isinstance(one, RedisUnavailable) and not one.may_have_been_applied for one in found)
 
     with EmbeddedRedis(tcp=True) as server, Proxy(server.port or 0) as proxy:
         async with AsyncClient.from_url(proxy.url) as client:
-            await client.schedule("app.task", id="a", at=soon())
+            await client.schedule("app.task", id="a", at=SOON)
             proxy.cut_replies = 1.0
-            calls = (client.schedule("app.task", id=f"a{n}", at=soon()) for n in range(TOGETHER))
+            calls = (client.schedule("app.task", id=f"a{n}", at=SOON) for n in range(TOGETHER))
             found = await asyncio.gather(*calls, return_exceptions=True)
             proxy.cut_replies = 0.0
 
@@ -122,7 +117,7 @@ async def test_calls_with_lost_replies_happen_once_each() -> None:
 
 async def test_calls_that_are_cancelled_take_no_other_call_with_them(redis_url: str) -> None:
     async with AsyncClient.from_url(redis_url) as client:
-        await client.schedule("app.task", id="a", at=soon())
+        await client.schedule("app.task", id="a", at=SOON)
         tasks = [asyncio.create_task(client.get("a")) for _ in range(AT_ONCE)]
         while not client._link._pipeline._tasks:  # type: ignore[attr-defined]  # an AsyncLink
             await turn()
@@ -157,7 +152,7 @@ async def schedules(client: AsyncClient, id: str) -> str:
     async with asyncio.timeout(WITHIN_S):
         while True:
             try:
-                return (await client.schedule("app.run", id=id, at=datetime.now(UTC) + timedelta(hours=1))).id
+                return (await client.schedule("app.run", id=id, at=SOON)).id
             except (RedisUnavailable, NotArchived):
                 await turn()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tests.faults.clocks import now_ms
+from tests.faults.processes import WITHIN_S
 from tests.faults.threads import know
 from tests.prefix import RQ
 from zsched import Client, ScheduleRow
@@ -55,7 +56,7 @@ class Scene:
 
     def __init__(self, redis_client: Any, url: str, folder: Path, namespace: str = "default") -> None:
         self.redis, self.folder, self.keys = redis_client, folder, Keys(namespace)
-        self.link = Link.from_url(url, 5)
+        self.link = Link.from_url(url, WITHIN_S)
         self.client = Client(self.link, namespace)
         self.wire = self.link.open()
         know(redis_client, namespace)

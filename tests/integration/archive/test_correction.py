@@ -16,15 +16,12 @@ from tests.integration.archive.merging import Two, Watched, due_now, lane_states
 from zsched.config.settings import ArchiveSettings, Settings
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
-from zsched.core.log import Entry
 from zsched.core.log.recovery import Restored, restored
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.follower import Follower
 from zsched.daemon.peers import RestoreAnswer
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.restoring import Restoring, Written
-
-Late = Callable[[], Entry]
 
 
 @pytest.fixture
@@ -308,6 +305,7 @@ def test_a_daemon_can_stop_during_a_correction(scene: Scene, two: Two, monkeypat
     settings = Settings(namespace=scene.keys.namespace, archive=ArchiveSettings(path=str(path)))
     archiver = Archiver(settings, scene.link, knowing.clock, "daemon-1")
     monkeypatch.setattr(archiver, "_hold_for_ms", lambda _: is_under_way.set() or 0)
+    monkeypatch.setattr("zsched.daemon.archiver._STOP_S", WITHIN_S)
 
     archiver.open()
     archiver.start()

@@ -162,16 +162,16 @@ def test_an_id_with_a_newline_is_dropped_without_a_bootstrap(scene: Scene) -> No
 
 
 def take_out_the_last(redis_client: redis.Redis) -> None:
-    """Delete the last entry like an operator."""
-    [(last, _)] = redis_client.xrevrange(KEYS.log(), count=1)
-    redis_client.xdel(KEYS.log(), last)
+    """Delete the last entry like an operator, before another one comes."""
+    last = "redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][1]"
+    redis_client.eval(f"redis.call('XDEL', KEYS[1], {last})", 1, KEYS.log())
 
 
 def leave_numbers_out(redis_client: redis.Redis) -> None:
-    """Add an entry that skips numbers, like a client by hand."""
+    """Add an entry that skips numbers, like a client by hand, however many others come meanwhile."""
     [(last, fields)] = redis_client.xrevrange(KEYS.log(), count=1)
     epoch, _, seq = last.decode().partition("-")
-    redis_client.xadd(KEYS.log(), fields, id=f"{epoch}-{int(seq) + 10}")
+    redis_client.xadd(KEYS.log(), fields, id=f"{epoch}-{int(seq) + 100_000}")
 
 
 @pytest.mark.parametrize("make_hole", [take_out_the_last, leave_numbers_out])

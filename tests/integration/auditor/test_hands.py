@@ -182,10 +182,8 @@ def test_a_daemon_restores_a_schedule_that_another_writer_removed(
         eventually(lambda: redis_client.zscore(keys.due_normal(), "a") is not None)
         eventually(lambda: any(each["event"] == "schedule_missing" for each in daemon.events))
         story = client.why("a")
-        audit = daemon.daemon._archivist.archiver.audit
+        eventually(lambda: (daemon.daemon._archivist.archiver.audit or {}).get("checked") == 1)
 
-    assert audit is not None
-    assert audit["checked"] == 1
     assert "put back" in story.lines[-1][1]
 
 

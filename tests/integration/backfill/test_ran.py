@@ -29,7 +29,6 @@ from zsched.storage.inquiry import Inquiry
 from zsched.storage.log import Log
 from zsched.storage.questions import Inbox
 
-ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.redis
 
 

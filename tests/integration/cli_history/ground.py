@@ -8,7 +8,7 @@ from typing import Any
 
 import redis
 
-from tests.faults.processes import eventually
+from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration import command_line
 from tests.prefix import RQ
@@ -20,6 +20,11 @@ from zsched.storage.keys import Keys
 KEYS = Keys("default")
 FUNC = "zsched.demo.tasks.heartbeat"
 NO_ANSWER = "no archive reported within 30 s"
+ASKING = (  # the command line, which waits for an archive's answer however busy the machine is, with PATIENCE
+    f"import sys; from zsched.storage import questions; questions.WAIT_S = {WITHIN_S};"
+    "from zsched.cli import main; sys.exit(main())"
+)
+PATIENCE = {"ZSCHED_REDIS_TIMEOUT_S": f"{2 * WITHIN_S}"}
 ALONE = r"from Redis alone, whose log goes back to 20\d\d-\d\d-\d\d .*\+00:00"
 
 
@@ -27,7 +32,7 @@ class Zsched(command_line.Zsched):
     """A command line whose configured archive path does not exist."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(url, ZSCHED_ARCHIVE_PATH="/nonexistent/archive.db")
+        super().__init__(url, ZSCHED_ARCHIVE_PATH="/nonexistent/archive.db", **PATIENCE)
 
     def story(self, id: str) -> list[str]:
         """Return the texts of the story of *id*, and the verdict."""
@@ -47,7 +52,7 @@ class Leading:
         with ExitStack() as stack:
             daemon = stack.enter_context(self._daemon)
             daemon.wait_for("term_began")
-            link = Link.from_url(self._url, 5)
+            link = Link.from_url(self._url, WITHIN_S)
             stack.callback(link.pool.disconnect)
             eventually(Archivers(link, KEYS).alive)
             self._running = stack.pop_all()

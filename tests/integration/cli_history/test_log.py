@@ -21,6 +21,7 @@ from tests.faults.threads import DaemonThread
 from tests.integration.cli_history.ground import ALONE, FUNC, KEYS, NO_ANSWER, Leading, Zsched, queued
 from zsched import Client
 from zsched.cli.program import DONE, USAGE
+from zsched.daemon.merge import Merge
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
@@ -117,8 +118,10 @@ def test_entries_trimmed_from_redis_come_from_the_archive(
 
 
 def test_the_log_after_a_loss_shows_both_histories_and_marks_the_new_one(
-    zsched: Zsched, client: Client, redis_client: redis.Redis, daemon: DaemonThread
+    zsched: Zsched, client: Client, redis_client: redis.Redis, daemon: DaemonThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    run = Merge.run
+    monkeypatch.setattr(Merge, "run", lambda merge: daemon.wait_for("term_began", 2) and run(merge))
     for id in ("a", "b"):
         client.schedule(FUNC, id=id, at=datetime(2030, 1, 1, tzinfo=UTC), durable=True)
     redis_client.flushall()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from rq import Queue
 
 from tests.faults.processes import ENDS_S, eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.cli_history.ground import FUNC, KEYS, NO_ANSWER, Leading, Zsched, queued
+from tests.integration.cli_history.ground import ASKING, FUNC, KEYS, NO_ANSWER, PATIENCE, Leading, Zsched, queued
 from tests.rq_workers import work_off
 from zsched import Client
 from zsched.cli.program import INTERRUPTED, NOT_FOUND, USAGE
@@ -177,8 +178,8 @@ def test_a_search_without_an_archive_says_how_far_the_log_goes_back(client: Clie
 
 def test_ctrl_c_stops_a_search_and_says_how_far_it_came(redis_client: redis.Redis, redis_url: str, link: Link) -> None:
     Archivers(link, KEYS).report("a", None, ArchiveState.FOLLOWING, {})
-    command = [sys.executable, "-m", "zsched.cli", "history", "-u", redis_url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command, env = [sys.executable, "-c", ASKING, "history", "-u", redis_url], os.environ | PATIENCE
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         eventually(lambda: redis_client.llen(KEYS.ask()))  # it waits for an archive
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=ENDS_S)

@@ -20,7 +20,7 @@ from tests.faults.clocks import now_ms, set_back
 from tests.faults.overdue import HOUR_MS, become_due
 from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.cli_history.ground import ALONE, FUNC, KEYS, NO_ANSWER, Leading, Zsched, queued
+from tests.integration.cli_history.ground import ALONE, ASKING, FUNC, KEYS, NO_ANSWER, PATIENCE, Leading, Zsched, queued
 from tests.prefix import RQ
 from zsched import Client
 from zsched.cli.program import DONE, NOT_FOUND, USAGE
@@ -30,10 +30,7 @@ from zsched.embedded.guard import Guard
 pytestmark = pytest.mark.once
 
 # A command line for which there is no archive: neither its code nor SQLite can be imported.
-BLIND = (
-    "import sys; sys.modules['zsched.archive'] = sys.modules['sqlite3'] = None;"
-    "from zsched.cli import main; sys.exit(main())"
-)
+BLIND = f"import sys; sys.modules['zsched.archive'] = sys.modules['sqlite3'] = None;{ASKING}"
 
 
 def test_why_of_a_fired_schedule_says_when_and_how_late(
@@ -137,7 +134,7 @@ def test_why_needs_only_redis_not_the_archive_file(
     redis_url: str, client: Client, path: Path, guard: Guard, tmp_path: Path
 ) -> None:
     own = tmp_path / "state" / "archive.db"
-    env = {**os.environ, "ZSCHED_REDIS_URL": redis_url, "ZSCHED_ARCHIVE_PATH": "/nonexistent/archive.db"}
+    env = {**os.environ, "ZSCHED_REDIS_URL": redis_url, "ZSCHED_ARCHIVE_PATH": "/nonexistent/archive.db", **PATIENCE}
     with Leading(redis_url, own):
         client.schedule(FUNC, id="a", after=3600)
         asked = {

@@ -12,6 +12,7 @@ import pytest
 
 import zsched
 from tests.breadth import everything
+from tests.faults.processes import WITHIN_S
 from tests.integration.client.in_a_loop import ClientsInALoop, LoopThread
 
 # Each method, and each error. The code behind both classes is the same: aio/test_async_client.py compares them.
@@ -88,4 +89,4 @@ def clients(request: pytest.FixtureRequest, loop_thread: LoopThread, monkeypatch
 
 @pytest.fixture
 def client(clients: Any, redis_url: str) -> Any:
-    return clients.from_url(redis_url)
+    return clients.from_url(redis_url, timeout_s=WITHIN_S)

@@ -191,7 +191,7 @@ def test_threads_can_share_a_client(client: Client) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(WITHIN_S)
 
     assert 100 == len(list(client.list()))
 

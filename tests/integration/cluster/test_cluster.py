@@ -27,6 +27,7 @@ from zsched import Client, ConfigError, RedisRefused
 from zsched.cluster import ClusterRedis
 from zsched.embedded.guard import Guard
 from zsched.health.check import Severity
+from zsched.storage.archivers import Archivers
 
 pytestmark = needs_prefix
 
@@ -98,7 +99,7 @@ def test_a_recovery_by_hand_restores_what_a_node_lost(guard: Guard, cluster: Clu
         client.schedule("app.run", id=f"k{n}", every=3600, durable=True)
     with connect(cluster.owner().tcp_url) as owner:
         owner.flushall()
-    daemon.wait_for("recovery_awaited")
+    eventually(lambda: any(one.awaits_people for one in Archivers(client._link, client._keys).reports()))
 
     settings = {f"ZSCHED_{name}": value for name, value in (ENV | manual).items()}
     recovered = run_cli(cluster, "recover", **settings)
@@ -126,7 +127,7 @@ def test_the_users_of_the_acl_file_have_the_rights_that_a_cluster_needs(guard: G
 
     def finishes(id: str) -> None:
         run = client.schedule("clustertasks.answer", args=(1,), id=id, after=0, durable=True).run_id
-        eventually(lambda: status_of(cluster, run) == "finished", within_s=40)
+        eventually(lambda: status_of(cluster, run) == "finished")
 
     finishes("before")
     cluster.fail_over()
@@ -152,13 +153,13 @@ def test_a_worker_follows_the_slot_through_a_migration_and_a_failover(
 
     def finishes(id: str) -> None:
         run = client.schedule("clustertasks.answer", args=(1,), id=id, after=0).run_id
-        eventually(lambda: status_of(cluster, run) == "finished", within_s=40)
+        eventually(lambda: status_of(cluster, run) == "finished")
 
     @contextmanager
     def busy(id: str) -> Iterator[None]:
         """Let the worker have a run inside the block, and finish it afterwards."""
         run = client.schedule("clustertasks.take", id=id, after=0).run_id
-        eventually(lambda: status_of(cluster, run) == "started", within_s=40)
+        eventually(lambda: status_of(cluster, run) == "started")
         yield
         (tmp_path / "gate").write_text("")
         eventually(lambda: status_of(cluster, run) == "finished")
@@ -196,11 +197,11 @@ def test_workers_run_each_run_once_while_its_slot_moves_and_its_queue_is_often_e
     eventually(lambda: ran.exists() and len(ran.read_text().split()) > 50)
 
     cluster.move(cluster.another())
-    eventually(lambda: len(ran.read_text().split()) > 150, within_s=40)
+    eventually(lambda: len(ran.read_text().split()) > 150)
     cluster.move(cluster.another())
 
     expected = {f"w{n:03d}" for n in range(300)}
-    eventually(lambda: expected <= {run.partition("-")[0] for run in ran.read_text().split()}, within_s=60)
+    eventually(lambda: expected <= {run.partition("-")[0] for run in ran.read_text().split()})
     assert worker.poll() is None, (tmp_path / "worker.log").read_text()
     runs = ran.read_text().split()
     with connect(cluster.owner().tcp_url) as owner:
@@ -216,7 +217,7 @@ def test_a_task_makes_notes_and_schedules_its_next_run_through_its_workers_conne
 
     client.schedule("clustertasks.chain", kwargs={"more": 1}, id="chain", after=0)
 
-    eventually(lambda: [0, 1] == sorted(run.note["more"] for run in client.runs(status="succeeded")), within_s=40)
+    eventually(lambda: [0, 1] == sorted(run.note["more"] for run in client.runs(status="succeeded")))
 
 
 def test_a_command_to_its_worker_stops_a_run(guard: Guard, cluster: Cluster, client: Client, tmp_path: Path) -> None:

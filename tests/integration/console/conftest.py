@@ -14,7 +14,7 @@ from tests.integration.console.person import Person
 from tests.integration.web.ground import Web
 from zsched import Client
 
-OUTAGE_MS = 10 * 60_000 + 30_000  # ten occurrences of every minute passed; the last one half a minute ago
+OUTAGE_MS = 105 * 60_000  # ten occurrences of every ten minutes passed; the last one five minutes ago
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def outage(client: Client, redis_url: str, redis_client: redis.Redis) -> Iterato
     """A daemon after an outage, of which it skipped ten occurrences of each of two schedules. The length in ms."""
     with set_back(redis_client, OUTAGE_MS):
         for id in ("beat", "pulse"):
-            client.schedule("app.tasks.remind", id=id, every=60, catch_up="none", queue="mail")
+            client.schedule("app.tasks.remind", id=id, every=600, catch_up="none", queue="mail")
     with DaemonThread(redis_url):
         eventually(lambda: len(client.history()) >= 2)
         yield OUTAGE_MS

@@ -9,17 +9,17 @@ from typing import Any, Final
 
 import redis
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import ConsoleMessage, Page
+from playwright.sync_api import ConsoleMessage, Page, expect
 from rq import Queue
 
-from tests.faults.processes import eventually
+from tests.faults.processes import WITHIN_S, eventually
 from tests.integration.web.ground import Web
 from tests.rq_workers import work_off
 from zsched import Client
 from zsched.web.access import COOKIE
 
 FAIL: Final = "tests.integration.console.jobs.fail"
-_WITHIN_MS: Final = 20_000
+_WITHIN_MS: Final = WITHIN_S * 1000
 _GRAVE: Final = ("serious", "critical")
 
 
@@ -29,6 +29,7 @@ class Person:
     def __init__(self, web: Web, page: Page) -> None:
         self.web, self.page, self.trouble, self.clicks = web, page, list[str](), 0
         page.set_default_timeout(_WITHIN_MS)
+        expect.set_options(timeout=_WITHIN_MS)
         page.on("console", self._hear)
         page.on("pageerror", lambda error: self.trouble.append(str(error)))
 

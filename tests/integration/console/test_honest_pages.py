@@ -142,7 +142,7 @@ def test_a_page_of_a_server_that_hangs_says_since_when_it_heard_nothing_until_it
             dan.page.clock.fast_forward(16_000)
             expect(silence).to_contain_text("No news since ")
             web.process.send_signal(signal.SIGCONT)
-            expect(silence).to_be_hidden(timeout=20_000)
+            expect(silence).to_be_hidden()
 
 
 def test_skipped_occurrences_that_were_backfilled_are_not_offered_again(

@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from tests.faults.processes import WITHIN_S
+from zsched import Client
 from zsched.embedded import EmbeddedRedis
 
 CONF = Path(__file__).parents[3] / "deploy" / "redis" / "redis.conf"
@@ -35,6 +36,11 @@ def sound(sound_server: EmbeddedRedis) -> Iterator[redis.Redis]:
 def url(sound_server: EmbeddedRedis, sound: redis.Redis) -> str:
     """The URL of that server, emptied."""
     return sound_server.url
+
+
+@pytest.fixture
+def client(url: str) -> Client:
+    return Client.from_url(url)
 
 
 @pytest.fixture

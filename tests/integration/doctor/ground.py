@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import redis
 
+from tests.faults.processes import WITHIN_S
 from tests.integration import standing
 from zsched.config.settings import DaemonSettings, RqSettings, Settings, WebSettings
 from zsched.health.check import Finding, Severity
@@ -41,7 +42,7 @@ def examined(
         rq=RqSettings(**(rq or {})),
         web=WebSettings(**(web or {})),
     )
-    link = Link.from_url(url, 5.0, keys=keys_of(settings))
+    link = Link.from_url(url, WITHIN_S, keys=keys_of(settings))
     found: dict[str, list[Finding]] = defaultdict(list)
     try:
         for finding in examine(settings, link, roles, user, clock):

@@ -21,11 +21,6 @@ HOUR = timedelta(hours=1)
 OK, WARNING, PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
 
 
-@pytest.fixture
-def client(url: str) -> Client:
-    return Client.from_url(url)
-
-
 TYPES = {
     "hash": (KEYS.meta(), KEYS.paused(), KEYS.chains(), KEYS.archivers()),
     "zset": (KEYS.due(Priority.LOW), KEYS.deadlines()),

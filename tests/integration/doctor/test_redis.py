@@ -227,6 +227,7 @@ def test_a_missing_append_only_file_is_a_warning_and_no_persistence_a_problem(ur
 
 
 def test_a_snapshot_that_failed_is_a_problem(sound_server: EmbeddedRedis, url: str, sound: redis.Redis) -> None:
+    eventually(lambda: not sound.info("persistence")["rdb_bgsave_in_progress"])  # for a replica of another test
     obstacle = sound_server.folder / "dump.rdb"
     obstacle.unlink(missing_ok=True)
     obstacle.mkdir()

@@ -39,11 +39,6 @@ def work(url: str, guard: Guard, tmp_path: Path) -> Work:
     return RqWorkers(guard, url, tmp_path).start
 
 
-@pytest.fixture
-def client(url: str) -> Client:
-    return Client.from_url(url)
-
-
 def registered(sound: redis.Redis, name: str = "w1", **fields: str) -> None:
     """Register a worker like RQ, with other *fields*."""
     told = {"version": version("rq"), "queues": "default", "pid": "1", "hostname": "box"} | fields

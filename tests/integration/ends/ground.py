@@ -8,6 +8,7 @@ from pathlib import Path
 import redis
 
 from tests.faults.leader import KEYS, Leader
+from tests.faults.processes import WITHIN_S
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import Archive
@@ -61,9 +62,9 @@ class Tracking:
     """
 
     def __init__(self, redis_client: redis.Redis, url: str, path: Path) -> None:
-        self.redis, self.url, self.client = redis_client, url, Client.from_url(url)
+        self.redis, self.url, self.client = redis_client, url, Client.from_url(url, timeout_s=WITHIN_S)
         self.leader, self.path, self.follows = Leader(url), path, True
-        self.link = Link.from_url(url, 5)
+        self.link = Link.from_url(url, WITHIN_S)
         self.wire = self.link.open()
         self._archive = Archive(path, "default")
         self._following = self.link.open()

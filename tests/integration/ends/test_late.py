@@ -12,7 +12,7 @@ from rq import SimpleWorker
 
 from tests.faults.leader import KEYS
 from tests.faults.processes import eventually
-from tests.integration.ends.ground import FUNC, Losing, Tracking, ago, ends, finish, recorded, taken
+from tests.integration.ends.ground import FUNC, Losing, Tracking, ago, ends, entries, finish, recorded, taken
 from tests.prefix import RQ
 from tests.rq_workers import perform
 from zsched.core.job import rq_time
@@ -159,8 +159,8 @@ def test_expired_before_start_is_claimed_only_by_a_tracker_that_watched_the_run(
     tracking.follow()
     tracking.redis.delete(KEYS.rq.job(run), f"{RQ}:queue:default")
     tracking.redis.zadd(KEYS.deadlines(), {run: 1})
-    looked_ms = tracking.redis.time()[0] * 1000 + pushed_s_before * 1000
-    monkeypatch.setattr("zsched.storage.jobs.server_now_ms", lambda *_: looked_ms)
+    pushed_ms = entries(tracking.link, "enqueue")[0].position.t_us // 1000
+    monkeypatch.setattr("zsched.storage.jobs.server_now_ms", lambda *_: pushed_ms + pushed_s_before * 1000)
 
     tracking.step()
 

@@ -159,9 +159,9 @@ class Company:
         return pid == str(self._workers[name].pid).encode() and state in (b"idle", b"busy")
 
     def wait(self) -> None:
-        """Wait until more runs have ended."""
-        goal = self.count("finished") + MORE
-        eventually(lambda: self.count("finished") >= goal, within_s=60)
+        """Wait until as many runs as are in the queue have ended, and some more."""
+        goal = self.count("finished") + self.redis.llen(f"{RQ}:queue:email") + MORE
+        eventually(lambda: self.count("finished") >= goal)
 
     def count(self, registry: str) -> int:
         return int(self.redis.zcard(f"{RQ}:{registry}:email"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -174,10 +175,11 @@ def test_a_rotation_of_keys_under_load_refuses_no_run(forge: Forge, guard: Guard
     wait(client, "rule", "later")
     for _ in range(2):
         forge.start(guard, "zsched.rq.SimpleWorker", "--quiet")
-    pushed, finished, failed = [0], f"{RQ}:finished:default", f"{RQ}:failed:default"
+    is_rotated, pushed = threading.Event(), [0]
+    finished, failed = f"{RQ}:finished:default", f"{RQ}:failed:default"
 
     def push() -> None:
-        while pushed[0] < RUNS:
+        while pushed[0] < RUNS or not is_rotated.is_set():
             rows = [
                 {"func": WORK, "args": ("one",), "id": f"one-{pushed[0] + n}", "after": 0.0, "result_ttl": 600}
                 for n in range(PER_CALL)
@@ -197,11 +199,13 @@ def test_a_rotation_of_keys_under_load_refuses_no_run(forge: Forge, guard: Guard
         eventually(lambda: newest_key(forge) == "k3", within_s=300)
         client.sign_many(match="*")
         by_old = pushed[0]
-        eventually(lambda: redis_client.zcard(finished) + redis_client.zcard(failed) >= by_old, within_s=300)
+        ended = partial(redis_client.zrange, finished, 0, -1)
+        eventually(lambda: sum(int(id.split(b"-")[1]) < by_old for id in ended()) >= by_old, within_s=300)
         key_file(forge.folder, NEW)
+        is_rotated.set()
         thread.join()
         runs = [client.run_now("rule"), client.run_now("later")]
-        over = RUNS + len(runs)
+        over = pushed[0] + len(runs)
         eventually(lambda: redis_client.zcard(finished) + redis_client.zcard(failed) >= over, within_s=300)
 
     assert (over, 0) == (redis_client.zcard(finished), redis_client.zcard(failed))

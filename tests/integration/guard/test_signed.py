@@ -16,6 +16,7 @@ from rq.registry import FailedJobRegistry
 from tests.faults.processes import archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.guard.ground import KEYS, TASKS, Forge, call, key_file
+from tests.integration.reruns.ground import archived
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, PayloadGone, RunStatus
 from zsched.aio import AsyncClient
@@ -276,10 +277,7 @@ def test_schedules_run_after_a_recovery_from_an_archive(
         daemon.wait_for("term_began")
         eventually(Archivers(link, KEYS).alive)
         pushed = forge.enqueue("pushed")
-        last = eventually(lambda: redis_client.xrevrange("zsched:{default}:log", count=1))
-        entry, fields = last[0]
-        texts = dict(fields)
-        eventually(lambda: Archivers(link, KEYS).archived(entry.decode(), int(texts[b"t"]) // 1000) == "archived")
+        archived(link)
         redis_client.flushall()
         daemon.wait_for("recovery_done")
         runs = [pushed, *map(forge.client.run_now, ("one", "rule"))]
@@ -297,6 +295,7 @@ def test_a_run_whose_arguments_were_deleted_is_not_retried(forge: Forge, guard: 
         run_id = forge.enqueue("a")
         forge.burst(guard)
         eventually(lambda: forge.client.get_run(run_id)[0].status is RunStatus.SUCCEEDED)
+        archived(link)  # else the arguments come after the removal
         forge.redis.delete(KEYS.rq.job(run_id))
         with closing(sqlite3.connect(archive.path, isolation_level=None)) as db:
             db.execute("DELETE FROM argument")  # as the hourly removal does

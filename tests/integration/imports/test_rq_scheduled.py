@@ -223,7 +223,7 @@ def test_a_job_whose_id_exists_in_zsched_is_refused_and_stays(zsched: Zsched, cl
 def test_a_job_that_becomes_due_soon_during_the_import_is_not_moved(
     zsched: Zsched, client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rqjobs, "SOON_S", 0)
+    monkeypatch.setattr(rqjobs, "SOON_S", -3600)
     job = queue.enqueue_in(timedelta(seconds=4), "app.tasks.remind")
 
     result = zsched("import", "rq-scheduled")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import redis
-from click.testing import CliRunner, Result
 
 from tests.faults.leader import KEYS
 from tests.faults.processes import eventually
 from tests.log_rows import row_lines
-from zsched.cli import program
 from zsched.core.log import Position
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
@@ -39,7 +37,3 @@ def archived(link: Link) -> Position:
     assert last is not None
     eventually(lambda: Archivers(link, KEYS).archived(last.position.id, last.position.t_us // 1000) == "archived")
     return last.position
-
-
-def zsched(url: str, *arguments: str) -> Result:
-    return CliRunner().invoke(program, arguments, env={"ZSCHED_REDIS_URL": url})

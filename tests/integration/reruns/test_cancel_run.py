@@ -15,7 +15,8 @@ from tests.faults.leader import KEYS
 from tests.faults.ledger import queued
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, status, zsched
+from tests.integration.command_line import Zsched
+from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, status
 from tests.prefix import RQ
 from zsched import Client, RunNotOver
 from zsched.cli.program import DONE, FAILED, NOT_FOUND
@@ -126,16 +127,16 @@ def test_the_tracker_records_no_second_end_of_a_cancelled_run(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_the_command_line_shows_a_result_per_run(client: Client, redis_url: str) -> None:
+def test_the_command_line_shows_a_result_per_run(client: Client, zsched: Zsched) -> None:
     runs = [str(client.enqueue(f"{TASKS}.done", id=id).run_id) for id in "ab"]
 
-    refused = zsched(redis_url, "retry", runs[0])
-    cancelled = zsched(redis_url, "cancel-run", *runs)
-    over = zsched(redis_url, "cancel-run", runs[0], "--json")
-    again = zsched(redis_url, "retry", runs[0], "--json")
-    unknown = zsched(redis_url, "retry", UNKNOWN)
+    refused = zsched("retry", runs[0])
+    cancelled = zsched("cancel-run", *runs)
+    over = zsched("cancel-run", runs[0], "--json")
+    again = zsched("retry", runs[0], "--json")
+    unknown = zsched("retry", UNKNOWN)
     [retried] = json.loads(again.stdout)
-    one_unknown = zsched(redis_url, "cancel-run", retried["run_id"], UNKNOWN)
+    one_unknown = zsched("cancel-run", retried["run_id"], UNKNOWN)
 
     assert FAILED == refused.exit_code
     assert refused.stdout.startswith(f"{runs[0]}: not_over (run '{runs[0]}' is queued")
@@ -148,10 +149,10 @@ def test_the_command_line_shows_a_result_per_run(client: Client, redis_url: str)
     assert ["cancelled", "not_found"] == told
 
 
-def test_the_command_reports_a_run_that_cannot_be_cancelled_yet(client: Client, redis_url: str) -> None:
+def test_the_command_reports_a_run_that_cannot_be_cancelled_yet(client: Client, zsched: Zsched) -> None:
     waits = str(client.schedule(f"{TASKS}.done", id="a", after=3600).run_id)
 
-    result = zsched(redis_url, "cancel-run", waits)
+    result = zsched("cancel-run", waits)
 
     assert FAILED == result.exit_code
     assert f"{waits}: not_over ('{waits}' is no run yet" in result.output

@@ -36,7 +36,7 @@ ALLOWED = "app.*,app.mail.*,app.pay.*,app.tasks.*"
 READS = {"GET", "HEAD", "OPTIONS"}
 READING_POSTS = {"/preview"}
 # No client of these tests speaks TLS; to read the certificates that it would trust takes longer than most requests.
-_PLAIN: Any = {"timeout": 20, "verify": False}
+_PLAIN: Any = {"timeout": WITHIN_S, "verify": False}
 
 
 class Web:

@@ -115,7 +115,7 @@ def test_a_body_that_comes_too_slowly_is_answered_with_408(start_web: Callable[.
     web = start_web(**SHORT)
     header = head("PUT", "/schedules/a", web.token("slow"), "Content-Length: 100000")
 
-    with connected(web) as one, web.client() as other:
+    with web.client() as other, connected(web) as one:  # which has a second to begin
         other.headers["Connection"] = "close"  # an idle one would end within the same second
         one.sendall(header + b'{"func": "')
         eventually(lambda: status(other, "/schedules") == 200)

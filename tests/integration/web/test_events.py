@@ -79,7 +79,7 @@ def http(web: Web, redis_url: str) -> Iterator[httpx.Client]:
     with web.client() as client:
         with streaming(client) as events:
             put(Client.from_url(redis_url), "present")
-            while next(events).kind == "reset":
+            while next(events).kind != "message":
                 pass
         yield client
 
@@ -91,7 +91,7 @@ def test_a_stream_has_each_change_as_it_comes(http: httpx.Client, redis_url: str
         put(client, "a")
         first = of(events, "a")
         client.pause("a")
-        second = next(events)
+        second = of(events, "a")
 
     assert (["a"], ["a"]) == (changed(first), changed(second))
     assert ("put", "pause") == (first.data["kind"], second.data["kind"])
@@ -126,7 +126,7 @@ def test_a_consumer_that_is_cut_off_again_and_again_gets_each_event_once(http: h
     cuts = 0
     while seen[-1] != "end":
         with streaming(http, last) as events:
-            for event in events:
+            for event in (each for each in events if each.kind != "beat"):
                 assert "message" == event.kind
                 seen, last = [*seen, *changed(event)], event.id
                 if seen[-1] == "end" or (cuts < CUTS and chosen.random() < 0.1):
@@ -161,10 +161,10 @@ def test_a_stream_is_reset_after_a_flush_and_continues(
         put(client, "d")
         last = of(events, "d").id
         tokens = redis_client.hgetall(KEYS.tokens())
-        redis_client.flushall()
-        redis_client.hset(KEYS.tokens(), mapping=tokens)
+        with redis_client.pipeline() as together:  # a look at the token between would end the stream
+            together.flushall().hset(KEYS.tokens(), mapping=tokens).execute()
         put(client, "e")
-        assert "reset" == next(events).kind
+        assert "reset" == next(event.kind for event in events if event.kind != "beat")
         assert "put" == of(events, "e").data["kind"]
     with streaming(http, last) as events:
         assert "reset" == next(events).kind
@@ -192,7 +192,7 @@ def test_a_malformed_position_is_refused(http: httpx.Client, after: str) -> None
 def test_a_stream_ends_with_its_token_and_a_limited_token_has_none(web: Web) -> None:
     with web.client("eve", "viewer") as client, streaming(client) as events:
         web.zsched.json("tokens", "revoke", "eve")
-        assert [] == list(events)
+        assert {"beat"} >= {event.kind for event in events}
     assert "Traceback" not in web.log.read_text()
 
     with web.client("shop", "viewer", queues=("mail",)) as client:

@@ -84,8 +84,8 @@ def test_the_fastapi_service_turns_errors_into_answers(start_service: Callable[[
     body = {"at": "2020-12-24T18:00:00Z", "text": "it came"}
     url = start_service(redis_url)
 
-    past = httpx.put(f"{url}/orders/42/reminder", json=body)
-    cancelled = httpx.delete(f"{url}/orders/42/reminder")
+    past = httpx.put(f"{url}/orders/42/reminder", json=body, timeout=WITHIN_S)
+    cancelled = httpx.delete(f"{url}/orders/42/reminder", timeout=WITHIN_S)
     unreachable = httpx.delete(f"{start_service(NOBODY)}/orders/42/reminder", timeout=WITHIN_S)
 
     assert [422, 200, 503] == [each.status_code for each in (past, cancelled, unreachable)]
@@ -145,7 +145,7 @@ def test_the_node_program_schedules_once_and_misses_no_event_while_the_server_is
     port = web.url.rpartition(":")[2]
     web.stop(signal.SIGKILL)
     put(client, "meanwhile-1", "meanwhile-2")
-    start_web_at(guard, redis_url, tmp_path, port)
+    Web(guard, redis_url, tmp_path, "--listen", f"127.0.0.1:{port}", ZSCHED_RQ_ALLOW_CALLABLES="tasks.*")
     put(client, "after")
 
     first.wait_for("after: put")
@@ -167,10 +167,6 @@ def test_the_node_program_ends_with_the_problem_of_a_refusal(
     [line] = refused.lines
     assert message in line
     assert "(urn:zsched:error:" in line
-
-
-def start_web_at(guard: Guard, redis_url: str, folder: Path, port: str) -> Web:
-    return Web(guard, redis_url, folder, "--listen", f"127.0.0.1:{port}", ZSCHED_RQ_ALLOW_CALLABLES="tasks.*")
 
 
 def upload(folder: Path, url: str, token: str, rows: list[Any]) -> subprocess.CompletedProcess[str]:

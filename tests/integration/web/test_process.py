@@ -157,7 +157,7 @@ def test_the_unit_starts_a_web_that_answers_as_its_own_user(start: Start, guarde
     service = start(settings_of(url), guarded.password("zsched-web"))
     service.manager.wait_for("READY")
     service.manager.wait_for_status("the HTTP API of ")
-    with httpx.Client(base_url=service.url, verify=False) as http:
+    with httpx.Client(base_url=service.url, verify=False, timeout=WITHIN_S) as http:
         assert "ok\n" == http.get("/readyz").text
         assert 401 == http.get("/api/v1/schedules").status_code
         assert "zsched_web_refused_total" in http.get("/metrics").text
@@ -165,6 +165,7 @@ def test_the_unit_starts_a_web_that_answers_as_its_own_user(start: Start, guarde
     service.process.send_signal(signal.SIGTERM)
 
     assert 0 == service.ended()[0]
+    service.manager.wait_for("STOPPING")
     assert ["READY", "STOPPING"] == service.manager.names("READY", "STOPPING")
     assert [] == guarded.refused()
     found = service.doctor("--role", "web")  # which asks for more, and is refused
@@ -178,7 +179,7 @@ def test_the_web_is_ready_without_a_redis(start: Start) -> None:
 
     service.manager.wait_for("READY")
 
-    assert 503 == httpx.get(f"{service.url}/readyz", verify=False).status_code
+    assert 503 == httpx.get(f"{service.url}/readyz", verify=False, timeout=WITHIN_S).status_code
 
 
 def test_wrong_settings_end_the_unit_for_good(start: Start, redis_url: str) -> None:
