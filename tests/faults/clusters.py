@@ -69,8 +69,8 @@ class Cluster:
         eventually(lambda: all(b"cluster_state:ok" in self.tell(server, "INFO") for server in self.servers))
         eventually(lambda: all(self._is_copy(replica) for replica in others))
         eventually(lambda: self._named(masters[0]) == len(self.servers))
-        self._set("cluster-node-timeout", _STEADY_MS)
-        self._set("cluster-replica-no-failover", "no")
+        self.configure("cluster-node-timeout", _STEADY_MS)
+        self.configure("cluster-replica-no-failover", "no")
 
     @property
     def hosts(self) -> list[str]:
@@ -117,7 +117,7 @@ class Cluster:
 
     def kill(self, server: EmbeddedRedis) -> None:
         """Kill *server*; the others notice it soon."""
-        self._set("cluster-node-timeout", _NODE_TIMEOUT_MS)
+        self.configure("cluster-node-timeout", _NODE_TIMEOUT_MS)
         server.kill()
 
     def another_than(self, old: EmbeddedRedis) -> EmbeddedRedis:
@@ -190,7 +190,8 @@ class Cluster:
         id: bytes = self.tell(server, "MYID")
         return id
 
-    def _set(self, name: str, value: int | str) -> None:
+    def configure(self, name: str, value: int | str) -> None:
+        """Set the setting *name* of every node."""
         for server in self.servers:
             with connect(server.tcp_url) as client:
                 client.config_set(name, value)

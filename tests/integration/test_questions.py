@@ -56,7 +56,7 @@ def forget_but(redis_client: redis.Redis, last: Position) -> None:
 
 @contextmanager
 def answering(redis_client: redis.Redis, answer: str) -> Iterator[None]:
-    """Meanwhile, take one question and answer it with *answer*, for which the asker waits."""
+    """Meanwhile, take one question and answer it with *answer*."""
 
     def take() -> None:
         _, asked = redis_client.blpop([KEYS.ask()], WITHIN_S / 2)  # type: ignore[misc]
@@ -64,9 +64,7 @@ def answering(redis_client: redis.Redis, answer: str) -> Iterator[None]:
 
     somebody = threading.Thread(target=take)
     somebody.start()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("zsched.storage.questions.WAIT_S", WITHIN_S / 2)
-        yield
+    yield
     somebody.join()
 
 

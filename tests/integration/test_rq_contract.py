@@ -105,8 +105,7 @@ class Bench:
         def runs() -> list[str]:
             return [run for entry in entries(self.redis, kind) for run in _runs(entry)]
 
-        eventually(lambda: len(runs()) >= count)
-        return runs()
+        return eventually(lambda: found if len(found := runs()) >= count else [])
 
     def job(self, run_id: str, serializer: Any = None) -> Job:
         return Job.fetch(run_id, connection=self.redis, serializer=serializer)

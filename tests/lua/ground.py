@@ -122,6 +122,11 @@ class Ground:
         """Move the scripts' clock so that a later script sees *ms* or later."""
         self.pass_time(ms + 1 - self.now_ms)
 
+    def is_life(self, key: str, given_s: int, since_ms: int) -> bool:
+        """Return True if *key* got *given_s* to live after *since_ms* of the server: no more is left, and no less."""
+        left_ms, passed_ms = int(self.redis.pttl(key)), self.server_ms - since_ms
+        return left_ms == given_s if given_s < 0 else 0 <= given_s * 1000 - left_ms <= passed_ms + 2  # rounded times
+
     # -- state --------------------------------------------------------------------------------
 
     def lead(self, **meta: Any) -> None:

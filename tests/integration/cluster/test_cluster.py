@@ -62,7 +62,10 @@ def test_the_doctor_reports_whether_the_slot_is_whole_or_moving(guard: Guard, cl
     def found() -> dict[str, Any]:
         return examined(cluster.url, rq={"prefix": PREFIX})
 
+    cluster.configure("cluster-replica-no-failover", "yes")
+    eventually(lambda: b"nofailover" in bytes(cluster.tell(cluster.owner(), "NODES")))  # no sign of a failure
     whole = found()
+    cluster.configure("cluster-replica-no-failover", "no")
     owner, other = cluster.owner(), cluster.another()
     cluster.tell(owner, "SETSLOT", SLOT, "MIGRATING", cluster.id_of(other))
     moving = found()
