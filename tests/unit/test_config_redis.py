@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.test_config import write
 from zsched.config.settings import Settings, load_settings
 from zsched.config.urls import SentinelUrl, address_of
 from zsched.errors import ConfigError
@@ -13,12 +14,6 @@ from zsched.health.verdict import Shell
 from zsched.storage.connection import Link
 
 URL = "redis+sentinel://h1:26379,h2:26380/mymaster/0"
-
-
-def write(folder: Path, text: str) -> Path:
-    file = folder / "zsched.toml"
-    file.write_text(text)
-    return file
 
 
 @pytest.mark.parametrize(
