@@ -12,22 +12,25 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 from zlib import crc32
 
 from zsched.archive import body
 from zsched.archive.file import connect_to_read, converted
 from zsched.archive.schema import first_since, last_n, number_of, segments
-from zsched.core.changes import Change
-from zsched.core.log import Entry, Position, UnknownEntry, changes, leaders_kinds, narrowed
+from zsched.core.changes import Change, What
+from zsched.core.lateness import LATE_MS
+from zsched.core.log import Entry, Position, UnknownEntry, changes, kinds_telling, leaders_kinds, narrowed, parse
 from zsched.core.log.lives import TermEntry
 from zsched.core.run_id import suffix_of
 
 _ReadEntry = tuple[int, int, list[Change]]  # an entry's number, its t, and its changes
 ENTRY = f"SELECT {body.COLUMNS} FROM entry"
+_MAKES_DUE: Final = body.of_kinds(kinds_telling(What.PUT, What.RESUMED, What.REPLANNED))
 
 
 class History:
@@ -113,6 +116,24 @@ class History:
             if row[0] not in self._led:
                 self._led[row[0]] = self._led_before(row[0])
             return term.position.t_us, self._led[row[0]]
+
+    def with_ready(self, push: Change, n: int) -> Change:
+        """
+        Return *push* of entry number *n*; if it was late, with the time of the last entry before that put, resumed or
+        moved its schedule when its due time had passed (``ready_us``).
+        """
+        if (push.late_ms or 0.0) <= LATE_MS:
+            return push
+        key, due_us = crc32(push.id.encode()), (push.due_ms or 0) * 1000
+        first_n = first_since(self.db, due_us, self.last_n)
+        query = "SELECT n FROM touch WHERE segment = ? AND key = ? AND n >= ? AND n < ? ORDER BY n DESC"
+        for segment in reversed(self.segments_between(first_n, n)):
+            for (before_n,) in self.db.execute(query, (segment, key, first_n, n)):
+                row = self.db.execute(f"{ENTRY} WHERE n = ? AND {_MAKES_DUE}", (before_n,)).fetchone()
+                with suppress(UnknownEntry):
+                    if row is not None and push.id in parse(entry := body.entry_of(row), self.run_suffix).made_due():
+                        return replace(push, ready_us=entry.position.t_us)
+        return push
 
     def segments_between(self, first_n: int, last_n: int) -> range:
         """

@@ -103,17 +103,19 @@ class PushesOfRuns:
 
     def at(self, t_us: int, run_id: str) -> Change | None:
         """Return the push of *run_id* at *t_us*; None if it is not in the archive."""
-        return self._at(t_us).get(run_id)
+        return self._at(t_us).get(run_id, (0, None))[1]
 
     def of(self, ended: Occurrence) -> Occurrence:
         """Return *ended* with its push instead of its end; unchanged if the push is not in the archive."""
         t_us = None if ended.run is None else ended.run.fired_us
-        push = None if t_us is None else self._at(t_us).get(ended.run_id)
-        return ended if push is None else Occurrence.of(push, ended.run, ended.facets, ended.cursor)
+        n, push = (0, None) if t_us is None else self._at(t_us).get(ended.run_id, (0, None))
+        if push is None:
+            return ended
+        return Occurrence.of(self._history.with_ready(push, n), ended.run, ended.facets, ended.cursor)
 
-    def _read(self, t_us: int) -> Mapping[str | None, Change]:
-        """Return the pushes in the first entries with exactly this time, by run id."""
+    def _read(self, t_us: int) -> Mapping[str | None, tuple[int, Change]]:
+        """Return the pushes in the first entries with exactly this time, by run id, with the numbers of the entries."""
         db, n = self._history.db, first_since(self._history.db, t_us, self._history.last_n)
         found = db.execute(f"{ENTRY} WHERE n >= ? AND n < ? AND t = ?", (n, n + _OF_ONE_TIME, t_us))
-        changes = (change for row in found for change in self._history.changes_in(body.entry_of(row)))
-        return {change.run_id: change for change in changes if is_push(change)}
+        changes = ((row[0], change) for row in found for change in self._history.changes_in(body.entry_of(row)))
+        return {change.run_id: (n, change) for n, change in changes if is_push(change)}

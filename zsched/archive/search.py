@@ -305,6 +305,7 @@ class Search:
             return self._pushes.of(Occurrence.of(change, run_that_ended(change), known, str(cursor)))
         if not is_push(change):
             return Occurrence.of(change, None, known, str(cursor))
+        change = self._history.with_ready(change, n)
         found = self._runs.of(change, n)
         run = None if found is None else found.run
         if change.what in wanted.whats:

@@ -68,7 +68,8 @@ class Change:
     a recurring schedule after it. ``first_ms`` to ``last_ms`` are *count* occurrences. ``why``: reason, note or mark.
     ``by``: who asked for it, as a client says; None: a daemon did it. ``changed``: the options that a put
     changed, as texts. ``record``: the facts of a run that is over, for ``runs.ended_run``.
-    ``jitter_ms``: the due time of an occurrence minus its nominal time.
+    ``jitter_ms``: the due time of an occurrence minus its nominal time. ``ready_us``: the entry after its due time that
+    put, resumed or moved the schedule of a firing; 0: there was none, or the reader did not look for it.
     """
 
     id: str
@@ -86,6 +87,7 @@ class Change:
     record: str = ""
     jitter_ms: int = 0
     changed: tuple[str, ...] = ()
+    ready_us: int = 0
 
     @property
     def word(self) -> str:
@@ -115,17 +117,18 @@ class Change:
 
     @property
     def late_ms(self) -> float | None:
-        """Milliseconds from the due time to the firing, or to the decision that it is too late."""
+        """Milliseconds from the due time, or from ``ready_us``, to the firing or the decision that it is too late."""
         if self.what not in (What.FIRED, What.EXPIRED) or self.due_ms is None:
             return None
-        return (self.at_us - self.due_ms * 1000) / 1000  # computed from whole numbers, exact to the µs
+        return (self.at_us - max(self.due_ms * 1000, self.ready_us)) / 1000  # whole numbers: exact to the µs
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change for JSON; ``of_dict`` is the inverse."""
         given = {each.name: getattr(self, each.name) for each in fields(Change)}  # not those of an Occurrence
         shown = {name: value for name, value in given.items() if value not in (None, "", ())}
-        if not self.jitter_ms:
-            del shown["jitter_ms"]
+        for name in ("jitter_ms", "ready_us"):
+            if not shown[name]:
+                del shown[name]
         return shown | {"what": self.what.value}
 
     def shown(self) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from zsched.core.clock import ManualClock
 from zsched.core.log import Entry
 
 
-def archived(path: Path, entries: Sequence[Entry], **options: Any) -> Path:
+def archived(path: Path, entries: Sequence[Entry], namespace: str = "default", **options: Any) -> Path:
     """Write *entries* into an archive at *path*, and close it."""
-    archive = Archive(path, "default", **options)
+    archive = Archive(path, namespace, **options)
     archive.append(entries)
     archive.commit()
     archive.close()

@@ -1,12 +1,19 @@
-"""Lateness counts from the later of the due time and the put, resume or move: in status and in metrics alike."""
+"""Lateness counts from the later of the due time and the put, resume or move: in status, metrics and history alike."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from tests.log_rows import row_fields
+from tests.unit.archive.contents import archived
 from tests.unit.metrics.ground import T_MS, entry
+from zsched.archive import History
+from zsched.archive.search import Search
+from zsched.core.changes import What
 from zsched.core.log import Entry
+from zsched.core.lookback import Wanted
 from zsched.core.recent import Counting
 from zsched.metrics.meter import LogTally, Names
 
@@ -60,9 +67,9 @@ CASES: dict[str, tuple[list[Entry], list[float]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_lateness_counts_from_the_time_since_when_a_schedule_could_fire(name: str) -> None:
+def test_lateness_counts_from_the_time_since_when_a_schedule_could_fire(name: str, tmp_path: Path) -> None:
     entries, lates_ms = CASES[name]
-    suffix = "-nshop" if "namespace" in name else ""
+    namespace, suffix = ("shop", "-nshop") if "namespace" in name else ("default", "")
     tally, counting = LogTally(suffix, Names()), Counting(suffix, windows_ms=(30 * HOUR_MS,))
     tally.led(3)
 
@@ -73,6 +80,9 @@ def test_lateness_counts_from_the_time_since_when_a_schedule_could_fire(name: st
     [stretch] = counting.told(T_MS, is_all=True).stretches
     assert sum(lates_ms) / 1000 == pytest.approx(tally.lateness_s.total)
     assert (max(lates_ms, default=None), len(lates_ms)) == (stretch.late_ms, tally.lateness_s.buckets()[-1][1])
+    with History(archived(tmp_path / "a.zarchive", entries, namespace=namespace)) as history:
+        found = Search(history, Wanted(frozenset([What.FIRED]), frozenset(), 9)).look().hits
+    assert sorted(lates_ms) == sorted(one.late_ms for one in found)
 
 
 def test_a_put_by_a_client_in_another_term_counts_for_the_fire_of_this_one() -> None:
