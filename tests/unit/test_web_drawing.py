@@ -12,10 +12,10 @@ from zsched.core.choices import ScheduleState
 from zsched.core.lateness import Absences
 from zsched.core.lookback import Facets, Occurrence
 from zsched.core.model import Schedule
+from zsched.core.replacements import Replacements
 from zsched.core.runs import Run, RunStatus
 from zsched.web.console.drawing import COMING, ShownTime, drawn_rows
 from zsched.web.console.outcomes import Mark, Strip
-from zsched.web.console.replacements import Replacements
 from zsched.web.console.timeline import ListedRow
 
 HOUR_MS = 3_600_000

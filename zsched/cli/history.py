@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -16,13 +16,16 @@ from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, printabl
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, Invocation, command, connect
 from zsched.cli.values import moment, moment_at
 from zsched.client import Client
+from zsched.client.answers import SearchFilters
 from zsched.client.past import Past
-from zsched.core.changes import OUTCOMES, Change
+from zsched.core.changes import OUTCOMES, Change, What
+from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.instants import zone_name
 from zsched.core.lookback import Occurrence
 from zsched.core.model import iso
+from zsched.core.replacements import READ, Replacement, Replacements
 from zsched.core.run_cells import CELLS, cells, remark, with_short_workers
-from zsched.core.runs import BAD, RunStatus
+from zsched.core.runs import BAD, UNSUCCESSFUL, RunStatus
 from zsched.core.sentences import local_text, reason_text
 from zsched.core.story import Source
 from zsched.core.story_verdict import StoryVerdict
@@ -147,7 +150,8 @@ def history(
 
     Each has its time and outcome: fired (and how late), enqueued on request, skipped, coalesced into a later one, a
     duplicate, cancelled or quarantined. A pushed run has its status: queued, running, succeeded, failed, cancelled,
-    expired or lost. It also has the attempt, the waiting time, the duration, the error and the task's note. --status
+    expired or lost. It also has the attempt, the waiting time, the duration, the error and the task's note, and what
+    became of its retry (with --json: "retried", the last retry's run, or null). --status
     cancelled shows both cancelled occurrences and cancelled runs. Runs that did not succeed are in the order of their
     ends; --since and --until are then about the end.
 
@@ -170,14 +174,15 @@ def history(
     asking, limit = _Asking(invocation), None if is_all else limit or _LIMIT
     filters |= {"since": moment_at(since, "since", tz), "until": moment_at(until, "until", tz)}
     parts = asking.parts(lambda past: past.history_parts(id, limit=limit, **filters))
-    search = _Search(parts, tz, has_progress=not invocation.wants_json)
+    retries = _Retries(asking, id)
+    search = _Search(parts, retries, tz, has_progress=not invocation.wants_json)
     if invocation.wants_json and is_all:
         for part in search.parts():
             for one in part.occurrences:
-                click.echo(json.dumps(one.shown()))
+                click.echo(json.dumps(retries.shown(one)))
         click.echo(json.dumps(search.end()), err=True)
     elif invocation.wants_json:
-        occurrences = [one.shown() for part in search.parts() for one in part.occurrences]
+        occurrences = [retries.shown(one) for part in search.parts() for one in part.occurrences]
         click.echo(json.dumps({"source": None, "occurrences": occurrences} | search.end()))
     else:
         invocation.show(search.lines(_nothing(id, filters["status"], is_filtered=any(filters.values()))), tz)
@@ -201,11 +206,41 @@ def _tell_waiting(invocation: Invocation, client: Client, match: str) -> None:
         invocation.remark(f"scheduled, without an outcome yet: {', '.join(waiting)}; see zsched why {waiting[0]}")
 
 
+class _Retries:
+    """The retries of failed runs, of schedule *id* or of any; read as far back as such a run ended."""
+
+    def __init__(self, asking: _Asking, id: str | None) -> None:
+        self._asking, self._id = asking, id
+        self._known, self._since_ms = Replacements(), LAST_MS
+
+    def read(self, found: Sequence[Occurrence]) -> None:
+        """Read those of the runs in *found*. Raises as ``Past.history``."""
+        runs = [one.run for one in found if one.run is not None and one.run.status in UNSUCCESSFUL]
+        since_ms = min((run.ended_ms for run in runs if run.ended_ms is not None), default=LAST_MS)
+        if since_ms < self._since_ms:
+            until = None if self._since_ms == LAST_MS else from_ms(self._since_ms)
+            during: SearchFilters = {"since": from_ms(since_ms), "until": until}
+            for retry in self._asking.parts(
+                lambda past: past.iter_history(self._id, status=What.RETRIED, limit=READ, **during)
+            ):
+                self._known.add(retry)
+            self._since_ms = since_ms
+
+    def of(self, one: Occurrence) -> Replacement | None:
+        """Return the last retry of its run, as far as ``read`` read; None if nobody retried it."""
+        return None if one.run is None else self._known.of_run(one.run.id)
+
+    def shown(self, one: Occurrence) -> dict[str, Any]:
+        """Return it for JSON, with its last retry."""
+        retry = self.of(one)
+        return one.shown() | {"retried": None if retry is None else retry.run.to_dict()}
+
+
 class _Search:
     """Follows a search, part by part, until it ends or Ctrl-C stops it; shows its progress on a terminal."""
 
-    def __init__(self, parts: Iterator[Looked], tz: str, *, has_progress: bool) -> None:
-        self._parts, self._tz = parts, tz
+    def __init__(self, parts: Iterator[Looked], retries: _Retries, tz: str, *, has_progress: bool) -> None:
+        self._parts, self._retries, self._tz = parts, retries, tz
         self._has_progress = has_progress and sys.stderr.isatty()
         self._last: Looked | None = None
         self.count, self.is_stopped = 0, False
@@ -221,6 +256,7 @@ class _Search:
             for part in self._parts:
                 self._last = part
                 self.count += len(part.occurrences)
+                self._retries.read(part.occurrences)
                 self._show_progress("" if part.occurrences or part.after is None else self._reached())
                 yield part
         except KeyboardInterrupt:
@@ -232,7 +268,11 @@ class _Search:
         is_first = True
         for part in self.parts():
             if part.occurrences:
-                yield Table(_HEADER, [_row(one, self._tz) for one in part.occurrences], goes_on=not is_first)
+                yield Table(
+                    _HEADER,
+                    [_row(one, self._retries.of(one), self._tz) for one in part.occurrences],
+                    goes_on=not is_first,
+                )
                 is_first = False
         if self.is_stopped:
             goes_on = "" if self._last is None else f"; go on with --after {self._last.after}"
@@ -268,7 +308,7 @@ class _Search:
             click.echo(f"\r{_ERASE}{text}", nl=False, err=True)
 
 
-def _row(one: Occurrence, tz: str) -> TableRow:
+def _row(one: Occurrence, retry: Replacement | None, tz: str) -> TableRow:
     late_ms = one.late_ms
     why = "" if one.run is not None and one.why == one.run.status.value else reason_text(one)
     by = f"by {one.by}" if one.by else ""
@@ -280,7 +320,7 @@ def _row(one: Occurrence, tz: str) -> TableRow:
         "" if late_ms is None else rough_duration(max(late_ms, 0.0)),
         *cells(one.run),
         one.run_id or "",
-        "; ".join(dict.fromkeys(text for text in (why, by, remark(one.run)) if text)),
+        "; ".join(dict.fromkeys(text for text in (retry and retry.words, why, by, remark(one.run)) if text)),
     )
     return TableRow(shown, Style.BAD if one.run is not None and one.run.status in BAD else Style.PLAIN)
 

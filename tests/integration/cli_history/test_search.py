@@ -74,6 +74,26 @@ def test_history_finds_runs_by_what_people_know(stocked: Client, zsched: Zsched)
     assert "failed" == failed["run"]["status"]
 
 
+def test_a_list_of_failures_says_what_became_of_their_retries(
+    stocked: Client, redis_client: redis.Redis, zsched: Zsched
+) -> None:
+    [failed] = stocked.runs(status="failed")
+    before = zsched.json("history", "--status", "failed")["occurrences"]
+    retry = stocked.retry(failed.id)
+    work_off(Queue("fax", connection=redis_client), redis_client)
+    eventually(lambda: len(stocked.runs(status="failed")) == 2)
+    last = stocked.retry(retry)
+
+    told = zsched("history", "--status", "failed").stdout
+    shown = zsched.json("history", "--status", "failed")["occurrences"]
+
+    assert [None] == [one["retried"] for one in before]
+    assert 2 == told.count("retried: queued; ")
+    assert [(retry, last, "queued"), (failed.id, last, "queued")] == [
+        (one["run_id"], one["retried"]["id"], one["retried"]["status"]) for one in shown
+    ]
+
+
 def test_history_is_read_page_by_page_and_exported_as_lines(stocked: Client, zsched: Zsched) -> None:
     first = zsched("history", "--tag", "acme", "--limit", "2")
     page = zsched.json("history", "--tag", "acme", "--limit", "2")
@@ -203,7 +223,7 @@ def test_history_is_a_table_of_occurrences_with_their_outcome(
     columns = ["DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", "STATE", "WAITED", "TOOK", "RUN", "WHY"]
     assert columns == header.split()
     assert re.search(r"\+09:00  b +cancelled  2030-01-01 09:00:00\+09:00", cancelled)
-    assert re.search(r"\+09:00  a +fired      2020-01-01 09:00:00\+09:00  \d+ d.*  queued +a-1577836800000$", first)
+    assert re.search(r"\+09:00  a +fired      2020-01-01 09:00:00\+09:00  [\d.]+ m?s  queued +a-1577836800000$", first)
     assert "" == result.stderr  # the archive is complete
     [occurrence] = fired["occurrences"]
     assert ("fired", "2020-01-01T00:00:00.000Z", "a-1577836800000") == tuple(

@@ -12,11 +12,12 @@ from zsched.aio.bridge import run
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
 from zsched.core.recent import LEFT_OUT
+from zsched.core.replacements import Replacements
 from zsched.core.run_id import RunId
 from zsched.core.timeline import Timeline
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.health.status import StatusView
-from zsched.web.console.replacements import Replacements
+from zsched.web.console.replaced import replaced_since
 from zsched.web.console.shared import Shared
 from zsched.web.console.view import Viewed
 
@@ -55,7 +56,7 @@ class Pulse:
 
     async def _replaced(self) -> Replacements:
         try:
-            return await Replacements.since(self._state.client, self._state.clock.now_ms() - _CHART_MS)
+            return await replaced_since(self._state.client, self._state.clock.now_ms() - _CHART_MS)
         except ZschedError:
             return Replacements()
 

@@ -11,11 +11,12 @@ from starlette.responses import Response
 
 from zsched.core.clock import from_ms
 from zsched.core.repair import Repaired
+from zsched.core.replacements import Replacements
 from zsched.core.runs import UNSUCCESSFUL, Run, RunStatus
 from zsched.core.wording import duration_argument, plural
 from zsched.errors import InvalidSchedule
 from zsched.web import actions
-from zsched.web.console.replacements import Replacements
+from zsched.web.console.replaced import retried_since
 from zsched.web.console.view import View, Viewed
 from zsched.web.problems import Problem
 from zsched.web.reading import aware, read_form
@@ -93,7 +94,7 @@ async def act(view: Viewed, run_id: str, action: str) -> Response:
 async def _retries(view: View, id: str | None, runs: Sequence[Run]) -> Replacements:
     """Return the retries of *runs*, which are of schedule *id* or of any."""
     ends_ms = [run.ended_ms for run in runs if run.status in UNSUCCESSFUL and run.ended_ms is not None]
-    return await Replacements.retries_since(view.call.client, min(ends_ms), id) if ends_ms else Replacements()
+    return await retried_since(view.call.client, min(ends_ms), id) if ends_ms else Replacements()
 
 
 def _filters(given: Mapping[str, str]) -> dict[str, str]:

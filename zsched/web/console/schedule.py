@@ -17,12 +17,13 @@ from zsched.core.definition import definition_of
 from zsched.core.instants import instant_ms
 from zsched.core.model import Schedule
 from zsched.core.planning import nominal_time
+from zsched.core.replacements import Replacements
 from zsched.core.triggers import zone
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.web import actions
 from zsched.web.console.outcomes import mark_of, words_of
-from zsched.web.console.replacements import Replacements
+from zsched.web.console.replaced import replaced_since
 from zsched.web.console.view import View, Viewed
 from zsched.web.problems import Problem
 from zsched.web.reading import read_form
@@ -56,7 +57,7 @@ async def show(view: Viewed, id: str, after: str | None = None) -> Response:
         raise ScheduleNotFound(f"no schedule {id!r} is known; {story.verdict.text}")
     past = await client.history(id, limit=_PAST, after=after or None)
     replacements = (
-        await Replacements.since(client, min(each.at_us for each in past) // 1000, id) if past else Replacements()
+        await replaced_since(client, min(each.at_us for each in past) // 1000, id) if past else Replacements()
     )
     return view.page(
         "schedule",

@@ -26,13 +26,14 @@ from zsched.core.lateness import Absences, waited_since_us
 from zsched.core.listing import RECURRING
 from zsched.core.lookback import Occurrence
 from zsched.core.model import Schedule
+from zsched.core.replacements import Replacement, Replacements
 from zsched.core.timeline import EXPECTED
 from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import keys_of
 from zsched.web.console.drawing import COMING, ROWS_BY, ShownTime, bars_of, drawn_rows
 from zsched.web.console.outcomes import Mark, legend, mark_of, words_of
-from zsched.web.console.replacements import Replacement, Replacements
+from zsched.web.console.replaced import replaced_since
 from zsched.web.console.view import View, Viewed
 from zsched.web.reading import aware
 
@@ -127,7 +128,7 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
     rows = drawn_rows(shown, view.now_ms, by, past, coming)
     left_out = [one for one in past if mark_of(one) in (Mark.LEFT_OUT, Mark.BAD)]
     listed = left_out[:_LISTED]
-    replacements = await Replacements.since(client, shown.start_ms, **filters) if listed else Replacements()
+    replacements = await replaced_since(client, shown.start_ms, **filters) if listed else Replacements()
     absences = await _absences(view, [one for one in listed if mark_of(one) is Mark.LEFT_OUT])
     known = client.get_many(sorted({one.id for one in listed}))
     return {

@@ -2,7 +2,7 @@
 Runs that were pushed later for occurrences that did not run or failed: backfilled and retried. Lists of what did not
 run, or failed, show them, so that nothing is made up twice.
 
-Not guaranteed: that all are known. The newest 2,000 of each kind are read.
+Not guaranteed: that all are known. Readers read the newest ``READ`` of each kind.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from zsched.aio.client import AsyncClient
 from zsched.core.changes import BACKFILL, What
-from zsched.core.clock import from_ms
 from zsched.core.lookback import Occurrence
 from zsched.core.runs import Run
 
-_READ: Final = 2000  # of each kind
+READ: Final = 2000  # of each kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +38,6 @@ class Replacements:
 
     backfilled: dict[str, dict[int, Run]] = field(default_factory=lambda: defaultdict(dict))
     retried: dict[str, Occurrence] = field(default_factory=dict)
-
-    @classmethod
-    async def since(cls, client: AsyncClient, ms: int, id: str | None = None, **filters: Any) -> Replacements:
-        """Return those that were pushed since *ms*: of schedule *id*, or of all that *filters* find."""
-        found = await cls.retries_since(client, ms, id, **filters)
-        return await found._read(client, What.ENQUEUED, ms, id, filters)
-
-    @classmethod
-    async def retries_since(cls, client: AsyncClient, ms: int, id: str | None = None, **filters: Any) -> Replacements:
-        """Return only the retries, which is quicker."""
-        return await cls()._read(client, What.RETRIED, ms, id, filters)
-
-    async def _read(
-        self, client: AsyncClient, what: What, ms: int, id: str | None, filters: Mapping[str, Any]
-    ) -> Replacements:
-        async for one in client.iter_history(id, status=what, since=from_ms(ms), limit=_READ, **filters):
-            self.add(one)
-        return self
 
     def add(self, one: Occurrence) -> None:
         """Add the run of an occurrence, if it is in place of another. The newest come first, and count."""
