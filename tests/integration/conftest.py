@@ -26,7 +26,7 @@ from zsched import Client
 from zsched.daemon import answerer
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
-from zsched.storage import people, questions
+from zsched.storage import inquiry, last_minutes, people, questions, reader
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -185,10 +185,12 @@ def scene(
 
 @pytest.fixture(scope="session", autouse=True)
 def patience() -> Iterator[None]:
-    """In this process, archives answer with all that the asker saw, and askers wait for half of their timeout."""
+    """Archives answer with all that the asker saw, askers wait for half of their timeout, readers read to the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(questions, "WAIT_S", WITHIN_S)
         patch.setattr(answerer, "_CATCH_UP_S", WITHIN_S)
+        for each in (inquiry, last_minutes, reader):
+            patch.setattr(each, "_LOOKED_FOR_MS", WITHIN_S * 1000)
         yield
 
 
