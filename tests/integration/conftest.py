@@ -23,10 +23,9 @@ from tests.integration.standing import lead, report
 from tests.integration.users import GuardedRedis
 from tests.integration.web.ground import Web
 from zsched import Client
-from zsched.daemon import answerer
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
-from zsched.storage import inquiry, last_minutes, people, questions, reader
+from zsched.storage import people, questions
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -181,17 +180,6 @@ def scene(
     scene = Scene(redis_client, redis_url, tmp_path, request.param)
     yield scene
     scene.close()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def patience() -> Iterator[None]:
-    """Archives answer with all that the asker saw, askers wait for half of their timeout, readers read to the end."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(questions, "WAIT_S", WITHIN_S)
-        patch.setattr(answerer, "_CATCH_UP_S", WITHIN_S)
-        for each in (inquiry, last_minutes, reader):
-            patch.setattr(each, "_LOOKED_FOR_MS", WITHIN_S * 1000)
-        yield
 
 
 @pytest.fixture(autouse=True)
