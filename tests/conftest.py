@@ -21,9 +21,11 @@ from redis.retry import Retry
 
 from tests.faults.processes import WITHIN_S
 from tests.suite import starts
+from zsched.daemon import answerer
 from zsched.embedded import EmbeddedRedis, find_server
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
+from zsched.storage import inquiry, last_minutes, questions, reader
 
 pytest_plugins = ["tests.suite.costs", "tests.suite.forks"]
 
@@ -77,6 +79,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Give tests with the mark ``true_start`` true starts."""
     starts.WarmPopen.is_warm = item.get_closest_marker("true_start") is None
     return (yield)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patience() -> Iterator[None]:
+    """Archives answer with all that the asker saw, askers wait for half of their timeout, readers read to the end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(questions, "WAIT_S", WITHIN_S)
+        patch.setattr(answerer, "_CATCH_UP_S", WITHIN_S)
+        for each in (inquiry, last_minutes, reader):
+            patch.setattr(each, "_LOOKED_FOR_MS", WITHIN_S * 1000)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

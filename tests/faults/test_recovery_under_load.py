@@ -217,7 +217,8 @@ def rows_put_back(url: str) -> int:
 def test_an_emptied_redis_gets_every_acknowledged_write_back_under_load(start_daemon: Start, tmp_path: Path) -> None:
     paths = [tmp_path / "one.db", tmp_path / "two.db"]
     with redis_with_rdb() as server, connect(server.url) as watch:
-        daemons, client = two_daemons(start_daemon, server.url, paths), Client.from_url(server.url)
+        daemons = two_daemons(start_daemon, server.url, paths)
+        client = Client.from_url(server.url, timeout_s=2 * WITHIN_S)
         for policy in ("refire", "skip"):
             rows = [{"func": "app.task", "id": f"{policy}-{n}", "after": 0} for n in range(IN_DOUBT)]
             client.schedule_many({**row, "on_uncertain": policy} for row in rows)

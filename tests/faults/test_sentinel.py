@@ -167,7 +167,7 @@ def test_every_connection_of_a_daemon_moves_to_the_new_master_after_a_failover(
         pause_ms = longest_pause_ms(watch)
         await_listeners(watch, 1)
         eventually(lambda: schedules(client, "durable", after=0, durable=True))
-        eventually(lambda: client.why("durable").source is not None)
+        eventually(lambda: client.why("durable").source.archive is not None)
         eventually(lambda: role(old) == "slave")
         eventually(lambda: schedules(client, "later", after=0, durable=True))
         eventually_without_hold(sentinels.master, lambda: any(run.startswith("later-") for run in queued(watch)))

@@ -25,7 +25,6 @@ from tests.integration.standing import lead, report
 from tests.integration.users import GuardedRedis
 from tests.integration.web.ground import Web
 from zsched import Client
-from zsched.daemon import answerer
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage import people, questions
@@ -200,15 +199,6 @@ def scene(
     scene = Scene(redis_client, redis_url, tmp_path, request.param)
     yield scene
     scene.close()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def patience() -> Iterator[None]:
-    """In this process, archives answer with all that the asker saw, and askers wait for half of their timeout."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(questions, "WAIT_S", WITHIN_S)
-        patch.setattr(answerer, "_CATCH_UP_S", WITHIN_S)
-        yield
 
 
 @pytest.fixture(autouse=True)

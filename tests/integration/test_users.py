@@ -49,7 +49,7 @@ def fail():
 
 @pytest.fixture
 def client(guarded: GuardedRedis) -> Client:
-    return Client.from_url(guarded.url("zsched-client"), durable_timeout_s=WITHIN_S)
+    return Client.from_url(guarded.url("zsched-client"), timeout_s=2 * WITHIN_S, durable_timeout_s=WITHIN_S)
 
 
 @pytest.fixture

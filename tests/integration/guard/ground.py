@@ -14,7 +14,7 @@ from typing import Any
 import redis
 
 from tests import bombs
-from tests.faults.processes import ENDS_S
+from tests.faults.processes import ENDS_S, WITHIN_S
 from tests.integration.guard import tasks
 from tests.prefix import RQ
 from tests.rq_workers import RqWorkers
@@ -66,7 +66,8 @@ class Forge:
     def of(cls, url: str, folder: Path, client_of_redis: redis.Redis) -> Forge:
         """Return a forge at *url*, with a file of keys in *folder*."""
         file = key_file(folder)
-        return cls(url, folder, client_of_redis, Client.from_url(url, signing_keys_file=file), read_keys(file))
+        client = Client.from_url(url, timeout_s=2 * WITHIN_S, signing_keys_file=file)
+        return cls(url, folder, client_of_redis, client, read_keys(file))
 
     @property
     def receipts(self) -> set[str]:

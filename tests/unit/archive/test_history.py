@@ -209,7 +209,7 @@ def backfilled(seq: int, id: str, *times: int) -> Entry:
 
 def ran(path: Path, id: str = "r", start_ms: int = START_MS, end_ms: int = END_MS) -> list[int]:
     with History(path) as history:
-        part = Ran(history).of(id, start_ms, end_ms, {})
+        part = Ran(history, SteppingClock(0)).of(id, start_ms, end_ms, {})
     assert part.read_to is None
     return part.times_ms
 

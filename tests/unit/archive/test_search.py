@@ -39,7 +39,7 @@ def end(seq: int, status: RunStatus, *ids: str, fired_seq: int = 0, was: RunStat
 
 def look(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> tuple[list[Occurrence], int | None]:
     with History(path) as history:
-        part = Search(history, wanted, clock).look()
+        part = Search(history, wanted, clock or SteppingClock(0)).look()
         return part.hits, part.reached_us
 
 
@@ -48,7 +48,7 @@ def all_parts(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> l
     parts = [SearchPart([], SearchCursor(at(10_000)), None)]
     while (cursor := parts[-1].cursor) is not None:
         with History(path) as history:
-            parts.append(Search(history, wanted, clock).look(cursor if len(parts) > 1 else None))
+            parts.append(Search(history, wanted, clock or SteppingClock(0)).look(cursor if len(parts) > 1 else None))
     return parts[1:]
 
 
