@@ -90,7 +90,9 @@ class Recall:
                     for run in parse(entry).ended_runs():
                         if (key := run_key(run.id)) is not None:
                             t_us = entry.position.t_us
-                            yield OverRun(*key, t_us // 1000 if run.ended_ms is None else run.ended_ms, t_us)
+                            ended_ms = t_us // 1000 if run.ended_ms is None else run.ended_ms
+                            started_ms = ended_ms if run.started_ms is None else run.started_ms
+                            yield OverRun(*key, run.status, started_ms, ended_ms, t_us)
 
     def last_n(self) -> int:
         """Return the number of the last entry of the history."""

@@ -18,10 +18,11 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from zsched.core.entry import OWN
+from zsched.core.job import JobFacts, rq_time
 from zsched.core.log import Entry, Key, Position, Texts, Touch, text, touches
 from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry
 from zsched.core.run_id import nominal_ms_of, run_id_of
-from zsched.core.runs import Run, RunStatus
+from zsched.core.runs import RunStatus, of_job
 
 # Fields that change during the life of a run or schedule. They are not part of the request.
 _OF_RUN = frozenset(
@@ -30,6 +31,10 @@ _OF_RUN = frozenset(
 )
 _MOVING = frozenset(name.encode() for name in _OF_RUN)
 _OF_SCHEDULE = frozenset("version created_at updated_at nominal last ended_at".split())
+# RQ's status of a run that ended; of the others it is failed.
+_JOB_STATUSES: Final = {
+    RunStatus.SUCCEEDED: "finished", RunStatus.CANCELLED: "canceled", RunStatus.EXPIRED: "canceled",
+}  # fmt: skip
 _FOR_GOOD: Final = 1 << 63  # µs: later than any time in an archive
 
 
@@ -116,10 +121,15 @@ def judge(mine: Position, first: Position | None, *, is_same_set: bool) -> Verdi
 
 
 class OverRun(NamedTuple):
-    """A run that is over: its id, the part behind the schedule's id, its end by its worker, and the end's t."""
+    """
+    A run that is over: its id, the part behind the schedule's id, and its end, by its worker's clock; ``t_us`` is the
+    time of the entry. ``started_ms``: the start of its last attempt, or its end if nobody recorded that.
+    """
 
     id: str
     run: str
+    status: RunStatus
+    started_ms: int
     ended_ms: int
     t_us: int
 
@@ -227,17 +237,19 @@ def _schedule(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: i
     return Restored(recalled.id, here.run, "gone", here.lane, here.due_ms, recalled.gone_us, None, (), ())
 
 
-def is_back(over: OverRun, seen: Run) -> bool:
+def over_row(over: OverRun, job: JobFacts | None) -> Restored | None:
     """
-    Return True if a run that is over waits in RQ once more, or a worker began it after its end, as *seen* there: Redis
-    went back to a time before that end.
+    Return the row of a run that is over, if RQ has it once more in its hash *job*: Redis went back to a time before
+    that end. None if it has not. A worker that began it after that start executes it again. If no worker did, the
+    row's note says how the job ends; see restore.lua.
     """
-    return seen.status is RunStatus.QUEUED or (seen.started_ms is not None and seen.started_ms > over.ended_ms)
-
-
-def over_row(run: OverRun) -> Restored:
-    """Return the row of a run that is over, and that RQ has once more."""
-    return Restored(run.id, run.run, "over", "", nominal_ms_of(run.run), run.t_us, None, (), ())
+    seen, note = of_job(over.run_id, job, None), None
+    began_again = seen.started_ms is not None and seen.started_ms > over.started_ms
+    if job is None or (seen.is_over and not began_again):
+        return None
+    if seen.status is RunStatus.RUNNING and not began_again:
+        note = f"{job.started_at} {_JOB_STATUSES.get(over.status, 'failed')} {rq_time(over.ended_ms)}"
+    return Restored(over.id, over.run, "over", "", nominal_ms_of(over.run), over.t_us, note, (), ())
 
 
 def restored_row(known: Held) -> Restored:

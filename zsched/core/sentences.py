@@ -246,7 +246,7 @@ def _ran_again(change: Change, tz: str, _: str) -> str:
 
 def _withdrawn(change: Change, tz: str, _: str) -> str:
     if change.is_of_over_run:
-        return f"run {change.run_id} taken out of its queue: it was over, and Redis had gone back to a time before that"
+        return f"run {change.run_id} taken out of RQ: it was over, and Redis had gone back to a time before that"
     if change.why == "audit":
         return "taken out: RQ has its run already, so it does not wait any more"
     if change.why == "corrected":

@@ -25,7 +25,8 @@ HOLD, HOLD_ENDS    nothing fires meanwhile; when the restorer dies, the hold lap
 MERGED_STAYS       after a merge, an archive follows the new history only if that still has the ``merged`` entry
 =================  ==================================================================================
 
-A run that ended after the last common entry leaves its queue, or is recorded as run again (``difference.is_back``).
+A run that ended after the last common entry leaves its queue, or gets its end again if Redis holds it for running, or
+is recorded as run again (``difference.over_row``).
 
 Not guaranteed: data that no archive had.
 """

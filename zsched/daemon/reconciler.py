@@ -27,10 +27,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from zsched.core.difference import Branch, Held, Recalled, is_back, lacking, over_row
+from zsched.core.difference import Branch, Held, Recalled, lacking, over_row
 from zsched.core.log import Entry, Position
 from zsched.core.log.recovery import Restored
-from zsched.core.runs import of_job
 from zsched.storage.connection import Wire
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
@@ -220,5 +219,5 @@ def lacking_rows(
         if not branch.is_newer((run.id, run.run), run.t_us) and not ((at := held.get(run.id)) and at.run == run.run)
     ]
     jobs = Jobs(wire, keys, tracebacks=False).look([run.run_id for run in over])
-    seen = (of_job(run.run_id, job, None) for run, job in zip(over, jobs, strict=True))
-    return rows + [over_row(run) for run, now in zip(over, seen, strict=True) if is_back(run, now)]
+    backs = (over_row(run, job) for run, job in zip(over, jobs, strict=True))
+    return rows + [row for row in backs if row is not None]

@@ -23,8 +23,7 @@
 -- include lib/same_history.lua
 -- include lib/streaks.lua
 -- include lib/mend.lua
-
-local MOST = 10000  -- runs of a queue that are searched
+-- include lib/failed.lua
 
 local function are_of_types(types)
   for key, wanted in pairs(types) do
@@ -38,10 +37,11 @@ end
 
 -- Return whether a worker took the run: it is not in its queue. Without an execution it may be on its way to a worker.
 local function is_taken(one)
-  if redis.call('LPOS', one.queue_key, one.run, 'MAXLEN', MOST) then
+  local most = 10000  -- runs of a queue that are searched
+  if redis.call('LPOS', one.queue_key, one.run, 'MAXLEN', most) then
     return false
   elseif one.has_lapsed then
-    return redis.call('LLEN', one.queue_key) <= MOST
+    return redis.call('LLEN', one.queue_key) <= most
   end
   return redis.call('EXISTS', one.executions_key) == 0 and not redis.call('LPOS', one.intermediate_key, one.run)
 end
@@ -87,30 +87,16 @@ local function clear(one)
   redis.call('LREM', one.intermediate_key, 1, one.run)
 end
 
--- File the run as RQ files failed jobs (FailedJobRegistry.add, Result.create_failure). The job and the log must have
--- the same time: by a later time the tracker knows that the job ended again, after somebody queued it again.
+-- File the run as RQ files failed jobs (Result.create_failure). The job and the log must have the same time: by a later
+-- time the tracker knows that the job ended again, after somebody queued it again.
 local function fail(one)
-  local usual_ttl, result_type = '31536000', '2'  -- RQ's own, in seconds; RQ's type of such a result
-  local ttl = one.failure_ttl and string.match(one.failure_ttl, '^%-?%d%d?%d?%d?%d?%d?%d?%d?%d?%d?$') or usual_ttl
-  if ttl == '0' then
-    redis.call('DEL', one.job_key, one.results_key)
-    return
-  end
+  local result_type = '2'  -- RQ's type of such a result
   redis.call('HSET', one.job_key, 'status', 'failed', 'ended_at', iso(tonumber(ended_ms)))
   if not one.takes_no_result then
     redis.call('XADD', one.results_key, 'MAXLEN', 10, '*', 'type', result_type, 'worker_name', '',
       'exc_string', one.packed)
   end
-  local score = ttl
-  if tonumber(ttl) > 0 then
-    redis.call('EXPIRE', one.job_key, ttl)
-    redis.call('EXPIRE', one.results_key, ttl)
-    score = string.format('%.0f', math.floor(now_ms / 1000) + tonumber(ttl))
-  else
-    redis.call('PERSIST', one.job_key)
-    redis.call('PERSIST', one.results_key)
-  end
-  redis.call('ZADD', one.failed_key, score, one.run)
+  keep_failed(one.run, one.queue, one.failure_ttl)
 end
 
 local again, ended = {kind = 'again', runs = {}, rows = {}}, {kind = 'end', runs = {}, rows = {}}

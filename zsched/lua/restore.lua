@@ -19,7 +19,7 @@
 --          |  OTHER, now ms  |  HERE, now ms: at least one schedule is there
 -- LOGS   restore: reason, archive, rows n, the rows as given, format; `open` is `refused` if it cannot be pushed;
 --          if RQ has the run already, `open` and `skipped` are `held`, and a waiting one-shot is `gone`;
---          `over` is `again` if the run does not wait any more, or others wait for it
+--          `over` is `again` if the run does not wait any more, or others wait for it, or a worker began it once more
 --
 -- A row replaces the schedule, whatever exists there; `gone` removes it. If another program put the schedule into
 -- several places, it leaves all of them. A run that was fired and is not over (`open`) is pushed again here, and marked
@@ -28,7 +28,9 @@
 -- job. Such a run (`held`) is marked uncertain, and else left as it is. It is open, and the tracker records its end.
 -- A run that is over (`over`) and that RQ has once more, because Redis went back, is taken out of its queue. A worker
 -- may have taken it before: such a run (`again`) is marked uncertain. So is a run that others wait for: RQ releases
--- them when it ends.
+-- them when it ends. If Redis went back to the middle of the run, its job says that a worker has it, and that is not so
+-- any more: the note of `over` is "<started_at> <status> <ended_at>", the first as the job has it, the others its end.
+-- Then that end is written into the job, unless a worker began it since.
 -- A run that was enqueued with a guard (zs_unique) has it again; the guards of runs that are over are lost.
 -- The entry keeps each row's old t, by which archives with different data agree (rule: LATEST_CHANGE). A row may be of
 -- a newer format than the leader's, if its archives never saw a newer leader. So the format is noted, as in acquire.
@@ -48,6 +50,7 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/pushed.lua
 -- include lib/unique.lua
 -- include lib/waiting.lua
+-- include lib/failed.lua
 -- include lib/same_set.lua
 
 local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
@@ -72,6 +75,43 @@ local function waiting_still(row)
   if redis.call('EXISTS', dependents_key(row.run_id)) == 0 and is_in_place(one, MOST_WAITING) then
     one.dependencies = dependencies_of(row.run_id)
     return one
+  end
+end
+
+-- Return the run of *row* with its end; nil if its job is not as it was in the middle of the run. The
+-- list of its executions lapses after a minute, so its members in rq:wip are searched: one per busy worker.
+local function running_still(row)
+  local job = redis.pcall('HMGET', RQ_JOB .. row.run_id, 'status', 'started_at', 'origin', 'failure_ttl')
+  local started_at, status, ended_at = string.match(row.note, '^(%S+) (%S+) (%S+)$')
+  if job.err or job[1] ~= 'started' or job[2] ~= started_at or not job[3] then
+    return nil
+  end
+  local one = {run = row.run_id, queue = job[3], failure_ttl = job[4], status = status, ended_at = ended_at}
+  one.wip_key, one.members = RQ_WIP .. one.queue, {}
+  if not is_a(one.wip_key, 'zset') or not is_a(RQ_FAILED .. one.queue, 'zset') then
+    return nil
+  end
+  local start = one.run .. ':'
+  for _, member in ipairs(redis.call('ZRANGE', one.wip_key, 0, -1)) do
+    if string.sub(member, 1, #start) == start and not string.find(member, ':', #start + 1, true) then
+      one.members[#one.members + 1] = member
+    end
+  end
+  return one
+end
+
+-- Give the run the end that it had. No worker has it: its slot and its chain are free by its job's status.
+local function end_as_known(one)
+  local job_key = RQ_JOB .. one.run
+  for _, member in ipairs(one.members) do
+    redis.call('ZREM', one.wip_key, member)
+  end
+  redis.call('DEL', RQ_EXECUTIONS .. one.run)
+  redis.call('HSET', job_key, 'status', one.status, 'ended_at', one.ended_at)
+  if one.status == 'failed' then
+    keep_failed(one.run, one.queue, one.failure_ttl)
+  else
+    redis.call('PEXPIRE', job_key, REMAINS_MS)
   end
 end
 
@@ -109,7 +149,7 @@ is_new = is_new and redis.call('EXISTS', unpack(keys)) == 0
 for n, row in ipairs(rows) do
   local place = row.place
   if place == 'over' then
-    row.one = waiting_still(row)
+    row.one = waiting_still(row) or running_still(row)
     row.place = row.one and 'over' or 'again'
   elseif place ~= 'gone' and row.run ~= '' then
     if not is_new and not make_way(row.run_id) then  -- it was pushed here, or a worker has it
@@ -220,9 +260,13 @@ for n, row in ipairs(rows) do
     launch(row.run_id, row.queue, {fields = {unpack(ARGV, row.first, row.first_own - 1)}, at_front = row.at_front,
       rate_limit = row.rate_limit, is_uncertain = true, deadline_ms = deadline_ms})
   elseif row.place == 'over' then
-    take_out(row.one)
+    if row.one.ended_at then
+      end_as_known(row.one)
+    else
+      take_out(row.one)
+      redis.call('PEXPIRE', RQ_JOB .. row.run_id, REMAINS_MS)
+    end
     redis.call('ZREM', deadlines_key, row.run_id)
-    redis.call('PEXPIRE', RQ_JOB .. row.run_id, REMAINS_MS)
   elseif row.place == 'held' or row.place == 'again' and is_a(RQ_JOB .. row.run_id, 'hash') then
     redis.call('HSET', RQ_JOB .. row.run_id, 'zs_uncertain', '1')  -- it may also wait in its queue: an older copy
   end

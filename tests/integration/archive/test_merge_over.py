@@ -6,12 +6,16 @@ from collections.abc import Callable
 
 import pytest
 from rq.job import Job
+from rq.registry import FailedJobRegistry, StartedJobRegistry
 
 from tests.integration.archive.ground import Scene, rows_put_back, schedule
-from tests.integration.archive.merging import lose, run, said, snapshot, watch
-from tests.integration.archive.test_merge_held import FUNC, MARK, Busy, ends, job_of, rounds, track
+from tests.integration.archive.merging import lose, once, run, said, snapshot, watch
+from tests.integration.archive.test_merge_held import FUNC, MARK, Busy, ends, job_of, open_runs, rounds, track
 from zsched.core.changes import What
+from zsched.core.clock import LAST_MS
+from zsched.core.job import rq_time
 from zsched.core.runs import RunStatus
+from zsched.storage.restoring import Restoring
 
 __all__ = ["rounds"]  # a fixture
 
@@ -38,6 +42,22 @@ def follow_quietly(scene: Scene) -> None:
     """Let the archive follow the new history; no question waits for it."""
     watch(scene).go_on()
     scene.redis.delete(scene.keys.archivers())
+
+
+def executed_from_its_middle(scene: Scene, func: str) -> tuple[str, dict[bytes, bytes]]:
+    """Execute a run and roll Redis back to its middle, when the worker had begun it; return its job at its end, too."""
+    run_id = scene.client.enqueue(func, id="a", retry=1).run_id or ""
+    assert scene.follower.step()
+    busy = Busy.of(scene)
+    busy.begin()
+    before = snapshot(scene)
+    busy.job.retries_left = 0
+    busy.finish()
+    job = job_of(scene, run_id)
+    track(scene)
+    lose(scene, before)
+    assert b"started" == job_of(scene, run_id)[b"status"]
+    return run_id, job
 
 
 pytestmark = pytest.mark.usefixtures("rounds")
@@ -75,6 +95,44 @@ def test_a_finished_run_that_a_worker_takes_again_is_listed(scene: Scene, begin:
     [told] = scene.client.history("a", status="ran_again")
     assert told.run is not None
     assert (What.RAN_AGAIN, run_id, RunStatus.SUCCEEDED) == (told.what, told.run.id, told.run.status)
+
+
+@pytest.mark.parametrize(("func", "status"), [(FUNC, b"finished"), ("time.strptime", b"failed")])
+def test_a_run_that_is_over_and_that_redis_holds_for_running_is_ended_as_it_was(
+    scene: Scene, func: str, status: bytes
+) -> None:
+    run_id, before = executed_from_its_middle(scene, func)
+    registry = StartedJobRegistry(connection=scene.redis)
+    assert [run_id] == registry.get_job_ids(cleanup=False)
+
+    merge = run(scene)
+
+    assert ([("a", "over")], {"over": 1}) == (rows_put_back(scene), merge.done)
+    job = job_of(scene, run_id)
+    assert (status, before[b"ended_at"][:23]) == (job[b"status"], job[b"ended_at"][:23])  # to the millisecond
+    assert [] == registry.get_job_ids(cleanup=False)
+    failed = FailedJobRegistry(connection=scene.redis).get_job_ids(cleanup=False)
+    assert ([run_id] if status == b"failed" else []) == failed
+    assert 0 < scene.redis.ttl(scene.keys.rq.job(run_id))
+    assert [What.ENQUEUED, What.WITHDRAWN] == said(scene, "a")
+    follow_quietly(scene)
+    track(scene)
+    assert ([], {}) == (ends(scene), open_runs(scene))
+    [found] = scene.client.history("a", status="succeeded" if func == FUNC else "failed")
+    assert run_id == found.run_id
+
+
+def test_a_worker_that_begins_a_run_between_look_and_merge_is_marked(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, _ = executed_from_its_middle(scene, FUNC)
+    key, started_at = scene.keys.rq.job(run_id), rq_time(LAST_MS)
+    once(monkeypatch, Restoring, "restore", lambda: scene.redis.hset(key, "started_at", started_at))
+
+    run(scene)
+
+    assert [("a", "again")] == rows_put_back(scene)
+    assert MARK.items() | {(b"status", b"started")} <= job_of(scene, run_id).items()
 
 
 def test_a_run_that_is_over_and_that_others_wait_for_stays_and_is_marked(scene: Scene) -> None:

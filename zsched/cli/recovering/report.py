@@ -31,7 +31,7 @@ class Action(Enum):
     SKIPPED = "skip"  # likewise, but its schedule demands that it is not pushed twice
     OUT = "take out"  # Redis has a schedule that is over
     HELD = "leave to RQ"  # RQ has the run in doubt: a worker that took it before the loss wrote to its job
-    OVER = "withdraw"  # it is over, and Redis has it in its queue again
+    OVER = "withdraw"  # it is over, and Redis has it in its queue again, or holds it for running
     TWICE = "mark"  # it is over, and runs, or ran, again
     REFUSED = "leave"  # it should be pushed again, but its queue's key has another type
 

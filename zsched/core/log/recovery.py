@@ -34,7 +34,8 @@ class Restored(NamedTuple):
     """
     One row of a ``restore`` entry; see restore.lua. A schedule and its place, or a run: ``open`` (pushed again),
     ``skipped``, ``held`` (RQ has it already), ``refused``; or one that was over, and that RQ has once more: ``over``
-    (taken out of its queue), ``again`` (it ran, or will run). ``t_us``: its last change in the lost history.
+    (taken out of its queue, or ended as it was), ``again`` (it ran, or will run). ``t_us``: its last change in the lost
+    history.
     """
 
     id: str
