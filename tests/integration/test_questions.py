@@ -15,6 +15,7 @@ import redis
 
 from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
+from tests.integration.archive.ground import Scene, schedule
 from tests.integration.reruns.ground import archived
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
@@ -33,6 +34,7 @@ from zsched.storage.log import Log
 
 KEYS = Keys("default")
 FUNC = "app.tasks.run"
+DAY_MS = 86_400_000
 IMPATIENT_S = 0.5  # of a client that waits 0.25 s for an answer
 
 
@@ -263,6 +265,19 @@ def test_why_and_history_use_redis_own_log_if_no_archive_answers(
     expected = Source(None, first.position.t_us // 1000, "0-2", problem, True, found.source.place)
     assert expected == found.source == story.source
     assert 0 == redis_client.exists(KEYS.ask())  # the question was taken back
+
+
+def test_a_late_put_that_fired_at_once_is_not_late_by_the_log_alone(scene: Scene) -> None:
+    schedule(scene, "a", at=from_ms(scene.now_ms - DAY_MS), allow_past=True)
+    assert 1 == scene.tick().runs
+    put_us = next(entry.position.t_us for entry in scene.log() if entry.kind == "put")
+
+    [fired] = scene.client.history("a", limit=1)
+    story = scene.client.why("a")
+
+    assert ((fired.at_us - put_us) / 1000, put_us) == (fired.late_ms, fired.ready_us)
+    assert " late: it was put only " in story.lines[-1][1]
+    assert " h late" not in story.lines[-1][1]
 
 
 def test_a_long_story_is_cut_in_the_middle(client: Client, link: Link) -> None:

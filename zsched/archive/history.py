@@ -23,7 +23,7 @@ from zsched.archive import body
 from zsched.archive.file import connect_to_read, converted
 from zsched.archive.schema import first_since, last_n, number_of, segments
 from zsched.core.changes import Change, What
-from zsched.core.lateness import LATE_MS
+from zsched.core.lateness import is_late
 from zsched.core.log import Entry, Position, UnknownEntry, changes, kinds_telling, leaders_kinds, narrowed, parse
 from zsched.core.log.lives import TermEntry
 from zsched.core.run_id import suffix_of
@@ -122,7 +122,7 @@ class History:
         Return *push* of entry number *n*; if it was late, with the time of the last entry before that put, resumed or
         moved its schedule when its due time had passed (``ready_us``).
         """
-        if (push.late_ms or 0.0) <= LATE_MS:
+        if not is_late(push):
             return push
         key, due_us = crc32(push.id.encode()), (push.due_ms or 0) * 1000
         first_n = first_since(self.db, due_us, self.last_n)

@@ -21,8 +21,10 @@ limit of one run in an hour, or because Redis refused its writes, counts as abse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
 
 from zsched.core.changes import Change, What
 from zsched.core.log import Entry, is_leaders
@@ -31,6 +33,7 @@ from zsched.core.policy import Why
 from zsched.core.sentences import local_text
 
 LATE_MS: Final = 100.0  # a longer delay is explained
+C = TypeVar("C", bound=Change)
 _WAITING: Final = 20_000  # schedules that may fire since a time after their due one
 
 _PASSED: Final = (Why.MISSED.value, Why.LIMIT.value)
@@ -44,6 +47,28 @@ def waited_since_us(change: Change) -> int | None:
         return (change.due_ms or 0) * 1000
     is_left_out = change.what is What.COALESCED or (change.what is What.SKIPPED and change.why in _PASSED)
     return change.first_ms * 1000 if is_left_out and change.first_ms is not None else None
+
+
+def with_ready(changes: Sequence[C], more: Iterable[Change] = ()) -> list[C]:
+    """
+    Return *changes*, in their order; those that fired late with the time (``ready_us``) of the last change before, in
+    them or in *more*, that put, resumed or moved the schedule when the due time had passed.
+    """
+    ready_us, known = defaultdict[str, list[int]](list), list[Change]([*changes, *more])
+    for each in known:
+        if each.ready_us and each.what is not What.FIRED:
+            ready_us[each.id].append(each.ready_us)
+    return [_ready(one, ready_us[one.id]) if one.id in ready_us and is_late(one) else one for one in changes]
+
+
+def is_late(change: Change) -> bool:
+    """Return True for an occurrence that fired later than usual, as far as *change* knows."""
+    return change.what is What.FIRED and (change.late_ms or 0.0) > LATE_MS
+
+
+def _ready(fired: C, ready_us: Iterable[int]) -> C:
+    since_us = (fired.due_ms or 0) * 1000
+    return replace(fired, ready_us=max((us for us in ready_us if since_us < us <= fired.at_us), default=0))
 
 
 class Waits:
@@ -112,9 +137,10 @@ class Lateness:
 
     def reason(self, change: Change) -> str:
         """Return the reason why the occurrence of *change* was late; empty if there is nothing to explain or to add."""
-        due_us = waited_since_us(change)
-        if due_us is None:
+        waited_us = waited_since_us(change)
+        if waited_us is None and not (change.what is What.FIRED and change.ready_us):
             return ""
+        due_us = (change.due_ms or 0) * 1000 if waited_us is None else waited_us
         are_several = change.late_ms is None
         since_us = max(due_us, self._put_us, self._resumed_us)
         if self._replanned_us > since_us:
@@ -130,6 +156,8 @@ class Lateness:
             return ""
         if self._put_us > due_us + LATE_MS * 1000:  # otherwise it was put to fire at once
             return f"it was put only {self._at(self._put_us)}, {_PASSED_THEN}"
+        if waited_us is None:
+            return ""
         if term_us <= since_us:
             return _HELD_UP
         led = f"between {self._at(led_us)} and" if led_us >= since_us else "before"

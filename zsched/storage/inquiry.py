@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, Final, NamedTuple
 
 from zsched.core.backfill import MOST, ran_at, unpacked
@@ -17,7 +17,7 @@ from zsched.core.changes import Change, What
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, text
 from zsched.core.facets import NO_FACETS, Facets
-from zsched.core.lateness import LeadersBack
+from zsched.core.lateness import LeadersBack, is_late, with_ready
 from zsched.core.log import Key, changes, kinds_telling, parse, reading, recorded
 from zsched.core.log.kinds import Recorded
 from zsched.core.lookback import LOOKED_FOR, Lookback, Occurrence, SearchCursor, Wanted, kept, record_key_of
@@ -41,6 +41,7 @@ _LOOKED_AT: Final = 50_000  # entries of the log in Redis, at most
 _LOOKED_AT_FOR_RUNS: Final = 20_000
 _LOOKED_FOR_MS: Final = 5000.0  # backwards in the log, at most
 _WAIT_MS: Final = 1000  # for new entries, between checks for a loss of the log
+_MAKE_DUE: Final = frozenset(kinds_telling(What.PUT, What.RESUMED, What.REPLANNED))
 _NOT_UNDERSTOOD: Final = (KeyError, TypeError, ValueError, RecursionError)
 
 
@@ -72,7 +73,9 @@ class Inquiry:
         """Return the first change of schedule *id* and its *newest* ones."""
         answer, source = self._ask("schedule", id=id, newest=newest)
         if answer is not None:
-            return Chronicle(id, source, answer["changes"], answer["left_out"], answer["terms"], answer["led"])
+            return Chronicle(
+                id, source, with_ready(answer["changes"]), answer["left_out"], answer["terms"], answer["led"]
+            )
         return self._from_log(id, newest, source.problem)
 
     def search(self, wanted: Wanted, after: str | None = None) -> Iterator[Looked]:
@@ -294,7 +297,7 @@ class Inquiry:
         changes = [change for relevant in reversed(kept) for change in relevant]
         changes = with_changed_options(changes, lambda _: records[::-1])
         source = self._redis(oldest, problem)
-        return Chronicle(id, source, changes, len(found) - len(kept), leaders.terms, leaders.led)
+        return Chronicle(id, source, with_ready(changes), len(found) - len(kept), leaders.terms, leaders.led)
 
     def _looked_in_log(self, wanted: Wanted, after: str | None, problem: str) -> Looked:
         """Answer a search from the log that Redis has."""
@@ -302,13 +305,16 @@ class Inquiry:
         lookback = Lookback(wanted if is_simple else replace(wanted, limit=_LOOKED_AT * MOST_AT_ONCE))
         entries, facets, kinds = dict[str, Entry](), LoggedFacets(self._suffix), kinds_telling(*LOOKED_FOR)
         oldest: Entry | None = None
-        for oldest in self._back(_LOOKED_AT_FOR_RUNS):
+        back, made_due = self._back(_LOOKED_AT_FOR_RUNS), list[Change]()
+        for oldest in back:
             facets.see(oldest)
+            made_due += self._made_due(oldest)
             if oldest.kind in kinds:
                 entries[oldest.position.id] = oldest
                 if lookback.see(self._read(oldest)) and is_simple:  # the search is complete
                     break
-        placed = [facets.placed(one, entries[one.entry]) for one in lookback.found()]
+        ready = self._ready(lookback.found(), made_due, back)
+        placed = [facets.placed(one, entries[one.entry]) for one in ready]
         found = [one for one in placed if (one.facets or NO_FACETS).has(wanted.facets)]
         if after is not None:
             order = SearchCursor.parse(after).order
@@ -318,6 +324,21 @@ class Inquiry:
         source = self._redis(self._log.first() if is_cut else oldest, problem)
         cursor = found[wanted.limit - 1].cursor if is_cut else None
         return Looked(found[: wanted.limit], source, cursor, None if oldest is None else oldest.position.t_us)
+
+    def _ready(self, found: list[Occurrence], made_due: list[Change], back: Iterator[Entry]) -> list[Occurrence]:
+        """Return *found* ``with_ready``, by *made_due* and by further entries, *back* to the due times of late ones."""
+        found = with_ready(found, made_due)
+        since_us = min(((one.due_ms or 0) * 1000 for one in found if is_late(one)), default=LAST_MS * 1000)
+        older = takewhile(lambda entry: entry.position.t_us > since_us, back)
+        return with_ready(found, [*made_due, *(change for entry in older for change in self._made_due(entry))])
+
+    def _made_due(self, entry: Entry) -> list[Change]:
+        """Return the changes of *entry* that put, resumed or moved a schedule when its due time had passed."""
+        if entry.kind in _MAKE_DUE:
+            with suppress(UnknownEntry), reading(entry):
+                if any(parse(entry, self._suffix).made_due()):
+                    return [change for change in self._read(entry) if change.ready_us]
+        return []
 
     def _ran_by_log(self, id: str, start_ms: int, problem: str) -> tuple[list[int], Source]:
         """Answer as ``ran`` from the log, of any time; no run is pushed before its time."""

@@ -11,7 +11,7 @@ import pytest
 import zsched
 from tests.unit.core.stories import COMPLETE, DUE, DUE_MS, MINUTE_MS, RUN, change, put, texts
 from zsched.core.changes import Change, What
-from zsched.core.lateness import Absences, LeadersBack
+from zsched.core.lateness import Absences, LeadersBack, with_ready
 from zsched.core.log import Entry, Position, leaders_kinds
 from zsched.core.story import Source
 from zsched.storage.scripts import load
@@ -88,6 +88,19 @@ def test_the_reason_of_a_late_run_is_the_latest_that_its_past_proves(line: str, 
 
 def test_a_tenth_of_a_second_is_not_explained() -> None:
     assert f"fired for {DUE}, 100.0 ms late; run {RUN}" == fired_late(put(0), by_ms=100)
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"), [(put(FIVE_MS), PUT_LATE), (NEW_RULES, LATE["the new rules of its zone came late"][1])]
+)
+def test_a_run_that_fired_as_soon_as_it_could_is_not_late_and_says_why_it_was_not_in_time(
+    before: Change, reason: str
+) -> None:
+    fire = change(What.FIRED, FIVE_MS + 5, entry="1-7", nominal_ms=DUE_MS, run_id=RUN)
+
+    told = texts(*with_ready([put(0), replace(before, ready_us=FIVE_MS * 1000), fire]))
+
+    assert f"fired for {DUE}, 5.0 ms late: {reason}; run {RUN}" == told[-1]
 
 
 def test_an_occurrence_left_out_without_a_leader_or_in_a_pause_has_that_reason() -> None:

@@ -24,6 +24,7 @@ def change(id: str, what: What, **more: Any) -> Change:
     return Change(id, what, T_US, "3-7", **more)
 
 
+READY = {"ready_us": T_US}  # it may fire since that entry, later than its due time
 PUT = ["lane", "low", "fields", 2, "origin", "mail", "zs_created_by", "ann", "rows", 2]
 PUT += ["a", DUE_MS, "data", b"\x80\n", "b-1", DUE_MS + 1, "data", b""]
 BY = ["by", "ann"]  # before an entry's own texts, if a client asked for it
@@ -141,12 +142,14 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         entry("pause", "note", "the sale", "rows", 1, "a", f"low {DUE_MS}"),
         [change("a", What.PAUSED, nominal_ms=DUE_MS, why="the sale")],
     ),
-    "resume": (entry("resume", "rows", 1, "a", f"low {DUE_MS}"), [change("a", What.RESUMED, nominal_ms=DUE_MS)]),
+    "resume": (
+        entry("resume", "rows", 1, "a", f"low {DUE_MS}"), [change("a", What.RESUMED, nominal_ms=DUE_MS, **READY)],
+    ),
     "resume of a rule that skips": (
         entry("resume", "rows", 1, "r", "low 90 5 50 7 80"),
         [
             change("r", What.SKIPPED, why="paused", first_ms=5, last_ms=50, count=7),
-            change("r", What.RESUMED, nominal_ms=90),
+            change("r", What.RESUMED, nominal_ms=90, **READY),
         ],
     ),
     "resume of a one-shot that skips": (
@@ -160,13 +163,13 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
     "replan": (
         entry("replan", "old", "2025b", "new", "2026a", "rows", 2, "r", f"{DUE_MS} 90 95", "s", f"{DUE_MS} 5 5"),
         [
-            change("r", What.REPLANNED, nominal_ms=DUE_MS, next_ms=90, why="tzdata 2025b → 2026a"),
-            change("s", What.REPLANNED, nominal_ms=DUE_MS, next_ms=5, why="tzdata 2025b → 2026a"),
+            change("r", What.REPLANNED, nominal_ms=DUE_MS, next_ms=90, why="tzdata 2025b → 2026a", **READY),
+            change("s", What.REPLANNED, nominal_ms=DUE_MS, next_ms=5, why="tzdata 2025b → 2026a", **READY),
         ],
     ),
     "replan where nobody knows what was before": (
         entry("replan", "old", "", "new", "2026a", "rows", 1, "r", "5 6 7"),
-        [change("r", What.REPLANNED, nominal_ms=5, next_ms=6, why="tzdata unknown → 2026a")],
+        [change("r", What.REPLANNED, nominal_ms=5, next_ms=6, why="tzdata unknown → 2026a", **READY)],
     ),
     "unblock": (
         entry("unblock", "rows", 1, f"a-{DUE_MS}", "a-1 was stopped"),

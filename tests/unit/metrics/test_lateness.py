@@ -1,4 +1,4 @@
-"""Lateness counts from the later of the due time and the put, resume or move: in status, metrics and history alike."""
+"""Lateness counts from the later of due time and put, resume or move: in status, metrics, history and stories alike."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.unit.metrics.ground import T_MS, entry
 from zsched.archive import History
 from zsched.archive.search import Search
 from zsched.core.changes import What
-from zsched.core.log import Entry
+from zsched.core.lateness import with_ready
+from zsched.core.log import Entry, changes
 from zsched.core.lookback import Wanted
 from zsched.core.recent import Counting
 from zsched.metrics.meter import LogTally, Names
@@ -83,6 +84,8 @@ def test_lateness_counts_from_the_time_since_when_a_schedule_could_fire(name: st
     with History(archived(tmp_path / "a.zarchive", entries, namespace=namespace)) as history:
         found = Search(history, Wanted(frozenset([What.FIRED]), frozenset(), 9)).look().hits
     assert sorted(lates_ms) == sorted(one.late_ms for one in found)
+    told = with_ready([change for each in entries for change in changes(each, suffix)])
+    assert lates_ms == [one.late_ms for one in told if one.what is What.FIRED]
 
 
 def test_a_put_by_a_client_in_another_term_counts_for_the_fire_of_this_one() -> None:

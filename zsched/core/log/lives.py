@@ -75,12 +75,14 @@ class ResumeEntry(ParsedEntry, kind="resume"):
         return [Resumed(row.id, row.due_ms, row.nominal_ms, row.passed is not None) for row in self.resumed]
 
     def changes(self) -> Iterator[Change]:
+        past = frozenset(self.made_due())
         for row in self.resumed:
             goes_on = row.passed is None or row.due_ms != row.passed.first_ms
             if row.passed is not None:
                 yield self._change(row.id, What.SKIPPED, why="paused", **asdict(row.passed))
             if goes_on and row.due_ms is not None:
-                yield self._change(row.id, What.RESUMED, nominal_ms=row.due_ms)
+                ready_us = self.at_us if row.id in past else 0
+                yield self._change(row.id, What.RESUMED, nominal_ms=row.due_ms, ready_us=ready_us)
             elif row.due_ms is None:
                 yield self._change(row.id, What.ENDED)
 
@@ -109,8 +111,10 @@ class ReplanEntry(ParsedEntry, kind="replan"):
 
     def changes(self) -> Iterator[Change]:
         why = f"tzdata {self._field(b'old') or 'unknown'} → {self._field(b'new')}"
+        past = frozenset(self.made_due())
         for row in self.moved:
-            times = {"nominal_ms": row.nominal_ms, "next_ms": row.new_nominal_ms}
+            ready_us = self.at_us if row.id in past else 0
+            times = {"nominal_ms": row.nominal_ms, "next_ms": row.new_nominal_ms, "ready_us": ready_us}
             yield self._change(row.id, What.REPLANNED, why=why, **times)
 
     def made_due(self) -> Iterable[str]:

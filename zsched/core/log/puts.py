@@ -69,11 +69,12 @@ class PutEntry(ParsedEntry, kind="put"):
         return [OneShotsPut(puts.ids, puts.dues, self.run_suffix, puts.replaced, puts.paused)]
 
     def changes(self) -> Iterator[Change]:
-        puts = self.puts
+        puts, past = self.puts, frozenset(self.made_due())
         for id, due_ms in zip(puts.ids, puts.dues, strict=True):
             why = "paused" if id in puts.paused else ""
             run_id = run_id_of(id, f"{due_ms}{self.run_suffix}")
-            yield self._change(id, What.PUT, run_id=run_id, nominal_ms=due_ms, why=why)
+            ready_us = self.at_us if id in past else 0
+            yield self._change(id, What.PUT, run_id=run_id, nominal_ms=due_ms, why=why, ready_us=ready_us)
 
     def counts(self) -> Counts:
         body = self.entry.body
