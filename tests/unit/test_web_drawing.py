@@ -9,6 +9,7 @@ import pytest
 
 from zsched.core.changes import BACKFILL, RUN_NOW, What
 from zsched.core.choices import ScheduleState
+from zsched.core.clock import from_ms
 from zsched.core.lateness import Absences
 from zsched.core.lookback import Facets, Occurrence
 from zsched.core.model import Schedule
@@ -148,3 +149,13 @@ def test_a_failed_run_is_shown_with_the_state_of_its_last_retry() -> None:
 
     assert "retried: failed" == words(replacements(first), failed)
     assert "retried: queued" == words(replacements(second, first), failed)
+
+
+def test_retries_are_read_back_to_the_earliest_end_of_a_failed_run_once() -> None:
+    known = Replacements()
+    ended = {ms: run("a-1", RunStatus.FAILED)._replace(ended_ms=ms) for ms in (300, 100, 200)}
+
+    assert known.further_back([RAN, RUNNING, run("a-1", RunStatus.LOST)]) is None
+    assert (from_ms(200), None) == known.further_back([ended[300], ended[200]])
+    assert (from_ms(100), from_ms(200)) == known.further_back([ended[200], ended[100]])
+    assert known.further_back([ended[100]]) is None

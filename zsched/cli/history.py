@@ -19,13 +19,12 @@ from zsched.client import Client
 from zsched.client.answers import SearchFilters
 from zsched.client.past import Past
 from zsched.core.changes import OUTCOMES, Change, What
-from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.instants import zone_name
 from zsched.core.lookback import Occurrence
 from zsched.core.model import iso
 from zsched.core.replacements import READ, Replacement, Replacements
 from zsched.core.run_cells import CELLS, cells, remark, with_short_workers
-from zsched.core.runs import BAD, UNSUCCESSFUL, RunStatus
+from zsched.core.runs import BAD, RunStatus
 from zsched.core.sentences import local_text, reason_text
 from zsched.core.story import Source
 from zsched.core.story_verdict import StoryVerdict
@@ -207,24 +206,20 @@ def _tell_waiting(invocation: Invocation, client: Client, match: str) -> None:
 
 
 class _Retries:
-    """The retries of failed runs, of schedule *id* or of any; read as far back as such a run ended."""
+    """The retries of failed runs, of schedule *id* or of any."""
 
     def __init__(self, asking: _Asking, id: str | None) -> None:
-        self._asking, self._id = asking, id
-        self._known, self._since_ms = Replacements(), LAST_MS
+        self._asking, self._id, self._known = asking, id, Replacements()
 
     def read(self, found: Sequence[Occurrence]) -> None:
         """Read those of the runs in *found*. Raises as ``Past.history``."""
-        runs = [one.run for one in found if one.run is not None and one.run.status in UNSUCCESSFUL]
-        since_ms = min((run.ended_ms for run in runs if run.ended_ms is not None), default=LAST_MS)
-        if since_ms < self._since_ms:
-            until = None if self._since_ms == LAST_MS else from_ms(self._since_ms)
-            during: SearchFilters = {"since": from_ms(since_ms), "until": until}
+        times = self._known.further_back(one.run for one in found if one.run is not None)
+        if times is not None:
+            during: SearchFilters = {"since": times[0], "until": times[1]}
             for retry in self._asking.parts(
                 lambda past: past.iter_history(self._id, status=What.RETRIED, limit=READ, **during)
             ):
                 self._known.add(retry)
-            self._since_ms = since_ms
 
     def of(self, one: Occurrence) -> Replacement | None:
         """Return the last retry of its run, as far as ``read`` read; None if nobody retried it."""
@@ -232,8 +227,7 @@ class _Retries:
 
     def shown(self, one: Occurrence) -> dict[str, Any]:
         """Return it for JSON, with its last retry."""
-        retry = self.of(one)
-        return one.shown() | {"retried": None if retry is None else retry.run.to_dict()}
+        return one.shown() | {"retried": None if one.run is None else self._known.last_retry(one.run)}
 
 
 class _Search:

@@ -8,13 +8,15 @@ Not guaranteed: that all are known. Readers read the newest ``READ`` of each kin
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from datetime import datetime
+from typing import Any, Final
 
 from zsched.core.changes import BACKFILL, What
+from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.lookback import Occurrence
-from zsched.core.runs import Run
+from zsched.core.runs import UNSUCCESSFUL, Run
 
 READ: Final = 2000  # of each kind
 
@@ -34,10 +36,26 @@ class Replacement:
 
 @dataclass(slots=True)
 class Replacements:
-    """Runs by what they are in place of: ``backfilled`` by schedule and nominal time, ``retried`` by run id."""
+    """
+    Runs by what they are in place of: ``backfilled`` by schedule and nominal time, ``retried`` by run id. ``since_ms``:
+    the time since when ``further_back`` let its caller read retries.
+    """
 
     backfilled: dict[str, dict[int, Run]] = field(default_factory=lambda: defaultdict(dict))
     retried: dict[str, Occurrence] = field(default_factory=dict)
+    since_ms: int = LAST_MS
+
+    def further_back(self, runs: Iterable[Run]) -> tuple[datetime, datetime | None] | None:
+        """
+        Return the times (since; and until, None: now) between which the caller shall read retries, and ``add`` them, to
+        know all of *runs*: back to the earliest end of those that did not succeed. None if that was asked before.
+        """
+        ends_ms = (run.ended_ms for run in runs if run.status in UNSUCCESSFUL and run.ended_ms is not None)
+        since_ms, until_ms = min(ends_ms, default=LAST_MS), self.since_ms
+        if since_ms >= until_ms:
+            return None
+        self.since_ms = since_ms
+        return from_ms(since_ms), None if until_ms == LAST_MS else from_ms(until_ms)
 
     def add(self, one: Occurrence) -> None:
         """Add the run of an occurrence, if it is in place of another. The newest come first, and count."""
@@ -68,6 +86,11 @@ class Replacements:
             return None
         last = self._last(first.run)
         return Replacement(f"retried: {last.status.value}", last, True, first.by)
+
+    def last_retry(self, run: Run) -> dict[str, Any] | None:
+        """Return the last retry of *run* for JSON, or None."""
+        retry = self.of_run(run.id)
+        return None if retry is None else retry.run.to_dict()
 
     def _last(self, run: Run) -> Run:
         seen = set[str]()

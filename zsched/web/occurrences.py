@@ -13,6 +13,7 @@ from zsched.web.actions import found_of
 from zsched.web.calls import Admitted, QueryText, routes
 from zsched.web.reading import aware
 from zsched.web.rendering import JsonAnswer
+from zsched.web.replaced import retries_of
 
 router = routes("occurrences")
 
@@ -28,16 +29,17 @@ async def of_schedule(
     coming: Annotated[int, Query(ge=1, le=_MOST)] = _USUAL,
 ) -> Response:
     """
-    Return the past occurrences with outcomes and runs, the newest first, and the next `coming` times. `page_token` is
-    the `next_page_token` of the page before.
+    Return the past occurrences with outcomes and runs, the newest first, and the next `coming` times. `retried` is the
+    last retry of a run, or null. `page_token` is the `next_page_token` of the page before.
     """
     if call.is_limited:
         await found_of(call, id)
     past = await call.client.history(id, limit=page_size, after=page_token)
+    retries = await retries_of(call.client, (one.run for one in past if one.run is not None), id)
     shown = []
     for one in past:
-        of_one = one.shown()
-        shown.append(of_one if of_one["run"] is None else {**of_one, "run": call.shown(of_one["run"])})
+        of_one = one.shown() | {"retried": None if one.run is None else retries.last_retry(one.run)}
+        shown.append(of_one | {name: of_one[name] and call.shown(of_one[name]) for name in ("run", "retried")})
     told = {
         "past": shown,
         "next_page_token": past.after,

@@ -11,6 +11,7 @@ from zsched.web import actions, schemas
 from zsched.web.calls import Admitted, QueryText, QueryTime, routes
 from zsched.web.reading import only, read_object, rfc3339
 from zsched.web.rendering import JsonAnswer
+from zsched.web.replaced import retries_of
 
 router = routes("runs")
 
@@ -32,22 +33,28 @@ async def list_(
     page_size: Annotated[int, Query(ge=1, le=_MOST)] = _PAGE,
     page_token: QueryText = None,
 ) -> Response:
-    """List runs. `page_token` is the `next_page_token` of the page before, with the same filters."""
+    """
+    List runs; `retried` is the last retry of a run, or null. `page_token` is the `next_page_token` of the page before,
+    with the same filters.
+    """
     call.demand_all("a list of runs")
     found = await call.client.runs(
         schedule, status, page_size, after=page_token, func=func, queue=queue, tag=tag, owner=owner, match=match,
         since=rfc3339("since", since), until=rfc3339("until", until),
     )  # fmt: skip
-    runs = [call.shown(run.to_dict()) for run in found]
+    retries = await retries_of(call.client, found, schedule)
+    runs = [call.shown(run.to_dict() | {"retried": retries.last_retry(run)}) for run in found]
     return JsonAnswer({"runs": runs, "next_page_token": found.after, "source": found.source.to_dict()})
 
 
 @router.get("/runs/{run_id:plain}", **schemas.answer("Run", "A run with its attempts."))
 async def get(run_id: str, call: Admitted) -> Response:
-    """Return a run with all its attempts."""
+    """Return a run with all its attempts; `retried` is its last retry, or null."""
     run, source = await call.client.get_run(run_id)
     await actions.demand_run(call, run)
-    return JsonAnswer({**call.shown(run.to_dict()), "source": source.to_dict()})
+    retries = await retries_of(call.client, [run], run.schedule_id)
+    shown = call.shown(run.to_dict() | {"retried": retries.last_retry(run)})
+    return JsonAnswer({**shown, "source": source.to_dict()})
 
 
 @router.post("/runs/{run_id:plain}:retry", **schemas.action("Result", "Run it once more."))

@@ -9,11 +9,13 @@ import httpx
 import pytest
 import redis
 from prometheus_client.parser import text_string_to_metric_families
+from rq import Queue
 
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.client.ground import HOUR, pass_time
 from tests.integration.web.ground import Web
+from tests.rq_workers import work_off
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
@@ -77,6 +79,26 @@ def test_occurrences_are_past_ones_with_outcomes_and_the_next_times(
     times = [datetime.fromisoformat(each) for each in told["coming"]]
     assert [HOUR, HOUR] == [times[1] - times[0], times[2] - times[1]]
     assert [] == http.get("/schedules/once/occurrences").json()["coming"]
+
+
+def test_a_failed_run_has_what_became_of_its_retry_in_every_list(
+    http: httpx.Client, client: Client, redis_client: redis.Redis, daemon: DaemonThread
+) -> None:
+    run_id = client.enqueue("builtins.int", args=["x"], id="a").run_id
+    work_off(Queue("default", connection=redis_client), redis_client)
+    eventually(lambda: http.get("/runs", params={"status": "failed"}).json()["runs"])
+    before = http.get(f"/runs/{run_id}").json()
+    retry = client.retry(run_id or "")
+
+    lists = [
+        http.get("/runs", params={"status": "failed"}).json()["runs"],
+        [http.get(f"/runs/{run_id}").json()],
+        [one for one in http.get("/schedules/a/occurrences").json()["past"] if one["what"] == "enqueued"],
+    ]
+
+    assert before["retried"] is None
+    told = [[(one["retried"]["id"], one["retried"]["status"]) for one in found] for found in lists]
+    assert [[(retry, "queued")]] * 3 == told
 
 
 def test_the_timeline_counts_what_happened_and_what_is_expected(

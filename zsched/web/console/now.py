@@ -17,9 +17,9 @@ from zsched.core.run_id import RunId
 from zsched.core.timeline import Timeline
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.health.status import StatusView
-from zsched.web.console.replaced import replaced_since
 from zsched.web.console.shared import Shared
 from zsched.web.console.view import Viewed
+from zsched.web.replaced import replaced_since
 
 router = APIRouter(include_in_schema=False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,15 +11,14 @@ from starlette.responses import Response
 
 from zsched.core.clock import from_ms
 from zsched.core.repair import Repaired
-from zsched.core.replacements import Replacements
-from zsched.core.runs import UNSUCCESSFUL, Run, RunStatus
+from zsched.core.runs import UNSUCCESSFUL, RunStatus
 from zsched.core.wording import duration_argument, plural
 from zsched.errors import InvalidSchedule
 from zsched.web import actions
-from zsched.web.console.replaced import retried_since
 from zsched.web.console.view import View, Viewed
 from zsched.web.problems import Problem
 from zsched.web.reading import aware, read_form
+from zsched.web.replaced import retries_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -41,7 +40,7 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
         return view.refused(error, "runs", **shown)
     return view.page(
         "runs", runs=found, source=found.source, after=found.after, is_retried=filters.get("status") in UNSUCCESSFUL,
-        replacements=await _retries(view, None, found), **shown,
+        replacements=await retries_of(view.call.client, found), **shown,
     )  # fmt: skip
 
 
@@ -74,7 +73,7 @@ async def show(view: Viewed, run_id: str) -> Response:
     run, source = await view.call.client.get_run(run_id)
     await actions.demand_run(view.call, run)
     story = await view.call.client.why(run_id, view.tz)
-    retry = (await _retries(view, run.schedule_id, [run])).of_run(run_id)
+    retry = (await retries_of(view.call.client, [run], run.schedule_id)).of_run(run_id)
     return view.page(
         "run", run=run, attempts=run.every_attempt, source=source, story=story, retried=UNSUCCESSFUL, retry=retry
     )
@@ -89,12 +88,6 @@ async def act(view: Viewed, run_id: str, action: str) -> Response:
     if action == "cancel":
         return view.done(await actions.cancel_run(view.call, run_id), "runs", run_id)
     raise Problem(404, "not-found", f"no such action: {action[:40]}", "use the buttons of the run's page")
-
-
-async def _retries(view: View, id: str | None, runs: Sequence[Run]) -> Replacements:
-    """Return the retries of *runs*, which are of schedule *id* or of any."""
-    ends_ms = [run.ended_ms for run in runs if run.status in UNSUCCESSFUL and run.ended_ms is not None]
-    return await retried_since(view.call.client, min(ends_ms), id) if ends_ms else Replacements()
 
 
 def _filters(given: Mapping[str, str]) -> dict[str, str]:

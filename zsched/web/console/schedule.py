@@ -23,10 +23,10 @@ from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.web import actions
 from zsched.web.console.outcomes import mark_of, words_of
-from zsched.web.console.replaced import replaced_since
 from zsched.web.console.view import View, Viewed
 from zsched.web.problems import Problem
 from zsched.web.reading import read_form
+from zsched.web.replaced import replaced_since
 
 router = APIRouter(include_in_schema=False)
 
