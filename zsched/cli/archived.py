@@ -37,6 +37,7 @@ from zsched.storage.inquiry import Inquiry, source_of, understood
 from zsched.storage.keys import keys_of
 from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.rqjob import Encoder
+from zsched.storage.shell import Shell
 
 _SERVICE: Final = {"STATE_DIRECTORY": "/var/lib/zsched"}  # of the units in deploy/systemd
 
@@ -152,8 +153,7 @@ class ArchivedPast(Past):
     """
 
     def __init__(self, settings: Settings, archive: Told, error: RedisUnavailable | RedisRefused) -> None:
-        reader = _ArchivedReader(settings, archive)
-        self._answers = _ArchivedAnswers(reader, _ArchivedInquiry(settings, archive, error), error)
+        self._answers = _ArchivedAnswers(settings, archive, error)
 
 
 class _ArchivedInquiry(Inquiry):
@@ -195,8 +195,9 @@ class _ArchivedReader(Reader):
 
 
 class _ArchivedAnswers(Answers):
-    def __init__(self, reader: Reader, inquiry: Inquiry, error: RedisUnavailable | RedisRefused) -> None:
-        super().__init__(reader, inquiry)
+    def __init__(self, settings: Settings, archive: Told, error: RedisUnavailable | RedisRefused) -> None:
+        shell = Shell(link_of(settings), settings.rq.serializer, keys_of(settings).rq.prefix)
+        super().__init__(_ArchivedReader(settings, archive), _ArchivedInquiry(settings, archive, error), shell)
         self._error = error
 
     def why(self, id: str, tz: str | None = None) -> Story:

@@ -31,10 +31,8 @@ from zsched.core.story import Source
 from zsched.core.story_verdict import StoryVerdict
 from zsched.core.wording import rough_duration
 from zsched.errors import RedisRefused, RedisUnavailable
-from zsched.health.verdict import Shell
 from zsched.storage.connection import link_of
 from zsched.storage.inquiry import Looked
-from zsched.storage.keys import keys_of
 
 _HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", *CELLS, "RUN", "WHY")
 _LIMIT: Final = 20
@@ -67,11 +65,9 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     """
     asking = _Asking(invocation)
     [story] = asking.parts(lambda past: [past.why(id, tz)])
-    settings, link = asking.settings, asking.link
     told = (f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines)
-    verdict = story.verdict.completed(Shell(link, settings.rq.serializer, keys_of(settings).rq.prefix).written)
-    lines = [*_verdict_lines(verdict), *(printable(with_short_workers(line)) for line in told)]
-    invocation.answer(story.to_dict() | {"verdict": verdict.to_dict()}, *lines, tz=story.tz)
+    lines = [*_verdict_lines(story.verdict), *(printable(with_short_workers(line)) for line in told)]
+    invocation.answer(story.to_dict(), *lines, tz=story.tz)
     invocation.tell_source(story.source)
     return DONE if story.is_known else asking.not_found
 
@@ -81,8 +77,7 @@ class _Asking:
 
     def __init__(self, invocation: Invocation) -> None:
         self.settings = invocation.settings()
-        self.link = link_of(self.settings)
-        self.client = connect(self.settings, self.link)
+        self.client = connect(self.settings, link_of(self.settings))
         self._past: Past = self.client
 
     @property

@@ -251,7 +251,7 @@ def check_suspended(queues: StalledQueues) -> Iterator[Finding]:
         waiting = queues.suspended
         where = f": {waiting_text(waiting)} in {_named(waiting)}" if waiting else ""
         said = problem if any(one.is_stuck for one in waiting) else warning
-        found = said(f"RQ's workers are suspended{where}", "rq resume, or", "redis-cli", "DEL", queues.suspended_by)
+        found = said(f"RQ's workers are suspended{where}", "let them go on", "rq", "resume")
         yield _about(waiting, found)
 
 
