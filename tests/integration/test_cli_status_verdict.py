@@ -354,6 +354,18 @@ def test_a_run_that_no_worker_takes_is_reported_by_its_queue_alone(zsched: Zsche
     assert "report" not in told["warnings"][0]["problem"]
 
 
+def test_more_waiting_schedules_than_are_read_are_reported_by_their_queue_alone(
+    zsched: Zsched, well: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zsched.storage.troubled._LISTED", 2)
+    wait_in_a_queue(well)
+    for n in range(3):
+        block(well, f"report-{n}", 9, status="queued")
+    well.delete(KEYS.rq.queue_workers("mail"))
+
+    assert ["no_worker"] == [one["name"] for one in status(zsched)["warnings"]]
+
+
 def test_a_blocked_schedule_whose_run_is_over_is_no_warning(zsched: Zsched, well: redis.Redis) -> None:
     run = block(well, "stock", status="finished", worker_name="w")
 

@@ -30,7 +30,7 @@ from zsched.core.sentences import local_text, reason_text
 from zsched.core.story import Source
 from zsched.core.story_verdict import StoryVerdict
 from zsched.core.wording import rough_duration
-from zsched.errors import RedisRefused, RedisUnavailable
+from zsched.errors import RedisUnavailable
 from zsched.storage.connection import link_of
 from zsched.storage.inquiry import Looked
 
@@ -95,14 +95,14 @@ class _Asking:
         Yield what *ask* returns: by Redis, or all of it by an archive.
 
         Raises:
-            RedisUnavailable, RedisRefused: Redis failed, and there is no archive, or the first part was yielded.
+            RedisUnavailable: Redis failed, and there is no archive, or the first part was yielded. RedisRefused.
         """
         is_first = True
         try:
             for one in ask(self._past):
                 is_first = False
                 yield one
-        except (RedisUnavailable, RedisRefused) as error:
+        except RedisUnavailable as error:
             if not is_first:
                 raise
             from zsched.cli.archived import past_without_redis  # reads an archive, which other answers do not need

@@ -33,8 +33,10 @@ WORST: Final = (
 # What follows from a problem, and would lead away from it: daemons that cannot write cannot report, lead or fire.
 FOLLOWS: Final = {
     "writes": frozenset(
-        {"no_leader", "no_standby", "no_replica", "late", "no_archive", "archive_silent", "daemon_failing"}
+        "no_leader no_standby no_replica no_archive archive_silent daemon_failing late held_back rate_limited "
+        "schedules_waiting".split()
     ),
+    "no_leader": frozenset({"held_back"}),
 }
 
 
