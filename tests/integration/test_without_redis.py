@@ -100,7 +100,7 @@ def test_an_error_that_is_not_the_way_to_redis_stays_the_error(scene: Scene, red
         redis.Redis.from_url(redis_url, password="secret").config_set("requirepass", "")
 
     assert FAILED == result.exit_code
-    assert "refused user or password" in result.stderr
+    assert "needs user and password" in result.stderr
     assert "archive" not in result.stderr
 
 
