@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -270,7 +271,7 @@ def test_suspended_workers_are_a_warning_and_a_problem_when_runs_wait_for_minute
     result, found = zsched("status"), status(zsched)
     assert (UNHEALTHY, (["suspended"], [])) == (result.exit_code, names(found))
     assert "UNHEALTHY: RQ's workers are suspended: 1 job waits for 6 min in queue email" == verdict(result)[0]
-    assert "rq resume" in verdict(result)[1]
+    assert re.search("let them go on: .*RQ_REDIS_URL=.* rq resume$", verdict(result)[1])
     assert (True, []) == (found["suspended"], found["unheard"])
 
     resume(well)
@@ -286,7 +287,9 @@ def test_why_says_that_a_queued_run_has_no_worker(well: redis.Redis, client: Cli
     assert "worker" not in client.why(run).verdict.text
 
     suspend(well)
-    assert "RQ's workers are suspended" in client.why(run).verdict.text
+    verdict = client.why(run).verdict
+    assert "RQ's workers are suspended" in verdict.text
+    assert re.fullmatch("let them go on: .*RQ_REDIS_URL=.* rq resume", verdict.remedy)
 
 
 def test_status_without_worker_data_shows_everything_else(zsched: Zsched, well: redis.Redis, client: Client) -> None:

@@ -18,6 +18,8 @@ from zsched.core.clock import from_ms
 from zsched.core.job import rq_time
 from zsched.core.log import FORMAT
 from zsched.core.runs import Run, RunStatus
+from zsched.storage.connection import Link, Wire
+from zsched.storage.slots import slot_waits
 from zsched.storage.troubled import BLOCKED, FAILING
 
 pytestmark = pytest.mark.once
@@ -312,6 +314,24 @@ def test_a_short_wait_for_a_slot_is_no_warning_and_is_listed(zsched: Zsched, wel
     assert "held back    2 runs, by RQ's limit gw (1)" in zsched("status").stdout
 
 
+def test_waits_for_the_slots_of_many_limits_take_few_round_trips(
+    link: Link, well: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holders = [in_rq(well, f"stock{n}", status="started", worker_name="w") for n in range(30)]
+    for n, holder in enumerate(holders):
+        wait_for_a_slot(well, holder, limit=f"gw{n:02}")
+    trips, execute, replies = list[str](), Wire.execute, Wire.replies
+    monkeypatch.setattr(Wire, "execute", lambda wire, *command: (trips.append("one"), execute(wire, *command))[1])
+    monkeypatch.setattr(Wire, "replies", lambda wire, commands: (trips.append("many"), replies(wire, commands))[1])
+
+    with link.wire() as wire:
+        found = slot_waits(wire, KEYS).limits
+
+    assert holders == [run.id for one in found for run in one.holders]
+    assert {2} == {one.waiting for one in found}
+    assert len(trips) < 10
+
+
 def test_a_wait_for_a_run_that_no_worker_takes_is_reported_by_its_queue_alone(
     zsched: Zsched, well: redis.Redis
 ) -> None:
@@ -332,6 +352,18 @@ def test_a_run_that_no_worker_takes_is_reported_by_its_queue_alone(zsched: Zsche
 
     assert ["schedules_blocked", "no_worker"] == [one["name"] for one in told["warnings"]]
     assert "report" not in told["warnings"][0]["problem"]
+
+
+def test_more_waiting_schedules_than_are_read_are_reported_by_their_queue_alone(
+    zsched: Zsched, well: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zsched.storage.troubled._LISTED", 2)
+    wait_in_a_queue(well)
+    for n in range(3):
+        block(well, f"report-{n}", 9, status="queued")
+    well.delete(KEYS.rq.queue_workers("mail"))
+
+    assert ["no_worker"] == [one["name"] for one in status(zsched)["warnings"]]
 
 
 def test_a_blocked_schedule_whose_run_is_over_is_no_warning(zsched: Zsched, well: redis.Redis) -> None:

@@ -51,6 +51,7 @@ CHILD = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c'
 
 folder = Path(sys.argv[1])
 with Guard() as guard:
+    os.kill(guard.pid, signal.SIGTERM)  # it survives signals from its first moment
     guard.remove_at_end(folder)
     folder.mkdir()
     (folder / "inside").write_text("x")
@@ -95,10 +96,8 @@ class Owner:
     """The program above, and its children."""
 
     def __init__(self, folder: Path) -> None:
-        command, streams = (
-            [sys.executable, "-c", OWNER, str(folder)],
-            dict.fromkeys(("stdin", "stdout"), subprocess.PIPE),
-        )
+        command = [sys.executable, "-c", OWNER, str(folder)]
+        streams = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
         self.process = subprocess.Popen(command, **streams, stderr=subprocess.DEVNULL, start_new_session=True)
         assert self.process.stdout is not None
         self.guard, *self.children = (Held(int(pid)) for pid in self.process.stdout.readline().split())

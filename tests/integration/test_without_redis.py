@@ -13,7 +13,9 @@ import redis
 from tests.integration.archive.ground import Scene
 from tests.integration.cli_recover.ground import populate
 from tests.integration.command_line import Zsched
+from tests.log_rows import add_entry, end_fields
 from zsched.cli.program import DONE, FAILED, UNHEALTHY
+from zsched.core.runs import Run, RunStatus
 
 pytestmark = pytest.mark.once
 
@@ -73,6 +75,33 @@ def test_why_by_the_archive_has_the_error_of_redis_in_its_source(cut_off: Zsched
     assert source["archive"].endswith(f":{scene.archive.path}")
     assert source["problem"].startswith(PROBLEM)
     assert source["as_of_at"] is not None
+
+
+def test_why_of_a_run_whose_function_was_missing_names_no_host(cut_off: Zsched, scene: Scene) -> None:
+    [run_id] = (run for run in scene.queued() if run.startswith("fired-"))
+    error = "ValueError: Invalid attribute name: app.bill (app has no bill)"
+    run = Run(run_id, RunStatus.FAILED, started_ms=scene.now_ms, worker="w", error=error)
+    last = scene.log()[-1].position
+    add_entry(scene.redis, scene.keys.log(), f"{last.epoch}-{last.seq + 1}", "end", last.t_us, *end_fields(run))
+    assert scene.follower.step()
+
+    result = cut_off("why", "fired")
+
+    assert DONE == result.exit_code
+    assert result.stdout.startswith("FAILED: ")
+    assert error in result.stdout
+
+
+def test_an_error_that_is_not_the_way_to_redis_stays_the_error(scene: Scene, redis_url: str) -> None:
+    scene.redis.config_set("requirepass", "secret")
+    try:
+        result = Zsched(redis_url)("why", "once")
+    finally:
+        redis.Redis.from_url(redis_url, password="secret").config_set("requirepass", "")
+
+    assert FAILED == result.exit_code
+    assert "needs user and password" in result.stderr
+    assert "archive" not in result.stderr
 
 
 def test_why_of_an_id_that_the_archive_does_not_know_fails_as_it_may_have_been_put_later(cut_off: Zsched) -> None:

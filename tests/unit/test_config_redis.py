@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
+from tests.prefix import needs_prefix
 from tests.unit.test_config import write
 from zsched.config.settings import Settings, load_settings
 from zsched.config.urls import SentinelUrl, address_of
 from zsched.errors import ConfigError
-from zsched.health.verdict import Shell
 from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.shell import Shell
 
 URL = "redis+sentinel://h1:26379,h2:26380/mymaster/0"
 
@@ -290,3 +294,47 @@ def test_the_redis_cli_command_uses_the_redis_of_the_settings(url: str, said: st
 )
 def test_the_worker_command_uses_the_redis_of_the_settings(url: str, options: dict[str, str], said: str) -> None:
     assert said == shell(url, **options).written(["rq", "worker", "email"])
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "said"),
+    [
+        ("redis://localhost:6379/0", {"serializer": "json"}, "rq resume"),
+        ("redis://:secret@db/2", {}, "RQ_REDIS_URL=redis://:PASSWORD@db/2 rq resume"),
+        ("redis://localhost", {"rq_prefix": "{a}:rq"}, "RQ_KEY_PREFIX='{a}:rq' rq resume"),
+        ("redis+sentinel://a:26379/main/1", {}, "redis-cli -h MASTER -n 1 DEL rq:suspended"),
+        pytest.param(
+            *("redis+sentinel://a/main", {"rq_prefix": "{a}:rq"}, "redis-cli -h MASTER DEL '{a}:rq:suspended'"),
+            marks=needs_prefix,
+        ),
+    ],
+)
+def test_the_command_that_resumes_workers_reaches_the_redis_of_the_settings(
+    url: str, options: dict[str, str], said: str
+) -> None:
+    assert said == shell(url, **options).written(["rq", "resume"])
+
+
+@needs_prefix
+@pytest.mark.parametrize("verb", ["worker", "resume"])
+def test_a_command_of_rq_follows_the_slot_of_a_cluster(verb: str) -> None:
+    prefix = "{a}:rq"
+    link = Link.from_url("redis+cluster://db:7000", 1.0, keys=Keys("a", prefix))
+
+    environment = "RQ_KEY_PREFIX='{a}:rq' RQ_REDIS_URL=redis+cluster://db:7000"
+    command = f"rq {verb} --connection-class zsched.cluster.ClusterRedis"
+    assert f"{environment} {command}" == Shell(link, rq_prefix=prefix).written(["rq", verb])
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ({"host": "db", "db": 2, "password": "secret"}, "redis://:PASSWORD@db:6379/2"),
+        ({"host": "db", "port": 7, "ssl": True}, "rediss://db:7/0"),
+        ({"unix_socket_path": "/run/redis.sock"}, "'unix:///run/redis.sock?db=0'"),
+    ],
+)
+def test_a_command_of_rq_reaches_the_redis_of_an_adopted_client(given: dict[str, Any], url: str) -> None:
+    link = Link.adopt(redis.Redis(**given))
+
+    assert f"RQ_REDIS_URL={url} rq worker email" == Shell(link).written(["rq", "worker", "email"])

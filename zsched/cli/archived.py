@@ -31,12 +31,13 @@ from zsched.core.story import Source, Story
 from zsched.core.story_verdict import Hindrance, Stalled
 from zsched.core.wording import plural
 from zsched.daemon.answerer import answer_from
-from zsched.errors import ArchiveError, RedisRefused, RedisUnavailable
+from zsched.errors import ArchiveError, RedisUnavailable
 from zsched.storage.connection import link_of
 from zsched.storage.inquiry import Inquiry, source_of, understood
 from zsched.storage.keys import keys_of
 from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.rqjob import Encoder
+from zsched.storage.shell import Shell
 
 _SERVICE: Final = {"STATE_DIRECTORY": "/var/lib/zsched"}  # of the units in deploy/systemd
 
@@ -82,19 +83,17 @@ def _owner_if_closed(path: Path) -> str | None:
     return None
 
 
-def past_without_redis(settings: Settings, error: RedisUnavailable | RedisRefused) -> Past:
+def past_without_redis(settings: Settings, error: RedisUnavailable) -> Past:
     """
     Return the past by an archive on this disk; *error*: that of Redis.
 
     Raises:
-        RedisUnavailable, RedisRefused: there is none to read; the message also says whom to ask.
+        RedisUnavailable: there is none to read; the message also says whom to ask.
     """
     try:
         archive = archive_here(settings)
     except ArchiveError as missing:
-        if isinstance(error, RedisUnavailable):
-            raise error.but(f"{error.problem}; {missing}") from error
-        raise
+        raise error.but(f"{error.problem}; {missing}") from error
     return ArchivedPast(settings, archive, error)
 
 
@@ -151,13 +150,12 @@ class ArchivedPast(Past):
     them, and this machine's clock is asked instead of Redis.
     """
 
-    def __init__(self, settings: Settings, archive: Told, error: RedisUnavailable | RedisRefused) -> None:
-        reader = _ArchivedReader(settings, archive)
-        self._answers = _ArchivedAnswers(reader, _ArchivedInquiry(settings, archive, error), error)
+    def __init__(self, settings: Settings, archive: Told, error: RedisUnavailable) -> None:
+        self._answers = _ArchivedAnswers(settings, archive, error)
 
 
 class _ArchivedInquiry(Inquiry):
-    def __init__(self, settings: Settings, archive: Told, error: RedisUnavailable | RedisRefused) -> None:
+    def __init__(self, settings: Settings, archive: Told, error: RedisUnavailable) -> None:
         super().__init__(link_of(settings), keys_of(settings))
         self._archive, self._error = archive, error
 
@@ -172,6 +170,14 @@ class _ArchivedInquiry(Inquiry):
     def stalled(self, runs: Iterable[Run]) -> dict[str, Stalled]:
         """Return nothing: workers cannot be asked."""
         return {}
+
+    def host_of(self, worker: str) -> str | None:
+        """Return None: workers cannot be asked."""
+        return None
+
+    def slot_holders(self, run: Run) -> list[Run]:
+        """Return nothing: RQ cannot be asked."""
+        return []
 
     def heard(self) -> set[str] | None:
         """Return None: workers cannot be asked."""
@@ -195,8 +201,9 @@ class _ArchivedReader(Reader):
 
 
 class _ArchivedAnswers(Answers):
-    def __init__(self, reader: Reader, inquiry: Inquiry, error: RedisUnavailable | RedisRefused) -> None:
-        super().__init__(reader, inquiry)
+    def __init__(self, settings: Settings, archive: Told, error: RedisUnavailable) -> None:
+        shell = Shell(link_of(settings), settings.rq.serializer, keys_of(settings).rq.prefix)
+        super().__init__(_ArchivedReader(settings, archive), _ArchivedInquiry(settings, archive, error), shell)
         self._error = error
 
     def why(self, id: str, tz: str | None = None) -> Story:
@@ -205,8 +212,7 @@ class _ArchivedAnswers(Answers):
         return replace(story, verdict=story.verdict.after(story.source.shortfall))
 
     def _hindrance(self, schedule: Schedule | None, now_ms: int) -> Hindrance:
-        remedy = self._error.remedy if isinstance(self._error, RedisUnavailable) else ""
-        return Hindrance("nothing is known since then", remedy or str(self._error))
+        return Hindrance("nothing is known since then", self._error.remedy or str(self._error))
 
     def _with_near_ids(self, story: Story) -> Story:
         return story

@@ -29,11 +29,9 @@ from zsched.core.sentences import local_text, reason_text
 from zsched.core.story import Source
 from zsched.core.story_verdict import StoryVerdict
 from zsched.core.wording import rough_duration
-from zsched.errors import RedisRefused, RedisUnavailable
-from zsched.health.verdict import Shell
+from zsched.errors import RedisUnavailable
 from zsched.storage.connection import link_of
 from zsched.storage.inquiry import Looked
-from zsched.storage.keys import keys_of
 
 _HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", *CELLS, "RUN", "WHY")
 _LIMIT: Final = 20
@@ -66,11 +64,9 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     """
     asking = _Asking(invocation)
     [story] = asking.parts(lambda past: [past.why(id, tz)])
-    settings, link = asking.settings, asking.link
     told = (f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines)
-    verdict = story.verdict.completed(Shell(link, settings.rq.serializer, keys_of(settings).rq.prefix).written)
-    lines = [*_verdict_lines(verdict), *(printable(with_short_workers(line)) for line in told)]
-    invocation.answer(story.to_dict() | {"verdict": verdict.to_dict()}, *lines, tz=story.tz)
+    lines = [*_verdict_lines(story.verdict), *(printable(with_short_workers(line)) for line in told)]
+    invocation.answer(story.to_dict(), *lines, tz=story.tz)
     invocation.tell_source(story.source)
     return DONE if story.is_known else asking.not_found
 
@@ -80,8 +76,7 @@ class _Asking:
 
     def __init__(self, invocation: Invocation) -> None:
         self.settings = invocation.settings()
-        self.link = link_of(self.settings)
-        self.client = connect(self.settings, self.link)
+        self.client = connect(self.settings, link_of(self.settings))
         self._past: Past = self.client
 
     @property
@@ -99,14 +94,14 @@ class _Asking:
         Yield what *ask* returns: by Redis, or all of it by an archive.
 
         Raises:
-            RedisUnavailable, RedisRefused: Redis failed, and there is no archive, or the first part was yielded.
+            RedisUnavailable: Redis failed, and there is no archive, or the first part was yielded. RedisRefused.
         """
         is_first = True
         try:
             for one in ask(self._past):
                 is_first = False
                 yield one
-        except (RedisUnavailable, RedisRefused) as error:
+        except RedisUnavailable as error:
             if not is_first:
                 raise
             from zsched.cli.archived import past_without_redis  # reads an archive, which other answers do not need

@@ -34,6 +34,7 @@ from zsched.errors import InvalidSchedule, RunNotFound
 from zsched.storage.inquiry import MOST_AT_ONCE, Inquiry, Looked
 from zsched.storage.queues import similar
 from zsched.storage.reader import Reader
+from zsched.storage.shell import Shell
 
 _NEAR: Final = 2000  # ids that are compared with an unknown one
 _LATELY: Final = 200  # the last occurrences whose ids begin alike, which are compared with it, too
@@ -79,11 +80,16 @@ class SearchFilters(TypedDict, total=False):
 class Answers:
     """Answers to the calls of ``Past``."""
 
-    def __init__(self, reader: Reader, inquiry: Inquiry) -> None:
-        self._reader, self._inquiry = reader, inquiry
+    def __init__(self, reader: Reader, inquiry: Inquiry, shell: Shell) -> None:
+        self._reader, self._inquiry, self._shell = reader, inquiry, shell
 
     def why(self, id: str, tz: str | None = None) -> Story:
         """See ``Past``."""
+        story = self._story(id, tz)
+        return replace(story, verdict=story.verdict.completed(self._shell.written))
+
+    def _story(self, id: str, tz: str | None) -> Story:
+        """Return the story, its verdict without the command of the remedy."""
         zone, parts = zone_name(tz), RunId.parse(id) if isinstance(id, str) else None
         check_id(id if parts is None else parts.schedule_id)
         chronicle = self._inquiry.chronicle(id)

@@ -116,8 +116,9 @@ class ClientParts:
     @cached_property
     def _answers(self) -> Answers:
         from zsched.client.answers import Answers
+        from zsched.storage.shell import Shell
 
-        return Answers(self._reader, self._inquiry)
+        return Answers(self._reader, self._inquiry, Shell(self._link, self._serializer, self._keys.rq.prefix))
 
     @cached_property
     def _portions(self) -> Portions:

@@ -8,7 +8,6 @@ else its next time.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
@@ -109,7 +108,7 @@ class StoryVerdict:
         """Return it with *text* behind its own."""
         return replace(self, text=f"{self.text}; {text}")
 
-    def completed(self, written: Callable[[Sequence[str]], str] = shlex.join) -> StoryVerdict:
+    def completed(self, written: Callable[[Sequence[str]], str]) -> StoryVerdict:
         """Return it with its command, *written* for a shell, at the end of the remedy."""
         if not self.command:
             return self
@@ -117,7 +116,7 @@ class StoryVerdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
-        return {"word": self.word.value, "text": self.text, "remedy": self.completed().remedy}
+        return {"word": self.word.value, "text": self.text, "remedy": self.remedy}
 
 
 def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance = LEADERLESS) -> StoryVerdict:

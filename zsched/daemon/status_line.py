@@ -19,7 +19,7 @@ from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
 
 _EVERY_S = 2.0
-_SHOWN_ELSEWHERE = ("no_leader", "late")  # problems that the line expresses itself
+_SHOWN_ELSEWHERE = ("no_leader", "late", "writes")  # problems that the line expresses itself
 
 
 class StatusLine:
@@ -48,10 +48,13 @@ class StatusLine:
 
 
 def text_of(overview: Overview, id: str, health: DaemonHealth) -> str:
-    """Summarise *overview* for daemon *id*, with the worst problem; lateness has its own place."""
-    own = next(iter(problems(health)), None)
-    others = [problem.text for problem in problems(overview.server, overview) if problem.name not in _SHOWN_ELSEWHERE]
-    if overview.leader == id:
+    """Summarise *overview* for daemon *id*, with the worst problem; refused writes come first."""
+    own, found = next(iter(problems(health)), None), problems(overview.server, overview)
+    refused = next((problem.text for problem in found if problem.name == "writes"), None)
+    others = [problem.text for problem in found if problem.name not in _SHOWN_ELSEWHERE]
+    if refused:
+        role = refused
+    elif overview.leader == id:
         role = f"leading in epoch {overview.epoch}" + (f", but {own.text}" if own else "")
     elif own:
         role = own.text

@@ -30,6 +30,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+_UNWANTED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # of a terminal, or of who ends its owner
 _ROUNDS = 20  # searches for survivors; each kills all that it finds
 _DEATH_S = 1.0  # how long a killed process may take to end before the next one's turn
 _STOP_S = 10.0  # how long close() waits for the guard process, which has nothing left to do by then
@@ -44,6 +45,7 @@ class Guard:
 
     def __init__(self) -> None:
         self._leash, self._pipe = os.pipe()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _UNWANTED)  # the guard inherits this, and is deaf at once
         try:
             self._process = subprocess.Popen(
                 _WATCH, stdin=self._leash, stdout=subprocess.DEVNULL, start_new_session=True
@@ -52,6 +54,8 @@ class Guard:
             os.close(self._pipe)
             os.close(self._leash)
             raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._children: list[subprocess.Popen[bytes]] = []
         self._folders: list[Path] = []
 
@@ -133,8 +137,6 @@ _WATCH = (sys.executable, "-I", "-S", str(Path(__file__).resolve()))
 
 def _watch() -> None:
     """Guard's side: read the names of folders, each with a final NUL, until the pipe closes; then kill and remove."""
-    for unwanted in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(unwanted, signal.SIG_IGN)
     os.chdir("/")
     owners = os.getsid(os.getppid())
     with open(0, "rb", closefd=False) as pipe:

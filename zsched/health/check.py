@@ -13,7 +13,7 @@ Nothing else is needed for a new check: ``zsched status``, ``zsched doctor`` and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import ModuleType
@@ -37,7 +37,7 @@ class Finding:
     """
     One result of a check: the text, and the remedy ("" if nothing has to be done).
 
-    ``command``: words of a command that completes the remedy; ``Shell`` writes them for the Redis that was checked.
+    ``command``: words of a command that ends the remedy; ``Shell`` writes them for the Redis that was checked.
     ``queues``: those that it is about. ``name`` and ``group`` are the check's.
     """
 
@@ -48,6 +48,12 @@ class Finding:
     queues: frozenset[str] = frozenset()
     name: str = ""
     group: str = ""
+
+    def completed(self, written: Callable[[Sequence[object]], str]) -> Finding:
+        """Return it with its command, *written* for a shell, at the end of the remedy."""
+        if not self.command:
+            return self
+        return replace(self, remedy=": ".join(filter(None, (self.remedy, written(self.command)))), command=())
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ def check_held_back(overview: Overview) -> Iterator[Finding]:
     """Report schedules that the limit of their queue has held back for long."""
     for held in overview.held_back:
         for_ms = overview.now_ms - held.since_ms
-        if for_ms > HELD_BACK_MS:
+        if for_ms > HELD_BACK_MS and held.per_second is not None:  # otherwise they go now
             number = f"{plural(held.waiting, 'schedule')}, the oldest for {rough_duration(for_ms)}"
             remedy = (
                 "if that is too slow, raise the limit in the settings of all daemons, then: systemctl reload zsched"
@@ -251,7 +251,7 @@ def check_suspended(queues: StalledQueues) -> Iterator[Finding]:
         waiting = queues.suspended
         where = f": {waiting_text(waiting)} in {_named(waiting)}" if waiting else ""
         said = problem if any(one.is_stuck for one in waiting) else warning
-        found = said(f"RQ's workers are suspended{where}", "rq resume, or", "redis-cli", "DEL", queues.suspended_by)
+        found = said(f"RQ's workers are suspended{where}", "let them go on", "rq", "resume")
         yield _about(waiting, found)
 
 

@@ -57,6 +57,8 @@ def check_memory(server: Server) -> Iterator[Finding]:
     """Check the memory: Redis refuses writes at maxmemory, and is killed when the machine's memory is exhausted."""
     if not server.limit_bytes:
         yield skipped("INFO reports neither maxmemory nor the machine's memory")
+    elif server.makes_room:
+        yield fine(f"Redis: {_memory(server)}; it evicts keys to make room")
     elif server.write_refusal is not WriteRefusal.FULL:
         share, said = server.used_bytes / server.limit_bytes, f"Redis: {_memory(server)}"
         most, machine = server.number("maxmemory"), server.number("total_system_memory")

@@ -32,7 +32,6 @@ from zsched.health import (
 )
 from zsched.health.check import Finding, HealthCheck, Severity, checks_of, skipped
 from zsched.health.facts import Probe
-from zsched.health.verdict import Shell
 from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
@@ -40,6 +39,7 @@ from zsched.storage.queues import StalledQueues
 from zsched.storage.registries import is_denied
 from zsched.storage.rights import Role
 from zsched.storage.server import Server
+from zsched.storage.shell import Shell
 from zsched.storage.slots import SlotWaits
 
 Ask = Callable[[], Any]
@@ -91,7 +91,7 @@ def examine(
                 for finding in _findings(check, facts[check.needs]):
                     refusal = finding.group, finding.text
                     if finding.severity is not Severity.SKIPPED or refusal not in refusals:
-                        yield shell.completed(finding)
+                        yield finding.completed(shell.written)
                     if finding.severity is Severity.SKIPPED:
                         refusals.add(refusal)
             except SlotMoves as error:  # its keys cannot be read now

@@ -17,7 +17,7 @@ from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding
 from zsched.health.facts import Facts, QueuesUnknown
-from zsched.health.verdict import HealthVerdict, Shell, judge_health
+from zsched.health.verdict import HealthVerdict, judge_health
 from zsched.storage.archivers import Audited, Report, last_audit
 from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
@@ -25,6 +25,7 @@ from zsched.storage.overview import SILENT_MS, DaemonRole, Overview
 from zsched.storage.queues import StalledQueue
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
+from zsched.storage.shell import Shell
 
 NEXT: Final = 10  # schedules that fire next
 

@@ -182,8 +182,8 @@ def _of_daemon(meter: DaemonMeter) -> Iterator[Metric]:
 def _of_server(server: Server) -> Iterator[Metric]:
     help = "Writes to Redis: 1 refused, 0 accepted; zsched status names the cause."
     yield gauge("redis_refuses_writes", help, server.write_refusal is not None)
-    if server.limit_bytes:
-        help = "Memory of Redis in use, as a share of maxmemory, or else of its machine's memory."
+    if server.limit_bytes and not server.makes_room:
+        help = "Memory of Redis in use, as a share of maxmemory or its machine's memory; none if it evicts keys."
         yield gauge("redis_memory_ratio", help, server.used_bytes / server.limit_bytes)
 
 

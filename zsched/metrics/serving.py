@@ -66,7 +66,7 @@ def serving(
     def ready() -> tuple[bool, str]:
         seen = lookout.look()
         redis = RedisUnseen(seen.trouble) if seen.overview is None else seen.overview.server
-        found = problems(redis, health)
+        found = [one for one in problems(redis, health) if one.name != "memory"]  # it works until then
         return not found, found[0].text if found else "leader" if health.leads else "standby"
 
     # Always the plain format: OpenMetrics takes twice as long to write, and adds nothing for these metrics.

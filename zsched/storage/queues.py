@@ -169,23 +169,18 @@ class StalledQueue(NamedTuple):
 
 class StalledQueues(NamedTuple):
     """
-    ``unheard``: queues without workers that schedules use, or in which jobs wait. ``suspended_by``: the key that
-    suspends workers until ``rq resume``, or None. ``suspended``: all queues in which jobs wait then. ``used``: the
-    number of queues that schedules use. ``heard``: the number of queues with workers. ``is_after_loss``: Redis lost
-    data lately, maybe the registrations of workers.
+    ``unheard``: queues without workers that schedules use, or in which jobs wait. ``is_suspended``: RQ's workers wait
+    for ``rq resume``. ``suspended``: all queues in which jobs wait then. ``used``: the number of queues that schedules
+    use. ``heard``: the number of queues with workers. ``is_after_loss``: Redis lost data lately, maybe the
+    registrations of workers.
     """
 
     unheard: list[StalledQueue]
-    suspended_by: str | None
+    is_suspended: bool
     suspended: list[StalledQueue]
     used: int
     heard: int = 0
     is_after_loss: bool = False
-
-    @property
-    def is_suspended(self) -> bool:
-        """True if RQ's workers are suspended."""
-        return self.suspended_by is not None
 
     def after(self, recent: Recent) -> StalledQueues:
         """Return them with what *recent* knows of a loss."""
@@ -286,7 +281,7 @@ def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:
     ]
     return StalledQueues(
         [one for one in stalled if one.queue in silent and (one.waiting or one.queue in used)],
-        keys.rq.suspended() if is_suspended else None,
+        is_suspended,
         [one for one in stalled if is_suspended and one.waiting],
         len(used),
         len(heard),

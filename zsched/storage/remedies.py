@@ -41,6 +41,13 @@ class Endpoint:
         """True if redis-cli and RQ reach it without options."""
         return self.cli() == "redis-cli"
 
+    @property
+    def url(self) -> str:
+        """Its URL, without user and password."""
+        if self._path:
+            return f"unix://{self._path}?db={self._db or 0}"
+        return f"redis{'s' if self._is_tls else ''}://{host_port(self._host, self._port)}/{self._db or 0}"
+
     def cli(self, *words: object) -> str:
         """Return the command ``redis-cli`` to this server, with *words*."""
         to: list[object] = ["-s", self._path] if self._path else []

@@ -105,7 +105,7 @@ _COMMANDS: Final[Mapping[Role, str]] = {
 
 # RQ's keys that are used outside of scripts, without their prefix.
 _RQ_KEYS: Final[Mapping[Role, str]] = {
-    Role.CLIENT: "queues rl-keys rl:* suspended wip:* workers:*",
+    Role.CLIENT: "queues rl-keys rl:* suspended wip:* worker:* workers:*",
     Role.DAEMON: (
         "deferred:* executions:* failed:* finished:* job:* queue:* queues ready:* rl-keys rl:* scheduled:* wip:* "
         "zsched:warned"

@@ -100,6 +100,11 @@ class Server:
         """True if it may drop keys to make room."""
         return self.number("maxmemory") > 0 and self.policy != _NEVER
 
+    @property
+    def makes_room(self) -> bool:
+        """True if it evicts keys at maxmemory; with a volatile policy it may have found none to evict."""
+        return self.may_evict and (self.policy.startswith("allkeys") or not self._has_refused("OOM"))
+
     def number(self, name: str) -> int:
         """Return a number of INFO, or 0."""
         value = self.info.get(name, "")
@@ -120,7 +125,7 @@ class Server:
             return WriteRefusal.REPLICA
         if self.has_few_replicas:
             return WriteRefusal.FEW_REPLICAS
-        if self.used_bytes > self.number("maxmemory") > 0:
+        if self.used_bytes > self.number("maxmemory") > 0 and not self.makes_room:
             return WriteRefusal.FULL
         return WriteRefusal.UNSAVED if self._is_unsaved else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import text
@@ -12,7 +12,7 @@ from zsched.core.pages import pages_of
 from zsched.core.run_id import run_key
 from zsched.core.runs import Run, of_job
 from zsched.core.wording import in_a_line
-from zsched.storage.connection import Wire
+from zsched.storage.connection import Command, Wire
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
@@ -56,22 +56,36 @@ def slot_waits(wire: Wire, keys: Keys) -> SlotWaits:
     limits = members(wire, rq.limits(), _LIMITS)
     heads = allowed_replies(wire, (("ZRANGE", rq.limit_waiting(one), 0, _HEAD - 1, "WITHSCORES") for one in limits))
     waited = {one: head for one, head in zip(limits, heads, strict=True) if head and _is_ours(head[::2], keys)}
+    commands: list[Command] = [
+        *(("ZCARD", rq.limit_waiting(one)) for one in waited),
+        *(("HGET", rq.limit(one), "concurrency") for one in waited),
+        *(_oldest_slots(keys, one) for one in waited),
+    ]
+    counts, sizes, slots = pages_of(allowed_replies(wire, commands), len(waited)) if waited else ((), (), ())
     found = []
-    for limit, head in waited.items():
-        waiting, most = allowed_replies(
-            wire, (("ZCARD", rq.limit_waiting(limit)), ("HGET", rq.limit(limit), "concurrency"))
-        )
+    for (limit, head), waiting, most, holders in zip(
+        waited.items(), counts, sizes, _runs(wire, keys, slots), strict=True
+    ):
         shown = f"{in_a_line(limit)} ({whole(text(most or b''))})"
-        found.append(SlotWait(shown, waiting or 0, int(float(head[1]) * 1000), tuple(slot_holders(wire, keys, limit))))
+        found.append(SlotWait(shown, waiting or 0, int(float(head[1]) * 1000), tuple(holders)))
     return SlotWaits(now_ms, found)
 
 
 def slot_holders(wire: Wire, keys: Keys, limit: str) -> list[Run]:
     """Return some jobs with a slot of *limit*, those with the oldest slots. Raises as above."""
-    [page] = allowed_replies(wire, [("ZRANGE", keys.rq.limit_allowed(limit), 0, _HOLDERS - 1)])
-    ids = [text(id) for id in page or ()]
-    jobs = Jobs(wire, keys, tracebacks=False).look(ids) if ids else []
-    return [of_job(id, job, None) for id, job in zip(ids, jobs, strict=True) if job is not None]
+    return _runs(wire, keys, allowed_replies(wire, [_oldest_slots(keys, limit)]))[0]
+
+
+def _oldest_slots(keys: Keys, limit: str) -> Command:
+    return "ZRANGE", keys.rq.limit_allowed(limit), 0, _HOLDERS - 1
+
+
+def _runs(wire: Wire, keys: Keys, slots: Iterable[Sequence[bytes] | None]) -> list[list[Run]]:
+    """Return the runs of each of *slots*, replies with ids, all read together."""
+    pages = [[text(id) for id in page or ()] for page in slots]
+    ids = [id for page in pages for id in page]
+    jobs = dict(zip(ids, Jobs(wire, keys, tracebacks=False).look(ids), strict=True))
+    return [[of_job(id, job, None) for id in page if (job := jobs[id]) is not None] for page in pages]
 
 
 def _is_ours(ids: Sequence[bytes], keys: Keys) -> bool:

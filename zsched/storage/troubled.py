@@ -71,9 +71,13 @@ class Troubles:
     in_the_way: Mapping[str, Run] = field(default_factory=dict)
 
     def blocked_by(self, status: RunStatus) -> Troubled:
-        """Return the blocked schedules whose run in the way has *status*; a run that is not known counts as running."""
-        worst = tuple(one for one in self.blocked.worst if self._status_before(one[0]) is status)
-        others = self.blocked.count - len(self.blocked.worst) if status is RunStatus.RUNNING else 0
+        """
+        Return the blocked schedules whose run in the way has *status*. A run that is not known counts as running, and
+        schedules that were not read count as the last one that was.
+        """
+        read = self.blocked.worst
+        worst = tuple(one for one in read if self._status_before(one[0]) is status)
+        others = self.blocked.count - len(read) if worst and worst[-1] == read[-1] else 0
         return Troubled(len(worst) + others, worst)
 
     def _status_before(self, id: str) -> RunStatus:

@@ -16,7 +16,7 @@ from zsched.embedded import EmbeddedRedis, packaged_server
 from zsched.errors import RedisRefused, RedisUnavailable
 from zsched.health import checks_server
 from zsched.health.check import Severity
-from zsched.health.checks_writes import check_no_replica
+from zsched.health.checks_writes import check_memory, check_no_replica, check_writes
 from zsched.health.facts import Probe
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -202,6 +202,23 @@ def test_memory_close_to_maxmemory_is_reported(
     configure("maxmemory", str(int(sound.info("memory")["used_memory"] / share)))
 
     assert "of maxmemory" in only(examined(url)["memory"], severity).text
+
+
+@pytest.mark.parametrize(
+    ("policy", "more", "is_refused"),
+    [
+        ("noeviction", {}, True),
+        ("allkeys-lru", {"errorstat_OOM": "count=1"}, False),
+        ("volatile-lru", {}, False),
+        ("volatile-lru", {"errorstat_OOM": "count=1"}, True),  # there was no key with a time to live
+    ],
+)
+def test_a_full_redis_refuses_writes_unless_it_evicts(policy: str, more: dict[str, str], is_refused: bool) -> None:
+    server = Server({"maxmemory": "1000000", "used_memory": "1000500", "maxmemory_policy": policy} | more)
+
+    [writes], memory = list(check_writes.findings(server)), list(check_memory.findings(server))
+
+    assert ([PROBLEM, []] if is_refused else [OK, [OK]]) == [writes.severity, [one.severity for one in memory]]
 
 
 def test_a_small_bound_of_compact_hashes_is_advice(url: str, configure: Configure, sound: redis.Redis) -> None:

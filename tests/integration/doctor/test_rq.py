@@ -109,7 +109,7 @@ def runs_cron(sound: redis.Redis, module: str) -> None:
 ONLY_EMAIL = {"rq": {"native": ["email"]}}
 NO_WORKER = "…no worker of RQ is registered…"
 ABSENT = "nobody listens to queue email, where 1 job waits for …"
-SUSPENDED = ("RQ's workers are suspended: 1 job waits for … in queue email", "rq resume, or: redis-cli …")
+SUSPENDED = ("RQ's workers are suspended: 1 job waits for … in queue email", "let them go on: …RQ_REDIS_URL=…resume")
 CASES = {
     "no worker": Case(lambda sound: None, "workers", WARNING, NO_WORKER),
     "no worker after a loss of Redis": Case(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from html import unescape
+from shlex import quote
 
 import httpx
 import pytest
@@ -41,6 +43,20 @@ def test_the_status_is_that_of_the_command_and_names_a_missing_daemon(
         told[name] for name in ("namespace", "leader", "redis")
     ]
     assert ("leader", daemon.daemon.id) == (one["role"], one["id"])
+
+
+def test_the_remedy_of_a_story_is_the_same_at_every_door_and_reaches_its_redis(
+    web: Web, http: httpx.Client, client: Client, redis_url: str
+) -> None:
+    pushed = client.enqueue("app.x", queue="mail")
+    with web.browser("ann") as ann:
+        pages = [unescape(ann.get(path).text) for path in (f"/schedules/{pushed.id}", f"/runs/{pushed.run_id}")]
+    over_http, command = http.get(f"/schedules/{pushed.id}/story").json(), web.zsched.json("why", pushed.id)
+
+    remedy = client.why(pushed.id).verdict.remedy
+    assert f"RQ_REDIS_URL={quote(redis_url)} rq worker mail" in remedy
+    assert [remedy] * 2 == [told["verdict"]["remedy"] for told in (over_http, command)]
+    assert all(remedy in page for page in pages)
 
 
 def test_queues_in_use_tell_what_waits_and_who_listens(http: httpx.Client, client: Client) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
@@ -30,6 +31,11 @@ from zsched.core.model import Schedule
 from zsched.core.runs import GONE, Run, RunStatus, pushed
 from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
 from zsched.core.story_verdict import LEADERLESS, Hindrance, Stalled, StoryVerdict, Word
+
+
+def remedy_of(verdict: StoryVerdict) -> str:
+    """Return the remedy with its command."""
+    return verdict.completed(shlex.join).remedy
 
 
 def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
@@ -74,7 +80,9 @@ def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
     ],
 )
 def test_the_verdict_without_runs_is_the_state(schedule: Schedule, word: str, text: str, remedy: str) -> None:
-    assert {"word": word, "text": text, "remedy": remedy} == story(schedule=schedule).verdict.to_dict()
+    verdict = story(schedule=schedule).verdict.completed(shlex.join)
+
+    assert {"word": word, "text": text, "remedy": remedy} == verdict.to_dict()
 
 
 REPAIR = f"zsched show {RUN} has the traceback; repair the cause, then run it again"
@@ -171,7 +179,7 @@ def test_the_word_of_a_verdict_follows_the_end_of_the_run(status: RunStatus, wor
     over = run_ended(Run(RUN, status))
     one_shot, rule = story(put(0), FIRED, over), story(FIRED, over, schedule=held())
 
-    assert {(word, remedy)} == {(told.verdict.word, told.verdict.to_dict()["remedy"]) for told in (one_shot, rule)}
+    assert {(word, remedy)} == {(told.verdict.word, remedy_of(told.verdict)) for told in (one_shot, rule)}
     assert rule.verdict.text.endswith("; next 2026-01-01 00:01:00+00:00, in 1 min")
 
 
@@ -234,7 +242,7 @@ def test_a_run_that_no_worker_takes_was_not_run(
 
     verdict = tell(chronicle, schedule, DUE_MS, runs=[run], stalled=stalled).verdict
 
-    assert (word, remedy) == (verdict.word, verdict.to_dict()["remedy"])
+    assert (word, remedy) == (verdict.word, remedy_of(verdict))
     assert verdict.text.startswith(f"run {RUN} is {text}")
 
 
@@ -279,7 +287,7 @@ def test_a_skipped_occurrence_names_the_run_in_its_way_and_how_to_end_it(
 
     verdict = story(skipped, schedule=held(), runs=runs).verdict
 
-    assert ("SKIPPED", remedy) == (verdict.word, verdict.completed().remedy)
+    assert ("SKIPPED", remedy) == (verdict.word, remedy_of(verdict))
     assert verdict.text.startswith(f"skipped {DUE}: overlap: a-1 was still open{text}")
 
 
@@ -306,7 +314,7 @@ def test_a_run_instead_of_several_occurrences_is_not_good_until_the_next_one_ran
         gap.text
     )
     command = f"zsched backfill a --from {FIRST_GONE} --to {LAST_GONE}"
-    assert f"nothing has to be done, if that is enough; the others run, too, by: {command}" == gap.completed().remedy
+    assert f"nothing has to be done, if that is enough; the others run, too, by: {command}" == remedy_of(gap)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +355,7 @@ def test_every_verdict_says_what_to_do_or_that_nothing_has_to_be_done() -> None:
     verdicts = list(every_verdict())
 
     assert set(Word) == {one.word for one in verdicts}
-    assert [] == [one for one in verdicts if len(one.completed().remedy) < 10 or "{" in one.completed().remedy]
+    assert [] == [one for one in verdicts if len(remedy_of(one)) < 10 or "{" in remedy_of(one)]
 
 
 @pytest.mark.parametrize(

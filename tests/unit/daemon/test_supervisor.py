@@ -17,6 +17,7 @@ from zsched.daemon.supervisor import Supervisor
 from zsched.health.facts import DaemonHealth
 from zsched.storage.archivers import ArchiveState, Report
 from zsched.storage.overview import Overview
+from zsched.storage.server import Server
 
 
 class Manager:
@@ -239,6 +240,11 @@ def health(trouble: str | None) -> DaemonHealth:
         ({"leader": "other"}, "may not lead: it is a slave", "may not lead: it is a slave; 0 due; 0 waiting"),
         ({"leader": None}, "may not lead: it is a slave", "may not lead: it is a slave; 0 due; 0 waiting"),
         ({}, "Redis refused: OOM", "leading in epoch 7, but Redis refused: OOM; 0 due; 0 waiting"),
+        (
+            {"server": Server({"role": "slave", "master_host": "b", "master_port": "1"}), "leader": None},
+            "Redis refused: READONLY",
+            "Redis refuses writes: it is a replica of b:1; 0 due; 0 waiting",
+        ),
     ],
 )
 def test_the_status_has_leader_due_runs_and_lateness(changes: dict[str, Any], trouble: str | None, text: str) -> None:

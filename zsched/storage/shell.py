@@ -1,0 +1,79 @@
+"""
+Commands for people to copy, which reach the Redis that was asked: ``redis-cli`` and RQ's own.
+
+Other commands, such as ``zsched retry``, read the settings of the person who types them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from zsched.storage.connection import Link
+from zsched.storage.remedies import Endpoint
+from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE, RqKeys
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """Writes commands for the Redis of *link*, and for workers with this serializer and this prefix of keys."""
+
+    link: Link
+    serializer: str = "pickle"
+    rq_prefix: str = RQ_PREFIX
+
+    def written(self, command: Sequence[object]) -> str:
+        """
+        Return *command* for a shell.
+
+        ``redis-cli`` gets host and port, but no user: the user of the settings seldom has the rights that a remedy
+        needs. Behind Sentinels the host is MASTER, because it changes; in a Cluster it is OWNER. ``rq`` gets prefix and
+        URL by the environment: RQ reads the prefix only there, and all users may read arguments. ``rq worker`` gets the
+        namespace's serializer. RQ reads Sentinels only from a module. So behind them ``zsched worker`` is named, which
+        reads the settings, and for ``rq resume`` its effect.
+        """
+        words = list(map(str, command))
+        if words[0] == "rq" and self.link.finds_master and not self.link.is_to_cluster:
+            is_resume = words[1] == "resume"
+            words = ["redis-cli", "DEL", RqKeys(self.rq_prefix).suspended()] if is_resume else ["zsched", *words[1:]]
+        if words[0] == "redis-cli":
+            return self._server.cli(*words[1:])
+        return self._for_rq(words) if words[0] == "rq" else shlex.join(words)
+
+    def _for_rq(self, words: list[str]) -> str:
+        if words[1] == "worker" and self.serializer == "json":
+            words[2:2] = ["--serializer", "json"]
+        prefix = "" if self.rq_prefix == RQ_PREFIX else f"{RQ_PREFIX_VARIABLE}={shlex.quote(self.rq_prefix)} "
+        if self.link.is_to_cluster:
+            words[2:2] = ["--connection-class", "zsched.cluster.ClusterRedis"]
+        is_named = self.link.is_to_cluster or not self._is_usual
+        url = f"RQ_REDIS_URL={shlex.quote(self._url)} " if is_named else ""
+        return prefix + url + shlex.join(words)
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        return dict(self.link.pool.connection_kwargs)
+
+    @property
+    def _server(self) -> Endpoint:
+        name = {"host": "OWNER" if self.link.is_to_cluster else "MASTER"} if self.link.finds_master else {}
+        has_tls = issubclass(self.link.pool.connection_class, redis.SSLConnection)
+        return Endpoint({**self._given, **name}, is_tls=has_tls)
+
+    @property
+    def _is_usual(self) -> bool:
+        """True if this is the Redis that RQ uses by default."""
+        return self._server.is_usual and not (self._given.get("password") or self._given.get("username"))
+
+    @property
+    def _url(self) -> str:
+        """Return the URL, with placeholders USER and PASSWORD for a worker's own."""
+        given, where = self._given, self.link.where
+        url = where if "://" in where else self._server.url  # of an adopted client there is no URL
+        who = "USER:PASSWORD@" if given.get("username") else ":PASSWORD@" if given.get("password") else ""
+        return re.sub("://([^/?@]*@)?", f"://{who}", url, count=1)
