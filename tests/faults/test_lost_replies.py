@@ -101,6 +101,19 @@ def test_recurring_schedules_fire_each_occurrence_once_through_lost_replies(
     assert_dense(watch)
 
 
+def test_a_new_data_set_gets_its_name_and_fires_through_lost_replies(
+    server: EmbeddedRedis, proxy: Proxy, watch: redis.Redis, start_daemon: Start
+) -> None:
+    watch.flushall()
+    Client.from_url(server.url).schedule(FUNC, id="one", after=0)
+    proxy.cut_replies = ONE_IN_FIVE
+
+    start_daemon(proxy.url)
+
+    eventually(lambda: queued(watch))
+    assert watch.hget("zsched:{default}:meta", "gen")
+
+
 def test_a_half_open_connection_is_given_up_within_the_timeout(
     proxy: Proxy, watch: redis.Redis, start_daemon: Start
 ) -> None:

@@ -229,15 +229,24 @@ class NamingLeader:
     """A leader that does a step of naming on command, by a clock that moves on command."""
 
     def __init__(self, link: Link, client: redis.Redis) -> None:
-        self.clock, self.archiver, self._redis = ManualClock(), Knowing(), client
-        self._wire = link.open()
-        term = Lease(self._wire, NAMING_KEYS, Server.of(self._wire), self.clock, "leader", LEASE_MS).acquire()
-        assert isinstance(term, Term)
-        self.term = term
-        self._namer = Namer(self._wire, NAMING_KEYS, self.archiver, self.clock)  # type: ignore[arg-type]  # what it looks at
+        self.clock, self.archiver, self._redis, self._link = ManualClock(), Knowing(), client, link
+        self._namer = Namer(NAMING_KEYS, self.archiver, self.clock)  # type: ignore[arg-type]  # what it looks at
+        self._connect()
 
     def close(self) -> None:
         self._wire.close()
+
+    def reconnect(self) -> None:
+        """Begin another term over another connection."""
+        self.close()
+        self._connect()
+
+    def _connect(self) -> None:
+        self._wire = self._link.open()
+        term = Lease(self._wire, NAMING_KEYS, Server.of(self._wire), self.clock, "leader", LEASE_MS).acquire()
+        assert isinstance(term, Term)
+        self.term = term
+        self._namer.over(self._wire)
 
     def step(self, after_ms: float = 0) -> bool:
         """Do a step; return whether the data set has a name."""
@@ -287,6 +296,32 @@ def test_a_late_opened_archive_of_the_leader_counts_for_the_name(
     naming.step(after_ms=LEASE_MS)
 
     assert expected == naming.name
+
+
+def test_a_leader_whose_connections_break_names_the_data_set_in_the_same_time(naming: NamingLeader) -> None:
+    naming.step()
+    naming.answer("known", OLDER)
+
+    for _ in range(9):
+        naming.reconnect()
+        assert not naming.step(after_ms=LEASE_MS / 10)
+    naming.reconnect()
+
+    assert naming.step(after_ms=LEASE_MS / 10)
+    assert "known" == naming.name
+
+
+def test_naming_begins_again_when_redis_was_emptied(naming: NamingLeader, redis_client: redis.Redis) -> None:
+    naming.step()
+    naming.answer("known", OLDER)
+    naming.step(after_ms=LEASE_MS / 2)
+
+    redis_client.delete(NAMING_KEYS.meta(), NAMING_KEYS.log(), NAMING_KEYS.lease())
+    naming.reconnect()
+
+    assert not naming.step(after_ms=LEASE_MS / 2)
+    assert naming.step(after_ms=LEASE_MS / 2)
+    assert "known" != naming.name
 
 
 def test_a_question_list_of_a_wrong_type_does_not_prevent_naming(

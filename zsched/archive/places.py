@@ -78,10 +78,22 @@ def told_by(path: Path) -> Told | None:
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
-    """Return systemd's STATE_DIRECTORY, else ``$XDG_STATE_HOME/zsched`` (``~/.local/state``)."""
-    state = environment.get("STATE_DIRECTORY", "").split(":")[0]
-    home = environment.get("XDG_STATE_HOME") or Path(environment.get("HOME") or Path.home(), ".local/state")
-    return Path(state) if state else Path(home, "zsched")
+    """
+    Return systemd's STATE_DIRECTORY, else ``$XDG_STATE_HOME/zsched`` (``~/.local/state``).
+
+    Raises:
+        ArchiveError: there is none of them, and this user has no home directory.
+    """
+    if state := environment.get("STATE_DIRECTORY", "").split(":")[0]:
+        return Path(state)
+    if home := environment.get("XDG_STATE_HOME"):
+        return Path(home, "zsched")
+    try:
+        return Path(environment.get("HOME") or Path.home(), ".local/state/zsched")
+    except RuntimeError as error:  # no entry for this user id, as in some containers
+        raise ArchiveError(
+            f"archive: user id {os.getuid()} has no home directory; give [archive] path, or set STATE_DIRECTORY"
+        ) from error
 
 
 def archives_of(namespace: str, gen: str | None, address: str, environment: Mapping[str, str]) -> list[Path]:

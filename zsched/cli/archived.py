@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pwd
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,7 +54,7 @@ def archive_here(settings: Settings) -> Told:
         places = [Path(settings.archive.path)]
         paths: Iterable[Path] = places
     else:
-        homes = (os.environ, _SERVICE)
+        homes = [home for home in (os.environ, _SERVICE) if _has_folder(home)]
         places = [state_folder(home) for home in homes]
         paths = (path for home in homes for path in archives_of(settings.namespace, None, address, home))
     known = [told for path in paths if (told := told_by(path)) is not None and told.position is not None]
@@ -67,6 +67,13 @@ def archive_here(settings: Settings) -> Told:
     where = " and ".join(map(str, places))
     problem = f"no archive of namespace {settings.namespace!r} of the Redis at {address} is here ({where})"
     raise ArchiveError(f"{problem}; ask on a machine with a daemon, as its user")
+
+
+def _has_folder(environment: Mapping[str, str]) -> bool:
+    """Return False for a user without a home directory."""
+    with suppress(ArchiveError):
+        return bool(state_folder(environment))
+    return False
 
 
 def _owner_if_closed(path: Path) -> str | None:

@@ -20,7 +20,8 @@ from zsched.core.triggers import zone
 from zsched.core.wording import plural, some
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.files.reading import STDIN
-from zsched.imports.crontab import machine_zone, read_crontab, users_of
+from zsched.imports.crontab import read_crontab, users_of
+from zsched.imports.local_zone import local_zone
 from zsched.imports.moving import OWNERS, is_owner, owned, owners, undo
 from zsched.imports.rqcron import owner_of, read_rq_cron
 from zsched.imports.rqjobs import RQ_SCHEDULED, RQ_SCHEDULER, read_rq_scheduled, read_rq_scheduler
@@ -35,7 +36,7 @@ _PRUNE: Final = click.option("--prune", is_flag=True, help="Remove imported sche
 _TAKE_OVER: Final = click.option(
     "--take-over", is_flag=True, help="Take over schedules of these ids that have another owner."
 )
-_TZ: Final = click.option("--tz", metavar="ZONE", help="The source's time zone; default: this machine's.")
+_TZ: Final = click.option("--tz", metavar="ZONE", help="The source's time zone; default: that of TZ, else this machine's.")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,7 +50,7 @@ def _zone_of(tz: str | None) -> tuple[str, list[str]]:
     """Return the zone's name and a remark on where it comes from. Raises InvalidSchedule."""
     if tz is not None:
         return zone(tz).key, []
-    found = machine_zone()
+    found = local_zone()
     return found.name, [f"times are of the zone {found.name}, by {found.found_in}; --tz gives another"]
 
 
@@ -172,7 +173,8 @@ def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
     """
     Import the jobs of the package rq-scheduler on this Redis, with their ids. Recurring jobs are copied and stay there.
     One-shots are moved: put here, then removed from rq-scheduler's set. Stop rq-scheduler first, and leave it stopped:
-    while one runs, nothing is imported. Its cron strings use the zone of the machine where it ran: see --tz.
+    while one runs, nothing is imported. Its cron strings use the zone of the process that ran (TZ, else that of its
+    machine): see --tz.
 
     With the serializer pickle this unpickles the jobs' arguments; run it where the workers' code can be imported. To go
     back: `zsched import undo rq-scheduler` gives back jobs that have not fired; then start rq-scheduler.
@@ -203,13 +205,13 @@ def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
 
 @command("rq-cron")
 @click.argument("module")
-@click.option("--tz", metavar="ZONE", help="The source's time zone; default: this machine's with RQ 3, UTC with RQ 2.")
+@click.option("--tz", metavar="ZONE", help="The source's time zone; default: that of TZ, else this machine's; UTC with RQ 2.")
 @_how
 def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool) -> int:
     """
     Import the jobs that MODULE registers for RQ's own cron. MODULE is the argument of `rq cron`, such as
     app.cron_config. It is imported as Python code and not changed. Ids are the registered names. RQ 3 reads cron
-    strings in the zone of the machine where `rq cron` runs, RQ 2 in UTC: see --tz. Stop `rq cron` first: while one of
+    strings in the zone of the process `rq cron` (TZ, else that of its machine), RQ 2 in UTC: see --tz. Stop `rq cron` first: while one of
     this MODULE runs, nothing is imported. To go back: `zsched import undo rq-cron:MODULE`, then start `rq cron`.
 
     \b

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
@@ -22,21 +23,27 @@ from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, prefix_of_environment
 if TYPE_CHECKING:
     from zsched.rq.guard import JobGuard
 
-_TAKEN: Final = (
-    "a worker named {0!r} works, or was killed in the last eight minutes; give another name, or none for a random one"
+_TAKEN: Final = "a worker named {0!r} works; give another name, or none for a random one"
+_AWAITED: Final = (
+    "a worker named {0!r} was killed, or works: this one starts if the other gives no sign of life for {1:.0f} s"
 )
+_TTL_S: Final = 30  # an idle worker gives a sign of life every 15 s, and RQ forgets it 90 s after the last one
+_LOOK_S: Final = 1.0  # between two looks at a worker of the same name
 
 
 @command()
 @click.argument("queues", nargs=-1)
 @click.option("--simple", is_flag=True, help="Run tasks in the worker's own process, one after the other.")
 @click.option("--burst", is_flag=True, help="End when the queues are empty.")
-@click.option("--name", metavar="NAME", help="Its name in RQ; default: a random one.")
+@click.option("--name", metavar="NAME", help="Its name in RQ, which no other has; default: a random one.")
 def worker(invocation: Invocation, queues: tuple[str, ...], simple: bool, burst: bool, name: str | None) -> int:
     """
     Run a worker of RQ for QUEUES, in this order; default: the queue default. It is `rq worker` with the worker and job
     classes of zsched.rq, and by zsched's settings: Redis, serializer, prefix, and the guard of [worker]. So it records
     each attempt, and runs only signed jobs if [worker] guard is enforce.
+
+    A name may be that of a worker that was killed: this one starts as soon as RQ has forgotten that one, 90 s after its
+    last sign of life (8 minutes for one of `rq worker`).
 
     Start it where the functions can be imported. Ctrl-C or SIGTERM ends it after the task that runs; a second one ends
     that task, too.
@@ -59,19 +66,34 @@ def worker(invocation: Invocation, queues: tuple[str, ...], simple: bool, burst:
 
         link = link_of(settings)
         with closing(link.open()) as wire:  # RQ would show a traceback
-            if name and _is_taken(wire, rq.worker(name)):
-                raise click.BadParameter(_TAKEN.format(name), param_hint="--name")
+            if name:
+                _await_name(wire, rq.worker(name), name)
         client = redis.Redis(connection_pool=link.client_pool())
         kind = SimpleWorker if simple else Worker
-        made = kind(names, name=name, connection=client, serializer=SERIALIZERS[settings.rq.serializer])
+        serializer = SERIALIZERS[settings.rq.serializer]
+        made = kind(names, name=name, connection=client, serializer=serializer, worker_ttl=_TTL_S)
     say(_guard_text(made.guard))
     made.work(burst=burst, logging_level=settings.log.level.upper())
     return DONE
 
 
-def _is_taken(wire: Wire, key: str) -> bool:
-    """Return whether the worker at *key* lives, for RQ; it keeps a killed one for a time."""
-    return bool(wire.execute("EXISTS", key) and not wire.execute("HEXISTS", key, "death"))
+def _await_name(wire: Wire, key: str, name: str) -> None:
+    """
+    Wait until RQ has forgotten the worker at *key*, if it was killed. A worker in a container keeps its name, and must
+    start again without help.
+
+    Raises:
+        BadParameter: the other one works.
+    """
+    last_sign = None
+    while wire.execute("EXISTS", key) and not wire.execute("HEXISTS", key, "death"):
+        sign, left_ms = wire.execute("HGET", key, "last_heartbeat"), wire.execute("PTTL", key)
+        if left_ms == -1 or last_sign not in (None, sign):
+            raise click.BadParameter(_TAKEN.format(name), param_hint="--name")
+        if last_sign is None:
+            say(_AWAITED.format(name, left_ms / 1000))
+        last_sign = sign
+        threading.Event().wait(min(left_ms / 1000, _LOOK_S))
 
 
 def _guard_text(guard: JobGuard) -> str:

@@ -92,6 +92,7 @@ class Daemon:
         self._archivist: Archivist = archivist or Threads(settings, link, self._clock, self.id, self._meter, failures)
         if archivist is not None:
             archivist.share(failures, self._meter, self.stop)
+        self._namer = Namer(self._keys, self._archivist, self._clock)
         self._is_stopping = False
         self._logged: str | None = None  # the logged problem, until it is over
         self._objected: str | None = None  # why it may not lead, as the archivist knows it
@@ -146,14 +147,13 @@ class Daemon:
             self._supervisor.ready()
             lease = Lease(wire, self._keys, server, self._clock, self.id, settings.lease_ms)
             elector = Elector(lease, self._clock, settings.renew_ms)
-            namer = Namer(wire, self._keys, self._archivist, self._clock)
             replanner = Replanner(wire, self._keys, self._zone_rules, self._clock)
             dispatch = Dispatch(wire, self._keys)
             native = Native(NativeJobs(wire, self._keys), self._settings.rq.native, self._clock)
             limits, keep_back = self._settings.runs_per_second, replanner.keep_back
             ticker = Ticker(dispatch, native, settings, self._clock, limits, self._meter, keep_back)
             trimmer = Trimmer(dispatch, Log(wire, self._keys), self._settings.archive, self._clock)
-            yield Session(server, elector, namer, ticker, replanner, trimmer)
+            yield Session(server, elector, self._namer.over(wire), ticker, replanner, trimmer)
 
     def _serve(self, session: Session) -> None:
         """Lead whenever possible, until stopped or until the connection is lost."""

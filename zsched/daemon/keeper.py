@@ -25,7 +25,7 @@ from zsched.daemon.archivist_messages import Datagrams, Orders, State
 from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
 from zsched.daemon.meter import Meter
-from zsched.errors import ArchiveInUse, ZschedError
+from zsched.errors import ArchiveError, ArchiveInUse, ZschedError
 from zsched.events import configure
 from zsched.storage.connection import Link, link_of
 
@@ -175,6 +175,9 @@ def _opened(threads: Threads, clock: Clock) -> ZschedError | None:
         except ZschedError as error:
             if not isinstance(error, ArchiveInUse) or clock.monotonic_ms() >= until_ms:
                 return error
+        except Exception as error:  # also an answer: an archivist that dies of it would be started again and again
+            log.exception("archivist_crashed")
+            return ArchiveError(f"archive cannot be opened: {type(error).__name__}: {error}")
             threading.Event().wait(_LOOK_AGAIN_S)
         else:
             return None

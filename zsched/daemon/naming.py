@@ -10,8 +10,9 @@ Naming of a data set that has no name (``meta.gen``), by its leader and before a
 A flushed Redis has no name. The candidate's own archive may know one, and ``acquire`` gives it. Else the archive of
 another daemon may know one. If this leader made up a name, that archive would be refused as another data set's. So the
 leader asks the archives for the time of a lease; after a loss nothing fires for that long anyway. Of several names it
-gives the name from the archive with the latest entry, since an old archive may answer first. If the leader dies
-meanwhile, the next one asks.
+gives the name from the archive with the latest entry, since an old archive may answer first. If its connection breaks
+meanwhile, it goes on in its next term: over a bad connection no term may last as long as a lease. If the leader dies,
+the next one asks.
 
 A new name means that no archive knows an earlier data set. If this is the first term of a complete log, and no archive
 has an entry that the log lacks, nothing was lost. Then nothing is in doubt, and the first run is not uncertain.
@@ -34,7 +35,7 @@ from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.log import Log
-from zsched.storage.questions import Knowledge, Naming
+from zsched.storage.questions import Knowledge, Naming, about_names
 
 log = structlog.get_logger(__name__)
 
@@ -43,13 +44,19 @@ _NOTHING: Final = Knowledge(None, None, is_new=True)
 
 
 class Namer:
-    """Naming of the data set at *wire*, by a leader with the archive of *archivist*."""
+    """Naming of a data set, by a leader with the archive of *archivist*. One per daemon."""
 
-    def __init__(self, wire: Wire, keys: Keys, archivist: Archivist, clock: Clock) -> None:
-        self._naming, self._log, self._archivist, self._clock = Naming(wire, keys), Log(wire, keys), archivist, clock
-        self._term: str | None = None  # the token of the term for which it asks
+    def __init__(self, keys: Keys, archivist: Archivist, clock: Clock) -> None:
+        self._keys, self._archivist, self._clock = keys, archivist, clock
+        self._question = about_names()
+        self._term: Term | None = None  # the last one in which it asked
         self._until_ms = 0.0
         self._is_new, self._known = True, _NOTHING  # by the answers so far
+
+    def over(self, wire: Wire) -> Namer:
+        """Use *wire* from now on."""
+        self._naming, self._log = Naming(wire, self._keys, self._question), Log(wire, self._keys)
+        return self
 
     def step(self, term: Term) -> float | None:
         """
@@ -58,9 +65,10 @@ class Namer:
         Raises:
             Stale, ServerChanged: the term is over. RedisUnavailable, RedisRefused.
         """
-        if self._term != term.token:
-            self._term, self._is_new, self._known = term.token, True, _NOTHING
+        if not self._continues(term):
+            self._is_new, self._known = True, _NOTHING
             self._until_ms = term.trusted_until_ms  # the end of the acquired lease: not later than the end of its hold
+        self._term = term
         for answer in self._naming.answers():
             self._hear(answer)
         left_ms = self._until_ms - self._clock.monotonic_ms()
@@ -75,6 +83,13 @@ class Namer:
         is_new = self._is_new and own is not None and known is None
         self._give(term, known or uuid.uuid4().hex, is_new=is_new)
         return None
+
+    def _continues(self, term: Term) -> bool:
+        """Return True if *term* is of the data set that was asked about. In an emptied Redis epochs begin again."""
+        last = self._term
+        return last is not None and (
+            term.token == last.token or (term.server_id == last.server_id and term.epoch > last.epoch)
+        )
 
     def _hear(self, knowledge: Knowledge) -> None:
         self._is_new = self._is_new and self._has_nothing_else(knowledge)

@@ -150,12 +150,17 @@ class Knowledge:
         return cls(gen, None if position is None else Position(*map(int, position)), answer["is_new"] is True)
 
 
-class Naming:
-    """The name of one namespace's data set, over one channel."""
+def about_names() -> Question:
+    """Return a new question to archives about the names of data sets."""
+    return Question(uuid.uuid4().hex, ABOUT, {}, None)
 
-    def __init__(self, channel: Channel, keys: Keys) -> None:
+
+class Naming:
+    """The name of one namespace's data set, over one channel. *question*: about_names, if it was asked before."""
+
+    def __init__(self, channel: Channel, keys: Keys, question: Question | None = None) -> None:
         self._channel, self._keys, self._scripts = channel, keys, Scripts(channel, keys)
-        self._question = Question(uuid.uuid4().hex, ABOUT, {}, None)
+        self._question = question or about_names()
 
     def gen(self) -> str | None:
         """Return the names of the data set, separated by blanks, or None."""

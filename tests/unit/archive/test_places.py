@@ -12,7 +12,7 @@ from tests.unit.archive.ground import put
 from zsched.archive import Archive
 from zsched.archive.places import archives_of, paths_for, state_folder, told_by
 from zsched.config.urls import address_of
-from zsched.errors import ArchiveOfAnother
+from zsched.errors import ArchiveError, ArchiveOfAnother
 
 HERE, THERE = "here:6379/0", "there:6379/0"
 
@@ -49,6 +49,14 @@ def test_a_daemon_uses_the_state_folder_of_its_environment(environment: dict[str
 
     assert Path(folder) == state_folder(environment)
     assert [Path(folder, "shop-here-6379-0", f"{number}.db") for number in range(1, 17)] == paths
+
+
+def test_a_user_without_a_home_directory_is_told_to_give_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 1_000_650)  # an id of OpenShift, which has no entry
+
+    with pytest.raises(ArchiveError, match="user id 1000650 has no home directory; give \\[archive\\] path"):
+        state_folder({})
 
 
 @pytest.mark.parametrize(

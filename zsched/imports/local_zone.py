@@ -1,0 +1,68 @@
+"""
+The zone in which cron, RQ's cron and rq-scheduler read times: that of their process, as the C library finds it.
+
+``TZ`` comes first (tzset(3)), so containers set it; without it ``/etc/localtime`` decides. An import runs in another
+process than the scheduler that it replaces, so it says by what it chose the zone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from zsched.core.triggers import zone
+from zsched.errors import InvalidSchedule
+
+_GIVE: Final = "give --tz, such as --tz Europe/Berlin"
+_FOLDER: Final = "/zoneinfo/"  # of the zones' files; their names follow
+
+
+class LocalZone(NamedTuple):
+    """A zone's name, and where it was found."""
+
+    name: str
+    found_in: str
+
+
+def local_zone(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> LocalZone:
+    """
+    Return the zone of a process with *environment* on this machine. *root*: the parent folder of ``etc``.
+
+    ``TZ`` may be ``Europe/Berlin``, ``:Europe/Berlin`` or the path of a zone's file; empty it is UTC. A rule of its own
+    (``JST-9``) is no zone of zsched's. Without ``TZ`` and ``/etc/localtime`` it is UTC. ``/etc/timezone`` only names
+    the zone if ``/etc/localtime`` is a copy: cron does not use it, although cron(8) says so (3.0pl1-162).
+
+    Raises:
+        InvalidSchedule: zsched does not know the zone; *tz* must be given.
+    """
+    found = _of_variable(environment.get("TZ")) or _of_machine(root)
+    try:
+        return found._replace(name=zone(found.name).key)
+    except InvalidSchedule as refusal:
+        problem = f"{refusal.problem} (by {found.found_in})"
+        raise InvalidSchedule("tz", found.name, problem, _GIVE) from refusal
+
+
+def _of_variable(text: str | None) -> LocalZone | None:
+    """Return the zone that the variable TZ has as *text*; None if it leads to the file of the machine."""
+    if text is None:
+        return None
+    path = text.removeprefix(":")
+    if path == "/etc/localtime":
+        return None
+    if path.startswith("/"):
+        path = path.partition(_FOLDER)[2]
+    return LocalZone(path or ("UTC" if not text else text), f"TZ={text}")
+
+
+def _of_machine(root: Path) -> LocalZone:
+    localtime, timezone = root / "etc/localtime", root / "etc/timezone"
+    if localtime.is_symlink():
+        return LocalZone(os.readlink(localtime).partition(_FOLDER)[2], str(localtime))
+    if not localtime.exists():
+        return LocalZone("UTC", f"this machine, which has no {localtime}")
+    if timezone.is_file():
+        return LocalZone(timezone.read_text(errors="replace").strip(), str(timezone))
+    raise InvalidSchedule("tz", None, f"{localtime} is a copy of a zone and does not say of which", _GIVE)
