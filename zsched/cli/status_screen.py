@@ -104,7 +104,7 @@ def _counts(view: StatusView, tz: str) -> Iterator[tuple[str, str]]:
     for lane in Priority:
         yield f"{lane.value} lane", f"{overview.waiting[lane]:,} waiting, {overview.overdue[lane]:,} of them due"
     for held in overview.held_back:
-        yield "held back", f"{held.waiting:,}, by {held.limit}"
+        yield "held back", f"{held.waiting:,}, by {held.cause}"
     for one in view.facts.slots.limits:
         yield "held back", f"{one.waiting:,} runs, by RQ's limit {one.limit}"
     yield "late", rough_duration(overview.late_ms) if overview.late_ms else "nothing is overdue"

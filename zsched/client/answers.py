@@ -32,6 +32,7 @@ from zsched.core.story_verdict import LEADERLESS, Hindrance, Stalled, Word, on_r
 from zsched.core.wording import alternatives, duration_text, plural, rough_duration, some
 from zsched.errors import InvalidSchedule, RunNotFound
 from zsched.storage.inquiry import MOST_AT_ONCE, Inquiry, Looked
+from zsched.storage.meta import moving_away
 from zsched.storage.queues import similar
 from zsched.storage.reader import Reader
 from zsched.storage.shell import Shell
@@ -138,8 +139,11 @@ class Answers:
             return Hindrance(wait, "nothing has to be done: it fires then")
         for held in seen.held_back:
             if held.queue == schedule.queue:
-                number = f"{held.limit}; {plural(held.waiting, 'schedule')} wait, the oldest for"
+                number = f"{held.cause}; {plural(held.waiting, 'schedule')} wait, the oldest for"
                 text = f"{number} {rough_duration(now_ms - held.since_ms)}"
+                if held.blocked_by is not None:
+                    first, *command = moving_away(held.blocked_by)
+                    return Hindrance(text, first, tuple(command), word=Word.HELD_BACK)
                 return Hindrance(text, "raise the limit, or schedule less", word=Word.HELD_BACK)
         return Hindrance("a daemon leads, so it fires any moment", "if it does not", ("zsched", "doctor"))
 

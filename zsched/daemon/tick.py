@@ -216,7 +216,7 @@ class Ticker:
             if key not in self._wrong:
                 self._wrong.add(key)
                 first, *command = moving_away(key)
-                remedy = f"firing goes on without it; {first}: {' '.join(command)}"
+                remedy = f"all that does not need it fires; {first}: {' '.join(command)}"
                 log.error("key_of_wrong_type", key=key, remedy=remedy)
         if fired.runs:
             log.debug("runs_fired", count=fired.runs)

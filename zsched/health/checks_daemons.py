@@ -128,12 +128,12 @@ def check_held_back(overview: Overview) -> Iterator[Finding]:
     """Report schedules that the limit of their queue has held back for long."""
     for held in overview.held_back:
         for_ms = overview.now_ms - held.since_ms
-        if for_ms > HELD_BACK_MS and held.per_second is not None:  # otherwise they go now
+        if held.blocked_by is None and held.per_second is not None and for_ms > HELD_BACK_MS:  # otherwise they go now
             number = f"{plural(held.waiting, 'schedule')}, the oldest for {rough_duration(for_ms)}"
             remedy = (
                 "if that is too slow, raise the limit in the settings of all daemons, then: systemctl reload zsched"
             )
-            yield warning(f"{held.limit} holds back {number}", remedy)
+            yield warning(f"{held.cause} holds back {number}", remedy)
 
 
 @health_check("rate_limited", SlotWaits, "lateness")
@@ -183,8 +183,11 @@ def in_quarantine(number: int, names: str = "") -> Finding:
 @health_check("wrong_type", Overview, "key types", alert="another program wrote keys that zsched or RQ needs")
 def check_wrong_type(overview: Overview) -> Iterator[Finding]:
     """Report keys of a wrong type that firing does without."""
+    blocked = {held.blocked_by: held for held in overview.held_back}
     for key, (type, wanted) in overview.wrong_types.items():
-        yield wrong_type(key, type, wanted, "firing goes on without it")
+        held = blocked.get(key)
+        but = "firing goes on without it" if held is None else f"{plural(held.waiting, 'schedule')} wait until it is"
+        yield wrong_type(key, type, wanted, but)
 
 
 def wrong_type(key: str, type: str, wanted: str, but: str = "what needs it is refused") -> Finding:

@@ -1,6 +1,6 @@
 -- advance: fire planned occurrences of recurring schedules and set their next ones.
 --
--- KEYS   lease meta log @lanes quarantine rq_queues rq_limits chains deadlines @trouble
+-- KEYS   lease meta log @lanes quarantine rq_queues rq_limits chains deadlines limits @trouble
 -- ARGV   @prefixes
 --        @term
 --        clock_from_ms clock_until_ms   as in fire
@@ -18,7 +18,8 @@
 --
 -- A schedule is left alone (changed) if its version or due time differs from the plan. The due time alone is not
 -- enough: when only the rule changed, a plan of the old rule would pass. An exhausted schedule is marked ended. A
--- schedule is also left alone if the key where it should go is of a wrong type.
+-- schedule is also left alone if the key where it should go is of a wrong type. If that is its queue, the queue becomes
+-- one that fire looks at before it returns a recurring schedule (lib/room.lua).
 clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(patience_ms)
 -- include lib/hold.lua
 -- include lib/lanes.lua
@@ -75,7 +76,7 @@ local function decide(one, plan, last, flags)
 end
 
 -- Lists by the number of a schedule that changes. ones: false where the template is all that the run needs.
-local reply, rows, bad = {'OK', now_ms}, {}, {}
+local reply, rows, bad, blocked = {'OK', now_ms}, {}, {}, {}
 local ids, plans, words, runs, run_queues, ones = {}, {}, {}, {}, {}, {}
 local plain_queue, has_jobs  -- the last queue that was found to accept runs: most are alike; a key of these runs exists
 
@@ -88,7 +89,8 @@ local function look_at(id, due_ms, score, planned_version, plan, run)
   elseif type(queue) ~= 'string' then
     word, why = 'quarantined', 'its template is gone or of the wrong type'
   elseif queue ~= plain_queue and not queue_accepts(queue) then
-    word, why = 'quarantined', 'wrong type at ' .. RQ_QUEUE .. name_of(queue)
+    word, why = can_wait_for(queue) and 'changed' or 'quarantined', 'wrong type at ' .. RQ_QUEUE .. name_of(queue)
+    blocked[#blocked + 1] = word == 'changed' and queue or nil
   elseif not plan.fires then
     word = 'passed'
   elseif has_jobs and not make_way(run) then
@@ -138,11 +140,13 @@ while at <= #ARGV do
   end
   at = first + 3 * size
 end
+append_rows('advance', rows)
+for _, queue in ipairs(blocked) do
+  redis.call('HSETNX', limits_key, queue, '- 0')
+end
 if #rows == 0 then
   return reply
 end
-
-append_rows('advance', rows)
 
 local plain = {}
 local function start(id, run, queue, one, is_new)

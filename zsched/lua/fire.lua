@@ -30,7 +30,8 @@
 -- before its lane when there is room again. This does not change the schedule, so nothing is logged.
 --
 -- A key of a wrong type stops as little as possible. rq:queues: runs are pushed without it. deadlines: see
--- lib/launch.lua. A queue, its ZSET of throttled schedules, or a key of a rate limit: its schedules are quarantined.
+-- lib/launch.lua. A queue: it has no room until the key is right again. Its ZSET of throttled schedules, or a key of a
+-- rate limit: its schedules are quarantined.
 -- quarantine: schedules stay in their lanes and are looked at again within a second; later schedules are not blocked.
 -- recurring: a schedule with a hash of its own counts as recurring.
 clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
@@ -154,7 +155,7 @@ local function take_special(id, word, due_ms, run, job_key, job)
       return true, 'wrong type at its key'
     end
     return true, schedule[1] and 'its version is broken' or 'its hash is gone'
-  elseif not queue_accepts(queue) then
+  elseif not queue_accepts(queue) and not can_wait_for(queue) then
     return true, queue and 'wrong type at ' .. RQ_QUEUE .. name_of(queue) or 'its job names no queue'
   end
   local expires_ms = string.find(flags, 'e', 1, true) and whole_of(redis.call('HGET', job_key, 'zs_expires'))
@@ -169,6 +170,9 @@ local function take_special(id, word, due_ms, run, job_key, job)
     skipped[#skipped + 1] = run
     dropped[#dropped + 1] = job_key
     return true
+  end
+  if not room[queue] and not queue_accepts(queue) then
+    block(queue)
   end
   if room[queue] == 0 then
     return throttle(id, word, due_ms, queue)
@@ -379,6 +383,9 @@ for _, lane in ipairs(next_ms == now_ms and {} or lanes) do
 end
 if not is_listed then
   note_wrong(rq_queues_key)
+end
+for queue in pairs(blocked) do
+  note_wrong(RQ_QUEUE .. queue)
 end
 if looked == 0 or #recurring > 0 then  -- there is time; and advance may need them
   for key, kind in pairs({[deadlines_key] = 'zset', [quarantine_key] = 'hash', [recurring_key] = 'set'}) do

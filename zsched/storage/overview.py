@@ -12,7 +12,7 @@ for less than 3 s. A daemon that has not reported yet is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
@@ -245,7 +245,7 @@ def look(link: Link, keys: Keys) -> Overview:
     """
     now_ms, throttled = server_now_ms(link, keys), throttled_sets(link, keys)
     with link.wire() as wire:
-        found = _replies(wire, _commands(keys, now_ms, throttled), typed(keys))
+        found = _replies(wire, _commands(keys, now_ms, throttled), typed(keys, throttled))
         server = _server(wire)
         troubles = troubles_of(found, now_ms)
         if troubles.blocked.worst:
@@ -255,6 +255,12 @@ def look(link: Link, keys: Keys) -> Overview:
         since_ms = _since_ms(wire, keys, firsts, now_ms)
         meta = numbers(keys, found["meta"])
         began = Log(wire, keys).read(f"{max(meta['epoch'], 0)}-0", 1)  # the first entry of a term
+    wrong_types = {
+        key: (text(found[f"type {key}"]), type)
+        for key, type in typed(keys, throttled).items()
+        if found[f"type {key}"] not in (type.encode(), b"none")
+    }
+    blocked = {one.queue: key for one in throttled if (key := keys.rq.queue(one.queue)) in wrong_types}
     counts = [(one, found[one.key(keys)], since_ms.get(one.key(keys))) for one in throttled]
     heads = [due_from_score(head[1]) for lane in Priority if (head := found[f"head {lane}"])]
     lease, last = found["lease"], found["last"]
@@ -276,12 +282,8 @@ def look(link: Link, keys: Keys) -> Overview:
         log_last=Entry.of(*last[0]).position if last else None,
         hold_ms=meta["hold"],
         archives=of_present_files(reports_of(found["archivers"])),
-        held_back=held_back(counts, found["limits"]),
-        wrong_types={
-            key: (text(found[f"type {key}"]), type)
-            for key, type in typed(keys).items()
-            if found[f"type {key}"] not in (type.encode(), b"none")
-        },
+        held_back=held_back(counts, found["limits"], blocked),
+        wrong_types=wrong_types,
         doubt_ms=meta["doubt"],
         namespace=keys.namespace,
         troubles=troubles,
@@ -319,9 +321,10 @@ def _server(wire: Wire) -> Server | None:
         return None
 
 
-def typed(keys: Keys) -> dict[str, str]:
-    """Return the keys that firing does without, each with its right type."""
-    return {keys.rq.queues(): "set", keys.deadlines(): "zset", keys.failing(): "zset", keys.blocked(): "zset"}
+def typed(keys: Keys, throttled: Sequence[Throttled] = ()) -> dict[str, str]:
+    """Return the keys that firing does without, or waits for, each with its right type."""
+    ours = {keys.rq.queues(): "set", keys.deadlines(): "zset", keys.failing(): "zset", keys.blocked(): "zset"}
+    return ours | {keys.rq.queue(one.queue): "list" for one in throttled}
 
 
 def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, Command]:
@@ -332,7 +335,7 @@ def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, 
         commands[f"head {lane}"] = ("ZRANGE", keys.due(lane), 0, _FIRST - 1, "WITHSCORES")
     commands |= {one.key(keys): ("ZCARD", one.key(keys)) for one in throttled}
     commands |= {f"first {one.key(keys)}": ("ZRANGE", one.key(keys), 0, _FIRST - 1, "WITHSCORES") for one in throttled}
-    commands |= {f"type {key}": ("TYPE", key) for key in typed(keys)}
+    commands |= {f"type {key}": ("TYPE", key) for key in typed(keys, throttled)}
     return (
         commands
         | trouble_commands(keys)

@@ -55,18 +55,22 @@ class Throttled(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class HeldBack:
     """
-    The number of schedules that a queue's limit throttles. ``per_second`` is None when the limit has just ended.
-    ``since_ms``: the oldest due time among them, or the put or resume of a one-shot, if it was later.
+    The number of schedules that wait for room in a queue. ``per_second`` is None when its limit has just ended.
+    ``since_ms``: the oldest due time among them, or the put or resume of a one-shot, if it was later. ``blocked_by``:
+    the queue's key if it is of a wrong type, so that nothing can be pushed.
     """
 
     queue: str
     per_second: float | None
     waiting: int
     since_ms: int
+    blocked_by: str | None = None
 
     @property
-    def limit(self) -> str:
-        """The setting: ``[queues.mail] max_per_second = 0.05``."""
+    def cause(self) -> str:
+        """The setting, ``[queues.mail] max_per_second = 0.05``, or the key that is in the way."""
+        if self.blocked_by is not None:
+            return f"{self.blocked_by}, which is not a list"
         if self.per_second is None:
             return f"a limit of queue {self.queue} that has ended: they go now"
         return f"[queues.{self.queue}] max_per_second = {self.per_second:g}"
@@ -76,6 +80,7 @@ class HeldBack:
         return {
             "queue": self.queue,
             "max_per_second": self.per_second,
+            "blocked_by": self.blocked_by,
             "waiting": self.waiting,
             "since": iso(self.since_ms),
         }
@@ -96,10 +101,12 @@ def throttled_sets(channel: Channel, keys: Keys) -> list[Throttled]:
     return found
 
 
-def held_back(found: Iterable[tuple[Throttled, int, int | None]], limits: Sequence[bytes]) -> list[HeldBack]:
+def held_back(
+    found: Iterable[tuple[Throttled, int, int | None]], limits: Sequence[bytes], blocked: Mapping[str, str]
+) -> list[HeldBack]:
     """
     Sum up the throttled schedules by queue. *found*: the sets, each with its size and the time since when its oldest
-    waits, None if it is empty. *limits* is the hash of limits.
+    waits, None if it is empty. *limits* is the hash of limits; *blocked*: queues whose keys have a wrong type.
     """
     rates = {text(queue): _per_second(row) for queue, row in zip(limits[::2], limits[1::2], strict=True)}
     waiting, since_ms = Counter[str](), dict[str, int]()
@@ -107,7 +114,10 @@ def held_back(found: Iterable[tuple[Throttled, int, int | None]], limits: Sequen
         if oldest_ms is not None:
             waiting[throttled.queue] += count
             since_ms[throttled.queue] = min(since_ms.get(throttled.queue, oldest_ms), oldest_ms)
-    return [HeldBack(queue, rates.get(queue), waiting[queue], since_ms[queue]) for queue in sorted(waiting)]
+    return [
+        HeldBack(queue, rates.get(queue), waiting[queue], since_ms[queue], blocked.get(queue))
+        for queue in sorted(waiting)
+    ]
 
 
 def _per_second(row: bytes) -> float | None:

@@ -1,8 +1,11 @@
 -- room: the number of runs that each limited queue accepts now, and the time of its next free place.
 --
--- USES   meta_key limits_key now_ms throttled_words
+-- USES   meta_key limits_key now_ms throttled_words; queue_accepts of lib/push.lua
 -- GIVES  is_limited, room[queue] = number of runs, nil for a queue without a limit; throttled = set of words that may
---        have schedules; spend(queue), room_again_ms(queue), note_room()
+--        have schedules; block(queue): it does not accept runs; spend(queue), room_again_ms(queue), note_room()
+--
+-- A queue whose key is of a wrong type has no room. It is looked at again each second, and its schedules go on when the
+-- key is right again.
 --
 -- A limit is "<per second> <time in µs>". Each run moves that time on by 1 / <per second>, starting from now or later.
 -- There is room while the time is less than BURST ahead (GCRA). So an idle queue gets a twentieth of a second's runs at
@@ -11,9 +14,10 @@
 -- include lib/lanes.lua
 local BURST, WAKE = 1 / 20, 1 / 100  -- of a second's runs: most at once; fewest for a wake-up
 local CLOSE = 1e-6  -- of a run: rounding error of doubles
+local BLOCKED_MS = 1000  -- until the next look at a blocked queue
 
 local limits = redis.call('HGETALL', limits_key)
-local room, rates, spent = {}, {}, {}
+local room, rates, spent, blocked = {}, {}, {}, {}
 local throttled, throttled_before = {}, throttled_words
 for word in string.gmatch(throttled_before, '%S+') do
   local queue = queue_of(word)
@@ -41,6 +45,16 @@ for i = 1, #limits, 2 do
   end
 end
 
+local function block(queue)
+  room[queue], blocked[queue], is_limited = 0, true, true
+end
+
+for queue in pairs(room) do
+  if not queue_accepts(queue) then
+    block(queue)
+  end
+end
+
 local function spend(queue)
   if room[queue] then
     room[queue] = room[queue] - 1
@@ -55,6 +69,9 @@ end
 
 -- Return the time at which there is room for enough runs for a wake-up: a hundred times a second at most.
 local function room_again_ms(queue)
+  if blocked[queue] then
+    return now_ms + BLOCKED_MS
+  end
   local rate = rates[queue]
   return math.max(math.ceil((next_of(queue) - (rate.burst - rate.wake) * rate.each_us) / 1000), now_ms + 1)
 end
