@@ -184,6 +184,7 @@ class AsyncClient:
     cancel = _awaited(Client.cancel)
     pause = _awaited(Client.pause)
     resume = _awaited(Client.resume)
+    release = _awaited(Client.release)
     run_now = _awaited(Client.run_now)
     retry = _awaited(Client.retry)
     cancel_run = _awaited(Client.cancel_run)
@@ -196,6 +197,7 @@ class AsyncClient:
     cancel_many = _awaited(Client.cancel_many)
     pause_many = _awaited(Client.pause_many)
     resume_many = _awaited(Client.resume_many)
+    release_many = _awaited(Client.release_many)
     sign_many = _awaited(Client.sign_many)
 
     # -- reading --------------------------------------------------------------------------------------

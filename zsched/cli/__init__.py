@@ -36,6 +36,7 @@ _COMMANDS: Final = {
         ("set", "puts.set_", "Change some options of a schedule; the others stay."),
         ("pause", "lives.pause", "Stop schedules until they are resumed."),
         ("resume", "lives.resume", "Resume paused schedules."),
+        ("release", "lives.release", "Put quarantined schedules back."),
         ("cancel", "lives.cancel", "Cancel schedules; they never fire again."),
         ("run", "lives.run", "Push a run of a schedule at once."),
         ("apply", "files.apply", "Create and update the schedules of a TOML file."),

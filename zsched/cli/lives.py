@@ -1,6 +1,6 @@
 """
-``zsched cancel``, ``pause``, ``resume``, ``run``, ``retry``, ``cancel-run``, ``backfill``: commands that act on
-schedules and runs.
+``zsched cancel``, ``pause``, ``resume``, ``release``, ``run``, ``retry``, ``cancel-run``, ``backfill``: commands that
+act on schedules and runs.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ _IF_VERSION = click.option(
 _CANCEL = Repair("cancel", "cancelled", "schedule", "--tag campaign-7 --dry-run")
 _PAUSE = Repair("pause", "paused", "schedule", "--queue email --dry-run")
 _RESUME = Repair("resume", "resumed", "schedule", "--queue email --dry-run")
+_RELEASE = Repair("release", "released", "schedule", "--match '*' --dry-run")
 _RETRY = Repair("retry", "retried", "run", "--status failed --since 2h --dry-run")
 _CANCEL_RUN = Repair("cancel-run", "cancelled", "run", "--queue emial --dry-run")
 
@@ -103,15 +104,18 @@ def pause(invocation: Invocation, ids: tuple[str, ...], note: str, if_version: s
     return _each(invocation, ids, lambda id: _Result(id, client.pause(id, note, if_version=if_version).state.value))
 
 
-@command()
-@click.argument("ids", metavar="[ID]…", nargs=-1, shell_complete=completed_ids)
-@click.option(
+_MISSED = click.option(
     "--missed",
     type=click.Choice([missed.value for missed in Missed]),
     default=Missed.FIRE.value,
     show_default=True,
-    help="Times that passed in the pause: fire the latest one late, or skip it.",
+    help="Times that passed meanwhile: fire the latest one late, or skip it.",
 )
+
+
+@command()
+@click.argument("ids", metavar="[ID]…", nargs=-1, shell_complete=completed_ids)
+@_MISSED
 @_IF_VERSION
 @schedule_filters
 @bulk_options(is_pushing=True)
@@ -130,6 +134,34 @@ def resume(invocation: Invocation, ids: tuple[str, ...], missed: str, if_version
     if _RESUME.are_filters(ids, given):
         return _RESUME.carry_out(invocation, partial(client.resume_many, missed), given)
     return _each(invocation, ids, lambda id: _resumed(id, client.resume(id, missed, if_version=if_version), missed))
+
+
+@command()
+@click.argument("ids", metavar="[ID]…", nargs=-1, shell_complete=completed_ids)
+@_MISSED
+@_IF_VERSION
+@schedule_filters
+@bulk_options(is_pushing=True)
+def release(invocation: Invocation, ids: tuple[str, ...], missed: str, if_version: str | None, **given: Any) -> int:
+    """
+    Put quarantined schedules back, by id or by filters, when what was in their way is gone. A time that has passed
+    fires now, by the schedule's own catch-up policy and deadline; with --missed skip it is dropped.
+
+    A schedule is quarantined when it cannot be planned or pushed; `zsched why ID` says why. A daemon puts it back
+    itself when the cause is gone, or when its archive has what Redis lost. If the cause is still there, it is
+    quarantined again. What neither Redis nor an archive has is refused: schedule it again, or cancel it.
+
+    \b
+    Examples:
+      zsched release digest
+      zsched release --match '*' --dry-run
+      zsched release --queue email --missed skip
+    """
+    client = invocation.client()
+    _demand_one(ids, if_version)
+    if _RELEASE.are_filters(ids, given):
+        return _RELEASE.carry_out(invocation, partial(client.release_many, missed), given)
+    return _each(invocation, ids, lambda id: _resumed(id, client.release(id, missed, if_version=if_version), missed))
 
 
 @command()

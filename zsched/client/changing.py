@@ -1,4 +1,4 @@
-"""Changes of existing schedules, many in a step: cancel, pause and resume; a word for each, and maybe a refusal."""
+"""Changes of existing schedules, many in a step: cancel, pause, resume, release; a word for each, maybe a refusal."""
 
 from __future__ import annotations
 
@@ -44,13 +44,18 @@ class Changing:
         words = zip(ids, self._store.pause(ids, note, new_id(), if_version), strict=True)
         return {id: self._outcome(id, word, if_version) for id, word in words}
 
-    def resume(self, ids: Sequence[str], missed: Missed, if_version: str | None = None) -> dict[str, IdOutcome]:
-        """Resume schedules in a step. Those that skip occurrences of a rule are planned, and resumed in another."""
+    def resume(
+        self, ids: Sequence[str], missed: Missed, if_version: str | None = None, place: str = "paused"
+    ) -> dict[str, IdOutcome]:
+        """
+        Resume schedules in a step: those in *place*, paused or quarantine. Those that skip occurrences of a rule are
+        planned, and resumed in another.
+        """
         outcomes: dict[str, IdOutcome] = {}
         plans: dict[str, SkipPlan | None] = dict.fromkeys(ids)
         again: list[str] = []
         for _ in range(1 + REPLANS):
-            now_ms, words = self._store.resume(plans, new_id(), missed, if_version)
+            now_ms, words = self._store.resume(plans, new_id(), missed, if_version, place)
             outcomes |= {id: self._outcome(id, word, if_version) for id, word in zip(plans, words, strict=True)}
             again = [id for id in plans if outcomes[id].word == "AGAIN"]
             if not again:
@@ -66,7 +71,7 @@ class Changing:
                 break
         for id in again:
             if outcomes[id].word == "AGAIN":
-                remedy = "resume it with missed=fire"
+                remedy = "call again, or give missed=fire"
                 problem = f"schedule {id!r} could not be planned in time for the server"
                 outcomes[id] = IdOutcome("", error=RedisUnavailable(problem, remedy))
         return outcomes

@@ -1,6 +1,6 @@
 """
-The part of the client that changes existing schedules (cancel, pause, resume, run now, backfill) and runs (retry,
-cancel).
+The part of the client that changes existing schedules (cancel, pause, resume, release, run now, backfill) and runs
+(retry, cancel).
 """
 
 from __future__ import annotations
@@ -60,9 +60,24 @@ class Lives(Past):
             ScheduleNotFound, InvalidSchedule: no such schedule, or it ended or is quarantined.
             VersionConflict: it does not have the version *if_version*.
         """
+        return self._resumed(id, missed, if_version, "paused")
+
+    def release(self, id: str, missed: str | Missed = Missed.FIRE, *, if_version: str | None = None) -> Schedule | None:
+        """
+        Put a quarantined schedule back, once what was in its way is gone: it fires as ``resume`` does, and by its own
+        ``catch_up`` and ``expires_after``. It is quarantined again if it still cannot be planned or pushed. A daemon
+        does this itself when it finds that a cause is gone, or that its archive has what Redis lost.
+
+        Raises:
+            ScheduleNotFound, InvalidSchedule: no such schedule, or it ended, or what it needs is gone from Redis.
+            VersionConflict: it does not have the version *if_version*.
+        """
+        return self._resumed(id, missed, if_version, "quarantine")
+
+    def _resumed(self, id: str, missed: str | Missed, if_version: str | None, place: str) -> Schedule | None:
         mode = choice("missed", missed, Missed)
         with naming_lost_call(check_id(id)):
-            self._changing.resume([id], mode, check_version(if_version))[id].demand()
+            self._changing.resume([id], mode, check_version(if_version), place)[id].demand()
         found = self._reader.find(id)
         return found.schedule if found else None
 

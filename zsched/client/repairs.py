@@ -104,3 +104,8 @@ class Repairs(Lives):
         """Resume paused schedules, as ``resume`` does; default: 200 a second. Raises as ``Repairs``."""
         act = partial(self._changing.resume, missed=choice("missed", missed, Missed))
         return self._portions.change(act, dict(given), is_pushing=True, state=ScheduleState.PAUSED)
+
+    def release_many(self, missed: str | Missed = Missed.FIRE, **given: Unpack[ScheduleRepair]) -> Repaired:
+        """Put quarantined schedules back, as ``release`` does; default: 200 a second. Raises as ``Repairs``."""
+        act = partial(self._changing.resume, missed=choice("missed", missed, Missed), place="quarantine")
+        return self._portions.change(act, dict(given), is_pushing=True, state=ScheduleState.QUARANTINED)

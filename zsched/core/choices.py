@@ -62,7 +62,7 @@ class IfExists(Enum):
     """The policy of a put if a schedule of its id exists."""
 
     REPLACE = "replace"  # it is replaced
-    KEEP = "keep"  # it stays unchanged
+    KEEP = "keep"  # it stays unchanged; one in quarantine is replaced, as it does not fire
     ERROR = "error"  # the put raises ScheduleExists
 
 

@@ -132,7 +132,8 @@ def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance =
             Word.PAUSED, text or "it fires when it is resumed", "let it go on", _zsched("resume", schedule)
         )
     if schedule.state is ScheduleState.QUARANTINED:
-        return StoryVerdict(Word.QUARANTINED, since, "schedule it again, or cancel it", _zsched("cancel", schedule))
+        remedy = "if the cause is gone, put it back; otherwise schedule it again, or cancel it"
+        return StoryVerdict(Word.QUARANTINED, since, remedy, _zsched("release", schedule))
     if schedule.state is ScheduleState.ENDED or schedule.next_ms is None:
         return StoryVerdict(Word.ENDED, f"{since}: its rule gives no more occurrences".lstrip(": "), NOTHING)
     at, ahead_ms = local_text(schedule.next_ms, tz), schedule.next_ms - now_ms

@@ -176,8 +176,11 @@ def in_quarantine(number: int, names: str = "") -> Finding:
     if not number:
         return fine("no schedule is in quarantine")
     text = f"{plural(number, 'schedule')} in quarantine: broken, and not fired"
-    remedy = "zsched ls --state quarantined lists them, zsched why ID says why; schedule them again, or cancel them"
-    return warning(f"{text}: {names}" if names else text, remedy)
+    remedy = (
+        "zsched ls --state quarantined lists them, zsched why ID says why; zsched release ID puts one back, "
+        "or schedule it again, or cancel it"
+    )
+    return problem(f"{text}: {names}" if names else text, remedy)
 
 
 @health_check("wrong_type", Overview, "key types", alert="another program wrote keys that zsched or RQ needs")

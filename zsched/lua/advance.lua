@@ -89,8 +89,9 @@ local function look_at(id, due_ms, score, planned_version, plan, run)
   elseif type(queue) ~= 'string' then
     word, why = 'quarantined', 'its template is gone or of the wrong type'
   elseif queue ~= plain_queue and not queue_accepts(queue) then
-    word, why = can_wait_for(queue) and 'changed' or 'quarantined', 'wrong type at ' .. RQ_QUEUE .. name_of(queue)
-    blocked[#blocked + 1] = word == 'changed' and queue or nil
+    local can_wait = select(2, queue_accepts(queue))
+    word, why = can_wait and 'changed' or 'quarantined', 'wrong type at ' .. RQ_QUEUE .. name_of(queue)
+    blocked[#blocked + 1] = can_wait and queue or nil
   elseif not plan.fires then
     word = 'passed'
   elseif has_jobs and not make_way(run) then

@@ -117,7 +117,7 @@ local function throttle(id, word, due_ms, queue)
   elseif not throttling[to] then
     if not is_a(key_of(to), 'zset') then
       note_wrong(key_of(to))
-      return true, 'wrong type at due:' .. lane_of(word) .. ':<its queue>'
+      return true, 'wrong type at ' .. name_of(key_of(to)) .. ' (' .. redis.call('TYPE', key_of(to)).ok .. ')'
     end
     throttling[to] = {}
   end
@@ -155,7 +155,7 @@ local function take_special(id, word, due_ms, run, job_key, job)
       return true, 'wrong type at its key'
     end
     return true, schedule[1] and 'its version is broken' or 'its hash is gone'
-  elseif not queue_accepts(queue) and not can_wait_for(queue) then
+  elseif not queue_accepts(queue) and not select(2, queue_accepts(queue)) then
     return true, queue and 'wrong type at ' .. RQ_QUEUE .. name_of(queue) or 'its job names no queue'
   end
   local expires_ms = string.find(flags, 'e', 1, true) and whole_of(redis.call('HGET', job_key, 'zs_expires'))
@@ -171,7 +171,7 @@ local function take_special(id, word, due_ms, run, job_key, job)
     dropped[#dropped + 1] = job_key
     return true
   end
-  if not room[queue] and not queue_accepts(queue) then
+  if not queue_accepts(queue) then
     block(queue)
   end
   if room[queue] == 0 then

@@ -4,7 +4,7 @@
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        lane            high | normal | low
---        if_exists       replace | keep | error
+--        if_exists       replace | keep (one in quarantine is replaced) | error
 --        enabled         1: not paused; 0: paused; '' as it is, and a new one not paused
 --        allow_past      1: a due time that has passed fires at once
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it (relative times)
@@ -96,7 +96,7 @@ for n, id in ipairs(ids) do
   local job = is_there and redis.pcall('HMGET', run, unpack(OF_RUN)) or NO_JOB
   if job.err then
     word = 'WRONGTYPE'
-  elseif at and if_exists ~= 'replace' then
+  elseif at and (if_exists == 'error' or if_exists == 'keep' and at.place ~= 'quarantine') then
     word = if_exists == 'keep' and 'kept' or 'EXISTS'
     due_ms = at.due_ms or '-'
   elseif seen_version ~= '' and version_of(id, at) ~= seen_version then

@@ -144,7 +144,7 @@ for n, id in ipairs(ids) do
   local word, due_ms, nominal_ms, dropped = nil, nil, nil, ''
   if has_hashes and not (is_a(schedule_key, 'hash') and is_a(template_key, 'hash')) then
     word = 'WRONGTYPE'
-  elseif at and shape.if_exists ~= 'replace' then
+  elseif at and (shape.if_exists == 'error' or shape.if_exists == 'keep' and at.place ~= 'quarantine') then
     word, due_ms = shape.if_exists == 'keep' and 'kept' or 'EXISTS', at.due_ms
   elseif at and at.recurring then
     old, is_sound = read(schedule_key)

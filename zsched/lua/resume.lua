@@ -1,10 +1,11 @@
--- resume: put paused schedules back into their lanes.
+-- resume: put paused or quarantined schedules back into their lanes.
 --
 -- KEYS   @schedules @trouble wake op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        seen_version    resume only a schedule of this version; '' in any case
+--        place           paused | quarantine: where they are
 --        missed          fire: at its old due time, passed or not | skip: missed occurrences are recorded, not fired
 --        ...             two texts per schedule: id, each once; and '' or, if missed=skip and a recurring schedule is
 --                        past its due time, the words of a plan: seen due ms, version, next ms or -, from ms, until ms
@@ -12,7 +13,7 @@
 --                        last ms, count
 -- RETURNS  OK, now ms, then per schedule: word, due ms or -
 --        words: resumed skipped unchanged NOTFOUND QUARANTINED ENDED WRONGTYPE CHANGED:<present version>, AGAIN (read
---        and plan once more)
+--        and plan once more), BROKEN: quarantined, and what it needs is gone or broken; an archive may have it
 -- LOGS   resume: rows = id, "<lane> <due>", after a skip "<lane> <due> <first> <last> <count> <nominal>"; the nominal
 --        time is - for a one-shot
 --
@@ -22,18 +23,35 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/version.lua
 -- include lib/trouble.lua
 
+local WHOLE = '^%d+$'
+
+-- Return whether a quarantined schedule has all that a pass of the leader needs.
+local function is_whole(id, at)
+  if not at.lane or not string.find(at.due_ms, WHOLE) then
+    return false
+  elseif not at.recurring then
+    local job = redis.pcall('HMGET', run_key(id, at.due_ms), 'status', 'origin', 'zs')
+    return not job.err and job[1] == 'scheduled' and job[2] and job[3]
+  end
+  local schedule = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal')
+  return not schedule.err and schedule[1] and schedule[2] and schedule[3] and schedule[4]
+    and type(redis.pcall('HGET', template_prefix .. id, 'origin')) == 'string'
+end
+
 -- Return a word, and the due ms for the reply; for a schedule that is resumed also its words in the log.
 local function decide(id, at, plan)
   if not at then
     return 'NOTFOUND', '-'
   elseif seen_version ~= '' and version_of(id, at) ~= seen_version then
     return 'CHANGED:' .. version_of(id, at), '-'
-  elseif at.place == 'quarantine' then
+  elseif at.place == 'quarantine' and place == 'paused' then
     return 'QUARANTINED', '-'
   elseif at.place == 'ended' then
     return 'ENDED', '-'
-  elseif at.place == 'due' then
+  elseif at.place ~= place then
     return 'unchanged', at.due_ms
+  elseif place == 'quarantine' and not is_whole(id, at) then
+    return 'BROKEN', '-'
   elseif missed ~= 'skip' or tonumber(at.due_ms) > now_ms then
     return 'resumed', at.due_ms, at.lane .. ' ' .. at.due_ms
   elseif not at.recurring then

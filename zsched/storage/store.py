@@ -300,14 +300,20 @@ class Store:
         return [_text(word) for word in words]
 
     def resume(
-        self, plans: Mapping[str, SkipPlan | None], op: str, missed: Missed, if_version: str | None = None
+        self,
+        plans: Mapping[str, SkipPlan | None],
+        op: str,
+        missed: Missed,
+        if_version: str | None = None,
+        place: str = "paused",
     ) -> tuple[int, list[str]]:
         """
-        Resume the schedules of *plans*. Return the server's time and a word for each: resumed, skipped, unchanged,
-        NOTFOUND, QUARANTINED, ENDED, WRONGTYPE, CHANGED:<version>; AGAIN: plan (again).
+        Resume the schedules of *plans* that are in *place*, paused or quarantine. Return the server's time and a word
+        for each: resumed, skipped, unchanged, NOTFOUND, QUARANTINED, BROKEN, ENDED, WRONGTYPE, CHANGED:<version>;
+        AGAIN: plan (again).
         """
         rows = [text for id, plan in plans.items() for text in (id, "" if plan is None else plan.to_text())]
-        arguments = {"missed": missed.value, "seen_version": if_version or ""}
+        arguments = {"missed": missed.value, "seen_version": if_version or "", "place": place}
         now_ms, *words = self._scripts.call("resume", op=op, keep_op_ms=KEEP_OP_MS, rows=rows, **arguments)
         return int(now_ms), [_text(word) for word in words[::2]]
 

@@ -69,6 +69,11 @@ async def resume(call: Caller, id: str, missed: Any, version: str | None = None)
     return await _changed(call, id, version, lambda known: call.client.resume(id, missed, if_version=known))
 
 
+async def release(call: Caller, id: str, missed: Any, version: str | None = None) -> Schedule | None:
+    """Put the quarantined schedule *id* back, if it has *version*, as ``Client.release`` does. Raises Problem."""
+    return await _changed(call, id, version, lambda known: call.client.release(id, missed, if_version=known))
+
+
 async def cancel(call: Caller, id: str, version: str | None = None) -> str:
     """Cancel schedule *id*, if it has *version*. Raises ScheduleNotFound, VersionConflict, Problem."""
     outcome = await _changed(call, id, version, lambda known: call.client.cancel(id, if_version=known))
@@ -153,6 +158,19 @@ async def resume_all(call: Caller, filters: dict[str, Any], missed: Any, **optio
         return await call.client.resume_many(missed, **given)
 
     return await _changed_all(call, filters, options, many, one, state=ScheduleState.PAUSED)
+
+
+async def release_all(call: Caller, filters: dict[str, Any], missed: Any, **options: Any) -> Repaired:
+    """Put the quarantined schedules that *filters* find back, as ``Client.release_many`` does. Raises Problem."""
+
+    async def one(id: str, version: str | None) -> str:
+        await call.client.release(id, missed, if_version=version)
+        return "resumed"
+
+    async def many(**given: Any) -> Repaired:
+        return await call.client.release_many(missed, **given)
+
+    return await _changed_all(call, filters, options, many, one, state=ScheduleState.QUARANTINED)
 
 
 async def cancel_all(call: Caller, filters: dict[str, Any], **options: Any) -> Repaired:

@@ -1,4 +1,4 @@
-"""``/schedules:batch``, ``:pause``, ``:resume`` and ``:cancel``: many schedules in one request."""
+"""``/schedules:batch``, ``:pause``, ``:resume``, ``:release`` and ``:cancel``: many schedules in one request."""
 
 from __future__ import annotations
 
@@ -44,6 +44,13 @@ async def resume(request: Request, call: Admitted) -> Response:
     """Resume the paused schedules that `filter` finds, 200 a second; `missed` is fire or skip."""
     body = await _body(request, call, "missed")
     return _told(await actions.resume_all(call, _filters(body), body.get("missed", "fire"), **_options(body)))
+
+
+@router.post("/schedules:release", **schemas.bulk("Put quarantined schedules that a filter finds back.", missed=str))
+async def release(request: Request, call: Admitted) -> Response:
+    """Put the quarantined schedules that `filter` finds back, 200 a second; `missed` is fire or skip."""
+    body = await _body(request, call, "missed")
+    return _told(await actions.release_all(call, _filters(body), body.get("missed", "fire"), **_options(body)))
 
 
 @router.post("/schedules:cancel", **schemas.bulk("Cancel the schedules that a filter finds."))

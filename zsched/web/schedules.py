@@ -153,6 +153,18 @@ async def resume(id: PathId, request: Request, call: Admitted) -> Response:
     return JsonAnswer({"id": id, "outcome": None}) if done is None else _schedule(call, done)
 
 
+@router.post(
+    "/schedules/{id:plain}:release",
+    **schemas.action("Resumed", "Put a quarantined schedule back.", headers=_IF_MATCH, missed=Missed),
+)
+async def release(id: PathId, request: Request, call: Admitted) -> Response:
+    """Put a quarantined schedule back; `missed` is fire or skip. Honours `If-Match`."""
+    call.demand_write()
+    missed = only(await read_object(request), "missed").get("missed", "fire")
+    done = await actions.release(call, id, missed, _if_match(request))
+    return JsonAnswer({"id": id, "outcome": None}) if done is None else _schedule(call, done)
+
+
 @router.post("/schedules/{id:plain}:run", **schemas.action("Result", "Push a run at once."))
 async def run(id: PathId, request: Request, call: Admitted) -> Response:
     """Push a run at once. A one-shot runs now instead of at its time."""

@@ -72,7 +72,7 @@ local function problem_of(one, before)
   end
   for _, each in ipairs(types) do
     if not is_a(each[1], each[2]) then
-      return 'wrong type at ' .. name_of(each[1])
+      return 'wrong type at ' .. name_of(each[1]) .. ' (' .. redis.call('TYPE', each[1]).ok .. ')'
     end
   end
 end
@@ -243,7 +243,7 @@ end
 local function overlapping(one, last)
   local policy = POLICIES[one.mode]
   if policy.need and not is_a(chains_key, 'hash') then
-    return 'broken', 'wrong type at ' .. chains_key
+    return 'broken', 'wrong type at ' .. chains_key .. ' (' .. redis.call('TYPE', chains_key).ok .. ')'
   end
   return policy.at_due(one, last)
 end

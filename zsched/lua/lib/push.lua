@@ -1,8 +1,8 @@
 -- push: put runs into their RQ queues.
 --
 -- USES   now_ms rq_queues_key
--- GIVES  is_listed, queue_accepts(queue); can_wait_for(queue): if it does not accept runs, because its key is of a wrong
---        type, schedules can wait for it by its name (lib/room.lua); all of lib/rq.lua and lib/untrusted.lua
+-- GIVES  is_listed; queue_accepts(queue) -> whether its key is a list or free, and whether schedules could wait for it
+--        by its name if it is not (lib/room.lua); all of lib/rq.lua and lib/untrusted.lua
 --        enqueue(run, queue, at_front, ...), for a run that has a job; ... are further texts of the hash
 --        push(queue, run, at_front), if the hash has the status queued already; back_of(queue), a list to which such
 --        runs may be added; push_queues(): call it last
@@ -24,11 +24,8 @@ local function queue_accepts(queue)
   if not queue_types[queue] then
     queue_types[queue] = #queue <= LONGEST_NAME and redis.call('TYPE', RQ_QUEUE .. queue).ok or 'no name'
   end
-  return queue_types[queue] == 'list' or queue_types[queue] == 'none'
-end
-
-local function can_wait_for(queue)
-  return queue and queue ~= '' and #queue <= LONGEST_NAME and not string.find(queue, '%s')
+  local type = queue_types[queue]
+  return type == 'list' or type == 'none', type ~= 'no name' and string.find(queue, '^%S+$') ~= nil
 end
 
 local function waiting_of(queue)

@@ -3,7 +3,7 @@
 --
 -- USES   rq_limits_key, and the names that lib/push.lua uses
 -- GIVES  limit_of(key, most), for a job's fields rate_limit_key and rate_limit_concurrency: {key, most}; nil if it has
---        no limit; false and the key's name if a key is of a wrong type
+--        no limit; false, and the key with its type, if that is wrong
 --        hold_back(run, queue, limit, at_front, ...), for a run that has a job: it waits for a slot, unless it has
 --        one; ... are further texts of the hash
 --        fill(limit): queue the jobs that wait longest, while there are slots; fill_slots(), before push_queues: fill
@@ -35,7 +35,7 @@ do  -- a chunk of Lua may have 200 local names, and lost.lua has nearly as many
       end
     end
     if wrong_keys[key] then
-      return false, name_of(wrong_keys[key])
+      return false, name_of(wrong_keys[key]) .. ' (' .. redis.call('TYPE', wrong_keys[key]).ok .. ')'
     end
     return {key = key, most = most}
   end

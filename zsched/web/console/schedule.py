@@ -74,7 +74,7 @@ async def show(view: Viewed, id: str, after: str | None = None) -> Response:
 
 @router.post("/schedules/{id:plain}:{action}")
 async def act(view: Viewed, id: str, action: str, request: Request) -> Response:
-    """Pause, resume, run or cancel a schedule."""
+    """Pause, resume, release, run or cancel a schedule."""
     view.call.demand_write()
     form = await read_form(request)
     if action == "pause":
@@ -83,6 +83,9 @@ async def act(view: Viewed, id: str, action: str, request: Request) -> Response:
     if action == "resume":
         await actions.resume(view.call, id, form.get("missed", Missed.FIRE.value))
         return view.done("resumed", "schedules", id)
+    if action == "release":
+        await actions.release(view.call, id, form.get("missed", Missed.FIRE.value))
+        return view.done("put back", "schedules", id)
     if action == "run":
         return view.done(f"pushed run {await actions.run_now(view.call, id)}", "schedules", id)
     if action == "cancel":

@@ -29,7 +29,9 @@ FILTERS: Final = ("match", "state", "kind", "tag", "queue", "func", "owner", "du
 _PAGE: Final = 50
 _STRIPS_AT_ONCE: Final = 10
 _GLOB: Final = frozenset("*?[")
-_MANY: Final[Mapping[str, str]] = {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
+_MANY: Final[Mapping[str, str]] = {
+    "pause": "paused", "resume": "resumed", "release": "released", "cancel": "cancelled",
+}  # fmt: skip
 
 
 @router.get("/schedules")
@@ -167,4 +169,6 @@ async def _act(
         return await actions.pause_all(view.call, given, form.get("note", ""), **options)
     if action == "resume":
         return await actions.resume_all(view.call, given, form.get("missed", Missed.FIRE.value), **options)
+    if action == "release":
+        return await actions.release_all(view.call, given, form.get("missed", Missed.FIRE.value), **options)
     return await actions.cancel_all(view.call, given, **options)
