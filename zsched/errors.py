@@ -47,6 +47,10 @@ class InvalidSchedule(ZschedError, ValueError):
         return type(self), (self.field, self.value, self.problem, self.remedy)
 
 
+class UnknownZone(InvalidSchedule):
+    """No time zone of this machine has this name, ``value``. Another machine's data may have it."""
+
+
 class InvalidTask(InvalidSchedule):
     """
     A task's decorator contradicts itself or its function's signature, or the task cannot be imported here.

@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "events":         (("errors", "core"),                               ("structlog",)),
     "embedded":       (("errors", "embedded"),                           ()),
     "core":           (("errors", "core"),                               ("croniter",)),
+    "core.triggers.zones": (("errors", "zone_rules", "core"),            ()),  # which data lacks a zone
     "archive":        (("errors", "core", "archive"),                    ()),
     "storage":        (("errors", "config", "core", "storage"),          ("hiredis", "redis")),
     "storage.rqjob":  (("errors", "core", "storage"),                    ("redis", "rq")),

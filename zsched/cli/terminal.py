@@ -22,7 +22,7 @@ import click
 from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow
 from zsched.cli.tables import aligned
 from zsched.core.clock import Clock, SystemClock, from_ms
-from zsched.core.triggers import zone
+from zsched.core.triggers import shown_zone
 
 _NARROWEST: Final = 40  # columns; a terminal that claims less is taken for so wide
 _DEEPEST: Final = 26  # columns of a hanging indent, at most
@@ -110,5 +110,5 @@ class Terminal:
         date, time, offset = found.groups()
         at = datetime.fromisoformat(f"{date}T{time}{offset}")
         is_today = from_ms(self.now_ms).astimezone(at.tzinfo).date() == at.date()
-        is_known = tz is not None and at.astimezone(zone(tz)).utcoffset() == at.utcoffset()
+        is_known = tz is not None and at.astimezone(shown_zone(tz)).utcoffset() == at.utcoffset()
         return f"{'' if is_today else f'{date} '}{time}{'' if is_known else offset}"

@@ -138,9 +138,11 @@ class Answers:
             wait = f"nothing fires for {duration_text(seen.held_ms)} more, after a loss or a restart of Redis"
             return Hindrance(wait, "nothing has to be done: it fires then")
         for held in seen.held_back:
-            if held.queue == schedule.queue:
+            if held.queue == schedule.queue or held.zone == schedule.tz:
                 number = f"{held.cause}; {plural(held.waiting, 'schedule')} wait, the oldest for"
                 text = f"{number} {rough_duration(now_ms - held.since_ms)}"
+                if held.zone is not None:
+                    return Hindrance(text, "install tzdata there, or start a daemon on another machine", word=Word.HELD_BACK)
                 if held.blocked_by is not None:
                     first, *command = moving_away(held.blocked_by)
                     return Hindrance(text, first, tuple(command), word=Word.HELD_BACK)

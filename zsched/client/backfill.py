@@ -30,7 +30,7 @@ from zsched.core.clock import from_ms
 from zsched.core.instants import instant_ms
 from zsched.core.model import Schedule
 from zsched.core.story import Source
-from zsched.core.triggers import zone
+from zsched.core.triggers import shown_zone
 from zsched.errors import ArchiveError, Contended, InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
@@ -182,4 +182,4 @@ def _bounded(schedule: Schedule, start_ms: int, end_ms: int) -> PastOccurrences:
 
 
 def _shown(ms: int, tz: str) -> str:
-    return from_ms(ms).astimezone(zone(tz)).isoformat()
+    return from_ms(ms).astimezone(shown_zone(tz)).isoformat()

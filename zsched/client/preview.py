@@ -11,7 +11,7 @@ from zsched.core.instants import instant_ms
 from zsched.core.model import Schedule
 from zsched.core.options import define_trigger
 from zsched.core.planning import local_time, occurrences
-from zsched.core.triggers import check, zone
+from zsched.core.triggers import check, shown_zone
 from zsched.storage.connection import Link
 
 
@@ -20,7 +20,7 @@ def next_times(
 ) -> Sequence[datetime]:
     """Return the due times of *schedule*, or of *rule* if it is None. As ``Client.preview``, which describes it."""
     if schedule is not None and schedule.trigger is None:
-        due = [] if schedule.next_ms is None else [local_time(schedule.next_ms, zone(schedule.tz))]
+        due = [] if schedule.next_ms is None else [local_time(schedule.next_ms, shown_zone(schedule.tz))]
         start_ms = 0 if start is None else instant_ms("start", start, schedule.tz)
         return [at for at in due if to_ms(at) > start_ms]
     spec = define_trigger(rule) if schedule is None else schedule.trigger

@@ -7,8 +7,11 @@ entries for everything else.
 
 **Place.** A schedule is in one place, with the content that the log has. If RQ has the run of a waiting one-shot (in
 any status except ``scheduled``), the one-shot is not put back, because it would run twice: restore.lua takes it out.
-The content of a quarantined schedule is not compared: the log says that it is broken. A schedule that is in quarantine
-by the log, but not in Redis, stays where it is: stopping it would protect nothing, and would obey a forged entry.
+A schedule that is in quarantine by the log, but not in Redis, stays where it is: stopping it would protect nothing, and
+would obey a forged entry.
+
+**Quarantine.** A quarantined schedule goes back to its lane, with the content that the log has, if Redis has another
+content or none: then that was the cause. It also goes back if the cause is over (``daemon.causes``).
 
 **Occurrence.** An entry that created the schedule, resumed it with ``skip`` or advanced it has chosen *nominal*: the
 rule's first time after that entry's TIME. Later entries that left *nominal* unchanged (``run_now``, a put of the same
@@ -44,6 +47,7 @@ class Event(Enum):
     OVERDUE = "occurrence_overdue"  # in the right place, its time has passed, and it does not fire
     SKIPPED = "occurrence_missing"  # its rule has an occurrence without a record
     SUPPRESSED = "run_suppressed"  # a job that zsched never pushed has the id of the run
+    RELEASED = "schedule_released"  # it was in quarantine, and the cause is over
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +61,18 @@ class Alarm:
     row: Restored | None = None
 
 
-def misplaced(known: Held, here: Held | None, places: Sequence[str], status: str) -> Alarm | None:
+def misplaced(
+    known: Held, here: Held | None, places: Sequence[str], status: str, *, is_released: bool = False
+) -> Alarm | None:
     """
     Return the alarm for a schedule's place or content; None if it is as *known*.
 
-    *here*: the schedule in Redis; *places*: all places that it is in; *status*: RQ's status of its waiting run, or ''.
+    *here*: the schedule in Redis; *places*: all places that it is in; *status*: RQ's status of its waiting run, or '';
+    *is_released*: it is in quarantine, and the cause is over.
     """
     is_scattered = len(places) > 1
     if here is not None and _is_as(known, here) and not is_scattered:
-        return None
+        return _released(known, here, is_released=is_released) if known.place == "quarantine" else None
     event = Event.SCATTERED if is_scattered else Event.MISSING if here is None else Event.DIFFERENT
     found = "in " + " and ".join(places) if is_scattered else "nothing" if here is None else _difference(known, here)
     if known.run and status not in _WAITS:
@@ -81,6 +88,16 @@ def _is_as(known: Held, here: Held) -> bool:
     if known.place != "quarantine":
         return here.is_same(known)
     return (known.place, known.lane, known.due_ms, known.note) == (here.place, here.lane, here.due_ms, here.note)
+
+
+def _released(known: Held, here: Held, *, is_released: bool) -> Alarm | None:
+    """Return the alarm for a quarantined schedule that can go back; None if it cannot, or is not *known* well enough."""
+    is_lost = here.asked_for() != known.asked_for()
+    if not (is_released or is_lost) or known.due_ms is None or not known.record:
+        return None
+    due = replace(known, place="due", note=None)
+    reason = (known.note or "").partition(" ")[2]
+    return Alarm(Event.RELEASED, known.id, _shown(due), f"quarantine: {reason}", restored_row(due))
 
 
 def unknown_schedule(id: str, places: Sequence[str]) -> Alarm:

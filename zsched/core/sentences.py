@@ -17,7 +17,7 @@ from zsched.core.changes import BACKFILL, RULE_CHANGED, WAITS_FOR, Change, What
 from zsched.core.clock import clamped_ms, from_ms
 from zsched.core.lookback import run_that_ended
 from zsched.core.runs import Run, RunStatus
-from zsched.core.triggers import zone
+from zsched.core.triggers import has_zone, shown_zone
 from zsched.core.wording import rough_duration
 
 CREATED: Final = "created"  # the context of a put
@@ -75,13 +75,15 @@ def reason_text(change: Change) -> str:
 
 def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
     """
-    Return ``2026-12-24 18:00:00+09:00``; with milliseconds if there are any, or *has_ms*. Values out of range, which
-    only another writer leaves, are limited to the years 1970 to 9999.
+    Return ``2026-12-24 18:00:00+09:00``; with milliseconds if there are any, or *has_ms*; in UTC if this machine lacks
+    the zone, and the text says so. Values out of range, which only another writer leaves, are limited to the years
+    1970 to 9999.
     """
     at = from_ms(clamped_ms(ms))
     with suppress(OverflowError):  # the last hours of the year 9999, or the first of 1
-        at = at.astimezone(zone(tz))
-    return at.isoformat(sep=" ", timespec="milliseconds" if has_ms or ms % 1000 else "seconds")
+        at = at.astimezone(shown_zone(tz))
+    text = at.isoformat(sep=" ", timespec="milliseconds" if has_ms or ms % 1000 else "seconds")
+    return text if has_zone(tz) else f"{text} (zone unknown here)"
 
 
 def note_text(note: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ log, and the rules in it. A *pass* checks a part of it, and a *round* of passes 
     a minute after the term began, and after every pass:
     begin ──► pages of 100 schedules, a pause after each ──► end: the summary
       │          of every pass: the oldest that should have fired by now; faults that were not repaired last time;
-      │          the next 2,500 of the round; schedules only in Redis, among its next 2,500
+      │          those in quarantine; the next 2,500 of the round; schedules only in Redis, among its next 2,500
       └── a hold, an archive that is restoring: nothing is checked, soon again
 
 So an overdue schedule is found within two minutes, however many schedules there are. All others are found within a
@@ -22,6 +22,9 @@ that run (``archive.ran``). It cannot be repaired: it counts as an alarm for an 
 A fault is logged with the expected and the found state. It is repaired by a ``restore`` (reason: audit). Redis refuses
 the restore if the log grew meanwhile; then it is repeated a few times, and in the next pass. The occurrence then fires
 late, and all of this is recorded. A schedule that the log never had is left alone: ``fire`` quarantines it.
+
+``fire`` also quarantines a schedule whose hash or template is gone when it is due. So each second the auditor looks for
+new schedules in quarantine, and examines them at once: what the archive knows is back within two seconds.
 
 Not guaranteed: a Redis command by another writer may do harm before it is noticed. An archive with entries that this
 version cannot read proves nothing, since these entries may have changed its state.
@@ -62,11 +65,12 @@ log = structlog.get_logger(__name__)
 _EVERY_MS: Final = 60_000.0  # from the end of a pass to the next
 _PAUSE_MS: Final = 50.0  # between pages, for other threads and other clients
 _AGAIN_MS: Final = 5_000.0  # before a failed pass is tried again
+_LOOK_MS: Final = 1_000.0  # between looks for new schedules in quarantine
 _PAGE: Final = 100  # schedules: 1.5 ms of the server (measured)
 _ROUND: Final = 2_500  # schedules in one pass, of the round through all of them
 _CHOSEN: Final = 10  # passes whose schedules are chosen at once: 0.3 s for the state of a million (measured)
 _OLDEST: Final = 400  # overdue schedules that every pass checks
-_SCANNED: Final = 13  # replies with ids that Redis holds, in one pass: 2,600 members
+_SCANNED: Final = 13  # replies with ids that Redis holds, or that are in quarantine, in one pass: 2,600 members
 _STRANGERS: Final = 200  # ids unknown to the state, in one pass
 _BEHIND: Final = 5_000  # log entries behind the archive: if there are more, it has to catch up first
 _TRIES: Final = 3  # attempts to repair a fault while the log grows
@@ -78,11 +82,12 @@ _START: Final = (-1, -1)
 
 @dataclass(slots=True)
 class Pass:
-    """One pass: the remaining pages, and the results so far."""
+    """One pass: the remaining pages, and the results so far. ``is_whole``: not only of new ones in quarantine."""
 
     pages: deque[list[str]]
-    due: int  # number of overdue schedules, by the archive
-    now_ms: int
+    is_whole: bool
+    due: int = 0  # number of overdue schedules, by the archive
+    now_ms: int = 0
     checked: int = 0
     alarms: int = 0
     repaired: int = 0
@@ -97,9 +102,9 @@ class Inspection:
     touched since the archive's last entry are not judged. ``well``: schedules in their right place.
     """
 
-    def __init__(self, recall: Recall, look: Placement, run_suffix: str) -> None:
-        self._recall, self._look, self._run_suffix = recall, look, run_suffix
-        self._touched = set[str]()
+    def __init__(self, recall: Recall, look: Placement, run_suffix: str, causes: Causes) -> None:
+        self._recall, self._look, self._run_suffix, self._causes = recall, look, run_suffix, causes
+        self.touched = set[str]()
         self.judged, self.repaired = set[str](), set[str]()
         self.alarms: dict[str, Alarm] = {}
         self.well: list[Held] = []
@@ -107,13 +112,13 @@ class Inspection:
     def take_in(self, entry: Entry) -> set[str]:
         """Return the schedules that *entry* touched. Raises UnknownEntry."""
         touched = {touch.key[0] for touch in touches(entry, self._run_suffix)}
-        self._touched |= touched
+        self.touched |= touched
         return touched
 
     def judge(self, page: Sequence[Recalled], held: Mapping[str, Held]) -> list[Restored]:
         """Find the faults; return the rows that repair them."""
         for one in page:
-            if one.id in self._touched:
+            if one.id in self.touched:
                 continue
             self.judged.add(one.id)
             alarm = self._alarm(one.id, one.schedule, held.get(one.id))
@@ -132,7 +137,8 @@ class Inspection:
         look = self._look
         if known is None:
             return unknown_schedule(id, look.places[id]) if look.places[id] else None
-        alarm = misplaced(known, here, look.places[id], look.statuses[id])
+        is_released = known.place == "quarantine" and self._causes.is_over(known.note)
+        alarm = misplaced(known, here, look.places[id], look.statuses[id], is_released=is_released)
         known_ms = known.t_us // 1000
         if alarm is None and may_be_left_out(known, known_ms, look.now_ms) is not None:
             missing_ms = may_be_left_out(known, max(known_ms, self._recall.told_ms(id)), look.now_ms)
@@ -147,7 +153,9 @@ class Auditor:
 
     def __init__(self, archiver: Archiver, keys: Keys, clock: Clock) -> None:
         self._archiver, self._keys, self._clock = archiver, keys, clock
-        self.every_ms = _EVERY_MS
+        self.every_ms = _LOOK_MS
+        self._next_ms = 0.0  # monotonic: when the next whole pass begins
+        self._examined = set[str]()  # schedules in quarantine that were looked at in this term
         self._cursor = _START  # of the round
         self._chosen = deque[str]()  # the next schedules of the round
         self._again: list[str] = []  # faults that could not be repaired
@@ -175,24 +183,30 @@ class Auditor:
         Raises:
             Stale, ServerChanged, RedisUnavailable, RedisRefused, ArchiveError.
         """
+        now_ms = self._clock.monotonic_ms()
+        self.every_ms = _LOOK_MS
         if self._term != term.token:
             self._term, self._pass, self._steady = term.token, None, None
             self._note_clock(self._scanner.places(term, []))
-            self.every_ms = _EVERY_MS
+            self._next_ms, self._examined = now_ms + _EVERY_MS, set()
             return False
-        going = self._pass or self._begin(term)
-        self._pass, self.every_ms = None, _AGAIN_MS
+        going = self._pass
+        if going is None and now_ms >= self._next_ms:
+            going, self._next_ms = self._begin(term), now_ms + _AGAIN_MS
+        elif going is None and (new := self._in_quarantine() - self._examined):
+            going = Pass(deque(pages_of(sorted(new), _PAGE)), is_whole=False)
+        self._pass = None
         if going is None:
             return False
         page = going.pages.popleft() if going.pages else []
         if page and not self._look_at(going, term, page):
             going.pages.appendleft(page)
-            self._pass = going
+            self._pass, self.every_ms = going, _AGAIN_MS if going.is_whole else _LOOK_MS
         elif going.pages:
             self._pass, self.every_ms = going, _PAUSE_MS
-        else:
+        elif going.is_whole:
             self._end(going)
-            self.every_ms = _EVERY_MS
+            self._next_ms = self._clock.monotonic_ms() + _EVERY_MS
         return False
 
     # -- a pass -----------------------------------------------------------------------------------
@@ -210,9 +224,9 @@ class Auditor:
             next = self._next_of_round(recall)
             strangers = list(islice(self._strangers(recall), _STRANGERS))
         again, self._again = self._again, []
-        ids = list(dict.fromkeys([*oldest, *again, *next, *strangers]))
+        ids = list(dict.fromkeys([*oldest, *again, *self._in_quarantine(), *next, *strangers]))
         pages = deque(pages_of(ids, _PAGE))
-        going = Pass(pages, due, look.now_ms)
+        going = Pass(pages, is_whole=True, due=due, now_ms=look.now_ms)
         suppressed, going.alarms = self._suppressed.look(path, look.now_ms)
         for alarm in suppressed:
             self._say(going, alarm, is_repaired=False)
@@ -257,6 +271,13 @@ class Auditor:
         reports = Archivers(self._wire, self._keys).reports()
         return any(each.state is ArchiveState.LOST and each.is_recent(look.now_ms) for each in reports)
 
+    def _in_quarantine(self) -> set[str]:
+        """Return the schedules in quarantine, at most some thousands."""
+        found = self._scanner.ids_in_quarantine()
+        ids = {id for page in islice(found, _SCANNED) for id in page}
+        self._examined &= ids  # one that comes back is new
+        return ids
+
     def _strangers(self, recall: Recall) -> Iterator[str]:
         """Yield ids that Redis holds and the state does not, among the next that Redis names."""
         for _ in range(_SCANNED):
@@ -298,7 +319,7 @@ class Auditor:
             self._note_clock(look, is_held=look.is_held())
             if look.is_held() or look.tail is None or look.tail.seq - position.seq > _BEHIND:
                 return False
-            inspection = Inspection(recall, look, self._keys.run_suffix)
+            inspection = Inspection(recall, look, self._keys.run_suffix, Causes(self._wire))
             restoring = Restoring(self._wire, self._keys, recall.archive, "audit", 0)
             reconciler = Reconciler(self._log, self._scanner, restoring, inspection, position)
             try:
@@ -307,6 +328,7 @@ class Auditor:
             except (HistoryChanged, UnknownEntry):
                 return False
         going.checked, going.now_ms = going.checked + len(ids), look.now_ms
+        self._examined |= {id for id in ids if "quarantine" in look.places[id]} - inspection.touched
         for held in inspection.well:
             if look.is_throttled(held.id):
                 going.throttled += 1

@@ -18,6 +18,7 @@ import structlog
 
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
+from zsched.core.triggers import lacking
 from zsched.daemon.archiver import AWAITED_MS
 from zsched.daemon.archivist import Archivist, Threads
 from zsched.daemon.archivist_process import ArchivistProcess
@@ -33,6 +34,7 @@ from zsched.daemon.trimmer import Trimmer
 from zsched.daemon.waker import Waker
 from zsched.errors import OlderFormat, OtherPrefix, RedisRefused, RedisUnavailable, ServerChanged, Stale
 from zsched.health.facts import DaemonHealth
+from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.keys import keys_of
@@ -48,6 +50,8 @@ _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 50, 2000  # between attempts to reach Redis
 _REFUSED_PAUSE_MS = 500  # before another attempt after a refusal by Redis
 _OBJECTION_PAUSE_MS = 5000  # between checks of a server on which this daemon may not lead
 _NEW_MASTER_PAUSE_MS = 500  # the longest pause of both if Sentinels may choose another server
+_STANDBY_LOOK_MS = 3000.0  # between looks for a daemon that may have a zone which this machine lacks
+_STAND_BACK_MS = 1000.0  # for that daemon to take the lease
 
 
 @dataclass(slots=True)
@@ -60,6 +64,7 @@ class Session:
     ticker: Ticker
     replanner: Replanner
     trimmer: Trimmer
+    archivers: Archivers
 
 
 class Daemon:
@@ -96,6 +101,7 @@ class Daemon:
         self._is_stopping = False
         self._logged: str | None = None  # the logged problem, until it is over
         self._objected: str | None = None  # why it may not lead, as the archivist knows it
+        self._yielded_for, self._next_look_ms = set[str](), 0.0  # zones that this machine lacks
         self._pause_ms = _FIRST_PAUSE_MS
         self._longest_pause_ms = _NEW_MASTER_PAUSE_MS if link.finds_master else _LONGEST_PAUSE_MS
         self._objection_pause_ms = _NEW_MASTER_PAUSE_MS if link.finds_master else _OBJECTION_PAUSE_MS
@@ -153,7 +159,8 @@ class Daemon:
             limits, keep_back = self._settings.runs_per_second, replanner.keep_back
             ticker = Ticker(dispatch, native, settings, self._clock, limits, self._meter, keep_back)
             trimmer = Trimmer(dispatch, Log(wire, self._keys), self._settings.archive, self._clock)
-            yield Session(server, elector, self._namer.over(wire), ticker, replanner, trimmer)
+            archivers = Archivers(wire, self._keys)
+            yield Session(server, elector, self._namer.over(wire), ticker, replanner, trimmer, archivers)
 
     def _serve(self, session: Session) -> None:
         """Lead whenever possible, until stopped or until the connection is lost."""
@@ -173,6 +180,8 @@ class Daemon:
                     else:
                         with self._serving(session.elector.term):
                             self._lead(session)
+                        if session.elector.term is None:  # it stepped down
+                            self._stand_back()
                 except (Stale, ServerChanged) as error:
                     session.elector.lose(error)
                 except (OlderFormat, OtherPrefix):
@@ -211,9 +220,36 @@ class Daemon:
                 tick, has_moved = Tick(wait_ms=_REFUSED_PAUSE_MS), False
             else:
                 self._say_well()
+            if self._must_step_down(session):
+                elector.leave()
+                return
             if not has_moved:
                 self._rest(session, tick)
             self._end_pass(ticker)
+
+    def _must_step_down(self, session: Session) -> bool:
+        """
+        Return True if this machine lacks the zone of a due schedule, and a daemon stands by, which may have it; once
+        for each zone.
+        """
+        zones, now_ms = session.ticker.lacking - self._yielded_for, self._clock.monotonic_ms()
+        if not zones or now_ms < self._next_look_ms:
+            return False
+        self._next_look_ms = now_ms + _STANDBY_LOOK_MS
+        others = [one for one in session.archivers.reports() if one.about.get("daemon") != self.id]
+        server_ms = session.ticker.server_now_ms()
+        if not any(one.is_present(server_ms) and not one.about.get("may_not_lead") for one in others):
+            return False
+        self._yielded_for |= zones
+        log.warning("stepped_down", reason=f"{lacking(', '.join(sorted(zones)))}; another daemon may have it")
+        return True
+
+    def _stand_back(self) -> None:
+        """Let a daemon that stands by lead."""
+        until_ms = self._clock.monotonic_ms() + _STAND_BACK_MS
+        while not self._is_stopping and (left_ms := until_ms - self._clock.monotonic_ms()) > 0:
+            self._pause(left_ms)
+            self._end_pass()
 
     def _renew(self, session: Session) -> bool:
         """Renew the lease if it is time. Return True if the server's clock was found to have jumped."""

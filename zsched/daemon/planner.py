@@ -16,6 +16,7 @@ from typing import NamedTuple
 from zsched.core.choices import CatchUp
 from zsched.core.policy import Plan, Policy, plan
 from zsched.core.triggers import Anchor, build, spec_of
+from zsched.errors import UnknownZone
 from zsched.storage.dispatch import DueRecurring, PlannedRun, advance_words
 
 _REMEMBERED = 100_000  # (rule, policies, nominal time); each is about 250 bytes
@@ -23,9 +24,13 @@ _REMEMBERED = 100_000  # (rule, policies, nominal time); each is about 250 bytes
 
 @dataclass(slots=True)
 class Planned:
-    """Plans, and the schedules that cannot be planned, each with its reason."""
+    """
+    Plans; the schedules that cannot be planned, each with its reason; and those whose zone this machine lacks, each
+    with the zone.
+    """
 
     good: list[PlannedRun] = field(default_factory=list)
+    lacking: list[tuple[DueRecurring, str]] = field(default_factory=list)
     bad: list[tuple[DueRecurring, bytes]] = field(default_factory=list)
 
 
@@ -56,6 +61,8 @@ class Planner:
                 if shared is None or not shared.from_ms <= now_ms <= shared.until_ms:
                     shared = self._plan(one, now_ms)
                 planned.good.append(PlannedRun(one, shared.plan, shared.advance_words))
+            except UnknownZone as error:
+                planned.lacking.append((one, str(error.value)))
             except Exception as error:  # any error of a stored rule quarantines only that schedule
                 reason = f"cannot be planned: {type(error).__name__}: {error}"[:300].replace("\n", " ")
                 planned.bad.append((one, reason.encode(errors="backslashreplace")))

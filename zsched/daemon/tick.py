@@ -20,6 +20,7 @@ from zsched.config.settings import DaemonSettings
 from zsched.core.clock import Clock
 from zsched.core.log import text
 from zsched.core.policy import Why
+from zsched.core.triggers import lacking
 from zsched.daemon.batch import Batch
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.native import Native
@@ -90,6 +91,7 @@ class Ticker:
         self._planner, self._server_clock = Planner(), ServerClock(clock)
         self._is_held, self._keep_back = False, keep_back
         self._wrong = set[str]()  # keys of a wrong type that were logged in this term
+        self.lacking = set[str]()  # zones of due schedules that this machine lacks
 
     def begin(self, term: Term) -> None:
         """Begin a term: its reply has the first TIME of the server's clock."""
@@ -113,6 +115,10 @@ class Ticker:
         """
         return self._note_jump(self._server_clock.observe(now_ms, sent_ms))
 
+    def server_now_ms(self) -> int:
+        """Return the server's time, as far as it is known."""
+        return int(self._server_clock.now_ms())
+
     def _note_jump(self, jumped_ms: int) -> bool:
         if jumped_ms:
             self._meter.jumped(jumped_ms)
@@ -128,7 +134,7 @@ class Ticker:
             self._dispatch.limit(term, self._limits)
             self._is_limited = True
         sent_ms = self._clock.monotonic_ms()
-        fired = self._dispatch.fire(term, self._server_clock.window(), self._fire_batch.size)
+        fired = self._dispatch.fire(term, self._server_clock.window(), self._fire_batch.size, self.lacking)
         if isinstance(fired, Stopped):
             self.observe(fired.now_ms, sent_ms)
             return self._stopped(term, fired)
@@ -156,7 +162,7 @@ class Ticker:
         Make a pass without firing, because this leader may not fire for another *for_ms*. The next pass is in
         *look_ms*. Raises as ``tick``.
         """
-        now_ms = int(self._server_clock.now_ms())
+        now_ms = self.server_now_ms()
         tick = self._stopped(term, Stopped("HELD", now_ms, now_ms + math.ceil(for_ms)))
         return tick if tick.wait_ms is None else replace(tick, wait_ms=min(tick.wait_ms, look_ms))
 
@@ -164,6 +170,11 @@ class Ticker:
         """Plan and advance the *due* schedules. Return False if none of them changed."""
         planned = self._planner.plan(due, now_ms)
         has_moved = False
+        if planned.lacking:
+            has_moved = self._dispatch.set_aside(term, planned.lacking) > 0
+            for zone in {zone for _, zone in planned.lacking} - self.lacking:
+                log.error("zone_unknown", reason=lacking(zone), remedy="install tzdata, then restart this daemon")
+                self.lacking.add(zone)
         if planned.bad and self._dispatch.quarantine(term, planned.bad):
             has_moved = True
             for one, reason in planned.bad:

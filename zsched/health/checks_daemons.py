@@ -128,12 +128,23 @@ def check_held_back(overview: Overview) -> Iterator[Finding]:
     """Report schedules that the limit of their queue has held back for long."""
     for held in overview.held_back:
         for_ms = overview.now_ms - held.since_ms
-        if held.blocked_by is None and held.per_second is not None and for_ms > HELD_BACK_MS:  # otherwise they go now
+        is_limited = held.blocked_by is None and held.per_second is not None  # otherwise they go now, or see below
+        if is_limited and for_ms > HELD_BACK_MS:
             number = f"{plural(held.waiting, 'schedule')}, the oldest for {rough_duration(for_ms)}"
             remedy = (
                 "if that is too slow, raise the limit in the settings of all daemons, then: systemctl reload zsched"
             )
             yield warning(f"{held.cause} holds back {number}", remedy)
+
+
+@health_check("zone_unknown", Overview, "lateness", alert="no daemon's machine has the time zone of due schedules")
+def check_zone_unknown(overview: Overview) -> Iterator[Finding]:
+    """Report schedules whose zone the leader's machine lacks."""
+    for held in overview.held_back:
+        if held.zone is not None:
+            number = f"{plural(held.waiting, 'schedule')} cannot be planned"
+            remedy = "install tzdata (and tzdata-legacy) on the machines of the daemons, then restart these"
+            yield problem(f"{number}: {held.cause}", remedy)
 
 
 @health_check("rate_limited", SlotWaits, "lateness")

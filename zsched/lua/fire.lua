@@ -5,6 +5,7 @@
 --        @term
 --        clock_from_ms clock_until_ms  range of TIME that is possible by the caller's monotonic clock
 --        limit                        most schedules looked at
+--        lacking                      zones that the leader's machine lacks, by spaces; see set_aside.lua
 -- RETURNS  OK, now in microseconds, next due ms after this batch or '', number looked at, number pushed, lists of
 --          skipped, expired and cancelled as in LOGS, list of quarantined schedules (lists of id and reason), number
 --          uncertain, the due recurring schedules, each with eight texts: id, word of lib/lanes, due ms, version,
@@ -385,7 +386,9 @@ if not is_listed then
   note_wrong(rq_queues_key)
 end
 for queue in pairs(blocked) do
-  note_wrong(RQ_QUEUE .. queue)
+  if not queue_accepts(queue) then
+    note_wrong(RQ_QUEUE .. queue)
+  end
 end
 if looked == 0 or #recurring > 0 then  -- there is time; and advance may need them
   for key, kind in pairs({[deadlines_key] = 'zset', [quarantine_key] = 'hash', [recurring_key] = 'set'}) do

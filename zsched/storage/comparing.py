@@ -21,7 +21,7 @@ from zsched.core.model import Schedule
 from zsched.core.option_table import OPTIONS
 from zsched.core.revision import is_same, options_of
 from zsched.core.toml import toml_text
-from zsched.core.triggers import RULES, zone
+from zsched.core.triggers import RULES, shown_zone
 from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule
 from zsched.storage.reader import Decoder, StoredSchedule
@@ -194,7 +194,7 @@ def _plain(name: str, value: Any, tz: str) -> Any:
     if name in _DURATIONS and isinstance(value, int | float) and value >= 0:
         return duration_text(round(value * 1000))
     if isinstance(value, datetime) and name in ("at", "starts", "ends"):
-        local = value.astimezone(zone(tz))
+        local = value.astimezone(shown_zone(tz))
         offset = local.utcoffset() or timedelta()
         said = value if offset % timedelta(minutes=1) else local  # TOML has no seconds in an offset
         return datetime.fromisoformat(said.isoformat())  # TOML keeps only the offset of a zone

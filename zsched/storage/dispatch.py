@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -173,9 +173,12 @@ class Dispatch:
         rows = [each for queue, rate in per_second.items() for each in (queue, f"{rate:.12g}")]
         self._scripts.call("limits", rows=rows, **term.fence)
 
-    def fire(self, term: Term, window: Window, limit: int) -> FireResult | Stopped:
-        """Push the due one-shots among the first *limit* due schedules; return the recurring ones among them."""
-        reply = self._scripts.call("fire", limit=limit, **_guard(term, window))
+    def fire(self, term: Term, window: Window, limit: int, lacking: Iterable[str] = ()) -> FireResult | Stopped:
+        """
+        Push the due one-shots among the first *limit* due schedules; return the recurring ones among them. *lacking*:
+        zones that this machine lacks; schedules that were set aside for them stay there.
+        """
+        reply = self._scripts.call("fire", limit=limit, lacking=" ".join(lacking), **_guard(term, window))
         if isinstance(reply[0], str):
             return Stopped(reply[0], int(reply[1]), int(reply[2]) if len(reply) > 2 else None)
         now_us, next_ms, looked, runs, skipped, expired, cancelled, quarantined, uncertain, recurring, wrong = reply
@@ -211,6 +214,11 @@ class Dispatch:
         """Quarantine schedules that cannot be planned, each with a reason; return the number of moved ones."""
         rows = [each for due, reason in bad for each in (*due[:4], reason)]
         return int(self._scripts.call("quarantine", rows=rows, **term.fence)[1])
+
+    def set_aside(self, term: Term, lacking: Sequence[tuple[DueRecurring, str]]) -> int:
+        """Set schedules aside whose zone this machine lacks, each with the zone; return the number of moved ones."""
+        rows = [each for due, zone in lacking for each in (*due[:4], zone)]
+        return int(self._scripts.call("set_aside", rows=rows, **term.fence)[1])
 
     def track(self, term: Term, seen: Position, over: Sequence[Over]) -> Tracked | None:
         """

@@ -324,7 +324,7 @@ def _server(wire: Wire) -> Server | None:
 def typed(keys: Keys, throttled: Sequence[Throttled] = ()) -> dict[str, str]:
     """Return the keys that firing does without, or waits for, each with its right type."""
     ours = {keys.rq.queues(): "set", keys.deadlines(): "zset", keys.failing(): "zset", keys.blocked(): "zset"}
-    return ours | {keys.rq.queue(one.queue): "list" for one in throttled}
+    return ours | {keys.rq.queue(one.queue): "list" for one in throttled if one.zone is None}
 
 
 def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, Command]:

@@ -51,6 +51,16 @@ class Throttled(NamedTuple):
         """Return the key of the ZSET."""
         return keys.throttled(self.lane, self.queue)
 
+    @property
+    def zone(self) -> str | None:
+        """The zone that the leader's machine lacks, if they wait for one, and not for a queue."""
+        return zone_in(self.queue)
+
+
+def zone_in(queue: str) -> str | None:
+    """Return the zone in the place of a queue's name (set_aside.lua), or None."""
+    return queue[1:] if queue.startswith("@") else None
+
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
@@ -67,8 +77,15 @@ class HeldBack:
     blocked_by: str | None = None
 
     @property
+    def zone(self) -> str | None:
+        """The zone that the leader's machine lacks, if that is the cause."""
+        return zone_in(self.queue)
+
+    @property
     def cause(self) -> str:
-        """The setting, ``[queues.mail] max_per_second = 0.05``, or the key that is in the way."""
+        """The setting, ``[queues.mail] max_per_second = 0.05``, or what else is in the way."""
+        if self.zone is not None:
+            return f"time zone {self.zone}, which the data of the leader's machine lacks"
         if self.blocked_by is not None:
             return f"{self.blocked_by}, which is not a list"
         if self.per_second is None:
@@ -78,7 +95,8 @@ class HeldBack:
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON; the keys are stable."""
         return {
-            "queue": self.queue,
+            "queue": None if self.zone else self.queue,
+            "zone": self.zone,
             "max_per_second": self.per_second,
             "blocked_by": self.blocked_by,
             "waiting": self.waiting,
@@ -274,7 +292,7 @@ def used_queues(wire: Wire, keys: Keys) -> set[str]:
         runs = (keys.run_id(text(id), text(due)) for id, due in zip(flat[::2], flat[1::2], strict=True))
         commands += [("HGET", keys.rq.job(run), "origin") for run in runs]  # recurring schedules have no such job
     found = {text(queue) for queue in allowed_replies(wire, commands) if queue}
-    return found | {throttled.queue for throttled in throttled_sets(wire, keys)}
+    return found | {throttled.queue for throttled in throttled_sets(wire, keys) if throttled.zone is None}
 
 
 def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:

@@ -72,7 +72,11 @@ class Scanner:
         for throttled in throttled_sets(self._wire, keys):
             yield from self._scan("ZSCAN", throttled.key(keys), 2)
         yield from self._scan("HSCAN", keys.paused(), 2)
-        yield from self._scan("HSCAN", keys.quarantine(), 2)
+        yield from self.ids_in_quarantine()
+
+    def ids_in_quarantine(self) -> Iterator[list[str]]:
+        """Yield the ids in quarantine, one reply of Redis after the other; some come twice."""
+        yield from self._scan("HSCAN", self._keys.quarantine(), 2)
 
     def places(self, term: Term, schedules: Sequence[tuple[str, str]]) -> Placement:
         """

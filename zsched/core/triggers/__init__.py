@@ -27,7 +27,7 @@ from zsched.core.triggers.trigger import (
     room_of,
     spec_of,
 )
-from zsched.core.triggers.zones import resolve_local, zone
+from zsched.core.triggers.zones import has_zone, lacking, resolve_local, shown_zone, zone
 
 __all__ = [
     "GIVE_A_RULE",
@@ -44,12 +44,15 @@ __all__ = [
     "check",
     "delay_of",
     "due_of",
+    "has_zone",
     "kind_named",
+    "lacking",
     "lag_of",
     "nth_after",
     "read_spec",
     "resolve_local",
     "room_of",
+    "shown_zone",
     "spec_of",
     "zone",
 ]

@@ -6,6 +6,9 @@ places: abbreviations (EST is not New York: it has no summer time), ``localtime`
 ``right/*`` counts leap seconds and is some 27 s off POSIX time; ``posix/*`` and ``posixrules`` are
 copies. zoneinfo would load all of them.
 
+A stored schedule may have a zone that this machine's data lacks: the data of a slim image, or older data. It cannot be
+planned here. Its times are shown in UTC.
+
 Seconds here are whole epoch seconds (``…_s``). zoneinfo does not publish its transitions, so they are
 found by probing every ``_STEP_S`` and bisecting to the second. Two changes that cancel out within one step
 would be missed. The closest pair in tzdata is 3.98 days apart (Freetown, 1939); a test checks that.
@@ -23,7 +26,8 @@ from zoneinfo import ZoneInfo
 
 from zsched.core.triggers.spec import Fold, Gap
 from zsched.core.wording import alternatives
-from zsched.errors import InvalidSchedule
+from zsched.errors import InvalidSchedule, UnknownZone
+from zsched.zone_rules import installed
 
 DAY_S: Final = 86_400
 FLOOR_S: Final = -62_135_424_000  # 0001-01-03T00:00Z: earlier, local times leave datetime's range
@@ -91,6 +95,31 @@ _MEANT: Final = {
 }
 """Zones that may be meant by refused names, the likeliest first; keys in upper case."""
 
+_OF_WINDOWS: Final = {
+    "America/Anchorage": "alaskan", "America/Argentina/Buenos_Aires": "argentina", "America/Bogota": "sa pacific",
+    "America/Caracas": "venezuela", "America/Chicago": "central", "America/Denver": "mountain",
+    "America/Halifax": "atlantic", "America/Los_Angeles": "pacific", "America/Mexico_City": "central (mexico)",
+    "America/New_York": "eastern", "America/Phoenix": "us mountain", "America/Regina": "canada central",
+    "America/Santiago": "pacific sa", "America/Sao_Paulo": "e. south america", "America/St_Johns": "newfoundland",
+    "Africa/Cairo": "egypt", "Africa/Casablanca": "morocco", "Africa/Johannesburg": "south africa",
+    "Africa/Lagos": "w. central africa", "Africa/Nairobi": "e. africa", "Asia/Baghdad": "arabic",
+    "Asia/Bangkok": "se asia", "Asia/Colombo": "sri lanka", "Asia/Dhaka": "bangladesh", "Asia/Dubai": "arabian",
+    "Asia/Hong_Kong": "hong kong", "Asia/Jakarta": "sea west", "Asia/Jerusalem": "israel",
+    "Asia/Karachi": "pakistan", "Asia/Kathmandu": "nepal", "Asia/Kolkata": "india", "Asia/Riyadh": "arab",
+    "Asia/Seoul": "korea", "Asia/Shanghai": "china", "Asia/Singapore": "singapore", "Asia/Taipei": "taipei",
+    "Asia/Tehran": "iran", "Asia/Tokyo": "tokyo", "Atlantic/Azores": "azores", "Atlantic/Reykjavik": "greenwich",
+    "Australia/Adelaide": "cen. australia", "Australia/Brisbane": "e. australia", "Australia/Darwin": "aus central",
+    "Australia/Hobart": "tasmania", "Australia/Perth": "w. australia", "Australia/Sydney": "aus eastern",
+    "Europe/Athens": "gtb", "Europe/Berlin": "w. europe", "Europe/Budapest": "central europe",
+    "Europe/Helsinki": "fle", "Europe/Istanbul": "turkey", "Europe/Kaliningrad": "kaliningrad",
+    "Europe/London": "gmt", "Europe/Moscow": "russian", "Europe/Paris": "romance",
+    "Europe/Warsaw": "central european", "Pacific/Auckland": "new zealand", "Pacific/Fiji": "fiji",
+    "Pacific/Honolulu": "hawaiian",
+}  # fmt: skip
+"""Names of Windows and Outlook, without "Standard Time", in lower case: CLDR's windowsZones, territory 001."""
+_WINDOWS: Final = {name: zone for zone, name in _OF_WINDOWS.items()}
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)+", re.ASCII)  # such as a zone has
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d\d))?", re.ASCII | re.IGNORECASE)  # east is +
 _POSIX: Final = re.compile(r"([A-Z]{3,5})([+-]?)(\d{1,2})([A-Z]{3,5}.*)?", re.ASCII | re.IGNORECASE)  # west is +
 
@@ -108,11 +137,28 @@ def zone(name: object, field: str = "tz") -> ZoneInfo:
     Return the zone called *name*; ``field`` is the option that an error names.
 
     Raises:
-        InvalidSchedule: not an IANA name as described above; the remedy suggests one.
+        UnknownZone: the machine's data lacks it. InvalidSchedule: not an IANA name as described above. The remedy
+        suggests one.
     """
-    if isinstance(name, str) and name in _accepted():
-        return ZoneInfo(name)
-    raise InvalidSchedule(field, name, *_refusal(name))
+    if has_zone(name):
+        return ZoneInfo(str(name))
+    error = UnknownZone if isinstance(name, str) and _is_a_name(name) else InvalidSchedule
+    raise error(field, name, *_refusal(name))
+
+
+def has_zone(name: object) -> bool:
+    """Return True if *name* is an accepted zone of this machine."""
+    return isinstance(name, str) and name in _accepted()
+
+
+def shown_zone(name: str) -> ZoneInfo:
+    """Return the zone in which times of a stored schedule are shown: UTC if this machine lacks the zone *name*."""
+    return ZoneInfo(name if has_zone(name) else "UTC")
+
+
+def lacking(name: str) -> str:
+    """Return the sentence about a zone that this machine lacks."""
+    return f"this machine's time zone data ({installed().version or 'of an unknown version'}) lacks {name}"
 
 
 def offset_s(tz: ZoneInfo, at_s: int) -> int:
@@ -197,7 +243,17 @@ def _refusal(name: object) -> tuple[str, str]:
     if posix is not None and posix[1].upper() in _MEANT:
         fixed = "" if posix[4] else _fixed(posix[2] or "+", int(posix[3]))
         return "a POSIX zone, not an IANA zone", f"{_say(posix[1].upper())} if that is meant{fixed}"
+    windows = bare.casefold().removesuffix(" time").removesuffix(" standard").removesuffix(" daylight")
+    if windows in _WINDOWS:
+        return "a zone of Windows, not an IANA zone", f'say "{_WINDOWS[windows]}" if that is meant'
+    if _is_a_name(name):
+        near = _suggest(bare, "")
+        return lacking(name), f"{near} If {name} is right, install tzdata" if near else "install tzdata"
     return "not an IANA time zone", _suggest(bare)
+
+
+def _is_a_name(name: str) -> bool:
+    return len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
 
 
 def _say(name: str) -> str:
@@ -210,7 +266,7 @@ def _fixed(sign: str, hours: int) -> str:
     return f', or "{name}" for this offset all year' if name in _accepted() else ""
 
 
-def _suggest(name: str) -> str:
+def _suggest(name: str, otherwise: str = 'use an IANA name such as "Europe/London" or "UTC"') -> str:
     """Return a remedy that names the nearest zone, if one is near."""
     folded = {known.casefold(): known for known in _accepted()}
     last_part = {key.rpartition("/")[2]: known for key, known in folded.items()}
@@ -219,4 +275,4 @@ def _suggest(name: str) -> str:
         near = difflib.get_close_matches(wanted, names, n=1, cutoff=0.75)
         if near:
             return f'did you mean "{names[near[0]]}"?'
-    return 'use an IANA name such as "Europe/London" or "UTC"'
+    return otherwise

@@ -1,11 +1,11 @@
 -- room: the number of runs that each limited queue accepts now, and the time of its next free place.
 --
--- USES   meta_key limits_key now_ms throttled_words; queue_accepts of lib/push.lua
+-- USES   meta_key limits_key now_ms throttled_words lacking; queue_accepts of lib/push.lua
 -- GIVES  is_limited, room[queue] = number of runs, nil for a queue without a limit; throttled = set of words that may
 --        have schedules; block(queue): it does not accept runs; spend(queue), room_again_ms(queue), note_room()
 --
 -- A queue whose key is of a wrong type has no room. It is looked at again each second, and its schedules go on when the
--- key is right again.
+-- key is right again. Nor has "@<zone>" while the leader's machine lacks the zone.
 --
 -- A limit is "<per second> <time in µs>". Each run moves that time on by 1 / <per second>, starting from now or later.
 -- There is room while the time is less than BURST ahead (GCRA). So an idle queue gets a twentieth of a second's runs at
@@ -49,8 +49,12 @@ local function block(queue)
   room[queue], blocked[queue], is_limited = 0, true, true
 end
 
+local is_lacking = {}
+for zone in string.gmatch(lacking, '%S+') do
+  is_lacking['@' .. zone] = true
+end
 for queue in pairs(room) do
-  if not queue_accepts(queue) then
+  if is_lacking[queue] or not queue_accepts(queue) then
     block(queue)
   end
 end

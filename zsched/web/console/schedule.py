@@ -18,7 +18,7 @@ from zsched.core.instants import instant_ms
 from zsched.core.model import Schedule
 from zsched.core.planning import nominal_time
 from zsched.core.replacements import Replacements
-from zsched.core.triggers import zone
+from zsched.core.triggers import shown_zone
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.web import actions
@@ -135,7 +135,7 @@ async def _coming(view: View, one: Schedule) -> list[Coming]:
         times = await view.call.client.preview(one.id, n=_COMING, start=from_ms(max(first_ms - 1, 0)))
     except ScheduleNotFound:  # it fired a moment ago
         return []
-    return with_remarks(one, [at.astimezone(zone(one.tz)) for at in times])
+    return with_remarks(one, [at.astimezone(shown_zone(one.tz)) for at in times])
 
 
 def with_remarks(one: Schedule, times: list[datetime]) -> list[Coming]:

@@ -19,7 +19,7 @@ from zsched.core.instants import zone_name
 from zsched.core.model import iso
 from zsched.core.run_cells import cells, remark, with_short_workers
 from zsched.core.sentences import local_text, note_text, reason_text, sentence, shortened
-from zsched.core.triggers import zone
+from zsched.core.triggers import shown_zone
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration
 from zsched.errors import ZschedError
 from zsched.storage.accounts import AccountRole
@@ -102,7 +102,7 @@ class View:
 
     def local_input(self, ms: int, own: str | None = None) -> str:
         """Return a time for a field of a form: ``2026-12-24T18:00:00``."""
-        return f"{from_ms(ms).astimezone(zone(self.zone(own))):%Y-%m-%dT%H:%M:%S}"
+        return f"{from_ms(ms).astimezone(shown_zone(self.zone(own))):%Y-%m-%dT%H:%M:%S}"
 
     # -- links --------------------------------------------------------------------------------------
 

@@ -1,0 +1,41 @@
+-- set_aside: take due schedules out of their lanes whose zone the leader's machine lacks, so that they block no others.
+--
+-- KEYS   lease meta log @lanes
+-- ARGV   schedule_prefix              as in keys.py
+--        @term
+--        ...   per schedule: id, word of lib/lanes, due ms, version, zone
+-- RETURNS  OK, now ms, number set aside  |  STALE  |  SERVER
+-- LOGS   nothing
+--
+-- They wait like schedules of a queue without room, "@<zone>" in the place of the queue's name (lib/lanes.lua), until
+-- the leader is a daemon of a machine that has the zone.
+-- include lib/fence.lua
+-- include lib/lanes.lua
+
+local members, words = {}, {}
+for i = ROWS, #ARGV, 5 do
+  local id, word, due_ms, planned_version, zone = unpack(ARGV, i, i + 4)
+  local key, to = key_of(word), lane_of(word) .. ':@' .. zone
+  if is_a(key_of(to), 'zset') and redis.call('ZSCORE', key, id) == due_ms
+    and redis.pcall('HGET', schedule_prefix .. id, 'version') == planned_version then
+    members[#members + 1] = {id = id, key = key, to = to, due_ms = due_ms}
+    words[to] = true
+  end
+end
+local throttled = {}
+for word in string.gmatch(throttled_words, '%S+') do
+  throttled[#throttled + 1] = word
+  words[word] = nil
+end
+for word in pairs(words) do
+  throttled[#throttled + 1] = word
+end
+table.sort(throttled)
+if #members > 0 then
+  redis.call('HSET', meta_key, 'throttled', table.concat(throttled, ' '))
+end
+for _, one in ipairs(members) do
+  redis.call('ZREM', one.key, one.id)
+  redis.call('ZADD', key_of(one.to), one.due_ms, one.id)
+end
+return {'OK', now_ms, #members}
