@@ -184,6 +184,7 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "limits": lambda g: g.limit(default=5),
     "replan": _replan,
     "quarantine": lambda g: g.call("quarantine", [*row(g, "due-rule"), "why"]),
+    "set_aside": lambda g: g.call("set_aside", [*row(g, "due-rule"), "Europe/Kyiv"]),
     "track": lambda g: g.call(
         "track", ["ended", WORKED[0], "finished then", "!", "succeeded", "{}"], **seen(g)
     ),

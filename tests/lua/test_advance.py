@@ -210,14 +210,11 @@ def test_an_exhausted_schedule_is_marked_ended_and_stays_readable(led: Ground) -
     assert [] == led.fire().recurring
 
 
-@pytest.mark.parametrize("broken", ["template gone", "template of another type", "queue of another type"])
+@pytest.mark.parametrize("broken", ["template gone", "template of another type"])
 def test_a_schedule_that_cannot_be_pushed_is_quarantined_and_the_rest_go_on(led: Ground, broken: str) -> None:
     [bad] = _due(led, "bad", template={"origin": "broken"})
     [_, good] = _due(led, "good")
-    if broken == "queue of another type":
-        led.redis.set(f"{RQ}:queue:broken", "not a list")
-    else:
-        led.redis.delete(led.keys.template("bad"))
+    led.redis.delete(led.keys.template("bad"))
     if broken == "template of another type":
         led.redis.set(led.keys.template("bad"), "a string")
     next_ms = led.now_ms + HOUR_MS
@@ -228,8 +225,7 @@ def test_a_schedule_that_cannot_be_pushed_is_quarantined_and_the_rest_go_on(led:
     assert {"bad": f"quarantine normal {bad[2]}", "good": f"normal {next_ms}"} == led.places()
     assert [f"good-{good[2]}"] == led.queue()
     _, _, since_ms, reason = led.redis.hget(led.keys.quarantine(), "bad").decode().split(" ", 3)
-    why = f"wrong type at {RQ}:queue:broken" if "queue" in broken else "its template is gone or of the wrong type"
-    assert (led.last.t[:13], why) == (since_ms, reason)
+    assert (led.last.t[:13], "its template is gone or of the wrong type") == (since_ms, reason)
 
 
 def test_advance_is_refused_during_a_hold_and_after_a_clock_jump(led: Ground) -> None:

@@ -197,7 +197,7 @@ def _is_refused(call: Callable[[], object]) -> bool:
 def _places(ground: Ground) -> set[str]:
     """Return every schedule that has a place."""
     keys = ground.keys
-    lanes = [keys.due_high(), keys.due_normal(), keys.due_low(), f"{keys.due_normal()}:email"]
+    lanes = [keys.due_high(), keys.due_normal(), keys.due_low(), *ground.redis.keys(f"{keys.due_normal()}:*")]
     found = [id for key in lanes if ground.redis.type(key) == b"zset" for id in ground.redis.zrange(key, 0, -1)]
     for key in (keys.paused(), keys.quarantine()):
         found += ground.redis.hkeys(key) if ground.redis.type(key) == b"hash" else []

@@ -116,17 +116,13 @@ def test_a_run_that_rq_cancelled_before_its_time_is_not_pushed(led: Ground) -> N
 
 def test_schedules_that_cannot_be_pushed_are_quarantined_and_the_rest_go_on(led: Ground) -> None:
     gone, wrong_job, good = put_due(led, "gone", "job", "good")
-    [wrong_queue] = put_due(led, "queue", origin="broken")
     led.redis.delete(f"{RQ}:job:{gone}", f"{RQ}:job:{wrong_job}")
     led.redis.rpush(f"{RQ}:job:{wrong_job}", "not a hash")
-    led.redis.set(f"{RQ}:queue:broken", "not a list")
-    at = {name: run.rpartition("-")[2] for name, run in (("gone", gone), ("job", wrong_job), ("queue", wrong_queue))}
+    at = {name: run.rpartition("-")[2] for name, run in (("gone", gone), ("job", wrong_job))}
 
     fired = led.fire()
 
-    why = {
-        "gone": "its hash is gone", "queue": f"wrong type at {RQ}:queue:broken", "job": "wrong type at its key",
-    }  # fmt: skip
+    why = {"gone": "its hash is gone", "job": "wrong type at its key"}
     assert why == dict(fired.quarantined)
     assert ["fire", "quarantine"] == [entry.kind for entry in led.entries()[-2:]]
     assert [f"{name} normal {at[name]} {reason}" for name, reason in fired.quarantined] == led.last.rows
@@ -134,7 +130,6 @@ def test_schedules_that_cannot_be_pushed_are_quarantined_and_the_rest_go_on(led:
     assert {name: f"quarantine normal {due_ms}" for name, due_ms in at.items()} == led.places()
     kept = led.redis.hget(led.keys.quarantine(), "gone").decode()
     assert f"normal {at['gone']} {fired.now_ms} its hash is gone" == kept
-    assert b"not a list" == led.redis.get(f"{RQ}:queue:broken")
 
 
 def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Ground) -> None:

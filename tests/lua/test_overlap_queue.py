@@ -228,7 +228,7 @@ def test_a_key_of_another_type_quarantines_one_schedule_and_the_rest_go_on(led: 
     assert ["quarantined"] == led.advance(*rows, overlap="queue")
     assert ["fired"] == led.advance((other, int(other[2]), led.now_ms + HOUR_MS), overlap="allow")
     reason = led.redis.hget(led.keys.quarantine(), "r").decode().split(" ", 3)[3]
-    assert (f"wrong type at {key}", b"text") == (reason, led.redis.get(key))
+    assert (f"wrong type at {key} (string)", b"text") == (reason, led.redis.get(key))
     assert 0 == led.redis.exists(led.keys.rq.job(led.run("r", row[2])))
 
 

@@ -158,7 +158,7 @@ def test_a_one_shot_is_quarantined_with_the_limits_key_that_is_of_a_wrong_type(l
 
     fired = led.fire()
 
-    assert ([["a", f"wrong type at {key}"]], 1) == (fired.quarantined, fired.runs)
+    assert ([["a", f"wrong type at {key} (string)"]], 1) == (fired.quarantined, fired.runs)
 
 
 def test_a_rule_is_quarantined_with_the_limits_key_that_is_of_a_wrong_type(led: Ground) -> None:
@@ -168,7 +168,7 @@ def test_a_rule_is_quarantined_with_the_limits_key_that_is_of_a_wrong_type(led: 
     word, _ = advance(led, "allow")
 
     assert ("quarantined", f"quarantine normal {led.schedule('r')['nominal']}") == (word, led.places()["r"])
-    assert [f"wrong type at {ALLOWED}"] == [row.split(" ", 6)[6] for row in led.last.rows]
+    assert [f"wrong type at {ALLOWED} (string)"] == [row.split(" ", 6)[6] for row in led.last.rows]
 
 
 def test_runs_wait_for_a_slot_in_the_order_of_their_times_also_beside_runs_without_a_limit(led: Ground) -> None:

@@ -36,7 +36,9 @@ _PRUNE: Final = click.option("--prune", is_flag=True, help="Remove imported sche
 _TAKE_OVER: Final = click.option(
     "--take-over", is_flag=True, help="Take over schedules of these ids that have another owner."
 )
-_TZ: Final = click.option("--tz", metavar="ZONE", help="The source's time zone; default: that of TZ, else this machine's.")
+_TZ: Final = click.option(
+    "--tz", metavar="ZONE", help="The source's time zone; default: that of TZ, else this machine's."
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -205,14 +207,17 @@ def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
 
 @command("rq-cron")
 @click.argument("module")
-@click.option("--tz", metavar="ZONE", help="The source's time zone; default: that of TZ, else this machine's; UTC with RQ 2.")
+@click.option(
+    "--tz", metavar="ZONE", help="The source's time zone; default: that of TZ, else this machine's; UTC with RQ 2."
+)
 @_how
 def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool) -> int:
     """
     Import the jobs that MODULE registers for RQ's own cron. MODULE is the argument of `rq cron`, such as
     app.cron_config. It is imported as Python code and not changed. Ids are the registered names. RQ 3 reads cron
-    strings in the zone of the process `rq cron` (TZ, else that of its machine), RQ 2 in UTC: see --tz. Stop `rq cron` first: while one of
-    this MODULE runs, nothing is imported. To go back: `zsched import undo rq-cron:MODULE`, then start `rq cron`.
+    strings in the zone of the process `rq cron` (TZ, else that of its machine), RQ 2 in UTC: see --tz. Stop `rq cron`
+    first: while one of this MODULE runs, nothing is imported. To go back: `zsched import undo rq-cron:MODULE`, then
+    start `rq cron`.
 
     \b
     Examples:

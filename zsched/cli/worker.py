@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +15,7 @@ from zsched.cli.output import say
 from zsched.cli.program import DONE, Invocation, command
 from zsched.config.settings import FILE_VARIABLE
 from zsched.core.arguments import check_queue
-from zsched.storage.connection import Wire, link_of
+from zsched.storage.connection import Link, Wire, link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, prefix_of_environment
 
@@ -67,7 +66,7 @@ def worker(invocation: Invocation, queues: tuple[str, ...], simple: bool, burst:
         link = link_of(settings)
         with closing(link.open()) as wire:  # RQ would show a traceback
             if name:
-                _await_name(wire, rq.worker(name), name)
+                _await_name(link, wire, rq.worker(name), name)
         client = redis.Redis(connection_pool=link.client_pool())
         kind = SimpleWorker if simple else Worker
         serializer = SERIALIZERS[settings.rq.serializer]
@@ -77,7 +76,7 @@ def worker(invocation: Invocation, queues: tuple[str, ...], simple: bool, burst:
     return DONE
 
 
-def _await_name(wire: Wire, key: str, name: str) -> None:
+def _await_name(link: Link, wire: Wire, key: str, name: str) -> None:
     """
     Wait until RQ has forgotten the worker at *key*, if it was killed. A worker in a container keeps its name, and must
     start again without help.
@@ -93,7 +92,7 @@ def _await_name(wire: Wire, key: str, name: str) -> None:
         if last_sign is None:
             say(_AWAITED.format(name, left_ms / 1000))
         last_sign = sign
-        threading.Event().wait(min(left_ms / 1000, _LOOK_S))
+        link.pause(min(left_ms / 1000, _LOOK_S))
 
 
 def _guard_text(guard: JobGuard) -> str:

@@ -142,7 +142,9 @@ class Answers:
                 number = f"{held.cause}; {plural(held.waiting, 'schedule')} wait, the oldest for"
                 text = f"{number} {rough_duration(now_ms - held.since_ms)}"
                 if held.zone is not None:
-                    return Hindrance(text, "install tzdata there, or start a daemon on another machine", word=Word.HELD_BACK)
+                    return Hindrance(
+                        text, "install tzdata there, or start a daemon on another machine", word=Word.HELD_BACK
+                    )
                 if held.blocked_by is not None:
                     first, *command = moving_away(held.blocked_by)
                     return Hindrance(text, first, tuple(command), word=Word.HELD_BACK)

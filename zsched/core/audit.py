@@ -91,7 +91,7 @@ def _is_as(known: Held, here: Held) -> bool:
 
 
 def _released(known: Held, here: Held, *, is_released: bool) -> Alarm | None:
-    """Return the alarm for a quarantined schedule that can go back; None if it cannot, or is not *known* well enough."""
+    """Return the alarm for a quarantined schedule that can go back; None if it cannot."""
     is_lost = here.asked_for() != known.asked_for()
     if not (is_released or is_lost) or known.due_ms is None or not known.record:
         return None

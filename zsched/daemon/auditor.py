@@ -50,6 +50,7 @@ from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
 from zsched.core.pages import pages_of
 from zsched.daemon.archiver import Archiver
+from zsched.daemon.causes import Causes
 from zsched.daemon.reconciler import HistoryChanged, Reconciler
 from zsched.daemon.suppressed import SuppressedRuns
 from zsched.storage.archivers import Archivers, ArchiveState

@@ -175,10 +175,10 @@ def _opened(threads: Threads, clock: Clock) -> ZschedError | None:
         except ZschedError as error:
             if not isinstance(error, ArchiveInUse) or clock.monotonic_ms() >= until_ms:
                 return error
+            threading.Event().wait(_LOOK_AGAIN_S)
         except Exception as error:  # also an answer: an archivist that dies of it would be started again and again
             log.exception("archivist_crashed")
             return ArchiveError(f"archive cannot be opened: {type(error).__name__}: {error}")
-            threading.Event().wait(_LOOK_AGAIN_S)
         else:
             return None
 

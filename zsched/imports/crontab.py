@@ -31,17 +31,14 @@ with another command gets another schedule. Lines with the same user and command
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePath
-from typing import Any, Final, NamedTuple
+from pathlib import PurePath
+from typing import Any, Final
 
-from zsched.core.triggers import zone
 from zsched.core.wording import blanked
-from zsched.errors import InvalidSchedule
 from zsched.imports.fields import MACROS, cron_of_fields
 from zsched.imports.found import ImportSource, Item
 

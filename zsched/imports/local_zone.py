@@ -54,7 +54,7 @@ def _of_variable(text: str | None) -> LocalZone | None:
         return None
     if path.startswith("/"):
         path = path.partition(_FOLDER)[2]
-    return LocalZone(path or ("UTC" if not text else text), f"TZ={text}")
+    return LocalZone(path or text or "UTC", f"TZ={text}")
 
 
 def _of_machine(root: Path) -> LocalZone:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
 
-from zsched.errors import InvalidSchedule
 from zsched.imports.crontab import command_of, read_crontab
 from zsched.imports.found import ImportSource, Item
 
