@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from tests.integration.archive.ground import HOUR_MS, SOON, Scene, State, Storm
+from tests.integration.archive.ground import ALWAYS, HOUR_MS, SOON, Scene, State, Storm
 from tests.prefix import RQ
-from zsched.core.clock import ManualClock
+from zsched.core.clock import ManualClock, from_ms
 from zsched.core.log import Entry
 from zsched.daemon import auditor as module
 from zsched.daemon.auditor import Auditor
+from zsched.storage.dispatch import FireResult
 
 FUNC = "app.task"
 
@@ -32,7 +33,7 @@ class Auditing:
         """Start with a new auditor that has read the clock once."""
         self.auditor = Auditor(self, self.scene.keys, self.clock).over(self.scene.wire)  # type: ignore[arg-type]
         self.auditor.step(self.scene.term)
-        assert module._EVERY_MS == self.auditor.every_ms
+        assert module._LOOK_MS == self.auditor.every_ms
 
     @property
     def path(self) -> Path:
@@ -44,14 +45,23 @@ class Auditing:
         self.clock.advance(ms)
 
     def steps(self, between: Callable[[], None] = lambda: None) -> None:
-        """Run one pass."""
-        self.audit = None
+        """Run one whole pass."""
+        self.audit, self.auditor._next_ms = None, 0.0
         for _ in range(100):
             between()
             assert not self.auditor.step(self.scene.term)
             if self.auditor.every_ms != module._PAUSE_MS:
                 return
         raise AssertionError("a pass without an end")
+
+    def look(self) -> list[dict[str, Any]]:
+        """Let it look for new schedules in quarantine, when the archive has the whole log; return the alarms."""
+        assert self.scene.follower.step()
+        self.auditor._next_ms = math.inf
+        with capture_logs() as told:
+            while not self.auditor.step(self.scene.term) and self.auditor.every_ms == module._PAUSE_MS:
+                pass
+        return alarms(told)
 
     def run(self) -> list[dict[str, Any]]:
         """Run a pass of an archive that has the whole log; return the alarms."""
@@ -93,12 +103,21 @@ def fill(scene: Scene) -> None:
     client.pause("paused", "for now")
     client.schedule(FUNC, id="paused_rule", every=60)
     client.pause("paused_rule")
-    client.schedule(FUNC, id="bad", at=datetime.now(UTC), allow_past=True)
-    scene.redis.delete(job_of(scene, "bad"))
+    quarantine(scene, "bad")
     client.schedule(FUNC, id="ended", every=0.001, count=1)
     scene.pass_time(10)
     scene.tick()
     assert {"due", "paused", "quarantine", "ended"} == {place for place, *_ in scene.in_redis().values()} - {"open"}
+
+
+def quarantine(scene: Scene, id: str, reason: str = "cannot be planned") -> None:
+    """Quarantine a rule, which is as the log has it."""
+    scene.client.schedule(FUNC, id=id, every=3600, starts=from_ms(scene.now_ms + 1000))
+    scene.pass_time(1001)
+    fired = scene.dispatch.fire(scene.term, ALWAYS, 100)
+    assert isinstance(fired, FireResult)
+    [due] = [one for one in fired.recurring if one.id == id.encode()]
+    assert 1 == scene.dispatch.quarantine(scene.term, [(due, reason.encode())])
 
 
 def entries(scene: Scene) -> list[Entry]:

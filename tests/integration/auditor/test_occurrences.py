@@ -65,13 +65,19 @@ def test_a_clock_set_back_causes_no_missing_occurrence(scene: Scene, auditing: A
 
 
 def test_a_new_term_waits_a_minute_before_its_first_pass(scene: Scene, auditing: Auditing) -> None:
-    auditing.auditor.step(scene.term)
-    assert auditing.auditor.every_ms < module._EVERY_MS
+    auditing.run()
+    auditing.audit = None
     scene.redis.delete(scene.keys.lease())
+    term = lead(scene)
 
-    auditing.auditor.step(lead(scene))
+    for wait_ms in (0, module._EVERY_MS - 1):
+        auditing.clock.advance(wait_ms)
+        auditing.auditor.step(term)
+        assert auditing.audit is None
+    auditing.clock.advance(1)
+    auditing.auditor.step(term)
 
-    assert module._EVERY_MS == auditing.auditor.every_ms
+    assert auditing.audit is not None
 
 
 def lead(scene: Scene) -> Term:
