@@ -132,7 +132,7 @@ def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance =
             Word.PAUSED, text or "it fires when it is resumed", "let it go on", _zsched("resume", schedule)
         )
     if schedule.state is ScheduleState.QUARANTINED:
-        remedy = "if the cause is gone, put it back; otherwise schedule it again, or cancel it"
+        remedy = "schedule it again, or cancel it, or put it back if the cause is gone"
         return StoryVerdict(Word.QUARANTINED, since, remedy, _zsched("release", schedule))
     if schedule.state is ScheduleState.ENDED or schedule.next_ms is None:
         return StoryVerdict(Word.ENDED, f"{since}: its rule gives no more occurrences".lstrip(": "), NOTHING)
