@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -25,7 +26,7 @@ from zsched.core.model import Schedule
 from zsched.core.planning import nominal_time
 from zsched.core.run_id import RunId
 from zsched.core.sentences import local_text, shortened
-from zsched.core.triggers import KINDS, RULES, zone
+from zsched.core.triggers import KINDS, RULES, has_zone, zone
 from zsched.core.wording import relative_text
 from zsched.errors import ScheduleNotFound
 
@@ -122,16 +123,17 @@ def show(invocation: Invocation, /, id: str) -> None:
 
 def _next_times(client: Client, schedule: Schedule) -> Sequence[datetime]:
     """
-    Return the next times in the schedule's zone, overdue ones included. A paused, quarantined or ended schedule has
-    none.
+    Return the next times in the schedule's zone, overdue ones included; only the first if this machine lacks the zone.
+    A paused, quarantined or ended schedule has none.
     """
     first_ms = schedule.next_ms if schedule.nominal_ms is None else schedule.nominal_ms
     if schedule.state is not ScheduleState.ACTIVE or first_ms is None:
         return []
-    try:
+    with suppress(ScheduleNotFound):  # it fired a moment ago
+        if schedule.trigger is not None and not has_zone(schedule.tz):
+            return [from_ms(first_ms)]
         return client.preview(schedule.id, n=_FEW, start=from_ms(max(first_ms - 1, 0)))
-    except ScheduleNotFound:  # it fired a moment ago
-        return []
+    return []
 
 
 def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:

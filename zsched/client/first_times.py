@@ -13,11 +13,12 @@ from typing import Final
 from zsched.core import planning
 from zsched.core.clock import Clock
 from zsched.core.planning import Bracket
-from zsched.core.triggers import TriggerSpec, build, check, lag_of, room_of
+from zsched.core.triggers import TriggerSpec, build, check, has_zone, lag_of, room_of
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.reader import Reader
 
 REPLANS: Final = 5  # plans that are outdated on arrival, before the call gives up
+_KEPT: Final = Bracket("0", 0, 0)  # for a stored rule whose zone this machine lacks: its time stays, or it is refused
 
 
 class PlannedRule:
@@ -52,6 +53,8 @@ class FirstTimes:
             InvalidSchedule: the rule never fires, or no occurrence is left. TriggerError. RedisUnavailable.
         """
         spec, planned, now_ms = rule.spec, rule.planned, self._clock.now_ms() + self._ahead_ms
+        if not has_zone(spec.tz):
+            return _KEPT
         if planned is None or not planned[0].from_ms <= now_ms < planned[0].until_ms:
             plan = self._planned(spec, now_ms, id)
             if plan.anchor_ms is not None:  # a rule that is counted from here, by this id

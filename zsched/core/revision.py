@@ -14,10 +14,11 @@ from typing import Any, Final
 from zsched.core.clock import from_ms
 from zsched.core.model import Definition, Schedule
 from zsched.core.options import PRESETS, SCHEDULE_OPTIONS, TRIGGERS, Presets, blaming, define, expanded, made_void
-from zsched.core.triggers import RULES
+from zsched.core.triggers import RULES, has_zone
 from zsched.errors import InvalidSchedule
 
 PAYLOAD = ("func", "args", "kwargs")
+_OF_TIMES: Final = frozenset({*TRIGGERS, "tz", "starts", "ends", "count", "gap", "fold", "jitter"})
 
 
 _FIXED: Final = {  # options that an update cannot change, and what to do instead
@@ -52,8 +53,11 @@ def revise(
     for name in made_void(options):
         if name not in changes:
             options[name] = None
+    is_kept = not has_zone(old.tz) and changes.keys().isdisjoint(_OF_TIMES)
     with blaming(asked):
-        definition = define(options.pop("func", old.func), options, old.id)
+        definition = define(options.pop("func", old.func), options | ({"tz": None} if is_kept else {}), old.id)
+    if is_kept:  # this machine lacks its zone, and need not know it
+        definition = replace(definition, tz=old.tz, when=old.trigger or definition.when)
     if not any(name in changes for name in PAYLOAD):
         definition = replace(definition, payload=replace(definition.payload, data=data))
     return definition

@@ -18,7 +18,7 @@ from zsched.core.instants import instant_ms
 from zsched.core.model import Schedule
 from zsched.core.planning import nominal_time
 from zsched.core.replacements import Replacements
-from zsched.core.triggers import shown_zone
+from zsched.core.triggers import has_zone, shown_zone
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.web import actions
@@ -131,6 +131,8 @@ async def _coming(view: View, one: Schedule) -> list[Coming]:
     first_ms = one.next_ms if one.nominal_ms is None else one.nominal_ms
     if one.state is not ScheduleState.ACTIVE or first_ms is None:
         return []
+    if one.trigger is not None and not has_zone(one.tz):
+        return with_remarks(one, [from_ms(first_ms)])
     try:
         times = await view.call.client.preview(one.id, n=_COMING, start=from_ms(max(first_ms - 1, 0)))
     except ScheduleNotFound:  # it fired a moment ago
