@@ -208,10 +208,6 @@ REASONS = {
         lambda led: report(led, "one", daemon="somebody", failing={"thread waker": "'a bug'"}),
         "daemon_failing", "fails in part: thread waker: 'a bug'",
     ),
-    "quarantine": Case(
-        lambda led: led.hset(KEYS.quarantine(), mapping={"a": "low 5 5 broken", "b": "low 5 5 broken"}),
-        "quarantined", "^2 schedules in quarantine: broken, and not fired$",
-    ),
     "two versions": Case(
         lambda led: differ(led, version="0.2.0"), "versions", r"0\.1\.0 \(box, pid 1\), 0\.2\.0 \(box, pid 2\)$"
     ),

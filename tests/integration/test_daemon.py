@@ -21,7 +21,6 @@ from tests.faults.overdue import become_due, put_due
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.integration.daemons import FUNC, NAP_MS, wait_for_runs
-from tests.prefix import RQ
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
@@ -208,11 +207,6 @@ def _make_list(client: redis.Redis, key: str) -> None:
     client.rpush(key, "1")
 
 
-def _make_queue_a_string(client: redis.Redis) -> None:
-    client.hset(TEMPLATE, "origin", "odd")
-    client.set(f"{RQ}:queue:odd", "1")
-
-
 BROKEN: dict[str, Callable[[redis.Redis], Any]] = {
     "trigger is no json": lambda r: r.hset(SCHEDULE, "trigger", "every day"),
     "trigger is no text": lambda r: r.hset(SCHEDULE, "trigger", b"\xff\xfe{"),
@@ -225,7 +219,6 @@ BROKEN: dict[str, Callable[[redis.Redis], Any]] = {
     "hash is a list": lambda r: _make_list(r, SCHEDULE),
     "template is gone": lambda r: r.delete(TEMPLATE),
     "template is a list": lambda r: _make_list(r, TEMPLATE),
-    "queue is a string": _make_queue_a_string,
 }
 
 

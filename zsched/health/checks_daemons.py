@@ -137,7 +137,7 @@ def check_held_back(overview: Overview) -> Iterator[Finding]:
             yield warning(f"{held.cause} holds back {number}", remedy)
 
 
-@health_check("zone_unknown", Overview, "lateness", alert="no daemon's machine has the time zone of due schedules")
+@health_check("zone_unknown", Overview, "lateness")
 def check_zone_unknown(overview: Overview) -> Iterator[Finding]:
     """Report schedules whose zone the leader's machine lacks."""
     for held in overview.held_back:

@@ -98,20 +98,20 @@ def test_why_of_a_paused_or_cancelled_schedule_says_so(zsched: Zsched, client: C
     assert re.match(rf"CANCELLED: cancelled by .*; its run {run_id} is queued since ", rule[-1])
 
 
-def test_why_of_a_quarantined_schedule_gives_the_reason(
+def test_why_of_a_schedule_in_quarantine_or_held_back_gives_the_reason(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
     redis_client.set(f"{RQ}:queue:broken", "no list")
     client.schedule(FUNC, id="broken", after=0, queue="broken")
     redis_client.delete(f"{RQ}:job:{client.schedule(FUNC, id='lost', after=0).run_id}")
     with Leading(redis_url, path):
-        eventually(lambda: client.overview().quarantined == 2)
+        eventually(lambda: client.overview().held_back and client.overview().quarantined == 1)
 
-        broken, lost = zsched.story("broken"), zsched.story("lost")
+        held, lost = zsched.story("broken"), zsched.story("lost")
 
-    assert f"quarantined: wrong type at {RQ}:queue:broken" == broken[1]
-    assert re.fullmatch(rf'QUARANTINED: since .*: "wrong type at {RQ}:queue:broken"', broken[2])
     assert "quarantined: its hash is gone" == lost[1]
+    assert re.fullmatch(r'QUARANTINED: since .*: "its hash is gone"', lost[2])
+    assert re.search(rf"HELD BACK: due .*; {RQ}:queue:broken, which is not a list; 1 schedule", held[1])
 
 
 def test_why_of_an_unknown_id_offers_one_like_it(zsched: Zsched, client: Client, daemon: DaemonThread) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.cli import program
 from zsched.cli.program import DONE, UNHEALTHY, USAGE
+from zsched.core.clock import to_ms
 from zsched.core.wording import plural
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
@@ -96,7 +97,7 @@ def test_a_problem_exits_as_unhealthy_and_shows_its_remedy(zsched: Zsched, sound
 
 
 def test_warnings_exit_with_0(zsched: Zsched, at_work: None, sound: redis.Redis, sound_server: EmbeddedRedis) -> None:
-    sound.hset(KEYS.quarantine(), "digest", "normal 1 1 why")
+    sound.hset(KEYS.meta(), "doubt", to_ms(datetime.now(UTC)) + 3_600_000)
 
     result = zsched("doctor")
 

@@ -112,7 +112,7 @@ CASES = {
     ),
     "a schedule in quarantine": Case(
         lambda sound: sound.hset(KEYS.quarantine(), "digest", "normal 1767225600000 1767225600001 its rule is odd"),
-        "quarantine", WARNING, "1 schedule in quarantine: broken, and not fired: digest (its rule is odd)",
+        "quarantine", PROBLEM, "1 schedule in quarantine: broken, and not fired: digest (its rule is odd)",
     ),
 }  # fmt: skip
 

@@ -212,13 +212,30 @@ def test_an_alarm_names_the_difference(known: Held, changes: dict[str, Any], fou
     ("known", "there"),
     [
         *((known, known) for known in (rule(1), ONCE, QUARANTINED, rule(1, place="paused"))),
-        (QUARANTINED, replace(QUARANTINED, record=[])),  # its content does not matter
+        (replace(QUARANTINED, record=[]), replace(QUARANTINED, record=[])),  # the archive does not have it either
+        (replace(QUARANTINED, due_ms=None), replace(QUARANTINED, due_ms=None, record=[])),
     ],
 )
 def test_a_schedule_that_agrees_with_the_log_raises_no_alarm(known: Held, there: Held) -> None:
-    places = ["quarantine"] if known is QUARANTINED else ["normal"]
+    places = ["quarantine"] if known.place == "quarantine" else ["normal"]
 
     assert misplaced(known, there, places, "scheduled") is None
+
+
+@pytest.mark.parametrize(
+    ("there", "is_released"),
+    [
+        (replace(QUARANTINED, record=[]), False),
+        (replace(QUARANTINED, record=[b"origin", b"x", *RECORD[2:4]]), False),
+        (QUARANTINED, True),
+    ],
+    ids=["lost", "changed", "its cause is over"],
+)
+def test_a_schedule_goes_back_from_quarantine_with_the_content_of_the_log(there: Held, is_released: bool) -> None:
+    alarm = misplaced(QUARANTINED, there, ["quarantine"], "", is_released=is_released)
+
+    assert (Event.RELEASED, "quarantine: why") == (alarm.event, alarm.found)
+    assert ("due", DUE_MS, RECORD[:4]) == (alarm.row.place, alarm.row.due_ms, alarm.row.job)
 
 
 @pytest.mark.parametrize(

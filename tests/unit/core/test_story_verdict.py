@@ -69,7 +69,7 @@ def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
             held(ScheduleState.QUARANTINED, since_ms=DUE_MS, note="its hash is gone"),
             "QUARANTINED",
             f'since {DUE}: "its hash is gone"',
-            "schedule it again, or cancel it: zsched cancel a",
+            "schedule it again, or cancel it, or put it back if the cause is gone: zsched release a",
         ),
         (
             held(ScheduleState.ENDED, next_ms=None, since_ms=DUE_MS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,7 +44,7 @@ class Scripts:
     def limit(self, term: Term, limits: Mapping[str, float]) -> None:
         self.limits.append(dict(limits))
 
-    def fire(self, term: Term, window: Window, limit: int) -> FireResult | Stopped:
+    def fire(self, term: Term, window: Window, limit: int, lacking: Iterable[str] = ()) -> FireResult | Stopped:
         self.fired.append((window, limit))
         self.clock.advance(self.takes_ms)
         return self.answer

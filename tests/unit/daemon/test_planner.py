@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from zsched.core.choices import CatchUp, Overlap
@@ -33,7 +35,7 @@ def fires(fire_ms: int, next_ms: int | None, *passed: Passed) -> Plan:
     return Plan(fire_ms, fire_ms, passed, next_ms, next_ms)
 
 
-def cron(expr: str, **bounds: int) -> TriggerSpec:
+def cron(expr: str, **bounds: Any) -> TriggerSpec:
     return TriggerSpec(CRON, expr, **bounds)
 
 
@@ -182,7 +184,7 @@ BROKEN = [
     "{}",
     '{"kind":"lunar","expr":"1","tz":"UTC"}',
     '{"kind":"cron","expr":"61 * * * *","tz":"UTC"}',
-    '{"kind":"cron","expr":"0 * * * *","tz":"Mars/Olympus"}',
+    '{"kind":"cron","expr":"0 * * * *","tz":"no zone"}',
     '{"kind":"cron","expr":7,"tz":"UTC"}',
     '{"kind":"cron","expr":"0 * * * *","tz":"UTC","count":"two"}',
     '{"kind":"cron","expr":"0 * * * *","tz":"UTC","colour":"red"}',
@@ -192,6 +194,16 @@ BROKEN = [
     '{"kind":"' + "long\\n" * 200 + '","expr":"","tz":"UTC"}',
     "[" * 100_000,
 ]
+
+
+def test_a_rule_of_a_zone_that_this_machine_lacks_is_neither_planned_nor_bad() -> None:
+    good, other = due(cron("0 * * * *"), id="good"), due(cron("0 * * * *", tz="Mars/Olympus"), id="other")
+
+    planned = Planner().plan([other, good], NOON)
+
+    assert ([good], [(other, "Mars/Olympus")], []) == (
+        [one.due for one in planned.good], planned.lacking, planned.bad,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=[text[:50] or "empty" for text in BROKEN])
