@@ -239,6 +239,6 @@ class Ticker:
             log.warning("run_expired", run_id=run)
         for line in fired.cancelled:
             run, _, status = line.partition("=")
-            log.info("run_cancelled", run_id=run, reason=f"RQ has it as {status}")
+            log.info("run_cancelled", run_id=run, reason=f"RQ has it as {status}".replace("_", " "))
         for id, reason in fired.quarantined:
             log.error("schedule_quarantined", schedule_id=id, reason=reason)

@@ -3,7 +3,8 @@ Move one-shots from RQ's ZSETs to zsched, a page at a time; and undo an import.
 
     put     all of the page, except ids of other owners
     take    remove their jobs from the ZSETs; the reply says which jobs were there
-    keep    RQ's jobs of these until ``KEPT_S`` after their time, so that ``undo`` can give them back
+    keep    RQ's jobs of these until ``KEPT_S`` after their time, so that ``undo`` can give them back; and mark them
+            in zsched, so that a job that a service deletes or schedules again does not fire here (lua/lib/moved.lua)
 
 A missing job was taken by another process since it was read. The status of RQ's job says by which: ``scheduled``, by a
 simultaneous import, which has put the same schedule; any other, by RQ. Or the job was cancelled. In the last two cases
@@ -33,12 +34,13 @@ from zsched.errors import InvalidSchedule, ScheduleExists, ZschedError
 from zsched.files.applying import CREATED
 from zsched.imports.found import ImportSource, Item, Origin
 from zsched.imports.rqjobs import RQ_SCHEDULED, RQ_SCHEDULER, SOON_S, score_of
-from zsched.storage.connection import Link
+from zsched.storage.connection import Command, Link
 from zsched.storage.rivals import CRON_OWNER
 from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS
 
 PAGE: Final = 200  # one-shots per page: moving them takes far less than any margin
 KEPT_S: Final = 7 * 86_400  # how long RQ's job of a moved one-shot outlives its time
+_MARKED_LESS_S: Final = 3600  # by which the mark of it lapses earlier, so that it never outlives the job
 
 
 class OneShot(NamedTuple):
@@ -125,9 +127,15 @@ class Moving:
             return [bool(reply) for reply in wire.execute_all(("ZREM", *one.origin[:2]) for one in page)]
 
     def _keep(self, page: Sequence[OneShot]) -> None:
-        until_s = ((one.origin.member, one.due_ms // 1000 + KEPT_S) for one in page)
+        keys = self._keeper.keys
+        jobs = [keys.rq.job(one.origin.member) for one in page]
         with self._link.wire() as wire:
-            wire.execute_all(("EXPIREAT", self._keeper.keys.rq.job(member), at_s) for member, at_s in until_s)
+            created = wire.execute_all(("HGET", job, "created_at") for job in jobs)
+            wire.execute_all(
+                command
+                for one, job, created_at in zip(page, jobs, created, strict=True)
+                for command in _kept(job, keys.moved_prefix() + one.item.id, created_at, one.due_ms // 1000 + KEPT_S)
+            )
 
     def _is_imported(self, one: OneShot) -> bool:
         """Return True if an import has taken the missing job; if not, cancel it here and refuse it."""
@@ -146,6 +154,12 @@ class Moving:
 
     def _refuse(self, one: OneShot, error: ZschedError) -> None:
         self._source.refuse(one.item.place, one.item.func, str(error))
+
+
+def _kept(job: str, mark: str, created_at: bytes | None, until_s: int) -> Iterator[Command]:
+    """Yield the commands that keep RQ's *job* until *until_s*, and mark it as moved."""
+    yield "EXPIREAT", job, until_s
+    yield "SET", mark, created_at or b"", "EXAT", until_s - _MARKED_LESS_S
 
 
 # -- undo -------------------------------------------------------------------------------------------
@@ -204,7 +218,8 @@ def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_m
     if due_ms is None or due_ms <= now_ms + SOON_S * 1000:
         undone.kept.append((id, f"it is due within {SOON_S} s, and fires here"))
         return
-    rq = Keeper(client).keys.rq
+    keys = Keeper(client).keys
+    rq = keys.rq
     if not link.execute("EXISTS", rq.job(id)):
         undone.kept.append((id, "Redis has forgotten RQ's job of it; it fires here"))
         return
@@ -212,6 +227,7 @@ def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_m
     link.execute("PERSIST", rq.job(id))
     link.execute("ZADD", origin, score_of(due_ms), id)
     if client.cancel(id) == "cancelled":
+        link.execute("DEL", keys.moved_prefix() + id)
         undone.given_back.append(id)
     else:  # it was cancelled or run by hand just now
         link.execute("ZREM", origin, id)

@@ -45,6 +45,7 @@ from zsched.errors import InvalidSchedule
 from zsched.imports.found import ImportSource, Item, Origin
 from zsched.storage.connection import Link
 from zsched.storage.registries import Registries
+from zsched.storage.rivals import RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
 from zsched.storage.rqjob import Encoder
 from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS, RqKeys
 
@@ -172,7 +173,7 @@ def _refuse(fields: Mapping[str, bytes]) -> None:
 # -- RQ's own delayed jobs --------------------------------------------------------------------------
 
 
-RQ_SCHEDULED: Final = "rq-scheduled"
+RQ_SCHEDULED: Final = RQ_SCHEDULED_OWNER
 SOON_S: Final = 30  # after the reading; jobs that are due so soon are not moved
 _MARGIN_MS: Final = 5000  # left when a job is moved; even without RQ's second far longer than the move takes
 
@@ -222,7 +223,7 @@ def _refuse_others(fields: Mapping[str, bytes]) -> None:
 # -- rq-scheduler -----------------------------------------------------------------------------------
 
 
-RQ_SCHEDULER: Final = "rq-scheduler"
+RQ_SCHEDULER: Final = RQ_SCHEDULER_OWNER
 _ITS_META: Final = ("cron_string", "interval", "repeat", "use_local_timezone", "queue_class_name")
 _KEEPS: Final = -1  # RQ's result_ttl for ever
 _AND: Final = (

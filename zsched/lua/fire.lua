@@ -1,7 +1,7 @@
 -- fire: move due one-shots to their RQ queues; return the due recurring schedules for Python to plan.
 --
 -- KEYS   lease meta log @lanes quarantine rq_queues rq_limits deadlines limits recurring
--- ARGV   @prefixes
+-- ARGV   @prefixes moved_prefix
 --        @term
 --        clock_from_ms clock_until_ms  range of TIME that is possible by the caller's monotonic clock
 --        limit                        most schedules looked at
@@ -13,7 +13,8 @@
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   fire: runs = run ids pushed · uncertain = pushed runs that a lost history may have pushed before ·
 --        skipped = uncertain and on_uncertain=skip · expired = later than their deadlines ·
---        cancelled = <run id>=<RQ status> · doubt = its new value in ms. An empty field is left out.
+--        cancelled = <run id>=<RQ status, or as in lib/moved.lua> · doubt = its new value in ms. An empty field is left
+--        out.
 --        quarantine: rows = id, "<lane> <due ms>", reason
 --
 -- If doubt is later than TIME, the clock jumped back after it was set (rule: CLAMP): doubt becomes TIME. Schedules that
@@ -22,7 +23,7 @@
 --
 -- Removal from the ZSET makes the push happen exactly once. No payload is read. `zs` of a waiting one-shot has its
 -- special properties: "1" = no special property, f = at the front, s = skip when uncertain, e = it has a deadline,
--- l = it has a rate limit of RQ's, and is queued when the limit has a slot.
+-- l = it has a rate limit of RQ's, and is queued when the limit has a slot, m = an import took it from RQ.
 --
 -- The namespace's own keys say which schedules are recurring, before any job is read. Another program with write access
 -- to rq:job:* can predict the next run id of a rule, and could make a job there that looks like a waiting one-shot.
@@ -39,6 +40,7 @@ clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_u
 -- include lib/hold.lua
 -- include lib/launch.lua
 -- include lib/room.lua
+-- include lib/moved.lua
 
 local is_doubt_ahead = doubt_ms > now_ms
 if is_doubt_ahead then
@@ -167,6 +169,15 @@ local function take_special(id, word, due_ms, run, job_key, job)
     return true
   end
   local is_uncertain = tonumber(due_ms) <= doubt_ms
+  if string.find(flags, 'm', 1, true) then
+    local why, is_unknown = undone(id)
+    if why then
+      cancelled[#cancelled + 1] = run .. '=' .. why
+      dropped[#dropped + 1] = job_key
+      return true
+    end
+    is_uncertain = is_uncertain or is_unknown
+  end
   if is_uncertain and string.find(flags, 's', 1, true) then
     skipped[#skipped + 1] = run
     dropped[#dropped + 1] = job_key

@@ -152,6 +152,13 @@ class Keys:
         """The text before an id in the key of its guard, a STRING with PX: ``<until ms> <run id>``."""
         return f"{self.prefix}unique:"
 
+    def moved_prefix(self) -> str:
+        """
+        The text before the id of a one-shot that an import took from RQ, a STRING with PX: created_at of RQ's job; see
+        lua/lib/moved.lua.
+        """
+        return f"{self.prefix}moved:"
+
     def tokens(self) -> str:
         """HASH: SHA-256 of a token → its JSON (``storage.tokens``). Operators write it, ``zsched web`` reads it."""
         return f"zsched-web:{{{self.namespace}}}:tokens"
@@ -174,7 +181,7 @@ class Keys:
 
     def lapsing_prefixes(self) -> tuple[str, ...]:
         """The beginnings of the keys that all lapse by themselves."""
-        return self.op(""), self.answer(""), self.retried_prefix(), self.unique_prefix()
+        return self.op(""), self.answer(""), self.retried_prefix(), self.unique_prefix(), self.moved_prefix()
 
     # -- names ----------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.refusals import refusal
+from zsched.storage.rivals import RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
 from zsched.storage.rqjob import Encoder, Pairs
 from zsched.storage.scripts import BulkCall, Scripts, stream
 from zsched.storage.shapes import (
@@ -153,7 +154,8 @@ class Store:
     def shape(self, definition: Definition) -> Shape:
         """Return the shape of a one-shot. Raises InvalidSchedule for options that RQ does not accept."""
         pairs = self.encoder.shared(definition) | _labels(definition)
-        pairs["zs"] = "1" + definition.letters()
+        is_moved = definition.managed_by in (RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER)
+        pairs["zs"] = "1" + definition.letters() + ("m" if is_moved else "")  # m: see lua/lib/moved.lua
         return Shape(
             lane=definition.priority,
             pairs=flat(pairs),

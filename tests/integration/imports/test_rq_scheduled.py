@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,14 +13,17 @@ import pytest
 import redis
 import rq
 from rq import Queue, Repeat, Retry
+from rq.job import Job
 from rq.registry import ScheduledJobRegistry
 from rq.serializers import JSONSerializer
 
 from tests.integration.imports.ground import LATER, SOON, Zsched, summary
+from tests.lua.ground import Fire, Ground
 from tests.prefix import RQ
 from tests.rq_workers import work_off
 from zsched.cli.program import DONE, FAILED
 from zsched.client import Client
+from zsched.core.changes import What
 from zsched.core.forms import RateLimit
 from zsched.errors import RedisUnavailable
 from zsched.imports import rqjobs
@@ -246,3 +250,113 @@ def test_jobs_of_another_serializer_are_refused(zsched: Zsched, client: Client, 
 
 class _Thing:
     def act(self) -> None: ...
+
+
+# -- RQ's job of the old id ---------------------------------------------------------------------------
+
+
+def delete(job: Job, queue: Queue) -> None:
+    job.delete()
+
+
+def cancel(job: Job, queue: Queue) -> None:
+    job.cancel()
+
+
+def move(job: Job, queue: Queue) -> None:
+    job.delete()
+    queue.enqueue_at(datetime.now(UTC) + 2 * LATER, "app.tasks.remind", job_id=job.id)
+
+
+def postpone(job: Job, queue: Queue) -> None:
+    ScheduledJobRegistry(queue=queue).schedule(job, datetime.now(UTC) + 2 * LATER)
+
+
+def run_at_once(job: Job, queue: Queue) -> None:
+    job.delete()
+    queue.enqueue("app.tasks.remind", job_id=job.id)
+
+
+def nothing(job: Job, queue: Queue) -> None:
+    return
+
+
+def forget(job: Job, queue: Queue) -> None:
+    """Lose what a restore from an archive does not bring back."""
+    job.delete()
+    job.connection.delete("zsched:{default}:moved:" + job.id)
+
+
+def fired(led: Ground) -> Fire:
+    led.pass_time(2 * LATER // timedelta(milliseconds=1))
+    return led.fire()
+
+
+@pytest.fixture
+def led(redis_client: redis.Redis, redis_url: str) -> Iterator[Ground]:
+    """A leader by hand, without doubt."""
+    with closing(Ground(redis_client, redis_url)) as ground:
+        ground.lead()
+        yield ground
+
+
+@pytest.mark.parametrize(
+    ("does", "word", "why"),
+    [
+        (delete, "deleted", "RQ's job, from which it was imported, was deleted"),
+        (cancel, "canceled", "RQ has it as canceled"),
+        (move, "scheduled_again", "RQ's job, from which it was imported, was scheduled again in RQ"),
+        (postpone, "scheduled_again", "RQ's job, from which it was imported, was scheduled again in RQ"),
+        (run_at_once, "queued", "RQ has it as queued"),
+    ],
+)
+def test_a_moved_job_that_a_service_cancels_or_moves_by_its_old_id_does_not_fire(
+    zsched: Zsched, client: Client, queue: Queue, led: Ground, does: Callable[[Job, Queue], None], word: str, why: str
+) -> None:
+    job = queue.enqueue_at(datetime.now(UTC) + LATER, "app.tasks.remind", 42)
+    zsched("import", "rq-scheduled")
+    waiting = queue.get_job_ids()
+
+    does(job, queue)
+    result = fired(led)
+
+    assert ([word], 0) == ([line.partition("=")[2] for line in result.cancelled], result.runs)
+    assert (job.id in queue.get_job_ids()) == (does is run_at_once)
+    assert [] == waiting
+    assert 0 == len(led.redis.keys(led.keys.rq.job(f"{job.id}-*")))
+    assert [why] == [change.why for change in client.why(job.id).changes if change.what is What.CANCELLED]
+
+
+@pytest.mark.parametrize(("does", "uncertain"), [(nothing, 0), (forget, 1)])
+def test_a_moved_job_fires_if_nothing_shows_that_it_is_not_wanted(
+    zsched: Zsched, queue: Queue, led: Ground, does: Callable[[Job, Queue], None], uncertain: int
+) -> None:
+    job = queue.enqueue_at(datetime.now(UTC) + LATER, "app.tasks.remind", 42)
+    zsched("import", "rq-scheduled")
+
+    does(job, queue)
+    result = fired(led)
+
+    assert (1, uncertain, []) == (result.runs, result.uncertain, result.cancelled)
+
+
+def test_a_moved_job_that_redis_may_have_evicted_fires(zsched: Zsched, queue: Queue, led: Ground) -> None:
+    job = queue.enqueue_at(datetime.now(UTC) + LATER, "app.tasks.remind", 42)
+    zsched("import", "rq-scheduled")
+    led.redis.config_set("maxmemory-policy", "volatile-lru")
+
+    job.delete()
+    try:
+        result = fired(led)
+    finally:
+        led.redis.config_set("maxmemory-policy", "noeviction")
+
+    assert (1, 1) == (result.runs, result.uncertain)
+
+
+def test_the_mark_of_a_moved_job_lapses_before_the_job(zsched: Zsched, queue: Queue, redis_client: redis.Redis) -> None:
+    job = queue.enqueue_at(datetime.now(UTC) + LATER, "app.tasks.remind", 42)
+
+    zsched("import", "rq-scheduled")
+
+    assert 3600 == redis_client.expiretime(job.key) - redis_client.expiretime(f"zsched:{{default}}:moved:{job.id}")

@@ -54,6 +54,12 @@ class Fires(NamedTuple):
     cancelled: list[tuple[RunKey, str]]
 
 
+_UNDONE: Final = {  # words of lua/lib/moved.lua
+    "deleted": "RQ's job, from which it was imported, was deleted",
+    "scheduled_again": "RQ's job, from which it was imported, was scheduled again in RQ",
+}
+
+
 class FireEntry(ParsedEntry, kind="fire"):
     """Due one-shots left their lanes. Each text is parsed alone, so a malformed one affects no other."""
 
@@ -93,7 +99,7 @@ class FireEntry(ParsedEntry, kind="fire"):
         for key in fires.expired:
             yield self._change_of(key, What.EXPIRED)
         for key, status in fires.cancelled:
-            yield self._change_of(key, What.CANCELLED, f"RQ has it as {status}")
+            yield self._change_of(key, What.CANCELLED, _UNDONE.get(status) or f"RQ has it as {status}")
 
     def fired(self) -> Iterable[tuple[str, int]]:
         return ((id, nominal_ms_of(run) or 0) for id, run in self.fires.runs)

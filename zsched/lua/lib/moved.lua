@@ -1,0 +1,31 @@
+-- moved: whether a one-shot that an import took from RQ is still wanted there.
+--
+-- USES   moved_prefix; RQ_JOB and RQ_SCHEDULED of lib/rq.lua
+-- GIVES  undone(id) -> why it is not wanted any more: deleted, scheduled_again, or the status that RQ's job has; nil if
+--        it is. Second value: true if nothing shows whether it is
+--
+-- A service may still cancel or move a job by RQ's own id, and RQ's job of the old id outlives the import for that. The
+-- import writes a mark into the same Redis (imports/moving.py), which nothing restores after a loss. So while the mark
+-- is there, a job that is gone was deleted in this history. Without the mark, or if Redis may have evicted the job,
+-- nothing is shown: the one-shot fires, and is marked as uncertain. The mark lapses before RQ's job does.
+local may_evict
+
+local function undone(id)
+  local created_at = redis.pcall('GET', moved_prefix .. id)
+  local job = redis.pcall('HMGET', RQ_JOB .. id, 'status', 'created_at', 'origin')
+  if type(created_at) ~= 'string' or job.err then
+    return nil, true
+  elseif not job[1] and not job[2] then
+    if may_evict == nil then
+      may_evict = not string.find(redis.call('INFO', 'stats'), 'evicted_keys:0\r')
+        or not string.find(redis.call('INFO', 'memory'), 'maxmemory_policy:noeviction')
+    end
+    return not may_evict and 'deleted' or nil, may_evict
+  elseif job[1] ~= 'scheduled' then
+    return word_of(job[1] or 'odd')
+  end
+  local again = redis.pcall('ZSCORE', RQ_SCHEDULED .. (job[3] or ''), id)
+  if job[2] ~= created_at or type(again) == 'string' then
+    return 'scheduled_again'
+  end
+end
