@@ -204,6 +204,30 @@ def test_a_daemon_finds_its_archive_at_another_address_by_the_data_sets_name(
     stop(back)
 
 
+def test_a_namespace_moves_to_another_redis_with_all_of_its_daemons_by_one_recovery(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, other: EmbeddedRedis, tmp_path: Path
+) -> None:
+    places = [{"ARCHIVE_PATH": str(tmp_path / f"{name}.db")} for name in ("furthest", "behind", "last")]
+    daemons = [begin(start_daemon, server.url, **place, **BRIEF) for place in places]
+    fill(server.url, watch)
+    for daemon in reversed(daemons):  # each archive goes further than the one before
+        await_caught_up(server.url, path_of(daemon))
+        stop(daemon)
+        Client.from_url(server.url).schedule("app.later", id=f"later-{daemon.pid}", after=3600)
+    kept = ids(server.url) - {f"later-{daemons[0].pid}"}
+    server.stop()
+
+    recovered = Zsched(other.url)("recover", "--from", places[0]["ARCHIVE_PATH"])
+    moved = [begin(start_daemon, other.url, **place, **BRIEF) for place in places]
+
+    assert 0 == recovered.exit_code, recovered.output
+    assert kept == ids(other.url)
+    for daemon in moved:
+        await_caught_up(other.url, path_of(daemon))
+    Client.from_url(other.url).schedule("app.new", id="new", after=3600, durable=True)
+    stop(*moved)
+
+
 def test_two_daemons_of_one_machine_share_the_archive_folder(start_daemon: Start, server: EmbeddedRedis) -> None:
     one, two = begin(start_daemon, server.url), begin(start_daemon, server.url)
 

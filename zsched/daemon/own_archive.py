@@ -6,12 +6,15 @@ disk failure the daemon must not begin another archive.
 
 A name alone cannot distinguish a data set from its copy (an RDB restored elsewhere). So an archive that noted another
 address is used only if it would restore nothing: the log contains its last entry, covers it by a ``merged`` entry, or
-was trimmed past it. Otherwise an operator confirms that the Redis has moved: ``zsched recover --from`` the file.
+was trimmed past it. Otherwise an operator confirms that the Redis has moved: ``zsched recover --from`` the file. That
+is done with one archive. If a daemon follows the log there, the others ask it, by a report of their last entry, whether
+its history has that entry (``daemon.peers``, Covering); then they lack nothing either.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,8 +29,10 @@ from zsched.config.settings import Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import Clock, from_ms
 from zsched.core.difference import Verdict, judge
+from zsched.core.log import Position
 from zsched.daemon.merge import Merge
 from zsched.errors import ArchiveCorrupt, ArchiveFailed, ArchiveInUse, ArchiveOfAnother
+from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Wire
 from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
@@ -36,6 +41,8 @@ from zsched.storage.questions import Naming
 log = structlog.get_logger(__name__)
 
 _CHECK_AT_OPEN_MS: Final = 1000.0  # for comparing checksums before the daemon goes on
+_COVERED_MS: Final = 8_000.0  # for another archive to answer; it looks four times a second
+_LOOK_S: Final = 0.25  # between two looks for the answer
 
 
 class OwnArchive:
@@ -126,12 +133,29 @@ class OwnArchive:
         first = log_here.first()
         if judge(mine, first.position if first else None, is_same_set=True) is not Verdict.LOST:
             return None
-        merge = Merge(archive.recall(), wire, self._keys, mine, hold_for_ms=0)
-        merge.compare()
-        if merge.is_nothing_lost:
+        if self._is_covered(archive, wire, mine):
             return None
         made_for = f"archive {archive.path} was made for the Redis at {archive.address}"
         return f"{made_for}, and the Redis at {self.address} lacks entries of its log: it may be a copy"
+
+    def _is_covered(self, archive: Archive, wire: Wire, mine: Position) -> bool:
+        """Return True if the log at *wire* covers *archive*, also if another archive says so when it is asked."""
+        archivers, until_ms = Archivers(wire, self._keys), self._clock.monotonic_ms() + _COVERED_MS
+        has_asked = False
+        try:
+            while True:
+                merge = Merge(archive.recall(), wire, self._keys, mine, hold_for_ms=0)
+                merge.compare()
+                if merge.is_nothing_lost:
+                    return True
+                if not archivers.alive() or self._clock.monotonic_ms() >= until_ms:
+                    return False
+                archivers.report(archive.id, mine, ArchiveState.LOST, {"path": str(archive.path)})
+                has_asked = True
+                threading.Event().wait(_LOOK_S)
+        finally:
+            if has_asked:
+                archivers.forget(archive.id)
 
     def _choose(self, gen: str | None) -> None:
         """Open the file that was configured or chosen before; otherwise choose one."""

@@ -98,6 +98,13 @@ def imported(sound: redis.Redis, *states: Callable[[Scheduler], object]) -> None
         state(theirs)
 
 
+def waits_twice(sound: redis.Redis) -> None:
+    """Let RQ have two delayed jobs, one of which is scheduled here, too."""
+    for id in ("reminder-1", "reminder-2"):
+        Queue("email", connection=sound).enqueue_in(HOUR, print, job_id=id)
+    Client(sound).schedule("app.task", id="reminder-1", after=HOUR)
+
+
 def runs_cron(sound: redis.Redis, module: str) -> None:
     """Let RQ's cron run a module whose jobs were imported."""
     Client(sound).schedule("app.task", id="a", every=HOUR, managed_by="rq-cron:app.cron_config")
@@ -147,6 +154,9 @@ CASES = {
     "a lock of a listed queue": Case(
         lambda sound: locked(sound, push="somebody", email="somebody"), "rq's scheduler", WARNING,
         "…has the scheduler's lock of email:…", asked=ONLY_EMAIL,
+    ),
+    "a job that waits here and in RQ": Case(
+        waits_twice, "rq's scheduler", WARNING, "1 delayed job of RQ waits here, too: reminder-1",
     ),
     "imported jobs of rq-scheduler": Case(
         lambda sound: imported(sound), "rq-scheduler", OK, "…all of them scheduled here…",
