@@ -102,7 +102,7 @@ def test_replanning_logs_the_versions_and_the_number_of_moved_schedules(scene: S
 
     said = Leading(scene).settle()
 
-    about = {"old": "2025a", "new": "2026z", "moved": 2, "source": "here"}
+    about = {"old": "2025a", "new": "2026z", "moved": 2, "kept": 0, "source": "here"}
     assert [{"event": "zone_rules_changed", "log_level": "warning"} | about] == said
     assert [] == Leading(scene).settle()
 

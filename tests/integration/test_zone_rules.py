@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from importlib import resources
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -16,6 +17,7 @@ from tests.faults.ledger import doubles, entries, queued
 from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.archive.ground import HOUR_MS
+from tests.integration.command_line import Zsched
 from tests.prefix import RQ
 from zsched import Client
 from zsched.core.changes import What
@@ -164,3 +166,56 @@ def test_a_schedule_moved_to_an_earlier_time_wakes_the_daemon(
 
     assert [f"r-{to_ms(next_at)}"] == queued(redis_client)
     assert min(entry.t for entry in entries(redis_client, "advance")) >= to_ms(next_at) * 1000
+
+
+def local_of(at_ms: int, rules: str) -> datetime:
+    """Return the local time of an instant by *rules*, naive."""
+    return from_ms(at_ms).astimezone(ZoneInfo(rules)).replace(tzinfo=None)
+
+
+def later_ms(at_ms: int, old: str, new: str) -> int:
+    """Return by how much later a local time is by the *new* rules."""
+    return (local_of(at_ms, old) - local_of(at_ms, new)) // timedelta(milliseconds=1)
+
+
+def signing(url: str, folder: Path) -> Client:
+    """Return a client with a key."""
+    keys = folder / "keys"
+    keys.write_text(f"k1 {'ab' * 32}\n")
+    keys.chmod(0o600)
+    return Client.from_url(url, signing_keys_file=keys)
+
+
+def test_one_shots_in_local_time_move_with_their_zone_and_instants_stay(
+    client: Client, redis_client: redis.Redis, redis_url: str, machine: Machine, tmp_path: Path
+) -> None:
+    at_ms = in_whole_seconds(redis_client, 48 * 3600)
+    here, there_ms = local_of(at_ms, TZ), at_ms + later_ms(at_ms, TZ, WEST)
+    client.schedule(FUNC, id="local", at=here, tz=TZ, args=(1,))
+    client.schedule(FUNC, id="paused", at=here, tz=TZ)
+    client.pause("paused", "until May")
+    client.schedule_many([{"func": FUNC, "id": f"row-{n}", "at": here, "tz": TZ, "args": [n]} for n in range(3)])
+    client.schedule(FUNC, id="updated", at=here, tz=TZ)
+    client.update("updated", queue="other")
+    client.schedule(FUNC, id="instant", at=from_ms(at_ms), tz=TZ)
+    client.schedule(FUNC, id="delay", after=48 * 3600, tz=TZ)
+    signing(redis_url, tmp_path).schedule(FUNC, id="signed", at=here, tz=TZ)
+    moved = dict.fromkeys(("local", "paused", "updated", "row-0", "row-1", "row-2"), at_ms)
+    stay = {"instant": at_ms, "signed": at_ms, "delay": client.get("delay").next_ms}
+
+    with running(machine.start("2025a", TZ)) as before:
+        before.wait_for("zone_rules_noted")
+    with running(machine.start("2025b", WEST)) as after:
+        said = after.wait_for("zone_rules_changed")
+        between = {one.id: one.next_ms for one in client.list()}
+        status = Zsched(redis_url)("status").stdout
+    with running(machine.start("2025c", TZ)) as back:
+        again = back.wait_for("zone_rules_changed")
+
+    assert [(6, 1), (6, 0)] == [(one["moved"], one["kept"]) for one in (said, again)]
+    assert dict.fromkeys(moved, there_ms) | stay == between
+    assert moved | stay == {one.id: one.next_ms for one in client.list()}
+    assert ("other", "until May") == (client.get("updated").queue, client.get("paused").note)
+    assert "new rules of a zone did not move 1 signed one-shot of local time: signed is due " in status
+    [line] = [text for _, text in client.why("local").lines if "2025a → 2025b" in text]
+    assert "by zone rules 2025a → 2025b" in line

@@ -17,7 +17,7 @@ from zsched.client.calls import Typed, completed, new_id
 from zsched.client.first_times import PlannedRule
 from zsched.core.arguments import check_id, seconds_to_ms
 from zsched.core.choices import IfExists
-from zsched.core.instants import instant_ms
+from zsched.core.instants import instant_ms, local_offset_s
 from zsched.core.model import At, Definition
 from zsched.core.options import define_rule
 from zsched.core.triggers import RULES, Fold, Gap, TriggerSpec, delay_of
@@ -71,9 +71,12 @@ class PutFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _OneShots:
-    """A known shape of one-shots, with the data to read another row of it."""
+    """
+    A known shape of one-shots, with the data to read another row of it. ``shapes``: by the offset of a local time, or
+    None.
+    """
 
-    shape: Shape
+    shapes: dict[int | None, Shape]
     path: str
     tz: str | None
     gap: Gap
@@ -117,12 +120,16 @@ class RowReader:
         if known.typed is not None:
             id = known.typed.checked_id(id, args, kwargs)
         own_id = new_id() if id is None else check_id(id)
-        delay_ms = delay_of(own_id, known.jitter_ms) if known.jitter_ms else 0
+        delay_ms, offset_s = delay_of(own_id, known.jitter_ms) if known.jitter_ms else 0, None
         if at is not None:
-            due = str(instant_ms("at", at, known.tz, known.gap, known.fold) + delay_ms)
+            at_ms = instant_ms("at", at, known.tz, known.gap, known.fold)
+            due, offset_s = str(at_ms + delay_ms), local_offset_s(at, known.tz, at_ms)
         else:
             due = f"+{seconds_to_ms('after', after, 0) + delay_ms}"
-        return known.shape, self._store.row(own_id, due, self._encoder.call(known.path, args, kwargs))
+        shape = known.shapes.get(offset_s)
+        if shape is None:
+            return self._read_new(row, key, None, known.shapes)
+        return shape, self._store.row(own_id, due, self._encoder.call(known.path, args, kwargs))
 
     def _recurring(self, row: Mapping[str, Any], rest: dict[str, Any], id: Any, args: Any, kwargs: Any) -> PutItem:
         """Do the same for a row of a recurring schedule; *rest*: its options without id and arguments."""
@@ -144,8 +151,16 @@ class RowReader:
         record = self._store.record_of(known.shape, own_id, self._encoder.call(known.path, args, kwargs))
         return Recurring(record, rule, known.seen_version)
 
-    def _read_new(self, row: Mapping[str, Any], key: _Key | None, rule_key: _Key | None) -> PutItem:
-        """Check *row* in full, and remember its shape under *key* (None: do not remember it)."""
+    def _read_new(
+        self,
+        row: Mapping[str, Any],
+        key: _Key | None,
+        rule_key: _Key | None,
+        shapes: dict[int | None, Shape] | None = None,
+    ) -> PutItem:
+        """
+        Check *row* in full, and remember its shape under *key* (None: do not remember it), besides known *shapes*.
+        """
         options = dict(row)
         if "func" not in options:
             near = difflib.get_close_matches("func", [name for name in options if isinstance(name, str)], 1)
@@ -166,8 +181,10 @@ class RowReader:
         if len(self._shapes) >= self._remembered:
             self._shapes.clear()
         shape = self._shapes.setdefault(shape, shape)  # equal shapes are one object: portions go by identity
+        shapes = {} if shapes is None else shapes
+        shapes[definition.when.offset_s if isinstance(definition.when, At) else None] = shape
         one_shots = _OneShots(
-            shape,
+            shapes,
             function_path(func),
             options.get("tz") if options.get("tz") is None else definition.tz,
             Gap(options.get("gap") or Gap.SHIFT),

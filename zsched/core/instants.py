@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import date, datetime
 
 from zsched.core.clock import LAST_MS, to_ms
-from zsched.core.triggers import Fold, Gap, resolve_local, zone
+from zsched.core.triggers import Fold, Gap, offset_s, resolve_local, zone
 from zsched.errors import InvalidSchedule
 
 _OF_A_ZONE = ("at", "starts", "ends")  # options beside ``tz``
@@ -41,6 +41,11 @@ def instant_ms(field: str, value: object, tz: str | None, gap: Gap = Gap.SHIFT, 
     if not 0 <= ms <= LAST_MS:
         raise InvalidSchedule(field, value, "outside of the supported range", "give a time from 1970 to 9999")
     return ms
+
+
+def local_offset_s(value: datetime, tz: str | None, ms: int) -> int | None:
+    """Return the offset at *ms*, if the datetime *value* was local time in the zone *tz*; None for an aware one."""
+    return None if tz is None or value.utcoffset() is not None else offset_s(zone(tz), ms // 1000)
 
 
 def _datetime_instead(value: object) -> str:

@@ -14,6 +14,7 @@ from zsched.core.attempts import Attempt
 from zsched.core.clock import from_ms
 from zsched.core.wording import LONGEST_NAME
 
+OFFSET_FIELD: Final = "zs_offset"  # of a one-shot that was given as local time: the offset of its zone then, in seconds
 RQ_TIME: Final = "%Y-%m-%dT%H:%M:%S.%fZ"  # the form of a time in a job, UTC
 _LENGTH: Final = 27  # of such a text
 

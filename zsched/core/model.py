@@ -29,9 +29,13 @@ _NAMED_ROWS = 3  # refused rows whose errors are in the message of RowsRefused
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """One-shot at an instant."""
+    """
+    One-shot at an instant. ``offset_s``: if it was given as local time, the offset of the zone then; a change of the
+    zone's rules moves it. None: it was given as an instant.
+    """
 
     due_ms: int
+    offset_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,7 @@ class Schedule(CheckedOptions):
     nominal_ms: int | None = None
     version: str | None = None
     last_run_id: str | None = None
+    offset_s: int | None = None  # of a one-shot that was given as local time, as in ``At``
     args: Any = None
     kwargs: Any = None
     timeout_s: int | None = None

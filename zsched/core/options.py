@@ -20,7 +20,7 @@ from typing import Any, Final
 from zsched.core.arguments import choice, seconds_to_ms
 from zsched.core.choices import IfExists
 from zsched.core.forms import Stored
-from zsched.core.instants import instant_ms, zone_name
+from zsched.core.instants import instant_ms, local_offset_s, zone_name
 from zsched.core.model import After, At, Definition, Now, Payload, When
 from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, ONLY_ENQUEUE, OPTIONS
 from zsched.core.policy import CONTRADICTIONS, USUAL, Policy
@@ -213,7 +213,8 @@ def _when(options: Mapping[str, Any]) -> When:
                 raise InvalidSchedule(name, options[name], f"only for recurring schedules, not {kind}=", "leave it out")
     if kind == "at":
         tz = zone_name(options.get("tz"))
-        return At(instant_ms("at", options["at"], tz, rule.gap or Gap.SHIFT, rule.fold or Fold.FIRST))
+        due_ms = instant_ms("at", options["at"], tz, rule.gap or Gap.SHIFT, rule.fold or Fold.FIRST)
+        return At(due_ms, local_offset_s(options["at"], tz, due_ms))
     if kind == "after":
         return After(seconds_to_ms("after", options["after"], 0))
     return _recurring(kind, options, rule)

@@ -15,6 +15,9 @@ following ones come from the rule. The occurrence is moved, not created anew: if
 repeated when the new rules make it 10:00, and the next one is not left out. A repetition changes nothing, so the work
 may be started again.
 
+A one-shot that was given as local time has the offset of its zone at that time (``OnceMove``). So its local time is
+known, and moves as it is.
+
 A new time that has passed is due at once, and fires late. If the new rules do not have the time (a gap with
 ``gap="skip"``), the next occurrence takes its place; without a next one, the promised time stays.
 
@@ -33,10 +36,25 @@ from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 from zoneinfo import ZoneInfo
 
 from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.job import OFFSET_FIELD
 from zsched.core.model import Schedule
 from zsched.core.policy import Range, latest_due
 from zsched.core.run_id import RunId
-from zsched.core.triggers import Anchor, Fold, Gap, Trigger, TriggerSpec, build, due_of, resolve_local, spec_of, zone
+from zsched.core.signed import SIGNATURE_FIELD
+from zsched.core.triggers import (
+    Anchor,
+    Fold,
+    Gap,
+    Trigger,
+    TriggerSpec,
+    build,
+    delay_of,
+    due_of,
+    offset_s,
+    resolve_local,
+    spec_of,
+    zone,
+)
 
 if TYPE_CHECKING:
     from zsched.core.difference import Held
@@ -195,6 +213,39 @@ class Move(NamedTuple):
     nominal_ms: int
     new_nominal_ms: int
     new_due_ms: int
+
+
+class OnceMove(NamedTuple):
+    """A one-shot as it was read, with its new due time in ms, and the offset of its zone then; see ``At``."""
+
+    held: Held
+    due_ms: int
+    offset_s: int
+
+    @property
+    def is_signed(self) -> bool:
+        """True if a signature covers its time."""
+        return SIGNATURE_FIELD.encode() in self.held.record[::2]
+
+
+def once_move_of(held: Held) -> OnceMove | None:
+    """
+    Return the move of the one-shot *held*, which was given as local time; None if it stays, or is no such one-shot.
+
+    Of the two instants of a repeated local time it keeps the nearer one.
+
+    Raises:
+        InvalidSchedule, ValueError, OverflowError: the stored schedule is broken, or this machine lacks its zone.
+    """
+    job, _ = held.split()
+    if not held.run or held.place not in _PLACES or held.due_ms is None or OFFSET_FIELD not in job:
+        return None
+    delay_ms = delay_of(held.id, int(job.get("zs_jitter", b"0")))
+    nominal_ms, place = held.due_ms - delay_ms, zone(job.get("zs_tz", b"UTC").decode())
+    local = from_ms(nominal_ms + int(job[OFFSET_FIELD]) * 1000)
+    times = [resolve_local(local, place, Gap.SHIFT, fold)[0] for fold in (Fold.FIRST, Fold.SECOND)]
+    new_ms = min(times, key=lambda ms: abs(ms - nominal_ms))
+    return None if new_ms == nominal_ms else OnceMove(held, new_ms + delay_ms, offset_s(place, new_ms // 1000))
 
 
 def move_of(held: Held) -> Move | None:

@@ -12,7 +12,7 @@ from datetime import datetime, time
 from typing import Any, Final
 
 from zsched.core.clock import from_ms
-from zsched.core.model import Definition, Schedule
+from zsched.core.model import At, Definition, Schedule
 from zsched.core.options import PRESETS, SCHEDULE_OPTIONS, TRIGGERS, Presets, blaming, define, expanded, made_void
 from zsched.core.triggers import RULES, has_zone
 from zsched.errors import InvalidSchedule
@@ -53,11 +53,14 @@ def revise(
     for name in made_void(options):
         if name not in changes:
             options[name] = None
-    is_kept = not has_zone(old.tz) and changes.keys().isdisjoint(_OF_TIMES)
+    is_kept = changes.keys().isdisjoint(_OF_TIMES)
+    lacks_zone = is_kept and not has_zone(old.tz)
     with blaming(asked):
-        definition = define(options.pop("func", old.func), options | ({"tz": None} if is_kept else {}), old.id)
-    if is_kept:  # this machine lacks its zone, and need not know it
+        definition = define(options.pop("func", old.func), options | ({"tz": None} if lacks_zone else {}), old.id)
+    if lacks_zone:  # this machine lacks its zone, and need not know it
         definition = replace(definition, tz=old.tz, when=old.trigger or definition.when)
+    if is_kept and isinstance(definition.when, At):
+        definition = replace(definition, when=At(definition.when.due_ms, old.offset_s))
     if not any(name in changes for name in PAYLOAD):
         definition = replace(definition, payload=replace(definition.payload, data=data))
     return definition

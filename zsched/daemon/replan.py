@@ -8,6 +8,9 @@ occurrence differs by the new rules (``core.planning``). The log records the old
     asking ──► meta.tzdata is ours ──► settled: nothing to do in this term
        └─────► another, or none ─────► moving: a page in every pass that has the time ──► settled: it is ours now
 
+One-shots that were given as local time follow the recurring schedules: each is put at its new time, as a client would
+put it. A signature covers the time, so a signed one keeps its instant; ``zsched status`` lists it.
+
 The firing thread does this. It is no chore, because it must not wait for an archive, and because due schedules must be
 checked *before* they fire (``Replanner.keep_back``). If one fired by the old rules, its successor would be computed by
 the new ones, and an occurrence could fire twice. A page takes a few ms. No page begins when a schedule is due within
@@ -16,8 +19,9 @@ that time; if that is always so, pages get a tenth of the time. So due schedules
 If a term ends too early, the version stays, and the next term begins again; nothing moves twice. If daemons have
 different data, each one re-plans when it takes over, and logs that.
 
-Not guaranteed: a client with other rules may put a schedule later, and that schedule follows the client's rules. New tz
-data is used only after a restart of the daemon: the leader checks hourly, and logs ``zone_rules_installed``.
+Not guaranteed: a one-shot that is due before its page is read fires by the old rules. A client with other rules may put
+a schedule later, and that schedule follows the client's rules. New tz data is used only after a restart of the daemon:
+the leader checks hourly, and logs ``zone_rules_installed``.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ from zsched.core.clock import Clock
 from zsched.core.difference import Held
 from zsched.core.log import text
 from zsched.core.pages import pages_of
-from zsched.core.planning import Move, move_of
+from zsched.core.planning import Move, OnceMove, move_of, once_move_of
 from zsched.core.triggers import spec_of
 from zsched.daemon.tick import Tick
 from zsched.errors import RedisRefused
@@ -65,8 +69,9 @@ class Replanner:
         self._term = ""  # the term for which the following holds
         self._is_settled = False
         self._before = ""  # the version by which all schedules were planned
-        self._ids: Iterator[list[str]] = iter(())
-        self._moved = 0
+        self._ids: Iterator[list[str]] = iter(())  # of recurring schedules
+        self._once: Iterator[list[str]] = iter(())  # of all that wait
+        self._moved = self._kept = 0
         self._next_ms, self._takes_ms = (
             0.0,
             0.0,
@@ -128,6 +133,18 @@ class Replanner:
         self._moved += len(moved)
         return moved, [move.id for move in moves if move.id not in moved]
 
+    def _move_once(self, ids: Sequence[str]) -> None:
+        """Move the one-shots of *ids* that have another time by our rules; note the signed ones."""
+        moves = [move for _, page in self._scanner.schedules(ids) for held in page if (move := _once_move_of(held))]
+        signed = [move for move in moves if move.is_signed]
+        by = f"zone rules {self._before or 'unknown'} → {self._rules.version}"
+        self._moved += sum(self._dispatch.move_once([move for move in moves if not move.is_signed], by))
+        for move in signed:
+            self._wire.execute(
+                "HSET", self._keys.kept_local(), move.held.id, f"{move.held.due_ms} {move.due_ms}"
+            )  # few are signed, and few zones change
+        self._kept += len(signed)
+
     def _begin(self, term: Term) -> None:
         rules = self._rules
         if rules.version is None:
@@ -136,7 +153,8 @@ class Replanner:
         else:
             self._before = self._dispatch.replan(term, rules.version).before
             self._is_settled = self._before == rules.version
-        self._ids, self._moved = self._recurring(), 0
+        self._ids, self._once = self._recurring(), self._scanner.ids_in_places()
+        self._moved = self._kept = 0
         self._term = term.token
 
     def _step(self, term: Term) -> None:
@@ -146,9 +164,16 @@ class Replanner:
             if changed:  # a client was quicker: read once more
                 self.move(term, changed)
             return
+        page = next(self._once, None)
+        if page is not None:
+            self._move_once(page)
+            return
         self._dispatch.replan(term, self._rules.version or "", is_done=True)
         self._is_settled = True
-        rules, about = self._rules, {"old": self._before or "unknown", "new": self._rules.version, "moved": self._moved}
+        rules, about = (
+            self._rules,
+            {"old": self._before or "unknown", "new": self._rules.version, "moved": self._moved, "kept": self._kept},
+        )
         if self._before or self._moved:
             log.warning("zone_rules_changed", **about, source=rules.source)
         else:
@@ -157,7 +182,7 @@ class Replanner:
     def _begin_again(self, reason: str) -> None:
         if self._refusal is None:
             log.warning("zone_rules_not_applied", version=self._rules.version, reason=reason)
-        self._refusal, self._ids = reason, self._recurring()
+        self._refusal, self._ids, self._once = reason, self._recurring(), self._scanner.ids_in_places()
         self._next_ms = self._clock.monotonic_ms() + _RETRY_MS
 
     def _recurring(self) -> Iterator[list[str]]:
@@ -193,6 +218,14 @@ def _is_of_zone(trigger: bytes) -> bool:
         return spec_of(trigger).is_of_zone
     except Exception:  # as below
         return False
+
+
+def _once_move_of(held: Held) -> OnceMove | None:
+    """Return None for a one-shot that is broken, or whose zone this machine lacks."""
+    try:
+        return once_move_of(held)
+    except Exception:  # as below
+        return None
 
 
 def _move_of(held: Held) -> Move | None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from zsched.core.clock import from_ms
+from zsched.core.model import iso
 from zsched.core.run_cells import lasting, with_short_workers
 from zsched.core.run_id import RunId
 from zsched.core.runs import RunStatus
@@ -145,6 +146,17 @@ def check_zone_unknown(overview: Overview) -> Iterator[Finding]:
             number = f"{plural(held.waiting, 'schedule')} cannot be planned"
             remedy = "install tzdata (and tzdata-legacy) on the machines of the daemons, then restart these"
             yield problem(f"{number}: {held.cause}", remedy)
+
+
+@health_check("kept_local", Overview, "lateness")
+def check_kept_local(overview: Overview) -> Iterator[Finding]:
+    """Report signed one-shots that new rules of their zone did not move."""
+    kept = sorted(overview.kept_local, key=lambda one: one.due_ms)
+    if kept:
+        number = f"new rules of a zone did not move {plural(len(kept), 'signed one-shot')} of local time"
+        first = f"{kept[0].id} is due {iso(kept[0].due_ms)}, by the new rules of its zone {iso(kept[0].new_due_ms)}"
+        remedy = "a client with keys moves and signs it anew: zsched set ID --at TIME"
+        yield warning(f"{number}: {first}", remedy)
 
 
 @health_check("rate_limited", SlotWaits, "lateness")

@@ -8,7 +8,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from zsched.core.entry import Position, text
-from zsched.core.planning import Move
+from zsched.core.job import OFFSET_FIELD
+from zsched.core.planning import Move, OnceMove
 from zsched.core.policy import Plan, Policy
 from zsched.core.run_id import schedule_of
 from zsched.core.runs import FAILURES, GONE, Run, facts_text
@@ -162,6 +163,9 @@ class ReplanResult(NamedTuple):
     moved: list[Move]
 
 
+_OF_A_PUT = frozenset(("status", "created_at", "zs_version", "data"))  # fields of a waiting job that put.lua writes
+
+
 class Dispatch:
     """The leader's operations, all over one wire. Every call raises Stale or ServerChanged."""
 
@@ -219,6 +223,28 @@ class Dispatch:
         """Set schedules aside whose zone this machine lacks, each with the zone; return the number of moved ones."""
         rows = [each for due, zone in lacking for each in (*due[:4], zone)]
         return int(self._scripts.call("set_aside", rows=rows, **term.fence)[1])
+
+    def move_once(self, moves: Sequence[OnceMove], by: str) -> list[bool]:
+        """Put one-shots at their new times, for *by*; return for each whether it was still as it was read."""
+        scripts, done = self._scripts.acting_as(by), []
+        for move in moves:
+            held, (stored, _) = move.held, move.held.split()
+            job = {name: value for name, value in stored.items() if name not in _OF_A_PUT}
+            job[OFFSET_FIELD] = b"%d" % move.offset_s
+            reply = scripts.call(
+                "put",
+                lane=held.lane,
+                if_exists="replace",
+                enabled="",
+                allow_past=1,
+                keep_op_ms=0,
+                op="-",
+                seen_version=stored.get("zs_version") or stored["created_at"],
+                field_size=2 * len(job),
+                rows=[*(each for pair in job.items() for each in pair), held.id, move.due_ms, "data", stored["data"]],
+            )
+            done.append(text(reply[2]) == "updated")
+        return done
 
     def track(self, term: Term, seen: Position, over: Sequence[Over]) -> Tracked | None:
         """

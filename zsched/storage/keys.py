@@ -95,6 +95,13 @@ class Keys:
         """SET: ids of recurring schedules, to avoid scans of lanes with millions of schedules."""
         return f"{self.prefix}recurring"
 
+    def kept_local(self) -> str:
+        """
+        HASH: id of a signed one-shot that was given as local time, and that a change of its zone's rules did not move →
+        ``<due ms> <due ms by the new rules>``.
+        """
+        return f"{self.prefix}kept_local"
+
     def failing(self) -> str:
         """ZSET: id → number of the last runs that failed, of recurring schedules; see lua/lib/trouble.lua."""
         return f"{self.prefix}failing"

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.choices import Priority
@@ -157,6 +157,17 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
+class KeptLocal(NamedTuple):
+    """
+    A signed one-shot that was given as local time, and stays at ``due_ms`` after a change of its zone's rules; by these
+    it would be due at ``new_due_ms``.
+    """
+
+    id: str
+    due_ms: int
+    new_due_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Overview:
     """
@@ -186,6 +197,7 @@ class Overview:
     archives: list[Report]
     held_back: list[HeldBack]
     wrong_types: dict[str, tuple[str, str]] = field(default_factory=dict)
+    kept_local: list[KeptLocal] = field(default_factory=list)
     doubt_ms: int = 0
     namespace: str = "default"
     troubles: Troubles = field(default_factory=Troubles)
@@ -254,6 +266,7 @@ def look(link: Link, keys: Keys) -> Overview:
         firsts |= {lane.value: found[f"head {lane}"] for lane in Priority}
         since_ms = _since_ms(wire, keys, firsts, now_ms)
         meta = numbers(keys, found["meta"])
+        kept = _kept_local(wire, keys, found["kept_local"])
         began = Log(wire, keys).read(f"{max(meta['epoch'], 0)}-0", 1)  # the first entry of a term
     wrong_types = {
         key: (text(found[f"type {key}"]), type)
@@ -284,12 +297,24 @@ def look(link: Link, keys: Keys) -> Overview:
         archives=of_present_files(reports_of(found["archivers"])),
         held_back=held_back(counts, found["limits"], blocked),
         wrong_types=wrong_types,
+        kept_local=kept,
         doubt_ms=meta["doubt"],
         namespace=keys.namespace,
         troubles=troubles,
         server=server,
         overdue_since_ms=min((since_ms[lane.value] for lane in Priority if lane.value in since_ms), default=None),
     )
+
+
+def _kept_local(wire: Wire, keys: Keys, flat: Sequence[bytes]) -> list[KeptLocal]:
+    """Return those of the stored one-shots that still wait for that time."""
+    found = []
+    for id, value in zip(flat[::2], flat[1::2], strict=True):
+        due, _, new_due = text(value).partition(" ")
+        if due.isdecimal() and new_due.isdecimal():
+            found.append(KeptLocal(text(id), int(due), int(new_due)))
+    waits = wire.replies(("HGET", keys.rq.job(keys.run_id(one.id, str(one.due_ms))), "status") for one in found)
+    return [one for one, status in zip(found, waits, strict=True) if status == b"scheduled"]
 
 
 def _since_ms(wire: Wire, keys: Keys, firsts: Mapping[str, list[bytes]], now_ms: int) -> dict[str, int]:
@@ -344,6 +369,7 @@ def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, 
             "paused": ("HLEN", keys.paused()),
             "quarantined": ("HLEN", keys.quarantine()),
             "limits": ("HGETALL", keys.limits()),
+            "kept_local": ("HGETALL", keys.kept_local()),
             "lease": ("GET", keys.lease()),
             "lease_ms": ("PTTL", keys.lease()),
             "meta": ("HMGET", keys.meta(), *NUMBERS),

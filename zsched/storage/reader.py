@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from zsched.core.clock import LAST_MS, Clock, to_ms
 from zsched.core.entry import BEFORE_BY
 from zsched.core.entry import text as shown
 from zsched.core.forms import Stored, whole_number
+from zsched.core.job import OFFSET_FIELD
 from zsched.core.listing import IdTest
 from zsched.core.model import Schedule
 from zsched.core.pages import pages_of
@@ -322,6 +324,7 @@ class Decoder:
             nominal_ms=nominal_ms,
             version=version,
             last_run_id=own.get("last"),
+            offset_s=None if recurring else _offset(job.get(OFFSET_FIELD)),
             args=args,
             kwargs=kwargs,
             policy=_policy(own.get("policy")),
@@ -378,6 +381,11 @@ def _ms(text: str | bytes | None) -> int | None:
     except ValueError:
         return None
     return value if 0 <= value <= LAST_MS else None
+
+
+def _offset(text: str | None) -> int | None:
+    """Return the seconds of an offset from UTC."""
+    return int(text) if text and re.fullmatch(r"-?[0-9]{1,5}", text, re.ASCII) else None
 
 
 def _iso_ms(text: str | None) -> int | None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zsched.core.choices import Missed
 from zsched.core.forms import Stored
-from zsched.core.model import Definition
+from zsched.core.job import OFFSET_FIELD
+from zsched.core.model import At, Definition
 from zsched.core.planning import Bracket
 from zsched.core.policy import Range
 from zsched.core.signed import SIGNATURE_FIELD, UNSIGNED
@@ -156,6 +157,8 @@ class Store:
         pairs = self.encoder.shared(definition) | _labels(definition)
         is_moved = definition.managed_by in (RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER)
         pairs["zs"] = "1" + definition.letters() + ("m" if is_moved else "")  # m: see lua/lib/moved.lua
+        if isinstance(definition.when, At) and definition.when.offset_s is not None:
+            pairs[OFFSET_FIELD] = str(definition.when.offset_s)
         return Shape(
             lane=definition.priority,
             pairs=flat(pairs),

@@ -27,7 +27,7 @@ from zsched.core.triggers.trigger import (
     room_of,
     spec_of,
 )
-from zsched.core.triggers.zones import has_zone, lacking, resolve_local, shown_zone, zone
+from zsched.core.triggers.zones import has_zone, lacking, offset_s, resolve_local, shown_zone, zone
 
 __all__ = [
     "GIVE_A_RULE",
@@ -49,6 +49,7 @@ __all__ = [
     "lacking",
     "lag_of",
     "nth_after",
+    "offset_s",
     "read_spec",
     "resolve_local",
     "room_of",
