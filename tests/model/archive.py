@@ -66,6 +66,7 @@ class Archive:
     """
 
     def __init__(self) -> None:
+        self.began_t = 0  # of the log's last entry when its state was built
         self.gens: list[int] = []
         self.origin = 0  # of the data set that it followed last, in truth
         self.position: Position | None = None
@@ -105,6 +106,7 @@ class Archive:
         fold(built.state, followed)
         self.note(data.gen)
         self.origin = data.origin
+        self.began_t = self.began_t or built.base.t
         self.position, self.state = data.tail, built.state
         self.entries = built.entries + followed
         self._number(self.entries)

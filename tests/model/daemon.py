@@ -176,10 +176,26 @@ class Daemon:
             if not self._correct(data.log[index : index + 1]):
                 check_one_history(self.name, archive, data.log[index])
                 archive.append(data.log[index])
+                self.redis.witness.archived.add(data.log[index].position.t)
             return
         archive.note(data.gen)
         self._cover_reported()
-        self.redis.report(self.name, archive.position or position, self.looked_at)
+        self.redis.report(self.name, archive.position or position, self.looked_at, archive.began_t)
+        self._show()
+
+    def _show(self) -> None:
+        """As the leader, note that nothing was lost, once the archives show it."""
+        redis, data = self.redis, self.redis.data
+        reports = data.reports.values() if redis.keeps(Rule.ALL_SHOW) else [data.reports[self.name]]
+        since = data.doubt or 0
+        if all(
+            one.told > since
+            and one.looked_at is not None
+            and redis.contains(one.position)
+            and (one.began_t < data.doubted_t or not redis.keeps(Rule.OLD_SHOW))
+            for one in reports
+        ):
+            redis.show(self.token, self.server)
 
     def _correct(self, taken_in: list[Entry]) -> bool:
         """Correct one restore among *taken_in* if this archive knows a later change. Return True if there was one."""
@@ -281,4 +297,5 @@ class Daemon:
             built.scan(redis.data)
         elif not self._correct(redis.data.log):
             archive.switch(redis.data)
+            redis.witness.archived |= {entry.position.t for entry in archive.entries}
             self.recovery = None

@@ -64,12 +64,14 @@ class Entry(NamedTuple):
 class Report(NamedTuple):
     """
     An archive's position and the time of its report. ``looked_at`` are the lost positions of others that it knows: its
-    own history of them is in a merged entry. None while it does not follow the log.
+    own history of them is in a merged entry. None while it does not follow the log. ``began_t``: of the last entry when
+    it began.
     """
 
     position: Position
     told: int
     looked_at: frozenset[Position] | None = None
+    began_t: int = 0
 
 
 class Lease(NamedTuple):
@@ -90,6 +92,9 @@ class Dataset:
         self.hold: int | None = None
         self.doubt: int | None = None
         self.doubted_t = 0  # of the term that cast the doubt
+        self.is_shown = False  # that nothing was lost then
+        self.lost: int | None = None  # the doubt of the last change of server with a loss
+        self.lost_epoch = 0  # in which that loss was found
         self.put_t: dict[int, int] = {}
         self.log: list[Entry] = []
         self.records: dict[int, Record] = {}

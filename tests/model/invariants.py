@@ -46,6 +46,8 @@ class Witness:
     def __init__(self) -> None:
         self.history = 1
         self.pushes: defaultdict[int, list[int]] = defaultdict(list)
+        self.pushed_t: dict[int, int] = {}  # of the entry of the last push
+        self.archived: set[int] = set()  # t of entries that an archive had
         self.received: set[int] = set()
         self.ended: set[int] = set()
         self.skipped: set[int] = set()
@@ -57,14 +59,16 @@ class Witness:
         """Let everything count as new from here on: no present archive knows of anything before."""
         self.pushes.clear()
 
-    def saw_push(self, id: int, by: str, uncertain: bool) -> None:
-        """Note that the run *id* goes to its queue."""
+    def saw_push(self, id: int, by: str, uncertain: bool, t: int) -> None:
+        """Note that the run *id* goes to its queue, by an entry of *t*. What no archive had is not promised."""
         before = self.pushes[id]
+        was_archived = self.pushed_t.get(id) in self.archived
+        self.pushed_t[id] = t
         if self.history in before:
             raise Broken(Invariant.I2, f"run {id} is pushed twice in one history, now by {by}")
-        if before and not uncertain:
+        if before and not uncertain and was_archived:
             raise Broken(Invariant.I2, f"run {id} is pushed again by {by} and not marked uncertain")
-        if before and is_skip(id):
+        if before and is_skip(id) and was_archived:
             raise Broken(Invariant.I2, f"run {id} (skip) is pushed again by {by}")
         self.pushed_again += bool(before)
         self.pushed_in_vain += bool(before) and id in self.received

@@ -23,7 +23,13 @@ class Rule(Enum):
     GONE_TOO = "With nothing in common, what the archive knows to be gone is taken out like after a common entry."
     LATEST_CHANGE = "A restored record keeps the t of its last change, and the later change wins."
     CLAMP = "A doubt later than TIME was cast before the clock jumped back: the leader's next pass sets it to TIME."
-    WHENEVER_PUT = "Doubt asks when a run is due, not when it was put: a client may repeat a put that was lost."
+    WHENEVER_PUT = (
+        "Doubt asks when a run is due, not when it was put: a client may repeat a put that was lost. Only when nothing "
+        "was lost, as all archives show, a put after the change of server is in no doubt."
+    )
+    ALL_SHOW = "It counts as shown when every archive with a report here has followed this log since then."
+    OLD_SHOW = "An archive that began after the change of server shows nothing: it may take the place of another one."
+    LOSS_STAYS = "The doubt of a loss stays, whenever a run is put, also after a later change of server without a loss."
     OPEN_IS_UNCERTAIN = (
         "A run fired but not ended is restored as uncertain: a skip one is recorded, never pushed again."
     )

@@ -89,7 +89,9 @@ class Redis:
         self._append("term", epoch=data.epoch + 1)
         data.gen = gen if data.gen is None else data.gen
         if is_changed:
-            data.server, data.doubt, data.doubted_t = server, self.now, self.t
+            data.server, data.doubt, data.doubted_t, data.is_shown = server, self.now, self.t, False
+            if data.lost_epoch == data.epoch - 1:  # an archive has found the loss before
+                data.lost = self.now
             if self.keeps(Rule.HOLD):
                 data.hold = self.now + LEASE
         token = (name, self.t)
@@ -130,8 +132,9 @@ class Redis:
         for id, record in data.records.items():
             if record.state is State.PENDING and record.due <= self.now:
                 is_doubtful = data.doubt is not None and record.due <= data.doubt
-                if not self.keeps(Rule.WHENEVER_PUT):
+                if data.is_shown or not self.keeps(Rule.WHENEVER_PUT):
                     is_doubtful &= data.put_t.get(id, 0) < data.doubted_t
+                is_doubtful |= data.lost is not None and record.due <= data.lost
                 self._dispatch(id, record, uncertain=is_doubtful and self.keeps(Rule.DOUBT))
                 break
         return None
@@ -140,9 +143,16 @@ class Redis:
         """Remove a hold that is too far in the future, so that it cannot count again when its time comes near."""
         data = self.data
         data.hold = data.hold if data.hold == FOR_EVER else min(data.hold or 0, self.now)
+        data.lost = None if data.lost is None else min(data.lost, self.now)
         if data.doubt is not None and data.doubt > self.now:
             self._append("fire")
             data.doubt = self.now
+
+    def show(self, token: Token | None, server: int | None) -> None:
+        """Note that the archives show: nothing was lost at the last change of server."""
+        data = self.data
+        if self.leads(token) and data.server == server:
+            data.is_shown = True
 
     def track(self, token: Token | None, server: int | None) -> None:
         """Log one run that a worker ended."""
@@ -162,9 +172,11 @@ class Redis:
 
     # -- the archivers
 
-    def report(self, name: str, position: Position, looked_at: frozenset[Position] | None = None) -> None:
+    def report(
+        self, name: str, position: Position, looked_at: frozenset[Position] | None = None, began_t: int = 0
+    ) -> None:
         """Report the position of an archive."""
-        self.data.reports[name] = Report(position, self.now, looked_at)
+        self.data.reports[name] = Report(position, self.now, looked_at, began_t)
 
     def hold(self) -> None:
         """Fire nothing for one lease from now."""
@@ -177,7 +189,14 @@ class Redis:
         if seen and self.keeps(Rule.COMPARE_AND_SET) and self.data.tail != seen:
             return "AGAIN"
         self._append("merged", covers=tuple(covers))
+        self._note_loss()
         return None
+
+    def _note_loss(self) -> None:
+        data = self.data
+        if self.keeps(Rule.LOSS_STAYS):
+            doubt = self.now if data.doubt is None else data.doubt
+            data.lost, data.lost_epoch = doubt if data.lost is None else max(data.lost, doubt), data.epoch
 
     def restore(self, name: str, seen: Position, id: int, known: Known) -> Refusal | None:
         """
@@ -196,6 +215,7 @@ class Redis:
             self.witness.skipped.add(id)
         changed_t = known.changed_t if self.keeps(Rule.LATEST_CHANGE) else None
         self._append("restore", id, record, changed_t, by=name)
+        self._note_loss()
         if record.state is State.GONE:
             self.data.records.pop(id, None)
         else:
@@ -218,7 +238,7 @@ class Redis:
             self._push(id, "fire", uncertain)
 
     def _push(self, id: int, by: str, uncertain: bool) -> None:
-        self.witness.saw_push(id, by, uncertain)
+        self.witness.saw_push(id, by, uncertain, self.t)
         self.data.queue.append(id)
 
     def _append(
