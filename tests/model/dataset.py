@@ -94,7 +94,7 @@ class Dataset:
         self.doubted_t = 0  # of the term that cast the doubt
         self.is_shown = False  # that nothing was lost then
         self.lost: int | None = None  # the doubt of the last change of server with a loss
-        self.lost_epoch = 0  # in which that loss was found
+        self.lost_epoch = -1  # in which that loss was found
         self.put_t: dict[int, int] = {}
         self.log: list[Entry] = []
         self.records: dict[int, Record] = {}

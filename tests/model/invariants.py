@@ -48,6 +48,7 @@ class Witness:
         self.pushes: defaultdict[int, list[int]] = defaultdict(list)
         self.pushed_t: dict[int, int] = {}  # of the entry of the last push
         self.archived: set[int] = set()  # t of entries that an archive had
+        self.is_shown = False  # the archives show that nothing is in doubt about the run that is pushed now
         self.received: set[int] = set()
         self.ended: set[int] = set()
         self.skipped: set[int] = set()
@@ -60,15 +61,17 @@ class Witness:
         self.pushes.clear()
 
     def saw_push(self, id: int, by: str, uncertain: bool, t: int) -> None:
-        """Note that the run *id* goes to its queue, by an entry of *t*. What no archive had is not promised."""
+        """
+        Note that the run *id* goes to its queue, by an entry of *t*. Archives cannot show a push that none of them had.
+        """
         before = self.pushes[id]
-        was_archived = self.pushed_t.get(id) in self.archived
+        is_promised = not self.is_shown or self.pushed_t.get(id) in self.archived
         self.pushed_t[id] = t
         if self.history in before:
             raise Broken(Invariant.I2, f"run {id} is pushed twice in one history, now by {by}")
-        if before and not uncertain and was_archived:
+        if before and not uncertain and is_promised:
             raise Broken(Invariant.I2, f"run {id} is pushed again by {by} and not marked uncertain")
-        if before and is_skip(id) and was_archived:
+        if before and is_skip(id) and is_promised:
             raise Broken(Invariant.I2, f"run {id} (skip) is pushed again by {by}")
         self.pushed_again += bool(before)
         self.pushed_in_vain += bool(before) and id in self.received

@@ -132,10 +132,13 @@ class Redis:
         for id, record in data.records.items():
             if record.state is State.PENDING and record.due <= self.now:
                 is_doubtful = data.doubt is not None and record.due <= data.doubt
-                if data.is_shown or not self.keeps(Rule.WHENEVER_PUT):
-                    is_doubtful &= data.put_t.get(id, 0) < data.doubted_t
-                is_doubtful |= data.lost is not None and record.due <= data.lost
+                is_lost = data.lost is not None and record.due <= data.lost
+                is_later = data.put_t.get(id, 0) > data.doubted_t
+                self.witness.is_shown = is_doubtful and is_later and data.is_shown and not is_lost
+                if self.witness.is_shown or (is_later and not self.keeps(Rule.WHENEVER_PUT)):
+                    is_doubtful = False
                 self._dispatch(id, record, uncertain=is_doubtful and self.keeps(Rule.DOUBT))
+                self.witness.is_shown = False
                 break
         return None
 

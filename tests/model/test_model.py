@@ -92,6 +92,33 @@ CASES = [
     Case(Rule.BY_ORDER, Invariant.I1, SILENT_FOR_LONG.format("back · ")),
     Case(Rule.TOLD_ONCE, Invariant.I5, SILENT_FOR_LONG.format("back · ")),
     Case(Rule.WHENEVER_PUT, Invariant.I2, LED + "put 3 0 · fire A · flush · acquire A · put 3 0"),
+    # B has archived the push that a failover loses, and is away when A shows that it lacks nothing.
+    Case(
+        Rule.ALL_SHOW,
+        Invariant.I2,
+        LED + "follow B ×9 · put 2 0 · follow B ×2 · follow A ×2 · fire A · follow B ×2 · crash B · failover 1 · "
+        "acquire A · tick ×4 · acquire A · follow A ×3 · put 2 0 · follow A · acquire A · fire A ×2",
+    ),
+    Case(
+        Rule.OLD_SHOW,
+        Invariant.I2,
+        "put 0 2 · acquire B · tick · fire B · tick · follow B ×2 · tick · fire B · follow B ×2 · failover 3 · "
+        "acquire B · put 0 999 · new_disk B",
+    ),
+    # The loss is found before the leader notices the change of server; then after another restart.
+    Case(
+        Rule.LOSS_STAYS,
+        Invariant.I2,
+        "put 2 2 · acquire A · tick · follow A · fire A · put 1 2 · tick · follow A · tick · fire A · follow A ×2 · "
+        "failover 3 · follow A · tick · follow A ×3 · acquire A · put 2 1",
+    ),
+    Case(
+        Rule.LOSS_STAYS,
+        Invariant.I2,
+        "acquire B · follow A · tick · put 3 2 · tick · follow A · tick · acquire A · tick · fire A · follow A · "
+        "crash B · fire A · follow A · flush · follow A · tick · follow A ×3 · crash B · follow B · acquire B · "
+        "restart · fire B · put 3 0",
+    ),
     Case(Rule.PASSED_BY_TIME, Invariant.I2, TRIMMED_AT_LOWER_IDS),
     Case(
         Rule.COMPLETE,
