@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import redis
@@ -18,7 +19,9 @@ from tests.faults.processes import STEADY_MS, DaemonProcess, Start, eventually
 from tests.faults.threads import know
 from tests.prefix import RQ
 from zsched import Client
+from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis
+from zsched.storage.archivers import ArchiveState
 
 RUNS = 20_000 if os.environ.get("ZSCHED_TEST_LONG") == "1" else 2_000
 FUNC = "app.run"
@@ -46,6 +49,60 @@ def restart(server: EmbeddedRedis, daemon: DaemonProcess) -> None:
     daemon.wait_for("redis_lost")
     daemon.send_to_all(signal.SIGSTOP)
     server.start()
+
+
+def archived(server: EmbeddedRedis) -> None:
+    """Put a schedule, and wait until an archive has it."""
+    client = Client.from_url(server.url)
+    eventually(lambda: [one for one in client.overview().archives if one.state is ArchiveState.FOLLOWING])
+    client.schedule(FUNC, id="before", after=3600, durable=True)
+
+
+def put_in_the_past(server: EmbeddedRedis) -> str:
+    """Put a one-shot that should have run two hours ago, but not twice; return its run's id."""
+    at = datetime.now(UTC) - timedelta(hours=2)
+    put = Client.from_url(server.url).schedule(FUNC, id="late", at=at, allow_past=True, on_uncertain="skip")
+    return str(put.run_id)
+
+
+def test_a_one_shot_put_in_the_past_after_a_restart_without_loss_is_certain(
+    daemon: DaemonProcess, server: EmbeddedRedis, watch: redis.Redis
+) -> None:
+    archived(server)
+    server.kill()
+    daemon.wait_for("redis_lost")
+    server.start()
+    daemon.wait_for("doubt_ended")
+    end_hold(watch, daemon)
+
+    run = put_in_the_past(server)
+
+    assert [run] == await_queued(watch, 1)
+    assert watch.hget(f"{RQ}:job:{run}", "zs_uncertain") is None
+    assert not [entry for entry in entries(watch, "fire") if "skipped" in entry.fields]
+
+
+def test_a_one_shot_put_again_after_a_loss_stays_in_doubt(
+    daemon: DaemonProcess, server: EmbeddedRedis, watch: redis.Redis
+) -> None:
+    archived(server)
+    first = put_in_the_past(server)
+    assert [first] == await_queued(watch, 1)
+    watch.flushall()
+    daemon.wait_for("recovery_done")
+    end_hold(watch, daemon)
+    server.kill()  # and once more, without a loss
+    daemon.wait_for("redis_lost")
+    server.start()
+    daemon.wait_for("doubt_ended")
+    end_hold(watch, daemon)
+
+    again = Client.from_url(server.url).schedule(
+        FUNC, id="late", at=from_ms(int(first.rpartition("-")[2])), allow_past=True, on_uncertain="skip"
+    )
+
+    eventually(lambda: any("skipped" in entry.fields for entry in entries(watch, "fire")))
+    assert first == again.run_id
 
 
 @pytest.mark.parametrize("server", ["always", "everysec"], indirect=True)

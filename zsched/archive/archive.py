@@ -81,6 +81,7 @@ class Archive:
         self.gens = str(facts.get("gens", "")).split()  # names of the data sets that it followed, the latest last
         self.address: str | None = facts.get("address")  # of its Redis
         self.complete_since: str | None = facts.get("complete_since")  # START, or t in µs; None: still empty
+        self.began_us = int(facts["began_us"]) if "began_us" in facts else None  # t of the last entry when it began
         self.position = body.position_of(facts.get("position"))
         self.unknown_entries = int(facts.get("unknown_entries", 0))  # the state may lack their changes
         self.unreadable_entries = int(facts.get("unreadable_entries", 0))  # the part of them that a bootstrap repairs
@@ -219,6 +220,9 @@ class Archive:
             self.unreadable_entries - unreadable,
         )
         self.note(complete_since=complete_since)
+        if self.began_us is None and self._tail is not None:
+            self.began_us = self._tail.t_us
+            self._set(began_us=self.began_us)
         self.commit()
 
     def abandon_bootstrap(self) -> None:
@@ -262,8 +266,9 @@ class Archive:
         self._set(known_from=self._n)
         with converted(self.path):
             self._unset("position")
+            self._unset("began_us")
             self._commit()
-        self.position = None
+        self.position = self.began_us = None
 
     # -- keeping ----------------------------------------------------------------------------------
 

@@ -351,6 +351,7 @@ class Archiver:
         if archive is not None:
             self._known_as = archive.id, archive.position
             about |= {"complete_since": archive.complete_since, "unknown_entries": archive.unknown_entries}
+            about["began_us"] = archive.began_us
             about["unreadable_entries"] = archive.unreadable_entries
         if self._trouble is not None:
             about["trouble"] = self._trouble

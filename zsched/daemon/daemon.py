@@ -22,6 +22,7 @@ from zsched.core.triggers import lacking
 from zsched.daemon.archiver import AWAITED_MS
 from zsched.daemon.archivist import Archivist, Threads
 from zsched.daemon.archivist_process import ArchivistProcess
+from zsched.daemon.doubt import DoubtEnder
 from zsched.daemon.elector import Elector
 from zsched.daemon.failures import Failures
 from zsched.daemon.meter import Meter, NoMeter
@@ -65,6 +66,7 @@ class Session:
     replanner: Replanner
     trimmer: Trimmer
     archivers: Archivers
+    doubt: DoubtEnder
 
 
 class Daemon:
@@ -159,8 +161,8 @@ class Daemon:
             limits, keep_back = self._settings.runs_per_second, replanner.keep_back
             ticker = Ticker(dispatch, native, settings, self._clock, limits, self._meter, keep_back)
             trimmer = Trimmer(dispatch, Log(wire, self._keys), self._settings.archive, self._clock)
-            archivers = Archivers(wire, self._keys)
-            yield Session(server, elector, self._namer.over(wire), ticker, replanner, trimmer, archivers)
+            archivers, doubt = Archivers(wire, self._keys), DoubtEnder(wire, self._keys, self._clock)
+            yield Session(server, elector, self._namer.over(wire), ticker, replanner, trimmer, archivers, doubt)
 
     def _serve(self, session: Session) -> None:
         """Lead whenever possible, until stopped or until the connection is lost."""
@@ -220,6 +222,7 @@ class Daemon:
                 tick, has_moved = Tick(wait_ms=_REFUSED_PAUSE_MS), False
             else:
                 self._say_well()
+            session.doubt.step_if_due(elector.term, ticker.server_now_ms())
             if self._must_step_down(session):
                 elector.leave()
                 return

@@ -13,7 +13,8 @@
 -- A token is <daemon>:<epoch>:<lease ms>:<nonce>. The candidate's own lease is no obstacle, even if the reply with its
 -- token was lost. A lease without end, or with more time left than its length, is no obstacle either: it was written
 -- before the clock jumped back. Taking over is always safe, because every leader's script compares tokens. A changed
--- server (restart, promotion, flush, first start) sets doubt and hold.
+-- server (restart, promotion, flush, first start) sets doubt and hold. If an archive found a loss before that, its doubt
+-- moves on (lib/loss.lua).
 -- The format is noted: from then on no older zsched reads or writes here (lib/meta.lua), and an archive of an older one
 -- stops before this entry (daemon/follower.py).
 -- Nothing fires in a data set without a name until name.lua gives it one.
@@ -49,6 +50,11 @@ if server ~= server_id then
   hold_ms = now_ms + tonumber(lease_ms)
   redis.call('HSET', meta_key, 'server', server_id, 'doubt', string.format('%.0f', now_ms),
     'hold', string.format('%.0f', hold_ms))
+  redis.call('HDEL', meta_key, 'shown')
+  local loss = redis.call('HMGET', meta_key, 'lost', 'lost_epoch')
+  if loss[1] and (loss[2] == string.format('%.0f', epoch - 1) or not is_ms(loss[1]) or tonumber(loss[1]) > now_ms) then
+    redis.call('HSET', meta_key, 'lost', string.format('%.0f', now_ms))
+  end
 end
 local token = table.concat({daemon, string.format('%.0f', epoch), lease_ms, nonce}, ':')
 redis.call('SET', lease_key, token, 'PX', lease_ms)

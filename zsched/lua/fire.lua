@@ -28,6 +28,9 @@
 -- The namespace's own keys say which schedules are recurring, before any job is read. Another program with write access
 -- to rq:job:* can predict the next run id of a rule, and could make a job there that looks like a waiting one-shot.
 --
+-- A one-shot that was put after the last change of server is in no doubt, once the archives show that nothing was lost
+-- then (meta.shown), unless it is due within the doubt of an earlier loss (lib/loss.lua; rule: WHENEVER_PUT).
+--
 -- A due schedule is throttled if its queue has no room (lib/room.lua), so that it never blocks others. It is read
 -- before its lane when there is room again. This does not change the schedule, so nothing is logged.
 --
@@ -111,6 +114,18 @@ local function recurring_of(ids)
   return answers
 end
 
+-- Return whether the one-shot of *job_key*, due until the end of the doubt, may have been pushed in a lost history.
+local shown, doubt_iso
+local function is_in_doubt(job_key, due_ms)
+  shown = shown or redis.call('HMGET', meta_key, 'shown', 'lost')
+  doubt_iso = doubt_iso or iso(doubt_ms)
+  if shown[1] ~= '1' or shown[2] and not (is_ms(shown[2]) and tonumber(due_ms) > tonumber(shown[2])) then
+    return true
+  end
+  local created_at = redis.call('HGET', job_key, 'created_at')
+  return not created_at or created_at <= doubt_iso
+end
+
 -- Throttle a schedule whose queue has no room. Return true if it leaves the ZSET named *word*; second value as in
 -- take_special.
 local function throttle(id, word, due_ms, queue)
@@ -168,7 +183,7 @@ local function take_special(id, word, due_ms, run, job_key, job)
     dropped[#dropped + 1] = job_key
     return true
   end
-  local is_uncertain = tonumber(due_ms) <= doubt_ms
+  local is_uncertain = tonumber(due_ms) <= doubt_ms and is_in_doubt(job_key, due_ms)
   if string.find(flags, 'm', 1, true) then
     local why, is_unknown = undone(id)
     if why then
@@ -323,6 +338,10 @@ append_rows('quarantine', rows)
 
 if is_doubt_ahead then
   redis.call('HSET', meta_key, 'doubt', string.format('%.0f', doubt_ms))
+  local lost_ms = redis.call('HGET', meta_key, 'lost')
+  if lost_ms and not (is_ms(lost_ms) and tonumber(lost_ms) <= now_ms) then
+    redis.call('HSET', meta_key, 'lost', string.format('%.0f', now_ms))
+  end
 end
 if hold_ms > now_ms then
   redis.call('HSET', meta_key, 'hold', '0')

@@ -11,10 +11,12 @@
 -- include lib/meta.lua
 -- include lib/same_set.lua
 -- include lib/seen.lua
+-- include lib/loss.lua
 
 local fields = {'archive', archive, 'rows', (#ARGV - ROWS + 1) / 2}
 for i = ROWS, #ARGV do
   fields[#fields + 1] = ARGV[i]
 end
 local entry = append('merged', fields)
+note_loss()
 return {'OK', now_ms, entry, t}

@@ -52,6 +52,7 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/waiting.lua
 -- include lib/failed.lua
 -- include lib/same_set.lua
+-- include lib/loss.lua
 
 local IS_SCHEDULE = {due = true, paused = true, quarantine = true, ended = true, gone = true}
 
@@ -183,6 +184,9 @@ if not named and names ~= '' then
   redis.call('HSET', meta_key, 'gen', names)
 end
 hold_on(hold_for_ms)
+if reason ~= 'audit' then
+  note_loss()
+end
 if reason ~= 'audit' and (doubt_ms < 0 or is_other and doubt_ms < now_ms) then
   redis.call('HSET', meta_key, 'doubt', string.format('%.0f', now_ms))
 end

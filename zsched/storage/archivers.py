@@ -120,6 +120,15 @@ class Report:
         """Number of these entries that are of a known kind. It reads their effects from Redis."""
         return self._count("unreadable_entries")
 
+    def shows(self, doubt_ms: int) -> bool:
+        """
+        Return True if it shows that nothing it had was lost at the change of server at *doubt_ms*: it began before, and
+        follows the log since (rules: ALL_SHOW, OLD_SHOW).
+        """
+        began_us = self.about.get("began_us")
+        is_old = type(began_us) is int and 0 <= began_us < doubt_ms * 1000
+        return is_old and self.state is ArchiveState.FOLLOWING and self.told_ms > doubt_ms
+
     def _count(self, name: str) -> int:
         number = self.about.get(name)
         return number if type(number) is int and 0 <= number <= LAST_MS else 0
