@@ -13,8 +13,8 @@
 -- A token is <daemon>:<epoch>:<lease ms>:<nonce>. The candidate's own lease is no obstacle, even if the reply with its
 -- token was lost. A lease without end, or with more time left than its length, is no obstacle either: it was written
 -- before the clock jumped back. Taking over is always safe, because every leader's script compares tokens. A changed
--- server (restart, promotion, flush, first start) sets doubt and hold. If an archive found a loss before that, its doubt
--- moves on (lib/loss.lua).
+-- server (restart, promotion, flush, first start) sets doubt and hold. If an archive found a loss before that, the
+-- doubt of the loss moves on (lib/loss.lua).
 -- The format is noted: from then on no older zsched reads or writes here (lib/meta.lua), and an archive of an older one
 -- stops before this entry (daemon/follower.py).
 -- Nothing fires in a data set without a name until name.lua gives it one.

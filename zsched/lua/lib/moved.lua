@@ -24,8 +24,8 @@ local function undone(id)
   elseif job[1] ~= 'scheduled' then
     return word_of(job[1] or 'odd')
   end
-  local again = redis.pcall('ZSCORE', RQ_SCHEDULED .. (job[3] or ''), id)
-  if job[2] ~= created_at or type(again) == 'string' then
+  local registry = RQ_SCHEDULED .. (job[3] or '')
+  if job[2] ~= created_at or is_a(registry, 'zset') and redis.call('ZSCORE', registry, id) then
     return 'scheduled_again'
   end
 end
