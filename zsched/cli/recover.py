@@ -27,7 +27,8 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
     """
     Put back from an archive what Redis lost: missing schedules, and runs in doubt. Nobody knows whether a run in doubt
     was executed. It is pushed again and marked uncertain, or skipped, as its schedule demands, or left to RQ if a
-    worker has it. Later changes by clients stay. A daemon does the same without this command, unless [archive] recovery
+    worker has it. Later changes by clients stay. If Redis has the whole history, schedules whose keys were deleted or
+    changed one by one are put back. A daemon does the same without this command, unless [archive] recovery
     is "manual".
 
     The archive is --from FILE, else [archive] path, else the archive that daemons of this Redis keep. If several end

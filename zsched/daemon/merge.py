@@ -39,6 +39,7 @@ from itertools import chain
 from typing import Final
 
 from zsched.archive import Recall
+from zsched.core.audit import misplaced
 from zsched.core.difference import Branch, Held, OverRun, Recalled
 from zsched.core.log import Entry, Key, Position, UnknownEntry
 from zsched.core.log.recovery import Restored, RestoreEntry
@@ -51,7 +52,7 @@ from zsched.storage.log import Log
 from zsched.storage.restoring import Restoring, portions
 from zsched.storage.scanner import Scanner
 
-_PAGE: Final = 200  # schedules compared at a time
+PAGE: Final = 200  # schedules compared at a time
 
 
 class OtherRestores(Exception):
@@ -62,7 +63,8 @@ class Merge:
     """
     One comparison of *recall* with the Redis at *wire*, and its result. Call ``compare``, then ``rows`` for a preview
     or ``run`` to restore. ``common`` is the last entry that both have, or None. *gens*: names of data sets that the
-    archive followed. *by*: who asked for it; "": a daemon.
+    archive followed. *by*: who asked for it; "": a daemon. *is_whole*: Redis has the archive's history, but keys may
+    have been deleted one by one; so every schedule is compared, and no run.
     """
 
     def __init__(
@@ -75,10 +77,13 @@ class Merge:
         hold_for_ms: int,
         gens: Sequence[str] = (),
         by: str = "",
+        is_whole: bool = False,
     ) -> None:
         self._recall, self._keys, self._position, self._wire = recall, keys, position, wire
+        self._is_whole = is_whole
         self._log, self._scanner, self._archivers = Log(wire, keys), Scanner(wire, keys), Archivers(wire, keys)
-        self._restoring = Restoring(wire, keys, recall.archive, "lost", hold_for_ms, gens, by)
+        what = ("audit", 0) if is_whole else ("lost", hold_for_ms)
+        self._restoring = Restoring(wire, keys, recall.archive, *what, gens, by)
         self._left: Iterator[list[Recalled]] = iter(())  # pages of this run
         self._next: tuple[list[Recalled], Guess | None] | None = None  # the next of them, read while Redis works
         self.archive = recall.archive  # its id
@@ -138,12 +143,12 @@ class Merge:
                 break
         last_n = max([last_n, *(self._recall.number_of(position) or -1 for position in self.branch.merged)])
         self.is_known = last_n >= 0
-        if self.is_known:
+        if self.is_known and not self._is_whole:
             self._touched = {}
-            for first in range(last_n, self._recall.last_n(), _PAGE):
-                for key, t_us in self._recall.touched_behind(first, first + _PAGE).items():
+            for first in range(last_n, self._recall.last_n(), PAGE):
+                for key, t_us in self._recall.touched_behind(first, first + PAGE).items():
                     self._touched[key] = max(t_us, self._touched.get(key, 0))
-                self._over |= {(run.id, run.run): run for run in self._recall.ended_behind(first, first + _PAGE)}
+                self._over |= {(run.id, run.run): run for run in self._recall.ended_behind(first, first + PAGE)}
                 yield
 
     @property
@@ -152,9 +157,10 @@ class Merge:
         return len({id for id, _ in self._touched}) if self._touched is not None else self._recall.count()
 
     def rows(self) -> Iterator[list[Restored]]:
-        """Yield the rows that ``run`` would put back now, in portions. Nothing is written."""
+        """Yield the rows that ``run`` would put back now, page by page. Nothing is written."""
         for page in self._pages():
-            yield from map(self._restoring.foresee, portions(self.reconciler.compare(page)))
+            found = map(self._restoring.foresee, portions(self.reconciler.compare(page)))
+            yield list(chain.from_iterable(found))
 
     def look(self) -> Iterator[bool]:
         """Yield, page by page, whether Redis lacks something; nothing is written."""
@@ -164,7 +170,7 @@ class Merge:
     def run(self) -> Iterator[int]:
         """
         Put back the missing data, and write the ``merged`` entry. Yield the number of compared schedules, page by page.
-        ``merged`` is then that entry.
+        ``merged`` is then that entry; *is_whole* needs none.
 
         Raises:
             HistoryChanged, OtherRestores: begin again, with another comparison. OtherDataSet: this is another one.
@@ -177,9 +183,11 @@ class Merge:
             for _ in self.reconciler.reconcile(*page):
                 yield compared
             self.branch.forget_taken()
-            compared += _PAGE
+            compared += PAGE
             self._fetch()
             yield compared
+        if self._is_whole:
+            return
         positions = [report.position for report in self._archivers.reports() if report.position is not None]
         known = [each for each in positions if self._recall.number_of(each) is not None]
         if self._position is not None:
@@ -204,6 +212,8 @@ class Merge:
 
     def judge(self, page: Sequence[Recalled], held: Mapping[str, Held]) -> list[Restored]:
         """Return the rows that Redis lacks of *page*."""
+        if self._is_whole:
+            return [row for one in page if (row := self._misplaced_row(one.schedule, held.get(one.id))) is not None]
         return lacking_rows(self._wire, self._keys, page, held, self.branch)
 
     def note(self, rows: Sequence[Restored]) -> None:
@@ -212,6 +222,13 @@ class Merge:
         self.done.update(row.place for row in rows)
         if self.on_restored is not None:
             self.on_restored(rows)
+
+    def _misplaced_row(self, known: Held | None, here: Held | None) -> Restored | None:
+        """Return the row that repairs a schedule as the auditor does; None if nothing is wrong, or others changed it."""
+        if known is None or self.branch.is_newer((known.id, ""), known.t_us):
+            return None
+        alarm = misplaced(known, here, [] if here is None else [here.place], "")
+        return alarm and alarm.row
 
     def _add(self, entry: Entry) -> set[str]:
         """Add an entry of the branch; return the ids that it touched."""
@@ -225,9 +242,9 @@ class Merge:
         touched = self._touched
         ids = self._recall.ids() if touched is None else iter(dict.fromkeys(id for id, _ in touched))
         known = self._recall.known(ids, touched, self._over)
-        if touched is None:
+        if touched is None and not self._is_whole:
             known = chain(self._gone(), known)
-        return pages_of(known, _PAGE)
+        return pages_of(known, PAGE)
 
     def _fetch(self) -> None:
         if self._next is None and (page := next(self._left, None)) is not None:

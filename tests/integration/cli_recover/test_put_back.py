@@ -11,7 +11,7 @@ from tests.prefix import RQ
 from zsched.cli.program import DONE, USAGE
 from zsched.cli.recovering import report
 from zsched.client.caller import caller
-from zsched.core.clock import SystemClock
+from zsched.core.clock import SystemClock, from_ms
 from zsched.storage.lease import Lease, Term
 from zsched.storage.questions import Naming
 from zsched.storage.server import Server
@@ -32,6 +32,41 @@ def test_recover_writes_nothing_if_redis_lost_nothing(scene: Scene, zsched: Zsch
     scene.client.cancel("once")  # now it is ahead of the archive
     assert zsched().stdout.startswith("Nothing to do")
     assert zsched("--dry-run").stdout.startswith("Nothing to do")
+
+
+def test_schedules_that_lost_their_keys_one_by_one_are_listed_and_put_back(scene: Scene, zsched: Zsched) -> None:
+    populate(scene)
+    before = listed(scene.client)
+    scene.redis.delete(scene.keys.lease(), scene.keys.schedule("cron"), scene.keys.template("cron"))
+    scene.redis.zrem(scene.keys.due_normal(), "once")
+    scene.redis.hdel(scene.keys.paused(), "paused")
+    at_once = dump(scene.redis)
+
+    result = zsched("--dry-run")
+
+    assert (DONE, at_once) == (result.exit_code, dump(scene.redis))
+    assert "lacks single schedules" in result.stdout
+    assert "put back 3 schedules" in result.stdout
+    result = zsched()
+    assert DONE == result.exit_code, result.stderr
+    assert "put back 3 schedules" in result.stdout
+    assert told(before) == told(listed(scene.client))
+    assert zsched("--dry-run").stdout.startswith("Nothing to do")
+
+
+def test_a_quarantined_schedule_whose_content_is_gone_goes_back_to_its_lane(scene: Scene, zsched: Zsched) -> None:
+    scene.client.schedule("app.digest", id="hourly", every=HOUR_S, starts=from_ms(scene.now_ms + 1000))
+    scene.redis.delete(scene.keys.template("hourly"))
+    scene.pass_time(1001)
+    scene.tick()
+    scene.tick()
+    assert scene.redis.hexists(scene.keys.quarantine(), "hourly")
+    scene.follower.step()
+    scene.redis.delete(scene.keys.lease())
+
+    assert "put back 1 schedule" in zsched("--dry-run").stdout
+    assert "put back 1 schedule" in zsched().stdout
+    assert [("hourly", "active")] == [(one.id, one.state.value) for one in scene.client.list()]
 
 
 def test_an_unknown_zone_is_refused_first(zsched: Zsched) -> None:

@@ -28,7 +28,7 @@ from zsched.config.urls import address_of, redact
 from zsched.core.clock import SystemClock
 from zsched.core.difference import judge
 from zsched.daemon import recovery
-from zsched.daemon.merge import Merge, OtherRestores
+from zsched.daemon.merge import PAGE, Merge, OtherRestores
 from zsched.daemon.reconciler import HistoryChanged
 from zsched.daemon.recovery import Doing, RecoveryLoop
 from zsched.errors import RedisRefused, RedisUnavailable, ZschedError
@@ -99,16 +99,21 @@ class ManualRecovery:
                 merge = self._merge(known, wire)
                 merge.compare()
                 found = self._find(merge, known, wire, overview.now_ms)
+                if found.is_nothing_lost:
+                    merge = self._merge(known, wire, is_whole=True)
+                    merge.compare()
                 difference = Difference(overview.now_ms, keeps_all=keeps_all)
                 try:
-                    if not found.is_nothing_lost:
-                        for rows in merge.rows():
+                    total = merge.total
+                    with self._progress("comparing") as progress:
+                        for number, rows in enumerate(merge.rows(), 1):
                             difference.add(rows)
+                            progress.at(min(number * PAGE, total), total)
                 except (HistoryChanged, OtherRestores):
                     continue
                 reasons = self._objection(overview), self._refusal(found)
                 warnings = [f"without --dry-run this is refused: {reason}" for reason in reasons if reason]
-                left = max(merge.total - difference.schedules, 0)
+                left = max(total - difference.schedules, 0)
                 return Outcome(self._place, found, difference, left, False, None, warnings)
 
     def put_back(self, keeps_all: bool) -> Outcome:
@@ -134,8 +139,16 @@ class ManualRecovery:
                 merge.on_restored = self._difference.add
                 return not found.is_nothing_lost
 
-            loop = RecoveryLoop(wire, self._keys, SystemClock(), lambda: self._merge(known, wire), is_lost)
+            def lacks_keys(merge: Merge) -> bool:
+                merge.on_restored = self._difference.add
+                return merge.is_nothing_lost
+
+            place = wire, self._keys, SystemClock()
+            loop = RecoveryLoop(*place, lambda: self._merge(known, wire), is_lost)
             self._drive(loop, stopping)
+            if self._found.is_nothing_lost:
+                loop = RecoveryLoop(*place, lambda: self._merge(known, wire, is_whole=True), lacks_keys)
+                self._drive(loop, stopping)
             self._adopt(self._found, wire)
             return self._outcome(self._found, loop.merge)
 
@@ -146,9 +159,10 @@ class ManualRecovery:
         with opened_archive(self._path, self._settings.namespace, self._say) as known:
             yield known
 
-    def _merge(self, known: OpenedArchive, wire: Wire) -> Merge:
+    def _merge(self, known: OpenedArchive, wire: Wire, *, is_whole: bool = False) -> Merge:
         hold_for_ms, by = self._settings.daemon.lease_ms, caller(self._settings.by)
-        return Merge(known.recall, wire, self._keys, known.position, hold_for_ms=hold_for_ms, gens=known.gens, by=by)
+        place = known.recall, wire, self._keys, known.position
+        return Merge(*place, hold_for_ms=hold_for_ms, gens=known.gens, by=by, is_whole=is_whole)
 
     def _find(self, merge: Merge, known: OpenedArchive, wire: Wire, now_ms: int) -> HistoryFindings:
         """Collect the findings of *merge* after its comparison."""
@@ -194,8 +208,8 @@ class ManualRecovery:
                     raise error.but(f"{error.problem}; {self._kept()}") from error
                 raise RedisRefused(f"{error}; {self._kept()}") from error
 
-    def _progress(self) -> Progress:
-        return Progress("recovering", is_quiet=self._is_quiet, counted="schedules compared")
+    def _progress(self, label: str = "recovering") -> Progress:
+        return Progress(label, is_quiet=self._is_quiet, counted="schedules compared")
 
     def _begin(self, doing: Doing, merge: Merge) -> None:
         """Report the part that begins, if it is an unusual one."""
@@ -208,7 +222,7 @@ class ManualRecovery:
             self._say(f"archive {archive} is putting back what it knows; {again}")
 
     def _outcome(self, found: HistoryFindings, merge: Merge) -> Outcome:
-        overview, is_done = self._reader.overview(), not found.is_nothing_lost
+        overview, is_done = self._reader.overview(), not found.is_nothing_lost or bool(self._difference)
         waiting = [
             report
             for report in overview.archives

@@ -219,12 +219,14 @@ class Outcome:
     def lines(self, tz: str) -> Iterator[Shown]:
         """Yield the outcome as lines for people."""
         found = self.found
-        if found.is_nothing_lost:
+        if found.is_nothing_lost and not self.difference:
             yield f"Nothing to do: Redis lost nothing of what the archive knows ({found.known.text(tz)})."
             return
         if not self.is_done:
             yield from pairs(self._fields(tz))
             yield ""
+        if found.is_nothing_lost:
+            yield "Redis has the whole history, and lacks single schedules: their keys were deleted or changed one by one."
         yield from self.difference.summary(self.left, is_done=self.is_done)
         yield from self.difference.table(RUNS if self.is_done else Action, tz, is_done=self.is_done)
         if self.is_done and self.merged is not None:
