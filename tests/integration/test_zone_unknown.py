@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import redis
 from tests.faults.clocks import set_back
 from tests.faults.ledger import queued
 from tests.faults.processes import DaemonProcess, eventually
+from tests.faults.zones import slim_machine
 from tests.integration.archive.ground import HOUR_MS
 from tests.integration.command_line import Zsched
 from zsched import Client
@@ -24,20 +24,12 @@ LACKS = "this machine's time zone data (2025x) lacks Europe/Kyiv"
 
 
 @pytest.fixture
-def slim(guard: Guard, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], DaemonProcess]:
+def slim(guard: Guard, redis_url: str, tmp_path: Path) -> Callable[[], DaemonProcess]:
     """A function that starts a daemon on a machine whose data has two zones."""
 
     def start() -> DaemonProcess:
-        data = tmp_path / "zoneinfo"
-        (data / "Europe").mkdir(parents=True)
-        for name in ("UTC", "Europe/Berlin"):
-            (data / name).write_bytes(resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).read_bytes())
-        (data / "tzdata.zi").write_text("# version 2025x\n")
-        (tmp_path / "code/tzdata").mkdir(parents=True)
-        (tmp_path / "code/tzdata/__init__.py").write_text("")  # in the place of the package of PyPI
-        with monkeypatch.context() as patch:
-            patch.setenv("PYTHONTZPATH", str(data))
-            return DaemonProcess(guard, redis_url, code=tmp_path / "code")
+        with slim_machine(tmp_path) as code:
+            return DaemonProcess(guard, redis_url, code=code)
 
     return start
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import random
 
+import redis
+
+from tests.faults.archives import KEYS, is_leader
+from tests.faults.processes import eventually
 from tests.prefix import RQ
 from tools.campaign.calls import now_us
 from tools.campaign.clients import Caller
@@ -13,6 +17,7 @@ from tools.campaign.workers import BULK, ODD
 from zsched import ScheduleRow
 from zsched.core.clock import from_ms
 
+_SECONDLY = "FREQ=SECONDLY;INTERVAL=1"
 _BREAK_QUEUE = "return redis.call('TYPE', KEYS[1]).ok == 'none' and redis.call('SET', KEYS[1], 'not a list') and 1 or 0"
 
 
@@ -54,10 +59,7 @@ def malformed(stage: Stage, rng: random.Random) -> None:
 
 
 def wrong_queue(stage: Stage, rng: random.Random) -> None:
-    """
-    Break the key of a queue, so that its due runs are quarantined. They fire after the key was repaired and the
-    schedules put again.
-    """
+    """Break the key of a queue, so that its due runs wait. They fire once the key is right again."""
     caller = _caller(stage, "odd")
     ids = [caller.new_id() for _ in range(20)]
     with stage.watch() as watch:
@@ -66,8 +68,61 @@ def wrong_queue(stage: Stage, rng: random.Random) -> None:
         _put(caller, ids, now_us() // 1000 + 300, ODD)
         stage.wait(rng.uniform(0.8, 1.5))
         watch.delete(f"{RQ}:queue:{ODD}")
-    _put(caller, ids, now_us() // 1000 + 300, ODD)
     stage.wait(0.3)
+
+
+def vanish(stage: Stage, rng: random.Random) -> None:
+    """
+    Delete the hashes of one-shots and rules shortly before they are due, as an eviction or a clean-up script does. The
+    archives have them, so all fire.
+    """
+    caller = _caller(stage, "gone")
+    ids, due_ms = [caller.new_id() for _ in range(200)], now_us() // 1000 + 3_000
+    _put(caller, ids, due_ms, BULK)
+    rules = [caller.new_id() for _ in range(4)]
+    for id in rules:
+        client, every_ms = caller.client, rng.randint(40, 60) * 100
+        action = lambda id=id, s=every_ms / 1000: client.schedule(FUNC, id=id, every=s, queue=BULK)  # noqa: E731
+        caller.call("rule", id, action, every_ms=every_ms)
+    stage.await_archives(1, within_s=5.0)
+    with stage.watch() as watch:
+        keys = [f"{RQ}:job:{id}-{due_ms}" for id in rng.sample(ids, 40)]
+        keys += [rng.choice([KEYS.schedule, KEYS.template])(id) for id in rules]
+        watch.delete(*keys)
+        eventually(lambda: not _are_lost(watch, [*ids, *rules], due_ms), 20.0)
+    for id in rules:
+        caller.conclude(lambda id=id: caller.cancel(id))  # type: ignore[misc]
+
+
+def _are_lost(watch: redis.Redis, ids: list[str], due_ms: int) -> bool:
+    """Return True while schedules of *ids* are in quarantine, or one-shots wait that are due at *due_ms*."""
+    waiting = [watch.zscore(KEYS.due_normal(), id) for id in ids]
+    is_over = now_us() // 1000 > due_ms + 100
+    return not is_over or due_ms in waiting or any(watch.hmget(KEYS.quarantine(), ids))
+
+
+def lack_zone(stage: Stage, rng: random.Random) -> None:
+    """
+    Let a daemon lead whose machine lacks Europe/Kyiv. A schedule of that zone waits, until a daemon stands by that has
+    it.
+    """
+    caller = _caller(stage, "zone")
+    slim, other = stage.seats if rng.random() < 0.5 else stage.seats[::-1]
+    stage.end(slim)
+    stage.start_slim(slim)
+    stage.end(other)
+    id = caller.new_id()
+    stage.foreign.add(id)  # its times are not those of a number of milliseconds
+    with stage.watch() as watch:
+        eventually(lambda: is_leader(slim.process, watch), 20.0)
+        caller.call("rule", id, lambda: caller.client.schedule(FUNC, id=id, rrule=_SECONDLY, tz="Europe/Kyiv"))
+        slim.process.wait_for("zone_unknown")
+        assert not watch.hexists(KEYS.quarantine(), id), "it was condemned"
+        stage.start(other)
+        eventually(lambda: watch.keys(f"{RQ}:job:{id}-*"), 20.0)
+    caller.conclude(lambda: caller.cancel(id))
+    stage.end(slim)
+    stage.start(slim)
 
 
 def churn_rules(stage: Stage, rng: random.Random) -> None:

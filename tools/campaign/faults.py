@@ -45,6 +45,8 @@ FAULTS = [
     Fault("same-millisecond", crowds.same_millisecond, "10,000 one-shots due in the same millisecond"),
     Fault("malformed", crowds.malformed, "one of 1,000 due one-shots has its hash broken by another writer"),
     Fault("queue-wrong-type", crowds.wrong_queue, "an RQ queue's key is a string for a while"),
+    Fault("key-vanished", crowds.vanish, "hashes of 40 one-shots and 4 rules are deleted before they are due"),
+    Fault("zone-unknown", crowds.lack_zone, "a leader whose machine lacks a time zone"),
     Fault("rules-churned", crowds.churn_rules, "rules change between fire and advance, on a slow network"),
     Fault("hostile-jobs", hostile.write_jobs, "a worker's user writes hostile texts into waiting jobs"),
     Fault("aof-cut", losing.cut_aof, "kill -9 of Redis, up to 200 bytes of its AOF's end missing", loses=True),

@@ -21,6 +21,7 @@ from tests.faults.archives import has_caught_up, history, is_leader
 from tests.faults.ledger import connect
 from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.proxy import Proxy
+from tests.faults.zones import slim_machine
 from tools.campaign.calls import Ledger, now_us
 from tools.campaign.server import Server
 from tools.campaign.witnesses import Loss
@@ -103,11 +104,16 @@ class Stage:
 
     # -- daemons ----------------------------------------------------------------------------------
 
-    def start(self, seat: Seat) -> None:
-        """Start a daemon on *seat*."""
+    def start(self, seat: Seat, code: Path | None = None) -> None:
+        """Start a daemon on *seat*; *code*: with this folder first in its PYTHONPATH."""
         settings = _SETTINGS | {"ARCHIVE_PATH": str(seat.archive)}
-        seat.processes.append(DaemonProcess(self.guard, self.daemons_net.url, code=self._code, **settings))
+        seat.processes.append(DaemonProcess(self.guard, self.daemons_net.url, code=code or self._code, **settings))
         seat.is_running = True
+
+    def start_slim(self, seat: Seat) -> None:
+        """Start a daemon on *seat* whose machine knows few time zones."""
+        with slim_machine(self.folder / "slim") as code:
+            self.start(seat, code)
 
     def is_refused(self, seat: Seat) -> bool:
         """
