@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import redis
 
@@ -17,7 +19,7 @@ from tools.campaign.workers import BULK, ODD
 from zsched import ScheduleRow
 from zsched.core.clock import from_ms
 
-_SECONDLY = "FREQ=SECONDLY;INTERVAL=1"
+_ZONE = "Europe/Kyiv"
 _BREAK_QUEUE = "return redis.call('TYPE', KEYS[1]).ok == 'none' and redis.call('SET', KEYS[1], 'not a list') and 1 or 0"
 
 
@@ -112,10 +114,13 @@ def lack_zone(stage: Stage, rng: random.Random) -> None:
     stage.start_slim(slim)
     stage.end(other)
     id = caller.new_id()
-    stage.foreign.add(id)  # its times are not those of a number of milliseconds
+    stage.foreign.add(id)  # its times are no multiples of some milliseconds
     with stage.watch() as watch:
         eventually(lambda: is_leader(slim.process, watch), 20.0)
-        caller.call("rule", id, lambda: caller.client.schedule(FUNC, id=id, rrule=_SECONDLY, tz="Europe/Kyiv"))
+        at = datetime.now(ZoneInfo(_ZONE)) + timedelta(seconds=2)
+        daily = f"FREQ=DAILY;BYHOUR={at.hour};BYMINUTE={at.minute};BYSECOND={at.second}"
+        put = lambda: caller.client.schedule(FUNC, id=id, rrule=daily, tz=_ZONE, queue=BULK)  # noqa: E731
+        caller.conclude(lambda: caller.call("rule", id, put))
         slim.process.wait_for("zone_unknown")
         assert not watch.hexists(KEYS.quarantine(), id), "it was condemned"
         stage.start(other)
