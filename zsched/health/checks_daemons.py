@@ -124,7 +124,7 @@ def check_late(overview: Overview) -> Iterator[Finding]:
     yield problem(f"the oldest due schedule is {rough_duration(overview.late_ms)} late", remedy)
 
 
-@health_check("held_back", Overview, "lateness", alert="a limit of a queue holds schedules back")
+@health_check("held_back", Overview, "lateness", alert="schedules that are due are held back")
 def check_held_back(overview: Overview) -> Iterator[Finding]:
     """Report schedules that the limit of their queue has held back for long."""
     for held in overview.held_back:

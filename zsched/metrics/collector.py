@@ -203,7 +203,7 @@ def _of_redis(seen: Overview) -> Iterator[Metric]:
     }
     help = "Schedules by state; recurring ones are also in another state, held_back ones are also waiting."
     yield gauges("schedules", help, ["state"], [([state], number) for state, number in states.items()])
-    help = "Time since the oldest due time among the schedules that a queue's limit holds back; 0 without one."
+    help = "Time since the oldest due time among the schedules that are held back; 0 without one."
     since_ms = min((held.since_ms for held in seen.held_back), default=seen.now_ms)
     yield gauge("held_back_age_seconds", help, max(seen.now_ms - since_ms, 0) / 1000)
     troubles = seen.troubles
