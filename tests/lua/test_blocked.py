@@ -106,13 +106,13 @@ def test_a_schedule_waits_while_the_leader_lacks_its_zone_and_fires_by_another_l
     assert ["1"] == [str(each) for each in led.call("set_aside", [*row[:4], KYIV])[1:]]
     lacking = led.fire(lacking=KYIV)
     assert (1, [], []) == (lacking.runs, lacking.recurring, lacking.wrong)
-    assert [f"normal:@{KYIV}"] == led.throttled()
+    assert [f"normal:-{KYIV}"] == led.throttled()
     assert ["fire"] == [entry.kind for entry in led.entries()[before:]]
     assert lacking.now_ms + 1000 == lacking.next_ms
 
     [back] = led.fire().recurring
 
-    assert ("r", f"normal:@{KYIV}", "fired") == (back[0], back[1], advance(led, back))
+    assert ("r", f"normal:-{KYIV}", "fired") == (back[0], back[1], advance(led, back))
     led.fire()
     assert ({}, []) == (led.limits(), led.throttled())
 

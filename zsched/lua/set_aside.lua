@@ -7,15 +7,15 @@
 -- RETURNS  OK, now ms, number set aside  |  STALE  |  SERVER
 -- LOGS   nothing
 --
--- They wait like schedules of a queue without room, "@<zone>" in the place of the queue's name (lib/lanes.lua), until
--- the leader is a daemon of a machine that has the zone.
+-- They wait like schedules of a queue without room, "-<zone>" in the place of the queue's name (lib/lanes.lua), until
+-- the leader is a daemon of a machine that has the zone. No name of a queue begins with "-" (core/arguments.py).
 -- include lib/fence.lua
 -- include lib/lanes.lua
 
 local members, words = {}, {}
 for i = ROWS, #ARGV, 5 do
   local id, word, due_ms, planned_version, zone = unpack(ARGV, i, i + 4)
-  local key, to = key_of(word), lane_of(word) .. ':@' .. zone
+  local key, to = key_of(word), lane_of(word) .. ':-' .. zone
   if is_a(key_of(to), 'zset') and redis.call('ZSCORE', key, id) == due_ms
     and redis.pcall('HGET', schedule_prefix .. id, 'version') == planned_version then
     members[#members + 1] = {id = id, key = key, to = to, due_ms = due_ms}

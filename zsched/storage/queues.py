@@ -58,8 +58,8 @@ class Throttled(NamedTuple):
 
 
 def zone_in(queue: str) -> str | None:
-    """Return the zone in the place of a queue's name (set_aside.lua), or None."""
-    return queue[1:] if queue.startswith("@") else None
+    """Return the zone in the place of a queue's name, or None: no name of a queue begins with - (set_aside.lua)."""
+    return queue[1:] if queue.startswith("-") else None
 
 
 @dataclass(frozen=True, slots=True)

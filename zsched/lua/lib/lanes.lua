@@ -8,7 +8,7 @@
 --        "<lane> <due ms> <since ms> <note>"
 --
 -- Each ZSET has a word: "<lane>", or "<lane>:<queue>" for schedules that were due and were throttled because the queue
--- had no room, by its limit or because its key is of a wrong type (lib/room.lua). "<lane>:@<zone>" is of schedules
+-- had no room, by its limit or because its key is of a wrong type (lib/room.lua). "<lane>:-<zone>" is of schedules
 -- whose zone the leader's machine lacks (set_aside.lua). `meta.throttled` lists the words of throttled schedules, by
 -- spaces.
 local PARKED = '^(%a+) (%S+) (%d+) ?(.*)$'

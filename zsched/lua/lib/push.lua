@@ -25,7 +25,7 @@ local function queue_accepts(queue)
     queue_types[queue] = #queue <= LONGEST_NAME and redis.call('TYPE', RQ_QUEUE .. queue).ok or 'no name'
   end
   local type = queue_types[queue]
-  return type == 'list' or type == 'none', type ~= 'no name' and string.find(queue, '^%S+$') ~= nil
+  return type == 'list' or type == 'none', type ~= 'no name' and string.find(queue, '^[^%s-]%S*$') ~= nil
 end
 
 local function waiting_of(queue)

@@ -5,7 +5,7 @@
 --        have schedules; block(queue): it does not accept runs; spend(queue), room_again_ms(queue), note_room()
 --
 -- A queue whose key is of a wrong type has no room. It is looked at again each second, and its schedules go on when the
--- key is right again. Nor has "@<zone>" while the leader's machine lacks the zone.
+-- key is right again. Nor has "-<zone>" while the leader's machine lacks the zone.
 --
 -- A limit is "<per second> <time in µs>". Each run moves that time on by 1 / <per second>, starting from now or later.
 -- There is room while the time is less than BURST ahead (GCRA). So an idle queue gets a twentieth of a second's runs at
@@ -51,7 +51,7 @@ end
 
 local is_lacking = {}
 for zone in string.gmatch(lacking, '%S+') do
-  is_lacking['@' .. zone] = true
+  is_lacking['-' .. zone] = true
 end
 for queue in pairs(room) do
   if is_lacking[queue] or not queue_accepts(queue) then
