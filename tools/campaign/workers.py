@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from rq.utils import now, utcformat
 
 from tests.faults.ledger import connect
 from tests.prefix import RQ
@@ -29,11 +30,12 @@ _IDLE_S = 0.02
 _KEPT_S = 500  # as RQ keeps results
 # Of a job that was lost meanwhile nothing is made.
 _FINISH = f"""
-local kept_s, registry, until_s = tonumber(ARGV[1]), ARGV[2], redis.call('TIME')[1] + tonumber(ARGV[1])
-for i = 3, #ARGV do
+local kept_s, registry, began, ended = tonumber(ARGV[1]), unpack(ARGV, 2, 4)
+local until_s = redis.call('TIME')[1] + kept_s
+for i = 5, #ARGV do
   local key = '{RQ}:job:' .. ARGV[i]
   if redis.call('EXISTS', key) == 1 then
-    redis.call('HSET', key, 'status', 'finished')
+    redis.call('HSET', key, 'status', 'finished', 'started_at', began, 'ended_at', ended)
     redis.call('EXPIRE', key, kept_s)
     redis.call('ZADD', registry, until_s, ARGV[i])
   end
@@ -109,6 +111,7 @@ class QuickHand:
         except redis.ResponseError:
             return 0
         if runs:
+            began = utcformat(now())
             receipts.write(self._path, runs)
-            client.eval(_FINISH, 0, _KEPT_S, f"{RQ}:finished:{queue}", *runs)
+            client.eval(_FINISH, 0, _KEPT_S, f"{RQ}:finished:{queue}", began, utcformat(now()), *runs)
         return len(runs)

@@ -19,10 +19,11 @@ from typing import Final, NamedTuple
 
 from zsched.core.entry import OWN
 from zsched.core.job import JobFacts, rq_time
-from zsched.core.log import Entry, Key, Position, Texts, Touch, text, touches
+from zsched.core.log import Entry, Key, Position, Texts, Touch, reading, text, touches
+from zsched.core.log.lives import EndEntry
 from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry
-from zsched.core.run_id import nominal_ms_of, run_id_of
-from zsched.core.runs import RunStatus, of_job
+from zsched.core.run_id import nominal_ms_of, run_id_of, run_key
+from zsched.core.runs import Run, RunStatus, of_job
 
 # Fields that change during the life of a run or schedule. They are not part of the request.
 _OF_RUN = frozenset(
@@ -138,6 +139,10 @@ class OverRun(NamedTuple):
         """The id of the run."""
         return run_id_of(self.id, self.run)
 
+    def back(self, note: str | None = None) -> Restored:
+        """Return the row that tells that Redis has or had it once more."""
+        return Restored(self.id, self.run, "over", "", nominal_ms_of(self.run), self.t_us, note, (), ())
+
 
 @dataclass(slots=True)
 class Recalled:
@@ -162,11 +167,15 @@ class Branch:
         self._taken: dict[Key, int] = {}
         self._untold: list[Restored] = []  # rows whose keys are not in _taken yet
         self._open: set[Key] = set()  # runs that a restore reported as open here
+        self._began: dict[Key, int] = {}  # runs that ended here: the start of the last attempt in ms, 0 if unknown
         self.merged: list[Position] = []  # ends of histories that archives have merged into this one
         self.restored: tuple[Position, str] | None = None  # the last restore: its entry, and the archive
 
     def add(self, entry: Entry, run_suffix: str) -> set[str]:
         """Add an entry, in any order, and return the schedule ids that it changed. Raises UnknownEntry."""
+        if end := EndEntry.of(entry):
+            with reading(entry):
+                return {self._end(run) for run in end.ended_runs()}
         touched = {self._touch(touch) for touch in touches(entry, run_suffix)}
         if merged := MergedEntry.of(entry):
             self.merged += merged.positions()
@@ -190,11 +199,26 @@ class Branch:
         self._touched[touch.key] = max(self._touched.get(touch.key, 0), t_us)
         return touch.key[0]
 
+    def _end(self, run: Run) -> str:
+        key = run_key(run.id)
+        if key is None:
+            return ""
+        self._began[key] = max(run.started_ms or 0, self._began.get(key, 0))
+        return key[0]
+
+    def ran_again(self, over: OverRun) -> bool:
+        """Return True if a worker began the run *over* after that start, and it ended here, where nobody pushed it."""
+        key = (over.id, over.run)
+        return self._began.get(key, 0) > over.started_ms and not self._is_changed(key, over.t_us)
+
     def is_newer(self, key: Key, t_us: int) -> bool:
         """
         Return True if the new history's state at *key* wins over a change of *t_us*. An open run always wins: an
         archive that began later has a later t for the same push.
         """
+        return key in self._began or self._is_changed(key, t_us)
+
+    def _is_changed(self, key: Key, t_us: int) -> bool:
         if self._untold:  # seldom: a page is compared again only if others changed its schedules
             self._taken.update((touch.key, touch.t_us) for row in self._untold for touch in row.touches())
             self._untold.clear()
@@ -249,7 +273,7 @@ def over_row(over: OverRun, job: JobFacts | None) -> Restored | None:
         return None
     if seen.status is RunStatus.RUNNING and not began_again:
         note = f"{job.started_at} {_JOB_STATUSES.get(over.status, 'failed')} {rq_time(over.ended_ms)}"
-    return Restored(over.id, over.run, "over", "", nominal_ms_of(over.run), over.t_us, note, (), ())
+    return over.back(note)
 
 
 def restored_row(known: Held) -> Restored:

@@ -26,7 +26,7 @@ MERGED_STAYS       after a merge, an archive follows the new history only if tha
 =================  ==================================================================================
 
 A run that ended after the last common entry leaves its queue, or gets its end again if Redis holds it for running, or
-is recorded as run again (``difference.over_row``).
+is recorded as run again (``difference.over_row``, ``Branch.ran_again``).
 
 Not guaranteed: data that no archive had.
 """

@@ -212,12 +212,10 @@ def lacking_rows(
         is_run = waits is not None and any(waits.run == run.run for run in recalled.runs)
         until_ms = doubted_until_ms(wire, keys) if is_run else None
         rows += lacking(recalled, waits, branch, until_ms)
-    over = [
-        run
-        for recalled in page
-        for run in recalled.over
-        if not branch.is_newer((run.id, run.run), run.t_us) and not ((at := held.get(run.id)) and at.run == run.run)
-    ]
+    waiting = {(waits.id, waits.run) for waits in held.values()}
+    over = [run for recalled in page for run in recalled.over if (run.id, run.run) not in waiting]
+    rows += [run.back() for run in over if branch.ran_again(run)]
+    over = [run for run in over if not branch.is_newer((run.id, run.run), run.t_us)]
     jobs = Jobs(wire, keys, tracebacks=False).look([run.run_id for run in over])
     backs = (over_row(run, job) for run, job in zip(over, jobs, strict=True))
     return rows + [row for row in backs if row is not None]

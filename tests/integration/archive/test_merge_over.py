@@ -38,6 +38,12 @@ def execute(scene: Scene) -> None:
     busy.finish()
 
 
+def end_by_another(scene: Scene) -> None:
+    """Record the ends of open runs by a daemon whose archive knows only the new history."""
+    scene.follow("new.db")
+    track(scene)
+
+
 def follow_quietly(scene: Scene) -> None:
     """Let the archive follow the new history; no question waits for it."""
     watch(scene).go_on()
@@ -95,6 +101,25 @@ def test_a_finished_run_that_a_worker_takes_again_is_listed(scene: Scene, begin:
     [told] = scene.client.history("a", status="ran_again")
     assert told.run is not None
     assert (What.RAN_AGAIN, run_id, RunStatus.SUCCEEDED) == (told.what, told.run.id, told.run.status)
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_finished_run_that_ended_again_before_the_merge_is_listed_once(scene: Scene, is_forgotten: bool) -> None:
+    archive = scene.archive
+    run_id = executed(scene)
+    execute(scene)
+    end_by_another(scene)
+    if is_forgotten:
+        scene.redis.delete(scene.keys.rq.job(run_id))
+
+    done = [run(scene, archive).done for _ in range(2)]
+
+    assert ([{"again": 1}, {}], [("a", "again")]) == (done, rows_put_back(scene))
+    assert [What.ENQUEUED, What.RUN_ENDED, What.RAN_AGAIN] == said(scene, "a")
+    watch(scene, archive).go_on()
+    scene.redis.delete(scene.keys.archivers())
+    [told] = scene.client.history("a", status="ran_again")
+    assert run_id == told.run_id
 
 
 @pytest.mark.parametrize(("func", "status"), [(FUNC, b"finished"), ("time.strptime", b"failed")])
