@@ -71,7 +71,8 @@ class Telling:
         """Wait for the event number *number* of that name, and return it."""
         with self._changed:
             told = self._changed.wait_for(lambda: len(self.of(name)) >= number, within_s)
-        assert told, f"no {name} ({number}) within {within_s} s; told: {[event['event'] for event in self.events[-20:]]}"
+        last = [event["event"] for event in self.events[-20:]]
+        assert told, f"no {name} ({number}) within {within_s} s; told: {last}"
         return self.of(name)[number - 1]
 
 

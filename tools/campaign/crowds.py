@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import datetime, timedelta
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import redis
@@ -82,10 +83,10 @@ def vanish(stage: Stage, rng: random.Random) -> None:
     ids, due_ms = [caller.new_id() for _ in range(200)], now_us() // 1000 + 3_000
     _put(caller, ids, due_ms, BULK)
     rules = [caller.new_id() for _ in range(4)]
+    schedule = partial(caller.client.schedule, FUNC, queue=BULK)
     for id in rules:
-        client, every_ms = caller.client, rng.randint(40, 60) * 100
-        action = lambda id=id, s=every_ms / 1000: client.schedule(FUNC, id=id, every=s, queue=BULK)  # noqa: E731
-        caller.call("rule", id, action, every_ms=every_ms)
+        every_ms = rng.randint(40, 60) * 100
+        caller.call("rule", id, partial(schedule, id=id, every=every_ms / 1000), every_ms=every_ms)
     stage.await_archives(1, within_s=5.0)
     with stage.watch() as watch:
         keys = [f"{RQ}:job:{id}-{due_ms}" for id in rng.sample(ids, 40)]
@@ -93,7 +94,7 @@ def vanish(stage: Stage, rng: random.Random) -> None:
         watch.delete(*keys)
         eventually(lambda: not _are_lost(watch, [*ids, *rules], due_ms), 20.0)
     for id in rules:
-        caller.conclude(lambda id=id: caller.cancel(id))  # type: ignore[misc]
+        caller.conclude(partial(caller.cancel, id))
 
 
 def _are_lost(watch: redis.Redis, ids: list[str], due_ms: int) -> bool:

@@ -224,7 +224,7 @@ class Merge:
             self.on_restored(rows)
 
     def _misplaced_row(self, known: Held | None, here: Held | None) -> Restored | None:
-        """Return the row that repairs a schedule as the auditor does; None if nothing is wrong, or others changed it."""
+        """Return the row that repairs a schedule as the auditor does; None if it is right, or others changed it."""
         if known is None or self.branch.is_newer((known.id, ""), known.t_us):
             return None
         alarm = misplaced(known, here, [] if here is None else [here.place], "")

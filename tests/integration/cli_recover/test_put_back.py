@@ -45,7 +45,7 @@ def test_schedules_that_lost_their_keys_one_by_one_are_listed_and_put_back(scene
     result = zsched("--dry-run")
 
     assert (DONE, at_once) == (result.exit_code, dump(scene.redis))
-    assert "lacks single schedules" in result.stdout
+    assert "keys of single schedules were deleted or changed" in result.stdout
     assert "put back 3 schedules" in result.stdout
     result = zsched()
     assert DONE == result.exit_code, result.stderr

@@ -226,7 +226,7 @@ class Outcome:
             yield from pairs(self._fields(tz))
             yield ""
         if found.is_nothing_lost:
-            yield "Redis has the whole history, and lacks single schedules: their keys were deleted or changed one by one."
+            yield "Redis has the whole history; but keys of single schedules were deleted or changed."
         yield from self.difference.summary(self.left, is_done=self.is_done)
         yield from self.difference.table(RUNS if self.is_done else Action, tz, is_done=self.is_done)
         if self.is_done and self.merged is not None:
