@@ -228,7 +228,7 @@ class Merge:
         if known is None or self.branch.is_newer((known.id, ""), known.t_us):
             return None
         alarm = misplaced(known, here, [] if here is None else [here.place], "")
-        return alarm and alarm.row
+        return None if alarm is None else alarm.row
 
     def _add(self, entry: Entry) -> set[str]:
         """Add an entry of the branch; return the ids that it touched."""
