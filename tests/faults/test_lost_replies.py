@@ -108,7 +108,7 @@ def test_a_new_data_set_gets_its_name_and_fires_through_lost_replies(
     Client.from_url(server.url).schedule(FUNC, id="one", after=0)
     proxy.cut_replies = ONE_IN_FIVE
 
-    start_daemon(proxy.url, DAEMON_LEASE_MS="2000")  # the time for which archives are asked
+    start_daemon(proxy.url, DAEMON_LEASE_MS="2000")  # timing: so long it asks archives
 
     eventually(lambda: queued(watch))
     assert watch.hget("zsched:{default}:meta", "gen")

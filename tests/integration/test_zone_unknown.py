@@ -93,7 +93,7 @@ def test_a_reader_without_the_zone_shows_all_rows(unknown: Client, redis_url: st
     assert ("(zone unknown here)" in result.stdout) == (words[0] in ("ls", "show", "why"))
 
 
-def test_a_client_without_the_zone_changes_other_options_and_is_told_what_it_cannot(unknown: Client) -> None:
+def test_a_client_without_the_zone_changes_other_options_and_says_what_it_cannot_do(unknown: Client) -> None:
     unknown.update("paused", queue="other")
 
     assert ("other", KYIV) == ((one := unknown.get("paused")).queue, one.tz)

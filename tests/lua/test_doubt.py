@@ -22,7 +22,7 @@ def kept(led: Ground, field: str) -> bytes | None:
     return led.redis.hget(led.keys.meta(), field)
 
 
-def test_what_is_put_after_a_change_of_server_is_certain_once_nothing_was_lost(led: Ground) -> None:
+def test_schedules_put_after_a_change_of_server_are_certain_once_nothing_was_lost(led: Ground) -> None:
     [old] = put_due(led, "old", zs="1s")
     led.pass_time(10)
     doubt_ms = doubt(led)
@@ -37,7 +37,7 @@ def test_what_is_put_after_a_change_of_server_is_certain_once_nothing_was_lost(l
     assert ([old], 1, 0, [late]) == (fired.skipped, fired.runs, fired.uncertain, led.queue())
 
 
-def test_what_is_put_after_a_change_of_server_is_in_doubt_until_then(led: Ground) -> None:
+def test_schedules_put_after_a_change_of_server_are_in_doubt_until_then(led: Ground) -> None:
     doubt_ms = doubt(led)
     led.pass_time(10)
     [late] = put_due(led, "late", zs="1s")

@@ -184,7 +184,7 @@ class Daemon:
         self._show()
 
     def _show(self) -> None:
-        """As the leader, note that nothing was lost, once the archives show it."""
+        """Note, as the leader, that nothing was lost, once the archives show it."""
         redis, data = self.redis, self.redis.data
         reports = data.reports.values() if redis.keeps(Rule.ALL_SHOW) else [data.reports[self.name]]
         since = data.doubt or 0

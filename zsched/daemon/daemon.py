@@ -18,7 +18,7 @@ import structlog
 
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.triggers import lacking
+from zsched.core.triggers import lack_of
 from zsched.daemon.archiver import AWAITED_MS
 from zsched.daemon.archivist import Archivist, Threads
 from zsched.daemon.archivist_process import ArchivistProcess
@@ -244,7 +244,7 @@ class Daemon:
         if not any(one.is_present(server_ms) and not one.about.get("may_not_lead") for one in others):
             return False
         self._yielded_for |= zones
-        log.warning("stepped_down", reason=f"{lacking(', '.join(sorted(zones)))}; another daemon may have it")
+        log.warning("stepped_down", reason=f"{lack_of(', '.join(sorted(zones)))}; another daemon may have it")
         return True
 
     def _stand_back(self) -> None:

@@ -20,7 +20,7 @@ from zsched.config.settings import DaemonSettings
 from zsched.core.clock import Clock
 from zsched.core.log import text
 from zsched.core.policy import Why
-from zsched.core.triggers import lacking
+from zsched.core.triggers import lack_of
 from zsched.daemon.batch import Batch
 from zsched.daemon.meter import Meter, NoMeter
 from zsched.daemon.native import Native
@@ -173,7 +173,7 @@ class Ticker:
         if planned.lacking:
             has_moved = self._dispatch.set_aside(term, planned.lacking) > 0
             for zone in {zone for _, zone in planned.lacking} - self.lacking:
-                log.error("zone_unknown", reason=lacking(zone), remedy="install tzdata, then restart this daemon")
+                log.error("zone_unknown", reason=lack_of(zone), remedy="install tzdata, then restart this daemon")
                 self.lacking.add(zone)
         if planned.bad and self._dispatch.quarantine(term, planned.bad):
             has_moved = True

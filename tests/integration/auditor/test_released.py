@@ -94,8 +94,8 @@ def test_a_hash_that_is_gone_when_it_is_due_is_back_with_a_real_daemon(redis_url
         daemon.wait_for("term_began")
         eventually(Archivers(client._link, keys).alive)
         redis_client.hset(keys.meta(), "hold", now_ms(redis_client) + 60_000)
-        client.schedule(FUNC, id="lost", after=0.001, durable=True)
-        client.schedule(FUNC, id="other", after=0.001)
+        client.schedule(FUNC, id="lost", after=0, durable=True)
+        client.schedule(FUNC, id="other", after=0)
         redis_client.delete(*redis_client.keys(keys.rq.job("lost-*")))
         redis_client.hset(keys.meta(), "hold", 0)
 

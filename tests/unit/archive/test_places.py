@@ -51,7 +51,7 @@ def test_a_daemon_uses_the_state_folder_of_its_environment(environment: dict[str
     assert [Path(folder, "shop-here-6379-0", f"{number}.db") for number in range(1, 17)] == paths
 
 
-def test_a_user_without_a_home_directory_is_told_to_give_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_user_without_a_home_directory_demands_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr("os.getuid", lambda: 1_000_650)  # an id of OpenShift, which has no entry
 

@@ -27,7 +27,7 @@ from zsched.core.triggers.trigger import (
     room_of,
     spec_of,
 )
-from zsched.core.triggers.zones import has_zone, lacking, offset_s, resolve_local, shown_zone, zone
+from zsched.core.triggers.zones import has_zone, lack_of, offset_s, resolve_local, shown_zone, zone
 
 __all__ = [
     "GIVE_A_RULE",
@@ -46,7 +46,7 @@ __all__ = [
     "due_of",
     "has_zone",
     "kind_named",
-    "lacking",
+    "lack_of",
     "lag_of",
     "nth_after",
     "offset_s",

@@ -156,7 +156,7 @@ def shown_zone(name: str) -> ZoneInfo:
     return ZoneInfo(name if has_zone(name) else "UTC")
 
 
-def lacking(name: str) -> str:
+def lack_of(name: str) -> str:
     """Return the sentence about a zone that this machine lacks."""
     return f"this machine's time zone data ({installed().version or 'of an unknown version'}) lacks {name}"
 
@@ -248,7 +248,7 @@ def _refusal(name: object) -> tuple[str, str]:
         return "a zone of Windows, not an IANA zone", f'say "{_WINDOWS[windows]}" if that is meant'
     if _is_a_name(name):
         near = _suggest(bare, "")
-        return lacking(name), f"{near} If {name} is right, install tzdata" if near else "install tzdata"
+        return lack_of(name), f"{near} If {name} is right, install tzdata" if near else "install tzdata"
     return "not an IANA time zone", _suggest(bare)
 
 
