@@ -133,7 +133,8 @@ def resume(invocation: Invocation, ids: tuple[str, ...], missed: str, if_version
     _demand_one(ids, if_version)
     if _RESUME.are_filters(ids, given):
         return _RESUME.carry_out(invocation, partial(client.resume_many, missed), given)
-    return _each(invocation, ids, lambda id: _resumed(id, client.resume(id, missed, if_version=if_version), missed))
+    act = partial(client.resume, missed=missed, if_version=if_version)
+    return _each(invocation, ids, lambda id: _goes_on(_RESUME, id, act(id), missed))
 
 
 @command()
@@ -161,7 +162,8 @@ def release(invocation: Invocation, ids: tuple[str, ...], missed: str, if_versio
     _demand_one(ids, if_version)
     if _RELEASE.are_filters(ids, given):
         return _RELEASE.carry_out(invocation, partial(client.release_many, missed), given)
-    return _each(invocation, ids, lambda id: _resumed(id, client.release(id, missed, if_version=if_version), missed))
+    act = partial(client.release, missed=missed, if_version=if_version)
+    return _each(invocation, ids, lambda id: _goes_on(_RELEASE, id, act(id), missed))
 
 
 @command()
@@ -228,12 +230,12 @@ def cancel_run(invocation: Invocation, run_ids: tuple[str, ...], **given: Any) -
     return _each(invocation, run_ids, lambda run_id: _Result(run_id, client.cancel_run(run_id)))
 
 
-def _resumed(id: str, schedule: Schedule | None, missed: str) -> _Result:
+def _goes_on(by: Repair, id: str, schedule: Schedule | None, missed: str) -> _Result:
     if schedule is None and missed == Missed.SKIP.value:
         return _Result(id, "skipped", "its time had passed, so it has ended")
     if schedule is None:
-        return _Result(id, "resumed", f"its time had passed, so it fires now; see zsched why {id}")
-    due_ms, word = schedule.next_ms, "resumed" if schedule.state is ScheduleState.ACTIVE else schedule.state.value
+        return _Result(id, by.done, f"its time had passed, so it fires now; see zsched why {id}")
+    due_ms, word = schedule.next_ms, by.done if schedule.state is ScheduleState.ACTIVE else schedule.state.value
     return _Result(id, word, "" if due_ms is None else f"next {due_text(due_ms, schedule.tz)}")
 
 

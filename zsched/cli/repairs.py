@@ -38,9 +38,11 @@ class Repair:
 
     def are_filters(self, ids: tuple[str, ...], given: dict[str, Any]) -> bool:
         """Return True if filters are given, False if *ids* are. Raises click.UsageError for both, or neither."""
-        has_filters = any(value not in (None, False) for value in given.values())
+        names = [name for name, value in given.items() if value not in (None, False)]
+        has_filters = bool(names)
         if bool(ids) == has_filters:
-            problem = "ids and filters contradict each other" if ids else f"which {self.noun}s?"
+            option = f"--{names[0].replace('_', '-')}" if names else ""
+            problem = f"{option} is for filters, and ids are given" if ids else f"which {self.noun}s?"
             raise click.UsageError(f"{problem}; give ids, or filters such as: zsched {self.name} {self.example}")
         return has_filters
 

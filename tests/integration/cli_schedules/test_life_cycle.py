@@ -200,10 +200,12 @@ def test_many_schedules_are_refused_without_yes(campaign: Zsched, monkeypatch: p
 @pytest.mark.parametrize("command", ["cancel", "pause", "resume"])
 def test_neither_and_both_of_ids_and_filters_are_usage_errors(campaign: Zsched, command: str) -> None:
     neither, both = campaign(command), campaign(command, "beat", "--tag", "sale")
+    dry = campaign(command, "beat", "--dry-run")
 
-    assert [USAGE, USAGE] == [neither.exit_code, both.exit_code]
+    assert [USAGE, USAGE, USAGE] == [neither.exit_code, both.exit_code, dry.exit_code]
     assert f"which schedules?; give ids, or filters such as: zsched {command} --" in neither.stderr
-    assert "ids and filters contradict each other" in both.stderr
+    assert "--tag is for filters, and ids are given" in both.stderr
+    assert "--dry-run is for filters, and ids are given" in dry.stderr
     assert "no filter is given" in campaign("cancel", "--yes").stderr
     assert 13 == len(campaign.ids("--state", "active"))
 

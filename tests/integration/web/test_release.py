@@ -55,7 +55,7 @@ class Doors:
         asyncio.run(release())
 
     def command(self) -> None:
-        assert "rule: resumed (next " in self.zsched("release", *IDS).stdout
+        assert "rule: released (next " in self.zsched("release", *IDS).stdout
 
     def command_with_filters(self) -> None:
         assert "2 schedules would be released" in self.zsched("release", "--match", "*", "--dry-run").stdout
