@@ -60,7 +60,7 @@ WARNINGS = (
 CHECKS = (
     "redis|role|eviction|memory|hashes|persistence|append-only file|clock|test clock|tzdata|rights|sandbox|databases|"
     "passwords|key types|meta|format|daemons|archives|quarantine|leftovers|workers|serializer|queues|"
-    "rq's scheduler|rq-scheduler|rq's cron|guards|signatures"
+    "rq's scheduler|rq's delayed jobs|rq-scheduler|rq's cron|guards|signatures"
 )
 
 

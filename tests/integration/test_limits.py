@@ -243,7 +243,8 @@ def test_throttled_schedules_are_shown_and_are_not_a_problem(
     assert {0} == set(overview.overdue.values())
     assert overview.oldest_due_ms is None
     assert re.search(r"(?m)^held back +52, by \[queues\.email\] max_per_second = 0\.001$", status)
-    held = {"queue": "email", "max_per_second": 0.001, "waiting": 52, "since": iso(due_ms - 1)}
+    limit = {"queue": "email", "zone": None, "max_per_second": 0.001, "blocked_by": None}
+    held = limit | {"waiting": 52, "since": iso(due_ms - 1)}
     assert [held] == json.loads(as_json)["held_back"]
     limit = "[queues.email] max_per_second = 0.001"
     assert f"warning: {limit} holds back 52 schedules, the oldest for 1 h" in status.splitlines()

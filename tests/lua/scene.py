@@ -185,7 +185,7 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "replan": _replan,
     "quarantine": lambda g: g.call("quarantine", [*row(g, "due-rule"), "why"]),
     "set_aside": lambda g: g.call("set_aside", [*row(g, "due-rule"), "Europe/Kyiv"]),
-    "shown": lambda g: g.call("shown", doubt=(g.redis.hget(g.keys.meta(), "doubt") or b"-1").decode()),
+    "shown": lambda g: g.call("shown", doubt=-1),
     "track": lambda g: g.call(
         "track", ["ended", WORKED[0], "finished then", "!", "succeeded", "{}"], **seen(g)
     ),

@@ -171,7 +171,8 @@ def test_a_restore_into_an_empty_redis_works(ground: Ground) -> None:
 
     assert ({"a": f"low {DUE_MS}", "r": f"low {DUE_MS}"}, "0-1") == (ground.places(), ground.last.id)
     assert hold(ground) > ground.now_ms
-    assert {b"seq", b"hold", b"doubt", b"format", b"rq_prefix"} == ground.redis.hgetall(ground.keys.meta()).keys()
+    known = {b"seq", b"hold", b"doubt", b"format", b"rq_prefix", b"lost", b"lost_epoch"}
+    assert known == ground.redis.hgetall(ground.keys.meta()).keys()
 
 
 def test_a_portion_of_rows_fits_into_one_script_call(led: Ground) -> None:

@@ -12,7 +12,6 @@ from typing import Final
 
 from zsched.core.choices import Priority
 from zsched.core.log import text
-from zsched.core.run_id import RunId
 from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, note, problem, skipped, warning
@@ -165,13 +164,13 @@ def check_rq_scheduler_locks(probe: Probe) -> Iterator[Finding]:
         yield fine(f"no other scheduler of RQ's delayed jobs{where}")
 
 
-@health_check("waits_twice", Probe, "rq's scheduler")
+@health_check("waits_twice", Probe, "rq's delayed jobs")
 def check_waits_twice(probe: Probe) -> Iterator[Finding]:
     """Report delayed jobs of RQ that also wait here: a service scheduled an imported job once more by RQ's own id."""
     keys = probe.keys
     registries = [keys.rq.registry("scheduled", queue) for queue in _queues(probe)[:_QUEUES]]
     found = probe.ask_all(("ZRANGE", registry, 0, _JOBS - 1) for registry in registries)
-    ids = [text(id) for page in found for id in page or () if RunId.parse(text(id)) is None]
+    ids = [text(id) for page in found for id in page or ()]
     lanes = [keys.due(lane) for lane in Priority]
     scores = probe.ask_all(("ZSCORE", lane, id) for id in ids for lane in lanes)
     twice = [id for n, id in enumerate(ids) if any(scores[n * len(lanes) : (n + 1) * len(lanes)])]
@@ -179,6 +178,8 @@ def check_waits_twice(probe: Probe) -> Iterator[Finding]:
         number = f"{plural(len(twice), 'delayed job')} of RQ {'waits' if len(twice) == 1 else 'wait'} here, too"
         remedy = "the schedule here does not fire if RQ's job was deleted or scheduled again; cancel one of the two"
         yield warning(f"{number}: {some(twice)}", remedy)
+    else:
+        yield fine("no delayed job of RQ waits here, too")
 
 
 @health_check("rq_scheduler", Probe, "rq-scheduler")

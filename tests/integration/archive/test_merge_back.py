@@ -31,7 +31,7 @@ from zsched.daemon import merge as merge_module
 def test_a_merge_into_an_empty_redis_restores_the_archives_state(
     scene: Scene, seed: int, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merge_module, "_PAGE", page)
+    monkeypatch.setattr(merge_module, "PAGE", page)
     storm = Storm(scene, seed)
     storm.run(150)
     assert scene.follower.step()

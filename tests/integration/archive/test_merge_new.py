@@ -101,7 +101,7 @@ def _arguments(what: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", some(range(6), 0, 1))
 def test_random_operations_between_pages_are_noticed(scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_module, "_PAGE", 1)
+    monkeypatch.setattr(merge_module, "PAGE", 1)
     storm = Storm(scene, seed)
     storm.run(60)
     old = snapshot(scene)
@@ -131,7 +131,7 @@ def test_random_operations_between_pages_are_noticed(scene: Scene, seed: int, mo
 
 
 def test_a_flush_during_a_merge_raises_history_changed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_module, "_PAGE", 1)
+    monkeypatch.setattr(merge_module, "PAGE", 1)
     schedule(scene, "a", "b", "c")
     lose(scene)
     merge = merge_of(scene)
@@ -161,7 +161,7 @@ def test_a_merge_keeps_a_schedule_that_a_client_put_during_it(scene: Scene, monk
 
 
 def test_an_empty_redis_is_asked_for_the_first_page_only(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_module, "_PAGE", 2)
+    monkeypatch.setattr(merge_module, "PAGE", 2)
     schedule(scene, *"abcdefg")
     assert scene.follower.step()
     known = scene.in_archive()
@@ -180,7 +180,7 @@ def test_an_empty_redis_is_asked_for_the_first_page_only(scene: Scene, monkeypat
 
 @pytest.mark.parametrize("when", [1, 2])
 def test_a_client_keeps_a_schedule_of_a_later_page(scene: Scene, when: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_module, "_PAGE", 2)
+    monkeypatch.setattr(merge_module, "PAGE", 2)
     schedule(scene, *"abcdefg")
     lose(scene)
     merge, restores = merge_of(scene), 0

@@ -160,7 +160,7 @@ def test_an_untouched_edit_changes_nothing_and_an_error_stands_at_its_field(ann:
     page = ann.post("/schedules/digest/edit", data=given)
 
     assert 422 == page.status_code
-    assert '<a href="#field-tz">Time zone: not an IANA' in page.text
+    assert '<a href="#field-tz">Time zone: this machine' in page.text
     assert re.search(r'id="field-tz" name="tz" aria-describedby="error-tz help-tz" aria-invalid="true"', page.text)
     assert "Mars/Olympus" == form_of(page)["tz"]
 

@@ -156,7 +156,7 @@ CASES = {
         "…has the scheduler's lock of email:…", asked=ONLY_EMAIL,
     ),
     "a job that waits here and in RQ": Case(
-        waits_twice, "rq's scheduler", WARNING, "1 delayed job of RQ waits here, too: reminder-1",
+        waits_twice, "rq's delayed jobs", WARNING, "1 delayed job of RQ waits here, too: reminder-1",
     ),
     "imported jobs of rq-scheduler": Case(
         lambda sound: imported(sound), "rq-scheduler", OK, "…all of them scheduled here…",

@@ -55,11 +55,16 @@ def test_an_update_keeps_options_that_it_does_not_name(old: Schedule) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("at", "hours"), [(AT + timedelta(hours=1), 1), (datetime(2026, 11, 21, 17), 0)])
-def test_a_new_time_is_local_in_the_stored_zone_if_naive_and_keeps_the_payload(at: datetime, hours: int) -> None:
+@pytest.mark.parametrize(
+    ("at", "hours", "offset_s"), [(AT + timedelta(hours=1), 1, None), (datetime(2026, 11, 21, 17), 0, 9 * 3600)]
+)
+def test_a_new_time_is_local_in_the_stored_zone_if_naive_and_keeps_the_payload(
+    at: datetime, hours: int, offset_s: int | None
+) -> None:
     definition = _revise(at=at)
 
-    assert (At(to_ms(AT) + hours * 3_600_000), b"stored") == (definition.when, definition.payload.data)
+    expected = At(to_ms(AT) + hours * 3_600_000, offset_s)
+    assert (expected, b"stored") == (definition.when, definition.payload.data)
 
 
 @pytest.mark.parametrize("change", [{"args": (2,)}, {"kwargs": {"k": 2}}, {"func": "app.other"}])
