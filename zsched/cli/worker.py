@@ -66,7 +66,7 @@ def worker(invocation: Invocation, queues: tuple[str, ...], simple: bool, burst:
         link = link_of(settings)
         with closing(link.open()) as wire:  # RQ would show a traceback
             if name:
-                _await_name(link, wire, rq.worker(name), name)
+                await_name(link, wire, rq.worker(name), name)
         client = redis.Redis(connection_pool=link.client_pool())
         kind = SimpleWorker if simple else Worker
         serializer = SERIALIZERS[settings.rq.serializer]
@@ -76,7 +76,7 @@ def worker(invocation: Invocation, queues: tuple[str, ...], simple: bool, burst:
     return DONE
 
 
-def _await_name(link: Link, wire: Wire, key: str, name: str) -> None:
+def await_name(link: Link, wire: Wire, key: str, name: str) -> None:
     """
     Wait until RQ has forgotten the worker at *key*, if it was killed. A worker in a container keeps its name, and must
     start again without help.
@@ -87,12 +87,12 @@ def _await_name(link: Link, wire: Wire, key: str, name: str) -> None:
     last_sign = None
     while wire.execute("EXISTS", key) and not wire.execute("HEXISTS", key, "death"):
         sign, left_ms = wire.execute("HGET", key, "last_heartbeat"), wire.execute("PTTL", key)
-        if left_ms == -1 or last_sign not in (None, sign):
+        if left_ms == -1 or (sign is not None and last_sign not in (None, sign)):  # None: RQ forgot it just now
             raise click.BadParameter(_TAKEN.format(name), param_hint="--name")
         if last_sign is None:
             say(_AWAITED.format(name, left_ms / 1000))
         last_sign = sign
-        link.pause(min(left_ms / 1000, _LOOK_S))
+        link.pause(min(max(left_ms, 0) / 1000, _LOOK_S))
 
 
 def _guard_text(guard: JobGuard) -> str:
