@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -23,7 +24,7 @@ from tools.campaign.verdict import judge
 @click.option("--clock", is_flag=True, help="Redis's clock jumps too (needs gcc).")
 @click.option("--crowd", default=10_000, show_default=True, help="One-shots of the fault same-millisecond.")
 @click.option("--without", type=click.Choice(list(SAFEGUARDS)), help="Daemons without this safeguard: must fail.")
-@click.option("--keep", metavar="DIR", type=click.Path(path_type=Path), help="Keep calls, receipts, archives there.")
+@click.option("--keep", metavar="DIR", type=click.Path(path_type=Path), help="Keep calls, receipts, archives there; else: only of a failure.")
 @click.option("--list", "is_list", is_flag=True, help="List the faults and end.")
 def main(
     seconds: float,
@@ -46,7 +47,7 @@ def main(
             click.echo(f"{fault.name:<22} {fault.what}{' (loses history)' if fault.loses else ''}")
         return
     with ExitStack() as stack:
-        folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zsched-campaign-")))
+        folder = keep or Path(tempfile.mkdtemp(prefix="zsched-campaign-"))
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):  # archives of an earlier campaign would put its schedules back
             raise click.BadParameter(f"{folder} is not empty; give another one", param_hint="--keep")
@@ -58,6 +59,10 @@ def main(
     click.echo("")
     for line in verdict.lines():
         click.echo(line)
+    if not verdict.is_ok:
+        click.echo(f"calls, receipts, logs and archives: {folder}")
+    elif keep is None:
+        shutil.rmtree(folder)
     sys.exit(0 if verdict.is_ok else 1)
 
 
