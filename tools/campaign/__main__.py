@@ -24,7 +24,9 @@ from tools.campaign.verdict import judge
 @click.option("--clock", is_flag=True, help="Redis's clock jumps too (needs gcc).")
 @click.option("--crowd", default=10_000, show_default=True, help="One-shots of the fault same-millisecond.")
 @click.option("--without", type=click.Choice(list(SAFEGUARDS)), help="Daemons without this safeguard: must fail.")
-@click.option("--keep", metavar="DIR", type=click.Path(path_type=Path), help="Keep all files there, not only of a failure.")
+@click.option(
+    "--keep", metavar="DIR", type=click.Path(path_type=Path), help="Keep its files there, also if all is well."
+)
 @click.option("--list", "is_list", is_flag=True, help="List the faults and end.")
 def main(
     seconds: float,
