@@ -44,6 +44,22 @@ def save(watch: redis.Redis) -> None:
     watch.bgsave()
 
 
+def fail_to_append(watch: redis.Redis) -> None:
+    """Let the append-only file be one that is always full. Redis 6.2 renames another file to it and goes on."""
+    where = watch.config_get("appenddirname")
+    if not where:
+        pytest.skip("this Redis has no folder of append-only files")
+    folder = Path(watch.config_get("dir")["dir"], where["appenddirname"])
+    folder.mkdir()
+    (folder / "temp-appendonly.aof.incr").symlink_to("/dev/full")
+    watch.config_set("appendonly", "yes")
+    eventually(lambda: watch.info("persistence")["aof_last_write_status"] == "err")
+
+
+def append_nothing(watch: redis.Redis) -> None:
+    watch.config_set("appendonly", "no")
+
+
 def lose_replicas(watch: redis.Redis) -> None:
     watch.config_set("min-replicas-to-write", 2)
 
@@ -73,9 +89,12 @@ class Way(NamedTuple):
 WAYS = {
     "OOM": Way(fill, empty, "% of maxmemory", "it is full (maxmemory); free memory", RedisRefused),
     "MISCONF": Way(fail_to_save, save, "cannot save its data", "it cannot save its data to its disk", RedisRefused),
+    "MISCONF of the append-only file": Way(
+        fail_to_append, append_nothing, "cannot save its data", "it cannot save its data to its disk", RedisRefused,
+    ),
     "NOREPLICAS": Way(lose_replicas, need_no_replicas, "min-replicas-to-write is", "too few", RedisUnavailable),
     "READONLY": Way(follow, promote, "it is a replica of 127.0.0.1:1", "it is a replica", RedisUnavailable),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
