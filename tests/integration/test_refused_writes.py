@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -15,10 +16,12 @@ from tests.faults.processes import eventually
 from tests.integration.asking import ANYWHERE, ask, pages_of
 from tests.integration.daemons import FUNC
 from tests.integration.service_manager import Manager
+from tests.integration.web.ground import Web
 from zsched import Client, RedisRefused, RedisUnavailable
 from zsched.cli import program
 from zsched.cli.program import UNHEALTHY
 from zsched.embedded import EmbeddedRedis
+from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.once
 
@@ -99,13 +102,14 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_every_view_names_the_refusal_first_and_nothing_that_follows(
-    own_redis: EmbeddedRedis, manager: Manager, way: Way
+    own_redis: EmbeddedRedis, manager: Manager, guard: Guard, tmp_path: Path, way: Way
 ) -> None:
+    web = Web(guard, own_redis.url, tmp_path)
     daemon = manager.start(own_redis.url, METRICS_LISTEN=ANYWHERE)
     daemon.wait_for("term_began")
     where, client = pages_of(daemon), Client.from_url(own_redis.url)
     client.schedule(FUNC, id="due", after=0)
-    with connect(own_redis.url) as watch:
+    with connect(own_redis.url) as watch, web.browser() as ann:
         way.begin(watch)
         result = CliRunner().invoke(program, ["status"], env={"ZSCHED_REDIS_URL": own_redis.url})
         said = result.output.splitlines()
@@ -115,6 +119,9 @@ def test_every_view_names_the_refusal_first_and_nothing_that_follows(
         assert said[1].startswith("  → ")
         for misleading in ("leads", "no daemon", "stands by", "silent", "redis_refused"):
             assert misleading not in "\n".join(said[:3])
+        now = " ".join(re.sub("<[^>]+>", " ", ann.get("/").text).split())
+        first = now.partition(" Unhealthy Redis refuses writes: ")[2].partition(" Warning: ")[0]
+        assert way.status in first
         eventually(lambda: "refuse" in ask(where, "/readyz").text)
         assert 503 == ask(where, "/readyz").status
         manager.wait_for_status("refuse")
