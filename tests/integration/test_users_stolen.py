@@ -228,7 +228,7 @@ def test_a_script_of_a_user_writes_lines_into_redis_own_log(stocked: GuardedRedi
 DENIED = {
     "zsched-client": [
         "FLUSHALL", "FLUSHDB", "CONFIG GET *", "KEYS *", "SCAN 0", "SLOWLOG RESET", "SHUTDOWN", "ACL LIST", "MONITOR",
-        "CLIENT LIST", "EVAL return(1) 0", "SET other x", f"HGETALL {RQ}:intermediate:w",
+        "CLIENT LIST", "EVAL return(1) 0", "SET other x", f"HGETALL {RQ}:execution:x",
         f"ZRANGE {RQ}:finished:default 0 -1", "HGET zsched:{mail}:meta seq", "PUBLISH elsewhere x",
         "HSET zsched-web:{default}:tokens x y", "HGETALL zsched-web:{default}:tokens",
         "HSET zsched-web:{default}:people x y", "SET zsched-web:{default}:session:x y",

@@ -22,8 +22,8 @@ from zsched.core.job import JobFacts, rq_time
 from zsched.core.log import Entry, Key, Position, Texts, Touch, reading, text, touches
 from zsched.core.log.lives import EndEntry
 from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry
-from zsched.core.run_id import nominal_ms_of, run_id_of, run_key
-from zsched.core.runs import Run, RunStatus, of_job
+from zsched.core.run_id import nominal_ms_of, run_id_of
+from zsched.core.runs import RunStatus, of_job
 
 # Fields that change during the life of a run or schedule. They are not part of the request.
 _OF_RUN = frozenset(
@@ -175,7 +175,8 @@ class Branch:
         """Add an entry, in any order, and return the schedule ids that it changed. Raises UnknownEntry."""
         if end := EndEntry.of(entry):
             with reading(entry):
-                return {self._end(run) for run in end.ended_runs()}
+                rows = zip(end.run_rows, end.ended_runs(), strict=True)
+                return {self._end(key, run.started_ms or 0) for (key, _, _), run in rows}
         touched = {self._touch(touch) for touch in touches(entry, run_suffix)}
         if merged := MergedEntry.of(entry):
             self.merged += merged.positions()
@@ -199,11 +200,8 @@ class Branch:
         self._touched[touch.key] = max(self._touched.get(touch.key, 0), t_us)
         return touch.key[0]
 
-    def _end(self, run: Run) -> str:
-        key = run_key(run.id)
-        if key is None:
-            return ""
-        self._began[key] = max(run.started_ms or 0, self._began.get(key, 0))
+    def _end(self, key: Key, started_ms: int) -> str:
+        self._began[key] = max(started_ms, self._began.get(key, 0))
         return key[0]
 
     def ran_again(self, over: OverRun) -> bool:

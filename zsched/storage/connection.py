@@ -246,7 +246,7 @@ class Link:
             problem = f"it has an option that a connection does not know ({error})"
             raise ConfigError(f"redis url {self.where!r}: {problem}; take it out") from error
         except redis.AuthenticationError as error:
-            raise _unknown(error, self.where, self.given_by) from error
+            raise _login_error(error, self.where, self.given_by) from error
         except redis.ResponseError as error:  # of SELECT: no such database, or a long script
             if _UNTYPED.match(str(error)):
                 problem = f"Redis at {self.where} is busy: {_reason(error)}"
@@ -405,7 +405,7 @@ class Wire:
             raise
         except redis.AuthenticationError as error:  # for redis-py a lost connection
             self.close()
-            raise _unknown(error, self.where, self._given_by) from error
+            raise _login_error(error, self.where, self._given_by) from error
         except (redis.BusyLoadingError, redis.exceptions.ClusterDownError) as error:
             self.close()  # another server may answer next time
             raise self._busy(error) from error
@@ -487,8 +487,8 @@ def _as_texts(command: Sequence[Any]) -> list[Any]:
     return [repr(part) if part.__class__ is int or part.__class__ is float else part for part in command]
 
 
-def _unknown(error: redis.AuthenticationError, where: str, given_by: str) -> RedisRefused:
-    """Return the error for a wrong user or password, or for none (NOAUTH: Redis 6.2 says it at the connection)."""
+def _login_error(error: redis.AuthenticationError, where: str, given_by: str) -> RedisRefused:
+    """Return the error for a wrong user or password, or a missing one (NOAUTH; Redis 6.2 may say so at connecting)."""
     said = "needs user and password" if "Authentication required" in str(error) else "refused user or password"
     return RedisRefused(f"Redis at {where} {said}; check {given_by or 'the URL'}")
 
