@@ -24,7 +24,7 @@ from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease, Term
-from zsched.storage.log import Log
+from zsched.storage.log import Log, LogPlace
 from zsched.storage.server import Server
 
 _TIMEOUT_S = 120.0  # for one reply: FLUSHALL of ten million keys takes long
@@ -135,7 +135,7 @@ class Ground:
             last = Log(wire, self.keys).last()
             if last is None:
                 return False
-            return Archivers(wire, self.keys).archived(last.position.id, last.position.t_us // 1000) == "archived"
+            return Archivers(wire, self.keys).archived(LogPlace.of(last.position)) == "archived"
 
     def slow_scripts_ms(self) -> list[float]:
         """Since ``clear``: durations of scripts that took longer than 10 ms, by SLOWLOG."""

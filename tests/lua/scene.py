@@ -207,5 +207,5 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "merged": lambda g: restoring.merged(g, Position(1, 2, 3), **seen(g)),
     "report": lambda g: g.report(hold_for_ms=1000),
     "trim": lambda g: g.call("trim", first_kept="7-2", limit=100, silent_ms=-1),
-    "archived": lambda g: g.call("archived", entry="7-1", entry_ms=1, alive_ms=1000),
+    "archived": lambda g: g.call("archived", entry="7-1", entry_ms=1, is_before="", alive_ms=1000),
 }  # fmt: skip

@@ -57,7 +57,7 @@ ALIVE_MS = 30_000
 def _archived(ground: Ground, entry: Entry | None, **over: object) -> tuple[str, int]:
     """Return the word and the number of archives alive; without *entry* only the second counts."""
     at = {"entry": entry.id, "entry_ms": entry.t[:-3]} if entry else {"entry": "-", "entry_ms": 0}
-    word, alive = ground.call("archived", **({"alive_ms": ALIVE_MS} | at | over))
+    word, alive = ground.call("archived", **({"alive_ms": ALIVE_MS, "is_before": ""} | at | over))
     return word, alive
 
 
@@ -130,6 +130,20 @@ def test_an_entry_that_the_log_does_not_have_is_lost(ground: Ground, entries: li
 
     assert ("LOST", 1) == _archived(ground, entry, **other_time)
     assert ("waiting" if which == "never written" else "archived", 1) == _archived(ground, entries[4])
+
+
+def test_the_entry_before_another_is_archived_waiting_or_of_another_history(
+    ground: Ground, entries: list[Entry]
+) -> None:
+    ground.report("archive-1", entries[8])
+
+    def before(n: int, **over: object) -> str:
+        return _archived(ground, entries[n], **({"is_before": "1"} | over))[0]
+
+    assert ["LOST", *["archived"] * 9, "waiting", "waiting"] == [before(n) for n in range(12)]
+    assert "LOST" == before(9, entry_ms=int(entries[8].t[:-3]) - 1)
+    later = Entry("10-99", "put", entries[9].t, [])
+    assert ("LOST", 1) == _archived(ground, later, is_before="1")
 
 
 @pytest.mark.parametrize(

@@ -87,9 +87,9 @@ class Lives(Past):
         schedule gets an extra run. Raises ScheduleNotFound, InvalidSchedule.
         """
         with naming_lost_call(check_id(id), is_repeatable=False):
-            answer = self._store.run_now(id, op=new_id())
-        self._store.demand(answer.word, id)
-        return answer.detail or ""
+            word, run_id = self._store.run_now(id, op=new_id())
+        self._store.demand(word, id)
+        return run_id or ""
 
     # -- runs ---------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from zsched.core.choices import IfExists
 from zsched.core.model import Many
 from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedError
 from zsched.storage.keys import Keys
+from zsched.storage.log import LogPlace
 from zsched.storage.refusals import refusal
 from zsched.storage.scripts import BulkCall
 from zsched.storage.shapes import RELATIVE, ROW_SIZE, OneShotRow, RecurringRow, Shape, one_shots_call, recurring_call
@@ -141,6 +142,7 @@ class BulkPut:
         self._refused: list[PutOutcome] = []  # not sent
         self._held: Numbered | None = None  # it waits for the replies to sent items
         self._is_read = False  # True: all items were read
+        self.places: list[LogPlace] = []  # of the answered calls in the log
 
     def put(self, items: Iterable[Numbered]) -> Iterator[list[PutOutcome]]:
         """Put *items*. Yield their outcomes, one list per call. Raises RedisUnavailable, RedisRefused."""
@@ -148,6 +150,7 @@ class BulkPut:
         while not self._is_read or self._again:
             for replies in self._store.put_many(self._calls(source)):
                 portion = self._sent.popleft()
+                self.places.append(replies.place)
                 if isinstance(portion, _OneShotPortion):
                     rows = zip(portion.numbers, portion.ids, replies.words, replies.due_ms, strict=True)
                     about = replies.now_ms, portion.shape.if_version

@@ -79,9 +79,10 @@ class Putting:
                 is_durable = True
             return definition
 
-        many = put_rows(rows, RowReader(self._store, define), self.bulk(), self._store.keys, on_progress)
+        puts = self.bulk()
+        many = put_rows(rows, RowReader(self._store, define), puts, self._store.keys, on_progress)
         if is_durable and many.done > len(many.errors):
-            self._durability.wait_for_all(f"{many.done - len(many.errors)} rows")
+            self._durability.wait_for(reversed(puts.places), f"{many.done - len(many.errors)} rows")
         if many.errors and refused is Refused.RAISE:
             raise RowsRefused(many)
         return many
@@ -118,11 +119,9 @@ class Putting:
         if not is_durable:
             return put()
         self._durability.require()
-        answer, what = put(), f"schedule {id!r}"
-        if answer.entry is not None:
-            self._durability.wait_for(answer.entry, answer.now_ms, what, again)
-        elif answer.word in ("unchanged", "kept", "already_fired"):  # written by an earlier call
-            self._durability.wait_for_all(what)
+        answer = put()
+        if answer.place.is_written or answer.word in ("unchanged", "kept", "already_fired"):  # by an earlier call
+            self._durability.wait_for([answer.place], f"schedule {id!r}", again)
         return answer
 
     def _put_recurring(self, item: Recurring, op: str | None) -> Answer:

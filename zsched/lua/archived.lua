@@ -3,6 +3,7 @@
 -- KEYS   meta log archivers
 -- ARGV   entry           its id; - asks only whether an archive is alive
 --        entry_ms        TIME in ms when it was written
+--        is_before       1: the entry before this id is asked for, which was the last one at entry_ms; else ''
 --        alive_ms        longest time from now to the last report of a live archive, back or (clock set back) ahead
 -- RETURNS  OK, word, number of archives that are alive and follow
 --        words: archived waiting LOST
@@ -26,7 +27,17 @@ local function is_at_least(id, other)
   return epoch_a > epoch_b or epoch_a == epoch_b and tonumber(seq_a) >= tonumber(seq_b)
 end
 
-local written = entry ~= '-' and t_of(entry)
+local written, is_its
+if is_before == '1' then
+  local last = redis.pcall('XREVRANGE', log_key, '(' .. entry, '-', 'COUNT', 1)[1]
+  local seq_of = function(id) return tonumber(string.match(id, '%d+$')) end
+  written = last and last[2][4]
+  is_its = last and seq_of(last[1]) + 1 == seq_of(entry) and tonumber(string.sub(written, 1, -4)) <= tonumber(entry_ms)
+  entry = last and last[1] or entry
+else
+  written = entry ~= '-' and t_of(entry)
+  is_its = written and string.sub(written, 1, -4) == entry_ms
+end
 local alive, is_archived = 0, false
 local reports = redis.call('HVALS', archivers_key)
 for _, report in ipairs(reports) do
@@ -40,7 +51,7 @@ for _, report in ipairs(reports) do
   end
 end
 local word = is_archived and 'archived' or 'waiting'
-if entry ~= '-' and (not written or string.sub(written, 1, -4) ~= entry_ms) then
+if entry ~= '-' and not is_its then
   word = 'LOST'
 end
 return {'OK', word, alive}

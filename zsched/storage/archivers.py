@@ -25,7 +25,7 @@ from zsched.core.entry import Position
 from zsched.errors import NotArchived, RedisUnavailable
 from zsched.storage.connection import Channel, Link
 from zsched.storage.keys import Keys
-from zsched.storage.log import Log
+from zsched.storage.log import LogPlace
 from zsched.storage.scripts import Scripts
 
 ALIVE_MS = 30_000
@@ -235,14 +235,16 @@ class Archivers:
 
     def alive(self) -> int:
         """Count the archives that are alive."""
-        return int(self._archived("-", 0)[1])
+        return int(self._archived(LogPlace("-", 0))[1])
 
-    def archived(self, entry: str, entry_ms: int) -> str:
-        """Return the state of *entry*, written at *entry_ms*: archived (on a disk), waiting or LOST."""
-        return str(self._archived(entry, entry_ms)[0].decode())
+    def archived(self, place: LogPlace) -> str:
+        """Return the state of the log up to *place*: archived (on a disk), waiting or LOST."""
+        return str(self._archived(place)[0].decode())
 
-    def _archived(self, entry: str, entry_ms: int) -> list[Any]:
-        return self._scripts.call("archived", entry=entry, entry_ms=entry_ms, alive_ms=ALIVE_MS)
+    def _archived(self, place: LogPlace) -> list[Any]:
+        is_before = "" if place.is_written else "1"
+        at: dict[str, Any] = {"entry": place.entry, "entry_ms": place.at_ms, "is_before": is_before}
+        return self._scripts.call("archived", **at, alive_ms=ALIVE_MS)
 
 
 def _instant(text: str) -> int:
@@ -266,7 +268,7 @@ class Durability:
     """Waits for the archives of one namespace, *timeout_s* at most."""
 
     def __init__(self, link: Link, keys: Keys, clock: Clock, timeout_s: float) -> None:
-        self._archivers, self._log = Archivers(link, keys), Log(link, keys)
+        self._archivers = Archivers(link, keys)
         self._link, self._clock, self._timeout_s = link, clock, timeout_s
 
     def require(self, written: str = "nothing was written") -> None:
@@ -280,36 +282,27 @@ class Durability:
             problem = "no daemon with an archive follows this namespace, so durable=True cannot be kept"
             raise NotArchived(f"{problem}; {written}; start zsched daemon", is_in_redis=False)
 
-    def wait_for(self, entry: str, entry_ms: int, what: str, again: str = _WAITS_AGAIN) -> None:
+    def wait_for(self, places: Iterable[LogPlace], what: str, again: str = _WAITS_AGAIN) -> None:
         """
-        Wait until an archive has the entry with id *entry*, written at *entry_ms* by the server's clock. For the
-        message: *what* was changed, and what the same call does *again*.
+        Wait until an archive has the log up to each of *places*, the last one first. For the message: *what* was
+        changed, and what the same call does *again*.
 
         Raises:
-            NotArchived: not within the timeout, or Redis lost the entry.
-            RedisUnavailable: the result is unknown; the entry was written.
+            NotArchived: not within the timeout, or Redis lost that part of the log.
+            RedisUnavailable: the result is unknown; the change was written.
         """
         with _written(what):
-            self._wait_for(entry, entry_ms, what, again)
+            for place in places:
+                self._wait_for(place, what, again)
 
-    def wait_for_all(self, what: str) -> None:
-        """Wait until an archive has all present entries of the log. Raises as ``wait_for``."""
-        with _written(what):
-            last = self._log.last()
-            if last is None:
-                problem = f"{what}: Redis lost its log before an archive had all of it"
-                raise NotArchived(f"{problem}; {_NOTHING}", is_in_redis=False)
-            self._wait_for(last.position.id, last.position.t_us // 1000, what, _WAITS_AGAIN)
-
-    def _wait_for(self, entry: str, entry_ms: int, what: str, again: str) -> None:
+    def _wait_for(self, place: LogPlace, what: str, again: str) -> None:
         for _ in self._looks():
-            word = self._archivers.archived(entry, entry_ms)
+            word = self._archivers.archived(place)
             if word == "archived":
                 return
             if word == "LOST":
-                raise NotArchived(
-                    f"{what}: Redis lost log entry {entry} before an archive had it; {_NOTHING}", is_in_redis=False
-                )
+                which = f"log entry {place.entry}" if place.is_written else f"the end of its log before {place.entry}"
+                raise NotArchived(f"{what}: Redis lost {which} before an archive had it; {_NOTHING}", is_in_redis=False)
         problem = f"{what}: in Redis, but no archive had it on disk within {self._timeout_s:g} s"
         remedy = f"it fires unless Redis loses it; the same call again {again}; see zsched status"
         raise NotArchived(f"{problem}; {remedy}", is_in_redis=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.entry import Entry, Position
@@ -16,6 +16,22 @@ _LAST_SEQ = 2**64 - 1
 MOST_AT_ONCE: Final = 50  # entries of one command: 50 of 200 payloads of 1,200 bytes take the server 8 ms (measured)
 _FEW: Final = 8  # entries of the first command
 _PAGE_BYTES: Final = 262_144  # of one command
+
+
+class LogPlace(NamedTuple):
+    """
+    The place of a call in the log: it wrote *entry* at *at_ms* of the server or, not *is_written*, the log ended before
+    *entry* then. This tells the log from another history, such as a failover brings.
+    """
+
+    entry: str
+    at_ms: int
+    is_written: bool = True
+
+    @classmethod
+    def of(cls, position: Position) -> LogPlace:
+        """Return the place of the entry at *position*."""
+        return cls(position.id, position.t_us // 1000)
 
 
 class Pages:

@@ -22,6 +22,7 @@ from zsched.core.signed import SIGNATURE_FIELD, UNSIGNED
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
+from zsched.storage.log import LogPlace
 from zsched.storage.refusals import refusal
 from zsched.storage.rivals import RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
 from zsched.storage.rqjob import Encoder, Pairs
@@ -55,21 +56,25 @@ class Answer:
     Result of a put: created, updated, unchanged, kept, already_fired, EXISTS, PAST, CHANGED:<present version>, TAKEN,
     WRONGTYPE or AGAIN.
 
-    ``detail``: the due time in ms, for an enqueue the run id, or None. ``entry``: the
-    id of its log entry, and ``version``: the new version of its schedule; None if it wrote none.
+    ``detail``: the due time in ms, for an enqueue the run id, or None. ``place``: where it was in the log.
+    ``version``: the new version of its schedule; None if it wrote none.
     """
 
     word: str
     now_ms: int
-    detail: str | None = None
-    entry: str | None = None
+    detail: str | None
+    place: LogPlace
     version: str | None = None
 
 
 class Replies(NamedTuple):
-    """Results of a call with many rows: the server's time, and per row a word of ``Answer`` and its due time or "-"."""
+    """
+    Results of a call with many rows: the server's time, the call's place in the log, and per row a word of ``Answer``
+    and its due time or "-".
+    """
 
     now_ms: int
+    place: LogPlace
     words: list[bytes]
     due_ms: list[bytes]
 
@@ -221,7 +226,7 @@ class Store:
         self.check_serializer()
         now_ms, change, word, due_ms = self._scripts.call(name, rows=rows, **arguments)
         self._claim_serializer(word)
-        return Answer(_text(word), int(now_ms), _detail(due_ms), *_written(word, change))
+        return _answer(word, now_ms, due_ms, change)
 
     # -- many -------------------------------------------------------------------------------------
 
@@ -230,7 +235,7 @@ class Store:
         for reply in stream(self._link, self.keys, ("put", "put_recurring"), self._agreed(calls), self.by):
             words = reply[2::2]
             self._claim_serializer(*words)
-            yield Replies(int(reply[0]), words, reply[3::2])
+            yield Replies(int(reply[0]), _place(reply[1], reply[0], *words), words, reply[3::2])
 
     def _agreed(self, calls: Iterable[BulkCall]) -> Iterator[BulkCall]:
         for call in calls:
@@ -264,7 +269,7 @@ class Store:
             if _text(word) != "AGAIN":
                 break
         self._claim_serializer(word)
-        return Answer(_text(word), int(now_ms), _detail(run_id), *_written(word, entry))
+        return _answer(word, now_ms, run_id, entry)
 
     def _run_times(self) -> Iterator[str]:
         """Yield times for the id of a run that is pushed now: a signer signs it; else the script makes it."""
@@ -274,10 +279,10 @@ class Store:
         now_ms = self.signer.server_now_ms()
         yield from map(str, range(now_ms, now_ms + _RUN_TIMES))
 
-    def run_now(self, id: str, op: str) -> Answer:
-        """Push a run of a schedule at once: fired (``detail`` is its run id), NOTFOUND, WRONGTYPE or QUARANTINED."""
-        word, now_ms, run_id = self._scripts.call("run_now", id=id, op=op, keep_op_ms=KEEP_OP_MS)
-        return Answer(_text(word), int(now_ms), _detail(run_id))
+    def run_now(self, id: str, op: str) -> tuple[str, str | None]:
+        """Push a run of a schedule at once: fired, and its run id; NOTFOUND, WRONGTYPE or QUARANTINED."""
+        word, _, run_id = self._scripts.call("run_now", id=id, op=op, keep_op_ms=KEEP_OP_MS)
+        return _text(word), _detail(run_id)
 
     def backfill(self, id: str, version: str, occurrences: Iterable[tuple[int, bool]], op: str) -> Refilled:
         """
@@ -337,9 +342,13 @@ def _detail(value: bytes | str) -> str | None:
     return None if text == "-" else text
 
 
-def _written(word: bytes | str, change: bytes | str) -> tuple[str | None, str | None]:
-    """Return a put's entry and the version of its schedules, from ``<entry>/<version>``; None if it wrote none."""
-    if _text(word) not in _WRITTEN:
-        return None, None
-    entry, _, version = _text(change).partition("/")
-    return entry, version or None
+def _place(change: bytes | str, now_ms: bytes | int, *words: bytes | str) -> LogPlace:
+    """Return the place of a put in the log, from its ``<next entry>/<version>`` and its rows' words."""
+    is_written = any(_text(word) in _WRITTEN for word in words)
+    return LogPlace(_text(change).partition("/")[0], int(now_ms), is_written)
+
+
+def _answer(word: bytes | str, now_ms: bytes | int, detail: bytes | str, change: bytes | str) -> Answer:
+    place = _place(change, now_ms, word)
+    version = _text(change).partition("/")[2] if place.is_written else ""
+    return Answer(_text(word), place.at_ms, _detail(detail), place, version or None)

@@ -23,6 +23,7 @@ from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
+from zsched.storage.store import Answer, Store
 
 FUNC = "app.tasks.run"
 SHORT_S = 0.1  # a durable client's patience, where it is to run out
@@ -253,6 +254,39 @@ def test_a_durable_put_that_redis_loses_before_an_archive_has_it_is_lost(
     assert not error.is_in_redis
     assert "lost" in str(error)
     assert "schedule it again" in str(error)
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["new", "unchanged"])
+@pytest.mark.parametrize("name", ["put", "put_recurring", "put_many"])
+def test_a_durable_put_is_lost_when_the_archives_follow_another_history_before_it_waits(
+    client: Client, redis_client: redis.Redis, archivers: Archivers, log: Log, monkeypatch: pytest.MonkeyPatch,
+    name: str, is_there: bool,
+) -> None:  # fmt: skip
+    archivers.report("archive", None, ArchiveState.FOLLOWING, {})
+    row: dict[str, Any] = {"func": FUNC, "id": "a", **({"every": 60} if name == "put_recurring" else {"at": SOON})}
+    if is_there:
+        client.schedule(**row)
+    put = getattr(Store, name)
+
+    def then_fail_over(self: Store, *given: Any) -> Any:
+        answer = put(self, *given)
+        answer = answer if isinstance(answer, Answer) else list(answer)  # of put_many
+        monkeypatch.undo()
+        redis_client.flushall()
+        other = Client(Link.adopt(redis_client))
+        for number in range(3):
+            other.schedule(FUNC, id=f"other-{number}", after=60)
+        last = log.last()
+        assert last is not None
+        archivers.report("archive", last.position, ArchiveState.FOLLOWING, {})
+        return answer
+
+    monkeypatch.setattr(Store, name, then_fail_over)
+    durably: dict[str, Any] = row | {"durable": True}
+    with pytest.raises(NotArchived, match="schedule it again") as caught:
+        client.schedule_many([durably]) if name == "put_many" else client.schedule(**durably)
+
+    assert not caught.value.is_in_redis
 
 
 @pytest.mark.parametrize("many", [False, True])

@@ -17,6 +17,7 @@ from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, RedisUnavailable, RowsRefused
 from zsched.core.clock import ManualClock, from_ms, to_ms
 from zsched.errors import RedisRefused
+from zsched.storage.log import LogPlace
 from zsched.storage.store import Replies, Store
 
 
@@ -261,7 +262,7 @@ def test_a_row_whose_plans_are_always_outdated_is_reported(client: Client, monke
     def replies(store: Store, calls: Any) -> Iterator[Replies]:
         for _, texts, _ in calls:
             words = [b"AGAIN", b"created"] if "b" in texts else [b"AGAIN"]
-            yield Replies(5, words, [b"-", b"9"][: len(words)])
+            yield Replies(5, LogPlace("0-1", 5, True), words, [b"-", b"9"][: len(words)])
 
     monkeypatch.setattr(Store, "put_many", replies)
 
