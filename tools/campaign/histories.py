@@ -42,7 +42,7 @@ class Histories:
     """All *histories*, of the archives and of Redis: ``pushes`` by run, ``changes`` by schedule."""
 
     def __init__(self, histories: Iterable[list[Entry]]) -> None:
-        self.chains = [chain for history in histories for chain in chains_of(history)]
+        self.chains = completed([chain for history in histories for chain in chains_of(history)])
         self.entries: dict[Position, Entry] = {}
         for chain in self.chains:
             self.entries |= {entry.position: entry for entry in chain}
@@ -86,6 +86,21 @@ class Histories:
                     if before is not push and (before.entry, push.entry) not in seen:
                         seen.add((before.entry, push.entry))
                         yield before, push
+
+
+def completed(chains: list[list[Entry]]) -> list[list[Entry]]:
+    """
+    Return *chains*, those that begin in the middle with what another one has before: an archive that was left behind
+    begins again at the log's oldest entry, and reads the schedules of that moment from Redis.
+    """
+    places = {(entry.position, n) for n, chain in enumerate(chains) for entry in chain}
+    found = []
+    for chain in chains:
+        first = chain[0]
+        knowing = [other for n, other in enumerate(chains) if other is not chain and (first.position, n) in places]
+        before = max((other[: other.index(first)] for other in knowing), key=len, default=[])
+        found.append([*before, *chain] if first.kind != SCAN and first.position.seq > 1 else chain)
+    return found
 
 
 def chains_of(history: list[Entry]) -> list[list[Entry]]:

@@ -10,7 +10,7 @@ import pytest
 
 from tools.campaign.calls import Call
 from tools.campaign.faults import FAULTS, chosen
-from tools.campaign.histories import chains_of
+from tools.campaign.histories import chains_of, completed
 from tools.campaign.receipts import Receipt
 from tools.campaign.run import Campaign, Plan
 from tools.campaign.safeguards import SAFEGUARDS, copy_code
@@ -341,3 +341,10 @@ def test_a_rolled_back_history_is_two_chains_with_a_common_beginning() -> None:
 
     assert [[first, second, lost], [first, second, new]] == chains_of([first, second, lost, new])
     assert [[first, second], [term(1, t_us=DUE_US)]] == chains_of([first, second, term(1, t_us=DUE_US)])
+
+
+def test_the_history_of_an_archive_that_was_left_behind_begins_as_the_others_do() -> None:
+    first, second, third = term(1), put(2), fire(3)
+
+    assert [[first, second, third]] * 2 == completed([[first, second, third], [third]])
+    assert [[third]] == completed([[third]])
