@@ -10,7 +10,7 @@ from tests.log_rows import row_lines
 from zsched.core.log import Position
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
-from zsched.storage.log import Log
+from zsched.storage.log import Log, LogPlace
 
 TASKS = "tests.integration.reruns.tasks"
 
@@ -35,5 +35,5 @@ def archived(link: Link) -> Position:
     """Return the log's last position, as soon as an archive has it."""
     last = Log(link, KEYS).last()
     assert last is not None
-    eventually(lambda: Archivers(link, KEYS).archived(last.position.id, last.position.t_us // 1000) == "archived")
+    eventually(lambda: Archivers(link, KEYS).archived(LogPlace.of(last.position)) == "archived")
     return last.position
