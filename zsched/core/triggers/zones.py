@@ -104,7 +104,7 @@ _OF_WINDOWS: Final = {
     "Africa/Cairo": "egypt", "Africa/Casablanca": "morocco", "Africa/Johannesburg": "south africa",
     "Africa/Lagos": "w. central africa", "Africa/Nairobi": "e. africa", "Asia/Baghdad": "arabic",
     "Asia/Bangkok": "se asia", "Asia/Colombo": "sri lanka", "Asia/Dhaka": "bangladesh", "Asia/Dubai": "arabian",
-    "Asia/Hong_Kong": "hong kong", "Asia/Jakarta": "sea west", "Asia/Jerusalem": "israel",
+    "Asia/Hong_Kong": "hong kong", "Asia/Jerusalem": "israel",
     "Asia/Karachi": "pakistan", "Asia/Kathmandu": "nepal", "Asia/Kolkata": "india", "Asia/Riyadh": "arab",
     "Asia/Seoul": "korea", "Asia/Shanghai": "china", "Asia/Singapore": "singapore", "Asia/Taipei": "taipei",
     "Asia/Tehran": "iran", "Asia/Tokyo": "tokyo", "Atlantic/Azores": "azores", "Atlantic/Reykjavik": "greenwich",
