@@ -329,7 +329,6 @@ class Auditor:
             except (HistoryChanged, UnknownEntry):
                 return False
         going.checked, going.now_ms = going.checked + len(ids), look.now_ms
-        self._examined |= {id for id in ids if "quarantine" in look.places[id]} - inspection.touched
         for held in inspection.well:
             if look.is_throttled(held.id):
                 going.throttled += 1
@@ -340,6 +339,8 @@ class Auditor:
         with suppress(HistoryChanged, UnknownEntry):
             for _ in islice(reconciler.put_back(rows), _TRIES):  # while the log goes on
                 pass
+        left = {id for id, alarm in inspection.alarms.items() if alarm.row is not None} - inspection.repaired
+        self._examined |= {id for id in ids if "quarantine" in look.places[id]} - inspection.touched - left
         self._say_all(going, inspection)
         return True
 
