@@ -126,6 +126,16 @@ def test_a_fire_keeps_the_version_of_a_recurring_schedule(led: Ground) -> None:
     assert before == version(led)
 
 
+def test_a_text_of_megabytes_of_another_program_is_cut_and_a_payload_is_not(ground: Ground) -> None:
+    due_ms = ground.put_later("a")
+    texts = {"origin": "q" * 3_000_000, "data": "d" * 3_000_000}
+    ground.redis.hset(f"{RQ}:job:a-{due_ms}", mapping=texts)
+
+    [a] = ground.call("get", ["a"])[3:]
+
+    assert {"origin": 2**20, "data": 3_000_000} == {name: len(_fields(a[7])[name]) for name in texts}
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_call_changes_the_schedule_only_with_its_present_version(ground: Ground, kind: str, verb: str) -> None:
     make(ground, kind)
