@@ -118,7 +118,7 @@ def test_a_next_repeats_the_task_with_the_runs_payload_and_its_own_changes(each:
 
     [found] = each.client.list()
     assert ("tests.integration.reminders.poll", 30, 3) == (found.func, found.timeout_s, found.retries)
-    assert run == found.created_by
+    assert run == each.client.why(found.id).created_by
     assert {"next": [found.id]} == each.job(run).return_value()
     job = each.job(f"{found.id}-{found.next_ms}")
     assert ({"number": 2, "seen": [1, 2]}, []) == (job.kwargs, list(job.args))

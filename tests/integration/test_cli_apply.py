@@ -123,14 +123,14 @@ def test_apply_removes_schedules_missing_from_the_file_only_with_prune(zsched: Z
 
 
 def test_apply_refuses_a_schedule_of_another_owner_with_the_remedy(zsched: Zsched, client: Client) -> None:
-    client.schedule("app.theirs", id="digest", every=60, managed_by="terraform")
+    client.schedule("app.theirs", id="digest", every=60, owner="terraform")
 
     refused = zsched.apply(BEAT + DIGEST)
     taken = zsched.apply(DIGEST, "--take-over")
 
-    assert "managed by 'terraform', not by 'file:jobs.toml'; --take-over makes it this file's" in refused.stderr
+    assert "owned by 'terraform', not by 'file:jobs.toml'; --take-over makes it this file's" in refused.stderr
     assert (USAGE, DONE) == (refused.exit_code, taken.exit_code)
-    assert "  managed_by: terraform → file:jobs.toml" in taken.stdout.splitlines()
+    assert "  owner: terraform → file:jobs.toml" in taken.stdout.splitlines()
 
 
 def test_functions_and_callbacks_must_be_allowed(zsched: Zsched) -> None:
@@ -193,7 +193,7 @@ def test_standard_input_is_a_file_that_names_its_owner(zsched: Zsched, client: C
 
     assert (USAGE, "standard input:1: ") == (nameless.exit_code, nameless.stderr[:18])
     beat = client.get("beat")
-    assert (DONE, "billing", "put with enabled=False") == (named.exit_code, beat.managed_by, beat.note)
+    assert (DONE, "billing", "put with enabled=False") == (named.exit_code, beat.owner, beat.note)
 
 
 def test_a_missing_file_is_a_usage_error(zsched: Zsched, tmp_path: Path) -> None:

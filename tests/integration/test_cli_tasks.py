@@ -35,7 +35,7 @@ def send_reminder(event_id: str, channel: Literal["push", "email"], minutes: int
     By whatever way.
     """
 
-@zsched.task(cron="0 9 * * *", tz="Asia/Seoul", created_by="me")
+@zsched.task(cron="0 9 * * *", tz="Asia/Seoul", owner="me")
 def digest(): ...
 '''
 NOTE = (
@@ -77,7 +77,7 @@ def test_the_tasks_of_a_module_are_listed(zsched: Zsched) -> None:
     assert "minutes: int = 60" in reminder
     assert "queue='email', id='reminder-{event_id}', on_success='shelf.done', timeout='0:01:00', tags=['a']" in reminder
     assert reminder.endswith("  Remind somebody.")
-    assert digest.endswith("cron='0 9 * * *', tz='Asia/Seoul', created_by='me'")
+    assert digest.endswith("cron='0 9 * * *', tz='Asia/Seoul', owner='me'")
 
 
 def test_json_of_tasks_has_parameters_options_and_description(zsched: Zsched) -> None:
@@ -100,7 +100,7 @@ def test_json_of_tasks_has_parameters_options_and_description(zsched: Zsched) ->
             "name": "digest",
             "func": "shelf.digest",
             "parameters": [],
-            "options": {"cron": "0 9 * * *", "tz": "Asia/Seoul", "created_by": "me"},
+            "options": {"cron": "0 9 * * *", "tz": "Asia/Seoul", "owner": "me"},
             "about": "",
         },
     ] == zsched.json("tasks", "shelf")  # fmt: skip
@@ -146,7 +146,7 @@ def test_a_task_that_recurs_needs_no_trigger_and_local_times_are_read_in_its_zon
     assert DONE == result.exit_code, result.stderr
     assert "next " in result.stdout
     found = zsched.client.get("mine")
-    assert ("cron", "Asia/Seoul", "me") == (found.kind, found.tz, found.created_by)
+    assert ("cron", "Asia/Seoul", "me") == (found.kind, found.tz, found.owner)
     assert "2030-01-01T00:00:00.000Z" == once["next_at"]
 
 

@@ -22,7 +22,7 @@ PLACES = {
 def test_a_restored_one_shot_is_in_its_place_with_its_job_and_its_note(led: Ground, place: str, is_there: bool) -> None:
     note, expected = PLACES[place]
     if is_there:
-        led.put(("a", DUE_MS), fields=FIELDS | {"zs_created_by": "ann"})
+        led.put(("a", DUE_MS), fields=FIELDS | {"zs_owner": "ann"})
 
     restore(led, one_shot(place, note=note))
 

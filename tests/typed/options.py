@@ -49,7 +49,7 @@ def takes_every_option(client: Client) -> None:
     client.enqueue("app.task", rate_limit=("mail", 3))
     client.update("a", rate_limit="mail:3")
     client.update("a", rate_limit=None)
-    client.schedule("app.task", after=5, description="x", tags=["a"], created_by="me", managed_by="file:x")
+    client.schedule("app.task", after=5, description="x", tags=["a"], owner="file:x")
     client.enqueue("app.task", (1,), {"k": 1}, id="a", queue="email", priority="high", expires_after=30)
     client.update("a", func=remind, args=(2,), at=AT, priority="low", ends=None)
     client.preview(every=5, starts=AT, tz="UTC")

@@ -26,13 +26,14 @@ def stacked(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def facet_filters(noun: str) -> Callable[[F], F]:
-    """Add ``--match``, ``--queue``, ``--func``, ``--tag`` and ``--owner``; *noun*: what they choose, such as runs."""
+    """Add the filters that occurrences, runs and schedules share; *noun*: what they choose, such as runs."""
     return stacked(
         click.option("--match", metavar="GLOB", help=f"Only {noun} with such a schedule id: '*acme*'."),
         click.option("--queue", metavar="NAME", help=f"Only {noun} of this queue."),
         click.option("--func", metavar="FUNC", help=f"Only {noun} of this function (dotted path)."),
         click.option("--tag", metavar="TEXT", help=f"Only {noun} with this tag."),
-        click.option("--owner", metavar="TEXT", help=f"Only {noun} with this author (created_by)."),
+        click.option("--name", metavar="TEXT", help=f"Only {noun} of this name."),
+        click.option("--owner", metavar="TEXT", help=f"Only {noun} of this owner."),
     )
 
 

@@ -27,7 +27,7 @@ from zsched.core.planning import nominal_time
 from zsched.core.run_id import RunId
 from zsched.core.sentences import local_text, shortened
 from zsched.core.triggers import KINDS, RULES, has_zone, zone
-from zsched.core.wording import relative_text
+from zsched.core.wording import named, relative_text
 from zsched.errors import ScheduleNotFound
 
 _FEW: Final = 5  # next times, and last runs, shown per schedule
@@ -102,14 +102,17 @@ def show(invocation: Invocation, /, id: str) -> None:
 
         show_run(invocation, *client.get_run(id))
         return
-    times, runs = _next_times(client, schedule), client.runs(id, limit=_FEW)
-    value = schedule.to_dict() | {
+    times, runs, story = _next_times(client, schedule), client.runs(id, limit=_FEW), client.why(id)
+    authors = {"created_by": story.created_by, "changed_by": story.changed_by}
+    value = {
+        **schedule.to_dict(),
+        **authors,
         "next": [{"utc": utc_text(at), "local": iso_text(at)} for at in times],
         "runs": [run.to_dict() for run in runs],
         "source": runs.source.to_dict(),
     }
     lines: list[Shown] = [
-        *pairs(definition_of(schedule, lambda ms: due_text(ms, schedule.tz))),
+        *pairs([*definition_of(schedule, lambda ms: due_text(ms, schedule.tz)), *_only_known(authors)]),
         "",
         "next times:",
         *(f"  {due_text(to_ms(at), schedule.tz)}" for at in times),
@@ -119,6 +122,10 @@ def show(invocation: Invocation, /, id: str) -> None:
     invocation.answer(value, *lines, tz=schedule.tz)
     if runs.source.archive is None:
         invocation.tell_source(runs.source)
+
+
+def _only_known(authors: dict[str, str | None]) -> Iterator[tuple[str, str]]:
+    return ((name, by) for name, by in authors.items() if by is not None)
 
 
 def _next_times(client: Client, schedule: Schedule) -> Sequence[datetime]:
@@ -139,7 +146,7 @@ def _next_times(client: Client, schedule: Schedule) -> Sequence[datetime]:
 def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:
     due_ms = one.next_ms
     return (
-        one.id,
+        named(one.id, one.name),
         one.state.value,
         "-" if due_ms is None else local_text(due_ms, tz or one.tz),
         "" if due_ms is None else _distance(one, due_ms, now_ms),

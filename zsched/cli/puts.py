@@ -115,7 +115,6 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
         options = lookup.options_for(func, options)
     _refuse_naive(options)
     client = connect(settings)
-    options.setdefault("created_by", client.by)
     scheduled = client.schedule(func, **options)
     _tell(invocation, scheduled, zone_name(options.get("tz")), is_paused=options.get("enabled") is False)
     tell_unchecked(lookup.absent)

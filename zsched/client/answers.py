@@ -64,9 +64,9 @@ class Results(list[T]):
 
 class SearchFilters(TypedDict, total=False):
     """
-    Conditions of a search of the history. ``match`` is a glob over schedule ids, ``owner`` the ``created_by`` of the
-    schedule. ``since`` (included) and ``until`` (excluded) are aware times of the outcome, or of the end of a run that
-    did not succeed. ``func``, ``queue``, ``tag`` and ``owner`` are those that the schedule had then.
+    Conditions of a search of the history. ``match`` is a glob over schedule ids. ``since`` (included) and ``until``
+    (excluded) are aware times of the outcome, or of the end of a run that did not succeed. ``func``, ``queue``,
+    ``tag``, ``name`` and ``owner`` are those that the schedule had then.
     """
 
     match: str | None
@@ -74,6 +74,7 @@ class SearchFilters(TypedDict, total=False):
     queue: str | None
     tag: str | None
     owner: str | None
+    name: str | None
     since: datetime | None
     until: datetime | None
 
@@ -259,7 +260,7 @@ class Answers:
     ) -> Results[Run]:
         """See ``Past``."""
         page = self._page(self._ended_or_open(id, status, _checked(limit), filters), after)
-        return Results((one.run for one in page if one.run is not None), page.source, page.after)
+        return Results((run for one in page if (run := one.named_run) is not None), page.source, page.after)
 
     def history_parts(
         self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
@@ -313,9 +314,9 @@ def _wanted(
     whats: Iterable[What], statuses: Iterable[RunStatus], limit: int, id: str | None, filters: SearchFilters
 ) -> Wanted:
     """Return the query. Raises InvalidSchedule."""
-    names = ("match", "func", "queue", "tag", "owner")
-    match, func, queue, tag, owner = (_filter(name, filters.get(name)) for name in names)
-    facets = Facets(func or "", queue or "", owner or "", (tag,) if tag else ())
+    names = ("match", "func", "queue", "tag", "owner", "name")
+    match, func, queue, tag, owner, named = (_filter(name, filters.get(name)) for name in names)
+    facets = Facets(func or "", queue or "", owner or "", (tag,) if tag else (), named or "")
     since_us, until_us = (_us(name, filters.get(name)) for name in ("since", "until"))
     if since_us is not None and until_us is not None and since_us >= until_us:
         raise InvalidSchedule("until", filters.get("until"), "not later than since", "give a later time")

@@ -223,6 +223,7 @@ class Client(Repairs):
         queue: str | None = None,
         tag: str | None = None,
         owner: str | None = None,
+        name: str | None = None,
         due_after: datetime | None = None,
         due_before: datetime | None = None,
         match: str | None = None,
@@ -232,13 +233,14 @@ class Client(Repairs):
         """
         List schedules: active ones by due time, then paused, quarantined and ended ones by id; read page by page.
 
-        *match* is a glob over ids, *owner* the ``created_by``. *after* is the ``cursor`` of the last listed schedule:
+        *match* is a glob over ids; *owner* "": without an owner. *after* is the ``cursor`` of the last listed schedule:
         the listing continues after it. Raises InvalidSchedule at once for an invalid filter.
         """
         from zsched.core.listing import Filter, select
 
         wanted = Filter.of(
-            state=state, kind=kind, func=func, queue=queue, tag=tag, owner=owner, match=match, limit=limit, after=after,
+            state=state, kind=kind, func=func, queue=queue, tag=tag, owner=owner, name=name, match=match, limit=limit,
+            after=after,
             due_after=due_after, due_before=due_before,
         )  # fmt: skip
         return select(wanted, self._reader)

@@ -126,7 +126,7 @@ class Past(ClientParts):
     ) -> Iterator[Run]:
         """Yield runs as ``runs`` does, as they are found: all, or *limit*. Raises as ``history``."""
         for part in self._answers.run_parts(id, status, limit, after, filters):
-            yield from (one.run for one in part.occurrences if one.run is not None)
+            yield from (run for one in part.occurrences if (run := one.named_run) is not None)
 
     def get_run(self, run_id: str) -> tuple[Run, Source]:
         """

@@ -38,7 +38,7 @@ from zsched.storage.reader import Reader
 from zsched.storage.reruns import Reruns
 
 _CANCELLED: Final = (RunStatus.QUEUED, RunStatus.RUNNING)
-_FILTERS: Final = frozenset({"func", "queue", "tag", "owner", "match", "since", "until"})  # of runs
+_FILTERS: Final = frozenset({"func", "queue", "tag", "owner", "name", "match", "since", "until"})  # of runs
 _SKEW_MS: Final = 3_600_000  # by which a worker's clock, which ended a run, may be ahead of the server's
 
 Act = Callable[[Sequence[str]], Mapping[str, IdOutcome]]  # changes some candidates in one step

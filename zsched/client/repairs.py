@@ -43,6 +43,7 @@ class ScheduleRepair(RepairOptions, total=False):
     queue: str | None
     tag: str | None
     owner: str | None
+    name: str | None
     match: str | None
     due_after: datetime | None
     due_before: datetime | None
@@ -55,6 +56,7 @@ class RunRepair(RepairOptions, total=False):
     queue: str | None
     tag: str | None
     owner: str | None
+    name: str | None
     match: str | None
     since: datetime | None
     until: datetime | None

@@ -19,7 +19,7 @@ from zsched.errors import InvalidSchedule
 _MS_PER_S = 1000
 _LONGEST_DELAY_S = 100 * 366 * 86400
 _VERSION = re.compile(r"[!-~]{1,64}")  # lua/lib/version.lua
-_TEXT = 200  # characters of description, note, tag, created_by, managed_by, and of by
+_TEXT = 200  # characters of description, note, tag, owner, and of by
 
 E = TypeVar("E", bound=Enum)
 

@@ -37,8 +37,8 @@ class CheckedOptions:
     expires_ms: int | None = None  # a run that has not started this long after its due time does not run
     rate_limit: RateLimit | None = None
     tags: tuple[str, ...] = ()
-    created_by: str | None = None
-    managed_by: str | None = None
+    owner: str | None = None
+    name: str | None = None
 
     def texts(self, stored: Stored) -> dict[str, str]:
         """Return the fields of the options with the place *stored* that differ from their defaults."""

@@ -1,5 +1,5 @@
 """
-Facets: the function, queue, owner and tags of a schedule or run, by which a search of the history filters.
+Facets: the function, queue, owner, tags and name of a schedule or run, by which a search of the history filters.
 
 They are those of the record that was valid at the time: a later change of a schedule's queue does not move its runs.
 """
@@ -16,35 +16,35 @@ from zsched.core.entry import OWN, Texts, text
 
 
 class Facets(NamedTuple):
-    """``owner`` is the recorded author, ``created_by``. '' or () where there is none, or the record is not known."""
+    """'' or () where there is none, or the record is not known."""
 
     func: str = ""
     queue: str = ""
     owner: str = ""
     tags: tuple[str, ...] = ()
+    name: str = ""
 
     @classmethod
     def of(cls, record: Texts) -> Self:
         """Return the facets of the field and value texts of a record (``core.difference.Held``)."""
         fields = dict(zip(record[::2], record[1::2], strict=True))
         if _RECURRING[0] in fields:
-            func, owner, tags = (fields.get(name, b"") for name in _RECURRING)
+            func, owner, tags, name = (fields.get(field, b"") for field in _RECURRING)
         else:
-            func, owner, tags = (fields.get(name, b"") for name in _ONE_SHOT)
-        return cls(
-            text(func or fields.get(b"description", b"")), text(fields.get(b"origin", b"")), text(owner), _tags(tags)
-        )
+            func, owner, tags, name = (fields.get(field, b"") for field in _ONE_SHOT)
+        func, queue = func or fields.get(b"description", b""), fields.get(b"origin", b"")
+        return cls(text(func), text(queue), text(owner), _tags(tags), text(name))
 
     @classmethod
     def parse(cls, stored: bytes) -> Self:
         """Return the facets of their ``stored`` text."""
-        func, queue, owner, *tags = text(stored).split("\n")
-        return cls(func, queue, owner, tuple(tags))
+        func, queue, owner, name, *tags = text(stored).split("\n")
+        return cls(func, queue, owner, tuple(tags), name)
 
     @property
     def stored(self) -> bytes:
         """The facets as one text."""
-        return "\n".join((self.func, self.queue, self.owner, *self.tags)).encode()
+        return "\n".join((self.func, self.queue, self.owner, self.name, *self.tags)).encode()
 
     def words(self) -> Iterator[str]:
         """Yield a word for each value, such as ``queue:email``."""
@@ -54,6 +54,8 @@ class Facets(NamedTuple):
             yield f"queue:{self.queue}"
         if self.owner:
             yield f"owner:{self.owner}"
+        if self.name:
+            yield f"name:{self.name}"
         for tag in self.tags:
             yield f"tag:{tag}"
 
@@ -63,6 +65,7 @@ class Facets(NamedTuple):
             (not wanted.func or wanted.func == self.func)
             and (not wanted.queue or wanted.queue == self.queue)
             and (not wanted.owner or wanted.owner == self.owner)
+            and (not wanted.name or wanted.name == self.name)
             and set(wanted.tags) <= set(self.tags)
         )
 
@@ -89,8 +92,8 @@ class FacetsOfRows(NamedTuple):
         return self.distinct[self.order[row] if self.order else 0] if self.distinct else NO_FACETS
 
 
-_RECURRING: Final = tuple(f"{OWN}{name}".encode() for name in ("func", "created_by", "tags"))
-_ONE_SHOT: Final = (b"zs_func", b"zs_created_by", b"zs_tags")
+_RECURRING: Final = tuple(f"{OWN}{name}".encode() for name in ("func", "owner", "tags", "name"))
+_ONE_SHOT: Final = (b"zs_func", b"zs_owner", b"zs_tags", b"zs_name")
 
 
 @lru_cache(maxsize=1000)  # many entries share their fields

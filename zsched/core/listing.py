@@ -86,8 +86,8 @@ class Cursor:
 @dataclass(frozen=True, slots=True)
 class Filter:
     """
-    Conditions of a listing; None: no condition. ``match`` is a glob over ids, ``owner`` the ``created_by``. Instants in
-    ms, exclusive.
+    Conditions of a listing; None: no condition. ``match`` is a glob over ids; ``owner`` "": without owner. Instants
+    in ms, exclusive.
     """
 
     state: ScheduleState | None = None
@@ -96,6 +96,7 @@ class Filter:
     queue: str | None = None
     tag: str | None = None
     owner: str | None = None
+    name: str | None = None
     due_after_ms: int | None = None
     due_before_ms: int | None = None
     match: str | None = None
@@ -112,7 +113,7 @@ class Filter:
             raise InvalidSchedule("kind", kind, "not one of its values", f"give one of {', '.join(LISTED_KINDS)}")
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= 10**15):
             raise InvalidSchedule("limit", limit, "not a number of schedules", "give a whole number")
-        for name in ("func", "queue", "tag", "owner", "match"):
+        for name in ("func", "queue", "tag", "owner", "name", "match"):
             if given.get(name) is not None and not isinstance(given[name], str):
                 raise InvalidSchedule(name, given[name], "not a text", "give a text, or leave it out")
         return cls(
@@ -134,7 +135,7 @@ class Filter:
     def texts(self) -> list[str]:
         """Texts in the stored form of every schedule that is kept: to look for them is quicker than to read it."""
         tag = None if self.tag is None else json.dumps(self.tag, ensure_ascii=False).strip('"')
-        return [text for text in (self.func, self.queue, self.owner, tag) if text]
+        return [text for text in (self.func, self.queue, self.owner, self.name, tag) if text]
 
     def keeps(self, schedule: Schedule) -> bool:
         """Return True if *schedule* passes every filter except the one of ids."""
@@ -145,7 +146,8 @@ class Filter:
             and (self.func is None or schedule.func == self.func)
             and (self.queue is None or schedule.queue == self.queue)
             and (self.tag is None or self.tag in schedule.tags)
-            and (self.owner is None or self.owner == schedule.created_by)
+            and (self.owner is None or self.owner == (schedule.owner or ""))
+            and (self.name is None or self.name == schedule.name)
             and (self.due_after_ms is None or (due_ms is not None and due_ms > self.due_after_ms))
             and (self.due_before_ms is None or (due_ms is not None and due_ms < self.due_before_ms))
         )

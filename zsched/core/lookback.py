@@ -50,6 +50,11 @@ class Occurrence(Change):
         return cls(**of_change, run=run, facets=facets, cursor=cursor)
 
     @property
+    def named_run(self) -> Run | None:
+        """Its run, with the name that the schedule had then."""
+        return self.run and self.run._replace(name=(self.facets or NO_FACETS).name)
+
+    @property
     def key(self) -> tuple[What, str, str | None]:
         """The identity of the change in its entry."""
         return self.what, self.id, self.run_id
@@ -74,15 +79,16 @@ class Occurrence(Change):
         """Return the occurrence from its ``to_dict``. Raises KeyError, TypeError, ValueError."""
         values = dict(given)
         run, facets, cursor = values.pop("run", None), values.pop("facets", None), values.pop("cursor", "")
-        known = None if facets is None else Facets(facets[0], facets[1], facets[2], tuple(facets[3]))
+        known = None if facets is None else Facets(*facets[:3], tuple(facets[3]), facets[4])
         return cls.of(Change.of_dict(values), None if run is None else of_facts(*run), known, cursor)
 
     def shown(self) -> dict[str, Any]:
         """Return it for JSON that people read; the keys are stable."""
         facets = self.facets or NO_FACETS
         of_schedule = {"func": facets.func or None, "queue": facets.queue or None, "tags": list(facets.tags)}
+        of_schedule |= {"owner": facets.owner or None, "name": facets.name or None}
         run = None if self.run is None else self.run.to_dict()
-        return Change.shown(self) | of_schedule | {"owner": facets.owner or None, "run": run, "cursor": self.cursor}
+        return Change.shown(self) | of_schedule | {"run": run, "cursor": self.cursor}
 
 
 class SearchCursor(NamedTuple):
@@ -175,10 +181,9 @@ class Wanted:
         """Return the query from its ``to_dict``. Raises KeyError, TypeError, ValueError."""
         values = {name: _CHECKS.get(name, lambda value: value)(value) for name, value in given.items()}
         whats, statuses = frozenset(map(What, values.pop("whats"))), frozenset(map(RunStatus, values.pop("statuses")))
-        func, queue, owner, tags = values.pop("facets")
-        facets = Facets(
-            question_text(func), question_text(queue), question_text(owner), tuple(map(question_text, tags))
-        )
+        func, queue, owner, tags, name = values.pop("facets")
+        func, queue, owner, name = map(question_text, (func, queue, owner, name))
+        facets = Facets(func, queue, owner, tuple(map(question_text, tags)), name)
         return cls(whats, statuses, int(values.pop("limit")), facets=facets, **values)
 
 

@@ -190,13 +190,13 @@ class _RunOptions(TypedDict, total=False):
         "Dotted path of RQ's callback.", Form("FUNC"), Stored.RQ, attribute="-", elsewhere="depends_on")]
     on_failure: Annotated[CallbackValue | None, Option(
         "Dotted path of RQ's callback.", Form("FUNC"), Stored.RQ, attribute="-")]
+    name: Annotated[str | None, Option("A name for people; it may change.", ShortText(), Stored.LABEL, "name")]
     description: Annotated[str | None, Option("One line for people.", ShortText(), Stored.RQ, "description")]
     tags: Annotated[list[str] | tuple[str, ...] | set[str] | frozenset[str], Option(
         "A label to search for.", Tags(), Stored.LABEL, "tags")]
-    created_by: Annotated[str | None, Option(
-        "Default for add: the caller's name, as in the log (the setting by).", ShortText(), Stored.LABEL, "created_by")]
-    managed_by: Annotated[str | None, Option(
-        "The program or file that manages the schedule.", ShortText(), Stored.LABEL, "managed_by")]
+    owner: Annotated[str | None, Option(
+        "The program, file, team or customer that it belongs to.", ShortText(), Stored.LABEL, "owner",
+        elsewhere="created_by managed_by")]
     durable: Annotated[bool, Option("Return only when an archive has the change on its disk.", YesNo())]
 
 
@@ -225,7 +225,7 @@ class _IdOptions(TypedDict, total=False):
     """Options that an update cannot change."""
 
     id: Annotated[str | None, Option(
-        "The schedule's name; the same id is the same schedule.", ScheduleId(), elsewhere="job_id name")]
+        "The schedule's name; the same id is the same schedule.", ScheduleId(), elsewhere="job_id")]
     if_exists: Annotated[IfExistsWord, Option(
         "What to do when the id is taken; default replace.", Words(enum=IfExists))]
 
@@ -323,8 +323,7 @@ class TaskCall(Protocol[Result, *Before]):
         on_failure: CallbackValue | None = ...,
         description: str | None = ...,
         tags: list[str] | tuple[str, ...] | set[str] | frozenset[str] = ...,
-        created_by: str | None = ...,
-        managed_by: str | None = ...,
+        owner: str | None = ...,
         durable: bool = ...,
         allow_past: bool = ...,
         if_version: str | None = ...,

@@ -90,7 +90,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
     counters of ``current_run().note``. ``is_uncertain``: a lost Redis may have pushed it already. ``queue`` and
     ``timeout_s`` are '' and None if RQ deleted the job. ``heartbeat_ms``: the last heartbeat of a lost run's worker;
     ``ended_ms`` is then the time when the loss was found. ``limit``: RQ's rate limit that it waits for, such as
-    ``mail (3)``, or ''. ``was``: its end before, if somebody requeued it after it was over.
+    ``mail (3)``, or ''. ``was``: its end before, if somebody requeued it after it was over. ``name``: its schedule's.
     """
 
     id: str
@@ -110,6 +110,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
     heartbeat_ms: int | None = None
     was: RunStatus | None = None
     limit: str = ""
+    name: str = ""
 
     @property
     def schedule_id(self) -> str:
@@ -185,6 +186,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
         return {
             "id": self.id,
             "schedule_id": self.schedule_id,
+            "name": self.name or None,
             "status": self.status.value,
             "nominal_at": iso(self.nominal_ms),
             "fired_at": None if self.fired_us is None else iso(self.fired_us // 1000),

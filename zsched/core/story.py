@@ -124,7 +124,8 @@ class Chronicle:
 class Story:
     """
     The story of one schedule or, by its id, of one run: the verdict, and a line per change (instant in ms, text). Local
-    times are in *tz*.
+    times are in *tz*. ``created_by`` and ``changed_by``: who put the schedule first and last, as the log says.
+    ``name``: the schedule's, if Redis has it.
     """
 
     id: str
@@ -134,13 +135,19 @@ class Story:
     is_known: bool
     source: Source
     changes: Sequence[Change]
+    created_by: str | None = None
+    changed_by: str | None = None
+    name: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the story for JSON: the text for people, and the unchanged changes."""
         return {
             "id": self.id,
+            "name": self.name,
             "known": self.is_known,
             "verdict": self.verdict.to_dict(),
+            "created_by": self.created_by,
+            "changed_by": self.changed_by,
             "story": [{"at": iso(at_ms), "text": text} for at_ms, text in self.lines],
             "changes": [change.shown() for change in self.changes],
             "source": self.source.to_dict(),
@@ -168,7 +175,8 @@ def tell(
     lines = in_order(teller.lines(), attempt_lines(chronicle.changes, runs, tz))
     is_known = bool(chronicle.changes) or schedule is not None
     verdict = teller.verdict(schedule, now_ms, runs) if is_known else _unknown(chronicle)
-    return Story(chronicle.id, tz, verdict, lines, is_known, chronicle.source, chronicle.changes)
+    named = *teller.authors, schedule and schedule.name
+    return Story(chronicle.id, tz, verdict, lines, is_known, chronicle.source, chronicle.changes, *named)
 
 
 def tell_of_run(
@@ -187,7 +195,8 @@ def tell_of_run(
     own = of_run(run_id, chronicle.changes)
     lines = in_order(teller.lines_of(own), attempt_lines(own, runs, tz))
     verdict = teller.verdict_of_run(run_id, own, schedule, now_ms, runs)
-    return Story(run_id, tz, verdict, lines, bool(own), chronicle.source, own)
+    named = *teller.authors, schedule and schedule.name
+    return Story(run_id, tz, verdict, lines, bool(own), chronicle.source, own, *named)
 
 
 def of_run(run_id: str, changes: Iterable[Change]) -> list[Change]:
@@ -218,6 +227,7 @@ class _Teller:
     ) -> None:
         self._chronicle, self._tz, self._stalled, self._hindrance = chronicle, tz, stalled, hindrance
         self.is_there = False  # True if Redis has it, by the changes so far
+        self.authors: tuple[str | None, str | None] = (None, None)  # of its first and last put in this life
         self._is_recurring = False
         self._lateness = Lateness(chronicle.terms, chronicle.led, chronicle.source.whole_since_us, tz)
 
@@ -349,6 +359,7 @@ class _Teller:
         self._lateness.note(change)
         if what is What.PUT:
             self._is_recurring = change.run_id is None
+            self.authors = (self.authors[0] if self.is_there else change.by), change.by
         elif what is What.REPLANNED:
             self._is_recurring = True
         elif what is What.FOUND:

@@ -75,6 +75,11 @@ def rough_duration(ms: float) -> str:
     return " ".join(f"{number} {'min' if unit == 'm' else unit}" for number, unit in _largest(max(int(ms), 60_000)))
 
 
+def named(id: str, name: str | None) -> str:
+    """Return ``digest (The daily digest)``: a schedule's id, and its name if it has one."""
+    return f"{id} ({name})" if name else id
+
+
 def relative_text(ms: int, now_ms: int) -> str:
     """Write ``in 3d 4h`` or ``12s ago``."""
     distance_ms = abs(ms - now_ms)

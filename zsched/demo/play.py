@@ -52,7 +52,7 @@ def put_all(client: Client, start_ms: int) -> None:
             "args": (f"user{n:04}@example.com", "Two for one this week"),
             "queue": "email",
             "priority": "low",
-            "created_by": "demo",
+            "owner": "demo",
         }
         for n in range(1, BURST + 1)
     )

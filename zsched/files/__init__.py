@@ -1,7 +1,7 @@
 """
 Schedules as a file: read a file, compare it with Redis, put the difference, and write a file.
 
-A file lists recurring schedules and owns them: ``managed_by`` of each is the file's ``owner``, and a schedule of
+A file lists recurring schedules and owns them: the ``owner`` of each is the file's, and a schedule of
 another owner is never touched. The whole file is checked before anything is written, and every mistake is reported with
 its line.
 

@@ -176,12 +176,12 @@ class Application:
             raise InvalidSchedule("id", schedule.id, "a one-shot of this id exists", remedy)
         if self._is_own(schedule) or self._takes_over:
             return
-        manager = "nobody" if schedule.managed_by is None else repr(schedule.managed_by)
-        problem = f"it exists and is managed by {manager}, not by {owner!r}"
+        manager = "nobody" if schedule.owner is None else repr(schedule.owner)
+        problem = f"it exists and is owned by {manager}, not by {owner!r}"
         raise InvalidSchedule("id", schedule.id, problem, "--take-over makes it this file's, or give another id")
 
     def _is_own(self, schedule: Schedule) -> bool:
-        return schedule.managed_by == self._file.owner
+        return schedule.owner == self._file.owner
 
     def _results(self, steps: Sequence[Step]) -> Iterator[tuple[int, Step | ZschedError]]:
         """Do *steps*. Yield each step's number, and the done step or its error. An error does not stop the others."""

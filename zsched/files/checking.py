@@ -50,7 +50,7 @@ KEYS: Final = (*sorted(OPTIONS), *(f"{name}_json" for name in JSON_KEYS))
 NOT_SHARED: Final = ("func", *TRIGGERS)  # keys that [defaults] cannot have
 REFUSED: Final = {  # by key: the problem and the remedy
     "id": ("the table's name is the id", "write [schedules.<id>]"),
-    "managed_by": ("the file owns its schedules", "write owner = at the top of the file"),
+    "owner": ("the file owns its schedules", "write owner = at the top of the file"),
     "if_exists": ("a file says what is to be", "leave it out"),
     "durable": ("it belongs to one call, not to a schedule", "leave it out"),
     "if_version": ("a file says what is wanted, whatever is there", "leave it out"),

@@ -1,7 +1,7 @@
 """
 A file of schedules: from its text to checked entries, or to all its mistakes.
 
-    owner = "billing"                  # managed_by of its schedules; default: file:<name of the file>
+    owner = "billing"                  # owner of its schedules; default: file:<name of the file>
     [defaults]                         # options that its schedules share
     tz = "Asia/Seoul"
     [schedules.digest]                 # the id
@@ -49,7 +49,7 @@ class Checks(Protocol):
 
     def define(self, func: str | None, options: Mapping[str, Any]) -> Definition:
         """
-        Return the definition of a function's path and options, ``id`` and ``managed_by`` included, without a check of
+        Return the definition of a function's path and options, ``id`` and ``owner`` included, without a check of
         arguments. Without a path, which was bad, only the options are checked. Raises InvalidSchedule.
         """
 
@@ -191,7 +191,7 @@ class _Reading:
             self._complain(path, f"{' and '.join(rules)}: more than one rule; {ONE_RULE}")
             mend(options, *rules)
         arguments: dict[str, Any] = {name: options[name] for name in ARGUMENTS if name in options}
-        options |= {"id": id, "managed_by": owner or "unknown"}
+        options |= {"id": id, "owner": owner or "unknown"}
         definition, mistakes = check_through(self._checks.define, func, options, bad)
         for field, problem in mistakes:
             self._complain(self._place(path, field) if field else path, problem)

@@ -57,12 +57,12 @@ class _Writing:
         written = WrittenFile()
         kept: list[Schedule] = []
         for one in self._keeper.recurring(globs):
-            if owner is None or (one.managed_by or "") == owner:
+            if owner is None or (one.owner or "") == owner:
                 if one.state is ScheduleState.ENDED:
                     written.ended.append(one.id)
                 else:
                     kept.append(one)
-        owners = {one.managed_by for one in kept}
+        owners = {one.owner for one in kept}
         written.owner = owner or (owners.pop() if len(owners) == 1 else None)
         blocks = ["# Written by `zsched export`; `zsched apply` reads it."]
         if written.owner is not None:
@@ -83,7 +83,7 @@ class _Writing:
         schedule = held.schedule
         remarks = []
         if written.owner is None:
-            remarks.append(f"managed by {blanked(schedule.managed_by)}" if schedule.managed_by else "managed by nobody")
+            remarks.append(f"owned by {blanked(schedule.owner)}" if schedule.owner else "owned by nobody")
         if schedule.state is ScheduleState.QUARANTINED:
             remarks.append(f"quarantined: {blanked(schedule.note or 'no reason is recorded')}")
         lines = [f"[schedules.{key_text(schedule.id)}]"]
@@ -112,7 +112,7 @@ class _Writing:
         return {
             name: value
             for name, value in options.items()
-            if name in ("func", *RULES) or (name != "managed_by" and not is_same(value, usual.get(name)))
+            if name in ("func", *RULES) or (name != "owner" and not is_same(value, usual.get(name)))
         }
 
     def _usual_of(self, kind: TriggerKind) -> dict[str, Any]:

@@ -239,7 +239,7 @@ def _rq_schedulers(probe: Probe) -> RqSchedulers | None:
 def _imported(probe: Probe) -> list[str]:
     """Return the imported modules of RQ's cron, found by the owners of at most ``_JOBS`` recurring schedules."""
     ids = probe.members(probe.keys.recurring(), _JOBS)
-    owners = set(probe.ask_all(("HGET", probe.keys.schedule(id), "managed_by") for id in ids))
+    owners = set(probe.ask_all(("HGET", probe.keys.schedule(id), "owner") for id in ids))
     return [text(owner).removeprefix(CRON_OWNER) for owner in owners if owner and text(owner).startswith(CRON_OWNER)]
 
 

@@ -23,7 +23,7 @@ class Origin(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Item:
     """
-    A future schedule. ``options``: options of ``client.schedule`` without id and managed_by. A one-shot has an
+    A future schedule. ``options``: options of ``client.schedule`` without id and owner. A one-shot has an
     ``origin`` and is moved; a recurring schedule stays at the source.
     """
 
@@ -54,7 +54,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class ImportSource:
-    """The content of one source. ``owner`` is managed_by of its schedules; ``remarks`` are for people."""
+    """The content of one source. ``owner`` is that of its schedules; ``remarks`` are for people."""
 
     name: str
     owner: str

@@ -116,8 +116,8 @@ class Moving:
     def _put_again(self, item: Item) -> str:
         """Put *item* again, whose id exists. Raises InvalidSchedule: the schedule has another owner."""
         held = self._client.get(item.id)
-        if held.managed_by != self._source.owner:
-            problem = f"a schedule of this id exists and is managed by {held.managed_by or 'nobody'}"
+        if held.owner != self._source.owner:
+            problem = f"a schedule of this id exists and is owned by {held.owner or 'nobody'}"
             raise InvalidSchedule("id", item.id, problem, "cancel that one first")
         return self._client.schedule(item.func, **self._options(item)).outcome
 
@@ -150,7 +150,7 @@ class Moving:
     # -- how ----------------------------------------------------------------------------------------
 
     def _options(self, item: Item) -> dict[str, Any]:
-        return {**item.options, "id": item.id, "managed_by": self._source.owner}
+        return {**item.options, "id": item.id, "owner": self._source.owner}
 
     def _refuse(self, one: OneShot, error: ZschedError) -> None:
         self._source.refuse(one.item.place, one.item.func, str(error))
@@ -184,12 +184,12 @@ def is_owner(owner: str | None) -> bool:
 
 def owners(client: Client) -> list[str]:
     """Return the owners of imports that have schedules here, sorted."""
-    return sorted({owner for schedule in client.list() if (owner := schedule.managed_by) and is_owner(owner)})
+    return sorted({owner for schedule in client.list() if (owner := schedule.owner) and is_owner(owner)})
 
 
 def owned(client: Client, owner: str) -> list[Schedule]:
     """Return the schedules of *owner*, also ended ones."""
-    return [schedule for schedule in client.list() if schedule.managed_by == owner]
+    return [schedule for schedule in client.list() if schedule.owner == owner]
 
 
 def undo(

@@ -128,7 +128,7 @@ class Importing:
 
     def _defined(self, item: Item) -> Definition:
         """Return the definition of *item*. Raises ZschedError."""
-        options = {**item.options, "id": item.id, "managed_by": self._source.owner}
+        options = {**item.options, "id": item.id, "owner": self._source.owner}
         if item.origin is None:
             definition = self._checks.define(item.func, options)
         else:

@@ -48,7 +48,7 @@ class _Registered(CronScheduler):
 
 
 def owner_of(module: str) -> str:
-    """Return managed_by for the registrations of *module*: the same for its dotted name and its path from here."""
+    """Return the owner of the registrations of *module*: the same for its dotted name and its path from here."""
     return CRON_OWNER + (module if module.startswith("/") else dotted(module))
 
 

@@ -33,7 +33,7 @@ _CREATED: Final = f"{OWN}created_at".encode()
 # Options in an order for people; other options follow, by name.
 _ORDER: Final = (
     *("func", "at", *RULES, "tz", "starts", "ends", "count"),
-    *("args", "kwargs", "queue", "priority", "description", "tags"),
+    *("args", "kwargs", "queue", "priority", "name", "description", "tags"),
 )
 _SHOWN: Final = 100  # characters of a value in a difference
 _DURATIONS: Final = frozenset(name for name, option in OPTIONS.items() if option.form.is_duration)

@@ -21,8 +21,8 @@ from zsched.core.entry import text
 from zsched.storage.connection import Wire
 from zsched.storage.rqkeys import RQ_SCHEDULER, RQ_SCHEDULER_LOCK, RqKeys
 
-CRON_OWNER: Final = "rq-cron:"  # managed_by of schedules imported from RQ's cron; the module follows
-RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER = "rq-scheduled", "rq-scheduler"  # managed_by of other imported schedules
+CRON_OWNER: Final = "rq-cron:"  # the owner of schedules imported from RQ's cron; the module follows
+RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER = "rq-scheduled", "rq-scheduler"  # of other imported schedules
 _CRON_LIVES_MS: Final = 120_000  # RQ's own limit between heartbeats; the entry of a killed one stays
 _PER_STEP: Final = 1000  # keys per step of a scan: about 0.3 ms of Redis
 

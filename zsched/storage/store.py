@@ -160,7 +160,7 @@ class Store:
     def shape(self, definition: Definition) -> Shape:
         """Return the shape of a one-shot. Raises InvalidSchedule for options that RQ does not accept."""
         pairs = self.encoder.shared(definition) | _labels(definition)
-        is_moved = definition.managed_by in (RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER)
+        is_moved = definition.owner in (RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER)
         pairs["zs"] = "1" + definition.letters() + ("m" if is_moved else "")  # m: see lua/lib/moved.lua
         if isinstance(definition.when, At) and definition.when.offset_s is not None:
             pairs[OFFSET_FIELD] = str(definition.when.offset_s)

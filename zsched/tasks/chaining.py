@@ -175,8 +175,7 @@ class Turn:
                 problem = "the Next would take the place of the recurring schedule that this run is of"
                 raise InvalidSchedule("id", id, problem, "give the Next an id= of its own")
             _check_urgency(options.get("urgency"))
-            own = {"created_by": self._job.id} if options.get("created_by") is None else {}
-            named[id] = Call(func, {**options, **own, "id": id})
+            named[id] = Call(func, {**options, "id": id})
         return list(named.values())
 
     def _id(self, place: int) -> str:

@@ -18,7 +18,7 @@ from zsched.web.rendering import JsonAnswer
 router = routes("many schedules")
 
 _TIMES: Final = ("due_after", "due_before")
-_FILTERS: Final = ("state", "kind", "func", "queue", "tag", "owner", "match", *_TIMES)
+_FILTERS: Final = ("state", "kind", "func", "queue", "tag", "owner", "name", "match", *_TIMES)
 _OPTIONS: Final = ("dry_run", "limit")
 
 

@@ -27,6 +27,7 @@ async def list_(
     queue: QueryText = None,
     tag: QueryText = None,
     owner: QueryText = None,
+    name: QueryText = None,
     match: QueryText = None,
     since: QueryTime = None,
     until: QueryTime = None,
@@ -39,8 +40,8 @@ async def list_(
     """
     call.demand_all("a list of runs")
     found = await call.client.runs(
-        schedule, status, page_size, after=page_token, func=func, queue=queue, tag=tag, owner=owner, match=match,
-        since=rfc3339("since", since), until=rfc3339("until", until),
+        schedule, status, page_size, after=page_token, func=func, queue=queue, tag=tag, owner=owner, name=name,
+        match=match, since=rfc3339("since", since), until=rfc3339("until", until),
     )  # fmt: skip
     retries = await retries_of(call.client, found, schedule)
     runs = [call.shown(run.to_dict() | {"retried": retries.last_retry(run)}) for run in found]

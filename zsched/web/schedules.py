@@ -203,6 +203,7 @@ async def list_(
     queue: QueryText = None,
     tag: QueryText = None,
     owner: QueryText = None,
+    name: QueryText = None,
     match: QueryText = None,
     due_after: QueryTime = None,
     due_before: QueryTime = None,
@@ -212,8 +213,8 @@ async def list_(
     """List schedules. `page_token` is the `next_page_token` of the page before, with the same filters."""
     found, after = list[Schedule](), None if page_token is None else _cursor(page_token)
     listing = call.client.list(
-        state=state, kind=kind, func=func, queue=queue, tag=tag, owner=owner, match=match, after=after,
-        due_after=aware("due_after", due_after), due_before=aware("due_before", due_before),
+        state=state, kind=kind, func=func, queue=queue, tag=tag, owner=owner, name=name, match=match,
+        after=after, due_after=aware("due_after", due_after), due_before=aware("due_before", due_before),
     )  # fmt: skip
     token = None
     async for schedule in listing:

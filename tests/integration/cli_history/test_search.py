@@ -53,7 +53,7 @@ def stocked(client: Client, redis_client: redis.Redis, redis_url: str, path: Pat
     """A client of a namespace with runs of two queues, one of which failed, beside a daemon with its archive."""
     with Leading(redis_url, path):
         for number in range(5):
-            client.schedule("builtins.str", id=f"bill-acme-{number}", tags=["acme"], created_by="ann", **PAST)
+            client.schedule("builtins.str", id=f"bill-acme-{number}", tags=["acme"], owner="ann", **PAST)
         client.schedule("builtins.int", args=("x",), id="fax-bolt", queue="fax", tags=["bolt"], **PAST)
         queued(redis_client, 5)
         eventually(lambda: Queue("fax", connection=redis_client).count)

@@ -37,7 +37,7 @@ def test_why_of_a_fired_schedule_says_when_and_how_late(
     zsched: Zsched, client: Client, redis_client: redis.Redis, daemon: DaemonThread
 ) -> None:
     at = datetime.now(UTC)
-    run = client.schedule(FUNC, id="a", at=at, allow_past=True, created_by="me").run_id
+    run = client.schedule(FUNC, id="a", at=at, allow_past=True, owner="me").run_id
     queued(redis_client)
 
     created, fired, now = zsched.story("a")

@@ -51,7 +51,8 @@ def test_a_disabled_schedule_is_added_paused_under_the_users_name(zsched: Zsched
     zsched("add", "beat", FUNC, "--every", "1h")
 
     who = f"{pwd.getpwuid(os.getuid()).pw_name}@{socket.gethostname()}"
-    assert who == zsched.json("show", "beat")["created_by"]
+    shown = zsched.json("show", "beat")
+    assert (who, who, None) == (shown["created_by"], shown["changed_by"], shown["owner"])
 
 
 NOTE = "zsched: note: queue 'email' has urgent schedules (high: otp) and bulk ones (low: campaign). Priority ends at "
@@ -93,7 +94,7 @@ def test_add_stores_every_option(zsched: Zsched) -> None:
         *("--on-lost", "fail", "--pause-after-failures", "3"),
         *("--result-ttl", "5m", "--failure-ttl", "-1", "--meta", '{"team": 7}', "--on-success", "app.done"),
         *("--on-failure", "app.failed", "--description", "The digest", "--tag", "b", "--tag", "a"),
-        *("--created-by", "me", "--managed-by", "terraform", "--jitter", "5m", "--expires-after", "1h30m"),
+        *("--owner", "terraform", "--jitter", "5m", "--expires-after", "1h30m"),
         *("--overlap", "queue", "--overlap-limit", "7", "--catch-up", "all", "--catch-up-window", "2d"),
         *("--catch-up-limit", "9"),
     )
@@ -119,7 +120,7 @@ def test_add_stores_every_option(zsched: Zsched) -> None:
     expected |= {"pause_after_failures": 3, "overlap": "queue", "overlap_limit": 7, "catch_up": "all"}
     expected |= {"catch_up_window_s": 172_800.0, "catch_up_limit": 9, "jitter_s": 300.0, "expires_after_s": 5400.0}
     expected |= {"timeout_s": 3600, "result_ttl_s": 300, "failure_ttl_s": -1, "retries": 3, "tags": ["a", "b"]}
-    expected |= {"description": "The digest", "created_by": "me", "managed_by": "terraform"}
+    expected |= {"description": "The digest", "owner": "terraform"}
     assert expected == {name: shown[name] for name in expected}
 
 

@@ -38,7 +38,7 @@ def test_a_listing_applies_every_filter_and_lists_paused_schedules_last(client: 
 
 @pytest.mark.parametrize("text", ["größe", 'a"b', "a\\b", "<&>", "ключ", "😀"])
 def test_a_listing_filters_by_any_text(client: Client, text: str) -> None:
-    given: dict[str, Any] = {"tags": [text, "t"], "queue": text, "created_by": text}
+    given: dict[str, Any] = {"tags": [text, "t"], "queue": text, "owner": text}
     client.schedule("app.a", id="once", at=SOON, **given)
     client.schedule("app.a", id="rule", every=60, **given)
     client.schedule("app.a", id="other", at=SOON, tags=[f"{text}!"])

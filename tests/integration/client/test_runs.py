@@ -250,14 +250,14 @@ def test_a_view_shares_the_connection_the_scripts_and_the_serializer(client: Cli
     assert ("put", "bob") == asked(redis_client)[-1]
 
 
-def test_the_label_of_the_creator_does_not_name_who_changed_it(client: Client) -> None:
-    client.schedule("app.task", id="r", every=3600, created_by="svc-a")
+def test_the_owner_does_not_name_who_changed_it(client: Client) -> None:
+    client.schedule("app.task", id="r", every=3600, owner="svc-a")
 
     client.acting_as("ann").update("r", queue="email")
 
     story = client.why("r")
     assert [client.by, "ann"] == [change.by for change in story.changes]
-    assert "svc-a" == client.get("r").created_by
+    assert "svc-a" == client.get("r").owner
     assert story.lines[1][1].startswith("changed by ann: queue: default → email; now for ")
 
 

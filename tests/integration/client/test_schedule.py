@@ -39,7 +39,7 @@ def test_a_schedule_is_read_with_all_options_that_were_given(client: Client) -> 
     client.schedule(
         "app.task", id="a", at=SOON, tz="Asia/Seoul", queue="sms", priority="high", at_front=True, on_uncertain="skip",
         timeout="5m", result_ttl=100, failure_ttl=timedelta(hours=1), retry=3, description="Say hello", tags=("b", "a"),
-        created_by="me", managed_by="file", meta={"trace": 1}, on_lost="fail",
+        owner="file", meta={"trace": 1}, on_lost="fail",
     )  # fmt: skip
 
     told = client.get("a").to_dict()
@@ -48,7 +48,7 @@ def test_a_schedule_is_read_with_all_options_that_were_given(client: Client) -> 
         "id": "a", "state": "active", "kind": "once", "next_at": SOON.isoformat(timespec="milliseconds")[:-6] + "Z",
         "tz": "Asia/Seoul", "trigger": None, "func": "app.task", "queue": "sms", "priority": "high", "at_front": True,
         "on_uncertain": "skip", "timeout_s": 300, "result_ttl_s": 100, "failure_ttl_s": 3600, "retries": 3,
-        "description": "Say hello", "tags": ["a", "b"], "created_by": "me", "managed_by": "file", "note": None,
+        "description": "Say hello", "tags": ["a", "b"], "owner": "file", "note": None,
         "on_lost": "fail", "pause_after_failures": None,
     }  # fmt: skip
     assert expected == {name: told[name] for name in expected}

@@ -131,7 +131,7 @@ def test_an_invalid_update_is_refused_with_its_field(client: Client) -> None:
 
 def test_concurrent_updates_are_all_applied(redis_url: str, client: Client) -> None:
     client.schedule("app.task", id="a", at=SOON)
-    changes: list[dict[str, Any]] = [{"timeout": 7}, {"tags": ["t"]}, {"created_by": "me"}]
+    changes: list[dict[str, Any]] = [{"timeout": 7}, {"tags": ["t"]}, {"owner": "me"}]
     barrier = threading.Barrier(len(changes))
     failed: list[BaseException] = []
 
@@ -149,7 +149,7 @@ def test_concurrent_updates_are_all_applied(redis_url: str, client: Client) -> N
         thread.join(WITHIN_S)
 
     told = client.get("a")
-    assert ([], 7, ("t",), "me") == (failed, told.timeout_s, told.tags, told.created_by)
+    assert ([], 7, ("t",), "me") == (failed, told.timeout_s, told.tags, told.owner)
 
 
 @pytest.mark.parametrize("change", [{"queue": "sms"}, {"every": 60}, {"after": 60}])

@@ -107,7 +107,7 @@ def waits_twice(sound: redis.Redis) -> None:
 
 def runs_cron(sound: redis.Redis, module: str) -> None:
     """Let RQ's cron run a module whose jobs were imported."""
-    Client(sound).schedule("app.task", id="a", every=HOUR, managed_by="rq-cron:app.cron_config")
+    Client(sound).schedule("app.task", id="a", every=HOUR, owner="rq-cron:app.cron_config")
     running = CronScheduler(sound, name="box.1")
     running.config_file = module
     running.register_birth()

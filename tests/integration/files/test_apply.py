@@ -23,7 +23,7 @@ def test_a_file_creates_its_schedules_and_owns_them_and_writes_nothing_again(
     ground: Ground, redis_client: redis.Redis
 ) -> None:
     created = ground.apply(DIGEST + BEAT)
-    owners, before = [one.managed_by for one in ground.client.list()], log_length(redis_client)
+    owners, before = [one.owner for one in ground.client.list()], log_length(redis_client)
 
     again = ground.apply(BEAT + DIGEST)
 
@@ -52,7 +52,7 @@ def test_changed_options_are_listed_and_applied(ground: Ground) -> None:
 def test_an_equal_payload_is_unchanged_however_it_was_pickled(ground: Ground) -> None:
     word = "weekly, and long enough to be worth remembering"
     ground.client.schedule(
-        "app.tasks.digest", id="digest", cron="0 9 * * *", managed_by="file:jobs.toml",
+        "app.tasks.digest", id="digest", cron="0 9 * * *", owner="file:jobs.toml",
         args=(word, word), kwargs={"b": word, "a": 1}, meta={"x": word, "y": [word]},
     )  # fmt: skip
 
@@ -206,7 +206,7 @@ def test_schedules_changed_during_a_long_apply_are_compared_again(ground: Ground
 
     applied = application.run(steps, [], lambda done: None)
 
-    assert [("r-155", True)] == [(id, "managed by nobody" in str(error)) for id, error in applied.errors]
+    assert [("r-155", True)] == [(id, "owned by nobody" in str(error)) for id, error in applied.errors]
     assert 159 == len(applied.steps)
     assert {"5 9 * * *"} == {one.trigger.expr for one in ground.client.list(kind="cron") if one.trigger}
     assert 160 == len(ground.ids())

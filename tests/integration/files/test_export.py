@@ -91,7 +91,7 @@ def options(chance: random.Random, is_pickle: bool) -> dict[str, Any]:
         "on_failure": lambda: "app.failed",
         "description": lambda: "".join(filter(str.isprintable, words(chance))),
         "tags": lambda: ["b", "a", 'c"d'][: chance.randrange(1, 4)],
-        "created_by": lambda: 'ann "the" \\ admin',
+        "owner": lambda: 'ann "the" \\ admin',
     }
     found = {name: make() for name, make in many.items() if chance.random() < 0.4} | rule
     if "starts" in found:
@@ -114,7 +114,7 @@ def test_an_exported_file_changes_nothing_when_applied(ground: Ground, redis_cli
     for n in range(60):
         some = options(chance, is_pickle)
         used |= some.keys()
-        ground.client.schedule("app.tasks.any", id=f"n{n:02}", managed_by="file:jobs.toml", **some)
+        ground.client.schedule("app.tasks.any", id=f"n{n:02}", owner="file:jobs.toml", **some)
         if chance.random() < 0.1:
             ground.client.pause(f"n{n:02}", "for now")
     before = log_length(redis_client)
@@ -132,7 +132,7 @@ def test_an_exported_file_changes_nothing_when_applied(ground: Ground, redis_cli
 def test_an_exported_file_creates_the_same_schedules_elsewhere(ground: Ground, redis_client: redis.Redis) -> None:
     chance = random.Random(7)
     for n in range(40):
-        ground.client.schedule("app.any", id=f"n{n}", managed_by="file:jobs.toml", **options(chance, False))
+        ground.client.schedule("app.any", id=f"n{n}", owner="file:jobs.toml", **options(chance, False))
     text = write(ground.client).text
     redis_client.flushall()
 
@@ -142,7 +142,7 @@ def test_an_exported_file_creates_the_same_schedules_elsewhere(ground: Ground, r
 
 
 def test_a_default_is_not_written(ground: Ground) -> None:
-    ground.client.schedule("app.tasks.beat", id="beat", every=90, queue="default", timeout=180, managed_by="billing")
+    ground.client.schedule("app.tasks.beat", id="beat", every=90, queue="default", timeout=180, owner="billing")
 
     written = write(ground.client)
 
@@ -152,8 +152,8 @@ def test_a_default_is_not_written(ground: Ground) -> None:
 
 @pytest.mark.parametrize("ground", ["pickle"], indirect=True)
 def test_an_option_that_cannot_be_written_is_exported_as_a_comment(ground: Ground) -> None:
-    ground.client.schedule("app.a", id="a", every=60, kwargs={"to": {1}}, queue="email", managed_by="billing")
-    ground.client.schedule("app.b", id="b", every=60, managed_by="billing")
+    ground.client.schedule("app.a", id="a", every=60, kwargs={"to": {1}}, queue="email", owner="billing")
+    ground.client.schedule("app.b", id="b", every=60, owner="billing")
 
     written = write(ground.client)
 
@@ -169,7 +169,7 @@ def test_an_option_that_cannot_be_written_is_exported_as_a_comment(ground: Groun
 def test_a_time_in_a_zone_with_seconds_in_its_offset_is_written_in_utc(ground: Ground) -> None:
     starts = datetime(1971, 5, 1, tzinfo=UTC)
     ground.client.schedule(
-        "app.a", id="a", cron="0 9 * * *", tz="Africa/Monrovia", starts=starts, managed_by="file:jobs.toml"
+        "app.a", id="a", cron="0 9 * * *", tz="Africa/Monrovia", starts=starts, owner="file:jobs.toml"
     )
 
     written = write(ground.client)
@@ -179,13 +179,13 @@ def test_a_time_in_a_zone_with_seconds_in_its_offset_is_written_in_utc(ground: G
 
 
 def test_an_export_separates_owners(ground: Ground) -> None:
-    ground.client.schedule("app.a", id="a", every=60, managed_by="billing")
+    ground.client.schedule("app.a", id="a", every=60, owner="billing")
     ground.client.schedule("app.b", id="b", every=60)
 
     both, one, nobody = write(ground.client), write(ground.client, owner="billing"), write(ground.client, owner="")
 
-    assert "# managed by billing\n[schedules.a]" in both.text
-    assert "# managed by nobody\n[schedules.b]" in both.text
+    assert "# owned by billing\n[schedules.a]" in both.text
+    assert "# owned by nobody\n[schedules.b]" in both.text
     assert ([None, "billing", None], [["a", "b"], ["a"], ["b"]]) == (
         [both.owner, one.owner, nobody.owner],
         [both.ids, one.ids, nobody.ids],

@@ -22,27 +22,27 @@ pytestmark = pytest.mark.once
 def test_a_schedule_of_another_owner_stops_the_whole_file(
     ground: Ground, redis_client: redis.Redis, owner: str | None, told: str
 ) -> None:
-    ground.client.schedule("app.tasks.digest", id="digest", every=60, managed_by=owner)
+    ground.client.schedule("app.tasks.digest", id="digest", every=60, owner=owner)
     before = log_length(redis_client)
 
     with pytest.raises(InvalidFile) as caught:
         ground.apply(BEAT + DIGEST)
 
-    problem = f"it exists and is managed by {told}, not by 'file:jobs.toml'; --take-over makes it this file's"
+    problem = f"it exists and is owned by {told}, not by 'file:jobs.toml'; --take-over makes it this file's"
     assert (f"jobs.toml:4: [schedules.digest]: id='digest': {problem}, or give another id",) == caught.value.complaints
     assert before == log_length(redis_client)
 
 
 def test_a_schedule_is_taken_over_when_asked(ground: Ground) -> None:
-    ground.client.schedule("app.tasks.digest", id="digest", cron="0 9 * * *", managed_by="terraform")
+    ground.client.schedule("app.tasks.digest", id="digest", cron="0 9 * * *", owner="terraform")
 
     (step,) = ground.apply(DIGEST, takes_over=True).steps
 
-    assert ("updated", ["managed_by: terraform → file:jobs.toml"]) == (step.outcome, texts(step))
+    assert ("updated", ["owner: terraform → file:jobs.toml"]) == (step.outcome, texts(step))
 
 
 def test_a_one_shot_is_never_replaced(ground: Ground) -> None:
-    ground.client.schedule("app.tasks.digest", id="digest", after=3600, managed_by="file:jobs.toml")
+    ground.client.schedule("app.tasks.digest", id="digest", after=3600, owner="file:jobs.toml")
 
     with pytest.raises(InvalidFile, match="a one-shot of this id exists; cancel that one first"):
         ground.apply(DIGEST, takes_over=True)
@@ -60,8 +60,8 @@ def test_a_namespace_of_another_serializer_is_refused_before_a_payload_is_opened
 def test_pruning_removes_only_schedules_that_the_file_owned(ground: Ground) -> None:
     ground.apply(BEAT + DIGEST)
     ground.client.schedule("app.other", id="nobodys", every=60)
-    ground.client.schedule("app.other", id="others", every=60, managed_by="terraform")
-    ground.client.schedule("app.other", id="one-shot", after=3600, managed_by="file:jobs.toml")
+    ground.client.schedule("app.other", id="others", every=60, owner="terraform")
+    ground.client.schedule("app.other", id="one-shot", after=3600, owner="file:jobs.toml")
     ground.client.pause("beat")
 
     kept, removed = ground.apply(DIGEST), ground.apply(DIGEST, prune=True)
@@ -74,7 +74,7 @@ def test_a_schedule_that_changed_owners_is_not_removed(ground: Ground) -> None:
     ground.apply(BEAT + DIGEST)
     application = ground.application(DIGEST)
     stale = application.stale()
-    ground.client.update("beat", managed_by="terraform")
+    ground.client.update("beat", owner="terraform")
 
     applied = application.run(application.compare(), stale, lambda done: None)
 
@@ -123,7 +123,7 @@ def test_an_id_created_by_another_client_is_not_overwritten(ground: Ground, monk
 
     ((id, error),) = applied.errors
     assert ("beat", "app.theirs") == (id, ground.client.get("beat").func)
-    assert "is managed by nobody" in str(error)
+    assert "is owned by nobody" in str(error)
     assert [("digest", "created")] == outcomes(applied.steps)
 
 

@@ -123,14 +123,14 @@ def test_a_bad_line_does_not_stop_the_rest(zsched: Zsched, client: Client) -> No
 def test_an_id_of_another_owner_refuses_the_import_without_take_over(zsched: Zsched, client: Client) -> None:
     zsched.crontab("@daily root a\n")
     (theirs,) = client.list()
-    client.update(theirs.id, managed_by="terraform")
+    client.update(theirs.id, owner="terraform")
 
     refused = zsched.crontab("@daily root a\n@daily root b\n")
     before = len(list(client.list()))
     taken = zsched.crontab("@daily root a\n@daily root b\n", "--take-over")
 
     assert (USAGE, 1, DONE) == (refused.exit_code, before, taken.exit_code)
-    assert f"managed by 'terraform', not by 'crontab:{zsched.cron}'; --take-over" in refused.stderr
+    assert f"owned by 'terraform', not by 'crontab:{zsched.cron}'; --take-over" in refused.stderr
     assert "1 created, 1 updated, 0 unchanged, 0 removed, 0 refused" == summary(taken)
 
 
@@ -169,7 +169,7 @@ def test_a_users_crontab_comes_from_standard_input(zsched: Zsched, client: Clien
     result = zsched(*arguments, "--user", "alice", input="@daily backup --all\n")
 
     assert (USAGE, DONE) == (refused.exit_code, result.exit_code)
-    assert [("backup --all", "crontab:alice")] == [(one.description, one.managed_by) for one in client.list()]
+    assert [("backup --all", "crontab:alice")] == [(one.description, one.owner) for one in client.list()]
 
 
 def test_a_forbidden_or_unsuitable_function_is_a_usage_error(zsched: Zsched, here: Path) -> None:

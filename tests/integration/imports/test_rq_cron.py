@@ -66,7 +66,7 @@ def test_cron_jobs_of_a_module_are_copied(zsched: Zsched, client: Client, config
         "timeout_s": 77,
         "tz": "Asia/Seoul",
     }.items() <= digest.items()
-    assert f"rq-cron:{module}" == digest["managed_by"]
+    assert f"rq-cron:{module}" == digest["owner"]
     assert "5 created, 0 updated, 0 unchanged, 0 removed, 2 refused" == summary(result)
     assert "0 created, 0 updated, 5 unchanged, 0 removed, 2 refused" == summary(again)
     assert FAILED == result.exit_code

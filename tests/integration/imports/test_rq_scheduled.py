@@ -50,7 +50,7 @@ def test_a_job_is_moved_and_given_back(zsched: Zsched, client: Client, queue: Qu
     assert (at + timedelta(seconds=1), "hi", "rq-scheduled") == (
         datetime.fromisoformat(moved["next_at"]),
         moved["description"],
-        moved["managed_by"],
+        moved["owner"],
     )
     assert [] == left
     assert 0 <= (LATER + timedelta(days=7, seconds=1)).total_seconds() - keeps_s < 3600
@@ -215,12 +215,12 @@ def test_an_interrupted_import_is_finished_by_the_next_import(
 
 def test_a_job_whose_id_exists_in_zsched_is_refused_and_stays(zsched: Zsched, client: Client, queue: Queue) -> None:
     job = queue.enqueue_in(LATER, "app.tasks.remind")
-    client.schedule("app.theirs", id=job.id, after=3600, managed_by="terraform")
+    client.schedule("app.theirs", id=job.id, after=3600, owner="terraform")
 
     result = zsched("import", "rq-scheduled")
 
     assert (FAILED, "app.theirs") == (result.exit_code, client.get(job.id).func)
-    assert "is managed by terraform; cancel that one first" in result.stderr
+    assert "is owned by terraform; cancel that one first" in result.stderr
     assert [job.id] == ScheduledJobRegistry(queue=queue).get_job_ids()
 
 

@@ -153,7 +153,7 @@ def test_a_retry_that_failed_is_a_new_candidate(client: Client, redis_client: re
 )
 def test_runs_are_chosen_by_each_filter(client: Client, redis_client: redis.Redis, chosen: dict[str, Any]) -> None:
     failed(client, redis_client, 2)
-    runs = failed(client, redis_client, 3, "push", tags=["sale"], created_by="ann")
+    runs = failed(client, redis_client, 3, "push", tags=["sale"], owner="ann")
 
     result = client.retry_many("failed", dry_run=True, **chosen)
 

@@ -56,7 +56,7 @@ def test_cancel_many_cancels_what_the_filter_chooses_with_an_entry_per_portion(c
     ids=lambda chosen: next(iter(chosen)),
 )
 def test_schedules_are_chosen_by_each_filter(client: Client, chosen: dict[str, Any]) -> None:
-    ids = campaign(client, 3, queue="push", func="app.mail", created_by="ann")
+    ids = campaign(client, 3, queue="push", func="app.mail", owner="ann")
 
     assert ids == list(client.cancel_many(**chosen, dry_run=True).sample)
 

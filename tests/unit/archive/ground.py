@@ -22,7 +22,7 @@ def entry(seq: int, kind: str, *texts: Any, epoch: int = 1) -> Entry:
 def put(seq: int, *ids: str, due_ms: int = DUE_MS, data: bytes = b"call", **extra: str) -> Entry:
     """Return a put of one-shots with one due time."""
     rows = [text for id in ids for text in (id, due_ms, "data", data)]
-    shared = ["lane", "low", "fields", 2, "origin", "mail", "zs_created_by", "ann", "rows", len(ids)]
+    shared = ["lane", "low", "fields", 2, "origin", "mail", "zs_owner", "ann", "rows", len(ids)]
     return entry(seq, "put", *shared, *rows, *(text for pair in extra.items() for text in pair))
 
 

@@ -44,7 +44,7 @@ class Log:
     def _put(self, numbers: range) -> Entry:
         is_rare = numbers[0] % _RARE == 0
         queue, func, owner = ("fax", "app.fax.send", "ann") if is_rare else ("email", "app.tasks.remind", "svc")
-        shared = ["origin", queue, "description", func, "timeout", 180, "zs_created_by", owner]
+        shared = ["origin", queue, "description", func, "timeout", 180, "zs_owner", owner]
         shared += ["zs_tags", json.dumps([customer(numbers[0])]), "zs", 1]
         rows = [text for number in numbers for text in (id_of(number), DUE_MS, "data", b"x" * 60)]
         return self._entry("put", "lane", "normal", "fields", len(shared) // 2, *shared, "rows", len(numbers), *rows)

@@ -41,7 +41,7 @@ def run_now(seq: int, run: str, last: int) -> Entry:
     return entry(seq, "run_now", "id", "a", "run", run, "last", last)
 
 
-ONE_SHOT = CALL | {b"zs_created_by": b"ann"}
+ONE_SHOT = CALL | {b"zs_owner": b"ann"}
 RULES, LATER = [put_recurring(1, "a", data=b"old"), put_recurring(2, "a")], put_recurring(4, "a", data=b"later")
 EXTRA, AHEAD = f"a-{T_US // 1000}-r1", f"a-{T_US // 1000 + 3_600_000}-r1"
 MANY = ["rows", 2, f"{RUN}-r1", f"0 2 {RUN}", "origin", "sms", "data", "other"]
@@ -120,7 +120,7 @@ def test_an_enqueued_run_replaces_the_schedule_as_before(archive: Archive) -> No
 
 
 def test_an_enqueue_of_another_run_counts_as_a_retry_which_touches_only_its_run() -> None:
-    [change] = changes(retried(1, "origin", "mail", "data", "call", "zs_created_by", "ann")._replace(by=b"bob"))
+    [change] = changes(retried(1, "origin", "mail", "data", "call", "zs_owner", "ann")._replace(by=b"bob"))
 
     assert (What.RETRIED, AGAIN, BEFORE, "bob") == (change.what, change.run_id, change.why, change.by)
     assert [("a", AGAIN[2:])] == [touch.key for touch in touches(retried(1), "")]

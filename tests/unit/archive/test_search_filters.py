@@ -39,7 +39,7 @@ def run(id: str, due_ms: int = DUE_MS) -> str:
 
 def put(seq: int, facets: Facets, *ids: str, due_ms: int = DUE_MS) -> Entry:
     """Return a put of one-shots with *facets*."""
-    fields = ["origin", facets.queue, "description", facets.func, "zs_created_by", facets.owner]
+    fields = ["origin", facets.queue, "description", facets.func, "zs_owner", facets.owner]
     fields += ["zs_tags", "[" + ",".join(f'"{tag}"' for tag in facets.tags) + "]"]
     texts = [text for id in ids for text in (id, due_ms, "data", b"call")]
     return entry(seq, "put", "lane", "low", "fields", len(fields) // 2, *fields, "rows", len(ids), *texts)
@@ -47,7 +47,7 @@ def put(seq: int, facets: Facets, *ids: str, due_ms: int = DUE_MS) -> Entry:
 
 def put_rule(seq: int, facets: Facets, id: str) -> Entry:
     """Return a put of a rule with *facets*."""
-    own = ["func", facets.func, "created_by", facets.owner, "tags", '["acme"]' if facets.tags else "[]"]
+    own = ["func", facets.func, "owner", facets.owner, "tags", '["acme"]' if facets.tags else "[]"]
     shape = ["shapes", 1, "lane", "high", "schedule", 3, *own, "template", 1, "origin", facets.queue]
     words = f"1 {DUE_MS} {DUE_MS} 5 5 - - - digest"
     return entry(seq, "put_recurring", *shape, "rows", 1, id, words, "trigger", "every 60000", "data", b"call")
@@ -244,7 +244,7 @@ def expected(log: Sequence[Entry], query: Wanted) -> list[tuple[str, str]]:
             count = int(texts[3])
             own = dict(zip(texts[4 : 4 + 2 * count : 2], texts[5 : 4 + 2 * count : 2], strict=True))
             tags = tuple(tag for tag in own["zs_tags"].strip("[]").replace('"', "").split(",") if tag)
-            put_as = Facets(own["description"], own["origin"], own["zs_created_by"], tags)
+            put_as = Facets(own["description"], own["origin"], own["zs_owner"], tags)
             facets |= dict.fromkeys(texts[6 + 2 * count :: 4], put_as)
         elif one.kind == "fire":
             fields = dict(zip(texts[::2], texts[1::2], strict=True))

@@ -25,11 +25,11 @@ def change(id: str, what: What, **more: Any) -> Change:
 
 
 READY = {"ready_us": T_US}  # it may fire since that entry, later than its due time
-PUT = ["lane", "low", "fields", 2, "origin", "mail", "zs_created_by", "ann", "rows", 2]
+PUT = ["lane", "low", "fields", 2, "origin", "mail", "zs_owner", "ann", "rows", 2]
 PUT += ["a", DUE_MS, "data", b"\x80\n", "b-1", DUE_MS + 1, "data", b""]
 BY = ["by", "ann"]  # before an entry's own texts, if a client asked for it
 SHAPES = ["shapes", 2, "lane", "high", "schedule", 0, "template", 1, "origin", "mail"]
-SHAPES += ["lane", "low", "schedule", 1, "created_by", "ann", "template", 0]
+SHAPES += ["lane", "low", "schedule", 1, "owner", "ann", "template", 0]
 
 
 def rule(*ids: str, due_ms: Any = DUE_MS, state: str = "-", digest: str = "d") -> list[Any]:
@@ -39,7 +39,7 @@ def rule(*ids: str, due_ms: Any = DUE_MS, state: str = "-", digest: str = "d") -
     return [*SHAPES, "rows", len(ids), *rows]
 
 
-PUSHED = ["rows", 1, f"a-{DUE_MS}", "0 2 -", "origin", "mail", "zs_created_by", "ann"]
+PUSHED = ["rows", 1, f"a-{DUE_MS}", "0 2 -", "origin", "mail", "zs_owner", "ann"]
 
 MOVED = [
     change("r", What.COALESCED, first_ms=1, last_ms=7, count=3, nominal_ms=DUE_MS, next_ms=9),
@@ -262,7 +262,7 @@ def test_a_put_entry_returns_its_rows() -> None:
     puts = PutEntry(entry("put", *PUT, "paused", "a", "replaced", "a b-1")).puts
 
     assert "low" == puts.lane
-    assert [b"origin", b"mail", b"zs_created_by", b"ann"] == puts.shared
+    assert [b"origin", b"mail", b"zs_owner", b"ann"] == puts.shared
     assert (["a", "b-1"], [DUE_MS, DUE_MS + 1], [b"\x80\n", b""]) == (puts.ids, puts.dues, puts.datas)
     assert ({"a", "b-1"}, {"a"}) == (puts.replaced, puts.paused)
 
@@ -273,7 +273,7 @@ def test_a_put_recurring_entry_returns_its_record() -> None:
 
     assert ("s", DUE_MS, True, "r-1") == (put.id, put.due_ms, put.is_paused, put.last)
     due, updated = str(DUE_MS).encode(), str(T_US // 1000).encode()
-    own = {"created_by": b"ann", "version": f"3-7-{T_US}".encode(), "trigger": b"every 5", "digest": b"d e"}
+    own = {"owner": b"ann", "version": f"3-7-{T_US}".encode(), "trigger": b"every 5", "digest": b"d e"}
     own |= {"lane": b"low", "anchor": b"11", "created_at": b"12", "updated_at": updated, "nominal": due, "last": b"r-1"}
     assert own == parsed.schedule_of(1)
     lane, record = parsed.record_of(1)

@@ -137,8 +137,8 @@ def test_an_update_to_an_urgency_changes_its_options(old: Schedule, changes: dic
 
 OTHER = CheckedOptions(
     tz="Asia/Seoul", at_front=True, on_uncertain=OnUncertain.SKIP, on_lost=OnLost.FAIL, pause_after_failures=3,
-    jitter_ms=5000, expires_ms=60_000, rate_limit=RateLimit("mail", 3), tags=("a", "ä"), created_by="me",
-    managed_by="file:x",
+    jitter_ms=5000, expires_ms=60_000, rate_limit=RateLimit("mail", 3), tags=("a", "ä"),
+    owner="file:x", name="The digest: v1.2",
 )  # fmt: skip
 NAMED = [pytest.param(option, id=name) for name, option in OPTIONS.items()]
 
@@ -173,7 +173,7 @@ def test_a_task_takes_the_options_with_the_types_of_the_table() -> None:
     parameters = inspect.signature(TaskCall.__call__).parameters.values()
     names = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
 
-    may_lack = {"args", "kwargs", *RULES} - {*names}  # a kind that is not named is taken unchecked
+    may_lack = {"args", "kwargs", "name", *RULES} - {*names}  # a kind that is not named is taken unchecked
     called = types() | typing.get_type_hints(EnqueueOptions)
     expected = {name: type_ for name, type_ in called.items() if name not in may_lack}
     assert expected == {name: given[name] for name in names}

@@ -55,7 +55,7 @@ def test_all_mistakes_are_reported_at_once_with_their_lines() -> None:
     ("option", "said"),
     [
         ("id", "write [schedules.<id>]"),
-        ("managed_by", "write owner = at the top of the file"),
+        ("owner", "write owner = at the top of the file"),
         ("if_exists", "leave it out"),
         ("durable", "leave it out"),
         ("allow_past", "leave it out"),

@@ -39,7 +39,7 @@ def test_a_table_is_a_schedule_owned_by_the_file() -> None:
     definition = found.definition
     assert ("digest", 2, None) == (found.id, found.line, found.definition.enabled)
     assert ("digest", "file:schedules.toml", "app.tasks.digest", {"to": "all"}) == (
-        definition.id, definition.managed_by, definition.payload.func, definition.payload.kwargs,
+        definition.id, definition.owner, definition.payload.func, definition.payload.kwargs,
     )  # fmt: skip
     assert TriggerSpec(CRON, "0 9 * * 1-5", "Asia/Seoul") == definition.when
 
@@ -47,7 +47,7 @@ def test_a_table_is_a_schedule_owned_by_the_file() -> None:
 def test_the_owner_is_the_given_one_or_named_in_the_file_or_the_file_name() -> None:
     file = read("f.toml", b"owner = 'me'\n[schedules.a]\nfunc = 'app.a'\nevery = 60", CHECKS, "tests")
 
-    assert ("tests", "tests") == (file.owner, file.entries[0].definition.managed_by)
+    assert ("tests", "tests") == (file.owner, file.entries[0].definition.owner)
     assert "billing" == reading('owner = "billing"\n[schedules]').owner
     assert "file:jobs.toml" == reading("[schedules]", "some/folder/jobs.toml").owner
 

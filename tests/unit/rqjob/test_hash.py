@@ -35,7 +35,7 @@ _OPTIONS = st.fixed_dictionaries(
         "retry": st.none() | st.integers(1, 50) | st.builds(Retry, max=st.integers(1, 9)),
         "meta": st.none() | st.dictionaries(st.text(), JSON, max_size=3),
         "on_success": st.none() | _PATHS, "on_failure": st.none() | st.builds(Callback, _PATHS, st.integers(1, 999)),
-        "description": st.none() | _LINE, "tags": st.lists(_LINE, max_size=3), "created_by": st.none() | _LINE,
+        "description": st.none() | _LINE, "tags": st.lists(_LINE, max_size=3), "owner": st.none() | _LINE,
         "at_front": st.booleans(), "on_uncertain": st.sampled_from(OnUncertain), "func": _PATHS,
         "on_lost": st.sampled_from(OnLost),
     },
@@ -146,13 +146,13 @@ def test_flags_and_labels_hold_the_options_that_rq_lacks() -> None:
         "at_front": True,
         "on_uncertain": "skip",
         "tags": ["b", "ä"],
-        "created_by": "me",
+        "owner": "me",
         "tz": "Asia/Seoul",
     }
     definition = define("app.task", options, "id")
 
     assert "fs" == definition.letters()
-    assert {"tags": '["b","ä"]', "created_by": "me", "tz": "Asia/Seoul"} == definition.texts(Stored.LABEL)
+    assert {"tags": '["b","ä"]', "owner": "me", "tz": "Asia/Seoul"} == definition.texts(Stored.LABEL)
     assert ("", {}) == (definition_of().letters(), definition_of().texts(Stored.LABEL))
     assert isinstance(definition_of().when, Now)
 

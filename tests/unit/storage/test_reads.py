@@ -117,7 +117,7 @@ def texts(fields: dict[str, Any]) -> list[bytes]:
         (once(data=json.dumps(["app.task", None, [1], {}]).encode()), once(data=b'["app.task",null,[2],{}]'),
          ("arguments changed",)),
         (once(), once(meta=pickle.dumps({"a": 1})), ("meta changed",)),
-        (once(), once(zs_created_by="ann"), ("created_by: - → ann",)),
+        (once(), once(zs_owner="ann"), ("owner: - → ann",)),
         (once(data=b"\x80broken"), once(data=b"\x80other", origin="email"),
          ("queue: default → email", "arguments changed")),
     ],

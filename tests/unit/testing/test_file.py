@@ -72,8 +72,8 @@ def test_a_file_applied_again_changes_nothing_and_keeps_its_owner(scheduler: Man
     again = scheduler.apply(path)
 
     assert (0, 2) == (again.count("updated"), again.count("unchanged"))
-    assert "file:schedules.toml" == scheduler.client.get("noon").managed_by
-    with pytest.raises(InvalidFile, match=r"managed by 'file:schedules\.toml', not by 'others'"):
+    assert "file:schedules.toml" == scheduler.client.get("noon").owner
+    with pytest.raises(InvalidFile, match=r"owned by 'file:schedules\.toml', not by 'others'"):
         scheduler.apply(path, owner="others")
 
 

@@ -21,11 +21,11 @@ from zsched.web.reading import rfc3339
 
 _DEFAULTS: Final = CheckedOptions().given()
 # What is edited most, before the others.
-FIRST: Final = (*RULES, "at", "tz", "queue", "priority", "tags", "description")
+FIRST: Final = (*RULES, "at", "tz", "queue", "priority", "tags", "name", "description")
 OTHERS: Final = (
     "starts", "ends", "count", "gap", "fold", "overlap", "overlap_limit", "catch_up", "catch_up_window",
     "catch_up_limit", "jitter", "expires_after", "timeout", "retry", "result_ttl", "failure_ttl",
-    "pause_after_failures", "at_front", "on_uncertain", "on_lost", "created_by", "managed_by", "args", "kwargs",
+    "pause_after_failures", "at_front", "on_uncertain", "on_lost", "owner", "args", "kwargs",
 )  # fmt: skip
 _ARGUMENTS: Final = frozenset({"args", "kwargs"})
 

@@ -23,7 +23,7 @@ from zsched.web.replaced import retries_of
 router = APIRouter(include_in_schema=False)
 
 _PAGE: Final = 50
-_FILTERS: Final = ("status", "func", "queue", "tag", "owner", "match", "since")
+_FILTERS: Final = ("status", "func", "queue", "tag", "owner", "name", "match", "since")
 _USUAL: Final = {"status": RunStatus.FAILED.value, "since": "1h"}
 
 

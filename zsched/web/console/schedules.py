@@ -25,7 +25,7 @@ from zsched.web.reading import aware, read_form
 
 router = APIRouter(include_in_schema=False)
 
-FILTERS: Final = ("match", "state", "kind", "tag", "queue", "func", "owner", "due_after", "due_before")
+FILTERS: Final = ("match", "name", "state", "kind", "tag", "queue", "func", "owner", "due_after", "due_before")
 _PAGE: Final = 50
 _STRIPS_AT_ONCE: Final = 10
 _GLOB: Final = frozenset("*?[")
