@@ -79,7 +79,7 @@ class Occurrence(Change):
         """Return the occurrence from its ``to_dict``. Raises KeyError, TypeError, ValueError."""
         values = dict(given)
         run, facets, cursor = values.pop("run", None), values.pop("facets", None), values.pop("cursor", "")
-        known = None if facets is None else Facets(*facets[:3], tuple(facets[3]), facets[4])
+        known = None if facets is None else _facets(*facets)
         return cls.of(Change.of_dict(values), None if run is None else of_facts(*run), known, cursor)
 
     def shown(self) -> dict[str, Any]:
@@ -181,10 +181,14 @@ class Wanted:
         """Return the query from its ``to_dict``. Raises KeyError, TypeError, ValueError."""
         values = {name: _CHECKS.get(name, lambda value: value)(value) for name, value in given.items()}
         whats, statuses = frozenset(map(What, values.pop("whats"))), frozenset(map(RunStatus, values.pop("statuses")))
-        func, queue, owner, tags, name = values.pop("facets")
-        func, queue, owner, name = map(question_text, (func, queue, owner, name))
-        facets = Facets(func, queue, owner, tuple(map(question_text, tags)), name)
+        facets = _facets(*values.pop("facets"))
         return cls(whats, statuses, int(values.pop("limit")), facets=facets, **values)
+
+
+def _facets(func: Any, queue: Any, owner: Any, tags: Any, name: Any) -> Facets:
+    """Return the facets of their ``list``. Raises as ``question_text``."""
+    func, queue, owner, name = map(question_text, (func, queue, owner, name))
+    return Facets(func, queue, owner, tuple(map(question_text, tags)), name)
 
 
 def question_text(value: Any) -> str:

@@ -175,7 +175,7 @@ def tell(
     lines = in_order(teller.lines(), attempt_lines(chronicle.changes, runs, tz))
     is_known = bool(chronicle.changes) or schedule is not None
     verdict = teller.verdict(schedule, now_ms, runs) if is_known else _unknown(chronicle)
-    named = *teller.authors, schedule and schedule.name
+    named = *teller.authors, schedule.name if schedule else None
     return Story(chronicle.id, tz, verdict, lines, is_known, chronicle.source, chronicle.changes, *named)
 
 
@@ -195,7 +195,7 @@ def tell_of_run(
     own = of_run(run_id, chronicle.changes)
     lines = in_order(teller.lines_of(own), attempt_lines(own, runs, tz))
     verdict = teller.verdict_of_run(run_id, own, schedule, now_ms, runs)
-    named = *teller.authors, schedule and schedule.name
+    named = *teller.authors, schedule.name if schedule else None
     return Story(run_id, tz, verdict, lines, bool(own), chronicle.source, own, *named)
 
 
