@@ -28,7 +28,7 @@ from zsched.core.runs import BAD, RunStatus
 from zsched.core.sentences import local_text, reason_text
 from zsched.core.story import Source
 from zsched.core.story_verdict import StoryVerdict
-from zsched.core.wording import named, rough_duration
+from zsched.core.wording import rough_duration, with_name
 from zsched.errors import RedisUnavailable
 from zsched.storage.connection import link_of
 from zsched.storage.inquiry import Looked
@@ -65,7 +65,7 @@ def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     asking = _Asking(invocation)
     [story] = asking.parts(lambda past: [past.why(id, tz)])
     told = (f"{local_text(at_ms, story.tz, has_ms=True)}  {text}" for at_ms, text in story.lines)
-    title = [named(id, story.name)] if story.name else []
+    title = [with_name(id, story.name)] if story.name else []
     lines = [*title, *_verdict_lines(story.verdict), *(printable(with_short_workers(line)) for line in told)]
     invocation.answer(story.to_dict(), *lines, tz=story.tz)
     invocation.tell_source(story.source)
@@ -304,7 +304,7 @@ def _row(one: Occurrence, retry: Replacement | None, tz: str) -> TableRow:
     by = f"by {one.by}" if one.by else ""
     shown = (
         local_text(one.at_us // 1000, tz, has_ms=True),
-        named(one.id, one.facets and one.facets.name),
+        with_name(one.id, one.facets and one.facets.name),
         one.what.value,
         _occurrence(one, tz),
         "" if late_ms is None else rough_duration(max(late_ms, 0.0)),

@@ -27,7 +27,7 @@ from zsched.core.planning import nominal_time
 from zsched.core.run_id import RunId
 from zsched.core.sentences import local_text, shortened
 from zsched.core.triggers import KINDS, RULES, has_zone, zone
-from zsched.core.wording import named, relative_text
+from zsched.core.wording import relative_text, with_name
 from zsched.errors import ScheduleNotFound
 
 _FEW: Final = 5  # next times, and last runs, shown per schedule
@@ -146,7 +146,7 @@ def _next_times(client: Client, schedule: Schedule) -> Sequence[datetime]:
 def _row(one: Schedule, tz: str | None, now_ms: int) -> tuple[str, ...]:
     due_ms = one.next_ms
     return (
-        named(one.id, one.name),
+        with_name(one.id, one.name),
         one.state.value,
         "-" if due_ms is None else local_text(due_ms, tz or one.tz),
         "" if due_ms is None else _distance(one, due_ms, now_ms),

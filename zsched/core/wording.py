@@ -75,7 +75,7 @@ def rough_duration(ms: float) -> str:
     return " ".join(f"{number} {'min' if unit == 'm' else unit}" for number, unit in _largest(max(int(ms), 60_000)))
 
 
-def named(id: str, name: str | None) -> str:
+def with_name(id: str, name: str | None) -> str:
     """Return ``digest (The daily digest)``: a schedule's id, and its name if it has one."""
     return f"{id} ({name})" if name else id
 

@@ -193,7 +193,7 @@ def test_an_occurrence_is_shown_with_its_run_or_without_any() -> None:
 
     assert (None, run.to_dict()) == (alone.shown()["run"], alone.with_run(run).shown()["run"])
     assert alone == alone.with_run(run).with_run(None)
-    unknown = {"func": None, "queue": None, "owner": None, "tags": [], "cursor": "", "run": None}
+    unknown = {"func": None, "queue": None, "owner": None, "name": None, "tags": [], "cursor": "", "run": None}
     assert alone.shown() == change(What.FIRED, "a-1").shown() | unknown
 
 

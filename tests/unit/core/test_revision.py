@@ -26,7 +26,7 @@ ONCE = Schedule(
     next_ms=to_ms(AT), nominal_ms=to_ms(AT), tz="Asia/Seoul", at_front=True, on_uncertain=OnUncertain.SKIP,
     description="app.task",
     on_lost=OnLost.FAIL,
-    tags=("x",), owner="file",
+    tags=("x",), owner="file", name="The digest",
 )  # fmt: skip
 RECURRING = replace(ONCE, kind="cron", trigger=RULE, anchor_ms=1, version="1-1", pause_after_failures=3)
 STORED = {"queue": "sms", "timeout": 60, "result_ttl": 500}
@@ -46,8 +46,8 @@ def test_an_update_keeps_options_that_it_does_not_name(old: Schedule) -> None:
     assert ("a", "sms", Priority.HIGH, True) == (
         definition.id, definition.queue, definition.priority, definition.at_front,
     )  # fmt: skip
-    assert (OnUncertain.SKIP, ("x",), "me", "file", "Asia/Seoul") == (
-        definition.on_uncertain, definition.tags, definition.owner, definition.tz,
+    assert (OnUncertain.SKIP, ("x",), "file", "The digest", "Asia/Seoul") == (
+        definition.on_uncertain, definition.tags, definition.owner, definition.name, definition.tz,
     )  # fmt: skip
     assert (OnLost.FAIL, old.pause_after_failures) == (definition.on_lost, definition.pause_after_failures)
     assert (b"stored", 60, 500) == (
