@@ -91,7 +91,7 @@ def options(chance: random.Random, is_pickle: bool) -> dict[str, Any]:
         "on_failure": lambda: "app.failed",
         "description": lambda: "".join(filter(str.isprintable, words(chance))),
         "tags": lambda: ["b", "a", 'c"d'][: chance.randrange(1, 4)],
-        "owner": lambda: 'ann "the" \\ admin',
+        "name": lambda: 'the "nightly" \\ report',
     }
     found = {name: make() for name, make in many.items() if chance.random() < 0.4} | rule
     if "starts" in found:
