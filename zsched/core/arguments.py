@@ -27,7 +27,8 @@ E = TypeVar("E", bound=Enum)
 def check_id(id: object) -> str:
     """Return *id* if it is valid. Raises InvalidSchedule otherwise."""
     if not isinstance(id, str) or not ID.fullmatch(id):
-        raise InvalidSchedule("id", id, "not a schedule id", "give 1 to 128 of A-Z, a-z, 0-9, _ and -")
+        remedy = "give 1 to 128 of A-Z, a-z, 0-9, _ and -, not beginning with -"
+        raise InvalidSchedule("id", id, "not a schedule id", remedy)
     return id
 
 

@@ -189,3 +189,38 @@ def test_a_start_between_two_seconds_counts_from_the_next_whole_second():
 def test_equal_rules_have_the_same_text(text, expected):
     assert expected == parse_rrule(text)
     assert expected[0] == parse_rrule(expected[0])[0]
+
+
+@pytest.mark.parametrize(
+    ("until", "zone", "stored"),
+    [  # the whole last day, in the zone of the rule: what calendars mean
+        ("20240219", "UTC", "20240219T235959Z"),
+        ("20240219", "Asia/Seoul", "20240219T145959Z"),
+        ("20240219", NEW_YORK, "20240220T045959Z"),
+        ("20241103", NEW_YORK, "20241104T045959Z"),  # a day of 25 hours
+        ("20111230", "Pacific/Apia", "20111231T095959Z"),  # a day that the zone skipped
+        ("20240219T090000", "Asia/Seoul", "20240219T000000Z"),
+        ("20240219t090000z", "Asia/Seoul", "20240219T090000Z"),
+        ("20241103T013000", NEW_YORK, "20241103T063000Z"),  # the second pass: both are included
+        ("20240310T023000", NEW_YORK, "20240310T073000Z"),  # skipped: it moves as its occurrence does
+        ("99991231", NEW_YORK, "99991231T235959Z"),  # for ever
+        ("99991231T235959", NEW_YORK, "99991231T235959Z"),
+        ("99991231", "Asia/Seoul", "99991231T145959Z"),
+        ("00010101T000000", "Asia/Seoul", "00010101T000000Z"),
+    ],
+)
+def test_an_until_is_stored_in_utc_and_a_date_is_its_whole_day_in_the_zone(until, zone, stored):
+    text, _ = parse_rrule(f"FREQ=DAILY;UNTIL={until}", tz=zone)
+
+    assert f"FREQ=DAILY;UNTIL={stored}" == text
+    assert text == parse_rrule(text, tz=zone)[0]
+
+
+@pytest.mark.parametrize("zone", ["UTC", NEW_YORK, "Asia/Seoul", "Pacific/Apia", "Pacific/Chatham"])
+def test_the_occurrences_of_the_day_in_until_are_the_last_ones(zone):
+    expr, _ = parse_rrule("FREQ=DAILY;BYHOUR=0,9,23;BYMINUTE=59;BYSECOND=59;UNTIL=20240219", tz=zone)
+
+    found = after(rrule(expr, zone, "2024-02-18"), ms("2024-02-18", zone), 9)
+
+    days = ["2024-02-18", "2024-02-19"]
+    assert [f"{day}T{hour}:59" for day in days for hour in ("00", "09", "23")] == [local(at, zone)[:16] for at in found]
