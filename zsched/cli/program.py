@@ -10,8 +10,10 @@ where they are used: ``zsched --version`` needs none of them.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import importlib
+import io
 import json
 import os
 import sys
@@ -246,12 +248,34 @@ class Program(click.Group):
         **extra: Any,
     ) -> Any:
         """Run *args* (default: this process's) and return the exit code, or exit with it if *standalone_mode*."""
+        _prepare_streams()
         arguments = sys.argv[1:] if args is None else list(args)
         as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
         code = _guarded(lambda: super(Program, self).main(arguments, prog_name, complete_var, False, **extra), as_json)
         if standalone_mode:
             sys.exit(code)
         return code
+
+
+_PLAIN: Final = {"→": "->", "…": "..."}  # our own signs, for a terminal whose encoding lacks them
+
+
+def _prepare_streams() -> None:
+    """Let stdout and stderr write what their encoding lacks in ASCII, and closed streams lead nowhere."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r+"))  # noqa: SIM115  # until this process ends
+    codecs.register_error("zsched", _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="zsched")
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """Return the first character that an encoding lacks as an escape of TOML, and the place behind it."""
+    assert isinstance(error, UnicodeEncodeError)
+    sign = error.object[error.start]
+    return _PLAIN.get(sign, f"\\U{ord(sign):08x}"), error.start + 1
 
 
 def _guarded(call: Callable[[], Any], as_json: bool) -> int:
@@ -273,6 +297,11 @@ def _guarded(call: Callable[[], Any], as_json: bool) -> int:
         return _tell(error.problem, error, FAILED, as_json)
     except ZschedError as error:
         return _tell(str(error), error, FAILED, as_json)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        close_stdout()
+        return _tell(f"cannot write the output: {error.strerror}; write it elsewhere", error, FAILED, as_json)
     return code if isinstance(code, int) else DONE
 
 
@@ -286,7 +315,7 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _tell(message: str, error: Exception, code: int, as_json: bool) -> int:
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(OSError):
         Invocation({"json": as_json}).tell_error(message, error)
     return code
 
