@@ -20,8 +20,9 @@ from zsched.embedded.guard import Guard
 READING = (
     ("status",), ("ls",), ("show", "günther"), ("why", "a"), ("history",), ("log",), ("next", "a"), ("doctor",),
     ("export",), ("add", "a", FUNC, "--every", "1h", "--description", "Größe → 日本 🎂"),
-    ("pause", "a", "--note", "日本"), ("resume", "a"), ("set", "a", "--description", "日本"), ("cancel", "b", "--if-version", "ü"), ("tasks", "app.日本"),
-    ("apply", "日本.toml"), ("import", "crontab", "日本", "--func", FUNC), ("tokens", "list"), ("users", "list"), ("recover", "--dry-run"),
+    ("pause", "a", "--note", "日本"), ("resume", "a"), ("set", "a", "--description", "日本"),
+    ("cancel", "b", "--if-version", "ü"), ("tasks", "app.日本"), ("apply", "日本.toml"), ("tokens", "list"),
+    ("import", "crontab", "日本", "--func", FUNC), ("users", "list"), ("recover", "--dry-run"),
     ("run", "a", "--json"), ("acl",), ("keys",), ("ls", "--match", "日本"), ("add", "日本", FUNC, "--every", "1h"),
 )  # fmt: skip
 

@@ -73,7 +73,7 @@ class Invocation:
         """Return the path of the configuration file, or None."""
         from zsched.config.settings import FILE_VARIABLE
 
-        return self.given.get("config") or os.environ.get(FILE_VARIABLE) or None
+        return os.path.expanduser(self.given.get("config") or os.environ.get(FILE_VARIABLE) or "") or None
 
     def settings(self) -> Settings:
         """Merge defaults < file < environment < options. Raises ConfigError."""
