@@ -384,7 +384,7 @@ ODD_PATHS = [
 ]
 
 
-def test_there_are_paths_among_the_settings() -> None:
+def test_the_settings_have_paths() -> None:
     assert {("archive", "path"), ("redis", "password_file"), ("signing", "keys_file")} <= set(PATHS)
 
 
