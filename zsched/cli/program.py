@@ -311,6 +311,8 @@ def _usage(error: click.ClickException) -> str:
     message = error.format_message().rstrip(".")
     if context is None:
         return message
+    if "extra argument" in message and any("--match" in param.opts for param in context.command.params):
+        message += "; ids, and patterns of ids, are given by --match"
     return f"{message}{' See' if message.endswith('?') else '; see'} {context.command_path} --help"
 
 

@@ -10,7 +10,7 @@ from fnmatch import translate
 from itertools import islice
 from typing import Any, Protocol
 
-from zsched.core.arguments import choice
+from zsched.core.arguments import check_filter, choice
 from zsched.core.choices import ScheduleState
 from zsched.core.instants import instant_ms
 from zsched.core.model import Schedule
@@ -113,8 +113,7 @@ class Filter:
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= 10**15):
             raise InvalidSchedule("limit", limit, "not a number of schedules", "give a whole number")
         for name in ("func", "queue", "tag", "owner", "match"):
-            if given.get(name) is not None and not isinstance(given[name], str):
-                raise InvalidSchedule(name, given[name], "not a text", "give a text, or leave it out")
+            check_filter(name, given.get(name))
         return cls(
             state=None if state is None else choice("state", state, ScheduleState),
             kind=kind,

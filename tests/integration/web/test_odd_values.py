@@ -100,9 +100,9 @@ def refused(result: click.testing.Result, *words: str) -> None:
     """Check that the command line refused its arguments in one line with *words*."""
     assert USAGE == result.exit_code, result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
-    assert "Traceback" not in result.stderr
+    assert "Traceback" not in result.output
     for word in words:
-        assert word in result.stderr
+        assert word in result.output
 
 
 def file_of(id: str, kind: str, text: str) -> str:
@@ -192,3 +192,28 @@ def test_an_id_is_accepted_at_every_door_or_refused_at_every_door(
         assert DONE == zsched("show", id).exit_code
         assert 200 == http.get(f"/schedules/{id}").status_code
         Ground(client).read(file_of(id, "cron", "0 9 * * *"))
+
+
+PATTERNS = ["reminder-*", "*", "a?", "[ab]"]
+
+
+def test_a_pattern_in_the_place_of_an_id_names_match(client: Client, zsched: Zsched, http: httpx.Client) -> None:
+    for pattern in PATTERNS:
+        for command in ("pause", "resume", "cancel", "release", "run", "show", "why", "history", "next"):
+            refused(zsched(command, pattern), "a pattern is for match= (--match)")
+        refused(zsched("ls", pattern), "ids, and patterns of ids, are given by --match", "ls --help")
+        for call in (client.pause, client.cancel, client.get, client.why):
+            with pytest.raises(InvalidSchedule, match="a pattern is for match="):
+                call(pattern)
+        answer = http.get(f"/schedules/{pattern.replace('?', '%3F')}")
+        assert (422, "id") == (answer.status_code, answer.json()["option"])
+    refused(zsched("ls", "digest"), "ids, and patterns of ids, are given by --match")
+
+
+def test_an_empty_filter_is_refused_at_every_door(client: Client, zsched: Zsched) -> None:
+    for name in ("match", "queue", "func", "tag", "owner"):
+        for command in ("ls", "history", "pause", "cancel"):
+            refused(zsched(command, f"--{name}="), f"{name}='': not a text to search for; give a text, or leave it out")
+        for call in (client.list, client.history, client.pause_many, client.cancel_many):
+            with pytest.raises(InvalidSchedule, match=f"{name}='': not a text to search for"):
+                call(**{name: ""})
