@@ -60,17 +60,17 @@ def test_a_command_writes_to_a_terminal_of_another_encoding(
     assert "help" not in arguments[-1] or (DONE, True) == (code, (tmp_path / "out").stat().st_size > 0)
 
 
-def test_an_arrow_is_ascii_there_and_an_exported_file_keeps_its_texts(
+def test_a_missing_character_is_an_escape_there_so_that_an_exported_file_keeps_its_texts(
     some: Zsched, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ZSCHED_REDIS_URL", redis_url)
     out = tmp_path / "out"
 
     _run(("status",), str(out), "latin-1", monkeypatch)
-    assert "  -> start one" in out.read_text("latin-1")
+    assert r"  \u2192 start one" in out.read_text("latin-1")
     _run(("export",), str(out), "latin-1", monkeypatch)
     exported = tomllib.loads(out.read_text("latin-1"))
-    assert "Größe -> 日本 🎂" == exported["schedules"]["a"]["description"]
+    assert "Größe → 日本 🎂" == exported["schedules"]["a"]["description"]
 
 
 @pytest.mark.parametrize("arguments", [("ls",), ("ls", "--json"), ("status",), ("export",), ("--help",)], ids=" ".join)

@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
@@ -182,7 +181,7 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> 
     from zsched.storage.rights import USERS
 
     settings = invocation.settings()
-    link, asked = link_of(settings), tuple(chain.from_iterable(USERS[f"zsched-{role}"] for role in roles))
+    link, asked = link_of(settings), tuple(role for name in roles for role in USERS[f"zsched-{name}"])
     with reaching(invocation):
         findings = causes_of(examine(settings, link, asked, user, config_file=invocation.config_file))
     invocation.answer_rows(map(_to_dict, findings), _HEADER, _rows(findings))

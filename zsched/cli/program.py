@@ -10,7 +10,6 @@ where they are used: ``zsched --version`` needs none of them.
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import importlib
 import io
@@ -257,25 +256,13 @@ class Program(click.Group):
         return code
 
 
-_PLAIN: Final = {"→": "->", "…": "..."}  # our own signs, for a terminal whose encoding lacks them
-
-
 def _prepare_streams() -> None:
-    """Let stdout and stderr write what their encoding lacks in ASCII, and closed streams lead nowhere."""
+    """Let stdout write escapes for what its encoding lacks, as stderr does, and closed streams lead nowhere."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r+"))  # noqa: SIM115  # until this process ends
-    codecs.register_error("zsched", _in_ascii)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="zsched")
-
-
-def _in_ascii(error: UnicodeError) -> tuple[str, int]:
-    """Return the first character that an encoding lacks as an escape of TOML, and the place behind it."""
-    assert isinstance(error, UnicodeEncodeError)
-    sign = error.object[error.start]
-    return _PLAIN.get(sign, f"\\U{ord(sign):08x}"), error.start + 1
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _guarded(call: Callable[[], Any], as_json: bool) -> int:
@@ -297,9 +284,7 @@ def _guarded(call: Callable[[], Any], as_json: bool) -> int:
         return _tell(error.problem, error, FAILED, as_json)
     except ZschedError as error:
         return _tell(str(error), error, FAILED, as_json)
-    except OSError as error:
-        if error.filename is not None:
-            raise
+    except OSError as error:  # of a stream: the layers below convert their own
         close_stdout()
         return _tell(f"cannot write the output: {error.strerror}; write it elsewhere", error, FAILED, as_json)
     return code if isinstance(code, int) else DONE

@@ -232,7 +232,7 @@ class _Teller:
     def _sentence(self, change: Change) -> str:
         """Return the sentence on *change*, in the zone that the schedule had then."""
         was = next((zone for until_us, zone in self._zones if change.at_us < until_us), self.tz)
-        return sentence(change, "UTC" if was == _NO_ZONE else was, self._context(change))
+        return sentence(change, "UTC" if was == "-" else was, self._context(change))
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield a line per change, and one for left out changes."""
@@ -398,7 +398,6 @@ class _Teller:
         return f"another program had made a job of run {change.run_id}, which was never pushed"
 
 
-_NO_ZONE: Final = "-"  # in the text of a change: it had none, so UTC
 _WAITS: Final = (What.PUT, What.FOUND, What.RESUMED, What.PAUSED, What.REPLANNED, What.RESTORED)
 _OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # a one-shot ends with them
 _PUSHES: Final = (

@@ -61,7 +61,7 @@ PROBLEMS: list[tuple[str, dict[str, str], str]] = [
       for line in ("A=", "A='b' c", '"A=b', "17 * * *", "@daily root", "@daily root ", "* * * * * root", "hello")),
     ("0 5 * * * * backup", {"user": "alice"}, "'*' is in the place of the command"),
     ("0 5 * * * * backup", {}, "'*' is in the place of the user's name"),
-    *((f"{macro} root true", {}, f"{macro!r} is no time that cron knows; write one of @yearly")
+    *((f"{macro} root true", {}, f"{macro!r} is no time that cron knows; write one of @hourly")
       for macro in ("@Daily", "@every_minute", "@")),
     ("@daily root a", {"name": "/etc/cron.d/php.dpkg-old"}, "cron reads no file of such a name in cron.d"),
     ("@daily root a\0b", {}, "a NUL ends it, for cron and for the shell"),
@@ -250,3 +250,7 @@ def test_lines_below_a_cron_tz_that_is_no_zone_are_refused_with_a_remedy(zone: s
     assert 3 == refusal.place
     assert f"CRON_TZ={zone!r}" in refusal.problem
     assert remedy in refusal.problem
+
+
+def test_an_id_of_a_file_whose_name_begins_with_a_dash_begins_with_another_sign() -> None:
+    assert only(read("@daily root a\n", "/etc/cron.d/-a-b")).id.startswith("_a-b-")

@@ -57,8 +57,7 @@ def choose(
         NoArchive: there is no file. ArchiveError: there are several, or this user may not read them. ArchiveOfAnother:
         the archives of this address followed other data sets.
     """
-    chosen = given or settings.archive.path
-    configured = Path(os.path.expanduser(chosen)) if chosen else None
+    configured = given or (Path(settings.archive.path) if settings.archive.path else None)
     if configured is not None:
         if _is_there(configured):
             return configured

@@ -33,7 +33,7 @@ from zsched.errors import InvalidSchedule, show
 
 LONGEST: Final = 512  # characters of an expression; bounds lists and numbers before anything is parsed
 
-_ALIASES: Final = {
+ALIASES: Final = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
     "@midnight": "0 0 * * *",
@@ -66,7 +66,6 @@ _HOUR: Final = _Place("hour", "0-23", 0, 23, "* {} * * *")
 _DAY: Final = _Place("day of month", "1-31 or L", 1, 31, "* * {} * *")
 _MONTH: Final = _Place("month", "1-12 or JAN-DEC", 1, 12, "* * * {} *")
 _WEEKDAY: Final = _Place("day of week", "0-7 or SUN-SAT, L5 (last Friday), 5#2 (second Friday)", 0, 6, "* * * * {}")
-_PLACES: Final = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +145,13 @@ def _split(expr: str) -> list[str]:
     if expr.startswith("@"):
         if expr.lower() == "@reboot":
             raise BadRule("there is no reboot here", "enqueue the job when your process starts")
-        if expr.lower() not in _ALIASES:
-            raise BadRule("not a known alias", f"use one of {', '.join(_ALIASES)}")
-        expr = _ALIASES[expr.lower()]
+        if expr.lower() not in ALIASES:
+            raise BadRule("not a known alias", f"use one of {', '.join(ALIASES)}")
+        expr = ALIASES[expr.lower()]
     if expr.upper().startswith(("TZ=", "CRON_TZ=")):
         raise BadRule("a zone does not belong in the expression", "give it as tz=")
-    refuse_stray(expr, _tidy(expr))
+    joined = re.sub(r" ?([,/-]) ?(?=\w)", r"\1", expr)  # without blanks in a field, if 5 or 6 fields are left
+    refuse_stray(expr, re.sub("(?<![^ ]),+|,+(?=[, ]|$)", "", joined if joined.count(" ") in (4, 5) else expr))
     parts = expr.split(" ")
     if len(parts) == 7 or (len(parts) > 4 and _YEAR.fullmatch(parts[-1])):
         problem = f"its last field {show(parts[-1])} is a year, and no field here is one: six begin with the seconds"
@@ -160,12 +160,6 @@ def _split(expr: str) -> list[str]:
     if len(parts) not in (5, 6):
         raise BadRule(f"{len(parts)} field{'s' * (len(parts) > 1)}, not 5 (or 6, seconds first)", _EXAMPLE)
     return parts
-
-
-def _tidy(expr: str) -> str:
-    """Return *expr* without blanks in a field, if 5 or 6 fields are left, and without commas that separate nothing."""
-    joined = re.sub(r" ?([,/-]) ?(?=\w)", r"\1", expr)
-    return re.sub("(?<![^ ]),+|,+(?=[, ]|$)", "", joined if joined.count(" ") in (4, 5) else expr)
 
 
 def _month_days(text: str) -> tuple[int, bool]:

@@ -65,8 +65,7 @@ class BadRule(ValueError):
 def refuse_foreign(text: str) -> None:
     """Raise BadRule for a character that no rule has."""
     if found := re.search("[^ -~]", text):
-        problem = f"its character {found.start() + 1} is {found[0]!r}, which no rule has"
-        raise BadRule(problem, "use plain ASCII on one line")
+        raise BadRule(f"{found[0]!r} is a character that no rule has", "use plain ASCII on one line")
 
 
 def refuse_stray(text: str, tidy: str) -> None:
