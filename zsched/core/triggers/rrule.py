@@ -182,7 +182,7 @@ def _days(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _until(text: str, tz: str) -> int:
-    """Return UNTIL as epoch ms, inclusive; without Z it is local in *tz*, a repeated time is the second one."""
+    """Return UNTIL as epoch ms, inclusive; without Z it is local in *tz*, and a repeated time is the first one."""
     if not _UNTIL.fullmatch(text):
         remedy = "write 20301231, 20301231T180000, or 20301231T180000Z for UTC"
         raise BadRule(f"UNTIL={text[:40]} is neither a date nor a time", remedy)
@@ -190,7 +190,8 @@ def _until(text: str, tz: str) -> int:
         local = datetime.strptime(f"{text}T235959"[:15], "%Y%m%dT%H%M%S")
     except ValueError:
         raise BadRule(f"UNTIL={text} is not a date of the calendar", "give another") from None
-    until_ms = resolve_local(local, zone("UTC" if text.endswith("Z") else tz), Gap.SHIFT, Fold.SECOND)[0]
+    fold = Fold.FIRST if "T" in text else Fold.SECOND  # of a day that ends twice
+    until_ms = resolve_local(local, zone("UTC" if text.endswith("Z") else tz), Gap.SHIFT, fold)[0]
     return sorted((*_YEARS_MS, until_ms))[1]
 
 
