@@ -14,7 +14,7 @@ from tests.faults.processes import WITHIN_S
 from tests.integration.command_line import Zsched
 from tests.integration.test_cli import COMMANDS, FUNC, command_line
 from zsched.cli import program
-from zsched.cli.program import DONE, FAILED
+from zsched.cli.program import DONE, FAILED, PIPE_CLOSED
 from zsched.embedded.guard import Guard
 
 READING = (
@@ -25,6 +25,7 @@ READING = (
     ("import", "crontab", "日本", "--func", FUNC), ("users", "list"), ("recover", "--dry-run"),
     ("run", "a", "--json"), ("acl",), ("keys",), ("ls", "--match", "日本"), ("add", "日本", FUNC, "--every", "1h"),
 )  # fmt: skip
+FULL = "No space left on device; make room, or write it elsewhere"
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def some(zsched: Zsched) -> Zsched:
     return zsched
 
 
-def _run(arguments: tuple[str, ...], stdout: str, encoding: str, monkeypatch: pytest.MonkeyPatch) -> int:
+def _run(arguments: tuple[str, ...], stdout: str | int, encoding: str, monkeypatch: pytest.MonkeyPatch) -> int:
     """Run a command whose stdout is the file *stdout*, and return its exit code."""
     with monkeypatch.context() as patch, open(stdout, "w", encoding=encoding) as out:
         patch.setattr(sys, "stdout", out)
@@ -91,11 +92,29 @@ def test_a_full_disk_is_one_line_and_exit_code_1(
     assert 1 == told.count("\n")
 
 
+@pytest.mark.parametrize("arguments", READING, ids=" ".join)
+def test_a_closed_pipe_ends_each_command_without_a_word(
+    some: Zsched,
+    redis_url: str,
+    arguments: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("ZSCHED_REDIS_URL", redis_url)
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    code = _run(arguments, writing, "utf-8", monkeypatch)
+
+    assert code in (PIPE_CLOSED, *range(1, 5))
+    assert "Traceback" not in capsys.readouterr().err
+
+
 @pytest.mark.true_start
 @pytest.mark.parametrize(
     ("redirected", "code", "told"),
     [
-        (">/dev/full", FAILED, "zsched: cannot write the output: No space left on device; write it elsewhere\n"),
+        (">/dev/full", FAILED, f"zsched: cannot write the output: {FULL}\n"),
         (">&-", DONE, ""),
         ("<&- >/dev/null", DONE, ""),
         (">/dev/full 2>/dev/full", FAILED, ""),

@@ -286,7 +286,8 @@ def _guarded(call: Callable[[], Any], as_json: bool) -> int:
         return _tell(str(error), error, FAILED, as_json)
     except OSError as error:  # of a stream: the layers below convert their own
         close_stdout()
-        return _tell(f"cannot write the output: {error.strerror}; write it elsewhere", error, FAILED, as_json)
+        problem = f"cannot write the output: {error.strerror}; make room, or write it elsewhere"
+        return _tell(str(error) if error.filename else problem, error, FAILED, as_json)
     return code if isinstance(code, int) else DONE
 
 

@@ -217,3 +217,4 @@ def test_an_empty_filter_is_refused_at_every_door(client: Client, zsched: Zsched
         for call in (client.list, client.history, client.pause_many, client.cancel_many):
             with pytest.raises(InvalidSchedule, match=f"{name}='': not a text to search for"):
                 call(**{name: ""})
+    refused(zsched("export", "--id", ""), "match='': not a text to search for")
