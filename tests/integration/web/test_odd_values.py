@@ -30,6 +30,7 @@ MEANINGS: list[tuple[str, str, str]] = [
     ("rrule", "FREQ=DAILY;UNTIL=99991231", "FREQ=DAILY;UNTIL=99991231T145959Z"),
     ("rrule", " FREQ=WEEKLY;BYDAY=mo,we; ", "FREQ=WEEKLY;BYDAY=MO,WE"),
     ("rrule", "freq=weekly;byday=MO", "FREQ=WEEKLY;BYDAY=MO"),
+    ("rrule", "RRULE: FREQ=DAILY", "FREQ=DAILY"),
     ("cron", "0  9\t* * mon-FRI", "0 9 * * mon-FRI"),
     ("cron", "0 0 9 * * 1-5", "0 0 9 * * 1-5"),
     ("cron", "0 0 9 ? * L5", "0 0 9 ? * L5"),
