@@ -212,7 +212,7 @@ def test_a_pattern_in_the_place_of_an_id_names_match(client: Client, zsched: Zsc
 
 
 def test_an_empty_filter_is_refused_at_every_door(client: Client, zsched: Zsched) -> None:
-    for name in ("match", "queue", "func", "tag", "owner"):
+    for name in ("match", "queue", "func", "tag"):
         for command in ("ls", "history", "pause", "cancel"):
             refused(zsched(command, f"--{name}="), f"{name}='': not a text to search for; give a text, or leave it out")
         for call in (client.list, client.history, client.pause_many, client.cancel_many):
