@@ -10,21 +10,21 @@ Reminders of events, over HTTP:
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
-from pydantic import AwareDatetime, BaseModel
+from pydantic import AwareDatetime, BaseModel, Field
 from tasks import remind
 
-from zsched import AsyncClient, InvalidSchedule, RedisUnavailable
+from zsched import AsyncClient, InvalidSchedule, RedisRefused, RedisUnavailable
 
 
 class Event(BaseModel):
     """An event, and the guest who gets its reminder."""
 
-    begins_at: AwareDatetime
+    begins_at: Annotated[AwareDatetime, Field(gt=datetime(2000, 1, 1, tzinfo=UTC))]
     to: str
 
 
@@ -67,7 +67,8 @@ async def refuse(request: Request, error: InvalidSchedule) -> JSONResponse:
     return JSONResponse({"detail": str(error), "field": error.field}, status_code=422)
 
 
+@app.exception_handler(RedisRefused)
 @app.exception_handler(RedisUnavailable)
-async def wait(request: Request, error: RedisUnavailable) -> JSONResponse:
+async def wait(request: Request, error: RedisRefused | RedisUnavailable) -> JSONResponse:
     """Answer that the same request should come again: with an id, that is safe."""
     return JSONResponse({"detail": str(error)}, status_code=503, headers={"Retry-After": "2"})

@@ -13,7 +13,7 @@ from flask import Flask, jsonify
 from flask.typing import ResponseReturnValue
 from tasks import welcome
 
-from zsched import Client, RedisUnavailable
+from zsched import Client, InvalidSchedule, RedisRefused, RedisUnavailable
 
 
 def create_app(delay: timedelta = timedelta(minutes=10)) -> Flask:
@@ -30,8 +30,13 @@ def create_app(delay: timedelta = timedelta(minutes=10)) -> Flask:
     def leave(user: str) -> ResponseReturnValue:
         return jsonify(outcome=client.cancel(welcome.id_of(user=user)))
 
+    @app.errorhandler(InvalidSchedule)
+    def refuse(error: InvalidSchedule) -> ResponseReturnValue:
+        return jsonify(detail=str(error)), 422
+
+    @app.errorhandler(RedisRefused)
     @app.errorhandler(RedisUnavailable)
-    def wait(error: RedisUnavailable) -> ResponseReturnValue:
+    def wait(error: RedisRefused | RedisUnavailable) -> ResponseReturnValue:
         return jsonify(detail=str(error)), 503, {"Retry-After": "2"}
 
     return app

@@ -3,7 +3,7 @@
 import zsched
 
 
-@zsched.task(queue="email", id="welcome-{user}")
+@zsched.task(queue="welcome", id="welcome-{user}")
 def welcome(user: str) -> None:
     """Write to somebody who has signed up."""
     print(f"welcome, {user}")

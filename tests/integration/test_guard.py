@@ -234,7 +234,11 @@ class Up:
         Return the descendant with *word* as an argument of its command; a daemon has several, of which the first
         counts.
         """
-        return next(pid for pid in self._held if word in Path(f"/proc/{pid}/cmdline").read_text().split("\0"))
+        return self.pids_of(word)[0]
+
+    def pids_of(self, word: str) -> list[int]:
+        """Return all descendants with *word* as an argument of their commands."""
+        return [pid for pid in self._held if word in Path(f"/proc/{pid}/cmdline").read_text().split("\0")]
 
     def has_left_nobody(self) -> bool:
         return all(held.has_ended(ENDS_S) for held in self._held.values())
@@ -329,6 +333,26 @@ def test_up_ends_when_one_of_its_processes_ends(temporary: Path) -> None:
         os.kill(up.pid_of("daemon"), signal.SIGKILL)
 
         assert 1 == up.process.wait(ENDS_S)
+        assert up.has_left_nobody()
+        assert [] == list(temporary.iterdir())
+
+
+def test_the_demo_says_that_a_second_ctrl_c_does_not_wait_for_the_workers(temporary: Path) -> None:
+    with closing(Up("--demo")) as up:
+        url = up.line_with("export ZSCHED_REDIS_URL=").split("'")[1]
+        up.hold_children()
+        workers = up.pids_of("worker")
+        for pid in workers:
+            os.kill(pid, signal.SIGSTOP)
+        Client.from_url(url, serializer="json").schedule(f"{TASKS}.heartbeat", id="mine", after=0, queue="push")
+        assert "fired" in up.line_with("mine")
+        up.process.send_signal(signal.SIGINT)
+        up.line_with("waiting for the workers (Ctrl-C ends it at once)")
+        up.process.send_signal(signal.SIGINT)
+        for pid in workers:
+            os.kill(pid, signal.SIGCONT)
+
+        assert 130 == up.process.wait(ENDS_S)
         assert up.has_left_nobody()
         assert [] == list(temporary.iterdir())
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import tomllib
 from collections.abc import Callable
@@ -9,12 +10,13 @@ from pathlib import Path
 import pytest
 
 import zsched
-from zsched.config.parsing import QUEUES, URGENCY, QueueSettings
-from zsched.config.settings import Settings, load_settings, variable_of
-from zsched.config.urls import redact
+from zsched.config.parsing import QUEUES, URGENCY, QueueSettings, path
+from zsched.config.settings import _PARSERS, Settings, load_settings, variable_of
+from zsched.config.urls import read_password_file, redact
 from zsched.core.arguments import check_queue
 from zsched.core.options import PRESET_OPTIONS, merged_presets
 from zsched.errors import ConfigError, InvalidSchedule
+from zsched.storage.keyfile import KeyFile, new_key_line
 
 OF_SENTINELS = [("redis", "master"), ("redis", "sentinel_password_file")]  # not allowed without Sentinels
 NAMED = ("queues", "urgencies")  # of tables under names of the user's: in a file only
@@ -360,3 +362,72 @@ NO_ADDRESS = ["", "host", ":9464", "*:80", "a..b:80", ".a:80", f"{'x' * 64}:80",
 def test_an_invalid_address_is_refused_with_the_form_to_write(name: str, remedy: str, address: str) -> None:
     with pytest.raises(ConfigError, match=f"^ZSCHED_{name}=.+{remedy}"):
         load_settings(env={f"ZSCHED_{name}": address})
+
+
+PATHS = [key for key, parse in _PARSERS.items() if parse is path]
+ODD_PATHS = [
+    "/a.db",
+    "a.db",
+    "./~/a.db",
+    "/~/a.db",
+    "a~",
+    "a b",
+    "$HOME/a",
+    "é",
+    "-",
+    "--help",
+    "a/../b",
+    " ",
+    "C:\\a",
+    "*",
+    "%h/a",
+]
+
+
+def test_the_settings_have_paths() -> None:
+    assert {("archive", "path"), ("redis", "password_file"), ("signing", "keys_file")} <= set(PATHS)
+
+
+@pytest.mark.parametrize("key", PATHS, ids=".".join)
+def test_a_path_may_begin_with_the_home_of_its_user(
+    tmp_path: Path, key: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    sentinels = "sentinels = ['a:1']\nmaster = 'm'\n" if "sentinel" in key[1] else ""
+    for given, meant in [("~/a.db", "/home/ann/a.db"), ("~", "/home/ann"), *((one, one) for one in ODD_PATHS)]:
+        by_file = load_settings(write(tmp_path, f"[{key[0]}]\n{key[1]} = {json.dumps(given)}\n{sentinels}"), env={})
+        names = {variable_of(key): given} | (
+            {"ZSCHED_REDIS_SENTINELS": "a:1", "ZSCHED_REDIS_MASTER": "m"} if sentinels else {}
+        )
+        for settings in (by_file, load_settings(env=names)):
+            assert meant == getattr(getattr(settings, key[0]), key[1])
+
+
+@pytest.mark.parametrize("key", PATHS, ids=".".join)
+@pytest.mark.parametrize(
+    "value", ["", "a\0b", 5, True, [], {}, 1.5, "~nobody_of_this_name/a.db", "~nobody_of_this_name"]
+)
+def test_a_value_that_is_no_path_is_refused_with_its_key(tmp_path: Path, key: tuple[str, str], value: object) -> None:
+    with pytest.raises(ConfigError, match=rf"{key[1]}=.*: .*write the (whole )?path"):
+        load_settings(write(tmp_path, f"[{key[0]}]\n{key[1]} = {json.dumps(value).replace('{}', '{a = 1}')}\n"), env={})
+
+
+def test_a_configuration_file_a_password_file_and_a_key_file_may_be_below_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file, password, keys = (tmp_path / name for name in ("z.toml", "password", "keys"))
+    file.write_text('namespace = "mail"\n')
+    password.write_text("secret\n")
+    keys.touch(0o600)
+    keys.write_text(new_key_line("a"))
+
+    assert (
+        "mail"
+        == load_settings("~/z.toml", env={}).namespace
+        == load_settings(env={"ZSCHED_CONFIG": "~/z.toml"}).namespace
+    )
+    assert "secret" == read_password_file("~/password", "here")
+    assert "a" == KeyFile("~/keys").ring().first.id
+    with pytest.raises(ConfigError, match=r"~nobody_of_this_name/z\.toml: No such file"):
+        load_settings("~nobody_of_this_name/z.toml", env={})

@@ -151,7 +151,7 @@ _STYLES: Final = {"problem": Style.BAD, "warning": Style.WARNING, "ok": Style.PL
 @click.option(
     "--role",
     "roles",
-    type=click.Choice(["client", "daemon", "worker", "web"]),
+    type=click.Choice(["client", "daemon", "worker", "scheduling-worker", "web"]),
     multiple=True,
     default=["daemon"],
     show_default=True,
@@ -178,10 +178,10 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> 
     """
     from zsched.health.check import Severity
     from zsched.health.doctor import examine  # other commands need not wait for it
-    from zsched.storage.rights import Role
+    from zsched.storage.rights import USERS
 
     settings = invocation.settings()
-    link, asked = link_of(settings), tuple(map(Role, roles))
+    link, asked = link_of(settings), tuple(role for name in roles for role in USERS[f"zsched-{name}"])
     with reaching(invocation):
         findings = causes_of(examine(settings, link, asked, user, config_file=invocation.config_file))
     invocation.answer_rows(map(_to_dict, findings), _HEADER, _rows(findings))
@@ -201,12 +201,16 @@ def _to_dict(finding: Finding) -> dict[str, str]:
 
 
 def _rows(findings: list[Finding]) -> Iterator[TableRow]:
-    """Yield a line per finding, and its remedy below."""
-    for finding in findings:
+    """Yield a line per finding, and its remedy below; several skipped checks have one line, the last."""
+    skipped = [finding for finding in findings if finding.severity.value == "skipped"]
+    for finding in findings if len(skipped) < 2 else [each for each in findings if each not in skipped]:
         style = _STYLES.get(finding.severity.value, Style.PLAIN)
         yield TableRow((finding.severity.value, finding.group, finding.text), style)
         if finding.remedy:
             yield TableRow(("", "", f"→ {finding.remedy}"))
+    if len(skipped) > 1:
+        yield TableRow(("skipped", f"{len(skipped)} checks", ", ".join(dict.fromkeys(one.group for one in skipped))))
+        yield TableRow(("", "", "→ zsched doctor --json says why; the operator of users.acl may ask for all"))
 
 
 def _summary(findings: list[Finding]) -> str:

@@ -16,12 +16,11 @@ from zsched.cli.filters import schedule_filters
 from zsched.cli.formats import due_text, iso_text, run_table, utc_text
 from zsched.cli.lines import Shown, pairs
 from zsched.cli.program import Invocation, command
-from zsched.cli.values import duration, instant
+from zsched.cli.values import duration, instant, moment_at
 from zsched.client import Client
 from zsched.core.choices import ScheduleState
 from zsched.core.clock import SystemClock, from_ms, to_ms
 from zsched.core.definition import definition_of
-from zsched.core.instants import instant_ms
 from zsched.core.model import Schedule
 from zsched.core.planning import nominal_time
 from zsched.core.run_id import RunId
@@ -62,7 +61,7 @@ def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: 
       zsched ls --state paused --json | jq -r '.[].id'
     """
     for name in ("due_after", "due_before"):
-        filters[name] = _bound(name, filters[name], tz)
+        filters[name] = moment_at(filters[name], name, tz)
     if limit is None and sys.stdout.isatty() and not invocation.wants_json:
         limit = PAGE
     found = invocation.client().list(limit=None if limit is None else limit + 1, **filters)
@@ -173,10 +172,6 @@ def _distance(one: Schedule, due_ms: int, now_ms: int) -> str:
     return f"{distance}, if resumed" if due_ms > now_ms else f"was due {distance}, waits"
 
 
-def _bound(name: str, given: datetime | None, tz: str | None) -> datetime | None:
-    return None if given is None else from_ms(instant_ms(name, given, tz))
-
-
 # -- zsched next ------------------------------------------------------------------------------------
 
 
@@ -241,7 +236,7 @@ def _of_schedule(
     """
     schedule = client.get(id)
     place = zone(tz or schedule.tz)
-    after = None if start is None else from_ms(instant_ms("from", start, place.key))
+    after = moment_at(start, "from", place.key)
     for at in client.preview(id, n=number, start=after):
         nominal = from_ms(nominal_time(schedule, to_ms(at))) if schedule.jitter_ms else None
         yield at.astimezone(place), None if nominal is None else nominal.astimezone(place)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import json
 import os
 import sys
@@ -71,7 +72,7 @@ class Invocation:
         """Return the path of the configuration file, or None."""
         from zsched.config.settings import FILE_VARIABLE
 
-        return self.given.get("config") or os.environ.get(FILE_VARIABLE) or None
+        return os.path.expanduser(self.given.get("config") or os.environ.get(FILE_VARIABLE) or "") or None
 
     def settings(self) -> Settings:
         """Merge defaults < file < environment < options. Raises ConfigError."""
@@ -246,12 +247,22 @@ class Program(click.Group):
         **extra: Any,
     ) -> Any:
         """Run *args* (default: this process's) and return the exit code, or exit with it if *standalone_mode*."""
+        _prepare_streams()
         arguments = sys.argv[1:] if args is None else list(args)
         as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
         code = _guarded(lambda: super(Program, self).main(arguments, prog_name, complete_var, False, **extra), as_json)
         if standalone_mode:
             sys.exit(code)
         return code
+
+
+def _prepare_streams() -> None:
+    """Let stdout write escapes for what its encoding lacks, as stderr does, and closed streams lead nowhere."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r+"))  # noqa: SIM115  # until this process ends
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _guarded(call: Callable[[], Any], as_json: bool) -> int:
@@ -273,6 +284,10 @@ def _guarded(call: Callable[[], Any], as_json: bool) -> int:
         return _tell(error.problem, error, FAILED, as_json)
     except ZschedError as error:
         return _tell(str(error), error, FAILED, as_json)
+    except OSError as error:  # of a stream: the layers below convert their own
+        close_stdout()
+        problem = f"cannot write the output: {error.strerror}; make room, or write it elsewhere"
+        return _tell(str(error) if error.filename else problem, error, FAILED, as_json)
     return code if isinstance(code, int) else DONE
 
 
@@ -282,11 +297,13 @@ def _usage(error: click.ClickException) -> str:
     message = error.format_message().rstrip(".")
     if context is None:
         return message
+    if "extra argument" in message and any("--match" in param.opts for param in context.command.params):
+        message += "; ids, and patterns of ids, are given by --match"
     return f"{message}{' See' if message.endswith('?') else '; see'} {context.command_path} --help"
 
 
 def _tell(message: str, error: Exception, code: int, as_json: bool) -> int:
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(OSError):
         Invocation({"json": as_json}).tell_error(message, error)
     return code
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -15,7 +16,7 @@ from zsched.core.instants import zone_name
 @click.option(
     "--from",
     "file",
-    type=click.Path(path_type=Path),
+    type=lambda text: Path(os.path.expanduser(text)),
     metavar="FILE",
     help="Read this archive instead of the configured one.",
 )

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Final, TypedDict, TypeVar
 
-from zsched.core.arguments import check_id, choice
+from zsched.core.arguments import check_filter, check_id, choice
 from zsched.core.changes import OUTCOMES, What
 from zsched.core.choices import ScheduleState
 from zsched.core.clock import from_ms
@@ -44,7 +44,6 @@ _LIKE: Final = 0.7  # of difflib.SequenceMatcher.ratio
 _OTHERS: Final = 100  # runs of its queue that are searched for those that began while a run waited
 _BEFORE_MS: Final = 3_600_000  # they were pushed so long before it, at most
 _ENDLESS: Final = 10**15  # results
-_LONGEST: Final = 512  # characters of a filter
 _OF_A_RUN: Final = 1000  # changes of a schedule among which its run is searched: the length of an answer
 
 
@@ -315,19 +314,13 @@ def _wanted(
 ) -> Wanted:
     """Return the query. Raises InvalidSchedule."""
     names = ("match", "func", "queue", "tag", "owner", "name")
-    match, func, queue, tag, owner, named = (_filter(name, filters.get(name)) for name in names)
+    match, func, queue, tag, owner, named = (check_filter(name, filters.get(name)) for name in names)
     facets = Facets(func or "", queue or "", owner or "", (tag,) if tag else (), named or "")
     since_us, until_us = (_us(name, filters.get(name)) for name in ("since", "until"))
     if since_us is not None and until_us is not None and since_us >= until_us:
         raise InvalidSchedule("until", filters.get("until"), "not later than since", "give a later time")
     known = None if id is None else check_id(id)
     return Wanted(frozenset(whats), frozenset(statuses), limit, known, match, facets, since_us, until_us)
-
-
-def _filter(name: str, value: object) -> str | None:
-    if value is None or (isinstance(value, str) and 0 < len(value) <= _LONGEST and value.isprintable()):
-        return value
-    raise InvalidSchedule(name, value, "not a text to search for", "give a text, or leave it out")
 
 
 def _us(name: str, at: object) -> int | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -158,9 +159,12 @@ def listen_address(given: object) -> str:
 
 
 def path(given: object) -> str:
-    """Parse a path of a file."""
+    """Parse a path of a file; ``~`` is this user's home."""
     if isinstance(given, str) and given and "\0" not in given:
-        return given
+        whole = os.path.expanduser(given)
+        if whole.startswith("~"):
+            raise ValueError("it has no such home on this machine; write the whole path, or ./~ for such a name")
+        return whole
     raise ValueError("write the path of a file")
 
 

@@ -272,10 +272,10 @@ def load_settings(
     Raises:
         ConfigError: a file that cannot be read, an unknown key, a value out of bounds.
     """
-    file = file or env.get(FILE_VARIABLE) or None
+    file = os.path.expanduser(file or env.get(FILE_VARIABLE) or "")
     given: dict[SettingKey, _Given] = {}
     tables: dict[str, Any] = {}
-    if file is not None:
+    if file:
         read = _read(Path(file))
         tables = _named_tables(Path(file), read)
         given.update(_from_file(Path(file), read))

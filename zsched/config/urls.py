@@ -297,7 +297,7 @@ def read_password_file(file: str, place: str) -> str:
         ConfigError: it cannot be read or is empty.
     """
     try:
-        password = Path(file).read_text().rstrip("\r\n")
+        password = Path(os.path.expanduser(file)).read_text().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         raise ConfigError(f"{place}={file!r}: {reason}") from error

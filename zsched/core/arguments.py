@@ -19,7 +19,8 @@ from zsched.errors import InvalidSchedule
 _MS_PER_S = 1000
 _LONGEST_DELAY_S = 100 * 366 * 86400
 _VERSION = re.compile(r"[!-~]{1,64}")  # lua/lib/version.lua
-_TEXT = 200  # characters of description, note, tag, owner, and of by
+_FILTER = 512  # characters of a filter
+_TEXT = 200  # characters of name, description, note, tag, owner, and of by
 
 E = TypeVar("E", bound=Enum)
 
@@ -27,8 +28,18 @@ E = TypeVar("E", bound=Enum)
 def check_id(id: object) -> str:
     """Return *id* if it is valid. Raises InvalidSchedule otherwise."""
     if not isinstance(id, str) or not ID.fullmatch(id):
-        raise InvalidSchedule("id", id, "not a schedule id", "give 1 to 128 of A-Z, a-z, 0-9, _ and -")
+        remedy = "give 1 to 128 of A-Z, a-z, 0-9, _ and -, not beginning with -"
+        if isinstance(id, str) and {*"*?["} & {*id}:
+            remedy += "; a pattern is for match= (--match)"
+        raise InvalidSchedule("id", id, "not a schedule id", remedy)
     return id
+
+
+def check_filter(field: str, value: object) -> str | None:
+    """Return *value* if it can be searched for, or None. Raises InvalidSchedule."""
+    if value is None or (isinstance(value, str) and 0 < len(value) <= _FILTER and value.isprintable()):
+        return value
+    raise InvalidSchedule(field, value, "not a text to search for", "give a text, or leave it out")
 
 
 def check_run_id(run_id: object) -> str:

@@ -181,7 +181,8 @@ class _RunOptions(TypedDict, total=False):
         "How long RQ keeps a failed run; -1: forever.", RqSeconds(), Stored.RQ, "failure_ttl",
         attribute="failure_ttl_s")]
     retry: Annotated[RetryValue | None, Option(
-        "How often RQ retries a failed run.", Number(), Stored.RQ, "retries_left", attribute="retries")]
+        'How often RQ retries a failed run. Python, files and HTTP also take {"max": 3, "interval": [60, 300]}, in s.',
+        Number(), Stored.RQ, "retries_left", attribute="retries")]
     rate_limit: Annotated[RateLimitValue | None, Option(
         "RQ 3's limit: at most N runs and jobs of this key are queued or running at once.", Slots(), Stored.JOB,
         "rate_limit_key rate_limit_concurrency", letter="l")]

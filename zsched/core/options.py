@@ -225,7 +225,7 @@ def _recurring(name: str, options: Mapping[str, Any], rule: _Rule) -> TriggerSpe
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
         raise InvalidSchedule("count", count, "not a number of occurrences", "give a whole number from 1")
     kind = kind_named(name)
-    expr, counted = kind.parse(options[name])
+    expr, counted = kind.parse(options[name], rule.tz)
     if counted is not None and count is not None:
         raise InvalidSchedule("count", count, f"the {name.upper()} has a COUNT of its own", "give one of the two")
     bounds = {

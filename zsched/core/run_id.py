@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-ID = re.compile(r"[A-Za-z0-9_-]{1,128}")  # of a schedule
+ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")  # of a schedule; a first - would make it an option of commands
 _RUN_ID = re.compile(
     r"(?P<schedule>[A-Za-z0-9_-]{1,128})-(?P<ms>[0-9]{1,18})(?:-n(?P<namespace>[a-z0-9_]+))?(?:-r(?P<rerun>[0-9]{1,18}))?"
 )

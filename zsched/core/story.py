@@ -168,10 +168,10 @@ def tell(
 
     *schedule*: as in Redis (None: not there). *runs*: its runs without a known end, as RQ has them, the newest first.
     *stalled*: their queues without a worker. *hindrance*: why it does not fire, if it is due. Times are local in *tz*,
-    by default in the schedule's own zone.
+    by default in the schedule's own zone at that time.
     """
-    tz = tz or (schedule.tz if schedule else "UTC")
-    teller = _Teller(chronicle, tz, stalled, hindrance)
+    teller = _Teller(chronicle, tz, stalled, hindrance, schedule)
+    tz = teller.tz
     lines = in_order(teller.lines(), attempt_lines(chronicle.changes, runs, tz))
     is_known = bool(chronicle.changes) or schedule is not None
     verdict = teller.verdict(schedule, now_ms, runs) if is_known else _unknown(chronicle)
@@ -190,8 +190,8 @@ def tell_of_run(
     hindrance: Hindrance = LEADERLESS,
 ) -> Story:
     """Return the story of run *run_id* from the *chronicle* of its schedule; *runs*: that run, if known."""
-    tz = tz or (schedule.tz if schedule else "UTC")
-    teller = _Teller(chronicle, tz, stalled, hindrance)
+    teller = _Teller(chronicle, tz, stalled, hindrance, schedule)
+    tz = teller.tz
     own = of_run(run_id, chronicle.changes)
     lines = in_order(teller.lines_of(own), attempt_lines(own, runs, tz))
     verdict = teller.verdict_of_run(run_id, own, schedule, now_ms, runs)
@@ -223,13 +223,26 @@ class _Teller:
     """Writes the story of one schedule, change by change, and its resulting state."""
 
     def __init__(
-        self, chronicle: Chronicle, tz: str, stalled: Mapping[str, Stalled] = {}, hindrance: Hindrance = LEADERLESS
+        self,
+        chronicle: Chronicle,
+        tz: str | None,
+        stalled: Mapping[str, Stalled] = {},
+        hindrance: Hindrance = LEADERLESS,
+        schedule: Schedule | None = None,
     ) -> None:
-        self._chronicle, self._tz, self._stalled, self._hindrance = chronicle, tz, stalled, hindrance
+        self._chronicle, self._stalled, self._hindrance = chronicle, stalled, hindrance
+        self.tz = tz or (schedule.tz if schedule else "UTC")
+        moves = [] if tz else [(change.at_us, one) for change in chronicle.changes for one in change.changed]
+        self._zones = [(at_us, one[4:].partition(" ")[0]) for at_us, one in moves if one.startswith("tz: ")]
         self.is_there = False  # True if Redis has it, by the changes so far
         self.authors: tuple[str | None, str | None] = (None, None)  # of its first and last put in this life
         self._is_recurring = False
-        self._lateness = Lateness(chronicle.terms, chronicle.led, chronicle.source.whole_since_us, tz)
+        self._lateness = Lateness(chronicle.terms, chronicle.led, chronicle.source.whole_since_us, self.tz)
+
+    def _sentence(self, change: Change) -> str:
+        """Return the sentence on *change*, in the zone that the schedule had then."""
+        was = next((zone for until_us, zone in self._zones if change.at_us < until_us), self.tz)
+        return sentence(change, "UTC" if was == "-" else was, self._context(change))
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield a line per change, and one for left out changes."""
@@ -239,21 +252,21 @@ class _Teller:
             if left_out and change.entry != changes[0].entry:
                 yield change.at_us // 1000, f"… {left_out:,} more changes lie before this …"
                 left_out = 0
-            yield change.at_us // 1000, sentence(change, self._tz, self._context(change))
+            yield change.at_us // 1000, self._sentence(change)
             self._note(change)
 
     def lines_of(self, own: Sequence[Change]) -> Iterator[tuple[int, str]]:
         """Yield a line for each of *own*, some of the changes; the context comes from all changes."""
         for change in self._chronicle.changes:
             if change in own:
-                yield change.at_us // 1000, sentence(change, self._tz, self._context(change))
+                yield change.at_us // 1000, self._sentence(change)
             self._note(change)
 
     def verdict(self, schedule: Schedule | None, now_ms: int, runs: Sequence[Run]) -> StoryVerdict:
         """Return the verdict by Redis, by the open *runs* in RQ (the newest first), and by the changes."""
         if schedule is None:
             return self._gone(runs)
-        state = on_schedule(schedule, now_ms, self._tz, self._hindrance)
+        state = on_schedule(schedule, now_ms, self.tz, self._hindrance)
         if state.word is not Word.SCHEDULED:
             return state.after(f"its {self._open(runs)}") if runs else state
         newest = self._of_run(runs[0]) if runs else None
@@ -273,18 +286,18 @@ class _Teller:
         if runs:
             return self._of_run(runs[0]).after(f"it is of schedule {id}")
         if schedule is not None and own[-1].what in _WAITS:
-            state = on_schedule(schedule, now_ms, self._tz, self._hindrance)
+            state = on_schedule(schedule, now_ms, self.tz, self._hindrance)
             return state.after(f"run {run_id} of schedule {id} was not pushed")
         again = " again" if any(map(is_push, own)) else ""
         verdict = self._of_change(own[-1], is_there=schedule is not None)
         return verdict.after(f"run {run_id} of schedule {id} was not pushed{again}")
 
     def _of_run(self, run: Run) -> StoryVerdict:
-        return on_run(run, self._tz, self._stalled.get(run.queue) if run.status is RunStatus.QUEUED else None)
+        return on_run(run, self.tz, self._stalled.get(run.queue) if run.status is RunStatus.QUEUED else None)
 
     def _of_change(self, change: Change, *, is_there: bool) -> StoryVerdict:
         """Return the verdict on a schedule or an occurrence that ended with *change*, without a run."""
-        return on_change(change, sentence(change, self._tz, self._context(change)), is_there=is_there)
+        return on_change(change, self._sentence(change), is_there=is_there)
 
     def _open(self, runs: Sequence[Run]) -> str:
         """Return the state in RQ of the run that was pushed last, and the number of others."""
@@ -324,7 +337,7 @@ class _Teller:
         verdict, gap = self._of_run(run_that_ended(last)), self._gap()
         if verdict.word is not Word.RAN or not gap:
             return verdict
-        text, count = sentence(gap[-1], self._tz, self._context(gap[-1])), sum(max(one.count, 1) for one in gap)
+        text, count = self._sentence(gap[-1]), sum(max(one.count, 1) for one in gap)
         return with_gap(verdict, gap, text if len(gap) == 1 else f"{plural(count, 'occurrence')} left out; {text}")
 
     def _gap(self) -> list[Change]:

@@ -217,7 +217,7 @@ def _drain(player: Player, stack: Stack, screen: Screen, clock: Clock) -> None:
         pass
     player.leave_unheard()
     if not player.is_idle:
-        screen.say("the daemon has stopped; waiting for the workers …")
+        screen.say("the daemon has stopped; waiting for the workers (Ctrl-C ends it at once) …")
     deadline_ms = clock.monotonic_ms() + _DRAIN_MS
     while not player.is_idle and clock.monotonic_ms() < deadline_ms:
         stack.check()

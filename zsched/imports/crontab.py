@@ -10,7 +10,8 @@ tests):
 
 - Variables count from their line on. Values are not expanded. Blanks before a value are removed, unless it is in
   quotes; blanks at its end are always removed; an empty value needs quotes. ``TZ`` concerns only the command: cron
-  itself uses the machine's zone.
+  itself uses the machine's zone. ``CRON_TZ``, if it is not empty, is the zone of the lines below it, as for cronie (Red
+  Hat and others); Debian's cron ignores it.
 - The first ``%`` of a command ends it. The rest is its standard input: each further ``%`` is a line end, and one is
   added at the end. ``\%`` is a percent sign. In the command, not in the input, ``\\`` is one backslash. Any other
   backslash stays.
@@ -38,6 +39,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
+from zsched.core.triggers import zone
 from zsched.core.wording import blanked
 from zsched.imports.fields import MACROS, cron_of_fields
 from zsched.imports.found import ImportSource, Item
@@ -45,7 +47,7 @@ from zsched.imports.found import ImportSource, Item
 _SPOOL: Final = PurePath("/var/spool/cron/crontabs")
 _READ_BY_CRON: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)  # names of files in cron.d, by cron(8)
 _USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?", re.ASCII)
-_NOT_IN_ID: Final = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
+_NOT_IN_ID: Final = re.compile(r"^-|[^A-Za-z0-9_-]+", re.ASCII)
 _VARIABLE: Final = re.compile(
     r"""(?:"(?P<n1>[^"=]*)"|'(?P<n2>[^'=]*)'|(?P<n3>[^\s='"][^\s=]*))\s*=\s*"""
     r"""(?:"(?P<v1>[^"]*)"\s*|'(?P<v2>[^']*)'\s*|(?P<v3>[^\s'"].*))""",
@@ -89,8 +91,8 @@ def read_crontab(
     name: str, raw: bytes, func: str, options: Mapping[str, Any], *, owner: str, user: str | None = None
 ) -> ImportSource:
     """
-    Return the lines of *raw*, the content of file *name*, as calls of *func*. All get *options*, which include tz.
-    *user*: the owner of the crontab; then its lines have no users.
+    Return the lines of *raw*, the content of file *name*, as calls of *func*. All get *options*, which include tz, the
+    zone of lines without a CRON_TZ. *user*: the owner of the crontab; then its lines have no users.
     """
     path, source = PurePath(name), ImportSource(name, owner)
     user = path.name if user is None and path.parent == _SPOOL else user
@@ -140,6 +142,7 @@ def _lines(source: ImportSource, text: str, user: str | None) -> Iterator[_Line]
                 raise ValueError(_NUL)
             variable = _VARIABLE.fullmatch(said)
             if variable is None:
+                zone(variables.get("CRON_TZ") or "UTC", "CRON_TZ")
                 yield _line(number, said, user, dict(variables))
             else:
                 named = {key[0]: found for key, found in variable.groupdict().items() if found is not None}
@@ -187,7 +190,8 @@ def _item(line: _Line, id: str, func: str, options: Mapping[str, Any]) -> Item:
         "kwargs": {"user": line.user, "environment": dict(line.variables), "stdin": stdin},
         "description": blanked(line.command)[:_SHOWN],
     }
-    return Item(id, line.number, func, {**called, **options})
+    cron_tz = line.variables.get("CRON_TZ")
+    return Item(id, line.number, func, {**called, **options, **({"tz": cron_tz} if cron_tz else {})})
 
 
 def _digest(line: _Line) -> str:
@@ -200,4 +204,4 @@ def _about_variables(source: ImportSource) -> Iterator[str]:
     if "MAILTO" in names:
         yield f"{source.name}: nobody mails what commands print (MAILTO); the function has it in its environment"
     if "CRON_TZ" in names:
-        yield f"{source.name}: CRON_TZ changes no times, as in Debian's cron; --tz gives another zone"
+        yield f"{source.name}: CRON_TZ is the zone of the lines below it, as for cronie; Debian's cron ignores it"

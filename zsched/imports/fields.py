@@ -15,18 +15,9 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from zsched.core.triggers.cron import LONGEST
+from zsched.core.triggers.cron import ALIASES, LONGEST
 
-MACROS: Final = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
-
+MACROS: Final = ALIASES
 _ITEM: Final = re.compile(r"(?:(\*)|([a-z0-9]+)(?:-([a-z0-9]+))?)(?:/([0-9]+))?", re.IGNORECASE | re.ASCII)
 
 

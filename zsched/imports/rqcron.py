@@ -14,13 +14,13 @@ The module is imported, as ``rq cron`` would. Ids are the names of the registrat
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from typing import Any, Final
 
 from croniter import croniter
 from rq.cron import CronJob, CronScheduler
 
-from zsched.core.run_id import ID
 from zsched.errors import InvalidSchedule, NotImportable
 from zsched.imports.found import ImportSource, Item
 from zsched.storage.rivals import CRON_OWNER, dotted
@@ -70,7 +70,7 @@ def read_rq_cron(module: str, zone: str) -> ImportSource:
         source.refuse(name, name, f"RQ refuses it ({refusal}); correct it in the module")
     for job in registered.get_jobs():
         name = str(getattr(job, "name", job.func_name))  # RQ before 2.10 has no names
-        id = "".join(c if ID.fullmatch(c) else "_" for c in name)[:_LONGEST_ID]
+        id = re.sub("^-|[^A-Za-z0-9_-]", "_", name)[:_LONGEST_ID]
         met[id] += 1
         try:
             source.items.append(_item(job, zone, name, id if met[id] == 1 else f"{id}-{met[id]}"))

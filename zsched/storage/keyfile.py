@@ -113,7 +113,7 @@ class KeyFile:
     """The keys of a *file*, read when they are first needed. ``problem``: why its last change is not used; or ""."""
 
     def __init__(self, file: str, clock: Clock | None = None) -> None:
-        self._file, self._clock = file, clock or SystemClock()
+        self._file, self._clock = os.path.expanduser(file), clock or SystemClock()
         self._ring: KeyRing | None = None
         self._seen: tuple[int, int, int] | None = None
         self._looked_ms = 0.0

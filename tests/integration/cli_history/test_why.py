@@ -349,3 +349,16 @@ def test_why_of_a_run_in_a_queue_without_workers_names_those_with_workers(
 
     assert zsched.story("a")[-1].endswith(f"listens to queue {queue}; {hint}")
     assert zsched.json("why", str(run_id))["verdict"]["text"].endswith(f"; {hint}")
+
+
+def test_why_shows_the_first_time_of_a_moved_schedule_in_its_first_zone(zsched: Zsched, client: Client) -> None:
+    client.schedule("app.report", id="rule", cron="0 9 * * *", tz="Asia/Seoul")
+    client.schedule("app.report", id="plain", cron="0 9 * * *")
+    for id in ("rule", "plain"):
+        client.update(id, tz="America/Los_Angeles")
+
+    assert [["09:00:00+09:00", "09:00:00-08:00"], ["09:00:00+00:00", "09:00:00-08:00"]] == [
+        [text.split("for ")[-1].split(" ")[1].replace("-07:00", "-08:00") for _, text in client.why(id).lines]
+        for id in ("rule", "plain")
+    ]
+    assert "09:00:00+09:00" in zsched("why", "rule").stdout

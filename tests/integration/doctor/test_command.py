@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,10 +16,12 @@ from click.testing import CliRunner, Result
 from rq import Worker
 
 from tests.faults.processes import DaemonProcess, eventually
+from tests.integration import command_line
 from tests.integration.doctor.ground import KEYS, examined, only
 from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.cli import program
+from zsched.cli.health import doctor
 from zsched.cli.program import DONE, UNHEALTHY, USAGE
 from zsched.core.clock import to_ms
 from zsched.core.wording import plural
@@ -28,7 +31,7 @@ from zsched.health.check import Finding, Severity
 from zsched.health.doctor import CHECKS
 from zsched.storage.accounts import Account, AccountRole
 from zsched.storage.connection import Link
-from zsched.storage.rights import Role
+from zsched.storage.rights import USERS, Role
 from zsched.storage.tokens import Tokens
 
 Zsched = Callable[..., Result]
@@ -110,7 +113,7 @@ def test_warnings_exit_with_0(zsched: Zsched, at_work: None, sound: redis.Redis,
     ("arguments", "code", "said"),
     [
         ("-u redis://127.0.0.1:1/0 --json", UNHEALTHY, '"type": "RedisUnavailable"'),
-        ("--role king", USAGE, "'client', 'daemon', 'worker', 'web'"),
+        ("--role king", USAGE, "'client', 'daemon', 'worker', 'scheduling-worker', 'web'"),
         ("--help", DONE, "zsched doctor --role client --user shop"),
     ],
 )
@@ -118,6 +121,29 @@ def test_the_command_without_an_examination_says_why(zsched: Zsched, arguments: 
     result = zsched("doctor", *arguments.split())
 
     assert (code, True) == (result.exit_code, said in result.output)
+
+
+def test_the_doctor_has_a_role_for_each_user_of_users_acl(zsched: Zsched) -> None:
+    roles = next(param for param in doctor.params if param.name == "roles").type.choices  # type: ignore[attr-defined]  # a Choice
+
+    assert {f"zsched-{role}" for role in roles} == USERS.keys()
+    assert "rights" in zsched("doctor", "--role", "scheduling-worker").stdout
+
+
+def test_several_skipped_checks_have_one_line_with_their_number(url: str, sound: redis.Redis) -> None:
+    sound.execute_command("ACL", "SETUSER", "shop", "reset", "on", "nopass", "+info", "+ping", "+select")
+    try:
+        asking = command_line.Zsched(url.replace("://", "://shop:x@", 1))
+        people, programs = asking("doctor"), asking.json("doctor")
+    finally:
+        sound.acl_deluser("shop")
+
+    skipped = [one["check"] for one in programs if one["verdict"] == "skipped"]
+    lines = people.stdout.splitlines()
+    (line,) = [line for line in lines if line.startswith("skipped")]
+    assert len(skipped) > 10
+    assert [f"{len(skipped)} checks", *dict.fromkeys(skipped)] == re.split("  +|, ", line)[1:]
+    assert f"{len(skipped)} skipped" in lines[-1]
 
 
 def findings(url: str, **settings: Any) -> dict[str, list[Finding]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -79,19 +81,60 @@ def waits_in_queue(client: redis.Redis, queue: str) -> None:
 
 @pytest.mark.parametrize("example", ["reminders"], indirect=True)
 def test_the_reminders_are_set_moved_run_and_explained(example: Example, redis_client: redis.Redis) -> None:
-    assert "reminder-concert: created, at 2098-12-24 17:00:00 UTC" in example.run(
+    assert "remind-concert: created, at 2098-12-24 17:00:00 UTC" in example.run(
         "reminders.py", "set", "concert", "2098-12-24T19:00", "Europe/Vienna"
     )
     assert ": updated, at 2098-12-25" in example.run("reminders.py", "set", "concert", "2098-12-25T19:00")
-    assert "reminders: at=" in example.run("reminders.py", "set", "concert", "2001-12-25T19:00", code=1)
-    example.client.run_now("reminder-concert")
-    waits_in_queue(redis_client, "email")
+    assert "error: at=" in example.run("reminders.py", "set", "concert", "2001-12-25T19:00", code=2)
+    example.client.run_now("remind-concert")
+    waits_in_queue(redis_client, "reminders")
 
-    assert "concert begins in 60 minutes" in example.work("email")
+    assert "concert begins in 60 minutes" in example.work("reminders")
     eventually(lambda: "succeeded" in example.run("reminders.py", "why", "concert"))
     example.run("reminders.py", "set", "opera", "2098-12-25T19:00")
-    assert "reminder-opera: cancelled" in example.run("reminders.py", "cancel", "opera")
-    assert "python reminders.py set" in example.run("reminders.py", code=1)
+    assert "remind-opera: cancelled" in example.run("reminders.py", "cancel", "opera")
+    assert "python reminders.py set" in example.run("reminders.py", "--help")
+
+
+ODD_ARGUMENTS = [
+    *((words, "COMMAND") for words in ("", "-x", "--", "nonsense", "SET concert 2098-12-24T19:00", "delete concert")),
+    *((f"set x {at}", f"argument begins_at: {at!r} is not a time; give one such as 2026-12-24T19:00") for at in
+      ("notatime", "24.12.2098", "2098-13-01", "2098-02-30T19:00", "19:00", "tomorrow", "1e999", "0", "0001-01-01",
+       "2098-12-24T25:00", "2098-12-24T19:00Europe/Vienna", "99999-01-01")),
+    ("set x ''", "argument begins_at: '' is not a time"),
+    *((f"set x 2098-12-24T19:00 {tz}", f"tz={tz!r}") for tz in
+      ("EST", "Vienna", "Europe/Wien", "+01:00", "CET-1CEST", "utc/", "Mars/Olympus", "1", "*")),
+    *((f"set {event} 2098-12-24T19:00", "event") for event in ("ünder", "a.b", "a/b", "*", "{event}", "a" * 200)),
+    *((words, "required: ") for words in ("set", "set x", "cancel", "why")),
+    *((words, "unrecognized arguments") for words in ("cancel a b", "why a --json", "set x 2098-12-24T19:00 UTC UTC")),
+    ("set x 2001-12-24T19:00", "at="), ("cancel a.b", "event"), ("why a.b", "event"), ("why --help=x", "--help"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "told"), ODD_ARGUMENTS)
+def test_odd_arguments_of_the_reminders_are_errors_with_the_field(
+    redis_url: str,
+    words: str,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = EXAMPLES / "reminders"
+    monkeypatch.setenv("ZSCHED_REDIS_URL", redis_url)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(sys, "argv", ["reminders.py", *shlex.split(words)])
+    monkeypatch.delitem(sys.modules, "tasks", raising=False)
+
+    with pytest.raises(SystemExit) as caught:
+        runpy.run_path(str(folder / "reminders.py"), run_name="__main__")
+    monkeypatch.delitem(sys.modules, "tasks", raising=False)
+
+    printed = capsys.readouterr()
+    assert (2, "") == (caught.value.code, printed.out)
+    assert told in printed.err
+
+
+ODD_TIMES = ["", "notatime", "2098-12-24T19:00", "0001-01-01T00:00:00Z", "24.12.2098", 1e300, -1, None, "tomorrow", {}]
 
 
 @pytest.mark.parametrize("example", ["fastapi"], indirect=True)
@@ -104,7 +147,15 @@ def test_the_fastapi_service_schedules_refuses_and_cancels(example: Example, red
         soon = service.put("/events/talk", json=event | {"begins_at": begins_at.isoformat()})
         waits_in_queue(redis_client, "email")
         cancelled = service.delete("/events/concert").json()
+        odd = [
+            service.put(f"/events/{event}", json=given).status_code
+            for event, given in [
+                ("a.b", event), ("-%20", event), ("a" * 300, event), ("a", {}), ("a", []), ("a", event | {"to": 5}),
+                *(("a", event | {"begins_at": at}) for at in ODD_TIMES),
+            ]
+        ]  # fmt: skip
 
+    assert [422] * len(odd) == odd
     assert (["created", "unchanged"], 422, 200, {"outcome": "cancelled"}) == (
         outcomes, refused.status_code, soon.status_code, cancelled,
     )  # fmt: skip
@@ -116,7 +167,9 @@ def test_the_flask_service_schedules_one_mail_per_person(example: Example) -> No
     with example.serve("-m", "flask", "--app", "service", "run", "--port", "0") as service:
         outcomes = [service.post("/users/ann").json()["outcome"] for _ in range(2)]
         left = service.delete("/users/ann").json()
+        refused = [service.post(f"/users/{user}").status_code for user in ("a%20b", "a.b", "%C3%BC", "a" * 200, "%2A")]
 
+    assert [422] * 5 == refused
     assert (["created", "kept"], {"outcome": "cancelled"}) == (outcomes, left)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,14 @@ def test_undo_keeps_and_reports_a_schedule_that_is_due_soon_or_whose_rq_job_was_
     assert (FAILED, [job.id]) == (undone.exit_code, [one.id for one in client.list()])
     assert f"{job.id} stays here: {reason}" in undone.stderr
     assert [] == ScheduledJobRegistry(queue=queue).get_job_ids()
+
+
+@pytest.mark.skipif("name" not in signature(CronScheduler.register).parameters, reason="RQ before 2.10 has no names")
+def test_a_name_becomes_an_id_that_no_command_takes_for_an_option(zsched: Zsched, client: Client, config: Path) -> None:
+    names = ["night-ly", "-x", "a.b c", "--help"]
+    lines = (f"cron.register(daily, 'default', interval=90, name={name!r})" for name in names)
+    config.write_text("\n".join(["from rq import cron", "from tasks_of_cron import daily", *lines]))
+
+    zsched("import", "rq-cron", "cron_config")
+
+    assert {"night-ly", "_x", "a_b_c", "_-help"} == {one.id for one in client.list()}

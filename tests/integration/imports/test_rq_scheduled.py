@@ -361,3 +361,17 @@ def test_the_mark_of_a_moved_job_lapses_before_the_job(zsched: Zsched, queue: Qu
 
     left_ms = [redis_client.pttl(key) for key in (job.key, f"zsched:{{default}}:moved:{job.id}")]
     assert 3_600_000 == pytest.approx(left_ms[0] - left_ms[1], abs=60_000)  # read one after the other
+
+
+def test_a_job_whose_id_begins_with_a_dash_is_refused_with_a_remedy_and_stays(
+    zsched: Zsched, client: Client, queue: Queue
+) -> None:
+    queue.enqueue_in(LATER, "app.tasks.remind", job_id="--help")
+    queue.enqueue_in(LATER, "app.tasks.remind", job_id="other")
+
+    result = zsched("import", "rq-scheduled")
+
+    assert "1 created, 0 updated, 0 unchanged, 0 removed, 1 refused" == summary(result)
+    assert "id='--help': not a schedule id; give 1 to 128 of A-Z, a-z, 0-9, _ and -, not beginning" in result.stderr
+    assert ["--help"] == ScheduledJobRegistry(queue=queue).get_job_ids()
+    assert ["other"] == [one.id for one in client.list()]

@@ -161,6 +161,19 @@ def test_times_are_local_in_the_requested_zone_or_the_zone_of_the_schedule() -> 
     assert "Asia/Seoul" == story(put(0), schedule=seoul).tz
 
 
+def test_a_time_of_before_a_change_of_zone_is_shown_in_the_zone_of_that_time() -> None:
+    moved = put(2, changed=("tz: - → Asia/Seoul", "args: [1] → [2]")), put(4, changed=("tz: Asia/Seoul → Etc/GMT+8",))
+    changes = put(0), fired(1, **OF_RUN), moved[0], fired(3, **OF_RUN), moved[1], fired(5, **OF_RUN)
+    here = held(tz="Etc/GMT+8")
+
+    shown = [re.findall(r"(?:2025-12-31|2026-01-01) [^ ,]+", text)[0] for text in texts(*changes, schedule=here)]
+
+    utc, seoul, west = DUE, "2026-01-01 09:00:00+09:00", "2025-12-31 16:00:00-08:00"
+    assert [utc, utc, seoul, seoul, west, west] == shown
+    told = texts(*changes, schedule=here, tz="Asia/Seoul")
+    assert 6 == sum(seoul in text for text in told)
+
+
 def test_a_time_that_another_writer_wrote_is_brought_into_range() -> None:
     assert "9999-12-31 23:59:59.999+00:00" == local_text(10**30 + 1, "Asia/Seoul")
     assert "1970-01-01 00:00:00.000+00:00" == local_text(-5, "UTC", has_ms=True)

@@ -61,7 +61,7 @@ PROBLEMS: list[tuple[str, dict[str, str], str]] = [
       for line in ("A=", "A='b' c", '"A=b', "17 * * *", "@daily root", "@daily root ", "* * * * * root", "hello")),
     ("0 5 * * * * backup", {"user": "alice"}, "'*' is in the place of the command"),
     ("0 5 * * * * backup", {}, "'*' is in the place of the user's name"),
-    *((f"{macro} root true", {}, f"{macro!r} is no time that cron knows; write one of @yearly")
+    *((f"{macro} root true", {}, f"{macro!r} is no time that cron knows; write one of @hourly")
       for macro in ("@Daily", "@every_minute", "@")),
     ("@daily root a", {"name": "/etc/cron.d/php.dpkg-old"}, "cron reads no file of such a name in cron.d"),
     ("@daily root a\0b", {}, "a NUL ends it, for cron and for the shell"),
@@ -213,4 +213,44 @@ def test_an_import_remarks_differences_between_cron_and_zsched() -> None:
     remarks = " ".join(read("MAILTO=root\nCRON_TZ=Asia/Seoul\n@daily root a\n").remarks)
 
     assert "nobody mails what commands print (MAILTO)" in remarks
-    assert "CRON_TZ changes no times" in remarks
+    assert "CRON_TZ is the zone of the lines below it, as for cronie; Debian's cron ignores it" in remarks
+
+
+def test_cron_tz_is_the_zone_of_the_lines_below_it_and_tz_is_for_the_command() -> None:
+    source = read(
+        """\
+        TZ=America/New_York
+        0 9 * * * root a
+        CRON_TZ=Asia/Seoul
+        0 9 * * * root b
+        CRON_TZ = "Japan"
+        @daily root c
+        CRON_TZ=""
+        0 9 * * * root d
+        """
+    )
+
+    assert [] == source.refusals
+    assert ["UTC", "Asia/Seoul", "Japan", "UTC"] == [item.options["tz"] for item in source.items]
+    assert {"TZ": "America/New_York", "CRON_TZ": "Asia/Seoul"} == source.items[1].options["kwargs"]["environment"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "remedy"),
+    [
+        ("EST", '"America/New_York"'), ("JST-9", '"Asia/Tokyo"'), ("Europe/Berln", '"Europe/Berlin"'),
+        ("+09:00", '"Etc/GMT-9"'), ("Tokyo Standard Time", '"Asia/Tokyo"'), ("XYZ", "IANA name"),
+    ],
+)  # fmt: skip
+def test_lines_below_a_cron_tz_that_is_no_zone_are_refused_with_a_remedy(zone: str, remedy: str) -> None:
+    source = read(f"0 9 * * * root a\nCRON_TZ={zone}\n0 9 * * * root b\n")
+
+    assert [1] == [item.place for item in source.items]
+    (refusal,) = source.refusals
+    assert 3 == refusal.place
+    assert f"CRON_TZ={zone!r}" in refusal.problem
+    assert remedy in refusal.problem
+
+
+def test_an_id_of_a_file_whose_name_begins_with_a_dash_begins_with_another_sign() -> None:
+    assert only(read("@daily root a\n", "/etc/cron.d/-a-b")).id.startswith("_a-b-")

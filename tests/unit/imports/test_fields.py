@@ -18,7 +18,7 @@ from tests.unit.imports.debian import BOUNDS, MACROS, Line
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.options import define_trigger
 from zsched.core.triggers import build
-from zsched.imports import fields
+from zsched.core.triggers.cron import ALIASES
 from zsched.imports.fields import cron_of_fields
 from zsched.imports.rqcron import _item, cron_of_croniter
 from zsched.imports.rqjobs import not_before, score_of
@@ -99,14 +99,14 @@ def fires(cron: str, zone: str, start: datetime, minutes: int, **more: str) -> l
 @pytest.mark.parametrize("times", TIMES)
 def test_a_line_fires_when_debians_cron_runs_it(times: str, zone: str, begin: str, days: int) -> None:
     start = datetime.fromisoformat(begin).replace(tzinfo=ZoneInfo(zone)).astimezone(ZoneInfo("UTC"))
-    cron = fields.MACROS.get(times) or cron_of_fields(times.split())
+    cron = ALIASES.get(times) or cron_of_fields(times.split())
 
     assert Line(times).runs(zone, start, days * 1440) == fires(cron, zone, start, days * 1440)
 
 
 @pytest.mark.parametrize(("times", "zone", "after", "expected"), BY_CRON)
 def test_a_line_fires_at_the_times_recorded_from_cron_itself(times: str, zone: str, after: str, expected: str) -> None:
-    trigger = build(define_trigger({"cron": fields.MACROS.get(times) or cron_of_fields(times.split()), "tz": zone}), 0)
+    trigger = build(define_trigger({"cron": ALIASES.get(times) or cron_of_fields(times.split()), "tz": zone}), 0)
     at, found, told = datetime.fromisoformat(f"{after}Z"), [], expected.split()
 
     for _ in told:

@@ -16,6 +16,7 @@ from tests.breadth import examples
 from tests.unit.triggers.oracle import local, ms
 from zsched.core.triggers import Gap, TriggerSpec, build
 from zsched.core.triggers.rrule import RRULE, parse_rrule
+from zsched.errors import InvalidSchedule
 
 NEW_YORK = "America/New_York"
 WEEKDAYS = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]
@@ -189,3 +190,76 @@ def test_a_start_between_two_seconds_counts_from_the_next_whole_second():
 def test_equal_rules_have_the_same_text(text, expected):
     assert expected == parse_rrule(text)
     assert expected[0] == parse_rrule(expected[0])[0]
+
+
+@pytest.mark.parametrize(
+    ("until", "zone", "stored"),
+    [  # the whole last day, in the zone of the rule: what calendars mean
+        ("20240219", "UTC", "20240219T235959Z"),
+        ("20240219", "Asia/Seoul", "20240219T145959Z"),
+        ("20240219", NEW_YORK, "20240220T045959Z"),
+        ("20241103", NEW_YORK, "20241104T045959Z"),  # a day of 25 hours
+        ("20111230", "Pacific/Apia", "20111231T095959Z"),  # a day that the zone skipped
+        ("20240219T090000", "Asia/Seoul", "20240219T000000Z"),
+        ("20240219t090000z", "Asia/Seoul", "20240219T090000Z"),
+        ("20241103T013000", NEW_YORK, "20241103T053000Z"),  # the first pass: RFC 5545 section 3.3.5
+        ("20241026", "Asia/Beirut", "20241026T215959Z"),  # the second pass: 24:00 becomes 23:00
+        ("20240310T023000", NEW_YORK, "20240310T073000Z"),  # skipped: it moves as its occurrence does
+        ("99991231", NEW_YORK, "99991231T235959Z"),  # for ever
+        ("99991231T235959", NEW_YORK, "99991231T235959Z"),
+        ("99991231", "Asia/Seoul", "99991231T145959Z"),
+        ("00010101T000000", "Asia/Seoul", "00010101T000000Z"),
+    ],
+)
+def test_an_until_is_stored_in_utc_and_a_date_is_its_whole_day_in_the_zone(until, zone, stored):
+    text, _ = parse_rrule(f"FREQ=DAILY;UNTIL={until}", tz=zone)
+
+    assert f"FREQ=DAILY;UNTIL={stored}" == text
+    assert text == parse_rrule(text, tz=zone)[0]
+
+
+@pytest.mark.parametrize("zone", ["UTC", NEW_YORK, "Asia/Seoul", "Pacific/Apia", "Pacific/Chatham"])
+def test_the_occurrences_of_the_day_in_until_are_the_last_ones(zone):
+    expr, _ = parse_rrule("FREQ=DAILY;BYHOUR=0,9,23;BYMINUTE=59;BYSECOND=59;UNTIL=20240219", tz=zone)
+
+    found = after(rrule(expr, zone, "2024-02-18"), ms("2024-02-18", zone), 9)
+
+    days = ["2024-02-18", "2024-02-19"]
+    assert [f"{day}T{hour}:59" for day in days for hour in ("00", "09", "23")] == [local(at, zone)[:16] for at in found]
+
+
+ZONES = st.sampled_from(["UTC", NEW_YORK, "Asia/Seoul", "Pacific/Apia", "Pacific/Chatham", "Asia/Beirut"])
+DAYS = st.datetimes(datetime(2009, 1, 1), datetime(2028, 1, 1)).map(lambda at: at.replace(microsecond=0))
+
+
+@settings(max_examples=examples(100))
+@given(DAYS, ZONES, st.integers(0, 23), st.integers(0, 59), st.booleans())
+def test_an_until_without_z_includes_what_a_calendar_of_its_zone_includes(until, zone, hour, minute, is_date):
+    start, text = until.replace(hour=0, minute=0, second=0) - timedelta(days=3), f"{until:%Y%m%dT%H%M%S}"
+    rule = f"FREQ=DAILY;BYHOUR={hour};BYMINUTE={minute}"
+    last = until.replace(hour=23, minute=59, second=59) if is_date else until
+
+    offsets = {at.replace(tzinfo=ZoneInfo(zone), fold=1).utcoffset() for at in (until.replace(hour=0), last)}
+    assume(len(offsets) == 1)  # beside a gap, dateutil compares local times, not instants
+
+    expr, _ = parse_rrule(f"{rule};UNTIL={text[:8] if is_date else text}", tz=zone)
+
+    found = after(rrule(expr, zone, starts_ms=ms(start.isoformat(), zone)), 0, 9)
+    assert by_dateutil(rule, start, zone, last) == found
+
+
+def problem(text, zone):
+    """Return the error of *text*; None: it is a rule, and its stored text is one."""
+    try:
+        expr, _ = parse_rrule(text, tz=zone)
+        parse_rrule(expr)
+    except InvalidSchedule as refusal:
+        return refusal
+    return None
+
+
+@given(st.text(st.sampled_from("FREQ=DAILYWKUNTBMOSU;,: 0129TZ-+\t\n–é"), max_size=40), ZONES)
+def test_any_text_is_a_rule_or_an_error_with_a_remedy(text, zone):
+    refusals = [problem(start + text, zone) for start in ("", "FREQ=DAILY;UNTIL=", "FREQ=WEEKLY;BYDAY=")]
+
+    assert all(each is None or (each.field == "rrule" and each.remedy) for each in refusals)

@@ -26,14 +26,14 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from zsched.core.triggers.projection import Projection
-from zsched.core.triggers.spec import Anchor, BadRule, Fold, Gap, TriggerKind, TriggerSpec
+from zsched.core.triggers.spec import Anchor, BadRule, Fold, Gap, TriggerKind, TriggerSpec, refuse_foreign, refuse_stray
 from zsched.core.triggers.walls import CYCLE_YEARS, Layer, Times, WallRule, Year, shape
 from zsched.core.triggers.zones import zone
-from zsched.errors import InvalidSchedule
+from zsched.errors import InvalidSchedule, show
 
 LONGEST: Final = 512  # characters of an expression; bounds lists and numbers before anything is parsed
 
-_ALIASES: Final = {
+ALIASES: Final = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
     "@midnight": "0 0 * * *",
@@ -46,6 +46,7 @@ _EXAMPLE: Final = 'write "minute hour day month weekday", for instance "0 9 * * 
 _BY_LOT: Final = re.compile(r"[hr](\(.*\))?(/\d*)?", re.IGNORECASE)
 _NEAREST: Final = re.compile(r"\d+w|w\d+|lw|wl", re.IGNORECASE)
 _LAST_AFTER: Final = re.compile(r"(\w+)l", re.IGNORECASE)
+_YEAR: Final = re.compile(r"(?:19|20)\d\d(?:[-,/].*)?", re.ASCII)
 _RANGE: Final = re.compile(r"(\d+|[a-z]{3})-(\d+|[a-z]{3})(?:/(\d+))?(#\d+)?", re.ASCII | re.IGNORECASE)
 
 
@@ -65,7 +66,6 @@ _HOUR: Final = _Place("hour", "0-23", 0, 23, "* {} * * *")
 _DAY: Final = _Place("day of month", "1-31 or L", 1, 31, "* * {} * *")
 _MONTH: Final = _Place("month", "1-12 or JAN-DEC", 1, 12, "* * * {} *")
 _WEEKDAY: Final = _Place("day of week", "0-7 or SUN-SAT, L5 (last Friday), 5#2 (second Friday)", 0, 6, "* * * * {}")
-_PLACES: Final = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +115,11 @@ def parse_cron(text: object, field: str = "cron") -> str:
         raise InvalidSchedule(field, text, "not a text", _EXAMPLE)
     if len(text) > LONGEST:
         raise InvalidSchedule(field, text, f"longer than {LONGEST} characters", "use ranges and steps")
-    if not text.replace("\t", " ").isprintable() or not text.isascii():
-        raise InvalidSchedule(field, text, "has characters that no cron expression has", "use plain ASCII on one line")
-    expr = " ".join(text.split())
-    if not expr:
+    if not text.strip():
         raise InvalidSchedule(field, text, "empty", _EXAMPLE)
     try:
+        refuse_foreign(text.replace("\t", " "))
+        expr = " ".join(text.split())
         cron_rule(expr)
     except BadRule as refusal:
         raise InvalidSchedule(field, text, refusal.problem, refusal.remedy) from refusal.__cause__
@@ -146,14 +145,18 @@ def _split(expr: str) -> list[str]:
     if expr.startswith("@"):
         if expr.lower() == "@reboot":
             raise BadRule("there is no reboot here", "enqueue the job when your process starts")
-        if expr.lower() not in _ALIASES:
-            raise BadRule("not a known alias", f"use one of {', '.join(_ALIASES)}")
-        expr = _ALIASES[expr.lower()]
+        if expr.lower() not in ALIASES:
+            raise BadRule("not a known alias", f"use one of {', '.join(ALIASES)}")
+        expr = ALIASES[expr.lower()]
     if expr.upper().startswith(("TZ=", "CRON_TZ=")):
         raise BadRule("a zone does not belong in the expression", "give it as tz=")
+    joined = re.sub(r" ?([,/-]) ?(?=\w)", r"\1", expr)  # without blanks in a field, if 5 or 6 fields are left
+    refuse_stray(expr, re.sub("(?<![^ ]),+|,+(?=[, ]|$)", "", joined if joined.count(" ") in (4, 5) else expr))
     parts = expr.split(" ")
-    if len(parts) == 7:
-        raise BadRule("7 fields, and a year is not one of ours", "leave the year out and use starts= and ends=")
+    if len(parts) == 7 or (len(parts) > 4 and _YEAR.fullmatch(parts[-1])):
+        problem = f"its last field {show(parts[-1])} is a year, and no field here is one: six begin with the seconds"
+        remedy = f"write {show(' '.join(parts[:-1]))} with starts= and ends=, or give at= for a single time"
+        raise BadRule(problem, remedy)
     if len(parts) not in (5, 6):
         raise BadRule(f"{len(parts)} field{'s' * (len(parts) > 1)}, not 5 (or 6, seconds first)", _EXAMPLE)
     return parts
@@ -271,7 +274,7 @@ class _CronKind(TriggerKind):
     is_of_zone = True
     gap = Gap.FIRST_VALID
 
-    def parse(self, value: object) -> tuple[str, int | None]:
+    def parse(self, value: object, tz: str = "UTC") -> tuple[str, int | None]:
         return parse_cron(value), None
 
     def rule(self, spec: TriggerSpec, anchor_ms: int) -> Projection:

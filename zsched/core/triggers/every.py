@@ -94,7 +94,7 @@ class _EveryKind(TriggerKind):
     elsewhere = "interval"
     is_duration = True
 
-    def parse(self, value: object) -> tuple[str, int | None]:
+    def parse(self, value: object, tz: str = "UTC") -> tuple[str, int | None]:
         return parse_every(value), None
 
     def rule(self, spec: TriggerSpec, anchor_ms: int) -> Every:

@@ -3,30 +3,36 @@ Recurrence rules of iCalendar (RFC 5545 section 3.3.10), as text and as a value.
 
 ``FREQ`` is DAILY, WEEKLY, MONTHLY or YEARLY; all BY parts of RFC 5545 in the places where its table allows
 them. Smaller units are refused, because a rule on the wall clock is wrong at every change of the zone; use
-``every=`` or ``cron=``. The start is not part of the text (see ``starts=`` and ``tz=``). UNTIL must be in UTC.
-Forms that RFC 5545 leaves open are refused (BYWEEKNO without BYDAY). ``recurrence`` evaluates the value.
+``every=`` or ``cron=``. The start is not part of the text (see ``starts=`` and ``tz=``). Forms that RFC 5545
+leaves open are refused (BYWEEKNO without BYDAY). ``recurrence`` evaluates the value.
+
+UNTIL is inclusive, and becomes an instant in UTC. By RFC 5545 it has the form of DTSTART, but calendars mix the forms:
+a date (``20240219``) is its whole day, and a time without ``Z`` is local, both in the schedule's zone.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from zsched.core.triggers.projection import Projection
 from zsched.core.triggers.recurrence import LISTS, WEEKDAYS, Frequency, Parts, recurrence
-from zsched.core.triggers.spec import Anchor, BadRule, TriggerKind, TriggerSpec
-from zsched.core.triggers.zones import DAY_S, offset_s, zone
+from zsched.core.triggers.spec import Anchor, BadRule, Fold, Gap, TriggerKind, TriggerSpec, refuse_foreign, refuse_stray
+from zsched.core.triggers.zones import DAY_S, offset_s, resolve_local, zone
 from zsched.errors import InvalidSchedule
 
 LONGEST: Final = 512  # characters of a rule; bounds every list in it
 MOST_COUNT: Final = 10**9  # occurrences
 
 _EXAMPLE: Final = 'write for instance "FREQ=WEEKLY;BYDAY=MO,WE"'
-_UNTIL: Final = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
+_UNTIL: Final = re.compile(r"\d{8}(T\d{6}Z?)?", re.ASCII)
+_YEARS_MS: Final = (-62_135_596_800_000, 253_402_300_799_000)  # UTC's years 1 to 9999, which texts can have
+_JOINED: Final = re.compile(r"(?<=\w) +(?=[A-Z]+=)")  # a blank in the place of a ;
+_STRAY: Final = re.compile(r" |(?<==),+|,+(?= *(?:[,;]|$))|;(?= *(?:;|$))|^;")  # no part of a rule
 _BYDAY: Final = re.compile(r"([+-]?\d{1,2})?(MO|TU|WE|TH|FR|SA|SU)", re.ASCII)
 _NUMBER: Final = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 _ELSEWHERE: Final = {
@@ -52,9 +58,9 @@ _BOUNDS: Final = {
 """Least and greatest number of a list; where the least is negative, 0 is not a number of it."""
 
 
-def parse_rrule(text: object, field: str = "rrule") -> tuple[str, int | None]:
+def parse_rrule(text: object, field: str = "rrule", tz: str = "UTC") -> tuple[str, int | None]:
     """
-    Return the canonical value of the rule *text*, without its COUNT, and the COUNT.
+    Return the canonical value of the rule *text*, without its COUNT, and the COUNT. *tz*: of an UNTIL without Z.
 
     The prefix ``RRULE:`` and lower case are tolerated. ``field`` is the option that an error names.
     ``check`` finds out whether the rule ever fires.
@@ -65,7 +71,7 @@ def parse_rrule(text: object, field: str = "rrule") -> tuple[str, int | None]:
     if not isinstance(text, str):
         raise InvalidSchedule(field, text, "not a text", _EXAMPLE)
     try:
-        parts, count = _parse(text)
+        parts, count = _parse(text, tz)
     except BadRule as refusal:
         raise InvalidSchedule(field, text, refusal.problem, refusal.remedy) from None
     return parts.to_text(), count
@@ -77,7 +83,7 @@ def rrule_parts(expr: str) -> Parts:
     return _parse(expr)[0]
 
 
-def _parse(text: str) -> tuple[Parts, int | None]:
+def _parse(text: str, tz: str = "UTC") -> tuple[Parts, int | None]:
     """Return parts and COUNT of *text*, checked."""
     texts = _split(text)
     numbers = {name: _numbers(key, texts[key]) for key, name in LISTS.items() if key in texts}
@@ -85,7 +91,7 @@ def _parse(text: str) -> tuple[Parts, int | None]:
     parts = Parts(
         freq=freq,
         interval=_one(texts, "INTERVAL", freq.value) or 1,
-        until_ms=_until(texts["UNTIL"]) if "UNTIL" in texts else None,
+        until_ms=_until(texts["UNTIL"], tz) if "UNTIL" in texts else None,
         days=_days(texts["BYDAY"]) if "BYDAY" in texts else (),
         week_start=_days(texts["WKST"])[0][1] if "WKST" in texts else 0,
         **numbers,
@@ -108,13 +114,13 @@ def _split(text: str) -> dict[str, str]:
     for name, remedy in _ELSEWHERE.items():
         if re.search(rf"(^|[\s;]){name}[;:=]", upper):
             raise BadRule(f"{name} does not belong in the rule", remedy)
-    if not upper.isprintable() or not upper.isascii():
-        raise BadRule("more than one line, or characters that no rule has", "give one RRULE value")
-    upper = upper.removeprefix("RRULE:")
+    refuse_foreign(text.strip())
+    upper = upper.removesuffix(";").removeprefix("RRULE:").strip()
     if not upper:
         raise BadRule("empty", _EXAMPLE)
+    refuse_stray(upper, _STRAY.sub("", _JOINED.sub(";", upper)) if "=" in upper else upper)
     texts: dict[str, str] = {}
-    for part in upper.removesuffix(";").split(";"):
+    for part in upper.split(";"):
         key, equals, value = part.partition("=")
         if not equals or not value:
             raise BadRule(f"{part[:40]!r} is not NAME=VALUE", _EXAMPLE)
@@ -175,15 +181,18 @@ def _days(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(found, key=lambda pair: (pair[0] != 0, pair)))
 
 
-def _until(text: str) -> int:
-    """Return UNTIL as epoch ms, inclusive."""
+def _until(text: str, tz: str) -> int:
+    """Return UNTIL as epoch ms, inclusive; without Z it is local in *tz*, and a repeated time is the first one."""
     if not _UNTIL.fullmatch(text):
-        raise BadRule(f"UNTIL={text[:40]} is not an instant", "add the time and a Z for UTC (20301231T235959Z)")
+        remedy = "write 20301231, 20301231T180000, or 20301231T180000Z for UTC"
+        raise BadRule(f"UNTIL={text[:40]} is neither a date nor a time", remedy)
     try:
-        until = datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        local = datetime.strptime(f"{text}T235959"[:15], "%Y%m%dT%H%M%S")
     except ValueError:
-        raise BadRule(f"UNTIL={text} is not a date", "YYYYMMDDTHHMMSSZ") from None
-    return (until - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+        raise BadRule(f"UNTIL={text} is not a date of the calendar", "give another") from None
+    fold = Fold.FIRST if "T" in text else Fold.SECOND  # of a day that ends twice
+    until_ms = resolve_local(local, zone("UTC" if text.endswith("Z") else tz), Gap.SHIFT, fold)[0]
+    return sorted((*_YEARS_MS, until_ms))[1]
 
 
 def _has_numbered_day(parts: Parts) -> bool:
@@ -244,8 +253,8 @@ class _RRuleKind(TriggerKind):
     anchor = Anchor.DAY
     is_of_zone = True
 
-    def parse(self, value: object) -> tuple[str, int | None]:
-        return parse_rrule(value)
+    def parse(self, value: object, tz: str = "UTC") -> tuple[str, int | None]:
+        return parse_rrule(value, tz=tz)
 
     def rule(self, spec: TriggerSpec, anchor_ms: int) -> Projection:
         tz, parts = zone(spec.tz), rrule_parts(spec.expr)

@@ -11,11 +11,14 @@ instance has everything that differs between kinds; no other module compares kin
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Protocol
+
+from zsched.errors import show
 
 
 class Gap(Enum):
@@ -59,6 +62,20 @@ class BadRule(ValueError):
         super().__init__(problem)
 
 
+def refuse_foreign(text: str) -> None:
+    """Raise BadRule for a character that no rule has."""
+    if found := re.search("[^ -~]", text):
+        raise BadRule(f"{found[0]!r} is a character that no rule has", "use plain ASCII on one line")
+
+
+def refuse_stray(text: str, tidy: str) -> None:
+    """Raise BadRule if *text* differs from *tidy*, the same without stray blanks and separators."""
+    if text != tidy:
+        place = next(n for n, sign in enumerate(text) if sign != tidy[n : n + 1])
+        problem = f"{text[place]!r} does not belong after {text[max(place - 20, 0) : place]!r}"
+        raise BadRule(problem, f"write {show(tidy)} if that is meant")
+
+
 class TriggerKind(ABC):
     """
     One kind of recurring trigger; its module has one instance, a constant with the kind's name in upper case.
@@ -78,9 +95,9 @@ class TriggerKind(ABC):
     gap: ClassVar[Gap] = Gap.SHIFT  # the default
 
     @abstractmethod
-    def parse(self, value: object) -> tuple[str, int | None]:
+    def parse(self, value: object, tz: str = "UTC") -> tuple[str, int | None]:
         """
-        Return the canonical text of a caller's option, and the count in it, if any.
+        Return the canonical text of a caller's option, and the count in it, if any. *tz*: of local times in the option.
 
         ``check`` finds out whether the rule ever fires. Raises InvalidSchedule.
         """
