@@ -7,7 +7,7 @@ Checks of their queues: do workers take jobs from them?
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -327,7 +327,12 @@ def _use(queues: list[StalledQueue]) -> str:
 
 
 def _worker(queues: list[StalledQueue]) -> tuple[str, ...]:
-    return ("rq", "worker", *(one.queue for one in queues[:_NAMED]))
+    return worker_of([one.queue for one in queues])
+
+
+def worker_of(queues: Sequence[str]) -> tuple[str, ...]:
+    """Return the command of a worker for the first of *queues*; without any, for RQ's default."""
+    return ("rq", "worker", *(queues[:_NAMED] or ["default"]))
 
 
 def _named(queues: list[StalledQueue]) -> str:
