@@ -68,7 +68,7 @@ def check_memory(server: Server) -> Iterator[Finding]:
 
 
 @health_check("eviction", Server)
-def check_eviction(server: Server) -> Iterator[Finding]:
+def check_policy(server: Server) -> Iterator[Finding]:
     """Check that Redis evicts no keys, also since the leader looked. The daemons' settings may allow it."""
     if server.may_evict:
         said = f"maxmemory-policy {server.policy} may drop schedules: by default no daemon begins to lead"
