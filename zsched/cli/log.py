@@ -83,7 +83,7 @@ def log(
     since_at = moment_at(since, "since", tz)
     if since_at is None and limit is None:
         limit = _LIMIT
-    client = connect(settings)
+    client = connect(settings, invocation.link(settings))
     found, source = client.log(since_at, limit=limit if limit is not None and id is None else _LOOKED_AT)
     if invocation.wants_json:
         click.echo(json.dumps({"source": source.to_dict()}), err=True)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 from fastapi import Query, Request
 from starlette.responses import Response
 
+from zsched.aio.bridge import run as run_apart
 from zsched.core.arguments import check_id
 from zsched.core.checked_options import CheckedOptions
 from zsched.core.choices import Missed, ScheduleState
@@ -194,8 +195,12 @@ async def story(id: str, call: Admitted, tz: QueryText = None) -> Response:
     return JsonAnswer((await call.client.why(id, tz)).to_dict())
 
 
-@router.get("/schedules", **schemas.page("Schedule", "Schedules, by their due time.", "schedules", "next_page_token"))
+@router.get(
+    "/schedules",
+    **schemas.page("Schedule", "Schedules, by their due time.", "schedules", "next_page_token", "is_empty"),
+)
 async def list_(
+    request: Request,
     call: Admitted,
     state: Annotated[str | None, Query(json_schema_extra=schemas.choice_of([*ScheduleState, None]))] = None,
     kind: Annotated[str | None, Query(json_schema_extra=schemas.choice_of([*LISTED_KINDS, None]))] = None,
@@ -209,7 +214,10 @@ async def list_(
     page_size: Annotated[int, Query(ge=1, le=_MOST)] = _PAGE,
     page_token: QueryText = None,
 ) -> Response:
-    """List schedules. `page_token` is the `next_page_token` of the page before, with the same filters."""
+    """
+    List schedules. `page_token` is the `next_page_token` of the page before, with the same filters. `is_empty`: the
+    namespace has no key at all in this Redis.
+    """
     found, after = list[Schedule](), None if page_token is None else _cursor(page_token)
     listing = call.client.list(
         state=state, kind=kind, func=func, queue=queue, tag=tag, owner=owner, match=match, after=after,
@@ -224,7 +232,8 @@ async def list_(
             break
         found.append(schedule)
     shown = [call.shown(schedule.to_dict()) for schedule in found]
-    return JsonAnswer({"schedules": shown, "next_page_token": token})
+    is_empty = not found and await run_apart(request.app.state.reader.is_empty)
+    return JsonAnswer({"schedules": shown, "next_page_token": token, "is_empty": is_empty})
 
 
 @router.post(
