@@ -16,6 +16,7 @@ push.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from zsched.core.entry import text
@@ -60,7 +61,7 @@ def _scanned(channel: Channel, pattern: str, steps: float) -> tuple[list[str], b
     while cursor != b"0" and steps > 0:
         cursor, keys = channel.execute("SCAN", cursor or b"0", "MATCH", pattern, "COUNT", _PER_STEP)
         found, steps = found + keys, steps - 1
-    return sorted(map(text, found)), cursor == b"0"
+    return sorted({text(key) for key in found}), cursor == b"0"
 
 
 def rq_schedulers(wire: Wire, steps: float = math.inf) -> RqSchedulers:
@@ -78,16 +79,14 @@ def emptiness(channel: Channel, keys: Keys) -> str:
     Return "" if the namespace has a key; else a sentence that names the namespaces of this Redis, as far as this user
     may scan it. Only an empty namespace costs that scan, which ends after 50,000 keys.
     """
+    metas, is_all = list[str](), False
     if not is_empty(channel, keys):
         return ""
-    said = f"namespace {keys.namespace} is empty here"
-    try:
+    with suppress(RedisRefused):
         metas, is_all = _scanned(channel, "zsched:{*}:meta", _STEPS)
-    except RedisRefused:
-        return said
-    names = [meta.partition("{")[2].partition("}")[0] for meta in dict.fromkeys(metas)]
-    others = f"has: {some(names, _NAMED)}" if names else "has no other" if is_all else ""
-    return f"{said}; this Redis {others}" if others else said
+    names = [meta.partition("{")[2].partition("}")[0] for meta in metas]
+    others = f"; this Redis has: {some(names, _NAMED)}" if names else "; this Redis has no other" if is_all else ""
+    return f"namespace {keys.namespace} is empty here{others}"
 
 
 def crons(wire: Wire, rq: RqKeys, now_ms: int) -> list[Cron]:

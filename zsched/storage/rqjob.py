@@ -31,13 +31,13 @@ from typing import Any
 from zsched.core.arguments import serializer_name
 from zsched.core.entry import text as shown
 from zsched.core.forms import Stored
+from zsched.core.job import DEFAULT_TIMEOUT_S
 from zsched.core.model import Definition, Payload
 from zsched.core.wording import DURATION_REMEDY, duration_argument
 from zsched.errors import NOT_GIVEN, InvalidSchedule, NotImportable
 from zsched.storage.rqversion import HAS_RATE_LIMITS, HERE
 from zsched.storage.unpickling import MOST_BYTES, NotPlain, inflated, read_plain
 
-DEFAULT_TIMEOUT_S = 180  # RQ's own
 _DEFLATE_FROM = 100  # bytes; below it zlib's header costs more than it saves (measured)
 _SHORTEST_TTL_S = 60  # RQ deletes a job with ttl 0 before its end can be seen; then track.lua does
 _CALLBACK_TIMEOUT_S = 60  # RQ's own

@@ -214,10 +214,7 @@ async def list_(
     page_size: Annotated[int, Query(ge=1, le=_MOST)] = _PAGE,
     page_token: QueryText = None,
 ) -> Response:
-    """
-    List schedules. `page_token` is the `next_page_token` of the page before, with the same filters. `is_empty`: the
-    namespace has no key at all in this Redis.
-    """
+    """List schedules. `page_token` is the `next_page_token` of the page before, with the same filters."""
     found, after = list[Schedule](), None if page_token is None else _cursor(page_token)
     listing = call.client.list(
         state=state, kind=kind, func=func, queue=queue, tag=tag, owner=owner, match=match, after=after,
