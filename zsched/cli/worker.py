@@ -71,8 +71,8 @@ def worker(invocation: Invocation, queues: tuple[str, ...], simple: bool, burst:
         with suppress(RedisRefused):  # a worker's user need not read zsched's keys
             Store(link, keys, Encoder(settings.rq.serializer)).check_serializer()
         with closing(link.open()) as wire:  # RQ would show a traceback
-            if name:
-                await_name(link, wire, rq.worker(name), name)
+            if name is not None:
+                await_name(link, wire, rq.worker(check_queue(name, "worker")), name)
         client = redis.Redis(connection_pool=link.client_pool())
         kind = SimpleWorker if simple else Worker
         serializer = SERIALIZERS[settings.rq.serializer]

@@ -115,6 +115,32 @@ def test_a_worker_with_another_serializer_than_the_namespace_does_not_start(
     assert (2, True) == (refused.exit_code, refused.stderr.startswith(f"zsched: {said}"))
 
 
+@pytest.mark.parametrize("field", ["queue", "worker"])
+@pytest.mark.parametrize(
+    "name", ["", " ", "a b", "a\nb", "\x1b[31m", "\u200b", "\udcff", "x" * 129, "é" * 65, "-q", "a:intermediate"]
+)
+def test_a_worker_refuses_an_odd_name_with_its_field_its_value_and_the_remedy(
+    redis_url: str, field: str, name: str
+) -> None:
+    arguments = ["--", name] if field == "queue" else ["--name", name]
+
+    refused = Zsched(redis_url)("worker", "--burst", *arguments)
+
+    remedy = "give 1 to 128 printable characters without spaces, not beginning with -"
+    assert (2, 1) == (refused.exit_code, len(refused.stderr.splitlines()))
+    assert refused.stderr.startswith(f"zsched: {field}=")
+    assert refused.stderr.endswith(f": not a usable {field} name; {remedy}\n")
+
+
+@pytest.mark.parametrize(
+    "names", [("a:b",), ("*",), ("é",), ("email,push",), ("email", "email"), ("x" * 128,), ("{a}",)]
+)
+def test_a_worker_takes_names_that_rq_takes(redis_url: str, names: tuple[str, ...]) -> None:
+    worked = Zsched(redis_url)("worker", "--simple", "--burst", "--name", names[0].replace("é", "e"), *names)
+
+    assert (0, "") == (worked.exit_code, worked.stdout)
+
+
 def test_a_second_worker_of_a_name_is_refused_when_the_first_gives_a_sign_of_life(
     forge: Forge, start: Start, redis_client: redis.Redis
 ) -> None:
