@@ -106,7 +106,7 @@ class _Asking:
             from zsched.cli.archived import past_without_redis  # reads an archive, which other answers do not need
 
             self._past = past_without_redis(self.settings, error)
-            self._invocation.is_redis_away = True
+            self._invocation.is_silent = True
             yield from ask(self._past)
 
 

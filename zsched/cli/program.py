@@ -61,7 +61,7 @@ class Invocation:
     """
 
     given: dict[str, Any] = field(default_factory=dict)
-    is_redis_away: bool = False  # an archive answers instead
+    is_silent: bool = False  # of an empty namespace: it was told, or Redis is away
 
     @property
     def wants_json(self) -> bool:
@@ -92,16 +92,18 @@ class Invocation:
         from zsched.storage.connection import link_of
 
         link = link_of(settings)
-        click.get_current_context().call_on_close(lambda: self._tell_if_empty(link, settings))
+        click.get_current_context().call_on_close(lambda: self.tell_if_empty(link, settings))
         return link
 
-    def _tell_if_empty(self, link: Link, settings: Settings) -> None:
+    def tell_if_empty(self, link: Link, settings: Settings) -> None:
+        """Say on stderr if the namespace has no key, once; nothing if Redis does not answer: the command says so."""
         from zsched.storage.keys import keys_of
         from zsched.storage.rivals import emptiness
 
         error = sys.exc_info()[1]
-        if self.wants_json or self.is_redis_away or not isinstance(error, NotFound | None):
+        if self.wants_json or self.is_silent or not isinstance(error, NotFound | None):
             return
+        self.is_silent = True
         with contextlib.suppress(ZschedError):
             if said := emptiness(link, keys_of(settings)):
                 options = {name for each in click.get_current_context().command.params for name in each.opts}
