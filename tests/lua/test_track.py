@@ -138,7 +138,7 @@ def test_track_records_the_end_of_an_unchanged_run(led: Ground, seen: Entry) -> 
         ("finished", {"zs_result_ttl": "20"}, 39, -2),  # it ended long before anybody looked
         ("finished", {"zs_result_ttl": "20"}, -1, 20),
         ("finished", {"zs_failure_ttl": "0"}, 60, 60),
-        ("finished", {"zs_result_ttl": "soon"}, 60, 60),
+        *(("finished", {"zs_result_ttl": odd}, 60, 60) for odd in ("soon", "", "-1", "1e1", "60", "9" * 15, "9" * 400)),
         ("finished", {}, 500, 500),
         ("failed", {"zs_result_ttl": "0", "zs_failure_ttl": "0"}, 60, -2),
         ("failed", {"zs_failure_ttl": "59"}, 60, 59),

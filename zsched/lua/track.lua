@@ -35,10 +35,10 @@ for i = ROWS, #ARGV, 6 do
     add_row(rows, run, status, facts)
     runs[#runs + 1] = run
     count(id, run, verdict)
-    local life_s = whole_of(job[job[1] == 'finished' and 4 or 5] or '')
-    local registry_key = (REGISTRIES[job[1]] or '') .. (job[3] or '')
-    if life_s and REGISTRIES[job[1]] and is_a(registry_key, 'zset') then
-      shorter[#shorter + 1] = {run = run, less_ms = KEPT_MS - life_s * 1000, registry_key = registry_key}
+    local less_ms = KEPT_MS - 1000 * (whole_of(job[job[1] == 'finished' and 4 or 5]) or KEPT_MS)
+    local registry_key = REGISTRIES[job[1]] and REGISTRIES[job[1]] .. (job[3] or '')
+    if less_ms > 0 and registry_key and is_a(registry_key, 'zset') then
+      shorter[#shorter + 1] = {run = run, less_ms = less_ms, registry_key = registry_key}
     end
   end
 end
