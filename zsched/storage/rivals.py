@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from zsched.core.entry import text
 from zsched.core.wording import some
 from zsched.errors import RedisRefused
-from zsched.storage.connection import Channel, Wire
+from zsched.storage.connection import Channel, Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.meta import is_empty
 from zsched.storage.rqkeys import RQ_SCHEDULER, RQ_SCHEDULER_LOCK, RqKeys
@@ -74,17 +74,18 @@ def rq_schedulers(wire: Wire, steps: float = math.inf) -> RqSchedulers:
     return RqSchedulers(names, is_all)
 
 
-def emptiness(channel: Channel, keys: Keys) -> str:
+def emptiness(link: Link, keys: Keys) -> str:
     """
     Return "" if the namespace has a key; else a sentence that names the namespaces of this Redis, as far as this user
     may scan it. Only an empty namespace costs that scan, which ends after 50,000 keys.
     """
     metas, is_all = list[str](), False
-    if not is_empty(channel, keys):
+    if not is_empty(link, keys):
         return ""
     with suppress(RedisRefused):
-        metas, is_all = _scanned(channel, "zsched:{*}:meta", _STEPS)
+        metas, is_all = _scanned(link, "zsched:{*}:meta", _STEPS)
     names = [meta.partition("{")[2].partition("}")[0] for meta in metas]
+    is_all = is_all and not link.is_to_cluster  # a scan sees one node
     others = f"; this Redis has: {some(names, _NAMED)}" if names else "; this Redis has no other" if is_all else ""
     return f"namespace {keys.namespace} is empty here{others}"
 
