@@ -171,12 +171,11 @@ def on_run(run: Run, tz: str, stalled: Stalled | None = None, *, is_there: bool 
         remedy, *command = _WHILE_UNKNOWN
     if run.is_timed_out and run.timeout_s:
         chosen = "RQ's default" if run.timeout_s == DEFAULT_TIMEOUT_S else "its timeout"
-        more = "--timeout", duration_text(4000 * run.timeout_s)
-        remedy = f"{run.timeout_s} s is {chosen}, also of a retry; "
+        limit, more = f"{run.timeout_s} s is {chosen}, also of a retry", duration_text(4000 * run.timeout_s)
         if not is_there:
-            return StoryVerdict(Word.FAILED, text, f"{remedy}schedule it again with more: {' '.join(more)}")
-        command = ["zsched", "set", run.schedule_id, *more]
-        return StoryVerdict(Word.FAILED, text, f"{remedy}give its next runs more", tuple(command))
+            return StoryVerdict(Word.FAILED, text, f"{limit}; schedule it again with more: --timeout {more}")
+        longer = "zsched", "set", run.schedule_id, "--timeout", more
+        return StoryVerdict(Word.FAILED, text, f"{limit}; give its next runs more", longer)
     if run.status is RunStatus.FAILED and (deploy := remedy_of(run.error)):
         remedy = f"{deploy}; then run it again"
     return StoryVerdict(_WORDS[run.status], text, remedy.format(run.id), (*command, object) if command else ())

@@ -29,7 +29,7 @@ from zsched.storage.connection import Link
 from zsched.storage.guards import warned_jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.meta import asking, due_from_score, is_empty, server_now_ms
+from zsched.storage.meta import asking, due_from_score, server_now_ms
 from zsched.storage.queues import (
     HeldBack,
     QueueSeen,
@@ -96,10 +96,6 @@ class Reader:
     def now_ms(self) -> int:
         """Return the server's time, as scripts see it."""
         return server_now_ms(self._link, self._keys)
-
-    def is_empty(self) -> bool:
-        """Return True if the namespace has no key at all."""
-        return is_empty(self._link, self._keys)
 
     def find(self, id: str) -> StoredSchedule | None:
         """Return one schedule, or None."""

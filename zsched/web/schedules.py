@@ -229,7 +229,7 @@ async def list_(
             break
         found.append(schedule)
     shown = [call.shown(schedule.to_dict()) for schedule in found]
-    is_empty = not found and await run_apart(request.app.state.reader.is_empty)
+    is_empty = not found and await run_apart(request.app.state.is_empty)
     return JsonAnswer({"schedules": shown, "next_page_token": token, "is_empty": is_empty})
 
 

@@ -69,7 +69,7 @@ async def list_(
             trouble = view.text("_trouble", trouble=Trouble.of(error))
         yield middle
         last = found[-1].cursor if has_more else None
-        is_empty = not found and not trouble and await run(request.app.state.reader.is_empty)
+        is_empty = not found and not trouble and await run(request.app.state.is_empty)
         yield trouble or view.text("_schedules_foot", found=found, last=last, filters=filters, is_empty=is_empty)
         yield tail
 
