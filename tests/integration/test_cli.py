@@ -62,8 +62,13 @@ def test_the_url_may_be_an_option_or_in_a_configuration_file(redis_url: str, tmp
     assert DONE == offline("ls", "-u", redis_url).exit_code
 
 
-def test_the_option_n_of_next_is_a_number_and_not_the_namespace() -> None:
-    result = offline("next", "--every", "60", "-n", "2", "--namespace", "email", "--json")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_option_n_is_the_namespace_in_every_command(command: str) -> None:
+    assert "-n, --namespace NS" in offline(command, "-h").output
+
+
+def test_next_shows_as_many_times_as_its_number() -> None:
+    result = offline("next", "--every", "60", "--number", "2", "-n", "email", "--json")
 
     assert 2 == len(json.loads(result.output))
 

@@ -60,7 +60,7 @@ def following(*arguments: str) -> list[dict[str, str]]:
     ids=["skipped", "repeated", "wildcards", "instant"],
 )  # fmt: skip
 def test_next_goes_through_summer_time(rule: str, begin: str, times: list[str]) -> None:
-    found = following("--cron", rule, *NEW_YORK, "--from", begin, "-n", str(len(times)))
+    found = following("--cron", rule, *NEW_YORK, "--from", begin, "--number", str(len(times)))
 
     assert [f"{time[:-3]}:00{time[-3:]}:00" for time in times] == [one["local"] for one in found]
     assert [datetime.fromisoformat(one["local"]) for one in found] == [
@@ -70,7 +70,7 @@ def test_next_goes_through_summer_time(rule: str, begin: str, times: list[str]) 
 
 
 def test_next_shows_milliseconds_only_if_they_are_not_zero() -> None:
-    times = following("--every", "500ms", "--from", "2026-06-01T00:00Z", "-n", "2")
+    times = following("--every", "500ms", "--from", "2026-06-01T00:00Z", "--number", "2")
 
     assert ["2026-06-01T00:00:00.500Z", "2026-06-01T00:00:01Z"] == [one["utc"] for one in times]
 
@@ -78,7 +78,7 @@ def test_next_shows_milliseconds_only_if_they_are_not_zero() -> None:
 def test_the_table_of_next_has_local_and_utc_times_side_by_side() -> None:
     command = ["next", "--rrule", "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9;BYMINUTE=0", *NEW_YORK, "--from", "2026-06-01T00:00"]
 
-    result = CliRunner().invoke(program, [*command, "-n", "1"])
+    result = CliRunner().invoke(program, [*command, "--number", "1"])
 
     assert ["LOCAL                      UTC", "2026-06-01 09:00:00-04:00  2026-06-01 13:00:00Z"] == (
         result.output.splitlines()
@@ -88,8 +88,8 @@ def test_the_table_of_next_has_local_and_utc_times_side_by_side() -> None:
 def test_a_schedule_shows_its_own_next_times(zsched: Zsched) -> None:
     zsched("add", "digest", FUNC, "--cron", "0 9 * * *", *NEW_YORK)
 
-    [own] = zsched.json("next", "digest", "-n", "1", "--from", "2030-06-01T00:00")
-    [elsewhere] = zsched.json("next", "digest", "-n", "1", "--from", "2030-06-01T00:00", "--tz", "UTC")
+    [own] = zsched.json("next", "digest", "--number", "1", "--from", "2030-06-01T00:00")
+    [elsewhere] = zsched.json("next", "digest", "--number", "1", "--from", "2030-06-01T00:00", "--tz", "UTC")
 
     assert ("2030-06-01T09:00:00-04:00", "2030-06-01T13:00:00+00:00") == (own["local"], elsewhere["local"])
 
@@ -106,7 +106,7 @@ def test_a_one_shot_has_one_next_time(zsched: Zsched) -> None:
 def test_next_of_a_schedule_with_jitter_shows_due_and_nominal_times(zsched: Zsched) -> None:
     rule = ("--cron", "30 1 * * *", *NEW_YORK, "--jitter", "1h")
     zsched("add", "digest", FUNC, *rule)
-    asked = ("next", "digest", "--from", "2030-10-31T12:00Z", "-n", "3")
+    asked = ("next", "digest", "--from", "2030-10-31T12:00Z", "--number", "3")
 
     times = json.loads(zsched(*asked, "--json").stdout)
     head, *rows = zsched(*asked).stdout.splitlines()
@@ -148,7 +148,7 @@ def test_a_schedule_that_does_not_exist_is_not_found(zsched: Zsched) -> None:
         (("--every", "5m", "--tz", "EST"), "America/New_York"),
         (("--every", "5m", "--from", "2026-06-01"), "time of day"),
         (("--every", "5m", "--from", "tomorrow"), "tomorrow"),
-        (("--every", "5m", "-n", "0"), "-n"),
+        (("--every", "5m", "--number", "0"), "--number"),
     ],
 )
 def test_a_bad_rule_is_a_usage_error_that_names_the_mistake(arguments: tuple[str, ...], named: str) -> None:

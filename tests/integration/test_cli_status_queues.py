@@ -148,6 +148,19 @@ def test_a_misspelt_queue_is_recognised_by_a_queue_with_workers(
     assert [meant] == [one["meant"] for one in status(zsched)["unheard"]]
 
 
+def test_many_queues_without_workers_are_one_warning_and_no_typing_mistakes(
+    zsched: Zsched, well: redis.Redis, client: Client
+) -> None:
+    listens(well, "tenant-0")
+    client.schedule_many({"func": "app.run", "id": f"s{n}", "after": HOUR, "queue": f"tenant-{n}"} for n in range(40))
+
+    [warning] = status(zsched)["warnings"]
+
+    names = "tenant-1, tenant-10, tenant-11, tenant-12, …"
+    assert f"nobody listens to 39 queues ({names}), which schedules use" == warning["problem"]
+    assert warning["remedy"].endswith(" rq worker tenant-1 tenant-10 tenant-11 tenant-12")
+
+
 def test_a_misspelt_queue_without_runs_has_nothing_to_take_out(
     zsched: Zsched, well: redis.Redis, client: Client
 ) -> None:

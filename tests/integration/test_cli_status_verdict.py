@@ -157,6 +157,15 @@ def come_too_late(led: redis.Redis) -> None:
     add_entry(led, KEYS.log(), "3-15", "advance", t, "rows", 1, "c", "passed - 9 9 missed:1:8:20,limit:1:8:3")
 
 
+def take_too_long(led: redis.Redis) -> None:
+    error = "rq.timeouts.JobTimeoutException: Task exceeded maximum timeout value (180 seconds)"
+    runs = [Run(f"{id}-{n}", RunStatus.FAILED, error=error, timeout_s=s) for n, (id, s) in enumerate(LIMITS)]
+    add_entry(led, KEYS.log(), "3-13", "end", now_ms(led) * 1000, *end_fields(*runs))
+
+
+LIMITS = (("report", 180), ("own", 60))
+
+
 def pause_past_its_time(led: redis.Redis) -> None:
     client = Client(led)
     client.schedule("app.run", id="mail-paused-once", at=from_ms(now_ms(led) - 1000), allow_past=True)
@@ -230,6 +239,10 @@ REASONS = {
         come_too_late, "too_late",
         "^in the last 5 min 2 runs expired in a queue, 1 occurrence expired before firing, "
         r"20 occurrences passed and will not fire \(paused, or nobody led\)$", "zsched history --status expired",
+    ),
+    "runs without a timeout": Case(
+        take_too_long, "default_timeout",
+        "^RQ stopped runs after 180 s, its default without a timeout: report$", "zsched set ID --timeout 1h",
     ),
     "failing schedules": Case(
         lambda led: led.zadd(KEYS.failing(), {"nightly": 7, "once": FAILING - 1, **dict.fromkeys(R_0_TO_7, FAILING)}),

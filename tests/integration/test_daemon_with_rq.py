@@ -98,6 +98,29 @@ def test_a_worker_restores_and_executes_scheduled_runs(
     assert dict.fromkeys(noted, b"finished") | {"fails": b"failed"} == statuses
 
 
+@pytest.mark.parametrize("task", ["note", "fail"])
+def test_a_run_of_no_lifetime_is_removed_when_its_end_is_in_the_log(
+    redis_url: str, redis_client: redis.Redis, workers: RqWorkers, task: str
+) -> None:
+    know(redis_client)
+    client = Client.from_url(redis_url)
+    run = client.enqueue(f"tasks.{task}", id="a", result_ttl=0, failure_ttl=0).run_id or ""
+    workers.work()
+    key, result = f"{RQ}:job:{run}", f"{RQ}:results:{run}"
+    assert 0 < redis_client.ttl(key) <= 60
+    assert 1 == redis_client.exists(result)
+
+    with DaemonThread(redis_url):
+        eventually(lambda: not redis_client.exists(key, result))
+        again = client.retry(run)
+
+    assert b"0" == redis_client.hget(f"{RQ}:job:{again}", "zs_result_ttl")
+    redis_client.delete(f"{RQ}:job:{again}")
+    assert [] == [each for each in redis_client.scan_iter(f"{RQ}:*") if run.encode() in each]
+    assert ["succeeded" if task == "note" else "failed"] == [one.status for one in client.runs("a") if one.id == run]
+    assert [0, 0] == [redis_client.zcard(f"{RQ}:{kind}:default") for kind in ("finished", "failed")]
+
+
 def test_chained_runs_are_executed_one_after_the_other(
     redis_url: str, redis_client: redis.Redis, workers: RqWorkers
 ) -> None:

@@ -17,6 +17,7 @@ import redis
 from tests.faults.ledger import connect
 from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
 from tests.integration.asking import ANYWHERE, Answer, ask, pages, pages_of
+from tests.integration.command_line import Zsched
 from tests.integration.service_manager import Manager
 from zsched import Client
 from zsched.core.clock import ManualClock
@@ -114,6 +115,29 @@ def test_readyz_of_a_leader_without_redis_is_503_with_the_reason(own_redis: Embe
 
     eventually(lambda: ask(where, "/readyz").text.startswith("cannot reach Redis at "))  # when it has tried again
     assert 503 == ask(where, "/readyz").status
+
+
+def test_every_view_names_a_policy_that_began_to_evict_under_a_leader(
+    own_redis: EmbeddedRedis, watch: redis.Redis, manager: Manager
+) -> None:
+    daemon = start(manager, own_redis)
+    daemon.wait_for("term_began")
+    where, zsched = pages_of(daemon), Zsched(own_redis.url)
+    eventually(lambda: ask(where, "/readyz") == Answer(200, "leader\n"))
+
+    evict(watch)
+
+    said = "may not lead: maxmemory-policy allkeys-lru may evict schedules"
+    eventually(lambda: ask(where, "/readyz").text.startswith(said))
+    assert 503 == ask(where, "/readyz").status
+    [warning] = [one for one in zsched.json("status")["warnings"] if one["name"] == "eviction"]
+    assert "maxmemory-policy allkeys-lru may drop schedules: by default no daemon begins to lead" == warning["problem"]
+    assert warning["remedy"].endswith("CONFIG SET maxmemory-policy noeviction")
+    assert "may drop schedules, so no daemon begins to lead" in zsched("doctor").stdout
+
+    keep(watch)
+    eventually(lambda: ask(where, "/readyz") == Answer(200, "leader\n"))
+    assert "eviction" not in [one["name"] for one in zsched.json("status")["warnings"]]
 
 
 def test_a_daemon_that_may_not_lead_reports_the_reason_until_it_may(

@@ -20,6 +20,9 @@ from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
 from zsched.embedded.guard import Guard
+from zsched.storage.connection import Link
+from zsched.storage.registries import Registries
+from zsched.storage.rqkeys import RqKeys
 
 pytestmark = pytest.mark.once
 OURS = b"zsched:default"
@@ -105,6 +108,26 @@ def test_a_plain_worker_runs_jobs_that_enqueue_in_delayed(
 
     assert {"soon": 1, "soon-too": 1, "elsewhere": 1} == Counter(noted(redis_client))
     eventually(lambda: redis_client.hget(f"{RQ}:job:soon", "status") == b"finished")
+
+
+@pytest.mark.parametrize("filled", [[], [0], [7, 499, 500, 1999], list(range(2000))])
+def test_a_few_commands_find_the_registries_among_those_of_thousands_of_queues(
+    link: Link, redis_client: redis.Redis, filled: list[int]
+) -> None:
+    rq, queues = RqKeys(RQ), [f"tenant-{number}" for number in range(2000)]
+    redis_client.sadd(rq.queues(), *map(rq.queue, queues))
+    for number in filled:
+        redis_client.zadd(rq.registry("finished", queues[number]), {"job": 1})
+
+    with link.wire() as wire:
+        before = redis_client.info("commandstats").get("cmdstat_exists", {"calls": 0})["calls"]
+        found = Registries(wire, rq).keys()
+        commands = redis_client.info("commandstats")["cmdstat_exists"]["calls"] - before
+
+    assert {rq.registry("finished", queues[number]) for number in filled} <= found.keys()
+    assert len(found) <= 4 * len(filled)
+    assert commands <= 8 + 24 * len(filled)
+    assert commands <= 128
 
 
 def test_a_schedule_that_cannot_be_quarantined_does_not_delay_rqs_jobs(

@@ -160,7 +160,7 @@ def test_the_reminder_moves_and_digests_and_the_campaign_are_sent(
         reader.python("digests.py")
         reader.zsched("ls", "digest-ada     active", "09:00:00-05:00", "digest-ji-woo  active", "09:00:00+09:00")
         times = ("2027-03-13 09:00:00-05:00  2027-03-13 14:00:00Z", "2027-03-14 09:00:00-04:00  2027-03-14 13:00:00Z")
-        reader.zsched("next digest-ada --from 2027-03-13T00:00 -n 2", *times)
+        reader.zsched("next digest-ada --from 2027-03-13T00:00 --number 2", *times)
         reader.zsched("run digest-ada", "digest-ada-")
         assert "Many(created=4, updated=0, unchanged=0, errors=0)\n" == reader.python("campaign.py")
         reader.python("service.py gig 60.3", "id='reminder-gig'", instead=f"service.py gig {LATER}")

@@ -143,9 +143,17 @@ def test_a_lost_run_keeps_its_last_ten_results(led: Ground, seen: Entry) -> None
     assert [*(str(number).encode() for number in range(3, 12)), None] == kept
 
 
-@pytest.mark.parametrize(("ttl", "lives_s"), [("60", 60), ("-1", -1), ("0", -2), ("1.5", YEAR_S), ("", YEAR_S)])
-def test_a_lost_run_is_kept_for_its_failure_ttl(led: Ground, seen: Entry, ttl: str, lives_s: int) -> None:
-    job(led, A, failure_ttl=ttl)
+@pytest.mark.parametrize(
+    ("ttl", "wish", "lives_s"),
+    [
+        ("60", {}, 60), ("-1", {}, -1), ("0", {}, -2), ("1.5", {}, YEAR_S), ("", {}, YEAR_S),
+        ("60", {"zs_failure_ttl": "20"}, 20), ("60", {"zs_failure_ttl": "0"}, -2),
+    ],
+)  # fmt: skip
+def test_a_lost_run_is_kept_for_its_failure_ttl(
+    led: Ground, seen: Entry, ttl: str, wish: dict[str, str], lives_s: int
+) -> None:
+    job(led, A, failure_ttl=ttl, **wish)
     led.redis.xadd(f"{RQ}:results:{A}", {"type": "2"})  # of an attempt before
     keys, since_ms = (led.keys.rq.job(A), f"{RQ}:results:{A}"), led.server_ms
     for key in keys:
@@ -154,7 +162,7 @@ def test_a_lost_run_is_kept_for_its_failure_ttl(led: Ground, seen: Entry, ttl: s
     assert [A] == lose(led, seen, end(A, execution(led, A)))[4]
 
     assert all(led.is_life(key, lives_s, since_ms) for key in keys)
-    assert ("0" != ttl) == (led.redis.zscore(f"{RQ}:failed:default", A) is not None)
+    assert (lives_s != -2) == (led.redis.zscore(f"{RQ}:failed:default", A) is not None)
 
 
 def test_retried_and_ended_runs_are_logged_as_two_entries(led: Ground, seen: Entry) -> None:

@@ -63,7 +63,7 @@ def test_a_retry_copies_requested_fields_but_no_results(ground: Ground) -> None:
     asked = {
         "meta": "m", "result_ttl": "60", "failure_ttl": "-1", "retry_intervals": "[0]", "zs_retries": "3",
         "enqueue_at_front_on_retry": "1", "success_callback_name": "app.ok", "success_callback_timeout": "60",
-        "zs_func": "app.other", "zs_tags": "[]", "zs": "1s",
+        "zs_func": "app.other", "zs_tags": "[]", "zs": "1s", "zs_result_ttl": "0",
     }  # fmt: skip
     job(ground, **(OF_A_RUN | asked | {"retries_left": "0"}))
 

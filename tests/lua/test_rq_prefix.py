@@ -83,7 +83,7 @@ def test_a_run_is_fired_executed_and_tracked_under_another_prefix(moved: Ground)
         assert job is not None
         tracked = dispatch.track(TERM, seen.position, [Over.of(of_job(run, job, DUE_MS * 1000), job.seen)])
 
-    assert [[], [run.encode()]] == sorted(ended)
+    assert [[run.encode()], []] == ended
     assert tracked is not None
     assert 1 == tracked.ended
     assert moved.last.rows[0].startswith(f"{run} succeeded ")

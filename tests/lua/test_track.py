@@ -18,6 +18,9 @@ from zsched.storage.scripts import load
 STARTED, ENDED = "2026-01-01T00:00:00.000001Z", "2026-01-01T00:00:01.000001Z"
 A, B = "a-1767225600000", "b-1767225600000"
 NOTHING = ["-", "0", 0, []]
+REGISTRIES = dict.fromkeys(("failed", "stopped"), f"{RQ}:failed:default") | {
+    status: f"{RQ}:{status}:default" for status in ("finished", "canceled")
+}
 
 
 def job(ground: Ground, run: str, status: str | None, **more: str) -> None:
@@ -124,6 +127,56 @@ def test_track_records_the_end_of_an_unchanged_run(led: Ground, seen: Entry) -> 
     end = led.last
     assert [end.id, end.t, 1, []] == reply[1:]
     assert (f"{EPOCH}-2", "end", [f"{A} told {{}}"]) == (end.id, end.kind, end.rows)
+
+
+@pytest.mark.parametrize(
+    ("status", "wishes", "ttl_s", "left_s"),
+    [
+        ("finished", {"zs_result_ttl": "0"}, 60, -2),
+        ("finished", {"zs_result_ttl": "20"}, 60, 20),
+        ("finished", {"zs_result_ttl": "20"}, 50, 10),
+        ("finished", {"zs_result_ttl": "20"}, 39, -2),  # it ended long before anybody looked
+        ("finished", {"zs_result_ttl": "20"}, -1, 20),
+        ("finished", {"zs_failure_ttl": "0"}, 60, 60),
+        *(("finished", {"zs_result_ttl": odd}, 60, 60) for odd in ("soon", "", "-1", "1e1", "60", "9" * 15, "9" * 400)),
+        ("finished", {}, 500, 500),
+        ("failed", {"zs_result_ttl": "0", "zs_failure_ttl": "0"}, 60, -2),
+        ("failed", {"zs_failure_ttl": "59"}, 60, 59),
+        ("failed", {"zs_result_ttl": "0"}, 31_536_000, 31_536_000),
+        ("stopped", {"zs_failure_ttl": "0"}, 60, -2),
+        ("canceled", {"zs_result_ttl": "0", "zs_failure_ttl": "0"}, 60, 60),
+    ],
+)
+def test_a_recorded_run_is_kept_as_long_as_its_schedule_wishes(
+    led: Ground, seen: Entry, status: str, wishes: dict[str, str], ttl_s: int, left_s: int
+) -> None:
+    job(led, A, status, ended_at=ENDED, **wishes)
+    led.redis.xadd(f"{RQ}:results:{A}", {"type": "1"})
+    registry, keys, since_ms = REGISTRIES[status], (led.keys.rq.job(A), f"{RQ}:results:{A}"), led.server_ms
+    led.redis.zadd(registry, {A: 9e9})
+    for key in keys if ttl_s >= 0 else ():
+        led.redis.expire(key, ttl_s)
+
+    assert 1 == track(led, seen, over(A, f"{status} {ENDED}"))[3]
+
+    assert all(led.is_life(key, left_s, since_ms) for key in keys)
+    assert (left_s == -2) == (led.redis.zscore(registry, A) is None)
+    assert "end" == led.last.kind
+
+
+def test_a_run_that_is_not_over_keeps_its_job(led: Ground, seen: Entry) -> None:
+    job(led, A, "queued", zs_result_ttl="0")
+
+    assert NOTHING == track(led, seen, over(A))[1:]
+    assert -1 == led.redis.pttl(led.keys.rq.job(A))
+
+
+def test_a_registry_of_a_wrong_type_does_not_stop_the_record_of_an_end(led: Ground, seen: Entry) -> None:
+    job(led, A, "finished", ended_at=ENDED, zs_result_ttl="0")
+    led.redis.set(REGISTRIES["finished"], "?")
+
+    assert 1 == track(led, seen, over(A))[3]
+    assert 1 == led.redis.exists(led.keys.rq.job(A))
 
 
 @pytest.mark.parametrize(

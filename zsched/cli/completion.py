@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from zsched.cli.program import Invocation, command, program
+from zsched.cli.program import Invocation, command, connect, program
 from zsched.errors import ZschedError
 
 _MOST: Final = 100  # ids that are offered
@@ -39,6 +39,6 @@ def completed_ids(context: click.Context, parameter: click.Parameter, incomplete
     """Return ids of schedules that begin with *incomplete*; none if Redis does not answer."""
     given: Any = context.find_object(Invocation)
     with suppress(ZschedError):
-        client = (given or Invocation()).client()
+        client = connect((given or Invocation()).settings())
         return [schedule.id for schedule in client.list(match=f"{incomplete}*", limit=_MOST)]
     return []

@@ -22,7 +22,6 @@ from zsched.core.wording import plural
 from zsched.errors import ArchiveError, RedisUnavailable
 from zsched.health.status import looking
 from zsched.health.verdict import NAMES, causes_of
-from zsched.storage.connection import link_of
 
 if TYPE_CHECKING:
     from zsched.config.settings import Settings
@@ -88,7 +87,7 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
     elif every is not None:
         raise click.UsageError("--every is the interval of --watch; give both, or neither")
     settings = invocation.settings()
-    link = link_of(settings)
+    link = invocation.link(settings)
     look = looking(settings, link)
     if is_watched:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # the terminal is restored then, too
@@ -181,7 +180,7 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> 
     from zsched.storage.rights import USERS
 
     settings = invocation.settings()
-    link, asked = link_of(settings), tuple(role for name in roles for role in USERS[f"zsched-{name}"])
+    link, asked = invocation.link(settings), tuple(role for name in roles for role in USERS[f"zsched-{name}"])
     with reaching(invocation):
         findings = causes_of(examine(settings, link, asked, user, config_file=invocation.config_file))
     invocation.answer_rows(map(_to_dict, findings), _HEADER, _rows(findings))

@@ -30,7 +30,6 @@ from zsched.core.story import Source
 from zsched.core.story_verdict import StoryVerdict
 from zsched.core.wording import rough_duration, with_name
 from zsched.errors import RedisUnavailable
-from zsched.storage.connection import link_of
 from zsched.storage.inquiry import Looked
 
 _HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", *CELLS, "RUN", "WHY")
@@ -76,8 +75,8 @@ class _Asking:
     """Asks for the past of the namespace: Redis or, while that does not answer, an archive on this disk."""
 
     def __init__(self, invocation: Invocation) -> None:
-        self.settings = invocation.settings()
-        self.client = connect(self.settings, link_of(self.settings))
+        self._invocation, self.settings = invocation, invocation.settings()
+        self.client = connect(self.settings, invocation.link(self.settings))
         self._past: Past = self.client
 
     @property
@@ -108,6 +107,7 @@ class _Asking:
             from zsched.cli.archived import past_without_redis  # reads an archive, which other answers do not need
 
             self._past = past_without_redis(self.settings, error)
+            self._invocation.is_silent = True
             yield from ask(self._past)
 
 

@@ -191,9 +191,7 @@ def _rules(command: F) -> F:
 @click.argument("id", required=False, shell_complete=completed_ids)
 @_rules
 @click.option("--tz", metavar="ZONE", help="The zone of the rule and of --from; default UTC, or the schedule's own.")
-@click.option(
-    "-n", "--number", type=click.IntRange(1, 100_000), default=10, show_default=True, metavar="K", help="How many."
-)
+@click.option("--number", type=click.IntRange(1, 100_000), default=10, show_default=True, metavar="K", help="How many.")
 @click.option(
     "--from",
     "start",
@@ -210,8 +208,8 @@ def next_(invocation: Invocation, /, id: str | None, number: int, start: datetim
 
     \b
     Examples:
-      zsched next digest -n 3
-      zsched next --cron '30 2 * * *' --tz America/New_York --from 2026-03-07T00:00 -n 3
+      zsched next digest --number 3
+      zsched next --cron '30 2 * * *' --tz America/New_York --from 2026-03-07T00:00 --number 3
     """
     rule = {name: value for name, value in given.items() if value is not None}
     if (id is not None) == any(name in rule for name in RULES):

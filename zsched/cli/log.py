@@ -83,7 +83,7 @@ def log(
     since_at = moment_at(since, "since", tz)
     if since_at is None and limit is None:
         limit = _LIMIT
-    client = connect(settings)
+    client = connect(settings, link := invocation.link(settings))
     found, source = client.log(since_at, limit=limit if limit is not None and id is None else _LOOKED_AT)
     if invocation.wants_json:
         click.echo(json.dumps({"source": source.to_dict()}), err=True)
@@ -95,6 +95,7 @@ def log(
             (part for line in lines for part in line.split("\n")), None if follow else zone_name(tz) or "UTC"
         )
         if follow:
+            invocation.tell_if_empty(link, settings)
             _follow(invocation, client, teller, Position.parse(f"{source.as_of} 0") if source.as_of else _BEGINNING)
 
 

@@ -31,6 +31,7 @@ from zsched.cli.terminal import Terminal
 from zsched.errors import (
     ConfigError,
     InvalidSchedule,
+    NotFound,
     RedisUnavailable,
     RunNotFound,
     ScheduleNotFound,
@@ -61,6 +62,7 @@ class Invocation:
     """
 
     given: dict[str, Any] = field(default_factory=dict)
+    is_silent: bool = False  # of an empty namespace: it was told, or Redis is away
 
     @property
     def wants_json(self) -> bool:
@@ -82,8 +84,32 @@ class Invocation:
         return load_settings(self.given.get("config"), flags=flags)
 
     def client(self) -> Client:
-        """Return a client by the settings. Raises ConfigError."""
-        return connect(self.settings())
+        """Return a client by the settings, over a ``link``. Raises ConfigError."""
+        settings = self.settings()
+        return connect(settings, self.link(settings))
+
+    def link(self, settings: Settings) -> Link:
+        """Return a link by *settings*. At the end of the command, stderr says if the namespace is empty there."""
+        from zsched.storage.connection import link_of
+
+        link = link_of(settings)
+        click.get_current_context().call_on_close(lambda: self.tell_if_empty(link, settings))
+        return link
+
+    def tell_if_empty(self, link: Link, settings: Settings) -> None:
+        """Say on stderr if the namespace has no key, once; nothing if Redis does not answer: the command says so."""
+        from zsched.storage.keys import keys_of
+        from zsched.storage.rivals import emptiness
+
+        error = sys.exc_info()[1]
+        if self.wants_json or self.is_silent or not isinstance(error, NotFound | None):
+            return
+        self.is_silent = True
+        with contextlib.suppress(ZschedError):
+            if said := emptiness(link, keys_of(settings)):
+                options = {name for each in click.get_current_context().command.params for name in each.opts}
+                meant = options & {"--limit", "--number"} if settings.namespace.isdecimal() else ()
+                say(said + "".join(f". Did you mean {option} {settings.namespace}?" for option in meant))
 
     @cached_property
     def terminal(self) -> Terminal:
@@ -179,16 +205,12 @@ _SHARED = (
 
 
 class Subcommand(click.Command):
-    """A command that also accepts the shared options. Its own short options take precedence."""
+    """A command that also accepts the shared options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.context_settings = {**_HELP, **self.context_settings}
-        taken = {name for param in self.params for name in param.opts}
-        self.params += [option for option in _shared_options() if not taken.intersection(option.opts)]
-        for names, attributes in _SHARED:
-            if taken.intersection(names):
-                self.params.append(_option([name for name in names if name not in taken], attributes))
+        self.params += _shared_options()
 
 
 class LazyCommand(click.Command):

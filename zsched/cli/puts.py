@@ -143,7 +143,7 @@ def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: An
     changes: dict[str, Any] = dict(_CLEARED[flag] for flag in unset) | _only_given(given)
     if not changes.keys() - {"if_version"}:
         raise click.UsageError("nothing to change; give at least one option")
-    client, lookup = connect(settings), Lookup()
+    client, lookup = connect(settings, invocation.link(settings)), Lookup()
     if changes.keys() & {"func", "args", "kwargs"}:  # new arguments decide what runs
         func = changes.get("func") or client.get(id).func
         check_allowed(settings.rq.allow_callables, func, changes)

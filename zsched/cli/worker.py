@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -15,9 +15,12 @@ from zsched.cli.output import say
 from zsched.cli.program import DONE, Invocation, command
 from zsched.config.settings import FILE_VARIABLE
 from zsched.core.arguments import check_queue
+from zsched.errors import RedisRefused
 from zsched.storage.connection import Link, Wire, link_of
 from zsched.storage.keys import keys_of
+from zsched.storage.rqjob import Encoder
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, prefix_of_environment
+from zsched.storage.store import Store
 
 if TYPE_CHECKING:
     from zsched.rq.guard import JobGuard
@@ -55,7 +58,8 @@ def worker(invocation: Invocation, queues: tuple[str, ...], simple: bool, burst:
     if file := invocation.given.get("config"):
         os.environ[FILE_VARIABLE] = os.path.abspath(file)  # for the classes of zsched.rq, which RQ makes
     settings = invocation.settings()
-    rq = keys_of(settings).rq
+    keys = keys_of(settings)
+    rq = keys.rq
     if rq.prefix != prefix_of_environment():  # RQ reads it only when it is imported
         os.execve(sys.executable, sys.orig_argv, os.environ | {RQ_PREFIX_VARIABLE: rq.prefix})
     names = [check_queue(queue) for queue in queues or ("default",)]
@@ -64,9 +68,11 @@ def worker(invocation: Invocation, queues: tuple[str, ...], simple: bool, burst:
         from zsched.rq.plain import SERIALIZERS
 
         link = link_of(settings)
+        with suppress(RedisRefused):  # a worker's user need not read zsched's keys
+            Store(link, keys, Encoder(settings.rq.serializer)).check_serializer()
         with closing(link.open()) as wire:  # RQ would show a traceback
-            if name:
-                await_name(link, wire, rq.worker(name), name)
+            if name is not None:
+                await_name(link, wire, rq.worker(check_queue(name, "worker")), name)
         client = redis.Redis(connection_pool=link.client_pool())
         kind = SimpleWorker if simple else Worker
         serializer = SERIALIZERS[settings.rq.serializer]

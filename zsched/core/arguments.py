@@ -98,9 +98,9 @@ def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = _LON
     return ms
 
 
-def check_queue(queue: object) -> str:
+def check_queue(queue: object, kind: str = "queue") -> str:
     """
-    Return *queue* if it is a valid name of an RQ queue. Raises InvalidSchedule otherwise.
+    Return *queue* if it is a valid name of an RQ queue, or of another *kind*. Raises InvalidSchedule otherwise.
 
     Not valid are names that a terminal, ``rq worker`` or RQ's own keys cannot handle: white space, control and
     invisible characters, a leading -, RQ's ``:intermediate``.
@@ -115,7 +115,7 @@ def check_queue(queue: object) -> str:
     )
     if not good:
         remedy = "give 1 to 128 printable characters without spaces, not beginning with -"
-        raise InvalidSchedule("queue", queue, "not a usable queue name", remedy)
+        raise InvalidSchedule(kind, queue, f"not a usable {kind} name", remedy)
     return str(queue)
 
 

@@ -173,12 +173,13 @@ class _RunOptions(TypedDict, total=False):
     urgency: Annotated[str | None, Option(
         "A preset: asap, time_sensitive, digest, or a name in [urgency].", Form("NAME"), attribute="-")]
     timeout: Annotated[DurationValue | None, Option(
-        "Time limit of a run: seconds, 5m, 1h, or -1 for none.", RqSeconds(), Stored.RQ, "timeout",
+        "Time limit of a run: 5m, 1h, or -1 for none; default 180 s, RQ's own.", RqSeconds(), Stored.RQ, "timeout",
         attribute="timeout_s", elsewhere="job_timeout")]
     result_ttl: Annotated[DurationValue | None, Option(
-        "How long RQ keeps a result; -1: forever.", RqSeconds(), Stored.RQ, "result_ttl", attribute="result_ttl_s")]
+        "How long RQ keeps a result; 0: not at all, -1: forever.", RqSeconds(), Stored.RQ, "result_ttl",
+        attribute="result_ttl_s")]
     failure_ttl: Annotated[DurationValue | None, Option(
-        "How long RQ keeps a failed run; -1: forever.", RqSeconds(), Stored.RQ, "failure_ttl",
+        "How long RQ keeps a failed run; 0: not at all, -1: forever.", RqSeconds(), Stored.RQ, "failure_ttl",
         attribute="failure_ttl_s")]
     retry: Annotated[RetryValue | None, Option(
         'How often RQ retries a failed run. Python, files and HTTP also take {"max": 3, "interval": [60, 300]}, in s.',

@@ -67,6 +67,7 @@ _STATUSES: Final = {
     "expired": RunStatus.EXPIRED,  # not a status of RQ: look.lua returns it for a job that is gone
 }
 REFUSED: Final = "JobRefused: "  # how the error of a run begins that a guarded worker refused (zsched.rq)
+_TIMED_OUT: Final = "rq.timeouts.JobTimeoutException"
 _ABANDONED: Final = "AbandonedJobError"  # RQ's error for a job after its worker's heartbeat expired
 _LONGEST_NOTE: Final = 4096  # bytes
 _NO_NOTE: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -121,6 +122,11 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
     def is_over(self) -> bool:
         """True if its status is final."""
         return self.status not in _OPEN
+
+    @property
+    def is_timed_out(self) -> bool:
+        """True if RQ stopped it at its time limit."""
+        return self.status is RunStatus.FAILED and self.error.startswith(_TIMED_OUT)
 
     @property
     def nominal_ms(self) -> int | None:

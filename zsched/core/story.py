@@ -266,6 +266,7 @@ class _Teller:
         """Return the verdict by Redis, by the open *runs* in RQ (the newest first), and by the changes."""
         if schedule is None:
             return self._gone(runs)
+        self.is_there = True
         state = on_schedule(schedule, now_ms, self.tz, self._hindrance)
         if state.word is not Word.SCHEDULED:
             return state.after(f"its {self._open(runs)}") if runs else state
@@ -278,7 +279,7 @@ class _Teller:
         self, run_id: str, own: Sequence[Change], schedule: Schedule | None, now_ms: int, runs: Sequence[Run]
     ) -> StoryVerdict:
         """Return the verdict on a run by RQ, or by *own*, the changes that concern it."""
-        id = self._chronicle.id
+        id, self.is_there = self._chronicle.id, schedule is not None
         if not own:
             some = f"the newest {len(self._chronicle.changes):,} changes" if self._chronicle.left_out else "the changes"
             text = f"{some} of schedule {id} do not name run {run_id}"
@@ -293,7 +294,8 @@ class _Teller:
         return verdict.after(f"run {run_id} of schedule {id} was not pushed{again}")
 
     def _of_run(self, run: Run) -> StoryVerdict:
-        return on_run(run, self.tz, self._stalled.get(run.queue) if run.status is RunStatus.QUEUED else None)
+        stalled = self._stalled.get(run.queue) if run.status is RunStatus.QUEUED else None
+        return on_run(run, self.tz, stalled, is_there=self.is_there)
 
     def _of_change(self, change: Change, *, is_there: bool) -> StoryVerdict:
         """Return the verdict on a schedule or an occurrence that ended with *change*, without a run."""

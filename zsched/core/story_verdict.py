@@ -15,11 +15,12 @@ from typing import Any, Final, NamedTuple
 
 from zsched.core.changes import RULE_CHANGED, Change, What
 from zsched.core.choices import ScheduleState
+from zsched.core.job import DEFAULT_TIMEOUT_S
 from zsched.core.missing_functions import remedy_of
 from zsched.core.model import Schedule, iso
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text, state_text
-from zsched.core.wording import rough_duration
+from zsched.core.wording import duration_text, rough_duration
 
 
 class Word(StrEnum):
@@ -154,8 +155,11 @@ def _zsched(verb: str, schedule: Schedule) -> tuple[str, ...]:
     return "zsched", verb, schedule.id
 
 
-def on_run(run: Run, tz: str, stalled: Stalled | None = None) -> StoryVerdict:
-    """Return the verdict on *run*; *stalled*: the reason why no worker takes it from its queue, if one is known."""
+def on_run(run: Run, tz: str, stalled: Stalled | None = None, *, is_there: bool = False) -> StoryVerdict:
+    """
+    Return the verdict on *run*; *stalled*: the reason why no worker takes it from its queue, if one is known.
+    *is_there*: its schedule is still there.
+    """
     text = f"run {run.id} {state_text(run, tz)}"
     if run.status is RunStatus.QUEUED and stalled is not None:
         remedy, *command = _OF_STALLED[stalled]
@@ -165,6 +169,13 @@ def on_run(run: Run, tz: str, stalled: Stalled | None = None) -> StoryVerdict:
     object = run.queue if run.status is RunStatus.QUEUED else run.id
     if not object:
         remedy, *command = _WHILE_UNKNOWN
+    if run.is_timed_out and run.timeout_s:
+        chosen = "RQ's default" if run.timeout_s == DEFAULT_TIMEOUT_S else "its timeout"
+        limit, more = f"{run.timeout_s} s is {chosen}, also of a retry", duration_text(4000 * run.timeout_s)
+        if not is_there:
+            return StoryVerdict(Word.FAILED, text, f"{limit}; schedule it again with more: --timeout {more}")
+        longer = "zsched", "set", run.schedule_id, "--timeout", more
+        return StoryVerdict(Word.FAILED, text, f"{limit}; give its next runs more", longer)
     if run.status is RunStatus.FAILED and (deploy := remedy_of(run.error)):
         remedy = f"{deploy}; then run it again"
     return StoryVerdict(_WORDS[run.status], text, remedy.format(run.id), (*command, object) if command else ())

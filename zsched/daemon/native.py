@@ -4,7 +4,8 @@ RQ's own delayed jobs: when the leader checks them, and how many it moves at onc
 RQ cuts its due times to whole seconds, and no message wakes a daemon for them. So the leader checks once a second, when
 the second of the Redis server's clock begins. native.lua then returns the next due time in milliseconds, so that no job
 is early: a retry within that second, all other jobs at its end. If one script cannot move all due jobs, the next ones
-follow at once, each in its own pass.
+follow at once, each in its own pass. Queues without delayed jobs only have their locks renewed, every ten seconds: a
+Redis may have thousands of them.
 
 zsched's own runs come first. While some of them wait, RQ's jobs wait too, for at most a second. From then on they get a
 script every 25 ms, a tenth of the time, until they have caught up.
@@ -42,7 +43,8 @@ _PATIENCE_MS: Final = 1000  # how long RQ's jobs wait for zsched's own
 _SHARE_MS: Final = 25  # between two scripts while both are overloaded
 _MOST: Final = 500  # jobs per script
 _TARGET_MS: Final = 2.5  # per script
-_QUEUES: Final = 200  # queues per script; a queue without due jobs costs some 8 µs (measured)
+_QUEUES: Final = 100  # queues per script; a queue without due jobs costs some 8 µs (measured)
+_LOCKS_MS: Final = 10_000  # between two rounds through all queues, which renew the locks of those without jobs, too
 _WORDS: Final = {
     "gone": "its job is gone: taken out of the registry",
     "WRONGTYPE": "its key, or one of its rate limit, is of a wrong type: left, and looked at again every few seconds",
@@ -73,6 +75,7 @@ class Native:
         self._parts: deque[list[bytes]] = deque()  # queues not yet done in this round
         self._earliest_ms: int | None = None  # the earliest due time in the parts that are done
         self._round_ends_ms = 0.0  # monotonic: when to read the queues' names again
+        self._locks_ms = 0.0  # monotonic: when to renew all locks
         self._next_ms = 0  # server's clock: the next check
         self._latest_ms = 0.0  # the same by the monotonic clock, lest TIME jumps back
         self._reasons: dict[bytes, str | None] = {}  # by queue: the reason why it is not served, or None
@@ -127,6 +130,11 @@ class Native:
     def _begin_round(self, at_ms: float) -> None:
         names = self._jobs.queues() if self._serves_all else self._named
         self._reasons = {name: self._reasons[name] for name in names if name in self._reasons}
+        if at_ms >= self._locks_ms:
+            self._locks_ms = at_ms + _LOCKS_MS
+        else:
+            filled = self._jobs.with_jobs(names)
+            names = [name for name in names if name in filled or self._reasons.get(name, "new") is not None]
         self._parts, self._earliest_ms = deque(pages_of(names, _QUEUES)), None
         self._round_ends_ms = at_ms + _EVERY_MS
 

@@ -7,7 +7,7 @@ Checks of their queues: do workers take jobs from them?
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -311,11 +311,11 @@ def _without_workers(
             text = f"nobody listens to queue {one.queue}, {_use([one])}: did you mean {one.meant}?"
             out = f", and zsched cancel-run --queue {one.queue} takes its runs out" if one.waiting else ""
             remedy = f"zsched set ID --queue {one.meant} corrects a schedule{out}; else"
-            yield _about([one], said(text, remedy, *_worker([one])))
+            yield _about([one], said(text, remedy, *worker_of([one.queue])))
     if rest := [one for one in queues if not one.meant]:
         lost = "workers that ran when Redis lost its data are unknown until they take a job: restart them, or "
-        remedy = f"{lost if is_after_loss else ''}start one"
-        yield _about(rest, said(f"nobody listens to {_named(rest)}, {_use(rest)}", remedy, *_worker(rest)))
+        remedy, worker = f"{lost if is_after_loss else ''}start one", worker_of([one.queue for one in rest])
+        yield _about(rest, said(f"nobody listens to {_named(rest)}, {_use(rest)}", remedy, *worker))
 
 
 def _about(queues: list[StalledQueue], finding: Finding) -> Finding:
@@ -326,8 +326,9 @@ def _use(queues: list[StalledQueue]) -> str:
     return f"where {waiting_text(queues)}" if queues[0].waiting else "which schedules use"
 
 
-def _worker(queues: list[StalledQueue]) -> tuple[str, ...]:
-    return ("rq", "worker", *(one.queue for one in queues[:_NAMED]))
+def worker_of(queues: Sequence[str]) -> tuple[str, ...]:
+    """Return the command of a worker for the first of *queues*; without any, for RQ's default."""
+    return ("rq", "worker", *(queues[:_NAMED] or ["default"]))
 
 
 def _named(queues: list[StalledQueue]) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 
 from zsched.core.changes import What
 from zsched.core.clock import from_ms
+from zsched.core.job import DEFAULT_TIMEOUT_S
 from zsched.core.recent import Recent, Stretch
 from zsched.core.run_cells import remark
 from zsched.core.runs import FAILURES, RunStatus
@@ -77,6 +78,15 @@ def check_failing(recent: Recent) -> Iterator[Finding]:
         yield warning(of + which, remedy)
     else:
         yield fine(of)
+
+
+@health_check("default_timeout", Recent, "runs")
+def check_default_timeout(recent: Recent) -> Iterator[Finding]:
+    """Report runs that RQ stopped at its default time limit, which nobody has chosen."""
+    stopped = (one.run for one in recent.failures if one.run.is_timed_out)
+    if names := sorted({run.schedule_id for run in stopped if run.timeout_s == DEFAULT_TIMEOUT_S}):
+        text = f"RQ stopped runs after {DEFAULT_TIMEOUT_S} s, its default without a timeout: {some(names, _NAMED)}"
+        yield warning(text, "give more: zsched set ID --timeout 1h; a one-shot gets it when it is scheduled")
 
 
 @health_check("too_late", Recent, "runs")

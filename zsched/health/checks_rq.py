@@ -15,6 +15,7 @@ from zsched.core.log import text
 from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, note, problem, skipped, warning
+from zsched.health.checks_daemons import worker_of
 from zsched.health.facts import Probe
 from zsched.storage.queues import StalledQueues, WorkerSeen, used_queues, workers_of
 from zsched.storage.registries import is_denied
@@ -57,11 +58,11 @@ def _unregistered(queues: StalledQueues) -> Finding:
     if queues.heard:
         said = "no worker of RQ is registered, and workers take jobs: they began before Redis lost its data"
         return note(said, "restart them: then RQ and zsched see them, also while they wait")
-    names = [one.queue for one in queues.unheard] or ["default"]
+    worker = worker_of([one.queue for one in queues.unheard])
     if queues.is_after_loss:
         said = "no worker of RQ is registered: what fires waits, unless workers ran when Redis lost its data"
-        return warning(said, "restart those workers, or start one", "rq", "worker", *names)
-    return warning("no worker of RQ is registered: what fires waits", "start one", "rq", "worker", *names)
+        return warning(said, "restart those workers, or start one", *worker)
+    return warning("no worker of RQ is registered: what fires waits", "start one", *worker)
 
 
 @health_check("serializer", Probe)
@@ -105,11 +106,11 @@ def check_prefix(probe: Probe) -> Iterator[Finding]:
     others = [] if _has_workers(probe, ours) else sorted({RQ_PREFIX, theirs} - {ours})
     elsewhere = [other for other in others if _has_workers(probe, other)]
     if elsewhere:
-        queues = sorted(used_queues(probe.wire, probe.keys)) or ["default"]
+        worker = worker_of(sorted(used_queues(probe.wire, probe.keys)))
         yield problem(
             f"no worker takes jobs under RQ's prefix {ours!r}, and workers do under {elsewhere[0]!r}: what fires waits",
             "start workers under the prefix of the namespace",
-            *("rq", "worker", *queues),
+            *worker,
         )
     elif theirs == ours:
         yield fine(f"RQ's keys begin with {ours}:")

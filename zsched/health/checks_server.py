@@ -12,6 +12,7 @@ from zsched.core.log import text
 from zsched.core.wording import some
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, note, problem, skipped, warning
+from zsched.health.checks_writes import config_set
 from zsched.health.facts import Probe
 from zsched.zone_rules import installed
 
@@ -57,7 +58,7 @@ def check_role(probe: Probe) -> Iterator[Finding]:
         yield warning(
             f"a master of {replicas}, with min-replicas-to-write 0: cut off from them it goes on taking writes, which "
             "a failover then loses",
-            *_config_set("min-replicas-to-write", 1),
+            *config_set("min-replicas-to-write", 1),
         )
     else:
         yield fine(f"a master of {replicas}, that takes no writes without them")
@@ -94,11 +95,6 @@ def _round_trip_ms(probe: Probe) -> float:
     return probe.clock.monotonic_ms() - sent_ms
 
 
-def _config_set(name: str, value: object) -> tuple[str, *tuple[object, ...]]:
-    """Return the remedy of changing a setting of Redis, and its command."""
-    return "in redis.conf, and at once", "redis-cli", "CONFIG", "SET", name, value
-
-
 # -- memory -----------------------------------------------------------------------------------------
 
 
@@ -106,7 +102,7 @@ def _config_set(name: str, value: object) -> tuple[str, *tuple[object, ...]]:
 def check_eviction(probe: Probe) -> Iterator[Finding]:
     """Check that Redis evicts no keys: an evicted key is a schedule that never fires."""
     policy = probe.server.policy
-    remedy = _config_set("maxmemory-policy", _NEVER)
+    remedy = config_set("maxmemory-policy", _NEVER)
     if policy == _NEVER:
         yield fine("maxmemory-policy is noeviction")
     elif not probe.server.may_evict:
@@ -114,7 +110,7 @@ def check_eviction(probe: Probe) -> Iterator[Finding]:
     elif probe.settings.daemon.allow_eviction:
         yield warning(f"maxmemory-policy {policy} may drop schedules, and [daemon] allow_eviction lets it", *remedy)
     else:
-        yield problem(f"maxmemory-policy {policy} may drop schedules, so no daemon leads", *remedy)
+        yield problem(f"maxmemory-policy {policy} may drop schedules, so no daemon begins to lead", *remedy)
 
 
 @health_check("hashes", Probe)
@@ -127,7 +123,7 @@ def check_hashes(probe: Probe) -> Iterator[Finding]:
         yield skipped(f"this server has no {name}")
     elif int(bound) < COMPACT_BYTES:
         larger = "a schedule with a longer payload takes about 1,000 bytes instead of 620"
-        yield note(f"{said}: {larger}", *_config_set(name, COMPACT_BYTES))
+        yield note(f"{said}: {larger}", *config_set(name, COMPACT_BYTES))
     else:
         yield fine(said)
 
@@ -153,7 +149,7 @@ def check_persistence(probe: Probe) -> Iterator[Finding]:
         yield warning(
             "appendonly is no: a crash loses what came after the last snapshot, if there is one, but for what an "
             "archive has",
-            *_config_set("appendonly", "yes"),
+            *config_set("appendonly", "yes"),
         )
     elif not failed:
         yield fine("an append-only file is kept, and its last write succeeded")
@@ -165,7 +161,7 @@ def check_append_only_file(probe: Probe) -> Iterator[Finding]:
     if probe.server.info.get("aof_enabled") != "1":
         if not probe.setting("save"):
             said = "neither an append-only file nor snapshots are kept: a restart loses everything"
-            yield problem(said, *_config_set("appendonly", "yes"))
+            yield problem(said, *config_set("appendonly", "yes"))
         else:
             yield fine("no append-only file is kept, but snapshots are")
         return
@@ -176,12 +172,12 @@ def check_append_only_file(probe: Probe) -> Iterator[Finding]:
     fsync, truncates = probe.setting("appendfsync"), probe.setting("aof-load-truncated")
     if fsync == "no":
         said = "appendfsync is no: a power failure loses what the system has not written yet"
-        yield warning(said, *_config_set("appendfsync", "everysec"))
+        yield warning(said, *config_set("appendfsync", "everysec"))
     if truncates == "yes":
         yield warning(
             "aof-load-truncated is yes: of a file torn at its end, half of a script may be executed a restart later, "
             "and a run pushed twice; else Redis does not start, and redis-check-aof --fix repairs the file",
-            *_config_set("aof-load-truncated", "no"),
+            *config_set("aof-load-truncated", "no"),
         )
     if fsync != "no" and truncates != "yes" and reads_all:
         yield fine(f"appendfsync is {fsync}, aof-load-truncated is {truncates}")

@@ -67,6 +67,19 @@ def check_memory(server: Server) -> Iterator[Finding]:
         yield problem(said, remedy) if share > _FULL else warning(said, remedy) if share > _TIGHT else fine(said)
 
 
+@health_check("eviction", Server)
+def check_policy(server: Server) -> Iterator[Finding]:
+    """Check that Redis evicts no keys, also since the leader looked. The daemons' settings may allow it."""
+    if server.may_evict:
+        said = f"maxmemory-policy {server.policy} may drop schedules: by default no daemon begins to lead"
+        yield warning(said, *config_set("maxmemory-policy", "noeviction"))
+
+
+def config_set(name: str, value: object) -> tuple[str, *tuple[object, ...]]:
+    """Return the remedy of changing a setting of Redis, and its command."""
+    return "in redis.conf, and at once", "redis-cli", "CONFIG", "SET", name, value
+
+
 def _memory(server: Server) -> str:
     """``9 MiB used, 95% of maxmemory``."""
     of = "maxmemory" if server.number("maxmemory") else "the machine's memory"

@@ -31,7 +31,7 @@ from zsched.storage.meta import server_now_ms
 from zsched.storage.overview import Overview
 from zsched.storage.queues import StalledQueues
 from zsched.storage.reader import Reader
-from zsched.storage.registries import allowed_replies, members
+from zsched.storage.registries import Registries, allowed_replies, members
 from zsched.storage.rights import Role
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
@@ -172,8 +172,7 @@ class Probe:
 
     def queues(self) -> list[str]:
         """Return the names of the queues that RQ knows, sorted."""
-        [keys] = self.ask_all([("SMEMBERS", self.keys.rq.queues())])
-        return sorted(self.keys.rq.queue_name(text(key)) for key in keys or ())
+        return Registries(self.wire, self.keys.rq).queues()
 
     def now_ms(self) -> int:
         """Return the server's time, as scripts see it."""

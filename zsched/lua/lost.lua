@@ -49,7 +49,8 @@ end
 -- Return the facts of a lost run, or nothing for a run that must be left alone.
 local function look(run, status, mark, members)
   local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'last_heartbeat', 'enqueued_at', 'origin',
-    'retries_left', 'enqueue_at_front_on_retry', 'failure_ttl', 'rate_limit_key', 'rate_limit_concurrency')
+    'retries_left', 'enqueue_at_front_on_retry', 'failure_ttl', 'rate_limit_key', 'rate_limit_concurrency',
+    'zs_failure_ttl')
   local queue = job[4]
   local present_mark = not job.err and time_of(job[status == 'queued' and 3 or 2]) or ''
   local rate_limit = limit_of(job[8], job[9])
@@ -58,7 +59,7 @@ local function look(run, status, mark, members)
   end
   local one = {run = run, queue = queue, members = {}, has_lapsed = members ~= '',
     retries_left = tonumber(job[5] or ''), at_front = job[6] and job[6] ~= '' and tonumber(job[6]) ~= 0,
-    failure_ttl = job[7], rate_limit = rate_limit, job_key = RQ_JOB .. run,
+    failure_ttl = job[10] or job[7], rate_limit = rate_limit, job_key = RQ_JOB .. run,
     queue_key = RQ_QUEUE .. queue, intermediate_key = intermediate_key(queue),
     wip_key = RQ_WIP .. queue, failed_key = RQ_FAILED .. queue, executions_key = RQ_EXECUTIONS .. run,
     results_key = RQ_RESULTS .. run}
@@ -100,9 +101,9 @@ local function fail(one)
 end
 
 local again, ended = {kind = 'again', runs = {}, rows = {}}, {kind = 'end', runs = {}, rows = {}}
-local lost, is_lost = {}, {}
+local lost = {}  -- in a list, and by run
 local function decide(id, run, status, mark, members, word, words, text, packed)
-  local one = not is_lost[run] and look(run, status, mark, members)
+  local one = not lost[run] and look(run, status, mark, members)
   if one and (word == 'end' or (one.retries_left or 0) >= 1) then
     one.packed, one.goes_on = packed, word == 'again'
     if not one.goes_on then
@@ -112,7 +113,7 @@ local function decide(id, run, status, mark, members, word, words, text, packed)
     local kind = one.goes_on and again or ended
     kind.runs[#kind.runs + 1] = run
     add_row(kind.rows, run, words, text)
-    lost[#lost + 1], is_lost[run] = one, true
+    lost[#lost + 1], lost[run] = one, one
   end
 end
 

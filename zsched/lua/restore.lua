@@ -82,12 +82,13 @@ end
 -- Return the run of *row* with its end; nil if its job is not as it was in the middle of the run. The
 -- list of its executions lapses after a minute, so its members in rq:wip are searched: one per busy worker.
 local function running_still(row)
-  local job = redis.pcall('HMGET', RQ_JOB .. row.run_id, 'status', 'started_at', 'origin', 'failure_ttl')
+  local job = redis.pcall('HMGET', RQ_JOB .. row.run_id, 'status', 'started_at', 'origin', 'failure_ttl',
+    'zs_failure_ttl')
   local started_at, status, ended_at = string.match(row.note, '^(%S+) (%S+) (%S+)$')
   if job.err or job[1] ~= 'started' or job[2] ~= started_at or not job[3] then
     return nil
   end
-  local one = {run = row.run_id, queue = job[3], failure_ttl = job[4], status = status, ended_at = ended_at}
+  local one = {run = row.run_id, queue = job[3], failure_ttl = job[5] or job[4], status = status, ended_at = ended_at}
   one.wip_key, one.members = RQ_WIP .. one.queue, {}
   if not is_a(one.wip_key, 'zset') or not is_a(RQ_FAILED .. one.queue, 'zset') then
     return nil

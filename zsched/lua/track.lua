@@ -15,14 +15,18 @@
 -- LOST: the log does not contain that entry, so this Redis may never have had the runs. Then missing jobs mean nothing.
 -- A job that has changed since it was seen is left for another look. The end of a job that zsched cancelled is in the
 -- log already (lib/waiting.lua).
+-- RQ keeps an ended job for a minute at least, so that its end is seen. Once it is recorded, the job lives no longer
+-- than its schedule wishes: zs_result_ttl and zs_failure_ttl, which storage/rqjob.py writes.
 -- include lib/fence.lua
 -- include lib/same_history.lua
 -- include lib/streaks.lua
 
-local rows, runs = {}, {}
+local KEPT_MS = 60000
+local REGISTRIES = {finished = RQ_FINISHED, failed = RQ_FAILED, stopped = RQ_FAILED}
+local rows, runs, shorter = {}, {}, {}
 for i = ROWS, #ARGV, 6 do
   local id, run, seen_as, verdict, status, facts = unpack(ARGV, i, i + 5)
-  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'ended_at')
+  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'ended_at', 'origin', 'zs_result_ttl', 'zs_failure_ttl')
   if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then
     return job
   end
@@ -31,6 +35,11 @@ for i = ROWS, #ARGV, 6 do
     add_row(rows, run, status, facts)
     runs[#runs + 1] = run
     count(id, run, verdict)
+    local less_ms = KEPT_MS - 1000 * (whole_of(job[job[1] == 'finished' and 4 or 5]) or KEPT_MS)
+    local registry_key = REGISTRIES[job[1]] and REGISTRIES[job[1]] .. (job[3] or '')
+    if less_ms > 0 and registry_key and is_a(registry_key, 'zset') then
+      shorter[#shorter + 1] = {run = run, less_ms = less_ms, registry_key = registry_key}
+    end
   end
 end
 if #runs == 0 then
@@ -40,5 +49,15 @@ decide_pauses()
 local entry = append_rows('end', rows)
 if is_a(deadlines_key, 'zset') then
   redis.call('ZREM', deadlines_key, unpack(runs))
+end
+for _, one in ipairs(shorter) do
+  local run, ttl_ms = one.run, redis.call('PTTL', RQ_JOB .. one.run)
+  local left_ms = (ttl_ms < 0 and KEPT_MS or ttl_ms) - one.less_ms
+  if left_ms <= 0 then
+    redis.call('ZREM', one.registry_key, run)
+  end
+  for _, key in ipairs({RQ_JOB .. run, RQ_RESULTS .. run, dependents_key(run), dependencies_key(run)}) do
+    redis.call('PEXPIRE', key, string.format('%.0f', left_ms))
+  end
 end
 return {'OK', now_ms, entry, t, #runs, pause_failing()}

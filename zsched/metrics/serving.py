@@ -65,9 +65,12 @@ def serving(
 
     def ready() -> tuple[bool, str]:
         seen = lookout.look()
-        redis = RedisUnseen(seen.trouble) if seen.overview is None else seen.overview.server
-        found = [one for one in problems(redis, health) if one.name != "memory"]  # it works until then
-        return not found, found[0].text if found else "leader" if health.leads else "standby"
+        server = None if seen.overview is None else seen.overview.server
+        found = problems(RedisUnseen(seen.trouble) if seen.overview is None else server, health)
+        reasons = [one.text for one in found if one.name != "memory"]  # it works until then
+        if not reasons and server and (objection := server.objection(settings.daemon.allow_eviction)):
+            reasons = [f"may not lead: {objection}"]  # it changed since this daemon connected
+        return not reasons, reasons[0] if reasons else "leader" if health.leads else "standby"
 
     # Always the plain format: OpenMetrics takes twice as long to write, and adds nothing for these metrics.
     metrics = partial(generate_latest, registry)

@@ -75,6 +75,11 @@ def asking(key: str) -> Iterator[None]:
         raise Garbled(f"{key}: {error}", "zsched doctor looks at the types of all keys") from error.__cause__
 
 
+def is_empty(channel: Channel, keys: Keys) -> bool:
+    """Return True if the namespace has no key: nothing was ever put into it, and no daemon has served it."""
+    return not channel.execute("EXISTS", keys.meta(), keys.log(), keys.archivers())
+
+
 def server_now_ms(channel: Channel, keys: Keys) -> int:
     """Return the server's time in ms; a test may have moved or stopped it (lua/lib/time.lua). Raises Garbled."""
     seconds, micros = channel.execute("TIME")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from zsched.core.pages import pages_of
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
+from zsched.storage.registries import existing
 from zsched.storage.scripts import Scripts
 
 LOCK_S = 30  # a queue is RQ's again this long after the last daemon was killed
@@ -61,6 +62,11 @@ class NativeJobs:
         rq = self._keys.rq
         members = self._wire.execute("SMEMBERS", rq.queues())
         return sorted(rq.queue_name(member) for member in members if member.startswith(rq.queue(b"")))
+
+    def with_jobs(self, queues: Iterable[bytes]) -> set[bytes]:
+        """Return those of *queues* that have delayed jobs. Raises RedisRefused."""
+        registries = {self._keys.rq.registry("scheduled", queue): queue for queue in queues}
+        return {registries[key] for key in existing(self._wire, registries)}
 
     def move(self, term: Term, queues: Sequence[bytes], limit: int) -> Moved:
         """

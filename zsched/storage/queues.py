@@ -303,12 +303,12 @@ def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:
     silent -= _lately_served(wire, keys, silent)
     registered = workers_of(wire, keys.rq) if silent else []
     heard = (known - silent).union(*(one.queues for one in registered))
-    stalled = [
-        one._replace(meant=similar(one.queue, heard))
-        for one in _stalled(wire, keys, sorted(known if is_suspended else silent), used)
-    ]
+    stalled = _stalled(wire, keys, sorted(known if is_suspended else silent), used)
+    unheard_ones = [one for one in stalled if one.queue in silent and (one.waiting or one.queue in used)]
+    if len(unheard_ones) <= _FEW:  # more are no typing mistakes, and to compare all names takes seconds
+        unheard_ones = [one._replace(meant=similar(one.queue, heard)) for one in unheard_ones]
     return StalledQueues(
-        [one for one in stalled if one.queue in silent and (one.waiting or one.queue in used)],
+        unheard_ones,
         is_suspended,
         [one for one in stalled if is_suspended and one.waiting],
         len(used),

@@ -296,11 +296,12 @@ class Decoder:
         job = _decoded(row[7])
         version = own.get("version") if recurring else job.get("zs_version") or job.get("created_at")
         reason, _, paused_by = shown(note).partition(BEFORE_BY)
-        labels = own if recurring else {name.removeprefix("zs_"): text for name, text in job.items()}
+        wanted = job | {name.removeprefix("zs_"): text for name, text in job.items() if name.startswith("zs_")}
+        labels = own if recurring else wanted
         spec = _spec(own.get("trigger"))
         flags = own.get("flags", "") if recurring else job.get("zs", "")
         state = _PLACES[place]
-        options = read_options({Stored.JOB: job, Stored.RQ: job, Stored.LABEL: labels, Stored.OWN: own})
+        options = read_options({Stored.JOB: job, Stored.RQ: wanted, Stored.LABEL: labels, Stored.OWN: own})
         options |= read_letters(flags)
         if spec:
             options |= {"tz": spec.tz, "jitter_ms": spec.jitter_ms}

@@ -31,15 +31,15 @@ from typing import Any
 from zsched.core.arguments import serializer_name
 from zsched.core.entry import text as shown
 from zsched.core.forms import Stored
+from zsched.core.job import DEFAULT_TIMEOUT_S
 from zsched.core.model import Definition, Payload
 from zsched.core.wording import DURATION_REMEDY, duration_argument
 from zsched.errors import NOT_GIVEN, InvalidSchedule, NotImportable
 from zsched.storage.rqversion import HAS_RATE_LIMITS, HERE
 from zsched.storage.unpickling import MOST_BYTES, NotPlain, inflated, read_plain
 
-DEFAULT_TIMEOUT_S = 180  # RQ's own
 _DEFLATE_FROM = 100  # bytes; below it zlib's header costs more than it saves (measured)
-_SHORTEST_TTL_S = 60  # RQ deletes a job with ttl 0 before its end can be seen
+_SHORTEST_TTL_S = 60  # RQ deletes a job with ttl 0 before its end can be seen; then track.lua does
 _CALLBACK_TIMEOUT_S = 60  # RQ's own
 _LONGEST_S = 100 * 366 * 86400
 _MOST_RETRIES = 1_000_000  # a number that a script would write as inf ends every worker that reads it
@@ -188,7 +188,8 @@ class Encoder:
             if name not in ("data", "meta")
         }
         options: dict[str, Any] = {"queue": text.get("origin", "default")}
-        options |= {name: int(text[name]) for name in ("timeout", "result_ttl", "failure_ttl") if name in text}
+        names = (name for name in ("timeout", "result_ttl", "failure_ttl") if name in text)
+        options |= {name: int(text.get(f"zs_{name}", text[name])) for name in names}
         if "retries_left" in text:
             from rq import Retry
 
@@ -288,7 +289,9 @@ def _ttl(field: str, value: object) -> Pairs:
     seconds = _seconds(field, value)
     if seconds is None or not -1 <= seconds <= _LONGEST_S:
         raise InvalidSchedule(field, value, "not a time to live", f"{DURATION_REMEDY}, or -1 for ever")
-    return {field: str(seconds if seconds == -1 else max(seconds, _SHORTEST_TTL_S))}
+    if not 0 <= seconds < _SHORTEST_TTL_S:
+        return {field: str(seconds)}
+    return {field: str(_SHORTEST_TTL_S), f"zs_{field}": str(seconds)}
 
 
 def _seconds(field: str, value: object) -> int | None:

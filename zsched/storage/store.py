@@ -142,7 +142,7 @@ class Store:
         serializer, held = self.encoder.serializer, self._link.execute("HGET", self.keys.meta(), "serializer")
         if held is not None and held.decode() != serializer:
             problem = f"namespace {self.keys.namespace!r} uses {held.decode()}"
-            remedy = f'use serializer="{held.decode()}" or another namespace'
+            remedy = f'use serializer="{held.decode()}" ([rq] serializer in settings) or another namespace'
             raise InvalidSchedule("serializer", serializer, problem, remedy)
         self._is_serializer_agreed = held is not None
 

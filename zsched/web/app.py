@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from zsched.metrics.web_meter import WebMeter
 from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
+from zsched.storage.meta import is_empty
 from zsched.storage.people import People
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
@@ -99,6 +101,7 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     state.settings, state.link, state.client, state.clock = settings, link, client, clock
     state.tokens, state.people = Tokens(link, keys), People(link, keys)
     state.access = Access(client, state.tokens, state.people, proxy, settings, clock)
+    state.is_empty = partial(is_empty, link, keys)
     state.look, state.reader = looking(settings, link), Reader(link, keys, Encoder(settings.rq.serializer))
     state.pulse = Pulse(app)
     meter = state.meter = WebMeter()

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 from fastapi import Query, Request
 from starlette.responses import Response
 
+from zsched.aio.bridge import run as run_apart
 from zsched.core.arguments import check_id
 from zsched.core.checked_options import CheckedOptions
 from zsched.core.choices import Missed, ScheduleState
@@ -194,8 +195,12 @@ async def story(id: str, call: Admitted, tz: QueryText = None) -> Response:
     return JsonAnswer((await call.client.why(id, tz)).to_dict())
 
 
-@router.get("/schedules", **schemas.page("Schedule", "Schedules, by their due time.", "schedules", "next_page_token"))
+@router.get(
+    "/schedules",
+    **schemas.page("Schedule", "Schedules, by their due time.", "schedules", "next_page_token", "is_empty"),
+)
 async def list_(
+    request: Request,
     call: Admitted,
     state: Annotated[str | None, Query(json_schema_extra=schemas.choice_of([*ScheduleState, None]))] = None,
     kind: Annotated[str | None, Query(json_schema_extra=schemas.choice_of([*LISTED_KINDS, None]))] = None,
@@ -225,7 +230,8 @@ async def list_(
             break
         found.append(schedule)
     shown = [call.shown(schedule.to_dict()) for schedule in found]
-    return JsonAnswer({"schedules": shown, "next_page_token": token})
+    is_empty = not found and await run_apart(request.app.state.is_empty)
+    return JsonAnswer({"schedules": shown, "next_page_token": token, "is_empty": is_empty})
 
 
 @router.post(

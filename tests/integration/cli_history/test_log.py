@@ -215,6 +215,20 @@ def test_log_follow_prints_new_entries_until_ctrl_c(client: Client, redis_url: s
     assert re.match(ALONE.encode(), told)
 
 
+def test_log_follow_says_once_and_first_that_its_namespace_is_empty(
+    client: Client, redis_url: str, guard: Guard
+) -> None:
+    client.enqueue(FUNC, id="a")
+    child = start(guard, redis_url, "log", "--follow", "-n", "20")
+
+    told = [line_of(child.stderr), line_of(child.stderr)]
+    child.send_signal(signal.SIGINT)
+    _, rest = child.communicate(timeout=WITHIN_S)
+
+    said = "zsched: namespace 20 is empty here; this Redis has: default. Did you mean --limit 20?\n"
+    assert (said, b"") == (told[1], rest)
+
+
 def test_log_follow_of_one_schedule_skips_other_schedules(client: Client, redis_url: str, guard: Guard) -> None:
     client.enqueue(FUNC, id="a")
     child = start(guard, redis_url, "log", "-f", "--id", "a", "--json")

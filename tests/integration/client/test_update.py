@@ -115,6 +115,18 @@ def test_an_update_that_changes_nothing_is_unchanged(client: Client) -> None:
     ]  # fmt: skip
 
 
+def test_an_update_keeps_the_wish_to_remove_a_run_at_its_end(client: Client) -> None:
+    wishes = {"result_ttl": 0, "failure_ttl": "30s"}
+    client.schedule("app.task", id="a", at=SOON, **wishes)
+    client.schedule("app.task", id="r", every=60, **wishes)
+
+    for id in ("a", "r"):
+        assert "updated" == client.update(id, tags=["t"]).outcome
+        assert (0, 30) == (client.get(id).result_ttl_s, client.get(id).failure_ttl_s)
+        assert "updated" == client.update(id, result_ttl="1h", failure_ttl=None).outcome
+        assert (3600, None) == (client.get(id).result_ttl_s, client.get(id).failure_ttl_s)
+
+
 def test_an_invalid_update_is_refused_with_its_field(client: Client) -> None:
     client.schedule("app.task", id="a", at=SOON)
     client.schedule("app.task", id="r", every=60)

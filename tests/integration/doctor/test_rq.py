@@ -232,6 +232,19 @@ def test_checks_of_missing_workers_name_one_queue(url: str, sound: redis.Redis, 
     assert [worker_of(url, "email")] * 2 == [shlex.split(remedy.rpartition(": ")[2]) for remedy in remedies]
 
 
+def test_a_finding_about_many_queues_names_a_few(url: str, sound: redis.Redis, client: Client) -> None:
+    for n in range(300):
+        client.schedule("app.task", id=f"s{n}", every=HOUR, queue=f"tenant-{n}")
+    queues = [f"tenant-{n}" for n in range(300)]
+
+    found = [one for group in examined(url).values() for one in group]
+
+    assert [worker_of(url, *sorted(queues)[:4])] * 2 == [
+        shlex.split(one.remedy.rpartition(": ")[2]) for one in found if " rq worker " in one.remedy
+    ]
+    assert [] == [one for one in found if len(one.text + one.remedy) > 500]
+
+
 def test_workers_that_take_jobs_unregistered_are_no_fault(url: str, sound: redis.Redis, client: Client) -> None:
     client.schedule("app.task", id="a", every=HOUR, queue="email")
     ended = Queue("email", connection=sound).enqueue("app.task")

@@ -20,6 +20,7 @@ from rq import Worker
 from tests.documents import PROJECT
 from tests.faults.processes import ENDS_S, WITHIN_S, eventually
 from tests.faults.threads import DaemonThread, know
+from tests.integration.command_line import Zsched
 from tests.integration.guard import tasks
 from tests.integration.guard.ground import ROOT, TASKS, Forge, call
 from tests.prefix import RQ
@@ -100,6 +101,44 @@ def test_a_worker_that_cannot_begin_says_so_in_a_line_or_two(
 
     assert (code, True) == (ended, len(forge.log.splitlines()) <= 2)  # the problem, and the remedy if it has its own
     assert said in forge.log
+
+
+@pytest.mark.parametrize("options", [(), ("--simple",)])
+def test_a_worker_with_another_serializer_than_the_namespace_does_not_start(
+    redis_url: str, options: tuple[str, ...]
+) -> None:
+    Client.from_url(redis_url, "jsonic", serializer="json").schedule("app.task", id="a", after=3600)
+
+    refused = Zsched(redis_url)("worker", "--burst", *options, "-n", "jsonic")
+
+    said = "serializer='pickle': namespace 'jsonic' uses json; use serializer=\"json\" ([rq] serializer in settings)"
+    assert (2, True) == (refused.exit_code, refused.stderr.startswith(f"zsched: {said}"))
+
+
+@pytest.mark.parametrize("field", ["queue", "worker"])
+@pytest.mark.parametrize(
+    "name", ["", " ", "a b", "a\nb", "\x1b[31m", "\u200b", "\udcff", "x" * 129, "é" * 65, "-q", "a:intermediate"]
+)
+def test_a_worker_refuses_an_odd_name_with_its_field_its_value_and_the_remedy(
+    redis_url: str, field: str, name: str
+) -> None:
+    arguments = ["--", name] if field == "queue" else ["--name", name]
+
+    refused = Zsched(redis_url)("worker", "--burst", *arguments)
+
+    remedy = "give 1 to 128 printable characters without spaces, not beginning with -"
+    assert (2, 1) == (refused.exit_code, len(refused.stderr.splitlines()))
+    assert refused.stderr.startswith(f"zsched: {field}=")
+    assert refused.stderr.endswith(f": not a usable {field} name; {remedy}\n")
+
+
+@pytest.mark.parametrize(
+    "names", [("a:b",), ("*",), ("é",), ("email,push",), ("email", "email"), ("x" * 128,), ("{a}",)]
+)
+def test_a_worker_takes_names_that_rq_takes(redis_url: str, names: tuple[str, ...]) -> None:
+    worked = Zsched(redis_url)("worker", "--simple", "--burst", "--name", names[0].replace("é", "e"), *names)
+
+    assert (0, "") == (worked.exit_code, worked.stdout)
 
 
 def test_a_second_worker_of_a_name_is_refused_when_the_first_gives_a_sign_of_life(

@@ -64,7 +64,17 @@ def test_next_shows_the_times_of_debians_cron(zsched: Zsched) -> None:
 
     for said, schedule in zip(times, schedules, strict=True):
         shown = zsched.json(
-            *("next", "--cron", schedule["cron"], "--tz", schedule["tz"], "--from", "2026-10-24T11:59:59Z", "-n", "300")
+            *(
+                "next",
+                "--cron",
+                schedule["cron"],
+                "--tz",
+                schedule["tz"],
+                "--from",
+                "2026-10-24T11:59:59Z",
+                "--number",
+                "300",
+            )
         )
         runs = Line(said).runs("Europe/Berlin", start, 1440)
         assert [f"{at:%Y-%m-%dT%H:%M:%SZ}" for at in runs] == [

@@ -183,6 +183,27 @@ def test_the_word_of_a_verdict_follows_the_end_of_the_run(status: RunStatus, wor
     assert rule.verdict.text.endswith("; next 2026-01-01 00:01:00+00:00, in 1 min")
 
 
+TIMED_OUT = "rq.timeouts.JobTimeoutException: Task exceeded maximum timeout value ({} seconds)"
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "whose", "more"),
+    [(180, "RQ's default", "12m"), (5, "its timeout", "20s"), (3600, "its timeout", "4h")],
+)
+def test_the_remedy_of_a_run_that_took_too_long_is_a_longer_timeout_and_no_retry(
+    timeout_s: int, whose: str, more: str
+) -> None:
+    over = run_ended(ended(RunStatus.FAILED, error=TIMED_OUT.format(timeout_s), timeout_s=timeout_s))
+
+    one_shot, rule = story(put(0), FIRED, over), story(FIRED, over, schedule=held())
+
+    limit = f"{timeout_s} s is {whose}, also of a retry; "
+    assert ("FAILED", f"{limit}schedule it again with more: --timeout {more}") == (
+        one_shot.verdict.word, remedy_of(one_shot.verdict)
+    )  # fmt: skip
+    assert f"{limit}give its next runs more: zsched set a --timeout {more}" == remedy_of(rule.verdict)
+
+
 def test_an_end_of_a_later_version_is_shown_as_lost() -> None:
     over = change(What.RUN_ENDED, run_id=RUN, why="enchanted", record="{}")
 

@@ -27,6 +27,7 @@ class _Jobs:
     """A source of jobs with given answers, which remembers the requested queues."""
 
     names: list[bytes] = field(default_factory=lambda: [b"default"])
+    empty: set[bytes] = field(default_factory=set)
     more: int = 0  # how many of the next calls leave something
     next_ms: int | None = None
     others: dict[bytes, str] = field(default_factory=dict)
@@ -43,6 +44,9 @@ class _Jobs:
     def queues(self) -> list[bytes]:
         self.asked += 1
         return list(self.names)
+
+    def with_jobs(self, queues: Sequence[bytes]) -> set[bytes]:
+        return {queue for queue in queues if queue not in self.empty}
 
     def move(self, term: Term, queues: Sequence[bytes], limit: int) -> Moved:
         self.moved.append(list(queues))
@@ -91,6 +95,31 @@ def test_native_looks_again_when_a_job_is_due_or_a_second_later(jobs: _Jobs, nex
     assert moved == len(jobs.moved)
 
 
+def test_a_queue_without_delayed_jobs_is_only_locked_again_every_ten_seconds() -> None:
+    jobs = _Jobs(names=[b"a", b"empty"], empty={b"empty", b"new", b"other"})
+    native = _native(jobs, clock=(clock := ManualClock(NOW_MS)))
+
+    for second in range(11):
+        jobs.names = [b"a", b"empty", b"new"] if second >= 3 else [b"a", b"empty"]
+        native.look_if_due(TERM, SECOND_MS + 1000 * second, is_busy=False)
+        clock.advance(1000)
+
+    expected = [[b"a"]] * 11
+    expected[0], expected[3], expected[10] = [b"a", b"empty"], [b"a", b"new"], [b"a", b"empty", b"new"]
+    assert expected == jobs.moved
+
+
+def test_a_queue_that_another_scheduler_serves_is_tried_each_second() -> None:
+    jobs = _Jobs(names=[b"a"], empty={b"a"}, others={b"a": "worker-1"})
+    native = _native(jobs, clock=(clock := ManualClock(NOW_MS)))
+
+    for second in range(3):
+        native.look_if_due(TERM, SECOND_MS + 1000 * second, is_busy=False)
+        clock.advance(1000)
+
+    assert [[b"a"]] * 3 == jobs.moved
+
+
 def test_native_looks_within_a_second_after_a_jump_back() -> None:
     native = _native(jobs := _Jobs(), clock=(clock := ManualClock(NOW_MS)))
     native.look_if_due(TERM, NOW_MS, is_busy=False)
@@ -127,7 +156,7 @@ def test_many_queues_are_served_in_parts_and_completely() -> None:
     while native.look_if_due(TERM, NOW_MS, is_busy=False).has_more:
         pass
 
-    assert [200, 200, 50] == [len(part) for part in jobs.moved]
+    assert [100, 100, 100, 100, 50] == [len(part) for part in jobs.moved]
     assert jobs.names == [name for part in jobs.moved for name in part]
 
 

@@ -128,10 +128,21 @@ def test_a_short_payload_stays_plain_and_a_long_one_is_deflated(serializer: str)
     assert 500 > len(encoder.call("app.task", ("x" * 10_000,), None))
 
 
-def test_a_ttl_of_less_than_a_minute_is_a_minute_so_that_the_end_can_be_seen() -> None:
-    shared = Encoder().shared(definition_of(result_ttl=0, failure_ttl=59))
+@pytest.mark.parametrize(
+    ("given", "kept", "wanted"),
+    [
+        (0, "60", 0), (0.0, "60", 0), ("0s", "60", 0), (0.4, "60", 1), ("500ms", "60", 1), (59, "60", 59),
+        (timedelta(seconds=59.5), "60", None), (60, "60", None), ("1m", "60", None), (61, "61", None), (-1, "-1", None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("field", ["result_ttl", "failure_ttl"])
+def test_rq_keeps_an_ended_job_for_a_minute_at_least_and_the_job_has_the_shorter_wish(
+    field: str, given: Any, kept: str, wanted: int | None
+) -> None:
+    shared = Encoder().shared(definition_of(**{field: given}))
 
-    assert ("60", "60") == (shared["result_ttl"], shared["failure_ttl"])
+    assert (kept, None if wanted is None else str(wanted)) == (shared[field], shared.get(f"zs_{field}"))
+    assert (int(kept) if wanted is None else wanted) == Encoder().options(shared)[field]
 
 
 def test_the_description_is_the_function_without_arguments_or_keeps_it_in_a_field_of_zsched() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from zsched.aio.bridge import run
 from zsched.core.arguments import check_id
 from zsched.core.choices import Missed, ScheduleState
 from zsched.core.listing import LISTED_KINDS, Filter
@@ -68,7 +69,8 @@ async def list_(
             trouble = view.text("_trouble", trouble=Trouble.of(error))
         yield middle
         last = found[-1].cursor if has_more else None
-        yield trouble or view.text("_schedules_foot", found=found, last=last, filters=filters)
+        is_empty = not found and not trouble and await run(request.app.state.is_empty)
+        yield trouble or view.text("_schedules_foot", found=found, last=last, filters=filters, is_empty=is_empty)
         yield tail
 
     return view.streamed(parts())
