@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import hiredis
 import redis
-from redis.connection import ConnectionPool
+from redis.connection import ConnectionPool, parse_url
 from redis.sentinel import SentinelConnectionPool
 
-from zsched.config.urls import URL_FORMS, host_port, is_cluster_url, is_sentinel_url, redact
+from zsched.config.urls import check_url, host_port, is_cluster_url, is_sentinel_url, redact, shown
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.pages import pages_of
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, SlotMoves, show
@@ -93,30 +93,23 @@ class Link:
         Raises:
             ConfigError: not a Redis URL; or *keys* are in more than one slot of the Cluster.
         """
-        if not isinstance(url, str):
-            raise ConfigError(f"redis url {url!r}: not a text; {URL_FORMS}")
+        try:
+            url = check_url(url)
+        except ValueError as error:
+            raise ConfigError(f"redis url {shown(url)}: {error}") from None
         options: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, **our_options()}
         if password is not None:
             options["password"] = password
+        found: FoundPool | None = None
         if is_sentinel_url(url):
-            return cls._found_by(lambda: sentinel.Pool.by_url(url, **options), url, timeout_s)
-        if is_cluster_url(url) and keys is not None:
+            found = sentinel.Pool.by_url(url, **options)
+        elif is_cluster_url(url) and keys is not None:
             cluster.demand_one_slot(keys)
-            return cls._found_by(lambda: cluster.ClusterPool.by_url(url, keys.meta(), **options), url, timeout_s)
-        try:
-            pool = ConnectionPool.from_url(url, **options)
-        except ValueError as error:
-            shown = redact(url)
-            raise ConfigError(f"redis url {shown!r}: not a Redis URL; {URL_FORMS}") from error
-        return cls(pool, redact(url), timeout_s)
-
-    @classmethod
-    def _found_by(cls, make: Callable[[], FoundPool], url: str, timeout_s: float) -> Link:
-        try:
-            pool = make()
-        except (ValueError, TypeError) as error:
-            raise ConfigError(f"redis url {redact(url)!r}: {error}") from error
-        return cls(pool, pool.where, timeout_s)
+            found = cluster.ClusterPool.by_url(url, keys.meta(), **options)
+        if found is not None:
+            return cls(found, found.where, timeout_s)
+        given = parse_url(url)  # type: ignore[no-untyped-call]  # redis-py's
+        return cls(ConnectionPool(**{**options, **given, **our_options()}), redact(url), timeout_s)
 
     @classmethod
     def adopt(cls, client: redis.Redis) -> Link:
@@ -131,7 +124,7 @@ class Link:
             remedy = "use Client.from_url('redis+cluster://host:6379,host2:6379')"
             raise ConfigError(f"redis=RedisCluster: it may send a command twice; {remedy}")
         if not isinstance(client, redis.Redis):
-            raise ConfigError(f"redis={redact(show(client))}: not a redis.Redis; give one, or use Client.from_url(url)")
+            raise ConfigError(f"redis={shown(client)}: not a redis.Redis; give one, or use Client.from_url(url)")
         theirs = client.connection_pool
         options = adopted_options(theirs)
         timeout_s = options.get("socket_timeout") or 5.0
