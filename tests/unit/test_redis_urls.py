@@ -81,7 +81,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     f"option db {AGAIN} a whole number": (
         "redis://h?db=", "redis://h?db", "redis://h?db=1&db=2", "redis://h?db=a", "redis://h?db=-1", "unix:///r?db=1.5",
         "redis+sentinel://h/m?db=x"),
-    f"option max_connections {AGAIN} a number from 1": ("redis://h?max_connections=0", "redis+cluster://h?max_connections=-1"),
+    f"option max_connections {AGAIN} a number from 2": ("redis://h?max_connections=1", "redis+cluster://h?max_connections=-1"),
     f"option socket_timeout {AGAIN} seconds": tuple(
         f"redis://h?socket_timeout={each}" for each in ("0", "-1", "nan", "inf", "x", "1e3")),
     f"option ssl_cert_reqs {AGAIN} none, optional": ("rediss://h?ssl_cert_reqs=maybe",),

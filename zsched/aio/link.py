@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, Final, TypeVar
@@ -28,6 +29,7 @@ from zsched.core.clock import Clock
 from zsched.storage.connection import Command, Link, Wire
 
 T = TypeVar("T")
+_POLL_S: Final = 0.005  # between two looks for a free connection, while all are in use
 _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -49,14 +51,17 @@ class AsyncLink(Link):
         demand_run()
         return wait(self._pipeline.reply(command))
 
-    def _taken(self) -> Wire:
+    def _free(self) -> Wire:
         """Return the connection that was given back last, unless its server closed it: the event loop tells that."""
         while self._idle:
             wire = self._idle.pop()
             if wire.connection.is_open():
                 return wire
             super()._give_back(wire)
-        return super()._taken()
+        return super()._free()
+
+    def _await(self, turn: threading.Event, seconds: float) -> None:
+        self.pause(min(_POLL_S, seconds))
 
     def _give_back(self, wire: Wire) -> None:
         if not wire.is_broken and not wire.in_flight:

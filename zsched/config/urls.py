@@ -41,7 +41,7 @@ _SERVER = re.compile(r"(rediss?|unix)://(?:[^/?#]*@)?([^/?#@]*)(/[^?#]*)?(?:\?([
 # The options in a query, by the form of their values. Others of redis-py are objects.
 _FORMS: Final = {
     "a whole number": (r"[0-9]{1,9}", "db health_check_interval protocol"),
-    "a number from 1": (r"[1-9][0-9]{0,5}", "max_connections"),
+    "a number from 2": (r"[2-9]|[1-9][0-9]{1,5}", "max_connections"),  # a bulk call and its checks need two
     "seconds": (r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?", "socket_timeout socket_connect_timeout"),
     "true or false": (
         r"(?i)true|false|yes|no|1|0",

@@ -11,9 +11,12 @@ RESP 2 is pinned: replies differ in shape between the protocols, not in speed (m
 
 from __future__ import annotations
 
+import os
 import re
 import select
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -21,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import hiredis
 import redis
 from redis.connection import ConnectionPool, parse_url
+from redis.exceptions import MaxConnectionsError
 from redis.sentinel import SentinelConnectionPool
 
 from zsched.config.urls import check_url, host_port, is_cluster_url, is_sentinel_url, redact, shown
@@ -83,6 +87,7 @@ class Link:
         self.pool, self.where, self.timeout_s, self.given_by = pool, where, timeout_s, ""
         self._clock = clock or SystemClock()
         self._found = pool if isinstance(pool, FoundPool) else None
+        self._waiting, self._pid = deque[threading.Event](), os.getpid()
 
     @classmethod
     def from_url(cls, url: str, timeout_s: float, password: str | None = None, keys: Keys | None = None) -> Link:
@@ -212,17 +217,54 @@ class Link:
             self._give_back(wire)
 
     def _taken(self) -> Wire:
+        """Take a connection. While all are in use, wait for one up to ``timeout_s``: first come, first served."""
+        if not self._waiting:
+            try:
+                return self._free()
+            except MaxConnectionsError:
+                pass
+        if self._pid != os.getpid():  # the threads that wait are those of the parent process
+            self._pid, self._waiting = os.getpid(), deque()
+        turn, until_ms = threading.Event(), self._clock.monotonic_ms() + self.timeout_s * 1000
+        self._waiting.append(turn)
+        try:
+            while (left_ms := until_ms - self._clock.monotonic_ms()) > 0:
+                turn.clear()
+                if self._waiting[0] is turn:
+                    with suppress(MaxConnectionsError):
+                        return self._free()
+                self._await(turn, left_ms / 1000)
+        finally:
+            self._waiting.remove(turn)
+            self._call_next()
+        busy = f"all {self.pool.max_connections} connections of this client to Redis at {self.where} are busy"
+        raise RedisUnavailable(f"{busy} for {self.timeout_s:g} s", remedies.MORE_CONNECTIONS)
+
+    def _free(self) -> Wire:
+        """Take a connection that nobody uses. Raises MaxConnectionsError: there is none."""
         try:
             connection = self.pool.get_connection()
+        except MaxConnectionsError:
+            raise
         except Exception:
             with self._converted():
                 raise
         return Wire(connection, self.where, self._found, self.given_by)
 
+    def _await(self, turn: threading.Event, seconds: float) -> None:
+        """Wait for *turn*, for a connection that another call gives back."""
+        turn.wait(seconds)
+
+    def _call_next(self) -> None:
+        with suppress(IndexError):
+            self._waiting[0].set()
+
     def _give_back(self, wire: Wire) -> None:
         if wire.is_broken or wire.in_flight:
             wire.connection.disconnect()
         self.pool.release(wire.connection)
+        if self._waiting:
+            self._call_next()
 
     def open(self) -> Wire:
         """Open a connection outside of the pool, until its ``close``. Raises RedisUnavailable."""
