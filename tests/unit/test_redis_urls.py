@@ -57,7 +57,7 @@ MEANT: dict[str, dict[str, Any]] = {
 
 HOST, FORM = "host and port cannot be read", "not a Redis URL"
 DB, SOCKET = "the number of the database", "the socket's path"
-OPTION, AGAIN = "it has an option", "has another form, or is there twice; write"
+OPTION, AGAIN = "it has an option", "has another form, or is there twice; write it once:"
 
 # URLs that are refused, by a word of the reason. Their secrets are s3cr3t and w0rd.
 REFUSED: dict[str, tuple[Any, ...]] = {
@@ -78,13 +78,13 @@ REFUSED: dict[str, tuple[Any, ...]] = {
              "redis://h?connection_class=x", "redis://h?credential_provider=x", "redis://h?retry=x",
              "redis://h?ssl_ca_certs=/ca", "redis://h?password=s3cr3t&w0rd", "redis://h?password=s3cr3t&w0rd=1",
              "redis+sentinel://h/m?x=1", "redis+cluster://h?x=1"),
-    f"option db {AGAIN} a whole number": (
+    f"option db {AGAIN} db=0": (
         "redis://h?db=", "redis://h?db", "redis://h?db=1&db=2", "redis://h?db=a", "redis://h?db=-1", "unix:///r?db=1.5",
         "redis+sentinel://h/m?db=x"),
-    f"option max_connections {AGAIN} a number from 2": ("redis://h?max_connections=1", "redis+cluster://h?max_connections=-1"),
-    f"option socket_timeout {AGAIN} seconds": tuple(
+    f"option max_connections {AGAIN} max_connections=50": ("redis://h?max_connections=1", "redis+cluster://h?max_connections=-1"),
+    f"option socket_timeout {AGAIN} socket_timeout=2.5": tuple(
         f"redis://h?socket_timeout={each}" for each in ("0", "-1", "nan", "inf", "x", "1e3")),
-    f"option ssl_cert_reqs {AGAIN} none, optional": ("rediss://h?ssl_cert_reqs=maybe",),
+    f"option ssl_cert_reqs {AGAIN} ssl_cert_reqs=required": ("rediss://h?ssl_cert_reqs=maybe",),
     "database 0 alone": ("redis+cluster://h/1",),
     "the hosts of the Sentinels": ("redis+sentinel://h..i/m", "redis+sentinel://:s3cr3t,w0rd/m"),
     "not a text": (None, 5, True, b"redis://:s3cr3t@h", ["redis://:s3cr3t@h"], {"url": "redis://:s3cr3t"}, object),

@@ -51,14 +51,17 @@ class AsyncLink(Link):
         demand_run()
         return wait(self._pipeline.reply(command))
 
-    def _free(self) -> Wire:
+    def _taken(self) -> Wire:
         """Return the connection that was given back last, unless its server closed it: the event loop tells that."""
         while self._idle:
             wire = self._idle.pop()
             if wire.connection.is_open():
                 return wire
             super()._give_back(wire)
-        return super()._free()
+        return super()._taken()
+
+    def _spare(self) -> Any:
+        return self._idle.pop().connection if self._idle else super()._spare()
 
     def _await(self, turn: threading.Event, seconds: float) -> None:
         self.pause(min(_POLL_S, seconds))

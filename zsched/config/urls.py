@@ -37,24 +37,19 @@ URL_FORMS = (
 
 
 _ESCAPES = "in a user or password, write %2F for /, %3F for ?, %23 for #, %40 for @ and %20 for a space"
-_SERVER = re.compile(r"(rediss?|unix)://(?:[^/?#]*@)?([^/?#@]*)(/[^?#]*)?(?:\?([^#@]*))?")
-# The options in a query, by the form of their values. Others of redis-py are objects.
-_FORMS: Final = {
-    "a whole number": (r"[0-9]{1,9}", "db health_check_interval protocol"),
-    "a number from 2": (r"[2-9]|[1-9][0-9]{1,5}", "max_connections"),  # a bulk call and its checks need two
-    "seconds": (r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?", "socket_timeout socket_connect_timeout"),
-    "true or false": (
-        r"(?i)true|false|yes|no|1|0",
-        "socket_keepalive retry_on_timeout decode_responses ssl_check_hostname",
-    ),
-    "none, optional or required": ("none|optional|required", "ssl_cert_reqs"),
-    "771 for TLS 1.2, 772 for TLS 1.3": ("77[12]", "ssl_min_version"),
-    "a text": (
-        r"[^\0]+",
-        "client_name username password ssl_certfile ssl_keyfile ssl_password ssl_ca_certs ssl_ca_path ssl_ca_data",
-    ),
-}
-_OPTIONS: Final = {name: (form, words) for words, (form, names) in _FORMS.items() for name in names.split()}
+_SERVER = re.compile(r"(rediss?|unix)://(?:[^/?#]*@)?([^/?#@]*)(/[^?#]*)?(?:\?[^#@]*)?")
+_FORMS: Final = (  # of options in a query: an example, the form, the names; others of redis-py are objects
+    ("0", r"[0-9]{1,9}", "db health_check_interval protocol"),
+    ("50", r"[2-9]|[1-9][0-9]{1,5}", "max_connections"),  # a bulk call and its checks need two
+    ("2.5", r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?", "socket_timeout socket_connect_timeout"),
+    ("true", r"(?i)true|false|yes|no|1|0", "socket_keepalive retry_on_timeout decode_responses ssl_check_hostname"),
+    ("required", r"none|optional|required", "ssl_cert_reqs"),
+    ("772", r"77[12]", "ssl_min_version"),  # TLS 1.2 and 1.3
+    ("/path", r"[^\0]+", "ssl_certfile ssl_keyfile ssl_password ssl_ca_certs ssl_ca_path ssl_ca_data"),
+    ("text", r"[^\0]+", "client_name username password sentinel_username sentinel_password sentinel_password_file"),
+    ("true", r"true|false", "sentinel_ssl"),
+)
+_OPTIONS: Final = {name: (example, form) for example, form, names in _FORMS for name in names.split()}
 
 
 def check_url(given: object) -> str:
@@ -68,6 +63,7 @@ def check_url(given: object) -> str:
         if not isinstance(given, str):
             raise ValueError(f"not a text; {URL_FORMS}")
         _check_server(of_the_server(given))
+        _check_options(given)
     except ValueError as error:
         raise ValueError(f"{error}; {_ESCAPES}" if re.search(r"[@#\s]", str(given)) else str(error)) from None
     return given
@@ -78,7 +74,7 @@ def _check_server(url: str) -> None:
     found = _SERVER.fullmatch(url)
     if found is None or re.search(r"[\s\x00-\x1f\x7f]", url):
         raise ValueError(f"not a Redis URL; {URL_FORMS}")
-    scheme, host, path, query = found.groups("")
+    scheme, host, path = found.groups("")
     if scheme == "unix" and (host or len(path) < 2 or "\0" in unquote(path)):
         raise ValueError(f"the socket's path is missing; {URL_FORMS}")
     try:
@@ -88,24 +84,27 @@ def _check_server(url: str) -> None:
         raise ValueError(f"host and port cannot be read; {URL_FORMS}") from None
     if scheme != "unix" and not re.fullmatch(r"(/[0-9]{0,9})?", path):
         raise ValueError(f"after the host comes the number of the database; {URL_FORMS}")
-    options = parse_qsl(query, keep_blank_values=True)
+
+
+def _check_options(url: str) -> None:
+    """Check the query of *url*. Raises ValueError as ``check_url``."""
+    scheme, options = url.partition("://")[0], parse_qsl(url.partition("?")[2], keep_blank_values=True)
+    theirs = (("ssl_", scheme.startswith("rediss")), ("sentinel_", is_sentinel_url(url)))
     for name, value in options:
-        if name not in _OPTIONS or (name.startswith("ssl_") and scheme != "rediss"):
+        if name not in _OPTIONS or any(name.startswith(prefix) and not fits for prefix, fits in theirs):
             shown = f" {name}" if f"{name}=" in redact(url) else ""
             raise ValueError(f"it has an option{shown} that a connection to {scheme}:// does not have; take it out")
-        form, words = _OPTIONS[name]
+        example, form = _OPTIONS[name]
         if not re.fullmatch(form, value) or [each for each, _ in options].count(name) > 1:
-            raise ValueError(f"option {name} has another form, or is there twice; write {words}, once")
+            raise ValueError(f"option {name} has another form, or is there twice; write it once: {name}={example}")
 
 
 # -- without secrets --------------------------------------------------------------------------------
 
 
 _HIDDEN = "***"
-_QUERY_SECRET = re.compile(  # with an unescaped &, it goes on to the next known option
-    r"(?i)([?&](?:(?:\w+_)?(?:password|username)|passwd|auth|token)=)[^&]*"
-    rf"(?:&(?!(?:sentinel_\w+|{'|'.join(_OPTIONS)})=)[^&]*)*"
-)
+_NEXT = rf"&(?:{'|'.join(_OPTIONS)})="  # what ends a secret that has an unescaped &
+_QUERY_SECRET = re.compile(rf"(?i)([?&](?:(?:\w+_)?(?:password|username)|passwd|auth|token)=)(?:(?!{_NEXT}).)*")
 _USERINFO = re.compile(r"^([a-z][a-z0-9+.-]*:/{0,2})?(.*)@(?=[^@]*$)", re.IGNORECASE | re.DOTALL)
 _USER = re.compile(r"[\w.-]+(?=:)")
 _QUERY_PASSWORD = re.compile(r"(?i)[?&](?:(?:\w+_)?password|passwd|auth|token)=")
@@ -147,7 +146,6 @@ def _hide_userinfo(match: re.Match[str]) -> str:
 
 
 SCHEMES = ("redis+sentinel", "rediss+sentinel")
-OPTIONS = ("sentinel_username", "sentinel_password", "sentinel_password_file", "sentinel_ssl")
 MASTER = r"[A-Za-z0-9._-]{1,128}"  # names that Sentinel accepts
 _PORT = 26379
 _FORM = "write redis+sentinel://host:26379,host2:26379/<master name>/0"
@@ -170,7 +168,7 @@ class SentinelUrl:
     @classmethod
     def parse(cls, url: str) -> SentinelUrl:
         """
-        Parse *url*.
+        Parse *url*, whose options ``check_url`` checks.
 
         Raises:
             ValueError: it is not such a URL; the message has the remedy.
@@ -183,13 +181,8 @@ class SentinelUrl:
             raise ValueError(f"after the Sentinels comes the name of the master, as they know it; {_FORM}")
         pairs = parse_qsl(query or "", keep_blank_values=True)
         options = {name: value for name, value in pairs if name.startswith("sentinel_")}
-        for name, value in options.items():
-            if name not in OPTIONS or not value:
-                raise ValueError(f"option {name} is unknown or empty; there are {', '.join(OPTIONS)}")
         if "sentinel_password" in options and "sentinel_password_file" in options:
             raise ValueError("two passwords of the Sentinels; take one away")
-        if options.get("sentinel_ssl", "true") not in ("true", "false"):
-            raise ValueError("write sentinel_ssl=true or sentinel_ssl=false")
         theirs = "&".join(part for part in (query or "").split("&") if not part.startswith("sentinel_"))
         plain = f"{scheme}://{userinfo + '@' if userinfo else ''}/{db or 0}{'?' + theirs if theirs else ''}"
         try:

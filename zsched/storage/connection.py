@@ -105,16 +105,15 @@ class Link:
         options: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, **our_options()}
         if password is not None:
             options["password"] = password
-        found: FoundPool | None = None
+        pool: Any
         if is_sentinel_url(url):
-            found = sentinel.Pool.by_url(url, **options)
+            pool = sentinel.Pool.by_url(url, **options)
         elif is_cluster_url(url) and keys is not None:
             cluster.demand_one_slot(keys)
-            found = cluster.ClusterPool.by_url(url, keys.meta(), **options)
-        if found is not None:
-            return cls(found, found.where, timeout_s)
-        given = parse_url(url)  # type: ignore[no-untyped-call]  # redis-py's
-        return cls(ConnectionPool(**{**options, **given, **our_options()}), redact(url), timeout_s)
+            pool = cluster.ClusterPool.by_url(url, keys.meta(), **options)
+        else:
+            pool = ConnectionPool(**{**options, **parse_url(url), **our_options()})  # type: ignore[no-untyped-call]  # redis-py's
+        return cls(pool, pool.where if isinstance(pool, FoundPool) else redact(url), timeout_s)
 
     @classmethod
     def adopt(cls, client: redis.Redis) -> Link:
@@ -217,12 +216,18 @@ class Link:
             self._give_back(wire)
 
     def _taken(self) -> Wire:
-        """Take a connection. While all are in use, wait for one up to ``timeout_s``: first come, first served."""
-        if not self._waiting:
+        try:
             try:
-                return self._free()
+                connection = self._in_turn() if self._waiting else self.pool.get_connection()
             except MaxConnectionsError:
-                pass
+                connection = self._in_turn()
+        except Exception:
+            with self._converted():
+                raise
+        return Wire(connection, self.where, self._found, self.given_by)
+
+    def _in_turn(self) -> Any:
+        """Return a connection. While all are in use, wait for one up to ``timeout_s``: first come, first served."""
         if self._pid != os.getpid():  # the threads that wait are those of the parent process
             self._pid, self._waiting = os.getpid(), deque()
         turn, until_ms = threading.Event(), self._clock.monotonic_ms() + self.timeout_s * 1000
@@ -232,30 +237,23 @@ class Link:
                 turn.clear()
                 if self._waiting[0] is turn:
                     with suppress(MaxConnectionsError):
-                        return self._free()
+                        return self._spare()
                 self._await(turn, left_ms / 1000)
         finally:
             self._waiting.remove(turn)
-            self._call_next()
+            self._call()
         busy = f"all {self.pool.max_connections} connections of this client to Redis at {self.where} are busy"
         raise RedisUnavailable(f"{busy} for {self.timeout_s:g} s", remedies.MORE_CONNECTIONS)
 
-    def _free(self) -> Wire:
-        """Take a connection that nobody uses. Raises MaxConnectionsError: there is none."""
-        try:
-            connection = self.pool.get_connection()
-        except MaxConnectionsError:
-            raise
-        except Exception:
-            with self._converted():
-                raise
-        return Wire(connection, self.where, self._found, self.given_by)
+    def _spare(self) -> Any:
+        """Return a connection that nobody uses. Raises MaxConnectionsError."""
+        return self.pool.get_connection()
 
     def _await(self, turn: threading.Event, seconds: float) -> None:
         """Wait for *turn*, for a connection that another call gives back."""
         turn.wait(seconds)
 
-    def _call_next(self) -> None:
+    def _call(self) -> None:
         with suppress(IndexError):
             self._waiting[0].set()
 
@@ -264,7 +262,7 @@ class Link:
             wire.connection.disconnect()
         self.pool.release(wire.connection)
         if self._waiting:
-            self._call_next()
+            self._call()
 
     def open(self) -> Wire:
         """Open a connection outside of the pool, until its ``close``. Raises RedisUnavailable."""
