@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.prefix import needs_prefix
@@ -56,21 +56,22 @@ MEANT: dict[str, dict[str, Any]] = {
 }
 
 HOST, FORM = "host and port cannot be read", "not a Redis URL"
-DB, SOCKET = "the number of the database", "the socket's path"
+DB, SOCKET, SPACE = "the number of the database", "the socket's path", "a space or a line end"
 OPTION, AGAIN = "it has an option", "has another form, or is there twice; write it once:"
 
 # URLs that are refused, by a word of the reason. Their secrets are s3cr3t and w0rd.
 REFUSED: dict[str, tuple[Any, ...]] = {
     DB: ("redis://h/abc", "redis://h/1/", "redis://h/1/2", "redis://h/-1", "redis://h/+1", "redis://h/1.0", "redis://h/%31",
-         "redis://h//", f"redis://h/{'9' * 5000}", "redis://:p@ss/w0rd@h", "redis://u:63/w0rd@h", "redis://h/١"),
+         "redis://h//", f"redis://h/{'9' * 5000}", "redis://u:63/w0rd@h", "redis://h/١"),
     HOST: ("redis://h:", "redis://h:0", "redis://h:65536", "redis://h:-1", "redis://h:a", "redis://::1:6379", "redis://[::1",
            "redis://::1]", "redis://[::g]", "redis://h1,h2", "redis://h..i", "redis://.h", f"redis://{'h' * 64}",
            "redis://$HOST:6379/0", "redis://{host}", "redis://höst", "redis://h%20i", "redis://:6379/0", "redis://:s3cr3t",
            "redis://u:s3cr3t/w0rd", "redis://:s3cr3t[w0rd@h", "redis://:s3cr3t℀w0rd@h", "redis://:s3cr3t\udc80w0rd@h",
            "redis://:s3cr3t/w0rd"),
-    FORM: ("", "h", "h:6379", "localhost:6379/0", "http://h", "redis:/h", "redis:h", "REDIS://h", " redis://h",
-           "redis://h ", "redis://h/1 ", "redis://h/1\n", "redis://h\t", "redis://h /1", "'redis://h'",
-           "redis://:s3cr3t w0rd@h", "redis://:s3cr3t#w0rd@h", "redis://:p@ss/w#rd@h", "redis://u:63?w0rd@h/0", "redis://u:63/1#w0rd@h",
+    SPACE: (" redis://h", "redis://h ", "redis://h/1 ", "redis://h/1\n", "redis://h\t", "redis://h /1",
+            "redis://:s3cr3t w0rd@h", "redis+sentinel://:s3cr3t w0rd@h/m", "redis://h/1?db=1\r\n"),
+    FORM: ("", "h", "h:6379", "localhost:6379/0", "http://h", "redis:/h", "redis:h", "REDIS://h", "'redis://h'",
+           "redis://:s3cr3t#w0rd@h", "redis://:p@ss/w0rd@h", "redis://:p@ss/w#rd@h", "redis://u:63?w0rd@h/0", "redis://u:63/1#w0rd@h",
            "redis://h/0#x", "unix:/run/r.sock", "redis+tls://h", "redis+socket:///r", "redis://u:63?client_name=w0rd@h/0",
            "redis://:s3cr3t?w0rd@h/0"),
     SOCKET: ("unix://", "unix:///", "unix://run/r.sock", "unix:///r%00.sock", "unix://:s3cr3t/w0rd@/run/r.sock"),
@@ -192,6 +193,9 @@ FORMS = (
 
 @settings(deadline=None, max_examples=300)
 @given(st.sampled_from(("s3cr3t", "63")), BETWEEN, st.sampled_from(FORMS))
+@example("s3cr3t", "\n", FORMS[-1])
+@example("63", "?db=", FORMS[1])
+@example("s3cr3t", "@/", FORMS[3])
 def test_a_password_reaches_redis_as_it_is_or_the_url_is_refused_without_a_part_of_it(
     first: str, between: str, form: str
 ) -> None:

@@ -37,7 +37,7 @@ URL_FORMS = (
 
 
 _ESCAPES = "in a user or password, write %2F for /, %3F for ?, %23 for #, %40 for @ and %20 for a space"
-_SERVER = re.compile(r"(rediss?|unix)://(?:[^/?#]*@)?([^/?#@]*)(/[^?#]*)?(?:\?[^#@]*)?")
+_SERVER = re.compile(r"(rediss?|unix)://(?:[^/?#]*@(?!.*@))?([^/?#@]*)(/[^?#]*)?(?:\?[^#@]*)?")
 _FORMS: Final = (  # of options in a query: an example, the form, the names; others of redis-py are objects
     ("0", r"[0-9]{1,9}", "db health_check_interval protocol"),
     ("50", r"[2-9]|[1-9][0-9]{1,5}", "max_connections"),  # a bulk call and its checks need two
@@ -45,7 +45,7 @@ _FORMS: Final = (  # of options in a query: an example, the form, the names; oth
     ("true", r"(?i)true|false|yes|no|1|0", "socket_keepalive retry_on_timeout decode_responses ssl_check_hostname"),
     ("required", r"none|optional|required", "ssl_cert_reqs"),
     ("772", r"77[12]", "ssl_min_version"),  # TLS 1.2 and 1.3
-    ("/path", r"[^\0]+", "ssl_certfile ssl_keyfile ssl_password ssl_ca_certs ssl_ca_path ssl_ca_data"),
+    ("/path", r"[^\0]+", "ssl_certfile ssl_keyfile ssl_password ssl_ca_certs ssl_ca_path ssl_ca_data ssl_ciphers"),
     ("text", r"[^\0]+", "client_name username password sentinel_username sentinel_password sentinel_password_file"),
     ("true", r"true|false", "sentinel_ssl"),
 )
@@ -71,8 +71,10 @@ def check_url(given: object) -> str:
 
 def _check_server(url: str) -> None:
     """Check *url*, of one Redis. Raises ValueError as ``check_url``."""
+    if re.search(r"[\s\x00-\x1f\x7f]", url):
+        raise ValueError(f"it has a space or a line end, which must go; {URL_FORMS}")
     found = _SERVER.fullmatch(url)
-    if found is None or re.search(r"[\s\x00-\x1f\x7f]", url):
+    if found is None:
         raise ValueError(f"not a Redis URL; {URL_FORMS}")
     scheme, host, path = found.groups("")
     if scheme == "unix" and (host or len(path) < 2 or "\0" in unquote(path)):
@@ -92,8 +94,8 @@ def _check_options(url: str) -> None:
     theirs = (("ssl_", scheme.startswith("rediss")), ("sentinel_", is_sentinel_url(url)))
     for name, value in options:
         if name not in _OPTIONS or any(name.startswith(prefix) and not fits for prefix, fits in theirs):
-            shown = f" {name}" if f"{name}=" in redact(url) else ""
-            raise ValueError(f"it has an option{shown} that a connection to {scheme}:// does not have; take it out")
+            named = f" {name}" if f"{name}=" in redact(url) else ""
+            raise ValueError(f"it has an option{named} that a connection to {scheme}:// does not have; take it out")
         example, form = _OPTIONS[name]
         if not re.fullmatch(form, value) or [each for each, _ in options].count(name) > 1:
             raise ValueError(f"option {name} has another form, or is there twice; write it once: {name}={example}")
@@ -104,7 +106,7 @@ def _check_options(url: str) -> None:
 
 _HIDDEN = "***"
 _NEXT = rf"&(?:{'|'.join(_OPTIONS)})="  # what ends a secret that has an unescaped &
-_QUERY_SECRET = re.compile(rf"(?i)([?&](?:(?:\w+_)?(?:password|username)|passwd|auth|token)=)(?:(?!{_NEXT}).)*")
+_QUERY_SECRET = re.compile(rf"(?is)([?&](?:(?:\w+_)?(?:password|username)|passwd|auth|token)=)(?:(?!{_NEXT}).)*")
 _USERINFO = re.compile(r"^([a-z][a-z0-9+.-]*:/{0,2})?(.*)@(?=[^@]*$)", re.IGNORECASE | re.DOTALL)
 _USER = re.compile(r"[\w.-]+(?=:)")
 _QUERY_PASSWORD = re.compile(r"(?i)[?&](?:(?:\w+_)?password|passwd|auth|token)=")
