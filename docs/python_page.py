@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any, Final
 
 import zsched
@@ -54,7 +55,7 @@ def _class(found: type) -> Iterator[str]:
             yield f"| `{name}` | `{kind}` |"
         yield ""
     for name, member in _methods(found):
-        if isinstance(member, property):
+        if isinstance(member, property | cached_property):
             yield f"#### {found.__name__}.{name}\n"
             yield from _docstring(member)
         else:
@@ -72,7 +73,7 @@ def _methods(found: type) -> Iterator[tuple[str, Any]]:
             continue
         for name, member in vars(each).items():
             is_own = inspect.isfunction(member) and not hasattr(member, "__wrapped__")
-            is_shown = is_own or isinstance(member, property | classmethod)
+            is_shown = is_own or isinstance(member, property | cached_property | classmethod)
             if is_shown and not name.startswith("_") and name not in seen:
                 seen.add(name)
                 yield name, getattr(found, name) if isinstance(member, classmethod) else member

@@ -17,7 +17,7 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from zsched.config.urls import is_cluster_url, redact
+from zsched.config.urls import check_url, is_cluster_url, shown
 from zsched.errors import ConfigError
 from zsched.storage.cluster import FOLLOWING, ClusterPool, Redirected, slots_of
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, RqKeys
@@ -38,17 +38,15 @@ class ClusterRedis(redis.Redis):
         Raises:
             ConfigError: not such a URL, or RQ's keys are in many slots.
         """
-        if not is_cluster_url(url):
-            remedy = "write redis+cluster://host:6379,host2:6379"
-            raise ConfigError(f"redis url {redact(url)!r}: not that of a Redis Cluster; {remedy}")
+        try:
+            if not is_cluster_url(check_url(url)):
+                raise ValueError("not that of a Redis Cluster; write redis+cluster://host:6379,host2:6379")
+        except ValueError as error:
+            raise ConfigError(f"redis url {shown(url)}: {error}") from None
         rq = RqKeys()
         if len(slots_of(rq)) > 1:
             problem = f"RQ's prefix {rq.prefix!r} spreads its keys over all slots of a Redis Cluster"
             raise ConfigError(f"{problem}; set {RQ_PREFIX_VARIABLE} to '{{default}}:rq', with zsched's namespace in it")
         retry = Retry(ExponentialBackoff(_LONGEST_REST_S, 0.02), _ATTEMPTS, supported_errors=(Redirected,))
         options = {"socket_connect_timeout": _CONNECT_S, **options}
-        try:
-            pool = ClusterPool.by_url(url, rq.queues(), FOLLOWING, retry, **options)
-        except ValueError as error:
-            raise ConfigError(f"redis url {redact(url)!r}: {error}") from error
-        return cls(connection_pool=pool)
+        return cls(connection_pool=ClusterPool.by_url(url, rq.queues(), FOLLOWING, retry, **options))

@@ -39,19 +39,20 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 app = FastAPI(lifespan=lifespan)
 
 
-def _client(request: Request) -> AsyncClient:
+def client_of(request: Request) -> AsyncClient:
+    """Return the client for a route. A test gives another one."""
     client: AsyncClient = request.app.state.client
     return client
 
 
-Scheduling = Annotated[AsyncClient, Depends(_client)]
+Scheduling = Annotated[AsyncClient, Depends(client_of)]
 
 
 @app.put("/events/{event}")
 async def put_event(event: str, given: Event, client: Scheduling) -> dict[str, datetime | str | None]:
     """Save an event. Its reminder has an id of its own, so the same request again moves it, and doubles nothing."""
     at = given.begins_at - timedelta(hours=1)
-    made = await client.schedule(remind, kwargs={"event": event, "to": given.to}, at=at, allow_past=True)
+    made = await remind.schedule(client, at=at, event=event, to=given.to, allow_past=True)
     return {"outcome": made.outcome, "reminder_at": made.next_at}
 
 

@@ -67,7 +67,7 @@ def unit(tmp_path: Path) -> Iterator[Unit]:
         ({"REDIS_PASSWORD_FILE": "/nowhere/p"}, "[redis] password_file='/nowhere/p': No such file or directory"),
         (
             {"REDIS_URL": "redis://localhost:1/0?retries=1"},
-            "redis url 'redis://localhost:1/0?retries=1': it has an option",
+            "ZSCHED_REDIS_URL='redis://localhost:1/0?retries=1': it has an option retries that a",
         ),
         ({"METRICS_LISTEN": "a..b:80"}, "ZSCHED_METRICS_LISTEN='a..b:80': write host:port"),
     ],

@@ -16,7 +16,6 @@ from zsched.core.clock import to_ms
 from zsched.core.job import rq_time
 from zsched.core.run_id import RunId
 from zsched.embedded import EmbeddedRedis
-from zsched.errors import ConfigError
 from zsched.storage import scripts
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
@@ -315,14 +314,6 @@ def test_queues_of_a_wrong_type_are_no_queues_and_a_denied_read_is_refused(
                 queue_keys(wire, KEYS.rq)
         finally:
             wire.execute("ACL", "SETUSER", "default", "+@all")
-
-
-@pytest.mark.parametrize("url", ["http://127.0.0.1", "redis://:s3cret@127.0.0.1:port", "127.0.0.1:6379"])
-def test_an_address_that_is_no_redis_url_is_refused_without_its_password(url: str) -> None:
-    with pytest.raises(ConfigError, match="not a Redis URL") as caught:
-        Link.from_url(url, 1.0)
-
-    assert "s3cret" not in str(caught.value)
 
 
 def test_an_overview_counts_lateness_from_the_later_of_due_time_and_put(

@@ -7,14 +7,14 @@ and that is an error of ``make lint``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
-from typing import assert_type
+from typing import Any, assert_type
 from zoneinfo import ZoneInfo
 
 from rq import Callback, RateLimit, Retry
 
-from zsched import Client, Schedule, Scheduled, ScheduleOptions, ScheduleRow, task
+from zsched import AsyncClient, Client, Schedule, Scheduled, ScheduleOptions, ScheduleRow, task
 from zsched.core.choices import CatchUp, IfExists, OnLost, OnUncertain, Overlap, Priority
 from zsched.core.triggers import Fold, Gap
 
@@ -92,6 +92,15 @@ def a_task_takes_options_beside_its_payload(client: Client) -> None:
     remind.enqueue(client, event_id="e1", priority="urgent")  # type: ignore[arg-type]
     remind.row(after=[5], event_id="e1")  # type: ignore[arg-type]
     remind.schedule(event_id="e1", at=AT)  # type: ignore[call-arg]
+
+
+async def the_same_calls_are_awaited_with_an_asynchronous_client(client: AsyncClient) -> None:
+    assert_type(await remind.schedule(client, at=AT, event_id="e1", minutes=5), Scheduled)
+    assert_type(await remind.enqueue(client, event_id="e1", queue="sms"), Scheduled)
+    await remind.schedule(client, at="soon", event_id="e1")  # type: ignore[arg-type]
+    await remind.enqueue(client, event_id="e1", priority="urgent")  # type: ignore[arg-type]
+    await assert_type(remind.schedule(client, at=AT, event_id="e1"), Coroutine[Any, Any, Scheduled])
+    await remind.schedule("redis://h", at=AT, event_id="e1")  # type: ignore[arg-type]
 
 
 def options_and_rows_may_be_made_beforehand(client: Client, func: Callable[[int], None]) -> None:

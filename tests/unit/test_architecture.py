@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
                         "metrics", "dashboard", "web"),
                        ("fastapi", "jinja2", "starlette", "structlog", "uvicorn")),
     "web.rq":         (("web",),                                         ("a2wsgi", "starlette")),
-    "testing":        ((*SHARED, "core", "storage", "client", "files", "daemon", "rq", "testing"), FOR_TESTS),
+    "testing":        ((*SHARED, "core", "storage", "aio", "client", "files", "daemon", "rq", "testing"), FOR_TESTS),
     "demo":           (EVERYTHING,                                       ("click", "structlog")),
     "bench":          (EVERYTHING,  ("click", "fastapi", "redis", "rq", "rq_scheduler", "starlette")),
     "cli":            (EVERYTHING,                                       ("click", "structlog")),

@@ -51,9 +51,9 @@ BAD_URLS = {
     MASTER: ["redis+sentinel://", "redis+sentinel://h1,h2", "redis+sentinel://h1/my%20master"],
     "hosts, master and database cannot be read": ["redis+sentinel://h1,h2/0/m"],
     SENTINELS: ["redis+sentinel:///m"] + [f"redis+sentinel://{each}/m" for each in ("h1,,h2", "h1:port", "h1:70000")],
-    "option sentinel_timeout is unknown or empty; there are": ["redis+sentinel://h1/m?sentinel_timeout=3"],
-    "option sentinel_password is unknown or empty": ["redis+sentinel://h1/m?sentinel_password="],
-    "write sentinel_ssl=true or sentinel_ssl=false": ["redis+sentinel://h1/m?sentinel_ssl=yes"],
+    "it has an option sentinel_timeout that a connection": ["redis+sentinel://h1/m?sentinel_timeout=3"],
+    "write it once: sentinel_password=text": ["redis+sentinel://h1/m?sentinel_password="],
+    "write it once: sentinel_ssl=true": ["redis+sentinel://h1/m?sentinel_ssl=yes"],
     "two passwords of the Sentinels": ["redis+sentinel://h1/m?sentinel_password=a&sentinel_password_file=/f"],
     "": ["redis+sentinel://:se/cr3t@h/m", "redis+sentinel://u:cr3t@h"],
 }

@@ -32,7 +32,8 @@ def blocking(client: Any) -> Any:
     connection_class = connection_class or getattr(redis.connection, name, None)
     if connection_class is None:
         raise ConfigError(f"redis=a client with connections of class {name}: give one with connections of redis-py")
-    options = {name: value for name, value in theirs.connection_kwargs.items() if name not in _OWN}
+    given = theirs.connection_kwargs | {"max_connections": theirs.max_connections}
+    options = {name: value for name, value in given.items() if name not in _OWN}
     if not isinstance(theirs, AsyncSentinelPool):
         return redis.Redis(connection_pool=redis.ConnectionPool(connection_class=connection_class, **options))
     manager = copy.copy(theirs.sentinel_manager)

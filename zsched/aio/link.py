@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, Final, TypeVar
@@ -28,6 +29,7 @@ from zsched.core.clock import Clock
 from zsched.storage.connection import Command, Link, Wire
 
 T = TypeVar("T")
+_POLL_S: Final = 0.005  # between two looks for a free connection, while all are in use
 _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -57,6 +59,12 @@ class AsyncLink(Link):
                 return wire
             super()._give_back(wire)
         return super()._taken()
+
+    def _spare(self) -> Any:
+        return self._idle.pop().connection if self._idle else super()._spare()
+
+    def _await(self, turn: threading.Event, seconds: float) -> None:
+        self.pause(min(_POLL_S, seconds))
 
     def _give_back(self, wire: Wire) -> None:
         if not wire.is_broken and not wire.in_flight:

@@ -133,6 +133,8 @@ class RowReader:
 
     def _recurring(self, row: Mapping[str, Any], rest: dict[str, Any], id: Any, args: Any, kwargs: Any) -> PutItem:
         """Do the same for a row of a recurring schedule; *rest*: its options without id and arguments."""
+        if getattr(rest.get("starts"), "fold", 0) or getattr(rest.get("ends"), "fold", 0):
+            return self._read_new(row, None, None)  # datetimes that differ in it alone are equal (PEP 495)
         options: dict[str, Any] = {}
         func = rest.get("func")
         if type(func) is str or not isinstance(func, Typed):  # its own options depend on these
@@ -237,12 +239,12 @@ def _look_up(known: Mapping[_Key, V], options: Mapping[str, Any]) -> tuple[_Key 
     key = (*options.items(), *map(type, options.values()))
     try:
         return key, known.get(key)
-    except TypeError:
+    except Exception:  # a datetime asks its tzinfo
         texts = {name: tuple(value) if _is_texts(value) else value for name, value in options.items()}
     key = (*texts.items(), *map(type, options.values()))
     try:
         return key, known.get(key)
-    except TypeError:
+    except Exception:
         return None, None
 
 

@@ -21,21 +21,18 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
-from zsched.config.urls import URL_FORMS, ClusterUrl, SentinelUrl, is_cluster_url, is_sentinel_url
+from zsched.config.urls import LABEL
 from zsched.errors import ConfigError, show
 
 Parser = Callable[[object], Any]
 
 _TRUE, _FALSE = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
-_URL_SCHEMES = ("redis", "rediss", "unix")
-_LABEL = "[A-Za-z0-9_-]{1,63}"  # of a host's name; the resolver raises UnicodeError for a longer or empty label
 
 
-def setting(default: Any, parse: Parser) -> Any:
+def setting(default: Any, parse: Parser, *, repr: bool = True) -> Any:
     """Make a dataclass field with its default and its parser. (Any: as ``dataclasses.field``.)"""
-    return dataclasses.field(default=default, metadata={"parse": parse})
+    return dataclasses.field(default=default, repr=repr, metadata={"parse": parse})
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -152,7 +149,7 @@ def listen_address(given: object) -> str:
     """Parse ``host:port`` or ``[IPv6]:port`` to listen at; port 0 is any free port."""
     if isinstance(given, str):
         host, _, port = given.rpartition(":")
-        is_host = re.fullmatch(rf"{_LABEL}(\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+(%\w+)?\]", host)
+        is_host = re.fullmatch(rf"{LABEL}(\.{LABEL})*\.?|\[[0-9A-Fa-f:.]+(%\w+)?\]", host)
         if is_host and re.fullmatch(r"[0-9]{1,5}", port) and int(port) < 65536:
             return given
     raise ValueError("write host:port, 127.0.0.1:8080 or [::1]:8080")
@@ -166,31 +163,6 @@ def path(given: object) -> str:
             raise ValueError("it has no such home on this machine; write the whole path, or ./~ for such a name")
         return whole
     raise ValueError("write the path of a file")
-
-
-def redis_url(given: object) -> str:
-    """Parse a URL: ``redis://host:port/db``, ``rediss://…``, ``unix:///path?db=0``, or as in ``config.urls``."""
-    remedy = URL_FORMS
-    if not isinstance(given, str):
-        raise ValueError(remedy)
-    if is_sentinel_url(given):
-        SentinelUrl.parse(given)
-        return given
-    if is_cluster_url(given):
-        ClusterUrl.parse(given)
-        return given
-    try:
-        parts = urlsplit(given)
-        port_is_good = parts.port is None or parts.port > 0
-    except ValueError:  # an invalid port, or an unclosed bracket
-        raise ValueError(f"host and port cannot be read; {remedy}") from None
-    if parts.scheme not in _URL_SCHEMES or not port_is_good:
-        raise ValueError(remedy)
-    if parts.scheme == "unix" and not parts.path:
-        raise ValueError(f"the socket's path is missing; {remedy}")
-    if parts.scheme != "unix" and not re.fullmatch(r"(/[0-9]*)?", parts.path):
-        raise ValueError(f"after the host comes the number of the database; {remedy}")
-    return given
 
 
 # -- user-named tables ------------------------------------------------------------------------------

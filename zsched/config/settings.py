@@ -37,7 +37,6 @@ from zsched.config.parsing import (
     number_within,
     one_of,
     path,
-    redis_url,
     setting,
     suggest,
     words,
@@ -46,22 +45,22 @@ from zsched.config.urls import (
     MASTER,
     REDIS_CREDENTIAL,
     SIGNING_CREDENTIAL,
-    ClusterUrl,
     SentinelUrl,
     address,
+    check_url,
     cluster_node,
     credential_file,
     gives_password,
     has_password,
-    is_cluster_url,
     is_sentinel_url,
     join,
     join_cluster,
+    of_the_server,
     read_password_file,
-    redact,
+    shown,
     with_password_file,
 )
-from zsched.errors import ConfigError, show
+from zsched.errors import ConfigError
 
 FILE_VARIABLE = "ZSCHED_CONFIG"
 LONGEST_LEASE_MS = 60_000  # also the longest hold; the same number is in lua/lib/time.lua
@@ -96,7 +95,7 @@ class RedisSettings:
     variable, an option; "" if no settings were loaded.
     """
 
-    url: str = setting("redis://localhost:6379/0", redis_url)
+    url: str = setting("redis://localhost:6379/0", check_url, repr=False)  # may have a password
     timeout_s: float = setting(5.0, number_within(0.05, 300))
     password_file: str | None = setting(None, path)
     sentinels: tuple[str, ...] = setting((), addresses(address))
@@ -254,8 +253,7 @@ class _Given:
     value: object
 
     def error(self, problem: str) -> ConfigError:
-        shown = redact(self.value) if isinstance(self.value, str) else self.value
-        return ConfigError(f"{self.place}={show(shown)}: {problem}")
+        return ConfigError(f"{self.place}={shown(self.value)}: {problem}")
 
 
 def load_settings(
@@ -382,7 +380,7 @@ def _check_together(settings: Settings, given: Mapping[SettingKey, _Given]) -> N
             f"{', '.join(places)}: renew_ms={daemon.renew_ms} must be less than half of lease_ms={daemon.lease_ms}, "
             f"so that one late renewal does not end a term; lower renew_ms or raise lease_ms"
         )
-    if redis.password_file is not None and gives_password(_of_the_server(redis.url)):
+    if redis.password_file is not None and gives_password(of_the_server(redis.url)):
         raise ConfigError(f"{_places(given, 'url', 'password_file')}: two passwords; take the one in the URL away")
 
 
@@ -423,16 +421,9 @@ def _with_cluster(redis: RedisSettings, given: Mapping[SettingKey, _Given]) -> R
 
 def _with_credential(redis: RedisSettings, env: Mapping[str, str]) -> RedisSettings:
     """Return *redis* with the password from systemd's credential, unless it has a password."""
-    if redis.password_file is not None or gives_password(_of_the_server(redis.url)):
+    if redis.password_file is not None or gives_password(of_the_server(redis.url)):
         return redis
     return dataclasses.replace(redis, password_file=credential_file(env, REDIS_CREDENTIAL))
-
-
-def _of_the_server(url: str) -> str:
-    """Return the part of *url* for the server with the data, without Sentinels and nodes."""
-    if is_sentinel_url(url):
-        return SentinelUrl.parse(url).plain
-    return ClusterUrl.parse(url).plain if is_cluster_url(url) else url
 
 
 def _places(given: Mapping[SettingKey, _Given], *names: str) -> str:

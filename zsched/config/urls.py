@@ -21,27 +21,97 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlsplit
 
-from zsched.errors import ConfigError
+from zsched.errors import ConfigError, show
 
 URL_FORMS = (
     "write redis://host:6379/0, rediss://host:6379/0, unix:///path/redis.sock?db=0, "
     "redis+sentinel://host:26379,host2:26379/<master name>/0 or redis+cluster://host:6379,host2:6379"
 )
 
+# -- the check --------------------------------------------------------------------------------------
+
+
+_ESCAPES = "in a user or password, write %2F for /, %3F for ?, %23 for #, %40 for @ and %20 for a space"
+_SERVER = re.compile(r"(rediss?|unix)://(?:[^/?#]*@(?!.*@))?([^/?#@]*)(/[^?#]*)?(?:\?[^#@]*)?")
+_FORMS: Final = (  # of options in a query: an example, the form, the names; others of redis-py are objects
+    ("0", r"[0-9]{1,9}", "db health_check_interval protocol"),
+    ("50", r"[2-9]|[1-9][0-9]{1,5}", "max_connections"),  # a bulk call and its checks need two
+    ("2.5", r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?", "socket_timeout socket_connect_timeout"),
+    ("true", r"(?i)true|false|yes|no|1|0", "socket_keepalive retry_on_timeout decode_responses ssl_check_hostname"),
+    ("required", r"none|optional|required", "ssl_cert_reqs"),
+    ("772", r"77[12]", "ssl_min_version"),  # TLS 1.2 and 1.3
+    ("/path", r"[^\0]+", "ssl_certfile ssl_keyfile ssl_password ssl_ca_certs ssl_ca_path ssl_ca_data ssl_ciphers"),
+    ("text", r"[^\0]+", "client_name username password sentinel_username sentinel_password sentinel_password_file"),
+    ("true", r"true|false", "sentinel_ssl"),
+)
+_OPTIONS: Final = {name: (example, form) for example, form, names in _FORMS for name in names.split()}
+
+
+def check_url(given: object) -> str:
+    """
+    Return *given*, a URL of Redis in one of ``URL_FORMS``: the check for clients, commands and daemons.
+
+    Raises:
+        ValueError: the problem and the remedy. It has no text from the URL, which may be a part of a password.
+    """
+    try:
+        if not isinstance(given, str):
+            raise ValueError(f"not a text; {URL_FORMS}")
+        _check_server(of_the_server(given))
+        _check_options(given)
+    except ValueError as error:
+        raise ValueError(f"{error}; {_ESCAPES}" if re.search(r"[@#\s]", str(given)) else str(error)) from None
+    return given
+
+
+def _check_server(url: str) -> None:
+    """Check *url*, of one Redis. Raises ValueError as ``check_url``."""
+    if re.search(r"[\s\x00-\x1f\x7f]", url):
+        raise ValueError(f"it has a space or a line end, which must go; {URL_FORMS}")
+    found = _SERVER.fullmatch(url)
+    if found is None:
+        raise ValueError(f"not a Redis URL; {URL_FORMS}")
+    scheme, host, path = found.groups("")
+    if scheme == "unix" and (host or len(path) < 2 or "\0" in unquote(path)):
+        raise ValueError(f"the socket's path is missing; {URL_FORMS}")
+    try:
+        urlsplit(url.encode().decode())  # refuses [ and some letters in a password, and repeats the password
+        address(host or "localhost")
+    except ValueError:
+        raise ValueError(f"host and port cannot be read; {URL_FORMS}") from None
+    if scheme != "unix" and not re.fullmatch(r"(/[0-9]{0,9})?", path):
+        raise ValueError(f"after the host comes the number of the database; {URL_FORMS}")
+
+
+def _check_options(url: str) -> None:
+    """Check the query of *url*. Raises ValueError as ``check_url``."""
+    scheme, options = url.partition("://")[0], parse_qsl(url.partition("?")[2], keep_blank_values=True)
+    theirs = (("ssl_", scheme.startswith("rediss")), ("sentinel_", is_sentinel_url(url)))
+    for name, value in options:
+        if name not in _OPTIONS or any(name.startswith(prefix) and not fits for prefix, fits in theirs):
+            named = f" {name}" if f"{name}=" in redact(url) else ""
+            raise ValueError(f"it has an option{named} that a connection to {scheme}:// does not have; take it out")
+        example, form = _OPTIONS[name]
+        if not re.fullmatch(form, value) or [each for each, _ in options].count(name) > 1:
+            raise ValueError(f"option {name} has another form, or is there twice; write it once: {name}={example}")
+
+
 # -- without secrets --------------------------------------------------------------------------------
 
 
 _HIDDEN = "***"
-_QUERY_SECRET = re.compile(r"(?i)([?&](?:(?:\w+_)?(?:password|username)|passwd|auth|token)=)[^&]*")
+_NEXT = rf"&(?:{'|'.join(_OPTIONS)})="  # what ends a secret that has an unescaped &
+_QUERY_SECRET = re.compile(rf"(?is)([?&](?:(?:\w+_)?(?:password|username)|passwd|auth|token)=)(?:(?!{_NEXT}).)*")
 _USERINFO = re.compile(r"^([a-z][a-z0-9+.-]*:/{0,2})?(.*)@(?=[^@]*$)", re.IGNORECASE | re.DOTALL)
 _USER = re.compile(r"[\w.-]+(?=:)")
 _QUERY_PASSWORD = re.compile(r"(?i)[?&](?:(?:\w+_)?password|passwd|auth|token)=")
-# user:password without the "@host": a port would be digits
-_HOSTLESS = re.compile(r"^([a-z][a-z0-9+.-]*:/{1,2}[\w.-]*:)(?!\d+(?:[/?#,]|$))[^@]*$", re.IGNORECASE)
+# user:password without the "@host": a port would be digits. A quote is before it in the text of a list.
+_HOSTLESS = re.compile(r"((?:^|['\"])[a-z][a-z0-9+.-]*:/{1,2}[\w.-]*:)(?!\d+(?:[/?#,]|$))[^@]*$", re.IGNORECASE)
 _PASSWORD = re.compile(r":.|[^\w.%:-]", re.DOTALL)  # in a userinfo: characters that a user's name does not have
 
 
@@ -55,6 +125,11 @@ def redact(url: str) -> str:
     """
     without_query_secrets = _QUERY_SECRET.sub(rf"\1{_HIDDEN}", url)
     return _HOSTLESS.sub(rf"\1{_HIDDEN}", _USERINFO.sub(_hide_userinfo, without_query_secrets))
+
+
+def shown(given: object) -> str:
+    """Return *given*, which may be meant as a URL, as ``show`` does, without passwords."""
+    return show(redact(given)) if isinstance(given, str) else redact(show(given))
 
 
 def has_password(url: str) -> bool:
@@ -73,11 +148,11 @@ def _hide_userinfo(match: re.Match[str]) -> str:
 
 
 SCHEMES = ("redis+sentinel", "rediss+sentinel")
-OPTIONS = ("sentinel_username", "sentinel_password", "sentinel_password_file", "sentinel_ssl")
 MASTER = r"[A-Za-z0-9._-]{1,128}"  # names that Sentinel accepts
 _PORT = 26379
 _FORM = "write redis+sentinel://host:26379,host2:26379/<master name>/0"
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\[\]:/@?#,\s]+)(?::([0-9]{1,5}))?")
+LABEL = "[A-Za-z0-9_-]{1,63}"  # of a host's name; the resolver raises UnicodeError for a longer or empty label
+_HOST = re.compile(rf"(\[[0-9A-Fa-f:.]+(?:%\w+)?\]|{LABEL}(?:\.{LABEL})*\.?)(?::([0-9]{{1,5}}))?")
 _URL = re.compile(r"(rediss?)\+sentinel://(?:([^/?#]*)@)?([^/?#@]*)(?:/([^/?#]*))?(?:/([0-9]*))?(?:\?([^#]*))?")
 
 Address = tuple[str, int]
@@ -89,13 +164,13 @@ class SentinelUrl:
 
     sentinels: tuple[Address, ...]
     master: str
-    plain: str
-    options: dict[str, str]
+    plain: str = field(repr=False)
+    options: dict[str, str] = field(repr=False)
 
     @classmethod
     def parse(cls, url: str) -> SentinelUrl:
         """
-        Parse *url*.
+        Parse *url*, whose options ``check_url`` checks.
 
         Raises:
             ValueError: it is not such a URL; the message has the remedy.
@@ -108,13 +183,8 @@ class SentinelUrl:
             raise ValueError(f"after the Sentinels comes the name of the master, as they know it; {_FORM}")
         pairs = parse_qsl(query or "", keep_blank_values=True)
         options = {name: value for name, value in pairs if name.startswith("sentinel_")}
-        for name, value in options.items():
-            if name not in OPTIONS or not value:
-                raise ValueError(f"option {name} is unknown or empty; there are {', '.join(OPTIONS)}")
         if "sentinel_password" in options and "sentinel_password_file" in options:
             raise ValueError("two passwords of the Sentinels; take one away")
-        if options.get("sentinel_ssl", "true") not in ("true", "false"):
-            raise ValueError("write sentinel_ssl=true or sentinel_ssl=false")
         theirs = "&".join(part for part in (query or "").split("&") if not part.startswith("sentinel_"))
         plain = f"{scheme}://{userinfo + '@' if userinfo else ''}/{db or 0}{'?' + theirs if theirs else ''}"
         try:
@@ -184,7 +254,7 @@ class ClusterUrl:
     """A parsed URL of a Cluster. ``plain``: its part for every node, as a URL without a host."""
 
     nodes: tuple[Address, ...]
-    plain: str
+    plain: str = field(repr=False)
 
     @classmethod
     def parse(cls, url: str) -> ClusterUrl:
@@ -228,6 +298,13 @@ def join_cluster(url: str, nodes: Sequence[str]) -> str:
     joined = f"{scheme}+cluster://{user}{','.join(nodes)}{'' if db == '0' else '/' + db}{query}"
     ClusterUrl.parse(joined)
     return joined
+
+
+def of_the_server(url: str) -> str:
+    """Return the part of *url* for the server with the data, without Sentinels and nodes. Raises ValueError."""
+    if is_sentinel_url(url):
+        return SentinelUrl.parse(url).plain
+    return ClusterUrl.parse(url).plain if is_cluster_url(url) else url
 
 
 # -- addresses --------------------------------------------------------------------------------------

@@ -14,15 +14,21 @@ _OF_A_ZONE = ("at", "starts", "ends")  # options beside ``tz``
 
 def instant_ms(field: str, value: object, tz: str | None, gap: Gap = Gap.SHIFT, fold: Fold = Fold.FIRST) -> int:
     """
-    Return the epoch milliseconds of a datetime, rounded up; a naive one is local time in *tz*.
+    Return the epoch milliseconds of a datetime, rounded up; a naive one is local time in *tz*. If it has ``fold=1``, it
+    is the second pass of a repeated time (PEP 495), whatever *fold* says.
 
     Raises:
         InvalidSchedule: not a datetime, naive without a zone, before 1970 or after 9999, or a local
-            time that *gap* skips.
+            time that *gap* skips; or its tzinfo has no offset for it.
     """
     if not isinstance(value, datetime):
         raise InvalidSchedule(field, value, "not a datetime", _datetime_instead(value))
-    if value.utcoffset() is not None:
+    try:
+        is_aware = value.utcoffset() is not None
+    except Exception as error:  # of any tzinfo, or of pandas' NaT
+        problem = f"it has no offset from UTC ({type(error).__name__}: {error})"
+        raise InvalidSchedule(field, value, problem, 'give one with tzinfo=ZoneInfo("Area/City")') from error
+    if is_aware:
         ms = to_ms(value)
     elif tz is None:
         remedy = "give an aware one, such as datetime(2026, 12, 24, 18, tzinfo=UTC)"
@@ -32,7 +38,7 @@ def instant_ms(field: str, value: object, tz: str | None, gap: Gap = Gap.SHIFT, 
     else:
         if fold is Fold.BOTH:
             raise InvalidSchedule("fold", "both", "a single time cannot have two instants", "give first or second")
-        times = resolve_local(value.replace(fold=0), zone(tz), gap, fold)
+        times = resolve_local(value, zone(tz), gap, Fold.SECOND if value.fold else fold)
         if not times:
             raise InvalidSchedule(
                 field, value, f"this local time does not exist in {tz}", "give gap=shift or another time"

@@ -28,7 +28,6 @@ from typing import (
     Required,
     TypedDict,
     TypeVar,
-    TypeVarTuple,
     get_args,
     get_origin,
     get_type_hints,
@@ -278,10 +277,9 @@ class UpdateOptions(_TimedOptions, total=False):
 
 
 Result = TypeVar("Result", covariant=True)
-Before = TypeVarTuple("Before")
 
 
-class TaskCall(Protocol[Result, *Before]):
+class TaskCall(Protocol[Result]):
     """
     The type of a call that takes options beside a payload: any name that is not an option is a parameter of the task.
     A TypedDict cannot express that, so the options are repeated here; a test keeps them equal.
@@ -289,7 +287,7 @@ class TaskCall(Protocol[Result, *Before]):
 
     def __call__(
         self,
-        *before: *Before,
+        *,
         at: datetime | None = ...,
         after: DurationValue | None = ...,
         every: DurationValue | None = ...,

@@ -137,6 +137,7 @@ class SlotOwner:
         self._is_tls, self._connection_class = is_tls, redis.SSLConnection if is_tls else redis.Connection
         timeout_s = min(options.get("socket_timeout") or PATIENCE_S, PATIENCE_S)
         self._options = {**options, "socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+        self._options.pop("max_connections", None)  # of the pool
 
     def discover_master(self, service_name: str) -> Address:
         """

@@ -11,19 +11,23 @@ RESP 2 is pinned: replies differ in shape between the protocols, not in speed (m
 
 from __future__ import annotations
 
+import os
 import re
 import select
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import hiredis
 import redis
-from redis.connection import ConnectionPool
+from redis.connection import ConnectionPool, parse_url
+from redis.exceptions import MaxConnectionsError
 from redis.sentinel import SentinelConnectionPool
 
-from zsched.config.urls import URL_FORMS, host_port, is_cluster_url, is_sentinel_url, redact
+from zsched.config.urls import check_url, host_port, is_cluster_url, is_sentinel_url, redact, shown
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.pages import pages_of
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, SlotMoves, show
@@ -83,6 +87,7 @@ class Link:
         self.pool, self.where, self.timeout_s, self.given_by = pool, where, timeout_s, ""
         self._clock = clock or SystemClock()
         self._found = pool if isinstance(pool, FoundPool) else None
+        self._waiting, self._pid = deque[threading.Event](), os.getpid()
 
     @classmethod
     def from_url(cls, url: str, timeout_s: float, password: str | None = None, keys: Keys | None = None) -> Link:
@@ -93,30 +98,22 @@ class Link:
         Raises:
             ConfigError: not a Redis URL; or *keys* are in more than one slot of the Cluster.
         """
-        if not isinstance(url, str):
-            raise ConfigError(f"redis url {url!r}: not a text; {URL_FORMS}")
+        try:
+            url = check_url(url)
+        except ValueError as error:
+            raise ConfigError(f"redis url {shown(url)}: {error}") from None
         options: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, **our_options()}
         if password is not None:
             options["password"] = password
+        pool: Any
         if is_sentinel_url(url):
-            return cls._found_by(lambda: sentinel.Pool.by_url(url, **options), url, timeout_s)
-        if is_cluster_url(url) and keys is not None:
+            pool = sentinel.Pool.by_url(url, **options)
+        elif is_cluster_url(url) and keys is not None:
             cluster.demand_one_slot(keys)
-            return cls._found_by(lambda: cluster.ClusterPool.by_url(url, keys.meta(), **options), url, timeout_s)
-        try:
-            pool = ConnectionPool.from_url(url, **options)
-        except ValueError as error:
-            shown = redact(url)
-            raise ConfigError(f"redis url {shown!r}: not a Redis URL; {URL_FORMS}") from error
-        return cls(pool, redact(url), timeout_s)
-
-    @classmethod
-    def _found_by(cls, make: Callable[[], FoundPool], url: str, timeout_s: float) -> Link:
-        try:
-            pool = make()
-        except (ValueError, TypeError) as error:
-            raise ConfigError(f"redis url {redact(url)!r}: {error}") from error
-        return cls(pool, pool.where, timeout_s)
+            pool = cluster.ClusterPool.by_url(url, keys.meta(), **options)
+        else:
+            pool = ConnectionPool(**{**options, **parse_url(url), **our_options()})  # type: ignore[no-untyped-call]  # redis-py's
+        return cls(pool, pool.where if isinstance(pool, FoundPool) else redact(url), timeout_s)
 
     @classmethod
     def adopt(cls, client: redis.Redis) -> Link:
@@ -131,7 +128,7 @@ class Link:
             remedy = "use Client.from_url('redis+cluster://host:6379,host2:6379')"
             raise ConfigError(f"redis=RedisCluster: it may send a command twice; {remedy}")
         if not isinstance(client, redis.Redis):
-            raise ConfigError(f"redis={redact(show(client))}: not a redis.Redis; give one, or use Client.from_url(url)")
+            raise ConfigError(f"redis={shown(client)}: not a redis.Redis; give one, or use Client.from_url(url)")
         theirs = client.connection_pool
         options = adopted_options(theirs)
         timeout_s = options.get("socket_timeout") or 5.0
@@ -220,16 +217,52 @@ class Link:
 
     def _taken(self) -> Wire:
         try:
-            connection = self.pool.get_connection()
+            try:
+                connection = self._in_turn() if self._waiting else self.pool.get_connection()
+            except MaxConnectionsError:
+                connection = self._in_turn()
         except Exception:
             with self._converted():
                 raise
         return Wire(connection, self.where, self._found, self.given_by)
 
+    def _in_turn(self) -> Any:
+        """Return a connection. While all are in use, wait for one up to ``timeout_s``: first come, first served."""
+        if self._pid != os.getpid():  # the threads that wait are those of the parent process
+            self._pid, self._waiting = os.getpid(), deque()
+        turn, until_ms = threading.Event(), self._clock.monotonic_ms() + self.timeout_s * 1000
+        self._waiting.append(turn)
+        try:
+            while (left_ms := until_ms - self._clock.monotonic_ms()) > 0:
+                turn.clear()
+                if self._waiting[0] is turn:
+                    with suppress(MaxConnectionsError):
+                        return self._spare()
+                self._await(turn, left_ms / 1000)
+        finally:
+            self._waiting.remove(turn)
+            self._call()
+        busy = f"all {self.pool.max_connections} connections of this client to Redis at {self.where} are busy"
+        raise RedisUnavailable(f"{busy} for {self.timeout_s:g} s", remedies.MORE_CONNECTIONS)
+
+    def _spare(self) -> Any:
+        """Return a connection that nobody uses. Raises MaxConnectionsError."""
+        return self.pool.get_connection()
+
+    def _await(self, turn: threading.Event, seconds: float) -> None:
+        """Wait for *turn*, for a connection that another call gives back."""
+        turn.wait(seconds)
+
+    def _call(self) -> None:
+        with suppress(IndexError):
+            self._waiting[0].set()
+
     def _give_back(self, wire: Wire) -> None:
         if wire.is_broken or wire.in_flight:
             wire.connection.disconnect()
         self.pool.release(wire.connection)
+        if self._waiting:
+            self._call()
 
     def open(self) -> Wire:
         """Open a connection outside of the pool, until its ``close``. Raises RedisUnavailable."""

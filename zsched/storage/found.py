@@ -38,7 +38,7 @@ def our_options() -> dict[str, Any]:
 def adopted_options(theirs: ConnectionPool) -> dict[str, Any]:
     """Return the options of *theirs*, overridden by ours."""
     kept = {k: v for k, v in theirs.connection_kwargs.items() if k not in _OF_CLIENT and not k.startswith("orig_")}
-    return kept | our_options()
+    return {"max_connections": theirs.max_connections} | kept | our_options()
 
 
 # Seconds for a Sentinel or a node to name the server: a dead one must not delay the questions to others.

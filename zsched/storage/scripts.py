@@ -27,6 +27,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import resources
+from itertools import chain, islice
 from typing import Any
 
 from redis.exceptions import NoScriptError
@@ -274,9 +275,9 @@ def stream(
     losses, clock = 0, SystemClock()
     replied_ms = clock.monotonic_ms()
     with ExitStack() as stack:
+        first = [*islice(source := iter(calls), 1)]  # before a connection is held: making it may need one
+        source, exhausted = chain(first, source), not first
         wire, scripts = _connect(link, keys, names, by, stack)
-        source = iter(calls)
-        exhausted = False
         while flight or not exhausted:
             call = next(source, None) if not exhausted and len(flight) < _IN_FLIGHT else None  # errors are its own
             exhausted = exhausted or (call is None and len(flight) < _IN_FLIGHT)

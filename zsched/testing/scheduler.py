@@ -20,12 +20,14 @@ from __future__ import annotations
 import logging
 import math
 import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import structlog
 
@@ -51,14 +53,22 @@ from zsched.testing.ground import ClientClock, FrozenClock
 from zsched.testing.runs import Delayed, Fired, ManualDeadlines, ManualEndings, Push, Pushes, fired
 from zsched.testing.worker import InlineWorker
 
+if TYPE_CHECKING:
+    from zsched.aio import AsyncClient
+
 _LEASE_MS: Final = 86_400_000  # it lapses by the machine's clock: longer than any stop at a breakpoint
 _HEARD_EVERY_MS: Final = 1_800_000  # a leader without TIME for over an hour would report a jump of the clock
+_MANY: Final = 500  # runs of one advance
+_SLOW: Final = (
+    f"more than {_MANY} runs in this advance; the fake Redis needs 10 to 20 ms for each: give an empty real one, "
+    "many times faster: ManualScheduler(redis)"
+)
 _MOST_PASSES: Final = 10_000  # at one instant; more means a task that schedules itself for now
 
 
 class ManualScheduler:
     """
-    zsched in a test: ``client`` schedules, ``advance`` fires, ``work`` executes.
+    zsched in a test: ``client`` (or ``async_client``) schedules, ``advance`` fires, ``work`` executes.
 
     *redis*: a ``redis.Redis`` on an empty database; None: a new fakeredis. *start*: the time of the frozen clock, an
     aware datetime; None: 2026-01-01T00:00Z. It is a context manager; outside of ``with`` call ``close``.
@@ -84,6 +94,7 @@ class ManualScheduler:
         start_ms = ManualClock().now_ms() if start is None else instant_ms("start", start, None)
         self._keys, self._encoder = Keys(namespace), Encoder(serializer)
         self.redis = ground.new_fake() if redis is None else redis
+        self._is_slow = type(self.redis).__module__.startswith("fakeredis")
         self._link = link = ground.link_to(self.redis)
         ground.demand_empty(link, self._keys)
         self._owner = f"manual{uuid.uuid4().hex}"
@@ -103,6 +114,14 @@ class ManualScheduler:
         self._lease = Lease(wire, self._keys, server, self._clock, self._owner, _LEASE_MS)
         self._term = self._lead()
         self._move_to(start_ms)
+
+    @cached_property
+    def async_client(self) -> AsyncClient:
+        """The client for asyncio, as ``client``. Its calls hold the event loop until they are done."""
+        from zsched.aio import AsyncClient
+
+        clock = ClientClock(self._clock)
+        return AsyncClient(self._link, self._keys.namespace, serializer=self._encoder.serializer, clock=clock)
 
     # -- time -----------------------------------------------------------------------------------------
 
@@ -137,7 +156,7 @@ class ManualScheduler:
         Advance the time to *when* (aware), with a stop at each due time, *when* included. Return the fired runs.
 
         With *work* all queued runs are executed at every stop, before time goes on. With *raises* a task's exception is
-        raised here; the clock then stays at the time of that run.
+        raised here; the clock then stays at the time of that run. With a fake Redis, it warns after 500 runs.
 
         Raises:
             InvalidSchedule: *when* is naive, or has passed.
@@ -152,6 +171,9 @@ class ManualScheduler:
             self._move_to(next_ms)
             now_fired, next_ms = self._settle(work, raises)
             found += now_fired
+            if self._is_slow and len(found) > _MANY:
+                self._is_slow = False
+                warnings.warn(_SLOW, stacklevel=2)
         self._move_to(until_ms)
         return found
 

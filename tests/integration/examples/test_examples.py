@@ -17,7 +17,7 @@ import httpx
 import pytest
 import redis
 
-from tests.documents import PROJECT
+from tests.documents import PROJECT, program
 from tests.faults.processes import ENDS_S, WITHIN_S, eventually
 from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
@@ -160,6 +160,14 @@ def test_the_fastapi_service_schedules_refuses_and_cancels(example: Example, red
         outcomes, refused.status_code, soon.status_code, cancelled,
     )  # fmt: skip
     assert "to ann@example.com: talk begins soon" in example.work("email")
+
+
+@pytest.mark.parametrize("example", ["fastapi"], indirect=True)
+def test_the_fastapi_services_own_tests_pass_and_are_printed_in_the_guide(example: Example) -> None:
+    printed = program("docs/how-to/test-schedules.md", "test_service.py")
+
+    assert printed == (EXAMPLES / "fastapi" / "test_service.py").read_text()
+    assert "2 passed" in example.run("-m", "pytest", "-q", "-c", os.devnull, "--rootdir", ".")
 
 
 @pytest.mark.parametrize("example", ["flask"], indirect=True)

@@ -209,7 +209,8 @@ def test_queue_names_with_dots_colons_and_unicode_are_accepted(queue: str) -> No
         (datetime(2026, 11, 21, 8, 0, 0, 1001), "UTC", AT_MS - 121),
         (datetime(2026, 3, 8, 2, 30), "America/New_York", 1_772_955_000_000),  # a gap: 03:30 EDT
         (datetime(2026, 11, 1, 1, 30), "America/New_York", 1_793_511_000_000),  # a fold: the first, EDT
-        (datetime(2026, 11, 1, 1, 30, fold=1), "America/New_York", 1_793_511_000_000),
+        (datetime(2026, 11, 1, 1, 30, fold=1), "America/New_York", 1_793_514_600_000),  # PEP 495: the second, EST
+        (datetime(2026, 3, 8, 2, 30, fold=1), "America/New_York", 1_772_955_000_000),  # no repeated time
         (datetime(1970, 1, 1, tzinfo=UTC), None, 0),
         (datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC), None, LAST_MS),
     ],

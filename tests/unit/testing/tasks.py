@@ -7,7 +7,7 @@ from typing import Any
 
 from rq import Queue, get_current_job
 
-from zsched import Client, current_run
+from zsched import Client, current_run, task
 from zsched.storage.keys import Keys
 from zsched.testing import Fired
 
@@ -27,6 +27,11 @@ class Refused(Exception):
 
 def note(what: Any = None) -> None:
     CALLS.append(what)
+
+
+@task(id="reminder-{event_id}")
+def remind(event_id: str) -> None:
+    CALLS.append(event_id)
 
 
 def tell_when() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import warnings
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from tests.prefix import RQ
 from tests.unit.testing import tasks
 from tests.unit.testing.tasks import HOUR, KEYS, MINUTE, NINE, nominal
-from zsched import Client, InvalidSchedule, ZschedError
+from zsched import AsyncClient, Client, InvalidSchedule, ZschedError
 from zsched.core.choices import ScheduleState
 from zsched.core.clock import SystemClock
 from zsched.testing import Fired, ManualScheduler
@@ -148,3 +152,47 @@ def test_why_does_not_compare_a_schedule_with_a_cancelled_schedule_of_its_id(sch
     scheduler.client.schedule("app.task", id="r", every=3600, queue="email")
 
     assert not any("queue:" in line for _, line in scheduler.client.why("r").lines)
+
+
+# -- asyncio ----------------------------------------------------------------------------------------
+
+
+async def remind_and_cancel(client: AsyncClient) -> list[str]:
+    made = await tasks.remind.schedule(client, after=60, event_id="e1")
+    await client.schedule(tasks.note, id="hourly", every=HOUR)
+    await asyncio.gather(*(client.schedule(tasks.note, id=f"many-{n}", after=1) for n in range(20)))
+    await client.schedule_many({"func": tasks.note, "id": f"row-{n}", "after": 1} for n in range(3))
+    await asyncio.gather(*(client.cancel(f"many-{n}") for n in range(20)))
+    return [made.id, *[schedule.id async for schedule in client.list(match="h*")]]
+
+
+def test_an_asynchronous_client_schedules_what_the_test_advances(scheduler: ManualScheduler) -> None:
+    assert ["reminder-e1", "hourly"] == asyncio.run(remind_and_cancel(scheduler.async_client))
+
+    runs = scheduler.advance(hours=1, work=True)
+
+    assert ["reminder-e1", "hourly"] == [run.schedule_id for run in runs if not run.schedule_id.startswith("row-")]
+    assert NINE + MINUTE == runs[3].at
+    assert scheduler.client.why("reminder-e1").lines == asyncio.run(lines(scheduler.async_client))
+
+
+async def lines(client: AsyncClient) -> object:
+    async with client:  # as a service ends
+        return (await client.why("reminder-e1")).lines
+
+
+# -- many runs --------------------------------------------------------------------------------------
+
+
+def test_a_long_advance_warns_once_on_a_fake_redis_and_names_the_real_one(
+    scheduler: ManualScheduler, ground: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zsched.testing.scheduler._MANY", 3)
+    scheduler.client.schedule(tasks.note, id="often", every=1)
+
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        numbers = [len(heard) for seconds in (3, 4, 4) if scheduler.advance(seconds=seconds)]
+
+    assert ([0, 1, 1] if ground is None else [0, 0, 0]) == numbers
+    assert all(re.search(r"500 runs .* 10 to 20 ms .* ManualScheduler\(redis\)", str(each.message)) for each in heard)

@@ -1,0 +1,3 @@
+"""Gives the tests the fixture ``scheduler``."""
+
+pytest_plugins = ["zsched.testing.fixtures"]
