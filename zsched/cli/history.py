@@ -16,9 +16,9 @@ from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, printabl
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, Invocation, command, connect
 from zsched.cli.values import moment, moment_at
 from zsched.client import Client
-from zsched.client.answers import SearchFilters
 from zsched.client.past import Past
 from zsched.core.changes import OUTCOMES, Change, What
+from zsched.core.filters import SearchFilters
 from zsched.core.instants import zone_name
 from zsched.core.lookback import Occurrence
 from zsched.core.model import iso

@@ -13,13 +13,14 @@ from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
 from itertools import islice
-from typing import Final, TypedDict, TypeVar
+from typing import Final, TypeVar
 
 from zsched.core.arguments import check_filter, check_id, choice
 from zsched.core.changes import OUTCOMES, What
 from zsched.core.choices import ScheduleState
 from zsched.core.clock import from_ms
 from zsched.core.facets import Facets
+from zsched.core.filters import SearchFilters
 from zsched.core.instants import instant_ms, zone_name
 from zsched.core.log import Entry, Position
 from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted
@@ -59,23 +60,6 @@ class Results(list[T]):
     def __init__(self, found: Iterable[T], source: Source, after: str | None = None) -> None:
         super().__init__(found)
         self.source, self.after = source, after
-
-
-class SearchFilters(TypedDict, total=False):
-    """
-    Conditions of a search of the history. ``match`` is a glob over schedule ids. ``since`` (included) and ``until``
-    (excluded) are aware times of the outcome, or of the end of a run that did not succeed. ``func``, ``queue``,
-    ``tag``, ``name`` and ``owner`` are those that the schedule had then.
-    """
-
-    match: str | None
-    func: str | None
-    queue: str | None
-    tag: str | None
-    owner: str | None
-    name: str | None
-    since: datetime | None
-    until: datetime | None
 
 
 class Answers:

@@ -17,7 +17,7 @@ from zsched.client.caller import caller
 from zsched.client.repairs import Repairs, ScheduleRepair
 from zsched.config.bounds import VALID_DAYS
 from zsched.core.arguments import check_by, check_id, choice, flag, serializer_name
-from zsched.core.choices import Refused, ScheduleState
+from zsched.core.choices import Refused
 from zsched.core.clock import Clock, SystemClock
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
@@ -25,6 +25,7 @@ from zsched.storage.keys import Keys
 
 if TYPE_CHECKING:
     from zsched.client.doubtful_queues import MisspeltQueue, Prioritized, SharedQueue
+    from zsched.core.filters import ScheduleFilters
     from zsched.core.model import Many, Schedule, Scheduled
     from zsched.core.option_table import EnqueueOptions, RuleOptions, ScheduleOptions, ScheduleRow, UpdateOptions
     from zsched.core.options import Presets
@@ -215,20 +216,7 @@ class Client(Repairs):
     # -- reading ------------------------------------------------------------------------------------
 
     def list(
-        self,
-        *,
-        state: str | ScheduleState | None = None,
-        kind: str | None = None,
-        func: str | None = None,
-        queue: str | None = None,
-        tag: str | None = None,
-        owner: str | None = None,
-        name: str | None = None,
-        due_after: datetime | None = None,
-        due_before: datetime | None = None,
-        match: str | None = None,
-        limit: int | None = None,
-        after: str | None = None,
+        self, *, limit: int | None = None, after: str | None = None, **filters: Unpack[ScheduleFilters]
     ) -> Iterator[Schedule]:
         """
         List schedules: active ones by due time, then paused, quarantined and ended ones by id; read page by page.
@@ -238,12 +226,7 @@ class Client(Repairs):
         """
         from zsched.core.listing import Filter, select
 
-        wanted = Filter.of(
-            state=state, kind=kind, func=func, queue=queue, tag=tag, owner=owner, name=name, match=match, limit=limit,
-            after=after,
-            due_after=due_after, due_before=due_before,
-        )  # fmt: skip
-        return select(wanted, self._reader)
+        return select(Filter.of(limit=limit, after=after, **filters), self._reader)
 
     def preview(
         self, /, id: str | None = None, *, n: int = 10, start: datetime | None = None, **trigger: Unpack[RuleOptions]

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Unpack
 from zsched.client.parts import ClientParts
 
 if TYPE_CHECKING:
-    from zsched.client.answers import Results, SearchFilters
+    from zsched.client.answers import Results
     from zsched.core.changes import What
     from zsched.core.entry import Entry, Position
+    from zsched.core.filters import SearchFilters
     from zsched.core.lookback import Occurrence
     from zsched.core.runs import Run, RunStatus
     from zsched.core.story import Source, Story

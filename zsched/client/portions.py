@@ -23,10 +23,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
-from zsched.client.answers import Answers, SearchFilters
+from zsched.client.answers import Answers
 from zsched.core.arguments import choice, flag
 from zsched.core.changes import What
 from zsched.core.clock import SystemClock, from_ms
+from zsched.core.filters import SearchFilters
 from zsched.core.listing import Filter, select
 from zsched.core.pages import pages_of
 from zsched.core.repair import CHANGED_PER_SECOND, PUSHED_PER_SECOND, IdOutcome, Rate, Repaired, Tally
@@ -38,7 +39,7 @@ from zsched.storage.reader import Reader
 from zsched.storage.reruns import Reruns
 
 _CANCELLED: Final = (RunStatus.QUEUED, RunStatus.RUNNING)
-_FILTERS: Final = frozenset({"func", "queue", "tag", "owner", "name", "match", "since", "until"})  # of runs
+_FILTERS: Final = frozenset(SearchFilters.__annotations__)
 _SKEW_MS: Final = 3_600_000  # by which a worker's clock, which ended a run, may be ahead of the server's
 
 Act = Callable[[Sequence[str]], Mapping[str, IdOutcome]]  # changes some candidates in one step

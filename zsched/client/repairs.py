@@ -7,13 +7,13 @@ The part of the client that changes many schedules or runs, chosen by filters.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from zsched.client.lives import Lives
 from zsched.core.arguments import check_text, choice
 from zsched.core.choices import Missed, ScheduleState
+from zsched.core.filters import ScheduleFilters, SearchFilters
 
 if TYPE_CHECKING:
     from zsched.core.repair import Repaired
@@ -34,32 +34,12 @@ class RepairOptions(TypedDict, total=False):
     on_progress: Callable[[int, int], None] | None
 
 
-class ScheduleRepair(RepairOptions, total=False):
+class ScheduleRepair(RepairOptions, ScheduleFilters, total=False):
     """Filters of schedules, as in ``Client.list``, and options."""
 
-    state: str | ScheduleState | None
-    kind: str | None
-    func: str | None
-    queue: str | None
-    tag: str | None
-    owner: str | None
-    name: str | None
-    match: str | None
-    due_after: datetime | None
-    due_before: datetime | None
 
-
-class RunRepair(RepairOptions, total=False):
+class RunRepair(RepairOptions, SearchFilters, total=False):
     """Filters of runs, as in ``Client.runs``, and options."""
-
-    func: str | None
-    queue: str | None
-    tag: str | None
-    owner: str | None
-    name: str | None
-    match: str | None
-    since: datetime | None
-    until: datetime | None
 
 
 class Repairs(Lives):

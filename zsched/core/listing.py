@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from zsched.core.arguments import check_filter, choice
 from zsched.core.choices import ScheduleState
+from zsched.core.filters import FacetFilters
 from zsched.core.instants import instant_ms
 from zsched.core.model import Schedule
 from zsched.core.triggers import RULES
@@ -116,7 +117,7 @@ class Filter:
             raise InvalidSchedule("kind", kind, "not one of its values", f"give one of {', '.join(LISTED_KINDS)}")
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= 10**15):
             raise InvalidSchedule("limit", limit, "not a number of schedules", "give a whole number")
-        for name in ("func", "queue", "tag", "owner", "name", "match"):
+        for name in FacetFilters.__annotations__:
             if (name, given.get(name)) != ("owner", ""):
                 check_filter(name, given.get(name))
         return cls(

@@ -7,14 +7,14 @@ found; the change then names that version (``access``).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from zsched.client.portions import ChangeOptions, demand_filter
 from zsched.core.arguments import check_id
 from zsched.core.backfill import Backfill
-from zsched.core.choices import ScheduleState
+from zsched.core.choices import Missed, ScheduleState
 from zsched.core.model import Schedule, Scheduled
 from zsched.core.repair import IdOutcome, Repaired, Tally
 from zsched.core.runs import Run
@@ -25,8 +25,14 @@ T = TypeVar("T")
 
 ATTEMPTS: Final = 3
 
-ChangeAll = Callable[..., Awaitable[Repaired]]  # changes what filters find
-ChangeOne = Callable[[str, str | None], Awaitable[str]]  # changes a schedule of a version; returns the outcome
+_MISSED: Final = ("missed", Missed.FIRE.value)
+# By action: the state of the schedules that it is for, its outcome ("": its result), and its argument with the default.
+ACTIONS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "pause": (ScheduleState.ACTIVE, "paused", ("note", "")),
+    "resume": (ScheduleState.PAUSED, "resumed", _MISSED),
+    "release": (ScheduleState.QUARANTINED, "resumed", _MISSED),
+    "cancel": (None, ""),
+}
 
 
 async def found_of(call: Caller, id: str) -> Schedule:
@@ -59,27 +65,27 @@ async def demand_run(call: Caller, run: Run) -> None:
 # -- one schedule -----------------------------------------------------------------------------------
 
 
-async def pause(call: Caller, id: str, note: Any = "", version: str | None = None) -> Schedule:
-    """Pause schedule *id*, if it has *version*. Raises as ``Client.pause``, Problem."""
-    return await _changed(call, id, version, lambda known: call.client.pause(id, note, if_version=known))
-
-
-async def resume(call: Caller, id: str, missed: Any, version: str | None = None) -> Schedule | None:
-    """Resume schedule *id*, if it has *version*. Return it, as ``Client.resume`` does. Raises Problem."""
-    return await _changed(call, id, version, lambda known: call.client.resume(id, missed, if_version=known))
-
-
-async def release(call: Caller, id: str, missed: Any, version: str | None = None) -> Schedule | None:
-    """Put the quarantined schedule *id* back, if it has *version*, as ``Client.release`` does. Raises Problem."""
-    return await _changed(call, id, version, lambda known: call.client.release(id, missed, if_version=known))
-
-
-async def cancel(call: Caller, id: str, version: str | None = None) -> str:
-    """Cancel schedule *id*, if it has *version*. Raises ScheduleNotFound, VersionConflict, Problem."""
-    outcome = await _changed(call, id, version, lambda known: call.client.cancel(id, if_version=known))
-    if outcome == "not_found":
+async def change(
+    call: Caller, action: str, id: str, given: Mapping[str, Any], version: str | None = None
+) -> Schedule | str | None:
+    """
+    Do *action* (``ACTIONS``) with schedule *id*, if it has *version*, and return the result of ``Client.pause`` and the
+    others. *given*: its note, or what to do with missed times. Raises as they do; Problem.
+    """
+    call.demand_write()
+    if call.is_limited:
+        found = await found_of(call, id)
+        version = version or found.version
+    result: Schedule | str | None = await getattr(call.client, action)(
+        id, *_arguments(action, given), if_version=version
+    )
+    if result == "not_found":
         raise ScheduleNotFound(f"no schedule {id!r}")
-    return outcome
+    return result
+
+
+def _arguments(action: str, given: Mapping[str, Any]) -> list[Any]:
+    return [given.get(*each) for each in ACTIONS[action][2:]]
 
 
 async def run_now(call: Caller, id: str) -> str:
@@ -122,85 +128,35 @@ def contended(id: str) -> Contended:
     return Contended(f"schedule {id!r} was changed by another writer at every attempt; call again")
 
 
-async def _changed(call: Caller, id: str, version: str | None, change: Callable[[str | None], Awaitable[T]]) -> T:
-    """Change schedule *id* by *change*, which takes a version."""
-    call.demand_write()
-    if call.is_limited:
-        found = await found_of(call, id)
-        version = version or found.version
-    return await change(version)
-
-
 # -- many schedules -----------------------------------------------------------------------------------
 
 
-async def pause_all(call: Caller, filters: dict[str, Any], note: Any, **options: Any) -> Repaired:
-    """Pause the active schedules that *filters* find, as ``Client.pause_many`` does. Raises Problem."""
-
-    async def one(id: str, version: str | None) -> str:
-        await call.client.pause(id, note, if_version=version)
-        return "paused"
-
-    async def many(**given: Any) -> Repaired:
-        return await call.client.pause_many(note, **given)
-
-    return await _changed_all(call, filters, options, many, one, state=ScheduleState.ACTIVE)
-
-
-async def resume_all(call: Caller, filters: dict[str, Any], missed: Any, **options: Any) -> Repaired:
-    """Resume the paused schedules that *filters* find, as ``Client.resume_many`` does. Raises Problem."""
-
-    async def one(id: str, version: str | None) -> str:
-        await call.client.resume(id, missed, if_version=version)
-        return "resumed"
-
-    async def many(**given: Any) -> Repaired:
-        return await call.client.resume_many(missed, **given)
-
-    return await _changed_all(call, filters, options, many, one, state=ScheduleState.PAUSED)
-
-
-async def release_all(call: Caller, filters: dict[str, Any], missed: Any, **options: Any) -> Repaired:
-    """Put the quarantined schedules that *filters* find back, as ``Client.release_many`` does. Raises Problem."""
-
-    async def one(id: str, version: str | None) -> str:
-        await call.client.release(id, missed, if_version=version)
-        return "resumed"
-
-    async def many(**given: Any) -> Repaired:
-        return await call.client.release_many(missed, **given)
-
-    return await _changed_all(call, filters, options, many, one, state=ScheduleState.QUARANTINED)
-
-
-async def cancel_all(call: Caller, filters: dict[str, Any], **options: Any) -> Repaired:
-    """Cancel the schedules that *filters* find, as ``Client.cancel_many`` does. Raises Problem."""
-
-    async def one(id: str, version: str | None) -> str:
-        return await call.client.cancel(id, if_version=version)
-
-    return await _changed_all(call, filters, options, call.client.cancel_many, one)
-
-
-async def _changed_all(
-    call: Caller, filters: dict[str, Any], given: dict[str, Any], many: ChangeAll, one: ChangeOne, **usual: Any
+async def change_all(
+    call: Caller, action: str, filters: dict[str, Any], given: Mapping[str, Any], **options: Any
 ) -> Repaired:
     """
-    Change the schedules that *filters* find, by *many*. Of a limited caller, change those within the limits, each by
-    *one* as it was found. *usual*: filters that hold unless others are given.
+    Do *action* (``ACTIONS``) with the schedules that *filters* find, as ``Client.pause_many`` and the others do;
+    *given*: its note, or what to do with missed times. Raises Problem.
+
+    Of a limited caller, change those within the limits, each as it was found.
     """
     call.demand_write()
+    state, outcome, *_ = ACTIONS[action]
+    arguments = _arguments(action, given)
     if not call.is_limited:
-        return await many(**filters, **given)
-    options = ChangeOptions.taken(given)
+        done: Repaired = await getattr(call.client, f"{action}_many")(*arguments, **filters, **options)
+        return done
+    wanted = ChangeOptions.taken(options)
     demand_filter(filters)
-    found = [each async for each in call.client.list(**(usual | filters)) if call.sees(each)][: options.limit]
+    usual = {} if state is None else {"state": state}
+    found = [each async for each in call.client.list(**(usual | filters)) if call.sees(each)][: wanted.limit]
     tally = Tally([each.id for each in found])
-    if options.dry_run:
+    if wanted.dry_run:
         return tally.result(is_dry_run=True)
     for each in found:
         try:
-            tally.add({each.id: IdOutcome(await one(each.id, each.version))})
+            result = await getattr(call.client, action)(each.id, *arguments, if_version=each.version)
+            tally.add({each.id: IdOutcome(outcome or result)})
         except ScheduleNotFound:
             tally.add({each.id: IdOutcome("not_found")})
         except ZschedError as error:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from fastapi import Request
 from starlette.responses import Response
 
-from zsched.core.repair import Repaired
+from zsched.core.filters import ScheduleFilters
 from zsched.errors import InvalidSchedule
 from zsched.web import actions, schemas
 from zsched.web.batch import BatchResponse
@@ -18,7 +18,7 @@ from zsched.web.rendering import JsonAnswer
 router = routes("many schedules")
 
 _TIMES: Final = ("due_after", "due_before")
-_FILTERS: Final = ("state", "kind", "func", "queue", "tag", "owner", "name", "match", *_TIMES)
+_FILTERS: Final = tuple(ScheduleFilters.__annotations__)
 _OPTIONS: Final = ("dry_run", "limit")
 
 
@@ -35,42 +35,32 @@ async def batch(request: Request, call: Admitted) -> Response:
 @router.post("/schedules:pause", **schemas.bulk("Pause the schedules that a filter finds.", note=str))
 async def pause(request: Request, call: Admitted) -> Response:
     """Pause the active schedules that `filter` finds; `note` is the reason. `dry_run` only counts them."""
-    body = await _body(request, call, "note")
-    return _told(await actions.pause_all(call, _filters(body), body.get("note", ""), **_options(body)))
+    return await _change(request, call, "pause")
 
 
 @router.post("/schedules:resume", **schemas.bulk("Resume the schedules that a filter finds.", missed=str))
 async def resume(request: Request, call: Admitted) -> Response:
     """Resume the paused schedules that `filter` finds, 200 a second; `missed` is fire or skip."""
-    body = await _body(request, call, "missed")
-    return _told(await actions.resume_all(call, _filters(body), body.get("missed", "fire"), **_options(body)))
+    return await _change(request, call, "resume")
 
 
 @router.post("/schedules:release", **schemas.bulk("Put quarantined schedules that a filter finds back.", missed=str))
 async def release(request: Request, call: Admitted) -> Response:
     """Put the quarantined schedules that `filter` finds back, 200 a second; `missed` is fire or skip."""
-    body = await _body(request, call, "missed")
-    return _told(await actions.release_all(call, _filters(body), body.get("missed", "fire"), **_options(body)))
+    return await _change(request, call, "release")
 
 
 @router.post("/schedules:cancel", **schemas.bulk("Cancel the schedules that a filter finds."))
 async def cancel(request: Request, call: Admitted) -> Response:
     """Cancel the schedules that `filter` finds: they never fire again. `dry_run` only counts them."""
-    body = await _body(request, call)
-    return _told(await actions.cancel_all(call, _filters(body), **_options(body)))
+    return await _change(request, call, "cancel")
 
 
-async def _body(request: Request, call: Admitted, *names: str) -> dict[str, Any]:
+async def _change(request: Request, call: Admitted, action: str) -> Response:
     call.demand_write()
-    return only(await read_object(request), "filter", *_OPTIONS, *names)
-
-
-def _options(body: dict[str, Any]) -> dict[str, Any]:
-    return {name: body[name] for name in _OPTIONS if name in body}
-
-
-def _told(done: Repaired) -> Response:
-    return JsonAnswer(done.to_dict())
+    body = only(await read_object(request), "filter", *_OPTIONS, *(name for name, _ in actions.ACTIONS[action][2:]))
+    options = {name: body[name] for name in _OPTIONS if name in body}
+    return JsonAnswer((await actions.change_all(call, action, _filters(body), body, **options)).to_dict())
 
 
 def _filters(body: dict[str, Any]) -> dict[str, Any]:

@@ -128,7 +128,7 @@ async def patch(id: PathId, request: Request, call: Admitted) -> Response:
 )
 async def cancel(id: PathId, request: Request, call: Admitted) -> Response:
     """Cancel a schedule: it never fires again. Honours `If-Match`."""
-    return JsonAnswer({"id": id, "outcome": await actions.cancel(call, id, _if_match(request))})
+    return JsonAnswer({"id": id, "outcome": await actions.change(call, "cancel", id, {}, _if_match(request))})
 
 
 @router.post(
@@ -137,9 +137,7 @@ async def cancel(id: PathId, request: Request, call: Admitted) -> Response:
 )
 async def pause(id: PathId, request: Request, call: Admitted) -> Response:
     """Stop a schedule until it is resumed; `note` is the reason. Honours `If-Match`."""
-    call.demand_write()
-    note = only(await read_object(request), "note").get("note", "")
-    return _schedule(call, await actions.pause(call, id, note, _if_match(request)))
+    return await _change(call, "pause", id, request)
 
 
 @router.post(
@@ -148,10 +146,7 @@ async def pause(id: PathId, request: Request, call: Admitted) -> Response:
 )
 async def resume(id: PathId, request: Request, call: Admitted) -> Response:
     """Resume a schedule; `missed` is fire or skip. Honours `If-Match`."""
-    call.demand_write()
-    missed = only(await read_object(request), "missed").get("missed", "fire")
-    done = await actions.resume(call, id, missed, _if_match(request))
-    return JsonAnswer({"id": id, "outcome": None}) if done is None else _schedule(call, done)
+    return await _change(call, "resume", id, request)
 
 
 @router.post(
@@ -160,10 +155,7 @@ async def resume(id: PathId, request: Request, call: Admitted) -> Response:
 )
 async def release(id: PathId, request: Request, call: Admitted) -> Response:
     """Put a quarantined schedule back; `missed` is fire or skip. Honours `If-Match`."""
-    call.demand_write()
-    missed = only(await read_object(request), "missed").get("missed", "fire")
-    done = await actions.release(call, id, missed, _if_match(request))
-    return JsonAnswer({"id": id, "outcome": None}) if done is None else _schedule(call, done)
+    return await _change(call, "release", id, request)
 
 
 @router.post("/schedules/{id:plain}:run", **schemas.action("Result", "Push a run at once."))
@@ -283,6 +275,13 @@ async def _told(call: Admitted, made: Scheduled) -> Response:
     headers = {**_etag(version), "Location": f"/api/v1/schedules/{made.id}"}
     status = 201 if made.outcome == "created" else 200
     return JsonAnswer({**made.to_dict(), "version": version}, status, headers)
+
+
+async def _change(call: Admitted, action: str, id: str, request: Request) -> Response:
+    call.demand_write()
+    body = only(await read_object(request), *(name for name, _ in actions.ACTIONS[action][2:]))
+    done = await actions.change(call, action, id, body, _if_match(request))
+    return _schedule(call, done) if isinstance(done, Schedule) else JsonAnswer({"id": id, "outcome": None})
 
 
 def _schedule(call: Admitted, found: Schedule) -> Response:

@@ -33,6 +33,7 @@ router = APIRouter(include_in_schema=False)
 _COMING: Final = 20
 _PAST: Final = 20
 _SHOWN: Final = 100  # occurrences of a planned backfill
+_DONE: Final = {"pause": "paused", "resume": "resumed", "release": "put back"}
 _WITHOUT_ARGUMENTS: Final = ("args", "kwargs")
 
 
@@ -77,19 +78,13 @@ async def act(view: Viewed, id: str, action: str, request: Request) -> Response:
     """Pause, resume, release, run or cancel a schedule."""
     view.call.demand_write()
     form = await read_form(request)
-    if action == "pause":
-        await actions.pause(view.call, id, form.get("note", ""))
-        return view.done("paused", "schedules", id)
-    if action == "resume":
-        await actions.resume(view.call, id, form.get("missed", Missed.FIRE.value))
-        return view.done("resumed", "schedules", id)
-    if action == "release":
-        await actions.release(view.call, id, form.get("missed", Missed.FIRE.value))
-        return view.done("put back", "schedules", id)
+    if action in _DONE:
+        await actions.change(view.call, action, id, form)
+        return view.done(_DONE[action], "schedules", id)
     if action == "run":
         return view.done(f"pushed run {await actions.run_now(view.call, id)}", "schedules", id)
     if action == "cancel":
-        return view.done(f"{id}: {await actions.cancel(view.call, id)}", "schedules")
+        return view.done(f"{id}: {await actions.change(view.call, action, id, form)}", "schedules")
     if action == "backfill":
         try:
             done = await _backfill(view, id, form)

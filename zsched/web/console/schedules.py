@@ -19,7 +19,7 @@ from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.web import actions
 from zsched.web.console.outcomes import STRIP, Strip
-from zsched.web.console.view import View, Viewed
+from zsched.web.console.view import Viewed
 from zsched.web.labels import Trouble
 from zsched.web.problems import Problem
 from zsched.web.reading import aware, read_form
@@ -103,7 +103,8 @@ async def confirm(view: Viewed, action: str, request: Request) -> Response:
     filters = _demanded(request.query_params, action)
 
     async def plan() -> dict[str, Any]:
-        return {"plan": await _act(view, action, filters, {}, dry_run=True), "missed": [each.value for each in Missed]}
+        planned = await actions.change_all(view.call, action, as_options(filters), {}, dry_run=True)
+        return {"plan": planned, "missed": [each.value for each in Missed]}
 
     return view.later("confirm", plan, action=action, filters=filters)
 
@@ -114,7 +115,7 @@ async def change_all(view: Viewed, action: str, request: Request) -> Response:
     view.call.demand_write()
     form = await read_form(request)
     filters = _demanded(form, action)
-    done = await _act(view, action, filters, form)
+    done = await actions.change_all(view.call, action, as_options(filters), form)
     return view.done(told(done, _MANY[action]), "schedules", **{**filters, "state": ""})
 
 
@@ -161,16 +162,3 @@ def _demanded(given: Mapping[str, str], action: str) -> dict[str, str]:
     if not filters:
         raise InvalidSchedule("filter", "", "no filter", "filter by a tag, a queue or an id; * is any id")
     return filters
-
-
-async def _act(
-    view: View, action: str, filters: Mapping[str, str], form: Mapping[str, str], **options: Any
-) -> Repaired:
-    given = as_options(filters)
-    if action == "pause":
-        return await actions.pause_all(view.call, given, form.get("note", ""), **options)
-    if action == "resume":
-        return await actions.resume_all(view.call, given, form.get("missed", Missed.FIRE.value), **options)
-    if action == "release":
-        return await actions.release_all(view.call, given, form.get("missed", Missed.FIRE.value), **options)
-    return await actions.cancel_all(view.call, given, **options)
