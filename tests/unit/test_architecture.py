@@ -19,6 +19,7 @@ from tests.sources import PACKAGE, Source, sources
 
 SHARED = ("errors", "config", "events")  # what every layer but the core may use
 FRONT = "imports tasks metrics dashboard web health cli demo".split()
+NOTED = ("daemon.failures", "daemon.loop", "daemon.meter")  # what a daemon measures, and where
 EVERYTHING = (*SHARED, *"embedded core archive storage daemon client aio files".split(), *FRONT)
 FOR_TESTS = ("fakeredis", "pytest", "redis", "rq", "structlog")
 FOR_PAGES = ("flask", "redis", "rq", "rq_dashboard", "structlog", "werkzeug")
@@ -55,7 +56,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "daemon.failures": (("errors", "core"),                              ("structlog",)),
     "daemon.loop":    (("errors", "core", "daemon.failures"),            ()),  # every thread, that of metrics too
     "daemon.supervisor": (("core", "health"),                            ()),  # zsched web has one, too
-    "metrics":        ((*SHARED, "core", "storage", "health", "daemon.failures", "daemon.loop", "metrics"),
+    "metrics":        ((*SHARED, "core", "storage", "health", *NOTED, "metrics"),
                        ("prometheus_client", "structlog")),
     "dashboard":      (("errors", "config", "core", "storage", "dashboard"), FOR_PAGES),
     "web":            (("", "errors", "config", "aio", "client", "core", "storage", "health", "daemon.supervisor",

@@ -31,7 +31,7 @@ from zsched.daemon.bell import Bell
 from zsched.daemon.failures import Failures
 from zsched.daemon.follower import Follower
 from zsched.daemon.loop import Loop
-from zsched.daemon.meter import Meter, NoMeter
+from zsched.daemon.meter import Meter
 from zsched.daemon.own_archive import OwnArchive
 from zsched.errors import (
     ArchiveCorrupt,
@@ -94,7 +94,7 @@ class Archiver:
         self._settings, self._link, self._clock = settings, link, clock
         self._facts = facts(daemon, clock) if about is None else about
         self._on_pass = on_pass
-        self._meter = meter or NoMeter()
+        self._meter = meter or Meter()
         self._keys, self._own = keys_of(settings), OwnArchive(settings, clock, self._facts["pid"])
         self._follower: Follower | None = None
         self._knew: Knowledge | None = None  # its knowledge before the failure, until it is open again

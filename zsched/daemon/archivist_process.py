@@ -41,7 +41,7 @@ from zsched.daemon.archivist_messages import Datagrams, Orders, State
 from zsched.daemon.failures import Failures
 from zsched.daemon.keeper import keep
 from zsched.daemon.loop import Loop
-from zsched.daemon.meter import Meter, NoMeter
+from zsched.daemon.meter import Meter
 from zsched.errors import ArchiveFailed, ZschedError
 from zsched.storage.lease import Term
 from zsched.storage.questions import Knowledge
@@ -65,9 +65,9 @@ class ArchivistProcess:
         self._keeper = os.fork()
         if self._keeper == 0:
             self._datagrams.close()
-            keep(theirs, settings, about, meter or NoMeter())
+            keep(theirs, settings, about, meter or Meter())
         theirs.close()
-        self._failures, self._meter = Failures(), meter or NoMeter()
+        self._failures, self._meter = Failures(), meter or Meter()
         self._on_end: Callable[[], None] = lambda: None
         self._loop = Loop("archivist", self._hear)
         self._orders, self._ordering = Orders(1, settings.log), threading.Lock()

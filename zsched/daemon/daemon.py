@@ -25,7 +25,7 @@ from zsched.daemon.archivist_process import ArchivistProcess
 from zsched.daemon.doubt import DoubtEnder
 from zsched.daemon.elector import Elector
 from zsched.daemon.failures import Failures
-from zsched.daemon.meter import Meter, NoMeter
+from zsched.daemon.meter import Meter
 from zsched.daemon.naming import ASK_EVERY_MS, Namer
 from zsched.daemon.native import Native
 from zsched.daemon.replan import Replanner
@@ -89,7 +89,7 @@ class Daemon:
         """
         self.id = uuid.uuid4().hex if archivist is None else archivist.daemon
         self._settings, self._link, self._clock = settings, link, clock or SystemClock()
-        self._supervisor, self._meter = supervisor or Supervisor(self._clock), meter or NoMeter()
+        self._supervisor, self._meter = supervisor or Supervisor(self._clock), meter or Meter()
         self._health = health or DaemonHealth(self._clock)
         self._reload, self._must_reload = reload, False
         self._keys = keys_of(settings)

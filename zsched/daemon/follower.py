@@ -51,7 +51,7 @@ from zsched.core.difference import Verdict
 from zsched.core.log import Entry, Position, is_known
 from zsched.daemon.bell import Bell
 from zsched.daemon.intake import Intake
-from zsched.daemon.meter import Meter, NoMeter
+from zsched.daemon.meter import Meter
 from zsched.daemon.peers import Correction, Covering
 from zsched.daemon.reconciler import HistoryChanged
 from zsched.daemon.recovery import PATIENCE_MS, Recovery
@@ -98,7 +98,7 @@ class Follower:
         self._wire, self._keys, self._lease_ms = wire, keys, lease_ms
         self._recovery = Recovery(archive, wire, keys, clock, hold_for_ms=lease_ms, is_manual=is_manual)
         correction = Correction(archive, wire, keys, clock, self._pause_correcting, hold_for_ms=lease_ms)
-        self._intake = Intake(archive, wire, keys, clock, correction, meter or NoMeter())
+        self._intake = Intake(archive, wire, keys, clock, correction, meter or Meter())
         self._correcting_since_ms: float | None = None
         self._is_delayed = False  # a correction took too long: it no longer prevents firing
         self._covering = Covering(archive, wire, keys, self._recovery, clock)

@@ -1,5 +1,5 @@
 """
-The measurements of a daemon; ``zsched.metrics`` implements them.
+The measurements of a daemon: here none, and ``zsched.metrics`` overrides what it measures.
 
 A meter is called in the middle of firing: it notes a value and returns. It reads no clock, does no IO and raises
 nothing.
@@ -8,15 +8,15 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from zsched.core.log import Entry
 
 
-class Meter(Protocol):
+class Meter:
     """
-    Notes events. Each method is called by one thread: ``archived`` and ``counts`` by the archiver's, the others by
-    the main thread.
+    Takes note of events; of none by itself. Each method is called by one thread: ``archived`` and ``counts`` by the
+    archiver's, the others by the main thread.
     """
 
     def began(self, epoch: int) -> None:
@@ -39,28 +39,3 @@ class Meter(Protocol):
 
     def counted(self, counts: Any) -> None:
         """Add the *counts* of another process."""
-
-
-class NoMeter:
-    """A meter that measures nothing."""
-
-    def began(self, epoch: int) -> None:
-        """Nothing."""
-
-    def renewed(self, took_ms: float) -> None:
-        """Nothing."""
-
-    def ran(self, script: str, took_ms: float, fired: int) -> None:
-        """Nothing."""
-
-    def jumped(self, by_ms: float) -> None:
-        """Nothing."""
-
-    def archived(self, entries: Sequence[Entry]) -> None:
-        """Nothing."""
-
-    def counts(self) -> Any:
-        """Nothing."""
-
-    def counted(self, counts: Any) -> None:
-        """Nothing."""

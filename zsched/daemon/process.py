@@ -19,7 +19,7 @@ from zsched.daemon.about import versions
 from zsched.daemon.archivist_process import ArchivistProcess
 from zsched.daemon.daemon import Daemon
 from zsched.daemon.failures import Failures
-from zsched.daemon.meter import Meter, NoMeter
+from zsched.daemon.meter import Meter
 from zsched.daemon.reload import reload
 from zsched.daemon.signals import Signals
 from zsched.daemon.status_line import StatusLine
@@ -93,7 +93,7 @@ def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervi
 def _tally(settings: Settings, clock: Clock, daemon: str) -> Meter:
     """Return the meter of the archivist's process. Its health is never read."""
     if settings.metrics.listen is None:
-        return NoMeter()
+        return Meter()
     from zsched.metrics.meter import DaemonMeter, LogTally, Names
 
     return DaemonMeter(LogTally(keys_of(settings).run_suffix, Names(), daemon), DaemonHealth(clock))
@@ -104,7 +104,7 @@ def _metered(
 ) -> AbstractContextManager[Meter]:
     """Return the meter of the daemon. It notes nothing unless ``[metrics] listen`` has an address."""
     if settings.metrics.listen is None:
-        return nullcontext(NoMeter())
+        return nullcontext(Meter())
     try:
         from zsched.metrics.serving import serving  # its library comes with an extra
     except ModuleNotFoundError as error:

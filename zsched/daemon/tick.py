@@ -22,7 +22,7 @@ from zsched.core.log import text
 from zsched.core.policy import Why
 from zsched.core.triggers import lack_of
 from zsched.daemon.batch import Batch
-from zsched.daemon.meter import Meter, NoMeter
+from zsched.daemon.meter import Meter
 from zsched.daemon.native import Native
 from zsched.daemon.planner import Planner
 from zsched.daemon.server_clock import ServerClock
@@ -83,7 +83,7 @@ class Ticker:
         schedules, those that must not fire yet.
         """
         self._dispatch, self._native, self._clock = dispatch, native, clock
-        self._meter = meter or NoMeter()
+        self._meter = meter or Meter()
         self._limits, self._is_limited = limits or {}, False  # whether Redis has them, in this term
         self._patience_ms = settings.overlap_patience_s * 1000
         self._fire_batch = Batch(settings.batch_max, settings.script_target_ms)

@@ -30,6 +30,7 @@ from zsched.core.lateness import LATE_MS, Waits
 from zsched.core.log import Entry, Position, UnknownEntry, kinds_telling, parse, reading
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.runs import Run
+from zsched.daemon.meter import Meter
 from zsched.health.facts import DaemonHealth
 
 # -- labels -----------------------------------------------------------------------------------------
@@ -224,7 +225,7 @@ RENEWAL_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 FIRED: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)  # by one script
 
 
-class DaemonMeter:
+class DaemonMeter(Meter):
     """
     Records measurements, in a few hundred ns each. Archived entries go to *tally*; *health* is that of the main loop.
     Any thread may read it.

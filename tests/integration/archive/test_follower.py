@@ -21,7 +21,7 @@ from zsched.core.clock import ManualClock
 from zsched.core.log import Entry, Position
 from zsched.daemon.bell import Bell
 from zsched.daemon.follower import Follower
-from zsched.daemon.meter import NoMeter
+from zsched.daemon.meter import Meter
 from zsched.daemon.recovery import WAIT_MS
 from zsched.errors import RedisUnavailable
 from zsched.storage import reruns, scanner
@@ -92,7 +92,7 @@ def test_a_meter_receives_every_entry_once_including_bootstrapped_entries(scene:
     assert [entry.position for entry in scene.log()] == [entry.position for entry in meter.entries]
 
 
-class Told(NoMeter):
+class Told(Meter):
     """A meter that remembers the entries that the archive read."""
 
     def __init__(self) -> None:

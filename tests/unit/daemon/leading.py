@@ -10,7 +10,7 @@ from zsched.config.settings import DaemonSettings
 from zsched.core.clock import ManualClock
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
-from zsched.daemon.meter import NoMeter
+from zsched.daemon.meter import Meter
 from zsched.daemon.native import NextLook
 from zsched.daemon.tick import Tick, Ticker
 from zsched.storage.dispatch import DueRecurring, FireResult, PlannedRun, Stopped, Window
@@ -81,7 +81,7 @@ class RqJobs:
         return self.look
 
 
-class Noted(NoMeter):
+class Noted(Meter):
     """A meter that remembers its calls."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from zsched.daemon import keeper
 from zsched.daemon.about import facts
 from zsched.daemon.archivist_messages import Datagrams, Orders, State
 from zsched.daemon.keeper import _Inside
-from zsched.daemon.meter import NoMeter
+from zsched.daemon.meter import Meter
 from zsched.errors import ArchiveForeign, ArchiveInUse, ArchiveOfAnother
 from zsched.metrics.meter import DURATION_S, MOST, WAIT_S, Distribution, LogTally, Names
 
@@ -32,7 +32,7 @@ class Ends:
         self.daemon, theirs = Datagrams.pair()
         redis = RedisSettings(url=f"unix://{folder}/nowhere")
         settings = Settings(redis=redis, archive=ArchiveSettings(path=str(self.path)))
-        self.inside = _Inside(theirs, settings, facts("d1", SystemClock()), NoMeter())
+        self.inside = _Inside(theirs, settings, facts("d1", SystemClock()), Meter())
 
     def order(self, orders: Orders) -> State:
         """Let the archivist obey *orders*; return its state then."""
