@@ -28,7 +28,7 @@ from zsched.core.missing_functions import ITS_PLACE
 from zsched.core.model import Schedule
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus
-from zsched.core.story import Chronicle, Source, Story, in_the_way, tell, tell_of_run
+from zsched.core.story import Chronicle, Source, Story, in_the_way, tell
 from zsched.core.story_verdict import LEADERLESS, Hindrance, Stalled, Word, on_run
 from zsched.core.wording import alternatives, duration_text, plural, rough_duration, some
 from zsched.errors import InvalidSchedule, RunNotFound
@@ -157,7 +157,7 @@ class Answers:
             self._reader.now_ms(),
         )
         hindrance = self._hindrance(schedule, now_ms)
-        story = tell_of_run(run_id, chronicle, schedule, now_ms, zone, runs, stalled, hindrance)
+        story = tell(chronicle, schedule, now_ms, zone, runs, stalled, hindrance, run_id)
         known = [run for run in _runs(chronicle, RunStatus) if run.id == run_id]
         story = self._with_host(self._with_queues(story, runs, stalled), [*runs, *known])
         return self._explained(self._with_slots(story, runs), known)

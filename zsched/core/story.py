@@ -162,41 +162,26 @@ def tell(
     runs: Sequence[Run] = (),
     stalled: Mapping[str, Stalled] = {},
     hindrance: Hindrance = LEADERLESS,
+    run_id: str = "",
 ) -> Story:
     """
-    Return the story of *chronicle*.
+    Return the story of *chronicle*, or of run *run_id* in it.
 
-    *schedule*: as in Redis (None: not there). *runs*: its runs without a known end, as RQ has them, the newest first.
-    *stalled*: their queues without a worker. *hindrance*: why it does not fire, if it is due. Times are local in *tz*,
-    by default in the schedule's own zone at that time.
+    *schedule*: as in Redis (None: not there). *runs*: its runs without a known end, as RQ has them, the newest first;
+    or that run, if known. *stalled*: their queues without a worker. *hindrance*: why it does not fire, if it is due.
+    Times are local in *tz*, by default in the schedule's own zone at that time.
     """
-    teller = _Teller(chronicle, tz, stalled, hindrance, schedule)
-    tz = teller.tz
-    lines = in_order(teller.lines(), attempt_lines(chronicle.changes, runs, tz))
-    is_known = bool(chronicle.changes) or schedule is not None
-    verdict = teller.verdict(schedule, now_ms, runs) if is_known else _unknown(chronicle)
-    named = *teller.authors, schedule.name if schedule else None
-    return Story(chronicle.id, tz, verdict, lines, is_known, chronicle.source, chronicle.changes, *named)
-
-
-def tell_of_run(
-    run_id: str,
-    chronicle: Chronicle,
-    schedule: Schedule | None,
-    now_ms: int,
-    tz: str | None = None,
-    runs: Sequence[Run] = (),
-    stalled: Mapping[str, Stalled] = {},
-    hindrance: Hindrance = LEADERLESS,
-) -> Story:
-    """Return the story of run *run_id* from the *chronicle* of its schedule; *runs*: that run, if known."""
-    teller = _Teller(chronicle, tz, stalled, hindrance, schedule)
-    tz = teller.tz
-    own = of_run(run_id, chronicle.changes)
-    lines = in_order(teller.lines_of(own), attempt_lines(own, runs, tz))
-    verdict = teller.verdict_of_run(run_id, own, schedule, now_ms, runs)
-    named = *teller.authors, schedule.name if schedule else None
-    return Story(run_id, tz, verdict, lines, bool(own), chronicle.source, own, *named)
+    teller, changes = _Teller(chronicle, tz, stalled, hindrance, schedule), chronicle.changes
+    own = of_run(run_id, changes) if run_id else changes
+    lines = in_order(teller.lines_of(own) if run_id else teller.lines(), attempt_lines(own, runs, teller.tz))
+    is_known = bool(own) or (schedule is not None and not run_id)
+    if run_id:
+        verdict = teller.verdict_of_run(run_id, own, schedule, now_ms, runs)
+    else:
+        verdict = teller.verdict(schedule, now_ms, runs) if is_known else _unknown(chronicle)
+    name = schedule.name if schedule else None
+    id, source = run_id or chronicle.id, chronicle.source
+    return Story(id, teller.tz, verdict, lines, is_known, source, own, *teller.authors, name)
 
 
 def of_run(run_id: str, changes: Iterable[Change]) -> list[Change]:

@@ -13,7 +13,7 @@ from zsched.core.changes import Change, What
 from zsched.core.choices import ScheduleState
 from zsched.core.model import Schedule
 from zsched.core.runs import Run, RunStatus, pushed
-from zsched.core.story import Chronicle, Source, Story, tell_of_run
+from zsched.core.story import Chronicle, Source, Story, tell
 
 FIRST_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 SECOND_MS = FIRST_MS + 60_000
@@ -33,7 +33,7 @@ OVERLAP = change(What.SKIPPED, SECOND_MS, nominal_ms=SECOND_MS, why=f"overlap: {
 
 def story_of(run_id: str, *changes: Change, schedule: Schedule | None = HELD, **more: Any) -> Story:
     chronicle = Chronicle("a", SOURCE, changes, left_out=more.pop("left_out", 0))
-    return tell_of_run(run_id, chronicle, schedule, SECOND_MS, **more)
+    return tell(chronicle, schedule, SECOND_MS, run_id=run_id, **more)
 
 
 def texts(story: Story) -> list[str]:

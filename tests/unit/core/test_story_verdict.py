@@ -29,7 +29,7 @@ from zsched.core.changes import RULE_CHANGED, Change, What
 from zsched.core.choices import ScheduleState
 from zsched.core.model import Schedule
 from zsched.core.runs import GONE, Run, RunStatus, pushed
-from zsched.core.story import Chronicle, Source, Story, tell, tell_of_run
+from zsched.core.story import Chronicle, Source, Story, tell
 from zsched.core.story_verdict import LEADERLESS, Hindrance, Stalled, StoryVerdict, Word
 
 
@@ -363,13 +363,13 @@ def every_verdict() -> Iterator[StoryVerdict]:
                 chronicle = Chronicle("a", COMPLETE, [put(0), one])
                 for hindrance in (LEADERLESS, Hindrance("a limit", "raise the limit", word=Word.HELD_BACK)):
                     yield tell(chronicle, schedule, DUE_MS, hindrance=hindrance).verdict
-                    yield tell_of_run(RUN, chronicle, schedule, DUE_MS, hindrance=hindrance).verdict
+                    yield tell(chronicle, schedule, DUE_MS, hindrance=hindrance, run_id=RUN).verdict
         for status, stalled, queue in product(RunStatus, stalls, ("mail", "")):
             run = Run(RUN, status, queue=queue)
             yield tell(Chronicle("a", COMPLETE, [FIRED]), schedule, DUE_MS, runs=[run], stalled=stalled).verdict
     for source in (COMPLETE, PARTIAL, REDIS):
         yield story(source=source).verdict
-        yield tell_of_run(RUN, Chronicle("a", source, [change(What.ENDED)]), None, DUE_MS).verdict
+        yield tell(Chronicle("a", source, [change(What.ENDED)]), None, DUE_MS, run_id=RUN).verdict
 
 
 def test_every_verdict_says_what_to_do_or_that_nothing_has_to_be_done() -> None:
