@@ -81,31 +81,32 @@ class Answers:
         found = self._reader.find(id)
         if found is None and not chronicle.explains_absence:  # it may have fired between the two reads
             chronicle = self._inquiry.chronicle(id)
+        run_id = ""
         if found is None and not chronicle.changes and parts is not None:
             of_schedule = self._inquiry.chronicle(parts.schedule_id, _OF_A_RUN)
             if of_schedule.changes:
-                return self._why_run(id, of_schedule, zone)
-        runs = self._now(chronicle) + self._in_the_way(chronicle)
+                run_id, chronicle, found = id, of_schedule, self._reader.find(parts.schedule_id)
+        known = [run for run in _runs(chronicle, RunStatus) if run_id in ("", run.id)]
+        runs = self._inquiry.seen(known) if run_id else self._now(known) + self._in_the_way(chronicle, known)
         stalled = self._inquiry.stalled(runs)
         schedule, now_ms = found.schedule if found else None, self._reader.now_ms()
-        story = tell(chronicle, schedule, now_ms, zone, runs, stalled, self._hindrance(schedule, now_ms))
-        if not story.is_known:
+        story = tell(chronicle, schedule, now_ms, zone, runs, stalled, self._hindrance(schedule, now_ms), run_id)
+        if not story.is_known and not run_id:
             return self._with_near_ids(story)
-        known = _runs(chronicle, RunStatus)
         story = self._with_host(self._with_queues(story, runs, stalled), [*runs, *known])
         return self._explained(self._with_slots(story, runs), known)
 
-    def _in_the_way(self, chronicle: Chronicle) -> list[Run]:
-        """Return the open run that occurrences are skipped for, if its push is too long ago for *chronicle*."""
+    def _in_the_way(self, chronicle: Chronicle, known: Sequence[Run]) -> list[Run]:
+        """Return the open run that occurrences are skipped for, if its push is too long ago to be *known*."""
         id = in_the_way(chronicle)
-        if id is None or any(run.id == id for run in _runs(chronicle, RunStatus)):
+        if id is None or any(run.id == id for run in known):
             return []
         return [run for run in self._inquiry.seen([Run(id, RunStatus.QUEUED)]) if not run.is_over]
 
-    def _now(self, chronicle: Chronicle) -> list[Run]:
-        """Return the runs of *chronicle* that are not known to be over, or were requeued since, as RQ has them."""
-        known = [run for run in _runs(chronicle, RunStatus) if run.status is not RunStatus.SUCCEEDED]
-        now = zip(known, self._inquiry.seen(known), strict=True)
+    def _now(self, known: Sequence[Run]) -> list[Run]:
+        """Return those of the *known* runs that are not over, or were requeued since, as RQ has them."""
+        unsure = [run for run in known if run.status is not RunStatus.SUCCEEDED]
+        now = zip(unsure, self._inquiry.seen(unsure), strict=True)
         return [run for before, run in now if not before.is_over or run is not before]
 
     def _hindrance(self, schedule: Schedule | None, now_ms: int) -> Hindrance:
@@ -147,20 +148,6 @@ class Answers:
         if not found:
             return story
         return replace(story, verdict=story.verdict.after(f"did you mean {alternatives(found)}?"))
-
-    def _why_run(self, run_id: str, chronicle: Chronicle, zone: str | None) -> Story:
-        found = self._reader.find(chronicle.id)
-        runs = self._inquiry.seen([run for run in _runs(chronicle, RunStatus) if run.id == run_id])
-        stalled, schedule, now_ms = (
-            self._inquiry.stalled(runs),
-            found.schedule if found else None,
-            self._reader.now_ms(),
-        )
-        hindrance = self._hindrance(schedule, now_ms)
-        story = tell(chronicle, schedule, now_ms, zone, runs, stalled, hindrance, run_id)
-        known = [run for run in _runs(chronicle, RunStatus) if run.id == run_id]
-        story = self._with_host(self._with_queues(story, runs, stalled), [*runs, *known])
-        return self._explained(self._with_slots(story, runs), known)
 
     def _with_queues(self, story: Story, runs: Sequence[Run], stalled: Mapping[str, Stalled]) -> Story:
         """Add to the verdict on a run that no worker takes the queues that have workers: its own may be misspelt."""
