@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from zsched.cli.completion import completed_ids
-from zsched.cli.filters import run_filters, schedule_filters
+from zsched.cli.filters import F, run_filters, schedule_filters, stacked
 from zsched.cli.formats import due_text
 from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
@@ -23,6 +23,7 @@ from zsched.cli.values import instant
 from zsched.core.backfill import Backfill
 from zsched.core.choices import Missed, ScheduleState
 from zsched.core.model import Schedule
+from zsched.core.repair import Repaired
 from zsched.core.sentences import local_text
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, PayloadGone, RunNotFound, RunNotOver, ScheduleNotFound, VersionConflict
@@ -49,9 +50,17 @@ class _Result:
         return {"id": self.id, "result": self.word} | {name: value for name, value in more.items() if value}
 
 
-_IF_VERSION = click.option(
-    "--if-version", metavar="TEXT", help="Only if the schedule has this version (show), for one ID; else: changed."
-)
+def _schedules(*, is_pushing: bool) -> Callable[[F], F]:
+    """Add the options of a command on schedules, by id or by filters."""
+    help = "Only if the schedule has this version (show), for one ID; else: changed."
+    return stacked(
+        click.argument("ids", metavar="[ID]…", nargs=-1, shell_complete=completed_ids),
+        click.option("--if-version", metavar="TEXT", help=help),
+        schedule_filters,
+        bulk_options(is_pushing=is_pushing),
+    )
+
+
 _CANCEL = Repair("cancel", "cancelled", "schedule", "--tag campaign-7 --dry-run")
 _PAUSE = Repair("pause", "paused", "schedule", "--queue email --dry-run")
 _RESUME = Repair("resume", "resumed", "schedule", "--queue email --dry-run")
@@ -61,10 +70,7 @@ _CANCEL_RUN = Repair("cancel-run", "cancelled", "run", "--queue emial --dry-run"
 
 
 @command()
-@click.argument("ids", metavar="[ID]…", nargs=-1, shell_complete=completed_ids)
-@_IF_VERSION
-@schedule_filters
-@bulk_options(is_pushing=False)
+@_schedules(is_pushing=False)
 def cancel(invocation: Invocation, ids: tuple[str, ...], if_version: str | None, **given: Any) -> int:
     """
     Cancel schedules, by id or by filters; they never fire again. Prints per id: cancelled, already_fired or changed
@@ -76,18 +82,13 @@ def cancel(invocation: Invocation, ids: tuple[str, ...], if_version: str | None,
       zsched cancel --tag campaign-7 --dry-run
     """
     client = invocation.client()
-    _demand_one(ids, if_version)
-    if _CANCEL.are_filters(ids, given):
-        return _CANCEL.carry_out(invocation, client.cancel_many, given)
-    return _each(invocation, ids, lambda id: _Result(id, client.cancel(id, if_version=if_version)))
+    one = lambda id: _Result(id, client.cancel(id, if_version=if_version))  # noqa: E731
+    return _change(invocation, _CANCEL, ids, if_version, client.cancel_many, one, given)
 
 
 @command()
-@click.argument("ids", metavar="[ID]…", nargs=-1, shell_complete=completed_ids)
 @click.option("--note", default="", metavar="TEXT", help="The reason, one line; `zsched show` shows it.")
-@_IF_VERSION
-@schedule_filters
-@bulk_options(is_pushing=False)
+@_schedules(is_pushing=False)
 def pause(invocation: Invocation, ids: tuple[str, ...], note: str, if_version: str | None, **given: Any) -> int:
     """
     Stop schedules until they are resumed, by id or by filters. Occurrences that become due meanwhile wait.
@@ -98,10 +99,8 @@ def pause(invocation: Invocation, ids: tuple[str, ...], note: str, if_version: s
       zsched pause --queue email --note 'until the mail provider is back'
     """
     client = invocation.client()
-    _demand_one(ids, if_version)
-    if _PAUSE.are_filters(ids, given):
-        return _PAUSE.carry_out(invocation, partial(client.pause_many, note), given)
-    return _each(invocation, ids, lambda id: _Result(id, client.pause(id, note, if_version=if_version).state.value))
+    one = lambda id: _Result(id, client.pause(id, note, if_version=if_version).state.value)  # noqa: E731
+    return _change(invocation, _PAUSE, ids, if_version, partial(client.pause_many, note), one, given)
 
 
 _MISSED = click.option(
@@ -114,11 +113,8 @@ _MISSED = click.option(
 
 
 @command()
-@click.argument("ids", metavar="[ID]…", nargs=-1, shell_complete=completed_ids)
 @_MISSED
-@_IF_VERSION
-@schedule_filters
-@bulk_options(is_pushing=True)
+@_schedules(is_pushing=True)
 def resume(invocation: Invocation, ids: tuple[str, ...], missed: str, if_version: str | None, **given: Any) -> int:
     """
     Resume paused schedules, by id or by filters. A one-shot whose time has passed fires now; with --missed skip it is
@@ -130,19 +126,13 @@ def resume(invocation: Invocation, ids: tuple[str, ...], missed: str, if_version
       zsched resume --queue email --per-second 20
     """
     client = invocation.client()
-    _demand_one(ids, if_version)
-    if _RESUME.are_filters(ids, given):
-        return _RESUME.carry_out(invocation, partial(client.resume_many, missed), given)
-    act = partial(client.resume, missed=missed, if_version=if_version)
-    return _each(invocation, ids, lambda id: _goes_on(_RESUME, id, act(id), missed))
+    one = lambda id: _goes_on(_RESUME, id, client.resume(id, missed, if_version=if_version), missed)  # noqa: E731
+    return _change(invocation, _RESUME, ids, if_version, partial(client.resume_many, missed), one, given)
 
 
 @command()
-@click.argument("ids", metavar="[ID]…", nargs=-1, shell_complete=completed_ids)
 @_MISSED
-@_IF_VERSION
-@schedule_filters
-@bulk_options(is_pushing=True)
+@_schedules(is_pushing=True)
 def release(invocation: Invocation, ids: tuple[str, ...], missed: str, if_version: str | None, **given: Any) -> int:
     """
     Put quarantined schedules back, by id or by filters, when what was in their way is gone. A time that has passed
@@ -159,11 +149,8 @@ def release(invocation: Invocation, ids: tuple[str, ...], missed: str, if_versio
       zsched release --queue email --missed skip
     """
     client = invocation.client()
-    _demand_one(ids, if_version)
-    if _RELEASE.are_filters(ids, given):
-        return _RELEASE.carry_out(invocation, partial(client.release_many, missed), given)
-    act = partial(client.release, missed=missed, if_version=if_version)
-    return _each(invocation, ids, lambda id: _goes_on(_RELEASE, id, act(id), missed))
+    one = lambda id: _goes_on(_RELEASE, id, client.release(id, missed, if_version=if_version), missed)  # noqa: E731
+    return _change(invocation, _RELEASE, ids, if_version, partial(client.release_many, missed), one, given)
 
 
 @command()
@@ -249,10 +236,14 @@ def _each(invocation: Invocation, ids: Iterable[str], act: Callable[[str], _Resu
     return next(code for code in _GRAVEST if code in codes)
 
 
-def _demand_one(ids: tuple[str, ...], if_version: str | None) -> None:
-    """Check that a version is given for one schedule. Raises click.UsageError."""
+def _change(
+    invocation: Invocation, by: Repair, ids: tuple[str, ...], if_version: str | None, many: Callable[..., Repaired],
+    one: Callable[[str], _Result], given: dict[str, Any],
+) -> int:  # fmt: skip
+    """Change the schedules that the filters in *given* find, or *ids*. Raises click.UsageError."""
     if if_version is not None and len(ids) != 1:
         raise click.UsageError(f"--if-version is of one schedule, and {len(ids)} ids are given; give one ID")
+    return by.carry_out(invocation, many, given) if by.are_filters(ids, given) else _each(invocation, ids, one)
 
 
 def _attempt(id: str, act: Callable[[str], _Result]) -> _Result:
