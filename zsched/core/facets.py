@@ -48,16 +48,9 @@ class Facets(NamedTuple):
 
     def words(self) -> Iterator[str]:
         """Yield a word for each value, such as ``queue:email``."""
-        if self.func:
-            yield f"func:{self.func}"
-        if self.queue:
-            yield f"queue:{self.queue}"
-        if self.owner:
-            yield f"owner:{self.owner}"
-        if self.name:
-            yield f"name:{self.name}"
-        for tag in self.tags:
-            yield f"tag:{tag}"
+        exact = (("func", self.func), ("queue", self.queue), ("owner", self.owner), ("name", self.name))
+        yield from (f"{field}:{value}" for field, value in exact if value)
+        yield from (f"tag:{tag}" for tag in self.tags)
 
     def has(self, wanted: Facets) -> bool:
         """Return True if every value of *wanted* that is given is among these."""
