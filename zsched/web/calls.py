@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
+from zsched.core.filters import FacetFilters
 from zsched.web import schemas
 from zsched.web.access import Caller
 
@@ -77,3 +78,13 @@ Admitted = Annotated[ApiCall, Depends(admitted)]
 PathId = Annotated[str, Path(json_schema_extra=schemas.ID_SCHEMA)]
 QueryText = Annotated[str | None, Query()]
 QueryTime = Annotated[str | None, Query(description="RFC 3339, with an offset.")]
+
+
+async def _filters(
+    match: QueryText = None, func: QueryText = None, queue: QueryText = None, tag: QueryText = None,
+    name: QueryText = None, owner: QueryText = None,
+) -> FacetFilters:  # fmt: skip
+    return FacetFilters(match=match, func=func, queue=queue, tag=tag, name=name, owner=owner)
+
+
+Filters = Annotated[FacetFilters, Depends(_filters)]

@@ -8,7 +8,7 @@ from fastapi import Query, Request
 from starlette.responses import Response
 
 from zsched.web import actions, schemas
-from zsched.web.calls import Admitted, QueryText, QueryTime, routes
+from zsched.web.calls import Admitted, Filters, QueryText, QueryTime, routes
 from zsched.web.reading import only, read_object, rfc3339
 from zsched.web.rendering import JsonAnswer
 from zsched.web.replaced import retries_of
@@ -21,14 +21,9 @@ _PAGE, _MOST = 20, 200
 @router.get("/runs", **schemas.page("Run", "Runs, the last pushed first.", "runs", "next_page_token", "source"))
 async def list_(
     call: Admitted,
+    filters: Filters,
     schedule: QueryText = None,
     status: QueryText = None,
-    func: QueryText = None,
-    queue: QueryText = None,
-    tag: QueryText = None,
-    owner: QueryText = None,
-    name: QueryText = None,
-    match: QueryText = None,
     since: QueryTime = None,
     until: QueryTime = None,
     page_size: Annotated[int, Query(ge=1, le=_MOST)] = _PAGE,
@@ -40,8 +35,8 @@ async def list_(
     """
     call.demand_all("a list of runs")
     found = await call.client.runs(
-        schedule, status, page_size, after=page_token, func=func, queue=queue, tag=tag, owner=owner, name=name,
-        match=match, since=rfc3339("since", since), until=rfc3339("until", until),
+        schedule, status, page_size, after=page_token, since=rfc3339("since", since), until=rfc3339("until", until),
+        **filters,
     )  # fmt: skip
     retries = await retries_of(call.client, found, schedule)
     runs = [call.shown(run.to_dict() | {"retried": retries.last_retry(run)}) for run in found]

@@ -27,7 +27,7 @@ from zsched.errors import (
 )
 from zsched.web import actions, schemas
 from zsched.web.actions import found_of
-from zsched.web.calls import Admitted, PathId, QueryText, QueryTime, routes
+from zsched.web.calls import Admitted, Filters, PathId, QueryText, QueryTime, routes
 from zsched.web.problems import Problem, response_of
 from zsched.web.reading import aware, call_options, func_of, only, read_object, rfc3339
 from zsched.web.rendering import JsonAnswer
@@ -194,14 +194,9 @@ async def story(id: str, call: Admitted, tz: QueryText = None) -> Response:
 async def list_(
     request: Request,
     call: Admitted,
+    filters: Filters,
     state: Annotated[str | None, Query(json_schema_extra=schemas.choice_of([*ScheduleState, None]))] = None,
     kind: Annotated[str | None, Query(json_schema_extra=schemas.choice_of([*LISTED_KINDS, None]))] = None,
-    func: QueryText = None,
-    queue: QueryText = None,
-    tag: QueryText = None,
-    owner: QueryText = None,
-    name: QueryText = None,
-    match: QueryText = None,
     due_after: QueryTime = None,
     due_before: QueryTime = None,
     page_size: Annotated[int, Query(ge=1, le=_MOST)] = _PAGE,
@@ -210,8 +205,8 @@ async def list_(
     """List schedules. `page_token` is the `next_page_token` of the page before, with the same filters."""
     found, after = list[Schedule](), None if page_token is None else _cursor(page_token)
     listing = call.client.list(
-        state=state, kind=kind, func=func, queue=queue, tag=tag, owner=owner, name=name, match=match,
-        after=after, due_after=aware("due_after", due_after), due_before=aware("due_before", due_before),
+        state=state, kind=kind, after=after, due_after=aware("due_after", due_after),
+        due_before=aware("due_before", due_before), **filters,
     )  # fmt: skip
     token = None
     async for schedule in listing:
