@@ -134,12 +134,7 @@ class Archive:
             self.position = self._tail
 
     def note(
-        self,
-        *,
-        gen: str | None = None,
-        address: str | None = None,
-        complete_since: str | None = None,
-        format: int = 0,
+        self, *, gen: str | None = None, address: str | None = None, complete_since: str | None = None, format: int = 0
     ) -> None:
         """
         Record the names and the *address* of the followed data set, the time since when the history is complete, and

@@ -191,12 +191,7 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> 
 
 
 def _to_dict(finding: Finding) -> dict[str, str]:
-    return {
-        "check": finding.group,
-        "verdict": finding.severity.value,
-        "said": finding.text,
-        "remedy": finding.remedy,
-    }
+    return {"check": finding.group, "verdict": finding.severity.value, "said": finding.text, "remedy": finding.remedy}
 
 
 def _rows(findings: list[Finding]) -> Iterator[TableRow]:

@@ -116,12 +116,7 @@ _HEADER: Final = ("ID", "WHEN", "NEXT", "FROM")
 
 
 def tell_import(
-    invocation: Invocation,
-    imported: Sequence[Imported],
-    *,
-    is_dry: bool,
-    is_compared: bool,
-    clock: Clock | None = None,
+    invocation: Invocation, imported: Sequence[Imported], *, is_dry: bool, is_compared: bool, clock: Clock | None = None
 ) -> None:
     """
     Write results to stdout, and refusals and remarks to stderr. A dry run without Redis (*is_compared* False) shows a

@@ -93,13 +93,7 @@ _AS_CRON: Final = {"timeout": -1, "overlap": Overlap.ALLOW.value, "catch_up": Ca
 )
 @_how
 def crontab(
-    invocation: Invocation,
-    /,
-    files: tuple[str, ...],
-    func: str,
-    user: str | None,
-    tz: str | None,
-    **given: Any,
+    invocation: Invocation, /, files: tuple[str, ...], func: str, user: str | None, tz: str | None, **given: Any
 ) -> int:
     """
     Import crontabs: each line of FILE becomes a schedule that calls FUNC. The command is its argument; user,

@@ -20,18 +20,7 @@ The groups are the parts of the calls' types, in the order of help and JSON. Thi
 from collections.abc import Callable
 from datetime import datetime
 from types import NoneType
-from typing import (
-    Annotated,
-    Any,
-    Final,
-    Protocol,
-    Required,
-    TypedDict,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Final, Protocol, Required, TypedDict, TypeVar, get_args, get_origin, get_type_hints
 from zoneinfo import ZoneInfo
 
 from zsched.core.choices import (

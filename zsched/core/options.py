@@ -24,15 +24,7 @@ from zsched.core.instants import instant_ms, local_offset_s, zone_name
 from zsched.core.model import After, At, Definition, Now, Payload, When
 from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, ONLY_ENQUEUE, OPTIONS
 from zsched.core.policy import CONTRADICTIONS, USUAL, Policy
-from zsched.core.triggers import (
-    GIVE_A_RULE,
-    RULES,
-    Fold,
-    Gap,
-    TriggerSpec,
-    build,
-    kind_named,
-)
+from zsched.core.triggers import GIVE_A_RULE, RULES, Fold, Gap, TriggerSpec, build, kind_named
 from zsched.core.wording import duration_text
 from zsched.errors import NOT_GIVEN, InvalidSchedule, show
 

@@ -21,13 +21,7 @@ def facts(daemon: str, clock: Clock) -> dict[str, Any]:
     Return the facts of the daemon called *daemon*, which starts now. An unknown fact is None. ``started``: ms, by the
     clock of its machine.
     """
-    return {
-        "daemon": daemon,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "started": clock.now_ms(),
-        **versions(),
-    }
+    return {"daemon": daemon, "host": socket.gethostname(), "pid": os.getpid(), "started": clock.now_ms(), **versions()}
 
 
 def versions() -> dict[str, str | None]:

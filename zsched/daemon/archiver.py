@@ -33,14 +33,7 @@ from zsched.daemon.follower import Follower
 from zsched.daemon.loop import Loop
 from zsched.daemon.meter import Meter
 from zsched.daemon.own_archive import OwnArchive
-from zsched.errors import (
-    ArchiveCorrupt,
-    ArchiveError,
-    ArchiveFailed,
-    ArchiveOfAnother,
-    RedisRefused,
-    RedisUnavailable,
-)
+from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveFailed, ArchiveOfAnother, RedisRefused, RedisUnavailable
 from zsched.storage.archivers import REPORT_EVERY_MS, Archivers, ArchiveState
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import keys_of

@@ -153,10 +153,7 @@ class _Inside:
             )
             if self._orders.is_started:  # until then a leader waits for it
                 state = replace(
-                    state,
-                    has_looked=archiver.has_looked,
-                    is_trusted=archiver.is_trusted,
-                    looked_ms=archiver.looked_ms,
+                    state, has_looked=archiver.has_looked, is_trusted=archiver.is_trusted, looked_ms=archiver.looked_ms
                 )
             has_counts = is_counting and now_ms - self._counted_ms >= _TELL_S * 1000
             if has_counts or state != self._told or now_ms - self._told_ms >= _TELL_S * 1000:

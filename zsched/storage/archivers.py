@@ -203,12 +203,7 @@ class Archivers:
         self._channel, self._key, self._scripts = channel, keys.archivers(), Scripts(channel, keys)
 
     def report(
-        self,
-        archive: str,
-        position: Position | None,
-        state: ArchiveState,
-        about: dict[str, Any],
-        hold_for_ms: int = 0,
+        self, archive: str, position: Position | None, state: ArchiveState, about: dict[str, Any], hold_for_ms: int = 0
     ) -> int:
         """
         Report the *position* of *archive*, which must be on its disk. Nothing fires for *hold_for_ms* after that.

@@ -308,11 +308,7 @@ def stalled_queues(wire: Wire, keys: Keys) -> StalledQueues:
     if len(unheard_ones) <= _FEW:  # more are no typing mistakes, and to compare all names takes seconds
         unheard_ones = [one._replace(meant=similar(one.queue, heard)) for one in unheard_ones]
     return StalledQueues(
-        unheard_ones,
-        is_suspended,
-        [one for one in stalled if is_suspended and one.waiting],
-        len(used),
-        len(heard),
+        unheard_ones, is_suspended, [one for one in stalled if is_suspended and one.waiting], len(used), len(heard)
     )
 
 

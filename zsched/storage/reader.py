@@ -30,14 +30,7 @@ from zsched.storage.guards import warned_jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.meta import asking, due_from_score, server_now_ms
-from zsched.storage.queues import (
-    HeldBack,
-    QueueSeen,
-    StalledQueues,
-    queues_seen,
-    stalled_queues,
-    throttled_sets,
-)
+from zsched.storage.queues import HeldBack, QueueSeen, StalledQueues, queues_seen, stalled_queues, throttled_sets
 from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts

@@ -28,10 +28,7 @@ _ENTRIES, _MOST = 50, 1000
 
 @router.get("/log", **schemas.page("Entry", "Entries of the log, in order.", "entries", "source"))
 async def entries(
-    request: Request,
-    call: Admitted,
-    since: QueryTime = None,
-    limit: Annotated[int, Query(ge=1, le=_MOST)] = _ENTRIES,
+    request: Request, call: Admitted, since: QueryTime = None, limit: Annotated[int, Query(ge=1, le=_MOST)] = _ENTRIES
 ) -> Response:
     """Return the entries since `since`, or the newest `limit`, with what each changed; without arguments."""
     call.demand_all("the log")

@@ -51,10 +51,7 @@ async def of_schedule(
 
 @router.get("/occurrences", **schemas.answer("Timeline", "Counts of occurrences by spans of time."))
 async def timeline(
-    call: Admitted,
-    start: Annotated[str, Query(alias="from")],
-    end: Annotated[str, Query(alias="to")],
-    bucket: str,
+    call: Admitted, start: Annotated[str, Query(alias="from")], end: Annotated[str, Query(alias="to")], bucket: str
 ) -> Response:
     """
     Count the occurrences in [`from`, `to`) by spans of `bucket`, such as `15m`: outcomes by their words, and those that

@@ -59,13 +59,7 @@ class Problem(Exception):
     """An error that only the API has. *kind*: the end of its type; *headers*: of the response."""
 
     def __init__(
-        self,
-        status: int,
-        kind: str,
-        detail: str,
-        remedy: str,
-        headers: Mapping[str, str] | None = None,
-        **members: Any,
+        self, status: int, kind: str, detail: str, remedy: str, headers: Mapping[str, str] | None = None, **members: Any
     ) -> None:
         self.status, self.kind, self.detail, self.remedy, self.members = status, kind, detail, remedy, members
         self.headers = {**({"WWW-Authenticate": "Bearer"} if status == 401 else {}), **(headers or {})}

@@ -18,13 +18,7 @@ from zsched.core.choices import Missed, ScheduleState
 from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, Scheduled
 from zsched.core.option_table import RuleOptions
-from zsched.errors import (
-    InvalidSchedule,
-    NotArchived,
-    ScheduleExists,
-    ScheduleNotFound,
-    VersionConflict,
-)
+from zsched.errors import InvalidSchedule, NotArchived, ScheduleExists, ScheduleNotFound, VersionConflict
 from zsched.web import actions, schemas
 from zsched.web.actions import found_of
 from zsched.web.calls import Admitted, Filters, PathId, QueryText, QueryTime, routes

@@ -199,9 +199,7 @@ def _values(place: _Place, text: str) -> tuple[int, ...]:
 @lru_cache(maxsize=4096)
 def _expand(place: _Place, text: str) -> tuple[tuple[int | str, ...], dict[int, set[int | str]]]:
     """Expand one field by croniter: its values, and for the day of week their positions in the month."""
-    from croniter import (
-        croniter,
-    )  # imported late: with dateutil it takes half as long as redis
+    from croniter import croniter  # imported late: with dateutil it takes half as long as redis
 
     for item in text.split(","):
         if _BY_LOT.fullmatch(item):

@@ -169,9 +169,7 @@ def recurrence(parts: Parts, start_wall_s: int) -> Recurrence:
         positions=parts.positions,
         week_start=parts.week_start,
         times=Times(
-            parts.hours or (second // 3600,),
-            parts.minutes or (second // 60 % 60,),
-            parts.seconds or (second % 60,),
+            parts.hours or (second // 3600,), parts.minutes or (second // 60 % 60,), parts.seconds or (second % 60,)
         ),
     )
 

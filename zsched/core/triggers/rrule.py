@@ -163,8 +163,7 @@ def _numbers(key: str, text: str) -> tuple[int, ...]:
     for item in text.split(","):
         if not _NUMBER.fullmatch(item) or not least <= int(item) <= most or (least < 0 and int(item) == 0):
             raise BadRule(
-                f"{key}={item[:40]} is out of range",
-                f"{least} to {most}" + (", without 0" if least < 0 else ""),
+                f"{key}={item[:40]} is out of range", f"{least} to {most}" + (", without 0" if least < 0 else "")
             )
         found.add(int(item))
     return tuple(sorted(found))

@@ -77,11 +77,7 @@ class DrawnRow:
 
 
 def drawn_rows(
-    shown: ShownTime,
-    now_ms: int,
-    by: str,
-    past: Iterable[Occurrence],
-    coming: Iterable[tuple[Schedule, Sequence[int]]],
+    shown: ShownTime, now_ms: int, by: str, past: Iterable[Occurrence], coming: Iterable[tuple[Schedule, Sequence[int]]]
 ) -> list[DrawnRow]:
     """
     Return the rows: first those with what did not run, then those with more than one mark, each by name. *coming*: due

@@ -37,10 +37,7 @@ _MANY: Final[Mapping[str, str]] = {
 
 @router.get("/schedules")
 async def list_(
-    view: Viewed,
-    request: Request,
-    after: str | None = None,
-    page_size: Annotated[int, Query(ge=1, le=1000)] = _PAGE,
+    view: Viewed, request: Request, after: str | None = None, page_size: Annotated[int, Query(ge=1, le=1000)] = _PAGE
 ) -> Response:
     """List the schedules that the filters find. The rows come as they are found."""
     filters = given_filters(request.query_params)
