@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "daemon.process": ((*SHARED, "core", "storage", "health", "daemon", "metrics"), ("structlog",)),
     "daemon.failures": (("errors", "core"),                              ("structlog",)),
     "daemon.loop":    (("errors", "core", "daemon.failures"),            ()),  # every thread, that of metrics too
+    "daemon.meter":   (("core",),                                        ()),  # what metrics override
     "daemon.supervisor": (("core", "health"),                            ()),  # zsched web has one, too
     "metrics":        ((*SHARED, "core", "storage", "health", *NOTED, "metrics"),
                        ("prometheus_client", "structlog")),

@@ -17,8 +17,8 @@ from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, Invocation,
 from zsched.cli.values import moment, moment_at
 from zsched.client import Client
 from zsched.client.past import Past
+from zsched.core.arguments import SearchFilters
 from zsched.core.changes import OUTCOMES, Change, What
-from zsched.core.filters import SearchFilters
 from zsched.core.instants import zone_name
 from zsched.core.lookback import Occurrence
 from zsched.core.model import iso

@@ -15,12 +15,11 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Final, TypeVar
 
-from zsched.core.arguments import check_filter, check_id, choice
+from zsched.core.arguments import SearchFilters, check_filter, check_id, choice
 from zsched.core.changes import OUTCOMES, What
 from zsched.core.choices import ScheduleState
 from zsched.core.clock import from_ms
 from zsched.core.facets import Facets
-from zsched.core.filters import SearchFilters
 from zsched.core.instants import instant_ms, zone_name
 from zsched.core.log import Entry, Position
 from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted

@@ -25,7 +25,7 @@ from zsched.storage.keys import Keys
 
 if TYPE_CHECKING:
     from zsched.client.doubtful_queues import MisspeltQueue, Prioritized, SharedQueue
-    from zsched.core.filters import ScheduleFilters
+    from zsched.core.arguments import ScheduleFilters
     from zsched.core.model import Many, Schedule, Scheduled
     from zsched.core.option_table import EnqueueOptions, RuleOptions, ScheduleOptions, ScheduleRow, UpdateOptions
     from zsched.core.options import Presets

@@ -11,9 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from zsched.client.lives import Lives
-from zsched.core.arguments import check_text, choice
+from zsched.core.arguments import ScheduleFilters, SearchFilters, check_text, choice
 from zsched.core.choices import Missed, ScheduleState
-from zsched.core.filters import ScheduleFilters, SearchFilters
 
 if TYPE_CHECKING:
     from zsched.core.repair import Repaired

@@ -1,5 +1,6 @@
 """
-Single arguments of the client, checked: ids, texts, choices, durations, queue names. ``instants`` has the times.
+Single arguments of the client, checked: ids, texts, choices, durations, queue names; and the filters that it takes.
+``instants`` has the times.
 
 Every refusal is an InvalidSchedule that names the option, the value and the remedy.
 """
@@ -8,10 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
+from zsched.core.choices import ScheduleState
 from zsched.core.run_id import ID
 from zsched.core.wording import DURATION_REMEDY, duration_argument, duration_text
 from zsched.errors import InvalidSchedule
@@ -40,6 +42,36 @@ def check_filter(field: str, value: object) -> str | None:
     if value is None or (isinstance(value, str) and 0 < len(value) <= _FILTER and value.isprintable()):
         return value
     raise InvalidSchedule(field, value, "not a text to search for", "give a text, or leave it out")
+
+
+class FacetFilters(TypedDict, total=False):
+    """Filters that schedules, occurrences and runs share: the glob ``match`` over ids, the others exact."""
+
+    match: str | None
+    func: str | None
+    queue: str | None
+    tag: str | None
+    owner: str | None
+    name: str | None
+
+
+class ScheduleFilters(FacetFilters, total=False):
+    """Filters of schedules, as a caller gives them; times are aware."""
+
+    state: str | ScheduleState | None
+    kind: str | None
+    due_after: datetime | None
+    due_before: datetime | None
+
+
+class SearchFilters(FacetFilters, total=False):
+    """
+    Filters of the history: values are those that the schedule had then. ``since`` (included) and ``until`` (excluded)
+    are aware times of the outcome, or of the end of a run that did not succeed.
+    """
+
+    since: datetime | None
+    until: datetime | None
 
 
 def check_run_id(run_id: object) -> str:

@@ -10,9 +10,8 @@ from fnmatch import translate
 from itertools import islice
 from typing import Any, Protocol
 
-from zsched.core.arguments import check_filter, choice
+from zsched.core.arguments import FacetFilters, check_filter, choice
 from zsched.core.choices import ScheduleState
-from zsched.core.filters import FacetFilters
 from zsched.core.instants import instant_ms
 from zsched.core.model import Schedule
 from zsched.core.triggers import RULES

@@ -15,8 +15,9 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from zsched.core.triggers.cron import LONGEST
+from zsched.core.triggers.cron import ALIASES, LONGEST
 
+MACROS: Final = ALIASES
 _ITEM: Final = re.compile(r"(?:(\*)|([a-z0-9]+)(?:-([a-z0-9]+))?)(?:/([0-9]+))?", re.IGNORECASE | re.ASCII)
 
 

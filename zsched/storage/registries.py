@@ -88,15 +88,16 @@ _LOOKED_FOR: Final = 500  # keys in one command: 0.1 ms of Redis
 
 def existing(wire: Wire, keys: Iterable[AnyKey]) -> set[AnyKey]:
     """
-    Return those of *keys* that exist, and at most six others for each. A command asks for 500 keys, and those with some
-    are asked in smaller parts. So hundreds of queues without a registry cost one command. Raises
+    Return those of *keys* that exist, and at most three others for each. A command asks for 500 keys, and those with
+    some are asked in smaller parts. So hundreds of queues without a registry cost one command. Raises
     RedisRefused, RedisUnavailable.
     """
     found, size = list(keys), _LOOKED_FOR
     while size:
         pages = list(pages_of(found, size))
         counts = wire.execute_all(("EXISTS", *page) for page in pages)
-        found, size = [key for page, count in zip(pages, counts, strict=True) if count for key in page], size // 8
+        found = [key for page, count in zip(pages, counts, strict=True) if count for key in page]
+        size = 0 if 4 * sum(counts) >= len(found) else size // 5
     return set(found)
 
 

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
-from zsched.core.filters import FacetFilters
+from zsched.core.arguments import FacetFilters
 from zsched.web import schemas
 from zsched.web.access import Caller
 
