@@ -167,7 +167,7 @@ def test_the_fastapi_services_own_tests_pass_and_are_printed_in_the_guide(exampl
     printed = program("docs/how-to/test-schedules.md", "test_service.py")
 
     assert printed == (EXAMPLES / "fastapi" / "test_service.py").read_text()
-    assert "2 passed" in example.run("-m", "pytest", "-q", "-c", os.devnull, "--rootdir", ".")
+    assert "2 passed" in example.run("-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 
 @pytest.mark.parametrize("example", ["flask"], indirect=True)
