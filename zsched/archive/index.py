@@ -1,9 +1,9 @@
 """
 The index for searches of the history: what the rows of an entry are about, and which entries have a value.
 
-``facet`` has a row per entry with records, or with outcomes (``ParsedEntry.told``): the function, queue, owner and
-tags of each record or change. A change has those of the record that was valid then. So a search reads no records: they
-may be far away, or deleted.
+``facet`` has a row per entry with records, or with outcomes (``ParsedEntry.told``): the function, queue, owner, tags
+and name of each record or change. A change has those of the record that was valid then. So a search reads no records:
+they may be far away, or deleted.
 
 ``posting`` has a row per value and place, if the place has changes with this value. The place of a word (``failed``) is
 an entry. The place of a facet (``queue:email``), or of a word with a facet (``failed|queue:email``), is a block of 64

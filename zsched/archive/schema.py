@@ -8,7 +8,7 @@ entry     history, append-only, numbered by ``n``: the log's unchanged entries, 
 touch     the entries of each schedule: (segment, CRC-32 of its id, n)
 live      the state: a row per schedule with a place, and per open run. Entry ``n`` has its record in
           ``row``
-facet     function, queue, owner and tags of the rows of an entry (``index``)
+facet     function, queue, owner, tags and name of the rows of an entry (``index``)
 posting   the entries of each value that a search may ask for: (segment, CRC-32 of the value, n)
 prefix    parts of the history that may have ids with a prefix (``prefixes``)
 argument  with ``keep_args = false``: arguments that were taken out of entries of live schedules

@@ -215,7 +215,7 @@ class _IdOptions(TypedDict, total=False):
     """Options that an update cannot change."""
 
     id: Annotated[str | None, Option(
-        "The schedule's name; the same id is the same schedule.", ScheduleId(), elsewhere="job_id")]
+        "The same id is the same schedule; default: a random one.", ScheduleId(), elsewhere="job_id")]
     if_exists: Annotated[IfExistsWord, Option(
         "What to do when the id is taken; default replace.", Words(enum=IfExists))]
 

@@ -15,8 +15,8 @@ from zsched.core.log import Entry
 
 class Meter:
     """
-    Takes note of events; of none by itself. Each method is called by one thread: ``archived`` and ``counts`` by the
-    archiver's, the others by the main thread.
+    Takes note of events. This class ignores them, and a subclass measures. Each method is called by one thread:
+    ``archived`` and ``counts`` by the archiver's, the others by the main thread.
     """
 
     def began(self, epoch: int) -> None:

@@ -139,7 +139,7 @@ class Keys:
     def schedule(self, id: str) -> str:
         """
         HASH, recurring only: version, trigger, anchor, nominal, digest, lane, flags, last, func, tags,
-        policy, owner, created_at, updated_at, ended_at, pause_after.
+        name, owner, policy, created_at, updated_at, ended_at, pause_after.
         """
         return self.schedule_prefix() + id
 

@@ -20,8 +20,8 @@ _PAGE_BYTES: Final = 262_144  # of one command
 
 class LogPlace(NamedTuple):
     """
-    The place of a call in the log: it wrote *entry* at *at_ms* of the server or, not *is_written*, the log ended before
-    *entry* then. This tells the log from another history, such as a failover brings.
+    The place of a call in the log, at *at_ms* of the server. *is_written*: the call wrote *entry*. Otherwise *entry* is
+    the id of the next entry at that time. The place tells this log from another history, such as a failover brings.
     """
 
     entry: str

@@ -80,6 +80,7 @@ QueryText = Annotated[str | None, Query()]
 QueryTime = Annotated[str | None, Query(description="RFC 3339, with an offset.")]
 
 
+# A plain function would run in a thread, and FastAPI gives the thread pool an argument called func.
 async def _filters(
     match: QueryText = None, func: QueryText = None, queue: QueryText = None, tag: QueryText = None,
     name: QueryText = None, owner: QueryText = None,
