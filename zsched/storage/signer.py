@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import Any, Final
 
 from zsched.config.bounds import MOST_VALID_DAYS
@@ -60,6 +61,13 @@ class Signer:
         self._step_s = max(self._valid_s // _STEPS, 1)
         self._machine, self._lock = SystemClock(), threading.Lock()
         self._read: tuple[int, float] | None = None  # the server's time, and ours by the monotonic clock
+        self._of_one_shots = Subject.RUN
+
+    def letting_run_now(self) -> Signer:
+        """Return the same signer, whose one-shots may run before their time."""
+        other = copy(self)
+        other._of_one_shots = Subject.RUN_NOW
+        return other
 
     def shared(self, fields: Fields) -> bytes:
         """Return the ``shared_digest`` of *fields*, once per shape."""
@@ -76,7 +84,7 @@ class Signer:
             if stamp is None or not from_ms <= at_ms < before_ms:
                 until_s = self._until_s(max(at_ms, now_ms))
                 from_ms, before_ms = at_ms, (until_s - self._valid_s) * 1000
-                stamp = Stamp(key, Subject.RUN, shared, until_s)
+                stamp = Stamp(key, self._of_one_shots, shared, until_s)
             signatures.append(stamp.sign(f"{id}-{due}{suffix}", data))
         return signatures
 

@@ -118,10 +118,10 @@ class Store:
         other.by, other._scripts = by, self._scripts.acting_as(by)
         return other
 
-    def without_signer(self) -> Store:
-        """Return the same store, which signs nothing."""
+    def with_signer(self, signer: Signer | None) -> Store:
+        """Return the same store, which signs by *signer*."""
         other = copy(self)
-        other.signer = None
+        other.signer = signer
         return other
 
     def demand(self, word: str, id: str, **about: Any) -> None:
@@ -185,9 +185,9 @@ class Store:
         return id, due, UNSIGNED, data
 
     def sign(self, shape: Shape, texts: Sequence[Any]) -> list[Any]:
-        """Return the *texts* of a row of *shape*, or of many, signed if there is a signer. Raises ConfigError."""
+        """Return the *texts* of a row of *shape*, or of many, signed if the shape is for it. Raises ConfigError."""
         found = [*texts]
-        if self.signer is not None:
+        if self.signer is not None and shape.signed:
             found[2::ROW_SIZE] = self.signer.one_shots(
                 shape.signed, texts[::ROW_SIZE], texts[1::ROW_SIZE], texts[3::ROW_SIZE]
             )
@@ -279,9 +279,12 @@ class Store:
         now_ms = self.signer.server_now_ms()
         yield from map(str, range(now_ms, now_ms + _RUN_TIMES))
 
-    def run_now(self, id: str, op: str) -> tuple[str, str | None]:
-        """Push a run of a schedule at once: fired, and its run id; NOTFOUND, WRONGTYPE or QUARANTINED."""
-        word, _, run_id = self._scripts.call("run_now", id=id, op=op, keep_op_ms=KEEP_OP_MS)
+    def run_now(self, id: str, op: str, signature: bytes = b"") -> tuple[str, str | None]:
+        """
+        Push a run of a schedule at once: fired, and its run id; NOTFOUND, WRONGTYPE or QUARANTINED. SIGNED: it is a
+        one-shot with another *signature*, which is for its time.
+        """
+        word, _, run_id = self._scripts.call("run_now", id=id, signature=signature, op=op, keep_op_ms=KEEP_OP_MS)
         return _text(word), _detail(run_id)
 
     def backfill(self, id: str, version: str, occurrences: Iterable[tuple[int, bool]], op: str) -> Refilled:

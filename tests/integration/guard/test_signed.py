@@ -28,6 +28,7 @@ from zsched.storage.connection import Link
 from zsched.storage.signing import Subject, check_run
 
 WORK, COUNT = f"{TASKS}.work", f"{TASKS}.count_in_meta"
+A_MONTH_S = 2_592_000
 
 
 def finished(forge: Forge, *run_ids: str) -> bool:
@@ -134,11 +135,62 @@ def test_an_update_neither_drops_nor_adds_a_signature(forge: Forge, guard: Guard
 
     Client.from_url(forge.url).schedule(WORK, args=("a",), id="a", after=3600)
 
-    forge.client.update("a", queue="other")
+    run_id = forge.client.update("a", queue="other").run_id or ""
+    assert SIGNATURE_FIELD not in forge.fields(run_id)
+    assert 1 == forge.client.sign_many(match="a", unsigned=True).done
+
     forge.client.run_now("a")
     forge.burst(guard, queues=("other",))
+    assert {"a"} == forge.receipts
 
-    assert set() == forge.receipts
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_one_shot_that_runs_now_is_tried_again_and_retried_before_its_time(
+    forge: Forge, guard: Guard, is_paused: bool
+) -> None:
+    forge.client.schedule(COUNT, args=(4,), id="a", after=A_MONTH_S, retry=1, meta={"count": 0})
+    if is_paused:
+        forge.client.pause("a")
+    run_id = forge.client.run_now("a")
+    assert Subject.RUN_NOW is subject_of(forge, run_id)
+
+    forge.burst(guard)
+    assert b"failed" == forge.fields(run_id)["status"]
+    again = forge.client.retry(run_id)
+    forge.burst(guard)
+
+    assert finished(forge, again)
+
+
+def test_a_client_without_the_key_runs_no_signed_one_shot_before_its_time(forge: Forge, guard: Guard) -> None:
+    run_id = forge.client.schedule(WORK, args=("a",), id="a", after=A_MONTH_S).run_id or ""
+
+    with pytest.raises(InvalidSchedule, match="it is signed, and this client has no keys; let a client with its key"):
+        Client.from_url(forge.url).run_now("a")
+
+    assert b"scheduled" == forge.fields(run_id)["status"]
+    forge.client.schedule(WORK, args=("rule",), id="rule", cron="0 0 1 1 *")
+    by_a_rule = Client.from_url(forge.url).run_now("rule")
+    forge.burst(guard)
+    assert finished(forge, by_a_rule)
+
+
+def test_a_run_that_was_signed_to_run_now_runs_after_a_recovery(
+    forge: Forge, guard: Guard, link: Link, redis_client: redis.Redis
+) -> None:
+    with DaemonThread(forge.url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
+        daemon.wait_for("term_began")
+        eventually(Archivers(link, KEYS).alive)
+        forge.client.schedule(WORK, args=("a",), id="a", after=A_MONTH_S)
+        run_id = forge.client.run_now("a")
+        archived(link)
+        redis_client.flushall()
+        daemon.wait_for("recovery_done")
+
+        forge.burst(guard)
+
+    assert finished(forge, run_id)
+    assert {"a"} == forge.receipts
 
 
 def test_a_repeated_put_changes_nothing_but_a_signature_by_another_key(forge: Forge) -> None:
@@ -188,7 +240,7 @@ def test_a_run_that_rewrites_its_meta_or_returns_retry_is_tried_again(forge: For
 
     assert finished(forge, plain, with_meta, of_a_rule, returns_retry)
     assert "again-True" in forge.receipts
-    assert Subject.RUN is subject_of(forge, plain)
+    assert Subject.RUN_NOW is subject_of(forge, plain)
 
 
 def test_a_run_with_a_payload_in_json_is_tried_again(forge: Forge, guard: Guard, kind: str) -> None:
