@@ -161,15 +161,24 @@ def test_a_run_that_a_client_signed_to_run_now_is_at_no_time_too_early(subject: 
     assert is_good(signed(FIELDS, subject), run_id, 0)
 
 
-@pytest.mark.parametrize(("server_s", "is_refused"), [(NOW_S, False), (NOW_S - 3600, True)])
-def test_a_guard_whose_clock_is_behind_asks_redis(tmp_path: Path, server_s: int, is_refused: bool) -> None:
+@pytest.mark.parametrize(
+    ("clock_s", "server_s", "is_refused"),
+    [
+        (NOW_S - 7200, NOW_S, False),  # its clock is behind: it asks Redis
+        (NOW_S - 7200, NOW_S - 3600, True),
+        (NOW_S, NOW_S - 3600, False),  # its clock is ahead
+    ],
+)
+def test_a_guard_refuses_a_run_that_is_early_by_its_clock_and_by_that_of_redis(
+    tmp_path: Path, clock_s: int, server_s: int, is_refused: bool
+) -> None:
     file = tmp_path / "keys"
     file.write_text(LINES)
     file.chmod(0o600)
     keys = KeyFile(str(file))
     stamp = Stamp(keys.ring().keys["k1"], Subject.RUN, shared_digest("default", FIELDS), UNTIL_S)
     fields = FIELDS | {SIGNATURE_FIELD: stamp.sign(RUN, FIELDS["data"])}
-    clock = ManualClock(wall_ms=(NOW_S - 7200) * 1000)
+    clock = ManualClock(wall_ms=clock_s * 1000)
     guard = JobGuard(GuardMode.ENFORCE, ["app.*"], keys=keys, clock=clock)
 
     found = guard.decide(RUN, fields, lambda: server_s)
