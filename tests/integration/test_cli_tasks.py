@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.documents import PROJECT
+from tests.faults.processes import ENDS_S
 from tests.integration import command_line
 from zsched.cli.program import DONE, USAGE
 from zsched.client import Client
@@ -224,6 +227,21 @@ def test_the_current_folder_is_last_on_the_import_path_as_for_rqs_worker(zsched:
 
     assert (DONE, "") == (result.exit_code, result.stderr)
     assert os.getcwd() == sys.path[-1]
+
+
+@pytest.mark.true_start
+@pytest.mark.parametrize(("options", "is_imported"), [((), True), (("-P",), False)])
+def test_python_itself_imports_from_the_current_folder_first_unless_forbidden(
+    tmp_path: Path, options: tuple[str, ...], is_imported: bool
+) -> None:
+    (tmp_path / "click.py").write_text("raise SystemExit('a module of this folder ran')")
+    command = [sys.executable, *options, "-m", "zsched.cli", "--version"]
+    env = os.environ | {"PYTHONPATH": str(PROJECT)}
+
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=ENDS_S)
+
+    assert is_imported is ("a module of this folder ran" in done.stderr)
+    assert is_imported is not done.stdout.startswith("zsched ")
 
 
 @pytest.fixture
