@@ -206,16 +206,29 @@ def test_a_named_function_that_cannot_be_imported_is_accepted_with_a_note(
     assert ("created" in result.stdout) is command.startswith("add")
 
 
-def test_a_function_that_is_not_allowed_is_not_imported(zsched: Zsched, redis_client: redis.Redis) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"add other shelf.send_reminder --after 1h --kwargs {FITTING.replace(' ', '')}",
+        "add other app.run --after 1h --on-success shelf.done",
+        "set mine --func shelf.send_reminder",
+        "set mine --on-failure shelf.done",
+    ],
+)
+def test_a_function_that_is_not_allowed_is_not_imported(
+    zsched: Zsched, redis_client: redis.Redis, command: str
+) -> None:
     zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.*"
+    zsched("add", "mine", "app.run", "--after", "1h")
+    before = redis_client.xlen("zsched:{default}:log")
 
-    result = zsched("add", "mine", "shelf.send_reminder", "--after", "1h", "--kwargs", FITTING)
+    result = zsched(*command.split())
 
     assert USAGE == result.exit_code
     assert "allow_callables" in result.stderr
     assert "shelf" not in sys.modules
     assert "imported" not in result.output
-    assert [] == zsched.holds(redis_client)
+    assert before == redis_client.xlen("zsched:{default}:log")
 
 
 def test_the_current_folder_is_last_on_the_import_path_as_for_rqs_worker(zsched: Zsched) -> None:
