@@ -98,6 +98,14 @@ pushed(
     "forged_with_a_function_that_is_not_allowed", lambda forge, name: {"data": call(name, "os.system", args=("true",))}
 )
 pushed(
+    "forged_with_a_function_of_a_module_that_runs_code_when_it_is_imported",
+    lambda forge, name: {"data": call(name, "tests.integration.guard.importable.work")},
+)
+altered(
+    "altered_by_a_callback_of_a_module_that_runs_code_when_it_is_imported",
+    lambda forge, name: {"failure_callback_name": "tests.integration.guard.importable.work"},
+)
+pushed(
     "forged_with_a_function_whose_name_has_lines_and_colours",
     lambda forge, name: {"data": call(name, "app.\x1b[31mtask\nWorker w: job x: finished")},
 )

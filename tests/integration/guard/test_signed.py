@@ -175,6 +175,17 @@ def test_a_client_without_the_key_runs_no_signed_one_shot_before_its_time(forge:
     assert finished(forge, by_a_rule)
 
 
+def test_a_forged_one_shot_is_not_signed_to_run_now(forge: Forge) -> None:
+    run_id = forge.client.schedule(WORK, args=("a",), id="a", after=A_MONTH_S).run_id or ""
+    forge.alter(run_id, data=call("evil"))
+    before = forge.fields(run_id)
+
+    with pytest.raises(InvalidSchedule, match="the job was changed after it was signed"):
+        forge.client.run_now("a")
+
+    assert before == forge.fields(run_id)
+
+
 def test_a_run_that_was_signed_to_run_now_runs_after_a_recovery(
     forge: Forge, guard: Guard, link: Link, redis_client: redis.Redis
 ) -> None:
@@ -316,6 +327,23 @@ def test_a_run_that_is_over_does_not_run_again_by_its_id_alone(forge: Forge, gua
     assert (set(), True) == (forge.receipts, finished(forge, run_id))
     assert f"job {run_id} is refused: it is over: its status is finished" in forge.log
     assert 0 == forge.redis.exists(f"{RQ}:queue:default:intermediate")
+
+
+def test_copied_jobs_run_again_as_the_security_page_says(forge: Forge, guard: Guard) -> None:
+    forge.client.schedule(WORK, args=("rule",), id="rule", cron="0 0 1 1 *")
+    of_a_rule, one_shot = forge.client.run_now("rule"), forge.enqueue("one-shot")
+    forge.burst(guard)
+    for receipt in (forge.folder / "receipts").iterdir():
+        receipt.unlink()
+    cancelled = forge.client.schedule(WORK, args=("cancelled",), id="cancelled", after=30).run_id or ""
+    copies = {run_id: forge.fields(run_id) | {"status": "queued"} for run_id in (of_a_rule, one_shot, cancelled)}
+    forge.client.cancel("cancelled")
+
+    for run_id, other in ((of_a_rule, "rule-1600000000000"), (one_shot, one_shot), (cancelled, cancelled)):
+        forge.push(other, copies[run_id])
+    forge.burst(guard)
+
+    assert {"rule", "one-shot", "cancelled"} == forge.receipts
 
 
 @pytest.mark.parametrize("keep_args", [True, False])
