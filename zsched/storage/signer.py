@@ -14,7 +14,7 @@ Not guaranteed: that a delay is exact to the millisecond. The server's clock is 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.signing import (
     LATEST_S,
     BadSignature,
+    Checked,
     Fields,
     Stamp,
     Subject,
@@ -72,6 +73,17 @@ class Signer:
     def shared(self, fields: Fields) -> bytes:
         """Return the ``shared_digest`` of *fields*, once per shape."""
         return shared_digest(self._keys.namespace, fields)
+
+    def problem_of(self, pairs: Sequence[Any], data: bytes) -> str:
+        """Return why the key's limits do not let it sign a job with *data* and the flat *pairs*; or ""."""
+        key = self._file.ring().first
+        try:
+            if key.is_limited:
+                fields = dict(zip(pairs[::2], pairs[1::2], strict=True)) | {"data": data}
+                demand_in_limits(Checked(Subject.RUN, key, 0), fields)
+        except BadSignature as error:
+            return str(error)
+        return ""
 
     def one_shots(self, shared: bytes, ids: Iterable[str], dues: Iterable[str], datas: Iterable[bytes]) -> list[bytes]:
         """Return the signatures of one-shots of a shape; *dues* as in their rows. Many at once take 0.7 of the time."""

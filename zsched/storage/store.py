@@ -175,14 +175,22 @@ class Store:
             signed=b"" if self.signer is None else self.signer.shared(pairs),
         )
 
-    def row(self, id: str, due: str, data: bytes) -> OneShotRow:
+    def row(self, shape: Shape, id: str, due: str, data: bytes) -> OneShotRow:
         """
         Return the row of a one-shot, not signed yet. If it will be signed, a delay becomes a due time. Raises
-        RedisUnavailable, RedisRefused.
+        InvalidSchedule: the key may not sign it; RedisUnavailable, RedisRefused.
         """
-        if self.signer is not None and due[0] in RELATIVE:
-            due = f"={self.signer.server_now_ms() + int(due)}"
+        if self.signer is not None:
+            self._demand_signable(id, shape.pairs, data)
+            if due[0] in RELATIVE:
+                due = f"={self.signer.server_now_ms() + int(due)}"
         return id, due, UNSIGNED, data
+
+    def _demand_signable(self, id: str, pairs: Sequence[Any], data: bytes) -> None:
+        """Check that the key, if it has limits, may sign the job with *data* and the flat *pairs*."""
+        if self.signer is not None and (problem := self.signer.problem_of(pairs, data)):
+            remedy = "let a client do it whose key may, or add it to the limits of this key, in the files of all workers"
+            raise InvalidSchedule("id", id, problem, remedy)
 
     def sign(self, shape: Shape, texts: Sequence[Any]) -> list[Any]:
         """Return the *texts* of a row of *shape*, or of many, signed if the shape is for it. Raises ConfigError."""
@@ -214,7 +222,8 @@ class Store:
         return self.record_of(shape, definition.id, self.encoder.data(definition.payload))
 
     def record_of(self, shape: RecurringShape, id: str, data: bytes) -> RecurringRecord:
-        """Return the recurring schedule *id* of *shape* without its rule, signed."""
+        """Return the recurring schedule *id* of *shape* without its rule, signed. Raises InvalidSchedule."""
+        self._demand_signable(id, shape.template, data)
         name = UNSIGNED if self.signer is None else self.signer.schedule(shape.signed, id, data)
         return RecurringRecord(id, shape, name, data)
 
@@ -250,6 +259,7 @@ class Store:
         pairs = self.encoder.shared(definition) | {"data": data} | _labels(definition)
         if definition.unique_ms:
             pairs["zs_unique"] = str(definition.unique_ms)
+        self._demand_signable(definition.id, flat(pairs), data)
         self.check_serializer()
         word, now_ms, entry, run_id = b"AGAIN", 0, b"", b""
         for run_ms in self._run_times():

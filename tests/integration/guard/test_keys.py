@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from datetime import UTC, datetime
 from functools import partial
@@ -15,7 +16,7 @@ from click.testing import CliRunner, Result
 from tests.breadth import everything
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.guard.ground import KEYS, TASKS, Bomb, Forge, call, key_file
+from tests.integration.guard.ground import KEY_LINES, KEYS, TASKS, Bomb, Forge, call, key_file
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule
 from zsched.cli import program
@@ -140,6 +141,36 @@ def test_a_server_with_a_limited_key_schedules_what_the_key_may_sign(forge: Forg
 
     assert {"good"} == forge.receipts
     assert (b"finished", b"failed") == (forge.fields(good)["status"], forge.fields(bad)["status"])
+
+
+@pytest.mark.parametrize("when", [None, {"after": 60}, {"cron": "0 9 * * *"}, "many", "update"])
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"func": f"{TASKS}.other", "queue": "web"}, f"key 'web1' may not sign {TASKS}.other"),
+        ({"func": WORK, "queue": "mail"}, "key 'web1' may not sign for queue 'mail'"),
+        ({"func": WORK, "queue": "web", "on_failure": f"{TASKS}.boom"}, f"key 'web1' may not sign {TASKS}.boom"),
+        ({"func": WORK, "queue": "web", "args": (Bomb("a"),)}, "key 'web1' has limits, so it may sign plain values"),
+    ],
+)
+def test_a_client_whose_own_file_has_the_limits_refuses_what_its_key_may_not_sign(
+    forge: Forge, when: Any, options: dict[str, Any], problem: str
+) -> None:
+    [line] = [line for line in KEY_LINES.splitlines() if line.startswith("web1")]
+    web = Client.from_url(forge.url, signing_keys_file=key_file(forge.folder, line, "web-keys"))
+    if when == "update":
+        web.schedule(WORK, id="a", after=60, queue="web")
+
+    with pytest.raises(InvalidSchedule, match=f"id='a': {re.escape(problem)}.*; let a client do it whose key may"):
+        if when is None:
+            web.enqueue(id="a", **options)
+        elif when == "many":
+            [(_, error)] = web.schedule_many([{**options, "id": "a", "after": 60}], errors="return").errors
+            raise error
+        elif when == "update":
+            web.update("a", **options)
+        else:
+            web.schedule(id="a", **options, **when)
 
 
 def test_an_object_that_a_limited_key_signed_is_signed_by_no_other_key(forge: Forge, guard: Guard, web: Client) -> None:
