@@ -189,7 +189,7 @@ class Store:
     def _demand_signable(self, id: str, pairs: Sequence[Any], data: bytes) -> None:
         """Check that the key, if it has limits, may sign the job with *data* and the flat *pairs*."""
         if self.signer is not None and (problem := self.signer.problem_of(pairs, data)):
-            remedy = "let a client do it whose key may, or add it to the limits of this key, in the files of all workers"
+            remedy = "let a client do it whose key may, or widen the limits of this key in the files of all workers"
             raise InvalidSchedule("id", id, problem, remedy)
 
     def sign(self, shape: Shape, texts: Sequence[Any]) -> list[Any]:

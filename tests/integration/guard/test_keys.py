@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.guard.ground import KEY_LINES, KEYS, TASKS, Bomb, Forge, call, key_file
 from tests.prefix import RQ
-from zsched import Client, InvalidSchedule
+from zsched import Client, InvalidSchedule, RowsRefused
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.core.choices import ScheduleState
@@ -143,7 +144,16 @@ def test_a_server_with_a_limited_key_schedules_what_the_key_may_sign(forge: Forg
     assert (b"finished", b"failed") == (forge.fields(good)["status"], forge.fields(bad)["status"])
 
 
-@pytest.mark.parametrize("when", [None, {"after": 60}, {"cron": "0 9 * * *"}, "many", "update"])
+PUTS: dict[str, Callable[..., Any]] = {
+    "enqueue": lambda web, **options: web.enqueue(id="a", **options),
+    "a one-shot": lambda web, **options: web.schedule(id="a", after=60, **options),
+    "a rule": lambda web, **options: web.schedule(id="a", cron="0 9 * * *", **options),
+    "many": lambda web, **options: web.schedule_many([{**options, "id": "a", "after": 60}]),
+    "update": lambda web, **options: web.update("waits", **options),
+}
+
+
+@pytest.mark.parametrize("put", PUTS)
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -154,23 +164,15 @@ def test_a_server_with_a_limited_key_schedules_what_the_key_may_sign(forge: Forg
     ],
 )
 def test_a_client_whose_own_file_has_the_limits_refuses_what_its_key_may_not_sign(
-    forge: Forge, when: Any, options: dict[str, Any], problem: str
+    forge: Forge, put: str, options: dict[str, Any], problem: str
 ) -> None:
     [line] = [line for line in KEY_LINES.splitlines() if line.startswith("web1")]
     web = Client.from_url(forge.url, signing_keys_file=key_file(forge.folder, line, "web-keys"))
-    if when == "update":
-        web.schedule(WORK, id="a", after=60, queue="web")
+    web.schedule(WORK, id="waits", after=60, queue="web")
 
-    with pytest.raises(InvalidSchedule, match=f"id='a': {re.escape(problem)}.*; let a client do it whose key may"):
-        if when is None:
-            web.enqueue(id="a", **options)
-        elif when == "many":
-            [(_, error)] = web.schedule_many([{**options, "id": "a", "after": 60}], errors="return").errors
-            raise error
-        elif when == "update":
-            web.update("a", **options)
-        else:
-            web.schedule(id="a", **options, **when)
+    with pytest.raises((InvalidSchedule, RowsRefused), match=f"{re.escape(problem)}.*; let a client do it whose key"):
+        PUTS[put](web, **options)
+    assert [] == [run.id for run in forge.client.runs("a")]
 
 
 def test_an_object_that_a_limited_key_signed_is_signed_by_no_other_key(forge: Forge, guard: Guard, web: Client) -> None:
