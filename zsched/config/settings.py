@@ -69,7 +69,7 @@ _HEADER_REMEDY = "write the name of a header, such as X-Forwarded-User"
 _PREFIX = "ZSCHED_"
 _NO_HOST = "redis:///0"  # `url` of Sentinels or a Cluster, if it is not given
 # Our variables that are not settings.
-_OTHER_VARIABLES = {FILE_VARIABLE, "ZSCHED_REDIS_SERVER", "ZSCHED_BENCH_NODE_MODULES"}
+_OTHER_VARIABLES = {FILE_VARIABLE, "ZSCHED_ALIVE_FILE", "ZSCHED_REDIS_SERVER", "ZSCHED_BENCH_NODE_MODULES"}
 _OF_TESTS = "ZSCHED_TEST_"
 # Kubernetes sets these for every service of a namespace; one named "zsched-redis" must not stop the daemon.
 _FROM_KUBERNETES = re.compile(
