@@ -203,7 +203,8 @@ class MetricsSettings:
 class WebSettings:
     """
     The address of ``zsched web``, and its callers. ``allow_plain``: also an address that is not of loopback, without
-    TLS. ``timeout_s``: for a header, for a body, and for a client that reads nothing. ``proxy_header`` and
+    TLS. ``timeout_s``: for a header, for a body, and for a client that reads nothing. ``least_every_s``: between two
+    times of a rule of a limited caller. ``proxy_header`` and
     ``proxy_role_header`` count only from ``proxy_addresses``.
     """
 
@@ -211,6 +212,7 @@ class WebSettings:
     allow_plain: bool = setting(False, boolean)
     timeout_s: float = setting(30.0, number_within(0.1, 3600))
     session_hours: int = setting(12, integer(1, 720))
+    least_every_s: float = setting(1.0, number_within(0, 86_400))
     proxy_header: str | None = setting(None, matching(_HEADER, _HEADER_REMEDY))
     proxy_role_header: str | None = setting(None, matching(_HEADER, _HEADER_REMEDY))
     proxy_addresses: tuple[str, ...] = setting((), addresses(network))
