@@ -32,7 +32,7 @@ FORMATS = ("auto", "console", "json")
 _MOST: Final = 100  # elements of a list
 _LONGEST_TRACEBACK: Final = 20_000  # characters
 _APART_MS: Final = 1000.0  # two lines of the same event and schedule
-_REMEMBERED: Final = 10_000  # events of schedules; without the oldest ones, their numbers are lost
+_REMEMBERED: Final = 10_000  # events of schedules; then they are forgotten, with the numbers of what was left out
 
 
 def configure(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:
@@ -79,19 +79,18 @@ class _Thinned:
     """Lets an event of a schedule through once a second, with the number of those ``left_out`` before."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._told: dict[tuple[object, object], tuple[float, int]] = {}  # until when, and left out; the oldest first
+        self._clock, self._told = clock, dict[tuple[str, str], tuple[float, int]]()  # until when, and left out
 
     def __call__(self, _logger: object, _method: str, event: EventDict) -> EventDict:
-        if (id := event.get("schedule_id")) is None:
+        if "schedule_id" not in event:
             return event
-        name, now_ms = (event["event"], id), self._clock.monotonic_ms()
-        until_ms, left_out = self._told.pop(name, (now_ms, 0))
+        name, now_ms = (event["event"], event["schedule_id"]), self._clock.monotonic_ms()
+        until_ms, left_out = self._told.get(name, (now_ms, 0))
         if now_ms < until_ms:
             self._told[name] = until_ms, left_out + 1
             raise structlog.DropEvent
         if len(self._told) >= _REMEMBERED:
-            self._told.pop(next(iter(self._told)), None)
+            self._told.clear()
         self._told[name] = now_ms + _APART_MS, 0
         return {**event, "left_out": left_out} if left_out else event
 

@@ -129,20 +129,25 @@ def test_a_page_is_answered_in_the_place_of_the_oldest_while_slow_connections_ho
 
 
 def test_threads_are_few_while_requests_that_gave_their_place_up_do_not_end() -> None:
-    gate = threading.Event()
+    gate, begun, request = threading.Event(), list[None](), b"GET /metrics HTTP/1.0\r\n\r\n"
 
     def page() -> bytes:
+        begun.append(None)
         gate.wait(WITHIN_S)
         return b""
 
-    with capture_logs() as events, served(MetricsSettings(ANYWHERE), page, {}, ManualClock()):
+    with capture_logs() as events, served(MetricsSettings(ANYWHERE), page, {}, ManualClock()), ExitStack() as crowds:
         where = str(events[0]["listen"])
-        with crowd(where, CROWD, begin=b"GET /metrics HTTP/1.0\r\n\r\n") as slow:
-            eventually(lambda: handlers() == 2 * HANDLERS)
-            eventually(lambda: slow.drip() == HANDLERS)
-            assert handlers() == 2 * HANDLERS
-            gate.set()
-            eventually(lambda: handlers() == 0)
+        for number in (1, 2):
+            crowds.enter_context(crowd(where, HANDLERS, begin=request))
+            eventually(lambda number=number: len(begun) == number * HANDLERS)  # type: ignore[misc]
+        more = crowds.enter_context(crowd(where, CROWD, begin=request))
+
+        eventually(lambda: more.drip() == 0)
+        assert handlers() == 2 * HANDLERS
+
+        gate.set()
+        eventually(lambda: handlers() == 0)
 
 
 def test_a_server_without_free_file_descriptors_waits_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
 
 from zsched.core.clock import Clock
 from zsched.health.facts import TIMEOUTS
@@ -30,20 +29,19 @@ from zsched.health.facts import TIMEOUTS
 # Shares of the manager's timeout: a tenth may pass between two messages of a beat, a quarter in a sleep. The rest is
 # for waiting: for Redis (health.facts), and for the look-up of its address.
 _BEATS, _SLEEPS = 10, 4
-ALIVE_VARIABLE: Final = "ZSCHED_ALIVE_FILE"
 
 
 class Supervisor:
     """The service manager, or none. Thread-safe."""
 
     def __init__(
-        self, clock: Clock, address: str | None = None, watchdog_ms: float | None = None, alive_file: str = ""
+        self, clock: Clock, address: str | None = None, watchdog_ms: float | None = None, file: str = ""
     ) -> None:
         """
         Make a sender. *address*: of the socket, "@…" for an abstract one. *watchdog_ms*: the manager's timeout for a
-        beat, or the age at which a probe gives up *alive_file*.
+        beat, or the age at which a probe gives up *file*.
         """
-        self._clock, self.watchdog_ms, self._alive_file = clock, watchdog_ms, alive_file
+        self._clock, self.watchdog_ms, self._file = clock, watchdog_ms, file
         self._address = "\0" + address[1:] if address is not None and address.startswith("@") else address
         self._is_ready, self._owes_ready = False, False
         self._status, self._beat_ms = "", float("-inf")
@@ -56,7 +54,7 @@ class Supervisor:
         is_watched = limit_us.isdecimal() and int(limit_us) > 0 and pid in (None, str(os.getpid()))
         is_address = address is not None and address[:1] in ("/", "@")
         limit_ms = int(limit_us) / 1000 if is_watched else None
-        return cls(clock, address if is_address else None, limit_ms, env.get(ALIVE_VARIABLE, ""))
+        return cls(clock, address if is_address else None, limit_ms, env.get("ZSCHED_ALIVE_FILE", ""))
 
     @property
     def listens(self) -> bool:
@@ -93,9 +91,9 @@ class Supervisor:
         if self.watchdog_ms is not None and now_ms - self._beat_ms >= self.watchdog_ms / _BEATS:
             self._beat_ms = now_ms
             self._say("WATCHDOG=1")
-            if self._alive_file:
+            if self._file:
                 with suppress(OSError):
-                    Path(self._alive_file).touch()
+                    Path(self._file).touch()
 
     def status(self, text: str) -> None:
         """Set the line that ``systemctl status`` shows. After ``failed`` it does not change."""

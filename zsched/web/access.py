@@ -162,13 +162,13 @@ class Access:
         self._checked = asyncio.Semaphore(_CHECKED_AT_ONCE)
         self._asked: dict[tuple[str, str], asyncio.Future[Account | None]] = {}  # look-ups that are under way
         self._looks = asyncio.Semaphore(_LOOKS_AT_ONCE)
-        self._logins, self._wrong_tokens = Brake(clock), Brake(clock)
+        self._brake = Brake(clock)
 
     async def caller(self, request: Request) -> Caller:
         """Return the caller of *request*. Raises Problem."""
         kind, _, secret = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and secret.strip():
-            return await self._of_token(secret.strip(), self.proxy.address(request))
+            return await self._of_token(secret.strip())
         cookie = request.cookies.get(COOKIE)
         caller = await self._found("session", cookie) if cookie else None
         if caller is None and (account := self.proxy.account(request)) is not None:
@@ -187,14 +187,14 @@ class Access:
         Raises:
             Problem: too many wrong attempts from this address or on this account.
         """
-        wait_s = self._logins.begin(address, name)
+        wait_s = self._brake.begin(address, name)
         async with self._checked:
             person = await run(self._people.admitted, name, password, self._clock.now_ms())
         if person is None:  # what is no name may be a password, in the wrong field
             known = name if await run(self._people.knows, name) else None
             log.warning("login_refused", address=address, name=known, wait_s=wait_s)
             return None
-        self._logins.forgive(address, name)
+        self._brake.forgive(address, name)
         return await run(self._people.begin_session, person, self._settings.web.session_hours * _MS_PER_HOUR)
 
     async def log_out(self, secret: str) -> None:
@@ -203,9 +203,8 @@ class Access:
         self._known.pop(("session", digest), None)
         await run(self._people.end_session, digest)
 
-    async def _of_token(self, secret: str, address: str) -> Caller:
+    async def _of_token(self, secret: str) -> Caller:
         if (caller := await self._found("token", secret)) is None:
-            log.warning("token_refused", address=address, wait_s=self._wrong_tokens.begin(address))
             remedy = "zsched tokens list shows the tokens; make another by zsched tokens add"
             raise Problem(401, "wrong-token", "the token is unknown, revoked or has expired", remedy)
         return caller

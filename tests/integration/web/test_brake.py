@@ -1,4 +1,4 @@
-"""The brake on wrong passwords and tokens: by address and by account, and that others go on at once."""
+"""The brake on wrong passwords: by address and by account, and that others go on at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def brake(clock: ManualClock) -> Brake:
     return Brake(clock)
 
 
-def left_s(brake: Brake, address: str, account: str = "") -> int:
+def left_s(brake: Brake, address: str, account: str) -> int:
     """Begin an attempt, and return for how long it is refused; 0: it is not."""
     try:
         brake.begin(address, account)
@@ -173,12 +173,8 @@ def test_an_attack_on_a_login_is_braked_and_the_person_logs_in_from_elsewhere(
     assert PASSWORD not in web_of_a_proxy.log.read_text()
 
 
-def test_wrong_tokens_are_braked_and_right_ones_of_the_same_address_go_on(web: Web) -> None:
+def test_wrong_tokens_are_refused_each_and_right_ones_of_the_same_address_go_on(web: Web) -> None:
     bad, good = {"Authorization": "Bearer zs_wrong"}, {"Authorization": f"Bearer {web.token('t', 'viewer')}"}
 
-    answers = [web.get(f"{API}/schedules", headers=bad) for _ in range(FREE + 1)]
-
-    assert [*[401] * FREE, 429] == [answer.status_code for answer in answers]
-    assert "1" == answers[-1].headers["retry-after"]
+    assert {401} == {web.get(f"{API}/schedules", headers=bad).status_code for _ in range(FREE * 2)}
     assert 200 == web.get(f"{API}/schedules", headers=good).status_code
-    assert 1 == web.events("token_refused")[-1]["wait_s"]
