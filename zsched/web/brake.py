@@ -19,12 +19,10 @@ from zsched.core.wording import LONGEST_NAME
 from zsched.web.problems import Problem
 from zsched.web.proxy import address_in
 
-_FREE: Final = (10, 100)  # attempts without a wait: of an address, and on an account
-_LONGEST_S: Final = 300
-_KEPT_MS: Final = 3_600_000.0  # without an attempt; then the count begins again
+_FREE: Final = 9.5  # attempts of an address without a wait, as parts of attempts are forgotten
+_FREE_OF_ACCOUNT: Final = 99.5  # from all addresses
+_FORGOTTEN_S: Final = 300  # in which one attempt is forgotten; so no wait is longer
 _REMEMBERED: Final = 10_000  # counts, of some 300 bytes
-
-_Name = tuple[str, str]  # an address, or an account; the other one is ""
 
 
 class Brake:
@@ -32,33 +30,36 @@ class Brake:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._counts: dict[_Name, tuple[int, float]] = {}  # attempts, and the end of the wait
+        self._counts: dict[tuple[str, float], tuple[float, float]] = {}  # attempts, and the time of the last in seconds
 
     def begin(self, address: str, account: str) -> int:
         """Count an attempt, and return the seconds to wait after it if it is wrong. Raises Problem: it is too early."""
-        now_ms, longest_s, names = self._clock.monotonic_ms(), 0, _names(address, account)
-        counts = [self._counts.get(name, (0, now_ms)) for name in names]
-        if (left_s := math.ceil((max(until_ms for _, until_ms in counts) - now_ms) / 1000)) > 0:
-            detail, remedy = f"too many wrong attempts from {address}", f"try again in {left_s} s"
-            raise Problem(429, "too-many-attempts", detail, remedy, {"Retry-After": str(left_s)})
-        for name, (number, until_ms), free in zip(names, counts, _FREE, strict=True):
-            number = number + 1 if now_ms - until_ms < _KEPT_MS else 1
-            wait_s = 0 if number < free else min(2 ** (number - free), _LONGEST_S)
-            longest_s = max(longest_s, wait_s)
-            if len(self._counts) >= _REMEMBERED:
-                self._counts.clear()
-            self._counts[name] = number, now_ms + wait_s * 1000
-        return longest_s
+        now_s, names = self._clock.monotonic_ms() / 1000, _names(address, account)
+        if (left_s := max(map(self._until_s, names)) - now_s) > 0:
+            detail, wait = f"too many wrong passwords from {address}, or on this account", str(math.ceil(left_s))
+            raise Problem(429, "too-many-attempts", detail, f"try again in {wait} s", {"Retry-After": wait})
+        if len(self._counts) >= _REMEMBERED:
+            self._counts.clear()
+        for name in names:
+            number, at_s = self._counts.get(name, (0.0, now_s))
+            self._counts[name] = max(number - (now_s - at_s) / _FORGOTTEN_S, 0) + 1, now_s
+        return math.ceil(max(map(self._until_s, names)) - now_s)
 
     def forgive(self, address: str, account: str) -> None:
         """Take back an attempt that was right, and forget the wrong ones on its account."""
         of_address, of_account = _names(address, account)
         self._counts.pop(of_account, None)
-        number, _ = self._counts.get(of_address, (1, 0.0))
-        self._counts[of_address] = number - 1, self._clock.monotonic_ms()
+        number, at_s = self._counts.get(of_address, (1.0, 0.0))
+        self._counts[of_address] = number - 1, at_s
+
+    def _until_s(self, name: tuple[str, float]) -> float:
+        """Return the end of the wait that the attempts under *name* have caused."""
+        number, at_s = self._counts.get(name, (0.0, 0.0))
+        return at_s if number < name[1] else at_s + 2 ** (number - name[1])
 
 
-def _names(address: str, account: str) -> list[_Name]:
+def _names(address: str, account: str) -> list[tuple[str, float]]:
+    """Return the names of the counts of *address* and *account*, each with its free attempts."""
     found = address_in(address)
     place = str(ip_network((found, 64), strict=False)) if isinstance(found, IPv6Address) else address
-    return [(place, ""), ("", account[:LONGEST_NAME])]
+    return [(place, _FREE), (account[:LONGEST_NAME], _FREE_OF_ACCOUNT)]

@@ -250,11 +250,11 @@ async def test_logins_of_an_address_beyond_the_tenth_at_once_are_refused_and_pas
     access = access_of(people, ManualClock())
     *waiting, last = (asyncio.create_task(access.log_in("ann", "wrong", "192.0.2.1")) for _ in range(FREE + 1))
 
-    with pytest.raises(Problem, match="too many wrong attempts from") as refused:
+    with pytest.raises(Problem, match="too many wrong passwords from") as refused:
         await last
     people.gate.set()
 
-    assert (429, "1") == (refused.value.status, refused.value.headers["Retry-After"])
+    assert (429, "2") == (refused.value.status, refused.value.headers["Retry-After"])
     assert [None] * FREE == await asyncio.gather(*waiting)
     assert 1 == people.most
 
