@@ -7,7 +7,8 @@ JSON object per line: ``timestamp`` (ISO 8601, UTC), ``level``, ``event``, the f
 with its traceback.
 
 Logging never fails: if the reader is gone, an event is lost and the program continues. Long values are cut, because
-names and errors come from other programs.
+names and errors come from other programs. Of an event of one schedule, a line a second is written; the next one says in
+``left_out`` how many were not. Counters and the log in Redis have them all.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Final, TextIO
 import structlog
 from structlog.typing import EventDict, Processor
 
+from zsched.core.clock import Clock, SystemClock
 from zsched.core.wording import truncated
 from zsched.errors import ConfigError
 
@@ -29,6 +31,8 @@ LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("auto", "console", "json")
 _MOST: Final = 100  # elements of a list
 _LONGEST_TRACEBACK: Final = 20_000  # characters
+_APART_MS: Final = 1000.0  # two lines of the same event and schedule
+_REMEMBERED: Final = 10_000  # events of schedules; then they are forgotten, with the numbers of what was left out
 
 
 def configure(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:
@@ -51,6 +55,7 @@ def configure(level: str = "info", format: str = "auto", stream: TextIO | None =
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _Thinned(SystemClock()),
             _cut,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -68,6 +73,26 @@ def _rendering(console: bool, *, colors: bool) -> list[Processor]:
         plain = structlog.dev.plain_traceback  # not rich's, whatever is installed: the same text everywhere
         return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
     return [structlog.processors.format_exc_info, _cut_exception, structlog.processors.JSONRenderer()]
+
+
+class _Thinned:
+    """Lets an event of a schedule through once a second, with the number of those ``left_out`` before."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._told = clock, dict[tuple[str, str], tuple[float, int]]()  # until when, and left out
+
+    def __call__(self, _logger: object, _method: str, event: EventDict) -> EventDict:
+        if "schedule_id" not in event:
+            return event
+        name, now_ms = (event["event"], event["schedule_id"]), self._clock.monotonic_ms()
+        until_ms, left_out = self._told.get(name, (now_ms, 0))
+        if now_ms < until_ms:
+            self._told[name] = until_ms, left_out + 1
+            raise structlog.DropEvent
+        if len(self._told) >= _REMEMBERED:
+            self._told.clear()
+        self._told[name] = now_ms + _APART_MS, 0
+        return {**event, "left_out": left_out} if left_out else event
 
 
 def _cut(_logger: object, _method: str, event: EventDict) -> EventDict:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from tests.documents import PROJECT
 from tests.faults.processes import ENDS_S
 from zsched import __version__
 from zsched.config.settings import load_settings
+from zsched.core.clock import SystemClock
+from zsched.daemon.supervisor import Supervisor
 
 DEPLOY = PROJECT / "deploy"
 DOCKERFILE, COMPOSE = DEPLOY / "docker" / "Dockerfile", DEPLOY / "docker" / "compose.yaml"
@@ -23,18 +27,27 @@ KUBERNETES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 BIN = Path(sys.executable).parent
 
 
+def objects() -> list[Any]:
+    """Return the objects of Kubernetes."""
+    return [one for file in KUBERNETES for one in yaml.safe_load_all(file.read_text())]
+
+
+def of_kubernetes() -> Iterator[Any]:
+    """Yield each container of zsched's image there."""
+    for one in objects():
+        found = one.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ())
+        yield from (container for container in found if container["image"].startswith("zsched:"))
+
+
 def containers() -> Iterator[tuple[str, dict[str, str]]]:
     """Yield each container of zsched's image, by its name, with its variables."""
     for name, service in yaml.safe_load(COMPOSE.read_text())["services"].items():
         if service["image"].startswith("zsched:"):
             yield f"compose: {name}", service["environment"]
-    documents = [one for file in KUBERNETES for one in yaml.safe_load_all(file.read_text())]
-    shared = next(one["data"] for one in documents if one["kind"] == "ConfigMap")
-    for one in documents:
-        for container in one.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ()):
-            if container["image"].startswith("zsched:"):
-                own = {each["name"]: each.get("value", "redis://redis:6379/0") for each in container["env"]}
-                yield f"kubernetes: {container['name']}", shared | own
+    shared = next(one["data"] for one in objects() if one["kind"] == "ConfigMap")
+    for container in of_kubernetes():
+        own = {each["name"]: each.get("value", "redis://redis:6379/0") for each in container["env"]}
+        yield f"kubernetes: {container['name']}", shared | own
 
 
 LINTS = {
@@ -63,6 +76,52 @@ def test_a_container_has_only_settings_that_zsched_knows(variables: dict[str, st
 
     assert "json" == settings.rq.serializer or "RQ_REDIS_URL" in variables
     assert "/var/lib/zsched/archive.db" == settings.archive.path
+
+
+def probes() -> dict[str, list[str]]:
+    """Return the commands that decide whether a container lives, by file and name."""
+    [check] = re.findall(r"(?s)^HEALTHCHECK .*?CMD (\[.*?\])$", DOCKERFILE.read_text(), re.MULTILINE)
+    found = {one["name"]: one["livenessProbe"]["exec"]["command"] for one in of_kubernetes()}
+    return {"image": json.loads(check), **found}
+
+
+@pytest.mark.parametrize(("age_s", "code"), [(0, 0), (50, 0), (70, 1), (None, 1)])
+def test_the_probes_of_containers_look_only_at_the_age_of_the_file_that_beats_touch(
+    tmp_path: Path, age_s: int | None, code: int
+) -> None:
+    file = tmp_path / "alive"
+    if age_s is not None:
+        Supervisor.of({"ZSCHED_ALIVE_FILE": str(file), "WATCHDOG_USEC": "60000000"}, SystemClock()).beat()
+        at_s = file.stat().st_mtime - age_s
+        os.utime(file, (at_s, at_s))
+    env = os.environ | {"ZSCHED_ALIVE_FILE": str(file)}
+
+    found = {name: subprocess.run(command, env=env, check=False).returncode for name, command in probes().items()}
+
+    assert dict.fromkeys(("image", "daemon", "web"), code) == found
+
+
+def test_the_file_that_beats_touch_is_where_containers_may_write() -> None:
+    image = dict(re.findall(r"(\w+)=(\S+)", DOCKERFILE.read_text()))
+    services = [one for one in yaml.safe_load(COMPOSE.read_text())["services"].values() if "tmpfs" in one]
+    mounts = [{mount["mountPath"] for mount in one["volumeMounts"]} for one in of_kubernetes()]
+
+    assert "/tmp" == str(Path(image["ZSCHED_ALIVE_FILE"]).parent)
+    assert [["/tmp"]] * 4 == [one["tmpfs"] for one in services]
+    assert all("/tmp" in each for each in mounts)
+    assert "60000000" == image["WATCHDOG_USEC"]
+
+
+def test_only_the_namespace_of_prometheus_reaches_the_port_of_metrics() -> None:
+    documents = objects()
+    [policy] = [one["spec"] for one in documents if one["kind"] == "NetworkPolicy"]
+    daemons = next(one["spec"]["template"] for one in documents if one["kind"] == "StatefulSet")
+
+    assert daemons["metadata"]["labels"] == policy["podSelector"]["matchLabels"]
+    assert ["Ingress"] == policy["policyTypes"]
+    [rule] = policy["ingress"]
+    assert [{"port": "metrics"}] == rule["ports"]
+    assert [["namespaceSelector"]] == [list(each) for each in rule["from"]]
 
 
 def test_the_files_name_the_image_of_this_version() -> None:

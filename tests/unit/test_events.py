@@ -13,6 +13,7 @@ import structlog
 
 from tests.faults.processes import ENDS_S
 from zsched import events
+from zsched.core.clock import ManualClock
 from zsched.errors import ConfigError
 
 
@@ -90,6 +91,52 @@ def test_a_later_setup_reaches_loggers_that_were_used_already() -> None:
     log.info("daemon_stopped")
 
     assert (["daemon_started"], ["daemon_stopped"]) == tuple([e["event"] for e in lines_of(s)] for s in (first, second))
+
+
+def burst(name: str, id: str, number: int = 1) -> None:
+    for _ in range(number):
+        structlog.get_logger().info(name, schedule_id=id)
+
+
+def test_an_event_of_a_schedule_is_one_line_a_second_and_the_next_says_how_many_were_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, stream = ManualClock(), io.StringIO()
+    monkeypatch.setattr(events, "SystemClock", lambda: clock)
+    events.configure(stream=stream)
+
+    burst("run_skipped", "a", 700)
+    burst("run_skipped", "b", 2)
+    burst("run_expired", "a")
+    clock.advance(999)
+    burst("run_skipped", "a")
+    clock.advance(1)
+    burst("run_skipped", "a", 2)
+    clock.advance(1000)
+    burst("run_skipped", "a")
+    clock.advance(1000)
+    burst("run_skipped", "a")
+
+    lines = [(line["event"], line["schedule_id"], line.get("left_out")) for line in lines_of(stream)]
+    assert [
+        ("run_skipped", "a", None), ("run_skipped", "b", None), ("run_expired", "a", None),
+        ("run_skipped", "a", 700), ("run_skipped", "a", 1), ("run_skipped", "a", None),
+    ] == lines  # fmt: skip
+
+
+def test_events_without_a_schedule_are_all_written(stream: io.StringIO) -> None:
+    for _ in range(3):
+        structlog.get_logger().info("lease_taken")
+
+    assert 3 == len(lines_of(stream))
+
+
+def test_the_memory_of_thinned_events_is_bounded() -> None:
+    thinned = events._Thinned(ManualClock())
+    for number in range(events._REMEMBERED + 5):
+        thinned(None, "info", {"event": "run_skipped", "schedule_id": str(number)})
+
+    assert 5 == len(thinned._told)
 
 
 @pytest.mark.parametrize("format", ["json", "console"])

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from itertools import islice, pairwise
+from typing import Any, Final
 
 from zsched.core.clock import Clock, to_ms
 from zsched.core.instants import instant_ms
 from zsched.core.model import Schedule
+from zsched.core.option_table import RuleOptions
 from zsched.core.options import define_trigger
 from zsched.core.planning import local_time, occurrences
-from zsched.core.triggers import check, shown_zone
+from zsched.core.triggers import RULES, build, check, shown_zone
+from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
+
+_LOOKED_AT: Final = 100  # next times of a rule, in search of the nearest two
+_WEEK_MS: Final = 8 * 86_400_000  # after the first of them: a rule has the same times on each of its days
 
 
 def next_times(
@@ -33,3 +39,20 @@ def next_times(
     first_ms = schedule.nominal_ms if start_ms >= now_ms else None
     anchor_ms = schedule.anchor_ms or start_ms
     return link.compute(occurrences, spec, anchor_ms, start_ms, n, schedule.id, first_ms or 0)
+
+
+def demand_apart(options: Mapping[str, Any], least_s: float, now_ms: int) -> None:
+    """
+    Check that the rule in *options*, if there is one, has no two of its next 100 times less than *least_s* apart. Of a
+    rare rule, the times of a week are looked at. Raises InvalidSchedule.
+    """
+    rule = {name: options[name] for name in RuleOptions.__annotations__ if options.get(name) is not None}
+    if not rule.keys() & set(RULES):
+        return
+    spec = define_trigger(rule)
+    trigger = build(spec, now_ms)
+    first_ms = trigger.next_after(now_ms) or now_ms
+    times = islice(trigger.between(first_ms - 1, first_ms + _WEEK_MS), _LOOKED_AT)
+    if any(later_ms - earlier_ms < least_s * 1000 for earlier_ms, later_ms in pairwise(times)):
+        problem, remedy = "its times are too near for this token or login", f"give {least_s:g} s or more between two"
+        raise InvalidSchedule(spec.kind.name, rule[spec.kind.name], problem, remedy)

@@ -69,7 +69,7 @@ _HEADER_REMEDY = "write the name of a header, such as X-Forwarded-User"
 _PREFIX = "ZSCHED_"
 _NO_HOST = "redis:///0"  # `url` of Sentinels or a Cluster, if it is not given
 # Our variables that are not settings.
-_OTHER_VARIABLES = {FILE_VARIABLE, "ZSCHED_REDIS_SERVER", "ZSCHED_BENCH_NODE_MODULES"}
+_OTHER_VARIABLES = {FILE_VARIABLE, "ZSCHED_ALIVE_FILE", "ZSCHED_REDIS_SERVER", "ZSCHED_BENCH_NODE_MODULES"}
 _OF_TESTS = "ZSCHED_TEST_"
 # Kubernetes sets these for every service of a namespace; one named "zsched-redis" must not stop the daemon.
 _FROM_KUBERNETES = re.compile(
@@ -203,7 +203,8 @@ class MetricsSettings:
 class WebSettings:
     """
     The address of ``zsched web``, and its callers. ``allow_plain``: also an address that is not of loopback, without
-    TLS. ``timeout_s``: for a header, for a body, and for a client that reads nothing. ``proxy_header`` and
+    TLS. ``timeout_s``: for a header, for a body, and for a client that reads nothing. ``least_every_s``: between two
+    times of a rule of a limited caller. ``proxy_header`` and
     ``proxy_role_header`` count only from ``proxy_addresses``.
     """
 
@@ -211,6 +212,7 @@ class WebSettings:
     allow_plain: bool = setting(False, boolean)
     timeout_s: float = setting(30.0, number_within(0.1, 3600))
     session_hours: int = setting(12, integer(1, 720))
+    least_every_s: float = setting(1.0, number_within(0, 86_400))
     proxy_header: str | None = setting(None, matching(_HEADER, _HEADER_REMEDY))
     proxy_role_header: str | None = setting(None, matching(_HEADER, _HEADER_REMEDY))
     proxy_addresses: tuple[str, ...] = setting((), addresses(network))

@@ -81,8 +81,8 @@ def _text(value: Any) -> str:
 
 
 def _string(text: str) -> str:
-    """Return a basic string, with JSON's escapes, and an escape for DEL, which JSON does not escape."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """Return a basic string, with JSON's escapes, and TOML's for other characters that are not printable."""
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in json.dumps(text, ensure_ascii=False))
 
 
 # -- lines ------------------------------------------------------------------------------------------

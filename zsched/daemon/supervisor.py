@@ -9,6 +9,9 @@ firing.
 leading, standby, hold, or no Redis. Ending a daemon because of its Redis would not help. Only a stuck loop sends
 nothing. No sleep is longer than ``longest_sleep_ms``, so that it does not look stuck. The manager's timeout must be
 longer than a wait for Redis (``impatience``).
+
+**Containers** have no such manager, but a probe that may run a command. ``ZSCHED_ALIVE_FILE`` names a file, which each
+beat touches. The probe looks at its age, and at no port, so that no other program can keep it from its answer.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from zsched.core.clock import Clock
 from zsched.health.facts import TIMEOUTS
@@ -30,12 +34,14 @@ _BEATS, _SLEEPS = 10, 4
 class Supervisor:
     """The service manager, or none. Thread-safe."""
 
-    def __init__(self, clock: Clock, address: str | None = None, watchdog_ms: float | None = None) -> None:
+    def __init__(
+        self, clock: Clock, address: str | None = None, watchdog_ms: float | None = None, file: str = ""
+    ) -> None:
         """
         Make a sender. *address*: of the socket, "@…" for an abstract one. *watchdog_ms*: the manager's timeout for a
-        beat.
+        beat, or the age at which a probe gives up *file*.
         """
-        self._clock, self.watchdog_ms = clock, watchdog_ms
+        self._clock, self.watchdog_ms, self._file = clock, watchdog_ms, file
         self._address = "\0" + address[1:] if address is not None and address.startswith("@") else address
         self._is_ready, self._owes_ready = False, False
         self._status, self._beat_ms = "", float("-inf")
@@ -47,7 +53,8 @@ class Supervisor:
         address, limit_us, pid = env.get("NOTIFY_SOCKET"), env.get("WATCHDOG_USEC", ""), env.get("WATCHDOG_PID")
         is_watched = limit_us.isdecimal() and int(limit_us) > 0 and pid in (None, str(os.getpid()))
         is_address = address is not None and address[:1] in ("/", "@")
-        return cls(clock, address if is_address else None, int(limit_us) / 1000 if is_watched else None)
+        limit_ms = int(limit_us) / 1000 if is_watched else None
+        return cls(clock, address if is_address else None, limit_ms, env.get("ZSCHED_ALIVE_FILE", ""))
 
     @property
     def listens(self) -> bool:
@@ -84,6 +91,9 @@ class Supervisor:
         if self.watchdog_ms is not None and now_ms - self._beat_ms >= self.watchdog_ms / _BEATS:
             self._beat_ms = now_ms
             self._say("WATCHDOG=1")
+            if self._file:
+                with suppress(OSError):
+                    Path(self._file).touch()
 
     def status(self, text: str) -> None:
         """Set the line that ``systemctl status`` shows. After ``failed`` it does not change."""

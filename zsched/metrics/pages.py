@@ -1,15 +1,17 @@
 """
 The HTTP server of ``[metrics] listen``: /metrics and pages of one line, from threads beside the daemon's.
 
-Clients cannot exhaust the daemon's threads and files. At most ``HANDLERS`` requests are served at once; further ones
-are closed unread. A request has ``REQUEST_MS`` from its connection to the last byte of its answer, however slowly it
+Clients cannot exhaust the daemon's threads and files. At most ``HANDLERS`` requests are served at once; a further one
+takes the place of the oldest. So a probe is answered while slow clients keep all places: its request comes at once, and
+takes a millisecond. A request has ``REQUEST_MS`` from its connection to the last byte of its answer, however slowly it
 comes.
 
 This is the standard library's server. prometheus_client uses the same one without a bound or a deadline. waitress
 bounds threads and connections, but closes only idle ones: a client that sends a byte now and then keeps its connection.
 
 Not guaranteed: access control. There is neither password nor TLS: listen on loopback, or on an address that only
-Prometheus reaches. A client that reaches the port can block others. On loopback a request must name this machine: a
+Prometheus reaches. A client that reaches the port can block
+others, with many connections a second. On loopback a request must name this machine: a
 web page in a local browser cannot read it under a host name of its own (DNS rebinding).
 """
 
@@ -163,10 +165,12 @@ class _Server(ThreadingMixIn, WSGIServer):
             raise
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Accept a request if a handler is free; it is closed otherwise."""
+        """Accept a request, in the place of the oldest if none is free. It is closed if too many threads still end."""
         with self._lock:
-            if len(self._deadlines) >= HANDLERS:
+            if len(self._deadlines) >= 2 * HANDLERS:
                 return False
+            if len(served := [each for each, deadline_ms in self._deadlines.items() if deadline_ms]) >= HANDLERS:
+                self._deadlines[served[0]] = 0.0  # service_actions, which follows, closes it
             self._deadlines[request] = self._clock.monotonic_ms() + REQUEST_MS
             return True
 

@@ -17,21 +17,26 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import structlog
 from starlette.requests import Request
 
 from zsched.aio.bridge import run
 from zsched.aio.client import AsyncClient
 from zsched.client.allowed import check_allowed
+from zsched.client.preview import demand_apart
 from zsched.config.settings import Settings
 from zsched.core.arguments import check_tags
-from zsched.core.clock import Clock
+from zsched.core.clock import Clock, SystemClock
 from zsched.core.model import Schedule
 from zsched.storage.accounts import Account, AccountRole
 from zsched.storage.people import People
 from zsched.storage.refusals import NO_VERSION
 from zsched.storage.tokens import Tokens, digest_of
+from zsched.web.brake import Brake
 from zsched.web.problems import Problem
 from zsched.web.proxy import Proxy
+
+log = structlog.get_logger(__name__)
 
 COOKIE: Final = "zsched_session"
 
@@ -41,9 +46,6 @@ _KEPT_MS: Final = 500.0  # an account is looked up so often; a revoked token or 
 _REMEMBERED: Final = 1000
 _LOOKS_AT_ONCE: Final = 10  # for accounts; each takes a connection to Redis
 _CHECKED_AT_ONCE: Final = 1  # passwords: a flood of logins keeps one processor busy, and 32 MiB
-_WAITING_LOGINS: Final = 20  # more are refused at once
-_SLOWED_S: Final = 0.5  # after a wrong token or password
-_SLOWED_AT_ONCE: Final = 100  # callers that wait for that; more are refused at once
 _WRITES_REFUSED: Final = (
     'changes are refused while [rq] allow_callables is ["*"]: any function of the workers\' machine could be named'
 )
@@ -103,6 +105,7 @@ class Caller:
             queue = options.get("queue")
             tags = check_tags(options.get("tags") or ())
             self.demand_within(str(func), "default" if queue is None else str(queue), tags)
+            demand_apart(options, self.settings.web.least_every_s, SystemClock().now_ms())
 
     def guarded(self, options: dict[str, Any], present: Schedule | None) -> dict[str, Any]:
         """
@@ -152,14 +155,14 @@ class Access:
     def __init__(
         self, client: AsyncClient, tokens: Tokens, people: People, proxy: Proxy, settings: Settings, clock: Clock
     ) -> None:
-        self._client, self._people, self._proxy = client, people, proxy
+        self._client, self._people, self.proxy = client, people, proxy
         self._settings, self._clock = settings, clock
         self._finders: dict[str, AccountFinder] = {"token": tokens.find, "session": people.of_session}
         self._known: dict[tuple[str, str], tuple[float, Caller]] = {}  # by finder and digest: until when, in ms
-        self._checked, self._waiting = asyncio.Semaphore(_CHECKED_AT_ONCE), 0
+        self._checked = asyncio.Semaphore(_CHECKED_AT_ONCE)
         self._asked: dict[tuple[str, str], asyncio.Future[Account | None]] = {}  # look-ups that are under way
         self._looks = asyncio.Semaphore(_LOOKS_AT_ONCE)
-        self._slowed = 0
+        self._brake = Brake(clock)
 
     async def caller(self, request: Request) -> Caller:
         """Return the caller of *request*. Raises Problem."""
@@ -168,7 +171,7 @@ class Access:
             return await self._of_token(secret.strip())
         cookie = request.cookies.get(COOKIE)
         caller = await self._found("session", cookie) if cookie else None
-        if caller is None and (account := self._proxy.account(request)) is not None:
+        if caller is None and (account := self.proxy.account(request)) is not None:
             caller = self._acting(account)
         if caller is None:
             remedy = "send Authorization: Bearer zs_…; zsched tokens add makes a token. People log in at /login"
@@ -177,24 +180,21 @@ class Access:
             demand_own_origin(request)
         return caller
 
-    async def log_in(self, name: str, password: str) -> str | None:
+    async def log_in(self, name: str, password: str, address: str) -> str | None:
         """
-        Return the secret of a new session; None: name or password is wrong, and this took its time.
+        Return the secret of a new session; None: name or password is wrong, which is logged.
 
         Raises:
-            Problem: too many others log in at this moment.
+            Problem: too many wrong attempts from this address or on this account.
         """
-        if self._waiting >= _WAITING_LOGINS:
-            raise Problem(429, "too-many-logins", "too many others log in at this moment", "try again in some seconds")
-        self._waiting += 1
-        try:
-            async with self._checked:
-                person = await run(self._people.admitted, name, password, self._clock.now_ms())
-        finally:
-            self._waiting -= 1
-        if person is None:
-            await self._slow_down()
+        wait_s = self._brake.begin(address, name)
+        async with self._checked:
+            person = await run(self._people.admitted, name, password, self._clock.now_ms())
+        if person is None:  # what is no name may be a password, in the wrong field
+            known = name if await run(self._people.knows, name) else None
+            log.warning("login_refused", address=address, name=known, wait_s=wait_s)
             return None
+        self._brake.forgive(address, name)
         return await run(self._people.begin_session, person, self._settings.web.session_hours * _MS_PER_HOUR)
 
     async def log_out(self, secret: str) -> None:
@@ -203,13 +203,8 @@ class Access:
         self._known.pop(("session", digest), None)
         await run(self._people.end_session, digest)
 
-    async def knows(self, name: str) -> bool:
-        """Return True if there is a person of this name."""
-        return await run(self._people.knows, name)
-
     async def _of_token(self, secret: str) -> Caller:
         if (caller := await self._found("token", secret)) is None:
-            await self._slow_down()
             remedy = "zsched tokens list shows the tokens; make another by zsched tokens add"
             raise Problem(401, "wrong-token", "the token is unknown, revoked or has expired", remedy)
         return caller
@@ -238,14 +233,6 @@ class Access:
     async def _looked_up(self, kind: str, digest: str) -> Account | None:
         async with self._looks:
             return await run(self._finders[kind], digest, self._clock.now_ms())
-
-    async def _slow_down(self) -> None:
-        if self._slowed < _SLOWED_AT_ONCE:
-            self._slowed += 1
-            try:
-                await asyncio.sleep(_SLOWED_S)
-            finally:
-                self._slowed -= 1
 
 
 def demand_own_origin(request: Request) -> None:

@@ -109,6 +109,7 @@ async def backfill(call: Caller, id: str, start: datetime | None, end: datetime 
 async def update(call: Caller, id: str, changes: Mapping[str, Any], version: str | None = None) -> Scheduled:
     """Change options of schedule *id*, if it has *version*. Raises as ``Client.update``, Problem."""
     call.demand_write()
+    version = version or changes.get("if_version")
     for _ in range(ATTEMPTS):
         found = await found_of(call, id)
         wanted: dict[str, Any] = {"func": found.func, "queue": found.queue, "tags": found.tags, **changes}

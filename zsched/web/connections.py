@@ -3,6 +3,9 @@ Connections of the server, and what each may cost.
 
 uvicorn limits neither the time nor the size of a header, neither the requests that are sent without waiting for replies
 nor the time for which a client reads nothing. ``BoundedConnection`` does.
+
+With as many connections as the server may have, a new one takes the place of the one that has waited longest for a
+header. Further requests are answered 503, except for the probes: so no client keeps them from their answer.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import resource
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -19,6 +22,7 @@ _OTHER_DESCRIPTORS: Final = 200  # of this process: connections to Redis, files,
 _HEADER_BYTES: Final = 16_384
 _HEADERS: Final = 200
 _AHEAD: Final = 10  # requests of a connection that wait for the replies before theirs
+_PROBES: Final = (b"/healthz", b"/readyz")
 _TOO_LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -30,21 +34,27 @@ class BoundedConnection(HttpToolsProtocol):
     """
 
     timeout_s = 30.0
+    idle: ClassVar[dict[BoundedConnection, None]]  # of this server, that wait for a header: the longest first
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._header: asyncio.TimerHandle | None = None  # runs until the next header is complete
         self._reader: asyncio.TimerHandle | None = None  # runs while the client reads too slowly
         self._loose = 0  # bytes since the last complete header or part of a body
-        self._has_begun = self._is_lost = False
+        self._is_lost = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own type
         super().connection_made(transport)
+        most = self.config.limit_concurrency
+        if self.idle and most is not None and len(self.connections) >= most:
+            oldest = next(iter(self.idle))
+            oldest._stop_waiting()
+            oldest.transport.abort()
         self._await_header()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
-        self._stop(self._header)
+        self._stop_waiting()
         self._stop(self._reader)
         super().connection_lost(exc)
 
@@ -52,9 +62,11 @@ class BoundedConnection(HttpToolsProtocol):
         self._loose += len(data)
         super().data_received(data)
         if self._loose > _HEADER_BYTES and not self.transport.is_closing():
-            if not self._has_begun:
-                self.transport.write(_TOO_LARGE)
-            self._end()
+            self._refuse_header()
+
+    def send_400_response(self, msg: str) -> None:
+        if not self.transport.is_closing():  # else it was answered by 431
+            super().send_400_response(msg)
 
     def on_header(self, name: bytes, value: bytes) -> None:  # of a trailer, too
         if len(self.headers) >= _HEADERS:
@@ -62,10 +74,16 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > _HEADER_BYTES:
+            self._refuse_header()
+            raise RuntimeError("a header is too large")
         if len(self.pipeline) >= _AHEAD:
             raise RuntimeError("too many requests at once")  # uvicorn answers 400, and closes the connection
-        self._loose, self._has_begun = 0, True
-        self._stop(self._header)
+        if self.parser.get_http_version() == "1.1" and sum(name == b"host" for name, _ in self.headers) != 1:
+            raise RuntimeError("a request of HTTP/1.1 has one Host")  # RFC 9112, section 3.2
+        self._loose = 0
+        self._stop_waiting()
+        self.limit_concurrency = None if self.url in _PROBES else self.config.limit_concurrency
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -92,7 +110,18 @@ class BoundedConnection(HttpToolsProtocol):
             timer.cancel()
 
     def _await_header(self) -> None:
+        self.idle[self] = None
         self._header = self.loop.call_later(self.timeout_s, self._end)
+
+    def _stop_waiting(self) -> None:
+        self.idle.pop(self, None)
+        self._stop(self._header)
+
+    def _refuse_header(self) -> None:
+        """End the connection; before it, answer 431 if the header is the next to be answered."""
+        if self.cycle is None or (self.cycle.response_complete and not self.cycle.more_body):
+            self.transport.write(_TOO_LARGE)
+        self._end()
 
     def _end(self) -> None:
         """Close the connection, also if the client reads nothing of what was sent before."""
@@ -117,7 +146,7 @@ def connection_class(timeout_s: float) -> type[BoundedConnection]:
     class Connection(BoundedConnection):
         pass
 
-    Connection.timeout_s = timeout_s
+    Connection.timeout_s, Connection.idle = timeout_s, {}
     return Connection
 
 

@@ -45,12 +45,12 @@ async def page(request: Request, next: str = "") -> Response:
 async def log_in(request: Request) -> Response:
     """Begin a session, and go on to `next`."""
     demand_own_origin(request)
-    access, address = _access(request), _address(request)
+    access = _access(request)
+    address = access.proxy.address(request)
     form = await read_form(request)
     name, next = form.get("name", ""), local_path(form.get("next", ""))
-    secret = await access.log_in(name, form.get("password", ""))
-    if secret is None:  # what is no name may be a password, in the wrong field
-        log.warning("login_refused", address=address, name=name if await access.knows(name) else None)
+    secret = await access.log_in(name, form.get("password", ""), address)
+    if secret is None:
         return _form(401, next=next, name=name, is_refused=True)
     if (before := request.cookies.get(COOKIE)) is not None:
         await access.log_out(before)
@@ -68,7 +68,7 @@ async def log_out(request: Request) -> Response:
     if (secret := request.cookies.get(COOKIE)) is not None:
         await _access(request).log_out(secret)
     if caller is not None:
-        log.info("logged_out", name=caller.account.name, address=_address(request))
+        log.info("logged_out", name=caller.account.name, address=_access(request).proxy.address(request))
     answer = RedirectResponse(PATH, _SEE_OTHER)
     answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
     return answer
@@ -104,10 +104,6 @@ async def _caller(request: Request) -> Caller | None:
 def _access(request: Request) -> Access:
     found: Access = request.app.state.access
     return found
-
-
-def _address(request: Request) -> str | None:
-    return None if request.client is None else request.client.host
 
 
 def _form(

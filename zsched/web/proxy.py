@@ -1,13 +1,14 @@
 """
 A trusted proxy in front of ``zsched web``: the person whom it names, and whether they came by https.
 
-Its headers count only from the addresses of [web] proxy_addresses; from others they count as absent. The address is
-that of the connection, never that of a header.
+Its headers count only from the addresses of [web] proxy_addresses; from others they count as absent. Whether they are
+from there is decided by the address of the connection, never by that of a header.
 """
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, ip_address, ip_network
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -61,14 +62,33 @@ class Proxy:
         except ValueError:
             raise _refused(str(self._role_header), role, "no role of zsched", f"send one of {_ROLES}") from None
 
+    def address(self, request: Request) -> str:
+        """
+        Return the address of the client: that of the connection; if it is of a trusted proxy, the one that it names in
+        X-Forwarded-For, as its last.
+        """
+        found = "" if request.client is None else request.client.host
+        for named in reversed(",".join(request.headers.getlist("x-forwarded-for")).split(",")):
+            if not self._trusts(found) or address_in(named) is None:
+                break
+            found = named.strip()
+        return found
+
     def _sent(self, request: Request) -> bool:
         """Return True if *request* comes from a trusted address."""
-        if not self._networks or request.client is None:
-            return False
-        address = ip_address(request.client.host.partition("%")[0])
-        if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
-        return any(address in network for network in self._networks)
+        return request.client is not None and self._trusts(request.client.host)
+
+    def _trusts(self, text: str) -> bool:
+        address = address_in(text) if self._networks else None
+        return address is not None and any(address in network for network in self._networks)
+
+
+def address_in(text: str) -> IPv4Address | IPv6Address | None:
+    """Return the address in *text*, an IPv4 one also if it is mapped into IPv6; None: it is none."""
+    with suppress(ValueError):
+        address = ip_address(text.strip().partition("%")[0])
+        return getattr(address, "ipv4_mapped", None) or address
+    return None
 
 
 class ForwardedScheme:

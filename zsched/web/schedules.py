@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Final
@@ -60,7 +61,7 @@ async def put(id: PathId, request: Request, call: Admitted) -> Response:
     only_creates = _only_creates(request)
     if only_creates:
         options["if_exists"] = "error"
-    elif (version := _if_match(request)) is not None:
+    elif (version := _if_match(request, options)) is not None:
         options["if_version"] = version
     try:
         made = await _put(call, func, options, op)
@@ -114,7 +115,7 @@ async def patch(id: PathId, request: Request, call: Admitted) -> Response:
     call.demand_write()
     body = call_options(await read_object(request))
     changes = {name: _DEFAULTS.get(name) if value is None else value for name, value in body.items()}
-    return await _told(call, await actions.update(call, id, changes, _if_match(request)))
+    return await _told(call, await actions.update(call, id, changes, _if_match(request, changes)))
 
 
 @router.delete(
@@ -299,11 +300,13 @@ def _only_creates(request: Request) -> bool:
     return given is not None
 
 
-def _if_match(request: Request) -> str | None:
-    """Return the version in If-Match; None: there is no condition. Raises Problem."""
+def _if_match(request: Request, options: Mapping[str, Any] | None = None) -> str | None:
+    """Return the version in If-Match; None: there is no such condition. Raises Problem: *options* have one, too."""
     given = request.headers.get("if-match")
     if given is None:
         return None
+    if options and options.get("if_version") is not None:
+        raise Problem(400, "bad-condition", "If-Match and if_version are two conditions", "send one of them")
     if len(given) < 3 or given[0] != '"' or given[-1] != '"':
         raise Problem(400, "bad-condition", f"If-Match: {given[:100]} is not an ETag", 'send If-Match: "<version>"')
     return given[1:-1]

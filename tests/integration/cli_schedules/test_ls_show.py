@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from datetime import datetime
 
 import pytest
@@ -9,6 +10,7 @@ import redis
 
 from tests.integration.cli_schedules.ground import FUNC, Zsched
 from tests.prefix import RQ
+from zsched import Client
 from zsched.cli.program import USAGE
 from zsched.cli.terminal import Terminal
 from zsched.core.clock import to_ms
@@ -68,6 +70,26 @@ def test_ls_and_show_of_a_paused_schedule_say_what_it_waits_for(some: Zsched, re
     assert ", if resumed" in some("ls", "--state", "paused").output
     redis_client.hset("zsched:{default}:paused", "stopped", "normal 1767225600000 1767225500000 why")
     assert "ago, waits" in some("ls", "--state", "paused").output
+
+
+UNPRINTABLE = "\u202eevil\u2066\x1b[2J\x9b\x7f\u200f"
+COMMANDS = [
+    ["export"], ["show", "x"], ["ls"], ["why", "x"], ["history"], ["history", "x"], ["next", "x"], ["log"], ["status"],
+    ["show", "once"], ["why", "once"], ["set", "x", "--timeout", "70"], ["why", "x"],
+]  # fmt: skip
+
+
+def test_commands_print_no_character_that_is_not_printable(zsched: Zsched, redis_url: str) -> None:
+    client = Client.from_url(redis_url, serializer="json")
+    given = {"args": [UNPRINTABLE], "kwargs": {UNPRINTABLE: UNPRINTABLE}, "meta": {UNPRINTABLE: UNPRINTABLE}}
+    client.schedule(FUNC, id="x", every=60, **given)
+    client.schedule(FUNC, id="once", after=60, **given)
+    for command in COMMANDS:
+        done = zsched(*command)
+        assert [] == [line for line in done.output.split("\n") if not line.isprintable()], command
+
+    [x] = tomllib.loads(zsched("export").stdout)["schedules"].values()
+    assert ([UNPRINTABLE], {UNPRINTABLE: UNPRINTABLE}) == (x["args"], x["kwargs"])
 
 
 def test_ls_prints_a_cursor_if_there_are_more_schedules(some: Zsched) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import redis
 
 from tests.integration.web.ground import Web
+from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
+
+_NETWORKS = count(1)
 
 
 @pytest.fixture
@@ -31,6 +36,28 @@ def stranger(web: Web) -> Iterator[httpx.Client]:
     """A browser without a login; there is a person Ann."""
     web.person("ann")
     with web.stranger() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def server_of_a_proxy(redis_server: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    with Guard() as guard:
+        folder = tmp_path_factory.mktemp("proxy")
+        yield Web(guard, redis_server.url, folder, ZSCHED_WEB_PROXY_ADDRESSES="127.0.0.1")
+
+
+@pytest.fixture
+def web_of_a_proxy(server_of_a_proxy: Web, redis_client: redis.Redis) -> Web:
+    """A server that trusts this machine: X-Forwarded-For names a browser's address. There is a person Ann."""
+    server_of_a_proxy.person("ann")
+    return server_of_a_proxy
+
+
+@pytest.fixture
+def newcomer(web_of_a_proxy: Web) -> Iterator[httpx.Client]:
+    """A browser without a login, at an address from which nobody came yet."""
+    with web_of_a_proxy.stranger() as client:
+        client.headers["X-Forwarded-For"] = f"2001:db8:0:{next(_NETWORKS):x}::1"
         yield client
 
 

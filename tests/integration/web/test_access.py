@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,7 +30,7 @@ from zsched.web.proxy import Proxy
 
 WRITES = [(method, path.format(id="a", run_id="a-1795650943297")) for method, path in write_routes()]
 OUTSIDE = [{"func": "app.pay.send"}, {"queue": "pay"}, {"tags": ["other"]}, {"tags": []}]
-WAITING = 20
+FREE = 10  # wrong attempts of an address without a wait
 BEHIND = {
     "ZSCHED_WEB_PROXY_HEADER": "X-Forwarded-User",
     "ZSCHED_WEB_PROXY_ROLE_HEADER": "X-Forwarded-Role",
@@ -81,6 +83,100 @@ def test_a_scheduler_works_within_its_limits(web: Web) -> None:
         gone = shop.delete("/schedules/a")
 
     assert [201, 200, 200, 200, 200, 200] == [each.status_code for each in (*made, patched, paused, resumed, gone)]
+
+
+RULED = {name: value for name, value in WITHIN.items() if name != "after"}
+OFTEN = [
+    {"every": 0.001}, {"every": "999ms"}, {"every": 0.5, "starts": "2099-01-01T00:00:00Z"}, {"every": 0.5, "count": 2},
+]  # fmt: skip
+RARELY = [
+    {"every": 1}, {"every": "1s", "jitter": 0.5}, {"every": 0.5, "count": 1}, {"every": "20d"}, {"cron": "* * * * *"},
+    {"rrule": "FREQ=DAILY;BYSECOND=0,1,2"}, {"cron": "0 0 29 2 *", "tz": "Asia/Seoul"},
+]  # fmt: skip
+DOORS: list[Callable[[httpx.Client, dict[str, Any]], tuple[int, dict[str, Any]]]] = [
+    lambda http, rule: told(http.put("/schedules/new", json=RULED | rule)),
+    lambda http, rule: told(http.put("/schedules/there", json=RULED | rule)),
+    lambda http, rule: told(http.post("/schedules", json=RULED | rule, headers={"Idempotency-Key": "k"})),
+    lambda http, rule: told(http.patch("/schedules/there", json={"every": None, "after": None} | rule)),
+    lambda http, rule: told(http.post("/schedules:batch", content=json.dumps({"id": "new"} | RULED | rule))),
+]
+
+
+def told(answer: httpx.Response) -> tuple[int, dict[str, Any]]:
+    """Return the status and the problem of an answer, or of the row of a batch."""
+    body = answer.json()
+    return (answer.status_code, body) if "error" not in body else (422, body["error"])
+
+
+@pytest.mark.parametrize("door", DOORS, ids=["new", "replaced", "made", "patched", "batch"])
+@pytest.mark.parametrize("rule", OFTEN, ids=str)
+def test_a_limited_caller_schedules_nothing_more_often_than_the_least_interval(
+    web: Web, http: httpx.Client, redis_client: redis.Redis, door: Any, rule: dict[str, Any]
+) -> None:
+    http.put("/schedules/there", json={**RULED, "every": 3600})
+    before = redis_client.xlen(KEYS.log())
+    with web.client("shop", "scheduler", **LIMITS) as shop:
+        status, problem = door(shop, rule)
+
+    assert (422, "every", "give 1 s or more between two") == (status, problem["option"], problem["remedy"])
+    assert rule["every"] == problem["value"]
+    assert before == redis_client.xlen(KEYS.log())
+
+
+@pytest.mark.parametrize("rule", RARELY, ids=str)
+def test_a_limited_caller_schedules_as_often_as_the_least_interval(web: Web, rule: dict[str, Any]) -> None:
+    with web.client("shop", "scheduler", **LIMITS) as shop:
+        assert 201 == shop.put("/schedules/a", json={**RULED, **rule}).status_code
+        assert 200 == shop.patch("/schedules/a", json={"timeout": 60}).status_code
+
+
+def test_the_least_interval_is_a_setting_and_binds_nobody_without_limits(start_web: Callable[..., Web]) -> None:
+    web = start_web(ZSCHED_WEB_LEAST_EVERY_S="60")
+    rules = [{"every": 59}, {"rrule": "FREQ=WEEKLY;BYDAY=MO;BYSECOND=0,30"}, {"every": 60}, {"cron": "* * * * *"}]
+    with web.client("shop", "scheduler", **LIMITS) as shop, web.client() as free:
+        limited = [shop.put(f"/schedules/{n}", json={**RULED, **rule}).status_code for n, rule in enumerate(rules)]
+        fast = free.put("/schedules/fast", json={**RULED, "every": 0.01})
+        kept = shop.patch("/schedules/fast", json={"timeout": 60})
+
+    assert [422, 422, 201, 201] == limited
+    assert (201, 200) == (fast.status_code, kept.status_code)
+
+
+def test_a_limited_person_changes_no_schedule_to_run_more_often_than_the_least_interval(
+    web: Web, http: httpx.Client
+) -> None:
+    made = http.put("/schedules/a", json={**RULED, "every": 3600}).json()
+    with web.browser("joe", "scheduler", **LIMITS) as browser:
+        page = browser.get("/schedules/a/edit").text
+        [version], [opened] = re.findall(r'name="version" value="([^"]*)"', page), re.findall(r"\bevery:\S+", page)
+        given = {"version": version, "opened": opened, "every": "500ms"}
+        saved = browser.post("/schedules/a/edit", data=given)
+
+    assert 422 == saved.status_code
+    assert "give 1 s or more between two" in saved.text
+    assert made["version"] == http.get("/schedules/a").json()["version"]
+
+
+@pytest.mark.parametrize("limits", [{}, LIMITS], ids=["unlimited", "limited"])
+def test_a_version_in_the_body_of_a_patch_is_a_condition(web: Web, limits: dict[str, Any]) -> None:
+    with web.client("shop", "scheduler", **limits) as shop:
+        first = shop.put("/schedules/a", json=WITHIN).json()["version"]
+        second = shop.put("/schedules/a", json={**WITHIN, "timeout": 60}).json()["version"]
+
+        outdated = shop.patch("/schedules/a", json={"timeout": 70, "if_version": first})
+        both = [
+            shop.request(method, "/schedules/a", headers={"If-Match": f'"{second}"'}, json=body)
+            for method, body in [
+                ("PATCH", {"timeout": 70, "if_version": first}),
+                ("PUT", {**WITHIN, "timeout": 70, "if_version": first}),
+            ]
+        ]
+        assert second == shop.get("/schedules/a").json()["version"]
+        done = shop.patch("/schedules/a", json={"timeout": 70, "if_version": second})
+
+    assert (412, first, second) == (outdated.status_code, outdated.json()["given"], outdated.json()["present"])
+    assert [400, 400] == [answer.status_code for answer in both]
+    assert 200 == done.status_code
 
 
 def test_arguments_need_a_right_of_their_own(start_web: Callable[..., Web]) -> None:
@@ -138,7 +234,10 @@ def test_the_list_of_tokens_has_no_secret(web: Web, redis_client: redis.Redis) -
 
 
 class SlowPeople:
-    """People whose passwords are checked when the gate opens; all are wrong."""
+    """People whose passwords are checked when the gate opens; all are wrong, and nobody is known."""
+
+    def knows(self, _: str) -> bool:
+        return False
 
     def __init__(self) -> None:
         self.gate, self.at_once, self.most = asyncio.Event(), 0, 0
@@ -161,41 +260,18 @@ def access_of(accounts: Any, clock: ManualClock) -> Access:
 
 
 @pytest.mark.anyio
-async def test_logins_beyond_the_twentieth_are_refused_at_once_and_passwords_are_checked_one_by_one() -> None:
+async def test_logins_of_an_address_beyond_the_tenth_at_once_are_refused_and_passwords_are_checked_one_by_one() -> None:
     people = SlowPeople()
     access = access_of(people, ManualClock())
-    *waiting, last = (asyncio.create_task(access.log_in("ann", "wrong")) for _ in range(WAITING + 1))
+    *waiting, last = (asyncio.create_task(access.log_in("ann", "wrong", "192.0.2.1")) for _ in range(FREE + 1))
 
-    with pytest.raises(Problem, match="too many others log in") as refused:
+    with pytest.raises(Problem, match="too many wrong passwords from") as refused:
         await last
     people.gate.set()
 
-    assert 429 == refused.value.status
-    assert [None] * WAITING == await asyncio.gather(*waiting)
+    assert (429, "2") == (refused.value.status, refused.value.headers["Retry-After"])
+    assert [None] * FREE == await asyncio.gather(*waiting)
     assert 1 == people.most
-
-
-@pytest.mark.anyio
-async def test_a_wrong_token_and_a_wrong_password_are_answered_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Nobody(SlowPeople):
-        def find(self, *_: object) -> None: ...
-
-        def admitted(self, *_: object) -> None: ...
-
-    pauses_s: list[float] = []
-
-    async def pause(seconds: float) -> None:
-        pauses_s.append(seconds)
-
-    monkeypatch.setattr("zsched.web.access.asyncio.sleep", pause)
-    access = access_of(Nobody(), ManualClock())
-    request = Request({"type": "http", "method": "GET", "headers": [(b"authorization", b"Bearer zs_x")]})
-
-    with pytest.raises(Problem, match="unknown, revoked or has expired"):
-        await access.caller(request)
-    assert await access.log_in("ann", "wrong") is None
-
-    assert [0.5, 0.5] == pauses_s
 
 
 @pytest.mark.anyio

@@ -14,7 +14,16 @@ import redis
 from tests.faults.processes import eventually
 from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import Web
-from tests.integration.web.raw import connected, head, is_ended, peak_kib, read_until, rest_of, status_of
+from tests.integration.web.raw import (
+    connected,
+    head,
+    is_ended,
+    peak_kib,
+    put_bytes,
+    read_until,
+    rest_of,
+    status_of,
+)
 from zsched import Client
 
 MIB = 1_048_576
@@ -58,6 +67,51 @@ def test_a_body_of_a_hundred_mebibytes_costs_the_server_no_memory(
     assert (entries, 200) == (redis_client.xlen(KEYS.log()), http.get("/schedules/a").status_code)
 
 
+@pytest.mark.parametrize("part", ["X-A: {}\r\n", "X-A: {}\r\n" * 4, "Cookie: {}\r\n"])
+@pytest.mark.parametrize(("size", "status"), [(16_000, 401), (17_000, 431), (70_000, 431)])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_header_beyond_sixteen_kib_is_answered_with_431_also_in_one_piece(
+    web: Web, part: str, size: int, status: int, is_first: bool
+) -> None:
+    number = part.count("{}")
+    more = part.format(*["a" * (size // number)] * number)
+
+    with connected(web) as one:
+        if not is_first:
+            one.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            read_until(one, b"ok\n")
+        one.sendall(f"GET /api/v1/schedules HTTP/1.1\r\nHost: x\r\n{more}\r\n".encode())
+
+        assert status == status_of(one)
+
+
+def test_a_path_beyond_sixteen_kib_is_answered_with_431(web: Web) -> None:
+    with connected(web) as one:
+        one.sendall(b"GET /api/v1/schedules?match=%s HTTP/1.1\r\nHost: x\r\n\r\n" % (b"a" * 16_400))
+
+        assert 431 == status_of(one)
+
+
+def test_a_change_whose_header_is_too_large_changes_nothing(web: Web, http: httpx.Client) -> None:
+    with connected(web) as one:
+        more = f"X-A: {'a' * 17_000}"
+        one.sendall(put_bytes("/schedules/a", web.token("big"), {"func": "app.x", "after": 60}, more))
+        assert 431 == status_of(one)
+        rest_of(one)
+
+    assert 404 == http.get("/schedules/a").status_code
+
+
+@pytest.mark.parametrize(("hosts", "version", "status"), [
+    ([], "1.1", 400), (["Host: x"], "1.1", 200), (["Host: x", "Host: x"], "1.1", 400), ([], "1.0", 200),
+])  # fmt: skip
+def test_a_request_of_http_1_1_needs_one_host(web: Web, hosts: list[str], version: str, status: int) -> None:
+    with connected(web) as one:
+        one.sendall("\r\n".join([f"GET /healthz HTTP/{version}", *hosts, "", ""]).encode())
+
+        assert status == status_of(one)
+
+
 @pytest.mark.parametrize("begin", ["GET / HTTP/1.1\r\nX-A: ", "GET /", "GET / HTTP/1.1\r\n"])
 def test_a_header_without_end_is_refused(web: Web, http: httpx.Client, begin: str) -> None:
     http.get("/schedules")
@@ -92,7 +146,7 @@ def test_requests_that_wait_for_no_answer_are_few(web: Web, http: httpx.Client) 
     before = peak_kib(web)
 
     with connected(web) as one:
-        send(one, b"GET / HTTP/1.1\r\n\r\n" * 10_000, 20)
+        send(one, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 10_000, 20)
         eventually(lambda: is_ended(one))
 
     assert 6 == few

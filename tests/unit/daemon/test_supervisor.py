@@ -130,6 +130,25 @@ def test_the_watchdog_is_fed_by_passes_but_not_by_every_pass(manager: Manager, a
     assert ["WATCHDOG=1"] == manager.heard()
 
 
+def test_a_beat_touches_the_file_that_the_probe_of_a_container_looks_at(tmp_path: Path) -> None:
+    clock, file = ManualClock(), tmp_path / "alive"
+    supervisor = Supervisor.of({"ZSCHED_ALIVE_FILE": str(file), "WATCHDOG_USEC": "60000000"}, clock)
+    assert not file.exists()
+
+    supervisor.beat()
+    assert file.exists()
+
+    for ms, is_touched in [(5999, False), (1, True)]:
+        os.utime(file, (0, 0))
+        clock.advance(ms)
+        supervisor.beat()
+        assert is_touched == (file.stat().st_mtime > 0)
+
+
+def test_a_file_that_cannot_be_touched_stops_nothing(tmp_path: Path) -> None:
+    Supervisor.of({"ZSCHED_ALIVE_FILE": f"{tmp_path}/no/alive", "WATCHDOG_USEC": "1"}, ManualClock()).beat()
+
+
 def test_a_daemon_without_a_watchdog_feeds_none_and_has_no_sleep_limit(
     manager: Manager, supervisor: Supervisor
 ) -> None:
