@@ -1,5 +1,5 @@
 """
-Checks of guards and signatures: which workers say that they run only signed jobs, and which schedules these will refuse.
+Checks of guards and signatures: which workers say that they run only signed jobs, and which schedules they will refuse.
 
 A worker's mode is a field in RQ's keys, so every writer of these can give it to every worker.
 """

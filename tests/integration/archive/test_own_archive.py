@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from structlog.testing import capture_logs
 
 from tests.integration.archive.ground import Scene, schedule
 from tests.unit.archive.ground import put
@@ -88,6 +89,16 @@ def test_archives_of_other_data_sets_are_refused(own: OwnArchive, wire: Wire, fo
             own.open(wire)
 
         assert not own.is_ours
+
+
+def test_a_folder_that_others_may_write_is_warned_of(folder: Path, redis_url: str) -> None:
+    folder.chmod(0o777)
+
+    with own_at(folder / "2.db", redis_url) as own, capture_logs() as told:
+        own.prepare()
+
+    (warned,) = (line["reason"] for line in told if line["event"] == "archive_exposed")
+    assert warned.endswith(f"; chmod go-w {folder}")
 
 
 def test_a_configured_archive_is_opened_without_redis(folder: Path, redis_url: str) -> None:
