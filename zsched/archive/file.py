@@ -46,14 +46,9 @@ class Lock:
             ArchiveInUse: another process has it. ArchiveError, ArchiveFailed: folder or file cannot be created.
         """
         lock_path = path.parent.resolve() / f"{path.name}.lock"
-        try:
+        with converted(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = _own_file(lock_path, os.O_CREAT)
-        except (PermissionError, NotADirectoryError, FileExistsError, IsADirectoryError) as error:
-            remedy = "give [archive] path where this user may write"
-            raise ArchiveError(f"archive {path}: {error.strerror or error}; {remedy}") from error
-        except OSError as error:
-            raise ArchiveFailed(f"archive {path}: {error.strerror or error}") from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -215,7 +210,7 @@ def converted(path: Path, corrupt: tuple[int, ...] = _CORRUPT) -> Iterator[None]
         raise ArchiveFailed(f"archive {path}: {error}") from error
     except UnicodeDecodeError as error:  # in a name or message from SQLite with content of the file
         raise ArchiveCorrupt(f"archive {path}: {error}") from error
-    except PermissionError as error:
+    except (PermissionError, NotADirectoryError, FileExistsError, IsADirectoryError) as error:
         raise ArchiveError(
             f"archive {path}: {error.strerror}; give [archive] path where this user may write"
         ) from error

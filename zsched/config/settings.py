@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,22 +40,27 @@ from zsched.config.parsing import (
     suggest,
     words,
 )
-from zsched.config.urls import (
-    MASTER,
+from zsched.config.reading import (
     REDIS_CREDENTIAL,
     SIGNING_CREDENTIAL,
+    credential_file,
+    read_file,
+    read_password_file,
+    read_toml,
+    reason_of,
+)
+from zsched.config.urls import (
+    MASTER,
     SentinelUrl,
     address,
     check_url,
     cluster_node,
-    credential_file,
     gives_password,
     has_password,
     is_sentinel_url,
     join,
     join_cluster,
     of_the_server,
-    read_password_file,
     shown,
     with_password_file,
 )
@@ -297,9 +301,9 @@ def load_settings(
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"configuration file {file}: {_reason(error)}") from error
+        return read_toml(read_file(file).decode())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"configuration file {file}: {reason_of(error)}") from error
 
 
 def _named_tables(file: Path, tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -440,10 +444,6 @@ def _given_by(given: Mapping[SettingKey, _Given]) -> str:
 def variable_of(key: SettingKey) -> str:
     """Return the environment variable of a key: ``("redis", "url")`` is ZSCHED_REDIS_URL."""
     return _PREFIX + "_".join(part for part in key if part).upper()
-
-
-def _reason(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 _NAMED = (QUEUES.heading, URGENCY.heading)
