@@ -15,12 +15,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shlex
 import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from zsched.archive.schema import APPLICATION_ID, VERSION, create
@@ -122,7 +122,7 @@ def _own_file(path: Path, flags: int) -> int:
             problem = "it is a symbolic link; give [archive] path where the file itself is"
             raise ArchiveError(f"archive {path}: {problem}") from error
         raise
-    if objection := _objection(os.fstat(fd), shlex.quote(str(path))):
+    if objection := _objection(os.fstat(fd), quote(str(path))):
         os.close(fd)
         raise ArchiveError(f"archive {path}: {objection}")
     return fd
@@ -151,7 +151,7 @@ def open_to_others(path: Path) -> str:
     if not found.st_mode & writers or found.st_mode & stat.S_ISVTX:  # sticky: others cannot rename its files
         return ""
     problem = f"others may write into its folder ({stat.S_IMODE(found.st_mode):04o}), and put files in its place"
-    return f"{problem}; chmod go-w {shlex.quote(str(folder))}"
+    return f"{problem}; chmod go-w {quote(str(folder))}"
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
@@ -232,7 +232,7 @@ def _is_archive(db: sqlite3.Connection, path: Path) -> bool:
                 f"archive {path} is of version {version}, this zsched reads up to {VERSION}; upgrade it"
             )
         if version < VERSION:
-            remedy = f"move it away: mv {path} {path}.old; a daemon begins another"
+            remedy = f"move it away: mv {quote(str(path))} {quote(str(path))}.old; a daemon begins another"
             raise ArchiveForeign(
                 f"archive {path} is of the older version {version}, this zsched reads {VERSION}; {remedy}"
             )

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from zsched.config import reading
 from zsched.config.bounds import MOST_VALID_DAYS, RQ_PREFIX_FORM, RQ_PREFIX_REMEDY, VALID_DAYS
 from zsched.config.parsing import (
     QUEUES,
@@ -39,15 +40,6 @@ from zsched.config.parsing import (
     setting,
     suggest,
     words,
-)
-from zsched.config.reading import (
-    REDIS_CREDENTIAL,
-    SIGNING_CREDENTIAL,
-    credential_file,
-    read_file,
-    read_password_file,
-    read_toml,
-    reason_of,
 )
 from zsched.config.urls import (
     MASTER,
@@ -115,7 +107,11 @@ class RedisSettings:
         Raises:
             ConfigError: the file cannot be read or is empty.
         """
-        return None if self.password_file is None else read_password_file(self.password_file, "[redis] password_file")
+        return (
+            None
+            if self.password_file is None
+            else reading.read_password_file(self.password_file, "[redis] password_file")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +287,7 @@ def load_settings(
     settings = Settings(**{name: value for (inside, name), value in parsed.items() if not inside}, **sections, **tables)
     _check_together(settings, given)
     redis = _with_credential(_with_cluster(_with_sentinels(settings.redis, given), given), env)
-    keys_file = settings.signing.keys_file or credential_file(env, SIGNING_CREDENTIAL)
+    keys_file = settings.signing.keys_file or reading.credential_file(env, reading.SIGNING_CREDENTIAL)
     return dataclasses.replace(
         settings,
         redis=dataclasses.replace(redis, given_by=_given_by(given)),
@@ -301,9 +297,9 @@ def load_settings(
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return read_toml(read_file(file).decode())
+        return reading.read_toml(reading.read_file(file).decode())
     except (OSError, ValueError) as error:
-        raise ConfigError(f"configuration file {file}: {reason_of(error)}") from error
+        raise ConfigError(f"configuration file {file}: {reading.reason_of(error)}") from error
 
 
 def _named_tables(file: Path, tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -427,7 +423,7 @@ def _with_credential(redis: RedisSettings, env: Mapping[str, str]) -> RedisSetti
     """Return *redis* with the password from systemd's credential, unless it has a password."""
     if redis.password_file is not None or gives_password(of_the_server(redis.url)):
         return redis
-    return dataclasses.replace(redis, password_file=credential_file(env, REDIS_CREDENTIAL))
+    return dataclasses.replace(redis, password_file=reading.credential_file(env, reading.REDIS_CREDENTIAL))
 
 
 def _places(given: Mapping[SettingKey, _Given], *names: str) -> str:

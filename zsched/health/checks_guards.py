@@ -37,7 +37,7 @@ def check_guards(probe: Probe) -> Iterator[Finding]:
         )
     elif enforcing and not telling:
         yield fine(
-            f"all workers ({len(enforcing)}) say that they run only signed jobs; any writer of RQ's keys can say so"
+            f"all workers ({len(enforcing)}) say that they run only signed jobs, as any writer of RQ's keys could"
         )
     elif not telling:
         yield fine("workers run any job, as with RQ ([worker] guard = off)" if workers else "no worker is registered")

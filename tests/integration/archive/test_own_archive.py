@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from tests.integration.archive.ground import Scene, schedule
 from tests.unit.archive.ground import put
-from zsched.archive import Archive, recalling
+from zsched.archive import Archive, places, recalling
 from zsched.config.settings import ArchiveSettings, RedisSettings, Settings
 from zsched.config.urls import address_of
 from zsched.core import entry
@@ -89,6 +89,13 @@ def test_archives_of_other_data_sets_are_refused(own: OwnArchive, wire: Wire, fo
             own.open(wire)
 
         assert not own.is_ours
+
+
+def test_the_remedy_for_an_archive_of_another_data_set_has_its_path_as_one_word() -> None:
+    told = str(places.refused("no", Path("/a b/c;d.db"), Path("/a b")))
+
+    assert "zsched recover --from '/a b/c;d.db' puts" in told
+    assert told.endswith(" or move '/a b' away")
 
 
 def test_a_folder_that_others_may_write_is_warned_of(folder: Path, redis_url: str) -> None:
