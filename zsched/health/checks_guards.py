@@ -36,9 +36,7 @@ def check_guards(probe: Probe) -> Iterator[Finding]:
             'start the first ones as zsched worker, with [worker] guard = "enforce"',
         )
     elif enforcing and not telling:
-        yield fine(
-            f"all workers ({len(enforcing)}) say that they run only signed jobs, as any writer of RQ's keys could"
-        )
+        yield fine(f"all workers ({len(enforcing)}) say that they run only signed jobs, as any writer of RQ's keys can")
     elif not telling:
         yield fine("workers run any job, as with RQ ([worker] guard = off)" if workers else "no worker is registered")
     if telling:

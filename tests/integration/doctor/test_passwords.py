@@ -162,7 +162,7 @@ CASES = {
     ),
     "all enforce": Case(
         lambda sound: guarded(sound, w1={"zs_guard": "enforce"}), "guards", OK,
-        "all workers (1) say that they run only signed jobs, as any writer of RQ's keys could",
+        "all workers (1) say that they run only signed jobs, as any writer of RQ's keys can",
     ),
     "a worker warns": Case(
         lambda sound: guarded(sound, w1={"zs_guard": "warn", "zs_warned": "2"}), "guards", Severity.NOTE,
