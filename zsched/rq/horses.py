@@ -22,9 +22,9 @@ class HidesSecrets(BaseWorker):
 
     def fork_work_horse(self, *args: Any) -> None:
         """Start the process of a task. RQ writes the arguments into its source as their ``repr``."""
-        given = self.connection.connection_pool.connection_kwargs
         is_spawned = isinstance(self, rq.SpawnWorker)  # otherwise it inherits the connection
-        texts = {name: value for name, value in given.items() if is_spawned and isinstance(value, str | bytes)}
+        given = self.connection.connection_pool.connection_kwargs if is_spawned else {}
+        texts = {name: value for name, value in given.items() if isinstance(value, str | bytes)}
         variables = {_VARIABLE.format(name): ascii(value) for name, value in texts.items()}
         os.environ |= variables
         given |= {name: _from_environment(name, value) for name, value in texts.items()}
