@@ -86,7 +86,7 @@ def read_toml(text: str) -> dict[str, Any]:
     blank = _TEXTS.sub(lambda found: "_" + "\n" * found[0].count("\n"), text)
     if many := _MANY_PARTS.search(blank):
         line = blank.count("\n", 0, many.start()) + 1
-        raise ValueError(f"a key has more than {_MOST_PARTS} parts (at line {line}, column 1)")
+        raise ValueError(f"a key has more than {_MOST_PARTS} parts; give fewer (at line {line}, column 1)")
     import tomllib  # a client without a file need not wait for it
 
     try:
