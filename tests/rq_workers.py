@@ -30,11 +30,14 @@ class RqWorkers:
         if tasks:
             (folder / "tasks.py").write_text(tasks)
 
-    def start(self, *arguments: str, **settings: str) -> subprocess.Popen[bytes]:
-        """Start a worker of the queues in *arguments*, or of the queue default, with *settings* in its environment."""
+    def start(self, *arguments: str, module: str = "rq.cli", **settings: str) -> subprocess.Popen[bytes]:
+        """
+        Start a worker of the queues in *arguments*, or of the queue default, with *settings* in its environment.
+        *module* has the command.
+        """
         path = os.pathsep.join([str(self.folder), str(PROJECT), os.environ.get("PYTHONPATH", "")])
         env = os.environ | {"RQ_REDIS_URL": self._url, "TASKS_REDIS": self._url, "PYTHONPATH": path} | settings
-        command = [self._python, "-m", "rq.cli", "worker", *arguments]
+        command = [self._python, "-m", module, "worker", *arguments]
         with (self.folder / "worker.log").open("ab") as log:
             return self._guard.spawn(command, cwd=self.folder, env=env, stdout=log, stderr=log)
 

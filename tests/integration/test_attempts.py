@@ -144,7 +144,8 @@ def test_a_function_that_a_worker_lacks_is_named_with_the_host_that_lacks_it(
     assert f", by worker w: {errors[charge]}; " in told[0]
     redis_client.delete(KEYS.rq.worker("w"))  # as RQ does some minutes after its death
     remedy = client.why(news).verdict.remedy
-    assert remedy.startswith("deploy app_of_rq.tasks where its worker runs; if it is there, python -c 'import app_of")
+    assert remedy.startswith("deploy app_of_rq.tasks where its worker runs; if it is there, and yours, python -c 'imp")
+    assert "runs it, and says why it fails" in remedy
     assert {errors[charge], errors[news]} == {one["error"] for one in zsched.json("status")["failures"]}
     assert "(tasks has no charge)" in zsched("status").stdout
 

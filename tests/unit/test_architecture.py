@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "":               (("aio", "client", "core", "current", "errors", "tasks"), ()),
     "errors":         ((),                                               ()),
     "config":         (("errors", "config"),                             ()),
+    "config.reading": (("errors",),                                      ()),  # files that people give
     "events":         (("errors", "core"),                               ("structlog",)),
     "embedded":       (("errors", "embedded"),                           ()),
     "core":           (("errors", "core"),                               ("croniter",)),
@@ -46,7 +47,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "tasks":          (("errors", "core", "storage", "client", "current", "tasks"), ()),
     "tasks.signature": (("errors", "core"),                              ("typeguard",)),
     "tasks.chaining": (("errors", "config", "core", "storage", "client", "current"), ("rq",)),
-    "files":          (("errors", "core", "storage", "client", "tasks", "files"), ()),
+    "files":          (("errors", "config.reading", "core", "storage", "client", "tasks", "files"), ()),
     "imports":        (("errors", "core", "storage", "client", "files", "imports"), ()),
     "imports.rqcron": (("errors", "core", "storage", "imports"),         ("croniter", "rq")),
     "zone_rules":     ((),                                               ()),  # what this machine has
@@ -70,7 +71,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "cli":            (EVERYTHING,                                       ("click", "structlog")),
     "cli.status_screen": (("errors", "core", "storage", "health", "cli"), ("rich",)),  # of the extra ops
     "cli.worker":     (("errors", "config", "core", "storage", "rq", "cli"), ("click", "redis")),
-    "cli.values":     (("errors", "core", "files", "cli"),               ("click", "dateutil")),
+    "cli.values":     (("errors", "config.reading", "core", "files", "cli"),               ("click", "dateutil")),
     "cli.history":    (("errors", "core", "storage", "health", "client", "cli"), ("click",)),  # not: archive
     "cli.log":        (("errors", "core", "storage", "client", "cli"),   ("click",)),
 }  # fmt: skip

@@ -11,8 +11,9 @@ import pytest
 
 import zsched
 from zsched.config.parsing import QUEUES, URGENCY, QueueSettings, path
+from zsched.config.reading import read_password_file
 from zsched.config.settings import _PARSERS, Settings, load_settings, variable_of
-from zsched.config.urls import read_password_file, redact
+from zsched.config.urls import redact
 from zsched.core.arguments import check_queue
 from zsched.core.options import PRESET_OPTIONS, merged_presets
 from zsched.errors import ConfigError, InvalidSchedule

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +295,15 @@ def test_the_redis_cli_command_uses_the_redis_of_the_settings(url: str, said: st
 )
 def test_the_worker_command_uses_the_redis_of_the_settings(url: str, options: dict[str, str], said: str) -> None:
     assert said == shell(url, **options).written(["rq", "worker", "email"])
+
+
+@pytest.mark.parametrize("url", ["redis://localhost", "redis+sentinel://a:26379/main/0"])
+@pytest.mark.parametrize("queue", ["--worker-class=os.system", "-c", "a;b", "$(b)", "`b`", "a'b", 'a"b', "a\nb", "a b"])
+def test_a_queue_is_one_word_of_the_worker_command_and_no_option(url: str, queue: str) -> None:
+    command = shlex.split(shell(url, "json").written(["rq", "worker", "email", queue]))
+
+    separated = ["--"] if queue.startswith("-") else []
+    assert [*separated, "email", queue] == command[command.index("worker") + 1 :][-2 - len(separated) :]
 
 
 @pytest.mark.parametrize(

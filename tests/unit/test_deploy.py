@@ -16,8 +16,8 @@ from packaging.utils import canonicalize_name
 from tests.documents import LOCKS, pages, pins
 from tests.faults.processes import ENDS_S
 from zsched.cli.program import USAGE
+from zsched.config.reading import REDIS_CREDENTIAL
 from zsched.config.settings import Settings
-from zsched.config.urls import REDIS_CREDENTIAL
 from zsched.core.clock import ManualClock
 from zsched.daemon.supervisor import Supervisor
 from zsched.metrics.pages import HANDLERS

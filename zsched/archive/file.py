@@ -5,7 +5,8 @@ One process writes it, guarded by a lock on ``<path>.lock``. The lock file has t
 lock on the file itself would be lost whenever any code in the process closed it (fcntl(2), "record locks"). Only its
 owner may read it (0600 in a folder 0700), because it has payloads. A file that is a symbolic link, belongs to another
 user, or is open to others is refused: SQLite gives its write-ahead log the modes of the file. A file with a second name
-(a hard link) is refused, too, because each name would have its own lock and write-ahead log. Folders may be links: they
+(a hard link) is refused, too, because each name would have its own lock and write-ahead log. The same is true of the
+lock file, which is checked before it is written. A folder that others may write is reported. Folders may be links: they
 are resolved for file and lock, so that two paths of one file have one lock.
 """
 
@@ -19,6 +20,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from zsched.archive.schema import APPLICATION_ID, VERSION, create
@@ -44,16 +46,9 @@ class Lock:
             ArchiveInUse: another process has it. ArchiveError, ArchiveFailed: folder or file cannot be created.
         """
         lock_path = path.parent.resolve() / f"{path.name}.lock"
-        try:
+        with converted(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except (PermissionError, NotADirectoryError, FileExistsError, IsADirectoryError) as error:
-            remedy = "give [archive] path where this user may write"
-            raise ArchiveError(f"archive {path}: {error.strerror or error}; {remedy}") from error
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                raise _is_link(lock_path) from error
-            raise ArchiveFailed(f"archive {path}: {error.strerror or error}") from error
+            self._fd = _own_file(lock_path, os.O_CREAT)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -109,32 +104,54 @@ def _demand_own(path: Path) -> None:
         ArchiveError: others may use it. OSError.
     """
     for part in _PARTS:
-        here = path.with_name(path.name + part)
-        try:
-            fd = os.open(here, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (0 if part else os.O_CREAT), 0o600)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                raise _is_link(here) from error
-            raise
-        found = os.fstat(fd)
+        with suppress(FileNotFoundError):
+            os.close(_own_file(path.with_name(path.name + part), 0 if part else os.O_CREAT))
+
+
+def _own_file(path: Path, flags: int) -> int:
+    """
+    Open the file at *path* to write, with more *flags*, and return its descriptor, if only this user may use it.
+
+    Raises:
+        ArchiveError: others may use it. OSError.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            problem = "it is a symbolic link; give [archive] path where the file itself is"
+            raise ArchiveError(f"archive {path}: {problem}") from error
+        raise
+    if objection := _objection(os.fstat(fd), quote(str(path))):
         os.close(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise ArchiveError(f"archive {here}: it is not a file; give [archive] path where a file can be made")
-        if found.st_nlink > 1:
-            remedy = f"make it a file of its own: mv {here} {here}.old; cp {here}.old {here}; chmod 600 {here}"
-            raise ArchiveError(f"archive {here}: it has another name (a hard link), and a lock for each; {remedy}")
-        if found.st_uid != os.geteuid():
-            remedy = f"run as that user, or chown {os.geteuid()} {here}"
-            raise ArchiveError(f"archive {here}: its owner is the user with number {found.st_uid}; {remedy}")
-        if found.st_mode & 0o077:
-            modes = f"{found.st_mode & 0o777:04o}"
-            raise ArchiveError(f"archive {here}: others may use it ({modes}), and payloads are in it; chmod 600 {here}")
+        raise ArchiveError(f"archive {path}: {objection}")
+    return fd
 
 
-def _is_link(path: Path) -> ArchiveError:
-    return ArchiveError(f"archive {path}: it is a symbolic link; give [archive] path where the file itself is")
+def _objection(found: os.stat_result, quoted: str) -> str:
+    """Return why others may use the file *found*, and the remedy; "" if only this user may. *quoted*: its path."""
+    if not stat.S_ISREG(found.st_mode):
+        return "it is not a file; give [archive] path where a file can be made"
+    if found.st_nlink > 1:
+        remedy = f"make it a file of its own: mv {quoted} {quoted}.old; cp {quoted}.old {quoted}; chmod 600 {quoted}"
+        return f"it has another name (a hard link); {remedy}"
+    if found.st_uid != os.geteuid():
+        owner = f"its owner is the user with number {found.st_uid}"
+        return f"{owner}; run as that user, or chown {os.geteuid()} {quoted}"
+    if found.st_mode & 0o077:
+        return f"others may use it ({found.st_mode & 0o777:04o}), and an archive has payloads; chmod 600 {quoted}"
+    return ""
+
+
+def open_to_others(path: Path) -> str:
+    """Return why others may put files beside the archive at *path*, and the remedy; "" if they may not."""
+    folder = path.parent.resolve()
+    found = folder.stat()
+    writers = stat.S_IWOTH | (stat.S_IWGRP if found.st_gid != os.getegid() else 0)
+    if not found.st_mode & writers or found.st_mode & stat.S_ISVTX:  # sticky: others cannot rename its files
+        return ""
+    problem = f"others may write into its folder ({stat.S_IMODE(found.st_mode):04o}), and put files in its place"
+    return f"{problem}; chmod go-w {quote(str(folder))}"
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
@@ -193,7 +210,7 @@ def converted(path: Path, corrupt: tuple[int, ...] = _CORRUPT) -> Iterator[None]
         raise ArchiveFailed(f"archive {path}: {error}") from error
     except UnicodeDecodeError as error:  # in a name or message from SQLite with content of the file
         raise ArchiveCorrupt(f"archive {path}: {error}") from error
-    except PermissionError as error:
+    except (PermissionError, NotADirectoryError, FileExistsError, IsADirectoryError) as error:
         raise ArchiveError(
             f"archive {path}: {error.strerror}; give [archive] path where this user may write"
         ) from error
@@ -215,7 +232,7 @@ def _is_archive(db: sqlite3.Connection, path: Path) -> bool:
                 f"archive {path} is of version {version}, this zsched reads up to {VERSION}; upgrade it"
             )
         if version < VERSION:
-            remedy = f"move it away: mv {path} {path}.old; a daemon begins another"
+            remedy = f"move it away: mv {quote(str(path))} {quote(str(path))}.old; a daemon begins another"
             raise ArchiveForeign(
                 f"archive {path} is of the older version {version}, this zsched reads {VERSION}; {remedy}"
             )

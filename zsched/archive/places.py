@@ -22,7 +22,9 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from errno import EACCES
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from zsched.archive import body
@@ -30,7 +32,7 @@ from zsched.archive.check import stored_facts
 from zsched.archive.file import connect_to_read, converted
 from zsched.core.difference import is_same_set
 from zsched.core.log import Position
-from zsched.errors import ArchiveError, ArchiveOfAnother
+from zsched.errors import ArchiveError, ArchiveFailed, ArchiveOfAnother
 
 _INSTANCES: Final = 16  # daemons of one namespace and user on one machine without a configured path
 _LONGEST: Final = 100  # characters of a folder's name; most file systems take 255
@@ -124,10 +126,11 @@ def paths_for(namespace: str, gen: str | None, address: str, environment: Mappin
 
 def refused(objection: str, file: Path, away: Path) -> ArchiveOfAnother:
     """Return the error for an *objection* to the archive *file*, with the remedy. *away*: the path to move away."""
+    recover = f"zsched recover --from {quote(str(file))}"
     return ArchiveOfAnother(
-        f"{objection}; if that Redis was rebuilt or moved, zsched recover --from {file} puts what the archive knows "
-        "into it (with --force while a daemon leads); if it is another one, give this daemon another [archive] path, "
-        f"or move {away} away"
+        f"{objection}; if that Redis was rebuilt or moved, {recover} puts what the archive knows into it (with --force "
+        "while a daemon leads); if it is another one, give this daemon another [archive] path, "
+        f"or move {quote(str(away))} away"
     )
 
 
@@ -172,13 +175,7 @@ def demand_folder(folder: Path) -> None:
     Raises:
         ArchiveError: this user has no permission.
     """
-    problem = "Permission denied"
-    try:
+    with suppress(ArchiveFailed), converted(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK | os.X_OK):
-            return
-    except (PermissionError, NotADirectoryError, FileExistsError) as error:
-        problem = error.strerror or str(error)
-    except OSError:
-        return
-    raise ArchiveError(f"archive {folder}: {problem}; give [archive] path where this user may write")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(EACCES, os.strerror(EACCES))

@@ -11,7 +11,7 @@ import click
 
 from zsched.cli.accounts import COLUMNS, account_by, account_options, account_row, answer_restored, saved_lines
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, pass_invocation
-from zsched.config.urls import read_password_file
+from zsched.config.reading import SMALL_BYTES, read_password_file
 from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.people import People, Person, check_password
@@ -140,7 +140,7 @@ def _said(invocation: Invocation, name: str, result: str | None) -> int:
 def _password(file: str | None) -> str:
     """Return the password from *file* or stdin, or as the terminal gives it twice. Raises UsageError, ConfigError."""
     if file == "-":
-        return check_password(sys.stdin.read().rstrip("\r\n"))
+        return check_password(sys.stdin.read(SMALL_BYTES).rstrip("\r\n"))
     if file is not None:
         return check_password(read_password_file(file, _FILE))
     if not sys.stdin.isatty():

@@ -6,11 +6,11 @@ import re
 import sys
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone, tzinfo
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from zsched.config.reading import MOST_BYTES, bounded, read_file, reason_of
 from zsched.core.clock import SystemClock, from_ms
 from zsched.core.instants import instant_ms
 from zsched.core.wording import parse_duration
@@ -122,14 +122,11 @@ def content(file: str, wanted: str) -> bytes:
     Return the bytes of *file*, or of standard input for ``-``. *wanted*: the expected content, such as "a crontab".
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: it cannot be read, or is too large.
     """
     from zsched.files.reading import STDIN
 
-    if file == STDIN:
-        return sys.stdin.buffer.read()
     try:
-        return Path(file).read_bytes()
+        return bounded(sys.stdin.buffer, MOST_BYTES) if file == STDIN else read_file(file, MOST_BYTES)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{file}: {reason}; give {wanted}, or - for standard input") from error
+        raise ConfigError(f"{file}: {reason_of(error)}; give {wanted}, or - for standard input") from error

@@ -14,13 +14,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from zsched.config import reading
 from zsched.config.bounds import MOST_VALID_DAYS, RQ_PREFIX_FORM, RQ_PREFIX_REMEDY, VALID_DAYS
 from zsched.config.parsing import (
     QUEUES,
@@ -43,20 +43,16 @@ from zsched.config.parsing import (
 )
 from zsched.config.urls import (
     MASTER,
-    REDIS_CREDENTIAL,
-    SIGNING_CREDENTIAL,
     SentinelUrl,
     address,
     check_url,
     cluster_node,
-    credential_file,
     gives_password,
     has_password,
     is_sentinel_url,
     join,
     join_cluster,
     of_the_server,
-    read_password_file,
     shown,
     with_password_file,
 )
@@ -111,7 +107,11 @@ class RedisSettings:
         Raises:
             ConfigError: the file cannot be read or is empty.
         """
-        return None if self.password_file is None else read_password_file(self.password_file, "[redis] password_file")
+        return (
+            None
+            if self.password_file is None
+            else reading.read_password_file(self.password_file, "[redis] password_file")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +289,7 @@ def load_settings(
     settings = Settings(**{name: value for (inside, name), value in parsed.items() if not inside}, **sections, **tables)
     _check_together(settings, given)
     redis = _with_credential(_with_cluster(_with_sentinels(settings.redis, given), given), env)
-    keys_file = settings.signing.keys_file or credential_file(env, SIGNING_CREDENTIAL)
+    keys_file = settings.signing.keys_file or reading.credential_file(env, reading.SIGNING_CREDENTIAL)
     return dataclasses.replace(
         settings,
         redis=dataclasses.replace(redis, given_by=_given_by(given)),
@@ -299,9 +299,9 @@ def load_settings(
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"configuration file {file}: {_reason(error)}") from error
+        return reading.read_toml(reading.read_file(file).decode())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"configuration file {file}: {reading.reason_of(error)}") from error
 
 
 def _named_tables(file: Path, tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -425,7 +425,7 @@ def _with_credential(redis: RedisSettings, env: Mapping[str, str]) -> RedisSetti
     """Return *redis* with the password from systemd's credential, unless it has a password."""
     if redis.password_file is not None or gives_password(of_the_server(redis.url)):
         return redis
-    return dataclasses.replace(redis, password_file=credential_file(env, REDIS_CREDENTIAL))
+    return dataclasses.replace(redis, password_file=reading.credential_file(env, reading.REDIS_CREDENTIAL))
 
 
 def _places(given: Mapping[SettingKey, _Given], *names: str) -> str:
@@ -442,10 +442,6 @@ def _given_by(given: Mapping[SettingKey, _Given]) -> str:
 def variable_of(key: SettingKey) -> str:
     """Return the environment variable of a key: ``("redis", "url")`` is ZSCHED_REDIS_URL."""
     return _PREFIX + "_".join(part for part in key if part).upper()
-
-
-def _reason(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 _NAMED = (QUEUES.heading, URGENCY.heading)

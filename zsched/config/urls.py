@@ -17,16 +17,13 @@ names its credential, so a blank or missing credential means that there is no pa
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlsplit
 
-from zsched.errors import ConfigError, show
+from zsched.errors import show
 
 URL_FORMS = (
     "write redis://host:6379/0, rediss://host:6379/0, unix:///path/redis.sock?db=0, "
@@ -347,37 +344,7 @@ def host_port(host: str, port: int) -> str:
 # -- passwords --------------------------------------------------------------------------------------
 
 
-REDIS_CREDENTIAL = "redis-password"
-SIGNING_CREDENTIAL = "zsched-signing-keys"
-_CREDENTIALS = "CREDENTIALS_DIRECTORY"
-
-
-def credential_file(env: Mapping[str, str], name: str) -> str | None:
-    """Return the path of the credential *name*; None without one, or if it is blank."""
-    file = Path(env.get(_CREDENTIALS) or os.devnull, name)
-    with suppress(OSError):
-        return str(file) if file.read_bytes().strip() else None
-    return None
-
-
 def gives_password(url: str) -> bool:
     """Return True if *url*, of one Redis, has a password. A user alone does not count."""
     parts = urlsplit(url)
     return bool(parts.password) or "password" in parse_qs(parts.query)
-
-
-def read_password_file(file: str, place: str) -> str:
-    """
-    Read *file*, without its line end. *place*: the setting that names it.
-
-    Raises:
-        ConfigError: it cannot be read or is empty.
-    """
-    try:
-        password = Path(os.path.expanduser(file)).read_text().rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-        raise ConfigError(f"{place}={file!r}: {reason}") from error
-    if not password:
-        raise ConfigError(f"{place}={file!r}: it is empty; write the password into it")
-    return password

@@ -47,5 +47,6 @@ def remedy_of(error: str) -> str:
         return ""
     module, owner, name = told.groups()
     if module:
-        return f"deploy {module} {ITS_PLACE}; if it is there, python -c 'import {module}' says why it fails"
+        how = f"python -c 'import {module}' runs it, and says why it fails"  # any writer of RQ's keys can name it
+        return f"deploy {module} {ITS_PLACE}; if it is there, and yours, {how}"
     return f"deploy the {owner} that has {name} {ITS_PLACE}, and restart the worker"

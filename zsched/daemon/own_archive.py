@@ -23,7 +23,7 @@ from typing import Final
 import structlog
 
 from zsched.archive import Archive
-from zsched.archive.file import set_aside
+from zsched.archive.file import open_to_others, set_aside
 from zsched.archive.places import Told, demand_folder, paths_for, refused, state_folder
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of
@@ -202,4 +202,6 @@ class OwnArchive:
             self.path = path
             raise
         self.path = path
+        if exposure := open_to_others(path):
+            log.warning("archive_exposed", archive=str(path), reason=exposure)
         log.info("archive_opened", archive=str(path), position=archive.position.id if archive.position else None)

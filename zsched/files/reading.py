@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, Protocol
 
+from zsched.config.reading import read_toml
 from zsched.core.arguments import check_text
 from zsched.core.model import Definition
 from zsched.core.toml import Lines, key_text
@@ -105,11 +105,11 @@ def read(name: str, raw: bytes, checks: Checks, owner: str | None = None) -> Sch
     """
     try:
         text = raw.decode()
-        found = tomllib.loads(text)
+        found = read_toml(text)
     except UnicodeDecodeError as error:
         problem = f"byte {error.start} is not UTF-8 text; write the file in UTF-8"
         raise _refusal(name, [Complaint(raw[: error.start].count(b"\n") + 1, "", problem)]) from None
-    except (ValueError, RecursionError) as error:  # tomllib's own errors are ValueErrors; so is a number of 5000 digits
+    except ValueError as error:  # tomllib's own errors are ValueErrors; so is a number of 5000 digits
         raise _refusal(name, [_not_toml(error, raw)]) from None
     return _Reading(name, found if owner is None else {**found, "owner": owner}, Lines(text), checks).file()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import Final
 
 from zsched.core.clock import from_ms
@@ -309,8 +310,8 @@ def _without_workers(
     for one in queues:
         if one.meant:
             text = f"nobody listens to queue {one.queue}, {_use([one])}: did you mean {one.meant}?"
-            out = f", and zsched cancel-run --queue {one.queue} takes its runs out" if one.waiting else ""
-            remedy = f"zsched set ID --queue {one.meant} corrects a schedule{out}; else"
+            out = f", and zsched cancel-run --queue {quote(one.queue)} takes its runs out" if one.waiting else ""
+            remedy = f"zsched set ID --queue {quote(one.meant)} corrects a schedule{out}; else"
             yield _about([one], said(text, remedy, *worker_of([one.queue])))
     if rest := [one for one in queues if not one.meant]:
         lost = "workers that ran when Redis lost its data are unknown until they take a job: restart them, or "

@@ -1,4 +1,8 @@
-"""Checks of guards and signatures: which workers run only signed jobs, and which schedules they will refuse."""
+"""
+Checks of guards and signatures: which workers say that they run only signed jobs, and which schedules they will refuse.
+
+A worker's mode is a field in RQ's keys, so every writer of these can give it to every worker.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ _SOON_MS: Final = 30 * 86_400_000  # before the end of a signature, when it shou
 
 @health_check("guards", Probe)
 def check_guards(probe: Probe) -> Iterator[Finding]:
-    """Report which workers run only signed jobs ([worker] guard)."""
+    """Report which workers say that they run only signed jobs ([worker] guard)."""
     by_mode: dict[str, list[str]] = {"enforce": [], "warn": []}
     others = list[str]()
     workers = workers_of(probe.wire, probe.keys.rq)
@@ -27,17 +31,17 @@ def check_guards(probe: Probe) -> Iterator[Finding]:
     enforcing, telling = by_mode["enforce"], by_mode["warn"]
     if others and enforcing:
         yield problem(
-            f"{plural(len(enforcing), 'worker')} run only signed jobs, and {plural(len(others), 'worker')} any job: "
-            f"{some(sorted(others))}",
-            'start these as zsched worker, with [worker] guard = "enforce"',
+            f"workers that do not say that they run only signed jobs: {some(sorted(others))}; "
+            f"that say so: {len(enforcing)}",
+            'start the first ones as zsched worker, with [worker] guard = "enforce"',
         )
     elif enforcing and not telling:
-        yield fine(f"{plural(len(enforcing), 'worker')}, all of them, run only signed jobs")
+        yield fine(f"all workers ({len(enforcing)}) say that they run only signed jobs, as any writer of RQ's keys can")
     elif not telling:
         yield fine("workers run any job, as with RQ ([worker] guard = off)" if workers else "no worker is registered")
     if telling:
         refused = sum(worker.warned for worker in workers if worker.guard == "warn")
-        said = f"{plural(len(telling), 'worker')} would have refused {plural(refused, 'job')}, and ran all"
+        said = f"workers ({len(telling)}) say that they would have refused {plural(refused, 'job')}, and ran all"
         remedy = 'their logs have the reasons; then set [worker] guard = "enforce"'
         yield note(f"{said}: {some(sorted(telling))}", remedy)
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from zsched.core.choices import Priority
 from zsched.core.log import text
+from zsched.core.toml import toml_text
 from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, note, problem, skipped, warning
@@ -74,7 +75,7 @@ def check_serializer(probe: Probe) -> Iterator[Finding]:
     elif stored != configured:
         yield problem(
             f"the namespace's payloads are {stored}, and these settings say {configured}: such clients are refused",
-            f'set [rq] serializer = "{stored}", or take another namespace',
+            f"set [rq] serializer = {toml_text(stored)}, or take another namespace",
         )
     elif configured == "json":
         yield skipped(
@@ -94,7 +95,7 @@ def check_prefix(probe: Probe) -> Iterator[Finding]:
         yield problem(
             f"the namespace keeps its runs under RQ's prefix {stored!r}, and these settings say {ours!r}: daemons and "
             "clients with them are refused",
-            f'set [rq] prefix = "{stored}", or give another namespace',
+            f"set [rq] prefix = {toml_text(stored)}, or give another namespace",
         )
         return
     theirs = prefix_of_environment() if HAS_PREFIX else RQ_PREFIX  # of RQ's own commands in this environment
@@ -222,7 +223,7 @@ def check_rq_cron(probe: Probe) -> Iterator[Finding]:
         if is_here:
             yield problem(f"{said}, whose jobs were imported: they run twice", "stop it: they run here")
         else:
-            yield warning(said, f"to move in, stop it, then: zsched import rq-cron {cron.module or 'MODULE'}")
+            yield warning(said, "to move in, stop it, and import the module you gave it: zsched import rq-cron MODULE")
     if not running:
         yield fine("RQ's cron does not run")
 

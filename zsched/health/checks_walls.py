@@ -21,12 +21,12 @@ from __future__ import annotations
 import re
 import shlex
 import stat
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from zsched.config.reading import read_file, read_toml
 from zsched.config.settings import Settings
 from zsched.config.urls import SentinelUrl, has_password, is_sentinel_url
 from zsched.core.wording import plural, some
@@ -189,7 +189,7 @@ def _sentinels_file(url: str) -> str | None:
 
 def _has_password(file: Path) -> bool:
     """Return True if the URL in a configuration file has a password."""
-    return has_password(str(tomllib.loads(file.read_text("utf-8")).get("redis", {}).get("url", "")))
+    return has_password(str(read_toml(read_file(file).decode()).get("redis", {}).get("url", "")))
 
 
 def _mode(file: Path) -> int:

@@ -106,7 +106,7 @@ class DaemonCollector(Collector):
             yield from _of_archives(sight.overview)
             rows = [([queue], depth) for queue, depth in self._by_label(sight.depths)]
             yield gauges("queue_depth", "Jobs that wait in RQ's queues, from any producer.", ["queue"], rows)
-            help = "Jobs that guards in the mode warn let run, and that enforce would have refused, from any producer."
+            help = "Jobs that workers with a guard in the mode warn say they ran, and that enforce would have refused."
             rows = [([queue], number) for queue, number in self._by_label(sight.warned)]
             yield counters("jobs_warned", help, ["queue"], rows)
             yield self._of_due_soon(sight.due_soon)

@@ -21,13 +21,13 @@ from typing import Any, Final
 
 from rq import Queue, Retry
 from rq.job import Job
-from rq.worker import BaseWorker
 
 from zsched.core.attempts import ATTEMPTS_FIELD, Attempt, added, attempts_of, attempts_text, with_error
 from zsched.core.clock import SystemClock
 from zsched.core.job import RQ_TIME, ms_of
 from zsched.core.run_id import RunId
 from zsched.current import keys_of_run
+from zsched.rq.horses import HidesSecrets
 from zsched.storage.jobs import Notes
 
 _RETRIED: Final = "the task returned rq.Retry"
@@ -35,7 +35,7 @@ _TOO_OFTEN: Final = "the task returned rq.Retry, and had no retry left"
 log: Final = logging.getLogger("zsched.rq")  # as RQ's workers log
 
 
-class RecordsAttempts(BaseWorker):
+class RecordsAttempts(HidesSecrets):
     """A part of a worker class, before one of RQ's: it records failed attempts of runs in their jobs."""
 
     def handle_job_failure(

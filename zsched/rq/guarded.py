@@ -18,12 +18,12 @@ import rq.job
 from rq import Queue
 from rq.job import JobStatus
 from rq.utils import now
-from rq.worker import BaseWorker
 
 from zsched.errors import ConfigError
 from zsched.rq import process
 from zsched.rq.attempts import log
 from zsched.rq.guard import GuardMode, JobGuard, refusal_text
+from zsched.rq.horses import HidesSecrets
 from zsched.rq.job import Job
 from zsched.rq.plain import plain_of
 from zsched.storage.guards import GUARD_FIELD, WARNED_FIELD
@@ -33,7 +33,7 @@ from zsched.storage.rqversion import HAS_EXECUTIONS
 _OVER: Final = (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED)
 
 
-class Guarded(BaseWorker):
+class Guarded(HidesSecrets):
     """A part of a worker class, before one of RQ's: it runs a job only if the guard of this process lets it."""
 
     def __init__(self, *args: Any, **options: Any) -> None:

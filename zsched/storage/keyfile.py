@@ -32,7 +32,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from zsched.config.urls import SIGNING_CREDENTIAL, credential_file
+from zsched.config.reading import SIGNING_CREDENTIAL, SMALL_BYTES, bounded, credential_file, open_file
 from zsched.core.allowed import is_allowed
 from zsched.core.clock import Clock, SystemClock
 from zsched.errors import ConfigError
@@ -159,8 +159,8 @@ def read_keys(file: str, env: Mapping[str, str] = os.environ) -> KeyRing:
     """
     place = f"[signing] keys_file={file!r}"
     try:
-        with Path(file).open(encoding="ascii") as opened:
-            status, text = os.fstat(opened.fileno()), opened.read()
+        with open_file(file) as opened:
+            status, text = os.fstat(opened.fileno()), bounded(opened, SMALL_BYTES).decode("ascii")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else "it has other characters than ASCII"
         raise ConfigError(f"{place}: {reason}; make one with: zsched keys new") from error

@@ -57,14 +57,12 @@ class Endpoint:
             to += ["-p", self._port] if self._port != _PORT else []
         to += ["--tls"] if self._is_tls else []
         to += ["-n", self._db] if self._db else []
-        from shlex import join  # a client without an error need not wait for it
-
-        return join(map(str, ["redis-cli", *to, *words]))
+        return _joined("redis-cli", *to, *words)
 
     def cluster_check(self) -> str:
         """Return the command that shows the state of its Cluster."""
-        tls = "--tls " if self._is_tls else ""
-        return f"redis-cli {tls}--cluster check {host_port(self._host, self._port)}"
+        tls = ["--tls"] if self._is_tls else []
+        return _joined("redis-cli", *tls, "--cluster", "check", host_port(self._host, self._port))
 
     def when_silent(self, error: BaseException | None = None) -> str:
         """Return the remedy when it does not answer, or not with TLS."""
@@ -85,6 +83,12 @@ class Endpoint:
         if str(error).startswith("BUSY "):
             return f"wait for the script that runs there, or end it: {self.cli('SCRIPT', 'KILL')}"
         return ASKED_AGAIN
+
+
+def _joined(*words: object) -> str:
+    from shlex import join  # a client without an error need not wait for it
+
+    return join(map(str, words))
 
 
 def _is_of_tls(error: BaseException | None) -> bool:

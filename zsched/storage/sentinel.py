@@ -30,7 +30,7 @@ from redis.sentinel import (
     SentinelManagedSSLConnection,
 )
 
-from zsched.config.urls import SentinelUrl, host_port, read_password_file
+from zsched.config.urls import SentinelUrl, host_port
 from zsched.errors import ConfigError
 from zsched.storage.found import PATIENCE_S, FoundPool, Unfound, adopted_options, our_options
 from zsched.storage.remedies import Endpoint
@@ -201,6 +201,8 @@ def _of_sentinels(parsed: SentinelUrl) -> dict[str, Any]:
     given = parsed.options
     options: dict[str, Any] = {"username": given.get("sentinel_username"), "password": given.get("sentinel_password")}
     if "sentinel_password_file" in given:
+        from zsched.config.reading import read_password_file  # others need not wait for it
+
         options["password"] = read_password_file(given["sentinel_password_file"], "sentinel_password_file")
     if given.get("sentinel_ssl") == "true":
         options["ssl"] = True

@@ -38,6 +38,8 @@ class Shell:
         reads the settings, and for ``rq resume`` its effect.
         """
         words = list(map(str, command))
+        if words[:2] == ["rq", "worker"] and any(queue.startswith("-") for queue in words[2:]):
+            words.insert(2, "--")  # an option, such as --worker-class, would let it import a name from Redis
         if words[0] == "rq" and self.link.finds_master and not self.link.is_to_cluster:
             is_resume = words[1] == "resume"
             words = ["redis-cli", "DEL", RqKeys(self.rq_prefix).suspended()] if is_resume else ["zsched", *words[1:]]

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import structlog
 
 from zsched.client import Client
+from zsched.config.reading import MOST_BYTES, read_file
 from zsched.config.settings import DaemonSettings
 from zsched.core.clock import LAST_MS, ManualClock, from_ms
 from zsched.core.instants import instant_ms
@@ -194,7 +195,7 @@ class ManualScheduler:
             ZschedError: the first entry that could not be put; all other entries were put.
         """
         __tracebackhide__ = True
-        said = read(str(path), Path(path).read_bytes(), ClientChecks(self.client), owner)
+        said = read(str(path), read_file(path, MOST_BYTES), ClientChecks(self.client), owner)
         application = Application(self.client, said)
         applied = application.run(application.compare(), [], lambda done: None)
         for _, error in applied.errors:

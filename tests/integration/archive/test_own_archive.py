@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import redis
+from structlog.testing import capture_logs
 
 from tests.integration.archive.ground import Scene, schedule
 from tests.unit.archive.ground import put
-from zsched.archive import Archive, recalling
+from zsched.archive import Archive, places, recalling
 from zsched.config.settings import ArchiveSettings, RedisSettings, Settings
 from zsched.config.urls import address_of
 from zsched.core import entry
@@ -88,6 +89,23 @@ def test_archives_of_other_data_sets_are_refused(own: OwnArchive, wire: Wire, fo
             own.open(wire)
 
         assert not own.is_ours
+
+
+def test_the_remedy_for_an_archive_of_another_data_set_has_its_path_as_one_word() -> None:
+    told = str(places.refused("no", Path("/a b/c;d.db"), Path("/a b")))
+
+    assert "zsched recover --from '/a b/c;d.db' puts" in told
+    assert told.endswith(" or move '/a b' away")
+
+
+def test_a_folder_that_others_may_write_is_warned_of(folder: Path, redis_url: str) -> None:
+    folder.chmod(0o777)
+
+    with own_at(folder / "2.db", redis_url) as own, capture_logs() as told:
+        own.prepare()
+
+    (warned,) = (line["reason"] for line in told if line["event"] == "archive_exposed")
+    assert warned.endswith(f"; chmod go-w {folder}")
 
 
 def test_a_configured_archive_is_opened_without_redis(folder: Path, redis_url: str) -> None:

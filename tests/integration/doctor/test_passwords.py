@@ -158,15 +158,15 @@ CASES = {
     ),
     "some enforce": Case(
         lambda sound: guarded(sound, w1={"zs_guard": "enforce"}, w2={}, w3={"zs_guard": "off"}), "guards", PROBLEM,
-        "1 worker run only signed jobs, and 2 workers any job: w2, w3",
+        "workers that do not say that they run only signed jobs: w2, w3; that say so: 1",
     ),
     "all enforce": Case(
         lambda sound: guarded(sound, w1={"zs_guard": "enforce"}), "guards", OK,
-        "1 worker, all of them, run only signed jobs",
+        "all workers (1) say that they run only signed jobs, as any writer of RQ's keys can",
     ),
     "a worker warns": Case(
         lambda sound: guarded(sound, w1={"zs_guard": "warn", "zs_warned": "2"}), "guards", Severity.NOTE,
-        "1 worker would have refused 2 jobs, and ran all: w1",
+        "workers (1) say that they would have refused 2 jobs, and ran all: w1",
     ),
     "no signature": Case(
         lambda sound: Client(sound).schedule("app.run", id="plain", every=3600), "signatures", OK,

@@ -340,4 +340,4 @@ def test_rqs_cron_is_a_warning_while_it_has_a_heartbeat(url: str, sound: redis.R
     running.register_birth()
     finding = only(examined(url)["rq's cron"], WARNING)
     assert "RQ's cron runs: box.1, app/cron_config.py" == finding.text
-    assert finding.remedy.endswith("stop it, then: zsched import rq-cron app/cron_config.py")
+    assert finding.remedy.endswith("import the module you gave it: zsched import rq-cron MODULE")

@@ -16,7 +16,7 @@ import pytest
 from tests.unit.archive.contents import archived
 from tests.unit.archive.ground import put
 from zsched.archive import Archive
-from zsched.archive.file import APPLICATION_ID, VERSION, connect_to_read, set_aside
+from zsched.archive.file import APPLICATION_ID, VERSION, connect_to_read, open_to_others, set_aside
 from zsched.errors import ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse
 
 HOLDER = """
@@ -70,7 +70,7 @@ def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
         Archive(tmp_path / "link.db", "default")
 
 
-@pytest.mark.parametrize("part", ["", "-wal"])
+@pytest.mark.parametrize("part", ["", "-wal", ".lock"])
 def test_a_file_with_two_names_is_refused_under_both(tmp_path: Path, part: str) -> None:
     path, other = archived(tmp_path / "archive.db", [put(1, "a")]), tmp_path / "other.db"
     here, there = (each.with_name(each.name + part) for each in (path, other))
@@ -85,7 +85,7 @@ def test_a_file_with_two_names_is_refused_under_both(tmp_path: Path, part: str) 
     Archive(path, "default").close()
 
 
-@pytest.mark.parametrize("part", ["", "-wal"])
+@pytest.mark.parametrize("part", ["", "-wal", ".lock"])
 def test_a_path_that_is_not_a_regular_file_is_refused(tmp_path: Path, part: str) -> None:
     os.mkfifo(tmp_path / f"archive.db{part}", 0o600)
 
@@ -93,16 +93,55 @@ def test_a_path_that_is_not_a_regular_file_is_refused(tmp_path: Path, part: str)
         Archive(tmp_path / "archive.db", "default")
 
 
-def test_a_lock_that_is_a_symbolic_link_is_refused_and_its_target_unchanged(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("mine")
-    (tmp_path / "archive.db.lock").symlink_to(tmp_path / "precious")
+@pytest.mark.parametrize(("links", "said"), [("symlink_to", "a symbolic link"), ("hardlink_to", "another name")])
+def test_a_lock_that_is_a_link_is_refused_and_its_target_unchanged(tmp_path: Path, links: str, said: str) -> None:
+    precious, lock = tmp_path / "precious", tmp_path / "archive.db.lock"
+    precious.touch(0o600)
+    precious.write_text("mine")
+    getattr(lock, links)(precious)
 
-    with pytest.raises(ArchiveError, match=r"archive\.db\.lock: it is a symbolic link"):
+    with pytest.raises(ArchiveError, match=rf"archive\.db\.lock: it .* {said}"):
         Archive(tmp_path / "archive.db", "default")
-    assert "mine" == (tmp_path / "precious").read_text()
+    assert ("mine", False) == (precious.read_text(), (tmp_path / "archive.db").exists())
 
 
-@pytest.mark.parametrize("part", ["", "-wal", "-shm"])
+def test_a_lock_of_another_user_is_refused_and_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, owner = tmp_path / "archive.db.lock", os.geteuid()
+    lock.touch(0o600)
+    lock.write_text("123")
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+
+    with pytest.raises(ArchiveError, match=rf"\.lock: its owner is the user with number {owner}"):
+        Archive(tmp_path / "archive.db", "default")
+    assert "123" == lock.read_text()
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_own_group", "is_open"),
+    [
+        (0o700, True, False),
+        (0o755, False, False),
+        (0o777, True, True),
+        (0o1777, True, False),
+        (0o775, True, False),
+        (0o775, False, True),
+    ],
+)
+def test_a_folder_that_others_may_write_is_reported_with_the_chmod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, is_own_group: bool, is_open: bool
+) -> None:
+    folder, group = tmp_path / "an archive", os.getegid()
+    folder.mkdir()
+    folder.chmod(mode)
+    monkeypatch.setattr(os, "getegid", lambda: group if is_own_group else group + 1)
+
+    found = open_to_others(folder / "a.db")
+
+    said = f"others may write into its folder ({mode:04o}), and put files in its place; chmod go-w '{folder}'"
+    assert (said if is_open else "") == found
+
+
+@pytest.mark.parametrize("part", ["", "-wal", "-shm", ".lock"])
 @pytest.mark.parametrize("mode", [0o660, 0o604, 0o666])
 def test_a_file_that_others_may_use_is_refused_with_the_chmod(tmp_path: Path, part: str, mode: int) -> None:
     path = archived(tmp_path / "archive.db", [put(1, "a")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shlex
 import ssl
 from typing import Any
 
@@ -95,6 +96,12 @@ def test_the_command_reaches_the_server_of_the_url_and_has_no_password(
         link.execute("PING")
 
     assert caught.value.remedy.endswith(f": {command}")
+
+
+def test_a_host_that_a_cluster_named_is_one_word_of_its_command() -> None:
+    command = Endpoint({"host": "a;touch b", "port": 7001}, is_tls=True).cluster_check()
+
+    assert ["redis-cli", "--tls", "--cluster", "check", "a;touch b:7001"] == shlex.split(command)
 
 
 def test_an_error_with_another_problem_keeps_class_and_remedy() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from zsched.archive import START, History, Recall, recalling
@@ -135,7 +136,7 @@ def _other_namespace(path: Path, namespace: str, error: ArchiveForeign) -> Archi
         return error
     if found == namespace:
         return error
-    remedy = f"run zsched recover -n {found} --from {path}, or give another file with --from"
+    remedy = f"run zsched recover -n {quote(found)} --from {quote(str(path))}, or give another file with --from"
     return ArchiveForeign(f"archive {path} is of namespace {found!r}, not of {namespace!r}; {remedy}")
 
 

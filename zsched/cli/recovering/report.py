@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from shlex import quote
 from typing import Any, Final, NamedTuple
 
 from zsched.cli.lines import Shown, Table, pairs
@@ -176,7 +177,7 @@ class HistoryFindings:
 
     def refusal(self, *, is_named: bool, is_forced: bool) -> str | None:
         """Return why the recovery is refused, or None. *is_named*: the operator named this archive."""
-        known, again = self.known, f"zsched recover --from {self.known.path}"
+        known, again = self.known, f"zsched recover --from {quote(str(self.known.path))}"
         mine = f"the archive {known.path} ends with log entry {_entry(known.position)}"
         theirs = f"the log in Redis goes from {_entry(self.first)} to {_entry(self.last)}"
         if self.verdict is Verdict.UNRELATED and not is_named:
