@@ -71,7 +71,6 @@ async def retry_all(view: Viewed, request: Request) -> Response:
 async def show(view: Viewed, run_id: str) -> Response:
     """Show a run: times, attempts, error, note and worker."""
     run, source = await view.call.client.get_run(run_id)
-    await actions.demand_run(view.call, run)
     story = await view.call.client.why(run_id, view.tz)
     retry = (await retries_of(view.call.client, [run], run.schedule_id)).of_run(run_id)
     return view.page(
