@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from zsched.core.allowed import is_allowed
-from zsched.core.option_table import OPTIONS
+from zsched.core.job import CALLBACKS
 from zsched.errors import InvalidSchedule
 from zsched.storage.rqjob import plain
-
-_NAMING: Final = [name for name, option in OPTIONS.items() if option.form.metavar == "FUNC"]
 
 
 def functions_named(func: object, options: Mapping[str, Any]) -> dict[str, str]:
     """Return the functions that a definition names, by option, without values that the client will refuse."""
-    named = {"func": func, **{name: _path(options[name]) for name in _NAMING if name in options}}
+    named = {"func": func, **{name: _path(options[name]) for name in CALLBACKS if name in options}}
     return {name: path for name, path in named.items() if isinstance(path, str)}
 
 

@@ -12,8 +12,8 @@ this version cannot read, and at a recovery. A retry is left out if the run that
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from dataclasses import replace
+from typing import Final, NamedTuple, TypeVar
 
 from zsched.core.changes import OF_RUNS, RESTORED_RUNS, RULE_CHANGED, Change, What
 from zsched.core.clock import LAST_MS
@@ -35,40 +35,37 @@ _OF_A_RUN: Final = OF_RUNS | RESTORED_RUNS | {What.RETRIED, What.WITHDRAWN}  # p
 _BREAKS: Final = RESTORED_RUNS | {What.RESTORED, What.FOUND, What.WITHDRAWN}  # Redis or an archive lost something
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(NamedTuple):
     """The seen part of a schedule's history: changes from *since_us* on, and the *runs* that were pushed since."""
 
     since_us: int
-    runs: frozenset[str]
+    runs: set[str | None]
 
     @classmethod
     def of(cls, since_us: int, changes: Sequence[Change]) -> Extent:
         """Return the extent that begins at *since_us*, by the known *changes*, in order."""
-        runs = set[str]()
-        for change in changes:
-            is_push = change.what in (What.FIRED, What.ENQUEUED) or (change.what is What.RETRIED and change.why in runs)
-            if is_push and change.run_id is not None and change.at_us >= since_us:
-                runs.add(change.run_id)
-        return cls(since_us, frozenset(runs))
+        runs = set[str | None]()
+        for one in changes:
+            is_push = one.what in (What.FIRED, What.ENQUEUED) or (one.what is What.RETRIED and one.why in runs)
+            if is_push and one.at_us >= since_us:
+                runs.add(one.run_id)
+        return cls(since_us, runs)
 
     def seen(self, changes: Sequence[C]) -> list[C]:
         """Return those of *changes* that are seen, without what they tell of others."""
         return [self._told(change) for change in changes if self._has(change)]
 
     def _has(self, change: Change) -> bool:
-        if change.what in _OF_A_RUN and change.run_id not in self.runs:
-            return False
         is_of_rule_before = change.what is What.SKIPPED and change.why == RULE_CHANGED
-        return change.at_us >= self.since_us + is_of_rule_before
+        is_known = change.what not in _OF_A_RUN or change.run_id in self.runs
+        return is_known and change.at_us >= self.since_us + is_of_rule_before
 
     def _told(self, change: C) -> C:
         if change.at_us == self.since_us:
             return replace(change, changed=())
-        named = filter(RunId.parse, change.why.split() if change.what in (What.FIRED, What.SKIPPED) else ())
-        if self.runs.issuperset(named):
-            return change
-        return replace(change, why=change.why.partition(":")[0] if change.what is What.SKIPPED else "")
+        is_by_daemon = change.what in (What.FIRED, What.SKIPPED)
+        others = is_by_daemon and set(filter(RunId.parse, change.why.split())) - self.runs
+        return replace(change, why=change.why.partition(":")[0] if ":" in change.why else "") if others else change
 
 
 def history_begins(chronicle: Chronicle, present: Reader, limits: Limits) -> int:

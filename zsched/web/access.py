@@ -25,12 +25,11 @@ from zsched.client.allowed import check_allowed, functions_named
 from zsched.config.settings import Settings
 from zsched.core.allowed import LimitedBy
 from zsched.core.arguments import check_tags
-from zsched.core.clock import Clock
+from zsched.core.clock import LAST_MS, Clock
 from zsched.core.model import Schedule
 from zsched.storage.accounts import Account, AccountRole
-from zsched.storage.keys import keys_of
 from zsched.storage.people import People
-from zsched.storage.refusals import NO_VERSION, not_found
+from zsched.storage.refusals import NO_VERSION
 from zsched.storage.tokens import Tokens, digest_of
 from zsched.web.problems import Problem
 from zsched.web.proxy import Proxy
@@ -87,11 +86,6 @@ class Caller:
         if (refusal := self.refusal_of_writes) is not None:
             raise refusal
 
-    def demand(self, schedule: Schedule) -> None:
-        """Check that *schedule*, as it is, is within the limits. Raises ScheduleNotFound, as if there were none."""
-        if not self.sees(schedule):
-            raise not_found(schedule.id, keys_of(self.settings))
-
     def demand_new(self, func: Any, options: Mapping[str, Any]) -> None:
         """Check a schedule as it will be: its functions, and the limits. Raises Problem, InvalidSchedule."""
         check_allowed(self.settings.rq.allow_callables, func if isinstance(func, str) else None, options)
@@ -136,11 +130,9 @@ class Caller:
 
     def own(self, schedule: Schedule) -> Schedule:
         """Return *schedule*; to a limited caller without its creation and last run, if it was put since."""
-        put_ms = schedule.updated_ms
-        if not self.is_limited or put_ms is None:
-            return schedule
+        put_ms = (schedule.updated_ms or LAST_MS) if self.is_limited else 0
         created_ms = schedule.created_ms if (schedule.created_ms or 0) >= put_ms else None
-        last_run_id = schedule.last_run_id if (schedule.last_nominal_ms or 0) > put_ms else None
+        last_run_id = schedule.last_run_id if (schedule.last_nominal_ms or 0) >= put_ms else None
         return replace(schedule, created_ms=created_ms, last_run_id=last_run_id)
 
     def sees_queue(self, queue: str) -> bool:

@@ -18,6 +18,8 @@ from zsched.core.choices import Missed, ScheduleState
 from zsched.core.model import Schedule, Scheduled
 from zsched.core.repair import IdOutcome, Repaired, Tally
 from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, ScheduleNotFound, VersionConflict, ZschedError
+from zsched.storage.keys import keys_of
+from zsched.storage.refusals import not_found
 from zsched.web.access import Caller
 
 T = TypeVar("T")
@@ -35,9 +37,10 @@ ACTIONS: Final[Mapping[str, tuple[Any, ...]]] = {
 
 
 async def found_of(call: Caller, id: str) -> Schedule:
-    """Return schedule *id*, which this caller may see. Raises ScheduleNotFound."""
+    """Return schedule *id*. Raises ScheduleNotFound, also if it is beyond the limits: that tells nothing of it."""
     found = await call.client.get(check_id(id))
-    call.demand(found)
+    if not call.sees(found):
+        raise not_found(id, keys_of(call.settings))
     return call.own(found)
 
 
@@ -59,7 +62,7 @@ async def change(
         id, *_arguments(action, given), if_version=version
     )
     if result == "not_found":
-        raise ScheduleNotFound(f"no schedule {id!r}")
+        raise not_found(id, keys_of(call.settings))
     return result
 
 

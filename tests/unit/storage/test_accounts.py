@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import pytest
 
+from zsched.client.allowed import functions_named
 from zsched.core.allowed import LimitedBy, is_allowed
+from zsched.core.job import CALLBACKS
+from zsched.core.option_table import OPTIONS
 from zsched.storage.accounts import Limits
 
 
 def by(*functions: str, queue: str = "default", tags: tuple[str, ...] = ()) -> LimitedBy:
     return LimitedBy(dict(zip(("func", "on_success"), functions, strict=False)), queue, tags)
+
+
+def test_every_option_that_names_a_function_is_found_in_a_definition() -> None:
+    naming = {name for name, option in OPTIONS.items() if option.form.metavar == "FUNC"}
+
+    assert {"on_success", "on_failure"} == naming
+    assert naming <= CALLBACKS.keys()
+    given = {"on_success": {"func": "app.ok", "timeout": 5}, "on_failure": "app.bad", "queue": "app.x"}
+    assert {"func": "app.x", "on_success": "app.ok", "on_failure": "app.bad"} == functions_named("app.x", given)
 
 
 @pytest.mark.parametrize("pattern", ["tasks.*", "tasks.*.*", "*.remind", "tasks.re?ind", "tasks.remind", "*"])
