@@ -48,6 +48,7 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
 async def confirm(view: Viewed, request: Request) -> Response:
     """Show how many runs a retry of all that the filters find would push, and ask."""
     view.call.demand_write()
+    view.call.demand_all("a search for runs")
     filters = {**_USUAL, **_filters(request.query_params)}
 
     async def plan() -> dict[str, Any]:
