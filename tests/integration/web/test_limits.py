@@ -150,10 +150,12 @@ def test_the_past_of_an_id_begins_with_the_first_put_within_the_limits(
     texts = [story, shop.get("/schedules/emp-7/occurrences").json(), shop.get("/schedules/emp-7").json()]
     with web.browser("sam", "scheduler", **LIMITS) as browser:
         pages = [browser.get(path).text for path in ("/schedules/emp-7", "/outcomes?id=emp-7", "/schedules")]
+        conflict = browser.post("/schedules/emp-7/edit", data={"version": "another"})
 
     assert ["put"] == [change["what"] for change in story["changes"]]
     assert ("shop", "shop") == (story["created_by"], story["changed_by"])
-    told = "".join(map(str, [*texts, *pages]))
+    assert (409, True) == (conflict.status_code, "created by shop" in conflict.text)
+    told = "".join(map(str, [*texts, *pages, conflict.text]))
     for secret in (former, again, "by ann", "app.pay", "salaries", "Error", "run_ended"):
         assert secret not in told, secret
     assert 0 == len(texts[1]["past"])
