@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.documents import PROJECT
+from tests.faults.processes import ENDS_S
 from tests.integration import command_line
 from zsched.cli.program import DONE, USAGE
 from zsched.client import Client
@@ -203,16 +206,29 @@ def test_a_named_function_that_cannot_be_imported_is_accepted_with_a_note(
     assert ("created" in result.stdout) is command.startswith("add")
 
 
-def test_a_function_that_is_not_allowed_is_not_imported(zsched: Zsched, redis_client: redis.Redis) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"add other shelf.send_reminder --after 1h --kwargs {FITTING.replace(' ', '')}",
+        "add other app.run --after 1h --on-success shelf.done",
+        "set mine --func shelf.send_reminder",
+        "set mine --on-failure shelf.done",
+    ],
+)
+def test_a_function_that_is_not_allowed_is_not_imported(
+    zsched: Zsched, redis_client: redis.Redis, command: str
+) -> None:
     zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.*"
+    zsched("add", "mine", "app.run", "--after", "1h")
+    before = redis_client.xlen("zsched:{default}:log")
 
-    result = zsched("add", "mine", "shelf.send_reminder", "--after", "1h", "--kwargs", FITTING)
+    result = zsched(*command.split())
 
     assert USAGE == result.exit_code
     assert "allow_callables" in result.stderr
     assert "shelf" not in sys.modules
     assert "imported" not in result.output
-    assert [] == zsched.holds(redis_client)
+    assert before == redis_client.xlen("zsched:{default}:log")
 
 
 def test_the_current_folder_is_last_on_the_import_path_as_for_rqs_worker(zsched: Zsched) -> None:
@@ -224,6 +240,21 @@ def test_the_current_folder_is_last_on_the_import_path_as_for_rqs_worker(zsched:
 
     assert (DONE, "") == (result.exit_code, result.stderr)
     assert os.getcwd() == sys.path[-1]
+
+
+@pytest.mark.true_start
+@pytest.mark.parametrize(("options", "is_imported"), [((), True), (("-P",), False)])
+def test_python_itself_imports_from_the_current_folder_first_unless_forbidden(
+    tmp_path: Path, options: tuple[str, ...], is_imported: bool
+) -> None:
+    (tmp_path / "click.py").write_text("raise SystemExit('a module of this folder ran')")
+    command = [sys.executable, *options, "-m", "zsched.cli", "--version"]
+    env = os.environ | {"PYTHONPATH": str(PROJECT)}
+
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=ENDS_S)
+
+    assert is_imported is ("a module of this folder ran" in done.stderr)
+    assert is_imported is not done.stdout.startswith("zsched ")
 
 
 @pytest.fixture

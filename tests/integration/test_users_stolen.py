@@ -58,11 +58,12 @@ def worker_of(stocked: GuardedRedis, tmp_path: Path, guard: Guard) -> Start:
     return RqWorkers(guard, stocked.url("zsched-worker"), tmp_path).start
 
 
-WRITERS = pytest.mark.parametrize("user", ["zsched-client", "zsched-daemon", "zsched-worker"])
+WRITERS = pytest.mark.parametrize("user", ["zsched-client", "zsched-daemon", "zsched-worker", "zsched-web"])
 CAN = {
     "zsched-client": [
         f"HGETALL {RUN}", f"HSET {RUN} data another", f"DEL {RUN}",  # the jobs of all
         f"LPUSH {RQ}:queue:default x", f"DEL {RQ}:queue:default", f"PUBLISH {RQ}:pubsub:worker x",
+        f"HSET {RQ}:worker:w zs_guard enforce", f"HGETALL {RQ}:worker:w",
         f"HSET {NAMESPACE}meta seq 1", f"SET {NAMESPACE}lease mine", f"XADD {NAMESPACE}log 99999-1 kind put",
         f"ZADD {NAMESPACE}due:high 1 made-up", f"DEL {NAMESPACE}recurring", f"XREVRANGE {NAMESPACE}log + -",
     ],
@@ -187,7 +188,7 @@ def is_busy(other: redis.Redis) -> bool:
     return False
 
 
-@pytest.mark.parametrize("user", ["zsched-client", "zsched-worker"])
+@WRITERS
 def test_a_client_can_stop_workers(stocked: GuardedRedis, worker_of: Start, user: str) -> None:
     worker = worker_of("--name", "victim", "idle")
     with stocked.connect("operator") as operator:

@@ -276,3 +276,17 @@ def dropped_in(entry: Entry) -> list[str]:
     parsed = parse(entry)
     list(parsed.rows())
     return parsed.dropped
+
+
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [("rate_limited", "rate_limited"), ("a" * 20, "a" * 20), ("a" * 21, "odd"), ("canceled x", "odd"), ("a1", "odd")],
+)
+def test_a_status_in_the_log_has_at_most_20_letters(led: Ground, status: str, word: str) -> None:
+    led.put(("bait", led.now_ms - 1000), allow_past=1)
+    run = led.run("bait", led.now_ms - 1000)
+    led.redis.hset(led.keys.rq.job(run), "status", status)
+
+    led.fire()
+
+    assert f"{run}={word}" == led.last.fields["cancelled"]

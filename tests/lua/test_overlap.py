@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.lua.ground import Ground
-from tests.lua.overlapping import LONG_AGO, advance, becomes, chain, dependents, fired, put, told
+from tests.lua.overlapping import LONG_AGO, advance, becomes, chain, dependents, due, fired, put, told
 from tests.lua.test_lost import PACKED
 from tests.prefix import RQ
 from zsched.core.job import rq_time
@@ -34,6 +34,17 @@ def test_the_policy_decides_the_outcome_while_an_earlier_run_is_open(
     assert (run in led.queue()) == (word == "fired")
     assert (led.redis.zscore(f"{RQ}:deferred:default", run) is not None) == (word == "deferred")
     assert ("" if mode in ("skip", "allow") else mode) == (chain(led) or "").partition(" ")[0]
+
+
+@pytest.mark.parametrize("mode", ["skip", "queue", "cancel_previous"])
+def test_a_forged_job_of_a_coming_run_does_not_delay_the_occurrences_after_it(led: Ground, mode: str) -> None:
+    [first] = fired(led, mode)
+    becomes(led, first, "finished")
+    led.redis.hset(led.keys.rq.job(led.run("r", due(led)[2])), mapping={"status": "started", "worker_name": "w"})
+
+    words = [advance(led, mode)[0] for _ in range(2)]
+
+    assert ["duplicate", "fired"] == words
 
 
 def skips(led: Ground) -> float | None:

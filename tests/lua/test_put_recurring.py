@@ -23,6 +23,7 @@ def test_a_new_recurring_schedule_has_a_place_a_rule_and_a_template(ground: Grou
     assert {"r": f"low {next_ms}"} == ground.places()
     assert {b"r"} == ground.redis.smembers(ground.keys.recurring())
     assert TEMPLATE == ground.template("r")
+    assert [] == ground.redis.keys(f"{RQ}:job:*")  # which others could change
     now = str(now_ms)
     own = {"version": version, "trigger": "rule-1", "digest": "digest-1", "lane": "low", "nominal": str(next_ms)}
     assert own | OWN | {"anchor": now, "created_at": now, "updated_at": now} == ground.schedule("r")

@@ -42,6 +42,25 @@ def test_a_recurring_schedule_gets_an_extra_run_and_keeps_its_next_time(ground: 
     assert "1" == ground.last.fields["last"]
 
 
+def test_a_signed_one_shot_runs_before_its_time_by_the_signature_that_the_caller_put_alone(ground: Ground) -> None:
+    run = f"a-{ground.put_later('a')}"
+    ground.redis.hset(f"{RQ}:job:{run}", "zs_sig", "for its time")
+
+    refused = [ground.call("run_now", id="a", signature=signature)[0] for signature in ("", "of another put")]
+    word, _, pushed = ground.call("run_now", id="a", signature="for its time")
+
+    assert (["SIGNED", "SIGNED"], "fired", run) == (refused, word, pushed)
+
+
+def test_a_signed_one_shot_whose_time_has_come_runs_as_it_is(ground: Ground) -> None:
+    run = f"a-{ground.put_later('a')}"
+    ground.redis.hset(f"{RQ}:job:{run}", "zs_sig", "for its time")
+    ground.call("pause", ["a"], note="")
+    ground.pass_time(HOUR_MS)
+
+    assert ("fired", run) == tuple(ground.call("run_now", id="a")[::2])
+
+
 def test_runs_in_the_same_millisecond_get_different_ids(ground: Ground) -> None:
     ground.put_recurring("r")
     ground.freeze()

@@ -196,6 +196,16 @@ def test_two_layers_never_import_each_other(row: str) -> None:
     assert [] == [other for other in others if row in MAY_IMPORT[other][0]]
 
 
+def test_clients_workers_and_the_command_line_alone_read_the_file_of_signing_keys() -> None:
+    readers = {
+        name.partition("/")[0]
+        for name, source in sources(PACKAGE.rglob("*.py")).items()
+        if "keys_file" in source.attribute_names or any("KeyFile" in each for each in source.imports)
+    }
+
+    assert {"cli", "client", "rq", "storage", "tasks", "web"} == readers - {"config"}
+
+
 def test_the_suite_imports_no_tool() -> None:
     files = sources((PROJECT / "tests").rglob("*.py"), PROJECT)
 

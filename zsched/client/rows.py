@@ -129,7 +129,7 @@ class RowReader:
         shape = known.shapes.get(offset_s)
         if shape is None:
             return self._read_new(row, key, None, known.shapes)
-        return shape, self._store.row(own_id, due, self._encoder.call(known.path, args, kwargs))
+        return shape, self._store.row(shape, own_id, due, self._encoder.call(known.path, args, kwargs))
 
     def _recurring(self, row: Mapping[str, Any], rest: dict[str, Any], id: Any, args: Any, kwargs: Any) -> PutItem:
         """Do the same for a row of a recurring schedule; *rest*: its options without id and arguments."""
@@ -219,7 +219,7 @@ def recurring_item(store: Store, definition: Definition, spec: TriggerSpec) -> R
 def one_shot_item(store: Store, definition: Definition) -> tuple[Shape, OneShotRow]:
     """Return a one-shot. Raises as ``item_of``."""
     shape = store.shape(definition)
-    row = store.row(definition.id, time_argument(definition), store.encoder.data(definition.payload))
+    row = store.row(shape, definition.id, time_argument(definition), store.encoder.data(definition.payload))
     return shape, row
 
 

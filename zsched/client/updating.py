@@ -59,9 +59,18 @@ class Updating:
             answer = self._putting.answered(item, facts := PutFacts.of(item), new_id())
             if not is_changed(answer.word):
                 return self._putting.scheduled(facts, answer)
-        raise Contended(
-            f"schedule {id!r} was changed by another writer at every attempt; nothing was written: call again"
-        )
+        raise _contended(id)
+
+    def run_now(self, id: str) -> tuple[str, str | None]:
+        """
+        Sign a one-shot so that it may run before its time, and push it: as ``Store.run_now``. Raises InvalidSchedule:
+        its signature is not good, or this client has no keys.
+        """
+        for _ in range(REPLANS):
+            word, run_id = self._store.run_now(id, new_id(), self._signed_to_run_now(id))
+            if word != "SIGNED":
+                return word, run_id
+        raise _contended(id)
 
     def sign(self, ids: Sequence[str], *, takes_unsigned: bool) -> Mapping[str, IdOutcome]:
         """
@@ -94,6 +103,18 @@ class Updating:
                 else:
                     outcomes[outcome.id] = IdOutcome("signed", error=outcome.refusal(self._store.keys))
         return outcomes
+
+    def _signed_to_run_now(self, id: str) -> bytes:
+        """Put the one-shot *id* with a signature that lets it run before its time, and return that."""
+        self._store.check_serializer()  # before its payload is opened
+        found = self._changing.find(id)
+        self._demand_good(found, "let a client with its key run it now")
+        assert self._store.signer is not None  # just demanded
+        store = self._store.with_signer(self._store.signer.letting_run_now())
+        item = item_of(store, self._revised(found, {}))
+        self._putting.by_store(store).answered(item, PutFacts.of(item), new_id())
+        _, _, name, _ = store.sign(*item)
+        return signature_in(name)
 
     def _signature_of(self, item: PutItem) -> bytes:
         if isinstance(item, Recurring):
@@ -131,7 +152,7 @@ class Updating:
     def _store_for(self, found: StoredSchedule) -> Store:
         """Return the store for a change of *found*, which signs it if it is signed. Raises InvalidSchedule."""
         if not found.signature:
-            return self._store.without_signer()
+            return self._store.with_signer(None)
         self._demand_good(found, "schedule it again with all of its options, by a client with keys")
         return self._store
 
@@ -146,6 +167,10 @@ class Updating:
                 raise BadSignature(f"it shows the function {schedule.func!r}, and is signed for {path!r}")
         except BadSignature as error:
             raise InvalidSchedule("id", schedule.id, str(error), remedy) from error
+
+
+def _contended(id: str) -> Contended:
+    return Contended(f"schedule {id!r} was changed by another writer at every attempt; nothing was written: call again")
 
 
 def _function_of(found: StoredSchedule) -> str:

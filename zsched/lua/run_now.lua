@@ -4,9 +4,10 @@
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        id
+--        signature       of a one-shot, that lets it run before its time; or ''
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
 -- RETURNS  OK, word, now ms, run id or -
---        words: fired NOTFOUND WRONGTYPE QUARANTINED
+--        words: fired NOTFOUND WRONGTYPE QUARANTINED; SIGNED: a one-shot has another signature, for its time to come
 -- LOGS   run_now: id, run, last = 1 when the schedule is recurring and goes on
 --
 -- A one-shot runs now instead of at its time, and keeps the run id of that time. A recurring schedule gets an extra
@@ -29,13 +30,16 @@ else
   source = run_key(id, at.due_ms)
 end
 local job = redis.pcall('HMGET', source, 'data', 'origin', 'status', 'zs', 'zs_expires', 'rate_limit_key',
-  'rate_limit_concurrency')
+  'rate_limit_concurrency', 'zs_sig')
 local flags = at.recurring and redis.pcall('HGET', schedule_key, 'flags') or job[4]
 if type(flags) == 'table' then
   return answer({'OK', 'WRONGTYPE', now_ms, '-'})
 end
 if job.err or not job[1] or not at.recurring and job[3] ~= 'scheduled' then
   return answer({'OK', 'QUARANTINED', now_ms, '-'})
+end
+if not at.recurring and job[8] and job[8] ~= signature and tonumber(at.due_ms) > now_ms then
+  return answer({'OK', 'SIGNED', now_ms, '-'})
 end
 local rate_limit = limit_of(job[6], job[7])
 if rate_limit == false or not queue_accepts(job[2]) then

@@ -21,8 +21,8 @@ as it is valid (SECURITY.md). And a task may fetch jobs with classes of RQ itsel
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -43,6 +43,7 @@ from zsched.storage.signing import (
     Fields,
     Stamp,
     Subject,
+    TooEarly,
     UnknownKey,
     check_run,
     demand_in_limits,
@@ -137,8 +138,11 @@ class JobGuard:
         keys = "no keys" if self._keys is None else f"keys {', '.join(self._keys.ring().keys)}"
         return f"{allowed} {verb} allowed; {keys}{'; unsigned jobs of RQ, too' if self._allows_unsigned else ''}"
 
-    def decide(self, job_id: str, fields: Mapping[str, Any]) -> Permission:
-        """Decide on the job with these *fields* of its hash, as bytes. Never raises."""
+    def decide(self, job_id: str, fields: Mapping[str, Any], server_s: Callable[[], int]) -> Permission:
+        """
+        Decide on the job with these *fields* of its hash, as bytes. Never raises. *server_s* returns Redis' time, for
+        a run that would be too early by the clock of this machine.
+        """
         try:
             names = called(fields)
         except Exception as error:  # any bytes may stand there
@@ -151,7 +155,7 @@ class JobGuard:
             if RunId.ours(job_id) is None:
                 self._demand_plain(fields)
                 return Permission("", func=func)
-            return Permission("", self._demand_signed(job_id, fields), func)
+            return Permission("", self._demand_signed(job_id, fields, server_s), func)
         except (BadSignature, NotPlain) as error:
             return _refused(str(error), func)
         except Exception as error:
@@ -159,30 +163,27 @@ class JobGuard:
 
     def resigned(self, job_id: str, fields: Fields, checked: Checked) -> bytes:
         """
-        Return a signature for the new *fields* of a job with the good signature *checked*, by the same key and for as
-        long: its task rewrote ``meta``.
+        Return a signature for the new *fields* of a job that runs by the good signature *checked*, by the same key and
+        for as long: its task rewrote ``meta``.
         """
         shared = shared_digest(_namespace(job_id), fields)
-        return Stamp(checked.key, Subject.RUN, shared, checked.until_s).sign(job_id, fields["data"])
+        return Stamp(checked.key, Subject.RUN_NOW, shared, checked.until_s).sign(job_id, fields["data"])
 
     def _allows(self, path: str) -> bool:
         return path in self._tasks or is_allowed(path, self._patterns)
 
-    def _demand_signed(self, job_id: str, fields: Fields) -> Checked:
+    def _demand_signed(self, job_id: str, fields: Fields, server_s: Callable[[], int]) -> Checked:
         """Return the good signature. Raises BadSignature."""
         if self._keys is None:
             raise BadSignature("this worker has no keys: [signing] keys_file is not set")
         try:
-            ring, now_s = self._keys.ring(), self._clock.now_ms() // 1000
+            self._keys.ring()
             self._tell_of(self._keys)
-            try:
-                checked = check_run(ring, job_id, fields, now_s)
-            except UnknownKey:  # it may be new in the file
-                checked = check_run(self._keys.ring(looks_now=True), job_id, fields, now_s)
+            with suppress(TooEarly):
+                return _checked(self._keys, job_id, fields, self._clock.now_ms() // 1000)
+            return _checked(self._keys, job_id, fields, server_s())
         except ConfigError as error:
             raise BadSignature(f"this worker cannot read its keys: {error}") from error
-        demand_in_limits(checked, fields)
-        return checked
 
     def _tell_of(self, keys: KeyFile) -> None:
         """Log once why a change of the file of keys is not used."""
@@ -208,6 +209,16 @@ def refusal_text(reason: str) -> str:
 def _refused(reason: str, func: str = "") -> Permission:
     """Return a refusal. *reason* may have texts of the job: a log gets one line of it, without control characters."""
     return Permission(in_a_line(reason, _LONGEST_REASON), func=func)
+
+
+def _checked(keys: KeyFile, job_id: str, fields: Fields, now_s: int) -> Checked:
+    """Return the good signature, as it is at *now_s*. Raises BadSignature, ConfigError."""
+    try:
+        checked = check_run(keys.ring(), job_id, fields, now_s)
+    except UnknownKey:  # it may be new in the file
+        checked = check_run(keys.ring(looks_now=True), job_id, fields, now_s)
+    demand_in_limits(checked, fields)
+    return checked
 
 
 def _told(error: Exception) -> str:

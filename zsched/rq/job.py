@@ -53,7 +53,7 @@ class Job(rq.job.Job):
             return
         with self._guard.deciding():
             self._fields = decode_redis_hash(raw_data)
-            self.permission = self._guard.decide(self.id, self._fields)
+            self.permission = self._guard.decide(self.id, self._fields, lambda: int(self.connection.time()[0]))
             super().restore(self._readable)
             self.meta, self._is_meta_foreign = self._meta_of(self._fields.get("meta")), False
 

@@ -91,12 +91,13 @@ _COMMANDS: Final[Mapping[Role, str]] = {
         "zcount zrandmember zrange zrangebyscore zremrangebyscore zscan"
     ),
     # Of RQ's worker, read from its sources, 2.8 to 3.0; without CLIENT LIST, which it can do without. EVAL: run.note.
-    # Only RQ 3: CLIENT INFO, which shows only the own connection, and ZPOPMIN and ZCOUNT, for rate limits.
+    # Only RQ 3: CLIENT INFO, which shows only the own connection, and ZPOPMIN and ZCOUNT, for rate limits. TIME is for
+    # a guard.
     Role.WORKER: (
         "blmove blpop client|info del eval evalsha exec exists expire get hdel hexists hget hgetall hincrby "
         "hincrbyfloat hset info llen lmove lpop lpos lpush lrange lrem persist publish rpush sadd script|exists "
-        "script|load set smembers srem subscribe ttl unsubscribe unwatch watch xadd xlen xread xrevrange zadd zcard "
-        "zcount zpopmin zrange zrangebyscore zrem zremrangebyscore zscore"
+        "script|load set smembers srem subscribe time ttl unsubscribe unwatch watch xadd xlen xread xrevrange zadd "
+        "zcard zcount zpopmin zrange zrangebyscore zrem zremrangebyscore zscore"
     ),
     # Also of RQ's classes, as rq-dashboard uses them; WATCH and EXEC are of a pipeline that reads.
     Role.WEB: (

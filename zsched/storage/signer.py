@@ -14,7 +14,8 @@ Not guaranteed: that a delay is exact to the millisecond. The server's clock is 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, Final
 
 from zsched.config.bounds import MOST_VALID_DAYS
@@ -26,6 +27,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.signing import (
     LATEST_S,
     BadSignature,
+    Checked,
     Fields,
     Stamp,
     Subject,
@@ -60,10 +62,28 @@ class Signer:
         self._step_s = max(self._valid_s // _STEPS, 1)
         self._machine, self._lock = SystemClock(), threading.Lock()
         self._read: tuple[int, float] | None = None  # the server's time, and ours by the monotonic clock
+        self._of_one_shots = Subject.RUN
+
+    def letting_run_now(self) -> Signer:
+        """Return the same signer, whose one-shots may run before their time."""
+        other = copy(self)
+        other._of_one_shots = Subject.RUN_NOW
+        return other
 
     def shared(self, fields: Fields) -> bytes:
         """Return the ``shared_digest`` of *fields*, once per shape."""
         return shared_digest(self._keys.namespace, fields)
+
+    def problem_of(self, pairs: Sequence[Any], data: bytes) -> str:
+        """Return why the key's limits do not let it sign a job with *data* and the flat *pairs*; or ""."""
+        key = self._file.ring().first
+        try:
+            if key.is_limited:
+                fields = dict(zip(pairs[::2], pairs[1::2], strict=True)) | {"data": data}
+                demand_in_limits(Checked(Subject.RUN, key, 0), fields)
+        except BadSignature as error:
+            return str(error)
+        return ""
 
     def one_shots(self, shared: bytes, ids: Iterable[str], dues: Iterable[str], datas: Iterable[bytes]) -> list[bytes]:
         """Return the signatures of one-shots of a shape; *dues* as in their rows. Many at once take 0.7 of the time."""
@@ -76,7 +96,7 @@ class Signer:
             if stamp is None or not from_ms <= at_ms < before_ms:
                 until_s = self._until_s(max(at_ms, now_ms))
                 from_ms, before_ms = at_ms, (until_s - self._valid_s) * 1000
-                stamp = Stamp(key, Subject.RUN, shared, until_s)
+                stamp = Stamp(key, self._of_one_shots, shared, until_s)
             signatures.append(stamp.sign(f"{id}-{due}{suffix}", data))
         return signatures
 

@@ -12,6 +12,8 @@ Each part has its length in front, so no two jobs have the same text. RQ writes 
 it. It writes these parts as they were, but ``data`` deflated, and JSON with spaces. So ``data`` is signed inflated, and
 JSON without spaces. It counts ``retries_left`` down: that is at most ``zs_retries``, which is signed.
 
+A run id has the time of its run, and no job runs before it, unless a client signed the one-shot to be run now.
+
 Redis copies a recurring schedule's template, so a signature of a schedule holds for each of its runs, and cannot tell a
 replay from a run. Until then it may run any number of times. The same is true of a retried run, as Redis numbers it.
 """
@@ -46,12 +48,14 @@ _IN_JSON: Final = ("meta", "retry_intervals")
 LATEST_S: Final = 0xFFFFFFFFF  # the last second that nine hexadecimal digits can name
 _CODE_BYTES, _CODE_CHARACTERS = 16, 22
 _HEAD: Final = b"zsched 1 "
+EARLY_S: Final = 60  # clocks of machines may differ by so much
 
 
 class Subject(Enum):
     """The sort of a signature's subject."""
 
     RUN = b"run"  # a one-shot, or a run of its own: its run id
+    RUN_NOW = b"run now"  # a one-shot that may run before its time: its run id
     SCHEDULE = b"schedule"  # a recurring schedule: its id, for all of its runs
     RETRY = b"retry"  # a run that is pushed once more: the run id without the number of the repetition
 
@@ -62,6 +66,10 @@ class BadSignature(ValueError):
 
 class UnknownKey(BadSignature):
     """The signature is by a key that is not in the file of keys."""
+
+
+class TooEarly(BadSignature):
+    """The time of the run is to come, by the clock that was read."""
 
 
 class Checked(NamedTuple):
@@ -106,14 +114,19 @@ def check_run(ring: KeyRing, run_id: str, fields: Fields, now_s: int) -> Checked
 
     Raises:
         BadSignature: it has none, or one that is of another run, of other content, by an unknown key, or expired.
+        TooEarly: the time in its run id is more than a minute ahead, and nobody signed that it may run now.
     """
     parts = RunId.parse(run_id)
     if parts is None:
         raise BadSignature("its id is no run id")
-    subjects = [(Subject.RUN, run_id), (Subject.SCHEDULE, parts.schedule_id)]
+    subjects = [(Subject.RUN, run_id), (Subject.SCHEDULE, parts.schedule_id), (Subject.RUN_NOW, run_id)]
     if parts.rerun:
         subjects.append((Subject.RETRY, retried_as(parts)))
-    return _check(ring, parts.namespace, subjects, fields, now_s)
+    checked = _check(ring, parts.namespace, subjects, fields, now_s)
+    if checked.subject in (Subject.RUN, Subject.SCHEDULE) and parts.nominal_ms // 1000 > now_s + EARLY_S:
+        at, now = (from_ms(ms).isoformat(timespec="seconds") for ms in (parts.nominal_ms, now_s * 1000))
+        raise TooEarly(f"it is signed for {at}, and it is {now}")
+    return checked
 
 
 def check_schedule(ring: KeyRing, namespace: str, id: str, run_id: str | None, fields: Fields, now_s: int) -> Checked:
@@ -121,8 +134,8 @@ def check_schedule(ring: KeyRing, namespace: str, id: str, run_id: str | None, f
     Check the signature of a waiting schedule: of the one-shot *run_id*, or of recurring schedule *id*. Raises as
     ``check_run``.
     """
-    subject = (Subject.SCHEDULE, id) if run_id is None else (Subject.RUN, run_id)
-    return _check(ring, namespace, [subject], fields, now_s)
+    once = [] if run_id is None else [(Subject.RUN, run_id), (Subject.RUN_NOW, run_id)]
+    return _check(ring, namespace, once or [(Subject.SCHEDULE, id)], fields, now_s)
 
 
 def retried_as(parts: RunId) -> str:

@@ -118,10 +118,10 @@ class Store:
         other.by, other._scripts = by, self._scripts.acting_as(by)
         return other
 
-    def without_signer(self) -> Store:
-        """Return the same store, which signs nothing."""
+    def with_signer(self, signer: Signer | None) -> Store:
+        """Return the same store, which signs by *signer*."""
         other = copy(self)
-        other.signer = None
+        other.signer = signer
         return other
 
     def demand(self, word: str, id: str, **about: Any) -> None:
@@ -175,19 +175,27 @@ class Store:
             signed=b"" if self.signer is None else self.signer.shared(pairs),
         )
 
-    def row(self, id: str, due: str, data: bytes) -> OneShotRow:
+    def row(self, shape: Shape, id: str, due: str, data: bytes) -> OneShotRow:
         """
         Return the row of a one-shot, not signed yet. If it will be signed, a delay becomes a due time. Raises
-        RedisUnavailable, RedisRefused.
+        InvalidSchedule: the key may not sign it; RedisUnavailable, RedisRefused.
         """
-        if self.signer is not None and due[0] in RELATIVE:
-            due = f"={self.signer.server_now_ms() + int(due)}"
+        if self.signer is not None:
+            self._demand_signable(id, shape.pairs, data)
+            if due[0] in RELATIVE:
+                due = f"={self.signer.server_now_ms() + int(due)}"
         return id, due, UNSIGNED, data
 
+    def _demand_signable(self, id: str, pairs: Sequence[Any], data: bytes) -> None:
+        """Check that the key, if it has limits, may sign the job with *data* and the flat *pairs*."""
+        if self.signer is not None and (problem := self.signer.problem_of(pairs, data)):
+            remedy = "let a client do it whose key may, or widen the limits of this key in the files of all workers"
+            raise InvalidSchedule("id", id, problem, remedy)
+
     def sign(self, shape: Shape, texts: Sequence[Any]) -> list[Any]:
-        """Return the *texts* of a row of *shape*, or of many, signed if there is a signer. Raises ConfigError."""
+        """Return the *texts* of a row of *shape*, or of many, signed if the shape is for it. Raises ConfigError."""
         found = [*texts]
-        if self.signer is not None:
+        if self.signer is not None and shape.signed:
             found[2::ROW_SIZE] = self.signer.one_shots(
                 shape.signed, texts[::ROW_SIZE], texts[1::ROW_SIZE], texts[3::ROW_SIZE]
             )
@@ -214,7 +222,8 @@ class Store:
         return self.record_of(shape, definition.id, self.encoder.data(definition.payload))
 
     def record_of(self, shape: RecurringShape, id: str, data: bytes) -> RecurringRecord:
-        """Return the recurring schedule *id* of *shape* without its rule, signed."""
+        """Return the recurring schedule *id* of *shape* without its rule, signed. Raises InvalidSchedule."""
+        self._demand_signable(id, shape.template, data)
         name = UNSIGNED if self.signer is None else self.signer.schedule(shape.signed, id, data)
         return RecurringRecord(id, shape, name, data)
 
@@ -250,6 +259,7 @@ class Store:
         pairs = self.encoder.shared(definition) | {"data": data} | _labels(definition)
         if definition.unique_ms:
             pairs["zs_unique"] = str(definition.unique_ms)
+        self._demand_signable(definition.id, flat(pairs), data)
         self.check_serializer()
         word, now_ms, entry, run_id = b"AGAIN", 0, b"", b""
         for run_ms in self._run_times():
@@ -279,9 +289,12 @@ class Store:
         now_ms = self.signer.server_now_ms()
         yield from map(str, range(now_ms, now_ms + _RUN_TIMES))
 
-    def run_now(self, id: str, op: str) -> tuple[str, str | None]:
-        """Push a run of a schedule at once: fired, and its run id; NOTFOUND, WRONGTYPE or QUARANTINED."""
-        word, _, run_id = self._scripts.call("run_now", id=id, op=op, keep_op_ms=KEEP_OP_MS)
+    def run_now(self, id: str, op: str, signature: bytes = b"") -> tuple[str, str | None]:
+        """
+        Push a run of a schedule at once: fired, and its run id; NOTFOUND, WRONGTYPE or QUARANTINED. SIGNED: it is a
+        one-shot with another *signature*, which is for its time.
+        """
+        word, _, run_id = self._scripts.call("run_now", id=id, signature=signature, op=op, keep_op_ms=KEEP_OP_MS)
         return _text(word), _detail(run_id)
 
     def backfill(self, id: str, version: str, occurrences: Iterable[tuple[int, bool]], op: str) -> Refilled:

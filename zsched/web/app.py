@@ -169,8 +169,9 @@ def _probes(link: AsyncLink, written: Callable[[], bytes] | None) -> APIRouter:
         """Answer 200 if Redis answers, else 503."""
         try:
             await run(link.execute, "PING")
-        except ZschedError as error:
-            return Response(f"{error}\n", 503, media_type="text/plain")
+        except ZschedError as error:  # its text has the address of Redis, and anybody may ask here
+            log.warning("not_ready", reason=str(error))
+            return Response("cannot reach Redis\n", 503, media_type="text/plain")
         return Response("ok\n", media_type="text/plain")
 
     @router.get("/metrics")

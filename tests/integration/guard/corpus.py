@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 import uuid
 import zlib
 from collections.abc import Callable
@@ -95,6 +96,14 @@ pushed(
 )
 pushed(
     "forged_with_a_function_that_is_not_allowed", lambda forge, name: {"data": call(name, "os.system", args=("true",))}
+)
+pushed(
+    "forged_with_a_function_of_a_module_that_runs_code_when_it_is_imported",
+    lambda forge, name: {"data": call(name, "tests.integration.guard.importable.work")},
+)
+altered(
+    "altered_by_a_callback_of_a_module_that_runs_code_when_it_is_imported",
+    lambda forge, name: {"failure_callback_name": "tests.integration.guard.importable.work"},
 )
 pushed(
     "forged_with_a_function_whose_name_has_lines_and_colours",
@@ -297,6 +306,39 @@ def replayed_as_a_repetition(forge: Forge, name: str) -> str:
 def replayed_repetition_of_another_occurrence(forge: Forge, name: str) -> str:
     fields = forge.signed({"data": call(name)}, Subject.RETRY, run_of(name))
     return forge.push(f"{run_of(name, AT + 1)}-r1", fields)
+
+
+def waiting(forge: Forge, name: str) -> str:
+    """Return the run id of a signed one-shot of next month."""
+    made = forge.client.schedule(f"{TASKS}.work", args=(name,), id=name, after=30 * A_DAY_S)
+    assert made.run_id is not None
+    return made.run_id
+
+
+@case
+def pushed_before_its_time(forge: Forge, name: str) -> str:
+    run_id = waiting(forge, name)
+    return forge.push(run_id, forge.fields(run_id) | {"status": "queued"})
+
+
+@case
+def pushed_after_its_cancellation(forge: Forge, name: str) -> str:
+    copy = forge.fields(run_id := waiting(forge, name))
+    forge.client.cancel(name)
+    return forge.push(run_id, copy | {"status": "queued"})
+
+
+@case
+def pushed_in_an_older_version(forge: Forge, name: str) -> str:
+    copy = forge.fields(run_id := waiting(forge, name))
+    forge.client.update(name, args=("later-version",))
+    return forge.push(run_id, copy | {"status": "queued"})
+
+
+@case
+def pushed_as_a_coming_run_of_a_recurring_schedule(forge: Forge, name: str) -> str:
+    ms = int(time.time() * 1000) + A_DAY_S * 1000
+    return forge.push(run_of(name, ms), forge.signed({"data": call(name)}, Subject.SCHEDULE, name))
 
 
 pushed(

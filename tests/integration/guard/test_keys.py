@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,9 +17,9 @@ from click.testing import CliRunner, Result
 from tests.breadth import everything
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
-from tests.integration.guard.ground import KEYS, TASKS, Bomb, Forge, call, key_file
+from tests.integration.guard.ground import KEY_LINES, KEYS, TASKS, Bomb, Forge, call, key_file
 from tests.prefix import RQ
-from zsched import Client, InvalidSchedule
+from zsched import Client, InvalidSchedule, RowsRefused
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.core.choices import ScheduleState
@@ -140,6 +142,37 @@ def test_a_server_with_a_limited_key_schedules_what_the_key_may_sign(forge: Forg
 
     assert {"good"} == forge.receipts
     assert (b"finished", b"failed") == (forge.fields(good)["status"], forge.fields(bad)["status"])
+
+
+PUTS: dict[str, Callable[..., Any]] = {
+    "enqueue": lambda web, **options: web.enqueue(id="a", **options),
+    "a one-shot": lambda web, **options: web.schedule(id="a", after=60, **options),
+    "a rule": lambda web, **options: web.schedule(id="a", cron="0 9 * * *", **options),
+    "many": lambda web, **options: web.schedule_many([{**options, "id": "a", "after": 60}]),
+    "update": lambda web, **options: web.update("waits", **options),
+}
+
+
+@pytest.mark.parametrize("put", PUTS)
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"func": f"{TASKS}.other", "queue": "web"}, f"key 'web1' may not sign {TASKS}.other"),
+        ({"func": WORK, "queue": "mail"}, "key 'web1' may not sign for queue 'mail'"),
+        ({"func": WORK, "queue": "web", "on_failure": f"{TASKS}.boom"}, f"key 'web1' may not sign {TASKS}.boom"),
+        ({"func": WORK, "queue": "web", "args": (Bomb("a"),)}, "key 'web1' has limits, so it may sign plain values"),
+    ],
+)
+def test_a_client_whose_own_file_has_the_limits_refuses_what_its_key_may_not_sign(
+    forge: Forge, put: str, options: dict[str, Any], problem: str
+) -> None:
+    [line] = [line for line in KEY_LINES.splitlines() if line.startswith("web1")]
+    web = Client.from_url(forge.url, signing_keys_file=key_file(forge.folder, line, "web-keys"))
+    web.schedule(WORK, id="waits", after=60, queue="web")
+
+    with pytest.raises((InvalidSchedule, RowsRefused), match=f"{re.escape(problem)}.*; let a client do it whose key"):
+        PUTS[put](web, **options)
+    assert [] == [run.id for run in forge.client.runs("a")]
 
 
 def test_an_object_that_a_limited_key_signed_is_signed_by_no_other_key(forge: Forge, guard: Guard, web: Client) -> None:

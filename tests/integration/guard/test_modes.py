@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import uuid
 from base64 import b64encode
@@ -70,6 +71,17 @@ def test_another_worker_with_the_guard_refuses_too(forge: Forge, guard: Guard, o
     forge.burst(guard, *options)
 
     assert ({"signed"}, b"failed") == (forge.receipts, forge.fields(ids["forged"])["status"])
+
+
+@pytest.mark.parametrize(("mode", "is_called"), [("off", True), ("enforce", False)])
+def test_a_refused_job_calls_no_address_of_a_webhook(forge: Forge, guard: Guard, mode: str, is_called: bool) -> None:
+    pytest.importorskip("rq.webhook", reason="RQ has webhooks from 2.10 on")
+    hook = {"url": "http://127.0.0.1:1/", "job_status": "failed"}  # where nobody listens
+    forge.push("forged-1700000000000", {"data": call("x", f"{TASKS}.missing"), "webhooks": json.dumps([hook])})
+
+    forge.burst(guard, ZSCHED_WORKER_GUARD=mode)
+
+    assert is_called is ("Failed to send webhook to http://127.0.0.1:1/" in forge.log)
 
 
 def test_rqs_scheduler_is_not_started_beside_a_guard(forge: Forge, guard: Guard) -> None:
@@ -146,6 +158,22 @@ def test_an_abandoned_job_that_is_forged_runs_no_callback(forge: Forge, guard: G
     forge.burst(guard)
 
     assert set() == forge.receipts
+
+
+def test_a_writer_without_a_key_has_a_signed_failure_callback_called_after_a_success_and_writes_log_lines(
+    forge: Forge, guard: Guard
+) -> None:
+    run_id = forge.enqueue("signed", on_failure=f"{TASKS}.called_back")
+    forge.alter(run_id, description="of a job\nWorker w: a forged line")
+    forge.burst(guard)
+    assert (b"finished", {"signed"}) == (forge.fields(run_id)["status"], forge.receipts)
+
+    forge.alter(run_id, status="started")
+    forge.redis.zadd(StartedJobRegistry("default", connection=forge.redis).key, {f"{run_id}:1": 1})
+    forge.burst(guard)
+
+    assert {"signed", f"callback-{run_id}"} == forge.receipts
+    assert "\nWorker w: a forged line" in forge.log
 
 
 def test_a_dependent_job_that_is_forged_is_released_unopened(forge: Forge, guard: Guard) -> None:

@@ -28,6 +28,7 @@ from zsched.storage.connection import Link
 from zsched.storage.signing import Subject, check_run
 
 WORK, COUNT = f"{TASKS}.work", f"{TASKS}.count_in_meta"
+A_MONTH_S = 2_592_000
 
 
 def finished(forge: Forge, *run_ids: str) -> bool:
@@ -134,11 +135,73 @@ def test_an_update_neither_drops_nor_adds_a_signature(forge: Forge, guard: Guard
 
     Client.from_url(forge.url).schedule(WORK, args=("a",), id="a", after=3600)
 
-    forge.client.update("a", queue="other")
+    run_id = forge.client.update("a", queue="other").run_id or ""
+    assert SIGNATURE_FIELD not in forge.fields(run_id)
+    assert 1 == forge.client.sign_many(match="a", unsigned=True).done
+
     forge.client.run_now("a")
     forge.burst(guard, queues=("other",))
+    assert {"a"} == forge.receipts
 
-    assert set() == forge.receipts
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_one_shot_that_runs_now_is_tried_again_and_retried_before_its_time(
+    forge: Forge, guard: Guard, is_paused: bool
+) -> None:
+    forge.client.schedule(COUNT, args=(4,), id="a", after=A_MONTH_S, retry=1, meta={"count": 0})
+    if is_paused:
+        forge.client.pause("a")
+    run_id = forge.client.run_now("a")
+    assert Subject.RUN_NOW is subject_of(forge, run_id)
+
+    forge.burst(guard)
+    assert b"failed" == forge.fields(run_id)["status"]
+    again = forge.client.retry(run_id)
+    forge.burst(guard)
+
+    assert finished(forge, again)
+
+
+def test_a_client_without_the_key_runs_no_signed_one_shot_before_its_time(forge: Forge, guard: Guard) -> None:
+    run_id = forge.client.schedule(WORK, args=("a",), id="a", after=A_MONTH_S).run_id or ""
+
+    with pytest.raises(InvalidSchedule, match="it is signed, and this client has no keys; let a client with its key"):
+        Client.from_url(forge.url).run_now("a")
+
+    assert b"scheduled" == forge.fields(run_id)["status"]
+    forge.client.schedule(WORK, args=("rule",), id="rule", cron="0 0 1 1 *")
+    by_a_rule = Client.from_url(forge.url).run_now("rule")
+    forge.burst(guard)
+    assert finished(forge, by_a_rule)
+
+
+def test_a_forged_one_shot_is_not_signed_to_run_now(forge: Forge) -> None:
+    run_id = forge.client.schedule(WORK, args=("a",), id="a", after=A_MONTH_S).run_id or ""
+    forge.alter(run_id, data=call("evil"))
+    before = forge.fields(run_id)
+
+    with pytest.raises(InvalidSchedule, match="the job was changed after it was signed"):
+        forge.client.run_now("a")
+
+    assert before == forge.fields(run_id)
+
+
+def test_a_run_that_was_signed_to_run_now_runs_after_a_recovery(
+    forge: Forge, guard: Guard, link: Link, redis_client: redis.Redis
+) -> None:
+    with DaemonThread(forge.url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
+        daemon.wait_for("term_began")
+        eventually(Archivers(link, KEYS).alive)
+        forge.client.schedule(WORK, args=("a",), id="a", after=A_MONTH_S)
+        run_id = forge.client.run_now("a")
+        archived(link)
+        redis_client.flushall()
+        daemon.wait_for("recovery_done")
+
+        forge.burst(guard)
+
+    assert finished(forge, run_id)
+    assert {"a"} == forge.receipts
 
 
 def test_a_repeated_put_changes_nothing_but_a_signature_by_another_key(forge: Forge) -> None:
@@ -188,7 +251,7 @@ def test_a_run_that_rewrites_its_meta_or_returns_retry_is_tried_again(forge: For
 
     assert finished(forge, plain, with_meta, of_a_rule, returns_retry)
     assert "again-True" in forge.receipts
-    assert Subject.RUN is subject_of(forge, plain)
+    assert Subject.RUN_NOW is subject_of(forge, plain)
 
 
 def test_a_run_with_a_payload_in_json_is_tried_again(forge: Forge, guard: Guard, kind: str) -> None:
@@ -264,6 +327,23 @@ def test_a_run_that_is_over_does_not_run_again_by_its_id_alone(forge: Forge, gua
     assert (set(), True) == (forge.receipts, finished(forge, run_id))
     assert f"job {run_id} is refused: it is over: its status is finished" in forge.log
     assert 0 == forge.redis.exists(f"{RQ}:queue:default:intermediate")
+
+
+def test_copied_jobs_run_again_as_the_security_page_says(forge: Forge, guard: Guard) -> None:
+    forge.client.schedule(WORK, args=("rule",), id="rule", cron="0 0 1 1 *")
+    of_a_rule, one_shot = forge.client.run_now("rule"), forge.enqueue("one-shot")
+    forge.burst(guard)
+    for receipt in (forge.folder / "receipts").iterdir():
+        receipt.unlink()
+    cancelled = forge.client.schedule(WORK, args=("cancelled",), id="cancelled", after=30).run_id or ""
+    copies = {run_id: forge.fields(run_id) | {"status": "queued"} for run_id in (of_a_rule, one_shot, cancelled)}
+    forge.client.cancel("cancelled")
+
+    for run_id, other in ((of_a_rule, "rule-1600000000000"), (one_shot, one_shot), (cancelled, cancelled)):
+        forge.push(other, copies[run_id])
+    forge.burst(guard)
+
+    assert {"rule", "one-shot", "cancelled"} == forge.receipts
 
 
 @pytest.mark.parametrize("keep_args", [True, False])

@@ -17,6 +17,7 @@ from tests.integration.web.ground import LIMITS, WITHIN, Web, write_routes
 from zsched import AsyncClient, Client
 from zsched.aio.bridge import wait
 from zsched.config.settings import Settings
+from zsched.core.attempts import Attempt, attempts_text
 from zsched.core.clock import ManualClock
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
@@ -89,6 +90,20 @@ def test_arguments_need_a_right_of_their_own(start_web: Callable[..., Web]) -> N
         assert [None] == [one["args"] for one in plain.get("/schedules").json()["schedules"]]
 
 
+def test_tracebacks_need_the_right_to_see_arguments(web: Web, http: httpx.Client, redis_client: redis.Redis) -> None:
+    run_id = Client(redis_client).enqueue("app.x", id="a", retry=1).run_id or ""
+    attempt = Attempt(1, "w", 1, 2, 3, "ValueError: no", 4, "Traceback:\n  secret\nValueError: no")
+    redis_client.hset(KEYS.rq.job(run_id), mapping={"zs_attempts": attempts_text([attempt])})
+    with web.client("eve", "viewer", sees_arguments=True) as seeing:
+        shown = [client.get(f"/runs/{run_id}").json()["attempts"][0] for client in (http, seeing)]
+    with web.browser("bob") as bob, web.browser("zoe", sees_arguments=True) as zoe:
+        pages = [browser.get(f"/runs/{run_id}").text for browser in (bob, zoe)]
+
+    assert ["ValueError: no"] * 2 == [one["error"] for one in shown]
+    assert [None, attempt.traceback] == [one["traceback"] for one in shown]
+    assert [False, True] == ["secret" in page for page in pages]
+
+
 def test_a_token_that_was_revoked_or_has_expired_admits_nobody(web: Web) -> None:
     with web.client("ann") as client:
         assert 200 == client.get("/schedules").status_code
@@ -153,6 +168,29 @@ async def test_logins_beyond_the_twentieth_are_refused_at_once_and_passwords_are
     assert 429 == refused.value.status
     assert [None] * WAITING == await asyncio.gather(*waiting)
     assert 1 == people.most
+
+
+@pytest.mark.anyio
+async def test_a_wrong_token_and_a_wrong_password_are_answered_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nobody(SlowPeople):
+        def find(self, *_: object) -> None: ...
+
+        def admitted(self, *_: object) -> None: ...
+
+    pauses_s: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses_s.append(seconds)
+
+    monkeypatch.setattr("zsched.web.access.asyncio.sleep", pause)
+    access = access_of(Nobody(), ManualClock())
+    request = Request({"type": "http", "method": "GET", "headers": [(b"authorization", b"Bearer zs_x")]})
+
+    with pytest.raises(Problem, match="unknown, revoked or has expired"):
+        await access.caller(request)
+    assert await access.log_in("ann", "wrong") is None
+
+    assert [0.5, 0.5] == pauses_s
 
 
 @pytest.mark.anyio

@@ -18,7 +18,7 @@ from tests.breadth import some
 from tests.unit.archive.contents import SteppingClock, archived, change, rows
 from tests.unit.archive.ground import DUE_MS, at, enqueue, entry, fire, put, put_recurring
 from zsched.archive import Archive
-from zsched.archive.body import entry_of, history_row, pack, position_of, unpack, with_arguments
+from zsched.archive.body import COLUMNS, entry_of, history_row, pack, position_of, unpack, with_arguments
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry, Position
 from zsched.errors import ArchiveCorrupt, ArchiveForeign
@@ -102,6 +102,17 @@ def test_an_archive_may_be_written_between_steps(tmp_path: Path) -> None:
             assert seq < 300
 
         assert not archive.check_step(20, clock)
+
+
+def test_a_forged_entry_with_its_own_checksum_is_not_found(tmp_path: Path) -> None:
+    path = whole_file(tmp_path)
+    [row] = rows(path, f"SELECT {COLUMNS} FROM entry WHERE n = 1")
+    _, _, _, _, _, body, checksum = history_row(1, entry_of(row), row[5].replace(b"x" * 500, b"forged".ljust(500)))
+    change(path, "UPDATE entry SET body = ?, sum = ? WHERE n = 1", body, checksum)
+
+    state, _ = look(path)
+
+    assert b"forged" in {record.fields["data"].strip() for _, record in state}
 
 
 @pytest.mark.parametrize("n", [1, 2, 100, 199])
