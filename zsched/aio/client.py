@@ -20,6 +20,7 @@ from zsched.core.log import Entry, Position
 from zsched.core.model import Many
 from zsched.core.option_table import ScheduleRow
 from zsched.core.story import Source
+from zsched.storage.accounts import Limits
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
@@ -154,10 +155,10 @@ class AsyncClient:
         """The name under which the log has this client's changes."""
         return self._client.by
 
-    def acting_as(self, by: str) -> AsyncClient:
+    def acting_as(self, by: str, limits: Limits | None = None) -> AsyncClient:
         """Return a client with the same connections, as ``Client.acting_as`` does. Raises InvalidSchedule."""
         other = copy(self)
-        other._client = self._client.acting_as(by)
+        other._client = self._client.acting_as(by, limits)
         return other
 
     # -- schedule -----------------------------------------------------------------------------------

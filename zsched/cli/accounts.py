@@ -28,7 +28,7 @@ _ROLES: Final = click.Choice([role.value for role in AccountRole])
 _EXPIRES: Final = "How long the account is valid, such as 90d; default: always."
 _OPTIONS: Final = (
     click.option("--role", type=_ROLES, required=True, help="What the account may do."),
-    click.option("--func", "funcs", multiple=True, metavar="GLOB", help="Only schedules of such a function."),
+    click.option("--func", "funcs", multiple=True, metavar="GLOB", help="Only schedules whose functions all match."),
     click.option("--queue", "queues", multiple=True, metavar="GLOB", help="Only schedules of such a queue."),
     click.option("--tag", "tags", multiple=True, metavar="GLOB", help="Only schedules with such a tag."),
     click.option("--arguments", is_flag=True, help="Also read arguments, results and tracebacks."),

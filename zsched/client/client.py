@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from zsched.core.options import Presets
     from zsched.core.recent import Recent
     from zsched.core.repair import Repaired
+    from zsched.storage.accounts import Limits
     from zsched.storage.overview import Overview
     from zsched.storage.queues import StalledQueues
     from zsched.storage.signer import Signer
@@ -116,12 +117,13 @@ class Client(Repairs):
         """The name under which the log has this client's changes."""
         return self._by
 
-    def acting_as(self, by: str) -> Client:
+    def acting_as(self, by: str, limits: Limits | None = None) -> Client:
         """
         Return a client with the same connections, whose changes the log has under the name *by*. It costs no call of
-        Redis, so a server can make one per request. Raises InvalidSchedule.
+        Redis, so a server can make one per request. With *limits*, the history of a schedule begins when it came within
+        them. Raises InvalidSchedule.
         """
-        return self._named(check_by(by))
+        return self._named(check_by(by), limits)
 
     # -- schedule -----------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zsched.client.putting import Putting
     from zsched.client.updating import Updating
     from zsched.core.options import Presets
+    from zsched.storage.accounts import Limits
     from zsched.storage.inquiry import Inquiry
     from zsched.storage.reader import Reader
     from zsched.storage.reruns import Reruns
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from zsched.storage.signer import Signer
     from zsched.storage.store import Store
 
-_NAMED = ("_changing", "_updating", "_reruns", "_portions")  # parts that know the caller's name, and are made anew
+# Parts that know the caller, and are made anew.
+_NAMED = ("_changing", "_updating", "_reruns", "_portions", "_inquiry", "_answers")
 
 
 class ClientParts:
@@ -39,6 +41,7 @@ class ClientParts:
     _keys: Keys
     _clock: Clock
     _by: str
+    _limits: Limits | None = None
     _signer: Signer | None
     _serializer: str
     _payload_limit: int
@@ -46,10 +49,10 @@ class ClientParts:
     _urgencies: Presets | None
     _runs_pickles: bool
 
-    def _named(self, by: str) -> Self:
-        """Return a copy with the same connections and another caller's name."""
+    def _named(self, by: str, limits: Limits | None) -> Self:
+        """Return a copy with the same connections, and another caller's name and *limits*."""
         other = copy(self)
-        other._by = by
+        other._by, other._limits = by, limits
         for name in _NAMED:
             other.__dict__.pop(name, None)
         other._store = self._store.acting_as(by)  # what it found out about Redis stays known
@@ -86,7 +89,11 @@ class ClientParts:
     def _inquiry(self) -> Inquiry:
         from zsched.storage.inquiry import Inquiry
 
-        return Inquiry(self._link, self._keys)
+        if self._limits is None or self._limits.are_none:
+            return Inquiry(self._link, self._keys)
+        from zsched.storage.limited import LimitedInquiry
+
+        return LimitedInquiry(self._link, self._keys, self._reader, self._limits)
 
     # -- of calls -----------------------------------------------------------------------------------
 

@@ -1,9 +1,18 @@
-"""Functions that settings allow by patterns: ``[rq] allow_callables`` and ``[worker] allow_callables``."""
+"""Functions that patterns allow: those of settings (``allow_callables``), of a key, and of an account's limits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+
+class LimitedBy(NamedTuple):
+    """The parts of a schedule that limits are about. ``functions``: all that it names, by option."""
+
+    functions: Mapping[str, str]
+    queue: str
+    tags: Sequence[str]
 
 
 def is_allowed(path: str, patterns: Iterable[str]) -> bool:

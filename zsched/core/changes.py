@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Final
 
+from zsched.core.allowed import LimitedBy
 from zsched.core.model import iso, seconds
 
 
@@ -70,7 +71,7 @@ class Change:
     changed, as texts. ``record``: the facts of a run that is over, for ``runs.ended_run``.
     ``jitter_ms``: the due time of an occurrence minus its nominal time. ``ready_us``: the entry after its due time that
     put, resumed or moved the schedule of a firing (``lateness.with_ready``); of that put, resume or move, its own time;
-    0: there was none, or the reader did not look for it.
+    0: there was none, or the reader did not look for it. ``limited_by``: of a put whose definition the reader knows.
     """
 
     id: str
@@ -89,6 +90,7 @@ class Change:
     jitter_ms: int = 0
     changed: tuple[str, ...] = ()
     ready_us: int = 0
+    limited_by: LimitedBy | None = None
 
     @property
     def word(self) -> str:
@@ -158,4 +160,6 @@ class Change:
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Change:
         """Return the change that ``to_dict`` was called on."""
-        return cls(**given | {"what": What(given["what"]), "changed": tuple(given.get("changed", ()))})
+        limited_by = None if given.get("limited_by") is None else LimitedBy(*given["limited_by"])
+        read = {"what": What(given["what"]), "changed": tuple(given.get("changed", ())), "limited_by": limited_by}
+        return cls(**given | read)

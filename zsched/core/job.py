@@ -15,6 +15,8 @@ from zsched.core.clock import from_ms
 from zsched.core.wording import LONGEST_NAME
 
 OFFSET_FIELD: Final = "zs_offset"  # of a one-shot that was given as local time: the offset of its zone then, in seconds
+# By option: the field with the path of the function that RQ calls after a run.
+CALLBACKS: Final = {f"on_{end}": f"{end}_callback_name" for end in ("success", "failure", "stopped")}
 DEFAULT_TIMEOUT_S: Final = 180  # of a job without a timeout: RQ's own
 RQ_TIME: Final = "%Y-%m-%dT%H:%M:%S.%fZ"  # the form of a time in a job, UTC
 _LENGTH: Final = 27  # of such a text

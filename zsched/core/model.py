@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from zsched.core.allowed import LimitedBy
 from zsched.core.checked_options import POLICIES, CheckedOptions, options_for_json
 from zsched.core.choices import IfExists, ScheduleState
 from zsched.core.clock import clamped_ms, from_ms, to_ms
@@ -118,6 +119,12 @@ class Schedule(CheckedOptions):
     note: str | None = None  # why paused or quarantined
     paused_by: str | None = None  # who paused it, as the caller says
     since_ms: int | None = None  # paused or quarantined since, or ended at
+    callbacks: tuple[tuple[str, str], ...] = ()  # options and functions
+
+    @property
+    def limited_by(self) -> LimitedBy:
+        """The parts that limits are about."""
+        return LimitedBy({"func": self.func, **dict(self.callbacks)}, self.queue, self.tags)
 
     @property
     def cursor(self) -> str:

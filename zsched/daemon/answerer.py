@@ -30,7 +30,7 @@ from zsched.daemon.archiver import Archiver
 from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
 from zsched.errors import ArchiveError, show
-from zsched.storage.comparing import with_changed_options
+from zsched.storage.comparing import with_definitions
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.questions import Inbox, Question
@@ -196,7 +196,7 @@ def _story_of(history: History, *, id: str, newest: int) -> dict[str, Any]:
     Return the story of one schedule, and the leaders before late fires: ``terms`` and ``led``, as in ``core.lateness``.
     """
     found, left_out = history.of_schedule(id, newest)
-    found = with_changed_options(found, partial(records, history, id))
+    found = with_definitions(found, partial(records, history, id), has_first=not left_out)
     terms, led = _leaders(history, found)
     return {"changes": [change.to_dict() for change in found], "left_out": left_out, "terms": terms, "led": led}
 

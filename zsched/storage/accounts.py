@@ -8,12 +8,13 @@ service could make itself an operator (deploy/redis/users.acl).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
+from zsched.core.allowed import LimitedBy, is_allowed
 from zsched.core.model import iso
 
 T = TypeVar("T")
@@ -33,8 +34,9 @@ class AccountRole(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Limits:
     """
-    Patterns (globs) of the functions, queues and tags of the schedules that a caller may read and change; empty: all.
-    With ``tags``, a schedule needs one that matches.
+    Patterns of the functions, queues and tags of the schedules that a caller may read and change; empty: all. Every
+    function that a schedule names must be allowed, part by part (``is_allowed``). Queues and tags are globs. With
+    ``tags``, a schedule needs one that matches.
     """
 
     funcs: tuple[str, ...] = ()
@@ -46,12 +48,14 @@ class Limits:
         """Return True if there are no limits."""
         return not (self.funcs or self.queues or self.tags)
 
-    def refusal(self, func: str, queue: str, tags: Sequence[str]) -> tuple[str, Any, tuple[str, ...]] | None:
+    def refusal(self, by: LimitedBy) -> tuple[str, Any, tuple[str, ...]] | None:
         """Return the option, the value and the patterns that refuse a schedule; None: it is within the limits."""
-        for option, values, patterns in (("func", [func], self.funcs), ("queue", [queue], self.queues)):
-            if patterns and not _matches(values, patterns):
-                return option, values[0], patterns
-        return ("tags", list(tags), self.tags) if self.tags and not _matches(tags, self.tags) else None
+        for option, path in by.functions.items():
+            if self.funcs and not is_allowed(path, self.funcs):
+                return option, path, self.funcs
+        if not self.has_queue(by.queue):
+            return "queue", by.queue, self.queues
+        return ("tags", list(by.tags), self.tags) if self.tags and not _matches(by.tags, self.tags) else None
 
     def has_queue(self, queue: str) -> bool:
         """Return True if a schedule of *queue* can be within the limits."""
@@ -136,5 +140,5 @@ def fields_of(flat: Sequence[bytes]) -> dict[str, bytes]:
     return {name.decode("utf-8", "replace"): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
-def _matches(values: Sequence[str], patterns: Sequence[str]) -> bool:
+def _matches(values: Iterable[str], patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(value, pattern) for value in values for pattern in patterns)

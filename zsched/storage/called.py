@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import text
+from zsched.core.job import CALLBACKS
 from zsched.storage.unpickling import NotPlain, inflated, is_pickle, read_shown
 
-CALLBACKS: Final = ("success_callback_name", "failure_callback_name", "stopped_callback_name")
 _PARTS: Final = 4  # of a payload: function, instance, args, kwargs
 
 
@@ -40,7 +40,7 @@ def called(fields: Mapping[str, Any]) -> Called:
         raise error if isinstance(error, NotPlain) else NotPlain("it is neither a pickle nor JSON") from error
     if not isinstance(call, tuple | list) or len(call) != _PARTS or type(call[0]) is not str or call[1] is not None:
         raise NotPlain("it is not the call of a function by its dotted path")
-    callbacks = (_text(fields.get(name)) for name in CALLBACKS)
+    callbacks = (_text(fields.get(name)) for name in CALLBACKS.values())
     return Called([call[0], *filter(None, callbacks)], _text(fields.get("origin")))
 
 

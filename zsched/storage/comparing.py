@@ -14,6 +14,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import Any, Final
 
+from zsched.core.allowed import LimitedBy
 from zsched.core.changes import Change, What
 from zsched.core.entry import OWN
 from zsched.core.log.kinds import Recorded
@@ -75,21 +76,33 @@ def with_options(found: StoredSchedule, encoder: Encoder) -> ScheduleWithOptions
     return ScheduleWithOptions(schedule, options_of(schedule, stored), data, found.digest, unreadable, found.signature)
 
 
-def with_changed_options(
-    changes: Sequence[Change], records: Callable[[Collection[str]], Sequence[Recorded]]
+def with_definitions(
+    changes: Sequence[Change], records: Callable[[Collection[str]], Sequence[Recorded]], *, has_first: bool
 ) -> list[Change]:
     """
-    Return the *changes* of one schedule with what each put changed. *records*: returns, in order, the records of the
-    schedule in the entries with these ids and in the one before them.
+    Return the *changes* of one schedule with what each put changed, and what limits are about. *records*: returns, in
+    order, the records of the schedule in the entries with these ids and in the one before them. *has_first*: also that
+    of the first change, which may be far back.
     """
-    puts = {change.entry for change in changes[1:] if change.what is What.PUT}  # the first one created it
+    puts = {change.entry for change in changes[0 if has_first else 1 :] if change.what is What.PUT}
     known = records(puts) if puts else []
+    limited = {one.entry: _limited_by(changes[0].id, one) for one in known if one.entry in puts}
     found = {
         new.entry: _compared(changes[0].id, old, new)
         for old, new in pairwise(known)
-        if new.entry in puts and _goes_on(old, new)
+        if new.entry in puts and new.entry != changes[0].entry and _goes_on(old, new)  # the first one created it
     }
-    return [replace(one, changed=found[one.entry]) if found.get(one.entry) else one for one in changes]
+    return [
+        replace(one, changed=found.get(one.entry, ()), limited_by=limited[one.entry]) if one.entry in limited else one
+        for one in changes
+    ]
+
+
+def _limited_by(id: str, given: Recorded) -> LimitedBy | None:
+    try:
+        return _recorded(id, given).schedule.limited_by
+    except Exception:  # texts of another writer
+        return None
 
 
 def _goes_on(old: Recorded, new: Recorded) -> bool:

@@ -281,7 +281,7 @@ class Inquiry:
         return self._later_than(since_us - 1)
 
     def _from_log(self, id: str, newest: int, problem: str) -> Chronicle:
-        from zsched.storage.comparing import with_changed_options  # a client that only schedules does not need it
+        from zsched.storage.comparing import with_definitions  # a client that only schedules does not need it
 
         found: list[list[Change]] = []
         records: list[Recorded] = []
@@ -295,9 +295,10 @@ class Inquiry:
                 records.append(record)
         kept = found if len(found) <= newest + 1 else [*found[:newest], found[-1]]
         changes = [change for relevant in reversed(kept) for change in relevant]
-        changes = with_changed_options(changes, lambda _: records[::-1])
+        left_out = len(found) - len(kept)
+        changes = with_definitions(changes, lambda _: records[::-1], has_first=not left_out)
         source = self._redis(oldest, problem)
-        return Chronicle(id, source, with_ready(changes), len(found) - len(kept), leaders.terms, leaders.led)
+        return Chronicle(id, source, with_ready(changes), left_out, leaders.terms, leaders.led)
 
     def _looked_in_log(self, wanted: Wanted, after: str | None, problem: str) -> Looked:
         """Answer a search from the log that Redis has."""

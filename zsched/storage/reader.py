@@ -17,7 +17,7 @@ from zsched.core.clock import LAST_MS, Clock, to_ms
 from zsched.core.entry import BEFORE_BY
 from zsched.core.entry import text as shown
 from zsched.core.forms import Stored, whole_number
-from zsched.core.job import OFFSET_FIELD
+from zsched.core.job import CALLBACKS, OFFSET_FIELD
 from zsched.core.listing import IdTest
 from zsched.core.model import Schedule
 from zsched.core.pages import pages_of
@@ -327,6 +327,7 @@ class Decoder:
             note=reason or None,
             paused_by=paused_by or None,
             since_ms=(_ms(since_ms) or None) if since_ms else _ms(own.get("ended_at")),
+            callbacks=tuple((option, path) for option, name in CALLBACKS.items() if (path := job.get(name))),
         )
 
     def held(self, held: Held) -> Schedule:

@@ -53,7 +53,7 @@ def refusal(
         problem = f"it is {from_ms(now_ms).isoformat()} on the Redis server"
         return ScheduleInPast("at", asked, problem, "give a later time, or allow_past=True to run it at once")
     if word == "NOTFOUND":
-        return ScheduleNotFound(f"no schedule {id!r} in namespace {keys.namespace!r}", f"zsched ls, zsched why {id}")
+        return not_found(id, keys)
     if word == "WRONGTYPE":
         which = f"its key, its run's key, its {keys.rq.queue('<name>')} key or a key of its rate limit"
         return RedisRefused(f"schedule {id!r}: {which} holds a value of another type; see redis-cli TYPE")
@@ -71,3 +71,8 @@ def refusal(
         remedy = "a daemon puts it back if its archive has it; otherwise schedule it again, or cancel it"
         return InvalidSchedule("id", id, problem, remedy)
     return None
+
+
+def not_found(id: str, keys: Keys) -> ScheduleNotFound:
+    """Return the error that there is no schedule *id*."""
+    return ScheduleNotFound(f"no schedule {id!r} in namespace {keys.namespace!r}", f"zsched ls, zsched why {id}")

@@ -12,8 +12,8 @@ schedule, so the change of a limited caller names the version that was looked at
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -22,11 +22,12 @@ from starlette.requests import Request
 
 from zsched.aio.bridge import run
 from zsched.aio.client import AsyncClient
-from zsched.client.allowed import check_allowed
+from zsched.client.allowed import check_allowed, functions_named
 from zsched.client.preview import demand_apart
 from zsched.config.settings import Settings
+from zsched.core.allowed import LimitedBy
 from zsched.core.arguments import check_tags
-from zsched.core.clock import Clock, SystemClock
+from zsched.core.clock import LAST_MS, Clock, SystemClock
 from zsched.core.model import Schedule
 from zsched.storage.accounts import Account, AccountRole
 from zsched.storage.people import People
@@ -87,33 +88,27 @@ class Caller:
         if (refusal := self.refusal_of_writes) is not None:
             raise refusal
 
-    def demand(self, schedule: Schedule) -> None:
-        """Check that *schedule*, as it is, is within the limits. Raises Problem."""
-        self.demand_within(schedule.func, schedule.queue, schedule.tags)
-
-    def demand_within(self, func: str, queue: str, tags: Sequence[str]) -> None:
-        """Check that a schedule with these options is within the limits. Raises Problem."""
-        if (found := self.account.limits.refusal(func, queue, tags)) is not None:
-            option, value, patterns = found
-            detail = f"{self.account.name!r} is limited to {option} {', '.join(patterns)}"
-            raise Problem(403, "outside-limits", detail, "use another token or login", option=option, value=value)
-
     def demand_new(self, func: Any, options: Mapping[str, Any]) -> None:
         """Check a schedule as it will be: its functions, and the limits. Raises Problem, InvalidSchedule."""
         check_allowed(self.settings.rq.allow_callables, func if isinstance(func, str) else None, options)
-        if self.is_limited:
-            queue = options.get("queue")
-            tags = check_tags(options.get("tags") or ())
-            self.demand_within(str(func), "default" if queue is None else str(queue), tags)
-            demand_apart(options, self.settings.web.least_every_s, SystemClock().now_ms())
+        if not self.is_limited:
+            return
+        queue, tags = options.get("queue"), check_tags(options.get("tags") or ())
+        limited_by = LimitedBy(functions_named(func, options), "default" if queue is None else str(queue), tags)
+        if (found := self.account.limits.refusal(limited_by)) is not None:
+            option, value, patterns = found
+            detail = f"{self.account.name!r} is limited to {option} {', '.join(patterns)}"
+            raise Problem(403, "outside-limits", detail, "use another token or login", option=option, value=value)
+        demand_apart(options, self.settings.web.least_every_s, SystemClock().now_ms())
 
     def guarded(self, options: dict[str, Any], present: Schedule | None) -> dict[str, Any]:
         """
         Return the options of a put that replaces *present*, or creates a schedule; *options* themselves if they replace
         nothing else anyhow. Raises Problem: *present* is outside of the limits.
         """
-        if present is not None:
-            self.demand(present)
+        if present is not None and not self.sees(present):
+            detail = f"schedule {present.id!r} is beyond the limits of {self.account.name!r}"
+            raise Problem(403, "outside-limits", detail, "give another id, or use another token or login")
         if options.get("if_version") is not None or options.get("if_exists") in ("error", "keep"):
             return options
         if present is None:
@@ -134,7 +129,14 @@ class Caller:
 
     def sees(self, schedule: Schedule) -> bool:
         """Return True if a listing shows *schedule* to this caller."""
-        return self.account.limits.refusal(schedule.func, schedule.queue, schedule.tags) is None
+        return self.account.limits.refusal(schedule.limited_by) is None
+
+    def own(self, schedule: Schedule) -> Schedule:
+        """Return *schedule*; to a limited caller without its creation and last run, if it was put since."""
+        put_ms = (schedule.updated_ms or LAST_MS) if self.is_limited else 0
+        created_ms = schedule.created_ms if (schedule.created_ms or 0) >= put_ms else None
+        last_run_id = schedule.last_run_id if (schedule.last_nominal_ms or 0) >= put_ms else None
+        return replace(schedule, created_ms=created_ms, last_run_id=last_run_id)
 
     def sees_queue(self, queue: str) -> bool:
         """Return True if schedules of *queue* may be within the limits."""
@@ -228,7 +230,7 @@ class Access:
         return caller
 
     def _acting(self, account: Account) -> Caller:
-        return Caller(account, self._client.acting_as(account.name), self._settings)
+        return Caller(account, self._client.acting_as(account.name, account.limits), self._settings)
 
     async def _looked_up(self, kind: str, digest: str) -> Account | None:
         async with self._looks:

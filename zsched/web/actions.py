@@ -17,8 +17,9 @@ from zsched.core.backfill import Backfill
 from zsched.core.choices import Missed, ScheduleState
 from zsched.core.model import Schedule, Scheduled
 from zsched.core.repair import IdOutcome, Repaired, Tally
-from zsched.core.runs import Run
 from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, ScheduleNotFound, VersionConflict, ZschedError
+from zsched.storage.keys import keys_of
+from zsched.storage.refusals import not_found
 from zsched.web.access import Caller
 
 T = TypeVar("T")
@@ -36,30 +37,11 @@ ACTIONS: Final[Mapping[str, tuple[Any, ...]]] = {
 
 
 async def found_of(call: Caller, id: str) -> Schedule:
-    """Return schedule *id*, which this caller may see. Raises ScheduleNotFound, Problem."""
+    """Return schedule *id*. Raises ScheduleNotFound, also if it is beyond the limits: that tells nothing of it."""
     found = await call.client.get(check_id(id))
-    call.demand(found)
-    return found
-
-
-async def found_run(call: Caller, run_id: str) -> Run:
-    """
-    Return a run whose schedule is within the caller's limits, and was when the run was pushed: its id may have had
-    another function before. Raises RunNotFound, Problem, ScheduleNotFound: a limited caller's schedule is gone.
-    """
-    run, _ = await call.client.get_run(run_id)
-    await demand_run(call, run)
-    return run
-
-
-async def demand_run(call: Caller, run: Run) -> None:
-    """Check that the caller may see *run*, as ``found_run`` does."""
-    if not call.is_limited:
-        return
-    schedule = await call.client.get(run.schedule_id)
-    call.demand(schedule)
-    if run.fired_us is None or schedule.updated_ms is None or run.fired_us <= schedule.updated_ms * 1000:
-        call.demand_all("a run from before its schedule's last change")
+    if not call.sees(found):
+        raise not_found(id, keys_of(call.settings))
+    return call.own(found)
 
 
 # -- one schedule -----------------------------------------------------------------------------------
@@ -80,7 +62,7 @@ async def change(
         id, *_arguments(action, given), if_version=version
     )
     if result == "not_found":
-        raise ScheduleNotFound(f"no schedule {id!r}")
+        raise not_found(id, keys_of(call.settings))
     return result
 
 
@@ -99,7 +81,7 @@ async def backfill(call: Caller, id: str, start: datetime | None, end: datetime 
     """Backfill schedule *id*, as ``Client.backfill`` does; None for a missing time is refused. Raises Problem."""
     call.demand_write()
     found = await found_of(call, id)
-    call.demand_new(found.func, {"queue": found.queue, "tags": found.tags})
+    call.demand_new(found.func, _kept(found))
     if start is None or end is None:
         name = "start" if start is None else "end"
         raise InvalidSchedule(name, NOT_GIVEN, "it is missing", "give both times, in the past")
@@ -112,7 +94,7 @@ async def update(call: Caller, id: str, changes: Mapping[str, Any], version: str
     version = version or changes.get("if_version")
     for _ in range(ATTEMPTS):
         found = await found_of(call, id)
-        wanted: dict[str, Any] = {"func": found.func, "queue": found.queue, "tags": found.tags, **changes}
+        wanted: dict[str, Any] = {**_kept(found), **changes}
         call.demand_new(wanted.pop("func"), wanted)
         known = version or (found.version if call.is_limited else None)
         condition: dict[str, Any] = {} if known is None else {"if_version": known}
@@ -122,6 +104,11 @@ async def update(call: Caller, id: str, changes: Mapping[str, Any], version: str
             if version is not None:
                 raise
     raise contended(id)
+
+
+def _kept(found: Schedule) -> dict[str, Any]:
+    """Return the options of *found* that access is about: those that a change does not name stay."""
+    return {**found.limited_by.functions, "queue": found.queue, "tags": found.tags}
 
 
 def contended(id: str) -> Contended:
@@ -171,14 +158,14 @@ async def change_all(
 async def retry(call: Caller, run_id: str) -> str:
     """Run a finished run once more, and return the new run's id. Raises as ``Client.retry``, Problem."""
     call.demand_write()
-    await found_run(call, run_id)
+    await call.client.get_run(run_id)  # else it is not this caller's
     return await call.client.retry(run_id)
 
 
 async def cancel_run(call: Caller, run_id: str) -> str:
     """Cancel a queued run, or stop a running one, and return the outcome. Raises as ``Client.cancel_run``, Problem."""
     call.demand_write()
-    await found_run(call, run_id)
+    await call.client.get_run(run_id)
     return await call.client.cancel_run(run_id)
 
 

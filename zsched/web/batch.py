@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from zsched.core.job import CALLBACKS
 from zsched.core.run_id import ID
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import ZschedError
@@ -110,7 +111,7 @@ class BatchResponse(Response):
         row = call_options(parsed(line))
         func = row.get("func")
         is_known = isinstance(func, str) and func in self._allowed
-        if self._call.is_limited or "on_success" in row or "on_failure" in row or not is_known:
+        if self._call.is_limited or not is_known or not CALLBACKS.keys().isdisjoint(row):
             path = func_of(dict(row))
             self._call.demand_new(path, row)
             if len(self._allowed) < _REMEMBERED and len(path) <= LONGEST_NAME:

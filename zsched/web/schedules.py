@@ -211,7 +211,7 @@ async def list_(
             token = _page_token(found[-1].cursor)
             break
         found.append(schedule)
-    shown = [call.shown(schedule.to_dict()) for schedule in found]
+    shown = [call.shown(call.own(schedule).to_dict()) for schedule in found]
     is_empty = not found and await run_apart(request.app.state.is_empty)
     return JsonAnswer({"schedules": shown, "next_page_token": token, "is_empty": is_empty})
 
@@ -275,7 +275,7 @@ async def _change(call: Admitted, action: str, id: str, request: Request) -> Res
 
 
 def _schedule(call: Admitted, found: Schedule) -> Response:
-    return JsonAnswer(call.shown(found.to_dict()), headers=_etag(found.version))
+    return JsonAnswer(call.shown(call.own(found).to_dict()), headers=_etag(found.version))
 
 
 def _etag(version: str | None) -> dict[str, str]:

@@ -15,7 +15,7 @@ from zsched.core.log import Entry, Position
 from zsched.core.log.kinds import Recorded
 from zsched.errors import RedisRefused
 from zsched.storage import comparing
-from zsched.storage.comparing import changed_options, with_changed_options
+from zsched.storage.comparing import changed_options, with_definitions
 from zsched.storage.connection import Wire
 from zsched.storage.log import Pages
 
@@ -131,7 +131,7 @@ def test_a_record_that_cannot_be_compared_does_not_hide_the_other_changes(monkey
     put = [Change("a", What.PUT, at, f"1-{at}") for at in (1, 2)]
     records = [once()._replace(entry=one.entry) for one in put]
 
-    first, second = with_changed_options(put, lambda wanted: records)
+    first, second = with_definitions(put, lambda wanted: records, has_first=False)
 
     assert ((), ("its options cannot be compared (ZeroDivisionError)",)) == (first.changed, second.changed)
 
@@ -144,5 +144,5 @@ def test_a_put_of_a_new_schedule_changes_nothing_and_a_story_with_one_put_reads_
     records = [once()._replace(entry=one.entry, replaces=False) for one in new]
     one = [Change("a", What.PUT, 1, "1-1"), Change("a", What.PAUSED, 2, "1-2")]
 
-    assert new == with_changed_options(new, lambda wanted: records)
-    assert one == with_changed_options(one, refuse)
+    assert [(), ()] == [each.changed for each in with_definitions(new, lambda wanted: records, has_first=True)]
+    assert one == with_definitions(one, refuse, has_first=False)

@@ -48,6 +48,7 @@ async def list_(view: Viewed, request: Request, after: str | None = None) -> Res
 async def confirm(view: Viewed, request: Request) -> Response:
     """Show how many runs a retry of all that the filters find would push, and ask."""
     view.call.demand_write()
+    view.call.demand_all("a search for runs")
     filters = {**_USUAL, **_filters(request.query_params)}
 
     async def plan() -> dict[str, Any]:
@@ -71,7 +72,6 @@ async def retry_all(view: Viewed, request: Request) -> Response:
 async def show(view: Viewed, run_id: str) -> Response:
     """Show a run: times, attempts, error, note and worker."""
     run, source = await view.call.client.get_run(run_id)
-    await actions.demand_run(view.call, run)
     story = await view.call.client.why(run_id, view.tz)
     retry = (await retries_of(view.call.client, [run], run.schedule_id)).of_run(run_id)
     return view.page(

@@ -51,8 +51,6 @@ async def show(view: Viewed, id: str, after: str | None = None) -> Response:
     """Show what happened to a schedule and why, what comes next, and its definition."""
     client = view.call.client
     found = await _found(view, id)
-    if found is None and view.call.is_limited:
-        raise ScheduleNotFound(f"no schedule {id!r}")
     story = await client.why(id, view.tz)
     if found is None and not story.is_known:
         raise ScheduleNotFound(f"no schedule {id!r} is known; {story.verdict.text}")
@@ -118,6 +116,8 @@ async def _found(view: View, id: str) -> Schedule | None:
     try:
         return await actions.found_of(view.call, id)
     except ScheduleNotFound:
+        if view.call.is_limited:
+            raise
         return None
 
 
