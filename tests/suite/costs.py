@@ -36,6 +36,8 @@ SMOKES: Final = {
     "a failover": "tests/faults/test_failover.py::test_every_run_is_queued_once_after_kill_9_of_the_leader",
     "promtool": "tests/unit/monitoring/test_alerts.py::test_prometheus_accepts_the_rules_and_the_example",
     "a rotation of keys": "tests/integration/guard/test_keys.py::test_a_rotation_of_keys_under_load_refuses_no_run",
+    "garbage of other programs": "tests/integration/garbage/test_readers.py"
+    "::test_garbage_fails_no_listing_and_hides_no_healthy_schedule[json]",
     "a recovery": "tests/faults/test_archive_redis_lost.py"
     "::test_an_emptied_redis_is_restored_and_both_histories_are_kept",
 }

@@ -119,6 +119,8 @@ def show(invocation: Invocation, /, id: str) -> None:
     lines += [] if times else ["  none"]
     lines += ["", "last runs:", run_table(runs, schedule.tz, indent=2)] if runs else ["", "no run yet"]
     invocation.answer(value, *lines, tz=schedule.tz)
+    if schedule.unreadable:
+        invocation.remark(f"{story.verdict.text}; {story.verdict.remedy}")
     if runs.source.archive is None:
         invocation.tell_source(runs.source)
 

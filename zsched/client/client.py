@@ -195,10 +195,9 @@ class Client(Repairs):
             ScheduleNotFound: no such schedule.
             InvalidSchedule: a change is invalid, or would turn a recurring schedule into a one-shot or back. Or stored
                 args or kwargs would stay and are not plain values (``runs_pickles``). Or this client cannot check its
-                signature, or it is not good.
+                signature, or it is not good. Or another program broke an option of it.
             VersionConflict: it does not have the version ``if_version``.
             Contended: another writer changed it at every attempt.
-            Garbled: another program broke its rule.
         """
         return self._updating.update(check_id(id), changes)
 

@@ -21,6 +21,7 @@ from zsched.client.client import Client
 from zsched.client.rows import PutFacts, Recurring, recurring_item
 from zsched.core.choices import IfExists, ScheduleState
 from zsched.core.clock import from_ms
+from zsched.core.entry import text
 from zsched.core.listing import id_test
 from zsched.core.model import Definition, Schedule, Scheduled
 from zsched.core.revision import PAYLOAD, is_same
@@ -111,13 +112,13 @@ class Keeper:
         items = ((number, self._item(*each)) for number, each in enumerate(wanted))
         for outcomes in self._putting.bulk().put(items):
             for outcome in outcomes:
-                if _is_other(outcome.word.decode()):
+                if _is_other(text(outcome.word)):
                     yield outcome.number, None
                 elif (error := outcome.refusal(self.keys)) is not None:
                     yield outcome.number, error
                 else:
                     next_at = None if outcome.due_ms == b"-" else from_ms(int(outcome.due_ms))
-                    yield outcome.number, Scheduled(outcome.id, outcome.word.decode(), next_at, None)
+                    yield outcome.number, Scheduled(outcome.id, text(outcome.word), next_at, None)
 
     def _item(self, definition: Definition, held: ScheduleWithOptions | None) -> Recurring:
         definition = _condition(definition, held)

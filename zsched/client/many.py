@@ -19,6 +19,7 @@ from zsched.client.calls import new_id
 from zsched.client.first_times import REPLANS, FirstTimes, outdated
 from zsched.client.rows import PutItem, Recurring, RowReader
 from zsched.core.choices import IfExists
+from zsched.core.entry import text
 from zsched.core.model import Many
 from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedError
 from zsched.storage.keys import Keys
@@ -57,7 +58,7 @@ class PutOutcome(NamedTuple):
         """Return the error, or the error for the word, or None."""
         due_ms = None if self.due_ms == b"-" else int(self.due_ms)
         return self.error or refusal(
-            self.word.decode(), self.id, keys, due_ms=due_ms, now_ms=self.now_ms, if_version=self.if_version
+            text(self.word), self.id, keys, due_ms=due_ms, now_ms=self.now_ms, if_version=self.if_version
         )
 
 

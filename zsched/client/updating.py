@@ -20,11 +20,12 @@ from zsched.client.first_times import REPLANS
 from zsched.client.putting import Putting
 from zsched.client.rows import PutFacts, PutItem, Recurring, item_of
 from zsched.core.arguments import check_version
-from zsched.core.model import Definition, Scheduled
+from zsched.core.entry import text
+from zsched.core.model import MEND, Definition, Scheduled
 from zsched.core.repair import IdOutcome
 from zsched.core.revision import PAYLOAD, revise
 from zsched.core.signed import signature_in
-from zsched.errors import NOT_GIVEN, Contended, Garbled, InvalidSchedule, VersionConflict, ZschedError
+from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, VersionConflict, ZschedError
 from zsched.storage.called import called
 from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.refusals import NO_VERSION, is_changed
@@ -49,10 +50,6 @@ class Updating:
             if_version = check_version(changes.get("if_version"))
             if if_version not in (None, found.schedule.version):
                 raise VersionConflict(id, if_version or "", found.schedule.version)
-            if found.schedule.kind != "once" and found.schedule.trigger is None:
-                raise Garbled(
-                    f"the rule of schedule {id!r} cannot be read", "schedule it again by its id, or cancel it"
-                )
             self._store.check_serializer()  # before its payload is opened
             definition = self._revised(found, changes)
             item = item_of(self._store_for(found), definition)
@@ -97,7 +94,7 @@ class Updating:
                 items.append((len(items), item))
         for page in self._putting.bulk().put(items):
             for outcome in page:
-                if is_changed(outcome.word.decode()):
+                if is_changed(text(outcome.word)):
                     problem = f"schedule {outcome.id!r} was changed meanwhile; sign it once more"
                     outcomes[outcome.id] = IdOutcome("", error=Contended(problem))
                 else:
@@ -125,8 +122,10 @@ class Updating:
     def _revised(self, found: StoredSchedule, changes: Mapping[str, Any]) -> Definition:
         """
         Return the stored options, updated by *changes*, to be put if it is still as it was read. The payload is opened
-        only if a part of it changes.
+        only if a part of it changes. Raises InvalidSchedule: some of them cannot be read, so not kept either.
         """
+        if found.schedule.unreadable:
+            raise InvalidSchedule("id", found.schedule.id, found.schedule.damage, MEND)
         fields = found.fields
         data = bytes(fields.get("data", b""))  # type: ignore[arg-type]  # bytes
         stored = self._store.encoder.options(fields, runs=self._runs_pickles)

@@ -19,8 +19,8 @@ from zsched.core.wording import DURATION_REMEDY, duration_argument, duration_tex
 from zsched.errors import InvalidSchedule
 
 _MS_PER_S = 1000
-_LONGEST_DELAY_S = 100 * 366 * 86400
-_VERSION = re.compile(r"[!-~]{1,64}")  # lua/lib/version.lua
+LONGEST_S = 100 * 366 * 86400
+VERSION = re.compile(r"[!-~]{1,64}")  # lua/lib/version.lua
 _FILTER = 512  # characters of a filter
 _TEXT = 200  # characters of name, description, note, tag, owner, and of by
 
@@ -90,7 +90,7 @@ def check_text(field: str, value: object) -> str:
 
 def check_version(value: object) -> str | None:
     """Return *value* if it can be a schedule's version, or None. Raises InvalidSchedule otherwise."""
-    if value is not None and (not isinstance(value, str) or not _VERSION.fullmatch(value)):
+    if value is not None and (not isinstance(value, str) or not VERSION.fullmatch(value)):
         raise InvalidSchedule("if_version", value, "not a version", "give the one that zsched show or client.get shows")
     return value
 
@@ -113,7 +113,7 @@ def choice(field: str, value: object, enum: type[E]) -> E:
     raise InvalidSchedule(field, value, "not one of its values", f"give one of {names}")
 
 
-def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = _LONGEST_DELAY_S) -> int:
+def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = LONGEST_S) -> int:
     """Return a duration, given as seconds, text or timedelta, in whole ms, rounded up. Raises InvalidSchedule."""
     value = duration_argument(field, value)
     if isinstance(value, timedelta):

@@ -14,11 +14,9 @@ from operator import attrgetter
 from typing import Any, Final
 
 from zsched.core.choices import OnLost, OnUncertain, Priority
-from zsched.core.forms import Option, RateLimit, Stored, Words
+from zsched.core.forms import UNREADABLE, Option, RateLimit, Stored, Words
 from zsched.core.option_table import OPTIONS
 from zsched.core.policy import USUAL, Policy
-
-UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)  # a malformed text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +79,10 @@ _READ: Final = {
 
 
 def read_options(texts: Mapping[Stored, Mapping[str, str]]) -> dict[str, Any]:
-    """Return the values, by attribute, of the options in *texts*: the inverse of ``CheckedOptions.texts``."""
+    """
+    Return the values, by attribute, of the options in *texts*: the inverse of ``CheckedOptions.texts``; ``unreadable``
+    are the names of malformed options, if there are any.
+    """
     values: dict[str, Any] = {}
     for stored, held in texts.items():
         for option, fields in _READ[stored]:
@@ -90,8 +91,16 @@ def read_options(texts: Mapping[Stored, Mapping[str, str]]) -> dict[str, Any]:
                 try:
                     values[option.attribute] = option.form.read_texts(found)
                 except UNREADABLE:
-                    continue
+                    values["unreadable"] = (*values.get("unreadable", ()), option.name)
     return values
+
+
+def read_policy(text: str) -> Policy:
+    """Return the policies whose ``to_text`` is *text*. Raises UNREADABLE for any other text."""
+    policy = Policy.from_text(text)
+    for option, _, _ in _STORED[Stored.POLICY] if text else ():
+        option.form.read(option.form.text(getattr(policy, option.field)))
+    return policy
 
 
 def read_letters(letters: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from zsched.core.arguments import (
+    LONGEST_S,
     check_id,
     check_queue,
     check_tags,
@@ -29,6 +30,9 @@ from zsched.core.instants import zone_name
 from zsched.core.triggers import Fold, Gap
 from zsched.errors import InvalidSchedule
 
+UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)  # a malformed text
+MOST_RETRIES: Final = 1_000_000  # a number that a script would write as inf ends every worker that reads it
+LONGEST_PATH: Final = 512  # characters of a function's path
 _DIGITS: Final = 18  # longest number that is read from a field
 _MOST_SLOTS: Final = 1_000_000
 _LONGEST_KEY: Final = 200  # characters of a rate limit's key
@@ -99,7 +103,7 @@ class Form:
         return str(value)
 
     def read(self, text: str) -> Any:
-        """Return the checked value of a *text* in Redis. Raises ValueError or TypeError if another program wrote it."""
+        """Return the checked value of a *text* in Redis. Raises UNREADABLE if another program wrote it."""
         return text
 
     def texts(self, value: Any) -> tuple[str, ...]:
@@ -153,7 +157,7 @@ class Duration(Form):
         return seconds_to_ms(name, value, self.least_ms)
 
     def read(self, text: str) -> int:
-        return whole_number(text)
+        return self.check("", timedelta(milliseconds=whole_number(text)))
 
     def given(self, value: int | None) -> timedelta | None:
         return None if value is None else timedelta(milliseconds=value)
@@ -177,17 +181,17 @@ class Whole(Form):
         return value
 
     def read(self, text: str) -> int:
-        return whole_number(text)
+        return self.check("", whole_number(text))
 
 
 @dataclass(frozen=True, slots=True)
 class Number(Form):
-    """A whole number that is checked elsewhere."""
+    """A whole number that is checked elsewhere; in Redis from 0 to ``MOST_RETRIES``."""
 
     metavar: str = "N"
 
     def read(self, text: str) -> int:
-        return whole_number(text)
+        return whole_number(text, 0, MOST_RETRIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +241,13 @@ def _parts_of_limit(value: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ShortText(Form):
-    """A line of text for people."""
+    """A line of text for people. In Redis it may be the path of a function."""
 
     def check(self, name: str, value: Any) -> str:
         return check_text(name, value)
+
+    def read(self, text: str) -> str:
+        return text if len(text) <= LONGEST_PATH else self.check("", text)  # it would widen each listing
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +261,7 @@ class Tags(Form):
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
     def read(self, text: str) -> tuple[str, ...]:
-        return tuple(map(str, json.loads(text)))
+        return self.check("", json.loads(text))
 
     def shown(self, value: tuple[str, ...]) -> list[str]:
         return list(value)
@@ -312,6 +319,9 @@ class ZoneName(Form):
     def check(self, name: str, value: Any) -> str | None:
         return zone_name(value)
 
+    def read(self, text: str) -> str:
+        return check_text("tz", text)  # another machine may have zones that this one lacks
+
 
 @dataclass(frozen=True, slots=True)
 class Instant(Form):
@@ -331,14 +341,14 @@ class Interval(Form):
 
 @dataclass(frozen=True, slots=True)
 class RqSeconds(Form):
-    """A time for RQ, checked by the encoder of its jobs; in Redis and in JSON whole seconds."""
+    """A time for RQ, checked by the encoder of its jobs; in Redis and in JSON whole seconds, or -1."""
 
     metavar: str = "DURATION"
 
     is_duration: ClassVar[bool] = True
 
     def read(self, text: str) -> int:
-        return whole_number(text)
+        return whole_number(text, -1, LONGEST_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,8 +414,11 @@ class Option:
         return _FLAG.sub(lambda found: named(found[1].replace("-", "_")), self.help)
 
 
-def whole_number(text: str | bytes) -> int:
-    """Return the number in a field. Raises ValueError for any other text."""
-    if len(text) > _DIGITS:
-        raise ValueError(f"{text[:_DIGITS]!r}… has too many digits")
+def whole_number(text: str | bytes, least: int = -(10**_DIGITS), most: int = 10**_DIGITS) -> int:
+    """
+    Return the number in a field, which Lua reads, too, from *least* to *most*. Raises ValueError for any other text.
+    """
+    is_whole = (text[1:] if text[:1] in ("-", b"-") else text).isdigit() and text.isascii() and len(text) <= _DIGITS
+    if not is_whole or not least <= int(text) <= most:
+        raise ValueError(f"{text[:_DIGITS]!r} is no whole number from {least} to {most}")
     return int(text)

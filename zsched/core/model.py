@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from zsched.core.allowed import LimitedBy
 from zsched.core.checked_options import POLICIES, CheckedOptions, options_for_json
@@ -25,6 +25,7 @@ from zsched.core.triggers import TriggerSpec
 from zsched.core.wording import plural
 from zsched.errors import ZschedError
 
+MEND: Final = "schedule it again by its id, or cancel it"  # the remedy for a schedule that is unreadable
 _NAMED_ROWS = 3  # refused rows whose errors are in the message of RowsRefused
 
 
@@ -119,6 +120,7 @@ class Schedule(CheckedOptions):
     note: str | None = None  # why paused or quarantined
     paused_by: str | None = None  # who paused it, as the caller says
     since_ms: int | None = None  # paused or quarantined since, or ended at
+    unreadable: tuple[str, ...] = ()  # options that another program broke: they are shown as if they were not set
     callbacks: tuple[tuple[str, str], ...] = ()  # options and functions
 
     @property
@@ -134,11 +136,15 @@ class Schedule(CheckedOptions):
     @property
     def rule_text(self) -> str:
         """The rule in one line: ``every 5m``, ``cron 0 9 * * 1-5``, ``once``."""
-        return (
-            self.kind
-            if self.trigger is None
-            else f"{self.trigger.kind.name} {self.trigger.kind.describe(self.trigger.expr)}"
-        )
+        spec = self.trigger
+        text = self.kind if spec is None else f"{spec.kind.name} {spec.kind.describe(spec.expr)}"
+        return f"unreadable: {', '.join(self.unreadable)} ({text})" if self.unreadable else text
+
+    @property
+    def damage(self) -> str:
+        """A sentence about what is ``unreadable``; "" if nothing is."""
+        names = " and ".join(self.unreadable)
+        return f"its {names} cannot be read, because another program changed it in Redis" if names else ""
 
     @property
     def last_nominal_ms(self) -> int | None:
@@ -182,6 +188,7 @@ class Schedule(CheckedOptions):
             "note": self.note,
             "paused_by": self.paused_by,
             "since": iso(self.since_ms),
+            "unreadable": list(self.unreadable),
         }
 
 

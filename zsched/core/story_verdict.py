@@ -17,7 +17,7 @@ from zsched.core.changes import RULE_CHANGED, Change, What
 from zsched.core.choices import ScheduleState
 from zsched.core.job import DEFAULT_TIMEOUT_S
 from zsched.core.missing_functions import remedy_of
-from zsched.core.model import Schedule, iso
+from zsched.core.model import MEND, Schedule, iso
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text, state_text
 from zsched.core.wording import duration_text, rough_duration
@@ -41,6 +41,7 @@ class Word(StrEnum):
     SKIPPED = "SKIPPED"  # its occurrence was not pushed
     PAUSED = "PAUSED"
     QUARANTINED = "QUARANTINED"
+    UNREADABLE = "UNREADABLE"  # another program broke an option of it
     ENDED = "ENDED"
     PUSHED = "PUSHED"  # its run was pushed, and more is not known yet
     MISSING = "MISSING"  # Redis should have it
@@ -62,6 +63,7 @@ _BAD: Final = frozenset(
         Word.EXPIRED,
         Word.REFUSED,
         Word.QUARANTINED,
+        Word.UNREADABLE,
         Word.MISSING,
     }
 )
@@ -124,6 +126,8 @@ def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance =
     """
     Return the verdict on *schedule* by its state alone; times are local in *tz*. *hindrance*: of a due schedule.
     """
+    if schedule.unreadable:
+        return StoryVerdict(Word.UNREADABLE, schedule.damage, MEND, _zsched("cancel", schedule))
     since = "" if schedule.since_ms is None else f"since {local_text(schedule.since_ms, tz)}"
     by = f"by {schedule.paused_by}" if schedule.paused_by else ""
     since = " ".join(filter(None, (since, by))) + (f': "{schedule.note}"' if schedule.note else "")

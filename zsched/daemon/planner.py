@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
+from zsched.core.checked_options import read_policy
 from zsched.core.choices import CatchUp
+from zsched.core.clock import LAST_MS
 from zsched.core.policy import Plan, Policy, plan
 from zsched.core.triggers import Anchor, build, spec_of
 from zsched.errors import UnknownZone
@@ -69,8 +71,11 @@ class Planner:
         return planned
 
     def _plan(self, due: DueRecurring, now_ms: int) -> _SharedPlan:
-        spec, policy, nominal_ms = spec_of(due.trigger), _policy(due.policy or b""), int(due.nominal_ms)
-        made = plan(build(spec, int(due.anchor_ms)), nominal_ms, now_ms, policy, due.id.decode())
+        spec, policy = spec_of(due.trigger), _policy(due.policy or b"")
+        nominal_ms, anchor_ms = int(due.nominal_ms), int(due.anchor_ms)
+        if not (0 <= nominal_ms <= LAST_MS and 0 <= anchor_ms <= LAST_MS):  # a script would stop halfway
+            raise ValueError("its nominal time or its anchor is not within the years 1970 to 9999")
+        made = plan(build(spec, anchor_ms), nominal_ms, now_ms, policy, due.id.decode())
         from_ms = nominal_ms if made.fire_ms is None else made.fire_ms
         until_ms = from_ms + policy.patience_ms
         if made.next_ms is not None:
@@ -86,4 +91,4 @@ class Planner:
 
 @lru_cache(maxsize=1000)
 def _policy(text: bytes) -> Policy:
-    return Policy.from_text(text.decode())
+    return read_policy(text.decode())

@@ -71,8 +71,6 @@ def with_options(found: StoredSchedule, encoder: Encoder) -> ScheduleWithOptions
         stored["args"] = list(args)
     except InvalidSchedule as error:
         unreadable = f"{error.problem} ({error.__cause__})" if error.__cause__ else error.problem
-    except Exception as error:  # fields that another writer wrote
-        unreadable = f"its fields cannot be read ({type(error).__name__}: {error})"
     return ScheduleWithOptions(schedule, options_of(schedule, stored), data, found.digest, unreadable, found.signature)
 
 

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import heapq
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from zsched.core.checked_options import UNREADABLE, read_letters, read_options
+from zsched.core.arguments import VERSION
+from zsched.core.checked_options import read_letters, read_options, read_policy
 from zsched.core.choices import Priority, ScheduleState
 from zsched.core.clock import LAST_MS, Clock, to_ms
 from zsched.core.entry import BEFORE_BY
 from zsched.core.entry import text as shown
-from zsched.core.forms import Stored, whole_number
+from zsched.core.forms import LONGEST_PATH, UNREADABLE, Stored, whole_number
 from zsched.core.job import CALLBACKS, OFFSET_FIELD
 from zsched.core.listing import IdTest
 from zsched.core.model import Schedule
 from zsched.core.pages import pages_of
-from zsched.core.policy import USUAL, Policy
+from zsched.core.policy import USUAL
 from zsched.core.signed import SIGNATURE_FIELD, job_pairs
-from zsched.core.triggers import TriggerSpec, delay_of, read_spec
-from zsched.errors import InvalidSchedule
+from zsched.core.triggers import TriggerSpec, build, delay_of, read_spec
+from zsched.core.wording import LONGEST_NAME
+from zsched.errors import InvalidSchedule, TriggerError, UnknownZone
 from zsched.storage.connection import Link
 from zsched.storage.guards import warned_jobs
 from zsched.storage.keys import Keys
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from zsched.storage.shapes import RecurringRecord
     from zsched.storage.slots import SlotWaits
 
+T = TypeVar("T")
 _PAGE = 200  # schedules read by one script
 # Ids and due times per command, if a listing needs more than a page: 1 to 2 ms of the server (measured).
 _LONG_PAGE = 2000
@@ -283,7 +286,17 @@ class Decoder:
         self._encoder = encoder
 
     def schedule(self, id: str, row: list[Any]) -> Schedule:
-        """Return schedule *id*; *row*: place, lane, due ms, since ms, note, is recurring, own hash, job or template."""
+        """
+        Return schedule *id*; *row*: place, lane, due ms, since ms, note, is recurring, own hash, job or template. What
+        another program broke is ``unreadable``.
+        """
+        try:
+            return self._schedule(id, row)
+        except Exception:  # a value that nobody expected must not hide the other schedules
+            known: dict[str, Any] = {"state": _PLACES[row[0]], "next_ms": _number(row[2])}
+            return Schedule(id=id, kind="every" if row[5] else "once", func="", unreadable=("definition",), **known)
+
+    def _schedule(self, id: str, row: list[Any]) -> Schedule:
         place, lane, due_ms, since_ms, note, recurring = row[:6]
         own = _decoded(row[6])
         job = _decoded(row[7])
@@ -291,17 +304,20 @@ class Decoder:
         reason, _, paused_by = shown(note).partition(BEFORE_BY)
         wanted = job | {name.removeprefix("zs_"): text for name, text in job.items() if name.startswith("zs_")}
         labels = own if recurring else wanted
-        spec = _spec(own.get("trigger"))
+        spec, policy = _read(own.get("trigger"), _spec), _read(own.get("policy", ""), read_policy)
         flags = own.get("flags", "") if recurring else job.get("zs", "")
         state = _PLACES[place]
         options = read_options({Stored.JOB: job, Stored.RQ: wanted, Stored.LABEL: labels, Stored.OWN: own})
         options |= read_letters(flags)
+        func, queue = labels.get("func") or job.get("description", ""), job.get("origin", "")
+        sound = {"rule": spec or not recurring, "policy": policy, "version": VERSION.fullmatch(version or "-")}
+        sound |= {"func": len(func) <= LONGEST_PATH, "queue": len(queue) <= LONGEST_NAME}
+        options["unreadable"] = tuple(name for name in sound if not sound[name]) + options.get("unreadable", ())
         if spec:
             options |= {"tz": spec.tz, "jitter_ms": spec.jitter_ms}
-        func = labels.get("func") or job.get("description", "")
         args, kwargs = self._arguments(row[7])
         next_ms = due_from_score(due_ms) if due_ms not in (b"", b"-") else None
-        nominal_ms = _ms(own.get("nominal"))
+        nominal_ms = _number(own.get("nominal"))
         if not recurring and next_ms is not None:
             nominal_ms = next_ms - delay_of(id, options.get("jitter_ms", 0))
         return Schedule(
@@ -309,24 +325,24 @@ class Decoder:
             id=id,
             state=state,
             kind=spec.kind.name if spec else "every" if recurring else "once",
-            func=func,
-            queue=job.get("origin", ""),
+            func=func[:LONGEST_PATH],
+            queue=queue[:LONGEST_NAME],
             priority=Priority.named(lane.decode() or own.get("lane")),  # an ended schedule has no lane
             next_ms=next_ms,
             trigger=spec,
-            anchor_ms=_ms(own.get("anchor")),
+            anchor_ms=_number(own.get("anchor")),
             nominal_ms=nominal_ms,
             version=version,
             last_run_id=own.get("last"),
-            offset_s=None if recurring else _offset(job.get(OFFSET_FIELD)),
+            offset_s=None if recurring else _number(job.get(OFFSET_FIELD), -86_400, 86_400),
             args=args,
             kwargs=kwargs,
-            policy=_policy(own.get("policy")),
-            created_ms=_ms(own.get("created_at")) if recurring else _iso_ms(job.get("created_at")),
-            updated_ms=_ms(own.get("updated_at")) if recurring else _iso_ms(version),
+            policy=policy or USUAL,
+            created_ms=_number(own.get("created_at")) if recurring else _iso_ms(job.get("created_at")),
+            updated_ms=_number(own.get("updated_at")) if recurring else _iso_ms(version),
             note=reason or None,
             paused_by=paused_by or None,
-            since_ms=(_ms(since_ms) or None) if since_ms else _ms(own.get("ended_at")),
+            since_ms=(_number(since_ms) or None) if since_ms else _number(own.get("ended_at")),
             callbacks=tuple((option, path) for option, name in CALLBACKS.items() if (path := job.get(name))),
         )
 
@@ -367,39 +383,26 @@ def _decoded(pairs: list[bytes]) -> dict[str, str]:
     return {shown(name): text.decode("utf-8", "replace") for name, text in fields if name not in (b"data", b"meta")}
 
 
-# A broken field must not hide the schedule, or other schedules of a listing.
-
-
-def _ms(text: str | bytes | None) -> int | None:
+def _read(text: Any, read: Callable[[Any], T]) -> T | None:
+    """Return what *read* makes of *text*; None if there is none, or another program broke it."""
     try:
-        value = whole_number(text or "")
-    except ValueError:
+        return None if text is None else read(text)
+    except (*UNREADABLE, TriggerError):
         return None
-    return value if 0 <= value <= LAST_MS else None
 
 
-def _offset(text: str | None) -> int | None:
-    """Return the seconds of an offset from UTC."""
-    return int(text) if text and re.fullmatch(r"-?[0-9]{1,5}", text, re.ASCII) else None
+def _number(text: str | bytes | None, least: int = 0, most: int = LAST_MS) -> int | None:
+    return _read(text, lambda text: whole_number(text, least, most))
 
 
 def _iso_ms(text: str | None) -> int | None:
     """Return the instant of a time of RQ's."""
-    try:
-        return to_ms(datetime.fromisoformat(text or "").replace(tzinfo=UTC))
-    except UNREADABLE:
-        return None
+    return _read(text, lambda text: to_ms(datetime.fromisoformat(text).replace(tzinfo=UTC)))
 
 
-def _spec(text: str | None) -> TriggerSpec | None:
-    try:
-        return read_spec(text) if text else None
-    except UNREADABLE:
-        return None
-
-
-def _policy(text: str | None) -> Policy:
-    try:
-        return Policy.from_text(text or "")
-    except UNREADABLE:
-        return USUAL
+def _spec(text: str) -> TriggerSpec:
+    """Return the rule of *text*. Raises UNREADABLE, TriggerError: there is none that can be built."""
+    spec = read_spec(text)
+    with suppress(UnknownZone):  # another machine has it
+        build(spec, 0)
+    return spec

@@ -28,11 +28,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from zsched.core.arguments import serializer_name
+from zsched.core.arguments import LONGEST_S, serializer_name
 from zsched.core.entry import text as shown
-from zsched.core.forms import Stored
+from zsched.core.forms import LONGEST_PATH, MOST_RETRIES, Stored, whole_number
 from zsched.core.job import DEFAULT_TIMEOUT_S
-from zsched.core.model import Definition, Payload
+from zsched.core.model import MEND, Definition, Payload
 from zsched.core.wording import DURATION_REMEDY, duration_argument
 from zsched.errors import NOT_GIVEN, InvalidSchedule, NotImportable
 from zsched.storage.rqversion import HAS_RATE_LIMITS, HERE
@@ -41,8 +41,6 @@ from zsched.storage.unpickling import MOST_BYTES, NotPlain, inflated, read_plain
 _DEFLATE_FROM = 100  # bytes; below it zlib's header costs more than it saves (measured)
 _SHORTEST_TTL_S = 60  # RQ deletes a job with ttl 0 before its end can be seen; then track.lua does
 _CALLBACK_TIMEOUT_S = 60  # RQ's own
-_LONGEST_S = 100 * 366 * 86400
-_MOST_RETRIES = 1_000_000  # a number that a script would write as inf ends every worker that reads it
 _LISTS = (tuple, list)
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
@@ -83,7 +81,7 @@ class Encoder:
             raise InvalidSchedule("args", args, "not a list of arguments", "give a tuple or list")
         if kwargs is None:
             kwargs = {}
-        elif not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
+        elif not isinstance(kwargs, dict) or not all(map(str.__instancecheck__, kwargs)):  # a generator would be slower
             raise InvalidSchedule("kwargs", kwargs, "not named arguments", "give a dict with texts as keys")
         try:
             raw = self._dumps("args", (path, None, tuple(args), kwargs))
@@ -117,10 +115,7 @@ class Encoder:
         for value in args:
             self._dumps("args", value)
         for name, value in kwargs.items():
-            try:
-                self._dumps("kwargs", value)
-            except InvalidSchedule as error:
-                raise InvalidSchedule("kwargs", {name: value}, error.problem, error.remedy) from error.__cause__
+            self._dumps("kwargs", {name: value})
 
     def open(self, data: bytes, *, runs: bool = False) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         """
@@ -132,6 +127,8 @@ class Encoder:
         """
         try:
             func, _, args, kwargs = self._loads(inflated(data), runs)
+            if not isinstance(func, str) or not isinstance(args, _LISTS) or not isinstance(kwargs, dict):
+                raise TypeError("no call of a function")
         except NotPlain as error:
             remedy = "give args and kwargs both, or Client(runs_pickles=True) if you trust every writer of RQ's jobs"
             raise InvalidSchedule("data", data, "the stored payload cannot be read", remedy) from error
@@ -181,6 +178,9 @@ class Encoder:
         """
         Return RQ's options of the fields *job*, for an update. A meta with a pickle that is not plain is ``Unopened``,
         unless *runs*.
+
+        Raises:
+            InvalidSchedule: another program broke one of them.
         """
         text = {
             name: shown(value) if isinstance(value, bytes) else value
@@ -188,24 +188,29 @@ class Encoder:
             if name not in ("data", "meta")
         }
         options: dict[str, Any] = {"queue": text.get("origin", "default")}
-        names = (name for name in ("timeout", "result_ttl", "failure_ttl") if name in text)
-        options |= {name: int(text.get(f"zs_{name}", text[name])) for name in names}
-        if "retries_left" in text:
-            from rq import Retry
+        name = "timeout"
+        try:
+            for name in filter(text.__contains__, ("timeout", "result_ttl", "failure_ttl")):
+                options[name] = whole_number(text.get(f"zs_{name}", text[name]))
+            if (name := "retries_left") in text:
+                from rq import Retry
 
-            intervals, at_front = json.loads(text["retry_intervals"]), "enqueue_at_front_on_retry" in text
-            options["retry"] = Retry(int(text["retries_left"]), intervals, at_front)
-        for option, stem in (("on_success", "success"), ("on_failure", "failure")):
-            if f"{stem}_callback_name" in text:
-                from rq import Callback
+                intervals, at_front = json.loads(text["retry_intervals"]), "enqueue_at_front_on_retry" in text
+                options["retry"] = Retry(whole_number(text[name]), intervals, at_front)
+            for option, stem in (("on_success", "success"), ("on_failure", "failure")):
+                if (name := f"{stem}_callback_name") in text:
+                    from rq import Callback
 
-                options[option] = Callback(text[f"{stem}_callback_name"], text[f"{stem}_callback_timeout"])
-        if "meta" in job:
-            meta: bytes = job["meta"]  # type: ignore[assignment]  # as it is stored
-            try:
-                options["meta"] = self._loads(meta, runs)
-            except NotPlain as error:
-                options["meta"] = Unopened(meta, str(error))
+                    options[option] = Callback(text[name], text[f"{stem}_callback_timeout"])
+            if (name := "meta") in job:
+                meta: bytes = job["meta"]  # type: ignore[assignment]  # as it is stored
+                try:
+                    options["meta"] = self._loads(meta, runs)
+                except NotPlain as error:
+                    options["meta"] = Unopened(meta, str(error))
+        except Exception as error:  # RQ's own classes and serializers raise anything
+            problem = f"the stored one cannot be read ({type(error).__name__}: {error})"[:200]
+            raise InvalidSchedule(name, job[name], problem, MEND) from error
         return options
 
     def _loads(self, raw: bytes, runs: bool) -> Any:
@@ -231,7 +236,7 @@ def function_path(func: str | Function[..., Any]) -> str:
         NotImportable: lambda, nested function, ``__main__``, a bound method, or not a dotted path.
     """
     if isinstance(func, str):
-        if not _DOTTED.fullmatch(func) or len(func) > 512:
+        if not _DOTTED.fullmatch(func) or len(func) > LONGEST_PATH:
             raise NotImportable("func", func, "not a dotted path", 'give "package.module.function"')
         if func.startswith("__main__."):
             raise NotImportable("func", func, "a worker has another __main__", "move it into a module")
@@ -278,7 +283,7 @@ def timeout_s(timeout: object) -> int:
         InvalidSchedule: not a duration, or out of range; it would kill RQ's worker.
     """
     seconds = DEFAULT_TIMEOUT_S if timeout is None else _seconds("timeout", timeout)
-    if seconds is None or not (seconds == -1 or 1 <= seconds <= _LONGEST_S):
+    if seconds is None or not (seconds == -1 or 1 <= seconds <= LONGEST_S):
         raise InvalidSchedule("timeout", timeout, "not a time limit", f"{DURATION_REMEDY}, or -1 for none")
     return seconds
 
@@ -287,7 +292,7 @@ def _ttl(field: str, value: object) -> Pairs:
     if value is None:
         return {}
     seconds = _seconds(field, value)
-    if seconds is None or not -1 <= seconds <= _LONGEST_S:
+    if seconds is None or not -1 <= seconds <= LONGEST_S:
         raise InvalidSchedule(field, value, "not a time to live", f"{DURATION_REMEDY}, or -1 for ever")
     if not 0 <= seconds < _SHORTEST_TTL_S:
         return {field: str(seconds)}
@@ -317,8 +322,8 @@ def _retry(retry: object) -> Pairs:
         raise InvalidSchedule(
             "retry", retry, "not a number of retries", "give a whole number from 1, or rq.Retry(max=…)"
         )
-    if retry.max > _MOST_RETRIES:
-        raise InvalidSchedule("retry", retry, "too many retries", f"give 1 to {_MOST_RETRIES:,}")
+    if retry.max > MOST_RETRIES:
+        raise InvalidSchedule("retry", retry, "too many retries", f"give 1 to {MOST_RETRIES:,}")
     if not retry.intervals or not all(_is_interval(one) for one in retry.intervals):
         raise InvalidSchedule("retry", retry, "its intervals are not whole seconds", "give interval=60 or [60, 300]")
     pairs: Pairs = {
@@ -332,7 +337,7 @@ def _retry(retry: object) -> Pairs:
 
 
 def _is_interval(given: object) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= _LONGEST_S
+    return isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= LONGEST_S
 
 
 def _callback(field: str, stem: str, callback: object) -> Pairs:
@@ -344,8 +349,8 @@ def _callback(field: str, stem: str, callback: object) -> Pairs:
         callback = _made(field, Callback, callback, "give func, a dotted path, and timeout")
     try:
         given = callback if isinstance(callback, Callback) else Callback(function_path(callback))  # type: ignore[arg-type]  # checked there
-        if given.timeout is None or not (given.timeout == -1 or 1 <= given.timeout <= _LONGEST_S):
-            raise InvalidSchedule(field, callback, "not a time limit", f"give a timeout of 1 to {_LONGEST_S} seconds")
+        if given.timeout is None or not (given.timeout == -1 or 1 <= given.timeout <= LONGEST_S):
+            raise InvalidSchedule(field, callback, "not a time limit", f"give a timeout of 1 to {LONGEST_S} seconds")
         return {f"{stem}_callback_name": function_path(given.func), f"{stem}_callback_timeout": str(given.timeout)}
     except NotImportable as error:
         raise NotImportable(field, callback, error.problem, error.remedy) from error

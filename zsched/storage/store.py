@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zsched.core.choices import Missed
+from zsched.core.entry import text as shown
 from zsched.core.forms import Stored
 from zsched.core.job import OFFSET_FIELD
 from zsched.core.model import At, Definition
@@ -347,7 +348,7 @@ def _labels(definition: Definition) -> Pairs:
 
 
 def _text(word: bytes | str) -> str:
-    return word.decode() if isinstance(word, bytes) else word
+    return shown(word) if isinstance(word, bytes) else word
 
 
 def _detail(value: bytes | str) -> str | None:

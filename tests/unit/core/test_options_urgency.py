@@ -211,21 +211,34 @@ def test_flags_are_written_and_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "texts"),
+    ("stored", "texts", "names"),
     [
-        (Stored.JOB, {"zs_on_lost": "perhaps", "zs_expires": "soon", "zs_jitter": "9" * 5000}),
-        (Stored.JOB, {"rate_limit_key": "mail"}),
-        (Stored.JOB, {"rate_limit_concurrency": "3"}),
-        (Stored.JOB, {"rate_limit_key": "mail", "rate_limit_concurrency": "many"}),
-        (Stored.JOB, {"rate_limit_key": "mail", "rate_limit_concurrency": "0"}),
-        (Stored.JOB, {"rate_limit_key": "", "rate_limit_concurrency": "3"}),
-        (Stored.OWN, {"pause_after": ""}),
-        (Stored.LABEL, {"tags": "["}),
-        (Stored.LABEL, {"tags": "5"}),
+        (Stored.JOB, {"zs_on_lost": "perhaps", "zs_expires": "soon", "zs_jitter": "9" * 5000},
+         {"on_lost", "expires_after", "jitter"}),
+        (Stored.JOB, {"zs_jitter": "-1", "zs_expires": "0"}, {"jitter", "expires_after"}),
+        (Stored.JOB, {"zs_jitter": "1_000"}, {"jitter"}),  # a number for Python, and not for Lua
+        (Stored.JOB, {"zs_jitter": "٣"}, {"jitter"}),
+        (Stored.JOB, {"rate_limit_key": "mail"}, set()),
+        (Stored.JOB, {"rate_limit_concurrency": "3"}, set()),
+        (Stored.JOB, {"rate_limit_key": "mail", "rate_limit_concurrency": "many"}, {"rate_limit"}),
+        (Stored.JOB, {"rate_limit_key": "mail", "rate_limit_concurrency": "0"}, {"rate_limit"}),
+        (Stored.JOB, {"rate_limit_key": "", "rate_limit_concurrency": "3"}, {"rate_limit"}),
+        (Stored.RQ, {"timeout": "-2", "result_ttl": "9" * 18}, {"timeout", "result_ttl"}),
+        (Stored.RQ, {"retries_left": "-1"}, {"retry"}),
+        (Stored.OWN, {"pause_after": ""}, {"pause_after_failures"}),
+        (Stored.OWN, {"pause_after": "0"}, {"pause_after_failures"}),
+        (Stored.LABEL, {"tags": "["}, {"tags"}),
+        (Stored.LABEL, {"tags": "5"}, {"tags"}),
+        (Stored.LABEL, {"tags": '["\\ud800"]', "tz": "x" * 201}, {"tags", "tz"}),
     ],
-)
-def test_a_corrupted_option_field_is_read_as_missing(stored: Stored, texts: dict[str, str]) -> None:
-    assert {} == read_options({stored: texts})
+)  # fmt: skip
+def test_a_corrupted_option_field_is_read_as_missing_and_named(
+    stored: Stored, texts: dict[str, str], names: set[str]
+) -> None:
+    options = read_options({stored: texts})
+
+    assert names == set(options.pop("unreadable", ()))
+    assert {} == options
 
 
 def test_stored_options_are_returned_in_the_form_that_callers_give() -> None:

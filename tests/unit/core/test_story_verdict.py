@@ -60,6 +60,12 @@ def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
             "let it go on: zsched resume a",
         ),
         (
+            held(unreadable=("jitter", "policy")),
+            "UNREADABLE",
+            "its jitter and policy cannot be read, because another program changed it in Redis",
+            "schedule it again by its id, or cancel it: zsched cancel a",
+        ),
+        (
             held(ScheduleState.PAUSED, next_ms=DUE_MS - 14_000, since_ms=DUE_MS - 20_000),
             "PAUSED",
             "since 2025-12-31 23:59:40+00:00; it was due 2025-12-31 23:59:46+00:00, 14.0 s ago, and waits",
@@ -356,7 +362,8 @@ def every_verdict() -> Iterator[StoryVerdict]:
     """Yield the verdicts on each change, on each state, and on runs of each status, with and without a schedule."""
     reasons = {What.SKIPPED: ["uncertain", "paused", "missed", "limit", RULE_CHANGED, "overlap: a-1 was still open"]}
     stalls: list[Mapping[str, Stalled]] = [{}, UNHEARD, SUSPENDED]
-    for schedule in (None, *(held(state) for state in ScheduleState), held(next_ms=DUE_MS - 5000)):
+    odd = held(next_ms=DUE_MS - 5000), held(unreadable=("jitter", "policy"))
+    for schedule in (None, *(held(state) for state in ScheduleState), *odd):
         for what in What:
             for why in reasons.get(what, ["cancelled"]):
                 one = change(what, run_id=RUN, nominal_ms=DUE_MS, first_ms=DUE_MS, last_ms=DUE_MS, why=why)

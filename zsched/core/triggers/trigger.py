@@ -23,6 +23,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, Protocol, TypedDict
 
+from zsched.core.arguments import LONGEST_S, check_text
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
@@ -64,7 +65,12 @@ def read_spec(text: str) -> TriggerSpec:
         fields["gap"] = Gap(fields["gap"])
     if "fold" in fields:
         fields["fold"] = Fold(fields["fold"])
-    return TriggerSpec(**fields)
+    spec = TriggerSpec(**fields)
+    check_text("tz", spec.tz)
+    if not isinstance(spec.expr, str):
+        raise TypeError("the rule is no text")
+    _demand_bounds(spec)
+    return spec
 
 
 @lru_cache(maxsize=50_000)  # rules: some 500 bytes each, their text included (measured)
@@ -188,13 +194,9 @@ def check(spec: TriggerSpec, anchor_ms: int) -> None:
     Raises:
         InvalidSchedule: it would never fire, with the reason; or a bound is invalid.
     """
-    if spec.count is not None and (isinstance(spec.count, bool) or spec.count < 1):
-        raise InvalidSchedule("count", spec.count, "not a positive number", "give 1 or more, or leave it out")
+    _demand_bounds(spec)
     if spec.starts_ms is not None and spec.ends_ms is not None and spec.ends_ms < spec.starts_ms:
         raise InvalidSchedule("ends", _shown(spec.ends_ms), "earlier than starts", "swap them, or leave one out")
-    for name, value in (("starts", spec.starts_ms), ("ends", spec.ends_ms)):
-        if value is not None and not FLOOR_S * 1000 <= value < HORIZON_S * 1000:
-            raise InvalidSchedule(name, value, "outside the years 1 to 9999", "give an instant within them")
     try:
         trigger = build(spec, anchor_ms)
     except TriggerError:
@@ -209,6 +211,17 @@ def check(spec: TriggerSpec, anchor_ms: int) -> None:
         raise InvalidSchedule(spec.kind.name, spec.expr, "never fires: UNTIL is before its first time", "move it")
     problem = "the schedule never fires: its first time would be later"
     raise InvalidSchedule("ends", _shown(spec.ends_ms), problem, "move ends=, or leave it out")
+
+
+def _demand_bounds(spec: TriggerSpec) -> None:
+    """Check the numbers of a rule. Raises InvalidSchedule."""
+    if spec.count is not None and (type(spec.count) is not int or spec.count < 1):
+        raise InvalidSchedule("count", spec.count, "not a positive number", "give 1 or more, or leave it out")
+    for name, value in (("starts", spec.starts_ms), ("ends", spec.ends_ms)):
+        if value is not None and not (type(value) is int and FLOOR_S * 1000 <= value < HORIZON_S * 1000):
+            raise InvalidSchedule(name, value, "outside the years 1 to 9999", "give an instant within them")
+    if type(spec.jitter_ms) is not int or not 0 <= spec.jitter_ms <= LONGEST_S * 1000:
+        raise InvalidSchedule("jitter", spec.jitter_ms, "not a delay in milliseconds", "leave it out")
 
 
 def _shown(ms: int) -> str:

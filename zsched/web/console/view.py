@@ -147,7 +147,8 @@ class View:
             TEMPLATES.get_template(f"console/{name}.html"),
             {**_FUNCTIONS, "view": self, "trouble": None, **shown},
         )
-        return "".join(template.blocks["live"](template.new_context(given))) if is_part else template.render(given)
+        text = "".join(template.blocks["live"](template.new_context(given))) if is_part else template.render(given)
+        return text.encode(errors="backslashreplace").decode()  # other programs' JSON may have half of a character
 
     def pieces(self, name: str, **shown: Any) -> list[str]:
         """Return the text of page *name* in pieces: between them, a stream has what takes longer to read."""
