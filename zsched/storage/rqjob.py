@@ -19,6 +19,7 @@ import inspect
 import json
 import math
 import pickle
+import pickletools
 import re
 import sys
 import zlib
@@ -43,6 +44,7 @@ _SHORTEST_TTL_S = 60  # RQ deletes a job with ttl 0 before its end can be seen; 
 _CALLBACK_TIMEOUT_S = 60  # RQ's own
 _LISTS = (tuple, list)
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
+_HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")  # a lone surrogate as pickle writes it, or other bytes
 
 Pairs = dict[str, str | bytes]
 
@@ -221,11 +223,24 @@ class Encoder:
     def _dumps(self, field: str, value: Any) -> bytes:
         try:
             if self.serializer == "json":
-                return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
-            return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+                return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
+            raw = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+            if b"\xed" in raw and _HALF.search(raw):
+                _demand_characters(raw)
+            return raw
+        except UnicodeEncodeError as error:
+            problem = f"it has {error.object[error.start]!a}, half of a character"
+            raise InvalidSchedule(field, value, problem, "cut texts between characters") from error
         except Exception as error:  # pickling runs the arguments' own code: any error may come
             problem = f"the {self.serializer} serializer refuses it ({type(error).__name__}: {error})"[:200]
             raise InvalidSchedule(field, value, problem, "give plain values, or a reference to the data") from error
+
+
+def _demand_characters(raw: bytes) -> None:
+    """Raise UnicodeEncodeError if a text in the pickle *raw* has a lone surrogate."""
+    for _, argument, _ in pickletools.genops(raw):
+        if isinstance(argument, str):
+            argument.encode()
 
 
 def function_path(func: str | Function[..., Any]) -> str:

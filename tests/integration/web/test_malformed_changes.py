@@ -12,6 +12,7 @@ import redis
 from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import Web
 from tests.integration.web.raw import connected, refused, status_of
+from tests.prefix import RQ
 from zsched import Client
 
 LONG = "x" * 500_000
@@ -127,9 +128,12 @@ def test_a_version_that_another_program_wrote_is_in_no_header(http: httpx.Client
         assert (200, False, False) == (answer.status_code, "x-evil" in answer.headers, "etag" in answer.headers)
 
 
-def test_arguments_that_json_cannot_have_are_shown_as_texts(start_web: Any, redis_url: str) -> None:
+def test_arguments_that_json_cannot_have_are_shown_as_texts(
+    start_web: Any, redis_client: redis.Redis, redis_url: str
+) -> None:
     web, deep = start_web(ZSCHED_RQ_SERIALIZER="json"), json.loads("[" * 400 + "]" * 400)
-    Client.from_url(redis_url, serializer="json").schedule("app.x", id="a", after=60, args=["\ud800", deep])
+    made = Client.from_url(redis_url, serializer="json").schedule("app.x", id="a", after=60)
+    redis_client.hset(f"{RQ}:job:{made.run_id}", "data", json.dumps(["app.x", None, ["\ud800", deep], {}]))
     with web.client("eve", "viewer", sees_arguments=True) as client:
         answers = [client.get(path) for path in ("/schedules/a", "/schedules", "/schedules/a/story")]
 
