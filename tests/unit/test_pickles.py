@@ -48,6 +48,7 @@ KNOW_JOBS = {
     "current.py": "inside a worker",
     "rq/attempts.py": "inside a worker",
     "rq/guarded.py": "inside a worker",
+    "rq/horses.py": "inside a worker",
     "rq/job.py": "inside a worker",
     "rq/plain.py": "inside a worker",
     "rq/workers.py": "inside a worker",
