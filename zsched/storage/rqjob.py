@@ -83,7 +83,7 @@ class Encoder:
             raise InvalidSchedule("args", args, "not a list of arguments", "give a tuple or list")
         if kwargs is None:
             kwargs = {}
-        elif not isinstance(kwargs, dict) or not all(map(str.__instancecheck__, kwargs)):  # a generator would be slower
+        elif not isinstance(kwargs, dict) or (kwargs and not all(map(str.__instancecheck__, kwargs))):  # quickly
             raise InvalidSchedule("kwargs", kwargs, "not named arguments", "give a dict with texts as keys")
         try:
             raw = self._dumps("args", (path, None, tuple(args), kwargs))
@@ -225,7 +225,7 @@ class Encoder:
             if self.serializer == "json":
                 return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
             raw = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-            if b"\xed" in raw and _HALF.search(raw):
+            if 0xED in raw and _HALF.search(raw):  # as a number it is found much quicker
                 _demand_characters(raw)
             return raw
         except UnicodeEncodeError as error:
