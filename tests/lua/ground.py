@@ -231,7 +231,7 @@ class Ground:
         Call a script as the leader whose clock has not jumped, without an operation id, a version or a signed time,
         unless given. Return the reply without its OK, texts decoded.
         """
-        usual = {"op": "-", "keep_op_ms": 0, "seen_version": "", "run_ms": "", "signature": "", "patience_ms": HOUR_MS}
+        usual = {"op": "-", "keep_op_ms": 0, "seen_version": "", "run_ms": "", "patience_ms": HOUR_MS}
         usual |= {"lacking": "", "place": "paused"}
         leader = {"token": TOKEN, "expected_server": SERVER, "clock_from_ms": 0, "clock_until_ms": LAST_MS}
         arguments = usual | leader | arguments

@@ -42,14 +42,57 @@ def test_a_recurring_schedule_gets_an_extra_run_and_keeps_its_next_time(ground: 
     assert "1" == ground.last.fields["last"]
 
 
-def test_a_signed_one_shot_runs_before_its_time_by_the_signature_that_the_caller_put_alone(ground: Ground) -> None:
-    run = f"a-{ground.put_later('a')}"
+def _enqueue_waiting(ground: Ground, due_ms: int, version: str) -> list[Any]:
+    job = flat(FIELDS | {"data": "call", "zs_sig": "to run now"})
+    words = {"if_exists": "replace", "at_front": 0, "run_ms": str(due_ms), "seen_version": version}
+    return ground.call("enqueue", job, id="a", **words)
+
+
+def test_a_signed_one_shot_runs_before_its_time_with_the_signature_of_the_caller_in_one_step(ground: Ground) -> None:
+    due_ms = ground.put_later("a")
+    run = f"a-{due_ms}"
     ground.redis.hset(f"{RQ}:job:{run}", "zs_sig", "for its time")
 
-    refused = [ground.call("run_now", id="a", signature=signature)[0] for signature in ("", "of another put")]
-    word, _, pushed = ground.call("run_now", id="a", signature="for its time")
+    assert "SIGNED" == ground.call("run_now", id="a")[0]
+    word, _, _, pushed = _enqueue_waiting(ground, due_ms, ground.job(run)["created_at"])
 
-    assert (["SIGNED", "SIGNED"], "fired", run) == (refused, word, pushed)
+    assert ("updated", run, [run], {}) == (word, pushed, ground.queue(), ground.places())
+    assert ("to run now", "queued") == (ground.job(run)["zs_sig"], ground.job(run)["status"])
+    assert ["rows", "1", run] == ground.last.texts[:3]
+
+
+@pytest.mark.parametrize("what", ["version", "time", "nothing"])
+def test_a_one_shot_that_is_not_as_the_caller_signed_it_stays(ground: Ground, what: str) -> None:
+    due_ms = ground.put_later("a")
+    version = ground.job(f"a-{due_ms}")["created_at"]
+    if what == "nothing":
+        ground.call("cancel", ["a"])
+    before = ground.places()
+
+    answer = _enqueue_waiting(ground, due_ms + (what == "time"), "other" if what == "version" else version)
+
+    assert answer[0].startswith("CHANGED:")
+    assert (before, []) == (ground.places(), ground.queue())
+
+
+@pytest.mark.parametrize("kind", ["one-shot", "rule"])
+def test_a_schedule_of_another_version_does_not_run_now(ground: Ground, kind: str) -> None:
+    if kind == "rule":
+        ground.put_recurring("a")
+    else:
+        ground.put_later("a")
+
+    assert ground.call("run_now", id="a", seen_version="other")[0].startswith("CHANGED:")
+    assert [] == ground.queue()
+
+
+def test_a_signed_one_shot_whose_queue_is_broken_keeps_its_signature(ground: Ground) -> None:
+    run = f"a-{ground.put_later('a')}"
+    ground.redis.hset(f"{RQ}:job:{run}", "zs_sig", "for its time")
+    ground.redis.set(f"{RQ}:queue:default", "x")
+
+    assert "WRONGTYPE" == ground.call("run_now", id="a")[0]
+    assert "for its time" == ground.job(run)["zs_sig"]
 
 
 def test_a_signed_one_shot_whose_time_has_come_runs_as_it_is(ground: Ground) -> None:

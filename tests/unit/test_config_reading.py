@@ -40,6 +40,11 @@ def test_a_key_of_many_parts_is_refused_with_its_line(text: str) -> None:
         read_toml(f'# a.comment\nname = """\n"""\n{text}')
 
 
+def test_a_text_of_very_many_names_is_refused() -> None:
+    with pytest.raises(ValueError, match="it has 200,001 dots in names and numbers, more than 200,000; split it"):
+        read_toml("[a.b]\n" * 200_001)
+
+
 def test_a_key_of_32_parts_and_texts_with_more_dots_are_read() -> None:
     dotted, dots = ".".join("a" * 32), "a." * PARTS
     text = f'{dotted} = 1\nb = "{dots}"  # {dots}\nc = \'{dots}\'\nd = """\n{dots}"""\ne = [{"1.5," * 50}]'

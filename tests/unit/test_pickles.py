@@ -10,6 +10,7 @@ import os
 import pickle
 import zlib
 from collections import OrderedDict
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
@@ -24,7 +25,7 @@ from tests.sources import PACKAGE, Source, sources
 from zsched.errors import InvalidSchedule
 from zsched.storage.called import called
 from zsched.storage.rqjob import Encoder, Unopened
-from zsched.storage.unpickling import MOST_BYTES, NotPlain, inflated, read_plain
+from zsched.storage.unpickling import MOST_BYTES, NotPlain, inflated, read_plain, read_shown
 
 PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jsonpickle", "marshal", "shelve", "yaml"}
 
@@ -194,6 +195,27 @@ def test_a_payload_that_is_not_a_call_of_a_function_by_its_path_is_refused(call:
     assert ["f"] == called({"data": pickle.dumps(("f", None, (), {}))}).paths
     with pytest.raises(NotPlain, match="it is not the call of a function by its dotted path"):
         called({"data": pickle.dumps(call)})
+
+
+@pytest.mark.parametrize("read", [read_plain, read_shown])
+@pytest.mark.parametrize("pair", [b"h%c\x86", b"(h%ch%ch%ct"], ids=["pairs", "threes"])
+def test_a_key_of_nested_tuples_is_not_hashed(read: Callable[[bytes], Any], pair: bytes) -> None:
+    made = (pair % ((number,) * pair.count(b"%c")) for number in range(60))
+    data = b"\x80\x04}K\x01\x85" + b"".join(b"\x94" + each for each in made) + b"K\x01s."
+
+    with pytest.raises(NotPlain, match=r"a value in it has more than 100,[0-9]+ values, as often as they appear"):
+        read(data)
+
+
+@pytest.mark.parametrize("protocol", range(3, pickle.HIGHEST_PROTOCOL + 1))
+def test_values_that_appear_a_few_times_are_read(protocol: int) -> None:
+    shared: Any = [("a", 1), {"b": {2, 3}}, datetime(2026, 1, 1, tzinfo=UTC), Decimal("1.5")]
+    ring: list[Any] = [shared]
+    ring.append(ring)
+    value = {"many": [shared] * 1000, ("key", ("key", 1)): shared, "long": list(range(20_000))}
+
+    assert value == read_shown(pickle.dumps(value, protocol))
+    assert shared == read_shown(pickle.dumps(ring, protocol))[1][0]
 
 
 @pytest.mark.parametrize("data", [b"", b"as it is", zlib.compress(b"cut short")[:-3]])

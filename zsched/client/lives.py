@@ -17,6 +17,7 @@ from zsched.core.choices import Missed
 if TYPE_CHECKING:
     from zsched.core.backfill import Backfill
     from zsched.core.model import Schedule
+    from zsched.storage.reader import StoredSchedule
 
 
 class Lives(Past):
@@ -81,17 +82,18 @@ class Lives(Past):
         found = self._reader.find(id)
         return found.schedule if found else None
 
-    def run_now(self, id: str) -> str:
+    def run_now(self, id: str, if_version: str | None = None) -> str:
         """
         Push a run at once and return its run id. A one-shot runs now instead of at its time; a recurring
         schedule gets an extra run. A client with keys signs a signed one-shot again for it. Raises ScheduleNotFound,
-        InvalidSchedule; Contended: another writer changed it at every attempt.
+        InvalidSchedule, VersionConflict; Contended: another writer changed it at every attempt.
         """
         with naming_lost_call(check_id(id), is_repeatable=False):
-            word, run_id = self._store.run_now(id, new_id())
+            word, run_id = self._store.run_now(id, new_id(), check_version(if_version))
             if word == "SIGNED":
-                word, run_id = self._updating.run_now(id)
-        self._store.demand(word, id)
+                answer = self._updating.run_now(id, if_version)
+                word, run_id = answer.word, answer.detail
+        self._store.demand(word, id, if_version=if_version)
         return run_id or ""
 
     # -- runs ---------------------------------------------------------------------------------------
@@ -156,10 +158,15 @@ class Lives(Past):
         """
         from zsched.client.backfill import Filling  # it reads the past, which other calls need not wait for
 
-        filling = Filling(
-            self._link, self._store, self._inquiry, self._changing.find, check_id(id), flag("again", again)
-        )
+        filling = Filling(self._link, self._store, self._inquiry, self._found, check_id(id), flag("again", again))
         return filling.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))
+
+    def _found(self, id: str) -> StoredSchedule:
+        """Return one schedule. Raises ScheduleNotFound, also if it is beyond the limits of the caller."""
+        found = self._changing.find(id)
+        if self._limits is not None and self._limits.refusal(found.schedule.limited_by) is not None:
+            self._store.demand("NOTFOUND", id)
+        return found
 
     # -- reading ------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from zsched.storage.called import called
 from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.refusals import NO_VERSION, is_changed
 from zsched.storage.signing import BadSignature
-from zsched.storage.store import Store
+from zsched.storage.store import Answer, Store
 from zsched.storage.unpickling import NotPlain
 
 
@@ -58,15 +58,20 @@ class Updating:
                 return self._putting.scheduled(facts, answer)
         raise _contended(id)
 
-    def run_now(self, id: str) -> tuple[str, str | None]:
+    def run_now(self, id: str, if_version: str | None) -> Answer:
         """
-        Sign a one-shot so that it may run before its time, and push it: as ``Store.run_now``. Raises InvalidSchedule:
-        its signature is not good, or this client has no keys.
+        Push the signed one-shot *id* now, signed so that it may run before its time: as ``Store.enqueue``. Raises
+        InvalidSchedule: its signature is not good, or this client has no keys; VersionConflict.
         """
+        self._store.check_serializer()  # before its payload is opened
         for _ in range(REPLANS):
-            word, run_id = self._store.run_now(id, new_id(), self._signed_to_run_now(id))
-            if word != "SIGNED":
-                return word, run_id
+            found = self._changing.find(id)
+            if if_version not in (None, found.schedule.version):
+                raise VersionConflict(id, if_version or "", found.schedule.version)
+            self._demand_good(found, "let a client with its key run it now")
+            answer = self._store.enqueue(self._revised(found, {}), new_id(), found.schedule.next_ms)
+            if not is_changed(answer.word):
+                return answer
         raise _contended(id)
 
     def sign(self, ids: Sequence[str], *, takes_unsigned: bool) -> Mapping[str, IdOutcome]:
@@ -100,18 +105,6 @@ class Updating:
                 else:
                     outcomes[outcome.id] = IdOutcome("signed", error=outcome.refusal(self._store.keys))
         return outcomes
-
-    def _signed_to_run_now(self, id: str) -> bytes:
-        """Put the one-shot *id* with a signature that lets it run before its time, and return that."""
-        self._store.check_serializer()  # before its payload is opened
-        found = self._changing.find(id)
-        self._demand_good(found, "let a client with its key run it now")
-        assert self._store.signer is not None  # just demanded
-        store = self._store.with_signer(self._store.signer.letting_run_now())
-        item = item_of(store, self._revised(found, {}))
-        self._putting.by_store(store).answered(item, PutFacts.of(item), new_id())
-        _, _, name, _ = store.sign(*item)
-        return signature_in(name)
 
     def _signature_of(self, item: PutItem) -> bytes:
         if isinstance(item, Recurring):

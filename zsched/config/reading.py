@@ -21,6 +21,7 @@ from zsched.errors import ConfigError
 MOST_BYTES: Final = 16 * 2**20  # of a file of schedules, a crontab or a backup
 SMALL_BYTES: Final = 2**20  # of a file of settings, keys or a password
 _MOST_PARTS: Final = 32  # of a key: a.b has two
+_MOST_DOTS: Final = 200_000  # outside of texts; more would take minutes and gigabytes (measured)
 _TEXTS: Final = re.compile(  # an unclosed one goes to its end, so that no text is looked at twice
     r'''"""(?:\\.|[^\\])*?(?:"""+|\Z)|\'\'\'.*?(?:\'\'\'+|\Z)|"(?:\\.|[^"\\\n])*+"?|'[^'\n]*+'?|\#[^\n]*+''', re.DOTALL
 )
@@ -87,6 +88,9 @@ def read_toml(text: str) -> dict[str, Any]:
     if many := _MANY_PARTS.search(blank):
         line = blank.count("\n", 0, many.start()) + 1
         raise ValueError(f"a key has more than {_MOST_PARTS} parts; give fewer (at line {line}, column 1)")
+    if (dots := blank.count(".")) > _MOST_DOTS:
+        problem = f"it has {dots:,} dots in names and numbers, more than {_MOST_DOTS:,}"
+        raise ValueError(f"{problem}; split it (at end of document)")
     import tomllib  # a client without a file need not wait for it
 
     try:

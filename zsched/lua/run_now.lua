@@ -4,10 +4,11 @@
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        id
---        signature       of a one-shot, that lets it run before its time; or ''
+--        seen_version    run only a schedule of this version; '' in any case
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
 -- RETURNS  OK, word, now ms, run id or -
---        words: fired NOTFOUND WRONGTYPE QUARANTINED; SIGNED: a one-shot has another signature, for its time to come
+--        words: fired NOTFOUND CHANGED:<version> WRONGTYPE QUARANTINED; SIGNED: a one-shot has a signature, which is
+--        for its time to come; enqueue.lua pushes it with another
 -- LOGS   run_now: id, run, last = 1 when the schedule is recurring and goes on
 --
 -- A one-shot runs now instead of at its time, and keeps the run id of that time. A recurring schedule gets an extra
@@ -17,10 +18,13 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/place.lua
 -- include lib/launch.lua
+-- include lib/version.lua
 
 local at = find({id})[1]
 if not at then
   return answer({'OK', 'NOTFOUND', now_ms, '-'})
+elseif seen_version ~= '' and version_of(id, at) ~= seen_version then
+  return answer({'OK', 'CHANGED:' .. version_of(id, at), now_ms, '-'})
 end
 local source, run = template_key, nil
 if at.recurring then
@@ -38,12 +42,11 @@ end
 if job.err or not job[1] or not at.recurring and job[3] ~= 'scheduled' then
   return answer({'OK', 'QUARANTINED', now_ms, '-'})
 end
-if not at.recurring and job[8] and job[8] ~= signature and tonumber(at.due_ms) > now_ms then
-  return answer({'OK', 'SIGNED', now_ms, '-'})
-end
 local rate_limit = limit_of(job[6], job[7])
 if rate_limit == false or not queue_accepts(job[2]) then
   return answer({'OK', 'WRONGTYPE', now_ms, '-'})
+elseif not at.recurring and job[8] and tonumber(at.due_ms) > now_ms then
+  return answer({'OK', 'SIGNED', now_ms, '-'})
 end
 
 local queue, expires_ms = job[2], whole_of(job[5])

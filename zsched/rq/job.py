@@ -66,6 +66,8 @@ class Job(rq.job.Job):
     def _meta_of(self, meta: bytes | None) -> dict[str, Any]:
         if not meta:
             return {}
+        if self.refusal:
+            return {_UNREADABLE: meta}
         try:
             found: dict[str, Any] = self._reader.loads(meta)
         except Exception:  # as RQ does

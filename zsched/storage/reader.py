@@ -36,6 +36,7 @@ from zsched.storage.queues import HeldBack, QueueSeen, StalledQueues, queues_see
 from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
+from zsched.storage.unpickling import NotPlain, excess, inflated
 
 if TYPE_CHECKING:
     from zsched.core.difference import Held
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from zsched.storage.slots import SlotWaits
 
 T = TypeVar("T")
+_SHOWN_BYTES = 2**20  # of arguments, inflated; the default limit of a put is a quarter of that
 _PAGE = 200  # schedules read by one script
 # Ids and due times per command, if a listing needs more than a page: 1 to 2 ms of the server (measured).
 _LONG_PAGE = 2000
@@ -355,15 +357,20 @@ class Decoder:
         return self.schedule(held.id, [place, lane, due, since_ms.encode(), note.encode(), not held.run, own, job])
 
     def _arguments(self, job: list[bytes]) -> tuple[Any, Any]:
-        """Return args and kwargs for display, for JSON only: loading a pickle would run it."""
+        """
+        Return args and kwargs for display, for JSON only: loading a pickle would run it. None: they are too large, as a
+        listing has many.
+        """
         data = dict(zip(job[::2], job[1::2], strict=True)).get(b"data")
         if self._encoder.serializer != "json" or data is None:
             return None, None
         try:
+            if len(inflated(data)) > _SHOWN_BYTES:
+                return None, None
             _, args, kwargs = self._encoder.open(data)
-        except InvalidSchedule:
+        except (InvalidSchedule, NotPlain):
             return None, None
-        return list(args), kwargs
+        return (None, None) if excess([args, kwargs]) else (list(args), kwargs)
 
 
 def _has(row: list[Any], texts: list[bytes]) -> bool:

@@ -254,19 +254,26 @@ class Store:
 
     # -- runs now ---------------------------------------------------------------------------------
 
-    def enqueue(self, definition: Definition, op: str) -> Answer:
-        """Push one run at once; ``detail`` is its run id, or that of the run that is kept; None: a schedule is."""
+    def enqueue(self, definition: Definition, op: str, waits_ms: int | None = None) -> Answer:
+        """
+        Push one run at once; ``detail`` is its run id, or that of the run that is kept; None: a schedule is.
+        *waits_ms*: the due time of a waiting one-shot with this definition, which runs now instead, and is signed for
+        that; CHANGED if it is another one.
+        """
         data = self.encoder.data(definition.payload)
         pairs = self.encoder.shared(definition) | {"data": data} | _labels(definition)
+        signer, seen_version = self.signer, ""
+        if waits_ms is not None and signer is not None:
+            signer, seen_version = signer.letting_run_now(), definition.if_version or ""
+            pairs["zs"] = "1" + definition.letters()
         if definition.unique_ms:
             pairs["zs_unique"] = str(definition.unique_ms)
         self._demand_signable(definition.id, flat(pairs), data)
         self.check_serializer()
         word, now_ms, entry, run_id = b"AGAIN", 0, b"", b""
-        for run_ms in self._run_times():
-            if self.signer is not None:
-                shared = self.signer.shared(pairs)
-                [pairs[SIGNATURE_FIELD]] = self.signer.one_shots(shared, [definition.id], [run_ms], [data])
+        for run_ms in self._run_times() if waits_ms is None else [str(waits_ms)]:
+            if signer is not None:
+                [pairs[SIGNATURE_FIELD]] = signer.one_shots(signer.shared(pairs), [definition.id], [run_ms], [data])
             word, now_ms, entry, run_id = self._scripts.call(
                 "enqueue",
                 id=definition.id,
@@ -275,6 +282,7 @@ class Store:
                 keep_op_ms=KEEP_OP_MS,
                 at_front=int(definition.at_front),
                 run_ms=run_ms,
+                seen_version=seen_version,
                 rows=flat(pairs),
             )
             if _text(word) != "AGAIN":
@@ -290,12 +298,13 @@ class Store:
         now_ms = self.signer.server_now_ms()
         yield from map(str, range(now_ms, now_ms + _RUN_TIMES))
 
-    def run_now(self, id: str, op: str, signature: bytes = b"") -> tuple[str, str | None]:
+    def run_now(self, id: str, op: str, if_version: str | None = None) -> tuple[str, str | None]:
         """
-        Push a run of a schedule at once: fired, and its run id; NOTFOUND, WRONGTYPE or QUARANTINED. SIGNED: it is a
-        one-shot with another *signature*, which is for its time.
+        Push a run of a schedule at once: fired, and its run id; NOTFOUND, CHANGED:<version>, WRONGTYPE or QUARANTINED.
+        SIGNED: it is a one-shot with a signature for its time.
         """
-        word, _, run_id = self._scripts.call("run_now", id=id, signature=signature, op=op, keep_op_ms=KEEP_OP_MS)
+        seen = if_version or ""
+        word, _, run_id = self._scripts.call("run_now", id=id, seen_version=seen, op=op, keep_op_ms=KEEP_OP_MS)
         return _text(word), _detail(run_id)
 
     def backfill(self, id: str, version: str, occurrences: Iterable[tuple[int, bool]], op: str) -> Refilled:

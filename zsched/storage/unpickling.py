@@ -6,12 +6,10 @@ design; programs that only read, compare or show need not. So only the few class
 refuses a pickle with any other class. ``read_shown`` replaces an object of another class by the class's name. If a
 pickle has only plain classes, both return the same values as ``pickle.loads``.
 
-Neither needs much more memory than the size of the pickle: instructions are checked before they are executed, and
-inflation has a limit. The values may still be large in text form, because one list may appear many times: ``excess``
-reports that.
-
-Not guaranteed: a forged pickle may take very long, or may not end, for example when a key of nested tuples is hashed. A
-program that can write it can also make workers run anything (SECURITY.md).
+Neither needs much more memory or time than the size of the pickle: instructions are checked before they are executed,
+and inflation has a limit. A value may appear many times within another, at each level again: then a key of sixty nested
+tuples would be hashed for ever. So values are counted first, as often as they appear (``_Counted``). They may still be
+large in text form: ``excess`` reports that.
 """
 
 from __future__ import annotations
@@ -24,12 +22,16 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final, Self
 
-_SLOTS: Final = frozenset(["PUT", "BINPUT", "LONG_BINPUT", "FRAME"])  # they reserve the memory that they name
+_PUTS: Final = frozenset(["PUT", "BINPUT", "LONG_BINPUT"])
+_SLOTS: Final = _PUTS | {"FRAME"}  # they reserve the memory that they name
+_GETS: Final = frozenset(["GET", "BINGET", "LONG_BINGET"])
+_FILLS: Final = frozenset("APPEND APPENDS SETITEM SETITEMS ADDITEMS BUILD".split())  # what is there already
 MOST_BYTES: Final = 10_000_000  # of a value; the default limit of a payload is a 40th of that
 _DEFLATED: Final = 8  # the method in the first byte of each stream of zlib (RFC 1950)
 _DEEPEST: Final = 100  # levels; Python's own functions recurse, and JSON's
 _ROOM: Final = 10_000_000  # characters, approximately, of a value in text form
 _EACH: Final = 100  # characters for every contained value, so at most 100,000 values
+_REPEATED: Final = _ROOM // _EACH  # values more than instructions
 # Their constructors only store their arguments, and need no more memory than these.
 _PLAIN: Final = frozenset(
     [
@@ -162,13 +164,53 @@ class _Shown(pickle.Unpickler):
         return type(name, (Opaque,), {"__module__": module})
 
 
+class _Counted:
+    """Counts of the values that the instructions of a pickle make, each with all within it, as often as it appears."""
+
+    def __init__(self) -> None:
+        self._stack: list[list[int] | None] = []  # a count is a list, as the memo has it, too; None is a mark
+        self._memo: dict[Any, list[int] | None] = {}
+
+    def add(self, code: pickletools.OpcodeInfo, argument: Any) -> int:
+        """Follow an instruction, and return the count of the value that it made; 0 if it made none."""
+        stack, name = self._stack, code.name
+        if name == "MARK":
+            stack.append(None)
+        elif name in _GETS:
+            stack.append(self._memo[argument])
+        elif name == "DUP":
+            stack.append(stack[-1])
+        elif name == "MEMOIZE" or name in _PUTS:
+            self._memo[len(self._memo) if name == "MEMOIZE" else argument] = stack[-1]
+        else:
+            return self._made(code)
+        return 0
+
+    def _made(self, code: pickletools.OpcodeInfo) -> int:
+        number, before, stack = 1, len(code.stack_before), self._stack
+        if pickletools.stackslice in code.stack_before:
+            while (part := stack.pop()) is not None:
+                number += part[0]
+            before -= 2
+        taken = [part for _ in range(before) if (part := stack.pop()) is not None]
+        if not code.stack_after:
+            return 0
+        made = taken.pop() if code.name in _FILLS else [0]
+        made[0] += number + sum(part[0] for part in taken)
+        stack.append(made)
+        return made[0]
+
+
 def _load(unpickler: type[pickle.Unpickler], data: bytes) -> Any:
     if len(data) > MOST_BYTES:
         raise NotPlain(f"it has {len(data):,} bytes, and more than {MOST_BYTES:,} are not opened")
     try:
+        counted, most = _Counted(), len(data) + _REPEATED
         for code, argument, _ in pickletools.genops(data):  # raises if a length is beyond the end
             if code.name in _SLOTS and isinstance(argument, int) and argument > len(data):
                 raise NotPlain(f"its instruction {code.name} names {argument:,}, and it has {len(data):,} bytes")
+            if counted.add(code, argument) > most:
+                raise NotPlain(f"a value in it has more than {most:,} values, as often as they appear")
         return unpickler(io.BytesIO(data)).load()
     except NotPlain:
         raise

@@ -132,11 +132,13 @@ class Caller:
         return self.account.limits.refusal(schedule.limited_by) is None
 
     def own(self, schedule: Schedule) -> Schedule:
-        """Return *schedule*; to a limited caller without its creation and last run, if it was put since."""
+        """Return *schedule*; to a limited caller without creation, last run and pause of before its put."""
         put_ms = (schedule.updated_ms or LAST_MS) if self.is_limited else 0
         created_ms = schedule.created_ms if (schedule.created_ms or 0) >= put_ms else None
         last_run_id = schedule.last_run_id if (schedule.last_nominal_ms or 0) >= put_ms else None
-        return replace(schedule, created_ms=created_ms, last_run_id=last_run_id)
+        found = replace(schedule, created_ms=created_ms, last_run_id=last_run_id)
+        is_older = (schedule.since_ms or put_ms) < put_ms - 1  # a version is of the millisecond before a pause
+        return replace(found, note=None, paused_by=None, since_ms=None) if is_older else found
 
     def sees_queue(self, queue: str) -> bool:
         """Return True if schedules of *queue* may be within the limits."""

@@ -73,8 +73,8 @@ def _arguments(action: str, given: Mapping[str, Any]) -> list[Any]:
 async def run_now(call: Caller, id: str) -> str:
     """Push a run of schedule *id* at once, and return the run's id. Raises as ``Client.run_now``, Problem."""
     call.demand_write()
-    await found_of(call, id)
-    return await call.client.run_now(id)
+    found = await found_of(call, id)
+    return await call.client.run_now(id, found.version if call.is_limited else None)
 
 
 async def backfill(call: Caller, id: str, start: datetime | None, end: datetime | None, **options: Any) -> Backfill:

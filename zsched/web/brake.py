@@ -61,5 +61,5 @@ class Brake:
 def _names(address: str, account: str) -> list[tuple[str, float]]:
     """Return the names of the counts of *address* and *account*, each with its free attempts."""
     found = address_in(address)
-    place = str(ip_network((found, 64), strict=False)) if isinstance(found, IPv6Address) else address
+    place = str(ip_network((found, 64), strict=False)) if isinstance(found, IPv6Address) else str(found or address)
     return [(place, _FREE), (account[:LONGEST_NAME], _FREE_OF_ACCOUNT)]

@@ -13,7 +13,7 @@ from fastapi import Query, Request
 from starlette.responses import Response
 
 from zsched.aio.bridge import run as run_apart
-from zsched.core.arguments import check_id
+from zsched.core.arguments import VERSION, check_id
 from zsched.core.checked_options import CheckedOptions
 from zsched.core.choices import Missed, ScheduleState
 from zsched.core.listing import LISTED_KINDS
@@ -280,7 +280,7 @@ def _schedule(call: Admitted, found: Schedule) -> Response:
 
 def _etag(version: str | None) -> dict[str, str]:
     """Return a version as a header, unless another program wrote it and it cannot be one."""
-    is_usable = version is not None and version.isascii() and version.isprintable() and '"' not in version
+    is_usable = version is not None and VERSION.fullmatch(version) and '"' not in version
     return {"ETag": f'"{version}"'} if is_usable else {}
 
 

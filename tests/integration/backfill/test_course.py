@@ -22,6 +22,7 @@ from zsched import Client, InvalidSchedule, ScheduleNotFound
 from zsched.core.changes import What
 from zsched.core.clock import from_ms, to_ms
 from zsched.errors import Contended
+from zsched.storage.accounts import Limits
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
@@ -82,6 +83,20 @@ def test_a_backfill_of_a_changed_schedule_continues_with_the_new_definition(
     assert [run(n) for n in hours] == done.run_ids == queued(redis_client)
     data = redis_client.hget(KEYS.template("r"), "data")
     assert [data] == list({redis_client.hget(KEYS.rq.job(run(n)), "data") for n in hours if n <= 150})
+
+
+def test_a_backfill_of_a_limited_caller_ends_when_its_schedule_leaves_the_limits(
+    client: Client, redis_client: redis.Redis
+) -> None:
+    def move(done: int, total: int) -> None:
+        if done == 100:
+            client.update("r", queue="pay")
+
+    with pytest.raises(ScheduleNotFound):
+        backfill(client.acting_as("shop", Limits(queues=("default",))), 250, 0, on_progress=move)
+
+    assert [run(hours) for hours in range(250, 150, -1)] == queued(redis_client)
+    assert 0 == redis_client.llen(KEYS.rq.queue("pay"))
 
 
 def test_a_backfill_continues_however_often_its_schedule_changes(client: Client, redis_client: redis.Redis) -> None:

@@ -26,6 +26,7 @@ CHANGES: dict[str, Callable[[Any, str], Any]] = {
     "resume": lambda client, version: client.resume("a", if_version=version),
     "resume with skip": lambda client, version: client.resume("a", "skip", if_version=version),
     "cancel": lambda client, version: client.cancel("a", if_version=version),
+    "run now": lambda client, version: client.run_now("a", if_version=version),
 }
 AT = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=3)
 ONCE: list[dict[str, Any]] = [

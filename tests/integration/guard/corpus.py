@@ -23,6 +23,7 @@ from zsched.storage.signing import Subject
 
 Case = Callable[[Forge, str], str]
 AT: Final = 1_700_000_000_000
+NESTED_KEY: Final = b"\x80\x04}K\x01\x85" + b"".join(b"\x94h%c\x86" % number for number in range(60)) + b"K\x01s."
 CASES: Final[dict[str, Case]] = {}
 A_DAY_S: Final = 86_400
 
@@ -306,6 +307,11 @@ def replayed_as_a_repetition(forge: Forge, name: str) -> str:
 def replayed_repetition_of_another_occurrence(forge: Forge, name: str) -> str:
     fields = forge.signed({"data": call(name)}, Subject.RETRY, run_of(name))
     return forge.push(f"{run_of(name, AT + 1)}-r1", fields)
+
+
+pushed(
+    "with_a_key_in_its_meta_that_would_be_hashed_for_ever", lambda forge, name: {"data": call(name), "meta": NESTED_KEY}
+)
 
 
 def waiting(forge: Forge, name: str) -> str:

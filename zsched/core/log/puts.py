@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from zsched.core.changes import RULE_CHANGED, Change, What
+from zsched.core.changes import RULE_CHANGED, RUN_NOW, Change, What
 from zsched.core.entry import OWN, Texts, expect, ids_of, milliseconds, text
 from zsched.core.facets import Facets, FacetsOfRows, facets_of_shared
 from zsched.core.log.kinds import Counts, Given, ParsedEntry, once
@@ -16,6 +16,7 @@ from zsched.core.signed import job_pairs
 
 DISABLED: Final = "put with enabled=False"  # the note of a schedule that a put paused (lua/lib/lanes.lua)
 _ENQUEUED_HEAD: Final = 2  # texts before the pairs in a row of an ``enqueue`` entry
+_NOW: Final = "now"
 _ROW_WORDS: Final = 9  # of a row of a ``put_recurring`` entry; the last one may have blanks
 
 
@@ -233,19 +234,23 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
 
 
 class Enqueued(NamedTuple):
-    """A run that was pushed at once; ``retry_of``: the run that it repeats, or None. ``at``: its place in the body."""
+    """
+    A run that was pushed at once; ``retry_of``: the run that it repeats, or None. ``at``: its place in the body.
+    ``is_now``: of a one-shot that waited.
+    """
 
     run_id: str
     is_at_front: bool
     fields: Texts  # of its job
     retry_of: str | None
     at: int
+    is_now: bool
 
 
 class EnqueueEntry(ParsedEntry, kind="enqueue"):
     """
     Runs were pushed at once, or once more. A row is run id, "<front> <fields n> <of>", and the pairs of its job; ``of``
-    is the run that it repeats, or -.
+    is the run that it repeats; ``now``, if it is a one-shot that runs now instead of at its time; or -.
     """
 
     whats = frozenset({What.ENQUEUED, What.RETRIED})
@@ -261,7 +266,8 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
             first = at + _ENQUEUED_HEAD
             fields = body[first : first + 2 * int(size)]
             expect(len(fields) == 2 * int(size))
-            found.append(Enqueued(text(body[at]), front == "1", fields, None if of == "-" else of, at))
+            retry_of, is_now = None if of in ("-", _NOW) else of, of == _NOW
+            found.append(Enqueued(text(body[at]), front == "1", fields, retry_of, at, is_now))
             at = first + len(fields)
         expect(at == len(body))
         return found
@@ -277,7 +283,8 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
     def changes(self) -> Iterator[Change]:
         for one in self.runs:
             what = What.ENQUEUED if one.retry_of is None else What.RETRIED
-            yield self._change(schedule_of(one.run_id), what, run_id=one.run_id, why=one.retry_of or "")
+            why = RUN_NOW if one.is_now else one.retry_of or ""
+            yield self._change(schedule_of(one.run_id), what, run_id=one.run_id, why=why)
 
     def retries(self) -> Mapping[str, str]:
         return {one.retry_of: one.run_id for one in self.runs if one.retry_of is not None}

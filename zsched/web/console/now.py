@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import Response
@@ -21,6 +23,7 @@ from zsched.web.console.shared import Shared
 from zsched.web.console.view import Viewed
 from zsched.web.replaced import replaced_since
 
+T = TypeVar("T")
 router = APIRouter(include_in_schema=False)
 
 _CHART_MS: Final = 1_800_000
@@ -28,6 +31,7 @@ _BAR_MS: Final = 60_000
 _STATUS_OLD_S: Final = 0.3  # a page waits so long after a change (console.js), so it never gets an older state
 _CHART_OLD_S: Final = 10.0
 _REPLACEMENTS_OLD_S: Final = 5.0
+_PATIENCE_S: Final = 3.0  # of a page, for each of both: an archive has 2
 _MOST_S: Final = 60.0  # age of both while they are read again: that asks an archive, and takes up to two seconds
 
 
@@ -46,13 +50,12 @@ class Pulse:
         return found
 
     async def chart(self) -> list[dict[str, Any]]:
-        """Return a bar for each of the last minutes; none if no archive answers in time."""
-        return _bars(await self._chart.soon())
+        """Return a bar for each of the last minutes; none if that is not known in time."""
+        return _bars(await _in_time(self._chart.soon(), None))
 
     async def replacements(self) -> Replacements:
-        """Return the retries of the last half hour; none if they cannot be read."""
-        found: Replacements = await self._replacements.soon()
-        return found
+        """Return the retries of the last half hour; none if that is not known in time."""
+        return await _in_time(self._replacements.soon(), Replacements())
 
     async def _replaced(self) -> Replacements:
         try:
@@ -69,6 +72,15 @@ class Pulse:
         except ZschedError:
             return None
         return found
+
+
+async def _in_time(reading: Awaitable[T], otherwise: T) -> T:
+    """Return the result of *reading*, which goes on, or *otherwise* if it takes long."""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            return await reading
+    except TimeoutError:
+        return otherwise
 
 
 def pulse_of(request: Request) -> Pulse:
