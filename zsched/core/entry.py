@@ -28,7 +28,7 @@ StoredRow = tuple[bytes, bytes, bytes]  # id, words, a text from outside or b"";
 
 # The format of keys, values and entries. It is raised when an older zsched would misread what a newer one writes.
 # lua/lib/time.lua has the same number, and the oldest format that is still read.
-FORMAT: Final = 5
+FORMAT: Final = 6
 OLDEST_FORMAT: Final = 5
 
 START: Final = "start"  # of an archive that is complete since the first entry of the log
