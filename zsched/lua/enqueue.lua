@@ -8,7 +8,7 @@
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        at_front        1: pushed at the front
 --        run_ms          the time in the run's id, which the caller has signed; '' for TIME
---        seen_version    of a waiting one-shot that is due at run_ms: it runs now, under its id; '' for a run of its own
+--        seen_version    of a waiting one-shot that is due at run_ms: it runs now, by its id; '' for a run of its own
 --        ...             field/value texts of the job's hash; zs_unique: for so long (ms) the id keeps its run
 -- RETURNS  OK, word, now ms, version, run id or -
 --        words: created updated kept EXISTS WRONGTYPE AGAIN CHANGED:<version>; kept and EXISTS have the run, if it is
