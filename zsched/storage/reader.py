@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -370,7 +371,7 @@ class Decoder:
             _, args, kwargs = self._encoder.open(data)
         except (InvalidSchedule, NotPlain):
             return None, None
-        return (None, None) if excess([args, kwargs]) else (list(args), kwargs)
+        return (None, None) if excess([args, kwargs], sys.getrecursionlimit()) else (list(args), kwargs)
 
 
 def _has(row: list[Any], texts: list[bytes]) -> bool:

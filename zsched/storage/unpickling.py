@@ -90,7 +90,7 @@ def read_shown(data: bytes) -> Any:
     return _load(_Shown, data)
 
 
-def excess(value: Any) -> str:
+def excess(value: Any, deepest: int = _DEEPEST) -> str:
     """Return the limit that *value* exceeds, levels or values, so that it cannot be compared or shown; or ""."""
     room, path = _ROOM, [(0, iter([value]))]  # ids and remaining items of the containers on the path
     inside: set[int] = set()
@@ -101,8 +101,8 @@ def excess(value: Any) -> str:
             if room < 0:
                 return f"more than {_ROOM // _EACH:,} values, or {_ROOM:,} characters"
             if isinstance(part, Mapping | list | tuple | set | frozenset) and id(part) not in inside:
-                if len(path) > _DEEPEST:
-                    return f"more than {_DEEPEST} levels"
+                if len(path) > deepest:
+                    return f"more than {deepest} levels"
                 inside.add(id(part))
                 path.append((id(part), _parts(part)))
                 break
