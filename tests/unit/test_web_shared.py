@@ -35,6 +35,15 @@ class Counter:
         return self.reads
 
 
+async def test_a_viewer_who_does_not_wait_gets_the_result_of_the_reading_later() -> None:
+    counter = Counter()
+    shared = Shared(counter.read, 60, 60)
+
+    assert -1 == await shared.in_time(0, -1)
+    counter.gate.set()
+    assert 1 == await shared.in_time(60, -1)
+
+
 async def test_viewers_at_the_same_moment_share_one_read() -> None:
     counter = Counter()
     shared = Shared(counter.read, 60)

@@ -31,10 +31,11 @@ from zsched.core.instants import instant_ms
 from zsched.core.model import Schedule
 from zsched.core.story import Source
 from zsched.core.triggers import shown_zone
-from zsched.errors import ArchiveError, Contended, InvalidSchedule
+from zsched.errors import ArchiveError, InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import StoredSchedule
+from zsched.storage.refusals import contended
 from zsched.storage.store import BACKFILLED_AT_ONCE, Refilled, Store
 
 _REPLANS: Final = 5  # changes of the schedule in a row, before the call gives up
@@ -140,7 +141,7 @@ class Filling:
         """Plan again from occurrence *at* on, by the present schedule."""
         if number > _REPLANS:
             stays = "the runs pushed so far stay; repeat the call to continue from there"
-            raise Contended(f"schedule {self._id!r} was changed by another writer at every attempt; {stays}")
+            raise contended(self._id, stays)
         plan.schedule = self._recurring(self._find(self._id).schedule)
         plan.past = _bounded(plan.schedule, plan.occurrences[at].nominal_ms, end_ms)
         plan.occurrences[at:] = self._occurrences(plan.past)

@@ -28,7 +28,7 @@ from zsched.core.signed import signature_in
 from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, VersionConflict, ZschedError
 from zsched.storage.called import called
 from zsched.storage.reader import Reader, StoredSchedule
-from zsched.storage.refusals import NO_VERSION, is_changed
+from zsched.storage.refusals import NO_VERSION, contended, is_changed
 from zsched.storage.signing import BadSignature
 from zsched.storage.store import Answer, Store
 from zsched.storage.unpickling import NotPlain
@@ -56,7 +56,7 @@ class Updating:
             answer = self._putting.answered(item, facts := PutFacts.of(item), new_id())
             if not is_changed(answer.word):
                 return self._putting.scheduled(facts, answer)
-        raise _contended(id)
+        raise contended(id)
 
     def run_now(self, id: str, if_version: str | None) -> Answer:
         """
@@ -72,7 +72,7 @@ class Updating:
             answer = self._store.enqueue(self._revised(found, {}), new_id(), found.schedule.next_ms)
             if not is_changed(answer.word):
                 return answer
-        raise _contended(id)
+        raise contended(id)
 
     def sign(self, ids: Sequence[str], *, takes_unsigned: bool) -> Mapping[str, IdOutcome]:
         """
@@ -159,10 +159,6 @@ class Updating:
                 raise BadSignature(f"it shows the function {schedule.func!r}, and is signed for {path!r}")
         except BadSignature as error:
             raise InvalidSchedule("id", schedule.id, str(error), remedy) from error
-
-
-def _contended(id: str) -> Contended:
-    return Contended(f"schedule {id!r} was changed by another writer at every attempt; nothing was written: call again")
 
 
 def _function_of(found: StoredSchedule) -> str:

@@ -107,11 +107,8 @@ class RedisSettings:
         Raises:
             ConfigError: the file cannot be read or is empty.
         """
-        return (
-            None
-            if self.password_file is None
-            else reading.read_password_file(self.password_file, "[redis] password_file")
-        )
+        file = self.password_file
+        return None if file is None else reading.read_password_file(file, "[redis] password_file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +201,7 @@ class WebSettings:
     """
     The address of ``zsched web``, and its callers. ``allow_plain``: also an address that is not of loopback, without
     TLS. ``timeout_s``: for a header, for a body, and for a client that reads nothing. ``least_every_s``: between two
-    times of a rule of a limited caller. ``proxy_header`` and
-    ``proxy_role_header`` count only from ``proxy_addresses``.
+    times of a rule of a limited caller. ``proxy_header`` and ``proxy_role_header`` count only from ``proxy_addresses``.
     """
 
     listen: str = setting("127.0.0.1:9180", listen_address)

@@ -26,9 +26,10 @@ from zsched.core.choices import ScheduleState
 from zsched.core.clock import to_ms
 from zsched.core.model import Definition, Schedule, Scheduled, iso
 from zsched.core.triggers import TriggerSpec, check
-from zsched.errors import Contended, InvalidSchedule, RedisRefused, RedisUnavailable, ZschedError
+from zsched.errors import InvalidSchedule, RedisRefused, RedisUnavailable, ZschedError
 from zsched.files.reading import FileEntry, ScheduleFile
 from zsched.storage.comparing import OptionChange, ScheduleWithOptions, option_changes
+from zsched.storage.refusals import contended
 
 _RECOMPARED: Final = 5  # attempts for a schedule that other writers change meanwhile
 CREATED: Final = "created"
@@ -220,7 +221,7 @@ class Application:
                 return replace(step, next_ms=None if scheduled.next_at is None else to_ms(scheduled.next_at))
             held = next(self._keeper.held([step.entry.id]), None)
             step = self._step(step.entry, held, self._keeper.now_ms())
-        raise Contended(f"schedule {step.entry.id!r} was changed by another writer at every attempt; apply again")
+        raise contended(step.entry.id, "apply again")
 
     def _is_removed(self, id: str) -> bool:
         """Cancel *id*, if it is still the file's."""

@@ -10,9 +10,9 @@ This is the standard library's server. prometheus_client uses the same one witho
 bounds threads and connections, but closes only idle ones: a client that sends a byte now and then keeps its connection.
 
 Not guaranteed: access control. There is neither password nor TLS: listen on loopback, or on an address that only
-Prometheus reaches. A client that reaches the port can block
-others, with many connections a second. On loopback a request must name this machine: a
-web page in a local browser cannot read it under a host name of its own (DNS rebinding).
+Prometheus reaches. A client that reaches the port can block others, with many connections a second. On loopback a
+request must name this machine: a web page in a local browser cannot read it under a host name of its own (DNS
+rebinding).
 """
 
 from __future__ import annotations

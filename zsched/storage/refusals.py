@@ -6,6 +6,7 @@ from typing import Final
 
 from zsched.core.clock import from_ms
 from zsched.errors import (
+    Contended,
     InvalidSchedule,
     RedisRefused,
     ScheduleExists,
@@ -71,6 +72,11 @@ def refusal(
         remedy = "a daemon puts it back if its archive has it; otherwise schedule it again, or cancel it"
         return InvalidSchedule("id", id, problem, remedy)
     return None
+
+
+def contended(id: str, remedy: str = "nothing was written: call again") -> Contended:
+    """Return the error of a change of schedule *id* that met another writer at every attempt."""
+    return Contended(f"schedule {id!r} was changed by another writer at every attempt; {remedy}")
 
 
 def not_found(id: str, keys: Keys) -> ScheduleNotFound:

@@ -263,7 +263,8 @@ class Store:
         data = self.encoder.data(definition.payload)
         pairs = self.encoder.shared(definition) | {"data": data} | _labels(definition)
         signer, seen_version = self.signer, ""
-        if waits_ms is not None and signer is not None:
+        if waits_ms is not None:
+            assert signer is not None  # it has checked the signature of the one that waits
             signer, seen_version = signer.letting_run_now(), definition.if_version or ""
             pairs["zs"] = "1" + definition.letters()
         if definition.unique_ms:

@@ -17,9 +17,9 @@ from zsched.core.backfill import Backfill
 from zsched.core.choices import Missed, ScheduleState
 from zsched.core.model import Schedule, Scheduled
 from zsched.core.repair import IdOutcome, Repaired, Tally
-from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, ScheduleNotFound, VersionConflict, ZschedError
+from zsched.errors import NOT_GIVEN, InvalidSchedule, ScheduleNotFound, VersionConflict, ZschedError
 from zsched.storage.keys import keys_of
-from zsched.storage.refusals import not_found
+from zsched.storage.refusals import contended, not_found
 from zsched.web.access import Caller
 
 T = TypeVar("T")
@@ -109,11 +109,6 @@ async def update(call: Caller, id: str, changes: Mapping[str, Any], version: str
 def _kept(found: Schedule) -> dict[str, Any]:
     """Return the options of *found* that access is about: those that a change does not name stay."""
     return {**found.limited_by.functions, "queue": found.queue, "tags": found.tags}
-
-
-def contended(id: str) -> Contended:
-    """Return the error of a change that met another writer at every attempt."""
-    return Contended(f"schedule {id!r} was changed by another writer at every attempt; call again")
 
 
 # -- many schedules -----------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, Scheduled
 from zsched.core.option_table import RuleOptions
 from zsched.errors import InvalidSchedule, NotArchived, ScheduleExists, ScheduleNotFound, VersionConflict
+from zsched.storage.refusals import contended
 from zsched.web import actions, schemas
 from zsched.web.actions import found_of
 from zsched.web.calls import Admitted, Filters, PathId, QueryText, QueryTime, routes
@@ -253,7 +254,7 @@ async def _put(call: Admitted, func: Any, options: dict[str, Any], op: str | Non
         except (VersionConflict, ScheduleExists):
             if guarded is options:
                 raise
-    raise actions.contended(options["id"])
+    raise contended(options["id"])
 
 
 async def _told(call: Admitted, made: Scheduled) -> Response:

@@ -153,6 +153,9 @@ def test_a_one_shot_that_runs_now_is_tried_again_and_retried_before_its_time(
         forge.client.pause("a")
     run_id = forge.client.run_now("a")
     assert Subject.RUN_NOW is subject_of(forge, run_id)
+    assert [("enqueued", "run now", run_id)] == [
+        (one.what.value, one.why, one.run_id) for one in forge.client.history("a")
+    ]
 
     forge.burst(guard)
     assert b"failed" == forge.fields(run_id)["status"]

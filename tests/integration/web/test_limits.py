@@ -15,13 +15,21 @@ from rq import Queue
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.integration.web.ground import LIMITS, WITHIN, Web, entries_by
+from tests.prefix import RQ
 from tests.rq_workers import work_off
-from zsched import Client
+from zsched import Client, VersionConflict
+from zsched.aio import AsyncClient
+from zsched.config.settings import RqSettings, Settings
 from zsched.core.changes import What
+from zsched.core.model import Schedule
+from zsched.storage.accounts import Account, AccountRole, Limits
 from zsched.storage.connection import Link
+from zsched.web import actions
+from zsched.web.access import Caller
 
 RULE: dict[str, Any] = {**WITHIN, "after": None, "every": 3600}
 OUTSIDE: dict[str, Any] = {"func": "app.pay.send", "every": 3600, "queue": "pay", "tags": ["other"], "name": "salaries"}
+SETTINGS = Settings(rq=RqSettings(allow_callables=("app.mail.*",)))
 CALLBACKS = ("on_success", "on_failure")
 NAMINGS = [
     ("func", "app.pay.send"),
@@ -242,3 +250,39 @@ def test_only_a_put_by_an_id_that_is_taken_tells_so_and_nothing_else(shop: httpx
     for text in (plain.text, careful.text, row):
         assert "schedule 'theirs' is beyond the limits of 'shop'" in text
         assert not re.search("pay|salaries|value", text), text
+
+
+# -- while somebody else changes the schedule ---------------------------------------------------------
+
+
+def test_a_pause_of_before_the_limits_is_not_shown_and_one_of_since_is(shop: httpx.Client, http: httpx.Client) -> None:
+    http.put("/schedules/a", json=OUTSIDE)
+    http.post("/schedules/a:pause", json={"note": "salaries are late"})
+    http.patch("/schedules/a", json={name: WITHIN[name] for name in ("func", "queue", "tags")})
+
+    assert [None, None] == [shop.get("/schedules/a").json()[name] for name in ("note", "paused_by")]
+
+    shop.post("/schedules/a:resume")
+    shop.post("/schedules/a:pause", json={"note": "my own"})
+    assert "my own" == shop.get("/schedules/a").json()["note"]
+
+
+@pytest.mark.anyio
+async def test_a_run_on_request_of_a_schedule_that_left_the_limits_meanwhile_is_not_pushed(
+    redis_client: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits, look = Limits(queues=("mail",)), actions.found_of
+    async with AsyncClient.from_url(redis_url) as client:
+        await client.schedule("app.mail.send", id="a", every=3600, queue="mail")
+
+        async def found_before_a_change(call: Caller, id: str) -> Schedule:
+            found = await look(call, id)
+            await client.update(id, queue="pay")
+            return found
+
+        monkeypatch.setattr(actions, "found_of", found_before_a_change)
+        call = Caller(Account("shop", AccountRole.SCHEDULER, limits), client.acting_as("shop", limits), SETTINGS)
+        with pytest.raises(VersionConflict):
+            await actions.run_now(call, "a")
+
+    assert 0 == redis_client.llen(f"{RQ}:queue:pay")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import Response
@@ -23,7 +21,6 @@ from zsched.web.console.shared import Shared
 from zsched.web.console.view import Viewed
 from zsched.web.replaced import replaced_since
 
-T = TypeVar("T")
 router = APIRouter(include_in_schema=False)
 
 _CHART_MS: Final = 1_800_000
@@ -51,11 +48,11 @@ class Pulse:
 
     async def chart(self) -> list[dict[str, Any]]:
         """Return a bar for each of the last minutes; none if that is not known in time."""
-        return _bars(await _in_time(self._chart.soon(), None))
+        return _bars(await self._chart.in_time(_PATIENCE_S, None))
 
     async def replacements(self) -> Replacements:
         """Return the retries of the last half hour; none if that is not known in time."""
-        return await _in_time(self._replacements.soon(), Replacements())
+        return await self._replacements.in_time(_PATIENCE_S, Replacements())
 
     async def _replaced(self) -> Replacements:
         try:
@@ -72,15 +69,6 @@ class Pulse:
         except ZschedError:
             return None
         return found
-
-
-async def _in_time(reading: Awaitable[T], otherwise: T) -> T:
-    """Return the result of *reading*, which goes on, or *otherwise* if it takes long."""
-    try:
-        async with asyncio.timeout(_PATIENCE_S):
-            return await reading
-    except TimeoutError:
-        return otherwise
 
 
 def pulse_of(request: Request) -> Pulse:

@@ -43,6 +43,14 @@ class Shared(Generic[T]):
             self._begin()
         return self._last[1]
 
+    async def in_time(self, patience_s: float, otherwise: T) -> T:
+        """Return what ``soon`` returns, or *otherwise* if that takes longer; the reading goes on. Raises as it."""
+        try:
+            async with asyncio.timeout(patience_s):
+                return await self.soon()
+        except TimeoutError:
+            return otherwise
+
     def _is_newer(self, than_s: float) -> bool:
         return self._last is not None and self._last[0] == self._began_s >= than_s
 
