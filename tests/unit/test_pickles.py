@@ -197,14 +197,38 @@ def test_a_payload_that_is_not_a_call_of_a_function_by_its_path_is_refused(call:
         called({"data": pickle.dumps(call)})
 
 
+TOO_MANY = "a key or a set in it has more than 100,[0-9]+ values, as often as they appear"
+
+
 @pytest.mark.parametrize("read", [read_plain, read_shown])
 @pytest.mark.parametrize("pair", [b"h%c\x86", b"(h%ch%ch%ct"], ids=["pairs", "threes"])
 def test_a_key_of_nested_tuples_is_not_hashed(read: Callable[[bytes], Any], pair: bytes) -> None:
     made = (pair % ((number,) * pair.count(b"%c")) for number in range(60))
     data = b"\x80\x04}K\x01\x85" + b"".join(b"\x94" + each for each in made) + b"K\x01s."
 
-    with pytest.raises(NotPlain, match=r"a value in it has more than 100,[0-9]+ values, as often as they appear"):
+    with pytest.raises(NotPlain, match=TOO_MANY):
         read(data)
+
+
+@pytest.mark.parametrize("read", [read_plain, read_shown])
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("hashing", [set, frozenset, OrderedDict.fromkeys, dict.fromkeys])
+def test_a_set_or_mapping_of_nested_tuples_is_not_made(
+    read: Callable[[bytes], Any], protocol: int, hashing: Callable[[Any], Any]
+) -> None:
+    nested: Any = 1
+    for _ in range(20):  # 2 ** 20 values, so it can be hashed here
+        nested = (nested, nested)
+
+    with pytest.raises(NotPlain, match=TOO_MANY):
+        read(pickle.dumps(hashing([nested]), protocol))
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_the_call_of_a_job_with_an_argument_that_repeats_its_values_is_known(protocol: int) -> None:
+    rows = [[0] * 100] * 2000
+
+    assert ["f"] == called({"data": pickle.dumps(("f", None, (rows,), {"rows": rows}), protocol)}).paths
 
 
 @pytest.mark.parametrize("protocol", range(3, pickle.HIGHEST_PROTOCOL + 1))

@@ -18,7 +18,7 @@ from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
 
 _LOOKED_AT: Final = 100  # next times of a rule, in search of the nearest two
-_WEEK_MS: Final = 8 * 86_400_000  # after the first of them: a rule has the same times on each of its days
+_SPAN_MS: Final = 8 * 86_400_000  # eight days after the first of them, so also a week's last day and the next first
 
 
 def next_times(
@@ -43,8 +43,8 @@ def next_times(
 
 def demand_apart(options: Mapping[str, Any], least_s: float, now_ms: int) -> None:
     """
-    Check that the rule in *options*, if there is one, has no two of its next 100 times less than *least_s* apart. Of a
-    rare rule, the times of a week are looked at. Raises InvalidSchedule.
+    Check that the rule in *options*, if there is one, has no two times less than *least_s* apart, among its next 100
+    and within eight days after the first. Raises InvalidSchedule.
     """
     rule = {name: options[name] for name in RuleOptions.__annotations__ if options.get(name) is not None}
     if not rule.keys() & set(RULES):
@@ -52,7 +52,7 @@ def demand_apart(options: Mapping[str, Any], least_s: float, now_ms: int) -> Non
     spec = define_trigger(rule)
     trigger = build(spec, now_ms)
     first_ms = trigger.next_after(now_ms) or now_ms
-    times = islice(trigger.between(first_ms - 1, first_ms + _WEEK_MS), _LOOKED_AT)
+    times = islice(trigger.between(first_ms - 1, first_ms + _SPAN_MS), _LOOKED_AT)
     if any(later_ms - earlier_ms < least_s * 1000 for earlier_ms, later_ms in pairwise(times)):
         problem, remedy = "its times are too near for this token or login", f"give {least_s:g} s or more between two"
         raise InvalidSchedule(spec.kind.name, rule[spec.kind.name], problem, remedy)

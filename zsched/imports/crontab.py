@@ -40,8 +40,9 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from zsched.core.triggers import zone
+from zsched.core.triggers.cron import ALIASES
 from zsched.core.wording import blanked
-from zsched.imports.fields import MACROS, cron_of_fields
+from zsched.imports.fields import cron_of_fields
 from zsched.imports.found import ImportSource, Item
 
 _SPOOL: Final = PurePath("/var/spool/cron/crontabs")
@@ -167,12 +168,12 @@ def _line(number: int, said: str, user: str | None, variables: Mapping[str, str]
     words = re.split(r"[ \t]+", said, maxsplit=times + (user is None))
     if macro and words[0] == "@reboot":
         raise ValueError(_REBOOT)
-    if macro and words[0] not in MACROS:
-        raise ValueError(f"{words[0]!r} is no time that cron knows; write one of {', '.join(MACROS)}, or five fields")
+    if macro and words[0] not in ALIASES:
+        raise ValueError(f"{words[0]!r} is no time that cron knows; write one of {', '.join(ALIASES)}, or five fields")
     if len(words) <= times + (user is None) or not words[-1]:
         lacking = "a macro" if macro else "five time fields"
         raise ValueError(_TOO_FEW.format(f"{lacking}, a user" if user is None else lacking))
-    cron = MACROS[words[0]] if macro else cron_of_fields(words[:times])
+    cron = ALIASES[words[0]] if macro else cron_of_fields(words[:times])
     who, command = words[times] if user is None else user, words[-1]
     if user is None and (not _USER.fullmatch(who) or command.startswith("-")):
         raise ValueError(_NO_USER.format(who))

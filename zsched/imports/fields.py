@@ -15,9 +15,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from zsched.core.triggers.cron import ALIASES, LONGEST
+from zsched.core.triggers.cron import LONGEST
 
-MACROS: Final = ALIASES
 _ITEM: Final = re.compile(r"(?:(\*)|([a-z0-9]+)(?:-([a-z0-9]+))?)(?:/([0-9]+))?", re.IGNORECASE | re.ASCII)
 
 

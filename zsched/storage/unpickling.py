@@ -8,8 +8,8 @@ pickle has only plain classes, both return the same values as ``pickle.loads``.
 
 Neither needs much more memory or time than the size of the pickle: instructions are checked before they are executed,
 and inflation has a limit. A value may appear many times within another, at each level again: then a key of sixty nested
-tuples would be hashed for ever. So values are counted first, as often as they appear (``_Counted``). They may still be
-large in text form: ``excess`` reports that.
+tuples would be hashed for ever. So the values that are hashed are counted first, as often as they appear
+(``_Counted``). Others may be large when they are walked through, or in text form: ``excess`` reports that.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ _PUTS: Final = frozenset(["PUT", "BINPUT", "LONG_BINPUT"])
 _SLOTS: Final = _PUTS | {"FRAME"}  # they reserve the memory that they name
 _GETS: Final = frozenset(["GET", "BINGET", "LONG_BINGET"])
 _FILLS: Final = frozenset("APPEND APPENDS SETITEM SETITEMS ADDITEMS BUILD".split())  # what is there already
+_KEYED: Final = frozenset("SETITEM SETITEMS DICT".split())  # they hash each key
+_HASHED: Final = frozenset("ADDITEMS FROZENSET REDUCE NEWOBJ NEWOBJ_EX INST OBJ".split())  # they may hash each part
 MOST_BYTES: Final = 10_000_000  # of a value; the default limit of a payload is a 40th of that
 _DEFLATED: Final = 8  # the method in the first byte of each stream of zlib (RFC 1950)
 _DEEPEST: Final = 100  # levels; Python's own functions recurse, and JSON's
 _ROOM: Final = 10_000_000  # characters, approximately, of a value in text form
 _EACH: Final = 100  # characters for every contained value, so at most 100,000 values
-_REPEATED: Final = _ROOM // _EACH  # values more than instructions
+_REPEATED: Final = _ROOM // _EACH  # values of a key more than bytes of its pickle
 # Their constructors only store their arguments, and need no more memory than these.
 _PLAIN: Final = frozenset(
     [
@@ -172,7 +174,7 @@ class _Counted:
         self._memo: dict[Any, list[int] | None] = {}
 
     def add(self, code: pickletools.OpcodeInfo, argument: Any) -> int:
-        """Follow an instruction, and return the count of the value that it made; 0 if it made none."""
+        """Follow an instruction, and return the largest count of a value that it hashes; 0 if it hashes none."""
         stack, name = self._stack, code.name
         if name == "MARK":
             stack.append(None)
@@ -187,18 +189,20 @@ class _Counted:
         return 0
 
     def _made(self, code: pickletools.OpcodeInfo) -> int:
-        number, before, stack = 1, len(code.stack_before), self._stack
+        before, stack = len(code.stack_before), self._stack
+        parts: list[int] = []  # the last comes first
         if pickletools.stackslice in code.stack_before:
             while (part := stack.pop()) is not None:
-                number += part[0]
+                parts.append(part[0])
             before -= 2
         taken = [part for _ in range(before) if (part := stack.pop()) is not None]
-        if not code.stack_after:
-            return 0
         made = taken.pop() if code.name in _FILLS else [0]
-        made[0] += number + sum(part[0] for part in taken)
-        stack.append(made)
-        return made[0]
+        parts += [part[0] for part in taken]
+        made[0] = min(made[0] + 1 + sum(parts), 2 * MOST_BYTES)
+        if code.stack_after:
+            stack.append(made)
+        hashed = parts if code.name in _HASHED else parts[1::2] if code.name in _KEYED else ()
+        return max(hashed, default=0)
 
 
 def _load(unpickler: type[pickle.Unpickler], data: bytes) -> Any:
@@ -210,7 +214,7 @@ def _load(unpickler: type[pickle.Unpickler], data: bytes) -> Any:
             if code.name in _SLOTS and isinstance(argument, int) and argument > len(data):
                 raise NotPlain(f"its instruction {code.name} names {argument:,}, and it has {len(data):,} bytes")
             if counted.add(code, argument) > most:
-                raise NotPlain(f"a value in it has more than {most:,} values, as often as they appear")
+                raise NotPlain(f"a key or a set in it has more than {most:,} values, as often as they appear")
         return unpickler(io.BytesIO(data)).load()
     except NotPlain:
         raise

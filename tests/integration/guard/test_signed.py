@@ -75,6 +75,14 @@ def test_a_signed_run_of_each_way_to_a_worker_runs(forge: Forge, guard: Guard, k
     assert forge.receipts >= {"delayed", "at", "cron", "later", "row", "now", "many-0", "many-1", "many-2"}
 
 
+def test_a_signed_run_with_an_argument_that_repeats_its_values_runs(forge: Forge, guard: Guard) -> None:
+    run_id = forge.client.enqueue(f"{TASKS}.add_up", args=("sum", [[1] * 100] * 2000))
+
+    forge.burst(guard)
+
+    assert {"sum-200000"} == forge.receipts, run_id
+
+
 def test_an_update_of_a_signed_schedule_is_signed(forge: Forge, guard: Guard) -> None:
     forge.client.schedule(WORK, args=("before",), id="a", after=3600, description="a line for people")
     forge.client.update("a", after=7200)
