@@ -38,7 +38,9 @@ NOW_MS = 1_780_000_000_000
 HOUR_MS = 3_600_000
 
 # What knows the texts of one kind: the list itself, readers of other schedulers, and who names the longest interval.
-MAY_KNOW_ONE_KIND = {"core/triggers/trigger.py", "imports/fields.py", "cli/import_steps.py", "files/checking.py"}
+MAY_KNOW_ONE_KIND = {
+    "core/triggers/trigger.py", "imports/crontab.py", "imports/fields.py", "cli/import_steps.py", "files/checking.py",
+}  # fmt: skip
 
 by_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 
