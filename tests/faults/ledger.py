@@ -14,6 +14,7 @@ from redis.retry import Retry
 from tests.faults.processes import WITHIN_S, eventually
 from tests.log_rows import row_lines
 from tests.prefix import RQ
+from zsched.core.outcomes import outcome_of
 from zsched.embedded import EmbeddedRedis
 
 _READ = "return redis.call('XRANGE', KEYS[1], '-', '+')"  # redis-py makes dicts of entries, and names repeat
@@ -66,7 +67,7 @@ def fired(client: redis.Redis) -> list[tuple[str, int]]:
             runs += [
                 (f"{id}-{nominal.partition('+')[0]}", entry.t)
                 for id, word, nominal, *_ in rows
-                if word in ("fired", "deferred", "uncertain")
+                if outcome_of(word).is_pushed
             ]
         elif entry.kind == "enqueue":
             runs.append((entry.texts[2].decode(), entry.t))

@@ -139,7 +139,7 @@ class Stage:
 
     def runs(self, id: str) -> list[str]:
         """Return the pushed or waiting runs of *id*, the oldest first."""
-        return [KEYS.run_id(id, move.nominal_ms or 0) for move in self.moves(id) if move.is_pushed]
+        return [KEYS.run_id(id, move.nominal_ms or 0) for move in self.moves(id) if move.outcome.is_pushed]
 
     def released(self, id: str) -> list[Change]:
         """Return the runs of *id* that a leader released."""

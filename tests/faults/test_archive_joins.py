@@ -31,9 +31,9 @@ from tests.faults.threads import know
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import Archive, History
-from zsched.core.changes import What
 from zsched.core.clock import SystemClock
 from zsched.core.log import Entry
+from zsched.core.outcomes import What
 from zsched.daemon.follower import Follower
 from zsched.embedded import EmbeddedRedis
 

@@ -31,10 +31,10 @@ from tests.faults.processes import ENDS_S, DaemonProcess, Start, eventually
 from tests.faults.setbacks import put_back, put_back_by, redis_with_rdb, two_daemons
 from tests.prefix import RQ
 from zsched import Client, NotArchived, RedisUnavailable
-from zsched.core.changes import What
 from zsched.core.clock import from_ms
 from zsched.core.log import Entry, changes, touches
 from zsched.core.log.recovery import restored
+from zsched.core.outcomes import PUSHES, What
 
 IS_LONG = os.environ.get("ZSCHED_TEST_LONG") == "1"
 SCHEDULES = 100_000 if IS_LONG else 3_000
@@ -195,7 +195,7 @@ def assert_all_back(client: Client, writer: Writer, before: dict[str, datetime |
 
 def pushes(entries: list[Entry]) -> list[tuple[str, bool]]:
     """Return the runs that *entries* say were pushed, in order, and whether each is marked uncertain."""
-    pushed = (What.FIRED, What.ENQUEUED, What.RETRIED, What.PUSHED_AGAIN)
+    pushed = PUSHES - {What.HELD, What.RAN_AGAIN}
     told = itertools.chain.from_iterable(map(changes, entries))
     return [(change.run_id or "", change.why == "uncertain") for change in told if change.what in pushed]
 

@@ -15,10 +15,10 @@ import redis
 from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.threads import DaemonThread
 from zsched import Client
-from zsched.core.changes import OUTCOMES
 from zsched.core.clock import ManualClock
 from zsched.core.log import Position
 from zsched.core.lookback import Wanted
+from zsched.core.outcomes import OUTCOMES
 from zsched.daemon.answerer import Answerer
 from zsched.daemon.naming import Namer
 from zsched.storage.connection import Link

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import redis
 
-from zsched.core.changes import What
 from zsched.core.clock import ManualClock, SystemClock
 from zsched.core.log import Position
 from zsched.core.lookback import Wanted
+from zsched.core.outcomes import What
 from zsched.core.runs import RunStatus
 from zsched.daemon.bell import Bell
 from zsched.storage import log as module

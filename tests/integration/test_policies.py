@@ -13,8 +13,8 @@ from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread
 from tests.prefix import RQ
 from zsched import Client
-from zsched.core.changes import What
 from zsched.core.clock import from_ms
+from zsched.core.outcomes import What
 from zsched.core.triggers import build, due_of
 
 pytestmark = pytest.mark.once

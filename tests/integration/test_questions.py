@@ -19,10 +19,10 @@ from tests.integration.archive.ground import Scene, schedule
 from tests.integration.reruns.ground import archived
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
-from zsched.core.changes import What
 from zsched.core.clock import from_ms
 from zsched.core.log import Position
 from zsched.core.lookback import Wanted
+from zsched.core.outcomes import What
 from zsched.core.runs import RunStatus
 from zsched.core.story import Source
 from zsched.errors import ArchiveError

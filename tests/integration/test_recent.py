@@ -9,9 +9,9 @@ import pytest
 import redis
 
 from zsched import Client
-from zsched.core.changes import What
 from zsched.core.clock import ManualClock
 from zsched.core.entry import Entry
+from zsched.core.outcomes import What
 from zsched.core.recent import Recent
 from zsched.errors import RedisUnavailable
 from zsched.storage.connection import Link, Wire

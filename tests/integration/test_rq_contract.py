@@ -25,6 +25,7 @@ from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
 from zsched.core.clock import LAST_MS
+from zsched.core.outcomes import outcome_of
 from zsched.core.run_id import RunId
 from zsched.storage.keys import Keys
 
@@ -114,7 +115,7 @@ class Bench:
 def _runs(entry: Entry) -> list[str]:
     rows = [row.split() for row in entry.rows] if entry.kind == "advance" else []
     return entry.fields.get("runs", "").split() + [
-        Keys("default").run_id(id, nominal) for id, word, nominal, *_ in rows if word in ("fired", "uncertain")
+        Keys("default").run_id(id, nominal) for id, word, nominal, *_ in rows if outcome_of(word).is_pushed
     ]
 
 

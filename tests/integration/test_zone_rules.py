@@ -20,8 +20,8 @@ from tests.integration.archive.ground import HOUR_MS
 from tests.integration.command_line import Zsched
 from tests.prefix import RQ
 from zsched import Client
-from zsched.core.changes import What
 from zsched.core.clock import from_ms, to_ms
+from zsched.core.outcomes import What
 from zsched.embedded.guard import Guard
 
 FUNC, TZ = "app.task", "Europe/Berlin"

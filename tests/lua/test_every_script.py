@@ -14,6 +14,7 @@ from tests.lua.test_retry import retry
 from tests.lua.test_track import note
 from tests.prefix import RQ
 from tests.unit.test_scripts_headers import NAMES
+from zsched.core.outcomes import outcome_of
 from zsched.errors import RedisRefused, ServerChanged, Stale
 from zsched.storage.scripts import load
 
@@ -209,7 +210,7 @@ def _pushed(entry: Entry) -> list[str]:
     """Return the runs that *entry* says are in their queues, or wait for others."""
     rows = [line.split(" ") for line in entry.rows] if entry.kind in ("advance", "again", "unblock") else []
     if entry.kind == "advance":
-        return [f"{row[0]}-{row[2]}" for row in rows if row[1] in ("fired", "uncertain", "deferred")]
+        return [f"{row[0]}-{row[2]}" for row in rows if outcome_of(row[1]).is_pushed]
     return [row[0] for row in rows] or entry.fields.get("runs", "").split()
 
 

@@ -11,6 +11,7 @@ from tests.breadth import some
 from tests.lua.ground import FIELDS, HOUR_MS, Ground
 from tests.lua.test_pause_resume import plan_text
 from tests.prefix import RQ
+from zsched.core.outcomes import outcome_of
 
 IDS = ["a", "b", "a-1", "r", "x_y"]
 STEPS = 250
@@ -160,7 +161,7 @@ class Storm:
             runs += [entry.texts[2]] if entry.kind == "enqueue" else []
             for row in entry.rows if entry.kind == "advance" else ():
                 id, word, nominal_ms, *_ = row.split(" ")
-                runs += [f"{id}-{nominal_ms}"] if word in ("fired", "uncertain") else []
+                runs += [f"{id}-{nominal_ms}"] if outcome_of(word).is_pushed else []
         return sorted(runs)
 
 

@@ -9,9 +9,9 @@ import pytest
 from tests.lua.ground import HOUR_MS, OWN, TEMPLATE, Ground, flat
 from tests.prefix import RQ
 from zsched.core import log as core
-from zsched.core.changes import What
 from zsched.core.entry import OWN as OWN_FIELD
 from zsched.core.log.puts import PutRecurringEntry
+from zsched.core.outcomes import What
 
 
 def test_a_new_recurring_schedule_has_a_place_a_rule_and_a_template(ground: Ground) -> None:

@@ -13,11 +13,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.log import Entry, Position, UnknownEntry, changes
 from zsched.core.log.recovery import ScanEntry
+from zsched.core.outcomes import PUSHES, What
 
-_PUSHED = (What.FIRED, What.ENQUEUED, What.RETRIED, What.PUSHED_AGAIN)
+_PUSHED = PUSHES - {What.HELD, What.RAN_AGAIN}  # RQ had the runs of these two
 UNCERTAIN = "uncertain"
 SCAN = ScanEntry.kind
 

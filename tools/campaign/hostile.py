@@ -23,9 +23,9 @@ from tools.campaign.receipts import FUNC
 from tools.campaign.stage import Stage
 from tools.campaign.workers import BULK
 from zsched import ScheduleRow
-from zsched.core.changes import What
 from zsched.core.clock import from_ms
 from zsched.core.log import changes
+from zsched.core.outcomes import What
 from zsched.storage.rights import Role, rights_of
 
 _GOOD, _FAR, _BAITS = 300, 20, 60

@@ -40,6 +40,7 @@ from zsched.core.log.rows import (
     RunPushed,
     RunsOver,
 )
+from zsched.core.outcomes import Outcome
 from zsched.core.run_id import nominal_ms_of, run_id_of
 
 _SELECT = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id = ? AND place <> 'open'"
@@ -234,20 +235,20 @@ class StateWriter:
         schedule = self._schedule(row.id)
         if schedule is None:
             return
-        schedule.t = self._t
-        if row.word == "quarantined":
+        schedule.t, outcome = self._t, row.outcome
+        if outcome is Outcome.QUARANTINED:
             schedule.place, schedule.note = QUARANTINE, f"{schedule.t // 1000} {row.why}"
             return
         schedule.nominal, schedule.due = row.next_nominal_ms, row.next_due_ms
         schedule.place = ENDED if row.next_due_ms is None else DUE
         schedule.note = None  # a remaining note of a pause that another writer ended
-        if row.is_pushed:
+        if outcome.is_pushed:
             schedule.last = run_id_of(row.id, row.run)
-            self._push(schedule, row.run, "uncertain" if row.word == "uncertain" else None)
+            self._push(schedule, row.run, Outcome.UNCERTAIN.reason if outcome is Outcome.UNCERTAIN else None)
 
     def _fire(self, row: OneShotsFired) -> None:
         for key in row.at:
-            self._open(*key, "uncertain" if key in row.uncertain else None)
+            self._open(*key, Outcome.UNCERTAIN.reason if key in row.uncertain else None)
 
     def _leave(self, row: OneShotsLeft | RunsOver) -> None:
         for key in row.at:

@@ -27,10 +27,11 @@ from zlib import crc32
 
 from zsched.archive import body
 from zsched.archive.schema import POSTING_BITS
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.lookback import record_key_of
+from zsched.core.outcomes import What
 from zsched.core.runs import ANOTHER_END
 from zsched.errors import ArchiveCorrupt
 

@@ -20,9 +20,9 @@ from zsched.archive.body import reader
 from zsched.archive.file import converted
 from zsched.archive.history import ENTRY, History
 from zsched.archive.live import Live
-from zsched.core.changes import What
 from zsched.core.log import UnknownEntry, text
 from zsched.core.lookback import run_that_ended
+from zsched.core.outcomes import What
 from zsched.core.run_id import RunKey, run_id_of
 from zsched.core.runs import Run
 from zsched.core.wording import LONGEST_NAME

@@ -19,9 +19,9 @@ from typing import Final
 from zlib import crc32
 
 from zsched.archive import body
-from zsched.core.changes import TOLD
 from zsched.core.clock import Clock
 from zsched.core.log import UnknownEntry, kinds_telling, parse, reading
+from zsched.core.outcomes import TOLD
 from zsched.errors import ArchiveCorrupt
 
 LENGTHS: Final = (3, 5, 8, 12, 16, 24)  # characters

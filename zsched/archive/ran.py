@@ -21,11 +21,12 @@ from zsched.archive.file import converted
 from zsched.archive.history import ENTRY, History
 from zsched.archive.schema import first_since
 from zsched.core.backfill import ran_at
-from zsched.core.changes import RAN, Change, What
+from zsched.core.changes import Change
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.log import Entry, kinds_telling
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.lookback import is_push
+from zsched.core.outcomes import RAN, What
 
 _LOOKED_FOR_MS: Final = 500.0
 _MOST: Final = 20_000  # occurrences in one answer

@@ -23,7 +23,6 @@ from zsched.archive.check import Check, stored_facts
 from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, converted
 from zsched.archive.live import OPEN, Live
 from zsched.archive.schema import last_n, number_of, segments
-from zsched.core.changes import OF_RUNS, What
 from zsched.core.clock import Clock
 from zsched.core.difference import Held, OverRun, Recalled
 from zsched.core.log import (
@@ -41,6 +40,7 @@ from zsched.core.log import (
 from zsched.core.log.kinds import Given
 from zsched.core.log.lives import EndEntry
 from zsched.core.log.recovery import RestoreEntry
+from zsched.core.outcomes import OF_RUNS, What
 from zsched.core.pages import pages_of
 from zsched.core.run_id import run_key, suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveError

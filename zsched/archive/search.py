@@ -37,12 +37,13 @@ from zsched.archive.originals import Originals
 from zsched.archive.prefixes import NumberRange, ranges
 from zsched.archive.pushes import PushesOfRuns, RunsOfPushes
 from zsched.archive.schema import POSTING_BITS, first_since, number_of
-from zsched.core.changes import OUTCOMES, Change, What
+from zsched.core.changes import Change
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
 from zsched.core.log import Entry, Position, UnknownEntry, kinds_telling, parse, reading
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.lookback import Occurrence, SearchCursor, Wanted, is_push, record_key_of, run_that_ended
+from zsched.core.outcomes import OUTCOMES, What
 from zsched.core.run_id import nominal_ms_of, run_id_of, run_key
 from zsched.core.runs import pushed
 

@@ -18,10 +18,11 @@ from zsched.cli.program import Invocation, close_stdout, command, connect
 from zsched.cli.values import moment, moment_at
 from zsched.client import Client
 from zsched.core.arguments import check_id
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.instants import zone_name
 from zsched.core.log import Entry, Position, UnknownEntry, changes, parse
 from zsched.core.log.shown import entry_for_json, unknown_entry_text
+from zsched.core.outcomes import What
 from zsched.core.run_cells import with_short_workers
 from zsched.core.runs import RunStatus
 from zsched.core.sentences import local_text, sentence, told_together
@@ -166,36 +167,33 @@ class _LogLines:
 
 
 _NAMED: Final = 3  # schedules or runs named per line
-# Texts for an entry of several schedules or runs; {} is their number with its noun.
-_OF_SCHEDULES: Final = {
-    What.PUT: "put {}",
-    What.FOUND: "found {} in Redis",
-    What.PAUSED: "paused {}",
-    What.RESUMED: "resumed {}",
-    What.REPLANNED: "planned {} anew, as the rules of their zones changed",
-    What.CANCELLED: "cancelled {}",
-    What.QUARANTINED: "quarantined {}",
-    What.ENDED: "ended {}, as their rules give no more occurrences",
-    What.RESTORED: "put back {} that Redis had lost",
-    What.WITHDRAWN: "took out {} that are over",
-}
-_OF_OCCURRENCES: Final = {
-    What.SKIPPED: "skipped {}",
-    What.EXPIRED: "let {} expire",
-    What.COALESCED: "left out {} in favour of later ones",
-}
-_OF_RUNS: Final = {
-    What.FIRED: "fired {}",
-    What.ENQUEUED: "enqueued {}",
-    What.RETRIED: "retried {}",
-    What.DUPLICATE: "did not push {} again that were there already",
-    What.RUN_AGAIN: "pushed {} again after their workers died",
-    What.STOPPING: "asked the workers of {} to stop them",
-    What.RELEASED: "put {} into their queues that had waited for others",
-    What.PUSHED_AGAIN: "pushed {} again that Redis had lost, marked uncertain",
-    What.HELD: "found {} in RQ that Redis had lost, not pushed again",
-    What.RAN_AGAIN: "found {} that ran again after they were over",
-    What.RUN_ENDED: "{} ended",
+# Texts for an entry of several changes; {} is their number with the noun.
+_TEXTS: Final = {
+    What.PUT: ("put {}", "schedule"),
+    What.FOUND: ("found {} in Redis", "schedule"),
+    What.PAUSED: ("paused {}", "schedule"),
+    What.RESUMED: ("resumed {}", "schedule"),
+    What.REPLANNED: ("planned {} anew, as the rules of their zones changed", "schedule"),
+    What.CANCELLED: ("cancelled {}", "schedule"),
+    What.QUARANTINED: ("quarantined {}", "schedule"),
+    What.ENDED: ("ended {}, as their rules give no more occurrences", "schedule"),
+    What.RESTORED: ("put back {} that Redis had lost", "schedule"),
+    What.WITHDRAWN: ("took out {} that are over", "schedule"),
+    What.SKIPPED: ("skipped {}", "occurrence"),
+    What.EXPIRED: ("let {} expire", "occurrence"),
+    What.COALESCED: ("left out {} in favour of later ones", "occurrence"),
+    What.UNKNOWN: ("decided {} in an unknown way", "occurrence"),
+    What.FIRED: ("fired {}", "run"),
+    What.ENQUEUED: ("enqueued {}", "run"),
+    What.RETRIED: ("retried {}", "run"),
+    What.DUPLICATE: ("did not push {} again that were there already", "run"),
+    What.RUN_AGAIN: ("pushed {} again after their workers died", "run"),
+    What.STOPPING: ("asked the workers of {} to stop them", "run"),
+    What.RELEASED: ("put {} into their queues that had waited for others", "run"),
+    What.PUSHED_AGAIN: ("pushed {} again that Redis had lost, marked uncertain", "run"),
+    What.HELD: ("found {} in RQ that Redis had lost, not pushed again", "run"),
+    What.RAN_AGAIN: ("found {} that ran again after they were over", "run"),
+    What.RUN_ENDED: ("{} ended", "run"),
 }
 _ENDS: Final = {
     RunStatus.SUCCEEDED.value: "{} succeeded",
@@ -226,17 +224,11 @@ def _in_words(changes: list[Change], tz: str) -> str:
 def _counted(what: What, end: str, changes: list[Change], tz: str) -> str:
     if len(changes) == 1:
         return _in_words(changes, tz)
-    if what in _OF_OCCURRENCES:
-        names, number = [one.id for one in changes], plural(sum(one.count for one in changes), "occurrence")
-        text = _OF_OCCURRENCES[what]
-    elif what in _OF_RUNS:
-        names, number = [one.run_id or one.id for one in changes], plural(len(changes), "run")
-        text = _ENDS.get(end, _OF_RUNS[what])
-    else:
-        names, number = [one.id for one in changes], plural(len(changes), "schedule")
-        text = _OF_SCHEDULES[what]
+    text, noun = _TEXTS[what]
+    names = [one.run_id or one.id if noun == "run" else one.id for one in changes]
+    number = plural(sum(one.count for one in changes) if noun == "occurrence" else len(changes), noun)
     by = f" by {changes[0].by}" if changes[0].by else ""
-    return f"{text.format(number)}{by}: {some(list(dict.fromkeys(names)), _NAMED)}"
+    return f"{_ENDS.get(end, text).format(number)}{by}: {some(list(dict.fromkeys(names)), _NAMED)}"
 
 
 def _end_of(change: Change) -> str:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, pairs, printable
 from zsched.cli.terminal import Terminal
-from zsched.core.changes import What
 from zsched.core.choices import Priority
 from zsched.core.model import Schedule
+from zsched.core.outcomes import What
 from zsched.core.recent import Failure, Recent, Stretch
 from zsched.core.run_cells import remark
 from zsched.core.runs import RunStatus

@@ -16,7 +16,6 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from zsched.core.arguments import SearchFilters, check_filter, check_id, choice
-from zsched.core.changes import OUTCOMES, What
 from zsched.core.choices import ScheduleState
 from zsched.core.clock import from_ms
 from zsched.core.facets import Facets
@@ -25,6 +24,7 @@ from zsched.core.log import Entry, Position
 from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted
 from zsched.core.missing_functions import ITS_PLACE
 from zsched.core.model import Schedule
+from zsched.core.outcomes import OUTCOMES, What
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus
 from zsched.core.story import Chronicle, Source, Story, in_the_way, tell

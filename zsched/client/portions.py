@@ -25,9 +25,9 @@ from typing import Any, Final, NamedTuple, cast
 
 from zsched.client.answers import Answers
 from zsched.core.arguments import SearchFilters, choice, flag
-from zsched.core.changes import What
 from zsched.core.clock import SystemClock, from_ms
 from zsched.core.listing import Filter, select
+from zsched.core.outcomes import What
 from zsched.core.pages import pages_of
 from zsched.core.repair import CHANGED_PER_SECOND, PUSHED_PER_SECOND, IdOutcome, Rate, Repaired, Tally
 from zsched.core.runs import UNSUCCESSFUL, Run, RunStatus

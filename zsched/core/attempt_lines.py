@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
 from zsched.core.attempts import Attempt
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.lookback import run_that_ended
+from zsched.core.outcomes import What
 from zsched.core.runs import Run
 from zsched.core.sentences import local_text, shortened
 from zsched.core.wording import rough_duration

@@ -18,9 +18,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from zsched.core.changes import RUN_NOW, Change, What
+from zsched.core.changes import RUN_NOW, Change
 from zsched.core.lookback import is_push
 from zsched.core.model import Schedule, iso
+from zsched.core.outcomes import What
 from zsched.core.run_id import RunId
 from zsched.core.story import Source
 from zsched.core.triggers import Trigger, TriggerSpec, build, nth_after

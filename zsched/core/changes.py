@@ -3,61 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from enum import Enum
 from typing import Any, Final
 
 from zsched.core.allowed import LimitedBy
 from zsched.core.model import iso, seconds
-
-
-class What(Enum):
-    """A kind of change to a schedule."""
-
-    PUT = "put"  # created, or changed when it was there
-    FOUND = "found"  # a new archive read it from Redis
-    PAUSED = "paused"
-    RESUMED = "resumed"
-    REPLANNED = "replanned"  # the rules of its zone changed: the waiting occurrence has another time
-    FIRED = "fired"  # a run was pushed to its queue at its time
-    ENQUEUED = "enqueued"  # a run was pushed on request
-    RETRIED = "retried"  # a run that was over was pushed once more, as a new run: ``why`` is its id
-    SKIPPED = "skipped"  # an occurrence was not pushed: overlap, paused, uncertain, missed, limit, rule_changed
-    EXPIRED = "expired"  # an occurrence was not pushed: later than its deadline
-    COALESCED = "coalesced"  # occurrences were left out in favour of a later one
-    DUPLICATE = "duplicate"  # its run existed already: not pushed again
-    CANCELLED = "cancelled"
-    QUARANTINED = "quarantined"  # it cannot be planned or pushed; the reason is recorded
-    ENDED = "ended"  # its rule gives no more occurrences
-    RUN_ENDED = "run_ended"  # a run is over: ``why`` is its status, ``record`` the rest
-    RUN_AGAIN = "run_again"  # a run's worker died: it is in its queue again
-    STOPPING = "stopping"  # the worker of a run was asked to stop it
-    RELEASED = "released"  # a run that waited for others was put into its queue, which RQ would not have done
-    RESTORED = "restored"  # Redis had lost it, and holds it again
-    PUSHED_AGAIN = "pushed_again"  # Redis had lost an open run: it is in its queue again
-    HELD = "held"  # Redis had lost an open run, but RQ has it again from a worker: not pushed again
-    RAN_AGAIN = "ran_again"  # Redis went back to a time before a run was over: a worker executed or has it once more
-    WITHDRAWN = "withdrawn"  # Redis went back to an older state and held it again: taken out, as it was over
-
-
-# Outcomes of an occurrence or of a requested run.
-OUTCOMES: Final = (
-    What.FIRED, What.ENQUEUED, What.RETRIED, What.SKIPPED, What.EXPIRED, What.COALESCED, What.DUPLICATE,
-    What.CANCELLED, What.QUARANTINED, What.PUSHED_AGAIN, What.HELD, What.RAN_AGAIN, What.WITHDRAWN,
-)  # fmt: skip
-OF_RUNS: Final = frozenset({What.RUN_ENDED, What.RUN_AGAIN, What.STOPPING, What.RELEASED})  # the schedule is unchanged
-RESTORED_RUNS: Final = frozenset({What.PUSHED_AGAIN, What.HELD, What.RAN_AGAIN})  # Redis lost something of a run
-PUSHES: Final = frozenset({What.FIRED, What.ENQUEUED, What.RETRIED, *RESTORED_RUNS})
-TOLD: Final = frozenset({*OUTCOMES, What.RUN_ENDED, What.FOUND})  # a search of the history finds some of them
-RAN: Final = PUSHES | {What.FOUND}  # changes that may mean that a run was pushed
-
+from zsched.core.outcomes import OF_RUNS, RESTORED_RUNS, What
 
 # Reasons for enqueuing that identify the kind of run.
 BACKFILL: Final = "backfill"  # its occurrence had passed without a run
 RUN_NOW: Final = "run now"
 
 RUN_OVER: Final = "over"  # a run was withdrawn: it was in its queue again
-RULE_CHANGED: Final = "rule_changed"  # an occurrence was skipped: it was overdue when its schedule got another rule
-WAITS_FOR: Final = "waits for "  # a fired run is not in its queue: the run with the id that follows is not over
 
 
 @dataclass(frozen=True, slots=True)

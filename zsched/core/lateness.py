@@ -26,17 +26,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.log import Entry, is_leaders
 from zsched.core.log.lives import TermEntry
-from zsched.core.policy import Why
+from zsched.core.outcomes import Outcome, What
 from zsched.core.sentences import local_text
 
 LATE_MS: Final = 100.0  # a longer delay is explained
 C = TypeVar("C", bound=Change)
 _WAITING: Final = 20_000  # schedules that may fire since a time after their due one
 
-_PASSED: Final = (Why.MISSED.value, Why.LIMIT.value)
+_PASSED: Final = (Outcome.MISSED.reason, Outcome.LIMIT.reason)
 _PASSED_THEN: Final = "when its time had passed"
 _HELD_UP: Final = "it was held up, by a hold, a limit of its queue or others that were due"
 

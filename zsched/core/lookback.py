@@ -18,9 +18,10 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from zsched.core.attempts import without_tracebacks
-from zsched.core.changes import OUTCOMES, PUSHES, Change, What
+from zsched.core.changes import Change
 from zsched.core.entry import Position
 from zsched.core.facets import NO_FACETS, Facets
+from zsched.core.outcomes import OUTCOMES, PUSHES, What
 from zsched.core.run_id import RunKey, run_key
 from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_as, ended_run, facts_of, of_facts, pushed
 from zsched.errors import show

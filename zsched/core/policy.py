@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from zsched.core.choices import CatchUp, Overlap
+from zsched.core.outcomes import Outcome
 from zsched.core.triggers import Trigger, due_of, nth_after
 from zsched.errors import TriggerError
 
@@ -46,14 +47,6 @@ CONTRADICTIONS: Final = (
     Contradiction("catch_up_limit", "catch_up", (CatchUp.ALL,), "no more than one is caught up"),
     Contradiction("catch_up_window", "catch_up", (CatchUp.LATEST, CatchUp.ALL), "nothing is caught up"),
 )
-
-
-class Why(Enum):
-    """The reason why occurrences that passed are not pushed."""
-
-    COALESCED = "coalesced"  # in favour of a later one
-    MISSED = "missed"  # too late for ``catch_up_window``, or ``catch_up="none"``
-    LIMIT = "limit"  # more than ``catch_up_limit``
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +99,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """Occurrences that are recorded, not pushed."""
+    """Occurrences that are recorded, not pushed; ``why``: the word of their ``Outcome``."""
 
-    why: Why
+    why: str
     range: Range
 
 
@@ -144,7 +137,7 @@ def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL,
         fire_ms, passed = _each(trigger, nominal_ms, latest_ms, now_ms, policy, id)
     else:
         fire_ms = latest_ms if now_ms - due_of(trigger, id, latest_ms) <= policy.patience_ms else None
-        why = Why.MISSED if policy.catch_up is CatchUp.NONE or fire_ms is None else Why.COALESCED
+        why = Outcome.MISSED if policy.catch_up is CatchUp.NONE or fire_ms is None else Outcome.COALESCED
         passed = _passed(why, trigger, nominal_ms, latest_ms, fire_ms is None)
     next_ms = trigger.next_after(latest_ms if fire_ms is None else fire_ms)
     if next_ms is not None and next_ms <= nominal_ms:
@@ -175,13 +168,13 @@ def _each(
     oldest_ms = now_ms - policy.patience_ms  # the oldest due time that may still fire
     if due_of(trigger, id, first_ms) < oldest_ms:
         if due_of(trigger, id, latest_ms) < oldest_ms:
-            return None, _passed(Why.MISSED, trigger, nominal_ms, latest_ms, True)
+            return None, _passed(Outcome.MISSED, trigger, nominal_ms, latest_ms, True)
         first_ms = _due_from(trigger, id, nominal_ms, oldest_ms, latest_ms)
-        passed = _passed(Why.MISSED, trigger, nominal_ms, first_ms, False)
+        passed = _passed(Outcome.MISSED, trigger, nominal_ms, first_ms, False)
     surplus = 1 + trigger.count_between(first_ms, latest_ms) - policy.catch_up_limit
     if surplus > 0:
         kept_ms = nth_after(trigger, first_ms, surplus, latest_ms)
-        passed += _passed(Why.LIMIT, trigger, first_ms, kept_ms, False)
+        passed += _passed(Outcome.LIMIT, trigger, first_ms, kept_ms, False)
         first_ms = kept_ms
     return first_ms, passed
 
@@ -194,10 +187,10 @@ def _due_from(trigger: Trigger, id: str, after_ms: int, oldest_ms: int, latest_m
     return trigger.next_after(oldest_ms - 1) or latest_ms
 
 
-def _passed(why: Why, trigger: Trigger, first_ms: int, until_ms: int, with_it: bool) -> tuple[Passed, ...]:
+def _passed(why: Outcome, trigger: Trigger, first_ms: int, until_ms: int, with_it: bool) -> tuple[Passed, ...]:
     """Return the occurrences from *first_ms* to *until_ms*; *with_it*: including *until_ms*."""
     count = 1 + trigger.count_between(first_ms, until_ms) - (not with_it) if until_ms > first_ms else int(with_it)
     if count <= 0:
         return ()
     last_ms = until_ms if with_it else trigger.last_until(until_ms - 1)
-    return (Passed(why, Range(first_ms, first_ms if last_ms is None else max(last_ms, first_ms), count)),)
+    return (Passed(why.word, Range(first_ms, first_ms if last_ms is None else max(last_ms, first_ms), count)),)

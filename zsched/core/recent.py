@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from zsched.core.changes import OUTCOMES, What
 from zsched.core.clock import LAST_MS
 from zsched.core.lateness import LATE_MS, Waits
 from zsched.core.log import Entry, UnknownEntry, parse, reading
@@ -27,7 +26,7 @@ from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.log.recovery import MergedEntry, RestoreEntry
 from zsched.core.model import iso, seconds
-from zsched.core.policy import Why
+from zsched.core.outcomes import LEFT_OUT, OUTCOMES, Outcome, What
 from zsched.core.runs import BAD, OVER, Run, RunStatus
 
 _AHEAD_MS: Final = 10_000  # in the future: an entry from a clock that was ahead; a slow network makes less
@@ -36,9 +35,8 @@ FAILURES: Final = 10  # kinds of failures in a report
 _FAILED: Final = (*BAD, RunStatus.EXPIRED)
 _COMPARED: Final = 1000  # failed runs that one reading groups by their kind of failure
 HAPPENED: Final = (What.PUT, *OUTCOMES)  # changes that are counted
-LEFT_OUT: Final = (What.SKIPPED, What.EXPIRED, What.COALESCED)
 _SAMPLED: Final = 20_000  # firings whose lateness is kept, the newest
-_MISSED: Final = (What.SKIPPED, Why.MISSED.value)
+_MISSED: Final = (What.SKIPPED, Outcome.MISSED.reason)
 
 
 @dataclass(frozen=True, slots=True)

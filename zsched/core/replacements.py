@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from zsched.core.changes import BACKFILL, What
+from zsched.core.changes import BACKFILL
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.lookback import Occurrence
+from zsched.core.outcomes import What
 from zsched.core.runs import UNSUCCESSFUL, Run
 
 READ: Final = 2000  # of each kind

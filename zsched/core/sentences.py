@@ -13,9 +13,10 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
-from zsched.core.changes import BACKFILL, RULE_CHANGED, WAITS_FOR, Change, What
+from zsched.core.changes import BACKFILL, Change
 from zsched.core.clock import clamped_ms, from_ms
 from zsched.core.lookback import run_that_ended
+from zsched.core.outcomes import WAITS_FOR, Outcome, What
 from zsched.core.runs import Run, RunStatus
 from zsched.core.triggers import has_zone, shown_zone
 from zsched.core.wording import rough_duration
@@ -68,9 +69,7 @@ def state_text(run: Run, tz: str) -> str:
 
 def reason_text(change: Change) -> str:
     """Return the reason of an outcome in a few words, also if the log has none because the outcome says it."""
-    if change.what is What.SKIPPED:
-        return _SKIPPED.get(change.why, change.why)
-    return change.why or _REASONS.get(change.what, "")
+    return _REASONS.get((change.what, change.why)) or change.why
 
 
 def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
@@ -134,7 +133,7 @@ def _fired(change: Change, tz: str, context: str) -> str:
     late_ms, mark = max(change.late_ms or 0.0, 0.0), ""
     if change.why.startswith(WAITS_FOR):
         mark = f"; it {change.why}"
-    if change.why == "uncertain":
+    if change.why == Outcome.UNCERTAIN.reason:
         mark = "; uncertain: a lost Redis may have pushed this run already"
     for_when = "" if change.nominal_ms is None else f" for {_at(change.nominal_ms, tz)}"
     if change.jitter_ms:
@@ -145,10 +144,8 @@ def _fired(change: Change, tz: str, context: str) -> str:
 
 def _enqueued(change: Change, tz: str, _: str) -> str:
     if change.why == BACKFILL:
-        which = _range(change, tz) if change.first_ms is not None else f"the occurrence of {_at(change.nominal_ms, tz)}"
-        which = which.rstrip(",")
         asked = f"{_by(change)}:" if change.by else ""
-        return f"backfilled{asked} {which}" + (f"; run {change.run_id}" if change.run_id else "")
+        return f"backfilled{asked} {_which(change, tz)}" + (f"; run {change.run_id}" if change.run_id else "")
     if change.why:  # RUN_NOW
         return f"{change.why}{_asked(change)}; run {change.run_id}"
     return f"enqueued{_by(change)}; run {change.run_id}"
@@ -165,8 +162,7 @@ def _asked(change: Change) -> str:
 def _expired(change: Change, tz: str, context: str) -> str:
     late = rough_duration(max(change.late_ms or 0.0, 0.0))
     reason = f": {context}" if context else ""
-    which = f"the occurrence of {_at(change.nominal_ms, tz)}"
-    return f"expired: {which} was {late} late, more than expires_after allows{reason}"
+    return f"expired: {_which(change, tz)} was {late} late, more than expires_after allows{reason}"
 
 
 def _backfilled(change: Change) -> str | None:
@@ -177,8 +173,8 @@ def _backfilled(change: Change) -> str | None:
 def _skipped(change: Change, tz: str, context: str) -> str:
     which = _at(change.nominal_ms, tz) if change.first_ms is None else _range(change, tz).rstrip(",")
     reason = f": {context}" if context else ""
-    without = f", and was resumed without it{_by(change)}" if change.by and change.why == "paused" else ""
-    return f"skipped {which}: {_SKIPPED.get(change.why, change.why)}{without}{reason}"
+    without = f", and was resumed without it{_by(change)}" if change.by and change.why == Outcome.PAUSED.reason else ""
+    return f"skipped {which}: {reason_text(change)}{without}{reason}"
 
 
 def _coalesced(change: Change, tz: str, context: str) -> str:
@@ -256,6 +252,10 @@ def _withdrawn(change: Change, tz: str, _: str) -> str:
     return f"taken out again{_by(change)}: Redis had gone back to a time before it fired or was cancelled"
 
 
+def _unknown(change: Change, tz: str, _: str) -> str:
+    return f"{change.why}: {_which(change, tz)} had this outcome, which this zsched does not know"
+
+
 _WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
     What.PUT: _put,
     What.FOUND: _found,
@@ -281,21 +281,11 @@ _WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
     What.HELD: _held,
     What.RAN_AGAIN: _ran_again,
     What.WITHDRAWN: _withdrawn,
+    What.UNKNOWN: _unknown,
 }
 _PLACES: Final = {"due": "active", "quarantine": "quarantined"}  # as shown to users
-_SKIPPED: Final = {
-    "uncertain": "a lost Redis may have pushed it already",
-    "paused": "it was paused",
-    "missed": "missed, too late for its catch_up and catch_up_window",
-    "limit": "more had passed than catch_up_limit allows",
-    RULE_CHANGED: "it was overdue when its schedule got another rule, which counts from then on",
-}
-# Reasons of outcomes that the log has without words.
-_REASONS: Final = {
-    What.EXPIRED: "later than its deadline (expires_after)",
-    What.COALESCED: "in favour of a later occurrence",
-    What.DUPLICATE: "its run existed already",
-}
+# By change and reason, for outcomes with the same text each time.
+_REASONS: Final = {(outcome.what, outcome.reason): outcome.text for outcome in Outcome if "{}" not in outcome.text}
 _ENDS: Final = {
     RunStatus.SUCCEEDED: "succeeded",
     RunStatus.FAILED: "failed",
@@ -314,6 +304,12 @@ def _attempt(run: Run) -> str:
 
 def _noted(note: Mapping[str, Any]) -> str:
     return f"; it noted {note_text(note)}" if note else ""
+
+
+def _which(change: Change, tz: str) -> str:
+    """Return ``the occurrence of …``, or the number of occurrences and their range."""
+    one = f"the occurrence of {_at(change.nominal_ms, tz)}"
+    return one if change.first_ms is None else _range(change, tz).rstrip(",")
 
 
 def _range(change: Change, tz: str) -> str:

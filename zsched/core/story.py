@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from zsched.core.attempt_lines import attempt_lines, in_order
-from zsched.core.changes import BACKFILL, OF_RUNS, RESTORED_RUNS, RULE_CHANGED, Change, What
+from zsched.core.changes import BACKFILL, Change
 from zsched.core.lateness import Lateness
 from zsched.core.lookback import is_push, run_that_ended
 from zsched.core.model import Schedule, iso
+from zsched.core.outcomes import LEFT_OUT, OF_RUNS, RAN, RESTORED_RUNS, Outcome, What
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import CHANGED, CREATED, local_text, sentence, told_together
@@ -299,7 +300,7 @@ class _Teller:
     def _left_out(self, now_ms: int, runs: Sequence[Run]) -> StoryVerdict | None:
         """Return the verdict on the newest occurrence if it was not pushed."""
         newest = _newest(self._chronicle)
-        if newest is None or newest.what in _PUSHES:
+        if newest is None or newest.what in _HAS_RUN:
             return None
         verdict = self._of_change(newest, is_there=True)
         id = in_the_way(self._chronicle)
@@ -332,7 +333,7 @@ class _Teller:
         changes = self._chronicle.changes
         newest = next((n for n in reversed(range(len(changes))) if changes[n].what is What.FIRED), -1)
         favoured = [one for one in changes if newest >= 0 and one.entry == changes[newest].entry]
-        left_out = (one for one in [*favoured, *changes[newest + 1 :]] if one.what in _LEFT_OUT)
+        left_out = (one for one in [*favoured, *changes[newest + 1 :]] if one.what in LEFT_OUT)
         return [one for one in left_out if one.why not in _WANTED]
 
     def _gone(self, runs: Sequence[Run]) -> StoryVerdict:
@@ -344,7 +345,7 @@ class _Teller:
         changes = self._chronicle.changes
         ends = {change.run_id: run_that_ended(change) for change in changes if change.what is What.RUN_ENDED}
         last = next((change for change in reversed(changes) if change.what not in OF_RUNS), changes[-1])
-        if last.what not in _PUSHES:
+        if last.what not in _HAS_RUN:
             verdict = self._of_change(last, is_there=False)
             return verdict.after(f"its {self._open(runs)}") if runs else verdict
         run = (ends | {run.id: run for run in runs}).get(last.run_id)
@@ -360,8 +361,6 @@ class _Teller:
         if what is What.PUT:
             self._is_recurring = change.run_id is None
             self.authors = (self.authors[0] if self.is_there else change.by), change.by
-        elif what is What.REPLANNED:
-            self._is_recurring = True
         elif what is What.FOUND:
             self._is_recurring = self._is_recurring or change.run_id is None
         elif what is What.RESTORED:
@@ -398,14 +397,12 @@ class _Teller:
 
 _WAITS: Final = (What.PUT, What.FOUND, What.RESUMED, What.PAUSED, What.REPLANNED, What.RESTORED)
 _OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # a one-shot ends with them
-_PUSHES: Final = (
-    What.FIRED, What.FOUND, What.ENQUEUED, What.RETRIED, *RESTORED_RUNS, *OF_RUNS,
-)  # fmt: skip  # and it was gone
-_OCCURRED: Final = (*_PUSHES, What.SKIPPED, What.EXPIRED)
-_LEFT_OUT: Final = (What.SKIPPED, What.EXPIRED, What.COALESCED)
-_WANTED: Final = ("paused", RULE_CHANGED)  # reasons to leave an occurrence out
+_HAS_RUN: Final = RAN | OF_RUNS
+_OCCURRED: Final = _HAS_RUN | {What.SKIPPED, What.EXPIRED, What.UNKNOWN}
+_WANTED: Final = (Outcome.PAUSED.reason, Outcome.RULE_CHANGED.reason)  # reasons to leave an occurrence out
 _LOST: Final = ": nothing here says why, so Redis lost it, or another writer removed it"
-_ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE)  # of a recurring one, with its next time
+# Of a recurring schedule, with its next time.
+_ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE, What.REPLANNED, What.UNKNOWN)
 
 
 def _newest(chronicle: Chronicle) -> Change | None:

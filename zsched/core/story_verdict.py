@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
-from zsched.core.changes import RULE_CHANGED, Change, What
+from zsched.core.changes import Change
 from zsched.core.choices import ScheduleState
 from zsched.core.job import DEFAULT_TIMEOUT_S
 from zsched.core.missing_functions import remedy_of
 from zsched.core.model import MEND, Schedule, iso
+from zsched.core.outcomes import Outcome, What
 from zsched.core.runs import Run, RunStatus
 from zsched.core.sentences import local_text, state_text
 from zsched.core.wording import duration_text, rough_duration
@@ -243,8 +244,9 @@ _OF_CHANGES: Final = {
     What.COALESCED: (Word.SKIPPED, f"{NOTHING}: a later one fired instead"),
     What.EXPIRED: (Word.EXPIRED, _WANTED),
     What.QUARANTINED: (Word.QUARANTINED, _WANTED),
+    What.UNKNOWN: (Word.UNKNOWN, "upgrade this zsched: a newer one decided it"),
 }
 _OF_SKIPPED: Final = {
-    "uncertain": f"find out whether it ran; if it did not, and {_WANTED}",
-    RULE_CHANGED: f"{NOTHING}: the new rule counts",
+    Outcome.UNCERTAIN.reason: f"find out whether it ran; if it did not, and {_WANTED}",
+    Outcome.RULE_CHANGED.reason: f"{NOTHING}: the new rule counts",
 }

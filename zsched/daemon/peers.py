@@ -37,11 +37,11 @@ from typing import Final
 import structlog
 
 from zsched.archive import Archive
-from zsched.core.changes import OF_RUNS
 from zsched.core.clock import Clock
 from zsched.core.difference import Branch, Held, Recalled
 from zsched.core.log import Entry, Position, UnknownEntry, is_leaders, kinds_telling_only, touches
 from zsched.core.log.recovery import Restored, RestoreEntry, restored
+from zsched.core.outcomes import OF_RUNS
 from zsched.daemon.reconciler import Reconciler, lacking_rows
 from zsched.daemon.recovery import SLICE_MS, Recovery
 from zsched.storage.archivers import Archivers, ArchiveState

@@ -8,18 +8,18 @@ alone and returns in the next pass. RQ's own delayed jobs come last (``daemon/na
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
 from zsched.config.settings import DaemonSettings
 from zsched.core.clock import Clock
 from zsched.core.log import text
-from zsched.core.policy import Why
+from zsched.core.outcomes import Outcome, outcome_of
 from zsched.core.triggers import lack_of
 from zsched.daemon.batch import Batch
 from zsched.daemon.meter import Meter
@@ -32,22 +32,9 @@ from zsched.storage.meta import moving_away
 
 log = structlog.get_logger(__name__)
 
-_ADVANCE_EVENTS = {  # level and event of each reply of advance.lua, except "fired"
-    "passed": (logging.DEBUG, "occurrences_passed"),  # each range of them is logged, too
-    "deferred": (logging.DEBUG, "run_deferred"),
-    "overlap": (logging.INFO, "run_skipped"),
-    "expired": (logging.WARNING, "run_expired"),
-    "changed": (logging.DEBUG, "plan_outdated"),
-    "uncertain": (logging.WARNING, "run_uncertain"),
-    "skipped": (logging.WARNING, "run_skipped"),  # uncertain, and on_uncertain=skip
-    "duplicate": (logging.WARNING, "duplicate_suppressed"),
-    "quarantined": (logging.ERROR, "schedule_quarantined"),
-}
-_PUSHED = ("fired", "uncertain", "deferred")
-_REASONS = {"skipped": "uncertain", "quarantined": "its template or its queue is broken"}
-_PASSED = {Why.COALESCED: "runs_coalesced", Why.MISSED: "runs_missed", Why.LIMIT: "runs_over_limit"}
 _RETRY_JUMPED_MS = 1.0  # the reply with TIME was only late: try again at once
 _RETRY_STUCK_MS = 20.0  # all schedules were changed meanwhile, or the quarantine's key has a wrong type
+_STAYED = (Outcome.CHANGED, Outcome.UNKNOWN)  # of an unknown word, nobody knows whether the schedule moved
 _ADVANCE_SHARE = 0.5  # of a fire's batch: advancing costs two to three times as much per schedule
 
 
@@ -142,7 +129,7 @@ class Ticker:
         took_ms = self._clock.monotonic_ms() - sent_ms
         self._fire_batch.learn(took_ms, fired.looked)
         self._meter.ran("fire", took_ms, fired.runs)
-        self._tell(fired)
+        self._tell_fired(fired)
         fired = self._keep_back(term, fired)
         moved = self._advance(term, fired.recurring, fired.now_ms) if fired.recurring else False
         if isinstance(moved, Stopped):
@@ -178,7 +165,7 @@ class Ticker:
         if planned.bad and self._dispatch.quarantine(term, planned.bad):
             has_moved = True
             for one, reason in planned.bad:
-                log.error("schedule_quarantined", schedule_id=text(one.id), reason=text(reason))
+                _tell(Outcome.QUARANTINED, schedule_id=text(one.id), reason=text(reason))
         rest = planned.good
         while rest:
             part, rest = rest[: self._advance_batch.size], rest[self._advance_batch.size :]
@@ -188,9 +175,15 @@ class Ticker:
                 return words
             took_ms = self._clock.monotonic_ms() - sent_ms
             self._advance_batch.learn(took_ms, len(part))
-            self._meter.ran("advance", took_ms, sum(word in _PUSHED for word in words))
-            self._tell_advanced(part, words)
-            has_moved = has_moved or any(word != "changed" for word in words)
+            counts = Counter(words)
+            pushed = sum(number for word, number in counts.items() if outcome_of(word).is_pushed)
+            self._meter.ran("advance", took_ms, pushed)
+            silent = {word for word in counts if not outcome_of(word).event}
+            for planned_run, word in zip(part, words, strict=True):
+                if word not in silent or planned_run.plan.passed:
+                    _tell_advanced(planned_run, word)
+            log.debug("schedules_advanced", **{outcome_of(word).word: number for word, number in counts.items()})
+            has_moved = has_moved or any(outcome_of(word) not in _STAYED for word in counts)
         return has_moved
 
     def _stopped(self, term: Term, stopped: Stopped) -> Tick:
@@ -208,18 +201,7 @@ class Ticker:
             return Tick(wait_ms=float(max(next_ms - stopped.now_ms, 1)))
         return Tick(wait_ms=_RETRY_JUMPED_MS)
 
-    def _tell_advanced(self, part: Sequence[PlannedRun], words: Sequence[str]) -> None:
-        for (one, plan, _), word in zip(part, words, strict=True):
-            if word != "fired":
-                level, event = _ADVANCE_EVENTS[word]
-                log.log(
-                    level, event, schedule_id=text(one.id), nominal_ms=plan.fire_ms, reason=_REASONS.get(word, word)
-                )
-            for passed in plan.passed:
-                log.warning(_PASSED[passed.why], schedule_id=text(one.id), count=passed.range.count)
-        log.debug("schedules_advanced", **Counter(words))
-
-    def _tell(self, fired: FireResult) -> None:
+    def _tell_fired(self, fired: FireResult) -> None:
         if self._is_held:
             log.info("hold_ended")
             self._is_held = False
@@ -233,12 +215,26 @@ class Ticker:
             log.debug("runs_fired", count=fired.runs)
         if fired.uncertain:
             log.warning("runs_uncertain", count=fired.uncertain)
-        for run in fired.skipped:
-            log.warning("run_skipped", run_id=run, reason="uncertain")
-        for run in fired.expired:
-            log.warning("run_expired", run_id=run)
+        for outcome, runs in ((Outcome.SKIPPED, fired.skipped), (Outcome.EXPIRED, fired.expired)):
+            for run in runs:
+                _tell(outcome, run_id=run, reason=outcome.reason or outcome.text)
         for line in fired.cancelled:
             run, _, status = line.partition("=")
-            log.info("run_cancelled", run_id=run, reason=f"RQ has it as {status}".replace("_", " "))
+            _tell(Outcome.CANCELLED, run_id=run, reason=f"RQ has it as {status}".replace("_", " "))
         for id, reason in fired.quarantined:
-            log.error("schedule_quarantined", schedule_id=id, reason=reason)
+            _tell(Outcome.QUARANTINED, schedule_id=id, reason=reason)
+
+
+def _tell_advanced(planned: PlannedRun, word: str) -> None:
+    """Log the outcome of a plan, by its *word*, and those of the occurrences that it left out."""
+    id, outcome = text(planned.due.id), outcome_of(word)
+    reason = outcome.reason or outcome.text or word
+    _tell(outcome, schedule_id=id, nominal_ms=planned.plan.fire_ms, reason=reason)
+    for passed in planned.plan.passed:
+        _tell(outcome_of(passed.why), schedule_id=id, count=passed.range.count)
+
+
+def _tell(outcome: Outcome, **fields: Any) -> None:
+    """Log an event of *outcome*, if it has one."""
+    if outcome.event:
+        getattr(log, outcome.level)(outcome.event, **fields)

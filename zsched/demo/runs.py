@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from zsched.core.changes import What
 from zsched.core.clock import to_ms
 from zsched.core.log import Entry, changes
+from zsched.core.outcomes import What
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.queues import unheard

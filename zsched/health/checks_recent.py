@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from zsched.core.changes import What
 from zsched.core.clock import from_ms
 from zsched.core.job import DEFAULT_TIMEOUT_S
+from zsched.core.outcomes import What
 from zsched.core.recent import Recent, Stretch
 from zsched.core.run_cells import remark
 from zsched.core.runs import FAILURES, RunStatus

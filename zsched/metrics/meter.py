@@ -24,11 +24,10 @@ from itertools import accumulate
 from threading import Lock
 from typing import Any, Final
 
-from zsched.core.changes import OUTCOMES as DECIDED
-from zsched.core.changes import What
 from zsched.core.lateness import LATE_MS, Waits
 from zsched.core.log import Entry, Position, UnknownEntry, kinds_telling, parse, reading
 from zsched.core.log.kinds import ParsedEntry
+from zsched.core.outcomes import OUTCOMES, Outcome, What
 from zsched.core.runs import Run
 from zsched.daemon.meter import Meter
 from zsched.health.facts import DaemonHealth
@@ -115,15 +114,14 @@ def _names_of(bounds: tuple[float, ...]) -> tuple[str, ...]:
 # -- what the log says ------------------------------------------------------------------------------
 
 
-# Outcomes of an occurrence or of a requested run. ``uncertain`` ones were fired, and may have been fired before;
-# ``fired`` counts the others.
-OUTCOMES: Final = tuple(
-    "fired enqueued retried uncertain skipped_overlap skipped_paused skipped_uncertain skipped_missed skipped_limit "
-    "skipped_rule_changed expired coalesced duplicate cancelled quarantined pushed_again held ran_again "
-    "withdrawn".split()
-)
+def _label(what: What, reason: str) -> str:
+    return f"skipped_{reason}" if what is What.SKIPPED else reason or what.value
+
+
+# Labels of outcomes. ``uncertain`` ones were fired, and may have been fired before; ``fired`` counts the others.
+LABELS: Final = tuple(dict.fromkeys(_label(one.what, one.reason) for one in Outcome if one.what is not None))
 # Kinds without any of these changes need not be parsed.
-_COUNTED: Final = (*DECIDED, What.RUN_ENDED, What.PUT, What.RESUMED, What.REPLANNED)
+_COUNTED: Final = (*OUTCOMES, What.RUN_ENDED, What.PUT, What.RESUMED, What.REPLANNED)
 
 LATENESS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
 WAIT_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)  # in a queue
@@ -148,7 +146,7 @@ class LogTally:
         self._epochs: set[int] = set()
         self._last: Position | None = None
         self._waits = Waits()
-        self.outcomes = dict.fromkeys(OUTCOMES, 0)
+        self.outcomes = dict.fromkeys(LABELS, 0)
         self.lateness_s = Distribution(LATENESS_S)
         self.wait_s = defaultdict[str, Distribution](partial(Distribution, WAIT_S))  # by queue
         self.duration_s = defaultdict[str, Distribution](partial(Distribution, DURATION_S))  # by queue
@@ -194,7 +192,7 @@ class LogTally:
     def _count(self, entry: ParsedEntry) -> None:
         counts, now_ms = entry.counts(), entry.at_us / 1000
         for (what, why), number in counts.happened.items():
-            outcome = f"skipped_{why}" if what is What.SKIPPED else why or what.value
+            outcome = _label(what, why)
             if outcome in self.outcomes:
                 self.outcomes[outcome] += number
         lates_ms = [now_ms - due_ms for due_ms in counts.due_ms]

@@ -15,11 +15,12 @@ from itertools import pairwise
 from typing import Any, Final
 
 from zsched.core.allowed import LimitedBy
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.entry import OWN
 from zsched.core.log.kinds import Recorded
 from zsched.core.model import Schedule
 from zsched.core.option_table import OPTIONS
+from zsched.core.outcomes import What
 from zsched.core.revision import is_same, options_of
 from zsched.core.toml import toml_text
 from zsched.core.triggers import RULES, shown_zone

@@ -204,8 +204,7 @@ class Dispatch:
         self, term: Term, window: Window, patience_ms: int, planned: Sequence[PlannedRun]
     ) -> list[str] | Stopped:
         """
-        Fire planned occurrences and set the next ones. Return a word per schedule: fired, deferred, uncertain, skipped,
-        overlap, expired, passed, duplicate, changed, quarantined.
+        Fire planned occurrences and set the next ones. Return the word of an ``Outcome`` per schedule.
         """
         rows, order = _advance_rows(planned)
         reply = self._scripts.call("advance", patience_ms=patience_ms, rows=rows, **_guard(term, window))
@@ -327,9 +326,8 @@ def advance_words(plan: Plan, policy: Policy) -> bytes:
     """Write a plan for advance.lua."""
     times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.fire_ms, plan.due_ms))
     next_times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.next_ms, plan.next_due_ms))
-    ranges = ((one.why.value, one.range) for one in plan.passed)
-    passed = ",".join(f"{why}:{one.first_ms}:{one.last_ms}:{one.count}" for why, one in ranges)
-    words = (*times, policy.overlap.value, str(policy.overlap_limit), *next_times, passed or "-")
+    ranges = (f"{one.why}:{one.range.first_ms}:{one.range.last_ms}:{one.range.count}" for one in plan.passed)
+    words = (*times, policy.overlap.value, str(policy.overlap_limit), *next_times, ",".join(ranges) or "-")
     return " ".join(words).encode()
 
 

@@ -13,7 +13,7 @@ from itertools import islice, takewhile
 from typing import Any, Final, NamedTuple
 
 from zsched.core.backfill import MOST, ran_at, unpacked
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, text
 from zsched.core.facets import NO_FACETS, Facets
@@ -21,6 +21,7 @@ from zsched.core.lateness import LeadersBack, is_late, with_ready
 from zsched.core.log import Key, changes, kinds_telling, parse, reading, recorded
 from zsched.core.log.kinds import Recorded
 from zsched.core.lookback import LOOKED_FOR, Lookback, Occurrence, SearchCursor, Wanted, kept, record_key_of
+from zsched.core.outcomes import What
 from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus, as_seen, of_job
 from zsched.core.story import Chronicle, Source

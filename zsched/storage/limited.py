@@ -15,9 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
-from zsched.core.changes import OF_RUNS, RESTORED_RUNS, RULE_CHANGED, Change, What
+from zsched.core.changes import Change
 from zsched.core.clock import LAST_MS
 from zsched.core.lookback import Wanted
+from zsched.core.outcomes import OF_RUNS, RESTORED_RUNS, Outcome, What
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run
 from zsched.core.story import Chronicle
@@ -56,7 +57,7 @@ class Extent(NamedTuple):
         return [self._told(change) for change in changes if self._has(change)]
 
     def _has(self, change: Change) -> bool:
-        is_of_rule_before = change.what is What.SKIPPED and change.why == RULE_CHANGED
+        is_of_rule_before = change.what is What.SKIPPED and change.why == Outcome.RULE_CHANGED.reason
         is_known = change.what not in _OF_A_RUN or change.run_id in self.runs
         return is_known and change.at_us >= self.since_us + is_of_rule_before
 

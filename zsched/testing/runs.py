@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.log import Entry, Position, changes
+from zsched.core.outcomes import PUSHES, What
 from zsched.core.runs import Run, RunStatus, of_job
 from zsched.storage.connection import Wire
 from zsched.storage.dispatch import Dispatch, Over
@@ -24,7 +25,6 @@ from zsched.storage.log import Log
 from zsched.storage.native import NativeJobs
 from zsched.storage.rqjob import Encoder
 
-_PUSHES: Final = (What.FIRED, What.ENQUEUED, What.RETRIED)
 _PAGE: Final = 500  # entries in one read
 
 
@@ -69,7 +69,7 @@ class Pushes:
     def new(self) -> list[Push]:
         """Return the runs that were pushed since the last call, in order."""
         found = [change for entry in self._entries() for change in changes(entry, self.keys.run_suffix)]
-        return [self._push(change) for change in found if change.what in _PUSHES]
+        return [self._push(change) for change in found if change.what in PUSHES]
 
     def _entries(self) -> list[Entry]:
         log, found, page = Log(self.wire, self.keys), list[Entry](), list[Entry]()

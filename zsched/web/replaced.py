@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from zsched.aio.client import AsyncClient
-from zsched.core.changes import What
 from zsched.core.clock import from_ms
+from zsched.core.outcomes import What
 from zsched.core.replacements import READ, Replacements
 from zsched.core.runs import Run
 

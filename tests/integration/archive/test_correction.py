@@ -14,9 +14,9 @@ from tests.faults.processes import WITHIN_S
 from tests.integration.archive.ground import SOON, Scene, assert_state_is_redis_own, schedule
 from tests.integration.archive.merging import Two, Watched, due_now, lane_states, lead, put_back, run, said, watch
 from zsched.config.settings import ArchiveSettings, Settings
-from zsched.core.changes import What
 from zsched.core.clock import from_ms
 from zsched.core.log.recovery import Restored, restored
+from zsched.core.outcomes import What
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.follower import Follower
 from zsched.daemon.peers import RestoreAnswer

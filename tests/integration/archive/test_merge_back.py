@@ -21,8 +21,8 @@ from tests.integration.archive.merging import (
     trim,
     watch,
 )
-from zsched.core.changes import What
 from zsched.core.log.recovery import MergedEntry
+from zsched.core.outcomes import What
 from zsched.daemon import merge as merge_module
 
 

@@ -14,9 +14,9 @@ from rq.job import Job
 from tests.integration.archive.ground import Scene, rows_put_back, schedule
 from tests.integration.archive.merging import due_now, lose, put_back, run, said, snapshot, watch
 from tests.rq_workers import perform
-from zsched.core.changes import What
 from zsched.core.log import Position
 from zsched.core.log.lives import EndEntry
+from zsched.core.outcomes import What
 from zsched.core.runs import RunStatus
 from zsched.daemon import tracker
 from zsched.daemon.tracker import Tracker

@@ -11,9 +11,9 @@ from rq.registry import FailedJobRegistry, StartedJobRegistry
 from tests.integration.archive.ground import Scene, rows_put_back, schedule
 from tests.integration.archive.merging import lose, once, run, said, snapshot, watch
 from tests.integration.archive.test_merge_held import FUNC, MARK, Busy, ends, job_of, open_runs, rounds, track
-from zsched.core.changes import What
 from zsched.core.clock import LAST_MS
 from zsched.core.job import rq_time
+from zsched.core.outcomes import What
 from zsched.core.runs import RunStatus
 from zsched.storage.restoring import Restoring
 

@@ -20,9 +20,9 @@ from tests.integration.auditor.ground import FUNC, HANDS, Auditing, entries, fil
 from zsched import Client
 from zsched.cli import program
 from zsched.core.audit import GRACE_MS
-from zsched.core.changes import What
 from zsched.core.log import changes
 from zsched.core.model import iso
+from zsched.core.outcomes import What
 from zsched.daemon import auditor as module
 from zsched.daemon.auditor import Auditor
 from zsched.errors import InvalidSchedule, RedisUnavailable, ScheduleNotFound, TriggerError

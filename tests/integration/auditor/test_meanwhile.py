@@ -27,7 +27,7 @@ from tests.integration.auditor.ground import (
 )
 from tests.integration.command_line import Zsched
 from tests.prefix import RQ
-from zsched.core.changes import What
+from zsched.core.outcomes import What
 from zsched.daemon import auditor as module
 from zsched.storage import restoring
 

@@ -19,8 +19,8 @@ from tests.integration.backfill.ground import HOUR, KEYS, backfill, now, run
 from tests.integration.reruns.ground import TASKS, archived
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, ScheduleNotFound
-from zsched.core.changes import What
 from zsched.core.clock import from_ms, to_ms
+from zsched.core.outcomes import What
 from zsched.errors import Contended
 from zsched.storage.accounts import Limits
 from zsched.storage.archivers import Archivers

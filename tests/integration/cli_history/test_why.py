@@ -297,11 +297,11 @@ def test_a_new_zone_of_an_overdue_schedule_records_the_occurrence_that_it_drops(
 
     story = client.why("r")
     assert story.lines[-2][1].startswith("changed by ann: tz: Asia/Seoul → Europe/Berlin; now for ")
-    dropped = r"skipped \S+ 09:00:00\+09:00: it was overdue when its schedule got another rule, .*"
+    dropped = r"skipped \S+ 09:00:00\+09:00: it was overdue when its schedule got another rule.*"
     assert re.fullmatch(dropped, client.why("r", "Asia/Seoul").lines[-1][1])
     [occurrence] = json.loads(zsched("history", "r", "--json").stdout)["occurrences"]
     assert ("rule_changed", "ann") == (occurrence["why"], occurrence["by"])
-    assert "another rule, which counts from then on; by ann" in zsched("history", "r").stdout
+    assert "another rule; by ann" in zsched("history", "r").stdout
 
 
 def expire(redis_client: redis.Redis, run_id: str | None) -> None:

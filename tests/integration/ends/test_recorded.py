@@ -20,7 +20,7 @@ from tests.prefix import RQ
 from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
-from zsched.core.changes import What
+from zsched.core.outcomes import What
 from zsched.core.runs import GONE
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers

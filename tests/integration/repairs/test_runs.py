@@ -22,8 +22,8 @@ from tests.faults.threads import DaemonThread, know
 from tests.integration.reruns.ground import archived, ends
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule
-from zsched.core.changes import What
 from zsched.core.log import changes
+from zsched.core.outcomes import What
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
 from zsched.storage.log import Log

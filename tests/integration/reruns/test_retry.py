@@ -19,9 +19,9 @@ from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, stat
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver
 from zsched.config.settings import ArchiveSettings
-from zsched.core.changes import What
 from zsched.core.log import Entry
 from zsched.core.log.puts import EnqueueEntry
+from zsched.core.outcomes import What
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.log import Log

@@ -20,8 +20,8 @@ from tests.rq_workers import work_off
 from zsched import Client, VersionConflict
 from zsched.aio import AsyncClient
 from zsched.config.settings import RqSettings, Settings
-from zsched.core.changes import What
 from zsched.core.model import Schedule
+from zsched.core.outcomes import What
 from zsched.storage.accounts import Account, AccountRole, Limits
 from zsched.storage.connection import Link
 from zsched.web import actions

@@ -10,11 +10,11 @@ from typing import Any, Final
 from tests.unit.archive.ground import T_US
 from zsched.archive import Archive, History
 from zsched.archive.search import Search, SearchPart
-from zsched.core.changes import OUTCOMES, What
 from zsched.core.clock import Clock, ManualClock
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.log import Entry
 from zsched.core.lookback import Wanted
+from zsched.core.outcomes import OUTCOMES, What
 from zsched.core.runs import RunStatus
 
 PER_PUT, PER_FIRE = 200, 1000

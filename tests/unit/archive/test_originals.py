@@ -13,10 +13,10 @@ from tests.unit.archive.ground import DUE_MS, T_US, cancel, enqueue, entry, fire
 from tests.unit.archive.restoring import JOB, restore
 from zsched.archive import Archive, History
 from zsched.archive.originals import Original, Originals
-from zsched.core.changes import What
 from zsched.core.log import Entry, UnknownEntry, changes, touches
 from zsched.core.log.puts import EnqueueEntry
 from zsched.core.log.recovery import Restored
+from zsched.core.outcomes import What
 
 CALL = {b"origin": b"mail", b"data": b"call"}
 RUN = f"a-{DUE_MS}"

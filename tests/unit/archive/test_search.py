@@ -13,11 +13,11 @@ from tests.unit.archive.contents import SteppingClock, archived
 from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, TWINS, at, enqueue, entry, fire, held, put
 from zsched.archive import Archive, History
 from zsched.archive.search import Search, SearchPart
-from zsched.core.changes import OUTCOMES, What
 from zsched.core.clock import ManualClock
 from zsched.core.facets import Facets
 from zsched.core.log import Entry
 from zsched.core.lookback import Occurrence, SearchCursor, Wanted, kept
+from zsched.core.outcomes import OUTCOMES, What
 from zsched.core.runs import Run, RunStatus
 
 ALL = frozenset(RunStatus)

@@ -21,11 +21,11 @@ from tests.unit.archive.many import CUSTOMERS, customer, first_page, id_of, meas
 from zsched.archive import Archive, History
 from zsched.archive.prefixes import LENGTHS, PREFIX_IDS, prefix_row, ranges
 from zsched.archive.search import Search
-from zsched.core.changes import What
 from zsched.core.clock import ManualClock
 from zsched.core.facets import Facets
 from zsched.core.log import Entry
 from zsched.core.lookback import Occurrence, SearchCursor, Wanted
+from zsched.core.outcomes import What
 from zsched.core.runs import Run, RunStatus
 from zsched.errors import ArchiveCorrupt
 

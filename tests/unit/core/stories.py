@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.choices import ScheduleState
 from zsched.core.model import Schedule
+from zsched.core.outcomes import What
 from zsched.core.runs import Run, facts_text
 from zsched.core.story import Chronicle, Source, Story, tell
 

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zsched.core.backfill import Backfill, Filled, PastOccurrences, packed, ran_at, unpacked
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.choices import ScheduleState
 from zsched.core.clock import to_ms
 from zsched.core.model import Schedule
 from zsched.core.options import define_trigger
+from zsched.core.outcomes import What
 from zsched.core.story import Source
 from zsched.core.timeline import MOST_COUNTED, Spans, Timeline
 from zsched.core.triggers import TriggerSpec

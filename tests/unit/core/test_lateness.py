@@ -10,9 +10,10 @@ import pytest
 
 import zsched
 from tests.unit.core.stories import COMPLETE, DUE, DUE_MS, MINUTE_MS, RUN, change, put, texts
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.lateness import Absences, LeadersBack, with_ready
 from zsched.core.log import Entry, Position, leaders_kinds
+from zsched.core.outcomes import What
 from zsched.core.story import Source
 from zsched.storage.scripts import load
 

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from tests.log_rows import row_fields
 from tests.unit.core.recovering import DUE_MS, T_US, entry
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.entry import OLDEST_FORMAT
 from zsched.core.log import FORMAT, Entry, Position, UnknownEntry, changes, parse, readable
 from zsched.core.log.fires import AdvanceEntry, FireEntry, QuarantineEntry
 from zsched.core.log.kinds import KINDS
 from zsched.core.log.puts import PutEntry, PutRecurringEntry
 from zsched.core.log.rows import Quarantined
+from zsched.core.outcomes import What
 from zsched.core.run_id import schedule_of
 
 
@@ -187,8 +188,7 @@ def test_an_entry_says_what_its_script_did(entry: Entry, said: list[Change]) -> 
 
 ONE_PUT = ("lane", "low", "fields", 0, "rows", 1)
 LEFT_OUT = "passed - 9 9 missed:1:2:2"
-ADVANCES = ["fired 5 9 9", "fired soon 9 9 -", "vanished 5 9 9 -", "passed - 9 9 lost:1:2:2"]
-ADVANCES += ["passed - 9 9 missed:1:2", f"{LEFT_OUT},"]
+ADVANCES = ["fired 5 9 9", "fired soon 9 9 -", "passed - 9 9 missed:1:2", f"{LEFT_OUT},"]
 UNREADABLE: list[tuple[str, list[tuple[Any, ...]]]] = [
     ("conjure", [()]),
     ("", [()]),
@@ -301,7 +301,7 @@ def test_a_put_recurring_that_stays_ended_has_no_nominal_time() -> None:
 
 @pytest.mark.parametrize(("name", "pushed"), [("advance", "rue"), ("advance by policies", "w")])
 def test_the_rows_of_an_advance_say_which_runs_were_pushed(name: str, pushed: str) -> None:
-    assert [*pushed] == [move.id for move in AdvanceEntry(SAID[name][0]).moves if move.is_pushed]
+    assert [*pushed] == [move.id for move in AdvanceEntry(SAID[name][0]).moves if move.outcome.is_pushed]
 
 
 def test_a_quarantine_row_with_a_bad_time_hides_no_other_row() -> None:

@@ -14,11 +14,12 @@ import pytest
 from tests.log_rows import row_fields
 from tests.unit.core.recovering import DUE_MS, LATER, PUT, RULES, RUN, SUFFIX, T_US, entry, restore, row
 from zsched.archive import Archive, History
-from zsched.core.changes import OUTCOMES, Change, What
+from zsched.core.changes import Change
 from zsched.core.log import Entry, Touch, UnknownEntry, changes, kinds_telling, parse, touches
 from zsched.core.log.kinds import KINDS, ParsedEntry, kinds_telling_only
 from zsched.core.log.rows import OneShotsFired, Row
 from zsched.core.lookback import Lookback, Wanted
+from zsched.core.outcomes import OUTCOMES, What
 from zsched.core.recent import Counting
 from zsched.metrics.meter import LogTally, Names
 

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tests.log_rows import end_fields
-from zsched.core.changes import OUTCOMES, Change, What
+from zsched.core.changes import Change
 from zsched.core.facets import Facets
 from zsched.core.log import Entry
 from zsched.core.log.lives import EndEntry
 from zsched.core.lookback import MOST_OPEN, Lookback, Occurrence, Wanted, is_push, kept
+from zsched.core.outcomes import OUTCOMES, What
 from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_run, facts_text
 
 T_US = 1_800_000_000_000_000

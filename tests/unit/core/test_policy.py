@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from tests.breadth import each
 from zsched.core.choices import CatchUp, Overlap
-from zsched.core.policy import ON_TIME_MS, USUAL, Passed, Plan, Policy, Range, Why, latest_due, plan
+from zsched.core.outcomes import Outcome
+from zsched.core.policy import ON_TIME_MS, USUAL, Passed, Plan, Policy, Range, latest_due, plan
 from zsched.core.triggers import Trigger, TriggerSpec, build, due_of
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
@@ -34,14 +35,14 @@ def _every(every_ms: int = MINUTE, **bounds: int) -> TriggerSpec:
 MINUTELY = TriggerSpec(CRON, "* * * * *")
 
 
-def _plan(fire: int | None, next: int | None, *passed: tuple[Why, int, int, int]) -> Plan:
+def _plan(fire: int | None, next: int | None, *passed: tuple[str, int, int, int]) -> Plan:
     """Return the expected plan of a minutely rule without jitter; times in minutes after T0."""
     fire_ms, next_ms = (None if at is None else T0 + at * MINUTE for at in (fire, next))
     told = tuple(Passed(why, Range(T0 + a * MINUTE, T0 + b * MINUTE, count)) for why, a, b, count in passed)
     return Plan(fire_ms, fire_ms, told, next_ms, next_ms)
 
 
-C, M, L = Why.COALESCED, Why.MISSED, Why.LIMIT
+C, M, L = (outcome.word for outcome in (Outcome.COALESCED, Outcome.MISSED, Outcome.LIMIT))
 LATEST, ALL, NONE = CatchUp.LATEST, CatchUp.ALL, CatchUp.NONE
 
 TABLE = [  # the policy, how late (ms) the occurrence of 00:01 is, and the plan
@@ -205,7 +206,7 @@ def test_every_occurrence_has_exactly_one_outcome(spec: TriggerSpec, policy: Pol
         return
     first_ms, now_ms = nominal_ms, due_of(trigger, "a", nominal_ms) + late_ms
     fired: list[int] = []
-    outcomes: Counter[Why] = Counter()
+    outcomes: Counter[str] = Counter()
     last_ms = nominal_ms - 1  # of what has an outcome
 
     due_ms: int | None = now_ms

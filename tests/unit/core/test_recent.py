@@ -10,9 +10,9 @@ import pytest
 
 from tests.log_rows import end_fields, row_fields
 from tests.unit.core.test_log import SAID, T_US
-from zsched.core.changes import What
 from zsched.core.log import Entry, outcomes
 from zsched.core.model import iso
+from zsched.core.outcomes import What
 from zsched.core.recent import FAILURES, HAPPENED, Ahead, Counting, Rebuilt, Recent, Stretch
 from zsched.core.runs import Run, RunStatus
 

@@ -21,8 +21,9 @@ from tests.unit.core.stories import (
     story,
     texts,
 )
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.clock import LAST_MS
+from zsched.core.outcomes import What
 from zsched.core.sentences import local_text, sentence
 from zsched.core.story import Source
 

@@ -9,9 +9,10 @@ import pytest
 
 from tests.unit.core.stories import DUE_MS, RUN, answer, change, put, run_ended, story
 from zsched.core.attempts import Attempt
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.choices import ScheduleState
 from zsched.core.model import Schedule
+from zsched.core.outcomes import What
 from zsched.core.runs import Run, RunStatus, pushed
 from zsched.core.story import Chronicle, Source, Story, tell
 

@@ -25,9 +25,10 @@ from tests.unit.core.stories import (
     story,
     texts,
 )
-from zsched.core.changes import RULE_CHANGED, Change, What
+from zsched.core.changes import Change
 from zsched.core.choices import ScheduleState
 from zsched.core.model import Schedule
+from zsched.core.outcomes import Outcome, What
 from zsched.core.runs import GONE, Run, RunStatus, pushed
 from zsched.core.story import Chronicle, Source, Story, tell
 from zsched.core.story_verdict import LEADERLESS, Hindrance, Stalled, StoryVerdict, Word
@@ -360,7 +361,16 @@ def test_a_run_is_not_good_if_later_occurrences_were_left_out_unless_somebody_wa
 
 def every_verdict() -> Iterator[StoryVerdict]:
     """Yield the verdicts on each change, on each state, and on runs of each status, with and without a schedule."""
-    reasons = {What.SKIPPED: ["uncertain", "paused", "missed", "limit", RULE_CHANGED, "overlap: a-1 was still open"]}
+    reasons = {
+        What.SKIPPED: [
+            "uncertain",
+            "paused",
+            "missed",
+            "limit",
+            Outcome.RULE_CHANGED.reason,
+            "overlap: a-1 was still open",
+        ]
+    }
     stalls: list[Mapping[str, Stalled]] = [{}, UNHEARD, SUSPENDED]
     odd = held(next_ms=DUE_MS - 5000), held(unreadable=("jitter", "policy"))
     for schedule in (None, *(held(state) for state in ScheduleState), *odd):

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.prefix import RQ
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.log import Entry, Position
+from zsched.core.outcomes import What
 from zsched.core.runs import EXPIRED, FAILURES, GONE, Run, RunStatus, facts_text
 from zsched.daemon import answerer, suppressed
 from zsched.daemon.endings import Endings

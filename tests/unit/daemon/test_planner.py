@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from zsched.core.choices import CatchUp, Overlap
-from zsched.core.policy import Passed, Plan, Policy, Range, Why
+from zsched.core.outcomes import Outcome
+from zsched.core.policy import Passed, Plan, Policy, Range
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
@@ -92,7 +93,7 @@ def test_a_remembered_next_time_that_has_passed_is_not_used() -> None:
 
     late = planner.plan([row], NOON + 2 * HOUR + 1).good[0].plan
 
-    coalesced = Passed(Why.COALESCED, Range(NOON, NOON + HOUR, 2))
+    coalesced = Passed(Outcome.COALESCED.word, Range(NOON, NOON + HOUR, 2))
     assert fires(NOON + 2 * HOUR, NOON + 3 * HOUR, coalesced) == late
 
 
@@ -110,7 +111,7 @@ def test_a_remembered_plan_is_not_used_for_other_policies() -> None:
 
     late = planner.plan(rows, NOON + gap).good
 
-    missed = Plan(None, None, (Passed(Why.MISSED, Range(NOON, NOON, 1)),), NOON + DAY, NOON + DAY)
+    missed = Plan(None, None, (Passed(Outcome.MISSED.word, Range(NOON, NOON, 1)),), NOON + DAY, NOON + DAY)
     assert rows == [one.due for one in late]
     assert [fires(NOON, NOON + DAY), fires(NOON, NOON + DAY), missed] == [one.plan for one in late]
 

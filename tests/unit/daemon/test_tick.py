@@ -12,6 +12,7 @@ from structlog.testing import LogCapture
 
 from tests.prefix import RQ
 from tests.unit.daemon.leading import BOOTED_MS, HOUR_MS, NOTHING, NOW_MS, TERM, Events, TickingLeader, hourly
+from zsched.core.outcomes import Outcome
 from zsched.daemon.native import NextLook
 from zsched.daemon.server_clock import JUMP_MS, STEADY_MS
 from zsched.daemon.tick import Tick
@@ -237,29 +238,28 @@ def test_rules_that_stay_do_not_keep_rqs_jobs_waiting(leader: TickingLeader, has
     assert [(NOW_MS, False)] == leader.rq.asked
 
 
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        ("fired", []),
-        ("deferred", []),
-        ("passed", []),
-        ("changed", []),
-        ("overlap", [("info", "run_skipped")]),
-        ("expired", [("warning", "run_expired")]),
-        ("uncertain", [("warning", "run_uncertain")]),
-        ("skipped", [("warning", "run_skipped")]),
-        ("duplicate", [("warning", "duplicate_suppressed")]),
-        ("quarantined", [("error", "schedule_quarantined")]),
-    ],
-)
-def test_an_occurrence_with_another_outcome_than_fired_is_logged(
-    leader: TickingLeader, events: Events, word: str, expected: list[tuple[str, str]]
-) -> None:
-    leader.scripts.word = word
+@pytest.mark.parametrize("outcome", Outcome)
+def test_an_outcome_is_logged_by_its_event_and_level(leader: TickingLeader, events: Events, outcome: Outcome) -> None:
+    leader.scripts.word = outcome.word
 
     leader.tick(replace(NOTHING, recurring=[hourly(1)]))
 
-    assert expected == _names(events)
+    expected = [(outcome.level, outcome.event)] if outcome.event else []
+    assert [*expected, ("debug", "schedules_advanced")] == [(event["log_level"], event["event"]) for event in events]
+
+
+def test_an_unknown_answer_is_an_error_of_its_schedule_and_the_pass_goes_on(
+    leader: TickingLeader, events: Events
+) -> None:
+    leader.scripts.words, leader.rq.look = ["teleported", "fired"], NextLook(next_ms=NOW_MS + 5)
+
+    ticked = leader.tick(replace(NOTHING, recurring=[hourly(1), hourly(2)]))
+
+    assert Tick(has_more=True) == ticked
+    assert [(NOW_MS, True)] == leader.rq.asked
+    assert [("error", "answer_unknown")] == _names(events)
+    assert ("s1", "teleported") == (events[0]["schedule_id"], events[0]["reason"])
+    assert {"event": "schedules_advanced", "log_level": "debug", "unknown": 1, "fired": 1} == events[1]
 
 
 def test_a_run_that_fire_did_not_push_is_logged_with_its_reason(leader: TickingLeader, events: Events) -> None:
@@ -271,7 +271,7 @@ def test_a_run_that_fire_did_not_push_is_logged_with_its_reason(leader: TickingL
         {"event": "runs_fired", "count": 7},
         {"event": "runs_uncertain", "count": 2},
         {"event": "run_skipped", "run_id": "a-1", "reason": "uncertain"},
-        {"event": "run_expired", "run_id": "b-1"},
+        {"event": "run_expired", "run_id": "b-1", "reason": Outcome.EXPIRED.text},
         {"event": "run_cancelled", "run_id": "c-1", "reason": "RQ has it as canceled"},
         {"event": "schedule_quarantined", "schedule_id": "d", "reason": "no such queue"},
     ] == told

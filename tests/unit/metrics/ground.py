@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.log import Entry, outcomes
-from zsched.metrics.meter import OUTCOMES
+from zsched.core.outcomes import What
+from zsched.metrics.meter import LABELS
 
 T_MS = 1_800_000_000_000
 
@@ -24,7 +25,7 @@ def outcomes_of(entries: Iterable[Entry], run_suffix: str = "") -> dict[str, int
     for each in entries:
         for change in outcomes(each, run_suffix):
             found[_outcome(change)] += change.count
-    return {outcome: found[outcome] for outcome in OUTCOMES}
+    return {outcome: found[outcome] for outcome in LABELS}
 
 
 def _outcome(change: Change) -> str:

@@ -11,10 +11,10 @@ from tests.unit.archive.contents import archived
 from tests.unit.metrics.ground import T_MS, entry
 from zsched.archive import History
 from zsched.archive.search import Search
-from zsched.core.changes import What
 from zsched.core.lateness import with_ready
 from zsched.core.log import Entry, changes
 from zsched.core.lookback import Wanted
+from zsched.core.outcomes import What
 from zsched.core.recent import Counting
 from zsched.metrics.meter import LogTally, Names
 

@@ -8,7 +8,7 @@ from tests.log_rows import end_fields, row_fields
 from tests.unit.metrics.ground import T_MS, entry, outcomes_of
 from zsched.core.log import Entry, Position
 from zsched.core.runs import Run, RunStatus
-from zsched.metrics.meter import OUTCOMES, Distribution, LogTally, Names
+from zsched.metrics.meter import LABELS, Distribution, LogTally, Names
 
 FIRE = entry(
     "fire",
@@ -234,4 +234,4 @@ def test_an_entry_of_another_writer_does_not_stop_the_tally(tally: LogTally, bro
     tally.see([broken, moved(OTHERS[0], "3-2")])
 
     assert 1 == tally.outcomes["enqueued"]
-    assert tuple(tally.outcomes) == OUTCOMES
+    assert tuple(tally.outcomes) == LABELS

@@ -19,6 +19,7 @@ from zsched.cli import program
 from zsched.cli.program import LazyCommand
 from zsched.health.check import HealthCheck
 from zsched.health.verdict import CHECKS
+from zsched.metrics.meter import LABELS
 
 EVERY = sorted(alerts())
 NOT_OF_ZSCHED = {"up"}
@@ -163,7 +164,7 @@ def test_every_command_of_the_runbook_can_be_typed(text: str) -> None:
 
 
 def test_every_event_outcome_and_setting_in_the_runbook_exists() -> None:
-    code = sources()
+    code = sources() + " ".join(LABELS)
 
     assert WORDS
     assert [] == [word for word in WORDS if not re.search(rf"\b{word}\b", code)]

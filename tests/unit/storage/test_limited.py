@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from zsched.core.allowed import LimitedBy
-from zsched.core.changes import BACKFILL, RULE_CHANGED, RUN_NOW, Change, What
+from zsched.core.changes import BACKFILL, RUN_NOW, Change
 from zsched.core.clock import LAST_MS
+from zsched.core.outcomes import Outcome, What
 from zsched.core.story import Chronicle, Source
 from zsched.storage.accounts import Limits
 from zsched.storage.limited import Extent, history_begins
@@ -89,7 +90,7 @@ def test_runs_of_before_and_what_repeats_them_are_left_out() -> None:
 def test_a_change_names_no_run_and_no_option_of_before() -> None:
     changes = [
         change(What.PUT, 2, changed=("queue: pay → mail",)),
-        change(What.SKIPPED, 2, why=RULE_CHANGED),
+        change(What.SKIPPED, 2, why=Outcome.RULE_CHANGED.reason),
         change(What.SKIPPED, 3, why=f"overlap: {OLD} was still open"),
         change(What.FIRED, 4, run_id=NEW, why=f"waits for {OLD}"),
         change(What.SKIPPED, 5, why=f"overlap: {NEW} was still open"),

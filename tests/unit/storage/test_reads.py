@@ -10,9 +10,10 @@ import hiredis
 import pytest
 import redis
 
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.log import Entry, Position
 from zsched.core.log.kinds import Recorded
+from zsched.core.outcomes import What
 from zsched.errors import RedisRefused
 from zsched.storage import comparing
 from zsched.storage.comparing import changed_options, with_definitions

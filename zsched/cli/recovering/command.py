@@ -21,7 +21,7 @@ import click
 from zsched.archive.places import Told
 from zsched.cli.output import Progress, say
 from zsched.cli.recovering.archives import OpenedArchive, choose, opened_archive
-from zsched.cli.recovering.report import Difference, HistoryFindings, Outcome
+from zsched.cli.recovering.report import Difference, HistoryFindings, RecoveryReport
 from zsched.client.caller import caller
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of, redact
@@ -86,7 +86,7 @@ class ManualRecovery:
         self._path = choose(settings, file, gen, is_only_read=is_dry, say=self._say)
         self._place = {"namespace": settings.namespace, "redis": redact(settings.redis.url)}
 
-    def look(self, keeps_all: bool) -> Outcome:
+    def look(self, keeps_all: bool) -> RecoveryReport:
         """
         Find out what a recovery would do; nothing is written.
 
@@ -114,9 +114,9 @@ class ManualRecovery:
                 reasons = self._objection(overview), self._refusal(found)
                 warnings = [f"without --dry-run this is refused: {reason}" for reason in reasons if reason]
                 left = max(total - difference.schedules, 0)
-                return Outcome(self._place, found, difference, left, False, None, warnings)
+                return RecoveryReport(self._place, found, difference, left, False, None, warnings)
 
-    def put_back(self, keeps_all: bool) -> Outcome:
+    def put_back(self, keeps_all: bool) -> RecoveryReport:
         """
         Recover.
 
@@ -221,7 +221,7 @@ class ManualRecovery:
             again = f"comparing again in {recovery.WAIT_MS / 1000:g} s"
             self._say(f"archive {archive} is putting back what it knows; {again}")
 
-    def _outcome(self, found: HistoryFindings, merge: Merge) -> Outcome:
+    def _outcome(self, found: HistoryFindings, merge: Merge) -> RecoveryReport:
         overview, is_done = self._reader.overview(), not found.is_nothing_lost or bool(self._difference)
         waiting = [
             report
@@ -234,7 +234,7 @@ class ManualRecovery:
             if is_done and report.archive != found.known.recall.archive
         ]
         left = max(merge.total - self._difference.schedules, 0) if is_done else 0
-        return Outcome(self._place, found, self._difference, left, is_done, merge.merged, warnings)
+        return RecoveryReport(self._place, found, self._difference, left, is_done, merge.merged, warnings)
 
     def _refusal(self, found: HistoryFindings) -> str | None:
         return found.refusal(is_named=self._is_named, is_forced=self._is_forced)

@@ -189,7 +189,7 @@ class HistoryFindings:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RecoveryReport:
     """One recovery, done or (not *is_done*) previewed. ``warnings``: reasons for a refusal, or remaining steps."""
 
     place: dict[str, str]

@@ -4,41 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from zsched.core.changes import BACKFILL, RUN_NOW, WAITS_FOR, Change, What
+from zsched.core.changes import BACKFILL, RUN_NOW, Change
 from zsched.core.choices import Priority
 from zsched.core.entry import Entry, any_milliseconds, expect, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Advanced, OneShotsFired, OneShotsLeft, PushedByRule, Quarantined, Row
-from zsched.core.policy import Passed, Range, Why
+from zsched.core.outcomes import LEFT_OUT, Outcome, What, outcome_of
+from zsched.core.policy import Passed, Range
 from zsched.core.run_id import RunKey, nominal_ms_of, run_id_of
 
 _LANES: Final = frozenset(lane.value for lane in Priority)
-
-
-class _Word(NamedTuple):
-    """A word of advance.lua: its change and reason; *counted* is the reason if it is counted separately."""
-
-    what: What | None
-    why: str = ""
-    counted: str = ""
-
-
-_ADVANCED: Final = {
-    "passed": _Word(None),  # only occurrences that passed
-    "fired": _Word(What.FIRED),
-    "uncertain": _Word(What.FIRED, "uncertain", "uncertain"),
-    "skipped": _Word(What.SKIPPED, "uncertain", "uncertain"),
-    "overlap": _Word(What.SKIPPED, "overlap: {} was still open", "overlap"),
-    "deferred": _Word(What.FIRED, WAITS_FOR + "{}"),
-    "expired": _Word(What.EXPIRED),
-    "duplicate": _Word(What.DUPLICATE),
-    "quarantined": _Word(What.QUARANTINED),
-}
+_LISTS: Final = frozenset({b"runs", b"uncertain", b"skipped", b"expired", b"cancelled"})  # of run ids, in a fire
 
 
 class Fires(NamedTuple):
@@ -93,9 +74,9 @@ class FireEntry(ParsedEntry, kind="fire"):
     def changes(self) -> Iterator[Change]:
         fires = self.fires
         for key in fires.runs:
-            yield self._change_of(key, What.FIRED, "uncertain" if key in fires.uncertain else "")
+            yield self._change_of(key, What.FIRED, Outcome.UNCERTAIN.reason if key in fires.uncertain else "")
         for key in fires.skipped:
-            yield self._change_of(key, What.SKIPPED, "uncertain")
+            yield self._change_of(key, What.SKIPPED, Outcome.UNCERTAIN.reason)
         for key in fires.expired:
             yield self._change_of(key, What.EXPIRED)
         for key, status in fires.cancelled:
@@ -105,29 +86,19 @@ class FireEntry(ParsedEntry, kind="fire"):
         return ((id, nominal_ms_of(run) or 0) for id, run in self.fires.runs)
 
     def counts(self) -> Counts:
-        names = b"runs", b"uncertain", b"skipped", b"expired", b"cancelled"
-        runs, uncertain, skipped, expired, cancelled = (len(self.fields.get(name, b"").split()) for name in names)
-        happened = Counter({
-            (What.FIRED, ""): runs - uncertain,
-            (What.FIRED, "uncertain"): uncertain,
-            (What.SKIPPED, "uncertain"): skipped,
-            (What.EXPIRED, ""): expired,
-            (What.CANCELLED, ""): cancelled,
-        })  # fmt: skip
-        dues = re.findall(
-            rb"-(\d{1,18})(?:%b)?(?: |$)" % re.escape(self.run_suffix.encode()), self.fields.get(b"runs", b"")
-        )
-        return Counts(happened, list(map(int, dues)))
+        words = {text(name): len(runs.split()) for name, runs in self.fields.items() if name in _LISTS}
+        words["fired"] = words.pop("runs", 0) - words.get("uncertain", 0)
+        suffix = re.escape(self.run_suffix.encode())
+        dues = re.findall(rb"-(\d{1,18})(?:%b)?(?: |$)" % suffix, self.fields.get(b"runs", b""))
+        return Counts(_happened(words), list(map(int, dues)))
 
 
 class AdvanceEntry(ParsedEntry, kind="advance"):
     """Due recurring schedules moved on to their next occurrence."""
 
-    whats = frozenset({
-        What.FIRED, What.SKIPPED, What.EXPIRED, What.COALESCED, What.DUPLICATE, What.QUARANTINED, What.ENDED
-    })  # fmt: skip
+    whats = frozenset({*LEFT_OUT, What.FIRED, What.DUPLICATE, What.QUARANTINED, What.UNKNOWN, What.ENDED})
     is_leaders = True
-    DUPLICATE: Final = b"duplicate "  # in the body for a run that existed already
+    DUPLICATE: Final = f"{Outcome.DUPLICATE.word} ".encode()  # in the body for a run that existed already
 
     @once
     def moves(self) -> list[Advanced]:
@@ -149,27 +120,29 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
         for move in self.moves:
             times = {"nominal_ms": move.nominal_ms, "next_ms": move.next_nominal_ms}
             for one in move.passed:
-                what, why = _of_passed(one)
-                yield self._change(move.id, what, why=why, **times, **asdict(one.range))
-            word = _ADVANCED[move.word]
-            if word.what is not None:
-                run_id = run_id_of(move.id, move.run) if move.is_pushed or word.what is What.DUPLICATE else None
-                why = word.why.format(move.why) or move.why
-                yield self._change(move.id, word.what, run_id=run_id, why=why, jitter_ms=move.jitter_ms, **times)
-            if move.next_due_ms is None and word.what is not What.QUARANTINED:
+                yield from self._of_word(move.id, one.why, "", **times, **asdict(one.range))
+            run = move.run if move.outcome.is_pushed or move.outcome is Outcome.DUPLICATE else ""
+            run_id = run_id_of(move.id, run) if run else None
+            yield from self._of_word(move.id, move.word, move.why, run_id=run_id, jitter_ms=move.jitter_ms, **times)
+            if move.next_due_ms is None and move.outcome is not Outcome.QUARANTINED:
                 yield self._change(move.id, What.ENDED)
 
     def counts(self) -> Counts:
-        happened, dues = Counter[tuple[What, str]](), list[int]()
+        words, dues = Counter[str](), list[int]()
         for move in self.moves:
+            words[move.word] += 1
             for one in move.passed:
-                happened[_of_passed(one)] += one.range.count
-            word = _ADVANCED[move.word]
-            if word.what is not None:
-                happened[word.what, word.counted] += 1
-            if move.is_pushed and move.nominal_ms is not None:
+                words[one.why] += one.range.count
+            if move.outcome.is_pushed and move.nominal_ms is not None:
                 dues.append(move.nominal_ms + move.jitter_ms)
-        return Counts(happened, dues)
+        return Counts(_happened(words), dues)
+
+    def _of_word(self, id: str, word: str, other: str, **more: Any) -> Iterator[Change]:
+        """Yield the change, if any, of an outcome's *word*; an unknown word is its own reason."""
+        outcome = outcome_of(word)
+        if outcome.what is not None:
+            why = word if outcome is Outcome.UNKNOWN else outcome.why(other)
+            yield self._change(id, outcome.what, why=why, **more)
 
     def narrowed(self, id: str) -> Entry:
         with suppress(ValueError, IndexError):  # readers of the whole entry report what is malformed
@@ -242,14 +215,19 @@ class BackfillEntry(ParsedEntry, kind="backfill"):
         return True
 
 
+def _happened(words: Mapping[str, int]) -> Counter[tuple[What, str]]:
+    """Count the changes of outcomes, whose *words* are counted."""
+    happened = Counter[tuple[What, str]]()
+    for word, number in words.items():
+        outcome = outcome_of(word)
+        if outcome.what is not None:
+            happened[outcome.what, outcome.reason] += number
+    return happened
+
+
 def _passed(words: str) -> tuple[Passed, ...]:
     """Parse ``<why>:<first ms>:<last ms>:<count>``, separated by commas."""
     if words == "-":
         return ()
     parts = (one.split(":") for one in words.split(","))
-    return tuple(Passed(Why(why), Range(int(first), int(last), int(count))) for why, first, last, count in parts)
-
-
-def _of_passed(one: Passed) -> tuple[What, str]:
-    """Return the kind of change for occurrences that passed, and the reason why they did not fire."""
-    return (What.COALESCED, "") if one.why is Why.COALESCED else (What.SKIPPED, one.why.value)
+    return tuple(Passed(why, Range(int(first), int(last), int(count))) for why, first, last, count in parts)

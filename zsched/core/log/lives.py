@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Final, NamedTuple
 
-from zsched.core.changes import Change, What
+from zsched.core.changes import Change
 from zsched.core.entry import BEFORE_BY, Entry, expect, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Mentioned, Paused, Replanned, Resumed, Row, RunsOver
+from zsched.core.outcomes import Outcome, What
 from zsched.core.policy import Range
 from zsched.core.run_id import RunKey, run_id_of
 from zsched.core.runs import ANOTHER_END, Run, RunStatus, ended_as, ended_run
@@ -79,7 +80,7 @@ class ResumeEntry(ParsedEntry, kind="resume"):
         for row in self.resumed:
             goes_on = row.passed is None or row.due_ms != row.passed.first_ms
             if row.passed is not None:
-                yield self._change(row.id, What.SKIPPED, why="paused", **asdict(row.passed))
+                yield self._change(row.id, What.SKIPPED, why=Outcome.PAUSED.reason, **asdict(row.passed))
             if goes_on and row.due_ms is not None:
                 ready_us = self.at_us if row.id in past else 0
                 yield self._change(row.id, What.RESUMED, nominal_ms=row.due_ms, ready_us=ready_us)

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from zsched.core.changes import RULE_CHANGED, RUN_NOW, Change, What
+from zsched.core.changes import RUN_NOW, Change
 from zsched.core.entry import OWN, Texts, expect, ids_of, milliseconds, text
 from zsched.core.facets import Facets, FacetsOfRows, facets_of_shared
 from zsched.core.log.kinds import Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
+from zsched.core.outcomes import Outcome, What
 from zsched.core.run_id import nominal_ms_of, run_id_of, run_key, schedule_of
 from zsched.core.signed import job_pairs
 
@@ -178,11 +179,11 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
             why = "paused" if put.is_paused else ""
             yield self._change(put.id, What.PUT, nominal_ms=put.due_ms, why=why)
             if put.dropped_ms is not None:
-                yield self._change(put.id, What.SKIPPED, nominal_ms=put.dropped_ms, why=RULE_CHANGED)
+                yield self._change(put.id, What.SKIPPED, nominal_ms=put.dropped_ms, why=Outcome.RULE_CHANGED.reason)
 
     def counts(self) -> Counts:
         dropped = sum(put.dropped_ms is not None for put in self.puts)
-        return Counts(Counter({(What.PUT, ""): len(self.puts), (What.SKIPPED, RULE_CHANGED): dropped}))
+        return Counts(Counter({(What.PUT, ""): len(self.puts), (What.SKIPPED, Outcome.RULE_CHANGED.reason): dropped}))
 
     def schedule_of(self, number: int) -> dict[str, bytes]:
         """Return the fields of the schedule's hash in row *number*."""

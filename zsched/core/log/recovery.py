@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from zsched.core.changes import RUN_OVER, Change, What
+from zsched.core.changes import RUN_OVER, Change
 from zsched.core.entry import OWN, Entry, Position, Texts, any_milliseconds, expect, milliseconds, reading, text
 from zsched.core.log.kinds import Counts, Given, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, Placed, Row, RunPushed, RunsOver, Touch
+from zsched.core.outcomes import What
 from zsched.core.run_id import run_id_of
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from zsched.core.outcomes import Outcome, outcome_of
 from zsched.core.policy import Passed
 from zsched.core.run_id import RunKey
 
@@ -198,9 +199,9 @@ class Advanced(OfOccurrence):
     jitter_ms: int = 0
 
     @property
-    def is_pushed(self) -> bool:
-        """True if a run went to its queue, or waits for the run before it."""
-        return self.word in ("fired", "deferred", "uncertain")
+    def outcome(self) -> Outcome:
+        """Its result."""
+        return outcome_of(self.word)
 
 
 # -- runs -----------------------------------------------------------------------------------------

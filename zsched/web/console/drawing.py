@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from zsched.core.changes import PUSHES
 from zsched.core.lookback import Occurrence
 from zsched.core.model import Schedule, iso
-from zsched.core.recent import LEFT_OUT
+from zsched.core.outcomes import LEFT_OUT, PUSHES
 from zsched.core.sentences import local_text
 from zsched.core.timeline import EXPECTED, Timeline
 from zsched.web.console.outcomes import Mark, mark_of, words_of

@@ -9,9 +9,8 @@ from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
-from zsched.core.changes import What
 from zsched.core.clock import from_ms
-from zsched.core.recent import LEFT_OUT
+from zsched.core.outcomes import LEFT_OUT, What
 from zsched.core.replacements import Replacements
 from zsched.core.run_id import RunId
 from zsched.core.timeline import Timeline

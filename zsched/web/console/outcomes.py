@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from zsched.core.changes import PUSHES
 from zsched.core.lookback import Occurrence
+from zsched.core.outcomes import PUSHES
 from zsched.core.runs import BAD, RunStatus
 from zsched.core.sentences import reason_text
 from zsched.core.wording import rough_duration
