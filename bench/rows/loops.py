@@ -13,7 +13,7 @@ from bench.arena import Arena, Ground
 from bench.contest import Contestant, Figure, contest
 from bench.results import Broken, Result
 from zsched.aio import AsyncClient
-from zsched.client.rows import one_shot_item
+from zsched.client.rows import put_of
 from zsched.core.clock import from_ms
 from zsched.storage.scripts import Scripts
 from zsched.storage.shapes import one_shots_call
@@ -78,7 +78,8 @@ def _command(ground: Ground, due_ms: int) -> list[Any]:
     client = ground.client()
     store: Store = client._store
     definition = client._putting.define("app.task", {"id": "p", "at": from_ms(due_ms), "args": (1,)})
-    name, rows, arguments = one_shots_call(*one_shot_item(store, definition), None)
+    put = put_of(store, definition)
+    name, rows, arguments = one_shots_call(put.shape, "", put.row, None)
     return Scripts(store._link, store.keys, store.by).command(name, rows, arguments)
 
 

@@ -268,7 +268,7 @@ def test_an_archive_follows_a_replanning(scene: Scene) -> None:
 def test_the_auditor_raises_no_alarm_for_a_replanned_schedule(scene: Scene) -> None:
     should_ms = put(scene, "a", off_ms=0)["a"]
     [now] = [row for _, rows in Scanner(scene.wire, scene.keys).schedules(["a"]) for row in rows]
-    version = now.split()[1]["version"].decode()
+    version = now.own_fields()[b"version"].decode()
     later_ms = day_later(should_ms, TZ, TZ)
     auditing = Auditing(scene)
 

@@ -13,7 +13,7 @@ from tests.faults.ledger import queued
 from tests.integration.reminders import digest, plain, send_reminder, untyped
 from tests.unit.tasks.ground import define
 from zsched import Client, InvalidSchedule, NotArchived, NotImportable
-from zsched.client.rows import Recurring, RowReader
+from zsched.client.rows import RowReader
 from zsched.core.choices import Priority
 from zsched.storage.keys import Keys
 from zsched.storage.rqjob import Encoder
@@ -162,9 +162,9 @@ def test_rows_of_one_task_share_their_shape_and_rows_of_one_rule_their_rule(clie
     assert 1 == len(defined)
     recurring = [reader.read(plain.row(every=60 + number // 2, value=number)) for number in range(4)]
 
-    assert 1 == len({id(shape) for shape, _ in once})  # type: ignore[misc]  # one-shots
+    assert 1 == len({id(put.shape) for put in once})
     assert 3 == len(defined)
-    rules = [one.rule for one in recurring if isinstance(one, Recurring)]
+    rules = [put.rule for put in recurring]
     assert (rules[0], rules[2]) == (rules[1], rules[3])
     assert rules[0] is not rules[2]
 

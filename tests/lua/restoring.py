@@ -7,34 +7,37 @@ from typing import Any
 from tests.lua.ground import FIELDS, LEASE_MS, OWN, TEMPLATE, Entry, Ground
 from zsched.core.log import Entry as Read
 from zsched.core.log import Position
-from zsched.core.log.recovery import Restored, restored
+from zsched.core.log.recovery import restored
+from zsched.core.record import Place, Record
 
 T_US = 1_800_000_000_123_456  # of the lost change
 DUE_MS = 1_900_000_000_000
 WHOSE = {"archive": "archive-1", "names": "", "is_forced": 0}
 JOB = FIELDS | {"data": "call"}
-RULE = OWN | {"trigger": "rule-1", "anchor": "5", "digest": "d", "lane": "low", "nominal": str(DUE_MS), "last": "r-5"}
+RULE = OWN | {"trigger": "rule-1", "anchor": "5", "digest": "d", "lane": "low"}
 
 
-def one_shot(place: str = "due", id: str = "a", lane: str = "low", note: str | None = None, **fields: str) -> Restored:
-    return Restored(id, str(DUE_MS), place, lane, DUE_MS, T_US, note, texts_of(JOB | fields), ())
+def one_shot(place: str = "due", id: str = "a", lane: str = "low", note: str | None = None, **fields: str) -> Record:
+    return Record(id, str(DUE_MS), Place(place), lane, DUE_MS, texts_of(JOB | fields), note=note, t_us=T_US)
 
 
-def rule(place: str = "due", id: str = "r", note: str | None = None, **own: str) -> Restored:
+def rule(place: str = "due", id: str = "r", note: str | None = None, **own: str) -> Record:
     due_ms = None if place == "ended" else DUE_MS
-    return Restored(id, "", place, "low", due_ms, T_US, note, texts_of(TEMPLATE), texts_of(RULE | own))
+    fields = texts_of(TEMPLATE), texts_of(RULE | own)
+    return Record(id, "", Place(place), "low", due_ms, *fields, DUE_MS, "r-5", note, T_US)
 
 
-def run(place: str = "open", id: str = "a", flags: str = "1", queue: str = "default", ms: int = DUE_MS) -> Restored:
+def run(place: str = "open", id: str = "a", flags: str = "1", queue: str = "default", ms: int = DUE_MS) -> Record:
     """Return the row of a run that had not ended."""
-    return Restored(id, str(ms), place, "", ms, T_US, None, texts_of(JOB | {"zs": flags, "origin": queue}), ())
+    job = texts_of(JOB | {"zs": flags, "origin": queue})
+    return Record(id, str(ms), Place(place), "", ms, job, t_us=T_US)
 
 
-def gone(id: str, run: str = "") -> Restored:
-    return Restored(id, run, "gone", "low", DUE_MS, T_US, None, (), ())
+def gone(id: str, run: str = "") -> Record:
+    return Record(id, run, Place.GONE, "low", DUE_MS, (), t_us=T_US)
 
 
-def restore(ground: Ground, *rows: Restored, **over: Any) -> list[Any]:
+def restore(ground: Ground, *rows: Record, **over: Any) -> list[Any]:
     arguments = seen(ground) | {"hold_for_ms": LEASE_MS, "reason": "lost", "if_absent": 0, **WHOSE} | over
     return ground.call("restore", [text for row in rows for text in row.texts()], row_count=len(rows), **arguments)
 
@@ -58,7 +61,7 @@ def texts_of(fields: dict[str, str]) -> list[bytes]:
     return [text.encode() for pair in fields.items() for text in pair]
 
 
-def logged(entry: Entry) -> list[Restored]:
+def logged(entry: Entry) -> list[Record]:
     """Return the rows of a restore, as another archive reads them."""
     texts = [text.encode() for text in ("kind", entry.kind, "t", entry.t, *entry.texts)]
     return restored(Read.of(entry.id.encode(), texts))

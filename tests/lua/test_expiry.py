@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground, flat
-from tests.lua.restoring import WHOSE
+from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground
+from tests.lua.restoring import restore, texts_of
 from tests.lua.test_retry import retry
 from tests.prefix import RQ
+from zsched.core.record import Place, Record
 from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED, RunStatus, of_job
 from zsched.storage.jobs import Deadlines, Jobs
 
@@ -210,11 +211,10 @@ def test_a_deadline_counts_from_the_request(led: Ground, push: Callable[..., str
 @pytest.mark.parametrize("pushed_ms_ago", [1000, 30_000])
 def test_a_restored_runs_deadline_counts_from_its_push_not_its_nominal_time(ground: Ground, pushed_ms_ago: int) -> None:
     pushed_ms, long_ago_ms = ground.now_ms - pushed_ms_ago, ground.now_ms - 7 * 24 * HOUR_MS
-    job = flat(FIELDS | EXPIRES | {"data": "call", "zs": "1e"})
-    row = ["a", str(long_ago_ms), "open", "", long_ago_ms, pushed_ms * 1000, "", f"{len(job)} 0", *job]
+    job = texts_of(FIELDS | EXPIRES | {"data": "call", "zs": "1e"})
 
-    ground.call(
-        "restore", row, seen_entry="-", seen_t=0, hold_for_ms=0, reason="lost", row_count=1, if_absent=0, **WHOSE
+    restore(
+        ground, Record("a", str(long_ago_ms), Place.OPEN, "", long_ago_ms, job, t_us=pushed_ms * 1000), hold_for_ms=0
     )
 
     assert _has_deadline_at(ground, f"a-{long_ago_ms}", pushed_ms + MINUTE_MS)

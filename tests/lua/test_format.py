@@ -11,7 +11,7 @@ import pytest
 import zsched
 from tests.breadth import each
 from tests.lua.ground import HOUR_MS, LEASE_MS, Ground
-from tests.lua.restoring import WHOSE
+from tests.lua.restoring import one_shot, restore
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import OLDEST_FORMAT
 from zsched.core.log import FORMAT
@@ -91,11 +91,7 @@ def test_python_and_lua_have_the_same_format_numbers() -> None:
 
 
 def test_a_restore_writes_its_format_into_meta_and_the_log(ground: Ground) -> None:
-    row = ["a", "1800000000000", "due", "normal", 1_800_000_000_000, 1, "", "2 0", "data", "call"]
-
-    ground.call(
-        "restore", row, seen_entry="-", seen_t=0, hold_for_ms=0, reason="lost", row_count=1, if_absent=0, **WHOSE
-    )  # fmt: skip
+    restore(ground, one_shot())
 
     assert str(FORMAT).encode() == ground.redis.hget(ground.keys.meta(), "format")
     assert ["format", str(FORMAT)] == ground.last.texts[-2:]

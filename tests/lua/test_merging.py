@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,7 +124,7 @@ def test_a_hold_is_never_shortened_and_an_impossible_hold_is_replaced(led: Groun
 
 def test_a_restore_wakes_a_sleeping_daemon(led: Ground) -> None:
     with led.heard(led.keys.wake()) as heard:
-        restore(led, one_shot(id="b")._replace(due_ms=DUE_MS + 5), one_shot(), one_shot("paused", "p", note="5 "))
+        restore(led, replace(one_shot(id="b"), due_ms=DUE_MS + 5), one_shot(), one_shot("paused", "p", note="5 "))
 
     assert [str(DUE_MS).encode()] == heard
 

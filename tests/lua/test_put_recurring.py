@@ -9,7 +9,6 @@ import pytest
 from tests.lua.ground import HOUR_MS, OWN, TEMPLATE, Ground, flat
 from tests.prefix import RQ
 from zsched.core import log as core
-from zsched.core.entry import OWN as OWN_FIELD
 from zsched.core.log.puts import PutRecurringEntry
 from zsched.core.outcomes import What
 
@@ -51,12 +50,12 @@ def test_an_archive_reads_the_record_that_redis_holds(ground: Ground, is_updated
         ground.redis.hset(ground.keys.schedule("r"), "last", "r-1")
         ground.put_recurring("r", digest="digest 2", template={"data": "new"}, lane="high")
 
-    lane, record = PutRecurringEntry(ground.parsed()[-1]).record_of(0)
+    record = PutRecurringEntry(ground.parsed()[-1]).record_of(0)
 
-    fields = {name.decode(): value.decode() for name, value in zip(record[::2], record[1::2], strict=True)}
-    own = {name.removeprefix(OWN_FIELD): value for name, value in fields.items() if name.startswith(OWN_FIELD)}
-    assert (ground.schedule("r"), ground.schedule("r")["lane"]) == (own, lane)
-    assert ground.template("r") == {name: value for name, value in fields.items() if not name.startswith(OWN_FIELD)}
+    own = {name.decode(): value.decode() for name, value in record.own_fields().items()}
+    own |= {"nominal": str(record.nominal_ms)} | ({"last": record.last} if record.last else {})
+    assert (ground.schedule("r"), ground.schedule("r")["lane"]) == (own, record.lane)
+    assert ground.template("r") == {name.decode(): value.decode() for name, value in record.job_fields().items()}
 
 
 @pytest.mark.parametrize("has_failed", [False, True])

@@ -19,6 +19,7 @@ from tests.lua.test_lost import again, end, job, lose
 from tests.lua.test_native import slots
 from tests.lua.test_retry import retry
 from tests.prefix import RQ
+from zsched.core.record import Place, Record
 
 KEY = "mail"
 LIMIT = {"rate_limit_key": KEY, "rate_limit_concurrency": "1"}
@@ -69,10 +70,8 @@ def _backfill(ground: Ground) -> str:
 
 
 def _restore(ground: Ground) -> str:
-    lost = restoring.Restored(
-        "a", "1700000000000", "open", "", 1_700_000_000_000, restoring.T_US, None,
-        restoring.texts_of(LIMITED | {"data": "call"}), (),
-    )  # fmt: skip
+    job = restoring.texts_of(LIMITED | {"data": "call"})
+    lost = Record("a", "1700000000000", Place.OPEN, "", 1_700_000_000_000, job, t_us=restoring.T_US)
     restoring.restore(ground, lost)
     return "a-1700000000000"
 

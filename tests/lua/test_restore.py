@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
-from tests.lua.restoring import DUE_MS, JOB, RULE, gone, hold, logged, merged, one_shot, restore, rule, run
+from tests.lua.restoring import DUE_MS, JOB, RULE, T_US, gone, hold, logged, merged, one_shot, restore, rule, run
 from tests.prefix import RQ
-from zsched.core.log.recovery import Restored
+from zsched.core.record import Record
 from zsched.storage.restoring import ROWS, portions
 
 PLACES = {
@@ -40,7 +42,8 @@ def test_a_restored_rule_is_in_its_place_with_a_new_version(led: Ground, place: 
     restore(led, rule(place, note=note))
 
     assert {"r": expected} == led.places()
-    assert RULE | {"version": f"{led.last.id}-{led.last.t}"} == led.schedule("r")
+    progress = {"nominal": str(DUE_MS), "last": "r-5", "version": f"{led.last.id}-{led.last.t}"}
+    assert RULE | progress == led.schedule("r")
     assert TEMPLATE == led.template("r")
     assert {b"r"} == led.redis.smembers(led.keys.recurring())
 
@@ -58,11 +61,11 @@ def test_a_restore_deletes_the_old_keys_of_the_schedule(led: Ground) -> None:
 
 
 def test_a_restored_ended_rule_has_no_place_but_exists(led: Ground) -> None:
-    restore(led, rule("ended", ended_at="7"))
+    restore(led, rule("ended"))
 
     assert {} == led.places()
     assert "ended" == led.call("get", ["r"])[3][0]
-    assert "7" == led.schedule("r")["ended_at"]
+    assert str(T_US // 1000) == led.schedule("r")["ended_at"]
 
 
 def test_a_restored_one_shot_and_a_restored_rule_fire_at_their_time(led: Ground) -> None:
@@ -92,7 +95,7 @@ def test_a_plan_from_the_lost_history_is_refused(led: Ground) -> None:
 
 @pytest.mark.parametrize("back", [one_shot(), one_shot("paused", note="5 why"), rule(id="a"), rule("ended", id="a")])
 @pytest.mark.parametrize("there", ["other lane", "paused", "quarantined", "rule", "ended"])
-def test_a_restore_replaces_an_existing_schedule(led: Ground, there: str, back: Restored) -> None:
+def test_a_restore_replaces_an_existing_schedule(led: Ground, there: str, back: Record) -> None:
     if there in ("rule", "ended"):
         led.put_recurring("a")
         if there == "ended":
@@ -193,7 +196,7 @@ def test_a_portion_of_rows_fits_into_one_script_call(led: Ground) -> None:
 
 
 def test_a_row_larger_than_a_portion_is_sent_alone() -> None:
-    large = one_shot(id="large")._replace(job=[b"x"] * 6001)
+    large = replace(one_shot(id="large"), job=[b"x"] * 6001)
 
     assert [["a"], ["large"], ["b"]] == [
         [row.id for row in portion.rows] for portion in portions([one_shot(), large, one_shot(id="b")])

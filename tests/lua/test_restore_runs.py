@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
 from tests.lua.restoring import DUE_MS, gone, logged, one_shot, restore, rule, run, texts_of
 from tests.prefix import RQ
-from zsched.core.log.recovery import Restored
+from zsched.core.record import Record
 
 
 def test_an_open_run_is_pushed_again_and_marked_uncertain(led: Ground) -> None:
@@ -24,7 +25,7 @@ def test_an_open_run_is_pushed_again_and_marked_uncertain(led: Ground) -> None:
 
 def test_restored_runs_are_pushed_in_order_and_runs_of_front_schedules_first(led: Ground) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "others")
-    of_rule = run(id="r")._replace(job=texts_of(TEMPLATE), own=texts_of({"flags": "f"}))
+    of_rule = replace(run(id="r"), job=texts_of(TEMPLATE), own=texts_of({"flags": "f"}))
 
     restore(led, run(id="a"), run(id="b", flags="f"), of_rule, run(id="c"), run(id="d", flags="f"))
 
@@ -44,7 +45,7 @@ def test_a_skipped_run_is_only_recorded(led: Ground) -> None:
 
 def test_a_run_without_a_queue_or_for_a_broken_one_is_refused_and_the_others_go_on(led: Ground) -> None:
     led.redis.set(f"{RQ}:queue:broken", "a text")
-    without = run(id="w")._replace(job=texts_of({"data": "call"}))
+    without = replace(run(id="w"), job=texts_of({"data": "call"}))
 
     reply = restore(led, run(id="x", queue="broken"), without, run(id="y"), one_shot(id="z"))
 
@@ -89,8 +90,8 @@ def test_a_dry_run_says_what_would_be_logged_and_writes_nothing(led: Ground) -> 
 
 
 @pytest.mark.parametrize("there", ["due", "paused"])
-@pytest.mark.parametrize("back", [one_shot()._replace(run=str(DUE_MS + 5), due_ms=DUE_MS + 5), rule(id="a"), gone("a")])
-def test_a_run_whose_schedule_was_removed_is_pushed_again(led: Ground, back: Restored, there: str) -> None:
+@pytest.mark.parametrize("back", [replace(one_shot(), run=str(DUE_MS + 5), due_ms=DUE_MS + 5), rule(id="a"), gone("a")])
+def test_a_run_whose_schedule_was_removed_is_pushed_again(led: Ground, back: Record, there: str) -> None:
     led.put(("a", DUE_MS))
     if there == "paused":
         led.call("pause", ["a"], note="")
@@ -114,8 +115,8 @@ def test_a_scheduled_run_that_rq_cancelled_is_not_pushed(led: Ground) -> None:
 @pytest.mark.parametrize(("left_ms", "is_guarded"), [(HOUR_MS, True), (-1, False)])
 def test_a_restored_run_has_the_rest_of_its_guard(led: Ground, left_ms: int, is_guarded: bool) -> None:
     pushed_ms = led.now_ms - HOUR_MS
-    one = run(ms=pushed_ms)._replace(t_us=pushed_ms * 1000)
-    one = one._replace(job=(*one.job, b"zs_unique", str(HOUR_MS + left_ms).encode()))
+    one = replace(run(ms=pushed_ms), t_us=pushed_ms * 1000)
+    one = replace(one, job=(*one.job, b"zs_unique", str(HOUR_MS + left_ms).encode()))
 
     restore(led, one)
 

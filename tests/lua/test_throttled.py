@@ -8,8 +8,9 @@ import pytest
 
 from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
 from tests.lua.limited import EMAIL, ids, put_due, put_many
-from tests.lua.restoring import WHOSE
+from tests.lua.restoring import restore, texts_of
 from tests.prefix import RQ
+from zsched.core.record import Place, Record
 
 
 def test_setting_unchanged_limits_writes_nothing_and_keeps_their_used_tokens(led: Ground) -> None:
@@ -213,13 +214,10 @@ def test_a_restore_puts_a_throttled_schedule_into_its_lane_only(late: Ground, is
         late.redis.zadd(late.keys.due_low(), {"b": 5})
         late.redis.hset(late.keys.paused(), "b", "low 5 5 by hand")
         late.redis.hset(late.keys.quarantine(), "b", "low 5 5 by hand")
-    job = [text for pair in late.job(f"b-{due_ms}").items() if pair[0] not in ("status", "created_at") for text in pair]
-    row = ["b", due_ms, "due", "normal", due_ms, late.last.t, "", f"{len(job)} 0", *job]
+    job = {name: text for name, text in late.job(f"b-{due_ms}").items() if name not in ("status", "created_at")}
+    known = Record("b", due_ms, Place.DUE, "normal", int(due_ms), texts_of(job), t_us=int(late.last.t))
 
-    late.call(
-        "restore", row, seen_entry=late.last.id, seen_t=late.last.t, hold_for_ms=0, reason="audit", if_absent=0,
-        row_count=1, **WHOSE,
-    )  # fmt: skip
+    restore(late, known, hold_for_ms=0, reason="audit")
 
     assert f"normal {due_ms}" == late.places()["b"]
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from tools.campaign.checks import Audit, Findings
 from tools.campaign.histories import SCAN
-from zsched.core.entry import OWN
 from zsched.core.log import Entry, UnknownEntry
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.lives import ResumeEntry
 from zsched.core.log.puts import CancelEntry, PutRecurringEntry
 from zsched.core.log.recovery import ScanEntry, restored
 from zsched.core.model import iso
+from zsched.core.record import Record
 from zsched.core.run_id import nominal_ms_of
 
 
@@ -87,19 +87,17 @@ def _follow(
 ) -> Findings:
     if entry.kind == "put_recurring":
         parsed = PutRecurringEntry(entry)
-        for number, put in enumerate(parsed.puts):
-            _begin(rhythms, put.id, parsed.schedule_of(number))
+        for number in range(len(parsed.puts)):
+            _begin(rhythms, parsed.record_of(number))
     elif entry.kind == SCAN:
-        for found in ScanEntry(entry).found:
+        for _, found in ScanEntry(entry).found:
             if not found.run:
-                texts = zip(found.record[::2], found.record[1::2], strict=True)
-                _begin(rhythms, found.id, {name.decode().removeprefix(OWN): value for name, value in texts})
+                _begin(rhythms, found)
     elif entry.kind == "restore":
         for back in restored(entry):
             if back.is_schedule:
                 rhythms.pop(back.id, None)
-                own = {back.own[n].decode(): back.own[n + 1] for n in range(0, len(back.own), 2)}
-                _begin(rhythms, back.id, own)
+                _begin(rhythms, back)
             elif (nominal_ms := nominal_ms_of(back.run)) is not None:
                 again.setdefault(back.id, set()).add(nominal_ms)
     elif entry.kind == "cancel":
@@ -122,18 +120,18 @@ def _follow(
                 covered.setdefault(rhythm.key, set()).update(range(first_ms, last_ms + 1, rhythm.every_ms))
 
 
-def _begin(rhythms: dict[str, Rhythm], id: str, own: dict[str, bytes]) -> None:
-    """Begin the rule that the fields *own* describe; an unchanged rule continues."""
-    if "trigger" not in own or "anchor" not in own:
+def _begin(rhythms: dict[str, Rhythm], record: Record) -> None:
+    """Begin the rule of *record*; an unchanged rule continues."""
+    id, own = record.id, record.own_fields()
+    if b"trigger" not in own or b"anchor" not in own:
         return
-    trigger, anchor_ms = json.loads(own["trigger"]), int(own["anchor"])
+    trigger, anchor_ms = json.loads(own[b"trigger"]), int(own[b"anchor"])
     if trigger["kind"] != "every":
         return
     every_ms, before = int(trigger["expr"]), rhythms.get(id)
-    next_ms = int(own["nominal"]) if "nominal" in own else None
     is_same = before is not None and (before.anchor_ms, before.every_ms) == (anchor_ms, every_ms)
     last_ms = before.last_ms if before is not None and is_same else None
-    rhythms[id] = Rhythm(id, anchor_ms, every_ms, next_ms, last_ms)
+    rhythms[id] = Rhythm(id, anchor_ms, every_ms, record.nominal_ms, last_ms)
 
 
 def _told(rhythm: Rhythm, findings: Iterator[str]) -> Findings:

@@ -16,7 +16,9 @@ from tools.campaign.run import Campaign, Plan
 from tools.campaign.safeguards import SAFEGUARDS, copy_code
 from tools.campaign.verdict import Verdict, judge
 from tools.campaign.witnesses import Loss, Place, Window, Witnesses
-from zsched.core.log import Entry, Position
+from zsched.core.log import FORMAT, Entry, Position
+from zsched.core.record import Place as At
+from zsched.core.record import Record
 
 pytestmark = pytest.mark.once
 
@@ -59,9 +61,13 @@ def test_every_fault_has_a_name_of_its_own() -> None:
 # -- witnesses made by hand ---------------------------------------------------------------------------
 
 
-def entry(seq: int, kind: str, *texts: str, t_us: int = 0, epoch: int = 1) -> Entry:
+def entry(seq: int, kind: str, *texts: str | bytes, t_us: int = 0, epoch: int = 1) -> Entry:
     """Return an entry of the log, by default a second before the due time and later by a millisecond per entry."""
-    return Entry(Position(epoch, seq, t_us or DUE_US - S + seq * 1000), kind, [text.encode() for text in texts])
+    return Entry(
+        Position(epoch, seq, t_us or DUE_US - S + seq * 1000),
+        kind,
+        [text if isinstance(text, bytes) else text.encode() for text in texts],
+    )
 
 
 def term(seq: int, **more: int) -> Entry:
@@ -94,17 +100,16 @@ def put_back(seq: int, nominal_ms: int) -> Entry:
     Return a restore of the rule, with the next occurrence after *nominal_ms*, and of the run at *nominal_ms*, which had
     been pushed.
     """
-    rule = [
-        "trigger",
-        '{"kind":"every","expr":"1000"}',
-        "anchor",
-        str(DUE_MS - 1000),
-        "nominal",
-        str(nominal_ms + 1000),
-    ]
-    rows = ["r", "", "due", "normal", str(nominal_ms + 1000), "0", "", "0 6", *rule]
-    rows += ["r", str(nominal_ms), "open", "normal", "-", "0", "", "0 0"]
-    return entry(seq, "restore", "reason", "lost", "archive", "a", "rows", "2", *rows, t_us=nominal_ms * 1000 + 500_000)
+    lost = Record("r", str(nominal_ms), At.OPEN, "normal", None, ())
+    texts = [*rule_before(nominal_ms + 1000).texts(), *lost.texts(), "format", str(FORMAT)]
+    head = ["reason", "lost", "archive", "a", "rows", "2"]
+    return entry(seq, "restore", *head, *texts, t_us=nominal_ms * 1000 + 500_000)
+
+
+def rule_before(next_ms: int) -> Record:
+    """Return the rule, with its next occurrence at *next_ms*."""
+    rule = [b"trigger", b'{"kind":"every","expr":"1000"}', b"anchor", b"%d" % (DUE_MS - 1000)]
+    return Record("r", "", At.DUE, "normal", next_ms, (), rule, next_ms)
 
 
 def occurrence(seq: int) -> Entry:
@@ -115,11 +120,8 @@ def occurrence(seq: int) -> Entry:
 def found_again(before: int) -> list[Entry]:
     """Return the rule as an archive read it in Redis, before the occurrence of that number, and another schedule."""
     next_ms = DUE_MS + 1000 * (before - 3)
-    rule = ["schedule:trigger", '{"kind":"every","expr":"1000"}', "schedule:anchor", str(DUE_MS - 1000)]
-    rows = [["other", "0"], ["r", "6", *rule, "schedule:nominal", str(next_ms)]]
-    return [
-        entry(0, "scan", id, "", "due", "normal", str(DUE_MS), *rest, t_us=next_ms * 1000 - 1) for id, *rest in rows
-    ]
+    other = Record("other", "", At.DUE, "normal", DUE_MS, ())
+    return [entry(0, "scan", *one.texts(), t_us=next_ms * 1000 - 1) for one in (other, rule_before(next_ms))]
 
 
 ASKED = Call("put", "a", DUE_US - S + 1500, DUE_US - S + 2500, run_id=f"a-{DUE_MS}", due_ms=DUE_MS)

@@ -20,7 +20,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from zsched.archive import body, live
-from zsched.archive.body import Arguments, Record, without_arguments
+from zsched.archive.body import Arguments, without_arguments
 from zsched.archive.check import SUM, Check, stored_facts, sum_of
 from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect_to_write, converted, identity
 from zsched.archive.fold import StateWriter
@@ -30,10 +30,10 @@ from zsched.archive.recall import Recall
 from zsched.archive.retention import Retention
 from zsched.archive.schema import SEGMENT_BITS, last_n, number_of
 from zsched.core.clock import Clock
-from zsched.core.difference import Held
 from zsched.core.entry import START
 from zsched.core.log import FORMAT, Entry, Key, Position, UnknownEntry, UnreadableEntry
 from zsched.core.log.recovery import ScanEntry
+from zsched.core.record import Record
 from zsched.core.run_id import suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveFailed
 
@@ -187,7 +187,7 @@ class Archive:
         """Add *entries* to the history only: the scanned state includes them."""
         self._take(entries, is_folded=False)
 
-    def scan(self, rows: Sequence[Held], at: Position) -> None:
+    def scan(self, rows: Sequence[Record], at: Position) -> None:
         """Add contents of Redis, read when its log ended with *at*."""
         if not rows:
             return
@@ -241,13 +241,12 @@ class Archive:
 
     # -- state ------------------------------------------------------------------------------------
 
-    def state(self) -> Iterator[tuple[Live, Record]]:
-        """Yield every schedule with a place and every open run, by id, each with its record."""
+    def state(self) -> Iterator[Record]:
+        """Yield every schedule with a place and every open run, by id."""
         query, recall = f"SELECT {live.COLUMNS} FROM live WHERE life = ? ORDER BY id, run", self.recall()
         with converted(self.path):
             for row in self._db.execute(query, (self._life,)):
-                found = Live.of(row)
-                yield found, recall.record(found)
+                yield recall.record(Live.of(row))
 
     def recall(self) -> Recall:
         """Return the archive's knowledge, for a comparison with Redis; it is valid until the next change."""

@@ -15,12 +15,11 @@ import sqlite3
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
 from zsched.core.log import Entry, Position, Texts, parse, reading
-from zsched.core.log.kinds import Given
+from zsched.core.record import Record
 from zsched.errors import ArchiveCorrupt
 
 _HEAD = 5  # bytes
@@ -90,38 +89,26 @@ def position_of(text: str | None) -> Position | None:
     return None if text is None else Position.parse(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+def reader(entry: Entry) -> Callable[[int], Record]:
     """
-    The record of a row of the state. ``fields``: RQ's job, or the template of a recurring schedule's runs;
-    ``schedule``: a recurring schedule's own fields.
-    """
-
-    lane: str
-    fields: dict[str, bytes]
-    schedule: dict[str, bytes]
-
-
-def reader(entry: Entry) -> Callable[[int], Given]:
-    """
-    Return a function that returns lane and record in a row of *entry*. The entry is parsed once.
+    Return a function that returns the record in a row of *entry*. The entry is parsed once.
 
     Raises:
         UnknownEntry: the entry's kind is unknown. The function raises it, too, for a kind without records.
     """
     parsed = parse(entry)
 
-    def record_of(row: int) -> Given:
+    def record_of(row: int) -> Record:
         with reading(entry):
             return parsed.record_of(row)
 
     return record_of
 
 
-def with_arguments(record: Texts, data: bytes) -> Texts:
-    """Return *record* with its separate arguments."""
-    at = 2 * record[::2].index(b"data") + 1
-    return [*record[:at], data, *record[at + 1 :]]
+def with_arguments(job: Texts, data: bytes) -> Texts:
+    """Return the fields of *job* with its separate arguments."""
+    at = 2 * job[::2].index(b"data") + 1
+    return [*job[:at], data, *job[at + 1 :]]
 
 
 def without_arguments(entry: Entry) -> tuple[Entry, dict[int, bytes]]:

@@ -76,7 +76,7 @@ def shared_sum(
     place: str, nominal: int | None, last: str | None, note: str | None, t: int, n: int
 ) -> int:  # fmt: skip
     """Return the part that the checksums of one entry's rows have in common."""
-    return crc32(repr((place, nominal, last, note, t, n)).encode())
+    return crc32(repr((str(place), nominal, last, note, t, n)).encode())
 
 
 def waiting(id: str, run: str, due: int, t: int, n: int, row: int, shared: int) -> LiveRow:

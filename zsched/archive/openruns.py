@@ -117,9 +117,7 @@ class OpenRuns:
             return {}
         record_in, found = reader(body.entry_of(stored)), {}
         for run_id, row in rows.items():
-            record = record_in(row)[1]
-            fields = dict(zip(record[::2], record[1::2], strict=True))
-            found[run_id] = text(fields.get(b"origin", b""))[:LONGEST_NAME]
+            found[run_id] = text(record_in(row).job_fields().get(b"origin", b""))[:LONGEST_NAME]
         return found
 
     def next(self, after: RunKey | None, looked_at: int, limit: int) -> tuple[list[OpenRun], RunKey | None]:

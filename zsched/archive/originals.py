@@ -15,16 +15,16 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from zsched.archive import body
-from zsched.archive.body import Arguments, with_arguments
+from zsched.archive.body import Arguments
 from zsched.archive.file import converted
 from zsched.archive.history import History
 from zsched.archive.schema import first_since
 from zsched.core.changes import Change
-from zsched.core.entry import OWN
 from zsched.core.facets import NO_FACETS, Facets
-from zsched.core.log import Entry, Texts, UnknownEntry, parse, reading
+from zsched.core.log import Entry, UnknownEntry, parse, reading
 from zsched.core.log.kinds import kinds_with_records
 from zsched.core.lookback import is_push
+from zsched.core.record import Record
 from zsched.core.run_id import RunId
 
 _LOOKED_AT: Final = 5000  # entries of one schedule, in each direction, to find the push: the caller waits for 2 s
@@ -89,7 +89,7 @@ class Originals:
         found = self._record(id, run_id, push_n, is_by_rule)
         return None if found is None else self._whole(*found)
 
-    def _record(self, id: str, run_id: str, push_n: int, is_by_rule: bool) -> tuple[Texts, int, int] | None:
+    def _record(self, id: str, run_id: str, push_n: int, is_by_rule: bool) -> tuple[Record, int, int] | None:
         """
         Return the newest record before its push, of the run itself or, if its rule pushed it, of the schedule; and the
         number of its entry, and its row.
@@ -106,21 +106,15 @@ class Originals:
                 with suppress(UnknownEntry), reading(entry):
                     parsed = parse(entry, self._history.run_suffix)
                     for row, of in enumerate(parsed.owners()):
-                        record = parsed.record_of(row)[1] if of in wanted else ()
-                        if b"data" in record[::2]:
+                        if of in wanted and b"data" in (record := parsed.record_of(row)).job[::2]:
                             return record, stored[0], row
         return None
 
-    def _whole(self, record: Texts, n: int, row: int) -> list[bytes] | None:
-        """Return *record* with its arguments, as in a job; None if they are deleted."""
-        if b"" in record:  # they are stored separately, or deleted
-            data = Arguments(self._history.db).of(n, row)
-            if data is not None:
-                record = with_arguments(record, data)
-        fields = dict(zip(record[::2], record[1::2], strict=True))
-        flags = fields.get(OWN.encode() + b"flags", b"")
-        if flags:
+    def _whole(self, record: Record, n: int, row: int) -> list[bytes] | None:
+        """Return the fields of its job with its arguments; None if they are deleted."""
+        fields = record.job_fields()
+        if not fields[b"data"]:  # it is stored separately, or deleted
+            fields[b"data"] = Arguments(self._history.db).of(n, row) or b""
+        if flags := record.own_fields().get(b"flags"):
             fields.setdefault(b"zs", b"1" + flags)
-        if not fields[b"data"]:
-            return None
-        return [each for name, value in fields.items() if not name.startswith(OWN.encode()) for each in (name, value)]
+        return [each for field in fields.items() for each in field] if fields[b"data"] else None

@@ -18,13 +18,13 @@ from typing import Any, Final
 from zlib import crc32
 
 from zsched.archive import body, live
-from zsched.archive.body import Arguments, Record, reader, with_arguments
+from zsched.archive.body import Arguments, reader, with_arguments
 from zsched.archive.check import Check, stored_facts
 from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, converted
 from zsched.archive.live import OPEN, Live
 from zsched.archive.schema import last_n, number_of, segments
 from zsched.core.clock import Clock
-from zsched.core.difference import Held, OverRun, Recalled
+from zsched.core.difference import OverRun, Recalled
 from zsched.core.log import (
     Entry,
     Key,
@@ -37,11 +37,11 @@ from zsched.core.log import (
     parse,
     touches,
 )
-from zsched.core.log.kinds import Given
 from zsched.core.log.lives import EndEntry
 from zsched.core.log.recovery import RestoreEntry
 from zsched.core.outcomes import OF_RUNS, What
 from zsched.core.pages import pages_of
+from zsched.core.record import Place, Record
 from zsched.core.run_id import run_key, suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveError
 
@@ -60,7 +60,7 @@ class Recall:
         self.archive, self.life, self.run_suffix = archive, life, run_suffix
         self._db, self._path, self._known_from = db, path, known_from
         self._arguments = Arguments(db)
-        self._readers: dict[int, Callable[[int], Given]] = {}
+        self._readers: dict[int, Callable[[int], Record]] = {}
         self._touched: dict[int, dict[str, int]] = {}  # entry → the schedules that it changed
 
     def number_of(self, position: Position) -> int | None:
@@ -277,34 +277,34 @@ class Recall:
                 yield replace(self._recalled(id, rows[id], touched), over=ended)
 
     def record(self, row: Live) -> Record:
-        """Return the record of a row of the state."""
-        held = self._held(row)
-        return Record(held.lane, *held.split())
-
-    def _recalled(self, id: str, rows: list[Live], touched: dict[Key, int] | None) -> Recalled:
-        schedule, gone_us, runs = None, None, []
-        for row in rows:
-            if row.place == OPEN:
-                is_touched = touched is None or row.key in touched
-                if touched is None or is_touched or (id, "") in touched:  # it may wait in Redis: see ``lacking``
-                    runs.append(self._held(row, is_touched=is_touched))
-            elif touched is None or (id, "") in touched:
-                schedule = self._held(row)
-        if touched is not None and schedule is None:
-            gone_us = touched.get((id, ""))
-        return Recalled(id, schedule, gone_us, tuple(runs))
-
-    def _held(self, row: Live, *, is_touched: bool = True) -> Held:
+        """Return the record of a row of the state, with the row's place."""
         give = self._readers.get(row.n)
         if give is None:
             if len(self._readers) >= _READERS:
                 self._readers.clear()
             give = self._readers[row.n] = reader(self._entry(row))
-        lane, record = give(row.row)
-        if b"" in record and (data := self._argument(row)) is not None:
-            record = with_arguments(record, data)
-        id, run, place, t_us = row.id, row.run, row.place, row.t
-        return Held(id, run, place, lane, row.due, row.nominal, row.last, row.note, record, t_us, is_touched)
+        put = give(row.row)
+        job = put.job
+        if b"" in job and (data := self._argument(row)) is not None:
+            job = with_arguments(job, data)
+        place = Place(row.place)
+        return Record(
+            row.id, row.run, place, put.lane, row.due, job, put.own, row.nominal, row.last, row.note, row.t
+        )  # fmt: skip
+
+    def _recalled(self, id: str, rows: list[Live], touched: dict[Key, int] | None) -> Recalled:
+        schedule, gone_us, runs, unchanged = None, None, list[Record](), set[str]()
+        for row in rows:
+            if row.place == OPEN:
+                is_touched = touched is None or row.key in touched
+                if touched is None or is_touched or (id, "") in touched:  # it may wait in Redis: see ``lacking``
+                    runs.append(self.record(row))
+                    unchanged |= set() if is_touched else {row.run}
+            elif touched is None or (id, "") in touched:
+                schedule = self.record(row)
+        if touched is not None and schedule is None:
+            gone_us = touched.get((id, ""))
+        return Recalled(id, schedule, gone_us, tuple(runs), frozenset(unchanged))
 
     def _touches(self, row: body.HistoryRow | None) -> Iterator[Touch]:
         """Yield the keys that the log's entry in *row* changed; none for an entry that was kept raw."""

@@ -9,18 +9,18 @@ from zlib import crc32
 from zsched.archive import body
 from zsched.archive.file import converted
 from zsched.archive.history import ENTRY, History
-from zsched.core.log import UnknownEntry, recorded
-from zsched.core.log.kinds import Recorded, kinds_with_records
+from zsched.core.log import UnknownEntry, logged_put
+from zsched.core.log.kinds import LoggedPut, kinds_with_records
 
 _MOST = 20_000  # entries of the schedule that are looked at, most of them its runs: 0.1 s
 
 
-def records(history: History, id: str, wanted: Collection[str]) -> list[Recorded]:
+def records(history: History, id: str, wanted: Collection[str]) -> list[LoggedPut]:
     """
     Return the records of schedule *id* in the entries with the ids *wanted*, and the one before the oldest of them, in
     order. Records further back than the newest ``_MOST`` entries of the schedule are left out.
     """
-    key, missing, found, left = crc32(id.encode()), set(wanted), list[Recorded](), _MOST
+    key, missing, found, left = crc32(id.encode()), set(wanted), list[LoggedPut](), _MOST
     query = "SELECT n FROM touch WHERE segment = ? AND key = ? ORDER BY n DESC LIMIT ?"
     of_kind = f"{ENTRY} WHERE n = ? AND {body.of_kinds(kinds_with_records())}"
     with converted(history.path):
@@ -32,7 +32,7 @@ def records(history: History, id: str, wanted: Collection[str]) -> list[Recorded
                 if row is None:
                     continue
                 with suppress(UnknownEntry):
-                    one = recorded(body.entry_of(row), id, history.run_suffix)
+                    one = logged_put(body.entry_of(row), id, history.run_suffix)
                     found += [] if one is None else [one]
                 if found and found[-1].entry not in missing and not missing:
                     return found[::-1]

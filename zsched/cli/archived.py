@@ -203,8 +203,8 @@ class _ArchivedReader(Reader):
     def find(self, id: str) -> StoredSchedule | None:
         """Return the schedule as the archive knows it, without its job; None if it does not wait."""
         with recalling_beside(self._archive.path) as (recall, _):
-            held = next(recall.known([id])).schedule
-        return None if held is None else StoredSchedule(self._decoder.held(held), [], self.now_ms())
+            record = next(recall.known([id])).schedule
+        return None if record is None else StoredSchedule(self._decoder.schedule(record), record, self.now_ms())
 
 
 class _ArchivedAnswers(Answers):

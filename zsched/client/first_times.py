@@ -12,26 +12,13 @@ from typing import Final
 
 from zsched.core import planning
 from zsched.core.clock import Clock
-from zsched.core.planning import Bracket
+from zsched.core.planning import Bracket, PlannedRule
 from zsched.core.triggers import TriggerSpec, build, check, has_zone, lag_of, room_of
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.reader import Reader
 
 REPLANS: Final = 5  # plans that are outdated on arrival, before the call gives up
 _KEPT: Final = Bracket("0", 0, 0)  # for a stored rule whose zone this machine lacks: its time stays, or it is refused
-
-
-class PlannedRule:
-    """
-    A rule with its text, which many schedules may share, in several threads. ``planned``: the last plan, the same for
-    all of them but for their jitter; and the ms that this may take.
-    """
-
-    __slots__ = ("planned", "spec", "text")
-
-    def __init__(self, spec: TriggerSpec) -> None:
-        self.spec, self.text = spec, spec.to_text()
-        self.planned: tuple[Bracket, int] | None = None
 
 
 class FirstTimes:

@@ -18,14 +18,13 @@ from typing import Any
 
 from zsched.client.calls import new_id
 from zsched.client.client import Client
-from zsched.client.rows import PutFacts, Recurring, recurring_item
+from zsched.client.rows import put_of
 from zsched.core.choices import IfExists, ScheduleState
 from zsched.core.clock import from_ms
 from zsched.core.entry import text
 from zsched.core.listing import id_test
 from zsched.core.model import Definition, Schedule, Scheduled
 from zsched.core.revision import PAYLOAD, is_same
-from zsched.core.signed import signature_in
 from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.comparing import ScheduleWithOptions, with_options
@@ -49,8 +48,8 @@ class Keeper:
             InvalidSchedule, TriggerError: as ``client.schedule``; but ``ends`` may have passed.
         """
         definition = self._putting.define(func, options)
-        self._store.record(definition)
         check(replace(_rule(definition), ends_ms=None), self._client._clock.now_ms())
+        put_of(self._store, definition)
         return definition
 
     def now_ms(self) -> int:
@@ -71,7 +70,7 @@ class Keeper:
         self, definition: Definition, held: ScheduleWithOptions | None
     ) -> tuple[Definition, ScheduleWithOptions]:
         """Return *definition* with the parts of *held* that it keeps, and the resulting schedule in Redis."""
-        found = self._reader.expected(self._store.record(definition), _rule(definition))
+        found = self._reader.expected(put_of(self._store, definition))
         wanted = self._of(found)
         if held is None:
             return definition, wanted
@@ -81,8 +80,8 @@ class Keeper:
         if is_same(held.options.get("meta"), wanted.options.get("meta")):
             payload = replace(payload, meta=held.options.get("meta"))
         definition = replace(definition, payload=payload)
-        record = self._store.record(definition)
-        return definition, replace(wanted, digest=record.digest(_rule(definition)), signature=signature_in(record.name))
+        expected = self._reader.expected(put_of(self._store, definition))
+        return definition, replace(wanted, record=expected.record)
 
     def is_unchanged(self, held: ScheduleWithOptions, wanted: ScheduleWithOptions) -> bool:
         """Return True if a put of *wanted* would change nothing: the decision of put_recurring.lua."""
@@ -97,9 +96,9 @@ class Keeper:
             InvalidSchedule: no occurrence is left.
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
-        item = self._item(definition, held)
-        answer = self._putting.answered(item, facts := PutFacts.of(item), new_id())
-        return None if _is_other(answer.word) else self._putting.scheduled(facts, answer)
+        put = put_of(self._store, _condition(definition, held))
+        answer = self._putting.answered(put, new_id())
+        return None if _is_other(answer.word) else self._putting.scheduled(put, answer)
 
     def put_many(
         self, wanted: Iterable[tuple[Definition, ScheduleWithOptions | None]]
@@ -109,7 +108,7 @@ class Keeper:
         definition, and the result or the error. Raises RedisUnavailable, RedisRefused.
         """
 
-        items = ((number, self._item(*each)) for number, each in enumerate(wanted))
+        items = ((number, put_of(self._store, _condition(*each))) for number, each in enumerate(wanted))
         for outcomes in self._putting.bulk().put(items):
             for outcome in outcomes:
                 if _is_other(text(outcome.word)):
@@ -119,10 +118,6 @@ class Keeper:
                 else:
                     next_at = None if outcome.due_ms == b"-" else from_ms(int(outcome.due_ms))
                     yield outcome.number, Scheduled(outcome.id, text(outcome.word), next_at, None)
-
-    def _item(self, definition: Definition, held: ScheduleWithOptions | None) -> Recurring:
-        definition = _condition(definition, held)
-        return recurring_item(self._store, definition, _rule(definition))
 
     def _of(self, found: StoredSchedule) -> ScheduleWithOptions:
         return with_options(found, self._encoder)

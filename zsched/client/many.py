@@ -17,16 +17,17 @@ from typing import Any, Final, NamedTuple
 
 from zsched.client.calls import new_id
 from zsched.client.first_times import REPLANS, FirstTimes, outdated
-from zsched.client.rows import PutItem, Recurring, RowReader
+from zsched.client.rows import RowReader
 from zsched.core.choices import IfExists
 from zsched.core.entry import text
 from zsched.core.model import Many
+from zsched.core.planning import Bracket
 from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedError
 from zsched.storage.keys import Keys
 from zsched.storage.log import LogPlace
 from zsched.storage.refusals import refusal
 from zsched.storage.scripts import BulkCall
-from zsched.storage.shapes import RELATIVE, ROW_SIZE, OneShotRow, RecurringRow, Shape, one_shots_call, recurring_call
+from zsched.storage.shapes import RELATIVE, ROW_SIZE, Put, Shape, one_shots_call, recurring_call
 from zsched.storage.store import Replies, Store
 
 ONE_SHOTS_PER_CALL: Final = 100  # 0.5 ms of the server (measured); meanwhile, runs that are due wait
@@ -34,7 +35,7 @@ RECURRING_PER_CALL: Final = 100  # 1.3 ms if they are new, 2.3 if all of them ch
 BYTES_PER_CALL: Final = 262_144  # of payloads
 TEXTS_PER_CALL: Final = 4000  # of shapes; Lua unpacks no more than some 8,000
 
-Numbered = tuple[int, PutItem]
+Numbered = tuple[int, Put]
 _GOOD: Final = {  # words that are no refusal, and their counters in ``Many``
     word.encode(): word for word in ("created", "updated", "unchanged", "kept", "already_fired")
 }
@@ -51,7 +52,7 @@ class PutOutcome(NamedTuple):
     word: bytes
     due_ms: bytes = b"-"
     now_ms: int = 0
-    if_version: str | None = None
+    if_version: str = ""
     error: ZschedError | None = None
 
     def refusal(self, keys: Keys) -> ZschedError | None:
@@ -67,15 +68,16 @@ class _OneShotPortion:
     """One-shots of one shape for one call: the texts of their rows, one after another, and the number of each."""
 
     shape: Shape
+    if_version: str
     numbers: list[int] = field(default_factory=list)
     texts: list[Any] = field(default_factory=list)
     size: int = 0
 
-    def add(self, number: int, row: OneShotRow) -> bool:
+    def add(self, number: int, put: Put) -> bool:
         """Add a row; return True when the portion is full."""
         self.numbers.append(number)
-        self.texts += row
-        self.size += len(row[-1])  # its data
+        self.texts += put.row
+        self.size += len(put.data)
         return len(self.numbers) >= ONE_SHOTS_PER_CALL or self.size >= BYTES_PER_CALL
 
     @property
@@ -84,17 +86,18 @@ class _OneShotPortion:
 
     def call(self, store: Store) -> BulkCall:
         """Return the call, signed, with an operation id if sending it twice could act twice. Raises ConfigError."""
-        is_conditional = self.shape.if_exists is not IfExists.REPLACE or self.shape.if_version is not None
+        is_conditional = self.shape.if_exists is not IfExists.REPLACE or self.if_version
         dues = "".join(self.texts[1::ROW_SIZE])
         needs_op = is_conditional or any(sign in dues for sign in RELATIVE)
-        return one_shots_call(self.shape, store.sign(self.shape, self.texts), new_id() if needs_op else None)
+        texts = store.sign(self.shape, self.texts)
+        return one_shots_call(self.shape, self.if_version, texts, new_id() if needs_op else None)
 
 
 class _Waiting(NamedTuple):
     """A recurring schedule without a reply yet, and the number of plans that were made for it."""
 
     number: int
-    item: Recurring
+    put: Put
     plans: int
 
 
@@ -103,30 +106,29 @@ class _RecurringPortion:
     """Recurring schedules for one call, with their plans."""
 
     waiting: list[_Waiting] = field(default_factory=list)
-    rows: list[RecurringRow] = field(default_factory=list)
+    brackets: list[Bracket] = field(default_factory=list)
     shapes: set[int] = field(default_factory=set)  # by identity
     size: int = 0
     texts: int = 0  # of the shapes
 
-    def add(self, waiting: _Waiting, row: RecurringRow) -> bool:
-        """Add a row; return True when the portion is full."""
-        shape = row.record.shape
+    def add(self, waiting: _Waiting, bracket: Bracket) -> bool:
+        """Add a schedule; return True when the portion is full."""
+        put = waiting.put
         self.waiting.append(waiting)
-        self.rows.append(row)
-        self.size += len(row.record.data)
-        if id(shape) not in self.shapes:
-            self.shapes.add(id(shape))
-            self.texts += len(shape.own) + len(shape.template)
-            self.size += sum(map(len, shape.template))
+        self.brackets.append(bracket)
+        self.size += len(put.data)
+        if id(put.shape) not in self.shapes:
+            self.shapes.add(id(put.shape))
+            self.texts += len(put.shape.own) + len(put.shape.job)
+            self.size += sum(map(len, put.shape.job))
         is_long = self.texts >= TEXTS_PER_CALL or self.size >= BYTES_PER_CALL
-        return is_long or len(self.rows) >= RECURRING_PER_CALL
+        return is_long or len(self.waiting) >= RECURRING_PER_CALL
 
     def call(self) -> BulkCall:
         """Return the call, with an operation id if sending it twice could answer differently."""
-        is_conditional = any(
-            row.seen_version or row.record.shape.if_exists is not IfExists.REPLACE for row in self.rows
-        )
-        return recurring_call(self.rows, new_id() if is_conditional else None)
+        puts = [waiting.put for waiting in self.waiting]
+        is_conditional = any(put.is_conditional for put in puts)
+        return recurring_call(zip(puts, self.brackets, strict=True), new_id() if is_conditional else None)
 
 
 class BulkPut:
@@ -134,7 +136,7 @@ class BulkPut:
 
     def __init__(self, store: Store, first_times: FirstTimes) -> None:
         self._store, self._first_times = store, first_times
-        self._open: dict[int, _OneShotPortion] = {}  # by identity of the shape
+        self._open: dict[tuple[int, str], _OneShotPortion] = {}  # by identity of the shape, and version
         self._open_ids: set[str] = set()
         self._recurring = _RecurringPortion()
         self._sent: deque[_OneShotPortion | _RecurringPortion] = deque()
@@ -154,7 +156,7 @@ class BulkPut:
                 self.places.append(replies.place)
                 if isinstance(portion, _OneShotPortion):
                     rows = zip(portion.numbers, portion.ids, replies.words, replies.due_ms, strict=True)
-                    about = replies.now_ms, portion.shape.if_version
+                    about = replies.now_ms, portion.if_version
                     yield self._refused + [PutOutcome(*row, *about) for row in rows]
                 else:
                     yield self._refused + self._answered(portion, replies)
@@ -164,10 +166,10 @@ class BulkPut:
     def _answered(self, portion: _RecurringPortion, replies: Replies) -> list[PutOutcome]:
         found = []
         for waiting, word, due_ms in zip(portion.waiting, replies.words, replies.due_ms, strict=True):
-            id = waiting.item.record.id
+            id = waiting.put.id
             if word != b"AGAIN":
                 self._unanswered.discard(id)
-                found.append(PutOutcome(waiting.number, id, word, due_ms, replies.now_ms, waiting.item.seen_version))
+                found.append(PutOutcome(waiting.number, id, word, due_ms, replies.now_ms, waiting.put.if_version))
             elif waiting.plans >= REPLANS:
                 self._unanswered.discard(id)
                 found.append(PutOutcome(waiting.number, id, b"", error=outdated()))
@@ -187,42 +189,42 @@ class BulkPut:
             if numbered is None:
                 self._is_read = True
                 continue
-            number, item = numbered
-            own_id = item.record.id if isinstance(item, Recurring) else item[1][0]
-            if own_id in self._unanswered:
+            number, put = numbered
+            if put.id in self._unanswered:
                 self._held = numbered
                 break
-            if own_id in self._open_ids:
+            if put.id in self._open_ids:
                 yield from self._close_one_shots()
-            if isinstance(item, Recurring):
-                self._unanswered.add(own_id)
-                if self._plan(_Waiting(number, item, 0)):
+            if put.rule is not None:
+                self._unanswered.add(put.id)
+                if self._plan(_Waiting(number, put, 0)):
                     yield self._close_recurring()
                 continue
-            shape, row = item
-            portion = self._open.get(id(shape))
+            key = id(put.shape), put.if_version
+            portion = self._open.get(key)
             if portion is None:
-                portion = self._open[id(shape)] = _OneShotPortion(shape)
-            self._open_ids.add(own_id)
-            if portion.add(number, row):
+                portion = self._open[key] = _OneShotPortion(put.shape, put.if_version)
+            self._open_ids.add(put.id)
+            if portion.add(number, put):
                 yield self._close(portion)
         yield from self._close_one_shots()
-        if self._recurring.rows:
+        if self._recurring.waiting:
             yield self._close_recurring()
 
     def _plan(self, waiting: _Waiting) -> bool:
         """Plan and add a recurring schedule; return True when the portion is full."""
-        number, (record, rule, seen_version), plans = waiting
+        number, put, plans = waiting
+        assert put.rule is not None
         try:
-            row = RecurringRow(record, rule.text, self._first_times.plan(rule, record.id), seen_version)
+            bracket = self._first_times.plan(put.rule, put.id)
         except (InvalidSchedule, TriggerError) as error:
-            self._unanswered.discard(record.id)
-            self._refused.append(PutOutcome(number, record.id, b"", error=error))
+            self._unanswered.discard(put.id)
+            self._refused.append(PutOutcome(number, put.id, b"", error=error))
             return False
-        return self._recurring.add(_Waiting(number, waiting.item, plans + 1), row)
+        return self._recurring.add(_Waiting(number, put, plans + 1), bracket)
 
     def _close(self, portion: _OneShotPortion) -> BulkCall:
-        del self._open[id(portion.shape)]
+        del self._open[id(portion.shape), portion.if_version]
         self._open_ids.difference_update(portion.ids)
         self._sent.append(portion)
         return portion.call(self._store)

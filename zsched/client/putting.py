@@ -10,7 +10,7 @@ from typing import Any, Final
 from zsched.client.calls import Typed, completed, effect_again, naming_lost_call, new_id
 from zsched.client.first_times import REPLANS, FirstTimes, outdated
 from zsched.client.many import BulkPut, put_rows
-from zsched.client.rows import PutFacts, PutItem, Recurring, RowReader
+from zsched.client.rows import RowReader
 from zsched.core.choices import Refused
 from zsched.core.clock import Clock, from_ms
 from zsched.core.model import Definition, Many, RowsRefused, Scheduled
@@ -18,7 +18,7 @@ from zsched.core.option_table import ScheduleRow
 from zsched.core.options import Presets, define, define_now
 from zsched.storage.archivers import Durability
 from zsched.storage.reader import Reader
-from zsched.storage.shapes import RecurringRow
+from zsched.storage.shapes import Put
 from zsched.storage.store import Answer, Store
 
 _REMEMBERED: Final = 1000  # shapes of single puts
@@ -44,13 +44,12 @@ class Putting:
 
     def put(self, func: Any, options: Mapping[str, Any], op: str | None = None) -> Scheduled:
         """Put a schedule, as the operation *op*."""
-        item = self._rows.read({**options, "func": func})
-        facts = PutFacts.of(item)
+        put = self._rows.read({**options, "func": func})
         named = func.options if isinstance(func, Typed) and options.get("id") is None else options
         has_own_id = named.get("id") is not None
-        if op is None and (facts.is_relative or facts.is_conditional or not has_own_id):
+        if op is None and (put.is_relative or put.is_conditional or not has_own_id):
             op = new_id()  # to send the call twice could act twice, or answer differently
-        return self.scheduled(facts, self.answered(item, facts, op, has_own_id=has_own_id))
+        return self.scheduled(put, self.answered(put, op, has_own_id=has_own_id))
 
     def enqueue(self, func: Any, options: Mapping[str, Any]) -> Scheduled:
         """Push a run at once."""
@@ -91,25 +90,20 @@ class Putting:
         """Return a put of many items."""
         return BulkPut(self._store, FirstTimes(self._clock, self._reader))
 
-    def answered(self, item: PutItem, facts: PutFacts, op: str | None, *, has_own_id: bool = True) -> Answer:
-        """Put *item*, and wait for an archive if it has to be durable. Raises NotArchived."""
-        put: Callable[[], Answer]
-        if isinstance(item, Recurring):
-            put = partial(self._put_recurring, item, op)
-        else:
-            put = partial(self._store.put, *item, op)
-        with naming_lost_call(facts.id, is_repeatable=not facts.is_relative):
-            again = effect_again(has_own_id, facts.is_relative)
-            return self._durably(facts.id, put, is_durable=facts.is_durable, again=again)
+    def answered(self, put: Put, op: str | None, *, has_own_id: bool = True) -> Answer:
+        """Put it, and wait for an archive if it has to be durable. Raises NotArchived."""
+        with naming_lost_call(put.id, is_repeatable=not put.is_relative):
+            again = effect_again(has_own_id, put.is_relative)
+            return self._durably(put.id, lambda: self._put(put, op), is_durable=put.shape.durable, again=again)
 
-    def scheduled(self, facts: PutFacts, answer: Answer) -> Scheduled:
+    def scheduled(self, put: Put, answer: Answer) -> Scheduled:
         """Return the result of a put. Raises ScheduleInPast, ScheduleExists, VersionConflict: it was refused."""
         due_ms = None if answer.detail is None else int(answer.detail)
-        self._store.demand(answer.word, facts.id, due_ms=due_ms, now_ms=answer.now_ms, if_version=facts.if_version)
-        run_id = self._store.keys.run_id(facts.id, due_ms) if facts.is_one_shot and due_ms is not None else None
+        self._store.demand(answer.word, put.id, due_ms=due_ms, now_ms=answer.now_ms, if_version=put.if_version)
+        run_id = self._store.keys.run_id(put.id, due_ms) if put.rule is None and due_ms is not None else None
         next_ms = None if answer.word == "already_fired" else due_ms
         next_at = None if next_ms is None else from_ms(next_ms)
-        return Scheduled(facts.id, answer.word, next_at, run_id, answer.version)
+        return Scheduled(put.id, answer.word, next_at, run_id, answer.version)
 
     def _durably(self, id: str, put: Callable[[], Answer], *, is_durable: bool, again: str) -> Answer:
         """
@@ -124,11 +118,12 @@ class Putting:
             self._durability.wait_for([answer.place], f"schedule {id!r}", again)
         return answer
 
-    def _put_recurring(self, item: Recurring, op: str | None) -> Answer:
+    def _put(self, put: Put, op: str | None) -> Answer:
+        if put.rule is None:
+            return self._store.put(put, op)
         first_times = FirstTimes(self._clock, self._reader)
         for _ in range(REPLANS):
-            plan = first_times.plan(item.rule, item.record.id)
-            answer = self._store.put_recurring(RecurringRow(item.record, item.rule.text, plan, item.seen_version), op)
+            answer = self._store.put_recurring(put, first_times.plan(put.rule, put.id), op)
             if answer.word != "AGAIN":
                 return answer
             first_times.tell(answer.now_ms)

@@ -11,19 +11,18 @@ import difflib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from zsched.client.calls import Typed, completed, new_id
-from zsched.client.first_times import PlannedRule
 from zsched.core.arguments import check_id, seconds_to_ms
-from zsched.core.choices import IfExists
 from zsched.core.instants import instant_ms, local_offset_s
-from zsched.core.model import At, Definition
+from zsched.core.model import After, At, Definition
 from zsched.core.options import define_rule
+from zsched.core.planning import PlannedRule
 from zsched.core.triggers import RULES, Fold, Gap, TriggerSpec, delay_of
 from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.storage.rqjob import function_path
-from zsched.storage.shapes import RELATIVE, OneShotRow, RecurringRecord, RecurringShape, Shape
+from zsched.storage.shapes import Put, Shape
 from zsched.storage.store import Store
 
 Define = Callable[[Any, Mapping[str, Any]], Definition]  # function, options
@@ -34,39 +33,6 @@ REMEMBERED: Final = 10_000  # shapes, and rules of a shape
 V = TypeVar("V")
 _Key = tuple[Any, ...]
 _NONE: Final[Mapping[_Key, Any]] = {}
-
-
-class Recurring(NamedTuple):
-    """A recurring schedule to put. ``seen_version``: as in ``RecurringRow``."""
-
-    record: RecurringRecord
-    rule: PlannedRule
-    seen_version: str = ""
-
-
-PutItem = tuple[Shape, OneShotRow] | Recurring  # a schedule, ready to be put; a plain tuple, as there are many
-
-
-class PutFacts(NamedTuple):
-    """The facts of an item by which it is sent, and its answer is read."""
-
-    id: str
-    is_one_shot: bool
-    is_relative: bool  # due some time after the server's now
-    is_conditional: bool
-    if_version: str | None
-    is_durable: bool
-
-    @classmethod
-    def of(cls, item: PutItem) -> PutFacts:
-        """Return the facts of *item*."""
-        if isinstance(item, Recurring):
-            shape, if_version = item.record.shape, item.seen_version or None
-            is_conditional = shape.if_exists is not IfExists.REPLACE or if_version is not None
-            return cls(item.record.id, False, False, is_conditional, if_version, shape.durable)
-        one, (id, due, _, _) = item
-        is_conditional = one.if_exists is not IfExists.REPLACE or one.if_version is not None
-        return cls(id, True, due[0] in RELATIVE, is_conditional, one.if_version, one.durable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +49,18 @@ class _OneShots:
     fold: Fold
     jitter_ms: int
     typed: Typed | None
+    if_version: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
     """A known shape of recurring schedules. ``rules``: the rules of its rows, by their options."""
 
-    shape: RecurringShape
+    shape: Shape
     path: str
     jitter_ms: int
     typed: Typed | None
-    seen_version: str
+    if_version: str
     rules: dict[_Key, PlannedRule] = field(default_factory=dict)
 
 
@@ -106,7 +73,7 @@ class RowReader:
         self._rules: dict[_Key, _Rules] = {}
         self._shapes: dict[Shape, Shape] = {}
 
-    def read(self, row: Mapping[str, Any]) -> PutItem:
+    def read(self, row: Mapping[str, Any]) -> Put:
         """Return the schedule of *row*, ready to be put. Raises ZschedError; TypeError, ValueError: it is not a row."""
         rest = dict(row)
         id, at, after = rest.pop("id", None), rest.pop("at", None), rest.pop("after", None)
@@ -129,9 +96,9 @@ class RowReader:
         shape = known.shapes.get(offset_s)
         if shape is None:
             return self._read_new(row, key, None, known.shapes)
-        return shape, self._store.row(shape, own_id, due, self._encoder.call(known.path, args, kwargs))
+        return self._store.one_shot(shape, own_id, due, self._encoder.call(known.path, args, kwargs), known.if_version)
 
-    def _recurring(self, row: Mapping[str, Any], rest: dict[str, Any], id: Any, args: Any, kwargs: Any) -> PutItem:
+    def _recurring(self, row: Mapping[str, Any], rest: dict[str, Any], id: Any, args: Any, kwargs: Any) -> Put:
         """Do the same for a row of a recurring schedule; *rest*: its options without id and arguments."""
         if getattr(rest.get("starts"), "fold", 0) or getattr(rest.get("ends"), "fold", 0):
             return self._read_new(row, None, None)  # datetimes that differ in it alone are equal (PEP 495)
@@ -150,8 +117,8 @@ class RowReader:
         if known.typed is not None:
             id = known.typed.checked_id(id, args, kwargs)
         own_id = new_id() if id is None else check_id(id)
-        record = self._store.record_of(known.shape, own_id, self._encoder.call(known.path, args, kwargs))
-        return Recurring(record, rule, known.seen_version)
+        data = self._encoder.call(known.path, args, kwargs)
+        return self._store.recurring(known.shape, own_id, rule, data, known.if_version)
 
     def _read_new(
         self,
@@ -159,7 +126,7 @@ class RowReader:
         key: _Key | None,
         rule_key: _Key | None,
         shapes: dict[int | None, Shape] | None = None,
-    ) -> PutItem:
+    ) -> Put:
         """
         Check *row* in full, and remember its shape under *key* (None: do not remember it), besides known *shapes*.
         """
@@ -172,17 +139,16 @@ class RowReader:
         options = dict(completed(func, options))
         definition = self._define(func, options)
         typed = func if isinstance(func, Typed) else None
+        put = put_of(self._store, definition)
         if isinstance(definition.when, TriggerSpec):
-            item = recurring_item(self._store, definition, definition.when)
-            shape_path, jitter_ms = function_path(func), definition.when.jitter_ms
-            known = _Rules(item.record.shape, shape_path, jitter_ms, typed, item.seen_version)
-            self._remember(known.rules, rule_key, item.rule)
+            assert put.rule is not None
+            known = _Rules(put.shape, function_path(func), definition.when.jitter_ms, typed, put.if_version)
+            self._remember(known.rules, rule_key, put.rule)
             self._remember(self._rules, key if rule_key is not None else None, known)
-            return item
-        shape, own = one_shot_item(self._store, definition)
+            return put
         if len(self._shapes) >= self._remembered:
             self._shapes.clear()
-        shape = self._shapes.setdefault(shape, shape)  # equal shapes are one object: portions go by identity
+        shape = self._shapes.setdefault(put.shape, put.shape)  # equal shapes are one object: portions go by identity
         shapes = {} if shapes is None else shapes
         shapes[definition.when.offset_s if isinstance(definition.when, At) else None] = shape
         one_shots = _OneShots(
@@ -193,9 +159,10 @@ class RowReader:
             Fold(options.get("fold") or Fold.FIRST),
             definition.jitter_ms,
             typed,
+            put.if_version,
         )
         self._remember(self._one_shots, key if rule_key is None else None, one_shots)
-        return shape, own
+        return put._replace(shape=shape)
 
     def _remember(self, known: dict[_Key, V], key: _Key | None, value: V) -> None:
         if len(known) >= self._remembered:
@@ -204,31 +171,15 @@ class RowReader:
             known[key] = value
 
 
-def item_of(store: Store, definition: Definition) -> PutItem:
+def put_of(store: Store, definition: Definition) -> Put:
     """Return the schedule of a checked *definition*, ready to be put. Raises InvalidSchedule."""
-    if isinstance(definition.when, TriggerSpec):
-        return recurring_item(store, definition, definition.when)
-    return one_shot_item(store, definition)
-
-
-def recurring_item(store: Store, definition: Definition, spec: TriggerSpec) -> Recurring:
-    """Return a recurring schedule with the rule *spec*. Raises as ``item_of``."""
-    return Recurring(store.record(definition), PlannedRule(spec), definition.if_version or "")
-
-
-def one_shot_item(store: Store, definition: Definition) -> tuple[Shape, OneShotRow]:
-    """Return a one-shot. Raises as ``item_of``."""
-    shape = store.shape(definition)
-    row = store.row(shape, definition.id, time_argument(definition), store.encoder.data(definition.payload))
-    return shape, row
-
-
-def time_argument(definition: Definition) -> str:
-    """Return a one-shot's time for put.lua: ms, or "+" and ms from the server's now."""
-    when, delay_ms = definition.when, delay_of(definition.id, definition.jitter_ms)
-    if isinstance(when, At):
-        return str(when.due_ms + delay_ms)
-    return f"+{when.delay_ms + delay_ms}"  # type: ignore[union-attr]  # a one-shot
+    shape, data = store.shape(definition), store.encoder.data(definition.payload)
+    when, if_version = definition.when, definition.if_version or ""
+    if isinstance(when, TriggerSpec):
+        return store.recurring(shape, definition.id, PlannedRule(when), data, if_version)
+    delay_ms = delay_of(definition.id, definition.jitter_ms) if definition.jitter_ms else 0
+    due = f"{when.due_ms + delay_ms}" if isinstance(when, At) else f"+{cast(After, when).delay_ms + delay_ms}"
+    return store.one_shot(shape, definition.id, due, data, if_version)
 
 
 def _look_up(known: Mapping[_Key, V], options: Mapping[str, Any]) -> tuple[_Key | None, V | None]:

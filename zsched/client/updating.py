@@ -18,7 +18,7 @@ from zsched.client.calls import Typed, loaded_task, new_id
 from zsched.client.changing import Changing
 from zsched.client.first_times import REPLANS
 from zsched.client.putting import Putting
-from zsched.client.rows import PutFacts, PutItem, Recurring, item_of
+from zsched.client.rows import put_of
 from zsched.core.arguments import check_version
 from zsched.core.entry import text
 from zsched.core.model import MEND, Definition, Scheduled
@@ -29,6 +29,7 @@ from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, VersionConflict
 from zsched.storage.called import called
 from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.refusals import NO_VERSION, contended, is_changed
+from zsched.storage.shapes import Put
 from zsched.storage.signing import BadSignature
 from zsched.storage.store import Answer, Store
 from zsched.storage.unpickling import NotPlain
@@ -52,10 +53,10 @@ class Updating:
                 raise VersionConflict(id, if_version or "", found.schedule.version)
             self._store.check_serializer()  # before its payload is opened
             definition = self._revised(found, changes)
-            item = item_of(self._store_for(found), definition)
-            answer = self._putting.answered(item, facts := PutFacts.of(item), new_id())
+            put = put_of(self._store_for(found), definition)
+            answer = self._putting.answered(put, new_id())
             if not is_changed(answer.word):
-                return self._putting.scheduled(facts, answer)
+                return self._putting.scheduled(put, answer)
         raise contended(id)
 
     def run_now(self, id: str, if_version: str | None) -> Answer:
@@ -81,7 +82,7 @@ class Updating:
         """
         self._store.check_serializer()  # before a payload is opened
         outcomes: dict[str, IdOutcome] = {id: IdOutcome("not_found") for id in ids}
-        items: list[tuple[int, PutItem]] = []
+        puts: list[tuple[int, Put]] = []
         for found in self._reader.find_many(ids):
             id = found.schedule.id
             try:
@@ -89,15 +90,15 @@ class Updating:
                     self._demand_good(found, "schedule it again")
                 elif not takes_unsigned:
                     self._demand_good(found, "schedule it again, or give unsigned=True (--unsigned)")
-                item = item_of(self._store, self._revised(found, {}))
+                put = put_of(self._store, self._revised(found, {}))
             except ZschedError as error:
                 outcomes[id] = IdOutcome("", error=error)
                 continue
-            if self._signature_of(item) == found.signature:
+            if self._signature_of(put) == found.signature:
                 outcomes[id] = IdOutcome("unchanged")
             else:
-                items.append((len(items), item))
-        for page in self._putting.bulk().put(items):
+                puts.append((len(puts), put))
+        for page in self._putting.bulk().put(puts):
             for outcome in page:
                 if is_changed(text(outcome.word)):
                     problem = f"schedule {outcome.id!r} was changed meanwhile; sign it once more"
@@ -106,11 +107,8 @@ class Updating:
                     outcomes[outcome.id] = IdOutcome("signed", error=outcome.refusal(self._store.keys))
         return outcomes
 
-    def _signature_of(self, item: PutItem) -> bytes:
-        if isinstance(item, Recurring):
-            return signature_in(item.record.name)
-        _, _, name, _ = self._store.sign(*item)
-        return signature_in(name)
+    def _signature_of(self, put: Put) -> bytes:
+        return signature_in(put.name if put.rule else self._store.sign(put.shape, put.row)[2])
 
     def _revised(self, found: StoredSchedule, changes: Mapping[str, Any]) -> Definition:
         """
@@ -119,9 +117,8 @@ class Updating:
         """
         if found.schedule.unreadable:
             raise InvalidSchedule("id", found.schedule.id, found.schedule.damage, MEND)
-        fields = found.fields
-        data = bytes(fields.get("data", b""))  # type: ignore[arg-type]  # bytes
-        stored = self._store.encoder.options(fields, runs=self._runs_pickles)
+        data = found.data
+        stored = self._store.encoder.options(found.fields, runs=self._runs_pickles)
         if any(name in changes for name in PAYLOAD) and not changes.keys() >= {"args", "kwargs"}:
             stored["args"], stored["kwargs"] = self._opened(found.schedule.id, data, changes)
         func = changes.get("func") or loaded_task(found.schedule.func)

@@ -27,9 +27,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from zsched.core.difference import Held, restored_row
-from zsched.core.log.recovery import Restored
+from zsched.core.difference import restored_row
+from zsched.core.log import text
 from zsched.core.model import iso
+from zsched.core.record import Place, Record
 from zsched.core.run_id import RunId
 from zsched.core.triggers import Trigger, build, spec_of
 
@@ -58,11 +59,11 @@ class Alarm:
     id: str
     expected: str
     found: str
-    row: Restored | None = None
+    row: Record | None = None
 
 
 def misplaced(
-    known: Held, here: Held | None, places: Sequence[str], status: str, *, is_released: bool = False
+    known: Record, here: Record | None, places: Sequence[str], status: str, *, is_released: bool = False
 ) -> Alarm | None:
     """
     Return the alarm for a schedule's place or content; None if it is as *known*.
@@ -72,30 +73,30 @@ def misplaced(
     """
     is_scattered = len(places) > 1
     if here is not None and _is_as(known, here) and not is_scattered:
-        return _released(known, here, is_released=is_released) if known.place == "quarantine" else None
+        return _released(known, here, is_released=is_released) if known.place == Place.QUARANTINE else None
     event = Event.SCATTERED if is_scattered else Event.MISSING if here is None else Event.DIFFERENT
     found = "in " + " and ".join(places) if is_scattered else "nothing" if here is None else _difference(known, here)
     if known.run and status not in _WAITS:
         found += f"; its run is {status} in RQ"
-    if known.run and known.run.partition("-")[0] != str(known.due_ms):  # another writer moved it, then it was paused
+    if known.run and not known.is_at_its_time:  # another writer moved it, then it was paused
         return Alarm(event, known.id, _shown(known), f"{found}; by the log it is not due when its run is")
-    row = None if known.place == "quarantine" else restored_row(known)
+    row = None if known.place == Place.QUARANTINE else restored_row(known)
     return Alarm(event, known.id, _shown(known), found, row)
 
 
-def _is_as(known: Held, here: Held) -> bool:
+def _is_as(known: Record, here: Record) -> bool:
     """Return True if both are equal. The content of quarantined schedules is not compared: it may be the cause."""
-    if known.place != "quarantine":
+    if known.place != Place.QUARANTINE:
         return here.is_same(known)
     return (known.place, known.lane, known.due_ms, known.note) == (here.place, here.lane, here.due_ms, here.note)
 
 
-def _released(known: Held, here: Held, *, is_released: bool) -> Alarm | None:
+def _released(known: Record, here: Record, *, is_released: bool) -> Alarm | None:
     """Return the alarm for a quarantined schedule that can go back; None if it cannot."""
-    is_lost = here.asked_for() != known.asked_for()
-    if not (is_released or is_lost) or known.due_ms is None or not known.record:
+    is_lost = here.request() != known.request()
+    if not (is_released or is_lost) or known.due_ms is None or not known.job:
         return None
-    due = replace(known, place="due", note=None)
+    due = replace(known, place=Place.DUE, note=None)
     reason = (known.note or "").partition(" ")[2]
     return Alarm(Event.RELEASED, known.id, _shown(due), f"quarantine: {reason}", restored_row(due))
 
@@ -112,29 +113,29 @@ def suppressed(id: str, run_id: str, nominal_ms: int | None) -> Alarm:
     )
 
 
-def is_overdue(held: Held, since_ms: int, now_ms: int) -> bool:
-    """Return True if *held* should have fired by *now_ms*; firing has been possible since *since_ms*."""
-    return held.place == "due" and held.due_ms is not None and max(held.due_ms, since_ms) < now_ms - GRACE_MS
+def is_overdue(record: Record, since_ms: int, now_ms: int) -> bool:
+    """Return True if *record* should have fired by *now_ms*; firing has been possible since *since_ms*."""
+    return record.place == Place.DUE and record.due_ms is not None and max(record.due_ms, since_ms) < now_ms - GRACE_MS
 
 
-def may_be_left_out(known: Held, told_ms: int, now_ms: int) -> int | None:
+def may_be_left_out(known: Record, told_ms: int, now_ms: int) -> int | None:
     """
     Return the occurrence that seems to have no record, in ms; None if there is none, or no conclusion is possible.
 
     A stored rule that cannot be evaluated is ignored here; the tick quarantines it. *told_ms*: the latest time in the
     log's entries of this schedule. It is the time of its last change, unless the server's clock was set back.
     """
-    if known.run or known.place != "due" or known.nominal_ms is None or known.due_ms != known.nominal_ms:
+    if known.run or known.place != Place.DUE or known.nominal_ms is None or known.due_ms != known.nominal_ms:
         return None
     if known.nominal_ms <= told_ms or told_ms >= now_ms - GRACE_MS:  # a quick test for most schedules
         return None
-    own = known.split()[1]
+    own = known.own_fields()
     last = RunId.parse(known.last) if known.last else None
     if last is not None:
         told_ms = max(told_ms, last.nominal_ms)
     try:
-        spec = spec_of(own["trigger"])
-        return missing_occurrence(build(spec, int(own["anchor"])), known.nominal_ms, told_ms, now_ms)
+        spec = spec_of(own[b"trigger"])
+        return missing_occurrence(build(spec, int(own[b"anchor"])), known.nominal_ms, told_ms, now_ms)
     except Exception:
         return None
 
@@ -160,7 +161,7 @@ def missing_occurrence(trigger: Trigger, nominal_ms: int, told_ms: int, now_ms: 
     return first_ms
 
 
-def left_out(known: Held, missing_ms: int) -> Alarm:
+def left_out(known: Record, missing_ms: int) -> Alarm:
     """Return the alarm for an occurrence without a record. It fires late if the schedule is put back to that time."""
     back = replace(known, nominal_ms=missing_ms, due_ms=missing_ms)
     found = f"no record of it: next is {iso(known.nominal_ms)}"
@@ -170,16 +171,16 @@ def left_out(known: Held, missing_ms: int) -> Alarm:
 # -- words ----------------------------------------------------------------------------------------
 
 
-def _shown(held: Held) -> str:
-    due = "" if held.due_ms is None else f", due {iso(held.due_ms)}"
-    return f"{_place(held)}{due}"
+def _shown(record: Record) -> str:
+    due = "" if record.due_ms is None else f", due {iso(record.due_ms)}"
+    return f"{_place(record)}{due}"
 
 
-def _place(held: Held) -> str:
-    return f"{held.lane} lane" if held.place == "due" else held.place
+def _place(record: Record) -> str:
+    return f"{record.lane} lane" if record.place == Place.DUE else record.place
 
 
-def _difference(known: Held, here: Held) -> str:
+def _difference(known: Record, here: Record) -> str:
     """Name the differences in *here*. Of the content only field names are shown: arguments may be confidential."""
     said: list[str] = []
     if _place(known) != _place(here):
@@ -192,15 +193,13 @@ def _difference(known: Held, here: Held) -> str:
         said.append("a one-shot" if here.run else "recurring")
     elif known.last != here.last:
         said.append(f"last run {here.last}")
-    names = sorted(
-        {
-            name
-            for ours, theirs in zip(known.asked_for(), here.asked_for(), strict=True)
-            for name in ours.keys() | theirs.keys()
-            if ours.get(name) != theirs.get(name)
-        }
-    )
-    if not here.asked_for()[0]:
+    names = sorted({
+        text(name)
+        for ours, theirs in zip(known.request(), here.request(), strict=True)
+        for name in ours.keys() | theirs.keys()
+        if ours.get(name) != theirs.get(name)
+    })  # fmt: skip
+    if not here.request()[0]:
         said.append("its job is gone" if here.run else "its template is gone")
     elif names:
         said.append(f"other {', '.join(names)}")

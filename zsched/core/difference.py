@@ -6,88 +6,29 @@ own history changed after the last common entry. Ids that the new history change
 restored, unless an archive with less knowledge put them there (``t`` of the restored row decides). Each rule has a
 name, by which ``tests/model`` leaves it out to show that it is needed.
 
-Held and Recalled are not frozen, like rows (``core.log.rows``): a merge makes both for each schedule. No code changes
-them.
+Recalled is not frozen, like a record: a merge makes one for each schedule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
-from zsched.core.entry import OWN
 from zsched.core.job import JobFacts, rq_time
-from zsched.core.log import Entry, Key, Position, Texts, Touch, reading, text, touches
+from zsched.core.log import Entry, Key, Position, Touch, reading, touches
 from zsched.core.log.lives import EndEntry
-from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry
+from zsched.core.log.recovery import MergedEntry, RestoreEntry, touches_of
+from zsched.core.record import Place, Record
 from zsched.core.run_id import nominal_ms_of, run_id_of
 from zsched.core.runs import RunStatus, of_job
 
-# Fields that change during the life of a run or schedule. They are not part of the request.
-_OF_RUN = frozenset(
-    "status created_at enqueued_at started_at ended_at last_heartbeat worker_name dependency_id dependency_ids".split()
-    + "allow_dependency_failures enqueue_at_front zs_uncertain zs_deadline zs_stop zs_version".split()
-)
-_MOVING = frozenset(name.encode() for name in _OF_RUN)
-_OF_SCHEDULE = frozenset("version created_at updated_at nominal last ended_at".split())
 # RQ's status of a run that ended; of the others it is failed.
 _JOB_STATUSES: Final = {
     RunStatus.SUCCEEDED: "finished", RunStatus.CANCELLED: "canceled", RunStatus.EXPIRED: "canceled",
 }  # fmt: skip
 _FOR_GOOD: Final = 1 << 63  # µs: later than any time in an archive
-
-
-@dataclass(slots=True)
-class Held:
-    """
-    A schedule in Redis, or an open run.
-
-    ``run``: the part of the run id after the schedule's id; '' for a recurring schedule. ``place``: due, paused,
-    quarantine, ended or open. ``record``: field and value texts; fields of a recurring schedule's own hash have the
-    prefix ``schedule:``. In an archive, ``t_us`` is the time of its last change, and ``is_touched`` is False if the new
-    history has that change too.
-    """
-
-    id: str
-    run: str
-    place: str
-    lane: str
-    due_ms: int | None
-    nominal_ms: int | None
-    last: str | None
-    note: str | None
-    record: Texts
-    t_us: int = 0
-    is_touched: bool = True
-
-    def split(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
-        """Return the record's fields: those of the job or template, and a recurring schedule's own."""
-        pairs = {text(name): value for name, value in zip(self.record[::2], self.record[1::2], strict=True)}
-        own = {name.removeprefix(OWN): value for name, value in pairs.items() if name.startswith(OWN)}
-        return {name: value for name, value in pairs.items() if not name.startswith(OWN)}, own
-
-    def asked_for(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
-        """Return ``split`` without the fields that change during the life of a run or schedule."""
-        job, own = self.split()
-        return (
-            {name: value for name, value in job.items() if name not in _OF_RUN},
-            {name: value for name, value in own.items() if name not in _OF_SCHEDULE},
-        )
-
-    def job_asked_for(self) -> Texts:
-        """Return the job's fields of ``asked_for`` as texts, for a one-shot or its run; quick if nothing changed."""
-        if _MOVING.isdisjoint(self.record[::2]):
-            return self.record
-        pairs = zip(self.record[::2], self.record[1::2], strict=True)
-        return [each for name, value in pairs if name not in _MOVING for each in (name, value)]
-
-    def is_same(self, other: Held) -> bool:
-        """Return True if both have the same place, the same due time and the same request."""
-        mine = self.run, self.place, self.due_ms, self.nominal_ms, self.last, self.note
-        theirs = other.run, other.place, other.due_ms, other.nominal_ms, other.last, other.note
-        return mine == theirs and self.lane == other.lane and self.asked_for() == other.asked_for()
 
 
 class Verdict(Enum):
@@ -139,23 +80,24 @@ class OverRun(NamedTuple):
         """The id of the run."""
         return run_id_of(self.id, self.run)
 
-    def back(self, note: str | None = None) -> Restored:
+    def back(self, note: str | None = None) -> Record:
         """Return the row that tells that Redis has or had it once more."""
-        return Restored(self.id, self.run, "over", "", nominal_ms_of(self.run), self.t_us, note, (), ())
+        return Record(self.id, self.run, Place.OVER, "", nominal_ms_of(self.run), (), note=note, t_us=self.t_us)
 
 
 @dataclass(slots=True)
 class Recalled:
     """
     An archive's knowledge of one schedule id. ``schedule`` is None if it is gone (fired, cancelled, taken out);
-    ``gone_us`` is since when, None if not needed. ``runs``: its open runs. ``over``: runs that ended after the last
-    common entry.
+    ``gone_us`` is since when, None if not needed. ``runs``: its open runs; ``unchanged``: those that the new history
+    has as well. ``over``: runs that ended after the last common entry.
     """
 
     id: str
-    schedule: Held | None
+    schedule: Record | None
     gone_us: int | None
-    runs: tuple[Held, ...]
+    runs: tuple[Record, ...]
+    unchanged: frozenset[str] = frozenset()
     over: tuple[OverRun, ...] = ()
 
 
@@ -165,7 +107,7 @@ class Branch:
     def __init__(self) -> None:
         self._touched: dict[Key, int] = {}
         self._taken: dict[Key, int] = {}
-        self._untold: list[Restored] = []  # rows whose keys are not in _taken yet
+        self._untold: list[Record] = []  # rows whose keys are not in _taken yet
         self._open: set[Key] = set()  # runs that a restore reported as open here
         self._began: dict[Key, int] = {}  # runs that ended here: the start of the last attempt in ms, 0 if unknown
         self.merged: list[Position] = []  # ends of histories that archives have merged into this one
@@ -186,7 +128,7 @@ class Branch:
                 self.restored = entry.position, restore.archive
         return touched
 
-    def take(self, rows: Iterable[Restored]) -> None:
+    def take(self, rows: Iterable[Record]) -> None:
         """Add rows that the archive itself restored, until ``forget_taken``."""
         self._untold += rows
 
@@ -218,12 +160,12 @@ class Branch:
 
     def _is_changed(self, key: Key, t_us: int) -> bool:
         if self._untold:  # seldom: a page is compared again only if others changed its schedules
-            self._taken.update((touch.key, touch.t_us) for row in self._untold for touch in row.touches())
+            self._taken.update((touch.key, touch.t_us) for row in self._untold for touch in touches_of(row))
             self._untold.clear()
         return self._touched.get(key, -1) >= t_us or self._taken.get(key, -1) >= t_us or key in self._open
 
 
-def lacking(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: int | None = None) -> Iterator[Restored]:
+def lacking(recalled: Recalled, here: Record | None, branch: Branch, doubt_ms: int | None = None) -> Iterator[Record]:
     """
     Yield the rows that Redis lacks to hold what is *recalled*.
 
@@ -233,18 +175,18 @@ def lacking(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: int
     schedule = _schedule(recalled, here, branch, doubt_ms)
     if schedule is not None:
         yield schedule
-    is_leaving, has_job = schedule is not None, here is not None and bool(here.record)
+    is_leaving, has_job = schedule is not None, here is not None and bool(here.job)
     for run in recalled.runs:
         waits = here is not None and here.run == run.run
         if waits and has_job and not is_leaving:
             continue  # it is marked when it fires
-        if not run.is_touched and not (waits and is_leaving):
+        if run.run in recalled.unchanged and not (waits and is_leaving):
             continue  # it exists unchanged; otherwise it waited, and will not be marked by a later fire
         if not branch.is_newer((run.id, run.run), run.t_us):
             yield _run(run)
 
 
-def _schedule(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: int | None) -> Restored | None:
+def _schedule(recalled: Recalled, here: Record | None, branch: Branch, doubt_ms: int | None) -> Record | None:
     """Return the row that restores the schedule; None if nothing has to be restored."""
     key, known = (recalled.id, ""), recalled.schedule
     if known is not None:
@@ -254,12 +196,12 @@ def _schedule(recalled: Recalled, here: Held | None, branch: Branch, doubt_ms: i
     if here is None or recalled.gone_us is None or branch.is_newer(key, recalled.gone_us):
         return None
     is_doubtful = doubt_ms is None or (here.due_ms is not None and here.due_ms <= doubt_ms)
-    if here.place == "due" and is_doubtful and any(run.run == here.run for run in recalled.runs):
+    if here.place == Place.DUE and is_doubtful and any(run.run == here.run for run in recalled.runs):
         return None  # it fired in the lost history and was open: here it waits, and fire will mark it
-    return Restored(recalled.id, here.run, "gone", here.lane, here.due_ms, recalled.gone_us, None, (), ())
+    return Record(recalled.id, here.run, Place.GONE, here.lane, here.due_ms, (), t_us=recalled.gone_us)
 
 
-def over_row(over: OverRun, job: JobFacts | None) -> Restored | None:
+def over_row(over: OverRun, job: JobFacts | None) -> Record | None:
     """
     Return the row of a run that is over, if RQ has it once more in its hash *job*: Redis went back to a time before
     that end. None if it has not. A worker that began it after that start executes it again. If no worker did, the
@@ -274,35 +216,19 @@ def over_row(over: OverRun, job: JobFacts | None) -> Restored | None:
     return over.back(note)
 
 
-def restored_row(known: Held) -> Restored:
+def restored_row(known: Record) -> Record:
     """Return a schedule as it was *known*, as a row of a restore."""
-    place, note, since_ms = known.place, known.note, known.t_us // 1000
-    if place == "due" and known.due_ms is None:  # another writer's value: no lane accepts it
-        place, note = "quarantine", f"{since_ms} its due time is none"
-    elif place in ("paused", "quarantine") and not note:
-        note = f"{since_ms} "
-    if known.run:
-        job, own_texts = known.job_asked_for(), list[bytes]()
-    else:
-        fields, stored = known.split()
-        own = {name: value for name, value in stored.items() if name not in _OF_SCHEDULE}
-        moving = {"nominal": known.nominal_ms, "last": known.last}
-        own |= {name: str(value).encode() for name, value in moving.items() if value is not None}
-        own |= {name: stored[name] for name in ("created_at", "updated_at") if name in stored}
-        if place == "ended":
-            own["ended_at"] = str(since_ms).encode()
-        job, own_texts = _texts({name: value for name, value in fields.items() if name not in _OF_RUN}), _texts(own)
-    return Restored(known.id, known.run, place, known.lane, known.due_ms, known.t_us, note, job, own_texts)
+    row, since_ms = known.to_keep(), known.t_us // 1000
+    if row.place == Place.DUE and not row.is_at_its_time:
+        return replace(row, place=Place.QUARANTINE, note=f"{since_ms} its due time is no time")
+    if row.place in (Place.PAUSED, Place.QUARANTINE) and not row.note:
+        return replace(row, note=f"{since_ms} ")
+    return row
 
 
-def _run(run: Held) -> Restored:
+def _run(run: Record) -> Record:
     """Return the row of an open run: it is pushed again, unless RQ has it or its schedule's policy forbids it."""
-    job, own = run.asked_for()
-    is_skipped = b"s" in job.get("zs", b"") + own.get("flags", b"")
-    place = "skipped" if is_skipped else "open"
-    flags = {"flags": own["flags"]} if own.get("flags") else {}
-    return Restored(run.id, run.run, place, run.lane, run.due_ms, run.t_us, None, _texts(job), _texts(flags))
-
-
-def _texts(fields: dict[str, bytes]) -> list[bytes]:
-    return [each for name, value in fields.items() for each in (name.encode(), value)]
+    flags = run.own_fields().get(b"flags", b"")
+    is_skipped = b"s" in run.job_fields().get(b"zs", b"") + flags
+    place, own = Place.SKIPPED if is_skipped else Place.OPEN, [b"flags", flags] if flags else ()
+    return replace(run.to_keep(), place=place, own=own)

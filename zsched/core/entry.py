@@ -28,11 +28,10 @@ StoredRow = tuple[bytes, bytes, bytes]  # id, words, a text from outside or b"";
 
 # The format of keys, values and entries. It is raised when an older zsched would misread what a newer one writes.
 # lua/lib/time.lua has the same number, and the oldest format that is still read.
-FORMAT: Final = 6
-OLDEST_FORMAT: Final = 5
+FORMAT: Final = 7
+OLDEST_FORMAT: Final = 7
 
 START: Final = "start"  # of an archive that is complete since the first entry of the log
-OWN: Final = "schedule:"  # the prefix of a recurring schedule's own fields in a record
 BEFORE_BY: Final = "\x1f"  # in the value of a paused schedule: between the note and who paused it; lua/pause.lua
 _BY: Final = b"by"  # the field before an entry's own texts; none of these begin with it
 _MALFORMED: Final = (ValueError, KeyError, IndexError, TypeError)  # raised while a malformed entry is parsed

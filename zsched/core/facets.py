@@ -12,7 +12,8 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple, Self
 
-from zsched.core.entry import OWN, Texts, text
+from zsched.core.entry import text
+from zsched.core.record import Place, Record
 
 
 class Facets(NamedTuple):
@@ -25,14 +26,12 @@ class Facets(NamedTuple):
     name: str = ""
 
     @classmethod
-    def of(cls, record: Texts) -> Self:
-        """Return the facets of the field and value texts of a record (``core.difference.Held``)."""
-        fields = dict(zip(record[::2], record[1::2], strict=True))
-        if _RECURRING[0] in fields:
-            func, owner, tags, name = (fields.get(field, b"") for field in _RECURRING)
-        else:
-            func, owner, tags, name = (fields.get(field, b"") for field in _ONE_SHOT)
-        func, queue = func or fields.get(b"description", b""), fields.get(b"origin", b"")
+    def of(cls, record: Record) -> Self:
+        """Return the facets of a record."""
+        job, own = record.job_fields(), record.own_fields()
+        fields, names = (own, _RECURRING) if b"func" in own else (job, _ONE_SHOT)
+        func, owner, tags, name = (fields.get(field, b"") for field in names)
+        func, queue = func or job.get(b"description", b""), job.get(b"origin", b"")
         return cls(text(func), text(queue), text(owner), _tags(tags), text(name))
 
     @classmethod
@@ -85,14 +84,14 @@ class FacetsOfRows(NamedTuple):
         return self.distinct[self.order[row] if self.order else 0] if self.distinct else NO_FACETS
 
 
-_RECURRING: Final = tuple(f"{OWN}{name}".encode() for name in ("func", "owner", "tags", "name"))
+_RECURRING: Final = (b"func", b"owner", b"tags", b"name")
 _ONE_SHOT: Final = (b"zs_func", b"zs_owner", b"zs_tags", b"zs_name")
 
 
 @lru_cache(maxsize=1000)  # many entries share their fields
-def facets_of_shared(fields: tuple[bytes, ...]) -> Facets:
-    """Return ``Facets.of`` the *fields* that all records of an entry share."""
-    return Facets.of(fields)
+def facets_of_job(fields: tuple[bytes, ...]) -> Facets:
+    """Return the facets of one-shots, or of runs, whose jobs share these *fields*."""
+    return Facets.of(Record("", "", Place.DUE, "", None, fields))
 
 
 def _tags(stored: bytes) -> tuple[str, ...]:

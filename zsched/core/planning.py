@@ -57,7 +57,7 @@ from zsched.core.triggers import (
 )
 
 if TYPE_CHECKING:
-    from zsched.core.difference import Held
+    from zsched.core.record import Record
 
 _JUST_MS: Final = 5000  # most that an anchor may be before TIME: longer than a reply takes, shorter than clock errors
 _REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, a day would be another occurrence
@@ -130,6 +130,19 @@ class Bracket:
     until_ms: int
     jitter_ms: int = 0
     anchor_ms: int | None = None
+
+
+class PlannedRule:
+    """
+    A rule with its text, which many schedules may share, in several threads. ``planned``: the last plan, the same for
+    all of them but for their jitter; and the ms that this may take.
+    """
+
+    __slots__ = ("planned", "spec", "text")
+
+    def __init__(self, spec: TriggerSpec) -> None:
+        self.spec, self.text = spec, spec.to_text()
+        self.planned: tuple[Bracket, int] | None = None
 
 
 def first(spec: TriggerSpec, now_ms: int, id: str = "") -> Bracket:
@@ -218,57 +231,57 @@ class Move(NamedTuple):
 class OnceMove(NamedTuple):
     """A one-shot as it was read, with its new due time in ms, and the offset of its zone then; see ``At``."""
 
-    held: Held
+    record: Record
     due_ms: int
     offset_s: int
 
     @property
     def is_signed(self) -> bool:
         """True if a signature covers its time."""
-        return SIGNATURE_FIELD.encode() in self.held.record[::2]
+        return SIGNATURE_FIELD.encode() in self.record.job[::2]
 
 
-def once_move_of(held: Held) -> OnceMove | None:
+def once_move_of(record: Record) -> OnceMove | None:
     """
-    Return the move of the one-shot *held*, which was given as local time; None if it stays, or is no such one-shot.
+    Return the move of the one-shot *record*, which was given as local time; None if it stays, or is no such one-shot.
 
     Of the two instants of a repeated local time it keeps the nearer one.
 
     Raises:
         InvalidSchedule, ValueError, OverflowError: the stored schedule is broken, or this machine lacks its zone.
     """
-    job, _ = held.split()
-    if not held.run or held.place not in _PLACES or held.due_ms is None or OFFSET_FIELD not in job:
+    job = record.job_fields()
+    if not record.run or record.place not in _PLACES or record.due_ms is None or OFFSET_FIELD.encode() not in job:
         return None
-    delay_ms = delay_of(held.id, int(job.get("zs_jitter", b"0")))
-    nominal_ms, place = held.due_ms - delay_ms, zone(job.get("zs_tz", b"UTC").decode())
-    local = from_ms(nominal_ms + int(job[OFFSET_FIELD]) * 1000)
+    delay_ms = delay_of(record.id, int(job.get(b"zs_jitter", b"0")))
+    nominal_ms, place = record.due_ms - delay_ms, zone(job.get(b"zs_tz", b"UTC").decode())
+    local = from_ms(nominal_ms + int(job[OFFSET_FIELD.encode()]) * 1000)
     times = [resolve_local(local, place, Gap.SHIFT, fold)[0] for fold in (Fold.FIRST, Fold.SECOND)]
     new_ms = min(times, key=lambda ms: abs(ms - nominal_ms))
-    return None if new_ms == nominal_ms else OnceMove(held, new_ms + delay_ms, offset_s(place, new_ms // 1000))
+    return None if new_ms == nominal_ms else OnceMove(record, new_ms + delay_ms, offset_s(place, new_ms // 1000))
 
 
-def move_of(held: Held) -> Move | None:
+def move_of(record: Record) -> Move | None:
     """
-    Return the move of the occurrence of *held*; None if it stays.
+    Return the move of the occurrence of *record*; None if it stays.
 
     Raises:
         TriggerError, InvalidSchedule, ValueError, KeyError, TypeError: the stored schedule is broken.
     """
-    if held.run or held.place not in _PLACES or held.nominal_ms is None or held.due_ms is None:
+    if record.run or record.place not in _PLACES or record.nominal_ms is None or record.due_ms is None:
         return None
-    own = held.split()[1]
-    spec = spec_of(own["trigger"])
+    own = record.own_fields()
+    spec = spec_of(own[b"trigger"])
     if not spec.is_of_zone:
         return None
-    trigger = build(spec, int(own["anchor"]))
-    last = RunId.parse(held.last) if held.last else None
+    trigger = build(spec, int(own[b"anchor"]))
+    last = RunId.parse(record.last) if record.last else None
     fired_ms = last.nominal_ms if last is not None and not last.rerun else None  # an extra run is not an occurrence
-    new_ms = moved(trigger, held.nominal_ms, fired_ms)
+    new_ms = moved(trigger, record.nominal_ms, fired_ms)
     if new_ms is None:
         return None
-    new_due_ms = due_of(trigger, held.id, new_ms)
-    return Move(held.id, own["version"].decode(), held.due_ms, held.nominal_ms, new_ms, new_due_ms)
+    new_due_ms = due_of(trigger, record.id, new_ms)
+    return Move(record.id, own[b"version"].decode(), record.due_ms, record.nominal_ms, new_ms, new_due_ms)
 
 
 def moved(trigger: Trigger, nominal_ms: int, fired_ms: int | None) -> int | None:

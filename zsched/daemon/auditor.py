@@ -44,11 +44,11 @@ import structlog
 from zsched.archive.recall import Recall, recalling_beside
 from zsched.core.audit import GRACE_MS, Alarm, Event, is_overdue, left_out, may_be_left_out, misplaced, unknown_schedule
 from zsched.core.clock import Clock
-from zsched.core.difference import Held, Recalled
+from zsched.core.difference import Recalled
 from zsched.core.log import Entry, Position, UnknownEntry, touches
-from zsched.core.log.recovery import Restored
 from zsched.core.model import iso
 from zsched.core.pages import pages_of
+from zsched.core.record import Record
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.causes import Causes
 from zsched.daemon.reconciler import HistoryChanged, Reconciler
@@ -108,7 +108,7 @@ class Inspection:
         self.touched = set[str]()
         self.judged, self.repaired = set[str](), set[str]()
         self.alarms: dict[str, Alarm] = {}
-        self.well: list[Held] = []
+        self.well: list[Record] = []
 
     def take_in(self, entry: Entry) -> set[str]:
         """Return the schedules that *entry* touched. Raises UnknownEntry."""
@@ -116,7 +116,7 @@ class Inspection:
         self.touched |= touched
         return touched
 
-    def judge(self, page: Sequence[Recalled], held: Mapping[str, Held]) -> list[Restored]:
+    def judge(self, page: Sequence[Recalled], held: Mapping[str, Record]) -> list[Record]:
         """Find the faults; return the rows that repair them."""
         for one in page:
             if one.id in self.touched:
@@ -129,11 +129,11 @@ class Inspection:
                 self.well.append(one.schedule)
         return [alarm.row for alarm in self.alarms.values() if alarm.row is not None]
 
-    def note(self, rows: Sequence[Restored]) -> None:
+    def note(self, rows: Sequence[Record]) -> None:
         """Note that *rows* were put back."""
         self.repaired |= {row.id for row in rows}
 
-    def _alarm(self, id: str, known: Held | None, here: Held | None) -> Alarm | None:
+    def _alarm(self, id: str, known: Record | None, here: Record | None) -> Alarm | None:
         """Return the faults of one schedule."""
         look = self._look
         if known is None:

@@ -18,8 +18,8 @@ import structlog
 
 from zsched.archive import Archive
 from zsched.core.clock import Clock
-from zsched.core.difference import Held
 from zsched.core.log import Entry, Position, readable
+from zsched.core.record import Record
 from zsched.core.run_id import run_id_of
 from zsched.daemon.batch import Batch
 from zsched.daemon.meter import Meter
@@ -158,7 +158,7 @@ class Intake:
             self._archive.copy(part)
         self._meter.archived(known)
 
-    def _scan(self, pages: Iterable[tuple[Position | None, list[Held]]], base: Position) -> None:
+    def _scan(self, pages: Iterable[tuple[Position | None, list[Record]]], base: Position) -> None:
         """Store *pages*, all of the history that contains *base*."""
         last = base
         for at, held in pages:

@@ -40,10 +40,11 @@ from typing import Final
 
 from zsched.archive import Recall
 from zsched.core.audit import misplaced
-from zsched.core.difference import Branch, Held, OverRun, Recalled
+from zsched.core.difference import Branch, OverRun, Recalled
 from zsched.core.log import Entry, Key, Position, UnknownEntry
-from zsched.core.log.recovery import Restored, RestoreEntry
+from zsched.core.log.recovery import RestoreEntry
 from zsched.core.pages import pages_of
+from zsched.core.record import Record
 from zsched.daemon.reconciler import Guess, Reconciler, lacking_rows
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Wire
@@ -95,7 +96,7 @@ class Merge:
         self.covered: frozenset[Position] = frozenset()  # the ends of histories that it names
         self.done: Counter[str] = Counter()  # rows that were put back, by place as logged
         # Called with the rows of each restore entry.
-        self.on_restored: Callable[[Sequence[Restored]], None] | None = None
+        self.on_restored: Callable[[Sequence[Record]], None] | None = None
         self._touched: dict[Key, int] | None = None  # ids touched after the common entry; None: all known ids
         self._over: dict[Key, OverRun] = {}  # runs that ended after it
 
@@ -156,7 +157,7 @@ class Merge:
         """Return the number of compared schedules."""
         return len({id for id, _ in self._touched}) if self._touched is not None else self._recall.count()
 
-    def rows(self) -> Iterator[list[Restored]]:
+    def rows(self) -> Iterator[list[Record]]:
         """Yield the rows that ``run`` would put back now, page by page. Nothing is written."""
         for page in self._pages():
             found = map(self._restoring.foresee, portions(self.reconciler.compare(page)))
@@ -210,20 +211,20 @@ class Merge:
             raise OtherRestores
         return touched
 
-    def judge(self, page: Sequence[Recalled], held: Mapping[str, Held]) -> list[Restored]:
+    def judge(self, page: Sequence[Recalled], held: Mapping[str, Record]) -> list[Record]:
         """Return the rows that Redis lacks of *page*."""
         if self._is_whole:
             return [row for one in page if (row := self._misplaced_row(one.schedule, held.get(one.id))) is not None]
         return lacking_rows(self._wire, self._keys, page, held, self.branch)
 
-    def note(self, rows: Sequence[Restored]) -> None:
+    def note(self, rows: Sequence[Record]) -> None:
         """Count *rows*, which were put back."""
         self.branch.take(rows)
         self.done.update(row.place for row in rows)
         if self.on_restored is not None:
             self.on_restored(rows)
 
-    def _misplaced_row(self, known: Held | None, here: Held | None) -> Restored | None:
+    def _misplaced_row(self, known: Record | None, here: Record | None) -> Record | None:
         """Return the row that repairs a schedule as the auditor does; None if it is right, or others changed it."""
         if known is None or self.branch.is_newer((known.id, ""), known.t_us):
             return None

@@ -38,10 +38,11 @@ import structlog
 
 from zsched.archive import Archive
 from zsched.core.clock import Clock
-from zsched.core.difference import Branch, Held, Recalled
+from zsched.core.difference import Branch, Recalled
 from zsched.core.log import Entry, Position, UnknownEntry, is_leaders, kinds_telling_only, touches
-from zsched.core.log.recovery import Restored, RestoreEntry, restored
+from zsched.core.log.recovery import RestoreEntry, restored
 from zsched.core.outcomes import OF_RUNS
+from zsched.core.record import Record
 from zsched.daemon.reconciler import Reconciler, lacking_rows
 from zsched.daemon.recovery import SLICE_MS, Recovery
 from zsched.storage.archivers import Archivers, ArchiveState
@@ -139,13 +140,13 @@ class RestoreAnswer:
                 self._better.pop(id, None)
         return touched
 
-    def judge(self, page: Sequence[Recalled], held: Mapping[str, Held]) -> list[Restored]:
+    def judge(self, page: Sequence[Recalled], held: Mapping[str, Record]) -> list[Record]:
         """Return the rows with the data of this history. A schedule that the leader changed can only be removed."""
         page = [recalled for recalled in page if recalled.id in self._better]
         rows = lacking_rows(self._wire, self._keys, page, held, Branch())
         return [row for row in rows if row.place == "gone" or row.id not in self._went_on]
 
-    def note(self, rows: Sequence[Restored]) -> None:
+    def note(self, rows: Sequence[Record]) -> None:
         """Count *rows*, which were put back."""
         self._corrected += len(rows)
 

@@ -27,9 +27,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from zsched.core.difference import Branch, Held, Recalled, lacking, over_row
+from zsched.core.difference import Branch, Recalled, lacking, over_row
 from zsched.core.log import Entry, Position
-from zsched.core.log.recovery import Restored
+from zsched.core.record import Record
 from zsched.storage.connection import Wire
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
@@ -54,17 +54,17 @@ class Scope(Protocol):
     def take_in(self, entry: Entry) -> Collection[str]:
         """Add an entry that another writer wrote after the comparison. Return the ids of the touched schedules."""
 
-    def judge(self, page: Sequence[Recalled], held: Mapping[str, Held]) -> list[Restored]:
+    def judge(self, page: Sequence[Recalled], held: Mapping[str, Record]) -> list[Record]:
         """Return the rows to restore for *page*; *held* is the data in Redis, by id."""
 
-    def note(self, rows: Sequence[Restored]) -> None:
+    def note(self, rows: Sequence[Record]) -> None:
         """Note *rows*, which were put back, with their places as logged."""
 
 
 class Guess(NamedTuple):
     """The rows to restore for a page if Redis has nothing of it, and the same in portions."""
 
-    rows: list[Restored]
+    rows: list[Record]
     portions: list[Portion]
 
 
@@ -120,11 +120,11 @@ class Reconciler:
             if page:
                 yield
 
-    def compare(self, page: Sequence[Recalled]) -> list[Restored]:
+    def compare(self, page: Sequence[Recalled]) -> list[Record]:
         """
         Return the rows to restore for *page*, as of ``seen``, which becomes the log's end. Raises as ``reconcile``.
         """
-        held: dict[str, Held] = {}
+        held: dict[str, Record] = {}
         for at, found in self._scanner.schedules(recalled.id for recalled in page):
             self.read_to(at)
             held |= {one.id: one for one in found}
@@ -132,7 +132,7 @@ class Reconciler:
         self.touched.difference_update(recalled.id for recalled in page)
         return self._scope.judge(page, held)
 
-    def put_back(self, rows: list[Restored], guessed: Sequence[Portion] = ()) -> Iterator[None]:
+    def put_back(self, rows: list[Record], guessed: Sequence[Portion] = ()) -> Iterator[None]:
         """
         Restore *rows*, except those of schedules touched meanwhile, which are added to ``touched``. If the log grows
         quickly, the portions become small, so that less time passes between read and write. *guessed*: the portions of
@@ -203,10 +203,10 @@ class Reconciler:
 
 
 def lacking_rows(
-    wire: Wire, keys: Keys, page: Sequence[Recalled], held: Mapping[str, Held], branch: Branch
-) -> list[Restored]:
+    wire: Wire, keys: Keys, page: Sequence[Recalled], held: Mapping[str, Record], branch: Branch
+) -> list[Record]:
     """Judge *page* after a loss: return the rows that Redis lacks (``core.difference``)."""
-    rows: list[Restored] = []
+    rows: list[Record] = []
     for recalled in page:
         waits = held.get(recalled.id)
         is_run = waits is not None and any(waits.run == run.run for run in recalled.runs)

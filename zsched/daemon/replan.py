@@ -34,10 +34,10 @@ from typing import Any, Final
 import structlog
 
 from zsched.core.clock import Clock
-from zsched.core.difference import Held
 from zsched.core.log import text
 from zsched.core.pages import pages_of
 from zsched.core.planning import Move, OnceMove, move_of, once_move_of
+from zsched.core.record import Record
 from zsched.core.triggers import spec_of
 from zsched.daemon.tick import Tick
 from zsched.errors import RedisRefused
@@ -125,7 +125,7 @@ class Replanner:
         Move the schedules of *ids* that have another time by our rules. Return the moved ids, and the ids changed
         meanwhile.
         """
-        moves = [move for _, page in self._scanner.schedules(ids) for held in page if (move := _move_of(held))]
+        moves = [move for _, page in self._scanner.schedules(ids) for record in page if (move := _move_of(record))]
         moved: set[str] = set()
         for page in pages_of(moves, _AT_ONCE):
             done = self._dispatch.replan(term, self._rules.version or "", page)
@@ -135,13 +135,13 @@ class Replanner:
 
     def _move_once(self, ids: Sequence[str]) -> None:
         """Move the one-shots of *ids* that have another time by our rules; note the signed ones."""
-        moves = [move for _, page in self._scanner.schedules(ids) for held in page if (move := _once_move_of(held))]
+        moves = [move for _, page in self._scanner.schedules(ids) for record in page if (move := _once_move_of(record))]
         signed = [move for move in moves if move.is_signed]
         by = f"zone rules {self._before or 'unknown'} → {self._rules.version}"
         self._moved += sum(self._dispatch.move_once([move for move in moves if not move.is_signed], by))
         for move in signed:
             self._wire.execute(
-                "HSET", self._keys.kept_local(), move.held.id, f"{move.held.due_ms} {move.due_ms}"
+                "HSET", self._keys.kept_local(), move.record.id, f"{move.record.due_ms} {move.due_ms}"
             )  # few are signed, and few zones change
         self._kept += len(signed)
 
@@ -220,17 +220,17 @@ def _is_of_zone(trigger: bytes) -> bool:
         return False
 
 
-def _once_move_of(held: Held) -> OnceMove | None:
+def _once_move_of(record: Record) -> OnceMove | None:
     """Return None for a one-shot that is broken, or whose zone this machine lacks."""
     try:
-        return once_move_of(held)
+        return once_move_of(record)
     except Exception:  # as below
         return None
 
 
-def _move_of(held: Held) -> Move | None:
+def _move_of(record: Record) -> Move | None:
     """Return None for a schedule that cannot be planned: it is quarantined when it is due."""
     try:
-        return move_of(held)
+        return move_of(record)
     except Exception:  # a stored rule can make Python raise any exception
         return None

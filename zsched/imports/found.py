@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-Place = int | str  # the line of a file, or another name: a job's id, a registered function
+ItemPlace = int | str  # the line of a file, or another name: a job's id, a registered function
 
 
 class Origin(NamedTuple):
@@ -28,7 +28,7 @@ class Item:
     """
 
     id: str
-    place: Place
+    place: ItemPlace
     func: str
     options: Mapping[str, Any]
     origin: Origin | None = None
@@ -39,7 +39,7 @@ class Refusal:
     """A refused line or job. ``what``: its text at the source; ``problem`` includes the remedy."""
 
     source: str
-    place: Place
+    place: ItemPlace
     what: str
     problem: str
 
@@ -62,6 +62,6 @@ class ImportSource:
     refusals: list[Refusal] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
-    def refuse(self, place: Place, what: str, problem: str) -> None:
+    def refuse(self, place: ItemPlace, what: str, problem: str) -> None:
         """Note that *what* cannot be imported; *problem* is the reason and the remedy."""
         self.refusals.append(Refusal(self.name, place, what, problem))

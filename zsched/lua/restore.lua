@@ -11,9 +11,10 @@
 --        is_forced       1: also into a data set with another name
 --        if_absent       1: the caller has not compared these schedules: only if none of them is there
 --        row_count
---        ...             per row: id, run (the rest of the run id after the id, '' for a recurring schedule), place,
---                        lane, due ms or -, t of the row's last change in µs, note, "<n> <m>", then n texts of the
---                        job or template (pairs) and m texts of the schedule's own hash (pairs)
+--        ...             records as rows (core/record.py): id, words, '', note, then texts of the job or template, and
+--                        of the schedule's own hash (pairs). Words: run (the rest of the run id after the id), place,
+--                        lane, due ms, nominal ms, last run, t of the last change in µs, and the two numbers of texts;
+--                        - for a missing value
 --        places: due paused quarantine ended gone open skipped over
 -- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), the place of each row as logged  |  AGAIN, now ms
 --          |  OTHER, now ms  |  HERE, now ms: at least one schedule is there
@@ -118,14 +119,15 @@ local function end_as_known(one)
 end
 
 -- Read the rows. *keys* are those that the rows write; is_new: none of them exists, and no two rows have the same id.
+local WORDS = '^' .. string.rep('(%S+) ', 8) .. '(%S+)$'
 local rows, ids, places, wanted, keys, is_new, at = {}, {}, {}, {}, {}, true, ROWS
 for n = 1, row_count do
-  local id, run, place, lane, due_ms, t_us, note, sizes = unpack(ARGV, at, at + 7)
-  local job_size, own_size = string.match(sizes, '^(%d+) (%d+)$')
-  local first, first_own = at + 8, at + 8 + tonumber(job_size)
+  local id, words, _, note = unpack(ARGV, at, at + 3)
+  local run, place, lane, due_ms, nominal_ms, last, t_us, job_size, own_size = string.match(words, WORDS)
+  local first, first_own = at + 4, at + 4 + tonumber(job_size)
   local after = first_own + tonumber(own_size)
-  local row = {id = id, run = run, place = place, lane = lane, due_ms = due_ms, t_us = t_us, note = note,
-    first = first, first_own = first_own, after = after}
+  local row = {id = id, run = run, place = place, lane = lane, due_ms = due_ms, nominal_ms = nominal_ms, last = last,
+    t_us = t_us, note = note, first = first, first_own = first_own, after = after}
   if place == 'open' then
     local given = {}
     for i = first, after - 1, 2 do
@@ -135,7 +137,7 @@ for n = 1, row_count do
     row.at_front = string.find((given.zs or '') .. (given.flags or ''), 'f', 1, true)
     row.rate_limit = limit_of(given.rate_limit_key, given.rate_limit_concurrency)
   end
-  if run ~= '' then
+  if run ~= '-' then
     row.run_id = id .. '-' .. run
     keys[#keys + 1] = RQ_JOB .. row.run_id
   else
@@ -143,7 +145,7 @@ for n = 1, row_count do
     keys[#keys + 1] = template_prefix .. id
   end
   is_new = is_new and not wanted[id]
-  rows[n], ids[n], wanted[id], row.at, at = row, id, true, at + 2, after
+  rows[n], ids[n], wanted[id], row.words_at, at = row, id, true, at + 1, after
 end
 is_new = is_new and redis.call('EXISTS', unpack(keys)) == 0
 
@@ -153,14 +155,17 @@ for n, row in ipairs(rows) do
   if place == 'over' then
     row.one = waiting_still(row) or running_still(row)
     row.place = row.one and 'over' or 'again'
-  elseif place ~= 'gone' and row.run ~= '' then
+  elseif place ~= 'gone' and row.run ~= '-' then
     if not is_new and not make_way(row.run_id) then  -- it was pushed here, or a worker has it
       row.place = IS_SCHEDULE[place] and 'gone' or 'held'
     elseif place == 'open' and (row.rate_limit == false or not queue_accepts(row.queue) or waits(row)) then
       row.place = 'refused'
     end
   end
-  ARGV[row.at], places[n] = row.place, row.place
+  if row.place ~= place then
+    ARGV[row.words_at] = string.gsub(ARGV[row.words_at], ' %S+', ' ' .. row.place, 1)
+  end
+  places[n] = row.place
   replaced[row.id] = replaced[row.id] or IS_SCHEDULE[place]
 end
 if reason == 'dry' then
@@ -203,13 +208,20 @@ end
 
 local function put_back(row)
   local key = schedule_prefix .. row.id
-  if row.run == '' then
+  if row.run == '-' then
     recurring[#recurring + 1] = row.id
     if not is_new then
       redis.call('DEL', key, template_prefix .. row.id)
     end
     -- The version is new: a plan of the lost history's rule must not pass.
-    redis.call('HSET', key, 'version', entry .. '-' .. t, unpack(ARGV, row.first_own, row.after - 1))
+    local own = {'version', entry .. '-' .. t, unpack(ARGV, row.first_own, row.after - 1)}
+    local ended_at = row.place == 'ended' and string.format('%.0f', math.floor(tonumber(row.t_us) / 1000)) or '-'
+    for _, field in ipairs({{'nominal', row.nominal_ms}, {'last', row.last}, {'ended_at', ended_at}}) do
+      if field[2] ~= '-' then
+        own[#own + 1], own[#own + 2] = field[1], field[2]
+      end
+    end
+    redis.call('HSET', key, unpack(own))
     if row.first_own > row.first then
       redis.call('HSET', template_prefix .. row.id, unpack(ARGV, row.first, row.first_own - 1))
     end

@@ -16,9 +16,7 @@ from typing import Any, Final
 
 from zsched.core.allowed import LimitedBy
 from zsched.core.changes import Change
-from zsched.core.entry import OWN
-from zsched.core.log.kinds import Recorded
-from zsched.core.model import Schedule
+from zsched.core.log.kinds import LoggedPut
 from zsched.core.option_table import OPTIONS
 from zsched.core.outcomes import What
 from zsched.core.revision import is_same, options_of
@@ -30,8 +28,6 @@ from zsched.storage.reader import Decoder, StoredSchedule
 from zsched.storage.rqjob import Encoder, plain
 from zsched.storage.unpickling import is_pickle
 
-_OWN: Final = OWN.encode()
-_CREATED: Final = f"{OWN}created_at".encode()
 # Options in an order for people; other options follow, by name.
 _ORDER: Final = (
     *("func", "at", *RULES, "tz", "starts", "ends", "count"),
@@ -43,40 +39,30 @@ _PRIVATE: Final = {"args": "arguments", "kwargs": "arguments", "meta": "meta"}  
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleWithOptions:
+class ScheduleWithOptions(StoredSchedule):
     """
     A schedule with its options, including func, args and kwargs. ``unreadable`` is the reason why some are missing, or
     "".
     """
 
-    schedule: Schedule
     options: Mapping[str, Any]
-    data: bytes
-    digest: str | None
     unreadable: str = ""
-    signature: bytes = b""
-
-    @property
-    def is_recurring(self) -> bool:
-        """Return True unless it is a one-shot. Its rule may be broken."""
-        return self.schedule.kind != "once"
 
 
 def with_options(found: StoredSchedule, encoder: Encoder) -> ScheduleWithOptions:
     """Return *found* with its options."""
-    schedule, data, unreadable = found.schedule, bytes(found.fields.get("data", b"")), ""  # type: ignore[arg-type]  # bytes
-    stored: dict[str, Any] = {"func": schedule.func}
+    schedule, unreadable, stored = found.schedule, "", dict[str, Any](func=found.schedule.func)
     try:
         stored |= encoder.options(found.fields)
-        stored["func"], args, stored["kwargs"] = encoder.open(data)
+        stored["func"], args, stored["kwargs"] = encoder.open(found.data)
         stored["args"] = list(args)
     except InvalidSchedule as error:
         unreadable = f"{error.problem} ({error.__cause__})" if error.__cause__ else error.problem
-    return ScheduleWithOptions(schedule, options_of(schedule, stored), data, found.digest, unreadable, found.signature)
+    return ScheduleWithOptions(schedule, found.record, found.now_ms, options_of(schedule, stored), unreadable)
 
 
 def with_definitions(
-    changes: Sequence[Change], records: Callable[[Collection[str]], Sequence[Recorded]], *, has_first: bool
+    changes: Sequence[Change], records: Callable[[Collection[str]], Sequence[LoggedPut]], *, has_first: bool
 ) -> list[Change]:
     """
     Return the *changes* of one schedule with what each put changed, and what limits are about. *records*: returns, in
@@ -85,9 +71,9 @@ def with_definitions(
     """
     puts = {change.entry for change in changes[0 if has_first else 1 :] if change.what is What.PUT}
     known = records(puts) if puts else []
-    limited = {one.entry: _limited_by(changes[0].id, one) for one in known if one.entry in puts}
+    limited = {one.entry: _limited_by(one) for one in known if one.entry in puts}
     found = {
-        new.entry: _compared(changes[0].id, old, new)
+        new.entry: _compared(old, new)
         for old, new in pairwise(known)
         if new.entry in puts and new.entry != changes[0].entry and _goes_on(old, new)  # the first one created it
     }
@@ -97,14 +83,14 @@ def with_definitions(
     ]
 
 
-def _limited_by(id: str, given: Recorded) -> LimitedBy | None:
+def _limited_by(put: LoggedPut) -> LimitedBy | None:
     try:
-        return _recorded(id, given).schedule.limited_by
+        return _recorded(put).schedule.limited_by
     except Exception:  # texts of another writer
         return None
 
 
-def _goes_on(old: Recorded, new: Recorded) -> bool:
+def _goes_on(old: LoggedPut, new: LoggedPut) -> bool:
     """
     Return True if *new* changed the schedule of *old*, and is no other schedule with its id. A recurring schedule keeps
     the time of its creation, which may also be that of the change.
@@ -112,24 +98,24 @@ def _goes_on(old: Recorded, new: Recorded) -> bool:
     return new.replaces or ((created := _created(new)) is not None and created == _created(old))
 
 
-def _created(given: Recorded) -> bytes | None:
+def _created(put: LoggedPut) -> bytes | None:
     """Return the time at which a recurring schedule was created; None for a one-shot."""
-    return dict(zip(given.record[::2], given.record[1::2], strict=True)).get(_CREATED)
+    return put.record.own_fields().get(b"created_at")
 
 
-def _compared(id: str, old: Recorded, new: Recorded) -> tuple[str, ...]:
+def _compared(old: LoggedPut, new: LoggedPut) -> tuple[str, ...]:
     try:
-        return changed_options(id, old, new)
+        return changed_options(old, new)
     except Exception as error:  # texts of another writer, which must not hide the rest of the story
         return (f"its options cannot be compared ({type(error).__name__})",)
 
 
-def changed_options(id: str, old: Recorded, new: Recorded) -> tuple[str, ...]:
+def changed_options(old: LoggedPut, new: LoggedPut) -> tuple[str, ...]:
     """
-    Return the options of schedule *id* in which two puts of the history differ: ``cron: 0 9 * * * → 0 10 * * *``. Of
+    Return the options in which two puts of the history differ: ``cron: 0 9 * * * → 0 10 * * *``. Of
     its arguments and meta only the fact is shown.
     """
-    before, after = _recorded(id, old), _recorded(id, new)
+    before, after = _recorded(old), _recorded(new)
     texts = (
         f"{_PRIVATE[change.option]} changed" if change.option in _PRIVATE else change.text()
         for change in option_changes(before, after)
@@ -138,17 +124,12 @@ def changed_options(id: str, old: Recorded, new: Recorded) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
 
-def _recorded(id: str, given: Recorded) -> ScheduleWithOptions:
-    """Return schedule *id* of a record in the history, with its options."""
-    pairs = list(zip(given.record[::2], given.record[1::2], strict=True))
-    own = [each for name, value in pairs if name.startswith(_OWN) for each in (name.removeprefix(_OWN), value)]
-    job = [each for name, value in pairs if not name.startswith(_OWN) for each in (name, value)]
-    due = b"-" if given.due_ms is None else b"%d" % given.due_ms
-    payloads = dict(pairs)
+def _recorded(put: LoggedPut) -> ScheduleWithOptions:
+    """Return the schedule of a put in the history, with its options."""
+    payloads = put.record.job_fields()
     encoder = Encoder("pickle" if is_pickle(payloads.get(b"data") or payloads.get(b"meta", b"")) else "json")
-    schedule = Decoder(encoder).schedule(id, [b"due", given.lane.encode(), due, b"", b"", given.is_recurring, own, job])
-    found = with_options(StoredSchedule(schedule, job, 0), encoder)
-    return found if payloads.get(b"data") else replace(found, unreadable="")  # an archive may keep no arguments
+    found = with_options(StoredSchedule(Decoder(encoder).schedule(put.record), put.record, 0), encoder)
+    return found if found.data else replace(found, unreadable="")  # an archive may keep no arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +155,7 @@ def plain_options(held: ScheduleWithOptions) -> dict[str, Any]:
     kwargs are left out.
     """
     tz, options = str(held.options.get("tz") or "UTC"), held.options
-    if held.is_recurring and held.schedule.trigger is None:  # its rule is broken: the rest looks like a one-shot
+    if not held.record.run and held.schedule.trigger is None:  # its rule is broken: the rest looks like a one-shot
         options = {name: value for name, value in options.items() if name != "at"}
     said = {name: _plain(name, value, tz) for name, value in options.items() if name != "id" and value is not None}
     names = [name for name in _ORDER if name in said] + sorted(set(said) - set(_ORDER))

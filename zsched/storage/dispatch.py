@@ -163,7 +163,7 @@ class ReplanResult(NamedTuple):
     moved: list[Move]
 
 
-_OF_A_PUT = frozenset(("status", "created_at", "zs_version", "data"))  # fields of a waiting job that put.lua writes
+_OF_A_PUT = frozenset((b"status", b"created_at", b"zs_version", b"data"))  # fields of a waiting job that put.lua writes
 
 
 class Dispatch:
@@ -231,20 +231,20 @@ class Dispatch:
         """Put one-shots at their new times, for *by*; return for each whether it was still as it was read."""
         scripts, done = self._scripts.acting_as(by), []
         for move in moves:
-            held, (stored, _) = move.held, move.held.split()
+            record, stored = move.record, move.record.job_fields()
             job = {name: value for name, value in stored.items() if name not in _OF_A_PUT}
-            job[OFFSET_FIELD] = b"%d" % move.offset_s
+            job[OFFSET_FIELD.encode()] = b"%d" % move.offset_s
             reply = scripts.call(
                 "put",
-                lane=held.lane,
+                lane=record.lane,
                 if_exists="replace",
                 enabled="",
                 allow_past=1,
                 keep_op_ms=0,
                 op="-",
-                seen_version=stored.get("zs_version") or stored["created_at"],
+                seen_version=stored.get(b"zs_version") or stored[b"created_at"],
                 field_size=2 * len(job),
-                rows=[*(each for pair in job.items() for each in pair), held.id, move.due_ms, "data", stored["data"]],
+                rows=[*chain.from_iterable(job.items()), record.id, move.due_ms, "data", stored[b"data"]],
             )
             done.append(text(reply[2]) == "updated")
         return done

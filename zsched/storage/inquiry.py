@@ -18,8 +18,8 @@ from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, text
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.lateness import LeadersBack, is_late, with_ready
-from zsched.core.log import Key, changes, kinds_telling, parse, reading, recorded
-from zsched.core.log.kinds import Recorded
+from zsched.core.log import Key, changes, kinds_telling, logged_put, parse, reading
+from zsched.core.log.kinds import LoggedPut
 from zsched.core.lookback import LOOKED_FOR, Lookback, Occurrence, SearchCursor, Wanted, kept, record_key_of
 from zsched.core.outcomes import What
 from zsched.core.run_id import RunId
@@ -285,7 +285,7 @@ class Inquiry:
         from zsched.storage.comparing import with_definitions  # a client that only schedules does not need it
 
         found: list[list[Change]] = []
-        records: list[Recorded] = []
+        records: list[LoggedPut] = []
         leaders = LeadersBack()
         oldest: Entry | None = None
         for oldest in self._back():
@@ -361,9 +361,9 @@ class Inquiry:
         """Yield the log from its end, within the bounds."""
         return self._log.back(most, for_ms=_LOOKED_FOR_MS)
 
-    def _recorded(self, entry: Entry, id: str) -> Recorded | None:
+    def _recorded(self, entry: Entry, id: str) -> LoggedPut | None:
         with suppress(UnknownEntry):
-            return recorded(entry, id, self._suffix)
+            return logged_put(entry, id, self._suffix)
         return None
 
     def _read(self, entry: Entry) -> list[Change]:

@@ -10,20 +10,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from zsched.core.arguments import VERSION
 from zsched.core.checked_options import read_letters, read_options, read_policy
 from zsched.core.choices import Priority, ScheduleState
 from zsched.core.clock import LAST_MS, Clock, to_ms
-from zsched.core.entry import BEFORE_BY
+from zsched.core.entry import BEFORE_BY, Texts
 from zsched.core.entry import text as shown
 from zsched.core.forms import LONGEST_PATH, UNREADABLE, Stored, whole_number
 from zsched.core.job import CALLBACKS, OFFSET_FIELD
 from zsched.core.listing import IdTest
 from zsched.core.model import Schedule
-from zsched.core.pages import pages_of
 from zsched.core.policy import USUAL
+from zsched.core.record import Place, Record
 from zsched.core.signed import SIGNATURE_FIELD, job_pairs
 from zsched.core.triggers import TriggerSpec, build, delay_of, read_spec
 from zsched.core.wording import LONGEST_NAME
@@ -34,54 +34,61 @@ from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.meta import asking, due_from_score, server_now_ms
 from zsched.storage.queues import HeldBack, QueueSeen, StalledQueues, queues_seen, stalled_queues, throttled_sets
+from zsched.storage.records import PAGE, read_records
 from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
 from zsched.storage.unpickling import NotPlain, excess, inflated
 
 if TYPE_CHECKING:
-    from zsched.core.difference import Held
     from zsched.core.recent import Ahead, Recent
     from zsched.storage.last_minutes import LastMinutes
     from zsched.storage.overview import Overview
-    from zsched.storage.shapes import RecurringRecord
+    from zsched.storage.shapes import Put
     from zsched.storage.slots import SlotWaits
 
 T = TypeVar("T")
 _SHOWN_BYTES = 2**20  # of arguments, inflated; the default limit of a put is a quarter of that
-_PAGE = 200  # schedules read by one script
 # Ids and due times per command, if a listing needs more than a page: 1 to 2 ms of the server (measured).
 _LONG_PAGE = 2000
 # Bounds of `has_fired` in the newest part of the log: entries, bytes, time.
 _LOOKED_AT, _BYTES, _LOOKED_FOR_MS = 2000, 4 * 1_048_576, 250.0
-_PLACES = {
-    b"due": ScheduleState.ACTIVE,
-    b"paused": ScheduleState.PAUSED,
-    b"quarantine": ScheduleState.QUARANTINED,
-    b"ended": ScheduleState.ENDED,
+_STATES: Final = {
+    Place.DUE: ScheduleState.ACTIVE,
+    Place.PAUSED: ScheduleState.PAUSED,
+    Place.QUARANTINE: ScheduleState.QUARANTINED,
+    Place.ENDED: ScheduleState.ENDED,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSchedule:
-    """
-    A schedule, with the texts of its waiting job or its template. ``digest``: that of the put of a recurring schedule.
-    """
+    """A schedule with its record, as it was at *now_ms* of the server."""
 
     schedule: Schedule
-    job: list[bytes]
+    record: Record
     now_ms: int
-    digest: str | None = None
 
     @property
     def fields(self) -> dict[str, str | bytes]:
         """The RQ fields by name; data and meta are bytes."""
-        return {shown(name): value for name, value in zip(self.job[::2], self.job[1::2], strict=True)}
+        return {shown(name): value for name, value in self.record.job_fields().items()}
+
+    @property
+    def data(self) -> bytes:
+        """The stored call, or b""."""
+        return self.record.job_fields().get(b"data", b"")
+
+    @property
+    def digest(self) -> str | None:
+        """The digest of a recurring schedule's put."""
+        digest = self.record.own_fields().get(b"digest")
+        return None if digest is None else shown(digest)
 
     @property
     def signature(self) -> bytes:
         """The signature, or b""."""
-        return bytes(self.fields.get(SIGNATURE_FIELD, b""))  # type: ignore[arg-type]  # bytes
+        return self.record.job_fields().get(SIGNATURE_FIELD.encode(), b"")
 
 
 class Reader:
@@ -108,13 +115,10 @@ class Reader:
         *at_first*: the largest number in the first page. Those without *texts* in their stored form are left out.
         """
         sought = [text.encode(errors="replace") for text in texts]
-        for page in pages_of(ids, _PAGE, at_first):
-            now_ms, _, _, *rows = self._scripts.call("get", rows=page)
-            for id, row in zip(page, rows, strict=True):
-                if row and _has(row, sought):
-                    yield StoredSchedule(
-                        self._decoder.schedule(id, row), row[7], int(now_ms), _decoded(row[6]).get("digest")
-                    )
+        for now_ms, _, records in read_records(self._scripts, self._keys, ids, at_first):
+            for record in records:
+                if _has(record, sought):
+                    yield StoredSchedule(self._decoder.schedule(record), record, now_ms)
 
     def schedules(
         self, ids: Iterable[str], at_first: int | None = None, texts: Iterable[str] = ()
@@ -122,15 +126,14 @@ class Reader:
         """Yield the existing schedules of *ids*, as ``find_many``."""
         return (found.schedule for found in self.find_many(ids, at_first, texts))
 
-    def expected(self, record: RecurringRecord, spec: TriggerSpec) -> StoredSchedule:
-        """
-        Return the result of ``find`` after a put of *record* with the rule *spec*, without its place and times.
-        """
-        shape = record.shape
-        own = _encoded([*shape.own, "trigger", spec.to_text()])
-        row: list[Any] = [b"due", shape.lane.value.encode(), b"", b"", b"", 1, own]
-        row.append(_encoded([*shape.template, *job_pairs(record.name, record.data)]))
-        return StoredSchedule(self._decoder.schedule(record.id, row), row[7], 0, record.digest(spec))
+    def expected(self, put: Put) -> StoredSchedule:
+        """Return the result of ``find`` after *put* of a recurring schedule, without its place and times."""
+        shape, rule = put.shape, put.rule
+        assert rule is not None
+        job = _encoded([*shape.job, *job_pairs(put.name, put.data)])
+        own = _encoded([*shape.own, "trigger", rule.text, "digest", put.digest])
+        expected = Record(put.id, "", Place.DUE, shape.lane.value, None, job, own)
+        return StoredSchedule(self._decoder.schedule(expected), expected, 0)
 
     def active(
         self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None, is_wanted: IdTest
@@ -262,7 +265,7 @@ class Reader:
         """
         low: float = max(from_ms or 0, after[0] if after else 0)
         high: int | str = "+inf" if until_ms is None else until_ms
-        last, offset, size = after, 0, _PAGE
+        last, offset, size = after, 0, PAGE
         before = (low, b"")
         while True:
             flat = self._link.execute("ZRANGEBYSCORE", key, low, high, "WITHSCORES", "LIMIT", offset, size)
@@ -283,33 +286,30 @@ class Reader:
 
 
 class Decoder:
-    """Reads schedules from their texts: rows of get.lua, and records of the history."""
+    """Reads records as schedules: of Redis, and of a history."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
 
-    def schedule(self, id: str, row: list[Any]) -> Schedule:
-        """
-        Return schedule *id*; *row*: place, lane, due ms, since ms, note, is recurring, own hash, job or template. What
-        another program broke is ``unreadable``.
-        """
+    def schedule(self, record: Record) -> Schedule:
+        """Return the schedule of *record*. What another program broke is ``unreadable``."""
         try:
-            return self._schedule(id, row)
+            return self._schedule(record)
         except Exception:  # a value that nobody expected must not hide the other schedules
-            known: dict[str, Any] = {"state": _PLACES[row[0]], "next_ms": _number(row[2])}
-            return Schedule(id=id, kind="every" if row[5] else "once", func="", unreadable=("definition",), **known)
+            known: dict[str, Any] = {"state": _STATES[record.place], "next_ms": record.due_ms}
+            kind = "once" if record.run else "every"
+            return Schedule(id=record.id, kind=kind, func="", unreadable=("definition",), **known)
 
-    def _schedule(self, id: str, row: list[Any]) -> Schedule:
-        place, lane, due_ms, since_ms, note, recurring = row[:6]
-        own = _decoded(row[6])
-        job = _decoded(row[7])
+    def _schedule(self, record: Record) -> Schedule:
+        recurring = not record.run
+        own, job = _decoded(record.own), _decoded(record.job)
         version = own.get("version") if recurring else job.get("zs_version") or job.get("created_at")
-        reason, _, paused_by = shown(note).partition(BEFORE_BY)
+        since_ms, _, note = (record.note or "").partition(" ")
+        reason, _, paused_by = note.partition(BEFORE_BY)
         wanted = job | {name.removeprefix("zs_"): text for name, text in job.items() if name.startswith("zs_")}
         labels = own if recurring else wanted
         spec, policy = _read(own.get("trigger"), _spec), _read(own.get("policy", ""), read_policy)
         flags = own.get("flags", "") if recurring else job.get("zs", "")
-        state = _PLACES[place]
         options = read_options({Stored.JOB: job, Stored.RQ: wanted, Stored.LABEL: labels, Stored.OWN: own})
         options |= read_letters(flags)
         func, queue = labels.get("func") or job.get("description", ""), job.get("origin", "")
@@ -318,25 +318,24 @@ class Decoder:
         options["unreadable"] = tuple(name for name in sound if not sound[name]) + options.get("unreadable", ())
         if spec:
             options |= {"tz": spec.tz, "jitter_ms": spec.jitter_ms}
-        args, kwargs = self._arguments(row[7])
-        next_ms = due_from_score(due_ms) if due_ms not in (b"", b"-") else None
-        nominal_ms = _number(own.get("nominal"))
+        args, kwargs = self._arguments(record.job)
+        next_ms, nominal_ms = record.due_ms, record.nominal_ms
         if not recurring and next_ms is not None:
-            nominal_ms = next_ms - delay_of(id, options.get("jitter_ms", 0))
+            nominal_ms = next_ms - delay_of(record.id, options.get("jitter_ms", 0))
         return Schedule(
             **options,
-            id=id,
-            state=state,
+            id=record.id,
+            state=_STATES[record.place],
             kind=spec.kind.name if spec else "every" if recurring else "once",
             func=func[:LONGEST_PATH],
             queue=queue[:LONGEST_NAME],
-            priority=Priority.named(lane.decode() or own.get("lane")),  # an ended schedule has no lane
+            priority=Priority.named(record.lane),
             next_ms=next_ms,
             trigger=spec,
             anchor_ms=_number(own.get("anchor")),
             nominal_ms=nominal_ms,
             version=version,
-            last_run_id=own.get("last"),
+            last_run_id=record.last,
             offset_s=None if recurring else _number(job.get(OFFSET_FIELD), -86_400, 86_400),
             args=args,
             kwargs=kwargs,
@@ -349,15 +348,7 @@ class Decoder:
             callbacks=tuple((option, path) for option, name in CALLBACKS.items() if (path := job.get(name))),
         )
 
-    def held(self, held: Held) -> Schedule:
-        """Return the schedule that an archive holds."""
-        since_ms, _, note = (held.note or "").partition(" ")
-        due = b"-" if held.due_ms is None else b"%d" % held.due_ms
-        job, own = (_encoded(each for pair in fields.items() for each in pair) for fields in held.split())
-        place, lane = held.place.encode(), held.lane.encode()
-        return self.schedule(held.id, [place, lane, due, since_ms.encode(), note.encode(), not held.run, own, job])
-
-    def _arguments(self, job: list[bytes]) -> tuple[Any, Any]:
+    def _arguments(self, job: Texts) -> tuple[Any, Any]:
         """
         Return args and kwargs for display, for JSON only: loading a pickle would run it. None: they are too large, as a
         listing has many.
@@ -374,9 +365,9 @@ class Decoder:
         return (None, None) if excess([args, kwargs], sys.getrecursionlimit()) else (list(args), kwargs)
 
 
-def _has(row: list[Any], texts: list[bytes]) -> bool:
+def _has(record: Record, texts: list[bytes]) -> bool:
     """Return True if all *texts* are in the stored form: a quarter of the time to read it (measured)."""
-    stored = b" ".join((*row[6], *row[7])) if texts else b""
+    stored = b" ".join((*record.own, *record.job)) if texts else b""
     return all(text in stored for text in texts)
 
 
@@ -385,7 +376,7 @@ def _encoded(texts: Iterable[str | bytes]) -> list[bytes]:
     return [text if isinstance(text, bytes) else text.encode() for text in texts]
 
 
-def _decoded(pairs: list[bytes]) -> dict[str, str]:
+def _decoded(pairs: Texts) -> dict[str, str]:
     """Return the texts of a hash, without data and meta, which are bytes."""
     fields = zip(pairs[::2], pairs[1::2], strict=True)
     return {shown(name): text.decode("utf-8", "replace") for name, text in fields if name not in (b"data", b"meta")}

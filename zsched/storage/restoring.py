@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import Position, text
-from zsched.core.log.recovery import Restored
+from zsched.core.record import Place, Record
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Scripts, checked
@@ -19,13 +20,13 @@ class Written(NamedTuple):
     """A finished restore: its entry, which is the log's new end, and its rows with their logged places."""
 
     entry: Position
-    rows: list[Restored]
+    rows: list[Record]
 
 
 class Portion(NamedTuple):
     """Rows for one script, and their texts."""
 
-    rows: list[Restored]
+    rows: list[Record]
     texts: list[bytes]
 
 
@@ -85,7 +86,7 @@ class Restoring:
             return None
         return Written(entry, _placed(portion.rows, reply[3]))
 
-    def foresee(self, portion: Portion) -> list[Restored]:
+    def foresee(self, portion: Portion) -> list[Record]:
         """
         Return the rows of *portion* with the places that ``restore`` would log now, in any data set; it writes nothing.
         """
@@ -111,7 +112,7 @@ class Restoring:
         }
 
 
-def portions(rows: Iterable[Restored]) -> Iterator[Portion]:
+def portions(rows: Iterable[Record]) -> Iterator[Portion]:
     """Yield *rows* in portions for one script each."""
     portion = Portion([], [])
     for row in rows:
@@ -125,10 +126,10 @@ def portions(rows: Iterable[Restored]) -> Iterator[Portion]:
         yield portion
 
 
-def _placed(rows: Iterable[Restored], places: Iterable[bytes]) -> list[Restored]:
+def _placed(rows: Iterable[Record], places: Iterable[bytes]) -> list[Record]:
     """Return *rows* with their *places* as logged, which seldom differ from the asked ones."""
     named = zip(rows, map(text, places), strict=True)
-    return [row if row.place == place else row._replace(place=place) for row, place in named]
+    return [row if row.place == place else replace(row, place=Place(place)) for row, place in named]
 
 
 def _position(reply: list[Any]) -> Position | None:

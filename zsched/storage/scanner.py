@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.choices import Priority
-from zsched.core.difference import Held
-from zsched.core.entry import OWN, Position, any_milliseconds, text
+from zsched.core.entry import Position, text
 from zsched.core.pages import pages_of
+from zsched.core.record import Place, Record
 from zsched.core.run_id import RunId, nominal_ms_of, run_key
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.queues import throttled_sets
+from zsched.storage.records import PAGE, read_records
 from zsched.storage.registries import queue_keys
 from zsched.storage.scripts import Scripts
 
-_PAGE = 200  # schedules read by one script, runs by one pipeline
-
-
-Page = tuple[Position | None, list[Held]]
+Page = tuple[Position | None, list[Record]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +93,8 @@ class Scanner:
 
     def schedules(self, ids: Iterable[str]) -> Iterator[Page]:
         """Yield the existing schedules of *ids*, in pages."""
-        for page in pages_of(ids, _PAGE):
-            _, last, last_t, *rows = self._scripts.call("get", rows=page)
-            found = [self._held(id, row) for id, row in zip(page, rows, strict=True) if row]
-            yield Position.of(last, last_t), found
+        for _, at, found in read_records(self._scripts, self._keys, ids):
+            yield at, found
 
     def run_ids(self) -> Iterator[str]:
         """
@@ -121,9 +116,9 @@ class Scanner:
                 yield from self._waiting(rq.limit_waiting(limit))
         for queue in filter(lambda queue: self._is(queue, b"list"), queues):
             last = -1
-            while page := self._wire.execute("LRANGE", queue, last - _PAGE + 1, last):
+            while page := self._wire.execute("LRANGE", queue, last - PAGE + 1, last):
                 yield from self._ours(map(text, page))
-                last -= _PAGE
+                last -= PAGE
         for queue in queues:
             yield from self._ours(text(member).partition(":")[0] for member in self._taken(rq.queue_name(queue)))
 
@@ -132,8 +127,8 @@ class Scanner:
         Yield those of *run_ids* with existing jobs, in pages, read when the log ended with *at* or later; without
         cancelled runs that are still in a long queue.
         """
-        for page in pages_of(run_ids, _PAGE):
-            found, job = list[Held](), self._keys.rq.job
+        for page in pages_of(run_ids, PAGE):
+            found, job = list[Record](), self._keys.rq.job
             records = self._wire.replies(("HGETALL", job(run_id)) for run_id in page)
             for run_id, record in zip(page, records, strict=True):
                 if not isinstance(record, RedisRefused):
@@ -142,32 +137,12 @@ class Scanner:
                     raise record
             yield at, found
 
-    def _open(self, run_id: str, record: list[bytes]) -> Iterator[Held]:
+    def _open(self, run_id: str, record: list[bytes]) -> Iterator[Record]:
         """Yield the run, if its job exists and was not cancelled."""
         key = run_key(run_id)
         if record and key is not None and b"zs_gone" not in record[::2]:
             note = "uncertain" if b"zs_uncertain" in record[::2] else None
-            yield Held(*key, "open", "", nominal_ms_of(key[1]), None, None, note, record)
-
-    def _held(self, id: str, row: list[Any]) -> Held:
-        place, lane, due, since, note, is_recurring, schedule, job = row
-        due_ms = any_milliseconds(due)
-        own = {text(name): value for name, value in zip(schedule[::2], schedule[1::2], strict=True)}
-        record = [*job]
-        for name, value in own.items():
-            record += [f"{OWN}{name}".encode(), value]
-        nominal = own.get("nominal", b"")
-        return Held(
-            id=id,
-            run="" if is_recurring else f"{text(due)}{self._keys.run_suffix}",
-            place=place.decode(),
-            lane=Priority.named(text(lane or own.get("lane", b""))).value,
-            due_ms=due_ms,
-            nominal_ms=any_milliseconds(nominal),
-            last=text(own["last"]) if "last" in own else None,
-            note=f"{text(since)} {text(note)}" if since else None,
-            record=record,
-        )
+            yield Record(*key, Place.OPEN, "", nominal_ms_of(key[1]), record, note=note)
 
     def _ours(self, members: Iterable[str]) -> Iterator[str]:
         return (member for member in members if RunId.ours(member, self._keys.namespace))
@@ -192,7 +167,7 @@ class Scanner:
     def _scan(self, command: str, key: str | bytes, width: int) -> Iterator[list[str]]:
         cursor = b"0"
         while True:
-            cursor, flat = self._wire.execute(command, key, cursor, "COUNT", _PAGE)
+            cursor, flat = self._wire.execute(command, key, cursor, "COUNT", PAGE)
             yield [text(member) for member in flat[::width]]
             if cursor == b"0":
                 return

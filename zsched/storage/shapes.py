@@ -10,127 +10,125 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from zsched.core.choices import IfExists, Priority
-from zsched.core.model import Definition
-from zsched.core.planning import Bracket
-from zsched.core.triggers import TriggerSpec
+from zsched.core.planning import Bracket, PlannedRule
 from zsched.storage.rqjob import Pairs
 from zsched.storage.scripts import BulkCall
 
 KEEP_OP_MS: Final = 600_000  # time for which a repeated call is recognised
-
-# Id; due ms, "+" and ms from the server's now, or "=" and such a time, computed; name (core/signed.py) and data
-OneShotRow = tuple[str, str, bytes, bytes]
 ROW_SIZE: Final = 4
 RELATIVE: Final = ("+", "=")  # how the due of a delay begins
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shape:
-    """The shared part of one call's one-shots. ``pairs``: RQ's fields and ours, flat."""
+    """
+    The shared part of schedules that differ in id, time or rule, and arguments. ``job``: fields of their jobs, or of
+    the templates of their runs; ``own``: those of recurring schedules for zsched; both flat. ``signed``: what
+    signatures cover besides their rows (``Signer.shared``); b"" without a signer.
+    """
 
     lane: Priority
-    pairs: tuple[str | bytes, ...]
+    job: tuple[str | bytes, ...]
+    own: tuple[str | bytes, ...]
     if_exists: IfExists
     enabled: bool | None
-    allow_past: bool
-    if_version: str | None
+    allow_past: bool = False
     durable: bool = False
-    signed: bytes = b""  # what its signatures cover besides their rows (``Signer.shared``); b"" without a signer
+    signed: bytes = b""
+
+    @cached_property
+    def texts(self) -> tuple[str | bytes | int, ...]:
+        """The texts of the shape for put_recurring.lua."""
+        sizes = len(self.own), len(self.job)
+        return self.lane.value, self.if_exists.value, choice_text(self.enabled), *sizes, *self.own, *self.job
+
+    @cached_property
+    def begun(self) -> hashlib.blake2b:
+        """The digest of its schedules, before rule and data."""
+        digest = hashlib.blake2b(digest_size=12)
+        digest.update(_separated(self.lane.value, *self.own, *self.job))
+        return digest
 
 
-class RecurringShape:
+class Put(NamedTuple):
     """
-    The shared part of recurring schedules that differ in id, rule and arguments. ``own``: fields for zsched;
-    ``template``: fields of their runs for RQ; both flat.
+    A schedule to put. ``due`` of a one-shot: ms; "+" and ms from the server's now; or "=" and such a time, computed.
+    ``name``: of its data (core/signed.py). ``if_version``: put it only if Redis has this version; "": in any case.
     """
 
-    __slots__ = ("_digest", "durable", "enabled", "if_exists", "lane", "own", "signed", "template")
+    shape: Shape
+    id: str
+    due: str
+    name: bytes
+    data: bytes
+    rule: PlannedRule | None = None
+    if_version: str = ""
 
-    def __init__(self, definition: Definition, own: Pairs, template: Pairs, signed: bytes = b"") -> None:
-        self.lane, self.if_exists = definition.priority, definition.if_exists
-        self.enabled, self.durable = definition.enabled, definition.durable
-        self.own, self.template, self.signed = flat(own), flat(template), signed
-        self._digest = hashlib.blake2b(digest_size=12)
-        self._digest.update(_separated(self.lane.value, *self.own, *self.template))
+    @property
+    def row(self) -> tuple[str, str, bytes, bytes]:
+        """The texts of its row for put.lua."""
+        return self[1:5]
 
-    def digest(self, rule: str, data: bytes) -> str:
+    @property
+    def is_relative(self) -> bool:
+        """True if it is due some time after the server's now."""
+        return self.due[:1] in RELATIVE
+
+    @property
+    def is_conditional(self) -> bool:
+        """True if the same put, sent twice, may be answered differently."""
+        return bool(self.if_version) or self.shape.if_exists is not IfExists.REPLACE
+
+    @property
+    def digest(self) -> str:
         """
-        Return the digest of a put with *rule*, a spec's text. A put changes nothing if Redis has its digest and its
-        signature already.
+        The digest of a recurring schedule. A put changes nothing if Redis has its digest and its signature already.
         """
-        digest = self._digest.copy()
-        digest.update(_separated(rule, data))
+        assert self.rule is not None
+        digest = self.shape.begun.copy()
+        digest.update(_separated(self.rule.text, self.data))
         return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class RecurringRecord:
-    """A recurring schedule without its rule. ``name``: of its data (core/signed.py)."""
-
-    id: str
-    shape: RecurringShape
-    name: bytes
-    data: bytes
-
-    def digest(self, spec: TriggerSpec) -> str:
-        """Return the ``digest`` of the record by *spec*."""
-        return self.shape.digest(spec.to_text(), self.data)
-
-
-class RecurringRow(NamedTuple):
-    """
-    A recurring schedule to put by a plan; *rule* is its spec's text. ``seen_version``: put it only if Redis has this
-    version; "": in any case.
-    """
-
-    record: RecurringRecord
-    rule: str
-    bracket: Bracket
-    seen_version: str = ""
-
-
-def one_shots_call(shape: Shape, rows: Iterable[str | bytes], op: str | None) -> BulkCall:
-    """Return the call of put.lua for *rows* of *shape*: the texts of a ``OneShotRow``, or of many."""
+def one_shots_call(shape: Shape, if_version: str, rows: Iterable[str | bytes], op: str | None) -> BulkCall:
+    """Return the call of put.lua for *rows* of *shape*: the texts of one after another."""
     arguments = {
         "lane": shape.lane.value,
         "if_exists": shape.if_exists.value,
-        "enabled": _choice(shape.enabled),
+        "enabled": choice_text(shape.enabled),
         "allow_past": int(shape.allow_past),
-        "seen_version": shape.if_version or "",
+        "seen_version": if_version,
         "op": op or "-",
         "keep_op_ms": KEEP_OP_MS if op else 0,
-        "field_size": len(shape.pairs),
+        "field_size": len(shape.job),
     }
-    return "put", [*shape.pairs, *rows], arguments
+    return "put", [*shape.job, *rows], arguments
 
 
-def recurring_call(rows: Iterable[RecurringRow], op: str | None) -> BulkCall:
-    """Return the call of put_recurring.lua for *rows*, of any shapes."""
+def recurring_call(rows: Iterable[tuple[Put, Bracket]], op: str | None) -> BulkCall:
+    """Return the call of put_recurring.lua for *rows* of any shapes, each with its plan."""
     numbers: dict[int, int] = {}  # by identity of the shape, for speed
-    texts_of: dict[tuple[Any, ...], int] = {}
+    shapes: dict[tuple[Any, ...], int] = {}
     texts: list[Any] = []
-    for record, rule, bracket, seen_version in rows:
-        shape = record.shape
-        number = numbers.get(id(shape))
+    for put, bracket in rows:
+        number = numbers.get(id(put.shape))
         if number is None:
-            said = (
-                shape.lane.value, shape.if_exists.value, _choice(shape.enabled), len(shape.own), len(shape.template),
-            )  # fmt: skip
-            number = numbers[id(shape)] = texts_of.setdefault((*said, *shape.own, *shape.template), len(texts_of) + 1)
+            number = numbers[id(put.shape)] = shapes.setdefault(put.shape.texts, len(shapes) + 1)
+        assert put.rule is not None
         texts += (
-            number, record.id, seen_version, rule, shape.digest(rule, record.data),
-            record.name, record.data,
+            number, put.id, put.if_version, put.rule.text, put.digest, put.name, put.data,
             "" if bracket.anchor_ms is None else bracket.anchor_ms, bracket.next, bracket.jitter_ms,
             bracket.from_ms, bracket.until_ms,
         )  # fmt: skip
-    arguments = {"op": op or "-", "keep_op_ms": KEEP_OP_MS if op else 0, "shape_count": len(texts_of)}
-    return "put_recurring", [*(text for shape in texts_of for text in shape), *texts], arguments
+    arguments = {"op": op or "-", "keep_op_ms": KEEP_OP_MS if op else 0, "shape_count": len(shapes)}
+    return "put_recurring", [*(text for shape in shapes for text in shape), *texts], arguments
 
 
-def _choice(enabled: bool | None) -> str:
+def choice_text(enabled: bool | None) -> str:
     """Return ``enabled`` for the put scripts."""
     return "" if enabled is None else str(int(enabled))
 

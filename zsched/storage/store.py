@@ -17,9 +17,10 @@ from zsched.core.entry import text as shown
 from zsched.core.forms import Stored
 from zsched.core.job import OFFSET_FIELD
 from zsched.core.model import At, Definition
-from zsched.core.planning import Bracket
+from zsched.core.planning import Bracket, PlannedRule
 from zsched.core.policy import Range
 from zsched.core.signed import SIGNATURE_FIELD, UNSIGNED
+from zsched.core.triggers import TriggerSpec
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -32,10 +33,7 @@ from zsched.storage.shapes import (
     KEEP_OP_MS,
     RELATIVE,
     ROW_SIZE,
-    OneShotRow,
-    RecurringRecord,
-    RecurringRow,
-    RecurringShape,
+    Put,
     Shape,
     flat,
     one_shots_call,
@@ -156,36 +154,52 @@ class Store:
                 raise error.but(may_have_been_applied=True) from error
             self._is_serializer_agreed = bool(claimed)
 
-    # -- one-shots ------------------------------------------------------------------------------
+    # -- puts -----------------------------------------------------------------------------------
 
     def shape(self, definition: Definition) -> Shape:
-        """Return the shape of a one-shot. Raises InvalidSchedule for options that RQ does not accept."""
-        pairs = self.encoder.shared(definition) | _labels(definition)
-        is_moved = definition.owner in (RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER)
-        pairs["zs"] = "1" + definition.letters() + ("m" if is_moved else "")  # m: see lua/lib/moved.lua
-        if isinstance(definition.when, At) and definition.when.offset_s is not None:
-            pairs[OFFSET_FIELD] = str(definition.when.offset_s)
+        """Return the shape of a schedule. Raises InvalidSchedule for options that RQ does not accept."""
+        job, own, allow_past = self.encoder.shared(definition), Pairs(), definition.allow_past
+        letters = definition.letters()
+        if isinstance(definition.when, TriggerSpec):
+            func = str(job.pop("zs_func", job["description"]))
+            own = {"flags": letters, "func": func, **definition.texts(Stored.LABEL), **definition.texts(Stored.OWN)}
+            if policy := definition.policy.to_text():
+                own["policy"] = policy
+            job["status"], allow_past = "queued", False
+            if letters:  # also in a run's job: a new archive reads them there while the run is open
+                job["zs"] = "1" + letters
+        else:
+            is_moved = definition.owner in (RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER)
+            job |= _labels(definition) | {"zs": "1" + letters + ("m" if is_moved else "")}  # m: see lua/lib/moved.lua
+            if isinstance(definition.when, At) and definition.when.offset_s is not None:
+                job[OFFSET_FIELD] = str(definition.when.offset_s)
         return Shape(
             lane=definition.priority,
-            pairs=flat(pairs),
+            job=flat(job),
+            own=flat(own),
             if_exists=definition.if_exists,
             enabled=definition.enabled,
-            allow_past=definition.allow_past,
-            if_version=definition.if_version,
+            allow_past=allow_past,
             durable=definition.durable,
-            signed=b"" if self.signer is None else self.signer.shared(pairs),
+            signed=b"" if self.signer is None else self.signer.shared(job),
         )
 
-    def row(self, shape: Shape, id: str, due: str, data: bytes) -> OneShotRow:
+    def one_shot(self, shape: Shape, id: str, due: str, data: bytes, if_version: str = "") -> Put:
         """
-        Return the row of a one-shot, not signed yet. If it will be signed, a delay becomes a due time. Raises
+        Return a one-shot to put, not signed yet. If it will be signed, a delay becomes a due time. Raises
         InvalidSchedule: the key may not sign it; RedisUnavailable, RedisRefused.
         """
         if self.signer is not None:
-            self._demand_signable(id, shape.pairs, data)
+            self._demand_signable(id, shape.job, data)
             if due[0] in RELATIVE:
                 due = f"={self.signer.server_now_ms() + int(due)}"
-        return id, due, UNSIGNED, data
+        return Put(shape, id, due, UNSIGNED, data, None, if_version)
+
+    def recurring(self, shape: Shape, id: str, rule: PlannedRule, data: bytes, if_version: str = "") -> Put:
+        """Return a recurring schedule to put, signed. Raises InvalidSchedule."""
+        self._demand_signable(id, shape.job, data)
+        name = UNSIGNED if self.signer is None else self.signer.schedule(shape.signed, id, data)
+        return Put(shape, id, "", name, data, rule, if_version)
 
     def _demand_signable(self, id: str, pairs: Sequence[Any], data: bytes) -> None:
         """Check that the key, if it has limits, may sign the job with *data* and the flat *pairs*."""
@@ -194,7 +208,7 @@ class Store:
             raise InvalidSchedule("id", id, problem, remedy)
 
     def sign(self, shape: Shape, texts: Sequence[Any]) -> list[Any]:
-        """Return the *texts* of a row of *shape*, or of many, signed if the shape is for it. Raises ConfigError."""
+        """Return the *texts* of rows of one-shots, signed if the *shape* is for it. Raises ConfigError."""
         found = [*texts]
         if self.signer is not None and shape.signed:
             found[2::ROW_SIZE] = self.signer.one_shots(
@@ -202,35 +216,13 @@ class Store:
             )
         return found
 
-    def put(self, shape: Shape, row: OneShotRow, op: str | None) -> Answer:
-        """Put one row. *op* makes a relative or conditional call repeatable."""
-        return self._put(*one_shots_call(shape, self.sign(shape, row), op))
+    def put(self, put: Put, op: str | None) -> Answer:
+        """Put a one-shot. *op* makes a relative or conditional call repeatable."""
+        return self._put(*one_shots_call(put.shape, put.if_version, self.sign(put.shape, put.row), op))
 
-    # -- recurring ------------------------------------------------------------------------------
-
-    def record(self, definition: Definition) -> RecurringRecord:
-        """Return a recurring schedule without its rule. Raises InvalidSchedule."""
-        shared = self.encoder.shared(definition)
-        func = str(shared.pop("zs_func", shared["description"]))
-        letters = definition.letters()
-        own: Pairs = {"flags": letters, "func": func, **definition.texts(Stored.LABEL), **definition.texts(Stored.OWN)}
-        if policy := definition.policy.to_text():
-            own["policy"] = policy
-        template = shared | {"status": "queued"}
-        if letters:  # also in a run's job: a new archive reads them there while the run is open
-            template["zs"] = "1" + letters
-        shape = RecurringShape(definition, own, template, b"" if self.signer is None else self.signer.shared(template))
-        return self.record_of(shape, definition.id, self.encoder.data(definition.payload))
-
-    def record_of(self, shape: RecurringShape, id: str, data: bytes) -> RecurringRecord:
-        """Return the recurring schedule *id* of *shape* without its rule, signed. Raises InvalidSchedule."""
-        self._demand_signable(id, shape.template, data)
-        name = UNSIGNED if self.signer is None else self.signer.schedule(shape.signed, id, data)
-        return RecurringRecord(id, shape, name, data)
-
-    def put_recurring(self, row: RecurringRow, op: str | None) -> Answer:
-        """Put one row; AGAIN when the server's time is outside of its bracket."""
-        return self._put(*recurring_call([row], op))
+    def put_recurring(self, put: Put, bracket: Bracket, op: str | None) -> Answer:
+        """Put a recurring schedule; AGAIN when the server's time is outside of its bracket."""
+        return self._put(*recurring_call([(put, bracket)], op))
 
     def _put(self, name: str, rows: list[Any], arguments: dict[str, Any]) -> Answer:
         self.check_serializer()

@@ -15,11 +15,10 @@ from tests.faults.threads import know
 from tests.prefix import RQ
 from zsched import Client, ScheduleRow
 from zsched.archive import Archive
-from zsched.archive.body import Record
 from zsched.core.clock import LAST_MS, SystemClock, from_ms
-from zsched.core.difference import Held
 from zsched.core.log import Entry
 from zsched.core.log.recovery import restored
+from zsched.core.record import Record
 from zsched.daemon.follower import Follower
 from zsched.daemon.planner import Planner
 from zsched.errors import (
@@ -266,26 +265,17 @@ def held_by(wire: Wire, keys: Keys) -> State:
 
 def archived_by(archive: Archive) -> State:
     """Return the state in *archive*."""
-    return {
-        row.key: (row.place, row.due, row.nominal, row.last, row.note, *recorded(record, row.place))
-        for row, record in archive.state()
-    }
+    return {(row.id, row.run): told(row) for row in archive.state()}
 
 
-def told(held: Held) -> tuple[Any, ...]:
-    pairs = {name.decode(): value for name, value in zip(held.record[::2], held.record[1::2], strict=True)}
-    own = {name.removeprefix("schedule:"): value for name, value in pairs.items() if name.startswith("schedule:")}
-    fields = {name: value for name, value in pairs.items() if not name.startswith("schedule:")}
-    record = Record(held.lane, fields, own)
-    return held.place, held.due_ms, held.nominal_ms, held.last, held.note, *recorded(record, held.place)
-
-
-def recorded(record: Record, place: str) -> tuple[Any, ...]:
+def told(record: Record) -> tuple[Any, ...]:
     """Return the parts of *record* that stay unchanged; for a pushed run only RQ's part."""
-    if place == "open":
-        return {name: value for name, value in record.fields.items() if name not in _MOVING | {"zs"}}, "", {}
-    fields = {name: value for name, value in record.fields.items() if name not in _MOVING}
-    return fields, record.lane, {name: value for name, value in record.schedule.items() if name not in _MOVING_OWN}
+    job = {name: value for name, value in record.job_fields().items() if name.decode() not in _MOVING}
+    place = record.place, record.due_ms, record.nominal_ms, record.last, record.note
+    if record.place == "open":
+        return *place, {name: value for name, value in job.items() if name != b"zs"}, "", {}
+    own = {name: value for name, value in record.own_fields().items() if name.decode() not in _MOVING_OWN}
+    return *place, job, record.lane, own
 
 
 def schedule(scene: Scene, *ids: str, **options: Any) -> None:
@@ -304,6 +294,6 @@ def assert_state_is_redis_own(scene: Scene) -> None:
     held, archived = scene.in_redis(), scene.in_archive()
     assert held.keys() == archived.keys(), held.keys() ^ archived.keys()
     for key, (*place, fields, lane, own) in held.items():
-        is_broken = not fields or own.get("trigger") == NO_RULE  # by another writer: the archive has what was put
+        is_broken = not fields or own.get(b"trigger") == NO_RULE  # by another writer: the archive has what was put
         record = archived[key][len(place) :] if is_broken else (fields, lane, own)
         assert (*place, *record) == archived[key], (key, (*place, *record), archived[key])

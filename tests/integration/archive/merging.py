@@ -134,8 +134,8 @@ def skips(scene: Scene) -> set[tuple[str, str]]:
     """Return the open runs that must not be pushed again if their push is uncertain."""
     return {
         row.key
-        for row, record in scene.archive.state()
-        if row.place == "open" and b"s" in record.fields.get("zs", b"") + record.schedule.get("flags", b"")
+        for row in scene.archive.state()
+        if row.place == "open" and b"s" in row.job_fields().get(b"zs", b"") + row.own_fields().get(b"flags", b"")
     }
 
 

@@ -15,8 +15,9 @@ from tests.integration.archive.ground import SOON, Scene, assert_state_is_redis_
 from tests.integration.archive.merging import Two, Watched, due_now, lane_states, lead, put_back, run, said, watch
 from zsched.config.settings import ArchiveSettings, Settings
 from zsched.core.clock import from_ms
-from zsched.core.log.recovery import Restored, restored
+from zsched.core.log.recovery import restored
 from zsched.core.outcomes import What
+from zsched.core.record import Record
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.follower import Follower
 from zsched.daemon.peers import RestoreAnswer
@@ -233,7 +234,7 @@ class Busy:
                 self.scene.client.schedule(**each)
         return self._restore(*args, **more)
 
-    def judge(self, *args: Any) -> list[Restored]:
+    def judge(self, *args: Any) -> list[Record]:
         self.compared += 1
         return self._judge(*args)
 

@@ -24,7 +24,7 @@ from zsched.daemon.follower import Follower
 from zsched.daemon.meter import Meter
 from zsched.daemon.recovery import WAIT_MS
 from zsched.errors import RedisUnavailable
-from zsched.storage import reruns, scanner
+from zsched.storage import records, reruns, scanner
 from zsched.storage.archivers import ArchiveState
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
@@ -36,7 +36,7 @@ SEEDS = some(range(4), 0, 1)
 
 
 def states(scene: Scene) -> dict[str, str]:
-    return {row.id: row.place for row, _ in scene.archive.state()}
+    return {row.id: row.place for row in scene.archive.state()}
 
 
 def leave_behind(scene: Scene) -> None:
@@ -252,7 +252,7 @@ def test_a_following_archive_has_the_state_of_redis(scene: Scene, seed: int) -> 
     assert scene.log() == history(scene.archive.path)
     assert (START, 0) == (scene.archive.complete_since, scene.archive.unknown_entries)
     assert len(scene.queued()) > 10
-    assert scene.queued() == {f"{row.id}-{row.run}" for row, _ in scene.archive.state() if row.place == "open"}
+    assert scene.queued() == {f"{row.id}-{row.run}" for row in scene.archive.state() if row.place == "open"}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -291,7 +291,8 @@ def test_an_archive_left_behind_by_trimming_gets_the_state_of_redis(scene: Scene
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_bootstrap_amid_changes_has_redis_own_state(scene: Scene, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanner, "_PAGE", 1)
+    monkeypatch.setattr(records, "PAGE", 1)
+    monkeypatch.setattr(scanner, "PAGE", 1)
     storm = Storm(scene, seed)
     storm.run(STEPS)
     scene.redis.xtrim(scene.keys.log(), maxlen=20, approximate=False)
@@ -338,7 +339,7 @@ def test_the_scanner_finds_open_runs_as_they_were_asked(redis_client: redis.Redi
         [(_, [held])] = scanner.runs(found, None)
 
     assert [RUN] == found
-    assert {name: value.encode() for name, value in asked_for.items()} == held.asked_for()[0]
+    assert {name.encode(): value.encode() for name, value in asked_for.items()} == held.request()[0]
 
 
 def test_the_scanner_skips_a_run_cancelled_in_a_long_queue(

@@ -91,7 +91,7 @@ def ends(scene: Scene) -> list[tuple[str, str]]:
 
 def open_runs(scene: Scene) -> dict[str, Any]:
     """Return the notes of the archive's open runs, by run id."""
-    return {"-".join(row.key): row.note for row, _ in scene.archive.state() if row.place == "open"}
+    return {"-".join(row.key): row.note for row in scene.archive.state() if row.place == "open"}
 
 
 def job_of(scene: Scene, run_id: str) -> dict[bytes, bytes]:

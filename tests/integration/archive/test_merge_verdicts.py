@@ -80,7 +80,7 @@ def test_another_data_set_is_never_changed(scene: Scene) -> None:
 
     assert ArchiveState.REFUSED is watched.follower.state
     assert (before, gens) == (scene.log(), scene.archive.gens)
-    assert {"mine"} == {row.id for row, _ in scene.archive.state()}
+    assert {"mine"} == {row.id for row in scene.archive.state()}
 
 
 @pytest.mark.parametrize("moment", ["comparing", "restore", "merged"])

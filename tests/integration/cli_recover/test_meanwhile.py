@@ -250,10 +250,10 @@ def test_recover_skips_what_another_archive_has_restored(scene: Scene, zsched: Z
 def test_recover_only_reads_an_archive_that_a_daemon_writes(scene: Scene, zsched: Zsched, redis_url: str) -> None:
     lose_all(scene)
     env = {**os.environ, "ZSCHED_REDIS_URL": redis_url, "ZSCHED_ARCHIVE_PATH": str(scene.archive.path)}
-    before = sorted(scene.archive.state(), key=lambda each: each[0].key)
+    before = sorted(scene.archive.state(), key=lambda each: each.key)
 
     command = [sys.executable, "-m", "zsched.cli", "recover"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WITHIN_S, check=True)
 
     assert ("", True) == (done.stderr, "put back 4 schedules" in done.stdout)
-    assert before == sorted(scene.archive.state(), key=lambda each: each[0].key)
+    assert before == sorted(scene.archive.state(), key=lambda each: each.key)

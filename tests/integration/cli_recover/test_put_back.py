@@ -153,7 +153,7 @@ def test_recover_reports_a_run_that_cannot_be_pushed_again(scene: Scene, zsched:
 
 def test_recover_reports_runs_that_it_leaves_to_rq(scene: Scene, zsched: Zsched) -> None:
     lose_all(scene)
-    runs = [row.key for row, _ in scene.archive.state() if row.place == "open"]
+    runs = [row.key for row in scene.archive.state() if row.place == "open"]
     for key in runs:  # as a worker does that had them, without a job left
         Job("-".join(key), connection=scene.redis).set_status(JobStatus.FAILED)
 

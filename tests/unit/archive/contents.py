@@ -24,7 +24,7 @@ def archived(path: Path, entries: Sequence[Entry], namespace: str = "default", *
 
 def places(archive: Archive) -> dict[str, str]:
     """Return the places by run id or id."""
-    return {f"{row.id}-{row.run}" if row.run else row.id: row.place for row, _ in archive.state()}
+    return {f"{row.id}-{row.run}" if row.run else row.id: row.place for row in archive.state()}
 
 
 def rows(path: Path, query: str) -> list[Any]:

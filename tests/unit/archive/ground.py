@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from zsched.core.difference import Held
 from zsched.core.log import Entry, Position
+from zsched.core.record import Place, Record
 
 T_US = 1_800_000_000_000_000  # of the entry with seq 0; each is a second later than the one before
 SECOND_US = 1_000_000
@@ -48,9 +48,9 @@ def cancel(seq: int, id: str) -> Entry:
     return entry(seq, "cancel", "rows", 1, id, DUE_MS)
 
 
-def held(id: str, place: str = "due", run: str = str(DUE_MS), data: bytes = b"call") -> Held:
+def held(id: str, place: str = "due", run: str = str(DUE_MS), data: bytes = b"call") -> Record:
     """Return a one-shot as a bootstrap reads it."""
-    return Held(id, run, place, "normal", DUE_MS, None, None, None, [b"origin", b"mail", b"data", data])
+    return Record(id, run, Place(place), "normal", DUE_MS, [b"origin", b"mail", b"data", data])
 
 
 def at(seq: int) -> Position:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.log_rows import row_fields
 from tests.unit.archive.ground import DUE_MS, T_US, entry
-from zsched.core.log import Entry
-from zsched.core.log.recovery import Restored
+from zsched.core.log import FORMAT, Entry
+from zsched.core.record import Place, Record
 
 RUN = str(DUE_MS)
 JOB = (b"origin", b"mail", b"data", b"call")
-OWN = (b"trigger", b"every 5", b"lane", b"high", b"nominal", RUN.encode(), b"last", b"r-5")
+OWN = (b"trigger", b"every 5", b"lane", b"high")
 OLD_US = T_US - 5  # of a change in the lost history
 
 
@@ -18,18 +18,19 @@ def end(seq: int, *run_ids: str) -> Entry:
     return entry(seq, "end", *row_fields("end", *(f"{run_id} succeeded {{}}" for run_id in run_ids)))
 
 
-def restore(seq: int, *given: Restored, epoch: int = 1) -> Entry:
+def restore(seq: int, *given: Record, epoch: int = 1) -> Entry:
     """Return the entry of a merge with the rows *given*."""
     texts = [text for row in given for text in row.texts()]
-    return entry(seq, "restore", "reason", "lost", "archive", "x", "rows", len(given), *texts, epoch=epoch)
+    head = ["reason", "lost", "archive", "x", "rows", len(given)]
+    return entry(seq, "restore", *head, *texts, "format", FORMAT, epoch=epoch)
 
 
-def one_shot(place: str = "due", id: str = "a", note: str | None = None, t_us: int = OLD_US) -> Restored:
+def one_shot(place: str = "due", id: str = "a", note: str | None = None, t_us: int = OLD_US) -> Record:
     """Return the row of a one-shot in a merge."""
-    return Restored(id, RUN, place, "low", DUE_MS, t_us, note, JOB, ())
+    return Record(id, RUN, Place(place), "low", DUE_MS, JOB, note=note, t_us=t_us)
 
 
-def rule(place: str = "due", id: str = "r", note: str | None = None) -> Restored:
+def rule(place: str = "due", id: str = "r", note: str | None = None) -> Record:
     """Return the row of a rule in a merge."""
-    own = OWN if place != "ended" else (*OWN[:4], *OWN[6:], b"ended_at", b"7")
-    return Restored(id, "", place, "high", None if place == "ended" else DUE_MS, OLD_US, note, JOB, own)
+    due_ms, nominal_ms = (None, None) if place == "ended" else (DUE_MS, DUE_MS)
+    return Record(id, "", Place(place), "high", due_ms, JOB, OWN, nominal_ms, "r-5", note, OLD_US)

@@ -47,7 +47,7 @@ def test_a_restore_replaces_any_earlier_state(archive: Archive, name: str, befor
     else:
         take(archive, *BEFORE[before], restore(5, given))
 
-    left = {one.key for one, _ in archive.state()}
+    left = {one.key for one in archive.state()}
     of_row = {("a", given.run)} if expected else set()
     if given.is_schedule:  # what replaces it: open runs stay
         run_stays = {("a", RUN)} if before == "an open run" else set()
@@ -56,8 +56,8 @@ def test_a_restore_replaces_any_earlier_state(archive: Archive, name: str, befor
         schedules = {"another rule": {("a", "")}, "another time": {("a", "5")}, "paused": {("a", "5")}}
         assert of_row | schedules.get(before, set()) == left
     if expected:
-        [found] = [one for one, _ in archive.state() if one.key == ("a", given.run)]
-        assert expected == (found.place, found.due, found.nominal, found.last, found.note, found.t)
+        [found] = [one for one in archive.state() if one.key == ("a", given.run)]
+        assert expected == (found.place, found.due_ms, found.nominal_ms, found.last, found.note, found.t_us)
 
 
 @pytest.mark.parametrize("name", FOLDED)
@@ -65,24 +65,24 @@ def test_folding_twice_ends_in_the_same_state(archive: Archive, name: str) -> No
     given, _ = FOLDED[name]
     entries = [put(1, "b"), restore(2, given), put(3, "c"), end(4, f"b-{RUN}")]
     take(archive, *entries)
-    once = [found for found, _ in archive.state()]
+    once = list(archive.state())
 
     archive.begin_bootstrap()
     archive.append(entries)
     archive.append(entries)
     archive.end_bootstrap("start")
 
-    assert once == [found for found, _ in archive.state()]
+    assert once == list(archive.state())
     assert 0 == archive.unknown_entries
 
 
 def test_a_restored_schedule_has_the_record_of_its_row(archive: Archive) -> None:
     take(archive, restore(1, one_shot("open"), rule(), one_shot(id="b")))
 
-    found = {one.id: record for one, record in archive.state()}
-    job = {"origin": b"mail", "data": b"call"}
-    assert [("low", job), ("high", job), ("low", job)] == [(found[id].lane, found[id].fields) for id in "arb"]
-    assert (b"every 5", {}) == (found["r"].schedule["trigger"], found["a"].schedule)
+    found = {one.id: one for one in archive.state()}
+    job = {b"origin": b"mail", b"data": b"call"}
+    assert [("low", job), ("high", job), ("low", job)] == [(found[id].lane, found[id].job_fields()) for id in "arb"]
+    assert (b"every 5", {}) == (found["r"].own_fields()[b"trigger"], found["a"].own_fields())
 
 
 def test_a_restored_schedule_changes_with_the_entries_that_follow(archive: Archive) -> None:
@@ -91,7 +91,7 @@ def test_a_restored_schedule_changes_with_the_entries_that_follow(archive: Archi
     take(archive, entry(2, "advance", "rows", 1, "r", advance), fire(3, f"a-{RUN}"), cancel(4, "b"))
 
     assert {"r": "due", f"r-{RUN}": "open", f"a-{RUN}": "open"} == places(archive)
-    assert b"call" == next(record for one, record in archive.state() if one.key == ("r", RUN)).fields["data"]
+    assert b"call" == next(one for one in archive.state() if one.key == ("r", RUN)).job_fields()[b"data"]
 
 
 def test_an_ended_run_is_not_open_and_its_schedule_stays(archive: Archive) -> None:

@@ -15,7 +15,7 @@ from zsched.archive.ran import Part, Ran
 from zsched.core.changes import Change
 from zsched.core.lateness import LeadersBack, waited_since_us
 from zsched.core.log import Entry, changes
-from zsched.core.log.recovery import Restored
+from zsched.core.record import Place, Record
 
 
 def run(id: str) -> str:
@@ -215,7 +215,7 @@ def ran(path: Path, id: str = "r", start_ms: int = START_MS, end_ms: int = END_M
 
 
 def test_fired_backfilled_and_restored_occurrences_ran(path: Path) -> None:
-    restored = Restored("r", str(second(4)), "open", "", second(4), T_US, None, [b"data", b"x"], ())
+    restored = Record("r", str(second(4)), Place.OPEN, "", second(4), [b"data", b"x"], t_us=T_US)
     entries = [put_recurring(1, "r"), fired(2, "a", "r", "b"), backfilled(3, "r", second(0), second(1))]
     entries += [restore(4, restored), fired(5, "r", word="overlap"), fired(6, "r", word="uncertain")]
 

@@ -15,8 +15,8 @@ from zsched.archive import Archive, History
 from zsched.archive.originals import Original, Originals
 from zsched.core.log import Entry, UnknownEntry, changes, touches
 from zsched.core.log.puts import EnqueueEntry
-from zsched.core.log.recovery import Restored
 from zsched.core.outcomes import What
+from zsched.core.record import Place, Record
 
 CALL = {b"origin": b"mail", b"data": b"call"}
 RUN = f"a-{DUE_MS}"
@@ -46,7 +46,7 @@ RULES, LATER = [put_recurring(1, "a", data=b"old"), put_recurring(2, "a")], put_
 EXTRA, AHEAD = f"a-{T_US // 1000}-r1", f"a-{T_US // 1000 + 3_600_000}-r1"
 MANY = ["rows", 2, f"{RUN}-r1", f"0 2 {RUN}", "origin", "sms", "data", "other"]
 MANY += [f"{RUN}-r2", f"1 2 {RUN}", "origin", "mail", "data", "call"]
-OPEN = Restored("a", str(DUE_MS), "open", "", DUE_MS, T_US, None, JOB, [b"flags", b"s"])
+OPEN = Record("a", str(DUE_MS), Place.OPEN, "", DUE_MS, JOB, [b"flags", b"s"], t_us=T_US)
 # entries, run, the fields of its original
 FOUND: dict[str, tuple[list[Entry], str, dict[bytes, bytes]]] = {
     "a one-shot: its last put before it fired": (
@@ -109,8 +109,8 @@ def test_a_retry_keeps_the_schedule_of_its_id_and_opens_the_run(archive: Archive
     archive.append([retried(2)])
 
     assert before | {AGAIN: "open"} == places(archive)
-    [record] = [record for row, record in archive.state() if row.place == "open"]
-    assert {"origin": b"mail", "data": b"call"} == record.fields
+    [record] = [row for row in archive.state() if row.place == "open"]
+    assert {b"origin": b"mail", b"data": b"call"} == record.job_fields()
 
 
 def test_an_enqueued_run_replaces_the_schedule_as_before(archive: Archive) -> None:
@@ -148,8 +148,8 @@ def test_an_entry_of_many_retries_opens_each_run_with_its_own_record(path: Path)
     with closing(Archive(path, "default", keep_args=False)) as archive:
         archive.append([many])
 
-        records = {row.id: record.fields for row, record in archive.state()}
+        records = {row.id: row.job_fields() for row in archive.state()}
 
-    assert {"origin": b"mail", "data": b"one"} == {name: records["a"][name] for name in ("origin", "data")}
-    assert {"origin": b"sms", "data": b"two"} == records["b"]
+    assert {b"origin": b"mail", b"data": b"one"} == {name: records["a"][name] for name in (b"origin", b"data")}
+    assert {b"origin": b"sms", b"data": b"two"} == records["b"]
     assert [f"a-{DUE_MS}", f"b-{DUE_MS}"] == [run.retry_of for run in EnqueueEntry(many).runs]

@@ -22,8 +22,8 @@ from zsched.core.audit import (
     missing_occurrence,
     unknown_schedule,
 )
-from zsched.core.difference import Held
 from zsched.core.planning import after_missed
+from zsched.core.record import Place, Record
 from zsched.core.triggers import TriggerSpec, build
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
@@ -131,15 +131,13 @@ def test_a_schedule_that_the_engine_advanced_lacks_no_occurrence(
 
 
 HOURLY = TriggerSpec(EVERY, "3600000").to_text().encode()
-RECORD = [
-    b"origin", b"default", b"data", b"secret",
-    b"schedule:trigger", HOURLY, b"schedule:anchor", b"%d" % ANCHOR_MS, b"schedule:lane", b"normal",
-]  # fmt: skip
+JOB = [b"origin", b"default", b"data", b"secret"]
+OWN = [b"trigger", HOURLY, b"anchor", b"%d" % ANCHOR_MS, b"lane", b"normal"]
 
 
-def rule(nominal: int, last: str | None = None, record: list[bytes] = RECORD, place: str = "due") -> Held:
+def rule(nominal: int, last: str | None = None, own: list[bytes] = OWN, place: str = "due") -> Record:
     due_ms = ANCHOR_MS + nominal * 3_600_000
-    return Held("r", "", place, "normal", due_ms, due_ms, last, None, record, ANCHOR_MS * 1000)
+    return Record("r", "", Place(place), "normal", due_ms, JOB, own, due_ms, last, t_us=ANCHOR_MS * 1000)
 
 
 def test_a_rule_with_a_missing_occurrence_is_set_back_to_that_occurrence() -> None:
@@ -151,7 +149,7 @@ def test_a_rule_with_a_missing_occurrence_is_set_back_to_that_occurrence() -> No
 
     assert (Event.SKIPPED, "the occurrence of 2026-01-01T01:00:00.000Z") == (alarm.event, alarm.expected)
     assert ("due", missing_ms, known.t_us) == (alarm.row.place, alarm.row.due_ms, alarm.row.t_us)
-    assert b"%d" % missing_ms == dict(zip(alarm.row.own[::2], alarm.row.own[1::2], strict=True))[b"nominal"]
+    assert missing_ms == alarm.row.nominal_ms
 
 
 @pytest.mark.parametrize(
@@ -159,19 +157,19 @@ def test_a_rule_with_a_missing_occurrence_is_set_back_to_that_occurrence() -> No
     [
         rule(1),
         rule(2, last=f"r-{ANCHOR_MS + 3_600_000}"),  # fired early: its record is there
-        rule(2, record=[*RECORD[:5], b"broken", *RECORD[6:]]),
-        rule(2, record=RECORD[:4]),
+        rule(2, own=[OWN[0], b"broken", *OWN[2:]]),
+        rule(2, own=[]),
         rule(2, place="paused"),
-        Held("a", "5", "due", "normal", LATER_MS, None, None, None, RECORD[:4], 0),
+        Record("a", "5", Place.DUE, "normal", LATER_MS, JOB),
     ],
 )
-def test_a_complete_or_unreadable_schedule_raises_no_alarm(known: Held) -> None:
+def test_a_complete_or_unreadable_schedule_raises_no_alarm(known: Record) -> None:
     assert may_be_left_out(known, ANCHOR_MS, LATER_MS) is None
 
 
 def test_alarms_show_no_arguments() -> None:
     known = rule(1)
-    there = Held("r", "", "due", "low", 5, 5, None, None, [b"origin", b"mail", b"data", b"other", *RECORD[4:]])
+    there = Record("r", "", Place.DUE, "low", 5, [b"origin", b"mail", b"data", b"other"], OWN, 5)
 
     alarm = misplaced(known, there, ["low"], "")
 
@@ -181,8 +179,8 @@ def test_alarms_show_no_arguments() -> None:
 
 
 DUE_MS = rule(1).due_ms
-ONCE = Held("a", str(DUE_MS), "due", "normal", DUE_MS, None, None, None, RECORD[:4], 5)
-QUARANTINED = Held("a", str(DUE_MS), "quarantine", "normal", DUE_MS, None, None, "5 why", RECORD[:4], 5)
+ONCE = Record("a", str(DUE_MS), Place.DUE, "normal", DUE_MS, JOB, t_us=5)
+QUARANTINED = Record("a", str(DUE_MS), Place.QUARANTINE, "normal", DUE_MS, JOB, note="5 why", t_us=5)
 
 
 @pytest.mark.parametrize(
@@ -195,14 +193,14 @@ QUARANTINED = Held("a", str(DUE_MS), "quarantine", "normal", DUE_MS, None, None,
         (rule(1), {"last": "r-7"}, "last run r-7"),
         (rule(1), {"run": "5", "last": "r-7"}, "a one-shot"),
         (ONCE, {"run": ""}, "recurring"),
-        (rule(1), {"record": RECORD[4:]}, "its template is gone"),
-        (ONCE, {"record": []}, "its job is gone"),
-        (ONCE, {"record": [b"origin", b"mail", b"data", b"secret"]}, "other origin"),
+        (rule(1), {"job": []}, "its template is gone"),
+        (ONCE, {"job": []}, "its job is gone"),
+        (ONCE, {"job": [b"origin", b"mail", b"data", b"secret"]}, "other origin"),
         (rule(1, place="paused"), {"note": "5 why"}, "another note"),
         (QUARANTINED, {"lane": "low"}, "something else"),
     ],
 )
-def test_an_alarm_names_the_difference(known: Held, changes: dict[str, Any], found: str) -> None:
+def test_an_alarm_names_the_difference(known: Record, changes: dict[str, Any], found: str) -> None:
     alarm = misplaced(known, replace(known, **changes), ["normal"], "")
 
     assert (Event.DIFFERENT, found) == (alarm.event, alarm.found)
@@ -212,11 +210,11 @@ def test_an_alarm_names_the_difference(known: Held, changes: dict[str, Any], fou
     ("known", "there"),
     [
         *((known, known) for known in (rule(1), ONCE, QUARANTINED, rule(1, place="paused"))),
-        (replace(QUARANTINED, record=[]), replace(QUARANTINED, record=[])),  # the archive does not have it either
-        (replace(QUARANTINED, due_ms=None), replace(QUARANTINED, due_ms=None, record=[])),
+        (replace(QUARANTINED, job=[]), replace(QUARANTINED, job=[])),  # the archive does not have it either
+        (replace(QUARANTINED, due_ms=None), replace(QUARANTINED, due_ms=None, job=[])),
     ],
 )
-def test_a_schedule_that_agrees_with_the_log_raises_no_alarm(known: Held, there: Held) -> None:
+def test_a_schedule_that_agrees_with_the_log_raises_no_alarm(known: Record, there: Record) -> None:
     places = ["quarantine"] if known.place == "quarantine" else ["normal"]
 
     assert misplaced(known, there, places, "scheduled") is None
@@ -225,17 +223,17 @@ def test_a_schedule_that_agrees_with_the_log_raises_no_alarm(known: Held, there:
 @pytest.mark.parametrize(
     ("there", "is_released"),
     [
-        (replace(QUARANTINED, record=[]), False),
-        (replace(QUARANTINED, record=[b"origin", b"x", *RECORD[2:4]]), False),
+        (replace(QUARANTINED, job=[]), False),
+        (replace(QUARANTINED, job=[b"origin", b"x", *JOB[2:]]), False),
         (QUARANTINED, True),
     ],
     ids=["lost", "changed", "its cause is over"],
 )
-def test_a_schedule_goes_back_from_quarantine_with_the_content_of_the_log(there: Held, is_released: bool) -> None:
+def test_a_schedule_goes_back_from_quarantine_with_the_content_of_the_log(there: Record, is_released: bool) -> None:
     alarm = misplaced(QUARANTINED, there, ["quarantine"], "", is_released=is_released)
 
     assert (Event.RELEASED, "quarantine: why") == (alarm.event, alarm.found)
-    assert ("due", DUE_MS, RECORD[:4]) == (alarm.row.place, alarm.row.due_ms, alarm.row.job)
+    assert ("due", DUE_MS, JOB) == (alarm.row.place, alarm.row.due_ms, alarm.row.job)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +256,7 @@ def test_a_missing_or_duplicated_schedule_is_restored(places: list[str], status:
     ("known", "found"),
     [(replace(ONCE, due_ms=5), "nothing; by the log it is not due when its run is"), (QUARANTINED, "nothing")],
 )
-def test_a_missing_quarantined_schedule_or_one_with_another_due_time_is_not_restored(known: Held, found: str) -> None:
+def test_a_missing_quarantined_schedule_or_one_with_another_due_time_is_not_restored(known: Record, found: str) -> None:
     alarm = misplaced(known, None, [], "")
 
     assert (Event.MISSING, None, found) == (alarm.event, alarm.row, alarm.found)
@@ -276,6 +274,6 @@ def test_an_id_that_the_log_never_had_is_reported_with_its_places() -> None:
     ("since_ms", "now_ms", "expected"), [(0, 60_006, True), (0, 60_005, False), (6, 60_006, False)]
 )
 def test_a_schedule_is_overdue_when_it_could_fire_beyond_the_grace(since_ms: int, now_ms: int, expected: bool) -> None:
-    held = Held("a", "5", "due", "normal", 5, None, None, None, [])
+    held = Record("a", "5", "due", "normal", 5, None, None, None, [])
 
     assert expected == is_overdue(held, since_ms, now_ms)

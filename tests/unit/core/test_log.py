@@ -272,13 +272,12 @@ def test_a_put_recurring_entry_returns_its_record() -> None:
     put = parsed.puts[1]
 
     assert ("s", DUE_MS, True, "r-1") == (put.id, put.due_ms, put.is_paused, put.last)
-    due, updated = str(DUE_MS).encode(), str(T_US // 1000).encode()
-    own = {"owner": b"ann", "version": f"3-7-{T_US}".encode(), "trigger": b"every 5", "digest": b"d e"}
-    own |= {"lane": b"low", "anchor": b"11", "created_at": b"12", "updated_at": updated, "nominal": due, "last": b"r-1"}
-    assert own == parsed.schedule_of(1)
-    lane, record = parsed.record_of(1)
-    assert ("low", [b"data", b"\xff"]) == (lane, record[:2])
-    assert own == {n.decode().removeprefix("schedule:"): v for n, v in zip(record[2::2], record[3::2], strict=True)}
+    own = {b"owner": b"ann", b"version": f"3-7-{T_US}".encode(), b"trigger": b"every 5", b"digest": b"d e"}
+    own |= {b"lane": b"low", b"anchor": b"11", b"created_at": b"12", b"updated_at": b"%d" % (T_US // 1000)}
+    record = parsed.record_of(1)
+    assert (("s", ""), "paused", "low") == (record.key, record.place, record.lane)
+    assert (DUE_MS, "r-1") == (record.nominal_ms, record.last)
+    assert ([b"data", b"\xff"], own) == (record.job, record.own_fields())
 
 
 def test_the_name_of_data_is_its_signature_in_the_job() -> None:
@@ -286,8 +285,8 @@ def test_the_name_of_data_is_its_signature_in_the_job() -> None:
     signed = [signature if text == "data" else text for text in [*PUT, *rule("r")]]
     one_shots, rules = PutEntry(entry("put", *signed[: len(PUT)])), entry("put_recurring", *signed[len(PUT) :])
 
-    assert [b"data", b"\x80\n", b"zs_sig", signature] == one_shots.record_of(0)[1][-4:]
-    assert [b"data", b"\xff", b"zs_sig", signature] == PutRecurringEntry(rules).record_of(0)[1][:4]
+    assert [b"data", b"\x80\n", b"zs_sig", signature] == one_shots.record_of(0).job[-4:]
+    assert [b"data", b"\xff", b"zs_sig", signature] == PutRecurringEntry(rules).record_of(0).job
 
 
 def test_a_put_recurring_that_stays_ended_has_no_nominal_time() -> None:
@@ -296,7 +295,7 @@ def test_a_put_recurring_that_stays_ended_has_no_nominal_time() -> None:
     [row] = parsed.rows()
 
     assert ("ended", None, None) == (row.place, row.due_ms, row.nominal_ms)  # type: ignore[attr-defined]  # Placed
-    assert "nominal" not in parsed.schedule_of(0)
+    assert parsed.record_of(0).nominal_ms is None
 
 
 @pytest.mark.parametrize(("name", "pushed"), [("advance", "rue"), ("advance by policies", "w")])

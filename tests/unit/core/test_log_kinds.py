@@ -147,7 +147,7 @@ def test_an_entry_of_a_new_kind_is_read_with_nothing_but_its_class(conjured: Ent
     with closing(Archive(tmp_path / "archive.db", "shop")) as archive:
         assert [] == archive.append([put, conjured])
         archive.commit()
-        folded = [(live.key, live.place) for live, _ in archive.state()]
+        folded = [(row.key, row.place) for row in archive.state()]
     with History(tmp_path / "archive.db") as history:
         told = history.of_schedule("a", 10)[0]
 

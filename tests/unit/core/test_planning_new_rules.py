@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zsched.core import policy
-from zsched.core.difference import Held
 from zsched.core.planning import Move, move_of, moved
+from zsched.core.record import Place, Record
 from zsched.core.triggers import Gap, Trigger, TriggerSpec, build, due_of
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
@@ -184,11 +184,11 @@ IN_WINTER = replace(DAILY, tz=WINTER)
 WAITING_MS, NOW_AT_MS = ms("2026-07-02T09:00", SUMMER), ms("2026-07-02T09:00", WINTER)
 
 
-def held(spec: TriggerSpec = IN_WINTER, **more: Any) -> Held:
+def held(spec: TriggerSpec = IN_WINTER, **more: Any) -> Record:
     own = {"trigger": spec.to_text(), "anchor": str(ANCHOR_MS), "version": "3-7"} | more.pop("own", {})
-    record = [text for name, value in own.items() for text in (f"schedule:{name}".encode(), value.encode())]
+    texts = [text.encode() for pair in own.items() for text in pair]
     fired = f"r-{ms('2026-07-01T09:00', SUMMER)}"
-    return replace(Held("r", "", "due", "normal", WAITING_MS, WAITING_MS, fired, None, record), **more)
+    return replace(Record("r", "", Place.DUE, "normal", WAITING_MS, (), texts, WAITING_MS, fired), **more)
 
 
 @pytest.mark.parametrize("place", ["due", "paused"])
@@ -216,7 +216,7 @@ MANUAL = [f"r-{NOW_AT_MS - 1}-nshop", f"r-{WAITING_MS + 5 * DAY_MS}-r1", "somebo
         (held(replace(DAILY, tz="Etc/GMT-3"), last=f"r-{WAITING_MS - 60_000}-r1"), WAITING_MS - HOUR_MS),
     ],
 )
-def test_a_last_run_by_hand_or_of_another_writer_does_not_stop_or_skip_a_move(known: Held, expected_ms: int) -> None:
+def test_a_last_run_by_hand_or_of_another_writer_does_not_stop_or_skip_a_move(known: Record, expected_ms: int) -> None:
     move = move_of(known)
 
     assert expected_ms == move.new_nominal_ms
@@ -229,10 +229,10 @@ def test_a_last_run_by_hand_or_of_another_writer_does_not_stop_or_skip_a_move(kn
         held(place="ended", due_ms=None, nominal_ms=None),
         held(replace(DAILY, tz="UTC"), nominal_ms=WAITING_MS + 1),
         held(TriggerSpec(EVERY, "86400000", tz=WINTER), nominal_ms=WAITING_MS + 1),
-        Held("a", "5", "due", "normal", 5, None, None, None, []),
+        Record("a", "5", "due", "normal", 5, None, None, None, []),
     ],
 )
-def test_schedules_without_a_waiting_occurrence_of_the_zone_are_not_moved(stays: Held) -> None:
+def test_schedules_without_a_waiting_occurrence_of_the_zone_are_not_moved(stays: Record) -> None:
     assert move_of(stays) is None
 
 

@@ -21,14 +21,14 @@ from tests.unit.core.recovering import (
     row,
     rule,
 )
-from zsched.core.difference import Branch, Held, Recalled, Verdict, is_same_set, judge, lacking, restored_row
+from zsched.core.difference import Branch, Recalled, Verdict, is_same_set, judge, lacking, restored_row
 from zsched.core.log import Entry, Position
-from zsched.core.log.recovery import Restored
+from zsched.core.record import Place, Record
 
 
-def opened(run: str = RUN, flags: bytes = b"1") -> Held:
+def opened(run: str = RUN, flags: bytes = b"1") -> Record:
     """Return a run that was fired and has not ended."""
-    return replace(one_shot("open", run, lane="", record=[*FIELDS[:-1], flags]), t_us=50)
+    return replace(one_shot("open", run, lane="", job=[*FIELDS[:-1], flags]), t_us=50)
 
 
 def branch(*entries: Entry) -> Branch:
@@ -112,21 +112,25 @@ def test_a_name_never_followed_is_another_data_set(gen: str | None, gens: tuple[
     assert expected is is_same_set(gen, gens)
 
 
-NOTHING: list[Restored] = []
+NOTHING: list[Record] = []
 
 
-def mine(schedule: Held | None = None, *runs: Held, gone_us: int | None = None) -> Recalled:
+def mine(schedule: Record | None = None, *runs: Record, gone_us: int | None = None) -> Recalled:
     return Recalled("a", replace(schedule, t_us=50) if schedule else None, gone_us, runs)
 
 
-def rows(mine: Recalled, there: Held | None = None, *since: Entry) -> list[tuple[str, str]]:
+def rows(mine: Recalled, there: Record | None = None, *since: Entry) -> list[tuple[str, str]]:
     """Return place and run of the restored rows."""
     return [(one.place, one.run) for one in lacking(mine, there, branch(*since))]
 
 
-UNTOUCHED = replace(opened(), is_touched=False)  # another archive said that nothing of it is missing
+def unchanged(schedule: Record | None = None, gone_us: int | None = None) -> Recalled:
+    """Return a schedule with an open run of which another archive said that nothing is missing."""
+    return replace(mine(schedule, opened(), gone_us=gone_us), unchanged=frozenset([RUN]))
+
+
 REMOVED, FIRED, LATER_ONE = mine(gone_us=50), mine(None, opened(), gone_us=50), one_shot(run=LATER)
-RESTORED: list[tuple[Recalled, Held | None, list[tuple[str, str]]]] = [
+RESTORED: list[tuple[Recalled, Record | None, list[tuple[str, str]]]] = [
     # a schedule that differs is restored
     (mine(one_shot()), None, [("due", RUN)]),
     (mine(one_shot()), one_shot(), NOTHING),
@@ -148,7 +152,7 @@ RESTORED: list[tuple[Recalled, Held | None, list[tuple[str, str]]]] = [
     (REMOVED, rule(), [("gone", "")]),
     # a one-shot that fired
     (FIRED, one_shot(), NOTHING),  # it keeps waiting
-    (FIRED, one_shot(record=[]), [("open", RUN)]),  # without its job
+    (FIRED, one_shot(job=[]), [("open", RUN)]),  # without its job
     (FIRED, LATER_ONE, [("gone", LATER), ("open", RUN)]),
     # an open run is pushed again, or skipped by its flags
     (mine(None, opened()), None, [("open", RUN)]),
@@ -157,16 +161,16 @@ RESTORED: list[tuple[Recalled, Held | None, list[tuple[str, str]]]] = [
     (mine(None, opened(flags=b"f")), None, [("open", RUN)]),
     # the run of a replaced schedule, although its job exists
     (mine(LATER_ONE, opened()), one_shot(), [("due", LATER), ("open", RUN)]),
-    (mine(LATER_ONE, UNTOUCHED), one_shot(), [("due", LATER), ("open", RUN)]),
-    (mine(LATER_ONE, UNTOUCHED), None, [("due", LATER)]),
-    (mine(None, UNTOUCHED, gone_us=50), one_shot(), NOTHING),
-    (mine(rule(), UNTOUCHED), rule(last=None), [("due", "")]),  # a rule's, which both histories have
+    (unchanged(LATER_ONE), one_shot(), [("due", LATER), ("open", RUN)]),
+    (unchanged(LATER_ONE), None, [("due", LATER)]),
+    (unchanged(gone_us=50), one_shot(), NOTHING),
+    (unchanged(rule()), rule(last=None), [("due", "")]),  # a rule's, which both histories have
 ]
 
 
 @pytest.mark.parametrize(("known", "there", "expected"), RESTORED)
 def test_state_that_redis_lacks_is_restored(
-    known: Recalled, there: Held | None, expected: list[tuple[str, str]]
+    known: Recalled, there: Record | None, expected: list[tuple[str, str]]
 ) -> None:
     assert expected == rows(known, there)
 
@@ -184,12 +188,12 @@ def test_a_fired_one_shot_waiting_until_after_the_doubt_does_not_fire_unmarked(f
 
 @pytest.mark.parametrize(("flags", "place"), [(b"", "open"), (b"f", "open"), (b"s", "skipped")])
 def test_a_run_of_a_rule_is_restored_by_the_flags_of_the_rule(flags: bytes, place: str) -> None:
-    run = replace(one_shot("open", record=[*FIELDS[:6], b"schedule:flags", flags]), t_us=50)
+    run = replace(one_shot("open", job=FIELDS[:6], own=[b"flags", flags]), t_us=50)
 
     [found] = lacking(mine(rule(), run), rule(), branch())
 
     assert (place, FIELDS[:6]) == (found.place, found.job)
-    assert ([b"flags", flags] if flags else []) == found.own
+    assert ([b"flags", flags] if flags else []) == list(found.own)
 
 
 @pytest.mark.parametrize(
@@ -215,33 +219,25 @@ def test_a_run_of_a_rule_is_restored_by_the_flags_of_the_rule(flags: bytes, plac
     ],
 )
 def test_a_change_in_the_new_history_is_not_overwritten(
-    given: Recalled, there: Held | None, since: Entry, expected: list[tuple[str, str]]
+    given: Recalled, there: Record | None, since: Entry, expected: list[tuple[str, str]]
 ) -> None:
     assert expected == rows(given, there, since)
 
 
 def test_a_restored_one_shot_has_the_fields_of_its_put() -> None:
-    found = restored_row(replace(one_shot(record=[*FIELDS, b"status", b"canceled", b"created_at", b"2026"]), t_us=50))
+    found = restored_row(replace(one_shot(job=[*FIELDS, b"status", b"canceled", b"created_at", b"2026"]), t_us=50))
 
-    assert Restored("a", RUN, "due", "normal", DUE_MS, 50, None, FIELDS, []) == found
+    assert Record("a", RUN, Place.DUE, "normal", DUE_MS, FIELDS, [], t_us=50) == replace(found, own=[])
 
 
 def test_a_restored_rule_has_its_old_progress_and_no_version() -> None:
-    own = [*OWN, b"schedule:version", b"3-4", b"schedule:nominal", b"1", b"schedule:last", b"a-1"]
-    own += [b"schedule:updated_at", b"6"]
+    own = [*OWN, b"version", b"3-4", b"updated_at", b"6", b"ended_at", b"7"]
 
-    found = restored_row(replace(rule(record=[*FIELDS[:6], *own]), t_us=50))
+    found = restored_row(replace(rule(own=own), t_us=50))
 
     expected = {b"trigger": b"every 60000", b"lane": b"high", b"created_at": b"5", b"updated_at": b"6"}
-    expected |= {b"nominal": b"%d" % DUE_MS, b"last": b"a-5"}
-    assert (FIELDS[:6], expected) == (found.job, dict(zip(found.own[::2], found.own[1::2], strict=True)))
-
-
-def test_a_restored_ended_rule_has_the_time_of_its_end() -> None:
-    found = restored_row(replace(rule(place="ended", due_ms=None, nominal_ms=None, last=None), t_us=T_US))
-
-    own = dict(zip(found.own[::2], found.own[1::2], strict=True))
-    assert (b"%d" % (T_US // 1000), False) == (own[b"ended_at"], b"nominal" in own or b"last" in own)
+    assert (FIELDS[:6], expected) == (found.job, found.own_fields())
+    assert (DUE_MS, "a-5") == (found.nominal_ms, found.last)
 
 
 @pytest.mark.parametrize("place", ["paused", "quarantine"])
@@ -252,7 +248,7 @@ def test_a_restored_schedule_without_a_note_gets_one_with_its_time(place: str) -
 def test_a_schedule_without_a_due_time_is_restored_into_quarantine() -> None:
     found = restored_row(replace(one_shot(due_ms=None), t_us=T_US))
 
-    assert ("quarantine", f"{T_US // 1000} its due time is none") == (found.place, found.note)
+    assert ("quarantine", f"{T_US // 1000} its due time is no time") == (found.place, found.note)
 
 
 def test_a_row_that_the_archive_restored_itself_is_not_restored_again() -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.core.recovering import DUE_MS, FIELDS, LATER, OWN, RULES, RUN, entry, one_shot, restore, row, rule
 from zsched.archive.body import without_arguments
-from zsched.core.difference import Held
 from zsched.core.log import Entry, Position, changes
-from zsched.core.log.recovery import MergedEntry, Restored, RestoreEntry, restored
+from zsched.core.log.recovery import MergedEntry, RestoreEntry, restored
+from zsched.core.record import Place, Record
 from zsched.core.story import Chronicle, Source
 
 SCHEDULES = ["due", "paused", "quarantine", "ended", "gone"]
 RUNS = ["open", "skipped", "held", "refused"]
 ROWS = [
     row(),
-    Restored("r", "", "ended", "high", None, 5, None, (b"data", b"\xff\x00"), (b"trigger", b"every 5", b"x", b"")),
-    Restored("p", RUN, "paused", "low", DUE_MS, 5, "5 until the sale is over\n", FIELDS, ()),
-    Restored("g", "", "gone", "", None, 1 << 60, None, (), ()),
+    Record("r", "", Place.ENDED, "high", None, (b"data", b"\xff\x00"), (b"trigger", b"every 5", b"x", b""), 7, "r-7"),
+    Record("p", RUN, Place.PAUSED, "low", DUE_MS, FIELDS, note="5 until the sale is over\n", t_us=5),
+    Record("g", "", Place.GONE, "", None, (), t_us=1 << 60),
     row("refused"),
 ]
 
@@ -34,8 +36,8 @@ def test_the_rows_of_a_restore_survive_conversion_to_texts_and_back() -> None:
     read = restored(given)
 
     assert [one.texts() for one in ROWS] == [one.texts() for one in read]
-    assert [one._replace(job=list(one.job), own=list(one.own)) for one in ROWS] == [
-        one._replace(job=list(one.job), own=list(one.own)) for one in read
+    assert [replace(one, job=list(one.job), own=list(one.own)) for one in ROWS] == [
+        replace(one, job=list(one.job), own=list(one.own)) for one in read
     ]
     assert [one.id.encode() for one in ROWS] == [given.body[at] for at, _ in RestoreEntry(given).restored]
 
@@ -101,19 +103,18 @@ def test_a_past_with_a_restore_explains_an_absence_if_it_ended_since(entries: li
 def test_fields_that_change_with_time_are_not_compared() -> None:
     aged = [*FIELDS, b"status", b"scheduled", b"created_at", b"2026", b"enqueued_at", b"2026"]
 
-    assert one_shot().is_same(one_shot(record=aged))
-    own = [*OWN[:4], b"schedule:version", b"3-9", b"schedule:updated_at", b"6"]
-    assert rule().is_same(rule(record=[*FIELDS[:6], *own]))
+    assert one_shot().is_same(one_shot(job=aged))
+    assert rule().is_same(rule(own=[*OWN[:4], b"version", b"3-9", b"updated_at", b"6"]))
 
 
 @pytest.mark.parametrize(
     "other",
     [
         one_shot("paused"), one_shot(run=LATER), one_shot(lane="high"), one_shot(due_ms=None), one_shot(note="5 why"),
-        one_shot(record=FIELDS[:-2]), one_shot(record=[*FIELDS[:-1], b"f"]), rule(),
+        one_shot(job=FIELDS[:-2]), one_shot(job=[*FIELDS[:-1], b"f"]), rule(),
     ],
 )  # fmt: skip
-def test_a_different_one_shot_is_not_the_same(other: Held) -> None:
+def test_a_different_one_shot_is_not_the_same(other: Record) -> None:
     assert not one_shot().is_same(other)
     assert not other.is_same(one_shot())
 
@@ -121,9 +122,9 @@ def test_a_different_one_shot_is_not_the_same(other: Held) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        rule(nominal_ms=DUE_MS + 1), rule(last=None), rule(last="a-6"), rule(place="ended", due_ms=None),
-        rule(record=[*FIELDS[:6], *OWN[:1], b"every 6", *OWN[2:]]), rule(record=[*FIELDS[:4], *OWN]),
+        rule(nominal_ms=DUE_MS + 1), rule(last=None), rule(last="a-6"), rule(place=Place.ENDED, due_ms=None),
+        rule(own=[*OWN[:1], b"every 6", *OWN[2:]]), rule(job=FIELDS[:4]),
     ],
 )  # fmt: skip
-def test_a_different_rule_is_not_the_same(other: Held) -> None:
+def test_a_different_rule_is_not_the_same(other: Record) -> None:
     assert not rule().is_same(other)

@@ -9,9 +9,9 @@ from unittest.mock import Mock
 import pytest
 
 from tests.unit.core.recovering import LATER, RUN, entry, one_shot, row
-from zsched.core.difference import Branch, Held, Recalled
+from zsched.core.difference import Branch, Recalled
 from zsched.core.log import Entry, Position
-from zsched.core.log.recovery import Restored
+from zsched.core.record import Record
 from zsched.daemon.reconciler import Guess, HistoryChanged, Reconciler, lacking_rows
 from zsched.storage.keys import Keys
 from zsched.storage.restoring import ROWS, NotAbsent, Portion, Written
@@ -40,7 +40,7 @@ class Redis:
         after = 0 if first == "-" else int(first.partition("-")[2])
         return [one for one in self.entries if one.position.seq >= after][:count]
 
-    def schedules(self, ids: Iterable[str]) -> Iterator[tuple[Position | None, list[Held]]]:
+    def schedules(self, ids: Iterable[str]) -> Iterator[tuple[Position | None, list[Record]]]:
         yield self.read_at or self.end, [one_shot(id=id) for id in ids if id in self.held]
 
     def restore(
@@ -70,11 +70,11 @@ class All:
         self.taken_in.append(entry.position.seq)
         return {text.decode() for text in entry.body}
 
-    def judge(self, page: Sequence[Recalled], held: Mapping[str, Held]) -> list[Restored]:
+    def judge(self, page: Sequence[Recalled], held: Mapping[str, Record]) -> list[Record]:
         self.judged.append([one.id for one in page])
         return [row(id=one.id) for one in page]
 
-    def note(self, rows: Sequence[Restored]) -> None:
+    def note(self, rows: Sequence[Record]) -> None:
         self.put_back += [one.id for one in rows]
 
 

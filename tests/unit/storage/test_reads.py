@@ -12,8 +12,9 @@ import redis
 
 from zsched.core.changes import Change
 from zsched.core.log import Entry, Position
-from zsched.core.log.kinds import Recorded
+from zsched.core.log.kinds import LoggedPut
 from zsched.core.outcomes import What
+from zsched.core.record import Place, Record
 from zsched.errors import RedisRefused
 from zsched.storage import comparing
 from zsched.storage.comparing import changed_options, with_definitions
@@ -93,10 +94,10 @@ def call(*args: Any, func: str = "app.task") -> bytes:
     return pickle.dumps([func, None, args, {}])
 
 
-def once(due_ms: int = DUE_MS, data: bytes = call(1), lane: str = "normal", **fields: str | bytes) -> Recorded:
+def once(due_ms: int = DUE_MS, data: bytes = call(1), lane: str = "normal", **fields: str | bytes) -> LoggedPut:
     """Return the record of a one-shot."""
     job: dict[str, str | bytes] = {**JOB, "zs": "1", "data": data, **fields}
-    return Recorded("1-1", False, due_ms, lane, texts(job), True)
+    return LoggedPut("1-1", Record("a", f"{due_ms}", Place.DUE, lane, due_ms, texts(job)), True)
 
 
 def texts(fields: dict[str, Any]) -> list[bytes]:
@@ -123,8 +124,10 @@ def texts(fields: dict[str, Any]) -> list[bytes]:
          ("queue: default → email", "arguments changed")),
     ],
 )  # fmt: skip
-def test_a_change_is_shown_by_options_without_payloads(old: Recorded, new: Recorded, expected: tuple[str, ...]) -> None:
-    assert expected == changed_options("a", old, new)
+def test_a_change_is_shown_by_options_without_payloads(
+    old: LoggedPut, new: LoggedPut, expected: tuple[str, ...]
+) -> None:
+    assert expected == changed_options(old, new)
 
 
 def test_a_record_that_cannot_be_compared_does_not_hide_the_other_changes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from zsched.cli.lines import Shown, Table, pairs
 from zsched.cli.recovering.archives import OpenedArchive, entry_text
 from zsched.core.difference import Verdict
 from zsched.core.log import Position, text
-from zsched.core.log.recovery import Restored
 from zsched.core.model import iso, seconds
+from zsched.core.record import Record
 from zsched.core.run_id import RunId
 from zsched.core.sentences import local_text
 from zsched.core.wording import plural, rough_duration
@@ -60,7 +60,7 @@ class DifferenceRow(NamedTuple):
     func: str
 
     @classmethod
-    def of(cls, row: Restored) -> DifferenceRow:
+    def of(cls, row: Record) -> DifferenceRow:
         """Make one from a row of a merge."""
         what = _ACTIONS.get(row.place, Action.BACK)
         due_ms = row.due_ms
@@ -92,7 +92,7 @@ class Difference:
         self._rows: dict[Action, list[DifferenceRow]] = {what: [] for what in Action}
         self._last_id: str | None = None
 
-    def add(self, rows: Iterable[Restored]) -> None:
+    def add(self, rows: Iterable[Record]) -> None:
         """Add *rows*; rows with the same id must be adjacent."""
         for restored in rows:
             row = DifferenceRow.of(restored)
@@ -268,10 +268,9 @@ _WORDS: Final = {
 }
 
 
-def _func(row: Restored) -> str:
+def _func(row: Record) -> str:
     """Return the function's name: zsched's field, or RQ's description if zsched's field is missing."""
-    job = dict(zip(row.job[::2], row.job[1::2], strict=False))
-    own = dict(zip(row.own[::2], row.own[1::2], strict=False))
+    job, own = row.job_fields(), row.own_fields()
     return text(own.get(b"func") or job.get(b"zs_func") or job.get(b"description") or b"")
 
 

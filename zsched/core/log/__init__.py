@@ -27,10 +27,10 @@ from zsched.core.log.kinds import (
     kinds_telling,
     kinds_telling_only,
     leaders_kinds,
+    logged_put,
     narrowed,
     outcomes,
     parse,
-    recorded,
     touches,
 )
 from zsched.core.log.rows import Key, Touch
@@ -51,13 +51,13 @@ __all__ = [
     "kinds_telling",
     "kinds_telling_only",
     "leaders_kinds",
+    "logged_put",
     "milliseconds",
     "narrowed",
     "outcomes",
     "parse",
     "readable",
     "reading",
-    "recorded",
     "text",
     "touches",
 ]

@@ -21,11 +21,11 @@ from zsched.core.entry import Entry, Texts, UnknownEntry, reading, rows_of, text
 from zsched.core.facets import Facets, FacetsOfRows
 from zsched.core.log.rows import Key, Row, Touch
 from zsched.core.outcomes import TOLD, What
+from zsched.core.record import Record
 from zsched.core.run_id import ID, RunKey, nominal_ms_of, run_id_of, run_key, usual_keys
 from zsched.core.runs import Run, RunStatus
 
 T = TypeVar("T")
-Given = tuple[str, Texts]  # lane ('' for an enqueued run), and the record of ``core.difference.Held``
 
 
 class once(Generic[T]):
@@ -56,17 +56,11 @@ class once(Generic[T]):
         return value
 
 
-class Recorded(NamedTuple):
-    """
-    A schedule's record in an entry. ``replaces``: the entry is a put, and the schedule existed before. ``due_ms`` is a
-    one-shot's time.
-    """
+class LoggedPut(NamedTuple):
+    """A schedule's record in an entry. ``replaces``: the entry is a put, and the schedule existed before."""
 
     entry: str
-    is_recurring: bool
-    due_ms: int | None
-    lane: str
-    record: Texts
+    record: Record
     replaces: bool
 
 
@@ -189,8 +183,8 @@ class ParsedEntry:
 
     # -- records ----------------------------------------------------------------------------------
 
-    def record_of(self, number: int) -> Given:
-        """Return lane and record in row *number*. Raises UnknownEntry."""
+    def record_of(self, number: int) -> Record:
+        """Return the record in row *number*. Raises UnknownEntry."""
         raise UnknownEntry(f"entry {self.entry.position.id} ({self.entry.kind}) holds no record")
 
     def owners(self) -> Sequence[Key]:
@@ -199,15 +193,13 @@ class ParsedEntry:
 
     def facets(self) -> FacetsOfRows:
         """Return the facets of its records."""
-        return FacetsOfRows.of([Facets.of(self.record_of(number)[1]) for number in range(len(self.owners()))])
+        return FacetsOfRows.of([Facets.of(self.record_of(number)) for number in range(len(self.owners()))])
 
-    def recorded(self, id: str) -> Recorded | None:
+    def logged_put(self, id: str) -> LoggedPut | None:
         """Return the record of schedule *id*, not of its runs."""
-        for number, (owner, run) in enumerate(self.owners()):
+        for number, (owner, _) in enumerate(self.owners()):
             if owner == id and self.has_schedule(number):
-                lane, record = self.record_of(number)
-                due_ms = nominal_ms_of(run) if run else None
-                return Recorded(self.entry.position.id, not run, due_ms, lane, record, self.replaces(number))
+                return LoggedPut(self.entry.position.id, self.record_of(number), self.replaces(number))
         return None
 
     def has_schedule(self, number: int) -> bool:
@@ -279,15 +271,10 @@ class ParsedEntry:
             self.dropped.append(id)
         return is_one
 
-    def _payloads_in(self, spans: Iterable[tuple[int, int]]) -> dict[int, int]:
-        """Find the value of ``data`` in each of *spans*, first and last place of pairs in the body."""
-        body = self.entry.body
-        return {
-            row: at + 1
-            for row, (first, last) in enumerate(spans)
-            for at in range(first, last, 2)
-            if body[at] == b"data"
-        }
+    def _payloads_of(self, jobs: Iterable[tuple[int, Texts]]) -> dict[int, int]:
+        """Find the arguments in *jobs*, each with the place in the body where it begins."""
+        named = ((number, at, list(job[::2])) for number, (at, job) in enumerate(jobs))
+        return {number: at + 2 * names.index(b"data") + 1 for number, at, names in named if b"data" in names}
 
 
 KINDS: Final[dict[str, type[ParsedEntry]]] = {}  # by name; ``zsched.core.log`` imports the modules of all of them
@@ -354,11 +341,11 @@ def narrowed(entry: Entry, id: str) -> Entry:
     return entry if kind is None else kind(entry).narrowed(id)
 
 
-def recorded(entry: Entry, id: str, run_suffix: str = "") -> Recorded | None:
+def logged_put(entry: Entry, id: str, run_suffix: str = "") -> LoggedPut | None:
     """Return the record of schedule *id* in *entry*, or None. Raises as ``changes``."""
     parsed = parse(entry, run_suffix)
     with reading(entry):
-        return parsed.recorded(id)
+        return parsed.logged_put(id)
 
 
 def touches(entry: Entry, run_suffix: str) -> Iterator[Touch]:

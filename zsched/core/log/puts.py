@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from zsched.core.changes import RUN_NOW, Change
-from zsched.core.entry import OWN, Texts, expect, ids_of, milliseconds, text
-from zsched.core.facets import Facets, FacetsOfRows, facets_of_shared
-from zsched.core.log.kinds import Counts, Given, ParsedEntry, once
+from zsched.core.entry import Texts, expect, ids_of, milliseconds, text
+from zsched.core.facets import Facets, FacetsOfRows, facets_of_job
+from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
 from zsched.core.outcomes import Outcome, What
+from zsched.core.record import Place, Record
 from zsched.core.run_id import nominal_ms_of, run_id_of, run_key, schedule_of
 from zsched.core.signed import job_pairs
 
@@ -82,15 +83,18 @@ class PutEntry(ParsedEntry, kind="put"):
         body = self.entry.body
         return Counts(Counter({(What.PUT, ""): int(body[5 + 2 * int(body[3])])}))
 
-    def record_of(self, number: int) -> Given:
+    def record_of(self, number: int) -> Record:
         puts = self.puts
-        return puts.lane, [*puts.shared, *job_pairs(puts.names[number], puts.datas[number])]
+        id, due_ms = puts.ids[number], puts.dues[number]
+        place = Place.PAUSED if id in puts.paused else Place.DUE
+        job = [*puts.shared, *job_pairs(puts.names[number], puts.datas[number])]
+        return Record(id, f"{due_ms}{self.run_suffix}", place, puts.lane, due_ms, job, t_us=self.at_us)
 
     def owners(self) -> Sequence[Key]:
         return [(id, f"{due}{self.run_suffix}") for id, due in zip(self.puts.ids, self.puts.dues, strict=True)]
 
     def facets(self) -> FacetsOfRows:
-        return FacetsOfRows([facets_of_shared(tuple(self.puts.shared))])
+        return FacetsOfRows([facets_of_job(tuple(self.puts.shared))])
 
     def replaces(self, number: int) -> bool:
         return self.puts.ids[number] in self.puts.replaced
@@ -101,25 +105,11 @@ class PutEntry(ParsedEntry, kind="put"):
         return dict(enumerate(range(first + 3, first + 4 * int(body[first - 1]), 4)))
 
 
-class LoggedShape(NamedTuple):
-    """The shared part of recurring schedules: their lane, own fields, and those of their template."""
-
-    lane: bytes
-    schedule: Texts
-    template: Texts
-
-    def facets(self) -> Facets:
-        """Return the facets of its schedules."""
-        own = zip(self.schedule[::2], self.schedule[1::2], strict=True)
-        named = [each for name, value in own for each in (OWN.encode() + name, value)]
-        return Facets.of([*self.template, *named])
-
-
 class PutRecurring(NamedTuple):
     """
     A recurring schedule. ``due_ms`` and ``nominal_ms`` are None if it stays ended. ``dropped_ms``: an overdue
-    occurrence that a new rule dropped. ``words``: as in put_recurring.lua. ``at``: the place of its arguments in the
-    body.
+    occurrence that a new rule dropped. ``shape``: the record that rows of the call share. ``words``: as in
+    put_recurring.lua. ``at``: the place of its arguments in the body.
     """
 
     id: str
@@ -128,10 +118,15 @@ class PutRecurring(NamedTuple):
     last: str | None
     is_paused: bool
     dropped_ms: int | None
-    shape: LoggedShape
+    shape: Record
     words: Texts
     trigger: bytes
     at: int
+
+    @property
+    def place(self) -> Place:
+        """Its place after the put."""
+        return Place.PAUSED if self.is_paused else Place.ENDED if self.due_ms is None else Place.DUE
 
 
 class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
@@ -170,9 +165,8 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
 
     def rows(self) -> Iterator[Row]:
         for number, put in enumerate(self.puts):
-            place = "paused" if put.is_paused else "ended" if put.due_ms is None else "due"
             times = put.due_ms, put.nominal_ms
-            yield Placed(put.id, "", place, *times, put.last, keeps_note=put.is_paused, number=number)
+            yield Placed(put.id, "", put.place, *times, put.last, keeps_note=put.is_paused, number=number)
 
     def changes(self) -> Iterator[Change]:
         for put in self.puts:
@@ -185,33 +179,38 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
         dropped = sum(put.dropped_ms is not None for put in self.puts)
         return Counts(Counter({(What.PUT, ""): len(self.puts), (What.SKIPPED, Outcome.RULE_CHANGED.reason): dropped}))
 
-    def schedule_of(self, number: int) -> dict[str, bytes]:
-        """Return the fields of the schedule's hash in row *number*."""
-        put = self.puts[number]
-        _, _, nominal, anchor, created, last, ended, _, digest = put.words
-        position = self.entry.position
-        fields = dict(zip(map(text, put.shape.schedule[::2]), put.shape.schedule[1::2], strict=True))
-        fields |= {
-            "version": f"{position.id}-{position.t_us}".encode(),
-            "trigger": put.trigger,
-            "digest": digest,
-            "lane": put.shape.lane,
+    def record_of(self, number: int) -> Record:
+        put, position = self.puts[number], self.entry.position
+        _, _, _, anchor, created_at, _, _, _, digest = put.words
+        own = {
+            **put.shape.own_fields(),
+            b"version": f"{position.id}-{position.t_us}".encode(),
+            b"trigger": put.trigger,
+            b"digest": digest,
+            b"lane": put.shape.lane.encode(),
+            b"anchor": anchor,
+            b"created_at": created_at,
+            b"updated_at": b"%d" % (position.t_us // 1000),
         }
-        fields |= {"anchor": anchor, "created_at": created, "updated_at": b"%d" % (position.t_us // 1000)}
-        others = {"nominal": nominal, "last": last, "ended_at": ended}
-        return fields | {name: value for name, value in others.items() if value != b"-"}
-
-    def record_of(self, number: int) -> Given:
-        put, own = self.puts[number], self.schedule_of(number)
-        named = [each for name, value in own.items() for each in (f"{OWN}{name}".encode(), value)]
         name, data = self.entry.body[put.at - 1 : put.at + 1]
-        return text(put.shape.lane), [*put.shape.template, *job_pairs(name, data), *named]
+        return Record(
+            id=put.id,
+            run="",
+            place=put.place,
+            lane=put.shape.lane,
+            due_ms=put.due_ms,
+            job=[*put.shape.job, *job_pairs(name, data)],
+            own=[each for field in own.items() for each in field],
+            nominal_ms=put.nominal_ms,
+            last=put.last,
+            t_us=self.at_us,
+        )
 
     def owners(self) -> Sequence[Key]:
         return [(put.id, "") for put in self.puts]
 
     def facets(self) -> FacetsOfRows:
-        known = {id(put.shape): put.shape.facets() for put in self.puts}
+        known = {id(put.shape): Facets.of(put.shape) for put in self.puts}
         return FacetsOfRows.of([known[id(put.shape)] for put in self.puts])
 
     def replaces(self, number: int) -> bool:
@@ -220,16 +219,17 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
     def payloads(self) -> Mapping[int, int]:
         return {number: put.at for number, put in enumerate(self.puts)}
 
-    def _shapes(self) -> tuple[list[LoggedShape], int]:
+    def _shapes(self) -> tuple[list[Record], int]:
         """Return the entry's shapes, and the place where its rows begin."""
-        body, shapes, at = self.entry.body, list[LoggedShape](), 2
+        body, shapes, at = self.entry.body, list[Record](), 2
         expect(body[0] == b"shapes")
         for _ in range(int(body[1])):
             first = at + 4
             last = first + 2 * int(body[at + 3])
             end = last + 2 + 2 * int(body[last + 1])
             expect((body[at], body[at + 2], body[last]) == (b"lane", b"schedule", b"template"))
-            shapes.append(LoggedShape(body[at + 1], body[first:last], body[last + 2 : end]))
+            lane, own, job = text(body[at + 1]), body[first:last], body[last + 2 : end]
+            shapes.append(Record("", "", Place.DUE, lane, None, job, own))
             at = end
         return shapes, at
 
@@ -290,10 +290,11 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
     def retries(self) -> Mapping[str, str]:
         return {one.retry_of: one.run_id for one in self.runs if one.retry_of is not None}
 
-    def record_of(self, number: int) -> Given:
+    def record_of(self, number: int) -> Record:
         one = self.runs[number]
-        front = [OWN.encode() + b"flags", b"f"] if one.is_at_front else []
-        return "", [*one.fields, *front]
+        id, run = run_key(one.run_id) or ("", "")
+        own = [b"flags", b"f"] if one.is_at_front else ()
+        return Record(id, run, Place.OPEN, "", nominal_ms_of(run), one.fields, own, t_us=self.at_us)
 
     def owners(self) -> Sequence[Key]:
         return [run_key(one.run_id) or ("", "") for one in self.runs]
@@ -302,8 +303,7 @@ class EnqueueEntry(ParsedEntry, kind="enqueue"):
         return False
 
     def payloads(self) -> Mapping[int, int]:
-        spans = ((one.at + _ENQUEUED_HEAD, len(one.fields)) for one in self.runs)
-        return self._payloads_in((first, first + size) for first, size in spans)
+        return self._payloads_of((one.at + _ENQUEUED_HEAD, one.fields) for one in self.runs)
 
 
 class CancelEntry(ParsedEntry, kind="cancel"):

@@ -13,8 +13,8 @@
 -- tonumber also takes nan, 1e300, 2.5 and 0x7. With these a script would fail between two writes, or leave a hole in
 -- the log. One match checks all fields, since every script does it.
 -- include lib/whole.lua
-local FORMAT = 6  -- of keys, values and entries: core/entry.py says when it is raised
-local OLDEST_FORMAT = 5  -- that is still read
+local FORMAT = 7  -- of keys, values and entries: core/entry.py says when it is raised
+local OLDEST_FORMAT = 7  -- that is still read
 local LONGEST_HOLD = 60000  -- ms: the longest lease that a daemon may have; LONGEST_LEASE_MS of config/settings.py
 local MOST = 253402300799999  -- the year 9999 in ms: LAST_MS of core/clock.py
 local time = redis.call('TIME')
