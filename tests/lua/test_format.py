@@ -86,8 +86,8 @@ def test_every_script_that_reads_or_writes_schedules_checks_the_format(name: str
 
 
 def test_python_and_lua_have_the_same_format_numbers() -> None:
-    assert f"\nlocal FORMAT = {FORMAT} " in load("fire").text
-    assert f"\nlocal OLDEST_FORMAT = {OLDEST_FORMAT} " in load("fire").text
+    assert f"\nFORMAT = {FORMAT} " in load("fire").text
+    assert f"\nOLDEST_FORMAT = {OLDEST_FORMAT} " in load("fire").text
 
 
 def test_a_restore_writes_its_format_into_meta_and_the_log(ground: Ground) -> None:

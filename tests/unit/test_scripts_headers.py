@@ -16,7 +16,7 @@ from zsched.errors import ZschedError
 from zsched.storage import rqkeys, scripts
 from zsched.storage.keys import Keys
 from zsched.storage.rqkeys import RqKeys
-from zsched.storage.scripts import Scripts, load
+from zsched.storage.scripts import Scripts, load, piece
 
 LUA = Path(zsched.__file__).parent / "lua"
 NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
@@ -140,14 +140,22 @@ VERB = "-- a: does.\n--\n-- KEYS   meta\n"
 def test_a_piece_included_by_several_pieces_occurs_once_before_its_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
     files = {
         "a.lua": f"{VERB}-- include lib/x.lua\n-- include lib/y.lua\nlocal a\n",
-        "lib/x.lua": "-- include lib/z.lua\nlocal x\n",
+        "lib/x.lua": "-- x: is.\n-- include lib/z.lua\nlocal x\n",
         "lib/y.lua": "-- include lib/z.lua\nlocal y\n",
         "lib/z.lua": "local z\n",
     }
     _with_files(monkeypatch, files)
 
-    code = "local meta_key = unpack(KEYS)\nlocal by = ''\nlocal z\nlocal x\nlocal y\nlocal a\n"
-    assert VERB + code == load.__wrapped__("a").text
+    code = "do\nlocal z\nend\n-- x: is.\ndo\nlocal x\nend\ndo\nlocal y\nend\nlocal a\n"
+    assert f"{VERB}local meta_key = unpack(KEYS)\nlocal by = ''\n{code}" == load.__wrapped__("a").text
+
+
+def test_a_script_sees_only_the_names_that_a_piece_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    header = "-- x: is.\n--\n-- GIVES  f(a, ...)  a function that\n--          is given\n--        b c  texts\n"
+    body = "local own = 1\nb, c = own, own\nfunction f(a, ...)\nend\n"
+    _with_files(monkeypatch, {"lib/x.lua": f"{header}--\n-- More.\n-- include lib/z.lua\n{body}"})
+
+    assert f"{header}--\n-- More.\nlocal f, b, c; do\n{body}end\n" == piece("lib/x.lua")
 
 
 def test_a_circular_include_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,9 +228,9 @@ def test_lua_and_python_have_the_same_keys_of_rq() -> None:
     library = (PACKAGE / "lua" / "lib" / "rq.lua").read_text()
     in_python = inspect.getsource(rqkeys)
 
-    kinds = re.findall(r"^local RQ_[A-Z]+ = '\{rq\}:([a-z-]+):'$", library, re.MULTILINE)
+    kinds = re.findall(r"^RQ_[A-Z]+ = '\{rq\}:([a-z-]+):'$", library, re.MULTILINE)
 
-    assert len(kinds) == len(re.findall(r"^local RQ_", library, re.MULTILINE))
+    assert len(kinds) == len(re.findall(r"^RQ_", library, re.MULTILINE))
     assert {"execution"} == {kind for kind in kinds if f'"{kind}"' not in in_python}  # which scripts alone look at
 
 

@@ -74,7 +74,7 @@ def _of_words(text: bytes) -> Iterator[Change]:
             yield from (Change(found.start(), found.end(), other) for other in _TURNED[word])
         elif word[:1].isdigit() and not re.search(rb"(KEYS|ARGV)\[$", text[: found.start()]):
             number = float(word) if re.search(rb"[.eE]", word) else int(word)
-            is_named = re.search(rb"local [A-Z][A-Z_]*(, [A-Z][A-Z_]*)* =[^\n]*$", text[: found.start()])
+            is_named = re.search(rb"(local |\n)[A-Z][A-Z_]*(, [A-Z][A-Z_]*)* =[^\n]*$", text[: found.start()])
             yield from (Change(found.start(), found.end(), other) for other in other_numbers(number, bool(is_named)))
         elif word in (b"if", b"elseif"):
             condition = re.match(rb"\s*([\w.]+(?:\([^()\n]*\)|\[[^\[\]\n]*\])?)\s+then\b", text[found.end() :])

@@ -202,7 +202,7 @@ for lane, members in pairs(returning) do
     redis.call('ZADD', lane_keys[lane], unpack(members))
   end
 end
-trouble.note_skipped(by_overlap.skipped, by_overlap.others)
+note_skipped(by_overlap.skipped, by_overlap.others)
 push_all()
 for _, one in ipairs(bad) do
   redis.call('ZREM', one.plan.key, one.id)

@@ -30,7 +30,7 @@ append_rows('cancel', rows)
 for n, id in ipairs(ids) do
   if found[n] then
     remove(id, found[n])
-    trouble.forget(id)
+    forget_trouble(id)
   end
 end
 return answer(reply)

@@ -55,7 +55,7 @@ local put_version = append('enqueue', fields)
 if at then
   remove(id, at)
   if at.recurring then
-    trouble.forget(id)
+    forget_trouble(id)
   end
 end
 launch(run, queue, {fields = job, at_front = at_front == '1', rate_limit = rate_limit,

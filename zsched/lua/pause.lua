@@ -44,6 +44,6 @@ for id, at in pairs(paused) do
   touch(id, at)
   leave(id, at)
   park(paused_key, id, at.lane, at.due_ms, at.since_ms, by == '' and note or note .. '\31' .. by)
-  trouble.forget(id)
+  forget_trouble(id)
 end
 return answer(reply)

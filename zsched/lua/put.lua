@@ -157,7 +157,7 @@ if #writes > 0 then
     if at then
       remove(id, at)
       if at.recurring then
-        trouble.forget(id)
+        forget_trouble(id)
       end
     end
     local row = first_row + ROW_SIZE * (n - 1)

@@ -261,9 +261,9 @@ for _, n in ipairs(written) do
     schedule[size + 1], schedule[size + 2], size = 'ended_at', endings[n], size + 2
   end
   if at and at.place == 'paused' and not pauses[n] then
-    trouble.forget(ids[n])  -- it is resumed
+    forget_trouble(ids[n])  -- it is resumed
   elseif at and old.pause_after ~= shape.own.asked.pause_after then
-    trouble.note_failures(ids[n], 0)
+    note_failures(ids[n], 0)
   end
   redis.call(unpack(schedule, 1, size))
   local name = ARGV[row + 5]

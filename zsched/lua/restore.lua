@@ -260,7 +260,7 @@ for n, row in ipairs(rows) do
     if found[n] then
       remove(row.id, found[n])
       if found[n].recurring then
-        trouble.forget(row.id)
+        forget_trouble(row.id)
       end
     end
     if row.place ~= 'gone' then

@@ -108,7 +108,7 @@ for n, id in ipairs(ids) do
     remove(id, at)
   end
   if at then
-    trouble.forget(id)
+    forget_trouble(id)
   end
 end
 return answer(reply)

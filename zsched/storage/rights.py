@@ -25,7 +25,7 @@ from typing import Final
 
 from zsched.storage.keys import Keys
 from zsched.storage.rqkeys import RqKeys
-from zsched.storage.scripts import load, source
+from zsched.storage.scripts import load, names_in, piece
 
 _CALL: Final = re.compile(r"\bp?call\('([A-Z]+)'")  # also redis.call under a local name
 _RQ_LIBRARY: Final = "lib/rq.lua"  # the source of RQ's keys in scripts
@@ -174,11 +174,12 @@ def _pattern(key: Callable[..., str]) -> str:
 
 @cache
 def _rq_kinds_of(script: str) -> frozenset[str]:
-    library = source(_RQ_LIBRARY)
+    library = piece(_RQ_LIBRARY)
     used = re.sub("--.*", "", load(script, "{rq}").text.replace(library, ""))
-    for definition in reversed(re.split("^(?=local )", library, flags=re.MULTILINE)):  # they use earlier ones
-        name = re.match(r"local (?:function )?(\w+)", definition)
-        if name and re.search(rf"\b{name[1]}\b", used):
+    names = "|".join(names_in(library, "GIVES"))
+    for definition in reversed(re.split(rf"^(?=(?:function )?(?:{names})\b)", library, flags=re.MULTILINE)):
+        name = re.match(rf"(?:function )?({names})\b", definition)
+        if name and re.search(rf"\b{name[1]}\b", used):  # also by a later definition
             used += definition
     return frozenset(_RQ_KEY.findall(used)) - {_CHANNEL}
 

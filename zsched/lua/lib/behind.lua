@@ -1,7 +1,9 @@
 -- behind: continue only if the log ends where the caller read it, or if later entries touch none of its schedules
 -- (rule: COMPARE_AND_SET).
 --
--- USES   log_key seen_entry seen_t now_ms, wanted = set of schedule ids
+-- USES   log_key seen_entry seen_t now_ms
+--        wanted  set of schedule ids
+-- RETURNS  AGAIN, now ms
 --
 -- Clients write all the time, so the log seldom ends where it was read. An entry without ids, or an archive's own
 -- entry, means AGAIN: the caller reads it and compares once more.

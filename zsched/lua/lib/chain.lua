@@ -1,12 +1,13 @@
 -- chain: the runs of a schedule that may be open, oldest first.
 --
 -- USES   chains_key
--- GIVES  all of lib/status.lua and lib/waiting.lua
---        open_chain(id, last) -> its open runs, in the form of job_of
---        open_queue(id, last, limit, queue), for runs that wait for each other -> before: the open runs from the last
---        deferred run on, or all; waiting: number of waiting runs, *limit* or more only if that many wait; text: of all
---        runs that stay
---        chains: by id, the text of the runs that stay; text_of(runs); follow(id, mode, run, queue), which writes it
+-- GIVES  open_chain(id, last)  its open runs, in the form of job_of
+--        open_queue(id, last, limit, queue)  for runs that wait for each other: before, the open runs from the last
+--          deferred run on, or all; waiting, the number of waiting runs, *limit* or more only if that many wait; text,
+--          of all runs that stay
+--        chains  by id, the text of the runs that stay
+--        text_of(runs)  such a text
+--        follow(id, mode, run, queue)  writes it
 --
 -- A chain is "<policy> <run> <run> …"; lib/overlap.lua has the rules of each policy. If the worker of a run seems dead,
 -- the run stays in its chain until the leader looks at it.
@@ -14,7 +15,8 @@
 -- include lib/waiting.lua
 local AT_ONCE = 1000  -- arguments of a call; Lua cannot unpack more than 8,000
 local SPACE = 32  -- as a byte
-local chains, stale = {}, {}
+chains = {}
+local stale = {}
 
 -- Return " <run> <run> …" with the run that was pushed last. It may be missing in the chain if run_now pushed it, or if
 -- the policy was another one then.
@@ -36,7 +38,7 @@ local function meet(id, run)
   end
 end
 
-local function text_of(open)
+function text_of(open)
   local words = {''}
   for _, one in ipairs(open) do
     words[#words + 1] = one.run
@@ -44,7 +46,7 @@ local function text_of(open)
   return table.concat(words, ' ')
 end
 
-local function open_chain(id, last)
+function open_chain(id, last)
   local open = {}
   stale[id] = {}
   for run in string.gmatch(held(id, last), '[^ ]+') do
@@ -140,7 +142,7 @@ end
 
 -- A chain of waiting runs is read from both ends, each up to a deferred run. The runs between them wait too, except a
 -- run that was cancelled or expired out of turn. That matters only when the chain is full, so only then all are read.
-local function open_queue(id, last, limit, queue)
+function open_queue(id, last, limit, queue)
   local text, after = held(id, last), {}
   stale[id] = {}
   local before, to = open_at_the_end(id, text)
@@ -156,7 +158,7 @@ local function open_queue(id, last, limit, queue)
   return {before = before, waiting = waiting + count, text = text_of(ahead) .. waits .. text_of(after)}
 end
 
-local function follow(id, mode, run, queue)
+function follow(id, mode, run, queue)
   redis.call('HSET', chains_key, id, mode .. chains[id] .. ' ' .. run)
   sweep(stale[id], queue)
 end

@@ -1,9 +1,9 @@
 -- failed: keep a failed run as RQ keeps failed jobs (FailedJobRegistry.add).
 --
 -- USES   now_ms
--- GIVES  keep_failed(run, queue, failure_ttl), after its end was written; a life of 0 s deletes it
+-- GIVES  keep_failed(run, queue, failure_ttl)  after its end was written; a life of 0 s deletes it
 -- include lib/rq.lua
-local function keep_failed(run, queue, failure_ttl)
+function keep_failed(run, queue, failure_ttl)
   local usual_ttl = '31536000'  -- RQ's own, in seconds
   local job_key, results_key = RQ_JOB .. run, RQ_RESULTS .. run
   local is_given = failure_ttl and string.find(failure_ttl, '^%-?%d%d?%d?%d?%d?%d?%d?%d?%d?%d?$')

@@ -1,7 +1,7 @@
 -- fence: run a leader's script only in its own term, on the Redis of that term.
 --
 -- USES   lease_key token expected_server
--- GIVES  all of lib/meta.lua
+-- RETURNS  STALE  |  SERVER
 --
 -- Lease and data are in one primary, and scripts run alone. So no other leader can write between this check and the
 -- effects. Key expiry is frozen while a script runs.

@@ -1,7 +1,7 @@
 -- find: find the places of schedules. Only this file knows lanes, paused and quarantine.
 --
--- USES   due_high_key due_normal_key due_low_key paused_key quarantine_key recurring_key
--- GIVES  lanes, lane_keys, find(ids) -> list of {place, lane, key, due_ms, since_ms, note, recurring} or false
+-- USES   paused_key quarantine_key recurring_key
+-- GIVES  find(ids)  list of {place, lane, key, due_ms, since_ms, note, recurring} or false
 --
 -- place is 'due', 'paused', 'quarantine', or 'ended' for a recurring schedule without a place. A schedule that is due
 -- is in a lane or throttled (lib/lanes.lua): `key` is the key of that ZSET. lanes and lane_keys have the words of both
@@ -35,7 +35,7 @@ local function standing(place, key, value)
   return {place = place, lane = lane, key = key, due_ms = due_ms, since_ms = since_ms, note = note}
 end
 
-local function find(ids)
+function find(ids)
   -- Most of the keys are missing most of the time, and EXISTS is quicker than a reply of nils.
   local function exists(key)
     return redis.call('EXISTS', key) == 1

@@ -1,7 +1,7 @@
 -- hold: fire nothing while a loss is being examined, or after a jump of the clock.
 --
 -- USES   clock_from_ms clock_until_ms
--- GIVES  all of lib/fence.lua
+-- RETURNS  JUMPED, now ms  |  HELD, now ms, hold ms
 --
 -- A hold that is further away than the longest lease was written before the clock jumped back: it is ignored.
 -- The caller's monotonic clock gives the range in which TIME must be. Outside of it the server's clock has jumped, and

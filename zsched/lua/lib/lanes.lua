@@ -1,34 +1,39 @@
 -- lanes: the ZSETs of schedules that wait for their time or for room in their queue; and the values in paused and
 -- quarantine.
 --
--- USES   due_high_key due_normal_key due_low_key; park uses now_ms
--- GIVES  lanes, lane_keys, lane_of(word), key_of(word); queue_of(word), nil for a lane's word and for an invalid word
---        park(key, id, lane, due_ms, since_ms, note): write the value of a schedule in the hash at *key*; since_ms: nil
---        for now; note: nil if a put pauses it. PARKED, the pattern of such a value:
---        "<lane> <due ms> <since ms> <note>"
+-- USES   due_high_key due_normal_key due_low_key
+--        now_ms  in park
+-- GIVES  lanes  the words
+--        lane_keys  by word
+--        lane_of(word)
+--        queue_of(word)  nil for a lane's word and for an invalid word
+--        key_of(word)
+--        park(key, id, lane, due_ms, since_ms, note)  write the value of a schedule in the hash at *key*; since_ms: nil
+--          for now; note: nil if a put pauses it
+--        PARKED  the pattern of such a value: "<lane> <due ms> <since ms> <note>"
 --
 -- Each ZSET has a word: "<lane>", or "<lane>:<queue>" for schedules that were due and were throttled because the queue
 -- had no room, by its limit or because its key is of a wrong type (lib/room.lua). "<lane>:-<zone>" is of schedules
 -- whose zone the leader's machine lacks (set_aside.lua). `meta.throttled` lists the words of throttled schedules, by
 -- spaces.
-local PARKED = '^(%a+) (%S+) (%d+) ?(.*)$'
-local lanes = {'high', 'normal', 'low'}
-local lane_keys = {high = due_high_key, normal = due_normal_key, low = due_low_key}
+PARKED = '^(%a+) (%S+) (%d+) ?(.*)$'
+lanes = {'high', 'normal', 'low'}
+lane_keys = {high = due_high_key, normal = due_normal_key, low = due_low_key}
 
-local function lane_of(word)
+function lane_of(word)
   return string.match(word, '^%a+')
 end
 
-local function queue_of(word)
+function queue_of(word)
   local lane, queue = string.match(word, '^(%a+):(.+)$')
   return lane_keys[lane or ''] and queue
 end
 
-local function key_of(word)
+function key_of(word)
   return lane_keys[word] or lane_keys[lane_of(word)] .. string.match(word, ':.*$')
 end
 
-local function park(key, id, lane, due_ms, since_ms, note)
+function park(key, id, lane, due_ms, since_ms, note)
   since_ms, note = since_ms or string.format('%.0f', now_ms), note or 'put with enabled=False'  -- as core/log/puts.py
   redis.call('HSET', key, id, lane .. ' ' .. due_ms .. ' ' .. since_ms .. ' ' .. note)
 end

@@ -1,13 +1,14 @@
 -- launch: make the job of a run, with its deadline, and push it at once or when its rate limit has a slot.
 --
--- USES   now_ms rq_queues_key rq_limits_key; set_deadline uses deadlines_key
--- GIVES  set_deadline(run, deadline_ms): a run that has not begun by then does not run
---        launch(run, queue, job), for a run without a job, or with a job that may be replaced. *job* may have:
---        `template`, the key that its hash is copied from; is_new, if the run's key does not exist; or `fields`, the
---        texts of the hash; rate_limit, as limit_of returns it; at_front; deadline_ms; is_uncertain; and `before`, the
---        runs that it waits for: then it is not pushed, and lib/overlap.lua makes it wait
---        requeue(run, queue, at_front, rate_limit, ...), for a run that has a job; ... are further texts of the hash
---        push_all(): call it last; all of lib/slots.lua
+-- USES   now_ms deadlines_key
+-- GIVES  set_deadline(run, deadline_ms)  a run that has not begun by then does not run
+--        can_note_deadlines  after set_deadline: false if the key of deadlines is of another type
+--        launch(run, queue, job)  for a run without a job, or with a job that may be replaced. *job* may have:
+--          `template`, the key that its hash is copied from; is_new, if the run's key does not exist; or `fields`, the
+--          texts of the hash; rate_limit, as limit_of returns it; at_front; deadline_ms; is_uncertain; and `before`,
+--          the runs that it waits for: then it is not pushed, and lib/overlap.lua makes it wait
+--        requeue(run, queue, at_front, rate_limit, ...)  for a run that has a job; ... are further texts of the hash
+--        push_all()  call it last
 --
 -- The deadline is the hash's time to live. RQ's worker skips a job without a hash. It removes the time to live when it
 -- begins a job (PERSIST: RQ 3 in the step that writes `started`, RQ 2 a moment later in Job.perform). The time is
@@ -15,9 +16,9 @@
 -- hash, until the run's end is recorded. If that key is of another type, the run expires all the same, and is recorded
 -- as lost.
 -- include lib/slots.lua
-local can_note_deadlines
+local launched_at  -- now, as RQ writes times
 
-local function set_deadline(run, deadline_ms)
+function set_deadline(run, deadline_ms)
   local deadline = string.format('%.0f', deadline_ms)
   redis.call('HSET', RQ_JOB .. run, 'zs_deadline', deadline)
   redis.call('PEXPIRE', RQ_JOB .. run, string.format('%.0f', math.max(deadline_ms - now_ms, 1)))
@@ -29,7 +30,7 @@ local function set_deadline(run, deadline_ms)
   end
 end
 
-local function requeue(run, queue, at_front, rate_limit, ...)
+function requeue(run, queue, at_front, rate_limit, ...)
   if rate_limit then
     hold_back(run, queue, rate_limit, at_front, ...)
   else
@@ -39,7 +40,7 @@ end
 
 local NO_FIELDS = {}
 
-local function launch(run, queue, job)
+function launch(run, queue, job)
   launched_at = launched_at or iso(now_ms)
   local job_key = RQ_JOB .. run
   if job.template and job.is_new then
@@ -65,7 +66,7 @@ local function launch(run, queue, job)
   end
 end
 
-local function push_all()
+function push_all()
   fill_slots()
   push_queues()
 end

@@ -1,9 +1,10 @@
 -- liveness: decide whether the worker of a run is dead. Only this file decides that.
 --
 -- USES   now_ms
--- GIVES  executions_of(run) -> list of '<run>:<execution>', as in rq:wip
---        is_alive(executions): a worker has one of them in hand
---        is_dead(job), is_dead_for_good(job): the run does not come back into its queue; a job is in the form of job_of
+-- GIVES  executions_of(run)  list of '<run>:<execution>', as in rq:wip
+--        is_alive(executions)  a worker has one of them in hand
+--        is_dead(job)  its worker is dead; a job is in the form of job_of
+--        is_dead_for_good(job)  and the run does not come back into its queue
 --
 -- RQ's worker renews the key of its execution every 30 s, for 60 to 90 s ahead. The key lapses by this server's clock:
 -- 60 to 90 s after the worker was killed. RQ's SimpleWorker sets it once, for as long as its job may take and a minute
@@ -16,7 +17,7 @@
 local SILENT_MS = 62000  -- a minute, and 2 s for a late heartbeat
 local silent_before
 
-local function executions_of(run)
+function executions_of(run)
   local key, found = RQ_EXECUTIONS .. run, {}
   for n, execution in ipairs(is_a(key, 'zset') and redis.call('ZRANGE', key, 0, -1) or {}) do
     found[n] = run .. ':' .. execution
@@ -24,7 +25,7 @@ local function executions_of(run)
   return found
 end
 
-local function is_alive(executions)
+function is_alive(executions)
   for _, execution in ipairs(executions) do
     if redis.call('EXISTS', RQ_EXECUTION .. execution) == 1 then
       return true
@@ -33,14 +34,14 @@ local function is_alive(executions)
   return false
 end
 
-local function is_dead(job)
+function is_dead(job)
   silent_before = silent_before or iso(now_ms - SILENT_MS)
   return job.status == 'started' and job.heartbeat ~= '' and job.heartbeat < silent_before
     and not is_alive(executions_of(job.run))
 end
 
 -- With on_lost=retry and a retry left, lost.lua puts the run back into its queue: it keeps its place in its chain.
-local function is_dead_for_good(job)
+function is_dead_for_good(job)
   local comes_back = job.on_lost ~= 'fail' and (whole_of(job.retries_left) or 0) > 0
   return not comes_back and is_dead(job)
 end

@@ -1,13 +1,16 @@
 -- mend: take the actions that chains of runs need.
 --
 -- USES   chains_key
--- GIVES  plan(need), with a need of need_of; plan_urgent(id), for actions that nobody else takes. These only read.
---        Then call log_plans(), mend_planned() and push_all(). released: the runs that are released
+-- GIVES  plan(need)  with a need of need_of; it only reads
+--        plan_urgent(id)  for actions that nobody else takes; it only reads
+--        log_plans() mend_planned()  then, in this order, and push_all()
+--        released  the runs that are released
 -- include lib/meta.lua
 -- include lib/overlap.lua
-local planned, released, releases, is_looked_at = {}, {}, {}, {}
+released = {}
+local planned, releases, is_looked_at = {}, {}, {}
 
-local function plan(need)
+function plan(need)
   local policy = POLICIES[need.mode]
   if policy.plan then
     policy.plan(need)
@@ -19,7 +22,7 @@ local function plan(need)
   end
 end
 
-local function plan_urgent(id)
+function plan_urgent(id)
   local need = not is_looked_at[id] and is_a(chains_key, 'hash') and need_of(id, redis.call('HGET', chains_key, id))
   is_looked_at[id] = true
   if need and need.is_urgent then
@@ -27,12 +30,12 @@ local function plan_urgent(id)
   end
 end
 
-local function log_plans()
+function log_plans()
   append_rows('unblock', releases)
   append_rows('end', ends)
 end
 
-local function mend_planned()
+function mend_planned()
   for _, need in ipairs(planned) do
     local left = POLICIES[need.mode].mend(need)
     local text = need.mode .. ' ' .. table.concat(left, ' ')

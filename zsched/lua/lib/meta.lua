@@ -1,10 +1,13 @@
 -- meta: check format and prefix before a script reads or writes schedules; append entries to the log.
 --
 -- USES   meta_key log_key by
--- GIVES  all of lib/time.lua and lib/untrusted.lua; throttled_words, version()
---        append(kind, fields); add_row(rows, of, words, text) and append_rows(kind, rows), where rows begins as {}
---        or the reply FORMAT, its format: another zsched keeps the namespace in a format that this one does not know
---        or the reply PREFIX, its prefix: the runs of the namespace are jobs under another prefix of RQ's keys
+-- GIVES  throttled_words
+--        version()
+--        append(kind, fields)
+--        add_row(rows, of, words, text)  rows begins as {}
+--        append_rows(kind, rows)
+-- RETURNS  FORMAT, its format: another zsched keeps the namespace in a format that this one does not know
+--          |  PREFIX, its prefix: the runs of the namespace are jobs under another prefix of RQ's keys
 -- include lib/time.lua
 -- include lib/untrusted.lua
 if format > FORMAT or meta[9] and format < OLDEST_FORMAT then
@@ -13,10 +16,10 @@ end
 if meta[10] and meta[10] ~= '{rq}' then
   return {'PREFIX', meta[10]}
 end
-local throttled_words = meta[8] or ''  -- see lib/lanes.lua
+throttled_words = meta[8] or ''  -- see lib/lanes.lua
 
 -- Return the id of the next entry. Without meta: epoch 0, seq 1.
-local function version()
+function version()
   return string.format('%.0f-%.0f', epoch, seq + 1)
 end
 
@@ -26,7 +29,7 @@ end
 -- `archive`.
 -- Call it before any other write of the script. If Redis is out of memory or read-only it refuses XADD, so nothing at
 -- all is applied. seq is raised after it: an increment before a failing XADD would leave a hole.
-local function append(kind, fields)
+function append(kind, fields)
   local id = version()
   if by == '' then
     redis.call('XADD', log_key, id, 'kind', kind, 't', t, unpack(fields))
@@ -40,7 +43,7 @@ end
 
 -- Add a row: the id of a schedule or run, zsched's own words, and perhaps a text of another writer. That text is a
 -- separate field without a name, so it can have any content (core/entry.py reads it).
-local function add_row(rows, of, words, text)
+function add_row(rows, of, words, text)
   local fields = rows[#rows]
   if not fields or #fields > 4000 then  -- texts of an entry; unpack fails near 8,000
     fields = {'rows', 0}
@@ -54,7 +57,7 @@ local function add_row(rows, of, words, text)
 end
 
 -- Append the rows, thousands of them in more than one entry. Returns the id of the last one, nil without rows.
-local function append_rows(kind, rows)
+function append_rows(kind, rows)
   local entry
   for _, fields in ipairs(rows) do
     entry = append(kind, fields)

@@ -1,8 +1,8 @@
 -- moved: whether a one-shot that an import took from RQ is still wanted there.
 --
--- USES   moved_prefix; RQ_JOB and RQ_SCHEDULED of lib/rq.lua
--- GIVES  undone(id) -> why it is not wanted any more: deleted, scheduled_again, or the status that RQ's job has; nil if
---        it is. Second value: true if nothing shows whether it is
+-- USES   moved_prefix
+-- GIVES  undone(id)  why it is not wanted any more: deleted, scheduled_again, or the status that RQ's job has; nil if
+--          it is. Second value: true if nothing shows whether it is
 --
 -- A service may still cancel or move a job by RQ's own id, and RQ's job of the old id outlives the import for that. The
 -- import writes a mark into the same Redis (imports/moving.py), which nothing restores after a loss. So while the mark
@@ -10,7 +10,7 @@
 -- nothing is shown: the one-shot fires, and is marked as uncertain. The mark lapses before RQ's job does.
 local may_evict
 
-local function undone(id)
+function undone(id)
   local created_at = redis.pcall('GET', moved_prefix .. id)
   local job = redis.pcall('HMGET', RQ_JOB .. id, 'status', 'created_at', 'origin')
   if type(created_at) ~= 'string' or job.err then

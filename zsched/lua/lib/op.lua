@@ -1,7 +1,8 @@
 -- op: keep the reply of a call under an operation id, so that the call can be sent again.
 --
 -- USES   op_key keep_op_ms
--- GIVES  answer(reply); when the call is sent again, the script ends at once with the first reply
+-- GIVES  answer(reply)
+-- RETURNS  the first reply, when the call is sent again
 --
 -- Only the reply of a call that changed something is kept. A refusal writes nothing, and is decided again.
 -- Replies are flat lists of words, ids and numbers without spaces, kept joined by spaces.
@@ -20,7 +21,7 @@ if keep_op_ms > 0 then
   end
 end
 
-local function answer(reply)
+function answer(reply)
   if keep_op_ms > 0 and seq ~= seq_before then
     local words = {}
     for i = 1, #reply do

@@ -1,12 +1,14 @@
 -- overlap: the rules for runs that wait for each other, or replace each other. A policy is a row of POLICIES.
 --
--- USES   now_ms chains_key rq_queues_key rq_limits_key; overlapping uses patience_ms
--- GIVES  for a due occurrence with its id, mode, limit, run and queue:
---        has_chain(mode): its runs wait for others or replace them; else overlapping needs only *one*'s mode
---        overlapping(one, last) -> 'overlap', run | 'deferred', run | 'free', why the run before does not count |
---        'broken', the problem. It only reads. Then call join(one) before the run is launched; and defer(one) after it,
---        if one.before has runs that it waits for
---        for a pass over the chains of runs (lib/chain.lua): need_of(id, text) -> the action that a chain needs, or nil
+-- USES   now_ms chains_key
+--        patience_ms  in overlapping
+-- GIVES  has_chain(mode)  its runs wait for others or replace them; else overlapping needs only *one*'s mode
+--        overlapping(one, last)  for *one*, a due occurrence with its id, mode, limit, run and queue: 'overlap', run |
+--          'deferred', run | 'free', why the run before does not count | 'broken', the problem. It only reads
+--        join(one)  then, before the run is launched
+--        defer(one)  after it, if one.before has runs that it waits for
+--        need_of(id, text)  for a pass over the chains of runs (lib/chain.lua): the action that a chain needs, or nil
+--        POLICIES
 --
 -- A row may have these functions:
 -- at_due(one, last)   decides, for overlapping
@@ -20,7 +22,7 @@
 -- include lib/chain.lua
 -- include lib/liveness.lua
 -- include lib/withdraw.lua
-local POLICIES = {allow = {}, skip = {}, queue = {}, cancel_previous = {}}
+POLICIES = {allow = {}, skip = {}, queue = {}, cancel_previous = {}}
 
 -- Return whether later runs must wait for this run, or are left out.
 local function is_in_the_way(job)
@@ -236,11 +238,11 @@ function POLICIES.cancel_previous.mend(need)
   return left
 end
 
-local function has_chain(mode)
+function has_chain(mode)
   return POLICIES[mode].need ~= nil
 end
 
-local function overlapping(one, last)
+function overlapping(one, last)
   local policy = POLICIES[one.mode]
   if policy.need and not is_a(chains_key, 'hash') then
     return 'broken', 'wrong type at ' .. chains_key .. ' (' .. redis.call('TYPE', chains_key).ok .. ')'
@@ -248,7 +250,7 @@ local function overlapping(one, last)
   return policy.at_due(one, last)
 end
 
-local function join(one)
+function join(one)
   local policy = POLICIES[one.mode]
   if policy.join then
     policy.join(one)
@@ -259,7 +261,7 @@ local function join(one)
 end
 
 -- Make the run, which has a hash, wait for the runs before it.
-local function defer(one)
+function defer(one)
   local job_key, before = RQ_JOB .. one.run, one.before
   redis.call('HSET', job_key, 'status', 'deferred', 'dependency_id', before[1],
     'dependency_ids', '["' .. table.concat(before, '", "') .. '"]', 'allow_dependency_failures', '1')
@@ -273,7 +275,7 @@ local function defer(one)
   redis.call('ZADD', RQ_DEFERRED .. one.queue, string.format('%.0f', math.floor(now_ms / 1000)), one.run)
 end
 
-local function need_of(id, text)
+function need_of(id, text)
   local mode, rest = string.match(text or '', '^(%S+) (.*)$')
   local policy, runs = POLICIES[mode or ''], {}
   if not (policy and policy.need) then

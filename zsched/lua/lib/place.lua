@@ -1,16 +1,19 @@
 -- place: put a schedule into its lane, or take it away from wherever it is.
 --
--- USES   schedule_prefix template_prefix run_suffix wake_key, and the names that lib/find.lua uses
--- GIVES  run_key(id, due_ms), wake_if_earlier(lane, due_ms), leave(id, at), remove(id, at),
---        free_run(id, at_ms, least); all of lib/find.lua and lib/rq.lua
+-- USES   schedule_prefix template_prefix run_suffix wake_key recurring_key
+-- GIVES  run_key(id, due_ms)
+--        wake_if_earlier(lane, due_ms)
+--        leave(id, at)
+--        remove(id, at)
+--        free_run(id, at_ms, least)
 -- include lib/rq.lua
 -- include lib/find.lua
-local function run_key(id, due_ms)
+function run_key(id, due_ms)
   return RQ_JOB .. id .. '-' .. due_ms .. run_suffix
 end
 
 -- Call it before the ZADD: the daemon sleeps until the due time of the present head.
-local function wake_if_earlier(lane, due_ms)
+function wake_if_earlier(lane, due_ms)
   local head = redis.call('ZRANGE', lane_keys[lane], 0, 0, 'WITHSCORES')
   if not head[2] or tonumber(due_ms) < tonumber(head[2]) then
     redis.pcall('PUBLISH', wake_key, due_ms)  -- a user without the channel's right: one idle tick, no harm
@@ -18,7 +21,7 @@ local function wake_if_earlier(lane, due_ms)
 end
 
 -- Remove the schedule from its place. `at` is a result of find.
-local function leave(id, at)
+function leave(id, at)
   if at.place == 'due' then
     redis.call('ZREM', at.key, id)
   elseif at.place ~= 'ended' then
@@ -27,7 +30,7 @@ local function leave(id, at)
 end
 
 -- Remove the schedule itself. A waiting run that RQ took over meanwhile (another status) stays.
-local function remove(id, at)
+function remove(id, at)
   leave(id, at)
   if at.recurring then
     redis.call('SREM', recurring_key, id)
@@ -38,7 +41,7 @@ local function remove(id, at)
 end
 
 -- Return the first free run id of this millisecond: with -r<k> from k = *least*; 0 is the plain id.
-local function free_run(id, at_ms, least)
+function free_run(id, at_ms, least)
   local run, k = id .. '-' .. string.format('%.0f', at_ms) .. run_suffix, least
   local free = k == 0 and run or run .. '-r' .. k
   while redis.call('EXISTS', RQ_JOB .. free) == 1 do

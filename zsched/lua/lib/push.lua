@@ -1,11 +1,13 @@
 -- push: put runs into their RQ queues.
 --
 -- USES   now_ms rq_queues_key
--- GIVES  is_listed; queue_accepts(queue) -> whether its key is a list or free, and whether schedules could wait for it
---        by its name if it is not (lib/room.lua); all of lib/rq.lua and lib/untrusted.lua
---        enqueue(run, queue, at_front, ...), for a run that has a job; ... are further texts of the hash
---        push(queue, run, at_front), if the hash has the status queued already; back_of(queue), a list to which such
---        runs may be added; push_queues(): call it last
+-- GIVES  is_listed
+--        queue_accepts(queue)  whether its key is a list or free, and whether schedules could wait for it by its name
+--          if it is not (lib/room.lua)
+--        enqueue(run, queue, at_front, ...)  for a run that has a job; ... are further texts of the hash
+--        push(queue, run, at_front)  if the hash has the status queued already
+--        back_of(queue)  a list to which such runs may be added
+--        push_queues()  call it last
 --
 -- RQ's own shape: rq:queues is a SET of full keys, a worker takes from the left, RPUSH is the back. Workers do not need
 -- rq:queues: if it is of a wrong type, is_listed is false, and runs are pushed without it. fire.lua and lib/launch.lua
@@ -14,10 +16,10 @@
 -- include lib/untrusted.lua
 local LONGEST_NAME = 1000  -- bytes; RQ's names are key names, and a writer of jobs may choose any
 local queues, queue_types = {}, {}
-local is_listed = is_a(rq_queues_key, 'set')
+is_listed = is_a(rq_queues_key, 'set')
 local launched_at  -- now, as RQ writes times
 
-local function queue_accepts(queue)
+function queue_accepts(queue)
   if not queue then
     return false
   end
@@ -33,23 +35,23 @@ local function waiting_of(queue)
   return queues[queue]
 end
 
-local function back_of(queue)
+function back_of(queue)
   return waiting_of(queue).back
 end
 
-local function push(queue, run, at_front)
+function push(queue, run, at_front)
   local side = at_front and waiting_of(queue).front or back_of(queue)
   side[#side + 1] = run
 end
 
-local function enqueue(run, queue, at_front, ...)
+function enqueue(run, queue, at_front, ...)
   launched_at = launched_at or iso(now_ms)
   redis.call('HSET', RQ_JOB .. run, 'status', 'queued', 'enqueued_at', launched_at, ...)
   push(queue, run, at_front)
 end
 
 -- Runs at the front keep their order: the oldest is pushed last, so it is first.
-local function push_queues()
+function push_queues()
   for queue, waiting in pairs(queues) do
     local key = RQ_QUEUE .. queue
     if is_listed then

@@ -1,7 +1,9 @@
 -- pushed: decide whether the hash at a run's key may belong to a pushed run.
 --
--- GIVES  OF_RUN, fields for HMGET; is_pushed(job), for their values; make_way(run) -> true if the run may be written at
---        its key: the key does not exist, or its hash cannot belong to a pushed run
+-- GIVES  OF_RUN  fields for HMGET
+--        is_pushed(job)  for their values
+--        make_way(run)  true if the run may be written at its key: the key does not exist, or its hash cannot belong to
+--          a pushed run
 --
 -- Any program with write access to rq:job:* can make a hash of a run that is not due yet. Such a hash must not keep the
 -- run from being pushed. A run that was pushed must never be pushed again, in this history or an earlier one. So a hash
@@ -9,10 +11,10 @@
 -- also write into a hash that was deleted during the run. The status `scheduled` or `created` does not count as a push.
 -- Any other status does, since a later RQ may know it. The auditor alarms on a hash that looks pushed and never was.
 -- include lib/rq.lua
-local OF_RUN = {'status', 'enqueued_at', 'started_at', 'ended_at', 'last_heartbeat', 'worker_name'}
+OF_RUN = {'status', 'enqueued_at', 'started_at', 'ended_at', 'last_heartbeat', 'worker_name'}
 local IS_NO_PUSH = {[''] = true, scheduled = true, created = true}
 
-local function is_pushed(job)
+function is_pushed(job)
   if job.err then  -- not a hash: RQ and zsched write nothing else at this key
     return false
   elseif not IS_NO_PUSH[job[1] or ''] then
@@ -26,7 +28,7 @@ local function is_pushed(job)
   return false
 end
 
-local function make_way(run)
+function make_way(run)
   local key = RQ_JOB .. run
   return redis.call('EXISTS', key) == 0 or not is_pushed(redis.pcall('HMGET', key, unpack(OF_RUN)))
 end

@@ -1,8 +1,15 @@
 -- room: the number of runs that each limited queue accepts now, and the time of its next free place.
 --
--- USES   meta_key limits_key now_ms throttled_words lacking; queue_accepts of lib/push.lua
--- GIVES  is_limited, room[queue] = number of runs, nil for a queue without a limit; throttled = set of words that may
---        have schedules; block(queue): it does not accept runs; spend(queue), room_again_ms(queue), note_room()
+-- USES   meta_key limits_key now_ms throttled_words lacking
+--        queue_accepts
+-- GIVES  is_limited
+--        room  by queue, number of runs; nil for a queue without a limit
+--        throttled  set of words that may have schedules
+--        block(queue)  it does not accept runs
+--        blocked  set of such queues
+--        spend(queue)
+--        room_again_ms(queue)
+--        note_room()
 --
 -- A queue whose key is of a wrong type has no room. It is looked at again each second, and its schedules go on when the
 -- key is right again. Nor has "-<zone>" while the leader's machine lacks the zone.
@@ -17,8 +24,8 @@ local CLOSE = 1e-6  -- of a run: rounding error of doubles
 local BLOCKED_MS = 1000  -- until the next look at a blocked queue
 
 local limits = redis.call('HGETALL', limits_key)
-local room, rates, spent, blocked = {}, {}, {}, {}
-local throttled, throttled_before = {}, throttled_words
+room, throttled, blocked = {}, {}, {}
+local rates, spent, throttled_before = {}, {}, throttled_words
 for word in string.gmatch(throttled_before, '%S+') do
   local queue = queue_of(word)
   if queue and is_a(key_of(word), 'zset') then
@@ -26,7 +33,7 @@ for word in string.gmatch(throttled_before, '%S+') do
     room[queue] = math.huge  -- unless it has a limit
   end
 end
-local is_limited = #limits > 0 or throttled_before ~= ''
+is_limited = #limits > 0 or throttled_before ~= ''
 for i = 1, #limits, 2 do
   local per_second, next_us = string.match(limits[i + 1], '^(%S+) (%d+)$')
   per_second = tonumber(per_second or '')
@@ -45,7 +52,7 @@ for i = 1, #limits, 2 do
   end
 end
 
-local function block(queue)
+function block(queue)
   room[queue], blocked[queue], is_limited = 0, true, true
 end
 
@@ -59,7 +66,7 @@ for queue in pairs(room) do
   end
 end
 
-local function spend(queue)
+function spend(queue)
   if room[queue] then
     room[queue] = room[queue] - 1
     spent[queue] = (spent[queue] or 0) + 1
@@ -72,7 +79,7 @@ local function next_of(queue)
 end
 
 -- Return the time at which there is room for enough runs for a wake-up: a hundred times a second at most.
-local function room_again_ms(queue)
+function room_again_ms(queue)
   if blocked[queue] then
     return now_ms + BLOCKED_MS
   end
@@ -81,7 +88,7 @@ local function room_again_ms(queue)
 end
 
 -- Write the spent room of each limit, and the words that still have throttled schedules.
-local function note_room()
+function note_room()
   for queue in pairs(spent) do
     if rates[queue] then
       redis.call('HSET', limits_key, queue, rates[queue].text .. ' ' .. string.format('%.0f', next_of(queue)))

@@ -1,48 +1,50 @@
 -- rq: RQ's forms of keys and times. A key is a prefix of this file and the name of a queue or worker, or a job's id.
 --
--- GIVES  RQ_JOB and the like; dependents_key(run), dependencies_key(run), intermediate_key(queue)
---        limit_allowed_key(key), limit_waiting_key(key), of a rate limit
---        iso(ms) -> 2026-11-21T08:00:00.123000Z; equal length, so texts compare like instants
+-- GIVES  RQ_CANCELED RQ_DEFERRED RQ_EXECUTION RQ_EXECUTIONS RQ_FAILED RQ_FINISHED RQ_JOB RQ_LIMIT RQ_LOCK RQ_PUBSUB
+--        RQ_QUEUE RQ_READY RQ_RESULTS RQ_SCHEDULED RQ_WIP
+--        dependents_key(run) dependencies_key(run) intermediate_key(queue)
+--        limit_allowed_key(key) limit_waiting_key(key)  of a rate limit
+--        iso(ms)  2026-11-21T08:00:00.123000Z; equal length, so texts compare like instants
 --
 -- storage/scripts.py replaces {rq} with the prefix of RQ's keys. storage/rqkeys.py describes each key.
-local RQ_CANCELED = '{rq}:canceled:'
-local RQ_DEFERRED = '{rq}:deferred:'
-local RQ_EXECUTION = '{rq}:execution:'
-local RQ_EXECUTIONS = '{rq}:executions:'
-local RQ_FAILED = '{rq}:failed:'
-local RQ_FINISHED = '{rq}:finished:'
-local RQ_JOB = '{rq}:job:'
-local RQ_LIMIT = '{rq}:rl:'
-local RQ_LOCK = '{rq}:scheduler-lock:'
-local RQ_PUBSUB = '{rq}:pubsub:'
-local RQ_QUEUE = '{rq}:queue:'
-local RQ_READY = '{rq}:ready:'
-local RQ_RESULTS = '{rq}:results:'
-local RQ_SCHEDULED = '{rq}:scheduled:'
-local RQ_WIP = '{rq}:wip:'
+RQ_CANCELED = '{rq}:canceled:'
+RQ_DEFERRED = '{rq}:deferred:'
+RQ_EXECUTION = '{rq}:execution:'
+RQ_EXECUTIONS = '{rq}:executions:'
+RQ_FAILED = '{rq}:failed:'
+RQ_FINISHED = '{rq}:finished:'
+RQ_JOB = '{rq}:job:'
+RQ_LIMIT = '{rq}:rl:'
+RQ_LOCK = '{rq}:scheduler-lock:'
+RQ_PUBSUB = '{rq}:pubsub:'
+RQ_QUEUE = '{rq}:queue:'
+RQ_READY = '{rq}:ready:'
+RQ_RESULTS = '{rq}:results:'
+RQ_SCHEDULED = '{rq}:scheduled:'
+RQ_WIP = '{rq}:wip:'
 
-local function dependents_key(run)
+function dependents_key(run)
   return RQ_JOB .. run .. ':dependents'
 end
 
-local function dependencies_key(run)
+function dependencies_key(run)
   return RQ_JOB .. ':' .. run .. ':dependencies'  -- two colons: RQ's own
 end
 
-local function intermediate_key(queue)
+function intermediate_key(queue)
   return RQ_QUEUE .. queue .. ':intermediate'
 end
 
-local function limit_allowed_key(key)
+function limit_allowed_key(key)
   return RQ_LIMIT .. key .. ':allowed'
 end
 
-local function limit_waiting_key(key)
+function limit_waiting_key(key)
   return RQ_LIMIT .. key .. ':rate_limited'
 end
 
 -- Days to civil date: the era algorithm of Howard Hinnant's "chrono-compatible low-level date algorithms".
-local function iso(ms)
+function iso(ms)
   local seconds = math.floor(ms / 1000)
   local days, rest = math.floor(seconds / 86400), seconds % 86400
   local z = days + 719468

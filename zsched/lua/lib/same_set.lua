@@ -1,13 +1,16 @@
 -- same_set: refuse a restore into a data set if the archive never followed its name (rule: NAME).
 --
--- USES   meta_key now_ms; names = the archive's, by spaces, '' if it knows none; is_forced = '1': an operator forces it
--- GIVES  named = the names of the data set, if it has one; is_other: it is another data set, and an operator forces the
---        restore; or the reply OTHER
+-- USES   meta_key now_ms
+--        names  the archive's, by spaces; '' if it knows none
+--        is_forced  '1': an operator forces it
+-- GIVES  named  the names of the data set, if it has one
+--        is_other  it is another data set, and an operator forces the restore
+-- RETURNS  OTHER, now ms
 --
 -- The same rule as is_same_set of core/difference.py: if the data set or the archive has no name, only people and
 -- addresses can decide. The check is in the script that restores, since another data set may come after the comparison.
-local is_other = false
-local named = redis.call('HGET', meta_key, 'gen')
+is_other = false
+named = redis.call('HGET', meta_key, 'gen')
 if named and names ~= '' then
   is_other = true
   for name in string.gmatch(names, '%S+') do

@@ -1,14 +1,13 @@
 -- slots: RQ's rate limits, which it has since version 3. A job may name a limit, by its key, and the limit's number of
 -- slots: so many jobs may be queued or running at once. A job without a slot is `rate_limited` and waits in a ZSET.
 --
--- USES   rq_limits_key, and the names that lib/push.lua uses
--- GIVES  limit_of(key, most), for a job's fields rate_limit_key and rate_limit_concurrency: {key, most}; nil if it has
---        no limit; false, and the key with its type, if that is wrong
---        hold_back(run, queue, limit, at_front, ...), for a run that has a job: it waits for a slot, unless it has
---        one; ... are further texts of the hash
---        fill(limit): queue the jobs that wait longest, while there are slots; fill_slots(), before push_queues: fill
---        all limits that had a hold_back
---        all of lib/push.lua
+-- USES   rq_limits_key now_ms
+-- GIVES  limit_of(key, most)  for a job's fields rate_limit_key and rate_limit_concurrency: {key, most}; nil if it has
+--          no limit; false, and the key with its type, if that is wrong
+--        hold_back(run, queue, limit, at_front, ...)  for a run that has a job: it waits for a slot, unless it has one;
+--          ... are further texts of the hash
+--        fill(limit)  queue the jobs that wait longest, while there are slots
+--        fill_slots()  fill all limits that had a hold_back; before push_queues
 --
 -- States and keys are RQ's (rate_limit.py, RateLimitRegistry): a SET of the keys of all limits; per limit a HASH with
 -- the newest `concurrency`, and two ZSETs: `allowed`, the jobs with a slot, and `rate_limited`, the waiting jobs by the
@@ -16,69 +15,65 @@
 -- their order. RQ's worker frees a slot when it ends a job. The leader and RQ's maintenance free the slots of workers
 -- that died. A run that comes back into its queue keeps its slot.
 -- include lib/push.lua
-local limit_of, hold_back, fill, fill_slots
+local left = 1000  -- waiting jobs to queue in this script; the others when a slot is freed, or a second later
+local touched, count_held, wrong_keys = {}, 0, {}  -- touched: limits by their keys
 
-do  -- a chunk of Lua may have 200 local names, and lost.lua has nearly as many
-  local left = 1000  -- waiting jobs to queue in this script; the others when a slot is freed, or a second later
-  local touched, count_held, wrong_keys = {}, 0, {}  -- touched: limits by their keys
-
-  function limit_of(key, most)
-    most = whole_of(most)
-    if not key or key == '' or not most or most < 1 then
-      return nil
-    end
-    if wrong_keys[key] == nil then
-      wrong_keys[key] = false
-      for name, kind in pairs({[rq_limits_key] = 'set', [RQ_LIMIT .. key] = 'hash',
-        [limit_allowed_key(key)] = 'zset', [limit_waiting_key(key)] = 'zset'}) do
-        wrong_keys[key] = not is_a(name, kind) and name or wrong_keys[key]
-      end
-    end
-    if wrong_keys[key] then
-      return false, name_of(wrong_keys[key]) .. ' (' .. redis.call('TYPE', wrong_keys[key]).ok .. ')'
-    end
-    return {key = key, most = most}
+function limit_of(key, most)
+  most = whole_of(most)
+  if not key or key == '' or not most or most < 1 then
+    return nil
   end
+  if wrong_keys[key] == nil then
+    wrong_keys[key] = false
+    for name, kind in pairs({[rq_limits_key] = 'set', [RQ_LIMIT .. key] = 'hash',
+      [limit_allowed_key(key)] = 'zset', [limit_waiting_key(key)] = 'zset'}) do
+      wrong_keys[key] = not is_a(name, kind) and name or wrong_keys[key]
+    end
+  end
+  if wrong_keys[key] then
+    return false, name_of(wrong_keys[key]) .. ' (' .. redis.call('TYPE', wrong_keys[key]).ok .. ')'
+  end
+  return {key = key, most = most}
+end
 
-  function hold_back(run, queue, limit, at_front, ...)
-    touched[limit.key] = limit
-    if redis.call('ZSCORE', limit_allowed_key(limit.key), run) then
-      enqueue(run, queue, at_front, ...)
+function hold_back(run, queue, limit, at_front, ...)
+  touched[limit.key] = limit
+  if redis.call('ZSCORE', limit_allowed_key(limit.key), run) then
+    enqueue(run, queue, at_front, ...)
+    return
+  end
+  redis.call('HSET', RQ_JOB .. run, 'status', 'rate_limited', ...)
+  if at_front then
+    redis.call('HSET', RQ_JOB .. run, 'enqueue_at_front', '1')
+  end
+  redis.call('ZADD', limit_waiting_key(limit.key), string.format('%.6f', now_ms / 1000 + count_held / 1000000),
+    run)
+  count_held = count_held + 1
+end
+
+-- A job that is gone, or no longer waits, is left out, as RQ does.
+function fill(limit)
+  local allowed_key, waiting_key = limit_allowed_key(limit.key), limit_waiting_key(limit.key)
+  while left > 0 do
+    left = left - 1
+    local run = redis.call('ZCARD', allowed_key) < limit.most and redis.call('ZRANGE', waiting_key, 0, 0)[1]
+    local job = run and redis.pcall('HMGET', RQ_JOB .. run, 'origin', 'status', 'enqueue_at_front') or {}
+    local queue = job[2] == 'rate_limited' and job[1]
+    if not run or queue and not queue_accepts(queue) then
       return
     end
-    redis.call('HSET', RQ_JOB .. run, 'status', 'rate_limited', ...)
-    if at_front then
-      redis.call('HSET', RQ_JOB .. run, 'enqueue_at_front', '1')
-    end
-    redis.call('ZADD', limit_waiting_key(limit.key), string.format('%.6f', now_ms / 1000 + count_held / 1000000),
-      run)
-    count_held = count_held + 1
-  end
-
-  -- A job that is gone, or no longer waits, is left out, as RQ does.
-  function fill(limit)
-    local allowed_key, waiting_key = limit_allowed_key(limit.key), limit_waiting_key(limit.key)
-    while left > 0 do
-      left = left - 1
-      local run = redis.call('ZCARD', allowed_key) < limit.most and redis.call('ZRANGE', waiting_key, 0, 0)[1]
-      local job = run and redis.pcall('HMGET', RQ_JOB .. run, 'origin', 'status', 'enqueue_at_front') or {}
-      local queue = job[2] == 'rate_limited' and job[1]
-      if not run or queue and not queue_accepts(queue) then
-        return
-      end
-      redis.call('ZREM', waiting_key, run)
-      if queue then
-        redis.call('ZADD', allowed_key, string.format('%.0f', math.floor(now_ms / 1000)), run)
-        enqueue(run, queue, job[3] == '1')
-      end
+    redis.call('ZREM', waiting_key, run)
+    if queue then
+      redis.call('ZADD', allowed_key, string.format('%.0f', math.floor(now_ms / 1000)), run)
+      enqueue(run, queue, job[3] == '1')
     end
   end
+end
 
-  function fill_slots()
-    for key, limit in pairs(touched) do
-      redis.call('SADD', rq_limits_key, key)
-      redis.call('HSET', RQ_LIMIT .. key, 'concurrency', string.format('%.0f', limit.most))
-      fill(limit)
-    end
+function fill_slots()
+  for key, limit in pairs(touched) do
+    redis.call('SADD', rq_limits_key, key)
+    redis.call('HSET', RQ_LIMIT .. key, 'concurrency', string.format('%.0f', limit.most))
+    fill(limit)
   end
 end

@@ -1,24 +1,24 @@
 -- status: the status of a run in RQ.
 --
--- GIVES  is_open(status); is_under_way(status), true also for a job that RQ made and did not queue yet
---        all of lib/untrusted.lua
---        job_of(run) -> {run, status, queue, worker, told_ms, heartbeat, on_lost, retries_left, waits_for, limit_key};
---        without a status if its job is gone, or of another type
+-- GIVES  is_open(status)
+--        is_under_way(status)  true also for a job that RQ made and did not queue yet
+--        job_of(run)  {run, status, queue, worker, told_ms, heartbeat, on_lost, retries_left, waits_for, limit_key};
+--          without a status if its job is gone, or of another type
 -- include lib/rq.lua
 -- include lib/untrusted.lua
 local IS_OPEN = {
   queued = true, started = true, deferred = true, scheduled = true, ready_to_enqueue = true, rate_limited = true,
 }
 
-local function is_open(status)
+function is_open(status)
   return IS_OPEN[status] or false
 end
 
-local function is_under_way(status)
+function is_under_way(status)
   return is_open(status) or status == 'created'
 end
 
-local function job_of(run)
+function job_of(run)
   local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'origin', 'worker_name', 'zs_stop', 'last_heartbeat',
     'zs_on_lost', 'retries_left', 'dependency_id', 'rate_limit_key')
   if job.err and not string.find(job.err, 'WRONGTYPE', 1, true) then

@@ -1,7 +1,9 @@
 -- streaks: count a schedule's failed runs in a row, and pause the schedule at its limit.
 --
 -- USES   paused_key
--- GIVES  count(id, run, verdict), decide_pauses(), pause_failing() -> list of the schedules that it paused
+-- GIVES  count(id, run, verdict)
+--        decide_pauses()
+--        pause_failing()  list of the schedules that it paused
 --
 -- Failures are counted for each recurring schedule; only one with pause_after has a limit. A pause resets the count, so
 -- a resumed schedule has as many attempts again. The first two functions only read: call them before the first write,
@@ -10,8 +12,8 @@
 -- include lib/trouble.lua
 local streaks, last_runs, failing = {}, {}, {}
 
-local function count(id, run, verdict)
-  local failures = verdict ~= '-' and streaks[id] == nil and trouble.failures_of(id)
+function count(id, run, verdict)
+  local failures = verdict ~= '-' and streaks[id] == nil and failures_of(id)
   if verdict == '-' or verdict == '+' and failures == 0 then
     return
   elseif failures then
@@ -25,14 +27,14 @@ local function count(id, run, verdict)
   end
 end
 
-local function decide_pauses()
+function decide_pauses()
   for id, streak in pairs(streaks) do
     local at = streak and streak.most and streak.failures >= streak.most and find({id})[1]
     failing[id] = at and at.place == 'due' and at or nil
   end
 end
 
-local function pause_failing()
+function pause_failing()
   local done = {}
   for id, streak in pairs(streaks) do
     local at = failing[id]
@@ -45,7 +47,7 @@ local function pause_failing()
       done[#done + 1] = id
     end
     if streak then
-      trouble.note_failures(id, streak.failures)
+      note_failures(id, streak.failures)
     end
   end
   return done

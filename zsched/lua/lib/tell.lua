@@ -1,18 +1,18 @@
 -- tell: ask a run's worker to stop it.
 --
 -- USES   now_ms
--- GIVES  tell(one), for a run with its worker and told_ms, the number in its job's zs_stop: true if the worker listens;
---        is_told(one): its worker was asked just now, so tell does not ask again
+-- GIVES  tell(one)  for a run with its worker and told_ms, the number in its job's zs_stop: true if the worker listens
+--        is_told(one)  its worker was asked just now, so tell does not ask again
 -- include lib/rq.lua
 local TELL_AGAIN_MS = 10000  -- see tell
 
-local function is_told(one)
+function is_told(one)
   return one.told_ms and now_ms - one.told_ms < TELL_AGAIN_MS
 end
 
 -- zs_stop is the time of the request. It is not repeated for a while: a worker that gets a second request just after it
 -- killed its work horse, and before it filed the run, kills itself (Worker.kill_horse without a horse: RQ 2.12, 3.0).
-local function tell(one)
+function tell(one)
   if one.worker == '' then
     return false
   elseif is_told(one) then

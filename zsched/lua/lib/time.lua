@@ -1,8 +1,8 @@
 -- time: read meta and TIME, each once per script.
 --
 -- USES   meta_key
--- GIVES  meta, time, epoch seq server hold_ms doubt_ms now_ms t format, FORMAT OLDEST_FORMAT LONGEST_HOLD
---        or the reply GARBLED, field, value: meta has an invalid number, so another writer wrote it
+-- GIVES  meta epoch seq server hold_ms doubt_ms format now_ms t FORMAT OLDEST_FORMAT LONGEST_HOLD
+-- RETURNS  GARBLED, field, value: meta has an invalid number, so another writer wrote it
 --
 -- TIME is called once because it is frozen inside a script only since Redis 7.2. `t` is its 16 digits of microseconds
 -- as a string: a Lua number of that size does not survive tostring.
@@ -13,17 +13,18 @@
 -- tonumber also takes nan, 1e300, 2.5 and 0x7. With these a script would fail between two writes, or leave a hole in
 -- the log. One match checks all fields, since every script does it.
 -- include lib/whole.lua
-local FORMAT = 7  -- of keys, values and entries: core/entry.py says when it is raised
-local OLDEST_FORMAT = 7  -- that is still read
-local LONGEST_HOLD = 60000  -- ms: the longest lease that a daemon may have; LONGEST_LEASE_MS of config/settings.py
+FORMAT = 7  -- of keys, values and entries: core/entry.py says when it is raised
+OLDEST_FORMAT = 7  -- that is still read
+LONGEST_HOLD = 60000  -- ms: the longest lease that a daemon may have; LONGEST_LEASE_MS of config/settings.py
 local MOST = 253402300799999  -- the year 9999 in ms: LAST_MS of core/clock.py
 local time = redis.call('TIME')
-local meta = redis.call('HMGET', meta_key, 'epoch', 'seq', 'server', 'hold', 'doubt', 'offset_ms',
+meta = redis.call('HMGET', meta_key, 'epoch', 'seq', 'server', 'hold', 'doubt', 'offset_ms',
   'frozen_ms', 'throttled', 'format', 'rq_prefix')
-local epoch, seq, server = tonumber(meta[1] or '0'), tonumber(meta[2] or '0'), meta[3]
-local hold_ms, doubt_ms = tonumber(meta[4] or '0'), tonumber(meta[5] or '-1')
-local offset_ms, frozen_ms, format = tonumber(meta[6] or '0'), tonumber(meta[7] or '0'), tonumber(meta[9] or '0')
-local now_ms = meta[7] and frozen_ms
+epoch, seq, server = tonumber(meta[1] or '0'), tonumber(meta[2] or '0'), meta[3]
+hold_ms, doubt_ms = tonumber(meta[4] or '0'), tonumber(meta[5] or '-1')
+format = tonumber(meta[9] or '0')
+local offset_ms, frozen_ms = tonumber(meta[6] or '0'), tonumber(meta[7] or '0')
+now_ms = meta[7] and frozen_ms
   or offset_ms and tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000) + offset_ms
 if string.find((meta[1] or '') .. (meta[2] or '') .. (meta[4] or '') .. (meta[5] or '') .. (meta[6] or '')
     .. (meta[7] or '') .. (meta[9] or ''), '[^%d%-]')
@@ -38,4 +39,4 @@ if string.find((meta[1] or '') .. (meta[2] or '') .. (meta[4] or '') .. (meta[5]
   end
   return {'GARBLED', meta[7] and 'frozen_ms' or 'offset_ms', meta[7] or meta[6] or ''}
 end
-local t = string.format('%.0f%03d', now_ms, meta[7] and 0 or tonumber(time[2]) % 1000)
+t = string.format('%.0f%03d', now_ms, meta[7] and 0 or tonumber(time[2]) % 1000)

@@ -2,24 +2,24 @@
 -- for overlap, in a row.
 --
 -- USES   failing_key blocked_key
--- GIVES  a table with these functions:
---        failures_of(id), note_failures(id, count): 0 if the last run succeeded. Call the first before the second
---        note_skipped(skipped, others): ids of schedules whose last occurrence was skipped for overlap, or was not
---        forget(id): both counts restart, because somebody paused, resumed or removed the schedule
+-- GIVES  failures_of(id)
+--        note_failures(id, count)  0 if the last run succeeded; after failures_of
+--        note_skipped(skipped, others)  ids of schedules whose last occurrence was skipped for overlap, or was not
+--        forget_trouble(id)  both counts restart, because somebody paused, resumed or removed the schedule
 --
 -- A schedule without trouble is in neither ZSET, so they are small. If another program wrote one of these keys as
 -- another type, nothing is counted there, and the script goes on.
 -- include lib/untrusted.lua
-local trouble = {}  -- one name: a script may have 200 at most
+local is_any
 
-function trouble.failures_of(id)
-  if trouble.is_any == nil then  -- most often there is none: one question for all runs of a call
-    trouble.is_any = is_a(failing_key, 'zset') and redis.call('ZCARD', failing_key) > 0
+function failures_of(id)
+  if is_any == nil then  -- most often there is none: one question for all runs of a call
+    is_any = is_a(failing_key, 'zset') and redis.call('ZCARD', failing_key) > 0
   end
-  return trouble.is_any and tonumber(redis.call('ZSCORE', failing_key, id) or '') or 0
+  return is_any and tonumber(redis.call('ZSCORE', failing_key, id) or '') or 0
 end
 
-function trouble.note_failures(id, count)
+function note_failures(id, count)
   if not is_a(failing_key, 'zset') then
     return
   elseif count > 0 then
@@ -29,7 +29,7 @@ function trouble.note_failures(id, count)
   end
 end
 
-function trouble.note_skipped(skipped, others)
+function note_skipped(skipped, others)
   local many = 5000  -- of one command; unpack fails near 8,000
   if #skipped + #others == 0 or not is_a(blocked_key, 'zset') then
     return
@@ -44,7 +44,7 @@ function trouble.note_skipped(skipped, others)
   end
 end
 
-function trouble.forget(id)
-  trouble.note_failures(id, 0)
-  trouble.note_skipped({}, {id})
+function forget_trouble(id)
+  note_failures(id, 0)
+  note_skipped({}, {id})
 end

@@ -1,7 +1,7 @@
 -- unique: guards, which keep an id from being run at once a second time.
 --
 -- USES   unique_prefix now_ms
--- GIVES  guarded_by(id) -> the run of the guard that counts, or nil
+-- GIVES  guarded_by(id)  the run of the guard that counts, or nil
 --        guard(id, run, until_ms)
 --
 -- A guard is the text '<until ms> <run>'. The time in it counts. The key's time to live only removes it: it counts by
@@ -11,7 +11,7 @@
 -- include lib/untrusted.lua
 local GUARD = '^(%d+) (%S+)$'
 
-local function guarded_by(id)
+function guarded_by(id)
   local key = unique_prefix .. id
   local until_ms, run = string.match(is_a(key, 'string') and redis.call('GET', key) or '', GUARD)
   if not is_ms(until_ms) or tonumber(until_ms) <= now_ms then
@@ -20,7 +20,7 @@ local function guarded_by(id)
   return redis.pcall('HGET', RQ_JOB .. run, 'status') ~= 'canceled' and run or nil
 end
 
-local function guard(id, run, until_ms)
+function guard(id, run, until_ms)
   if until_ms > now_ms then
     redis.call('SET', unique_prefix .. id, string.format('%.0f', until_ms) .. ' ' .. run,
       'PX', string.format('%.0f', until_ms - now_ms))

@@ -1,7 +1,10 @@
 -- version: what a caller has read of a schedule. Each put, update, pause and resume makes a new one; a fire does not.
 --
--- USES   schedule_prefix run_suffix, and the names that lib/place.lua uses
--- GIVES  version_of(id, at), new_version(), stamp(ms, number), touch(id, at)
+-- USES   schedule_prefix
+-- GIVES  version_of(id, at)
+--        new_version()
+--        stamp(ms, number)
+--        touch(id, at)
 --
 -- It is unique over all histories of a namespace. A recurring schedule's is the position of the entry that changed it:
 -- <epoch>-<seq>-<t>. A one-shot's is the created_at of its waiting job, which is there anyway; after a pause or resume,
@@ -11,7 +14,7 @@
 -- include lib/place.lua
 
 -- Return the version of a schedule, '-' if there is none. `at` is a result of find.
-local function version_of(id, at)
+function version_of(id, at)
   local held
   if at and at.recurring then
     held = redis.pcall('HGET', schedule_prefix .. id, 'version')
@@ -23,17 +26,17 @@ local function version_of(id, at)
 end
 
 -- Return the version of recurring schedules that the next entry changes. Call it before append.
-local function new_version()
+function new_version()
   return version() .. '-' .. t
 end
 
 -- Return a version for a change at *ms*, by the entry of this *number*.
-local function stamp(ms, number)
+function stamp(ms, number)
   return string.sub(iso(ms - 1), 1, 23) .. string.format('%03dZ', number % 999 + 1)
 end
 
 -- Give a schedule a new version, by the entry that was appended last.
-local function touch(id, at)
+function touch(id, at)
   if version_of(id, at) == '-' then
     return
   elseif at.recurring then

@@ -1,7 +1,7 @@
 -- whole: run a script only on a node that has all keys of the slot.
 --
 -- USES   meta_key
--- GIVES  nothing, or the error TRYAGAIN: the slot of a Redis Cluster is being moved, key by key, to another node
+-- RETURNS  the error TRYAGAIN: the slot of a Redis Cluster is being moved, key by key, to another node
 --
 -- During the move, a call for a key that the node does not have fails, in the middle of a script. So a script first
 -- asks for a key that never exists. Scripts run alone: the reply is valid until the script's end.

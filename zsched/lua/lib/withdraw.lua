@@ -1,16 +1,16 @@
 -- withdraw: take back runs that a later run replaces.
 --
 -- USES   now_ms deadlines_key
--- GIVES  plan_cancels(open, mode), for runs in the form of job_of and their overlap policy, which only reads; then
---        cancel(open) -> the runs that are still open
---        ends: the rows of runs that were cancelled before they began, for an `end` entry
+-- GIVES  plan_cancels(open, mode)  for runs in the form of job_of and their overlap policy; it only reads
+--        cancel(open)  then: the runs that are still open
+--        ends  the rows of runs that were cancelled before they began, for an `end` entry
 -- include lib/waiting.lua
 -- include lib/tell.lua
 local MOST_WAITING = 2000  -- searched runs of a queue: this may happen every second
 local WITHDRAWN = '{"ended":%.0f,"error":"its next occurrence came first (overlap=%s)"}'
-local ends = {}
+ends = {}
 
-local function plan_cancels(open, mode)
+function plan_cancels(open, mode)
   for _, one in ipairs(open) do
     if one.status ~= 'started' and is_in_place(one, MOST_WAITING) then
       one.is_withdrawn, one.dependencies = true, dependencies_of(one.run)
@@ -21,7 +21,7 @@ end
 
 -- Cancel waiting runs, and ask the workers of started runs to stop them. No job is kept, unlike in cancel_run.lua: RQ
 -- never cleans rq:canceled.
-local function cancel(open)
+function cancel(open)
   local left = {}
   for _, one in ipairs(open) do
     if one.is_withdrawn then
