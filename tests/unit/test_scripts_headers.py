@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import inspect
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
-from lupa.lua51 import LuaRuntime
 
 import zsched
+from tests.lua.bytecode import functions
 from tests.prefix import needs_prefix
 from tests.sources import PACKAGE, sources
 from zsched.errors import ZschedError
 from zsched.storage import rqkeys, scripts
 from zsched.storage.keys import Keys
 from zsched.storage.rqkeys import RqKeys
-from zsched.storage.scripts import Scripts, load, piece
+from zsched.storage.scripts import Scripts, load, names_in, piece, source
 
 LUA = Path(zsched.__file__).parent / "lua"
 NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
 FILES = sorted(LUA.rglob("*.lua"))
+PIECES = [f"lib/{path.name}" for path in FILES if path.parent != LUA]
+OF_LUA = set("KEYS ARGV redis string table math type tonumber tostring pairs ipairs next select unpack".split())
+MOST_LOCALS, MOST_UPVALUES = 180, 50  # of a function; Lua's limits are 200 and 60
 
 
 def _code(text: str) -> str:
@@ -28,12 +32,45 @@ def _code(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_expanded_script_is_compiled_has_keys_of_keys_py_and_calls_time_at_most_once(name: str) -> None:
+def test_an_expanded_script_has_keys_of_keys_py_and_calls_time_at_most_once(name: str) -> None:
     script, keys = load(name), Keys("default")
 
-    LuaRuntime().compile(script.text)
     assert all(callable(keys.named(key)) for key in script.keys)
     assert script.text.count("'TIME'") <= 1
+
+
+# Some versions of Redis compile a script as the body of a function; others, and fakeredis, as a chunk.
+@pytest.mark.parametrize("form", ["function f_sha1() {}\nend", "{}"], ids=["function", "chunk"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_compiles_below_the_limits_of_lua_and_declares_its_names(name: str, form: str) -> None:
+    found = [*functions(form.format(load(name).text))]
+
+    assert [] == [each for each in found if each.most_locals > MOST_LOCALS or each.upvalues > MOST_UPVALUES]
+    assert set() == set().union(*(each.global_names for each in found)) - OF_LUA - {"f_sha1"}
+
+
+@pytest.mark.parametrize("path", PIECES)
+def test_the_header_of_a_piece_lists_the_names_that_it_uses_and_gives(path: str) -> None:
+    code, given = _code(source(path)), names_in(source(path), "GIVES")
+    found = set().union(*(each.global_names for each in functions(piece(path)))) - OF_LUA
+
+    included = {name for each in _includes(path) for name in names_in(source(each), "GIVES")}
+    assert found - included == set(names_in(source(path), "USES"))
+    assert [] == [name for name in given if not re.search(rf"^(function |(\w+, )*){name}\b", code, re.MULTILINE)]
+    assert set(given) <= set().union(*(words for file, words in _words().items() if file != path)), "its own name"
+
+
+def _includes(path: str) -> set[str]:
+    """Return the pieces that a piece includes, and those that they include."""
+    direct = re.findall(r"^-- include (\S+)$", source(path), re.MULTILINE)
+    return set(direct).union(*map(_includes, direct))
+
+
+@cache
+def _words() -> dict[str, set[str]]:
+    """Return the words in the code of each file."""
+    texts = {path.relative_to(LUA).as_posix(): path.read_text() for path in FILES}
+    return {path: set(re.findall(r"\w+", _code(text))) for path, text in texts.items()}
 
 
 @pytest.mark.parametrize("name", NAMES)

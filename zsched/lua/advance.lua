@@ -23,6 +23,7 @@
 clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(patience_ms)
 -- include lib/hold.lua
 -- include lib/lanes.lua
+-- include lib/launch.lua
 -- include lib/overlap.lua
 -- include lib/pushed.lua
 -- include lib/trouble.lua
@@ -65,7 +66,7 @@ local function decide(one, plan, last, flags)
   if wrong_key then
     return 'quarantined', 'wrong type at ' .. wrong_key
   end
-  local verdict, why = overlapping(one, last)
+  local verdict, why = overlapping(one, last, patience_ms)
   if verdict == 'overlap' then
     return 'overlap', why
   elseif verdict == 'broken' then
@@ -100,7 +101,7 @@ local function look_at(id, due_ms, score, planned_version, plan, run)
     one = {id = id, mode = plan.mode, limit = plan.limit, run = run, queue = queue, template = template_prefix .. id}
     word, why = decide(one, plan, schedule[2], schedule[3] or '')
   else
-    word, why = overlapping(plan, schedule[2])
+    word, why = overlapping(plan, schedule[2], patience_ms)
     word, plain_queue = word == 'free' and 'fired' or word, queue
   end
   if word == 'quarantined' and not is_a(quarantine_key, 'hash') then

@@ -35,13 +35,14 @@
 -- before its lane when there is room again. This does not change the schedule, so nothing is logged.
 --
 -- A key of a wrong type stops as little as possible. rq:queues: runs are pushed without it. deadlines: see
--- lib/launch.lua. A queue: it has no room until the key is right again. Its ZSET of throttled schedules, or a key of a
--- rate limit: its schedules are quarantined.
+-- lib/deadline.lua. A queue: it has no room until the key is right again. Its ZSET of throttled schedules, or a key of
+-- a rate limit: its schedules are quarantined.
 -- quarantine: schedules stay in their lanes and are looked at again within a second; later schedules are not blocked.
 -- recurring: a schedule with a hash of its own counts as recurring.
 clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
 -- include lib/hold.lua
--- include lib/launch.lua
+-- include lib/deadline.lua
+-- include lib/slots.lua
 -- include lib/room.lua
 -- include lib/moved.lua
 
@@ -372,7 +373,7 @@ if #fields > 0 then
   for run, deadline_ms in pairs(deadlines) do
     set_deadline(run, deadline_ms)
   end
-  if can_note_deadlines == false then
+  if next(deadlines) and not is_a(deadlines_key, 'zset') then
     note_wrong(deadlines_key)
   end
   push_all()

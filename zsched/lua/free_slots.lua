@@ -15,7 +15,7 @@
 -- may free the same slot before or after. The slot is removed once, and no more jobs are queued than there are slots.
 -- RQ removes the keys of limits that nobody uses.
 -- include lib/fence.lua
--- include lib/launch.lua
+-- include lib/slots.lua
 
 local NEEDS_SLOT = {queued = true, started = true}
 local now_s = string.format('(%.0f', math.floor(now_ms / 1000))

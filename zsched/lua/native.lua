@@ -23,7 +23,7 @@
 -- before. Score and ended_at are by the clock of their writer, mostly a worker, and not by the server's.
 lock_s, limit = tonumber(lock_s), tonumber(limit)
 -- include lib/fence.lua
--- include lib/launch.lua
+-- include lib/slots.lua
 
 local PATIENCE_S = 5
 local LAST_S = '253402300799'  -- the year 9999

@@ -88,7 +88,7 @@ class Keys:
         return f"{self.prefix}chains"
 
     def deadlines(self) -> str:
-        """ZSET: run id → time at which it expires in its queue, until its end is recorded; see lua/lib/launch.lua."""
+        """ZSET: run id → time at which it expires in its queue, until its end is recorded; see lua/lib/deadline.lua."""
         return f"{self.prefix}deadlines"
 
     def recurring(self) -> str:

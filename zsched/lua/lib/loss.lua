@@ -6,6 +6,7 @@
 -- meta.lost is the doubt of the change of server at which data was lost: runs due until then stay in doubt, whenever
 -- they are put. An archive may find the loss before the leader notices the change: then acquire finds meta.lost_epoch,
 -- and moves meta.lost on.
+-- include lib/untrusted.lua
 function note_loss()
   local lost_ms, until_ms = redis.call('HGET', meta_key, 'lost'), doubt_ms < 0 and now_ms or doubt_ms
   lost_ms = is_ms(lost_ms) and math.max(tonumber(lost_ms), until_ms) or until_ms

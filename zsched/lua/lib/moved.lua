@@ -8,6 +8,8 @@
 -- import writes a mark into the same Redis (imports/moving.py), which nothing restores after a loss. So while the mark
 -- is there, a job that is gone was deleted in this history. Without the mark, or if Redis may have evicted the job,
 -- nothing is shown: the one-shot fires, and is marked as uncertain. The mark lapses before RQ's job does.
+-- include lib/rq.lua
+-- include lib/untrusted.lua
 local may_evict
 
 function undone(id)

@@ -1,24 +1,24 @@
 -- overlap: the rules for runs that wait for each other, or replace each other. A policy is a row of POLICIES.
 --
 -- USES   now_ms chains_key
---        patience_ms  in overlapping
 -- GIVES  has_chain(mode)  its runs wait for others or replace them; else overlapping needs only *one*'s mode
---        overlapping(one, last)  for *one*, a due occurrence with its id, mode, limit, run and queue: 'overlap', run |
---          'deferred', run | 'free', why the run before does not count | 'broken', the problem. It only reads
+--        overlapping(one, last, patience_ms)  for *one*, a due occurrence with its id, mode, limit, run and queue:
+--          'overlap', run | 'deferred', run | 'free', why the run before does not count | 'broken', the problem. It
+--          only reads
 --        join(one)  then, before the run is launched
 --        defer(one)  after it, if one.before has runs that it waits for
 --        need_of(id, text)  for a pass over the chains of runs (lib/chain.lua): the action that a chain needs, or nil
 --        POLICIES
 --
 -- A row may have these functions:
--- at_due(one, last)   decides, for overlapping
+-- at_due(one, last, patience_ms)  decides, for overlapping
 -- join(one)           changes open runs, and sets chains[one.id] to the text of the runs that stay
 -- need(runs, mode)    returns the action that a chain of these runs needs: `what`, a word; `run` and `why`, of a run to
 --                     release; is_urgent: nobody else will do it. For other actions the leader asks again, after RQ had
 --                     time to do them
 -- plan(need)          adds lines to the entry `end`
 -- mend(need)          takes the action, and returns the runs that stay; lib/mend.lua calls plan and mend
--- include lib/launch.lua
+-- include lib/slots.lua
 -- include lib/chain.lua
 -- include lib/liveness.lua
 -- include lib/withdraw.lua
@@ -36,7 +36,7 @@ end
 -- skip: only the last run counts, unless it has waited in its queue for too long.
 local waits_before
 
-function POLICIES.skip.at_due(_, last)
+function POLICIES.skip.at_due(_, last, patience_ms)
   if not last then
     return 'free'
   end
@@ -242,12 +242,12 @@ function has_chain(mode)
   return POLICIES[mode].need ~= nil
 end
 
-function overlapping(one, last)
+function overlapping(one, last, patience_ms)
   local policy = POLICIES[one.mode]
   if policy.need and not is_a(chains_key, 'hash') then
     return 'broken', 'wrong type at ' .. chains_key .. ' (' .. redis.call('TYPE', chains_key).ok .. ')'
   end
-  return policy.at_due(one, last)
+  return policy.at_due(one, last, patience_ms)
 end
 
 function join(one)

@@ -1,7 +1,6 @@
 -- room: the number of runs that each limited queue accepts now, and the time of its next free place.
 --
--- USES   meta_key limits_key now_ms throttled_words lacking
---        queue_accepts
+-- USES   meta_key limits_key now_ms throttled_words lacking queue_accepts
 -- GIVES  is_limited
 --        room  by queue, number of runs; nil for a queue without a limit
 --        throttled  set of words that may have schedules
@@ -19,6 +18,7 @@
 -- once, at least one, and no second has more than its limit and a twentieth. "- 0" is a limit that was removed: its
 -- throttled schedules are pushed as they are due, then the row is deleted.
 -- include lib/lanes.lua
+-- include lib/untrusted.lua
 local BURST, WAKE = 1 / 20, 1 / 100  -- of a second's runs: most at once; fewest for a wake-up
 local CLOSE = 1e-6  -- of a run: rounding error of doubles
 local BLOCKED_MS = 1000  -- until the next look at a blocked queue

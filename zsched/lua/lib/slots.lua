@@ -6,8 +6,9 @@
 --          no limit; false, and the key with its type, if that is wrong
 --        hold_back(run, queue, limit, at_front, ...)  for a run that has a job: it waits for a slot, unless it has one;
 --          ... are further texts of the hash
+--        requeue(run, queue, at_front, limit, ...)  hold_back, or enqueue without a limit
 --        fill(limit)  queue the jobs that wait longest, while there are slots
---        fill_slots()  fill all limits that had a hold_back; before push_queues
+--        push_all()  call it last
 --
 -- States and keys are RQ's (rate_limit.py, RateLimitRegistry): a SET of the keys of all limits; per limit a HASH with
 -- the newest `concurrency`, and two ZSETs: `allowed`, the jobs with a slot, and `rate_limited`, the waiting jobs by the
@@ -46,9 +47,16 @@ function hold_back(run, queue, limit, at_front, ...)
   if at_front then
     redis.call('HSET', RQ_JOB .. run, 'enqueue_at_front', '1')
   end
-  redis.call('ZADD', limit_waiting_key(limit.key), string.format('%.6f', now_ms / 1000 + count_held / 1000000),
-    run)
+  redis.call('ZADD', limit_waiting_key(limit.key), string.format('%.6f', now_ms / 1000 + count_held / 1000000), run)
   count_held = count_held + 1
+end
+
+function requeue(run, queue, at_front, limit, ...)
+  if limit then
+    hold_back(run, queue, limit, at_front, ...)
+  else
+    enqueue(run, queue, at_front, ...)
+  end
 end
 
 -- A job that is gone, or no longer waits, is left out, as RQ does.
@@ -70,10 +78,11 @@ function fill(limit)
   end
 end
 
-function fill_slots()
+function push_all()
   for key, limit in pairs(touched) do
     redis.call('SADD', rq_limits_key, key)
     redis.call('HSET', RQ_LIMIT .. key, 'concurrency', string.format('%.0f', limit.most))
     fill(limit)
   end
+  push_queues()
 end

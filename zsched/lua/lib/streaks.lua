@@ -1,6 +1,6 @@
 -- streaks: count a schedule's failed runs in a row, and pause the schedule at its limit.
 --
--- USES   paused_key
+-- USES   schedule_prefix paused_key
 -- GIVES  count(id, run, verdict)
 --        decide_pauses()
 --        pause_failing()  list of the schedules that it paused

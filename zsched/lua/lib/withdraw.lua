@@ -1,6 +1,6 @@
 -- withdraw: take back runs that a later run replaces.
 --
--- USES   now_ms deadlines_key
+-- USES   now_ms deadlines_key add_row
 -- GIVES  plan_cancels(open, mode)  for runs in the form of job_of and their overlap policy; it only reads
 --        cancel(open)  then: the runs that are still open
 --        ends  the rows of runs that were cancelled before they began, for an `end` entry

@@ -1,0 +1,25 @@
+-- deadline: let a run expire that has not begun by a time.
+--
+-- USES   now_ms deadlines_key
+-- GIVES  set_deadline(run, deadline_ms)
+--
+-- The deadline is the hash's time to live. RQ's worker skips a job without a hash. It removes the time to live when it
+-- begins a job (PERSIST: RQ 3 in the step that writes `started`, RQ 2 a moment later in Job.perform). The time is
+-- relative, so it counts by the server's clock and not by a test's. The ZSET of deadlines has the reason for a missing
+-- hash, until the run's end is recorded. If that key is of another type, the run expires all the same, and is recorded
+-- as lost.
+-- include lib/rq.lua
+-- include lib/untrusted.lua
+local can_note_deadlines
+
+function set_deadline(run, deadline_ms)
+  local deadline = string.format('%.0f', deadline_ms)
+  redis.call('HSET', RQ_JOB .. run, 'zs_deadline', deadline)
+  redis.call('PEXPIRE', RQ_JOB .. run, string.format('%.0f', math.max(deadline_ms - now_ms, 1)))
+  if can_note_deadlines == nil then
+    can_note_deadlines = is_a(deadlines_key, 'zset')
+  end
+  if can_note_deadlines then
+    redis.call('ZADD', deadlines_key, deadline, run)
+  end
+end
