@@ -1,6 +1,6 @@
 -- advance: fire planned occurrences of recurring schedules and set their next ones.
 --
--- KEYS   lease meta log @lanes quarantine rq_queues rq_limits chains deadlines limits @trouble
+-- KEYS   lease meta log @lanes quarantine rq_queues rq_limits chains deadlines limits blocked
 -- ARGV   @prefixes
 --        @term
 --        clock_from_ms clock_until_ms   as in fire
@@ -26,7 +26,6 @@ clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(c
 -- include lib/launch.lua
 -- include lib/overlap.lua
 -- include lib/pushed.lua
--- include lib/trouble.lua
 
 local pcall = redis.pcall
 local IS_PUSHED = {fired = true, uncertain = true, deferred = true}
@@ -161,6 +160,22 @@ local function start(id, run, queue, one, is_new)
   launch(run, queue, one)
   if one.before then
     defer(one)
+  end
+end
+
+-- Count the ids of schedules whose last occurrence was skipped for overlap; the others are blocked no more.
+local function note_skipped(skipped, others)
+  local many = 5000  -- of one command; unpack fails near 8,000
+  if #skipped + #others == 0 or not is_a(blocked_key, 'zset') then
+    return
+  end
+  if redis.call('ZCARD', blocked_key) > 0 then
+    for first = 1, #others, many do
+      redis.call('ZREM', blocked_key, unpack(others, first, math.min(first + many - 1, #others)))
+    end
+  end
+  for _, id in ipairs(skipped) do
+    redis.call('ZADD', blocked_key, 'INCR', 1, id)
   end
 end
 

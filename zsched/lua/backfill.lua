@@ -1,6 +1,6 @@
 -- backfill: push runs of a recurring schedule for occurrences that passed without a run.
 --
--- KEYS   @schedules wake schedule template rq_queues rq_limits op deadlines
+-- KEYS   @schedules schedule template rq_queues rq_limits op deadlines
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        id

@@ -1,6 +1,6 @@
 -- enqueue: put one run into its RQ queue at once, through the same log as everything else.
 --
--- KEYS   @schedules @trouble wake rq_queues rq_limits op deadlines
+-- KEYS   @schedules @trouble rq_queues rq_limits op deadlines
 -- ARGV   @prefixes unique_prefix
 --        by              who asks, for the log; or ''
 --        id

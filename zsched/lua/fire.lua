@@ -17,28 +17,20 @@
 --        out.
 --        quarantine: rows = id, "<lane> <due ms>", reason
 --
--- If doubt is later than TIME, the clock jumped back after it was set (rule: CLAMP): doubt becomes TIME. Schedules that
--- are due until then stay doubtful, later schedules do not. A hold that was set before the jump (lib/hold.lua) is
--- cleared, so that it does not count later.
+-- Removal from the ZSET makes the push happen exactly once. No payload is read. The namespace's own set says which
+-- schedules are recurring, before any job is read: a program that may write rq:job:* could make a job at the next run
+-- id of a rule, which looks like a waiting one-shot. `zs` of a waiting one-shot has its special properties: "1" = none,
+-- f = at the front, s = skip when uncertain, e = it has a deadline, l = it has a rate limit of RQ's, and is queued when
+-- the limit has a slot, m = an import took it from RQ.
 --
--- Removal from the ZSET makes the push happen exactly once. No payload is read. `zs` of a waiting one-shot has its
--- special properties: "1" = no special property, f = at the front, s = skip when uncertain, e = it has a deadline,
--- l = it has a rate limit of RQ's, and is queued when the limit has a slot, m = an import took it from RQ.
---
--- The namespace's own keys say which schedules are recurring, before any job is read. Another program with write access
--- to rq:job:* can predict the next run id of a rule, and could make a job there that looks like a waiting one-shot.
---
--- A one-shot that was put after the last change of server is in no doubt, once the archives show that nothing was lost
--- then (meta.shown), unless it is due within the doubt of an earlier loss (lib/loss.lua; rule: WHENEVER_PUT).
+-- If doubt is later than TIME, the clock jumped back after it was set: doubt becomes TIME, and a hold is cleared (rule:
+-- CLAMP). A one-shot that was put after the last change of server is in no doubt, once the archives show that nothing
+-- was lost then (meta.shown), unless it is due within the doubt of an earlier loss (rule: WHENEVER_PUT).
 --
 -- A due schedule is throttled if its queue has no room (lib/room.lua), so that it never blocks others. It is read
 -- before its lane when there is room again. This does not change the schedule, so nothing is logged.
 --
--- A key of a wrong type stops as little as possible. rq:queues: runs are pushed without it. deadlines: see
--- lib/deadline.lua. A queue: it has no room until the key is right again. Its ZSET of throttled schedules, or a key of
--- a rate limit: its schedules are quarantined.
--- quarantine: schedules stay in their lanes and are looked at again within a second; later schedules are not blocked.
--- recurring: a schedule with a hash of its own counts as recurring.
+-- A key of a wrong type stops as little as possible: docs/reference/protocol.md has the list.
 clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
 -- include lib/hold.lua
 -- include lib/deadline.lua
@@ -56,7 +48,7 @@ local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of ano
 local runs, job_keys = {}, {}  -- pushed runs and the keys of their jobs; then the runs with a rate limit
 local limited = {}  -- runs with a rate limit, each with its queue and whether it goes to the front
 local uncertain, skipped, expired, cancelled, quarantined, rows, recurring = {}, {}, {}, {}, {}, {}, {}
-local deadlines, dropped, bad, leaving, throttling = {}, {}, {}, {}, {}, {}
+local deadlines, dropped, bad, leaving, throttling = {}, {}, {}, {}, {}
 local wrong, is_noted = {}, {}  -- keys of a wrong type
 local pcall = redis.pcall
 local NO_JOB = {}
@@ -320,18 +312,12 @@ for _, one in ipairs(limited) do
 end
 
 local fields = {}
-local function field(name, values, separator)
-  if #values > 0 then
-    fields[#fields + 1] = name
-    fields[#fields + 1] = table.concat(values, separator)
+for _, field in ipairs({{'runs', runs}, {'uncertain', uncertain}, {'skipped', skipped}, {'expired', expired},
+  {'cancelled', cancelled}, {'doubt', {is_doubt_ahead and string.format('%.0f', doubt_ms)}}}) do
+  if field[2][1] then
+    fields[#fields + 1], fields[#fields + 2] = field[1], table.concat(field[2], ' ')
   end
 end
-field('runs', runs, ' ')
-field('uncertain', uncertain, ' ')
-field('skipped', skipped, ' ')
-field('expired', expired, ' ')
-field('cancelled', cancelled, ' ')
-field('doubt', is_doubt_ahead and {string.format('%.0f', doubt_ms)} or {}, '')
 if #fields > 0 then
   append('fire', fields)
 end

@@ -1,6 +1,6 @@
 -- get: read all data of some schedules at one moment.
 --
--- KEYS   @schedules wake
+-- KEYS   @schedules
 -- ARGV   @prefixes
 --        ...   ids
 -- RETURNS  OK, now ms, id and t of the log's last entry or '' twice, then per id: '' when unknown, else a list of

@@ -1,6 +1,6 @@
 -- lost: put runs back into their queues after their worker died, or record them as lost.
 --
--- KEYS   lease @schedules @trouble wake rq_queues rq_limits chains deadlines
+-- KEYS   lease @schedules @trouble rq_queues rq_limits chains deadlines
 -- ARGV   @prefixes
 --        @term
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired

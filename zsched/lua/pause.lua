@@ -1,6 +1,6 @@
 -- pause: take schedules out of their lanes, keeping lane and due time.
 --
--- KEYS   @schedules @trouble wake op
+-- KEYS   @schedules @trouble op
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it

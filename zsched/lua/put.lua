@@ -27,6 +27,7 @@
 keep_op_ms, field_size = tonumber(keep_op_ms), tonumber(field_size)
 -- include lib/op.lua
 -- include lib/version.lua
+-- include lib/wake.lua
 -- include lib/trouble.lua
 -- include lib/pushed.lua
 

@@ -36,6 +36,7 @@
 keep_op_ms, shape_count = tonumber(keep_op_ms), tonumber(shape_count)
 -- include lib/op.lua
 -- include lib/version.lua
+-- include lib/wake.lua
 -- include lib/trouble.lua
 
 local ROW_SIZE = 12  -- texts of a row
@@ -263,7 +264,7 @@ for _, n in ipairs(written) do
   if at and at.place == 'paused' and not pauses[n] then
     forget_trouble(ids[n])  -- it is resumed
   elseif at and old.pause_after ~= shape.own.asked.pause_after then
-    note_failures(ids[n], 0)
+    forget_failures(ids[n])
   end
   redis.call(unpack(schedule, 1, size))
   local name = ARGV[row + 5]

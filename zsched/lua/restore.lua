@@ -45,7 +45,8 @@
 -- After a FLUSHALL none of the keys exists. One EXISTS for all shows it, and then nothing is deleted row by row.
 hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/hold_on.lua
--- include lib/version.lua
+-- include lib/place.lua
+-- include lib/stamp.lua
 -- include lib/trouble.lua
 -- include lib/launch.lua
 -- include lib/pushed.lua

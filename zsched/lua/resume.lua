@@ -21,6 +21,7 @@
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/version.lua
+-- include lib/wake.lua
 -- include lib/trouble.lua
 
 local WHOLE = '^%d+$'

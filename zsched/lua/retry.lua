@@ -1,6 +1,6 @@
 -- retry: repeat finished runs, each as an extra run of the same occurrence.
 --
--- KEYS   @schedules wake rq_queues rq_limits op deadlines
+-- KEYS   @schedules rq_queues rq_limits op deadlines
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        retried_prefix  as in keys.py

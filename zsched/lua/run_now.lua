@@ -1,6 +1,6 @@
 -- run_now: push a run of a schedule at once.
 --
--- KEYS   @schedules wake schedule template rq_queues rq_limits op deadlines
+-- KEYS   @schedules schedule template rq_queues rq_limits op deadlines
 -- ARGV   @prefixes
 --        by              who asks, for the log; or ''
 --        id

@@ -1,6 +1,6 @@
 -- track: record finished runs, and pause a schedule whose runs fail one after the other.
 --
--- KEYS   lease @schedules @trouble wake deadlines
+-- KEYS   lease @schedules @trouble deadlines
 -- ARGV   @prefixes
 --        @term
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired

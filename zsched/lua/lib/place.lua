@@ -1,8 +1,7 @@
--- place: put a schedule into its lane, or take it away from wherever it is.
+-- place: take a schedule away from wherever it is; and the ids of its runs.
 --
--- USES   schedule_prefix template_prefix run_suffix wake_key recurring_key
+-- USES   schedule_prefix template_prefix run_suffix recurring_key
 -- GIVES  run_key(id, due_ms)
---        wake_if_earlier(lane, due_ms)
 --        leave(id, at)
 --        remove(id, at)
 --        free_run(id, at_ms, least)
@@ -10,14 +9,6 @@
 -- include lib/find.lua
 function run_key(id, due_ms)
   return RQ_JOB .. id .. '-' .. due_ms .. run_suffix
-end
-
--- Call it before the ZADD: the daemon sleeps until the due time of the present head.
-function wake_if_earlier(lane, due_ms)
-  local head = redis.call('ZRANGE', lane_keys[lane], 0, 0, 'WITHSCORES')
-  if not head[2] or tonumber(due_ms) < tonumber(head[2]) then
-    redis.pcall('PUBLISH', wake_key, due_ms)  -- a user without the channel's right: one idle tick, no harm
-  end
 end
 
 -- Remove the schedule from its place. `at` is a result of find.

@@ -1,6 +1,6 @@
 -- streaks: count a schedule's failed runs in a row, and pause the schedule at its limit.
 --
--- USES   schedule_prefix paused_key
+-- USES   schedule_prefix paused_key failing_key
 -- GIVES  count(id, run, verdict)
 --        decide_pauses()
 --        pause_failing()  list of the schedules that it paused
@@ -11,6 +11,14 @@
 -- include lib/place.lua
 -- include lib/trouble.lua
 local streaks, last_runs, failing = {}, {}, {}
+local is_any
+
+local function failures_of(id)
+  if is_any == nil then  -- most often there is none: one question for all runs of a call
+    is_any = is_a(failing_key, 'zset') and redis.call('ZCARD', failing_key) > 0
+  end
+  return is_any and tonumber(redis.call('ZSCORE', failing_key, id) or '') or 0
+end
 
 function count(id, run, verdict)
   local failures = verdict ~= '-' and streaks[id] == nil and failures_of(id)
@@ -46,8 +54,10 @@ function pause_failing()
       streak.failures = 0
       done[#done + 1] = id
     end
-    if streak then
-      note_failures(id, streak.failures)
+    if streak and streak.failures == 0 then
+      forget_failures(id)
+    elseif streak and is_a(failing_key, 'zset') then
+      redis.call('ZADD', failing_key, string.format('%.0f', streak.failures), id)
     end
   end
   return done

@@ -3,7 +3,6 @@
 -- USES   schedule_prefix
 -- GIVES  version_of(id, at)
 --        new_version()
---        stamp(ms, number)
 --        touch(id, at)
 --
 -- It is unique over all histories of a namespace. A recurring schedule's is the position of the entry that changed it:
@@ -12,6 +11,7 @@
 -- microsecond by the number of the entry. So two changes in a millisecond differ, it is not after the push of the job,
 -- and rounded up it is the time of the change.
 -- include lib/place.lua
+-- include lib/stamp.lua
 
 -- Return the version of a schedule, '-' if there is none. `at` is a result of find.
 function version_of(id, at)
@@ -28,11 +28,6 @@ end
 -- Return the version of recurring schedules that the next entry changes. Call it before append.
 function new_version()
   return version() .. '-' .. t
-end
-
--- Return a version for a change at *ms*, by the entry of this *number*.
-function stamp(ms, number)
-  return string.sub(iso(ms - 1), 1, 23) .. string.format('%03dZ', number % 999 + 1)
 end
 
 -- Give a schedule a new version, by the entry that was appended last.
