@@ -160,8 +160,8 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "enqueue": lambda g: g.enqueue("later", TEMPLATE | {"zs_expires": EXPIRES}, **_OP),
     "run_now of a one-shot": lambda g: g.call("run_now", id="expiring", **_OP),
     "run_now of a rule": lambda g: g.call("run_now", id="rule", **_OP),
-    "backfill": lambda g: g.call(
-        "backfill", [DUE_MS - 5, "once", DUE_MS - 4, "again"], id="rule", planned_version=row(g, "rule")[3]
+    "run_now backfill": lambda g: g.call(
+        "run_now", [DUE_MS - 5, "once", DUE_MS - 4, "again"], id="rule", seen_version=row(g, "rule")[3]
     ),
     "retry": lambda g: retry(g, WORKED[0], "ended", {"zs_expires": EXPIRES}, nominal_ms=1767225600000),
     "cancel of a one-shot": lambda g: g.call("cancel", ["later"]),

@@ -1,4 +1,4 @@
-"""backfill.lua and replan.lua: runs for occurrences that passed, and waiting occurrences at other times."""
+"""run_now.lua and replan.lua: runs for occurrences that passed, and waiting occurrences at other times."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def rule(led: Ground) -> Ground:
 def backfill(ground: Ground, *times: int, how: str = "once", op: str = "op-1", **over: Any) -> list[Any]:
     """Backfill *times*; return the word, then the outcome of each."""
     rows = [text for ms in times for text in (ms, how)]
-    version = over.get("planned_version") or ground.schedule("r")["version"]
-    word, _, *runs = ground.call("backfill", rows, id="r", planned_version=version, op=op, keep_op_ms=60_000)
+    version = over.get("seen_version") or ground.schedule("r")["version"]
+    word, _, *runs = ground.call("run_now", rows, id="r", seen_version=version, op=op, keep_op_ms=60_000)
     return [word, *runs]
 
 
@@ -38,7 +38,7 @@ def iso(ms: int) -> str:
 def test_backfilled_runs_are_queued_in_order_with_the_ids_of_their_occurrences(rule: Ground) -> None:
     rule.redis.rpush(f"{RQ}:queue:default", "others")
 
-    assert ["backfilled", f"r-{AT}", f"r-{LATER}"] == backfill(rule, AT, LATER)
+    assert ["fired", f"r-{AT}", f"r-{LATER}"] == backfill(rule, AT, LATER)
 
     assert ["others", f"r-{AT}", f"r-{LATER}"] == rule.queue()
     assert {f"{RQ}:queue:default".encode()} == rule.redis.smembers(f"{RQ}:queues")
@@ -72,9 +72,9 @@ def test_a_backfill_does_not_push_an_existing_run_again(rule: Ground, status: st
     rule.redis.hset(f"{RQ}:job:r-{AT}", "status", status)
     before = rule.keyspace()
 
-    assert ["backfilled", "-"] == backfill(rule, AT)
+    assert ["fired", "-"] == backfill(rule, AT)
     assert before == rule.keyspace()
-    assert ["backfilled", "-", f"r-{LATER}"] == backfill(rule, AT, LATER)
+    assert ["fired", "-", f"r-{LATER}"] == backfill(rule, AT, LATER)
     assert ([f"r-{LATER}"], {"id": "r", "runs": f"r-{LATER}"}) == (rule.queue(), rule.last.fields)
 
 
@@ -112,7 +112,7 @@ def test_a_paused_or_ended_schedule_can_be_backfilled(led: Ground, place: str) -
     else:
         _end(led)
 
-    assert ["backfilled", f"r-{AT}"] == backfill(led, AT)
+    assert ["fired", f"r-{AT}"] == backfill(led, AT)
 
     assert [f"r-{AT}"] == led.queue()[-1:]
 
@@ -155,7 +155,7 @@ def test_a_backfill_that_is_refused_writes_nothing(rule: Ground, what: str) -> N
     change(rule)
     before = rule.keyspace()
 
-    assert [word] == backfill(rule, AT, planned_version=version)
+    assert [word] == [told.partition(":")[0] for told in backfill(rule, AT, seen_version=version)]
 
     assert before == rule.keyspace()
 
@@ -170,7 +170,7 @@ def test_backfilled_run_ids_contain_the_namespace(redis_client: Any, redis_serve
     again = backfill(shop, AT, how="again", op="op-2")
     shop.close()
 
-    assert [["backfilled", f"r-{AT}-nshop"], ["backfilled", f"r-{AT}-nshop-r3"]] == [first, again]
+    assert [["fired", f"r-{AT}-nshop"], ["fired", f"r-{AT}-nshop-r3"]] == [first, again]
 
 
 # -- replan ------------------------------------------------------------------------------------------

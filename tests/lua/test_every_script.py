@@ -59,7 +59,7 @@ def test_an_entry_has_who_asked_once_before_its_own_texts_and_nobody_of_a_daemon
 
 def test_the_scripts_that_clients_ask_for_are_these() -> None:
     assert {
-        "backfill", "cancel", "cancel_run", "enqueue", "pause", "put", "put_recurring", "restore", "resume", "retry",
+        "cancel", "cancel_run", "enqueue", "pause", "put", "put_recurring", "restore", "resume", "retry",
         "run_now",
     } == {name.split(" ")[0] for name in ASKED_FOR}  # fmt: skip
 
@@ -96,7 +96,7 @@ UNKNOWN: dict[str, tuple[Callable[[Ground], Any], Any]] = {
     "resume": (lambda g: g.call("resume", ["unknown", ""], missed="fire")[1], "NOTFOUND"),
     "resume with skip": (lambda g: g.call("resume", ["unknown", ""], missed="skip")[1], "NOTFOUND"),
     "run_now": (lambda g: g.call("run_now", id="unknown")[0], "NOTFOUND"),
-    "backfill": (lambda g: g.call("backfill", [1, "once"], id="unknown", planned_version="")[0], "NOTFOUND"),
+    "run_now backfill": (lambda g: g.call("run_now", [1, "once"], id="unknown", seen_version="1-1-1")[0], "NOTFOUND"),
     "cancel_run": (lambda g: g.call("cancel_run", ["unknown", RUN, "", "{}"], most_waiting=50)[1], "UNKNOWN"),
     "retry": (lambda g: retry(g, RUN, "unknown", op="-", keep_op_ms=0)[0], "GONE"),
     "get": (lambda g: g.call("get", ["unknown"])[1:], ["", "", ""]),  # nor is there an entry in the log

@@ -235,7 +235,7 @@ DRIVES: dict[Callable[[Scene], None], set[str]] = {
     chains: {"survey", "unblock"},
     native: {"native"},
     slots: {"free_slots"},
-    client_calls: {"cancel_run", "retry", "run_now", "put", "audit", "backfill"},
+    client_calls: {"cancel_run", "retry", "run_now", "put", "audit"},
 }
 
 

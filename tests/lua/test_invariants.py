@@ -75,7 +75,7 @@ class Storm:
         rows = [text for n in range(3) for text in (str(at_ms + n), self.random.choice(["once", "again"]))]
         version = self.ground.schedule(id).get("version", "")
         for op in [self._op() or "op-backfill"] * self.random.randint(1, 2):  # sent again
-            self.ground.call("backfill", rows, id=id, planned_version=version, op=op, keep_op_ms=60_000)
+            self.ground.call("run_now", rows, id=id, seen_version=version, op=op, keep_op_ms=60_000)
 
     def enqueue(self) -> None:
         arguments = {"if_exists": self._if_exists(), "keep_op_ms": 60_000, "at_front": self.random.randint(0, 1)}

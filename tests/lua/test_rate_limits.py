@@ -47,12 +47,12 @@ def _advance(ground: Ground) -> str:
 
 def _run_now_once(ground: Ground) -> str:
     ground.put(("a", ground.now_ms + HOUR_MS), fields=LIMITED)
-    return str(ground.call("run_now", id="a")[2])
+    return str(ground.call("run_now", id="a")[-1])
 
 
 def _run_now_of_a_rule(ground: Ground) -> str:
     ground.put_recurring("r", template=LIMIT)
-    return str(ground.call("run_now", id="r")[2])
+    return str(ground.call("run_now", id="r")[-1])
 
 
 def _enqueue(ground: Ground) -> str:

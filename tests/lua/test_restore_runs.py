@@ -151,7 +151,7 @@ def _advance(ground: Ground) -> str:
 
 def _backfill(ground: Ground) -> str:
     version = ground.schedule("r")["version"]
-    return str(ground.call("backfill", [AT, "once"], id="r", planned_version=version)[2])
+    return str(ground.call("run_now", [AT, "once"], id="r", seen_version=version)[2])
 
 
 def _restore(ground: Ground) -> str:

@@ -116,7 +116,7 @@ VERBS: dict[str, Callable[[Ground, str], Any]] = {
     "resume": lambda g, id: _resume(g, id, "fire"),
     "resume with skip": lambda g, id: _resume(g, id, "skip"),
     "run_now": lambda g, id: g.call("run_now", id=id, **_OP),
-    "backfill": lambda g, id: g.call("backfill", [DUE_MS - 5, "once"], id=id, planned_version=_version(g, id), **_OP),
+    "backfill": lambda g, id: g.call("run_now", [DUE_MS - 5, "once"], id=id, seen_version=_version(g, id), **_OP),
     "get": lambda g, id: g.call("get", [id, "paused", "later"]),
     "audit": lambda g, id: g.call("audit", [id, ""]),
     "restore as due": lambda g, id: restoring.restore(g, restoring.rule("due", id), **seen(g)),

@@ -35,13 +35,12 @@ from zsched.errors import ArchiveError, InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import StoredSchedule
-from zsched.storage.refusals import contended
-from zsched.storage.store import BACKFILLED_AT_ONCE, Refilled, Store
+from zsched.storage.refusals import NO_VERSION, contended, is_changed
+from zsched.storage.store import BACKFILLED_AT_ONCE, Store
 
 _REPLANS: Final = 5  # changes of the schedule in a row, before the call gives up
 # The caller's clock may be that far ahead of the server's; future occurrences are never pushed.
 _SKEW_MS: Final = 60_000
-_NOTHING: Final = Refilled("backfilled", [])  # there was nothing to push
 
 
 class _Decision(NamedTuple):
@@ -126,8 +125,8 @@ class Filling:
             some = plan.occurrences[at : at + BACKFILLED_AT_ONCE]
             wanted = [one for one in some if one.is_wanted]
             rows = [(one.nominal_ms, one.is_again) for one in wanted]
-            answer = self._store.backfill(self._id, plan.schedule.version or "", rows, new_id()) if wanted else _NOTHING
-            if answer.word == "CHANGED":
+            answer = self._store.backfill(self._id, plan.schedule.version or NO_VERSION, rows, new_id())
+            if is_changed(answer.word):
                 replans += 1
                 self._replan(plan, at, end_ms, replans)
                 continue

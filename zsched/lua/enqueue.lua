@@ -18,21 +18,14 @@
 -- A waiting schedule with this id is replaced: it runs now, and not again at its time. With keep or error it stays; so
 -- does a run that was enqueued by such a call, for the time that the call gave, whatever became of the run.
 keep_op_ms = tonumber(keep_op_ms)
--- include lib/op.lua
--- include lib/place.lua
+-- include lib/now.lua
+-- include lib/texts.lua
 -- include lib/trouble.lua
--- include lib/launch.lua
 -- include lib/unique.lua
 -- include lib/version.lua
 
-local job, given = {unpack(ARGV, ROWS)}, {}
-for i = 1, #job, 2 do
-  given[job[i]] = job[i + 1]
-end
-local queue, expires_ms = given.origin, whole_of(given.zs_expires)
-local rate_limit = limit_of(given.rate_limit_key, given.rate_limit_concurrency)
-local at = find({id})[1]
-local waits = seen_version ~= ''
+local fields = {unpack(ARGV, ROWS)}
+local job, at, waits = by_name(fields, 1, #fields), find({id})[1], seen_version ~= ''
 if waits and (not at or at.recurring or at.due_ms ~= run_ms or version_of(id, at) ~= seen_version) then
   return answer({'OK', 'CHANGED:' .. version_of(id, at), now_ms, version(), '-'})
 end
@@ -41,28 +34,24 @@ local first_run = not at and if_exists ~= 'replace' and guarded_by(id)
 if first_run or at and if_exists ~= 'replace' then
   return answer({'OK', if_exists == 'keep' and 'kept' or 'EXISTS', now_ms, version(), first_run or '-'})
 end
-if rate_limit == false or not queue_accepts(queue) then
+local one = order(run, job, at_front == '1')
+if not one then
   return answer({'OK', 'WRONGTYPE', now_ms, version(), '-'})
 elseif run_ms ~= '' and run ~= id .. '-' .. run_ms .. run_suffix then
   return answer({'OK', 'AGAIN', now_ms, version(), '-'})
 end
 
-local fields = {'rows', 1, run, at_front .. ' ' .. #job / 2 .. (waits and ' now' or ' -')}
-for i = 1, #job do
-  fields[#fields + 1] = job[i]
-end
-local put_version = append('enqueue', fields)
+one.fields, one.of = fields, waits and 'now' or '-'
+local put_version = append('enqueue', rows_of({one}))
 if at then
   remove(id, at)
   if at.recurring then
     forget_trouble(id)
   end
 end
-launch(run, queue, {fields = job, at_front = at_front == '1', rate_limit = rate_limit,
-  deadline_ms = expires_ms and now_ms + expires_ms})
-local unique_ms = whole_of(given.zs_unique)
+push_now({one})
+local unique_ms = whole_of(job.zs_unique)
 if unique_ms then
   guard(id, run, now_ms + unique_ms)
 end
-push_all()
 return answer({'OK', at and 'updated' or 'created', now_ms, put_version, run})

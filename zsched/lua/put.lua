@@ -30,14 +30,12 @@ keep_op_ms, field_size = tonumber(keep_op_ms), tonumber(field_size)
 -- include lib/wake.lua
 -- include lib/trouble.lua
 -- include lib/pushed.lua
+-- include lib/texts.lua
 
 local ROW_SIZE = 4  -- texts of a row
 local first_row = ROWS + field_size
 
-local expected = {}
-for i = ROWS, first_row - 1, 2 do
-  expected[ARGV[i]] = ARGV[i + 1]
-end
+local expected = by_name(ARGV, ROWS, first_row - 1)
 
 -- Return whether this hash, as HGETALL gave it, is the waiting job that the row describes; its times may differ.
 local function is_same(pairs_now, name, data)

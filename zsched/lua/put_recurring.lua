@@ -37,6 +37,7 @@ keep_op_ms, shape_count = tonumber(keep_op_ms), tonumber(shape_count)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/wake.lua
+-- include lib/texts.lua
 -- include lib/trouble.lua
 
 local ROW_SIZE = 12  -- texts of a row
@@ -54,11 +55,7 @@ local now = string.format('%.0f', now_ms)
 
 -- Field/value texts of ARGV: their positions, and as a table.
 local function pairs_at(first, size)
-  local asked = {}
-  for i = first, first + size - 1, 2 do
-    asked[ARGV[i]] = ARGV[i + 1]
-  end
-  return {first = first, size = size, asked = asked}
+  return {first = first, size = size, asked = by_name(ARGV, first, first + size - 1)}
 end
 
 local function add_pairs(texts, pairs_of)

@@ -47,6 +47,7 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/hold_on.lua
 -- include lib/place.lua
 -- include lib/stamp.lua
+-- include lib/texts.lua
 -- include lib/trouble.lua
 -- include lib/launch.lua
 -- include lib/pushed.lua
@@ -130,10 +131,7 @@ for n = 1, row_count do
   local row = {id = id, run = run, place = place, lane = lane, due_ms = due_ms, nominal_ms = nominal_ms, last = last,
     t_us = t_us, note = note, first = first, first_own = first_own, after = after}
   if place == 'open' then
-    local given = {}
-    for i = first, after - 1, 2 do
-      given[ARGV[i]] = ARGV[i + 1]
-    end
+    local given = by_name(ARGV, first, after - 1)
     row.queue, row.expires_ms, row.unique_ms = given.origin, whole_of(given.zs_expires), whole_of(given.zs_unique)
     row.at_front = string.find((given.zs or '') .. (given.flags or ''), 'f', 1, true)
     row.rate_limit = limit_of(given.rate_limit_key, given.rate_limit_concurrency)

@@ -23,10 +23,9 @@
 -- not known. The new run has as many retries as at first, and its deadline counts from now. All of it goes into the
 -- log, so a job with longer or more fields than a client makes is BROKEN. A payload may have any length.
 keep_op_ms = tonumber(keep_op_ms)
--- include lib/op.lua
--- include lib/place.lua
--- include lib/launch.lua
+-- include lib/now.lua
 -- include lib/status.lua
+-- include lib/texts.lua
 
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
 local KEPT = {
@@ -40,21 +39,13 @@ local NUMBERS = {  -- a worker dies of a field that is no number
 }
 local MOST = 200  -- texts of its fields
 local LONGEST = 100000  -- bytes of a field that is neither payload nor meta; tags may take 40,000
-local MOST_TEXTS = 4000  -- of the entry; unpack fails near 8,000
+local MOST_TEXTS = 4000  -- of all fields in the entry; unpack fails near 8,000
 local MOST_BYTES = 1000000  -- of the runs of one call: a few ms
 local OF_RUN = {  -- fields of ours that are no part of the definition
   zs_uncertain = true, zs_note = true, zs_next = true, zs_gone = true, zs_deadline = true, zs_stop = true,
   zs_told = true, zs_attempts = true, zs_version = true,
 }
-local fields, bytes, is_full, taken, new_runs = {'rows', 0}, 0, false, {}, {}
-
-local function by_name(texts)
-  local found = {}
-  for i = 1, #texts, 2 do
-    found[texts[i]] = texts[i + 1]
-  end
-  return found
-end
+local orders, texts_size, bytes, is_full, taken = {}, 0, 0, false, {}
 
 -- Return the texts of the new run's job, or nil if another writer broke the old one.
 local function texts_of_new(job, texts, flags, signature)
@@ -98,10 +89,10 @@ local function decide(id, run, nominal_ms, signature, given)
   elseif texts.err then
     return 'BROKEN', '-'
   end
-  local job = by_name(texts)
+  local job = by_name(texts, 1, #texts)
   local is_forgotten = #texts == 0 or job.zs_gone and not job.data  -- see lib/waiting.lua
   if is_forgotten then
-    texts, job = given, by_name(given)
+    texts, job = given, by_name(given, 1, #given)
   end
   if #texts == 0 then
     return 'GONE', '-'
@@ -126,25 +117,18 @@ local function decide(id, run, nominal_ms, signature, given)
   if not its_texts then
     return 'BROKEN', '-'
   end
-  local rate_limit = limit_of(job.rate_limit_key, job.rate_limit_concurrency)
-  if rate_limit == false or not queue_accepts(job.origin) then
+  local again, size = free_run(id, tonumber(nominal_ms), seq + 1), #job.data + #(job.meta or '')
+  local one = order(again, job, flags and string.find(flags, 'f', 1, true))
+  if not one then
     return 'WRONGTYPE', '-'
   end
-  local again, size = free_run(id, tonumber(nominal_ms), seq + 1), #job.data + #(job.meta or '')
-  is_full = fields[2] > 0 and (#fields + #its_texts > MOST_TEXTS or bytes + size > MOST_BYTES)
+  is_full = #orders > 0 and (texts_size + #its_texts > MOST_TEXTS or bytes + size > MOST_BYTES)
   if is_full or taken[id .. ' ' .. nominal_ms] then
     return 'LATER', '-'
   end
-  taken[id .. ' ' .. nominal_ms], bytes = true, bytes + size
-
-  local is_front, expires_ms = flags and string.find(flags, 'f', 1, true), whole_of(job.zs_expires)
-  fields[2], fields[#fields + 1] = fields[2] + 1, again
-  fields[#fields + 1] = table.concat({is_front and '1' or '0', #its_texts / 2, run}, ' ')
-  for i = 1, #its_texts do
-    fields[#fields + 1] = its_texts[i]
-  end
-  new_runs[#new_runs + 1] = {run = again, of = run, queue = job.origin, job = {fields = its_texts, at_front = is_front,
-    rate_limit = rate_limit, deadline_ms = expires_ms and now_ms + expires_ms}}
+  taken[id .. ' ' .. nominal_ms], texts_size, bytes = true, texts_size + #its_texts, bytes + size
+  one.fields, one.of = its_texts, run
+  orders[#orders + 1] = one
   return 'retried', again
 end
 
@@ -155,12 +139,11 @@ while i <= #ARGV do
   reply[#reply + 1], reply[#reply + 2] = decide(id, run, nominal_ms, signature,
     {unpack(ARGV, i - tonumber(size), i - 1)})
 end
-if #new_runs > 0 then
-  append('enqueue', fields)
+if #orders > 0 then
+  append('enqueue', rows_of(orders))
 end
-for _, new in ipairs(new_runs) do
-  launch(new.run, new.queue, new.job)
-  redis.call('SET', retried_prefix .. new.of, new.run, 'PX', keep_retried_ms)
+push_now(orders)
+for _, one in ipairs(orders) do
+  redis.call('SET', retried_prefix .. one.of, one.run, 'PX', keep_retried_ms)
 end
-push_all()
 return answer(reply)

@@ -57,7 +57,7 @@ USERS: Final[Mapping[str, tuple[Role, ...]]] = {
 }
 
 _OF_CLIENTS: Final = (
-    "archived", "backfill", "cancel", "cancel_run", "enqueue", "get", "look", "pause", "put", "put_recurring", "resume",
+    "archived", "cancel", "cancel_run", "enqueue", "get", "look", "pause", "put", "put_recurring", "resume",
     "retry", "run_now",
 )  # fmt: skip
 

@@ -97,7 +97,7 @@ class SkipPlan(NamedTuple):
 
 
 class Refilled(NamedTuple):
-    """Result of a backfill: a word, and per occurrence its run id; None if it has a run already, or is open."""
+    """Runs that were pushed: a word, and per run its id; None for an occurrence whose run exists, or is open."""
 
     word: str
     run_ids: list[str | None]
@@ -296,19 +296,20 @@ class Store:
         Push a run of a schedule at once: fired, and its run id; NOTFOUND, CHANGED:<version>, WRONGTYPE or QUARANTINED.
         SIGNED: it is a one-shot with a signature for its time.
         """
-        seen = if_version or ""
-        word, _, run_id = self._scripts.call("run_now", id=id, seen_version=seen, op=op, keep_op_ms=KEEP_OP_MS)
-        return _text(word), _detail(run_id)
+        word, run_ids = self._run_now(id, op, if_version or "", [])
+        return word, run_ids[0] if run_ids else None
 
     def backfill(self, id: str, version: str, occurrences: Iterable[tuple[int, bool]], op: str) -> Refilled:
         """
         Push runs of a recurring schedule for up to ``BACKFILLED_AT_ONCE`` *occurrences*: nominal ms, and True if it ran
-        and has to run again. The word is backfilled, NOTFOUND, CHANGED (another version), QUARANTINED or WRONGTYPE.
+        and has to run again. The word is fired, NOTFOUND, CHANGED:<version>, QUARANTINED or WRONGTYPE.
         """
         texts = [text for ms, is_again in occurrences for text in (str(ms), "again" if is_again else "once")]
-        word, _, *run_ids = self._scripts.call(
-            "backfill", id=id, planned_version=version, op=op, keep_op_ms=KEEP_OP_MS, rows=texts
-        )
+        return self._run_now(id, op, version, texts) if texts else Refilled("fired", [])
+
+    def _run_now(self, id: str, op: str, seen_version: str, rows: Sequence[str]) -> Refilled:
+        arguments = {"seen_version": seen_version, "op": op, "keep_op_ms": KEEP_OP_MS}
+        word, _, *run_ids = self._scripts.call("run_now", id=id, rows=rows, **arguments)
         return Refilled(_text(word), [_detail(run_id) for run_id in run_ids])
 
     # -- life cycle: many schedules in a step, a word for each ---------------------------------------

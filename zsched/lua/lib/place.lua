@@ -4,7 +4,6 @@
 -- GIVES  run_key(id, due_ms)
 --        leave(id, at)
 --        remove(id, at)
---        free_run(id, at_ms, least)
 -- include lib/rq.lua
 -- include lib/find.lua
 function run_key(id, due_ms)
@@ -29,15 +28,4 @@ function remove(id, at)
   elseif at.due_ms ~= '-' and redis.pcall('HGET', run_key(id, at.due_ms), 'status') == 'scheduled' then
     redis.call('DEL', run_key(id, at.due_ms))
   end
-end
-
--- Return the first free run id of this millisecond: with -r<k> from k = *least*; 0 is the plain id.
-function free_run(id, at_ms, least)
-  local run, k = id .. '-' .. string.format('%.0f', at_ms) .. run_suffix, least
-  local free = k == 0 and run or run .. '-r' .. k
-  while redis.call('EXISTS', RQ_JOB .. free) == 1 do
-    k = k + 1
-    free = run .. '-r' .. k
-  end
-  return free
 end
