@@ -33,13 +33,20 @@ def run(place: str = "open", id: str = "a", flags: str = "1", queue: str = "defa
     return Record(id, str(ms), Place(place), "", ms, job, t_us=T_US)
 
 
+def over(run: str) -> Record:
+    """Return the row of a run that is over."""
+    id, _, ms = run.rpartition("-")
+    return Record(id, ms, Place.OVER, "", int(ms), (), t_us=T_US)
+
+
 def gone(id: str, run: str = "") -> Record:
     return Record(id, run, Place.GONE, "low", DUE_MS, (), t_us=T_US)
 
 
 def restore(ground: Ground, *rows: Record, **over: Any) -> list[Any]:
     arguments = seen(ground) | {"hold_for_ms": LEASE_MS, "reason": "lost", "if_absent": 0, **WHOSE} | over
-    return ground.call("restore", [text for row in rows for text in row.texts()], row_count=len(rows), **arguments)
+    script = "finish" if rows and rows[0].is_over else "restore"
+    return ground.call(script, [text for row in rows for text in row.texts()], row_count=len(rows), **arguments)
 
 
 def merged(ground: Ground, *positions: Position, **over: Any) -> list[Any]:

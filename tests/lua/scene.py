@@ -204,6 +204,7 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
         g, restoring.one_shot("paused", "later"), restoring.rule("due", "rule"), restoring.one_shot("quarantine", "x"),
         restoring.rule("due", "y"), restoring.one_shot("due", "z"), restoring.run(id="w"), **seen(g),
     ),
+    "finish": lambda g: restoring.restore(g, restoring.over(GONE), **seen(g)),
     "merged": lambda g: restoring.merged(g, Position(1, 2, 3), **seen(g)),
     "report": lambda g: g.report(hold_for_ms=1000),
     "trim": lambda g: g.call("trim", first_kept="7-2", limit=100, silent_ms=-1),

@@ -55,7 +55,7 @@ READ = re.compile(
     r"call\('(?:HM?GET|HGETALL)',\s*(?:RQ_JOB[^,)]*|(?:rq_)?job_key|run_key\([^)]*\)|run|source)\s*([,)][^)]*)"
 )
 # What reads a job to compare its status with `scheduled`, and nothing else; or for archives and people, as it is.
-COMPARE = {"cancel", "enqueue", "note", "pause", "put_recurring", "resume", "restore"}
+COMPARE = {"cancel", "enqueue", "finish", "note", "pause", "put_recurring", "resume", "restore"}
 TELL = {"get"}
 
 

@@ -5,8 +5,8 @@ A record has a place (where it is, and when it is due) and fields, as Redis hold
 the run, or of the template of a recurring schedule's runs; and ``own``, of a recurring schedule's hash. Both are names
 and values in turn. Views for people read a record: ``storage.reader`` as a schedule, ``core.runs`` as a run.
 
-``texts`` writes a record as a row, for restore.lua, and for entries of the kinds ``restore`` and ``scan``; ``rows_in``
-reads such rows.
+``texts`` writes a record as a row, for restore.lua and finish.lua, and for entries of the kinds ``restore`` and
+``scan``; ``rows_in`` reads such rows.
 
 Records are not frozen: a merge makes one for each schedule, and a frozen value takes five times as long to make. No
 code changes them.
@@ -93,6 +93,11 @@ class Record:
     def is_open(self) -> bool:
         """True for an open run, pushed again or held by RQ."""
         return self.place in (Place.OPEN, Place.HELD)
+
+    @property
+    def is_over(self) -> bool:
+        """True for a run that is over, and that RQ has once more; see finish.lua."""
+        return self.place in (Place.OVER, Place.AGAIN)
 
     @property
     def is_at_its_time(self) -> bool:

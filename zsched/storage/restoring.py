@@ -29,6 +29,11 @@ class Portion(NamedTuple):
     rows: list[Record]
     texts: list[bytes]
 
+    @property
+    def script(self) -> str:
+        """The name of the script."""
+        return "finish" if self.rows[0].is_over else "restore"
+
 
 class NotAbsent(Exception):
     """Redis has at least one of the schedules, and they were not compared with it. Nothing was done."""
@@ -75,12 +80,12 @@ class Restoring:
             "row_count": len(portion.rows),
             "if_absent": int(if_absent),
         }
-        command = self._scripts.command("restore", portion.texts, arguments)
+        command = self._scripts.command(portion.script, portion.texts, arguments)
         self._wire.send(*command)
         try:
             meanwhile()
         finally:  # otherwise the next call would read this reply
-            reply = checked(self._scripts.reply("restore", command, self._wire.receive), self._keys)
+            reply = checked(self._scripts.reply(portion.script, command, self._wire.receive), self._keys)
         entry = _position(reply)
         if entry is None:
             return None
@@ -91,7 +96,7 @@ class Restoring:
         Return the rows of *portion* with the places that ``restore`` would log now, in any data set; it writes nothing.
         """
         arguments = {**self._whose(None), "is_forced": 1, "hold_for_ms": 0, "reason": "dry", "if_absent": 0}
-        reply = self._scripts.call("restore", rows=portion.texts, row_count=len(portion.rows), **arguments)
+        reply = self._scripts.call(portion.script, rows=portion.texts, row_count=len(portion.rows), **arguments)
         return _placed(portion.rows, reply[3])
 
     def merged(self, positions: Iterable[Position], seen: Position | None) -> Position | None:
@@ -117,7 +122,8 @@ def portions(rows: Iterable[Record]) -> Iterator[Portion]:
     portion = Portion([], [])
     for row in rows:
         texts = row.texts()
-        if portion.rows and (len(portion.rows) >= ROWS or len(portion.texts) + len(texts) > _TEXTS):
+        is_full = len(portion.rows) >= ROWS or len(portion.texts) + len(texts) > _TEXTS
+        if portion.rows and (is_full or row.is_over is not portion.rows[0].is_over):
             yield portion
             portion = Portion([], [])
         portion.rows.append(row)

@@ -3,11 +3,10 @@
 -- USES   now_ms deadlines_key
 -- GIVES  set_deadline(run, deadline_ms)
 --
--- The deadline is the hash's time to live. RQ's worker skips a job without a hash. It removes the time to live when it
--- begins a job (PERSIST: RQ 3 in the step that writes `started`, RQ 2 a moment later in Job.perform). The time is
--- relative, so it counts by the server's clock and not by a test's. The ZSET of deadlines has the reason for a missing
--- hash, until the run's end is recorded. If that key is of another type, the run expires all the same, and is recorded
--- as lost.
+-- The deadline is the hash's time to live, which RQ's worker removes when it begins a job (PERSIST: RQ 3 in the step
+-- that writes `started`, RQ 2 a moment later in Job.perform). It counts by the server's clock and not by a test's. The
+-- ZSET of deadlines has the reason for a missing hash. If that key is of another type, the run expires all the same,
+-- and is recorded as lost.
 -- include lib/rq.lua
 -- include lib/untrusted.lua
 local can_note_deadlines

@@ -3,11 +3,9 @@
 --
 -- USES   due_high_key due_normal_key due_low_key
 --        now_ms  in park
--- GIVES  lanes  the words
---        lane_keys  by word
---        lane_of(word)
+-- GIVES  lanes lane_keys  the words; their keys
+--        lane_of(word) key_of(word)
 --        queue_of(word)  nil for a lane's word and for an invalid word
---        key_of(word)
 --        park(key, id, lane, due_ms, since_ms, note)  write the value of a schedule in the hash at *key*; since_ms: nil
 --          for now; note: nil if a put pauses it
 --        PARKED  the pattern of such a value: "<lane> <due ms> <since ms> <note>"

@@ -1,11 +1,8 @@
 -- meta: check format and prefix before a script reads or writes schedules; append entries to the log.
 --
 -- USES   meta_key log_key by
--- GIVES  throttled_words
---        version()
---        append(kind, fields)
---        add_row(rows, of, words, text)  rows begins as {}
---        append_rows(kind, rows)
+-- GIVES  throttled_words version() append(kind, fields)
+--        add_row(rows, of, words, text) append_rows(kind, rows)  rows begins as {}
 -- RETURNS  FORMAT, its format: another zsched keeps the namespace in a format that this one does not know
 --          |  PREFIX, its prefix: the runs of the namespace are jobs under another prefix of RQ's keys
 -- include lib/time.lua

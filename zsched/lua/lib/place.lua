@@ -1,9 +1,7 @@
 -- place: take a schedule away from wherever it is; and the ids of its runs.
 --
 -- USES   schedule_prefix template_prefix run_suffix recurring_key
--- GIVES  run_key(id, due_ms)
---        leave(id, at)
---        remove(id, at)
+-- GIVES  run_key(id, due_ms) leave(id, at) remove(id, at)
 -- include lib/rq.lua
 -- include lib/find.lua
 function run_key(id, due_ms)

@@ -1,14 +1,10 @@
 -- room: the number of runs that each limited queue accepts now, and the time of its next free place.
 --
 -- USES   meta_key limits_key now_ms throttled_words lacking queue_accepts
--- GIVES  is_limited
+-- GIVES  is_limited spend(queue) room_again_ms(queue) note_room()
 --        room  by queue, number of runs; nil for a queue without a limit
 --        throttled  set of words that may have schedules
---        block(queue)  it does not accept runs
---        blocked  set of such queues
---        spend(queue)
---        room_again_ms(queue)
---        note_room()
+--        block(queue) blocked  it does not accept runs; set of such queues
 --
 -- A queue whose key is of a wrong type has no room. It is looked at again each second, and its schedules go on when the
 -- key is right again. Nor has "-<zone>" while the leader's machine lacks the zone.

@@ -10,11 +10,9 @@
 --        fill(limit)  queue the jobs that wait longest, while there are slots
 --        push_all()  call it last
 --
--- States and keys are RQ's (rate_limit.py, RateLimitRegistry): a SET of the keys of all limits; per limit a HASH with
--- the newest `concurrency`, and two ZSETs: `allowed`, the jobs with a slot, and `rate_limited`, the waiting jobs by the
--- time since when they wait. RQ's times are whole seconds; these have a fraction, so that jobs of the same second keep
--- their order. RQ's worker frees a slot when it ends a job. The leader and RQ's maintenance free the slots of workers
--- that died. A run that comes back into its queue keeps its slot.
+-- States and keys are RQ's (rate_limit.py, RateLimitRegistry; storage/rqkeys.py). Its times are whole seconds; these
+-- have a fraction, so that jobs of the same second keep their order. RQ's worker frees a slot when it ends a job, and
+-- free_slots.lua the slots of workers that died. A run that comes back into its queue keeps its slot.
 -- include lib/push.lua
 local left = 1000  -- waiting jobs to queue in this script; the others when a slot is freed, or a second later
 local touched, count_held, wrong_keys = {}, 0, {}  -- touched: limits by their keys

@@ -6,12 +6,10 @@
 --
 -- TIME is called once because it is frozen inside a script only since Redis 7.2. `t` is its 16 digits of microseconds
 -- as a string: a Lua number of that size does not survive tostring.
--- meta.offset_ms moves the clock for tests, meta.frozen_ms stops it (zsched/testing): then `t` has no
--- microseconds, so it never goes back. An ordinary daemon does not lead while one of them is set.
+-- meta.offset_ms moves the clock for tests, meta.frozen_ms stops it (zsched/testing): then `t` has no microseconds.
 --
--- A valid number is digits, with or without a minus, and no further from 0 than the last time, as in storage/meta.py.
--- tonumber also takes nan, 1e300, 2.5 and 0x7. With these a script would fail between two writes, or leave a hole in
--- the log. One match checks all fields, since every script does it.
+-- A valid number is digits, with or without a minus, and no further from 0 than the last time, as in storage/meta.py:
+-- by nan, 1e300, 2.5 or 0x7 a script would fail between two writes. One match checks all fields.
 -- include lib/whole.lua
 FORMAT = 7  -- of keys, values and entries: core/entry.py says when it is raised
 OLDEST_FORMAT = 7  -- that is still read
