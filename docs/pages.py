@@ -3,6 +3,7 @@ The pages of docs/reference that are made from the code. ``make pages`` writes t
 
 =========== ==============================================
 options     ``zsched.core.option_table``
+task_call   the same, as types: ``docs.task_call``
 commands    the help texts of ``zsched``
 settings    the comments of ``config/zsched.toml``
 metrics     the families in ``zsched.metrics``: those of collectors
@@ -26,9 +27,10 @@ import click
 
 import zsched
 from docs.python_page import python
+from docs.task_call import task_call
 from zsched import errors
 from zsched.cli import program
-from zsched.core.forms import Form, Words, YesNo
+from zsched.core.forms import Form, ValueType
 from zsched.core.option_table import FOR_ENQUEUE, FOR_UPDATE, ONLY_ENQUEUE, OPTIONS
 
 PROJECT: Final = Path(__file__).parents[1]
@@ -58,9 +60,9 @@ def options() -> Iterator[str]:
 
 
 def _value(form: Form) -> str:
-    if isinstance(form, Words):
-        return ", ".join(f"`{word.value}`" for word in form.enum)
-    return "true, false" if isinstance(form, YesNo) else f"`{form.metavar}`"
+    if form.value_type is ValueType.WORD:
+        return ", ".join(f"`{word}`" for word in form.words)
+    return "true, false" if form.value_type is ValueType.BOOLEAN else f"`{form.metavar}`"
 
 
 def commands() -> Iterator[str]:
@@ -198,18 +200,22 @@ def error_classes() -> Iterator[str]:
 
 PAGES: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "options": options, "commands": commands, "settings": settings, "metrics": metrics, "errors": error_classes,
-    "python": python,
+    "python": python, "task_call": task_call,
 }  # fmt: skip
 
 
 def page(name: str) -> str:
     """Return the text of a page, by its name in PAGES."""
     with patch.dict("os.environ", clear=True):  # defaults that are shown come from no variable
-        return "\n".join([*PAGES[name](), "", "<!-- Made by docs/pages.py: `make pages` writes it. -->"]) + "\n"
+        lines = [*PAGES[name]()]
+    made_by = [] if path(name).suffix == ".pyi" else ["", "<!-- Made by docs/pages.py: `make pages` writes it. -->"]
+    return "\n".join([*lines, *made_by]) + "\n"
 
 
 def path(name: str) -> Path:
     """Return the file of a page."""
+    if name == "task_call":
+        return PROJECT / "zsched" / "tasks" / "task_call.pyi"
     return PROJECT / "docs" / "reference" / f"{name}.md"
 
 

@@ -17,21 +17,7 @@ from zsched.cli.program import Invocation, command, connect
 from zsched.cli.values import duration, instant, json_array, json_object
 from zsched.client.allowed import check_allowed
 from zsched.core.clock import to_ms
-from zsched.core.forms import (
-    Duration,
-    Form,
-    Instant,
-    Interval,
-    Json,
-    Number,
-    Option,
-    RqSeconds,
-    Stored,
-    Tags,
-    Whole,
-    Words,
-    YesNo,
-)
+from zsched.core.forms import Option, Stored, ValueType
 from zsched.core.instants import zone_name
 from zsched.core.model import Scheduled
 from zsched.core.option_table import FOR_UPDATE, OPTIONS
@@ -42,36 +28,32 @@ from zsched.tasks.lookup import Lookup
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-_TYPES: Final[Mapping[type[Form], Any]] = {  # the type of a value on a command line; default text
-    Duration: duration,
-    Interval: duration,
-    RqSeconds: duration,
-    Instant: instant,
-    Whole: int,
-    Number: int,
+_TYPES: Final[Mapping[ValueType, Any]] = {  # of a value on a command line; default text
+    ValueType.DURATION: duration,
+    ValueType.TIME: instant,
+    ValueType.NUMBER: int,
+    ValueType.ARRAY: json_array,
+    ValueType.OBJECT: json_object,
 }
 
 
 def _option(option: Option) -> Callable[[F], F]:
     """Return *option* as an option of the command line."""
-    form, name = option.form, f"--{_flag(option)}"
-    if isinstance(form, YesNo):
-        return click.option(f"{name}/{form.off}" if form.off else name, is_flag=True, default=None, help=option.help)
-    if isinstance(form, Words):
-        return click.option(name, type=click.Choice([member.value for member in form.enum]), help=option.help)
-    if isinstance(form, Tags):
-        help = f"{option.help.removesuffix('.')}; may be repeated."
-        return click.option(name, option.name, multiple=True, metavar=form.metavar, help=help)
-    if isinstance(form, Json):
-        type_: Any = json_array if form.is_array else json_object
-    else:
-        type_ = _TYPES.get(type(form))
-    return click.option(name, type=type_, metavar=form.metavar, help=option.help)
+    form, flag, help = option.form, f"--{_flag(option)}", option.help
+    more: dict[str, Any] = {"metavar": form.metavar, "type": _TYPES.get(form.value_type)}
+    if form.value_type is ValueType.BOOLEAN:
+        flag, more = f"{flag}/{option.off}" if option.off else flag, {"is_flag": True, "default": None}
+    elif form.value_type is ValueType.WORD:
+        more = {"type": click.Choice(form.words)}
+    elif form.value_type is ValueType.LIST:
+        more, help = {"metavar": form.metavar, "multiple": True}, f"{help.removesuffix('.')}; may be repeated."
+    return click.option(flag, option.name, help=help, **more)
 
 
 def _flag(option: Option) -> str:
     """Return the flag of *option* without its dashes; in the singular if the flag is repeated per value."""
-    return option.name.removesuffix("s" if isinstance(option.form, Tags) else "").replace("_", "-")
+    name = option.name.removesuffix("s") if option.form.value_type is ValueType.LIST else option.name
+    return name.replace("_", "-")
 
 
 def _options(names: Container[str]) -> Callable[[F], F]:
@@ -82,10 +64,10 @@ def _options(names: Container[str]) -> Callable[[F], F]:
 
 # By flag: each option that can go back to its default, and the value that means the default.
 _CLEARED: Final = {
-    _flag(option): (name, () if isinstance(option.form, Tags) else None)
+    _flag(option): (name, None if option.is_optional else ())
     for name, option in OPTIONS.items()
     if name in FOR_UPDATE and name not in TRIGGERS and option.stored is not Stored.NOT
-    if option.is_optional or isinstance(option.form, Tags)
+    if option.is_optional or option.form.value_type is ValueType.LIST
 }
 
 

@@ -8,13 +8,14 @@ schedules of a listing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
 from zsched.core.choices import OnLost, OnUncertain, Priority
-from zsched.core.forms import UNREADABLE, Option, RateLimit, Stored, Words
+from zsched.core.forms import BETWEEN_PARTS, UNREADABLE, Option, RateLimit, Stored
 from zsched.core.option_table import OPTIONS
 from zsched.core.policy import USUAL, Policy
 
@@ -43,18 +44,18 @@ class CheckedOptions:
         return {
             field: text
             for option, value in self._differing(_STORED[stored])
-            for field, text in zip(option.field.split(), option.form.texts(value), strict=True)
+            for field, text in zip(option.fields, option.texts(value), strict=True)
         }
 
     def letters(self) -> str:
         """Return the flag letters of the options that differ from their defaults."""
         return "".join(option.letter for option, _ in self._differing(_LETTERED))
 
-    def given(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """Return the options as arguments of a call; None for a default, if the option may be None."""
         values = ((option, default, get(self)) for option, get, default in _KEPT)
         return {
-            option.name: None if option.is_optional and value == default else option.form.given(value)
+            option.name: None if option.is_optional and value == default else option.form.to_argument(value)
             for option, default, value in values
         }
 
@@ -73,7 +74,7 @@ _KEPT: Final[list[_Kept]] = [
 _STORED: Final = {stored: [kept for kept in _KEPT if kept[0].stored is stored] for stored in Stored}
 _LETTERED: Final = [kept for kept in _KEPT if kept[0].letter]
 _READ: Final = {
-    stored: [(option, option.field.split()) for option in OPTIONS.values() if option.stored is stored and option.field]
+    stored: [(option, option.fields) for option in OPTIONS.values() if option.stored is stored and option.field]
     for stored in (Stored.JOB, Stored.RQ, Stored.OWN, Stored.LABEL)
 }
 
@@ -89,7 +90,7 @@ def read_options(texts: Mapping[Stored, Mapping[str, str]]) -> dict[str, Any]:
             found = [held[field] for field in fields if field in held]
             if len(found) == len(fields):
                 try:
-                    values[option.attribute] = option.form.read_texts(found)
+                    values[option.attribute] = option.form.from_text(BETWEEN_PARTS.join(found))
                 except UNREADABLE:
                     values["unreadable"] = (*values.get("unreadable", ()), option.name)
     return values
@@ -97,10 +98,8 @@ def read_options(texts: Mapping[Stored, Mapping[str, str]]) -> dict[str, Any]:
 
 def read_policy(text: str) -> Policy:
     """Return the policies whose ``to_text`` is *text*. Raises UNREADABLE for any other text."""
-    policy = Policy.from_text(text)
-    for option, _, _ in _STORED[Stored.POLICY] if text else ():
-        option.form.read(option.form.text(getattr(policy, option.field)))
-    return policy
+    stored: dict[str, Any] = json.loads(text) if text else {}
+    return Policy(**{name: _POLICY_FORMS[name].from_text(str(value)) for name, value in stored.items()})
 
 
 def read_letters(letters: str) -> dict[str, Any]:
@@ -110,13 +109,13 @@ def read_letters(letters: str) -> dict[str, Any]:
 
 def options_for_json(schedule: CheckedOptions) -> dict[str, Any]:
     """Return the options of *schedule* for JSON. Some entries name attributes that only ``Schedule`` has."""
-    return {option.shown: option.form.shown(get(schedule)) for option, get in _SHOWN}
+    values = ((option, get(schedule)) for option, get in _SHOWN)
+    return {option.json_name: None if value is None else option.form.to_json(value) for option, value in values}
 
 
 def _other(option: Option, default: Any) -> Any:
     """Return the value that a flag means: the one of two that is not the default."""
-    words = option.form.enum if isinstance(option.form, Words) else (False, True)
-    return next(word for word in words if word is not default)
+    return next(value for value in option.form.enum or (False, True) if value is not default)
 
 
 _FLAGGED: Final = [(option, _other(option, default)) for option, _, default in _STORED[Stored.FLAG]]
@@ -125,4 +124,5 @@ _SHOWN: Final = [
     for option in OPTIONS.values()
     if option.attribute != "-" and option.stored not in (Stored.NOT, Stored.DATA, Stored.RULE) and option.name != "tz"
 ]
-POLICIES: Final = [option.shown for option in OPTIONS.values() if option.stored is Stored.POLICY]  # as JSON names them
+POLICIES: Final = [option.json_name for option, _, _ in _STORED[Stored.POLICY]]  # as JSON names them
+_POLICY_FORMS: Final = {option.field: option.form for option, _, _ in _STORED[Stored.POLICY]}

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from zsched.core.checked_options import POLICIES
-from zsched.core.forms import Duration
 from zsched.core.model import Schedule
 from zsched.core.option_table import OPTIONS
 from zsched.core.wording import duration_text
 
 _INSTANTS: Final = ("next_at", "anchor_at", "nominal_at", "created_at", "updated_at", "last_nominal_at", "since")
-_DURATIONS: Final = [option.shown for option in OPTIONS.values() if isinstance(option.form, Duration)]
+_DURATIONS: Final = [option.json_name for option in OPTIONS.values() if option.form.unit]
 
 
 def definition_of(schedule: Schedule, time_text: Callable[[int], str]) -> Iterator[tuple[str, str]]:

@@ -1,19 +1,19 @@
 """
 The parts of an option: the form of its values, and where Redis keeps it. The options are in ``core.option_table``.
 
-A value has four representations: given by a caller, checked, as a text in a Redis hash, and shown in JSON. A form
-converts between them. ``cli.puts`` adds the command line's, by the form's class.
+A value has four representations: a caller's argument, the checked value, a text in a Redis hash, and a value for JSON.
+A form has the functions between them. Command line, files, HTTP and console follow from its type and its schema.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
-from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from zsched.core.arguments import (
     LONGEST_S,
@@ -27,6 +27,7 @@ from zsched.core.arguments import (
     seconds_to_ms,
 )
 from zsched.core.instants import zone_name
+from zsched.core.run_id import ID
 from zsched.core.triggers import Fold, Gap
 from zsched.errors import InvalidSchedule
 
@@ -36,8 +37,10 @@ LONGEST_PATH: Final = 512  # characters of a function's path
 _DIGITS: Final = 18  # longest number that is read from a field
 _MOST_SLOTS: Final = 1_000_000
 _LONGEST_KEY: Final = 200  # characters of a rate limit's key
+BETWEEN_PARTS: Final = ":"  # of the text of a value with several fields
 _RQ_SETS: Final = (":allowed", ":rate_limited")
 
+Schema: TypeAlias = dict[str, Any]  # a JSON schema
 DurationValue: TypeAlias = float | str | timedelta  # seconds, a text such as 1h30m, or a timedelta
 GapWord: TypeAlias = Gap | Literal["first_valid", "shift", "skip"]
 FoldWord: TypeAlias = Fold | Literal["first", "second", "both"]
@@ -85,146 +88,116 @@ RetryValue: TypeAlias = int | dict[str, Any] | RetryLike
 CallbackValue: TypeAlias = str | Callable[..., Any] | dict[str, Any] | CallbackLike
 
 
+TEXT: Final[Schema] = {"type": "string"}
+SECONDS: Final[Schema] = {"type": ["number", "string"]}
+_LINE: Final = TEXT | {"maxLength": 200}
+_RETRIES: Final[Schema] = {"type": ["integer", "object"], "minimum": 1}
+_ID: Final = TEXT | {"pattern": f"^{ID.pattern}$", "examples": ["reminder-42"]}
+
+
+class ValueType(Enum):
+    """The type of a form's values: command line, files, HTTP and console read each in their own way."""
+
+    TEXT = "text"
+    WORD = "word"  # of an enum
+    BOOLEAN = "boolean"
+    NUMBER = "number"
+    DURATION = "duration"  # seconds, a text such as 5m, or a timedelta
+    TIME = "time"
+    LIST = "list"  # of texts
+    ARRAY = "array"  # of any values
+    OBJECT = "object"
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _unchecked(name: str, value: Any) -> Any:
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Any value, unchanged: it is checked elsewhere. ``metavar`` is the placeholder in a command's help."""
+    """
+    A form: the functions between the representations of a value. By default it is any value, checked elsewhere.
+
+    ``metavar``: the placeholder in a command's help. ``schema``: the JSON schema of a caller's values. ``unit``: the
+    suffix of the name in JSON. ``check`` returns the checked value of the option with this name, or raises
+    InvalidSchedule. ``from_text`` reads a field of Redis, and raises UNREADABLE if another program wrote it.
+    """
 
     metavar: str = "TEXT"
+    value_type: ValueType = ValueType.TEXT
+    schema: Schema = field(default_factory=TEXT.copy)
+    check: Callable[[str, Any], Any] = _unchecked
+    to_text: Callable[[Any], str] = str
+    from_text: Callable[[str], Any] = str
+    to_argument: Callable[[Any], Any] = _unchanged
+    to_json: Callable[[Any], Any] = _unchanged
+    unit: str = ""
+    enum: type[Enum] | None = None
 
-    unit: ClassVar[str] = ""  # suffix of the name in JSON, if the value has a unit
-    is_duration: ClassVar[bool] = False  # seconds, a text such as 5m, or a timedelta
-
-    def check(self, name: str, value: Any) -> Any:
-        """Return the checked value of option *name*. Raises InvalidSchedule."""
-        return value
-
-    def text(self, value: Any) -> str:
-        """Return the checked *value* as the text of a field in Redis."""
-        return str(value)
-
-    def read(self, text: str) -> Any:
-        """Return the checked value of a *text* in Redis. Raises UNREADABLE if another program wrote it."""
-        return text
-
-    def texts(self, value: Any) -> tuple[str, ...]:
-        """Return the texts of the option's fields for the checked *value*; most options have one field."""
-        return (self.text(value),)
-
-    def read_texts(self, texts: Sequence[str]) -> Any:
-        """Return the checked value of the *texts* in its option's fields. Raises as ``read``."""
-        return self.read(texts[0])
-
-    def given(self, value: Any) -> Any:
-        """Return the checked *value* as an argument of a call."""
-        return value
-
-    def shown(self, value: Any) -> Any:
-        """Return the checked *value* for JSON."""
-        return value
+    @property
+    def words(self) -> list[str]:
+        """The words of its enum, if it has one."""
+        return [member.value for member in self.enum or ()]
 
 
-@dataclass(frozen=True, slots=True)
-class Words(Form):
-    """A word of an enum."""
+def word_of(enum: type[Enum]) -> Form:
+    """Return the form of a word of *enum*."""
 
-    metavar: str = ""
-    enum: type[Enum] = Enum
-
-    def check(self, name: str, value: Any) -> Enum:
-        return choice(name, value, self.enum)
-
-    def text(self, value: Enum) -> str:
+    def word(value: Enum) -> str:
         return str(value.value)
 
-    def read(self, text: str) -> Enum:
-        return self.enum(text)
+    def check(name: str, value: Any) -> Enum:
+        return choice(name, value, enum)
 
-    def shown(self, value: Enum) -> str:
-        return str(value.value)
-
-
-@dataclass(frozen=True, slots=True)
-class Duration(Form):
-    """A ``DurationValue`` of at least ``least_ms``; checked: milliseconds."""
-
-    metavar: str = "DURATION"
-    least_ms: int = 0
-
-    unit: ClassVar[str] = "_s"
-    is_duration: ClassVar[bool] = True
-
-    def check(self, name: str, value: Any) -> int:
-        return seconds_to_ms(name, value, self.least_ms)
-
-    def read(self, text: str) -> int:
-        return self.check("", timedelta(milliseconds=whole_number(text)))
-
-    def given(self, value: int | None) -> timedelta | None:
-        return None if value is None else timedelta(milliseconds=value)
-
-    def shown(self, value: int | None) -> float | None:
-        return None if value is None else value / 1000
+    schema = {"enum": [word(member) for member in enum]}
+    return Form("", ValueType.WORD, schema, check, to_text=word, from_text=enum, to_json=word, enum=enum)
 
 
-@dataclass(frozen=True, slots=True)
-class Whole(Form):
-    """A whole number from 1 to ``most``, which counts ``noun``."""
+def duration_of(least_ms: int = 0, metavar: str = "DURATION") -> Form:
+    """Return the form of a ``DurationValue`` of at least *least_ms*; checked: milliseconds."""
 
-    metavar: str = "N"
-    most: int = 1
-    noun: str = ""
+    def check(name: str, value: Any) -> int:
+        return seconds_to_ms(name, value, least_ms)
 
-    def check(self, name: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= self.most:
-            remedy = f"give a whole number from 1 to {self.most}"
-            raise InvalidSchedule(name, value, f"not a number of {self.noun}", remedy)
+    def from_text(text: str) -> int:
+        return check("", timedelta(milliseconds=whole_number(text)))
+
+    made = Form(metavar, ValueType.DURATION, SECONDS, check, from_text=from_text, unit="_s")
+    return replace(made, to_argument=lambda ms: timedelta(milliseconds=ms), to_json=lambda ms: ms / 1000)
+
+
+def count_of(noun: str, most: int | None = None) -> Form:
+    """Return the form of a whole number from 1, to *most* if given, which counts *noun*."""
+    schema, remedy = {"type": "integer", "minimum": 1}, "give a whole number from 1"
+    if most is not None:
+        schema, remedy = schema | {"maximum": most}, f"{remedy} to {most}"
+
+    def check(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= (most or value):
+            raise InvalidSchedule(name, value, f"not a number of {noun}", remedy)
         return value
 
-    def read(self, text: str) -> int:
-        return self.check("", whole_number(text))
+    return Form("N", ValueType.NUMBER, schema, check, from_text=lambda text: check("", whole_number(text)))
 
 
-@dataclass(frozen=True, slots=True)
-class Number(Form):
-    """A whole number that is checked elsewhere; in Redis from 0 to ``MOST_RETRIES``."""
-
-    metavar: str = "N"
-
-    def read(self, text: str) -> int:
-        return whole_number(text, 0, MOST_RETRIES)
-
-
-@dataclass(frozen=True, slots=True)
-class Slots(Form):
-    """A key and a number of slots: ``rq.RateLimit``, (key, number), a dict of its two arguments, or ``key:number``."""
-
-    metavar: str = "KEY:N"
-
-    def check(self, name: str, value: Any) -> RateLimit:
-        key, concurrency = _parts_of_limit(value)
-        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not isinstance(key, str):
-            remedy = 'give "key:3", ("key", 3), {"key": …, "concurrency": …} or rq.RateLimit'
-            raise InvalidSchedule(name, value, "not a rate limit", remedy)
-        if not 1 <= concurrency <= _MOST_SLOTS:
-            raise InvalidSchedule(name, value, f"{concurrency} slots", f"give 1 to {_MOST_SLOTS} slots")
-        if not 1 <= len(key) <= _LONGEST_KEY or not key.isprintable():
-            raise InvalidSchedule(name, value, "not a usable key", f"give 1 to {_LONGEST_KEY} printable characters")
-        if key.endswith(_RQ_SETS):
-            problem = f"RQ has its own sets at keys that end in {' and '.join(_RQ_SETS)}"
-            raise InvalidSchedule(name, value, problem, "give another key")
-        return RateLimit(key, concurrency)
-
-    def texts(self, value: RateLimit) -> tuple[str, ...]:
-        return value.key, str(value.concurrency)
-
-    def read_texts(self, texts: Sequence[str]) -> RateLimit:
-        return self.check("rate_limit", (texts[0], whole_number(texts[1])))
-
-    def given(self, value: RateLimit | None) -> str | None:
-        return None if value is None else str(value)
-
-    def shown(self, value: RateLimit | None) -> dict[str, Any] | None:
-        return None if value is None else value._asdict()
+def _rate_limit(name: str, value: Any) -> RateLimit:
+    """Return the checked rate limit. Raises InvalidSchedule."""
+    key, concurrency = _parts_of_limit(value)
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not isinstance(key, str):
+        remedy = 'give "key:3", ("key", 3), {"key": …, "concurrency": …} or rq.RateLimit'
+        raise InvalidSchedule(name, value, "not a rate limit", remedy)
+    if not 1 <= concurrency <= _MOST_SLOTS:
+        raise InvalidSchedule(name, value, f"{concurrency} slots", f"give 1 to {_MOST_SLOTS} slots")
+    if not 1 <= len(key) <= _LONGEST_KEY or not key.isprintable():
+        raise InvalidSchedule(name, value, "not a usable key", f"give 1 to {_LONGEST_KEY} printable characters")
+    if key.endswith(_RQ_SETS):
+        problem = f"RQ has its own sets at keys that end in {' and '.join(_RQ_SETS)}"
+        raise InvalidSchedule(name, value, problem, "give another key")
+    return RateLimit(key, concurrency)
 
 
 def _parts_of_limit(value: Any) -> tuple[Any, Any]:
@@ -239,124 +212,49 @@ def _parts_of_limit(value: Any) -> tuple[Any, Any]:
     return getattr(value, "key", None), getattr(value, "concurrency", None)
 
 
-@dataclass(frozen=True, slots=True)
-class ShortText(Form):
-    """A line of text for people. In Redis it may be the path of a function."""
-
-    def check(self, name: str, value: Any) -> str:
-        return check_text(name, value)
-
-    def read(self, text: str) -> str:
-        return text if len(text) <= LONGEST_PATH else self.check("", text)  # it would widen each listing
+def _line_of(text: str) -> str:
+    """Return a stored line. It may be the path of a function; a longer one would widen each listing."""
+    return text if len(text) <= LONGEST_PATH else check_text("", text)
 
 
-@dataclass(frozen=True, slots=True)
-class Tags(Form):
-    """Several short texts without duplicates. A command line has one text per option."""
-
-    def check(self, name: str, value: Any) -> tuple[str, ...]:
-        return check_tags(value)
-
-    def text(self, value: tuple[str, ...]) -> str:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-    def read(self, text: str) -> tuple[str, ...]:
-        return self.check("", json.loads(text))
-
-    def shown(self, value: tuple[str, ...]) -> list[str]:
-        return list(value)
-
-
-@dataclass(frozen=True, slots=True)
-class YesNo(Form):
-    """True or False. ``off``: the command line's flag for False, if it needs one."""
-
-    metavar: str = ""
-    off: str = ""
-
-    def check(self, name: str, value: Any) -> bool:
-        return flag(name, value)
-
-    def text(self, value: bool) -> str:
-        return "1" if value else "0"
-
-    def read(self, text: str) -> bool:
-        return text == "1"
-
-
-@dataclass(frozen=True, slots=True)
-class QueueName(Form):
-    """The name of an RQ queue."""
-
-    metavar: str = "NAME"
-
-    def check(self, name: str, value: Any) -> str:
-        return check_queue(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Version(Form):
-    """The version of a schedule."""
-
-    def check(self, name: str, value: Any) -> str | None:
-        return check_version(value)
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleId(Form):
-    """The id of a schedule."""
-
-    def check(self, name: str, value: Any) -> str:
-        return check_id(value)
-
-
-@dataclass(frozen=True, slots=True)
-class ZoneName(Form):
-    """An IANA zone, by its name or as a ZoneInfo."""
-
-    metavar: str = "ZONE"
-
-    def check(self, name: str, value: Any) -> str | None:
-        return zone_name(value)
-
-    def read(self, text: str) -> str:
-        return check_text("tz", text)  # another machine may have zones that this one lacks
-
-
-@dataclass(frozen=True, slots=True)
-class Instant(Form):
-    """A datetime. The instant of a local time depends on other options, so a trigger checks it."""
-
-    metavar: str = "TIME"
-
-
-@dataclass(frozen=True, slots=True)
-class Interval(Form):
-    """A ``DurationValue``, checked as a part of a trigger."""
-
-    metavar: str = "DURATION"
-
-    is_duration: ClassVar[bool] = True
-
-
-@dataclass(frozen=True, slots=True)
-class RqSeconds(Form):
-    """A time for RQ, checked by the encoder of its jobs; in Redis and in JSON whole seconds, or -1."""
-
-    metavar: str = "DURATION"
-
-    is_duration: ClassVar[bool] = True
-
-    def read(self, text: str) -> int:
-        return whole_number(text, -1, LONGEST_S)
-
-
-@dataclass(frozen=True, slots=True)
-class Json(Form):
-    """Values of a call, unchanged. A command line has them as JSON, an object or an array; a file may."""
-
-    metavar: str = "JSON"
-    is_array: bool = False
+# The forms. Those of RQ's options are checked by the encoder of its jobs.
+BOOLEAN: Final = Form(
+    "", ValueType.BOOLEAN, {"type": "boolean"}, flag, lambda value: "1" if value else "0", lambda text: text == "1"
+)
+LINE: Final = Form(schema=_LINE, check=check_text, from_text=_line_of)
+TAGS: Final = Form(
+    "TEXT",
+    ValueType.LIST,
+    {"type": "array", "items": _LINE, "maxItems": 32},
+    lambda _, tags: check_tags(tags),
+    to_text=lambda tags: json.dumps(tags, separators=(",", ":"), ensure_ascii=False),
+    from_text=lambda text: check_tags(json.loads(text)),
+    to_json=list,
+)
+SCHEDULE_ID: Final = Form(schema=_ID, check=lambda _, id: check_id(id))
+VERSION: Final = Form(schema=TEXT | {"pattern": "^[!-~]{1,64}$"}, check=lambda _, version: check_version(version))
+QUEUE: Final = Form("NAME", schema=TEXT | {"minLength": 1, "maxLength": 128}, check=lambda _, name: check_queue(name))
+# A stored zone may be one that this machine lacks.
+ZONE: Final = Form("ZONE", check=lambda _, tz: zone_name(tz), from_text=lambda text: check_text("tz", text))
+# The instant of a local time depends on other options, so a trigger checks it.
+TIME: Final = Form("TIME", ValueType.TIME, TEXT | {"description": "RFC 3339; without an offset local in tz"})
+ARRAY: Final = Form("JSON", ValueType.ARRAY, {"type": "array"})
+OBJECT: Final = Form("JSON", ValueType.OBJECT, {"type": "object"})
+# Whole seconds in Redis and in JSON, or -1.
+RQ_SECONDS: Final = Form(
+    "DURATION", ValueType.DURATION, SECONDS, from_text=lambda text: whole_number(text, -1, LONGEST_S)
+)
+RETRIES: Final = Form("N", ValueType.NUMBER, _RETRIES, from_text=lambda text: whole_number(text, 0, MOST_RETRIES))
+CALLBACK: Final = Form("FUNC", schema={"type": ["string", "object"]})
+RATE_LIMIT: Final = Form(
+    "KEY:N",
+    ValueType.TEXT,
+    {"type": ["string", "object", "array"]},
+    _rate_limit,
+    from_text=lambda text: _rate_limit("rate_limit", text),
+    to_argument=str,
+    to_json=RateLimit._asdict,
+)
 
 
 class Stored(Enum):
@@ -382,10 +280,11 @@ class Option:
     """
     The definition of an option. ``name`` and ``is_optional`` (None may be given) come from its key and type.
 
-    ``field``: its field in Redis; several names are separated by spaces. ``letter``: the flag for the value that is not
-    the default. ``attribute``: the attribute of ``Schedule`` with the checked value ("-": none); by default the
-    option's name. ``once``: the reason why a one-shot cannot have it. ``elsewhere``: names of other schedulers for it,
-    separated by spaces. ``shown``: its name in JSON.
+    ``field``: its field in Redis. If several names are there, separated by spaces, colons separate their parts of the
+    value's text. ``letter``: the flag for the value that is not the default. ``attribute``: the attribute of
+    ``Schedule`` with the checked value ("-": none); by default the option's name. ``once``: the reason why a one-shot
+    cannot have it. ``elsewhere``: names of other schedulers for it, separated by spaces. ``off``: the command line's
+    flag for False, if it needs one. ``json_name``: its name in JSON.
     """
 
     help: str
@@ -396,18 +295,28 @@ class Option:
     attribute: str = ""
     once: str = ""
     elsewhere: str = ""
+    off: str = ""
     name: str = ""
     is_optional: bool = False
-    shown: str = ""
+    json_name: str = ""
+
+    @property
+    def fields(self) -> list[str]:
+        """Its fields in Redis."""
+        return self.field.split()
+
+    def texts(self, value: Any) -> list[str]:
+        """Return the text of each of its fields for the checked *value*."""
+        return self.form.to_text(value).rsplit(BETWEEN_PARTS, len(self.fields) - 1)
 
     def named(self, name: str, is_optional: bool) -> Option:
         """Return this option with its name, and with the attributes that follow from the name."""
-        attribute, once, shown = self.attribute or name, self.once, name + self.form.unit
+        attribute, once, json_name = self.attribute or name, self.once, name + self.form.unit
         if self.stored is Stored.POLICY:
             attribute, once = f"policy.{self.field}", "a one-shot has one occurrence"
         elif self.stored is Stored.RQ:
-            shown = attribute
-        return replace(self, name=name, is_optional=is_optional, attribute=attribute, once=once, shown=shown)
+            json_name = attribute
+        return replace(self, name=name, is_optional=is_optional, attribute=attribute, once=once, json_name=json_name)
 
     def help_with(self, named: Callable[[str], str]) -> str:
         """Return the help, in which other options have the names that *named* gives them, instead of their flags."""

@@ -5,10 +5,12 @@ An entry is a key of a TypedDict. Its type is for editors and mypy. Its ``Option
 checks, writes and shows values), the place in Redis, and names of other schedulers. These parts use the entries:
 
     calls             ``Unpack[ScheduleOptions]`` and similar types, and the names that each call takes
+    tasks             ``tasks/task_call.pyi``, which ``make pages`` writes: a task's calls take other keywords, too
     checks            ``core.options``: from keyword arguments to a ``Definition``
     Redis and back    ``core.checked_options``: fields, labels and flag letters, and their values in JSON
     the command line  ``cli.puts``: options of ``add`` and ``set``, their help, options that ``--unset`` can clear
-    files             ``files.checking``: keys, durations, keys in JSON
+    files             ``files.checking``: keys, times, keys in JSON
+    HTTP, console     ``web.schemas`` and ``web.console.fields``: bodies of requests, and the form that edits a schedule
 
 So a new option is an entry here and, if it is stored, a field of ``CheckedOptions``. ``storage.rqjob`` encodes RQ's own
 options.
@@ -20,9 +22,10 @@ The groups are the parts of the calls' types, in the order of help and JSON. Thi
 from collections.abc import Callable
 from datetime import datetime
 from types import NoneType
-from typing import Annotated, Any, Final, Protocol, Required, TypedDict, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Required, TypedDict, get_args, get_origin, get_type_hints
 from zoneinfo import ZoneInfo
 
+from zsched.core import forms
 from zsched.core.choices import (
     CatchUp,
     CatchUpWord,
@@ -39,30 +42,15 @@ from zsched.core.choices import (
 )
 from zsched.core.forms import (
     CallbackValue,
-    Duration,
     DurationValue,
     FoldWord,
     Form,
     GapWord,
-    Instant,
-    Interval,
-    Json,
-    Number,
     Option,
-    QueueName,
     RateLimitValue,
     RetryValue,
-    RqSeconds,
-    ScheduleId,
-    ShortText,
-    Slots,
     Stored,
-    Tags,
-    Version,
-    Whole,
-    Words,
-    YesNo,
-    ZoneName,
+    ValueType,
 )
 from zsched.core.triggers import Fold, Gap, KindOptions, TriggerKind, kind_named
 
@@ -74,10 +62,10 @@ class _OnceOptions(TypedDict, total=False):
     """Options for the time of a run that runs once."""
 
     at: Annotated[datetime | None, Option(
-        "Once, at this time: local in --tz, or with an offset or Z.", Instant(), Stored.RULE,
+        "Once, at this time: local in --tz, or with an offset or Z.", forms.TIME, Stored.RULE,
         elsewhere="eta run_date run_at when scheduled_time datetime")]
     after: Annotated[DurationValue | None, Option(
-        "Once, this long from now: seconds, or 5m, 1h30m, 2d, 500ms.", Interval(), Stored.RULE,
+        "Once, this long from now: seconds, or 5m, 1h30m, 2d, 500ms.", forms.duration_of(), Stored.RULE,
         elsewhere="countdown delay time_delta")]
 
 
@@ -87,42 +75,42 @@ class RuleOptions(KindOptions, total=False):
     """
 
     tz: Annotated[str | ZoneInfo | None, Option(
-        "IANA zone of local times and rules, such as Asia/Seoul; default UTC.", ZoneName(), Stored.LABEL, "tz",
+        "IANA zone of local times and rules, such as Asia/Seoul; default UTC.", forms.ZONE, Stored.LABEL, "tz",
         elsewhere="timezone")]
     starts: Annotated[datetime | None, Option(
-        "The first possible time of a rule.", Instant(), Stored.RULE, elsewhere="start_date")]
+        "The first possible time of a rule.", forms.TIME, Stored.RULE, elsewhere="start_date")]
     ends: Annotated[datetime | None, Option(
-        "The last possible time of a rule.", Instant(), Stored.RULE, elsewhere="end_date")]
+        "The last possible time of a rule.", forms.TIME, Stored.RULE, elsewhere="end_date")]
     count: Annotated[int | None, Option(
-        "The total number of a rule's occurrences.", Number(), Stored.RULE, elsewhere="repeat")]
+        "The total number of a rule's occurrences.", forms.count_of("occurrences"), Stored.RULE, elsewhere="repeat")]
     gap: Annotated[GapWord | None, Option(
-        "Policy for a local time that summer time skips.", Words(enum=Gap), Stored.RULE)]
+        "Policy for a local time that summer time skips.", forms.word_of(Gap), Stored.RULE)]
     fold: Annotated[FoldWord | None, Option(
-        "Policy for a local time that winter time repeats.", Words(enum=Fold), Stored.RULE)]
+        "Policy for a local time that winter time repeats.", forms.word_of(Fold), Stored.RULE)]
 
 
 class _CallOptions(TypedDict, total=False):
     """The function's arguments."""
 
     args: Annotated[tuple[Any, ...] | list[Any] | None, Option(
-        "Positional arguments, a JSON array.", Json(is_array=True), Stored.DATA)]
-    kwargs: Annotated[dict[str, Any] | None, Option("Named arguments, a JSON object.", Json(), Stored.DATA)]
+        "Positional arguments, a JSON array.", forms.ARRAY, Stored.DATA)]
+    kwargs: Annotated[dict[str, Any] | None, Option("Named arguments, a JSON object.", forms.OBJECT, Stored.DATA)]
 
 
 class _PlaceOptions(TypedDict, total=False):
     """The run's queue, and the policies for runs that may have run or were lost."""
 
     queue: Annotated[str, Option(
-        'The RQ queue; default "default".', QueueName(), Stored.PLACE, elsewhere="queue_name")]
+        'The RQ queue; default "default".', forms.QUEUE, Stored.PLACE, elsewhere="queue_name")]
     priority: Annotated[PriorityWord, Option(
         "Due runs of a higher priority are pushed first. It ends there: queues keep their order.",
-        Words(enum=Priority), Stored.PLACE)]
+        forms.word_of(Priority), Stored.PLACE)]
     at_front: Annotated[bool, Option(
-        "The end of the queue; default the back.", YesNo(off="--at-back"), Stored.FLAG, letter="f")]
+        "The end of the queue; default the back.", forms.BOOLEAN, Stored.FLAG, letter="f", off="--at-back")]
     on_uncertain: Annotated[OnUncertainWord, Option(
-        "Policy when a lost Redis may have pushed the run.", Words(enum=OnUncertain), Stored.FLAG, letter="s")]
+        "Policy when a lost Redis may have pushed the run.", forms.word_of(OnUncertain), Stored.FLAG, letter="s")]
     on_lost: Annotated[OnLostWord | None, Option(
-        "Policy when the worker dies: retry while --retry allows, or lost.", Words(enum=OnLost), Stored.JOB,
+        "Policy when the worker dies: retry while --retry allows, or lost.", forms.word_of(OnLost), Stored.JOB,
         "zs_on_lost")]
 
 
@@ -130,25 +118,25 @@ class _ScheduleOnly(TypedDict, total=False):
     """Options that a run at once cannot have."""
 
     pause_after_failures: Annotated[int | None, Option(  # scripts count exactly up to far more
-        "Pause a rule after this many failed runs in a row.", Whole(most=1_000_000, noun="failures in a row"),
+        "Pause a rule after this many failed runs in a row.", forms.count_of("failures in a row", 1_000_000),
         Stored.OWN, "pause_after", once="a one-shot has one run, and no failures in a row")]
     overlap: Annotated[OverlapWord | None, Option(
-        "Policy while the previous run is not over; default skip.", Words(enum=Overlap), Stored.POLICY, "overlap",
+        "Policy while the previous run is not over; default skip.", forms.word_of(Overlap), Stored.POLICY, "overlap",
         elsewhere="max_instances")]
     overlap_limit: Annotated[int | None, Option(  # the script that adds one may have to look at all of them
-        "The most runs that wait with --overlap queue; default 100.", Whole(most=1000, noun="runs"), Stored.POLICY,
+        "The most runs that wait with --overlap queue; default 100.", forms.count_of("runs", 1000), Stored.POLICY,
         "overlap_limit")]
     catch_up: Annotated[CatchUpWord | None, Option(
-        "Policy for a rule's missed times; default latest.", Words(enum=CatchUp), Stored.POLICY, "catch_up",
+        "Policy for a rule's missed times; default latest.", forms.word_of(CatchUp), Stored.POLICY, "catch_up",
         elsewhere="coalesce")]
     catch_up_window: Annotated[DurationValue | None, Option(
-        "Ignore occurrences older than this; default 1d.", Duration(), Stored.POLICY, "catch_up_window_ms",
+        "Ignore occurrences older than this; default 1d.", forms.duration_of(), Stored.POLICY, "catch_up_window_ms",
         elsewhere="misfire_grace_time")]
     catch_up_limit: Annotated[int | None, Option(  # each costs a look
-        "The most runs of --catch-up all; default 100.", Whole(most=10_000, noun="runs"), Stored.POLICY,
+        "The most runs of --catch-up all; default 100.", forms.count_of("runs", 10_000), Stored.POLICY,
         "catch_up_limit")]
     jitter: Annotated[DurationValue | None, Option(
-        "Delay each run by up to this, spread over the ids.", Duration(), Stored.JOB, "zs_jitter",
+        "Delay each run by up to this, spread over the ids.", forms.duration_of(), Stored.JOB, "zs_jitter",
         attribute="jitter_ms")]
 
 
@@ -156,58 +144,59 @@ class _RunOptions(TypedDict, total=False):
     """Options of the run itself, and its labels."""
 
     expires_after: Annotated[DurationValue | None, Option(
-        "Drop a run that has not started this long after its due time.", Duration(least_ms=1), Stored.JOB,
+        "Drop a run that has not started this long after its due time.", forms.duration_of(least_ms=1), Stored.JOB,
         "zs_expires", letter="e", attribute="expires_ms", elsewhere="ttl")]
     urgency: Annotated[str | None, Option(
         "A preset: asap, time_sensitive, digest, or a name in [urgency].", Form("NAME"), attribute="-")]
     timeout: Annotated[DurationValue | None, Option(
-        "Time limit of a run: 5m, 1h, or -1 for none; default 180 s, RQ's own.", RqSeconds(), Stored.RQ, "timeout",
+        "Time limit of a run: 5m, 1h, or -1 for none; default 180 s, RQ's own.", forms.RQ_SECONDS, Stored.RQ, "timeout",
         attribute="timeout_s", elsewhere="job_timeout")]
     result_ttl: Annotated[DurationValue | None, Option(
-        "How long RQ keeps a result; 0: not at all, -1: forever.", RqSeconds(), Stored.RQ, "result_ttl",
+        "How long RQ keeps a result; 0: not at all, -1: forever.", forms.RQ_SECONDS, Stored.RQ, "result_ttl",
         attribute="result_ttl_s")]
     failure_ttl: Annotated[DurationValue | None, Option(
-        "How long RQ keeps a failed run; 0: not at all, -1: forever.", RqSeconds(), Stored.RQ, "failure_ttl",
+        "How long RQ keeps a failed run; 0: not at all, -1: forever.", forms.RQ_SECONDS, Stored.RQ, "failure_ttl",
         attribute="failure_ttl_s")]
     retry: Annotated[RetryValue | None, Option(
         'How often RQ retries a failed run. Python, files and HTTP also take {"max": 3, "interval": [60, 300]}, in s.',
-        Number(), Stored.RQ, "retries_left", attribute="retries")]
+        forms.RETRIES, Stored.RQ, "retries_left", attribute="retries")]
     rate_limit: Annotated[RateLimitValue | None, Option(
-        "RQ 3's limit: at most N runs and jobs of this key are queued or running at once.", Slots(), Stored.JOB,
-        "rate_limit_key rate_limit_concurrency", letter="l")]
-    meta: Annotated[dict[str, Any] | None, Option("RQ's job.meta, a JSON object.", Json(), Stored.RQ, attribute="-")]
+        "RQ 3's limit: at most N runs and jobs of this key are queued or running at once.", forms.RATE_LIMIT,
+        Stored.JOB, "rate_limit_key rate_limit_concurrency", letter="l")]
+    meta: Annotated[dict[str, Any] | None, Option(
+        "RQ's job.meta, a JSON object.", forms.OBJECT, Stored.RQ, attribute="-")]
     on_success: Annotated[CallbackValue | None, Option(
-        "Dotted path of RQ's callback.", Form("FUNC"), Stored.RQ, attribute="-", elsewhere="depends_on")]
+        "Dotted path of RQ's callback.", forms.CALLBACK, Stored.RQ, attribute="-", elsewhere="depends_on")]
     on_failure: Annotated[CallbackValue | None, Option(
-        "Dotted path of RQ's callback.", Form("FUNC"), Stored.RQ, attribute="-")]
-    name: Annotated[str | None, Option("A name for people; it may change.", ShortText(), Stored.LABEL, "name")]
-    description: Annotated[str | None, Option("One line for people.", ShortText(), Stored.RQ, "description")]
+        "Dotted path of RQ's callback.", forms.CALLBACK, Stored.RQ, attribute="-")]
+    name: Annotated[str | None, Option("A name for people; it may change.", forms.LINE, Stored.LABEL, "name")]
+    description: Annotated[str | None, Option("One line for people.", forms.LINE, Stored.RQ, "description")]
     tags: Annotated[list[str] | tuple[str, ...] | set[str] | frozenset[str], Option(
-        "A label to search for.", Tags(), Stored.LABEL, "tags")]
+        "A label to search for.", forms.TAGS, Stored.LABEL, "tags")]
     owner: Annotated[str | None, Option(
-        "The program, file, team or customer that it belongs to.", ShortText(), Stored.LABEL, "owner",
+        "The program, file, team or customer that it belongs to.", forms.LINE, Stored.LABEL, "owner",
         elsewhere="created_by managed_by")]
-    durable: Annotated[bool, Option("Return only when an archive has the change on its disk.", YesNo())]
+    durable: Annotated[bool, Option("Return only when an archive has the change on its disk.", forms.BOOLEAN)]
 
 
 class _LateOptions(TypedDict, total=False):
     """Options for a time that has passed."""
 
-    allow_past: Annotated[bool, Option("Accept a time that has passed: it runs at once.", YesNo())]
+    allow_past: Annotated[bool, Option("Accept a time that has passed: it runs at once.", forms.BOOLEAN)]
 
 
 class _VersionOptions(TypedDict, total=False):
     """A condition of a change."""
 
     if_version: Annotated[str | None, Option(
-        "Change it only if it has this version (show); else nothing is written.", Version())]
+        "Change it only if it has this version (show); else nothing is written.", forms.VERSION)]
 
 
 class _EnabledOptions(TypedDict, total=False):
     """A put's choice for a schedule that is paused, or is to be: ``pause`` and ``resume`` are for later changes."""
 
     enabled: Annotated[bool | None, Option(
-        "Let it fire, or put it paused; default: as it is, and a new one fires.", YesNo(off="--disabled"),
+        "Let it fire, or put it paused; default: as it is, and a new one fires.", forms.BOOLEAN, off="--disabled",
         elsewhere="paused disabled")]
 
 
@@ -215,17 +204,17 @@ class _IdOptions(TypedDict, total=False):
     """Options that an update cannot change."""
 
     id: Annotated[str | None, Option(
-        "The same id is the same schedule; default: a random one.", ScheduleId(), elsewhere="job_id")]
+        "The same id is the same schedule; default: a random one.", forms.SCHEDULE_ID, elsewhere="job_id")]
     if_exists: Annotated[IfExistsWord, Option(
-        "What to do when the id is taken; default replace.", Words(enum=IfExists))]
+        "What to do when the id is taken; default replace.", forms.word_of(IfExists))]
 
 
 class _UniqueOptions(TypedDict, total=False):
     """Options of a run at once alone."""
 
     unique_for: Annotated[DurationValue | None, Option(
-        "With an id and if_exists keep or error: how long the id keeps its run; default 1d.", Duration(least_ms=1),
-        elsewhere="period deduplication")]
+        "With an id and if_exists keep or error: how long the id keeps its run; default 1d.",
+        forms.duration_of(least_ms=1), elsewhere="period deduplication")]
 
 
 # fmt: on
@@ -265,65 +254,6 @@ class UpdateOptions(_TimedOptions, total=False):
     func: str | Callable[..., Any]
 
 
-Result = TypeVar("Result", covariant=True)
-
-
-class TaskCall(Protocol[Result]):
-    """
-    The type of a call that takes options beside a payload: any name that is not an option is a parameter of the task.
-    A TypedDict cannot express that, so the options are repeated here; a test keeps them equal.
-    """
-
-    def __call__(
-        self,
-        *,
-        at: datetime | None = ...,
-        after: DurationValue | None = ...,
-        every: DurationValue | None = ...,
-        cron: str | None = ...,
-        rrule: str | None = ...,
-        tz: str | ZoneInfo | None = ...,
-        starts: datetime | None = ...,
-        ends: datetime | None = ...,
-        count: int | None = ...,
-        gap: GapWord | None = ...,
-        fold: FoldWord | None = ...,
-        queue: str = ...,
-        priority: PriorityWord = ...,
-        at_front: bool = ...,
-        on_uncertain: OnUncertainWord = ...,
-        on_lost: OnLostWord | None = ...,
-        pause_after_failures: int | None = ...,
-        overlap: OverlapWord | None = ...,
-        overlap_limit: int | None = ...,
-        catch_up: CatchUpWord | None = ...,
-        catch_up_window: DurationValue | None = ...,
-        catch_up_limit: int | None = ...,
-        jitter: DurationValue | None = ...,
-        expires_after: DurationValue | None = ...,
-        urgency: str | None = ...,
-        timeout: DurationValue | None = ...,
-        result_ttl: DurationValue | None = ...,
-        failure_ttl: DurationValue | None = ...,
-        retry: RetryValue | None = ...,
-        rate_limit: RateLimitValue | None = ...,
-        meta: dict[str, Any] | None = ...,
-        on_success: CallbackValue | None = ...,
-        on_failure: CallbackValue | None = ...,
-        description: str | None = ...,
-        tags: list[str] | tuple[str, ...] | set[str] | frozenset[str] = ...,
-        owner: str | None = ...,
-        durable: bool = ...,
-        allow_past: bool = ...,
-        if_version: str | None = ...,
-        enabled: bool | None = ...,
-        id: str | None = ...,
-        if_exists: IfExistsWord = ...,
-        unique_for: DurationValue | None = ...,
-        **payload: Any,
-    ) -> Result: ...
-
-
 def _options_of(keys: Any) -> dict[str, Option]:
     """Return the options of a TypedDict, by name, in its order."""
     options: dict[str, Option] = {}
@@ -336,7 +266,7 @@ def _options_of(keys: Any) -> dict[str, Option]:
 
 def _option_of_kind(kind: TriggerKind) -> Option:
     """Return the option of a trigger kind, from the kind's own definition."""
-    form = Interval(kind.metavar) if kind.is_duration else Form(kind.metavar)
+    form = forms.duration_of(metavar=kind.metavar) if kind.is_duration else Form(kind.metavar)
     return Option(kind.help, form, Stored.RULE, elsewhere=kind.elsewhere)
 
 
@@ -347,3 +277,8 @@ FOR_UPDATE: Final = frozenset(_TimedOptions.__annotations__)
 ELSEWHERE: Final = {
     theirs: name for name, option in (OPTIONS | ONLY_ENQUEUE).items() for theirs in option.elsewhere.split()
 }
+
+
+def options_taking(*types: ValueType) -> tuple[str, ...]:
+    """Return the names of the options whose values are of one of these *types*."""
+    return tuple(name for name, option in OPTIONS.items() if option.form.value_type in types)

@@ -14,13 +14,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
-from zsched.core.arguments import choice, seconds_to_ms
 from zsched.core.choices import IfExists
 from zsched.core.forms import Stored
-from zsched.core.instants import instant_ms, local_offset_s, zone_name
+from zsched.core.instants import instant_ms, local_offset_s
 from zsched.core.model import After, At, Definition, Now, Payload, When
 from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, ONLY_ENQUEUE, OPTIONS
 from zsched.core.policy import CONTRADICTIONS, USUAL, Policy
@@ -57,15 +56,6 @@ PRESETS: Final[Presets] = {
     "time_sensitive": {"priority": "high", "expires_after": 30 * 60},
     "digest": {"priority": "low", "expires_after": 24 * 3600, "jitter": 10 * 60},
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """The zone and its choices, as given."""
-
-    tz: str
-    gap: Gap | None
-    fold: Fold | None
 
 
 def define(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Presets = PRESETS) -> Definition:
@@ -194,47 +184,46 @@ def _when(options: Mapping[str, Any]) -> When:
         field, problem = (" and ".join(given), "more than one trigger") if given else (NO_TRIGGER, "none was given")
         raise InvalidSchedule(field, NOT_GIVEN, problem, f"give exactly one of {', '.join(TRIGGERS)}")
     kind = given[0]
-    rule = _Rule(
-        tz=zone_name(options.get("tz")) or "UTC",
-        gap=None if options.get("gap") is None else choice("gap", options["gap"], Gap),
-        fold=None if options.get("fold") is None else choice("fold", options["fold"], Fold),
-    )
+    tz, gap, fold = (_part(options, name) for name in ("tz", "gap", "fold"))
     if kind in ("at", "after"):
         for name in _RULE:
             if options.get(name) is not None:
                 raise InvalidSchedule(name, options[name], f"only for recurring schedules, not {kind}=", "leave it out")
     if kind == "at":
-        tz = zone_name(options.get("tz"))
-        due_ms = instant_ms("at", options["at"], tz, rule.gap or Gap.SHIFT, rule.fold or Fold.FIRST)
+        due_ms = instant_ms("at", options["at"], tz, gap or Gap.SHIFT, fold or Fold.FIRST)
         return At(due_ms, local_offset_s(options["at"], tz, due_ms))
     if kind == "after":
-        return After(seconds_to_ms("after", options["after"], 0))
-    return _recurring(kind, options, rule)
+        return After(_part(options, "after"))
+    return _recurring(kind, options, tz, gap, fold)
 
 
-def _recurring(name: str, options: Mapping[str, Any], rule: _Rule) -> TriggerSpec:
-    count = options.get("count")
-    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
-        raise InvalidSchedule("count", count, "not a number of occurrences", "give a whole number from 1")
-    kind = kind_named(name)
-    expr, counted = kind.parse(options[name], rule.tz)
+def _part(options: Mapping[str, Any], name: str) -> Any:
+    """Return the checked value of an option for times; None if it is not given. Raises InvalidSchedule."""
+    value = options.get(name)
+    return None if value is None else OPTIONS[name].form.check(name, value)
+
+
+def _recurring(
+    name: str, options: Mapping[str, Any], tz: str | None, gap: Gap | None, fold: Fold | None
+) -> TriggerSpec:
+    count, kind = _part(options, "count"), kind_named(name)
+    expr, counted = kind.parse(options[name], tz or "UTC")
     if counted is not None and count is not None:
         raise InvalidSchedule("count", count, f"the {name.upper()} has a COUNT of its own", "give one of the two")
     bounds = {
-        name: None if options.get(name) is None else instant_ms(name, options[name], zone_name(options.get("tz")))
-        for name in ("starts", "ends")
+        name: None if options.get(name) is None else instant_ms(name, options[name], tz) for name in ("starts", "ends")
     }
     if bounds["starts"] is not None and bounds["ends"] is not None and bounds["ends"] < bounds["starts"]:
         raise InvalidSchedule("ends", options["ends"], "before starts", "give a later time")
     return TriggerSpec(
         kind=kind,
         expr=expr,
-        tz=rule.tz,
+        tz=tz or "UTC",
         starts_ms=bounds["starts"],
         ends_ms=bounds["ends"],
         count=counted if count is None else count,
-        gap=rule.gap or kind.gap,
-        fold=rule.fold or Fold.FIRST,
+        gap=gap or kind.gap,
+        fold=fold or Fold.FIRST,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from zsched.core.choices import CatchUp, Overlap
 from zsched.core.outcomes import Outcome
@@ -74,15 +74,6 @@ class Policy:
         changed = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
         plain = {name: value.value if isinstance(value, Enum) else value for name, value in changed.items()}
         return json.dumps(plain, separators=(",", ":"), sort_keys=True) if plain else ""
-
-    @classmethod
-    def from_text(cls, text: str) -> Policy:
-        """Read what ``to_text`` wrote. Raises ValueError, KeyError or TypeError for any other text."""
-        values: dict[str, Any] = json.loads(text) if text else {}
-        for name, enum in (("catch_up", CatchUp), ("overlap", Overlap)):
-            if name in values:
-                values[name] = enum(values[name])
-        return cls(**values)
 
 
 USUAL: Final = Policy()

@@ -72,7 +72,7 @@ def options_of(old: Schedule, stored: Mapping[str, Any], with_trigger: bool = Tr
     them. *stored*: options read from RQ's fields (``Encoder.options``). *with_trigger*: include the trigger.
     """
     return {
-        **old.given(),
+        **old.arguments(),
         **stored,
         "id": old.id,
         "description": None if old.description == old.func else old.description,

@@ -31,20 +31,19 @@ from typing import Any, Final, NamedTuple
 
 from zsched.client import Client
 from zsched.client.keeper import Keeper
-from zsched.core.forms import Instant, Json, Stored
+from zsched.core.forms import Stored, ValueType
 from zsched.core.model import Definition
-from zsched.core.option_table import ELSEWHERE, OPTIONS
+from zsched.core.option_table import ELSEWHERE, OPTIONS, options_taking
 from zsched.core.options import NO_TRIGGER, TRIGGERS
 from zsched.core.triggers import RULES
 from zsched.core.triggers.every import LONGEST_MS
 from zsched.errors import InvalidSchedule, InvalidTask, ZschedError
 from zsched.tasks.lookup import Lookup
 
-DURATIONS: Final = frozenset(name for name, option in OPTIONS.items() if option.form.is_duration)
-_TIMES: Final = tuple(name for name, option in OPTIONS.items() if isinstance(option.form, Instant))
+_TIMES: Final = options_taking(ValueType.TIME)
 ARGUMENTS: Final = tuple(name for name, option in OPTIONS.items() if option.stored is Stored.DATA)
 # Options that may be given as JSON text, under their name and _json.
-JSON_KEYS: Final = tuple(name for name, option in OPTIONS.items() if isinstance(option.form, Json))
+JSON_KEYS: Final = options_taking(ValueType.ARRAY, ValueType.OBJECT)
 ONE_RULE: Final = f"give exactly one of {', '.join(RULES)}"
 KEYS: Final = (*sorted(OPTIONS), *(f"{name}_json" for name in JSON_KEYS))
 NOT_SHARED: Final = ("func", *TRIGGERS)  # keys that [defaults] cannot have

@@ -38,7 +38,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from zsched.core.clock import from_ms
-from zsched.core.option_table import OPTIONS
+from zsched.core.forms import RATE_LIMIT
 from zsched.core.pages import pages_of
 from zsched.core.wording import blanked
 from zsched.errors import InvalidSchedule
@@ -115,9 +115,8 @@ class RQJobs:
 
 def _limit(key: bytes, most: bytes) -> str:
     """Return the option rate_limit for these fields. Raises ValueError."""
-    form = OPTIONS["rate_limit"].form
     try:
-        return str(form.read_texts([key.decode(), most.decode()]))
+        return str(RATE_LIMIT.from_text(f"{key.decode()}:{most.decode()}"))
     except ValueError as error:  # also InvalidSchedule
         raise ValueError(
             f"zsched does not take its rate limit ({error}); give it another, or let RQ keep it"

@@ -16,8 +16,9 @@ from typing import Any, Final
 
 from zsched.core.allowed import LimitedBy
 from zsched.core.changes import Change
+from zsched.core.forms import ValueType
 from zsched.core.log.kinds import LoggedPut
-from zsched.core.option_table import OPTIONS
+from zsched.core.option_table import options_taking
 from zsched.core.outcomes import What
 from zsched.core.revision import is_same, options_of
 from zsched.core.toml import toml_text
@@ -34,7 +35,7 @@ _ORDER: Final = (
     *("args", "kwargs", "queue", "priority", "name", "description", "tags"),
 )
 _SHOWN: Final = 100  # characters of a value in a difference
-_DURATIONS: Final = frozenset(name for name, option in OPTIONS.items() if option.form.is_duration)
+_DURATIONS: Final = frozenset(options_taking(ValueType.DURATION))
 _PRIVATE: Final = {"args": "arguments", "kwargs": "arguments", "meta": "meta"}  # values that a history never shows
 
 

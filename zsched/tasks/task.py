@@ -13,12 +13,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import update_wrapper
-from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from zsched.client import Client
 from zsched.client.calls import Typed
 from zsched.core.model import Scheduled
-from zsched.core.option_table import ScheduleOptions, ScheduleRow, TaskCall
+from zsched.core.option_table import ScheduleOptions, ScheduleRow
 from zsched.core.options import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, TRIGGERS, define
 from zsched.errors import NOT_GIVEN, InvalidSchedule, InvalidTask, NotImportable
 from zsched.storage.rqjob import Encoder
@@ -26,6 +26,9 @@ from zsched.tasks import importing
 from zsched.tasks.chaining import Call, Next, Turn, is_once, nexts_of
 from zsched.tasks.signature import NO_DEFAULT, Signature
 from zsched.tasks.template import Template
+
+if TYPE_CHECKING:
+    from zsched.tasks.task_call import TaskCall
 
 _PAYLOAD: Final = ("args", "kwargs")
 _OF_A_TIME: Final = SCHEDULE_OPTIONS - ENQUEUE_OPTIONS  # options that an immediate run does not have
@@ -56,12 +59,12 @@ def _with_options(_: Callable[Q, object]) -> Callable[[Callable[..., Any]], Clie
     return lambda method: cast(ClientCall[Q], method)
 
 
-_beside_client = _with_options(cast(TaskCall[Any], None))
+_beside_client = _with_options(cast("TaskCall[Any]", None))
 
 
 def _alone(method: Callable[..., R]) -> TaskCall[R]:
     """Give *method* the type that names the options."""
-    return cast(TaskCall[R], method)
+    return cast("TaskCall[R]", method)
 
 
 class Task(Typed, Generic[P, R]):

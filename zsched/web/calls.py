@@ -13,7 +13,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from zsched.core.arguments import FacetFilters
-from zsched.web import schemas
+from zsched.core.forms import SCHEDULE_ID
 from zsched.web.access import Caller
 
 
@@ -75,7 +75,7 @@ class PlainConvertor(StringConvertor):
 register_url_convertor("plain", PlainConvertor())  # before the routes, which name it
 
 Admitted = Annotated[ApiCall, Depends(admitted)]
-PathId = Annotated[str, Path(json_schema_extra=schemas.ID_SCHEMA)]
+PathId = Annotated[str, Path(json_schema_extra=SCHEDULE_ID.schema)]
 QueryText = Annotated[str | None, Query()]
 QueryTime = Annotated[str | None, Query(description="RFC 3339, with an offset.")]
 

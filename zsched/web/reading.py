@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
-from zsched.core.forms import Instant
-from zsched.core.option_table import OPTIONS
+from zsched.core.forms import ValueType
+from zsched.core.option_table import options_taking
 from zsched.errors import NOT_GIVEN, InvalidSchedule, show
 from zsched.web.problems import Problem
 
@@ -22,7 +22,7 @@ FORM_BYTES: Final = 16_384
 _FIELDS: Final = 10  # of a form
 _LENGTH_DIGITS: Final = 18
 _DEEPEST: Final = 100  # levels of lists and objects
-_TIMES: Final = frozenset(name for name, option in OPTIONS.items() if isinstance(option.form, Instant))
+_TIMES: Final = frozenset(options_taking(ValueType.TIME))
 _TOO_LARGE: Final = f"send at most {BODY_BYTES:,} bytes; arguments of this size belong into a store of their own"
 
 

@@ -16,6 +16,7 @@ from zsched.aio.bridge import run as run_apart
 from zsched.core.arguments import VERSION, check_id
 from zsched.core.checked_options import CheckedOptions
 from zsched.core.choices import Missed, ScheduleState
+from zsched.core.forms import SCHEDULE_ID
 from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, Scheduled
 from zsched.core.option_table import RuleOptions
@@ -36,7 +37,7 @@ _KEY_BYTES: Final = 128  # of an Idempotency-Key
 _GIVE_A_KEY: Final = f"send Idempotency-Key with 1 to {_KEY_BYTES} bytes, such as a UUID"
 _IF_MATCH: Final = ("If-Match",)
 _CONDITIONS: Final = (*_IF_MATCH, "If-None-Match")
-_DEFAULTS: Final = CheckedOptions().given()
+_DEFAULTS: Final = CheckedOptions().arguments()
 _PREVIEWED: Final = 1000
 
 
@@ -220,7 +221,7 @@ async def list_(
 @router.post(
     "/preview",
     **schemas.action(
-        "Preview", "The next times of a rule.", RuleOptions.__annotations__, n=int, start=str, id=schemas.ID_SCHEMA
+        "Preview", "The next times of a rule.", RuleOptions.__annotations__, n=int, start=str, id=SCHEDULE_ID.schema
     ),
 )
 async def preview(request: Request, call: Admitted) -> Response:

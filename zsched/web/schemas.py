@@ -11,58 +11,22 @@ from collections.abc import Collection, Iterable
 from enum import Enum
 from typing import Any, Final
 
-from zsched.core.forms import (
-    Duration,
-    Form,
-    Instant,
-    Interval,
-    Json,
-    Number,
-    Option,
-    QueueName,
-    RqSeconds,
-    ScheduleId,
-    ShortText,
-    Slots,
-    Stored,
-    Tags,
-    Version,
-    Whole,
-    Words,
-    YesNo,
-)
+from zsched.core.forms import TEXT, Option, ValueType
 from zsched.core.option_table import FOR_UPDATE, OPTIONS
-from zsched.core.run_id import ID
 from zsched.web.problems import MEDIA_TYPE
 from zsched.web.shapes import results
 
-ID_SCHEMA: Final[dict[str, Any]] = {"type": "string", "pattern": f"^{ID.pattern}$", "examples": ["reminder-42"]}
 _JSON: Final = "application/json"
 _PROBLEM: Final = {"$ref": "#/components/schemas/Problem"}
-_TEXT: Final = {"type": "string"}
-_LINE: Final = {"type": "string", "maxLength": 200}
 _TYPES: Final[dict[type, dict[str, Any]]] = {
-    str: _TEXT,
+    str: TEXT,
     bool: {"type": "boolean"},
     int: {"type": "integer", "minimum": 1},
 }
-_FORMS: Final[dict[type[Form], dict[str, Any]]] = {
-    YesNo: {"type": "boolean"},
-    Tags: {"type": "array", "items": _LINE, "maxItems": 32},
-    Instant: {**_TEXT, "description": "RFC 3339; without an offset local in tz"},
-    Duration: {"type": ["number", "string"]},
-    Interval: {"type": ["number", "string"]},
-    RqSeconds: {"type": ["number", "string"]},
-    Slots: {"type": ["string", "object", "array"]},
-    QueueName: {**_TEXT, "minLength": 1, "maxLength": 128},
-    ShortText: _LINE,
-    ScheduleId: ID_SCHEMA,
-    Version: {**_TEXT, "pattern": "^[!-~]{1,64}$"},
-}
 _HEADERS: Final[dict[str, dict[str, Any]]] = {
-    "If-Match": {**_TEXT, "pattern": '^"[!-~]{1,64}"$', "description": "Only if the schedule has this ETag."},
+    "If-Match": {**TEXT, "pattern": '^"[!-~]{1,64}"$', "description": "Only if the schedule has this ETag."},
     "If-None-Match": {"const": "*", "description": "Only if there is no schedule of this id."},
-    "Idempotency-Key": {**_TEXT, "pattern": "^[!-~]{1,128}$", "description": "The same request has the same key."},
+    "Idempotency-Key": {**TEXT, "pattern": "^[!-~]{1,128}$", "description": "The same request has the same key."},
 }
 _OTHERS: Final = ("Entry", "Status", "Daemon", "Queue", "Occurrence", "Timeline")
 _FAILURES: Final = {
@@ -85,15 +49,15 @@ _RULE_EXAMPLE: Final = {"func": "app.tasks.digest", "cron": "0 9 * * *", "tz": "
 
 def components() -> dict[str, Any]:
     """Return the named schemas."""
-    func = {**_TEXT, "maxLength": 512, "description": "Dotted path of the function."}
+    func = {**TEXT, "maxLength": 512, "description": "Dotted path of the function."}
     problem = {
-        "type": {**_TEXT, "format": "uri", "examples": ["urn:zsched:error:invalid-schedule"]},
-        "title": _TEXT,
+        "type": {**TEXT, "format": "uri", "examples": ["urn:zsched:error:invalid-schedule"]},
+        "title": TEXT,
         "status": {"type": "integer"},
-        "detail": _TEXT,
-        "option": {**_TEXT, "description": "The option that is refused."},
+        "detail": TEXT,
+        "option": {**TEXT, "description": "The option that is refused."},
         "value": {"description": "Its value."},
-        "remedy": {**_TEXT, "description": "What to do."},
+        "remedy": {**TEXT, "description": "What to do."},
     }
     return {
         "Problem": {
@@ -115,7 +79,7 @@ def components() -> dict[str, Any]:
         "Result": {
             "type": "object",
             "required": ["id"],
-            "properties": {"id": _TEXT, "run_id": _TEXT, "outcome": {"type": ["string", "null"]}},
+            "properties": {"id": TEXT, "run_id": TEXT, "outcome": {"type": ["string", "null"]}},
         },
         "Resumed": {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("Schedule", "Result")]},
         "Preview": {"type": "object", "required": ["times"], "properties": {"times": {"type": "array"}}},
@@ -244,26 +208,10 @@ def _options(names: Collection[str], is_patch: bool = False) -> dict[str, Any]:
 
 def _option(option: Option, is_nullable: bool) -> dict[str, Any]:
     """Return the JSON schema of an option's values."""
-    form = option.form
-    schema = {"description": option.help_with(str), **_values(option)}
+    schema = {"description": option.help_with(str), **option.form.schema}
     if not is_nullable:
         return schema
-    if isinstance(form, Words):
+    if option.form.value_type is ValueType.WORD:
         return schema | {"enum": [*schema["enum"], None]}
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     return schema | {"type": [*kinds, "null"]}
-
-
-def _values(option: Option) -> dict[str, Any]:
-    form = option.form
-    if isinstance(form, Words):
-        return choice_of(form.enum)
-    if isinstance(form, Json):
-        return {"type": "array"} if form.is_array else {"type": "object"}
-    if isinstance(form, Whole):
-        return {"type": "integer", "minimum": 1, "maximum": form.most}
-    if isinstance(form, Number):  # RQ's retries have intervals, too
-        return {"type": ["integer", "object"] if option.stored is Stored.RQ else "integer", "minimum": 1}
-    if type(form) is Form and option.stored is Stored.RQ:  # a callback, by its path or with a timeout
-        return {"type": ["string", "object"]}
-    return _FORMS.get(type(form), _TEXT)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from zsched.core.backfill import Backfill
 from zsched.core.choices import ScheduleState
-from zsched.core.forms import Words, YesNo
+from zsched.core.forms import ValueType
 from zsched.core.model import Schedule, Scheduled
 from zsched.core.option_table import OPTIONS
 from zsched.core.repair import Repaired
@@ -31,7 +31,7 @@ _SAMPLES: Final[tuple[Any, ...]] = (
     _SOURCE,
 )
 _NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null", list: "array"}
-_SHOWN: Final = {option.shown: option.form for option in OPTIONS.values()}
+_FORMS: Final = {option.json_name: option.form for option in OPTIONS.values()}
 
 
 def results() -> dict[str, dict[str, Any]]:
@@ -52,11 +52,11 @@ def _member(name: str, value: Any, hint: Any) -> dict[str, Any]:
         return {"type": ["number", "null"]}
     if isinstance(hint, type) and issubclass(hint, Enum):
         return {"enum": [each.value for each in hint]}
-    form = _SHOWN.get(name)
-    if isinstance(form, Words):
-        return {"enum": [*(each.value for each in form.enum), None]}
-    if isinstance(form, YesNo):
-        return {"type": "boolean"}
+    form = _FORMS.get(name)
+    if form is not None and form.value_type is ValueType.WORD:
+        return {"enum": [*form.words, None]}
+    if form is not None and form.value_type is ValueType.BOOLEAN:
+        return form.schema
     kinds = set(typing.get_args(hint)) if isinstance(hint, UnionType) else {hint}
     if kinds <= _NAMES.keys():
         return {"type": sorted({_NAMES[kind] for kind in (*kinds, type(value))})}

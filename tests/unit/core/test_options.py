@@ -13,9 +13,10 @@ import pytest
 from zsched.core.arguments import check_id, check_queue, seconds_to_ms
 from zsched.core.choices import IfExists, OnLost, OnUncertain, Priority
 from zsched.core.clock import LAST_MS
+from zsched.core.forms import ValueType
 from zsched.core.instants import instant_ms
 from zsched.core.model import After, At, Now, Payload
-from zsched.core.option_table import OPTIONS
+from zsched.core.option_table import options_taking
 from zsched.core.options import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, define, define_now, define_trigger
 from zsched.core.triggers import Fold, Gap, TriggerSpec, check
 from zsched.core.triggers.cron import CRON
@@ -307,7 +308,7 @@ def test_a_value_whose_repr_fails_does_not_hide_the_error() -> None:
 
 
 def test_every_duration_may_be_a_text() -> None:
-    durations = {name for name, option in OPTIONS.items() if option.form.is_duration and name != "after"}
+    durations = {*options_taking(ValueType.DURATION)} - {"after"}
     assert {"every", "jitter", "expires_after", "catch_up_window", "timeout", "result_ttl", "failure_ttl"} == durations
 
     of_texts = _define(every="1d", jitter="90s", expires_after="1h30m", catch_up_window="2h")

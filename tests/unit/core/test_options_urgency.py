@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import typing
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
-from enum import Enum
 from typing import Any, Literal, get_args
 
 import pytest
 
 from zsched.core.checked_options import CheckedOptions, read_letters, read_options
 from zsched.core.choices import OnLost, OnUncertain, Priority, ScheduleState
-from zsched.core.forms import Option, RateLimit, Stored, Words
+from zsched.core.forms import Option, RateLimit, Stored
 from zsched.core.model import Definition, Schedule
 from zsched.core.option_table import (
     ELSEWHERE,
@@ -23,9 +21,7 @@ from zsched.core.option_table import (
     FOR_UPDATE,
     ONLY_ENQUEUE,
     OPTIONS,
-    EnqueueOptions,
     ScheduleOptions,
-    TaskCall,
 )
 from zsched.core.options import PRESETS, define, define_now, merged_presets
 from zsched.core.revision import revise
@@ -154,29 +150,15 @@ def literals(type_: Any) -> list[Any]:
 
 @pytest.mark.parametrize("option", NAMED)
 def test_the_type_of_an_option_lists_the_words_of_its_enum_and_its_help_is_a_sentence(option: Option) -> None:
-    enum: type[Enum] | None = option.form.enum if isinstance(option.form, Words) else None
+    type_, enum = types()[option.name], option.form.enum
 
-    type_ = types()[option.name]
-
-    assert [member.value for member in enum or ()] == literals(type_)
+    assert option.form.words == literals(type_)
     assert enum is None or enum in get_args(type_)
     assert re.fullmatch(r"[A-Z].{8,80}[.;]?.*\.", option.help)
 
 
 def test_the_typed_trigger_options_are_exactly_the_kinds_of_triggers() -> None:
     assert list(RULES) == list(typing.get_type_hints(KindOptions))
-
-
-def test_a_task_takes_the_options_with_the_types_of_the_table() -> None:
-    given = typing.get_type_hints(TaskCall.__call__)
-
-    parameters = inspect.signature(TaskCall.__call__).parameters.values()
-    names = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
-
-    may_lack = {"args", "kwargs", "name", *RULES} - {*names}  # a kind that is not named is taken unchecked
-    called = types() | typing.get_type_hints(EnqueueOptions)
-    expected = {name: type_ for name, type_ in called.items() if name not in may_lack}
-    assert expected == {name: given[name] for name in names}
 
 
 def test_two_options_never_share_a_letter_a_field_or_another_name() -> None:
@@ -242,7 +224,7 @@ def test_a_corrupted_option_field_is_read_as_missing_and_named(
 
 
 def test_stored_options_are_returned_in_the_form_that_callers_give() -> None:
-    usual, other = CheckedOptions().given(), replace(OTHER, priority=Priority.LOW).given()
+    usual, other = CheckedOptions().arguments(), replace(OTHER, priority=Priority.LOW).arguments()
 
     optional = {option.name for option in OPTIONS.values() if option.is_optional}
     assert {None} == {value for name, value in usual.items() if name in optional}

@@ -107,7 +107,7 @@ def test_a_rate_limit_is_written_in_two_fields_and_as_a_flag(given_as: Any, monk
     pairs = Encoder().shared(definition)
 
     assert ("mail:a", "3", "l") == (pairs["rate_limit_key"], pairs["rate_limit_concurrency"], definition.letters())
-    assert (RateLimit("mail:a", 3), "mail:a:3") == (definition.rate_limit, definition.given()["rate_limit"])
+    assert (RateLimit("mail:a", 3), "mail:a:3") == (definition.rate_limit, definition.arguments()["rate_limit"])
 
 
 @pytest.mark.parametrize(

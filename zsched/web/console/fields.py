@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from zsched.core.checked_options import CheckedOptions
-from zsched.core.forms import Duration, Form, Instant, Json, Number, RqSeconds, Tags, Whole, Words, YesNo
+from zsched.core.forms import Stored, ValueType
 from zsched.core.model import Schedule
 from zsched.core.option_table import FOR_UPDATE, OPTIONS
 from zsched.core.sentences import local_text
@@ -19,14 +19,23 @@ from zsched.errors import InvalidSchedule
 from zsched.web.labels import label_of
 from zsched.web.reading import rfc3339
 
-_DEFAULTS: Final = CheckedOptions().given()
+_DEFAULTS: Final = CheckedOptions().arguments()
 # What is edited most, before the others.
 FIRST: Final = (*RULES, "at", "tz", "queue", "priority", "tags", "name", "description")
-OTHERS: Final = (
-    "starts", "ends", "count", "gap", "fold", "overlap", "overlap_limit", "catch_up", "catch_up_window",
-    "catch_up_limit", "jitter", "expires_after", "timeout", "retry", "result_ttl", "failure_ttl",
-    "pause_after_failures", "at_front", "on_uncertain", "on_lost", "owner", "args", "kwargs",
-)  # fmt: skip
+_NOT_EDITED: Final = ("after", "urgency")  # they become other options
+OTHERS: Final = tuple(
+    name
+    for name, option in OPTIONS.items()
+    if name in FOR_UPDATE and name not in (*FIRST, *_NOT_EDITED)
+    if option.stored is not Stored.NOT and option.attribute != "-"  # a schedule shows its value
+)
+_INPUTS: Final = {
+    ValueType.WORD: "select",
+    ValueType.BOOLEAN: "checkbox",
+    ValueType.NUMBER: "number",
+    ValueType.ARRAY: "json",
+    ValueType.OBJECT: "json",
+}
 _ARGUMENTS: Final = frozenset({"args", "kwargs"})
 
 
@@ -44,19 +53,11 @@ class Field:
     def of(cls, name: str, text: str) -> Field:
         """Return the field of the option *name* with *text*."""
         option = OPTIONS[name]
-        form, kind, more = option.form, "text", ""
-        choices: tuple[str, ...] = ()
-        if isinstance(form, Words):
-            kind, choices = "select", tuple(str(member.value) for member in form.enum)
-        elif isinstance(form, YesNo):
-            kind = "checkbox"
-        elif isinstance(form, Whole | Number):
-            kind = "number"
-        elif isinstance(form, Json):
-            kind = "json"
-        elif isinstance(form, Tags):
+        form, more = option.form, ""
+        if form.value_type is ValueType.LIST:
             more = " Several are separated by commas."
-        return cls(name, option.help_with(label_of) + more, kind, choices, text.strip())
+        input = _INPUTS.get(form.value_type, "text")
+        return cls(name, option.help_with(label_of) + more, input, tuple(form.words), text.strip())
 
     def with_text(self, text: str) -> Field:
         """Return it with what a person has typed."""
@@ -69,20 +70,20 @@ class Field:
 
     def value(self) -> Any:
         """Return the value of the option. Raises InvalidSchedule."""
-        name, text, form = self.name, self.text, OPTIONS[self.name].form
-        if isinstance(form, YesNo):
+        name, text, value_type = self.name, self.text, OPTIONS[self.name].form.value_type
+        if value_type is ValueType.BOOLEAN:
             return text == "yes"
-        if isinstance(form, Tags):
+        if value_type is ValueType.LIST:
             return [tag for each in text.split(",") if (tag := each.strip())]
         if not text:
             return _DEFAULTS.get(name)
-        if isinstance(form, Whole | Number):
+        if value_type is ValueType.NUMBER:
             if not (text.isascii() and text.isdecimal() and len(text) <= 18):
                 raise InvalidSchedule(name, text, "not a whole number", "give one such as 3")
             return int(text)
-        if isinstance(form, Instant):
+        if value_type is ValueType.TIME:
             return rfc3339(name, text.replace(" ", "T"))
-        if isinstance(form, Json):
+        if self.input == "json":
             try:
                 return json.loads(text)
             except ValueError as error:
@@ -121,18 +122,19 @@ def _text(name: str, one: Schedule, shown: Mapping[str, Any]) -> str:
     if name in ("count", "gap", "fold"):
         value = None if spec is None else getattr(spec, name)
         return "" if value is None else str(getattr(value, "value", value))
-    value = shown.get(OPTIONS[name].shown)
+    form = OPTIONS[name].form
+    value = shown.get(OPTIONS[name].json_name)
     if value in (None, "", ()) or (name == "description" and value == one.func):  # its default
         return ""
-    form: Form = OPTIONS[name].form
-    if isinstance(form, Tags):
-        return ", ".join(value)
-    if isinstance(form, YesNo):
-        return "yes" if value else "no"
-    if isinstance(form, Duration):
-        return duration_text(round(value * 1000)) if value else ""
-    if isinstance(form, RqSeconds):
-        return str(value) if value < 0 else duration_text(value * 1000)
-    if isinstance(form, Json):
-        return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
-    return str(value)
+    match form.value_type:
+        case ValueType.LIST:
+            return ", ".join(value)
+        case ValueType.BOOLEAN:
+            return "yes" if value else "no"
+        case ValueType.DURATION if form.unit:
+            return duration_text(round(value * 1000)) if value else ""
+        case ValueType.DURATION:
+            return str(value) if value < 0 else duration_text(value * 1000)
+        case ValueType.ARRAY | ValueType.OBJECT:
+            return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+    return form.to_text(form.check(name, value)) if isinstance(value, dict) else str(value)

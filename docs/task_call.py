@@ -1,0 +1,57 @@
+"""
+The stub ``zsched/tasks/task_call.pyi``, made from the table of options.
+
+A TypedDict cannot say that a call takes other keywords, too. So the options and their types are repeated there, for
+editors and type checkers only.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from zsched.core import option_table
+from zsched.core.option_table import ONLY_ENQUEUE, OPTIONS
+from zsched.core.triggers import trigger
+
+_LEFT_TO_TASKS: Final = ("args", "kwargs", "name")  # a task's payload, and a usual name of a parameter
+
+
+def task_call() -> Iterator[str]:
+    """Yield the lines of the stub."""
+    modules = [ast.parse(Path(module.__file__ or "").read_text()) for module in (trigger, option_table)]
+    nodes = [node for module in modules for node in ast.walk(module)]
+    types = {ast.unparse(node.target): _type_of(node.annotation) for node in nodes if isinstance(node, ast.AnnAssign)}
+    names = [name for name in OPTIONS | ONLY_ENQUEUE if name not in _LEFT_TO_TASKS]
+    yield '"""A call that takes options beside a payload; `make pages` writes it from the table of options."""\n'
+    yield from _imports(
+        nodes, {"Any", "Protocol", "TypeVar", *re.findall(r"\w+", " ".join(types[name] for name in names))}
+    )
+    yield '\nResult = TypeVar("Result", covariant=True)\n'
+    yield "class TaskCall(Protocol[Result]):\n    def __call__(\n        self,\n        *,"
+    yield from (f"        {name}: {types[name]} = ...," for name in names)
+    yield "        **payload: Any,\n    ) -> Result: ..."
+
+
+def _type_of(annotation: ast.expr) -> str:
+    """Return the type of an entry of the table, as its source has it."""
+    if isinstance(annotation, ast.Subscript) and isinstance(annotation.slice, ast.Tuple):
+        return ast.unparse(annotation.slice.elts[0])
+    return ast.unparse(annotation)
+
+
+def _imports(nodes: list[ast.AST], used: set[str]) -> Iterator[str]:
+    """Yield the imports of the *used* names, sorted; *nodes*: with the imports of the table's modules."""
+    found = defaultdict[str, set[str]](set)
+    found["typing"] |= used & {"Protocol", "TypeVar"}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found[node.module] |= used & {each.name for each in node.names}
+    lines = [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(found.items()) if names]
+    yield from (line for line in lines if "zsched" not in line)
+    yield ""
+    yield from (line for line in lines if "zsched" in line)
