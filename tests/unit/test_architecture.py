@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "":               (("aio", "client", "core", "current", "errors", "tasks"), ()),
     "errors":         ((),                                               ()),
     "config":         (("errors", "config"),                             ()),
+    "config.parsing": (("errors", "config", "core"),                     ()),  # names that options have, too
     "config.reading": (("errors",),                                      ()),  # files that people give
     "events":         (("errors", "core"),                               ("structlog",)),
     "embedded":       (("errors", "embedded"),                           ()),

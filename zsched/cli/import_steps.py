@@ -136,7 +136,7 @@ def tell_import(
         "schedules": [row for one in imported for row in _schedules(one, now_ms)],
         "removed": [id for one in imported for id in one.applied.removed],
         "stale": [id for one in imported for id in one.applied.stale],
-        "refused": [refusal.to_dict() for one in imported for refusal in one.source.refusals],
+        "refused": [refusal._asdict() for one in imported for refusal in one.source.refusals],
         "errors": [{"id": id, "error": str(error)} for one in imported for id, error in one.applied.errors],
         "remarks": [remark for one in imported for remark in one.source.remarks],
     }
@@ -167,7 +167,7 @@ def _schedules(one: Imported, now_ms: int) -> Iterator[dict[str, Any]]:
         next_ms = _next_ms(definition, now_ms)
         if item.id in steps:
             step = steps[item.id]
-            result = {"outcome": step.outcome, "changes": [change.to_dict() for change in step.changes]}
+            result = {"outcome": step.outcome, "changes": [change._asdict() for change in step.changes]}
             next_ms = step.next_ms or next_ms
         elif item.id in moved:
             result["outcome"], next_ms = moved[item.id].outcome, moved[item.id].due_ms

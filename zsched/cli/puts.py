@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -11,6 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from zsched.cli.completion import completed_ids
+from zsched.cli.filters import stacked
 from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
 from zsched.cli.program import Invocation, command, connect
@@ -58,8 +58,7 @@ def _flag(option: Option) -> str:
 
 def _options(names: Container[str]) -> Callable[[F], F]:
     """Add the options of *names*, in the order of their table."""
-    found = [_option(option) for name, option in OPTIONS.items() if name in names]
-    return lambda command: functools.reduce(lambda inner, option: option(inner), reversed(found), command)
+    return stacked(*(_option(option) for name, option in OPTIONS.items() if name in names))
 
 
 # By flag: each option that can go back to its default, and the value that means the default.

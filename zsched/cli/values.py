@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from zsched.config.reading import MOST_BYTES, bounded, read_file, reason_of
+from zsched.core.arguments import strict_json
 from zsched.core.clock import SystemClock, from_ms
 from zsched.core.instants import instant_ms
 from zsched.core.wording import parse_duration
@@ -92,29 +93,24 @@ def duration(text: str) -> timedelta:
         raise click.BadParameter(str(error)) from None
 
 
-def json_array(text: str) -> list[Any]:
+def json_array(text: str) -> Any:
     """Parse a JSON array. Raises click.BadParameter."""
-    value = _json(text)
-    if not isinstance(value, list):
-        raise click.BadParameter(f"""{text!r} is not a JSON array; give one such as '[42, "email"]'""")
-    return value
+    return _json(text, list, """array; give one such as '[42, "email"]'""")
 
 
-def json_object(text: str) -> dict[str, Any]:
+def json_object(text: str) -> Any:
     """Parse a JSON object. Raises click.BadParameter."""
-    value = _json(text)
-    if not isinstance(value, dict):
-        raise click.BadParameter(f"""{text!r} is not a JSON object; give one such as '{{"channel": "email"}}'""")
-    return value
+    return _json(text, dict, """object; give one such as '{"channel": "email"}'""")
 
 
-def _json(text: str) -> Any:
-    from zsched.files.checking import strict_json  # commands without JSON need not wait for it
-
+def _json(text: str, kind: type, wanted: str) -> Any:
     try:
-        return strict_json(text)
+        value = strict_json(text)
     except ValueError as error:
         raise click.BadParameter(f"{text!r} is not JSON ({error})") from None
+    if not isinstance(value, kind):
+        raise click.BadParameter(f"{text!r} is not a JSON {wanted}")
+    return value
 
 
 def content(file: str, wanted: str) -> bytes:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zsched.config.urls import LABEL
+from zsched.core.arguments import is_queue_name
 from zsched.errors import ConfigError, show
 
 Parser = Callable[[object], Any]
@@ -172,20 +173,10 @@ _LONGEST_S: Final = 10 * 365 * 86_400.0  # longest span in an urgency
 
 
 def _queue_name(given: object) -> str:
-    """Parse the name of an RQ queue, as ``core.arguments.check_queue`` does."""
-    if isinstance(given, str) and _is_queue(given):
-        return given
+    """Parse the name of an RQ queue."""
+    if is_queue_name(given):
+        return str(given)
     raise ValueError("write 1 to 128 printable characters without spaces, not beginning with -")
-
-
-def _is_queue(name: str) -> bool:
-    return (
-        1 <= len(name.encode("utf-8", "replace")) <= 128
-        and name.isprintable()
-        and not any(c.isspace() for c in name)
-        and not name.startswith("-")
-        and not name.endswith(":intermediate")
-    )
 
 
 def _per_second(given: object) -> float:

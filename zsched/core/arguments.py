@@ -7,11 +7,12 @@ Every refusal is an InvalidSchedule that names the option, the value and the rem
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from zsched.core.choices import ScheduleState
 from zsched.core.run_id import ID
@@ -131,13 +132,19 @@ def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = LONG
 
 
 def check_queue(queue: object, kind: str = "queue") -> str:
-    """
-    Return *queue* if it is a valid name of an RQ queue, or of another *kind*. Raises InvalidSchedule otherwise.
+    """Return *queue* if it can name an RQ queue, or another *kind*. Raises InvalidSchedule otherwise."""
+    if not is_queue_name(queue):
+        remedy = "give 1 to 128 printable characters without spaces, not beginning with -"
+        raise InvalidSchedule(kind, queue, f"not a usable {kind} name", remedy)
+    return str(queue)
 
-    Not valid are names that a terminal, ``rq worker`` or RQ's own keys cannot handle: white space, control and
+
+def is_queue_name(queue: object) -> bool:
+    """
+    Return False for names that a terminal, ``rq worker`` or RQ's own keys cannot handle: white space, control and
     invisible characters, a leading -, RQ's ``:intermediate``.
     """
-    good = (
+    return (
         isinstance(queue, str)
         and 1 <= len(queue.encode("utf-8", "replace")) <= 128
         and queue.isprintable()
@@ -145,10 +152,6 @@ def check_queue(queue: object, kind: str = "queue") -> str:
         and not queue.startswith("-")
         and not queue.endswith(":intermediate")
     )
-    if not good:
-        remedy = "give 1 to 128 printable characters without spaces, not beginning with -"
-        raise InvalidSchedule(kind, queue, f"not a usable {kind} name", remedy)
-    return str(queue)
 
 
 def check_tags(tags: object) -> tuple[str, ...]:
@@ -163,6 +166,19 @@ def flag(field: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidSchedule(field, value, "not a yes or no", "give True or False")
     return value
+
+
+def strict_json(text: str) -> Any:
+    """Return the value of a JSON text; NaN and Infinity are not in JSON. Raises ValueError."""
+    try:
+        return json.loads(text, parse_constant=refuse_constant)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+
+
+def refuse_constant(constant: str) -> None:
+    """Refuse NaN and Infinity. Raises ValueError."""
+    raise ValueError(f"{constant} is not in JSON")
 
 
 def serializer_name(value: object) -> str:

@@ -124,5 +124,6 @@ _SHOWN: Final = [
     for option in OPTIONS.values()
     if option.attribute != "-" and option.stored not in (Stored.NOT, Stored.DATA, Stored.RULE) and option.name != "tz"
 ]
+USUAL_ARGUMENTS: Final = _USUAL.arguments()  # what they are set back to; None, if one is not here
 POLICIES: Final = [option.json_name for option, _, _ in _STORED[Stored.POLICY]]  # as JSON names them
 _POLICY_FORMS: Final = {option.field: option.form for option, _, _ in _STORED[Stored.POLICY]}

@@ -49,10 +49,8 @@ FoldWord: TypeAlias = Fold | Literal["first", "second", "both"]
 class RetryLike(Protocol):
     """``rq.Retry``, which the core does not import."""
 
-    @property
-    def max(self) -> int: ...
-    @property
-    def enqueue_at_front(self) -> bool: ...
+    max: int
+    enqueue_at_front: bool
 
 
 class CallbackLike(Protocol):

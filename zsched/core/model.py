@@ -11,7 +11,7 @@ Instants are integer epoch milliseconds (``…_ms``); durations name their unit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final
 
@@ -209,14 +209,7 @@ class Scheduled:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON."""
-        next_at = None if self.next_at is None else iso(to_ms(self.next_at))
-        return {
-            "id": self.id,
-            "outcome": self.outcome,
-            "next_at": next_at,
-            "run_id": self.run_id,
-            "version": self.version,
-        }
+        return asdict(self) | {"next_at": None if self.next_at is None else iso(to_ms(self.next_at))}
 
 
 @dataclass(slots=True, repr=False)
@@ -241,17 +234,8 @@ class Many:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON; an error is {index, error, type}."""
-        return {
-            "ids": self.ids,
-            "outcomes": self.outcomes,
-            "created": self.created,
-            "updated": self.updated,
-            "unchanged": self.unchanged,
-            "kept": self.kept,
-            "already_fired": self.already_fired,
-            "errors": [{"index": n, "error": str(e), "type": type(e).__name__} for n, e in self.errors],
-            "done": self.done,
-        }
+        errors = [{"index": n, "error": str(e), "type": type(e).__name__} for n, e in self.errors]
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"errors": errors}
 
 
 class RowsRefused(ZschedError):

@@ -25,34 +25,12 @@ from types import NoneType
 from typing import Annotated, Any, Final, Required, TypedDict, get_args, get_origin, get_type_hints
 from zoneinfo import ZoneInfo
 
-from zsched.core import forms
-from zsched.core.choices import (
-    CatchUp,
-    CatchUpWord,
-    IfExists,
-    IfExistsWord,
-    OnLost,
-    OnLostWord,
-    OnUncertain,
-    OnUncertainWord,
-    Overlap,
-    OverlapWord,
-    Priority,
-    PriorityWord,
-)
-from zsched.core.forms import (
-    CallbackValue,
-    DurationValue,
-    FoldWord,
-    Form,
-    GapWord,
-    Option,
-    RateLimitValue,
-    RetryValue,
-    Stored,
-    ValueType,
-)
+from zsched.core import choices, forms
+from zsched.core.forms import Form, Option, Stored, ValueType
 from zsched.core.triggers import Fold, Gap, KindOptions, TriggerKind, kind_named
+
+_OF_RULES: Final = "only for recurring schedules"
+
 
 # An entry is two or three lines: its type, its help, and the rest.
 # fmt: off
@@ -64,7 +42,7 @@ class _OnceOptions(TypedDict, total=False):
     at: Annotated[datetime | None, Option(
         "Once, at this time: local in --tz, or with an offset or Z.", forms.TIME, Stored.RULE,
         elsewhere="eta run_date run_at when scheduled_time datetime")]
-    after: Annotated[DurationValue | None, Option(
+    after: Annotated[forms.DurationValue | None, Option(
         "Once, this long from now: seconds, or 5m, 1h30m, 2d, 500ms.", forms.duration_of(), Stored.RULE,
         elsewhere="countdown delay time_delta")]
 
@@ -78,14 +56,15 @@ class RuleOptions(KindOptions, total=False):
         "IANA zone of local times and rules, such as Asia/Seoul; default UTC.", forms.ZONE, Stored.LABEL, "tz",
         elsewhere="timezone")]
     starts: Annotated[datetime | None, Option(
-        "The first possible time of a rule.", forms.TIME, Stored.RULE, elsewhere="start_date")]
+        "The first possible time of a rule.", forms.TIME, Stored.RULE, once=_OF_RULES, elsewhere="start_date")]
     ends: Annotated[datetime | None, Option(
-        "The last possible time of a rule.", forms.TIME, Stored.RULE, elsewhere="end_date")]
+        "The last possible time of a rule.", forms.TIME, Stored.RULE, once=_OF_RULES, elsewhere="end_date")]
     count: Annotated[int | None, Option(
-        "The total number of a rule's occurrences.", forms.count_of("occurrences"), Stored.RULE, elsewhere="repeat")]
-    gap: Annotated[GapWord | None, Option(
+        "The total number of a rule's occurrences.", forms.count_of("occurrences"), Stored.RULE,
+        once=_OF_RULES, elsewhere="repeat")]
+    gap: Annotated[forms.GapWord | None, Option(
         "Policy for a local time that summer time skips.", forms.word_of(Gap), Stored.RULE)]
-    fold: Annotated[FoldWord | None, Option(
+    fold: Annotated[forms.FoldWord | None, Option(
         "Policy for a local time that winter time repeats.", forms.word_of(Fold), Stored.RULE)]
 
 
@@ -102,15 +81,16 @@ class _PlaceOptions(TypedDict, total=False):
 
     queue: Annotated[str, Option(
         'The RQ queue; default "default".', forms.QUEUE, Stored.PLACE, elsewhere="queue_name")]
-    priority: Annotated[PriorityWord, Option(
+    priority: Annotated[choices.PriorityWord, Option(
         "Due runs of a higher priority are pushed first. It ends there: queues keep their order.",
-        forms.word_of(Priority), Stored.PLACE)]
+        forms.word_of(choices.Priority), Stored.PLACE)]
     at_front: Annotated[bool, Option(
         "The end of the queue; default the back.", forms.BOOLEAN, Stored.FLAG, letter="f", off="--at-back")]
-    on_uncertain: Annotated[OnUncertainWord, Option(
-        "Policy when a lost Redis may have pushed the run.", forms.word_of(OnUncertain), Stored.FLAG, letter="s")]
-    on_lost: Annotated[OnLostWord | None, Option(
-        "Policy when the worker dies: retry while --retry allows, or lost.", forms.word_of(OnLost), Stored.JOB,
+    on_uncertain: Annotated[choices.OnUncertainWord, Option(
+        "Policy when a lost Redis may have pushed the run.", forms.word_of(choices.OnUncertain), Stored.FLAG,
+        letter="s")]
+    on_lost: Annotated[choices.OnLostWord | None, Option(
+        "Policy when the worker dies: retry while --retry allows, or lost.", forms.word_of(choices.OnLost), Stored.JOB,
         "zs_on_lost")]
 
 
@@ -120,22 +100,22 @@ class _ScheduleOnly(TypedDict, total=False):
     pause_after_failures: Annotated[int | None, Option(  # scripts count exactly up to far more
         "Pause a rule after this many failed runs in a row.", forms.count_of("failures in a row", 1_000_000),
         Stored.OWN, "pause_after", once="a one-shot has one run, and no failures in a row")]
-    overlap: Annotated[OverlapWord | None, Option(
-        "Policy while the previous run is not over; default skip.", forms.word_of(Overlap), Stored.POLICY, "overlap",
-        elsewhere="max_instances")]
+    overlap: Annotated[choices.OverlapWord | None, Option(
+        "Policy while the previous run is not over; default skip.", forms.word_of(choices.Overlap), Stored.POLICY,
+        "overlap", elsewhere="max_instances")]
     overlap_limit: Annotated[int | None, Option(  # the script that adds one may have to look at all of them
         "The most runs that wait with --overlap queue; default 100.", forms.count_of("runs", 1000), Stored.POLICY,
         "overlap_limit")]
-    catch_up: Annotated[CatchUpWord | None, Option(
-        "Policy for a rule's missed times; default latest.", forms.word_of(CatchUp), Stored.POLICY, "catch_up",
+    catch_up: Annotated[choices.CatchUpWord | None, Option(
+        "Policy for a rule's missed times; default latest.", forms.word_of(choices.CatchUp), Stored.POLICY, "catch_up",
         elsewhere="coalesce")]
-    catch_up_window: Annotated[DurationValue | None, Option(
+    catch_up_window: Annotated[forms.DurationValue | None, Option(
         "Ignore occurrences older than this; default 1d.", forms.duration_of(), Stored.POLICY, "catch_up_window_ms",
         elsewhere="misfire_grace_time")]
     catch_up_limit: Annotated[int | None, Option(  # each costs a look
         "The most runs of --catch-up all; default 100.", forms.count_of("runs", 10_000), Stored.POLICY,
         "catch_up_limit")]
-    jitter: Annotated[DurationValue | None, Option(
+    jitter: Annotated[forms.DurationValue | None, Option(
         "Delay each run by up to this, spread over the ids.", forms.duration_of(), Stored.JOB, "zs_jitter",
         attribute="jitter_ms")]
 
@@ -143,31 +123,31 @@ class _ScheduleOnly(TypedDict, total=False):
 class _RunOptions(TypedDict, total=False):
     """Options of the run itself, and its labels."""
 
-    expires_after: Annotated[DurationValue | None, Option(
+    expires_after: Annotated[forms.DurationValue | None, Option(
         "Drop a run that has not started this long after its due time.", forms.duration_of(least_ms=1), Stored.JOB,
         "zs_expires", letter="e", attribute="expires_ms", elsewhere="ttl")]
     urgency: Annotated[str | None, Option(
         "A preset: asap, time_sensitive, digest, or a name in [urgency].", Form("NAME"), attribute="-")]
-    timeout: Annotated[DurationValue | None, Option(
+    timeout: Annotated[forms.DurationValue | None, Option(
         "Time limit of a run: 5m, 1h, or -1 for none; default 180 s, RQ's own.", forms.RQ_SECONDS, Stored.RQ, "timeout",
         attribute="timeout_s", elsewhere="job_timeout")]
-    result_ttl: Annotated[DurationValue | None, Option(
+    result_ttl: Annotated[forms.DurationValue | None, Option(
         "How long RQ keeps a result; 0: not at all, -1: forever.", forms.RQ_SECONDS, Stored.RQ, "result_ttl",
         attribute="result_ttl_s")]
-    failure_ttl: Annotated[DurationValue | None, Option(
+    failure_ttl: Annotated[forms.DurationValue | None, Option(
         "How long RQ keeps a failed run; 0: not at all, -1: forever.", forms.RQ_SECONDS, Stored.RQ, "failure_ttl",
         attribute="failure_ttl_s")]
-    retry: Annotated[RetryValue | None, Option(
+    retry: Annotated[forms.RetryValue | None, Option(
         'How often RQ retries a failed run. Python, files and HTTP also take {"max": 3, "interval": [60, 300]}, in s.',
         forms.RETRIES, Stored.RQ, "retries_left", attribute="retries")]
-    rate_limit: Annotated[RateLimitValue | None, Option(
+    rate_limit: Annotated[forms.RateLimitValue | None, Option(
         "RQ 3's limit: at most N runs and jobs of this key are queued or running at once.", forms.RATE_LIMIT,
         Stored.JOB, "rate_limit_key rate_limit_concurrency", letter="l")]
     meta: Annotated[dict[str, Any] | None, Option(
         "RQ's job.meta, a JSON object.", forms.OBJECT, Stored.RQ, attribute="-")]
-    on_success: Annotated[CallbackValue | None, Option(
+    on_success: Annotated[forms.CallbackValue | None, Option(
         "Dotted path of RQ's callback.", forms.CALLBACK, Stored.RQ, attribute="-", elsewhere="depends_on")]
-    on_failure: Annotated[CallbackValue | None, Option(
+    on_failure: Annotated[forms.CallbackValue | None, Option(
         "Dotted path of RQ's callback.", forms.CALLBACK, Stored.RQ, attribute="-")]
     name: Annotated[str | None, Option("A name for people; it may change.", forms.LINE, Stored.LABEL, "name")]
     description: Annotated[str | None, Option("One line for people.", forms.LINE, Stored.RQ, "description")]
@@ -205,14 +185,14 @@ class _IdOptions(TypedDict, total=False):
 
     id: Annotated[str | None, Option(
         "The same id is the same schedule; default: a random one.", forms.SCHEDULE_ID, elsewhere="job_id")]
-    if_exists: Annotated[IfExistsWord, Option(
-        "What to do when the id is taken; default replace.", forms.word_of(IfExists))]
+    if_exists: Annotated[choices.IfExistsWord, Option(
+        "What to do when the id is taken; default replace.", forms.word_of(choices.IfExists))]
 
 
 class _UniqueOptions(TypedDict, total=False):
     """Options of a run at once alone."""
 
-    unique_for: Annotated[DurationValue | None, Option(
+    unique_for: Annotated[forms.DurationValue | None, Option(
         "With an id and if_exists keep or error: how long the id keeps its run; default 1d.",
         forms.duration_of(least_ms=1), elsewhere="period deduplication")]
 

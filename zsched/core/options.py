@@ -21,7 +21,7 @@ from zsched.core.choices import IfExists
 from zsched.core.forms import Stored
 from zsched.core.instants import instant_ms, local_offset_s
 from zsched.core.model import After, At, Definition, Now, Payload, When
-from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, ONLY_ENQUEUE, OPTIONS
+from zsched.core.option_table import ELSEWHERE, FOR_ENQUEUE, ONLY_ENQUEUE, OPTIONS, RuleOptions
 from zsched.core.policy import CONTRADICTIONS, USUAL, Policy
 from zsched.core.triggers import GIVE_A_RULE, RULES, Fold, Gap, TriggerSpec, build, kind_named
 from zsched.core.wording import duration_text
@@ -35,14 +35,13 @@ _RULE = ("starts", "ends", "count")
 SCHEDULE_OPTIONS = frozenset(OPTIONS)
 ENQUEUE_OPTIONS = FOR_ENQUEUE
 
-# Options that are checked by triggers, policies, the payload's encoder and ``expanded``.
-_CHECKED_ELSEWHERE = (Stored.RULE, Stored.POLICY, Stored.DATA)
+# Options that are checked by triggers, the payload's encoder and ``expanded``.
+_CHECKED_ELSEWHERE = (Stored.RULE, Stored.DATA)
 _CHECKED = {
     name: option for name, option in OPTIONS.items() if option.stored not in _CHECKED_ELSEWHERE and name != "urgency"
 }
 _LONGEST_NAME: Final = 100  # characters of an unknown option that are compared
 _SAMPLE: Final = 12  # gaps between occurrences that are checked
-_POLICIES: Final = {name: option for name, option in OPTIONS.items() if option.stored is Stored.POLICY}
 _HARMLESS: Final = {  # allowed for a one-shot: the defaults of the signature
     "catch_up_window": USUAL.catch_up_window_ms / 1000,
     "catch_up_limit": USUAL.catch_up_limit,
@@ -98,7 +97,7 @@ def _unique_ms(options: Mapping[str, Any], definition: Definition) -> int:
 
 def define_trigger(options: Mapping[str, Any]) -> TriggerSpec:
     """Return only the recurring rule in *options*, for a preview. Raises as ``define``."""
-    _refuse_unknown(options, frozenset({"tz", "gap", "fold", "jitter", *RULES, *_RULE}))
+    _refuse_unknown(options, frozenset({*RuleOptions.__annotations__, "jitter"}))
     if options.get("jitter") is not None:
         problem = "the delay of an occurrence within its jitter depends on the schedule's id"
         raise InvalidSchedule("jitter", options["jitter"], problem, "leave it out, or preview a schedule by its id")
@@ -139,14 +138,13 @@ def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: W
         when, values["jitter_ms"] = _with_jitter(when, jitter_ms, options["jitter"]), 0
     args = options.get("args")
     payload = Payload(func=func, args=() if args is None else args, kwargs=options.get("kwargs"), **of_rq)
-    policy = policy_of(options, is_recurring)
     has_own_id = "id" in values
     if values.get("if_version") is not None and not (
         has_own_id and values.get("if_exists") in (None, IfExists.REPLACE)
     ):
         problem = "only a schedule of an id, which is replaced, has a version"
         raise InvalidSchedule("if_version", values["if_version"], problem, "give its id, and no if_exists")
-    return Definition(**{"id": fallback_id, **values}, when=when, payload=payload, policy=policy, has_own_id=has_own_id)
+    return Definition(**{"id": fallback_id, **values}, when=when, payload=payload, has_own_id=has_own_id)
 
 
 def _checked(options: Mapping[str, Any], is_recurring: bool) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -156,17 +154,25 @@ def _checked(options: Mapping[str, Any], is_recurring: bool) -> tuple[dict[str, 
     """
     values: dict[str, Any] = {}
     of_rq: dict[str, Any] = {}
+    policies: dict[str, Any] = {}
     for name, option in _CHECKED.items():
-        if name not in options or (options[name] is None and option.is_optional):
+        value = options.get(name)
+        if name not in options or (value is None and option.is_optional):
             continue
-        value = options[name]
         if option.once and not is_recurring:
+            if value == _HARMLESS.get(name):
+                continue
             raise InvalidSchedule(name, value, option.once, f"leave it out, or {GIVE_A_RULE}")
         checked = option.form.check(name, value)
         if option.stored is Stored.RQ:
             of_rq[name] = checked
+        elif option.stored is Stored.POLICY:
+            policies[option.field] = checked
         else:
             values[option.attribute] = checked
+    if policies:
+        values["policy"] = Policy(**policies)
+        _refuse_contradictions(values["policy"], options)
     return values, of_rq
 
 
@@ -188,7 +194,7 @@ def _when(options: Mapping[str, Any]) -> When:
     if kind in ("at", "after"):
         for name in _RULE:
             if options.get(name) is not None:
-                raise InvalidSchedule(name, options[name], f"only for recurring schedules, not {kind}=", "leave it out")
+                raise InvalidSchedule(name, options[name], f"{OPTIONS[name].once}, not {kind}=", "leave it out")
     if kind == "at":
         due_ms = instant_ms("at", options["at"], tz, gap or Gap.SHIFT, fold or Fold.FIRST)
         return At(due_ms, local_offset_s(options["at"], tz, due_ms))
@@ -230,26 +236,6 @@ def _recurring(
 # -- policies -------------------------------------------------------------------------------------
 
 
-def policy_of(options: Mapping[str, Any], is_recurring: bool) -> Policy:
-    """
-    Return the policies in *options*.
-
-    Raises:
-        InvalidSchedule: an unknown word or an invalid number; a policy that a one-shot cannot have; a contradiction.
-    """
-    given = {name: options[name] for name in _POLICIES if options.get(name) is not None}
-    if not is_recurring:
-        for name, value in given.items():
-            if value != _HARMLESS.get(name):
-                remedy = f"leave it out, or {GIVE_A_RULE}"
-                raise InvalidSchedule(name, value, _POLICIES[name].once, remedy)
-        return USUAL
-    checked = ((_POLICIES[name], value) for name, value in given.items())
-    policy = Policy(**{option.field: option.form.check(option.name, value) for option, value in checked})
-    _refuse_contradictions(policy, given)
-    return policy
-
-
 def least_gap_ms(spec: TriggerSpec) -> int | None:
     """Return the least time between the first occurrences of *spec*; None if it has at most one."""
     from_ms = spec.starts_ms - 1 if spec.starts_ms is not None else 0
@@ -274,8 +260,9 @@ def made_void(options: Mapping[str, Any]) -> Iterator[str]:
 
 def _refuse_contradictions(policy: Policy, given: Mapping[str, Any]) -> None:
     for one in CONTRADICTIONS:
-        value, beside = getattr(policy, _POLICIES[one.option].field), getattr(policy, one.beside)
-        is_said = value in one.only if one.only else value != getattr(USUAL, _POLICIES[one.option].field)
+        field = OPTIONS[one.option].field
+        value, beside = getattr(policy, field), getattr(policy, one.beside)
+        is_said = value in one.only if one.only else value != getattr(USUAL, field)
         if is_said and beside not in one.allowed:
             problem = f"with {one.beside}={beside.value!r} {one.problem}"
             words = f"{one.beside}=" + " or ".join(f'"{each.value}"' for each in one.allowed)

@@ -13,12 +13,13 @@ from typing import Any, Final
 
 from zsched.core.clock import from_ms
 from zsched.core.model import At, Definition, Schedule
+from zsched.core.option_table import RuleOptions
 from zsched.core.options import PRESETS, SCHEDULE_OPTIONS, TRIGGERS, Presets, blaming, define, expanded, made_void
 from zsched.core.triggers import RULES, has_zone
 from zsched.errors import InvalidSchedule
 
 PAYLOAD = ("func", "args", "kwargs")
-_OF_TIMES: Final = frozenset({*TRIGGERS, "tz", "starts", "ends", "count", "gap", "fold", "jitter"})
+_OF_TIMES: Final = frozenset({*TRIGGERS, *RuleOptions.__annotations__, "jitter"})
 
 
 _FIXED: Final = {  # options that an update cannot change, and what to do instead

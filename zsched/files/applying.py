@@ -57,7 +57,7 @@ class Step:
             "id": self.entry.id,
             "line": self.entry.line,
             "outcome": self.outcome,
-            "changes": [change.to_dict() for change in self.changes],
+            "changes": [change._asdict() for change in self.changes],
             "next_at": iso(self.next_ms),
         }
 

@@ -24,13 +24,13 @@ options of the file.
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, NamedTuple
 
 from zsched.client import Client
 from zsched.client.keeper import Keeper
+from zsched.core.arguments import strict_json
 from zsched.core.forms import Stored, ValueType
 from zsched.core.model import Definition
 from zsched.core.option_table import ELSEWHERE, OPTIONS, options_taking
@@ -83,18 +83,6 @@ def _from_json(key: str, value: Any) -> Any:
         return strict_json(value)
     except ValueError as error:
         raise ValueError(f"not JSON ({error}); write it like '[1, null]'") from None
-
-
-def strict_json(text: str) -> Any:
-    """Return the value of a JSON text; NaN and Infinity are not in JSON. Raises ValueError."""
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except RecursionError as error:
-        raise ValueError(str(error)) from None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not in JSON")
 
 
 # -- all mistakes of an entry -----------------------------------------------------------------------

@@ -34,8 +34,7 @@ class Item:
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """A refused line or job. ``what``: its text at the source; ``problem`` includes the remedy."""
 
     source: str
@@ -46,10 +45,6 @@ class Refusal:
     def text(self) -> str:
         """Return a line for people, in the form of compilers."""
         return f"{self.source}:{self.place}: {self.problem}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return {"source": self.source, "place": self.place, "what": self.what, "problem": self.problem}
 
 
 @dataclass(slots=True)

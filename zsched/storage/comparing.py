@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.core.allowed import LimitedBy
 from zsched.core.changes import Change
@@ -133,17 +133,12 @@ def _recorded(put: LoggedPut) -> ScheduleWithOptions:
     return found if found.data else replace(found, unreadable="")  # an archive may keep no arguments
 
 
-@dataclass(frozen=True, slots=True)
-class OptionChange:
+class OptionChange(NamedTuple):
     """An option that differs: the old and the new value as texts, None if it is not set."""
 
     option: str
     old: str | None
     new: str | None
-
-    def to_dict(self) -> dict[str, str | None]:
-        """Return the change for JSON."""
-        return {"option": self.option, "old": self.old, "new": self.new}
 
     def text(self) -> str:
         """Return a line for people: ``cron: 0 9 * * * → 0 10 * * *``."""

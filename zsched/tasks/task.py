@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Type
 from zsched.client import Client
 from zsched.client.calls import Typed
 from zsched.core.model import Scheduled
-from zsched.core.option_table import ScheduleOptions, ScheduleRow
+from zsched.core.option_table import OPTIONS, ScheduleOptions, ScheduleRow
 from zsched.core.options import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, TRIGGERS, define
 from zsched.errors import NOT_GIVEN, InvalidSchedule, InvalidTask, NotImportable
 from zsched.storage.rqjob import Encoder
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _PAYLOAD: Final = ("args", "kwargs")
 _OF_A_TIME: Final = SCHEDULE_OPTIONS - ENQUEUE_OPTIONS  # options that an immediate run does not have
+_OF_RULES: Final = {name for name, option in OPTIONS.items() if option.once}  # options that a one-shot cannot have
 _RARELY: Final = {"every": 36_500 * 86_400}  # a rule for checks of a task without a rule
 _ANY: Final = "task.function"  # a function path for checks: the real one does not exist before it is defined
 
@@ -81,7 +82,7 @@ class Task(Typed, Generic[P, R]):
         self.options = dict(options)
         self.signature = Signature.of(self.path, func)
         self._template = _template(self.path, self.options, self.signature)
-        self._only_recurring = _check_options(self.path, self.options)
+        _check_options(self.path, self.options)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function. In a worker, a returned ``Next`` is scheduled, and the result has the schedule's id."""
@@ -171,7 +172,7 @@ class Task(Typed, Generic[P, R]):
         if at_once:
             left_out |= _OF_A_TIME
         elif any(options.get(name) is not None for name in TRIGGERS):
-            left_out |= {*TRIGGERS} | (self._only_recurring if is_once(options) else set())
+            left_out |= {*TRIGGERS} | (_OF_RULES if is_once(options) else set())
         own = {name: value for name, value in self.options.items() if name not in left_out}
         return {**own, **options}
 
@@ -296,9 +297,9 @@ def _template(path: str, options: Mapping[str, Any], signature: Signature) -> Te
     return None if text is None else Template(path, text, signature.parameters)
 
 
-def _check_options(path: str, options: Mapping[str, Any]) -> frozenset[str]:
+def _check_options(path: str, options: Mapping[str, Any]) -> None:
     """
-    Check a decorator's options as ``client.schedule`` will. Return the options that only a recurring schedule can have.
+    Check a decorator's options as ``client.schedule`` will.
 
     An urgency is checked when something is scheduled, because the client defines the urgencies.
     """
@@ -312,15 +313,3 @@ def _check_options(path: str, options: Mapping[str, Any]) -> frozenset[str]:
     except InvalidSchedule as error:
         value = error.value if error.field in checked else NOT_GIVEN  # for example "every and cron"
         raise InvalidTask(path, error.field, value, error.problem, error.remedy) from error
-    return frozenset(name for name in _OF_A_TIME.intersection(checked) if _is_refused_once(name, checked))
-
-
-def _is_refused_once(name: str, options: Mapping[str, Any]) -> bool:
-    """Return True if a one-shot cannot have the option *name*, which is valid for recurring schedules."""
-    if name in TRIGGERS:
-        return True
-    try:
-        define(_ANY, {name: options[name], "after": 0}, "task")
-    except InvalidSchedule:
-        return True
-    return False

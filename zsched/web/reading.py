@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
+from zsched.core.arguments import refuse_constant
 from zsched.core.forms import ValueType
 from zsched.core.option_table import options_taking
 from zsched.errors import NOT_GIVEN, InvalidSchedule, show
@@ -161,10 +162,6 @@ def _too_slow() -> Problem:
     return Problem(408, "too-slow", "the body came too slowly", remedy, headers)
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not in JSON")
-
-
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
@@ -191,4 +188,6 @@ def _demand_few_levels(found: Any) -> None:
     raise ValueError(f"it has more than {_DEEPEST} levels")
 
 
-_DECODER: Final = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_without_doubles)
+_DECODER: Final = json.JSONDecoder(
+    parse_constant=refuse_constant, parse_float=_finite, object_pairs_hook=_without_doubles
+)

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from zsched.aio.bridge import run as run_apart
 from zsched.core.arguments import VERSION, check_id
-from zsched.core.checked_options import CheckedOptions
+from zsched.core.checked_options import USUAL_ARGUMENTS
 from zsched.core.choices import Missed, ScheduleState
 from zsched.core.forms import SCHEDULE_ID
 from zsched.core.listing import LISTED_KINDS
@@ -37,7 +37,6 @@ _KEY_BYTES: Final = 128  # of an Idempotency-Key
 _GIVE_A_KEY: Final = f"send Idempotency-Key with 1 to {_KEY_BYTES} bytes, such as a UUID"
 _IF_MATCH: Final = ("If-Match",)
 _CONDITIONS: Final = (*_IF_MATCH, "If-None-Match")
-_DEFAULTS: Final = CheckedOptions().arguments()
 _PREVIEWED: Final = 1000
 
 
@@ -116,7 +115,7 @@ async def patch(id: PathId, request: Request, call: Admitted) -> Response:
     """Change the options that the body names; null sets one back to its default. Honours `If-Match`."""
     call.demand_write()
     body = call_options(await read_object(request))
-    changes = {name: _DEFAULTS.get(name) if value is None else value for name, value in body.items()}
+    changes = {name: USUAL_ARGUMENTS.get(name) if value is None else value for name, value in body.items()}
     return await _told(call, await actions.update(call, id, changes, _if_match(request, changes)))
 
 

@@ -92,20 +92,17 @@ def put(summary: str, body: str = "ScheduleOptions", *headers: str) -> dict[str,
     Return the arguments of a route that puts a schedule. *headers*: those that it reads; one that ends in ! is needed.
     """
     more = {"201": "Created.", "202": "In Redis, but in no archive yet.", "428": "No Idempotency-Key."}
-    made = _route(summary, "Scheduled", {"$ref": f"#/components/schemas/{body}"}, **more, **_FAILED_WRITES)
+    made = _route(summary, "Scheduled", {"$ref": f"#/components/schemas/{body}"}, headers, **more, **_FAILED_WRITES)
     made["openapi_extra"]["responses"]["202"]["content"] = {MEDIA_TYPE: {"schema": _PROBLEM}}
     if body == "ScheduleOptions":
         examples = {"reminder": {"value": _EXAMPLE}, "digest": {"value": _RULE_EXAMPLE}}
         made["openapi_extra"]["requestBody"]["content"][_JSON]["examples"] = examples
-    made["openapi_extra"]["parameters"] = list(_headers(headers))
     return made
 
 
 def answer(schema: str, summary: str, headers: Collection[str] = (), is_write: bool = False) -> dict[str, Any]:
     """Return the arguments of a route that answers a *schema*."""
-    made = _route(summary, schema, None, **(_FAILED_WRITES if is_write else {}))
-    made["openapi_extra"]["parameters"] = list(_headers(headers))
-    return made
+    return _route(summary, schema, None, headers, **(_FAILED_WRITES if is_write else {}))
 
 
 def page(schema: str, summary: str, member: str = "", *others: str) -> dict[str, Any]:
@@ -152,9 +149,7 @@ def action(
     these *options* of the table.
     """
     body = _closed({**_options(options), **{name: _of_member(kind) for name, kind in members.items()}})
-    made = _route(summary, schema, body, **_FAILED_WRITES, **{"410": "The arguments are kept nowhere."})
-    made["openapi_extra"]["parameters"] = list(_headers(headers))
-    return made
+    return _route(summary, schema, body, headers, **_FAILED_WRITES, **{"410": "The arguments are kept nowhere."})
 
 
 def without_validation_errors(document: dict[str, Any]) -> None:
@@ -179,20 +174,21 @@ def _closed(members: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": members, "additionalProperties": False}
 
 
-def _headers(names: Iterable[str]) -> Iterable[dict[str, Any]]:
-    for name in names:
-        schema = _HEADERS[name.rstrip("!")]
-        yield {"name": name.rstrip("!"), "in": "header", "required": name.endswith("!"), "schema": schema}
+def _header(given: str) -> dict[str, Any]:
+    name = given.rstrip("!")
+    return {"name": name, "in": "header", "required": given.endswith("!"), "schema": _HEADERS[name]}
 
 
-def _route(summary: str, schema: str, body: dict[str, Any] | None = None, **more: str) -> dict[str, Any]:
+def _route(
+    summary: str, schema: str, body: dict[str, Any] | None = None, headers: Iterable[str] = (), **more: str
+) -> dict[str, Any]:
     answered = {"content": {_JSON: {"schema": {"$ref": f"#/components/schemas/{schema}"}}}}
     failed = {MEDIA_TYPE: {"schema": _PROBLEM}}
     responses: dict[str, Any] = {"200": {"description": "Done.", **answered}}
     for status, description in {**_FAILURES, **more}.items():
         is_done = status.startswith("2")
         responses[status] = {"description": description, **(answered if is_done else {"content": failed})}
-    extra: dict[str, Any] = {"responses": responses}
+    extra: dict[str, Any] = {"responses": responses, "parameters": [_header(name) for name in headers]}
     if body is not None:
         extra["requestBody"] = {"content": {_JSON: {"schema": body}}}
     return {"summary": summary, "openapi_extra": extra}

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final
 
-from zsched.core.checked_options import CheckedOptions
+from zsched.core.arguments import strict_json
+from zsched.core.checked_options import USUAL_ARGUMENTS
 from zsched.core.forms import Stored, ValueType
 from zsched.core.model import Schedule
 from zsched.core.option_table import FOR_UPDATE, OPTIONS
@@ -19,14 +20,12 @@ from zsched.errors import InvalidSchedule
 from zsched.web.labels import label_of
 from zsched.web.reading import rfc3339
 
-_DEFAULTS: Final = CheckedOptions().arguments()
 # What is edited most, before the others.
 FIRST: Final = (*RULES, "at", "tz", "queue", "priority", "tags", "name", "description")
-_NOT_EDITED: Final = ("after", "urgency")  # they become other options
 OTHERS: Final = tuple(
     name
     for name, option in OPTIONS.items()
-    if name in FOR_UPDATE and name not in (*FIRST, *_NOT_EDITED)
+    if name in FOR_UPDATE and name not in (*FIRST, "after")  # which becomes "at"
     if option.stored is not Stored.NOT and option.attribute != "-"  # a schedule shows its value
 )
 _INPUTS: Final = {
@@ -76,7 +75,7 @@ class Field:
         if value_type is ValueType.LIST:
             return [tag for each in text.split(",") if (tag := each.strip())]
         if not text:
-            return _DEFAULTS.get(name)
+            return USUAL_ARGUMENTS.get(name)
         if value_type is ValueType.NUMBER:
             if not (text.isascii() and text.isdecimal() and len(text) <= 18):
                 raise InvalidSchedule(name, text, "not a whole number", "give one such as 3")
@@ -85,7 +84,7 @@ class Field:
             return rfc3339(name, text.replace(" ", "T"))
         if self.input == "json":
             try:
-                return json.loads(text)
+                return strict_json(text)
             except ValueError as error:
                 raise InvalidSchedule(name, text, f"not JSON: {error}", "give a JSON array, or an object") from None
         return text
@@ -105,7 +104,7 @@ def editable_fields(one: Schedule, *, has_arguments: bool) -> list[Field]:
 def _is_for(one: Schedule, name: str) -> bool:
     """Return True if a schedule of this kind can have the option."""
     if one.kind == "once":
-        return not OPTIONS[name].once and name not in (*RULES, "starts", "ends", "count", "gap", "fold")
+        return not OPTIONS[name].once and name not in (*RULES, "gap", "fold")
     return name != "at" and (name not in RULES or name == one.kind)
 
 

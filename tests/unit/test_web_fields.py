@@ -1,0 +1,58 @@
+"""Fields of the form that edits a schedule: from the table of options, and each value as a text and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from zsched.core.choices import OnLost, Overlap, ScheduleState
+from zsched.core.forms import RateLimit
+from zsched.core.model import Schedule
+from zsched.core.option_table import FOR_UPDATE, OPTIONS
+from zsched.core.policy import Policy
+from zsched.core.triggers import TriggerSpec
+from zsched.core.triggers.every import EVERY
+from zsched.web.console.fields import FIRST, OTHERS, Field, editable_fields
+
+NOT_SHOWN = {"after", "urgency", "meta", "on_success", "on_failure", "durable", "allow_past", "if_version"}
+RULE = TriggerSpec(EVERY, *EVERY.parse(300)[:1])
+
+
+def rule(**options: Any) -> Schedule:
+    return Schedule(
+        id="a", state=ScheduleState.ACTIVE, kind="every", func="app.task", next_ms=0, trigger=RULE, **options
+    )
+
+
+def fields(**options: Any) -> dict[str, Field]:
+    return {field.name: field for field in editable_fields(rule(**options), has_arguments=True)}
+
+
+def test_every_option_that_an_update_takes_and_a_schedule_shows_has_a_field() -> None:
+    assert sorted(FOR_UPDATE - NOT_SHOWN) == sorted((*FIRST, *OTHERS))
+    assert OPTIONS.keys() >= {*FIRST, *OTHERS}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "text", "value"),
+    [
+        ("rate_limit", {"rate_limit": RateLimit("mail:a", 3)}, "mail:a:3", "mail:a:3"),
+        ("overlap", {"policy": Policy(overlap=Overlap.ALLOW)}, "allow", "allow"),
+        ("catch_up_window", {"policy": Policy(catch_up_window_ms=90_000)}, "1m30s", "1m30s"),
+        ("on_lost", {"on_lost": OnLost.FAIL}, "fail", "fail"),
+        ("pause_after_failures", {"pause_after_failures": 3}, "3", 3),
+        ("at_front", {"at_front": True}, "yes", True),
+        ("tags", {"tags": ("a", "b")}, "a, b", ["a", "b"]),
+        ("timeout", {"timeout_s": -1}, "-1", "-1"),
+        ("timeout", {"timeout_s": 300}, "5m", "5m"),
+        ("rate_limit", {}, "", None),
+        ("queue", {"queue": ""}, "", "default"),
+    ],
+)
+def test_a_field_has_the_text_of_its_value_and_gives_the_value_back(
+    name: str, options: dict[str, Any], text: str, value: Any
+) -> None:
+    field = fields(**options)[name]
+
+    assert (text, value) == (field.text, field.value())
