@@ -18,6 +18,38 @@ from zsched.core import option_table
 from zsched.core.option_table import ONLY_ENQUEUE, OPTIONS
 from zsched.core.triggers import trigger
 
+_CALLS: Final = '''
+T = TypeVar("T")
+Result = TypeVar("Result", covariant=True)
+
+class AnyClient(Protocol[Result]):
+    """A `Client`, or an `AsyncClient` whose calls are awaited."""
+
+    @property
+    def schedule(self) -> Callable[..., Result]: ...
+
+class ClientCall(Protocol):
+    """A call that takes a client before the options: its result is that of the client's own call."""
+
+    def __call__(
+        self,
+        client: AnyClient[T],
+        /,
+        *,
+        OPTIONS,
+        **payload: Any,
+    ) -> T: ...
+
+class TaskCall(Protocol[Result]):
+    """A call that takes options and a payload."""
+
+    def __call__(
+        self,
+        *,
+        OPTIONS,
+        **payload: Any,
+    ) -> Result: ...'''
+_USED: Final = ("Any", "Callable", "Protocol", "TypeVar")
 _LEFT_TO_TASKS: Final = ("args", "kwargs", "name")  # a task's payload, and a usual name of a parameter
 
 
@@ -27,14 +59,10 @@ def task_call() -> Iterator[str]:
     nodes = [node for module in modules for node in ast.walk(module)]
     types = {ast.unparse(node.target): _type_of(node.annotation) for node in nodes if isinstance(node, ast.AnnAssign)}
     names = [name for name in OPTIONS | ONLY_ENQUEUE if name not in _LEFT_TO_TASKS]
-    yield '"""A call that takes options beside a payload; `make pages` writes it from the table of options."""\n'
-    yield from _imports(
-        nodes, {"Any", "Protocol", "TypeVar", *re.findall(r"\w+", " ".join(types[name] for name in names))}
-    )
-    yield '\nResult = TypeVar("Result", covariant=True)\n'
-    yield "class TaskCall(Protocol[Result]):\n    def __call__(\n        self,\n        *,"
-    yield from (f"        {name}: {types[name]} = ...," for name in names)
-    yield "        **payload: Any,\n    ) -> Result: ..."
+    parameters = "\n".join(f"        {name}: {types[name]} = ...," for name in names)
+    yield '"""Calls that take options beside a payload; `make pages` writes them from the table of options."""\n'
+    yield from _imports(nodes, {*_USED, *re.findall(r"\w+", parameters)})
+    yield _CALLS.replace("        OPTIONS,", parameters)
 
 
 def _type_of(annotation: ast.expr) -> str:

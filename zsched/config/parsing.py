@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from zsched.config.urls import LABEL
 from zsched.core.arguments import is_queue_name
+from zsched.core.choices import Priority
 from zsched.errors import ConfigError, show
 
 Parser = Callable[[object], Any]
@@ -243,7 +244,7 @@ URGENCY: Final = Tables(
     "urgency",
     matching(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", "write 1 to 64 of A-Z, a-z, 0-9, _ and -, not beginning with -"),
     {
-        "priority": one_of("high", "normal", "low"),
+        "priority": one_of(*(lane.value for lane in Priority)),
         "at_front": boolean,
         "expires_after": number_within(0.001, _LONGEST_S),
         "jitter": number_within(0, _LONGEST_S),

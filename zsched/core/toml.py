@@ -15,7 +15,9 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Callable
 from datetime import date, datetime, time
+from functools import partial
 from typing import Any, Final
 
 from zsched.core.revision import is_same
@@ -35,15 +37,7 @@ def toml_text(value: Any) -> str:
     Raises:
         ValueError: TOML cannot express it; the message names the part.
     """
-    try:
-        text = _text(value)
-        text.encode()
-        read = tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"TOML cannot say it: {error}") from None
-    if not is_same(read, value):
-        raise ValueError(f"TOML would make {read!r} of it"[:200])
-    return text
+    return _read_back("TOML", value, _text, lambda text: tomllib.loads(f"value = {text}")["value"])
 
 
 def json_text(value: Any) -> str:
@@ -53,14 +47,20 @@ def json_text(value: Any) -> str:
     Raises:
         ValueError: JSON cannot express it either; the message names the part.
     """
-    try:
-        text = json.dumps(value, allow_nan=False)
-        read = json.loads(text)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"JSON cannot say it: {error}") from None
-    if not is_same(read, value):
-        raise ValueError(f"JSON would make {read!r} of it"[:200])
+    text = _read_back("JSON", value, partial(json.dumps, allow_nan=False), json.loads)
     return toml_text(text) if "'" in text else f"'{text}'"  # ASCII without control characters, as json writes it
+
+
+def _read_back(language: str, value: Any, write: Callable[[Any], str], read: Callable[[str], Any]) -> str:
+    try:
+        text = write(value)
+        text.encode()
+        found = read(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{language} cannot say it: {error}") from None
+    if not is_same(found, value):
+        raise ValueError(f"{language} would make {found!r} of it"[:200])
+    return text
 
 
 def _text(value: Any) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from zsched.client import Client
 from zsched.client.calls import Typed
@@ -28,7 +28,7 @@ from zsched.tasks.signature import NO_DEFAULT, Signature
 from zsched.tasks.template import Template
 
 if TYPE_CHECKING:
-    from zsched.tasks.task_call import TaskCall
+    from zsched.tasks.task_call import ClientCall, TaskCall
 
 _PAYLOAD: Final = ("args", "kwargs")
 _OF_A_TIME: Final = SCHEDULE_OPTIONS - ENQUEUE_OPTIONS  # options that an immediate run does not have
@@ -37,30 +37,12 @@ _RARELY: Final = {"every": 36_500 * 86_400}  # a rule for checks of a task witho
 _ANY: Final = "task.function"  # a function path for checks: the real one does not exist before it is defined
 
 P = ParamSpec("P")
-Q = ParamSpec("Q")
 R = TypeVar("R")
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
-class AnyClient(Protocol[T_co]):
-    """A ``Client``, or an ``AsyncClient`` whose calls are awaited."""
-
-    @property
-    def schedule(self) -> Callable[..., T_co]: ...
-
-
-class ClientCall(Protocol[Q]):
-    """The type of a call that takes a client before the options: its result is that of the client's own call."""
-
-    def __call__(self, client: AnyClient[T], /, *no: Q.args, **given: Q.kwargs) -> T: ...
-
-
-def _with_options(_: Callable[Q, object]) -> Callable[[Callable[..., Any]], ClientCall[Q]]:
-    return lambda method: cast(ClientCall[Q], method)
-
-
-_beside_client = _with_options(cast("TaskCall[Any]", None))
+def _beside_client(method: Callable[..., Any]) -> ClientCall:
+    """Give *method* the type of a call that names the options, and whose result is the client's own."""
+    return cast("ClientCall", method)
 
 
 def _alone(method: Callable[..., R]) -> TaskCall[R]:
