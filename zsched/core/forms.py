@@ -282,7 +282,7 @@ class Option:
     value's text. ``letter``: the flag for the value that is not the default. ``attribute``: the attribute of
     ``Schedule`` with the checked value ("-": none); by default the option's name. ``once``: the reason why a one-shot
     cannot have it. ``elsewhere``: names of other schedulers for it, separated by spaces. ``off``: the command line's
-    flag for False, if it needs one. ``json_name``: its name in JSON.
+    flag for False, if it needs one. ``json_name``: its name in JSON. ``fields``: the names in ``field``.
     """
 
     help: str
@@ -297,15 +297,12 @@ class Option:
     name: str = ""
     is_optional: bool = False
     json_name: str = ""
-
-    @property
-    def fields(self) -> list[str]:
-        """Its fields in Redis."""
-        return self.field.split()
+    fields: tuple[str, ...] = ()
 
     def texts(self, value: Any) -> list[str]:
         """Return the text of each of its fields for the checked *value*."""
-        return self.form.to_text(value).rsplit(BETWEEN_PARTS, len(self.fields) - 1)
+        text = self.form.to_text(value)
+        return [text] if len(self.fields) == 1 else text.rsplit(BETWEEN_PARTS, len(self.fields) - 1)
 
     def named(self, name: str, is_optional: bool) -> Option:
         """Return this option with its name, and with the attributes that follow from the name."""
@@ -314,7 +311,8 @@ class Option:
             attribute, once = f"policy.{self.field}", "a one-shot has one occurrence"
         elif self.stored is Stored.RQ:
             json_name = attribute
-        return replace(self, name=name, is_optional=is_optional, attribute=attribute, once=once, json_name=json_name)
+        of_name = replace(self, name=name, is_optional=is_optional, fields=tuple(self.field.split()))
+        return replace(of_name, attribute=attribute, once=once, json_name=json_name)
 
     def help_with(self, named: Callable[[str], str]) -> str:
         """Return the help, in which other options have the names that *named* gives them, instead of their flags."""

@@ -156,9 +156,9 @@ def _checked(options: Mapping[str, Any], is_recurring: bool) -> tuple[dict[str, 
     of_rq: dict[str, Any] = {}
     policies: dict[str, Any] = {}
     for name, option in _CHECKED.items():
-        value = options.get(name)
-        if name not in options or (value is None and option.is_optional):
+        if name not in options or (options[name] is None and option.is_optional):
             continue
+        value = options[name]
         if option.once and not is_recurring:
             if value == _HARMLESS.get(name):
                 continue
