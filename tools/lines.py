@@ -61,7 +61,7 @@ def _docstrings(tree: ast.Module) -> Iterator[tuple[int, int]]:
 def count(package: Path) -> dict[str, Counter[str]]:
     """Count *package*: its folders by name, and "." for the files beside them."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for suffix, code in ((".py", python_code), (".lua", lua_code)):
+    for suffix, code in ((".py", python_code), (".pyi", python_code), (".lua", lua_code)):
         for file in sorted(package.rglob(f"*{suffix}")):
             source = file.read_text()
             part = file.relative_to(package).parts
