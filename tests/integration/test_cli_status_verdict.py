@@ -431,7 +431,7 @@ def test_a_rebuilt_redis_is_a_warning_for_half_an_hour(zsched: Zsched, led: redi
 
 def row(id: str, run: str, place: str) -> list[str]:
     """Return a row of a ``restore`` entry, without a job."""
-    return [id, f"{run or '-'} {place} low 5 - - 5 0 0", "", ""]
+    return [id, f"{run or '-'} {place} low 5 - - - 5 0 0", "", ""]
 
 
 def test_a_merge_that_restored_nothing_is_not_a_warning(zsched: Zsched, led: redis.Redis) -> None:

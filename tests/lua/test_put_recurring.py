@@ -39,7 +39,7 @@ def test_the_log_entry_contains_schedule_and_template(ground: Ground) -> None:
     texts = entry.texts
     assert ["shapes", "1", "lane", "normal", "schedule", "2", *flat(OWN), "template", "3"] == texts[:12]
     assert TEMPLATE == {**dict(zip(texts[12:18:2], texts[13:18:2], strict=True)), "data": texts[-1]}
-    words = f"1 {next_ms} {next_ms} {now_ms} {now_ms} - - - digest-1"
+    words = f"1 {next_ms} {next_ms} {now_ms} {now_ms} - - - - digest-1"
     assert ["rows", "1", "r", words, "trigger", "rule-1", "data", "call"] == texts[18:]
 
 

@@ -28,6 +28,7 @@ def track(ground: Ground, verdicts: str) -> list[str]:
 
 def failures(ground: Ground) -> int | None:
     count = ground.redis.zscore(ground.keys.failing(), "r")
+    assert (None if count is None else f"failures={int(count)}") == ground.schedule("r").get("state")
     return None if count is None else int(count)
 
 
@@ -74,6 +75,7 @@ def test_failures_of_a_one_shot_or_an_ended_schedule_are_not_counted(led: Ground
     else:
         put(led, None)
         led.redis.hset(led.keys.schedule("r"), "ended_at", NOMINAL_MS)
+        led.redis.hset(led.keys.schedule("r"), "state", "failures=2")
         led.redis.zadd(led.keys.failing(), {"r": 2})
 
     track(led, "!!")

@@ -84,7 +84,7 @@ def fire(seq: int, *fields: str, late_us: int = 500) -> Entry:
 
 def rule(seq: int) -> Entry:
     shape = ("shapes", "1", "lane", "normal", "schedule", "0", "template", "0")
-    words, trigger = f"1 {DUE_MS} {DUE_MS} {DUE_MS - 1000} 5 - - - d", '{"kind":"every","expr":"1000"}'
+    words, trigger = f"1 {DUE_MS} {DUE_MS} {DUE_MS - 1000} 5 - - - - d", '{"kind":"every","expr":"1000"}'
     return entry(seq, "put_recurring", *shape, "rows", "1", "r", words, "trigger", trigger, "data", "")
 
 

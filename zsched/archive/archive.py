@@ -197,7 +197,7 @@ class Archive:
             n = self._insert(entry, [row.id for row in rows], is_ours=True)
             self._fold.found_all(n, entry)
             for number, row in enumerate(rows):
-                place = (row.place, row.due_ms, row.nominal_ms, row.last, row.note)
+                place = (row.place, row.due_ms, row.nominal_ms, row.last, row.state, row.note)
                 self._fold.found(Live(row.id, row.run, *place, at.t_us, n, number), at)
             self._flush()
 

@@ -25,6 +25,7 @@ from zsched.core.log.kinds import ParsedEntry
 from zsched.core.log.puts import DISABLED
 from zsched.core.log.rows import (
     Advanced,
+    Counted,
     Forgotten,
     Mentioned,
     OneShotsFired,
@@ -44,10 +45,10 @@ from zsched.core.outcomes import Outcome
 from zsched.core.run_id import nominal_ms_of, run_id_of
 
 _SELECT = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id = ? AND place <> 'open'"
-_INSERT = f"INSERT OR REPLACE INTO live(life, {live.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT = f"INSERT OR REPLACE INTO live(life, {live.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _OPEN = (
     "UPDATE live SET place = 'open', note = ?1, t = ?2,"
-    " sum = live_sum(id, run, 'open', due, nominal, last, ?1, ?2, n, row)"
+    " sum = live_sum(id, run, 'open', due, nominal, last, state, ?1, ?2, n, row)"
     " WHERE life = ?3 AND id = ?4 AND run = ?5"
 )
 _FORGET = "DELETE FROM live WHERE life = ? AND id = ? AND place <> 'open'"
@@ -60,7 +61,7 @@ class StateWriter:
     """Applies entries to the state *life* of *db*. Nothing is written before ``flush``."""
 
     def __init__(self, db: sqlite3.Connection, life: int, run_suffix: str) -> None:
-        db.create_function("live_sum", 10, self._opened_sum, deterministic=True)
+        db.create_function("live_sum", 11, self._opened_sum, deterministic=True)
         self._db, self.life, self._suffix = db, life, run_suffix
         self._index = IndexWriter(db)
         self.unknown: set[Key] = set()  # a schedule by (id, ''), a run by both
@@ -166,31 +167,31 @@ class StateWriter:
     def _source(self, id: str, run: str) -> RecordPlace | None:
         row = self._rows.get((id, run))
         if row is not None:
-            return (row.n, row.row) if isinstance(row, Live) else (row[8], row[9])
+            return (row.n, row.row) if isinstance(row, Live) else (row[9], row[10])
         found: RecordPlace | None = self._db.execute(_SOURCE, (self.life, id, run)).fetchone()
         return found
 
     def _opened_sum(
         self, id: str, run: str, place: str, due: int | None, nominal: int | None, last: str | None,
-        note: str | None, t: int, n: int, row: int,
+        state: str, note: str | None, t: int, n: int, row: int,
     ) -> int:  # fmt: skip
         """Return the checksum of a row that becomes open, and note its record. SQLite calls it for each."""
         self._sources[id, run] = n, row
-        return live.state_checksum(id, run, place, due, nominal, last, note, t, n, row)
+        return live.state_checksum(id, run, place, due, nominal, last, state, note, t, n, row)
 
     # -- rows of entries --------------------------------------------------------------------------
 
     def _put(self, put: OneShotsPut) -> None:
         n, t, suffix = self._n, self._t, put.run_suffix
         rows, schedules, replaced, paused = self._rows, self._schedules, put.replaced, put.paused
-        shared = live.shared_sum(DUE, None, None, None, t, n)
+        shared = live.shared_sum(DUE, None, None, "", None, t, n)
         for number, (id, due_ms) in enumerate(zip(put.at, put.dues, strict=True)):
             run = f"{due_ms}{suffix}"
             note = self._note_of_pause(id) if id in paused else None
             if id in replaced:
                 self._forget(id)
             if id in paused:
-                self._take(Live(id, run, PAUSED, due_ms, None, None, note, t, n, number))
+                self._take(Live(id, run, PAUSED, due_ms, None, None, "", note, t, n, number))
             else:
                 key = schedules[id] = (id, run)
                 rows[key] = live.waiting(id, run, due_ms, t, n, number, shared)
@@ -198,8 +199,8 @@ class StateWriter:
     def _place(self, row: Placed) -> None:
         note = self._note_of_pause(row.id) if row.keeps_note else row.note
         self._forget(row.id)
-        place, t = (row.place, row.due_ms, row.nominal_ms, row.last, note), self._t if row.t_us is None else row.t_us
-        self._take(Live(row.id, row.run, *place, t, self._n, row.number))
+        place = row.place, row.due_ms, row.nominal_ms, row.last, row.state, note
+        self._take(Live(row.id, row.run, *place, self._t if row.t_us is None else row.t_us, self._n, row.number))
 
     def _pause(self, row: Paused) -> None:
         schedule = self._schedule(row.id)
@@ -207,6 +208,7 @@ class StateWriter:
             since = schedule.note if schedule.place == PAUSED and schedule.note else str(self._t // 1000)
             note = f"{since.partition(' ')[0]} {row.note}"
             schedule.place, schedule.note, schedule.due, schedule.t = PAUSED, note, row.due_ms, self._t
+            schedule.state = ""
 
     def _resume(self, row: Resumed) -> None:
         schedule = self._schedule(row.id)
@@ -216,7 +218,7 @@ class StateWriter:
             self._forget(row.id)  # a one-shot with a time in the pause
             return
         schedule.place, schedule.note, schedule.due = (DUE if row.due_ms is not None else ENDED), None, row.due_ms
-        schedule.t = self._t
+        schedule.state, schedule.t = "", self._t
         if row.is_skipped:
             schedule.nominal = row.nominal_ms
 
@@ -224,6 +226,11 @@ class StateWriter:
         schedule = self._schedule(row.id)
         if schedule is not None:
             schedule.nominal, schedule.due, schedule.t = row.new_nominal_ms, row.new_due_ms, self._t
+
+    def _count(self, row: Counted) -> None:
+        schedule = self._look(row.id)
+        if schedule is not None:
+            schedule.state = row.state
 
     def _quarantine(self, row: Quarantined) -> None:
         schedule = self._schedule(row.id)
@@ -257,7 +264,7 @@ class StateWriter:
     def _push_one(self, row: RunPushed) -> None:
         t = self._t if row.t_us is None else row.t_us
         self._rows[row.id, row.run] = Live(
-            row.id, row.run, OPEN, row.due_ms, None, None, row.note, t, self._n, row.number
+            row.id, row.run, OPEN, row.due_ms, None, None, "", row.note, t, self._n, row.number
         )
 
     def _push_all(self, row: PushedByRule) -> None:
@@ -316,7 +323,8 @@ class StateWriter:
             if not self._db.execute(_HAS, (self.life, schedule.id, run)).fetchone():
                 self.unknown.add((schedule.id, run))
             return
-        pushed = Live(schedule.id, run, OPEN, nominal_ms_of(run), None, None, note, self._t, schedule.n, schedule.row)
+        n, number = schedule.n, schedule.row
+        pushed = Live(schedule.id, run, OPEN, nominal_ms_of(run), None, None, "", note, self._t, n, number)
         self._rows[pushed.key] = pushed
 
     def _forget(self, id: str) -> None:
@@ -348,6 +356,7 @@ _FOLDS: Final[dict[type[Row], Callable[[StateWriter, Any], None]]] = {
     Paused: StateWriter._pause,
     Resumed: StateWriter._resume,
     Replanned: StateWriter._replan,
+    Counted: StateWriter._count,
     Quarantined: StateWriter._quarantine,
     Advanced: StateWriter._advance,
     OneShotsFired: StateWriter._fire,

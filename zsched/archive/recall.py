@@ -289,7 +289,7 @@ class Recall:
             job = with_arguments(job, data)
         place = Place(row.place)
         return Record(
-            row.id, row.run, place, put.lane, row.due, job, put.own, row.nominal, row.last, row.note, row.t
+            row.id, row.run, place, put.lane, row.due, job, put.own, row.nominal, row.last, row.note, row.t, row.state
         )  # fmt: skip
 
     def _recalled(self, id: str, rows: list[Live], touched: dict[Key, int] | None) -> Recalled:

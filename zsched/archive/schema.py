@@ -48,8 +48,8 @@ CREATE TABLE prefix(
   length INTEGER, first_n INTEGER, last_n INTEGER, bits BLOB, sum INTEGER, PRIMARY KEY (length, first_n)
 ) WITHOUT ROWID;
 CREATE TABLE live(
-  life INTEGER, id TEXT, run TEXT, place TEXT, due INTEGER, nominal INTEGER, last TEXT, note TEXT,
-  t INTEGER, n INTEGER, row INTEGER, sum INTEGER, PRIMARY KEY (life, id, run)
+  life INTEGER, id TEXT, run TEXT, place TEXT, due INTEGER, nominal INTEGER, last TEXT,
+  state TEXT, note TEXT, t INTEGER, n INTEGER, row INTEGER, sum INTEGER, PRIMARY KEY (life, id, run)
 ) WITHOUT ROWID;
 CREATE TABLE argument(n INTEGER, row INTEGER, data BLOB, PRIMARY KEY (n, row)) WITHOUT ROWID;
 """

@@ -129,12 +129,12 @@ class Search:
         hits: list[Occurrence] = []
         self._db.set_progress_handler(lambda: self._clock.monotonic_ms() >= until_ms, _OPCODES)
         try:
-            for row in self._db.execute(_OPEN_RUNS, arguments):
-                hit = self._open_run(Live.of(row))
+            for row in map(Live.of, self._db.execute(_OPEN_RUNS, arguments)):
+                hit = self._open_run(row)
                 if hit is not None:
                     hits.append(hit)
                 if len(hits) >= _MOST:
-                    return SearchPart(hits, SearchCursor.parse(hits[-1].cursor), row[7])
+                    return SearchPart(hits, SearchCursor.parse(hits[-1].cursor), row.t)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise

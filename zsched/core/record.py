@@ -14,6 +14,7 @@ code changes them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -22,6 +23,7 @@ from typing import Final
 from zsched.core.entry import Texts, expect, milliseconds, text
 from zsched.core.run_id import run_id_of
 
+STATE: Final = re.compile(r"[a-z]+=[0-9]{1,9}(,[a-z]+=[0-9]{1,9})*")  # lua/lib/state.lua
 ROW_HEAD: Final = 4  # texts before the fields in a row: id, words, "", note
 
 # Fields that change during the life of a run or schedule. They are no part of the request.
@@ -58,7 +60,8 @@ class Record:
     A schedule, or an open run.
 
     ``run``: the part of the run id after the schedule's id; "" for a recurring schedule. ``due_ms`` is None if it has
-    no time. ``last``: the id of a recurring schedule's last run. ``note``: "<since ms> <reason>" of a paused or
+    no time. ``last``: the id of a recurring schedule's last run. ``state``: its counts, such as
+    ``failures=2`` (lua/lib/state.lua). ``note``: "<since ms> <reason>" of a paused or
     quarantined schedule; ``uncertain`` for a run. ``t_us``: the time of its last change in an archive's history.
     """
 
@@ -73,6 +76,7 @@ class Record:
     last: str | None = None
     note: str | None = None
     t_us: int = 0
+    state: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -133,8 +137,8 @@ class Record:
         """Return the record as a row."""
         due, nominal = _number(self.due_ms), _number(self.nominal_ms)
         words = (
-            f"{self.run or '-'} {self.place} {self.lane or '-'} {due} {nominal} {self.last or '-'} {self.t_us}"
-            f" {len(self.job)} {len(self.own)}"
+            f"{self.run or '-'} {self.place} {self.lane or '-'} {due} {nominal} {self.last or '-'}"
+            f" {self.state or '-'} {self.t_us} {len(self.job)} {len(self.own)}"
         )
         return [self.id.encode(), words.encode(), b"", (self.note or "").encode(), *self.job, *self.own]
 
@@ -157,7 +161,7 @@ def rows_in(texts: Texts, at: int, places: Container[str] | None = None) -> Iter
     """
     while at < len(texts):
         words = text(texts[at + 1]).split(" ")
-        run, place, lane, due, nominal, last, t_us, job_size, own_size = words
+        run, place, lane, due, nominal, last, state, t_us, job_size, own_size = words
         first = at + ROW_HEAD
         first_own = first + int(job_size)
         after = first_own + int(own_size)
@@ -175,6 +179,7 @@ def rows_in(texts: Texts, at: int, places: Container[str] | None = None) -> Iter
                     own=texts[first_own:after],
                     nominal_ms=milliseconds(nominal),
                     last=None if last == "-" else last,
+                    state="" if state == "-" else state,
                     note=text(texts[first - 1]) or None,
                     t_us=int(t_us),
                 ),

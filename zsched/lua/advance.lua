@@ -1,6 +1,6 @@
 -- advance: fire planned occurrences of recurring schedules and set their next ones.
 --
--- KEYS   lease meta log @lanes quarantine rq_queues rq_limits chains deadlines limits blocked
+-- KEYS   lease meta log @lanes quarantine rq_queues rq_limits chains deadlines limits @trouble
 -- ARGV   @prefixes
 --        @term
 --        clock_from_ms clock_until_ms   as in fire
@@ -15,6 +15,7 @@
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   advance: rows = id, "<word> <nominal[+<jitter>]|-> <next nominal|-> <next due|-> <passed|->", why or nothing
 --        end: rows of runs that a later run replaced before they began
+--        state: the schedules with another count of skipped occurrences (lib/state.lua)
 --
 -- A schedule is left alone (changed) if its version or due time differs from the plan. The due time alone is not
 -- enough: when only the rule changed, a plan of the old rule would pass. An exhausted schedule is marked ended. A
@@ -26,6 +27,7 @@ clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(c
 -- include lib/launch.lua
 -- include lib/overlap.lua
 -- include lib/pushed.lua
+-- include lib/state.lua
 
 local pcall = redis.pcall
 local IS_PUSHED = {fired = true, uncertain = true, deferred = true}
@@ -80,8 +82,18 @@ local reply, rows, bad, blocked = {'OK', now_ms}, {}, {}, {}
 local ids, plans, words, runs, run_queues, ones = {}, {}, {}, {}, {}, {}
 local plain_queue, has_jobs  -- the last queue that was found to accept runs: most are alike; a key of these runs exists
 
+-- Count the occurrences in a row that were skipped for overlap.
+local function count_skip(id, word, plan, state)
+  local before, has_next = count_in(state, 'skips'), plan.next_due_ms ~= '-'
+  if word == 'overlap' and has_next then
+    change_state(id, with_count(state, 'skips', before + 1))
+  elseif before > 0 and (IS_PUSHED[word] or not has_next) then
+    change_state(id, with_count(state, 'skips', 0))
+  end
+end
+
 local function look_at(id, due_ms, score, planned_version, plan, run)
-  local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'last', 'flags')
+  local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'last', 'flags', 'state')
   local queue = pcall('HGET', template_prefix .. id, 'origin')
   local word, why, one = nil, nil, false
   if score ~= due_ms or schedule[1] ~= planned_version then
@@ -109,14 +121,16 @@ local function look_at(id, due_ms, score, planned_version, plan, run)
   reply[#reply + 1] = word
   if word == 'changed' then
     return
-  elseif word == 'quarantined' then
-    bad[#bad + 1] = {id = id, plan = plan, due_ms = due_ms, why = why}
-  else
-    local n = #ids + 1
-    ids[n], plans[n], words[n], runs[n], run_queues[n], ones[n] = id, plan, word, run, queue, one
   end
   plan.words[word] = plan.words[word] or word .. plan.recorded
   add_row(rows, id, plan.words[word], why)
+  if word == 'quarantined' then
+    bad[#bad + 1] = {id = id, plan = plan, due_ms = due_ms, why = why}
+    return
+  end
+  local n = #ids + 1
+  ids[n], plans[n], words[n], runs[n], run_queues[n], ones[n] = id, plan, word, run, queue, one
+  count_skip(id, word, plan, schedule[4])
 end
 
 local at = ROWS
@@ -141,6 +155,7 @@ while at <= #ARGV do
   end
   at = first + 3 * size
 end
+log_states()
 append_rows('advance', rows)
 for _, queue in ipairs(blocked) do
   redis.call('HSETNX', limits_key, queue, '- 0')
@@ -163,34 +178,12 @@ local function start(id, run, queue, one, is_new)
   end
 end
 
--- Count the ids of schedules whose last occurrence was skipped for overlap; the others are blocked no more.
-local function note_skipped(skipped, others)
-  local many = 5000  -- of one command; unpack fails near 8,000
-  if #skipped + #others == 0 or not is_a(blocked_key, 'zset') then
-    return
-  end
-  if redis.call('ZCARD', blocked_key) > 0 then
-    for first = 1, #others, many do
-      redis.call('ZREM', blocked_key, unpack(others, first, math.min(first + many - 1, #others)))
-    end
-  end
-  for _, id in ipairs(skipped) do
-    redis.call('ZADD', blocked_key, 'INCR', 1, id)
-  end
-end
-
 local returning = {high = {}, normal = {}, low = {}}
-local by_overlap = {skipped = {}, others = {}}
 for k, id in ipairs(ids) do
   local plan, run, schedule_key = plans[k], runs[k], schedule_prefix .. id
   local is_pushed = IS_PUSHED[words[k]]
   if is_pushed then
     start(id, run, run_queues[k], ones[k], not has_jobs)
-  end
-  local kind = words[k] == 'overlap' and plan.next_due_ms ~= '-' and by_overlap.skipped
-    or (is_pushed or plan.next_due_ms == '-') and by_overlap.others
-  if kind then
-    kind[#kind + 1] = id
   end
   if plan.next_due_ms == '-' then
     redis.call('ZREM', plan.key, id)
@@ -218,7 +211,7 @@ for lane, members in pairs(returning) do
     redis.call('ZADD', lane_keys[lane], unpack(members))
   end
 end
-note_skipped(by_overlap.skipped, by_overlap.others)
+write_states()
 push_all()
 for _, one in ipairs(bad) do
   redis.call('ZREM', one.plan.key, one.id)

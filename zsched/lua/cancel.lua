@@ -11,7 +11,7 @@
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/version.lua
--- include lib/trouble.lua
+-- include lib/state.lua
 
 local ids = {unpack(ARGV, ROWS)}
 local found, rows, reply = find(ids), {}, {'OK', now_ms}
@@ -30,7 +30,7 @@ append_rows('cancel', rows)
 for n, id in ipairs(ids) do
   if found[n] then
     remove(id, found[n])
-    forget_trouble(id)
+    forget_state(id)
   end
 end
 return answer(reply)

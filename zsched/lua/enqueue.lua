@@ -20,7 +20,7 @@
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/now.lua
 -- include lib/texts.lua
--- include lib/trouble.lua
+-- include lib/state.lua
 -- include lib/unique.lua
 -- include lib/version.lua
 
@@ -46,7 +46,7 @@ local put_version = append('enqueue', rows_of({one}))
 if at then
   remove(id, at)
   if at.recurring then
-    forget_trouble(id)
+    forget_state(id)
   end
 end
 push_now({one})

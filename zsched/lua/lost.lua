@@ -13,6 +13,7 @@
 --          queues again, list of runs that ended, list of schedules that were paused  |  STALE  |  SERVER  |  LOST
 -- LOGS   again: rows = run id, attempt, why
 --        end: rows = run id, status, JSON
+--        state: the schedules with another count of failures (lib/state.lua)
 --        pause: as in pause.lua, of a schedule with pause_after failures in a row
 --        unblock: as in unblock.lua, of the runs that waited for the ended runs
 --
@@ -125,6 +126,7 @@ if #lost == 0 then
 end
 
 decide_pauses()
+log_states()
 local entry
 for _, what in ipairs({again, ended}) do
   entry = append_rows(what.kind, what.rows) or entry

@@ -15,7 +15,7 @@
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/version.lua
--- include lib/trouble.lua
+-- include lib/state.lua
 
 local ids = {unpack(ARGV, ROWS)}
 local found, paused, fields, reply = find(ids), {}, {'note', note, 'rows', 0}, {'OK', now_ms}
@@ -44,6 +44,6 @@ for id, at in pairs(paused) do
   touch(id, at)
   leave(id, at)
   park(paused_key, id, at.lane, at.due_ms, at.since_ms, by == '' and note or note .. '\31' .. by)
-  forget_trouble(id)
+  forget_state(id)
 end
 return answer(reply)

@@ -28,7 +28,7 @@ keep_op_ms, field_size = tonumber(keep_op_ms), tonumber(field_size)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/wake.lua
--- include lib/trouble.lua
+-- include lib/state.lua
 -- include lib/pushed.lua
 -- include lib/texts.lua
 
@@ -156,7 +156,7 @@ if #writes > 0 then
     if at then
       remove(id, at)
       if at.recurring then
-        forget_trouble(id)
+        forget_state(id)
       end
     end
     local row = first_row + ROW_SIZE * (n - 1)

@@ -24,31 +24,31 @@
 --        AGAIN: plan this row once more from now
 -- LOGS   put_recurring: shapes n, per shape: lane, schedule n, its pairs, template n, its pairs; rows n, per written
 --        row (id, words), (trigger, text), (name, data). Words: shape, due, nominal, anchor, created_at, last,
---        ended_at, paused if it is paused, digest; - for a missing value. After the word for paused comes :<nominal
---        ms> of an overdue occurrence that the new rule drops. The other fields of a schedule's hash follow, as
---        version is the entry's position, and updated_at its time
+--        ended_at, paused if it is paused, state, digest; - for a missing value. After the word for paused comes
+--        :<nominal ms> of an overdue occurrence that the new rule drops. The other fields of a schedule's hash follow,
+--        as version is the entry's position, and updated_at its time
 --
 -- The anchor (TIME at the rule's creation, or just before) and the due time stay while the trigger's text is the same,
 -- its jitter aside. So a new payload neither moves nor repeats an occurrence, and new jitter counts from the next
 -- occurrence on. A new rule is planned from now on: it drops an occurrence that is due and has not fired, with those
 -- behind it. Without `enabled` a put never resumes. A change of pause_after, or a resume, resets the count of failures
--- in a row. This count is no part of a definition, so it is not in the entry.
+-- in a row (lib/state.lua).
 keep_op_ms, shape_count = tonumber(keep_op_ms), tonumber(shape_count)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/wake.lua
 -- include lib/texts.lua
--- include lib/trouble.lua
+-- include lib/state.lua
 
 local ROW_SIZE = 12  -- texts of a row
 local MS = '^%-?%d+$'
 local READ = {'version', 'trigger', 'digest', 'anchor', 'nominal', 'last', 'created_at', 'ended_at',
-  'pause_after'}
+  'pause_after', 'state'}
 local FORMS = {version = '^%d+%-%d+%-%d+$', anchor = MS, nominal = MS, last = '^[%w_-]+$', created_at = MS,
-  ended_at = MS}
+  ended_at = MS, state = '^[%l=%d,]+$'}
 local IS_OURS = {  -- fields of a schedule's hash that no caller gives
   version = true, trigger = true, digest = true, anchor = true, lane = true, nominal = true, last = true,
-  created_at = true, updated_at = true, ended_at = true,
+  created_at = true, updated_at = true, ended_at = true, state = true,
 }
 local NONE = {}
 local now = string.format('%.0f', now_ms)
@@ -127,7 +127,17 @@ end
 local put_version = new_version()
 local reply = {'OK', now_ms, version() .. '/' .. put_version}
 local written, used = {}, {}  -- used: the shapes of written rows
-local rows, row_count, olds, anchors, nominals, dues, endings, pauses = {}, 0, {}, {}, {}, {}, {}, {}
+local rows, row_count, olds, anchors, nominals, dues, endings, pauses, states = {}, 0, {}, {}, {}, {}, {}, {}, {}
+
+-- Return the state after the put. A resume ends all trouble, and another pause_after begins anew to count failures.
+local function state_after(at, old, shape, is_paused)
+  if at and at.place == 'paused' and not is_paused then
+    return ''
+  elseif at and old.pause_after ~= shape.own.asked.pause_after then
+    return with_count(old.state, 'failures', 0)
+  end
+  return old.state or ''
+end
 
 local function is_overdue(at, old)
   local is_waiting = at and (at.place == 'due' or at.place == 'paused') and old.nominal and is_ms(at.due_ms)
@@ -181,10 +191,11 @@ for n, id in ipairs(ids) do
     olds[n], anchors[n], nominals[n], dues[n] = old, anchor_ms, nominal_ms or false, due_ms or false
     endings[n] = not due_ms and old.ended_at or false
     pauses[n] = due_ms and will_pause(shape, at)
+    states[n] = state_after(at, old, shape, pauses[n])
     rows[row_count + 1] = id
     rows[row_count + 2] = shape.number .. ' ' .. (due_ms or '-') .. ' ' .. (nominal_ms or '-') .. ' ' .. anchor_ms
       .. ' ' .. (old.created_at or now) .. ' ' .. (old.last or '-') .. ' ' .. (endings[n] or '-')
-      .. (pauses[n] and ' paused' or ' -') .. dropped .. ' ' .. digest
+      .. (pauses[n] and ' paused' or ' -') .. dropped .. ' ' .. state_word(states[n]) .. ' ' .. digest
     rows[row_count + 3] = 'trigger'
     rows[row_count + 4] = trigger
     rows[row_count + 5] = name
@@ -258,12 +269,13 @@ for _, n in ipairs(written) do
   if endings[n] then
     schedule[size + 1], schedule[size + 2], size = 'ended_at', endings[n], size + 2
   end
-  if at and at.place == 'paused' and not pauses[n] then
-    forget_trouble(ids[n])  -- it is resumed
-  elseif at and old.pause_after ~= shape.own.asked.pause_after then
-    forget_failures(ids[n])
+  if states[n] ~= '' then
+    schedule[size + 1], schedule[size + 2], size = 'state', states[n], size + 2
   end
   redis.call(unpack(schedule, 1, size))
+  if states[n] ~= (old.state or '') then
+    keep_state(ids[n], states[n])
+  end
   local name = ARGV[row + 5]
   size = shape.job_size
   job[2], job[4], job[size + 1], job[size + 2] = keys[2 * n], ARGV[row + 6], 'zs_sig', name

@@ -13,8 +13,8 @@
 --        row_count
 --        ...             records as rows (core/record.py): id, words, '', note, then texts of the job or template, and
 --                        of the schedule's own hash (pairs). Words: run (the rest of the run id after the id), place,
---                        lane, due ms, nominal ms, last run, t of the last change in µs, and the two numbers of texts;
---                        - for a missing value
+--                        lane, due ms, nominal ms, last run, state (lib/state.lua), t of the last change in µs, and the
+--                        two numbers of texts; - for a missing value
 --        places: due paused quarantine ended gone open skipped; finish.lua has `over`
 -- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), the place of each row as logged  |  AGAIN, now ms
 --          |  OTHER, now ms  |  HERE, now ms: at least one schedule is there
@@ -33,7 +33,7 @@ hold_for_ms, row_count = tonumber(hold_for_ms), tonumber(row_count)
 -- include lib/place.lua
 -- include lib/stamp.lua
 -- include lib/texts.lua
--- include lib/trouble.lua
+-- include lib/state.lua
 -- include lib/launch.lua
 -- include lib/pushed.lua
 -- include lib/unique.lua
@@ -127,6 +127,9 @@ local function put_back(row)
       end
     end
     redis.call('HSET', key, unpack(own))
+    if row.state ~= '-' then
+      keep_state(row.id, row.state)
+    end
     if row.first_own > row.first then
       redis.call('HSET', template_prefix .. row.id, unpack(ARGV, row.first, row.first_own - 1))
     end
@@ -165,7 +168,7 @@ for n, row in ipairs(rows) do
     if found[n] then
       remove(row.id, found[n])
       if found[n].recurring then
-        forget_trouble(row.id)
+        forget_state(row.id)
       end
     end
     if row.place ~= 'gone' then

@@ -22,7 +22,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/wake.lua
--- include lib/trouble.lua
+-- include lib/state.lua
 
 local WHOLE = '^%d+$'
 
@@ -109,7 +109,7 @@ for n, id in ipairs(ids) do
     remove(id, at)
   end
   if at then
-    forget_trouble(id)
+    forget_state(id)
   end
 end
 return answer(reply)

@@ -10,6 +10,7 @@
 -- RETURNS  OK, now ms, the entry's id and t or - and 0, number of runs that ended, list of schedules that were paused
 --          |  STALE  |  SERVER  |  LOST
 -- LOGS   end: rows = run id, status, JSON
+--        state: the schedules with another count of failures (lib/state.lua)
 --        pause: as in pause.lua, of a schedule with pause_after failures in a row
 --
 -- LOST: the log does not contain that entry, so this Redis may never have had the runs. Then missing jobs mean nothing.
@@ -46,6 +47,7 @@ if #runs == 0 then
   return {'OK', now_ms, '-', '0', 0, {}}
 end
 decide_pauses()
+log_states()
 local entry = append_rows('end', rows)
 if is_a(deadlines_key, 'zset') then
   redis.call('ZREM', deadlines_key, unpack(runs))

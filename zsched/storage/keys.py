@@ -103,7 +103,7 @@ class Keys:
         return f"{self.prefix}kept_local"
 
     def failing(self) -> str:
-        """ZSET: id → number of the last runs that failed, of recurring schedules; see lua/lib/trouble.lua."""
+        """ZSET: id → number of the last runs that failed, of recurring schedules; see lua/lib/state.lua."""
         return f"{self.prefix}failing"
 
     def blocked(self) -> str:

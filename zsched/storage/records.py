@@ -9,7 +9,7 @@ from zsched.core.choices import Priority
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Position, any_milliseconds, text
 from zsched.core.pages import pages_of
-from zsched.core.record import Place, Record
+from zsched.core.record import STATE, Place, Record
 from zsched.storage.keys import Keys
 from zsched.storage.meta import due_from_score
 from zsched.storage.scripts import Scripts
@@ -37,7 +37,7 @@ def _record(id: str, row: list[Any], run_suffix: str) -> Record:
     """Return the record in a row of the reply. Another program may have written any value."""
     place, lane, due, since_ms, note, is_recurring, own, job = row
     fields = dict(zip(own[::2], own[1::2], strict=True))
-    nominal, last = fields.pop(b"nominal", b""), text(fields.pop(b"last", b""))
+    nominal, last, state = fields.pop(b"nominal", b""), text(fields.pop(b"last", b"")), text(fields.pop(b"state", b""))
     return Record(
         id=id,
         run="" if is_recurring else f"{text(due)}{run_suffix}",
@@ -48,5 +48,6 @@ def _record(id: str, row: list[Any], run_suffix: str) -> Record:
         own=[each for field in fields.items() for each in field],
         nominal_ms=None if (at_ms := any_milliseconds(nominal)) is None or at_ms > LAST_MS else at_ms,
         last=last if last.split() == [last] else None,
+        state=state if STATE.fullmatch(state) else "",
         note=f"{text(since_ms)} {text(note)}" if since_ms else None,
     )

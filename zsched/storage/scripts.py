@@ -70,7 +70,7 @@ _FLUSHED = f"the scripts of this Redis were flushed at each of {_LOADS} attempts
 _GROUPS = {  # words in headers for common groups of names
     "@lanes": ("due_high", "due_normal", "due_low"),
     "@schedules": ("meta", "log", "due_high", "due_normal", "due_low", "paused", "quarantine", "recurring"),
-    "@trouble": ("failing", "blocked"),  # see lib/trouble.lua
+    "@trouble": ("failing", "blocked"),  # see lib/state.lua
     "@prefixes": ("schedule_prefix", "template_prefix", "run_suffix"),  # as in keys.py
     "@term": ("token", "expected_server"),  # of the leader; see lib/fence.lua
 }

@@ -2,9 +2,10 @@
 Recurring schedules that fail or are blocked, and paused schedules that are past their time. Nothing here writes.
 
 A schedule is *failing* when its last runs failed or were lost, and *blocked* when its last occurrences were skipped for
-overlap: its run does not end. Scripts count both (lua/lib/trouble.lua). A pause, a resume or a cancel ends the trouble.
+overlap: its run does not end. Both counts are in the schedule's state (lua/lib/state.lua), which an archive restores. A
+pause, a resume or a cancel ends the trouble.
 
-Not guaranteed: the counts restart after a loss of Redis. Among many paused schedules, only some thousand are read.
+Not guaranteed: among many paused schedules, only some thousand are read.
 """
 
 from __future__ import annotations

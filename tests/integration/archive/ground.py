@@ -47,7 +47,9 @@ IDS = ["a", "b", "a-1", "r", "x_y"]
 _MOVING = {"status", "created_at", "enqueued_at", "zs_uncertain", "zs_version"}
 _MOVING_OWN = {"nominal", "last", "ended_at", "version"}  # a restore gives a version of its own
 
-State = dict[tuple[str, str], tuple[Any, ...]]  # id, run → place, due, nominal, last, note, fields, lane, own fields
+State = dict[
+    tuple[str, str], tuple[Any, ...]
+]  # id, run → place, due, nominal, last, note, fields, lane, own fields, state
 
 
 class Scene:
@@ -273,9 +275,9 @@ def told(record: Record) -> tuple[Any, ...]:
     job = {name: value for name, value in record.job_fields().items() if name.decode() not in _MOVING}
     place = record.place, record.due_ms, record.nominal_ms, record.last, record.note
     if record.place == "open":
-        return *place, {name: value for name, value in job.items() if name != b"zs"}, "", {}
+        return *place, {name: value for name, value in job.items() if name != b"zs"}, "", {}, ""
     own = {name: value for name, value in record.own_fields().items() if name.decode() not in _MOVING_OWN}
-    return *place, job, record.lane, own
+    return *place, job, record.lane, own, record.state
 
 
 def schedule(scene: Scene, *ids: str, **options: Any) -> None:
@@ -293,7 +295,7 @@ def assert_state_is_redis_own(scene: Scene) -> None:
     """Check that the archive has the state of Redis."""
     held, archived = scene.in_redis(), scene.in_archive()
     assert held.keys() == archived.keys(), held.keys() ^ archived.keys()
-    for key, (*place, fields, lane, own) in held.items():
+    for key, (*place, fields, lane, own, state) in held.items():
         is_broken = not fields or own.get(b"trigger") == NO_RULE  # by another writer: the archive has what was put
-        record = archived[key][len(place) :] if is_broken else (fields, lane, own)
+        record = archived[key][len(place) :] if is_broken else (fields, lane, own, state)
         assert (*place, *record) == archived[key], (key, (*place, *record), archived[key])

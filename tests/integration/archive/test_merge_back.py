@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.faults.processes import eventually
 from tests.integration.archive.ground import HOUR_MS, Scene, Storm, assert_state_is_redis_own, rows_put_back, schedule
 from tests.integration.archive.merging import (
     HOLD_MS,
@@ -198,3 +199,15 @@ def test_an_archive_that_began_late_does_not_push_a_skip_run_twice(scene: Scene,
 
     assert 1 == merge.done["skipped"]
     assert run_id not in scene.queued()
+
+
+def test_the_counts_of_a_schedule_survive_a_loss(scene: Scene) -> None:
+    scene.client.schedule("app.task", id="r", every=0.02)
+    eventually(lambda: scene.tick() and scene.redis.zscore(scene.keys.blocked(), "r"))
+    state = scene.redis.hget(scene.keys.schedule("r"), "state")
+    lose(scene)
+
+    run(scene)
+
+    assert state == scene.redis.hget(scene.keys.schedule("r"), "state")
+    assert int(state.partition(b"=")[2]) == scene.redis.zscore(scene.keys.blocked(), "r")

@@ -29,7 +29,7 @@ def put(seq: int, *ids: str, due_ms: int = DUE_MS, data: bytes = b"call", **extr
 def put_recurring(seq: int, id: str, due_ms: int | str = DUE_MS, *paused: str, data: bytes = b"call") -> Entry:
     """Return a put of a rule."""
     shape = ["shapes", 1, "lane", "high", "schedule", 1, "func", "app.task", "template", 1, "origin", "mail"]
-    words = f"1 {due_ms} {due_ms} 5 5 - - {'paused' if paused else '-'} digest"
+    words = f"1 {due_ms} {due_ms} 5 5 - - {'paused' if paused else '-'} - digest"
     return entry(seq, "put_recurring", *shape, "rows", 1, id, words, "trigger", "every 60000", "data", data)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.unit.archive.contents import places, take
 from tests.unit.archive.ground import DUE_MS, cancel, entry, fire, put, put_recurring
 from tests.unit.archive.restoring import OLD_US, RUN, end, one_shot, restore, rule
 from zsched.archive import Archive
+from zsched.core.difference import restored_row
 from zsched.core.log import Entry
 
 FOLDED = {
@@ -120,3 +122,22 @@ def test_a_broken_entry_changes_nothing_and_is_kept(path: Path, broken: Entry, k
         archive.commit()
 
         assert ({f"a-{RUN}": "due"}, 1) == (places(archive), archive.unknown_entries)
+
+
+def test_a_state_is_kept_until_a_pause_and_restored_with_its_schedule(archive: Archive) -> None:
+    def states() -> set[str]:
+        return {row.state for row in archive.state() if row.key == ("r", "")}
+
+    take(archive, put_recurring(1, "r"), entry(2, "state", "rows", 1, "r", "failures=2"))
+    assert {"failures=2"} == states()
+    [known] = archive.recall().known(["r"])
+    assert "failures=2" == restored_row(known.schedule).state
+
+    take(archive, entry(3, "state", "rows", 2, "gone", "skips=1", "r", "-"))
+    assert {""} == states()
+
+    take(archive, restore(4, replace(rule(), state="skips=7")))
+    assert {"skips=7"} == states()
+
+    take(archive, entry(5, "pause", "note", "why", "rows", 1, "r", f"high {DUE_MS}"))
+    assert {""} == states()

@@ -49,7 +49,7 @@ def put_rule(seq: int, facets: Facets, id: str) -> Entry:
     """Return a put of a rule with *facets*."""
     own = ["func", facets.func, "owner", facets.owner, "tags", '["acme"]' if facets.tags else "[]"]
     shape = ["shapes", 1, "lane", "high", "schedule", 3, *own, "template", 1, "origin", facets.queue]
-    words = f"1 {DUE_MS} {DUE_MS} 5 5 - - - digest"
+    words = f"1 {DUE_MS} {DUE_MS} 5 5 - - - - digest"
     return entry(seq, "put_recurring", *shape, "rows", 1, id, words, "trigger", "every 60000", "data", b"call")
 
 

@@ -18,7 +18,9 @@ OWN = [b"trigger", b"every 60000", b"lane", b"high", b"created_at", b"5"]
 PUT = ["lane", "low", "fields", 1, "origin", "mail", "rows", 2]
 PUT += ["a", DUE_MS, "data", b"\x80", "b-1", DUE_MS + 1, "data", b""]
 RULES = ["shapes", 1, "lane", "low", "schedule", 0, "template", 0, "rows", 2]
-RULES += [text for id in "rs" for text in (id, f"1 {DUE_MS} {DUE_MS} 5 5 - - - d", "trigger", "every 5", "data", b"x")]
+RULES += [
+    text for id in "rs" for text in (id, f"1 {DUE_MS} {DUE_MS} 5 5 - - - - d", "trigger", "every 5", "data", b"x")
+]
 
 
 def entry(kind: str, *texts: Any, seq: int = 7, t_us: int = T_US) -> Entry:

@@ -35,7 +35,7 @@ SHAPES += ["lane", "low", "schedule", 1, "owner", "ann", "template", 0]
 
 def rule(*ids: str, due_ms: Any = DUE_MS, state: str = "-", digest: str = "d") -> list[Any]:
     """Return the texts of a ``put_recurring`` entry: rules of the second shape."""
-    words = f"2 {due_ms} {due_ms} 11 12 r-1 - {state} {digest}"
+    words = f"2 {due_ms} {due_ms} 11 12 r-1 - {state} - {digest}"
     rows = [text for id in ids for text in (id, words, "trigger", "every 5", "data", b"\xff")]
     return [*SHAPES, "rows", len(ids), *rows]
 

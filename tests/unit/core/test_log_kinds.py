@@ -54,6 +54,7 @@ TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
     "pause": (entry("pause", "note", "why", "rows", 1, "a", f"low {DUE_MS}"), [("a", "")]),
     "resume": (entry("resume", "rows", 1, "a", f"low {DUE_MS}"), [("a", "")]),
     "replan": (entry("replan", "old", "", "new", "2026a", *REPLAN), [("r", ""), ("s-1", "")]),
+    "state": (entry("state", "rows", 2, "r", "failures=2,skips=1", "s", "-"), []),
     "end": (entry("end", *END), [("a", RUN), ("a-r", f"{RUN}-r1")]),
     "again": (entry("again", *AGAIN), [("a", RUN), ("a-r", f"{RUN}-r1")]),
     "stop": (entry("stop", "runs", f"a-{RUN}"), [("a", RUN)]),

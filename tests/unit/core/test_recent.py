@@ -237,7 +237,7 @@ def test_missed_occurrences_are_counted_separately_from_skipped_ones() -> None:
 
 def restored(ago_ms: int, reason: str, *places: str) -> Entry:
     """Return a ``restore`` entry with a row for each place."""
-    rows = [text for n, place in enumerate(places) for text in (f"s{n}", f"5 {place} low 5 - - 5 0 0", "", "")]
+    rows = [text for n, place in enumerate(places) for text in (f"s{n}", f"5 {place} low 5 - - - 5 0 0", "", "")]
     texts = ["kind", "restore", "t", str((NOW_MS - ago_ms) * 1000), "reason", reason, "archive", "x"]
     return Entry.of(b"3-7", [text.encode() for text in (*texts, "rows", str(len(places)), *rows, "format", "1")])
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from zsched.core.changes import Change
 from zsched.core.entry import BEFORE_BY, Entry, expect, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
-from zsched.core.log.rows import Mentioned, Paused, Replanned, Resumed, Row, RunsOver
+from zsched.core.log.rows import Counted, Mentioned, Paused, Replanned, Resumed, Row, RunsOver
 from zsched.core.outcomes import Outcome, What
 from zsched.core.policy import Range
 from zsched.core.run_id import RunKey, run_id_of
@@ -173,6 +173,17 @@ class EndEntry(ParsedEntry, kind="end"):
         wanted = {status.value.encode() for status in statuses}
         rows = [row for row in rows_of(self.entry.body) if row[1] in wanted or _AGAIN in row[2]]
         return self.entry.with_rows(rows) if rows else None
+
+
+class StateEntry(ParsedEntry, kind="state"):
+    """Recurring schedules have other counts, of failures or of skipped occurrences in a row. A row is id and state."""
+
+    def counted(self) -> list[Counted]:
+        """Return the schedules with their new states."""
+        return [Counted(id, "" if state == "-" else state) for id, state, _ in self._stored()]
+
+    def rows(self) -> Iterable[Row]:
+        return self.counted()
 
 
 class AgainEntry(ParsedEntry, kind="again"):

@@ -19,7 +19,7 @@ from zsched.core.signed import job_pairs
 DISABLED: Final = "put with enabled=False"  # the note of a schedule that a put paused (lua/lib/lanes.lua)
 _ENQUEUED_HEAD: Final = 2  # texts before the pairs in a row of an ``enqueue`` entry
 _NOW: Final = "now"
-_ROW_WORDS: Final = 9  # of a row of a ``put_recurring`` entry; the last one may have blanks
+_ROW_WORDS: Final = 10  # of a row of a ``put_recurring`` entry; the last one may have blanks
 
 
 class Puts(NamedTuple):
@@ -116,6 +116,7 @@ class PutRecurring(NamedTuple):
     due_ms: int | None
     nominal_ms: int | None
     last: str | None
+    state: str
     is_paused: bool
     dropped_ms: int | None
     shape: Record
@@ -146,14 +147,15 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
             id, said, _, trigger = body[at : at + 4]
             expect(body[at + 2] == b"trigger")
             words = said.split(b" ", _ROW_WORDS - 1)
-            number, due_ms, nominal_ms, _, _, last, _, state, _ = words
-            state, _, dropped_ms = state.partition(b":")
+            number, due_ms, nominal_ms, _, _, last, _, paused, state, _ = words
+            paused, _, dropped_ms = paused.partition(b":")
             put = PutRecurring(
                 id=id.decode(),
                 due_ms=milliseconds(due_ms),
                 nominal_ms=milliseconds(nominal_ms),
                 last=None if last == b"-" else text(last),
-                is_paused=state == b"paused",
+                state="" if state == b"-" else text(state),
+                is_paused=paused == b"paused",
                 dropped_ms=milliseconds(dropped_ms),
                 shape=shapes[int(number) - 1],
                 words=words,
@@ -166,7 +168,9 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
     def rows(self) -> Iterator[Row]:
         for number, put in enumerate(self.puts):
             times = put.due_ms, put.nominal_ms
-            yield Placed(put.id, "", put.place, *times, put.last, keeps_note=put.is_paused, number=number)
+            yield Placed(
+                put.id, "", put.place, *times, put.last, keeps_note=put.is_paused, number=number, state=put.state
+            )
 
     def changes(self) -> Iterator[Change]:
         for put in self.puts:
@@ -181,7 +185,7 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
 
     def record_of(self, number: int) -> Record:
         put, position = self.puts[number], self.entry.position
-        _, _, _, anchor, created_at, _, _, _, digest = put.words
+        _, _, _, anchor, created_at, _, _, _, _, digest = put.words
         own = {
             **put.shape.own_fields(),
             b"version": f"{position.id}-{position.t_us}".encode(),
@@ -203,6 +207,7 @@ class PutRecurringEntry(ParsedEntry, kind="put_recurring"):
             own=[each for field in own.items() for each in field],
             nominal_ms=put.nominal_ms,
             last=put.last,
+            state=put.state,
             t_us=self.at_us,
         )
 

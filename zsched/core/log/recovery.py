@@ -33,7 +33,8 @@ def change_of(row: Record, number: int = 0) -> Row:
         return RunsOver([(id, run)], t_us=t_us)
     if row.place == Place.GONE:
         return Forgotten(id, run, t_us=t_us)
-    return Placed(id, run, row.place, row.due_ms, row.nominal_ms, row.last, row.note, number=number, t_us=t_us)
+    place = row.place, row.due_ms, row.nominal_ms, row.last, row.note
+    return Placed(id, run, *place, number=number, state=row.state, t_us=t_us)
 
 
 def touches_of(row: Record) -> Iterator[Touch]:

@@ -139,6 +139,7 @@ class Placed(OfOccurrence):
     note: str | None = None
     keeps_note: bool = False
     number: int = 0
+    state: str = ""
 
 
 @dataclass(slots=True)
@@ -172,6 +173,23 @@ class Replanned(OfSchedule):
     nominal_ms: int
     new_nominal_ms: int
     new_due_ms: int
+
+
+@dataclass(slots=True)
+class Counted(Row):
+    """
+    A schedule has another state. It is a mere count: no story tells it, and no history wins by it over another one. So
+    the row concerns nothing.
+    """
+
+    id: str
+    state: str
+
+    def ids(self) -> Iterable[str]:
+        return ()
+
+    def keys(self) -> Iterator[Key]:
+        return iter(())
 
 
 @dataclass(slots=True)

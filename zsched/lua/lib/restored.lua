@@ -17,14 +17,14 @@
 -- include lib/meta.lua
 -- include lib/loss.lua
 -- include lib/same_set.lua
-local WORDS = '^' .. string.rep('(%S+) ', 8) .. '(%S+)$'
+local WORDS = '^' .. string.rep('(%S+) ', 9) .. '(%S+)$'
 
 function row_at(at)
   local id, words, _, note = unpack(ARGV, at, at + 3)
-  local run, place, lane, due_ms, nominal_ms, last, t_us, job_size, own_size = string.match(words, WORDS)
+  local run, place, lane, due_ms, nominal_ms, last, state, t_us, job_size, own_size = string.match(words, WORDS)
   local first_own = at + 4 + tonumber(job_size)
   return {id = id, run = run, place = place, lane = lane, due_ms = due_ms, nominal_ms = nominal_ms, last = last,
-    t_us = t_us, note = note, words_at = at + 1, first = at + 4, first_own = first_own,
+    state = state, t_us = t_us, note = note, words_at = at + 1, first = at + 4, first_own = first_own,
     after = first_own + tonumber(own_size)}
 end
 

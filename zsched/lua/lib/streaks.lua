@@ -9,7 +9,7 @@
 -- a resumed schedule has as many attempts again. The first two functions only read: call them before the first write,
 -- and pause_failing after the entry with the ends of the runs.
 -- include lib/place.lua
--- include lib/trouble.lua
+-- include lib/state.lua
 local streaks, last_runs, failing = {}, {}, {}
 local is_any
 
@@ -21,12 +21,12 @@ local function failures_of(id)
 end
 
 function count(id, run, verdict)
-  local failures = verdict ~= '-' and streaks[id] == nil and failures_of(id)
-  if verdict == '-' or verdict == '+' and failures == 0 then
+  if verdict == '-' or verdict == '+' and streaks[id] == nil and failures_of(id) == 0 then
     return
-  elseif failures then
-    local own = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'ended_at', 'pause_after')
-    streaks[id] = not own.err and own[1] and {failures = failures, has_ended = own[2], most = tonumber(own[3] or '')}
+  elseif streaks[id] == nil then
+    local own = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'ended_at', 'pause_after', 'state')
+    streaks[id] = not own.err and own[1] and {failures = count_in(own[4], 'failures'), has_ended = own[2],
+      most = tonumber(own[3] or ''), state = own[4] or ''}
   end
   local streak = streaks[id]
   if streak then  -- a recurring schedule; one that has ended fails no more
@@ -39,26 +39,23 @@ function decide_pauses()
   for id, streak in pairs(streaks) do
     local at = streak and streak.most and streak.failures >= streak.most and find({id})[1]
     failing[id] = at and at.place == 'due' and at or nil
+    local state = streak and not failing[id] and with_count(streak.state, 'failures', streak.failures)
+    if state and state ~= streak.state then
+      change_state(id, state)
+    end
   end
 end
 
 function pause_failing()
   local done = {}
-  for id, streak in pairs(streaks) do
-    local at = failing[id]
-    if at then
-      local note = string.format('%.0f', streak.failures) .. ' failures in a row, the last of run ' .. last_runs[id]
-      append('pause', {'note', note, 'rows', 1, id, at.lane .. ' ' .. at.due_ms})
-      leave(id, at)
-      park(paused_key, id, at.lane, at.due_ms, nil, note)
-      streak.failures = 0
-      done[#done + 1] = id
-    end
-    if streak and streak.failures == 0 then
-      forget_failures(id)
-    elseif streak and is_a(failing_key, 'zset') then
-      redis.call('ZADD', failing_key, string.format('%.0f', streak.failures), id)
-    end
+  write_states()
+  for id, at in pairs(failing) do
+    local note = string.format('%.0f', streaks[id].failures) .. ' failures in a row, the last of run ' .. last_runs[id]
+    append('pause', {'note', note, 'rows', 1, id, at.lane .. ' ' .. at.due_ms})
+    leave(id, at)
+    park(paused_key, id, at.lane, at.due_ms, nil, note)
+    forget_state(id)
+    done[#done + 1] = id
   end
   return done
 end

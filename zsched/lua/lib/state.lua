@@ -1,0 +1,83 @@
+-- state: the state of a recurring schedule: counts, in one text of its hash, such as "failures=2,skips=1".
+--
+-- USES   schedule_prefix failing_key blocked_key add_row append_rows
+-- GIVES  count_in(state, name)  0 if it is not there
+--        with_count(state, name, number)  the new text; '' if all counts are 0
+--        state_word(state)  the text in a row of an entry, - for ''
+--        change_state(id, state)  collect a change; it only reads
+--        log_states()  append the entry `state`: rows = id, state
+--        write_states()  write the changes, after the entry
+--        keep_state(id, state)  write one that another entry has
+--        forget_state(id)  because somebody paused, resumed or removed the schedule, which may be a one-shot
+--
+-- A text has absolute values, so an archive keeps the last one, and a restore writes it back. Counts of trouble have an
+-- index besides, a ZSET of the schedules with a count: `zsched status` reads it. If another program wrote one of these
+-- keys as another type, it is left alone.
+-- include lib/untrusted.lua
+local INDEXES = {failures = failing_key, skips = blocked_key}
+local changed, rows = {}, {}
+
+function count_in(state, name)
+  return tonumber(string.match(',' .. (state or ''), ',' .. name .. '=(%d+)') or '') or 0
+end
+
+function with_count(state, name, number)
+  local words = {}
+  for word, value in string.gmatch(state or '', '(%l+)=(%d+)') do
+    if word ~= name then
+      words[#words + 1] = word .. '=' .. value
+    end
+  end
+  if number > 0 then
+    words[#words + 1] = name .. '=' .. string.format('%.0f', number)
+  end
+  return table.concat(words, ',')
+end
+
+function state_word(state)
+  return state == '' and '-' or state
+end
+
+local function index(id, state)
+  for name, key in pairs(INDEXES) do
+    local number = count_in(state, name)
+    if not is_a(key, 'zset') then
+      -- another program's
+    elseif number > 0 then
+      redis.call('ZADD', key, string.format('%.0f', number), id)
+    else
+      redis.call('ZREM', key, id)
+    end
+  end
+end
+
+function keep_state(id, state)
+  if state == '' then
+    redis.call('HDEL', schedule_prefix .. id, 'state')
+  else
+    redis.call('HSET', schedule_prefix .. id, 'state', state)
+  end
+  index(id, state)
+end
+
+function forget_state(id)
+  if is_a(schedule_prefix .. id, 'hash') then
+    redis.call('HDEL', schedule_prefix .. id, 'state')
+  end
+  index(id, '')
+end
+
+function change_state(id, state)
+  changed[id] = state
+  add_row(rows, id, state_word(state))
+end
+
+function log_states()
+  append_rows('state', rows)
+end
+
+function write_states()
+  for id, state in pairs(changed) do
+    keep_state(id, state)
+  end
+end
