@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +14,7 @@ from tests.unit.tasks.ground import define
 from zsched import Client, InvalidSchedule, NotArchived, NotImportable
 from zsched.client.rows import RowReader
 from zsched.core.choices import Priority
+from zsched.core.model import Definition
 from zsched.storage.keys import Keys
 from zsched.storage.rqjob import Encoder
 
@@ -150,13 +150,9 @@ def test_rows_of_tasks_are_checked_individually(client: Client, redis_client: re
 
 
 def test_rows_of_one_task_share_their_shape_and_rows_of_one_rule_their_rule(client: Client) -> None:
-    defined: list[Mapping[str, Any]] = []
-
-    def define_row(func: Any, options: Mapping[str, Any]) -> Any:
-        defined.append(options)
-        return client._putting.define(func, options)
-
-    reader = RowReader(client._store, define_row)
+    defined: list[Definition] = []
+    reader = RowReader(client._store, client._putting.urgencies)
+    reader.on_definition = defined.append
 
     once = [reader.read(plain.row(after=HOUR, value=number)) for number in range(3)]
     assert 1 == len(defined)

@@ -35,7 +35,7 @@ def why(client: Client) -> None:
 
 
 WAYS: dict[str, tuple[Call, Call, tuple[int, int, int], tuple[int, int, int]]] = {
-    "put": (put, put_again, (23, 123, 16), (20, 89, 15)),
+    "put": (put, put_again, (15, 70, 12), (14, 57, 10)),
     "update": (update, lambda client: client.update("r", queue="sms"), (39, 222, 20), (37, 178, 15)),
     "why": (why, why, (43, 224, 15), (41, 203, 15)),
 }

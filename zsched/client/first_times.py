@@ -15,7 +15,7 @@ from zsched.core.clock import Clock
 from zsched.core.planning import Bracket, PlannedRule
 from zsched.core.triggers import TriggerSpec, build, check, has_zone, lag_of, room_of
 from zsched.errors import InvalidSchedule, RedisUnavailable
-from zsched.storage.reader import Reader
+from zsched.storage.store import Store
 
 REPLANS: Final = 5  # plans that are outdated on arrival, before the call gives up
 _KEPT: Final = Bracket("0", 0, 0)  # for a stored rule whose zone this machine lacks: its time stays, or it is refused
@@ -24,8 +24,8 @@ _KEPT: Final = Bracket("0", 0, 0)  # for a stored rule whose zone this machine l
 class FirstTimes:
     """Plans the first times of rules."""
 
-    def __init__(self, clock: Clock, reader: Reader) -> None:
-        self._clock, self._reader = clock, reader
+    def __init__(self, clock: Clock, store: Store) -> None:
+        self._clock, self._store = clock, store
         self._ahead_ms = 0  # by which the server's clock is ahead of ours
 
     def tell(self, server_ms: int) -> None:
@@ -55,7 +55,7 @@ class FirstTimes:
         plan = planning.first(spec, now_ms, id)
         if plan.next is None:  # by our clock, or forever: the server's clock decides
             check(replace(spec, ends_ms=None), now_ms)  # a schedule that never fires is refused without Redis
-            now_ms = self._reader.now_ms()
+            now_ms = self._store.server_now_ms()
             self.tell(now_ms)
             check(spec, now_ms)
             plan = planning.first(spec, now_ms, id)

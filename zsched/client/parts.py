@@ -8,7 +8,7 @@ and archives, and one that only lists no planning. A test counts the modules.
 from __future__ import annotations
 
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Self
 
 from zsched.core.clock import Clock
@@ -103,9 +103,8 @@ class ClientParts:
         from zsched.core.options import merged_presets
         from zsched.storage.archivers import Durability
 
-        durability = Durability(self._link, self._keys, self._clock, self._durable_timeout_s)
-        presets = merged_presets(self._urgencies or {})
-        return Putting(self._store, self._reader, durability, presets, self._clock)
+        durability = partial(Durability, self._link, self._keys, self._clock, self._durable_timeout_s)
+        return Putting(self._store, merged_presets(self._urgencies or {}), self._clock, durability)
 
     @cached_property
     def _changing(self) -> Changing:

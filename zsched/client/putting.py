@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 from zsched.client.calls import Typed, completed, effect_again, naming_lost_call, new_id
@@ -17,9 +17,8 @@ from zsched.core.model import Definition, Many, RowsRefused, Scheduled
 from zsched.core.option_table import ScheduleRow
 from zsched.core.options import Presets, define, define_now
 from zsched.storage.archivers import Durability
-from zsched.storage.reader import Reader
 from zsched.storage.shapes import Put
-from zsched.storage.store import Answer, Store
+from zsched.storage.store import DONE, Answer, Store
 
 _REMEMBERED: Final = 1000  # shapes of single puts
 
@@ -30,11 +29,18 @@ class Putting:
     RedisUnavailable, RedisRefused.
     """
 
-    def __init__(self, store: Store, reader: Reader, durability: Durability, urgencies: Presets, clock: Clock) -> None:
-        self._store, self._reader, self._durability, self._clock = store, reader, durability, clock
+    def __init__(self, store: Store, urgencies: Presets, clock: Clock, durability: Callable[[], Durability]) -> None:
+        self._store, self._clock, self._new_durability = store, clock, durability
         self.urgencies = urgencies
-        self.define = partial(_defined, urgencies)  # not a method: a cycle of references would keep connections
-        self._rows = RowReader(store, self.define, _REMEMBERED)
+        self._rows = RowReader(store, urgencies, _REMEMBERED)
+
+    @cached_property
+    def _durability(self) -> Durability:
+        return self._new_durability()
+
+    def define(self, func: Any, options: Mapping[str, Any]) -> Definition:
+        """Return the definition of a schedule, after all checks that need no Redis. Raises InvalidSchedule."""
+        return define(func, options, new_id() if options.get("id") is None else "", self.urgencies)
 
     def by_store(self, store: Store) -> Putting:
         """Return the same with another *store*, which has another caller's name."""
@@ -54,32 +60,29 @@ class Putting:
     def enqueue(self, func: Any, options: Mapping[str, Any]) -> Scheduled:
         """Push a run at once."""
         given = completed(func, options, at_once=True)
-        definition = define_now(func, given, _fallback_id(given), self.urgencies)
+        definition = define_now(func, given, new_id() if given.get("id") is None else "", self.urgencies)
         with naming_lost_call(definition.id, is_repeatable=definition.unique_ms > 0):
-            answer = self._durably(
-                definition.id,
-                lambda: self._store.enqueue(definition, op=new_id()),
-                is_durable=definition.durable,
-                again="waits again" if definition.unique_ms else "runs it a second time",
-            )
-        self._store.demand(answer.word, definition.id, run_id=answer.detail)
+            act = partial(self._store.enqueue, definition, op=new_id())
+            again = "waits again" if definition.unique_ms else "runs it a second time"
+            answer = self._durably(definition.id, act, again) if definition.durable else act()
+        if answer.word not in DONE:
+            self._store.demand(answer.word, definition.id, run_id=answer.detail)
         next_at = None if answer.word == "kept" else from_ms(answer.now_ms)
         return Scheduled(definition.id, answer.word, next_at, answer.detail)
 
     def put_many(self, rows: Iterable[ScheduleRow], on_progress: Callable[[int], None], refused: Refused) -> Many:
         """Put rows. Raises RowsRefused, after all others were written, if *refused* says so; NotArchived."""
-        is_durable = False
+        reader, is_durable = RowReader(self._store, self.urgencies), False
 
-        def define(func: Any, options: Mapping[str, Any]) -> Definition:  # once per shape of rows
+        def demand_archive(definition: Definition) -> None:  # once per shape of rows
             nonlocal is_durable
-            definition = self.define(func, options)
             if definition.durable and not is_durable:
                 self._durability.require("no row with durable=True was written")
                 is_durable = True
-            return definition
 
+        reader.on_definition = demand_archive
         puts = self.bulk()
-        many = put_rows(rows, RowReader(self._store, define), puts, self._store.keys, on_progress)
+        many = put_rows(rows, reader, puts, self._store.keys, on_progress)
         if is_durable and many.done > len(many.errors):
             self._durability.wait_for(reversed(puts.places), f"{many.done - len(many.errors)} rows")
         if many.errors and refused is Refused.RAISE:
@@ -88,52 +91,44 @@ class Putting:
 
     def bulk(self) -> BulkPut:
         """Return a put of many items."""
-        return BulkPut(self._store, FirstTimes(self._clock, self._reader))
+        return BulkPut(self._store, FirstTimes(self._clock, self._store))
 
     def answered(self, put: Put, op: str | None, *, has_own_id: bool = True) -> Answer:
         """Put it, and wait for an archive if it has to be durable. Raises NotArchived."""
         with naming_lost_call(put.id, is_repeatable=not put.is_relative):
-            again = effect_again(has_own_id, put.is_relative)
-            return self._durably(put.id, lambda: self._put(put, op), is_durable=put.shape.durable, again=again)
+            act = partial(self._store.put if put.rule is None else self._put_recurring, put, op)
+            if not put.shape.durable:
+                return act()
+            return self._durably(put.id, act, effect_again(has_own_id, put.is_relative))
 
     def scheduled(self, put: Put, answer: Answer) -> Scheduled:
         """Return the result of a put. Raises ScheduleInPast, ScheduleExists, VersionConflict: it was refused."""
         due_ms = None if answer.detail is None else int(answer.detail)
-        self._store.demand(answer.word, put.id, due_ms=due_ms, now_ms=answer.now_ms, if_version=put.if_version)
-        run_id = self._store.keys.run_id(put.id, due_ms) if put.rule is None and due_ms is not None else None
-        next_ms = None if answer.word == "already_fired" else due_ms
-        next_at = None if next_ms is None else from_ms(next_ms)
+        if answer.word not in DONE:
+            self._store.demand(answer.word, put.id, due_ms=due_ms, now_ms=answer.now_ms, if_version=put.if_version)
+        if due_ms is None:
+            return Scheduled(put.id, answer.word, None, None, answer.version)
+        run_id = self._store.keys.run_id(put.id, due_ms) if put.rule is None else None
+        next_at = None if answer.word == "already_fired" else from_ms(due_ms)
         return Scheduled(put.id, answer.word, next_at, run_id, answer.version)
 
-    def _durably(self, id: str, put: Callable[[], Answer], *, is_durable: bool, again: str) -> Answer:
+    def _durably(self, id: str, put: Callable[[], Answer], again: str) -> Answer:
         """
-        Return the answer of *put*, if it has to be durable once an archive has it. *again*: the effect of the same call
-        once more. Raises NotArchived.
+        Return the answer of *put* once an archive has it. *again*: the effect of the same call once more. Raises
+        NotArchived.
         """
-        if not is_durable:
-            return put()
         self._durability.require()
         answer = put()
-        if answer.place.is_written or answer.word in ("unchanged", "kept", "already_fired"):  # by an earlier call
+        if answer.place.is_written or answer.word in DONE:  # by an earlier call
             self._durability.wait_for([answer.place], f"schedule {id!r}", again)
         return answer
 
-    def _put(self, put: Put, op: str | None) -> Answer:
-        if put.rule is None:
-            return self._store.put(put, op)
-        first_times = FirstTimes(self._clock, self._reader)
+    def _put_recurring(self, put: Put, op: str | None) -> Answer:
+        assert put.rule is not None
+        first_times = FirstTimes(self._clock, self._store)
         for _ in range(REPLANS):
-            answer = self._store.put_recurring(put, first_times.plan(put.rule, put.id), op)
+            answer = self._store.put(put, op, first_times.plan(put.rule, put.id))
             if answer.word != "AGAIN":
                 return answer
             first_times.tell(answer.now_ms)
         raise outdated()
-
-
-def _defined(urgencies: Presets, func: Any, options: Mapping[str, Any]) -> Definition:
-    return define(func, options, _fallback_id(options), urgencies)
-
-
-def _fallback_id(options: Mapping[str, Any]) -> str:
-    """Return an id for a call without one."""
-    return new_id() if options.get("id") is None else ""

@@ -13,19 +13,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
-from zsched.client.calls import Typed, completed, new_id
+from zsched.client.calls import Typed, new_id
 from zsched.core.arguments import check_id, seconds_to_ms
 from zsched.core.instants import instant_ms, local_offset_s
 from zsched.core.model import After, At, Definition
-from zsched.core.options import define_rule
+from zsched.core.options import Presets, define, define_rule
 from zsched.core.planning import PlannedRule
 from zsched.core.triggers import RULES, Fold, Gap, TriggerSpec, delay_of
 from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.storage.rqjob import function_path
 from zsched.storage.shapes import Put, Shape
 from zsched.storage.store import Store
-
-Define = Callable[[Any, Mapping[str, Any]], Definition]  # function, options
 
 _OF_RULE: Final = (*RULES, "starts", "ends", "count")  # options in which rows of a shape may differ
 REMEMBERED: Final = 10_000  # shapes, and rules of a shape
@@ -65,10 +63,14 @@ class _Rules:
 
 
 class RowReader:
-    """Checks and encodes rows; remembers *remembered* shapes. Thread-safe."""
+    """
+    Checks and encodes rows by the presets *urgencies*; remembers *remembered* shapes. ``on_definition`` is called
+    with that of each new one. Thread-safe.
+    """
 
-    def __init__(self, store: Store, define: Define, remembered: int = REMEMBERED) -> None:
-        self._store, self._encoder, self._define, self._remembered = store, store.encoder, define, remembered
+    def __init__(self, store: Store, urgencies: Presets, remembered: int = REMEMBERED) -> None:
+        self._store, self._encoder, self._urgencies, self._remembered = store, store.encoder, urgencies, remembered
+        self.on_definition: Callable[[Definition], None] | None = None
         self._one_shots: dict[_Key, _OneShots] = {}
         self._rules: dict[_Key, _Rules] = {}
         self._shapes: dict[Shape, Shape] = {}
@@ -136,9 +138,11 @@ class RowReader:
             remedy = f"did you mean func where it says {near[0]}?" if near else "give a dotted path or a function"
             raise InvalidSchedule("func", NOT_GIVEN, "the row has none", remedy)
         func = options.pop("func")
-        options = dict(completed(func, options))
-        definition = self._define(func, options)
         typed = func if isinstance(func, Typed) else None
+        options = options if typed is None else typed.complete_options(options)
+        definition = define(func, options, new_id() if options.get("id") is None else "", self._urgencies)
+        if self.on_definition is not None:
+            self.on_definition(definition)
         put = put_of(self._store, definition)
         if isinstance(definition.when, TriggerSpec):
             assert put.rule is not None

@@ -116,7 +116,7 @@ def choice(field: str, value: object, enum: type[E]) -> E:
 
 def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = LONGEST_S) -> int:
     """Return a duration, given as seconds, text or timedelta, in whole ms, rounded up. Raises InvalidSchedule."""
-    value = duration_argument(field, value)
+    value = duration_argument(field, value) if isinstance(value, str) else value
     if isinstance(value, timedelta):
         ms = -(-(value // timedelta(microseconds=1)) // 1000)  # -timedelta.max would overflow
     elif isinstance(value, int) and not isinstance(value, bool):

@@ -39,17 +39,18 @@ class CheckedOptions:
     owner: str | None = None
     name: str | None = None
 
-    def texts(self, stored: Stored) -> dict[str, str]:
+    def texts(self, stored: Stored, prefix: str = "") -> dict[str, str]:
         """Return the fields of the options with the place *stored* that differ from their defaults."""
         return {
-            field: text
-            for option, value in self._differing(_STORED[stored])
+            prefix + field: text
+            for option, get, default in _STORED[stored]
+            if (value := get(self)) != default
             for field, text in zip(option.fields, option.texts(value), strict=True)
         }
 
     def letters(self) -> str:
         """Return the flag letters of the options that differ from their defaults."""
-        return "".join(option.letter for option, _ in self._differing(_LETTERED))
+        return "".join(option.letter for option, get, default in _LETTERED if get(self) != default)
 
     def arguments(self) -> dict[str, Any]:
         """Return the options as arguments of a call; None for a default, if the option may be None."""
@@ -58,9 +59,6 @@ class CheckedOptions:
             option.name: None if option.is_optional and value == default else option.form.to_argument(value)
             for option, default, value in values
         }
-
-    def _differing(self, kept: list[_Kept]) -> list[tuple[Option, Any]]:
-        return [(option, value) for option, get, default in kept if (value := get(self)) != default]
 
 
 _Kept = tuple[Option, Callable[[Any], Any], Any]  # an option, the getter of its value, its default

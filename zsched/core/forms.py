@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from zsched.core.arguments import (
@@ -158,8 +159,7 @@ def word_of(enum: type[Enum]) -> Form:
 def duration_of(least_ms: int = 0, metavar: str = "DURATION") -> Form:
     """Return the form of a ``DurationValue`` of at least *least_ms*; checked: milliseconds."""
 
-    def check(name: str, value: Any) -> int:
-        return seconds_to_ms(name, value, least_ms)
+    check = partial(seconds_to_ms, least_ms=least_ms)
 
     def from_text(text: str) -> int:
         return check("", timedelta(milliseconds=whole_number(text)))

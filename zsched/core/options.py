@@ -68,6 +68,8 @@ def define(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Pre
         InvalidSchedule: an option is unknown, missing or bad, or two contradict each other.
     """
     _refuse_unknown(options, SCHEDULE_OPTIONS)
+    if options.get("urgency") is None:
+        return _definition(func, options, fallback_id, _when(options))
     with blaming(options):
         options = expanded(options, presets, SCHEDULE_OPTIONS)
         return _definition(func, options, fallback_id, _when(options))

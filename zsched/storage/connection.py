@@ -353,8 +353,7 @@ class Wire:
 
     def send(self, *command: Any) -> None:
         """Send without waiting; ``receive`` gives the replies in order."""
-        self._demand_master()
-        self._demand_open()
+        self._demand_usable()
         try:  # a block of _converted would cost some microseconds per command
             self.connection.send_packed_command([self.pack(command)], check_health=False)
         except BaseException:
@@ -363,24 +362,29 @@ class Wire:
         self.in_flight += 1
 
     def pack(self, command: Command) -> bytes:
-        """Return *command* as bytes for ``send_packed``. Raises redis.DataError, UnicodeError; nothing was sent."""
+        """
+        Return *command* as bytes for ``send_packed``, its numbers as text. hiredis 3.5 crashes the process if Ctrl-C
+        comes while it packs a number: it uses the result of ``PyObject_Repr``, which handles signals, without a check
+        for NULL. Raises redis.DataError, UnicodeError; nothing was sent.
+        """
+        texts: Any = (repr(part) if part.__class__ is int or part.__class__ is float else part for part in command)
         try:  # redis-py looks at each part twice before: 5 % of a client's time in a bulk insert (measured)
-            packed: bytes = hiredis.pack_command(tuple(_as_texts(command)))
+            packed: bytes = hiredis.pack_command(tuple(texts))
         except TypeError as error:
             raise redis.DataError(str(error)) from error
         return packed
 
     def send_packed(self, commands: Sequence[bytes]) -> None:
         """Send packed *commands* in one write; ``receive`` gives the replies in order."""
-        self._demand_master()
-        self._demand_open()
+        self._demand_usable()
         with self._converted():
             self.connection.send_packed_command([b"".join(commands)], check_health=False)
         self.in_flight += len(commands)
 
     def receive(self) -> Any:
         """Return the next reply."""
-        self._demand_open()
+        if self.is_broken:
+            raise self._closed()
         try:
             reply = self.connection.read_response()
         except BaseException as error:
@@ -404,8 +408,7 @@ class Wire:
         Return True when data can be read, within *timeout_s*. With *interruption*, return False as soon as that is
         readable; then a reply must be awaited, and no part of it read.
         """
-        self._demand_master()
-        self._demand_open()
+        self._demand_usable()
         with self._converted():
             if interruption is None:
                 return bool(self.connection.can_read(timeout=timeout_s))
@@ -417,17 +420,16 @@ class Wire:
         self.is_broken = True
         self.connection.disconnect()
 
-    def _demand_master(self) -> None:
-        """Raise RedisUnavailable if the server is a former master and no call is in flight."""
-        if self._found is None or self.is_broken or self.in_flight > 0:
-            return
-        if self._found.has_moved(self.connection):
+    def _demand_usable(self) -> None:
+        """Raise RedisUnavailable if it is closed, or if its server is a former master and no call is in flight."""
+        if self.is_broken:
+            raise self._closed()
+        if self._found is not None and self.in_flight == 0 and self._found.has_moved(self.connection):
             self.close()
             raise RedisUnavailable(f"Redis at {self.where} has another master now", remedies.ASKED_AGAIN)
 
-    def _demand_open(self) -> None:
-        if self.is_broken:
-            raise RedisUnavailable(f"the connection to Redis at {self.where} is closed", remedies.ASKED_AGAIN)
+    def _closed(self) -> RedisUnavailable:
+        return RedisUnavailable(f"the connection to Redis at {self.where} is closed", remedies.ASKED_AGAIN)
 
     @contextmanager
     def _converted(self) -> Iterator[None]:
@@ -510,14 +512,6 @@ def link_of(settings: Settings, most_s: float | None = None) -> Link:
 def one_node_only(where: str) -> str:
     """Return the message for a connection to a single node of a Cluster."""
     return f"Redis at {where} is a node of a Redis Cluster; {_NODES}"
-
-
-def _as_texts(command: Sequence[Any]) -> list[Any]:
-    """
-    Return *command* with its numbers as text. hiredis 3.5 crashes the process if Ctrl-C comes while it packs a number:
-    its ``pack_command`` uses the result of ``PyObject_Repr``, which handles signals, without a check for NULL.
-    """
-    return [repr(part) if part.__class__ is int or part.__class__ is float else part for part in command]
 
 
 def _login_error(error: redis.AuthenticationError, where: str, given_by: str) -> RedisRefused:

@@ -1,5 +1,5 @@
 """
-Every Redis key that zsched owns, one function per key: its type and its members. ``rqkeys.py`` has RQ's keys.
+Every Redis key that zsched owns, with its type and its members. ``rqkeys.py`` has RQ's keys.
 
 Keys live under ``zsched:{<namespace>}:``; the braces are a Redis Cluster hash tag. Instants are
 integer epoch milliseconds written as decimal text. Scripts name their keys in their header, and
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zsched.core.choices import Priority
-from zsched.core.run_id import run_id_of, suffix_of
+from zsched.core.run_id import suffix_of
 from zsched.errors import InvalidSchedule
 from zsched.storage.rqkeys import RqKeys
 
@@ -21,6 +21,20 @@ if TYPE_CHECKING:
     from zsched.config.settings import Settings
 
 NAMESPACE = re.compile(r"[a-z0-9_]{1,32}")
+
+
+class NamedKey:
+    """A key of each namespace: what follows the prefix in its name; its type and its members."""
+
+    __slots__ = ("content", "name")
+
+    def __init__(self, name: str, content: str) -> None:
+        self.name, self.content = name, content
+
+    def __get__(self, keys: Keys, owner: type[Keys]) -> Callable[[], str]:
+        """Return the function of the key in the namespace of *keys*."""
+        text = keys.prefix + self.name
+        return lambda: text
 
 
 class Keys:
@@ -35,34 +49,23 @@ class Keys:
 
     # -- one key for the namespace ----------------------------------------------------------
 
-    def lease(self) -> str:
-        """STRING with PX: token ``<daemon uuid>:<epoch>:<lease ms>:<nonce>`` of the current term."""
-        return f"{self.prefix}lease"
-
-    def meta(self) -> str:
-        """HASH: gen, epoch, seq, server, hold, doubt, format, serializer, rq_prefix, tzdata (version), throttled; in
-        tests also offset_ms, frozen_ms, frozen_by."""
-        return f"{self.prefix}meta"
-
-    def log(self) -> str:
-        """STREAM: every change; ids ``<epoch>-<seq>``, seq dense; fields kind, t (µs), and the kind's own."""
-        return f"{self.prefix}log"
+    lease = NamedKey("lease", "STRING with PX: token ``<daemon uuid>:<epoch>:<lease ms>:<nonce>`` of the current term.")
+    meta = NamedKey(
+        "meta",
+        "HASH: gen, epoch, seq, server, hold, doubt, format, serializer, rq_prefix, tzdata (version), throttled; "
+        "in tests also offset_ms, frozen_ms, frozen_by.",
+    )
+    log = NamedKey(
+        "log", "STREAM: every change; ids ``<epoch>-<seq>``, seq dense; fields kind, t (µs), and the kind's own."
+    )
 
     def due(self, lane: Priority) -> str:
         """ZSET, one per lane: schedule id → due time in ms."""
         return f"{self.prefix}due:{lane.value}"
 
-    def due_high(self) -> str:
-        """ZSET: drained before the others."""
-        return self.due(Priority.HIGH)
-
-    def due_normal(self) -> str:
-        """ZSET: drained after high."""
-        return self.due(Priority.NORMAL)
-
-    def due_low(self) -> str:
-        """ZSET: drained last."""
-        return self.due(Priority.LOW)
+    due_high = NamedKey("due:high", "ZSET: drained before the others.")
+    due_normal = NamedKey("due:normal", "ZSET: drained after high.")
+    due_low = NamedKey("due:low", "ZSET: drained last.")
 
     def throttled(self, lane: Priority, queue: str) -> str:
         """
@@ -71,70 +74,51 @@ class Keys:
         """
         return f"{self.due(lane)}:{queue}"
 
-    def limits(self) -> str:
-        """HASH: queue → ``<runs per second> <µs>``, by the leader's settings; ``- 0``: none; see lua/lib/room.lua."""
-        return f"{self.prefix}limits"
-
-    def paused(self) -> str:
-        """HASH: id → ``<lane> <due ms> <since ms> <note>``."""
-        return f"{self.prefix}paused"
-
-    def quarantine(self) -> str:
-        """HASH: id → ``<lane> <due ms> <since ms> <reason>``."""
-        return f"{self.prefix}quarantine"
-
-    def chains(self) -> str:
-        """HASH: id → ``<overlap policy> <run id> …``: runs that may be open, oldest first; see lua/lib/chain.lua."""
-        return f"{self.prefix}chains"
-
-    def deadlines(self) -> str:
-        """ZSET: run id → time at which it expires in its queue, until its end is recorded; see lua/lib/deadline.lua."""
-        return f"{self.prefix}deadlines"
-
-    def recurring(self) -> str:
-        """SET: ids of recurring schedules, to avoid scans of lanes with millions of schedules."""
-        return f"{self.prefix}recurring"
-
-    def kept_local(self) -> str:
-        """
-        HASH: id of a signed one-shot that was given as local time, and that a change of its zone's rules did not move →
-        ``<due ms> <due ms by the new rules>``.
-        """
-        return f"{self.prefix}kept_local"
-
-    def failing(self) -> str:
-        """ZSET: id → number of the last runs that failed, of recurring schedules; see lua/lib/state.lua."""
-        return f"{self.prefix}failing"
-
-    def blocked(self) -> str:
-        """ZSET: id → number of the last occurrences that were skipped for overlap, of recurring schedules."""
-        return f"{self.prefix}blocked"
-
-    def wake(self) -> str:
-        """Channel: ``<due ms>`` when an earlier due time was put, ``lease`` when a leader left."""
-        return f"{self.prefix}wake"
-
-    def archivers(self) -> str:
-        """HASH: archive id → ``<entry id> <t> <server ms> <state> <JSON>``, see ``storage/archivers.py``."""
-        return f"{self.prefix}archivers"
-
-    def ask(self) -> str:
-        """LIST: questions to any archive, JSON; see ``storage/questions.py``."""
-        return f"{self.prefix}ask"
-
-    def ask_names(self) -> str:
-        """LIST: questions about names of data sets, to every archive, also to one that was left behind by the log."""
-        return f"{self.prefix}ask:names"
+    limits = NamedKey(
+        "limits",
+        "HASH: queue → ``<runs per second> <µs>``, by the leader's settings; ``- 0``: none; see lua/lib/room.lua.",
+    )
+    paused = NamedKey("paused", "HASH: id → ``<lane> <due ms> <since ms> <note>``.")
+    quarantine = NamedKey("quarantine", "HASH: id → ``<lane> <due ms> <since ms> <reason>``.")
+    chains = NamedKey(
+        "chains",
+        "HASH: id → ``<overlap policy> <run id> …``: runs that may be open, oldest first; see lua/lib/chain.lua.",
+    )
+    deadlines = NamedKey(
+        "deadlines",
+        "ZSET: run id → time at which it expires in its queue, until its end is recorded; see lua/lib/deadline.lua.",
+    )
+    recurring = NamedKey(
+        "recurring", "SET: ids of recurring schedules, to avoid scans of lanes with millions of schedules."
+    )
+    kept_local = NamedKey(
+        "kept_local",
+        "HASH: id of a signed one-shot that was given as local time, and that a change of its zone's rules did "
+        "not move → ``<due ms> <due ms by the new rules>``.",
+    )
+    failing = NamedKey(
+        "failing",
+        "ZSET: id → number of the last runs that failed, of recurring schedules; see lua/lib/state.lua.",
+    )
+    blocked = NamedKey(
+        "blocked",
+        "ZSET: id → number of the last occurrences that were skipped for overlap, of recurring schedules.",
+    )
+    wake = NamedKey("wake", "Channel: ``<due ms>`` when an earlier due time was put, ``lease`` when a leader left.")
+    archivers = NamedKey(
+        "archivers",
+        "HASH: archive id → ``<entry id> <t> <server ms> <state> <JSON>``, see ``storage/archivers.py``.",
+    )
+    ask = NamedKey("ask", "LIST: questions to any archive, JSON; see ``storage/questions.py``.")
+    ask_names = NamedKey(
+        "ask:names",
+        "LIST: questions about names of data sets, to every archive, also to one that was left behind by the log.",
+    )
 
     # -- one key per schedule or call ---------------------------------------------------------
 
-    def schedule_prefix(self) -> str:
-        """The text before a schedule's id in its key."""
-        return f"{self.prefix}schedule:"
-
-    def template_prefix(self) -> str:
-        """The text before a schedule's id in its template's key."""
-        return f"{self.prefix}template:"
+    schedule_prefix = NamedKey("schedule:", "The text before a schedule's id in its key.")
+    template_prefix = NamedKey("template:", "The text before a schedule's id in its template's key.")
 
     def schedule(self, id: str) -> str:
         """
@@ -151,20 +135,19 @@ class Keys:
         """STRING with PX: the reply of a call that has no id of its own, so that a re-send is a no-op."""
         return f"{self.prefix}op:{op}"
 
-    def retried_prefix(self) -> str:
-        """The text before a retried run's id in its key, a STRING with PX: the id of the new run; see lua/retry.lua."""
-        return f"{self.prefix}retried:"
-
-    def unique_prefix(self) -> str:
-        """The text before an id in the key of its guard, a STRING with PX: ``<until ms> <run id>``."""
-        return f"{self.prefix}unique:"
-
-    def moved_prefix(self) -> str:
-        """
-        The text before the id of a one-shot that an import took from RQ, a STRING with PX: created_at of RQ's job; see
-        lua/lib/moved.lua.
-        """
-        return f"{self.prefix}moved:"
+    retried_prefix = NamedKey(
+        "retried:",
+        "The text before a retried run's id in its key, a STRING with PX: the id of the new run; see lua/retry.lua.",
+    )
+    unique_prefix = NamedKey(
+        "unique:",
+        "The text before an id in the key of its guard, a STRING with PX: ``<until ms> <run id>``.",
+    )
+    moved_prefix = NamedKey(
+        "moved:",
+        "The text before the id of a one-shot that an import took from RQ, a STRING with PX: created_at of RQ's "
+        "job; see lua/lib/moved.lua.",
+    )
 
     def tokens(self) -> str:
         """HASH: SHA-256 of a token → its JSON (``storage.tokens``). Operators write it, ``zsched web`` reads it."""
@@ -194,7 +177,7 @@ class Keys:
 
     def run_id(self, schedule_id: str, nominal_ms: int | str) -> str:
         """Return the id of the run of *schedule_id* at *nominal_ms*; unique over namespaces."""
-        return run_id_of(schedule_id, f"{nominal_ms}{self.run_suffix}")
+        return f"{schedule_id}-{nominal_ms}{self.run_suffix}"
 
     def named(self, name: str) -> Callable[..., str]:
         """Return the function for the key *name* in headers of scripts; RQ's names begin with ``rq_``."""

@@ -160,12 +160,15 @@ class Encoder:
         }
         if payload.description and payload.description != func:
             pairs["zs_func"] = func
-        pairs |= _ttl("result_ttl", payload.result_ttl)
-        pairs |= _ttl("failure_ttl", payload.failure_ttl)
-        pairs |= _retry(payload.retry)
+        for name, ttl in (("result_ttl", payload.result_ttl), ("failure_ttl", payload.failure_ttl)):
+            if ttl is not None:
+                pairs |= _ttl(name, ttl)
+        if payload.retry is not None:
+            pairs |= _retry(payload.retry)
         pairs |= definition.texts(Stored.JOB)
-        pairs |= _callback("on_success", "success", payload.on_success)
-        pairs |= _callback("on_failure", "failure", payload.on_failure)
+        for stem, callback in (("success", payload.on_success), ("failure", payload.on_failure)):
+            if callback is not None:
+                pairs |= _callback(f"on_{stem}", stem, callback)
         if isinstance(payload.meta, Unopened):
             pairs["meta"] = payload.meta.data
         elif payload.meta is not None:
@@ -304,8 +307,6 @@ def timeout_s(timeout: object) -> int:
 
 
 def _ttl(field: str, value: object) -> Pairs:
-    if value is None:
-        return {}
     seconds = _seconds(field, value)
     if seconds is None or not -1 <= seconds <= LONGEST_S:
         raise InvalidSchedule(field, value, "not a time to live", f"{DURATION_REMEDY}, or -1 for ever")
@@ -325,8 +326,6 @@ def _seconds(field: str, value: object) -> int | None:
 
 
 def _retry(retry: object) -> Pairs:
-    if retry is None:
-        return {}
     from rq import Retry
 
     if isinstance(retry, int) and not isinstance(retry, bool) and retry >= 1:
@@ -356,8 +355,6 @@ def _is_interval(given: object) -> bool:
 
 
 def _callback(field: str, stem: str, callback: object) -> Pairs:
-    if callback is None:
-        return {}
     from rq import Callback
 
     if isinstance(callback, dict):

@@ -137,7 +137,12 @@ class Scripts:
             RedisUnavailable, RedisRefused: as ``Link.execute``.
         """
         command = self.command(name, rows, arguments)
-        return checked(self.reply(name, command, lambda: self._channel.execute(*command)), self._keys)
+        try:
+            reply = self._channel.execute(*command)
+        except NoScriptError:
+            self.ensure(name)
+            reply = self.reply(name, command, lambda: self._channel.execute(*command))
+        return checked(reply, self._keys)
 
     def reply(self, name: str, command: Sequence[Any], receive: Callable[[], Any]) -> Any:
         """
@@ -157,9 +162,9 @@ class Scripts:
 
     def command(self, name: str, rows: Iterable[Any], arguments: dict[str, Any]) -> list[Any]:
         """Return the EVALSHA command with keys and arguments in the header's order."""
-        script = load(name, self._keys.rq.prefix)
-        keys = [self._key(key, arguments) for key in script.keys]
-        argv = [self._argument(argument, arguments) for argument in script.argv]
+        script, known, own = load(name, self._keys.rq.prefix), self._key_texts, self._own_arguments
+        keys = [known.get(key) or self._key(key, arguments) for key in script.keys]
+        argv = [own[argument] if argument in own else arguments[argument] for argument in script.argv]
         return ["EVALSHA", self._sha.get(name) or self.ensure(name), len(keys), *keys, *argv, *rows]
 
     def ensure(self, name: str) -> str:
@@ -169,15 +174,10 @@ class Scripts:
         return self._sha[name]
 
     def _key(self, name: str, arguments: dict[str, Any]) -> str:
-        if name in self._key_texts:
-            return self._key_texts[name]
         function = self._keys.named(name)
         if name in _PER_CALL:
             return function(arguments["id" if name != "op" else "op"])
         return self._key_texts.setdefault(name, function())
-
-    def _argument(self, name: str, arguments: dict[str, Any]) -> Any:
-        return self._own_arguments[name] if name in self._own_arguments else arguments[name]
 
 
 def checked(reply: list[Any], keys: Keys) -> list[Any]:

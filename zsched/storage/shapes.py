@@ -41,10 +41,15 @@ class Shape:
     signed: bytes = b""
 
     @cached_property
+    def choice(self) -> str:
+        """``enabled`` for the scripts."""
+        return "" if self.enabled is None else str(int(self.enabled))
+
+    @cached_property
     def texts(self) -> tuple[str | bytes | int, ...]:
         """The texts of the shape for put_recurring.lua."""
         sizes = len(self.own), len(self.job)
-        return self.lane.value, self.if_exists.value, choice_text(self.enabled), *sizes, *self.own, *self.job
+        return self.lane.value, self.if_exists.value, self.choice, *sizes, *self.own, *self.job
 
     @cached_property
     def begun(self) -> hashlib.blake2b:
@@ -99,7 +104,7 @@ def one_shots_call(shape: Shape, if_version: str, rows: Iterable[str | bytes], o
     arguments = {
         "lane": shape.lane.value,
         "if_exists": shape.if_exists.value,
-        "enabled": choice_text(shape.enabled),
+        "enabled": shape.choice,
         "allow_past": int(shape.allow_past),
         "seen_version": if_version,
         "op": op or "-",
@@ -126,11 +131,6 @@ def recurring_call(rows: Iterable[tuple[Put, Bracket]], op: str | None) -> BulkC
         )  # fmt: skip
     arguments = {"op": op or "-", "keep_op_ms": KEEP_OP_MS if op else 0, "shape_count": len(shapes)}
     return "put_recurring", [*(text for shape in shapes for text in shape), *texts], arguments
-
-
-def choice_text(enabled: bool | None) -> str:
-    """Return ``enabled`` for the put scripts."""
-    return "" if enabled is None else str(int(enabled))
 
 
 def flat(pairs: Pairs | dict[str, str]) -> tuple[str | bytes, ...]:

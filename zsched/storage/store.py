@@ -25,6 +25,7 @@ from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import LogPlace
+from zsched.storage.meta import server_now_ms
 from zsched.storage.refusals import refusal
 from zsched.storage.rivals import RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
 from zsched.storage.rqjob import Encoder, Pairs
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
 BACKFILLED_AT_ONCE: Final = 100  # runs: about 1 ms of the server
 
 _RUN_TIMES: Final = 1000  # tries for the id of a run: so many calls of one id in a second
-_WRITTEN = ("created", "updated")  # words of a put that wrote a schedule
+_WRITTEN: Final = frozenset({"created", "updated"})  # words of a put that wrote a schedule
+DONE: Final = _WRITTEN | {"unchanged", "kept", "already_fired"}  # and of those that found nothing to do
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,14 @@ class Answer:
     detail: str | None
     place: LogPlace
     version: str | None = None
+
+    @classmethod
+    def from_reply(cls, word: bytes | str, now_ms: bytes | int, detail: bytes | str, change: bytes | str) -> Answer:
+        """Return the answer of a script; *change*: ``<next entry>/<version>``."""
+        said, detail, change = (each.decode() if isinstance(each, bytes) else each for each in (word, detail, change))
+        entry, _, version = change.partition("/")
+        place = LogPlace(entry, int(now_ms), said in _WRITTEN)
+        return cls(said, place.at_ms, None if detail == "-" else detail, place, version if place.is_written else None)
 
 
 class Replies(NamedTuple):
@@ -170,7 +180,8 @@ class Store:
                 job["zs"] = "1" + letters
         else:
             is_moved = definition.owner in (RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER)
-            job |= _labels(definition) | {"zs": "1" + letters + ("m" if is_moved else "")}  # m: see lua/lib/moved.lua
+            job |= definition.texts(Stored.LABEL, "zs_")
+            job["zs"] = "1" + letters + ("m" if is_moved else "")  # m: see lua/lib/moved.lua
             if isinstance(definition.when, At) and definition.when.offset_s is not None:
                 job[OFFSET_FIELD] = str(definition.when.offset_s)
         return Shape(
@@ -216,19 +227,26 @@ class Store:
             )
         return found
 
-    def put(self, put: Put, op: str | None) -> Answer:
-        """Put a one-shot. *op* makes a relative or conditional call repeatable."""
-        return self._put(*one_shots_call(put.shape, put.if_version, self.sign(put.shape, put.row), op))
-
-    def put_recurring(self, put: Put, bracket: Bracket, op: str | None) -> Answer:
-        """Put a recurring schedule; AGAIN when the server's time is outside of its bracket."""
-        return self._put(*recurring_call([(put, bracket)], op))
-
-    def _put(self, name: str, rows: list[Any], arguments: dict[str, Any]) -> Answer:
-        self.check_serializer()
+    def put(self, put: Put, op: str | None, plan: Bracket | None = None) -> Answer:
+        """
+        Put a one-shot, or a recurring schedule by *plan*: AGAIN if the server's time is outside of that. *op* makes a
+        relative or conditional call repeatable.
+        """
+        if plan is None:
+            row = put.row if self.signer is None else self.sign(put.shape, put.row)
+            name, rows, arguments = one_shots_call(put.shape, put.if_version, row, op)
+        else:
+            name, rows, arguments = recurring_call([(put, plan)], op)
+        if not self._is_serializer_agreed:
+            self.check_serializer()
         now_ms, change, word, due_ms = self._scripts.call(name, rows=rows, **arguments)
-        self._claim_serializer(word)
-        return _answer(word, now_ms, due_ms, change)
+        if not self._is_serializer_agreed:
+            self._claim_serializer(word)
+        return Answer.from_reply(word, now_ms, due_ms, change)
+
+    def server_now_ms(self) -> int:
+        """Return the server's time, as scripts see it."""
+        return server_now_ms(self._link, self.keys)
 
     # -- many -------------------------------------------------------------------------------------
 
@@ -253,7 +271,7 @@ class Store:
         that; CHANGED if it is another one.
         """
         data = self.encoder.data(definition.payload)
-        pairs = self.encoder.shared(definition) | {"data": data} | _labels(definition)
+        pairs = self.encoder.shared(definition) | {"data": data} | definition.texts(Stored.LABEL, "zs_")
         signer, seen_version = self.signer, ""
         if waits_ms is not None:
             assert signer is not None  # it has checked the signature of the one that waits
@@ -281,7 +299,7 @@ class Store:
             if _text(word) != "AGAIN":
                 break
         self._claim_serializer(word)
-        return _answer(word, now_ms, run_id, entry)
+        return Answer.from_reply(word, now_ms, run_id, entry)
 
     def _run_times(self) -> Iterator[str]:
         """Yield times for the id of a run that is pushed now: a signer signs it; else the script makes it."""
@@ -345,11 +363,6 @@ class Store:
         return int(now_ms), [_text(word) for word in words[::2]]
 
 
-def _labels(definition: Definition) -> Pairs:
-    """Return the labels of a one-shot, as fields of its job; neither RQ nor the scripts read them."""
-    return {f"zs_{name}": text for name, text in definition.texts(Stored.LABEL).items()}
-
-
 def _text(word: bytes | str) -> str:
     return shown(word) if isinstance(word, bytes) else word
 
@@ -363,9 +376,3 @@ def _place(change: bytes | str, now_ms: bytes | int, *words: bytes | str) -> Log
     """Return the place of a put in the log, from its ``<next entry>/<version>`` and its rows' words."""
     is_written = any(_text(word) in _WRITTEN for word in words)
     return LogPlace(_text(change).partition("/")[0], int(now_ms), is_written)
-
-
-def _answer(word: bytes | str, now_ms: bytes | int, detail: bytes | str, change: bytes | str) -> Answer:
-    place = _place(change, now_ms, word)
-    version = _text(change).partition("/")[2] if place.is_written else ""
-    return Answer(_text(word), place.at_ms, _detail(detail), place, version or None)

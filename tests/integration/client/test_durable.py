@@ -257,13 +257,13 @@ def test_a_durable_put_that_redis_loses_before_an_archive_has_it_is_lost(
 
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["new", "unchanged"])
-@pytest.mark.parametrize("name", ["put", "put_recurring", "put_many"])
+@pytest.mark.parametrize(("name", "when"), [("put", {"at": SOON}), ("put", {"every": 60}), ("put_many", {"at": SOON})])
 def test_a_durable_put_is_lost_when_the_archives_follow_another_history_before_it_waits(
     client: Client, redis_client: redis.Redis, archivers: Archivers, log: Log, monkeypatch: pytest.MonkeyPatch,
-    name: str, is_there: bool,
+    name: str, when: dict[str, Any], is_there: bool,
 ) -> None:  # fmt: skip
     archivers.report("archive", None, ArchiveState.FOLLOWING, {})
-    row: dict[str, Any] = {"func": FUNC, "id": "a", **({"every": 60} if name == "put_recurring" else {"at": SOON})}
+    row: dict[str, Any] = {"func": FUNC, "id": "a", **when}
     if is_there:
         client.schedule(**row)
     put = getattr(Store, name)
