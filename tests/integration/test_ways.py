@@ -36,7 +36,7 @@ def why(client: Client) -> None:
 
 WAYS: dict[str, tuple[Call, Call, tuple[int, int, int], tuple[int, int, int]]] = {
     "put": (put, put_again, (15, 70, 12), (14, 57, 10)),
-    "update": (update, lambda client: client.update("r", queue="sms"), (39, 222, 20), (37, 178, 15)),
+    "update": (update, lambda client: client.update("r", queue="sms"), (43, 179, 16), (35, 120, 13)),
     "why": (why, why, (43, 224, 15), (41, 203, 15)),
 }
 

@@ -18,7 +18,7 @@ from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.store import Store
 
 REPLANS: Final = 5  # plans that are outdated on arrival, before the call gives up
-_KEPT: Final = Bracket("0", 0, 0)  # for a stored rule whose zone this machine lacks: its time stays, or it is refused
+_KEPT: Final = Bracket("0", 0, 0)  # for a stored rule: its time stays, or the script answers AGAIN
 
 
 class FirstTimes:
@@ -39,7 +39,11 @@ class FirstTimes:
         Raises:
             InvalidSchedule: the rule never fires, or no occurrence is left. TriggerError. RedisUnavailable.
         """
-        spec, planned, now_ms = rule.spec, rule.planned, self._clock.now_ms() + self._ahead_ms
+        spec, planned = rule.spec, rule.planned
+        if rule.is_stored:  # if it is not as it was, the script answers AGAIN
+            rule.is_stored = False
+            return _KEPT
+        now_ms = self._clock.now_ms() + self._ahead_ms
         if not has_zone(spec.tz):
             return _KEPT
         if planned is None or not planned[0].from_ms <= now_ms < planned[0].until_ms:

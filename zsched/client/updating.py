@@ -54,6 +54,8 @@ class Updating:
             self._store.check_serializer()  # before its payload is opened
             definition = self._revised(found, changes)
             put = put_of(self._store_for(found), definition)
+            if put.rule is not None:
+                put.rule.is_stored = definition.when == found.schedule.trigger
             answer = self._putting.answered(put, new_id())
             if not is_changed(answer.word):
                 return self._putting.scheduled(put, answer)

@@ -57,9 +57,12 @@ PRESETS: Final[Presets] = {
 }
 
 
-def define(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Presets = PRESETS) -> Definition:
+def define(
+    func: Any, options: Mapping[str, Any], fallback_id: str, presets: Presets = PRESETS, when: When | None = None
+) -> Definition:
     """
-    Return the definition of a schedule; *presets* are the values of ``urgency``.
+    Return the definition of a schedule; *presets* are the values of ``urgency``; *when*: its time or rule, if that is
+    not in *options*.
 
     *fallback_id* is used without ``id``. It is made before the first attempt, so that the same call
     can be repeated safely.
@@ -69,10 +72,10 @@ def define(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Pre
     """
     _refuse_unknown(options, SCHEDULE_OPTIONS)
     if options.get("urgency") is None:
-        return _definition(func, options, fallback_id, _when(options))
+        return _definition(func, options, fallback_id, when or _when(options))
     with blaming(options):
         options = expanded(options, presets, SCHEDULE_OPTIONS)
-        return _definition(func, options, fallback_id, _when(options))
+        return _definition(func, options, fallback_id, when or _when(options))
 
 
 def define_now(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Presets = PRESETS) -> Definition:

@@ -135,13 +135,13 @@ class Bracket:
 class PlannedRule:
     """
     A rule with its text, which many schedules may share, in several threads. ``planned``: the last plan, the same for
-    all of them but for their jitter; and the ms that this may take.
+    all of them but for their jitter; and the ms that this may take. ``is_stored``: Redis has the rule, and its times.
     """
 
-    __slots__ = ("planned", "spec", "text")
+    __slots__ = ("is_stored", "planned", "spec", "text")
 
     def __init__(self, spec: TriggerSpec) -> None:
-        self.spec, self.text = spec, spec.to_text()
+        self.spec, self.text, self.is_stored = spec, spec.to_text(), False
         self.planned: tuple[Bracket, int] | None = None
 
 

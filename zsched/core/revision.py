@@ -15,7 +15,7 @@ from zsched.core.clock import from_ms
 from zsched.core.model import At, Definition, Schedule
 from zsched.core.option_table import RuleOptions
 from zsched.core.options import PRESETS, SCHEDULE_OPTIONS, TRIGGERS, Presets, blaming, define, expanded, made_void
-from zsched.core.triggers import RULES, has_zone
+from zsched.core.triggers import RULES, TriggerSpec, has_zone
 from zsched.errors import InvalidSchedule
 
 PAYLOAD = ("func", "args", "kwargs")
@@ -50,18 +50,19 @@ def revise(
             problem = "an update keeps a one-shot a one-shot and a recurring schedule recurring"
             raise InvalidSchedule(name, changes[name], problem, f"schedule it again with id={old.id!r}")
     asked, changes = changes, expanded(changes, presets, SCHEDULE_OPTIONS)
-    options = {**options_of(old, stored, with_trigger=not kinds), **changes}
+    when: At | TriggerSpec | None = None  # the old times, if they stay
+    if changes.keys().isdisjoint(_OF_TIMES):
+        when = At(old.nominal_ms, old.offset_s) if old.nominal_ms and not old.trigger else old.trigger
+    options = {**options_of(old, stored, with_trigger=not kinds and when is None), **changes}
     for name in made_void(options):
         if name not in changes:
             options[name] = None
-    is_kept = changes.keys().isdisjoint(_OF_TIMES)
-    lacks_zone = is_kept and not has_zone(old.tz)
+    lacks_zone = when is not None and not has_zone(old.tz)
     with blaming(asked):
-        definition = define(options.pop("func", old.func), options | ({"tz": None} if lacks_zone else {}), old.id)
+        zone = {"tz": None} if lacks_zone else {}
+        definition = define(options.pop("func", old.func), options | zone, old.id, when=when)
     if lacks_zone:  # this machine lacks its zone, and need not know it
-        definition = replace(definition, tz=old.tz, when=old.trigger or definition.when)
-    if is_kept and isinstance(definition.when, At):
-        definition = replace(definition, when=At(definition.when.due_ms, old.offset_s))
+        definition = replace(definition, tz=old.tz, when=when or definition.when)
     if not any(name in changes for name in PAYLOAD):
         definition = replace(definition, payload=replace(definition.payload, data=data))
     return definition
