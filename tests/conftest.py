@@ -25,7 +25,7 @@ from zsched.daemon import answerer
 from zsched.embedded import EmbeddedRedis, find_server
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
-from zsched.storage import inquiry, questions, reader
+from zsched.storage import folded, questions, reader
 
 pytest_plugins = ["tests.suite.costs", "tests.suite.forks"]
 
@@ -87,7 +87,7 @@ def patience() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(questions, "WAIT_S", WITHIN_S)
         patch.setattr(answerer, "_CATCH_UP_S", WITHIN_S)
-        for each in (inquiry, reader):
+        for each in (folded, reader):
             patch.setattr(each, "_LOOKED_FOR_MS", WITHIN_S * 1000)
         yield
 

@@ -17,7 +17,7 @@ from tests.faults.threads import DaemonThread
 from zsched import Client
 from zsched.core.clock import ManualClock
 from zsched.core.log import Position
-from zsched.core.lookback import Wanted
+from zsched.core.occurrences import Wanted
 from zsched.core.outcomes import OUTCOMES
 from zsched.daemon.answerer import Answerer
 from zsched.daemon.naming import Namer

@@ -11,7 +11,7 @@ import redis
 
 from zsched.core.clock import ManualClock, SystemClock
 from zsched.core.log import Position
-from zsched.core.lookback import Wanted
+from zsched.core.occurrences import Wanted
 from zsched.core.outcomes import What
 from zsched.core.runs import RunStatus
 from zsched.daemon.bell import Bell

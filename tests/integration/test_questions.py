@@ -21,14 +21,14 @@ from zsched import Client
 from zsched.config.settings import ArchiveSettings
 from zsched.core.clock import from_ms
 from zsched.core.log import Position
-from zsched.core.lookback import Wanted
+from zsched.core.occurrences import Wanted
 from zsched.core.outcomes import What
 from zsched.core.runs import RunStatus
 from zsched.core.story import Source
 from zsched.errors import ArchiveError
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
-from zsched.storage.inquiry import Inquiry
+from zsched.storage.inquiry import Asking, Inquiry
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 
@@ -320,7 +320,7 @@ def test_a_run_that_failed_during_a_search_counts_as_found(link: Link, monkeypat
         found = [SimpleNamespace(run_id=id, cursor=f"at {id}") for id in parts.pop(0)]
         return {"occurrences": found, "after": None, "reached_us": None}, Source("here", 0, "1-1")
 
-    monkeypatch.setattr(inquiry, "_ask_part", ask)
+    monkeypatch.setattr(Asking, "ask_part", ask)
     monkeypatch.setattr(inquiry, "_now", lambda found, _: found)
 
     [part] = inquiry.search(Wanted(frozenset(), frozenset({RunStatus.FAILED}), limit=2))

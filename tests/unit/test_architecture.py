@@ -37,6 +37,8 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "core.triggers.zones": (("errors", "zone_rules", "core"),            ()),  # which data lacks a zone
     "archive":        (("errors", "core", "archive"),                    ()),
     "storage":        (("errors", "config", "core", "storage"),          ("hiredis", "redis")),
+    "storage.answering": (("errors", "core", "archive", "storage"),      ()),  # for daemons and clients
+    "storage.folded": (("errors", "core", "archive", "storage"),         ()),
     "storage.rqjob":  (("errors", "core", "storage"),                    ("redis", "rq")),
     "client":         (("errors", "config", "core", "storage", "client"),  ()),
     "aio":            (("errors", "core", "storage", "client", "aio"),   ("greenlet", "redis")),  # of the extra async

@@ -11,8 +11,8 @@ from zsched.core.changes import BACKFILL, RUN_NOW
 from zsched.core.choices import ScheduleState
 from zsched.core.clock import from_ms
 from zsched.core.lateness import Absences
-from zsched.core.lookback import Facets, Occurrence
 from zsched.core.model import Schedule
+from zsched.core.occurrences import Facets, Occurrence
 from zsched.core.outcomes import What
 from zsched.core.replacements import Replacements
 from zsched.core.runs import Run, RunStatus

@@ -56,23 +56,27 @@ class Archive:
         """
         self.path, self.namespace = path, namespace
         self._keeps_args = keep_args
+        self._file: tuple[int, int] | None = None  # in memory there is none
         self._suffix = suffix_of(namespace)
         self._check: Check | None = None
-        self._lock = Lock(path, holder)
+        self._open(holder)
+
+    def _open(self, holder: int | None) -> None:
+        self._lock = Lock(self.path, holder)
         try:
-            self._db = connect_to_write(path, namespace, leaves_traces=keep_args)
+            self._db = connect_to_write(self.path, self.namespace, leaves_traces=self._keeps_args)
         except BaseException:
             self._lock.release()
             raise
         try:
-            with converted(path, CORRUPT_AT_OPEN):
-                self._file = identity(path)
+            with converted(self.path, CORRUPT_AT_OPEN):
+                self._file = identity(self.path)
                 self._load()
         except BaseException as error:
             self._db.close()
             self._lock.release()
             if isinstance(error, (ValueError, TypeError)):  # an invalid fact
-                raise ArchiveCorrupt(f"archive {path}: {error}") from error
+                raise ArchiveCorrupt(f"archive {self.path}: {error}") from error
             raise
 
     def _load(self) -> None:
@@ -128,7 +132,7 @@ class Archive:
                 unreadable_entries=self.unreadable_entries,
             )
             self._commit()
-            if identity(self.path) != self._file:
+            if self._file is not None and identity(self.path) != self._file:
                 raise ArchiveFailed(f"archive {self.path}: another file is in its place")
         if not self.is_bootstrapping:
             self.position = self._tail

@@ -58,11 +58,14 @@ _HAS = "SELECT 1 FROM live WHERE life = ? AND id = ? AND run = ?"
 
 
 class StateWriter:
-    """Applies entries to the state *life* of *db*. Nothing is written before ``flush``."""
+    """
+    Applies entries to the state *life* of *db*. Nothing is written before ``flush``. ``is_part``: the log's first
+    entries are missing, so an unknown schedule was put before them, and gets a row without a record (entry 0).
+    """
 
     def __init__(self, db: sqlite3.Connection, life: int, run_suffix: str) -> None:
         db.create_function("live_sum", 11, self._opened_sum, deterministic=True)
-        self._db, self.life, self._suffix = db, life, run_suffix
+        self._db, self.life, self._suffix, self.is_part = db, life, run_suffix, False
         self._index = IndexWriter(db)
         self.unknown: set[Key] = set()  # a schedule by (id, ''), a run by both
         self.dropped: list[str] = []  # malformed ids of the last entry
@@ -132,7 +135,10 @@ class StateWriter:
             rows = sorted((life, id, run, note, t) for (id, run), (note, t) in self._opened.items())
             done = db.executemany(_OPEN, [(note, t, life, id, run) for life, id, run, note, t in rows]).rowcount
             if done < len(rows):
-                self.unknown |= {key for key in self._opened if not db.execute(_HAS, (life, *key)).fetchone()}
+                missing = [key for key in self._opened if not db.execute(_HAS, (life, *key)).fetchone()]
+                self.unknown.update(missing)
+                for key in missing if self.is_part else ():
+                    self._rows[key] = Live(*key, OPEN, None, None, None, "", *self._opened[key], 0, 0)
         for n, keys in self._fired:
             self._index.fired(n, [self._sources.get(key) or self._source(*key) for key in keys])
         self._index.flush()
@@ -284,6 +290,8 @@ class StateWriter:
         found = self._look(id)
         if found is None:
             self.unknown.add((id, ""))
+            if self.is_part:
+                return self._take(Live(id, "", DUE, None, None, None, "", None, self._t, 0, 0))
         return found
 
     def _look(self, id: str) -> Live | None:

@@ -36,18 +36,19 @@ _MAKES_DUE: Final = body.of_kinds(kinds_telling(What.PUT, What.RESUMED, What.REP
 
 class History:
     """
-    The archive at *path*, read-only, inside the block. Another process or thread may write it.
+    The archive at *path*, read-only, inside the block. Another process or thread may write it. *db*: its connection, if
+    it is in memory; its writer waits.
 
     Raises:
         ArchiveCorrupt, ArchiveFailed.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, db: sqlite3.Connection | None = None) -> None:
+        self.path, self.in_memory = path, db
 
     def __enter__(self) -> Self:
         self._led: dict[int, int | None] = {}  # by the number of a term: late occurrences of one outage share it
-        self.db = connect_to_read(self.path)
+        self.db = self.in_memory or connect_to_read(self.path)
         with converted(self.path):
             try:
                 self.db.execute("BEGIN")  # a consistent view of one moment
@@ -65,7 +66,10 @@ class History:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.db.close()
+        if self.in_memory is None:
+            self.db.close()
+        else:
+            self.db.execute("ROLLBACK")
 
     def of_schedule(self, id: str, newest: int) -> tuple[list[Change], int]:
         """

@@ -30,7 +30,7 @@ from zsched.archive.schema import POSTING_BITS
 from zsched.core.changes import Change
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
 from zsched.core.log.kinds import ParsedEntry
-from zsched.core.lookback import record_key_of
+from zsched.core.occurrences import record_key_of
 from zsched.core.outcomes import What
 from zsched.core.runs import ANOTHER_END
 from zsched.errors import ArchiveCorrupt

@@ -23,7 +23,7 @@ from zsched.core.changes import Change
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.log import Entry, UnknownEntry, parse, reading
 from zsched.core.log.kinds import kinds_with_records
-from zsched.core.lookback import is_push
+from zsched.core.occurrences import is_push
 from zsched.core.record import Record
 from zsched.core.run_id import RunId
 

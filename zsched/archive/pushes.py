@@ -20,7 +20,7 @@ from zsched.archive.schema import POSTING_BITS, first_since
 from zsched.core.changes import Change
 from zsched.core.log import kinds_telling
 from zsched.core.log.lives import EndEntry
-from zsched.core.lookback import Occurrence, is_push, run_that_ended
+from zsched.core.occurrences import Occurrence, is_push, run_that_ended
 from zsched.core.outcomes import What
 from zsched.core.runs import Run, pushed
 

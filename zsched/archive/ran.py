@@ -25,7 +25,7 @@ from zsched.core.changes import Change
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.log import Entry, kinds_telling
 from zsched.core.log.fires import AdvanceEntry
-from zsched.core.lookback import is_push
+from zsched.core.occurrences import is_push
 from zsched.core.outcomes import RAN, What
 
 _LOOKED_FOR_MS: Final = 500.0

@@ -42,7 +42,7 @@ from zsched.core.clock import Clock, SystemClock
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
 from zsched.core.log import Entry, Position, UnknownEntry, kinds_telling, parse, reading
 from zsched.core.log.kinds import ParsedEntry
-from zsched.core.lookback import Occurrence, SearchCursor, Wanted, is_push, record_key_of, run_that_ended
+from zsched.core.occurrences import Occurrence, SearchCursor, Wanted, is_push, record_key_of, run_that_ended
 from zsched.core.outcomes import OUTCOMES, What
 from zsched.core.run_id import nominal_ms_of, run_id_of, run_key
 from zsched.core.runs import pushed

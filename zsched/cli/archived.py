@@ -30,8 +30,8 @@ from zsched.core.sentences import local_text
 from zsched.core.story import Source, Story
 from zsched.core.story_verdict import Hindrance, Stalled
 from zsched.core.wording import plural
-from zsched.daemon.answerer import answer_from
 from zsched.errors import ArchiveError, RedisUnavailable
+from zsched.storage.answering import answer_of, checked
 from zsched.storage.connection import link_of
 from zsched.storage.inquiry import Inquiry, source_of, understood
 from zsched.storage.keys import keys_of
@@ -166,8 +166,8 @@ class _ArchivedInquiry(Inquiry):
         super().__init__(link_of(settings), keys_of(settings))
         self._archive, self._error = archive, error
 
-    def _ask(self, about: str, **arguments: Any) -> tuple[dict[str, Any] | None, Source]:
-        answer = answer_from(self._archive.path, about, **arguments)
+    def _ask_archive(self, about: str, **arguments: Any) -> tuple[dict[str, Any] | None, Source]:
+        answer = answer_of(self._archive.path, checked(about, arguments))
         return understood(answer), replace(source_of(answer, self._place), problem=str(self._error))
 
     def seen(self, runs: Sequence[Run]) -> list[Run]:

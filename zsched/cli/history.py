@@ -20,8 +20,8 @@ from zsched.client.past import Past
 from zsched.core.arguments import SearchFilters
 from zsched.core.changes import Change
 from zsched.core.instants import zone_name
-from zsched.core.lookback import Occurrence
 from zsched.core.model import iso
+from zsched.core.occurrences import Occurrence
 from zsched.core.outcomes import OUTCOMES, What
 from zsched.core.replacements import READ, Replacement, Replacements
 from zsched.core.run_cells import CELLS, cells, remark, with_short_workers

@@ -2,7 +2,7 @@
 The answers to questions about the past: stories of schedules, occurrences, runs, and the log.
 
 They come from a daemon's archive, which is asked through Redis. If no archive answers, they come from the log that
-Redis still holds. Every answer names its source. Only the question itself is written to Redis.
+Redis still holds, folded in the same way. Every answer names its source. Only the question is written to Redis.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from zsched.core.clock import from_ms
 from zsched.core.facets import Facets
 from zsched.core.instants import instant_ms, zone_name
 from zsched.core.log import Entry, Position
-from zsched.core.lookback import Lookback, Occurrence, SearchCursor, Wanted
 from zsched.core.missing_functions import ITS_PLACE
 from zsched.core.model import Schedule
+from zsched.core.occurrences import Occurrence, SearchCursor, Wanted, runs_of
 from zsched.core.outcomes import OUTCOMES, What
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus
@@ -85,7 +85,7 @@ class Answers:
             of_schedule = self._inquiry.chronicle(parts.schedule_id, _OF_A_RUN)
             if of_schedule.changes:
                 run_id, chronicle, found = id, of_schedule, self._reader.find(parts.schedule_id)
-        known = [run for run in _runs(chronicle, RunStatus) if run_id in ("", run.id)]
+        known = [run for run in runs_of(chronicle.changes) if run_id in ("", run.id)]
         runs = self._inquiry.seen(known) if run_id else self._now(known) + self._in_the_way(chronicle, known)
         stalled = self._inquiry.stalled(runs)
         schedule, now_ms = found.schedule if found else None, self._reader.now_ms()
@@ -211,7 +211,7 @@ class Answers:
         parts = RunId.parse(run_id) if isinstance(run_id, str) else None
         id = check_id(run_id if parts is None else parts.schedule_id)
         chronicle = self._inquiry.chronicle(id, _OF_A_RUN)
-        known = [run for run in _runs(chronicle, RunStatus) if run.id == run_id]
+        known = [run for run in runs_of(chronicle.changes) if run.id == run_id]
         runs = self._inquiry.seen(known) or ([] if parts is None else self._inquiry.in_rq([run_id]))
         if not runs:
             problem = f"schedule {id!r} has no such run" if chronicle.changes else f"schedule {id!r} is not known"
@@ -270,13 +270,6 @@ class Answers:
     def follow_log(self, after: Position | None, gather_s: float) -> Iterator[Entry]:
         """See ``Past``."""
         return self._inquiry.follow(after or self._inquiry.last(), gather_s)
-
-
-def _runs(chronicle: Chronicle, statuses: Iterable[RunStatus]) -> list[Run]:
-    """Return the runs of *chronicle*, the last pushed first."""
-    lookback = Lookback(Wanted(frozenset(), frozenset(statuses), len(chronicle.changes)))
-    lookback.see(chronicle.changes)
-    return [one.run for one in lookback.found() if one.run is not None]
 
 
 def _wanted(

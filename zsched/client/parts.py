@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from zsched.client.updating import Updating
     from zsched.core.options import Presets
     from zsched.storage.accounts import Limits
+    from zsched.storage.folded import FoldedLog
     from zsched.storage.inquiry import Inquiry
     from zsched.storage.reader import Reader
     from zsched.storage.reruns import Reruns
@@ -55,6 +56,7 @@ class ClientParts:
         other._by, other._limits = by, limits
         for name in _NAMED:
             other.__dict__.pop(name, None)
+        other._folded = self._folded  # the kept part of the log
         other._store = self._store.acting_as(by)  # what it found out about Redis stays known
         other._putting = self._putting.by_store(other._store)  # and the shapes of earlier puts
         return other
@@ -90,10 +92,16 @@ class ClientParts:
         from zsched.storage.inquiry import Inquiry
 
         if self._limits is None or self._limits.are_none:
-            return Inquiry(self._link, self._keys)
+            return Inquiry(self._link, self._keys, self._folded)
         from zsched.storage.limited import LimitedInquiry
 
-        return LimitedInquiry(self._link, self._keys, self._reader, self._limits)
+        return LimitedInquiry(self._link, self._keys, self._folded, self._reader, self._limits)
+
+    @cached_property
+    def _folded(self) -> FoldedLog:
+        from zsched.storage.folded import FoldedLog
+
+        return FoldedLog(self._link, self._keys)
 
     # -- of calls -----------------------------------------------------------------------------------
 

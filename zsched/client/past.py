@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zsched.client.answers import Results
     from zsched.core.arguments import SearchFilters
     from zsched.core.entry import Entry, Position
-    from zsched.core.lookback import Occurrence
+    from zsched.core.occurrences import Occurrence
     from zsched.core.outcomes import What
     from zsched.core.runs import Run, RunStatus
     from zsched.core.story import Source, Story

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from zsched.core.attempts import Attempt
 from zsched.core.changes import Change
-from zsched.core.lookback import run_that_ended
+from zsched.core.occurrences import run_that_ended
 from zsched.core.outcomes import What
 from zsched.core.runs import Run
 from zsched.core.sentences import local_text, shortened

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from zsched.core.changes import RUN_NOW, Change
-from zsched.core.lookback import is_push
 from zsched.core.model import Schedule, iso
+from zsched.core.occurrences import is_push
 from zsched.core.outcomes import What
 from zsched.core.run_id import RunId
 from zsched.core.story import Source

@@ -27,8 +27,6 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from zsched.core.changes import Change
-from zsched.core.log import Entry, is_leaders
-from zsched.core.log.lives import TermEntry
 from zsched.core.outcomes import Outcome, What
 from zsched.core.sentences import local_text
 
@@ -49,13 +47,13 @@ def waited_since_us(change: Change) -> int | None:
     return change.first_ms * 1000 if is_left_out and change.first_ms is not None else None
 
 
-def with_ready(changes: Sequence[C], more: Iterable[Change] = ()) -> list[C]:
+def with_ready(changes: Sequence[C]) -> list[C]:
     """
-    Return *changes*, in their order; those that fired late with the time (``ready_us``) of the last change before, in
-    them or in *more*, that put, resumed or moved the schedule when the due time had passed.
+    Return *changes*, in their order; those that fired late with the time (``ready_us``) of the last change before that
+    put, resumed or moved the schedule when the due time had passed.
     """
-    ready_us, known = defaultdict[str, list[int]](list), list[Change]([*changes, *more])
-    for each in known:
+    ready_us = defaultdict[str, list[int]](list)
+    for each in changes:
         if each.ready_us and each.what is not What.FIRED:
             ready_us[each.id].append(each.ready_us)
     return [_ready(one, ready_us[one.id]) if one.id in ready_us and is_late(one) else one for one in changes]
@@ -93,33 +91,10 @@ class Waits:
         return bool(self._since_us)
 
 
-class LeadersBack:
-    """
-    The leaders before late occurrences, from a log that is read backwards. Both are in µs, by log entry: ``terms`` has
-    the beginning of the last term before the entry, ``led`` the last entry of a leader before that term.
-    """
-
-    def __init__(self) -> None:
-        self.terms: dict[str, int] = {}
-        self.led: dict[str, int] = {}
-        self._before_term: list[str] = []
-        self._before_leader: list[str] = []
-
-    def see(self, entry: Entry, changes: Iterable[Change]) -> None:
-        """Add the entry before those seen so far, with its changes of the schedule."""
-        if is_leaders(entry):
-            self.led |= dict.fromkeys(self._before_leader, entry.position.t_us)
-            self._before_leader = []
-        if TermEntry.of(entry):
-            self.terms |= dict.fromkeys(self._before_term, entry.position.t_us)
-            self._before_term, self._before_leader = [], self._before_term
-        self._before_term += [change.entry for change in changes if waited_since_us(change) is not None]
-
-
 class Lateness:
     """
     Explains why occurrences of one schedule were late, from the changes before them. *terms* and *led* are as in
-    ``LeadersBack``; times before a wait may be missing in them. The history is complete since *whole_since_us*.
+    ``story.Chronicle``; times before a wait may be missing in them. The history is complete since *whole_since_us*.
     """
 
     def __init__(self, terms: Mapping[str, int], led: Mapping[str, int], whole_since_us: int, tz: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from zsched.core.changes import BACKFILL
 from zsched.core.clock import LAST_MS, from_ms
-from zsched.core.lookback import Occurrence
+from zsched.core.occurrences import Occurrence
 from zsched.core.outcomes import What
 from zsched.core.runs import UNSUCCESSFUL, Run
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from zsched.core.changes import BACKFILL, Change
 from zsched.core.clock import clamped_ms, from_ms
-from zsched.core.lookback import run_that_ended
+from zsched.core.occurrences import run_that_ended
 from zsched.core.outcomes import WAITS_FOR, Outcome, What
 from zsched.core.runs import Run, RunStatus
 from zsched.core.triggers import has_zone, shown_zone

@@ -15,8 +15,8 @@ from typing import Any, Final
 from zsched.core.attempt_lines import attempt_lines, in_order
 from zsched.core.changes import BACKFILL, Change
 from zsched.core.lateness import Lateness
-from zsched.core.lookback import is_push, run_that_ended
 from zsched.core.model import Schedule, iso
+from zsched.core.occurrences import is_push, run_that_ended
 from zsched.core.outcomes import LEFT_OUT, OF_RUNS, RAN, RESTORED_RUNS, Outcome, What
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run, RunStatus
@@ -101,7 +101,8 @@ class Source:
 class Chronicle:
     """
     The known history of one schedule: ``changes`` in order. If there are many, ``left_out`` entries after the first are
-    missing. ``terms`` and ``led``: the leaders before late occurrences, as in ``lateness.LeadersBack``.
+    missing. ``terms`` and ``led``: the leaders before late occurrences, by log entry, in µs: the beginning of the last
+    term before it, and the last entry of a leader before that term.
     """
 
     id: str

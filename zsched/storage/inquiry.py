@@ -1,27 +1,24 @@
 """
-Questions about the past: answered by an archive or, if no archive answers, from the log in Redis.
+Questions about the past: answered by a daemon's archive or, if none answers, by the folded log (``folded``).
 
 Every answer names its source, the time since when that is complete, and its last entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from zsched.core.backfill import MOST, ran_at, unpacked
 from zsched.core.changes import Change
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, text
-from zsched.core.facets import NO_FACETS, Facets
-from zsched.core.lateness import LeadersBack, is_late, with_ready
-from zsched.core.log import Key, changes, kinds_telling, logged_put, parse, reading
-from zsched.core.log.kinds import LoggedPut
-from zsched.core.lookback import LOOKED_FOR, Lookback, Occurrence, SearchCursor, Wanted, kept, record_key_of
-from zsched.core.outcomes import What
+from zsched.core.lateness import with_ready
+from zsched.core.log import changes
+from zsched.core.occurrences import Occurrence, SearchCursor, Wanted, kept
 from zsched.core.run_id import RunId
 from zsched.core.runs import OPEN, Run, RunStatus, as_seen, of_job
 from zsched.core.story import Chronicle, Source
@@ -29,6 +26,7 @@ from zsched.core.story_verdict import Stalled
 from zsched.core.wording import in_a_line
 from zsched.errors import ArchiveError, RedisRefused
 from zsched.storage.connection import Link
+from zsched.storage.folded import Fold, FoldedLog
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
@@ -39,11 +37,9 @@ from zsched.storage.slots import slot_holders
 MOST_AT_ONCE: Final = 1000  # hits of a search in one answer
 _PAGE: Final = 100  # log entries in one read or answer
 _LOOKED_AT: Final = 50_000  # entries of the log in Redis, at most
-_LOOKED_AT_FOR_RUNS: Final = 20_000
-_LOOKED_FOR_MS: Final = 5000.0  # backwards in the log, at most
 _WAIT_MS: Final = 1000  # for new entries, between checks for a loss of the log
-_MAKE_DUE: Final = frozenset(kinds_telling(What.PUT, What.RESUMED, What.REPLANNED))
 _NOT_UNDERSTOOD: Final = (KeyError, TypeError, ValueError, RecursionError)
+AskArchive = Callable[..., tuple[dict[str, Any] | None, Source]]
 
 
 _NEWEST: Final = str(SearchCursor(Position(0, 0, LAST_MS * 1000)))  # before the newest entry
@@ -64,52 +60,40 @@ class Looked(NamedTuple):
 class Inquiry:
     """Questions about one namespace's past over one link. Raises RedisUnavailable, RedisRefused."""
 
-    def __init__(self, link: Link, keys: Keys) -> None:
-        self._link, self._keys, self._suffix = link, keys, keys.run_suffix
+    def __init__(self, link: Link, keys: Keys, folded: FoldedLog | None = None) -> None:
+        self._link, self._keys, self._folded = link, keys, folded or FoldedLog(link, keys)
         self._questions, self._log = Questions(link, keys), Log(link, keys)
         self._jobs, self._place = Jobs(link, keys), f"namespace {keys.namespace} of {link.where}"
         self._wait_ms = max(1, min(_WAIT_MS, int(link.timeout_s * 500)))  # 0 would wait for ever
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
         """Return the first change of schedule *id* and its *newest* ones."""
-        answer, source = self._ask("schedule", id=id, newest=newest)
-        if answer is not None:
-            return Chronicle(
-                id, source, with_ready(answer["changes"]), answer["left_out"], answer["terms"], answer["led"]
-            )
-        return self._from_log(id, newest, source.problem)
+        answer, source = self._asking().ask("schedule", id=id, newest=newest)
+        changes = with_ready(answer["changes"])
+        return Chronicle(id, source, changes, answer["left_out"], answer["terms"], answer["led"])
 
     def search(self, wanted: Wanted, after: str | None = None) -> Iterator[Looked]:
         """
         Yield the *wanted* occurrences part by part, the newest first, until there are enough, or no more; *after* the
         cursor of an earlier search. Open runs are updated from RQ.
 
-        An archive answers part by part. If none does, the only part is from the log in Redis.
-
         Raises:
             ArchiveError: an archive stops to answer, or gives the same part again and again.
         """
-        left, is_first, over = wanted.limit, True, list[Occurrence]()
+        left, asking, over = wanted.limit, self._asking(), list[Occurrence]()
         if after is None and wanted.words is not None and wanted.statuses:
-            answer, source = self._ask_part(replace(wanted, whats=frozenset(), statuses=OPEN, limit=MOST_AT_ONCE), None)
-            if answer is None:
-                yield self._looked_in_log(wanted, after, source.problem)
-                return
+            still_open = replace(wanted, whats=frozenset(), statuses=OPEN, limit=MOST_AT_ONCE)
+            answer, _ = asking.ask_part(still_open, None)
             over = self._now(answer["occurrences"], wanted)  # in RQ; the archive may have their ends a moment later
         while True:
-            answer, source = self._ask_part(replace(wanted, limit=min(left, MOST_AT_ONCE)), after)
-            if answer is None:
-                if not is_first:
-                    raise ArchiveError(f"{source.problem}; the search goes on after cursor {after}")
-                yield self._looked_in_log(wanted, after, source.problem)
-                return
+            answer, source = asking.ask_part(replace(wanted, limit=min(left, MOST_AT_ONCE)), after)
             if answer["after"] is not None and answer["after"] == after:
                 raise ArchiveError(f"archive {source.archive} makes no progress in its history: ask again")
             found = self._now(answer["occurrences"], wanted)
             known = {one.run_id for one in found}
             new, over = [one for one in over if one.run_id not in known][:left], []
             left -= len(new)
-            after, is_first = answer["after"], False
+            after = answer["after"]
             if not left:
                 after = _NEWEST
             elif len(found) > left or (len(found) == left and after is not None):
@@ -118,9 +102,6 @@ class Inquiry:
             yield Looked([*new, *found], source, after, answer["reached_us"])
             if after is None or not left:
                 return
-
-    def _ask_part(self, wanted: Wanted, after: str | None) -> tuple[dict[str, Any] | None, Source]:
-        return self._ask("search", **wanted.to_dict(), **({} if after is None else {"after": after}))
 
     def _now(self, found: list[Occurrence], wanted: Wanted) -> list[Occurrence]:
         """Return *found* with its open runs as RQ has them, without those that are not *wanted* any more."""
@@ -175,10 +156,10 @@ class Inquiry:
         Return entries of the log, in order (with t >= *since_us*, or the newest *limit*), and their source. The source
         is an archive, which has also entries that Redis lost, unless Redis' own log goes back further.
         """
-        answer, source = self._ask("entries", since_us=since_us, limit=limit if since_us is None else _PAGE)
+        answer, source = self._ask_archive("entries", since_us=since_us, limit=limit if since_us is None else _PAGE)
         if answer is None:
-            return self._entries_of_log(since_us, limit), source
-        redis = self._redis(self._log.first(), "")
+            return self._entries_of_log(since_us, limit), self._of_log(source)
+        redis = self._of_log(Source(None, None, None, place=self._place))
         if source.complete_since_ms is not None and (redis.complete_since_ms or LAST_MS) < source.complete_since_ms:
             return self._entries_of_log(since_us, limit), redis
         return islice(self._entries_of_archive(answer), None if since_us is not None else limit), source
@@ -210,20 +191,17 @@ class Inquiry:
         Raises:
             ArchiveError: an archive gives the same part again and again.
         """
-        ran, read_to = set[int](), dict[str, int]()
-        answer, source = self._ask("ran", id=id, start_ms=start_ms, end_ms=end_ms, read_to=read_to)
-        while answer is not None and answer["read_to"] is not None:
+        ran, read_to, asking = set[int](), dict[str, int](), self._asking()
+        while True:
+            answer, source = asking.ask("ran", id=id, start_ms=start_ms, end_ms=end_ms, read_to=read_to)
             ran.update(answer["ran"])
+            if answer["read_to"] is None:
+                break
             if answer["read_to"] <= read_to.get(answer["by"], -1):
                 raise ArchiveError(f"archive {source.archive} makes no progress in its history: ask again")
             read_to[answer["by"]] = answer["read_to"]
-            answer, source = self._ask("ran", id=id, start_ms=start_ms, end_ms=end_ms, read_to=read_to)
-        if answer is None:
-            logged, source = self._ran_by_log(id, start_ms, source.problem)
-            ran.update(logged)
-        else:
-            later = self._log.entries(f"({source.as_of}", _PAGE) if source.as_of else iter(())
-            ran.update(answer["ran"], self._ran_by_entries(islice(later, _LOOKED_AT), id))
+        later = self._log.entries(f"({source.as_of}", _PAGE) if source.as_of else iter(())
+        ran.update(self._ran_by_entries(islice(later, _LOOKED_AT), id))
         return {ms for ms in ran if start_ms <= ms < end_ms}, source
 
     def held(self, run_ids: Sequence[str]) -> dict[str, bool]:
@@ -236,41 +214,11 @@ class Inquiry:
         last = self._log.last()
         return last.position if last else None
 
-    # -- from an archive --------------------------------------------------------------------------
+    # -- the log itself -----------------------------------------------------------------------------
 
-    def _ask(self, about: str, **arguments: Any) -> tuple[dict[str, Any] | None, Source]:
-        """Return an archive's answer and its source; or None, and Redis as the source."""
-        answer = self._questions.ask(about, **arguments)
-        if "error" in answer:
-            problem = str(answer["error"])
-        else:
-            try:
-                return understood(answer), source_of(answer, self._place)
-            except _NOT_UNDERSTOOD as error:
-                problem = f"this version does not understand the archive's answer ({error!r})"
-        return None, self._redis(self._log.first(), problem)
-
-    def _entries_of_archive(self, answer: dict[str, Any]) -> Iterator[Entry]:
-        """
-        Yield the entries from *answer* on, page by page; pages may come from different archives.
-        """
-        while answer["entries"]:
-            last = answer["entries"][-1]
-            yield from answer["entries"]
-            further, source = self._ask("entries", behind=list(last.position), limit=_PAGE)
-            if further is None:
-                problem = f"{source.problem}; what follows log entry {last.position.id} is missing here"
-                raise ArchiveError(f"{problem}: ask again, or for what is since then")
-            answer = further
-
-    # -- from the log in Redis --------------------------------------------------------------------
-
-    def _redis(self, oldest: Entry | None, problem: str) -> Source:
-        """Return Redis as the source, with *oldest* as the oldest entry that was read."""
-        since_ms = None if oldest is None else oldest.position.t_us // 1000
-        last = self.last()
-        is_untrimmed = oldest is None or oldest.position.seq == 1
-        return Source(None, since_ms, last.id if last else None, problem, is_untrimmed, self._place)
+    def _of_log(self, source: Source) -> Source:
+        first = self._log.first()
+        return of_log(source, first and first.position, self.last())
 
     def _later_than(self, t_us: int) -> Iterator[Entry]:
         later = self._log.search(lambda position: position.t_us > t_us)
@@ -281,124 +229,70 @@ class Inquiry:
             return reversed(list(self._log.back(min(limit, _LOOKED_AT))))
         return self._later_than(since_us - 1)
 
-    def _from_log(self, id: str, newest: int, problem: str) -> Chronicle:
-        from zsched.storage.comparing import with_definitions  # a client that only schedules does not need it
-
-        found: list[list[Change]] = []
-        records: list[LoggedPut] = []
-        leaders = LeadersBack()
-        oldest: Entry | None = None
-        for oldest in self._back():
-            relevant = [change for change in self._read(oldest) if change.id == id]
-            leaders.see(oldest, relevant)
-            found += [relevant] if relevant else []
-            if relevant and (record := self._recorded(oldest, id)) is not None:
-                records.append(record)
-        kept = found if len(found) <= newest + 1 else [*found[:newest], found[-1]]
-        changes = [change for relevant in reversed(kept) for change in relevant]
-        left_out = len(found) - len(kept)
-        changes = with_definitions(changes, lambda _: records[::-1], has_first=not left_out)
-        source = self._redis(oldest, problem)
-        return Chronicle(id, source, with_ready(changes), left_out, leaders.terms, leaders.led)
-
-    def _looked_in_log(self, wanted: Wanted, after: str | None, problem: str) -> Looked:
-        """Answer a search from the log that Redis has."""
-        is_simple = after is None and wanted.facets == NO_FACETS
-        lookback = Lookback(wanted if is_simple else replace(wanted, limit=_LOOKED_AT * MOST_AT_ONCE))
-        entries, facets, kinds = dict[str, Entry](), LoggedFacets(self._suffix), kinds_telling(*LOOKED_FOR)
-        oldest: Entry | None = None
-        back, made_due = self._back(_LOOKED_AT_FOR_RUNS), list[Change]()
-        for oldest in back:
-            facets.see(oldest)
-            made_due += self._made_due(oldest)
-            if oldest.kind in kinds:
-                entries[oldest.position.id] = oldest
-                if lookback.see(self._read(oldest)) and is_simple:  # the search is complete
-                    break
-        ready = self._ready(lookback.found(), made_due, back)
-        placed = [facets.placed(one, entries[one.entry]) for one in ready]
-        found = [one for one in placed if (one.facets or NO_FACETS).has(wanted.facets)]
-        if after is not None:
-            order = SearchCursor.parse(after).order
-            found = [one for one in found if SearchCursor.parse(one.cursor).order < order]
-        found = self._now(found, wanted)
-        is_cut = len(found) >= wanted.limit
-        source = self._redis(self._log.first() if is_cut else oldest, problem)
-        cursor = found[wanted.limit - 1].cursor if is_cut else None
-        return Looked(found[: wanted.limit], source, cursor, None if oldest is None else oldest.position.t_us)
-
-    def _ready(self, found: list[Occurrence], made_due: list[Change], back: Iterator[Entry]) -> list[Occurrence]:
-        """Return *found* ``with_ready``, by *made_due* and by further entries, *back* to the due times of late ones."""
-        found = with_ready(found, made_due)
-        since_us = min(((one.due_ms or 0) * 1000 for one in found if is_late(one)), default=LAST_MS * 1000)
-        older = takewhile(lambda entry: entry.position.t_us > since_us, back)
-        return with_ready(found, [*made_due, *(change for entry in older for change in self._made_due(entry))])
-
-    def _made_due(self, entry: Entry) -> list[Change]:
-        """Return the changes of *entry* that put, resumed or moved a schedule when its due time had passed."""
-        if entry.kind in _MAKE_DUE:
-            with suppress(UnknownEntry), reading(entry):
-                if any(parse(entry, self._suffix).made_due()):
-                    return [change for change in self._read(entry) if change.ready_us]
-        return []
-
-    def _ran_by_log(self, id: str, start_ms: int, problem: str) -> tuple[list[int], Source]:
-        """Answer as ``ran`` from the log, of any time; no run is pushed before its time."""
-        ran: list[int] = []
-        oldest: Entry | None = None
-        for oldest in self._back():
-            if oldest.position.t_us < start_ms * 1000:
-                break
-            ran += self._ran_by_entries([oldest], id)
-        return ran, self._redis(oldest, problem)
+    def _entries_of_archive(self, answer: dict[str, Any]) -> Iterator[Entry]:
+        """
+        Yield the entries from *answer* on, page by page; pages may come from different archives.
+        """
+        while answer["entries"]:
+            last = answer["entries"][-1]
+            yield from answer["entries"]
+            further, source = self._ask_archive("entries", behind=list(last.position), limit=_PAGE)
+            if further is None:
+                problem = f"{source.problem}; what follows log entry {last.position.id} is missing here"
+                raise ArchiveError(f"{problem}: ask again, or for what is since then")
+            answer = further
 
     def _ran_by_entries(self, entries: Iterable[Entry], id: str) -> Iterator[int]:
         """Yield the occurrences of schedule *id* that ran according to *entries*."""
-        instants = (ran_at(change) for entry in entries for change in self._read(entry) if change.id == id)
-        return (ms for ms in instants if ms is not None)
+        for entry in entries:
+            with suppress(UnknownEntry):
+                instants = (ran_at(change) for change in changes(entry, self._keys.run_suffix) if change.id == id)
+                yield from (ms for ms in instants if ms is not None)
 
-    def _back(self, most: int = _LOOKED_AT) -> Iterator[Entry]:
-        """Yield the log from its end, within the bounds."""
-        return self._log.back(most, for_ms=_LOOKED_FOR_MS)
+    # -- asking ---------------------------------------------------------------------------------------
 
-    def _recorded(self, entry: Entry, id: str) -> LoggedPut | None:
-        with suppress(UnknownEntry):
-            return logged_put(entry, id, self._suffix)
-        return None
+    def _asking(self) -> Asking:
+        return Asking(self._ask_archive, self._folded)
 
-    def _read(self, entry: Entry) -> list[Change]:
-        try:
-            return list(changes(entry, self._suffix))
-        except UnknownEntry:
-            return []
+    def _ask_archive(self, about: str, **arguments: Any) -> tuple[dict[str, Any] | None, Source]:
+        """Return a daemon's answer and its source; or None, and the problem."""
+        answer = self._questions.ask(about, **arguments)
+        if "error" in answer:
+            problem = str(answer["error"])
+        else:
+            try:
+                return understood(answer), source_of(answer, self._place)
+            except _NOT_UNDERSTOOD as error:
+                problem = f"this version does not understand the archive's answer ({error!r})"
+        return None, Source(None, None, None, problem, place=self._place)
 
 
-class LoggedFacets:
-    """The facets of what the log tells, from the records in its entries."""
+class Asking:
+    """A question, or the parts of a search: if no archive answers the first one, the folded log answers all."""
 
-    def __init__(self, run_suffix: str) -> None:
-        self._suffix, self._of = run_suffix, dict[Key, list[tuple[int, Facets]]]()
-        self._rows = dict[str, dict[tuple[What, str, str | None], int]]()  # of changes, by entry
+    def __init__(self, ask_archive: AskArchive, folded: FoldedLog) -> None:
+        self._ask_archive, self._folded = ask_archive, folded
+        self._was_answered = False
+        self._fold: Fold | None = None
+        self._source: Source  # of the last answer
 
-    def see(self, entry: Entry) -> None:
-        """Add an entry's records."""
-        with suppress(UnknownEntry):
-            parsed = parse(entry, self._suffix)
-            with reading(entry):
-                facets = parsed.facets()
-                for row, owner in enumerate(parsed.owners()):
-                    self._of.setdefault(owner, []).append((entry.position.t_us, facets.at(row)))
+    def ask(self, about: str, **arguments: Any) -> tuple[dict[str, Any], Source]:
+        """Return the answer, and its source. Raises ArchiveError: an archive answered, and now none does."""
+        if self._fold is None:
+            answer, self._source = self._ask_archive(about, **arguments)
+            if answer is not None:
+                self._was_answered = True
+                return answer, self._source
+            if self._was_answered:
+                problem = self._source.problem
+                raise ArchiveError(f"{problem}; the search goes on after cursor {arguments.get('after')}")
+            self._fold = self._folded.fold(arguments.get("id"))
+            self._source = of_log(self._source, self._fold.archive.first, self._fold.last)
+        return understood(self._fold.ask(about, arguments)), self._source
 
-    def placed(self, one: Occurrence, entry: Entry) -> Occurrence:
-        """Return *one*, a change of *entry*, with its facets and its cursor."""
-        id, run = record_key_of(one)
-        known = sorted([*self._of.get((id, ""), ()), *(self._of.get((id, run), ()) if run else ())])
-        before = [facets for t_us, facets in known if t_us <= one.at_us]
-        if one.entry not in self._rows:
-            told = enumerate(parse(entry, self._suffix).told())
-            self._rows[one.entry] = {(each.what, each.id, each.run_id): row for row, each in told}
-        row = self._rows[one.entry].get(one.key, 0)
-        return replace(one, facets=before[-1] if before else None, cursor=str(SearchCursor(entry.position, 0, row)))
+    def ask_part(self, wanted: Wanted, after: str | None) -> tuple[dict[str, Any], Source]:
+        """Return the part of a search after a cursor."""
+        return self.ask("search", **wanted.to_dict(), **({} if after is None else {"after": after}))
 
 
 def understood(answer: dict[str, Any]) -> dict[str, Any]:
@@ -423,6 +317,16 @@ def understood(answer: dict[str, Any]) -> dict[str, Any]:
 def _entry(position: list[int], texts: list[str]) -> Entry:
     epoch, seq, _ = map(int, position)
     return Entry.of(b"%d-%d" % (epoch, seq), [text.encode("latin-1") for text in texts])
+
+
+def of_log(source: Source, first: Position | None, last: Position | None) -> Source:
+    """Return *source*, of no archive, as that of the log in Redis from *first* to *last*; None: it is empty."""
+    return replace(
+        source,
+        complete_since_ms=None if first is None else first.t_us // 1000,
+        as_of=None if last is None else last.id,
+        is_untrimmed=first is None or first.seq == 1,
+    )
 
 
 def source_of(answer: dict[str, Any], place: str) -> Source:

@@ -17,13 +17,14 @@ from typing import Final, NamedTuple, TypeVar
 
 from zsched.core.changes import Change
 from zsched.core.clock import LAST_MS
-from zsched.core.lookback import Wanted
+from zsched.core.occurrences import Wanted
 from zsched.core.outcomes import OF_RUNS, RESTORED_RUNS, Outcome, What
 from zsched.core.run_id import RunId
 from zsched.core.runs import Run
 from zsched.core.story import Chronicle
 from zsched.storage.accounts import Limits
 from zsched.storage.connection import Link
+from zsched.storage.folded import FoldedLog
 from zsched.storage.inquiry import Inquiry, Looked
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
@@ -90,8 +91,8 @@ def history_begins(chronicle: Chronicle, present: Reader, limits: Limits) -> int
 class LimitedInquiry(Inquiry):
     """Questions about the past of schedules within *limits*, as *reader* finds them now."""
 
-    def __init__(self, link: Link, keys: Keys, reader: Reader, limits: Limits) -> None:
-        super().__init__(link, keys)
+    def __init__(self, link: Link, keys: Keys, folded: FoldedLog, reader: Reader, limits: Limits) -> None:
+        super().__init__(link, keys, folded)
         self._reader, self._limits = reader, limits
 
     def chronicle(self, id: str, newest: int = _LOOKED_AT) -> Chronicle:

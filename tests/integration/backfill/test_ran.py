@@ -114,6 +114,16 @@ def test_a_backfill_without_an_archive_uses_the_log_and_rqs_jobs(client: Client,
     assert (None, True) == (done.source.archive, done.source.is_untrimmed)
 
 
+def test_the_log_answers_in_several_parts_without_an_archive(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    backfill(client, 9, 7)
+    backfill(client, 5, 4)
+    monkeypatch.setattr(archive_ran, "_LOOKED_FOR_MS", 0.0)  # an entry each
+
+    done = backfill(client, 10, 3)
+
+    assert ([run(10), run(7), run(6), run(4)], 3) == (done.run_ids, done.ran)
+
+
 def test_an_unknown_past_is_not_filled(client: Client, redis_client: redis.Redis, redis_url: str, link: Link) -> None:
     client.run_now("r")
     last = Log(link, KEYS).last()

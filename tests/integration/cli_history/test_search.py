@@ -23,12 +23,12 @@ from tests.integration.cli_history.ground import ASKING, FUNC, KEYS, NO_ANSWER, 
 from tests.rq_workers import work_off
 from zsched import Client
 from zsched.cli.program import INTERRUPTED, NOT_FOUND, USAGE
-from zsched.core.lookback import Wanted
+from zsched.core.occurrences import Wanted
 from zsched.core.story import Source
 from zsched.errors import InvalidSchedule
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
-from zsched.storage.inquiry import Inquiry
+from zsched.storage.inquiry import Asking
 
 pytestmark = pytest.mark.once
 PAST: Any = {"at": datetime(2020, 1, 1, tzinfo=UTC), "allow_past": True}
@@ -121,10 +121,10 @@ def test_the_client_pages_and_iterates_with_the_same_filters(stocked: Client) ->
 def test_a_run_whose_end_is_archived_between_two_questions_is_found_once(
     client: Client, redis_client: redis.Redis, redis_url: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask, asked = Inquiry._ask_part, list[Wanted]()
+    ask, asked = Asking.ask_part, list[Wanted]()
 
-    def ask_then_end(inquiry: Inquiry, wanted: Wanted, after: str | None) -> tuple[dict[str, Any] | None, Source]:
-        answer = ask(inquiry, wanted, after)
+    def ask_then_end(asking: Asking, wanted: Wanted, after: str | None) -> tuple[dict[str, Any], Source]:
+        answer = ask(asking, wanted, after)
         asked.append(wanted)
         if len(asked) == 1:
             work_off(Queue("fax", connection=redis_client), redis_client)
@@ -135,7 +135,7 @@ def test_a_run_whose_end_is_archived_between_two_questions_is_found_once(
         client.schedule("builtins.int", args=("x",), id="fax-bolt", queue="fax", **PAST)
         eventually(lambda: Queue("fax", connection=redis_client).count)
         eventually(lambda: client.runs(status="queued"))
-        monkeypatch.setattr(Inquiry, "_ask_part", ask_then_end)
+        monkeypatch.setattr(Asking, "ask_part", ask_then_end)
 
         assert ["fax-bolt"] == [run.schedule_id for run in client.runs(status="failed")]
     assert 2 == len(asked)

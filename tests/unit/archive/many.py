@@ -13,7 +13,7 @@ from zsched.archive.search import Search, SearchPart
 from zsched.core.clock import Clock, ManualClock
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.log import Entry
-from zsched.core.lookback import Wanted
+from zsched.core.occurrences import Wanted
 from zsched.core.outcomes import OUTCOMES, What
 from zsched.core.runs import RunStatus
 

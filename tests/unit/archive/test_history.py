@@ -13,7 +13,7 @@ from tests.unit.archive.restoring import restore
 from zsched.archive import START, Archive, History
 from zsched.archive.ran import Part, Ran
 from zsched.core.changes import Change
-from zsched.core.lateness import LeadersBack, waited_since_us
+from zsched.core.lateness import waited_since_us
 from zsched.core.log import Entry, changes
 from zsched.core.record import Place, Record
 
@@ -154,26 +154,19 @@ def test_the_last_term_between_two_times_is_found_with_the_previous_entry_of_a_l
     assert [last, None] == later
 
 
-def test_archive_and_backward_read_log_agree_on_the_leaders_before_a_late_run(path: Path) -> None:
+def test_the_leaders_before_late_runs_are_found(path: Path) -> None:
     due_ms = T_US // 1000 + 4000
     runs = [f"s{number}-{due_ms}" for number in range(6)]
     entries = [term(1), fire(2, "old-1"), put(3, "s0", due_ms=due_ms), fire(5, runs[0]), fire(6, runs[1])]
     entries += [put(7, "new"), term(10), fire(11, runs[2], runs[3]), term(13), fire(14, runs[4]), fire(15, runs[5])]
     archived(path, entries)
 
-    leaders, late = LeadersBack(), list[Change]()
-    for one in reversed(entries):
-        told = [change for change in changes(one) if waited_since_us(change) == due_ms * 1000]
-        leaders.see(one, told)
-        late += told
+    late = [each for one in entries for each in changes(one) if waited_since_us(each) == due_ms * 1000]
     with History(path) as history:
         found = {change.entry: history.term_between(due_ms * 1000, change.at_us) for change in late}
 
     first, second = (at(10).t_us, at(6).t_us), (at(13).t_us, at(11).t_us)
     assert {"1-5": None, "1-6": None, "1-11": first, "1-14": second, "1-15": second} == found
-    assert {id: (leaders.terms[id], leaders.led[id]) for id, told in found.items() if told} == {
-        id: told for id, told in found.items() if told
-    }
 
 
 def test_a_reader_knows_namespace_and_position_of_the_archive(path: Path) -> None:

@@ -16,7 +16,7 @@ from zsched.archive.search import Search, SearchPart
 from zsched.core.clock import ManualClock
 from zsched.core.facets import Facets
 from zsched.core.log import Entry
-from zsched.core.lookback import Occurrence, SearchCursor, Wanted, kept
+from zsched.core.occurrences import Occurrence, SearchCursor, Wanted, kept
 from zsched.core.outcomes import OUTCOMES, What
 from zsched.core.runs import Run, RunStatus
 

@@ -24,7 +24,7 @@ from zsched.archive.search import Search
 from zsched.core.clock import ManualClock
 from zsched.core.facets import Facets
 from zsched.core.log import Entry
-from zsched.core.lookback import Occurrence, SearchCursor, Wanted
+from zsched.core.occurrences import Occurrence, SearchCursor, Wanted
 from zsched.core.outcomes import What
 from zsched.core.runs import Run, RunStatus
 from zsched.errors import ArchiveCorrupt

@@ -11,8 +11,8 @@ import pytest
 import zsched
 from tests.unit.core.stories import COMPLETE, DUE, DUE_MS, MINUTE_MS, RUN, change, put, texts
 from zsched.core.changes import Change
-from zsched.core.lateness import Absences, LeadersBack, with_ready
-from zsched.core.log import Entry, Position, leaders_kinds
+from zsched.core.lateness import Absences, with_ready
+from zsched.core.log import leaders_kinds
 from zsched.core.outcomes import What
 from zsched.core.story import Source
 from zsched.storage.scripts import load
@@ -145,31 +145,6 @@ def test_absence_of_a_leader_is_not_claimed_if_other_occurrences_fired() -> None
     [told] = texts(left_out, terms={"1-7": (DUE_MS + 8000) * 1000}, led={"1-7": (DUE_MS + 6000) * 1000})
 
     assert told.endswith(": all had passed by then")
-
-
-def test_the_leaders_before_a_late_run_are_found_reading_the_log_backwards() -> None:
-    def seen(*kinds: str) -> LeadersBack:
-        """
-        Return the leaders of a log of these kinds, one a second; "late" is a fire of schedule a, due since the first of
-        January.
-        """
-        leaders = LeadersBack()
-        for seq, kind in reversed(list(enumerate(kinds, start=1))):
-            at_us = (DUE_MS + seq * 1000) * 1000
-            late = [change(What.FIRED, at_us / 1000, entry=f"1-{seq}", nominal_ms=DUE_MS)] if kind == "late" else []
-            leaders.see(Entry(Position(1, seq, at_us), "fire" if late else kind, []), late)
-        return leaders
-
-    def at(seq: int) -> int:
-        return (DUE_MS + seq * 1000) * 1000
-
-    held_up = seen("term", "put", "fire", "put", "term", "late", "advance", "late")
-    one_term = seen("fire", "end", "late")
-    again = seen("put", "end", "pause", "restore", "term", "late", "term", "late")
-
-    assert ({"1-6": at(5), "1-8": at(5)}, {"1-6": at(3), "1-8": at(3)}) == (held_up.terms, held_up.led)
-    assert ({}, {}) == (one_term.terms, one_term.led)
-    assert ({"1-6": at(5), "1-8": at(7)}, {"1-8": at(6)}) == (again.terms, again.led)
 
 
 def test_the_kinds_of_leaders_are_exactly_the_kinds_that_only_leader_scripts_append() -> None:

@@ -18,7 +18,7 @@ from zsched.core.changes import Change
 from zsched.core.log import Entry, Touch, UnknownEntry, changes, kinds_telling, parse, touches
 from zsched.core.log.kinds import KINDS, ParsedEntry, kinds_telling_only
 from zsched.core.log.rows import OneShotsFired, Row
-from zsched.core.lookback import Lookback, Wanted
+from zsched.core.occurrences import runs_of
 from zsched.core.outcomes import OUTCOMES, What
 from zsched.core.recent import Counting
 from zsched.metrics.meter import LogTally, Names
@@ -160,16 +160,14 @@ def test_an_entry_of_a_new_kind_is_read_with_nothing_but_its_class(conjured: Ent
 
 def test_an_entry_of_a_new_kind_is_counted_and_found_with_nothing_but_its_class(conjured: Entry) -> None:
     counting, tally = Counting(SUFFIX), LogTally(SUFFIX, Names(10))
-    lookback = Lookback(Wanted(frozenset({What.FIRED}), frozenset(), 5))
     tally.led(conjured.position.epoch)
 
     counting.see(conjured, DUE_MS + 1000)
     tally.see([conjured])
-    lookback.see(list(changes(conjured, SUFFIX)))
 
     assert 1 == counting.told(DUE_MS + 1000, is_all=True).stretches[0].happened[What.FIRED]
     assert 1 == tally.outcomes["fired"]
-    assert [f"a-{RUN}"] == [occurrence.run_id for occurrence in lookback.found()]
+    assert [f"a-{RUN}"] == [run.id for run in runs_of(changes(conjured, SUFFIX))]
 
 
 def test_an_entry_kind_of_archives_is_unknown_in_the_log() -> None:

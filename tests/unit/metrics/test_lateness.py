@@ -13,7 +13,7 @@ from zsched.archive import History
 from zsched.archive.search import Search
 from zsched.core.lateness import with_ready
 from zsched.core.log import Entry, changes
-from zsched.core.lookback import Wanted
+from zsched.core.occurrences import Wanted
 from zsched.core.outcomes import What
 from zsched.core.recent import Counting
 from zsched.metrics.meter import LogTally, Names

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from zsched.core.lookback import Occurrence
 from zsched.core.model import Schedule, iso
+from zsched.core.occurrences import Occurrence
 from zsched.core.outcomes import LEFT_OUT, PUSHES
 from zsched.core.sentences import local_text
 from zsched.core.timeline import EXPECTED, Timeline

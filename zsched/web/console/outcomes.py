@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from zsched.core.lookback import Occurrence
+from zsched.core.occurrences import Occurrence
 from zsched.core.outcomes import PUSHES
 from zsched.core.runs import BAD, RunStatus
 from zsched.core.sentences import reason_text

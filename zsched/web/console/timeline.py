@@ -24,8 +24,8 @@ from zsched.core.clock import from_ms, to_ms
 from zsched.core.instants import instant_ms
 from zsched.core.lateness import Absences, waited_since_us
 from zsched.core.listing import RECURRING
-from zsched.core.lookback import Occurrence
 from zsched.core.model import Schedule
+from zsched.core.occurrences import Occurrence
 from zsched.core.replacements import Replacement, Replacements
 from zsched.core.timeline import EXPECTED
 from zsched.errors import InvalidSchedule, ScheduleNotFound

@@ -1,17 +1,16 @@
 """
-Occurrences and runs read from the log backwards: the newest are wanted, and the log is long.
+Occurrences and runs as a search finds them: the query, its results, and its places.
 
-Backwards, the end of a run comes before its push: at its push, the end of a run is known if it has one. A run with its
-end only was pushed before the oldest entry that was read; it comes last. A run without an end in the log is reported as
-*queued*. Only RQ knows whether a worker has it or has just ended it. So a query for one kind of runs also gets the
-newest open runs; the caller updates them from RQ (``runs.as_seen``) and keeps the wanted ones (``kept``). An occurrence
-that a recovery skipped is a skipped occurrence without a run: its push was lost with the old Redis.
+A run without a known end is reported as *queued*. Only RQ knows whether a worker has it or has just ended it. So a
+query for one kind of runs also gets the open runs; the caller updates them from RQ (``runs.as_seen``) and keeps the
+wanted ones (``kept``). An occurrence that a recovery skipped is a skipped occurrence without a run: its push was lost
+with the old Redis.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -21,13 +20,11 @@ from zsched.core.attempts import without_tracebacks
 from zsched.core.changes import Change
 from zsched.core.entry import Position
 from zsched.core.facets import NO_FACETS, Facets
-from zsched.core.outcomes import OUTCOMES, PUSHES, What
+from zsched.core.outcomes import PUSHES, What
 from zsched.core.run_id import RunKey, run_key
-from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_as, ended_run, facts_of, of_facts, pushed
+from zsched.core.runs import OPEN, OVER, Run, RunStatus, ended_run, facts_of, of_facts, pushed
 from zsched.errors import show
 
-MOST_OPEN: Final = 1000  # open runs that may have a wanted status in RQ
-LOOKED_FOR: Final = (*OUTCOMES, What.RUN_ENDED, What.RUN_AGAIN, What.FOUND)  # changes of occurrences and runs
 PUSHED_PLAINLY: Final = frozenset({What.FIRED, What.FOUND})
 _WHOLE: Final = 2**62  # bound of whole numbers in a question: SQLite's integers have 64 bits
 BADLY_OVER: Final = OVER - {RunStatus.SUCCEEDED}
@@ -214,100 +211,6 @@ _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-class Lookback:
-    """A search for *wanted*. It gets the changes of the entries, the newest entry first."""
-
-    def __init__(self, wanted: Wanted) -> None:
-        self._wanted = wanted
-        self._counts_open = wanted.statuses >= OPEN  # otherwise open runs are added, and not counted
-        self._found: list[Occurrence] = []
-        self._matched = self._open = 0
-        self._ends: dict[str, Change] = {}  # of runs without a push so far
-        self._attempts: dict[str, int] = {}
-        self._runs: dict[str, Run | None] = {}  # None: no longer a run
-        self._skipped: set[str] = set()  # runs that were skipped after their newest push
-
-    def see(self, changes: Sequence[Change]) -> bool:
-        """Add the changes of one entry, in its order; return True if the search is complete."""
-        wanted = self._wanted
-        for change in reversed(changes):
-            if self.is_full:
-                return True
-            if not wanted.is_of(change.id):
-                continue
-            if change.what in (What.RUN_ENDED, What.RUN_AGAIN):
-                self._note(change)
-            elif not self._has_time(change.at_us):
-                continue
-            elif is_push(change):
-                self._meet(change)
-            else:
-                if change.what is What.SKIPPED and change.run_id is not None:
-                    self._skipped.add(change.run_id)
-                if change.what in wanted.whats:
-                    self._take(Occurrence.of(change))
-        return self.is_full
-
-    def _has_time(self, t_us: int) -> bool:
-        since_us, until_us = self._wanted.since_us, self._wanted.until_us
-        return (since_us is None or t_us >= since_us) and (until_us is None or t_us < until_us)
-
-    @property
-    def is_full(self) -> bool:
-        """True if nothing more is wanted."""
-        is_only_open = not self._wanted.whats and not self._wanted.statuses & OVER
-        return self._matched >= self._wanted.limit or (is_only_open and self._open >= MOST_OPEN)
-
-    def found(self) -> list[Occurrence]:
-        """Return the result, the newest first, then the runs that were pushed before the oldest entry read."""
-        ends = [end for end in self._ends.values() if ended_as(end.why) in self._wanted.statuses]
-        latest = ends[: max(self._wanted.limit - self._matched, 0)]
-        before = [Occurrence.of(end, run_that_ended(end)) for end in latest]
-        return self._found + newest_first(before)
-
-    def _note(self, change: Change) -> None:
-        """Remember the end of a run whose push is further back; changes before its newest push do not count."""
-        run_id = change.run_id or ""
-        if run_id in self._runs:
-            return
-        if change.what is What.RUN_ENDED:
-            self._ends.setdefault(run_id, change)
-        else:
-            self._attempts.setdefault(run_id, change.count)
-
-    def _meet(self, push: Change) -> None:
-        run_id, wanted = push.run_id or "", self._wanted
-        is_wanted, is_new = push.what in wanted.whats, run_id not in self._runs
-        if is_new:
-            self._runs[run_id] = run = self._run_of(run_id, push)
-            if run is None:
-                pass
-            elif run.status in wanted.statuses and (run.is_over or self._counts_open):
-                is_wanted = True
-            elif not run.is_over and not is_wanted and wanted.statuses and self._open < MOST_OPEN:
-                self._open += 1
-                self._found.append(Occurrence.of(push, run))
-        if is_wanted:
-            self._take(Occurrence.of(push, self._runs[run_id]))
-
-    def _take(self, occurrence: Occurrence) -> None:
-        self._matched += 1
-        self._found.append(occurrence)
-
-    def _run_of(self, run_id: str, push: Change) -> Run | None:
-        """Return the known facts of the run that *push* pushed; only the status if the run is not wanted."""
-        end, attempt = self._ends.pop(run_id, None), self._attempts.pop(run_id, 1)
-        if end is None and run_id in self._skipped:
-            return None
-        if end is None:
-            return pushed(run_id, push.at_us, push.why == "uncertain")._replace(attempt=attempt)
-        status = ended_as(end.why)
-        if push.what not in self._wanted.whats and status not in self._wanted.statuses:
-            return Run(run_id, status)
-        run = run_that_ended(end)
-        return run if run.fired_us is not None else run._replace(fired_us=push.at_us)
-
-
 def record_key_of(change: Change) -> RunKey:
     """Return the key of the record of *change* (``ParsedEntry.owners``): of its run, or of its schedule."""
     return change.id, "" if change.run_id is None else change.run_id[len(change.id) + 1 :]
@@ -324,9 +227,24 @@ def run_that_ended(end: Change) -> Run:
     return ended_run(end.run_id or "", end.why, end.record, end.at_us // 1000)
 
 
-def newest_first(found: Iterable[Occurrence]) -> list[Occurrence]:
-    """Return *found*, sorted by the pushes of their runs."""
-    return sorted(found, key=lambda one: one.run.fired_us or 0 if one.run else one.at_us, reverse=True)
+def runs_of(changes: Iterable[Change]) -> list[Run]:
+    """Return the runs in *changes* of a schedule, the last pushed first; then those that were pushed before these."""
+    runs, before = dict[str, Run](), dict[str, Run]()
+    for one in changes:
+        id, known = one.run_id or "", runs.get(one.run_id or "")
+        if is_push(one):
+            runs.pop(id, None)  # its place is that of its newest push
+            runs[id] = pushed(id, one.at_us, one.why == "uncertain")
+        elif one.what is What.RUN_ENDED:
+            run = run_that_ended(one)
+            fired_us = run.fired_us if known is None or run.fired_us is not None else known.fired_us
+            (before if known is None else runs)[id] = run._replace(fired_us=fired_us)
+        elif known is not None and not known.is_over and one.what is What.SKIPPED:
+            del runs[id]  # by a recovery: it was not pushed again
+        elif known is not None and not known.is_over and one.what is What.RUN_AGAIN:
+            runs[id] = known._replace(attempt=one.count)
+    earlier = (run for id, run in before.items() if id not in runs)
+    return [*reversed(runs.values()), *sorted(earlier, key=lambda run: run.fired_us or 0, reverse=True)]
 
 
 def kept(found: Iterable[Occurrence], wanted: Wanted) -> list[Occurrence]:

@@ -1,0 +1,187 @@
+"""
+The answers of an archive to questions about the history: of a daemon's, or of the folded log.
+
+A question is its topic (``about``) and JSON values. An answer is JSON, too: it goes through Redis, or stays here.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from zsched.archive.history import History
+from zsched.archive.originals import Originals
+from zsched.archive.ran import Ran
+from zsched.archive.records import records
+from zsched.archive.search import Search
+from zsched.core.backfill import packed
+from zsched.core.changes import Change
+from zsched.core.lateness import waited_since_us
+from zsched.core.log import Entry, Position
+from zsched.core.occurrences import SearchCursor, Wanted, question_text
+from zsched.errors import show
+from zsched.storage.comparing import with_definitions
+
+_MOST: Final = 1000  # changes in one answer
+_ENTRIES: Final = 100  # log entries in one answer
+_ENTRY_BYTES: Final = 4_194_304  # bytes of entries, after which the answer ends: one entry may hold 200 payloads
+_WHOLE: Final = 2**62  # bound of whole numbers in a question: SQLite's integers have 64 bits
+NOT_UNDERSTOOD: Final = (TypeError, ValueError, KeyError)  # of wrong arguments
+
+CheckedQuestion = Callable[[History], dict[str, Any]]  # called with an archive, it returns the answer
+
+
+def checked(about: str, arguments: dict[str, Any]) -> CheckedQuestion:
+    """Return the question. Raises one of NOT_UNDERSTOOD: it is from another version, or another writer."""
+    return _TOPICS[about](**arguments)
+
+
+def answer_of(path: Path, look: CheckedQuestion) -> dict[str, Any]:
+    """Return the answer of the archive at *path*, with its ``source``. Raises ArchiveError."""
+    with History(path) as history:
+        answer = look(history)
+        position = history.position
+        source = {
+            "archive": f"{socket.gethostname()}:{path}",
+            "complete_since": history.complete_since,
+            "as_of": position.id if position else None,
+            "as_of_us": position.t_us if position else None,
+        }
+    return {"source": source, **answer}
+
+
+# -- questions: each checks its arguments and gives the look that answers it. Raises NOT_UNDERSTOOD -----------------
+
+
+def _schedule(*, id: object, newest: object) -> CheckedQuestion:
+    return partial(_story_of, id=question_text(id), newest=_bounded(newest))
+
+
+def _search(*, after: object = None, **wanted: Any) -> CheckedQuestion:
+    asked = Wanted.of_dict(wanted)
+    place = None if after is None else SearchCursor.parse(question_text(after))
+    return partial(_searched, wanted=replace(asked, limit=_bounded(asked.limit)), after=place)
+
+
+def _entries(*, since_us: object = None, behind: Any = None, limit: object) -> CheckedQuestion:
+    position = None if behind is None else Position(*map(_whole, behind))
+    return partial(
+        _log_entries, since_us=None if since_us is None else _whole(since_us), behind=position, limit=_whole(limit)
+    )
+
+
+def _record(*, run_id: object) -> CheckedQuestion:
+    return partial(_record_of, run_id=question_text(run_id))
+
+
+def _ran(*, id: object, start_ms: object, end_ms: object, read_to: Any) -> CheckedQuestion:
+    numbers = {question_text(name): _whole(n) for name, n in dict(read_to).items()}
+    return partial(
+        _ran_between, id=question_text(id), start_ms=_whole(start_ms), end_ms=_whole(end_ms), read_to=numbers
+    )
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{show(value)} is no whole number")
+    if abs(value) >= _WHOLE:
+        raise ValueError(f"{show(value)} is too large")
+    return value
+
+
+def _bounded(limit: object) -> int:
+    return max(1, min(_whole(limit), _MOST))
+
+
+_TOPICS: Final[dict[str, Callable[..., CheckedQuestion]]] = {
+    "schedule": _schedule,
+    "search": _search,
+    "entries": _entries,
+    "record": _record,
+    "ran": _ran,
+}
+
+
+# -- answers ----------------------------------------------------------------------------------------
+
+
+def _story_of(history: History, *, id: str, newest: int) -> dict[str, Any]:
+    """
+    Return the story of one schedule, and the leaders before late fires: ``terms`` and ``led``, as in ``Chronicle``.
+    """
+    found, left_out = history.of_schedule(id, newest)
+    found = with_definitions(found, partial(records, history, id), has_first=not left_out)
+    terms, led = _leaders(history, found)
+    return {"changes": [change.to_dict() for change in found], "left_out": left_out, "terms": terms, "led": led}
+
+
+def _searched(history: History, *, wanted: Wanted, after: SearchCursor | None) -> dict[str, Any]:
+    """
+    Return a part of a search: its hits, and the cursor ``after`` which the asker continues (None: it is over), with the
+    time ``reached_us`` there.
+    """
+    part = Search(history, wanted).look(after)
+    after_part = None if part.cursor is None else str(part.cursor)
+    return {"occurrences": [one.to_dict() for one in part.hits], "after": after_part, "reached_us": part.reached_us}
+
+
+def _log_entries(history: History, *, since_us: int | None, behind: Position | None, limit: int) -> dict[str, Any]:
+    """
+    Return raw entries of the log: after the position *behind*, else since *since_us*, else the newest *limit*. The
+    answer has the first of them; to get more, the asker repeats the question with the last entry as *behind*.
+    """
+    if behind is not None:
+        found = history.entries_behind(behind, min(limit, _ENTRIES))
+    elif since_us is not None:
+        found = history.entries_since(since_us, min(limit, _ENTRIES))
+    else:
+        found = history.newest_entries(limit, _ENTRIES)
+    return {"entries": [_raw(entry) for entry in _within_bounds(found)]}
+
+
+def _record_of(history: History, *, run_id: str) -> dict[str, Any]:
+    """Return whether a run is known, and its record (the job's fields, to push it once more) or None."""
+    original = Originals(history).of(run_id)
+    record = None if original.record is None else [text.decode("latin-1") for text in original.record]
+    return {"is_known": original.is_known, "record": record}
+
+
+def _ran_between(history: History, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> dict[str, Any]:
+    """
+    Return occurrences of a schedule that ran, found in a part of the history. ``read_to`` is how far this archive,
+    ``by``, was read (None: to its end). The asker passes it back in the next question, with the values of other
+    archives.
+    """
+    part = Ran(history).of(id, start_ms, end_ms, read_to)
+    return {"ran": packed(part.times_ms), "by": part.archive, "read_to": part.read_to}
+
+
+def _within_bounds(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Return *entries* up to the size of one answer, and at least the first."""
+    size = 0
+    for entry in entries:
+        own = sum(map(len, entry.texts))
+        if size and size + own > _ENTRY_BYTES:
+            return
+        size += own
+        yield entry
+
+
+def _raw(entry: Entry) -> tuple[list[int], list[str]]:
+    return list(entry.position), [text.decode("latin-1") for text in entry.texts]
+
+
+def _leaders(history: History, changes: list[Change]) -> tuple[dict[str, int], dict[str, int]]:
+    terms: dict[str, int] = {}
+    led: dict[str, int] = {}
+    for change in changes:
+        since_us = waited_since_us(change)
+        found = None if since_us is None else history.term_between(since_us, change.at_us)
+        if found is not None:
+            terms[change.entry], led_us = found
+            led |= {} if led_us is None else {change.entry: led_us}
+    return terms, led

@@ -1,0 +1,131 @@
+"""
+The log in Redis, folded into an archive in memory: where no daemon's archive answers, it answers the same questions.
+
+::
+
+    the log's end ──► read backwards, within bounds ──► archive.append ──► storage.answering
+
+A question about one schedule folds only the entries that name it, so it goes further back: 50,000 entries. Any other
+folds 20,000 rows, in half a second. That fold is kept, and the next question adds what came since. What was before a
+fold is unknown, and every answer says since when it knows.
+
+Threads and greenlets may share it: they read the log at the same time, and fold and ask in turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from zsched.core.entry import Entry, Position, any_milliseconds
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
+from zsched.storage.log import Log
+
+if TYPE_CHECKING:
+    from zsched.archive.temporary import TemporaryArchive
+
+_ROWS: Final = 20_000  # in one fold
+_ROW_BYTES: Final = 2048  # a larger row counts as several: a fold has 40 MiB at most
+_ENTRIES: Final = 50_000  # read backwards, at most
+_LOOKED_FOR_MS: Final = 5000.0  # the same
+
+
+class Fold(NamedTuple):
+    """The log's end as an archive: ``archive.first`` is the oldest entry that was read, *last* the newest."""
+
+    archive: TemporaryArchive
+    last: Position | None
+    link: Link
+
+    def ask(self, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a question, as a daemon's archive gives it."""
+        from zsched.storage.answering import checked
+
+        def answer() -> dict[str, Any]:
+            with self.archive.lock, self.archive.history() as history:
+                return checked(about, arguments)(history)
+
+        return self.link.compute(answer)
+
+
+class _Read(NamedTuple):
+    """
+    The wanted *entries* of the log's end, in order, which was read from *first* to *last*. ``follows``: they follow the
+    known entry.
+    """
+
+    entries: list[Entry]
+    first: Position | None
+    last: Position | None
+    follows: bool = False
+
+
+class FoldedLog:
+    """The end of one namespace's log, over one link. Raises RedisUnavailable, RedisRefused."""
+
+    def __init__(self, link: Link, keys: Keys) -> None:
+        self._link, self._namespace, self._log = link, keys.namespace, Log(link, keys)
+        self._kept: TemporaryArchive | None = None
+
+    def fold(self, id: str | None) -> Fold:
+        """Fold the log's end; with *id*, the part about that schedule may do."""
+        kept = self._kept
+        if id is not None and (kept is None or not kept.is_whole):
+            read = self._read(id, None)
+            return Fold(self._link.compute(self._folded, read, None), read.last, self._link)
+        known = None if kept is None or kept.rows >= 2 * _ROWS else kept.tail
+        self._kept = archive = self._link.compute(self._folded, self._read(None, known), kept)
+        return Fold(archive, archive.tail, self._link)
+
+    def _read(self, id: str | None, known: Position | None) -> _Read:
+        """Read the log backwards to the entry *known*, or as far as the bounds allow."""
+        found, rows, wanted = list[Entry](), 0, None if id is None else _About(id)
+        first = last = None
+        for entry in self._log.back(_ENTRIES, for_ms=_LOOKED_FOR_MS):
+            if entry.position == known:
+                return _Read(found[::-1], first, last, follows=True)
+            first, last = entry.position, last or entry.position
+            part = entry if wanted is None else wanted.part_of(entry)
+            if part is not None:
+                found.append(part)
+                rows += max(_rows_in(part), part.size // _ROW_BYTES)
+            if rows >= _ROWS:
+                break
+        return _Read(found[::-1], first, last)
+
+    def _folded(self, read: _Read, kept: TemporaryArchive | None) -> TemporaryArchive:
+        """Return *kept* with the entries that follow it, or a new archive with them."""
+        from zsched.archive.temporary import TemporaryArchive  # most clients fold nothing
+
+        archive = kept if kept is not None and read.follows else TemporaryArchive(self._namespace, read.first)
+        with archive.lock:
+            archive.add(read.entries)
+        return archive
+
+
+class _About:
+    """Finds what concerns schedule *id* in entries that are read backwards: also when leaders came and went."""
+
+    def __init__(self, id: str) -> None:
+        self._id, self._name, self._wants_leader = id, id.encode(), False
+
+    def part_of(self, entry: Entry) -> Entry | None:
+        """Return the part of *entry* that is needed, or None."""
+        from zsched.core.log import is_leaders, narrowed
+        from zsched.core.log.lives import TermEntry
+
+        is_term = entry.kind == TermEntry.kind
+        is_of_leader = is_term or (self._wants_leader and is_leaders(entry))
+        if is_of_leader:
+            self._wants_leader = is_term  # its predecessor's last entry is the next one
+        if any(self._name in each for each in entry.body):
+            return narrowed(entry, self._id)
+        return entry if is_of_leader else None
+
+
+def _rows_in(entry: Entry) -> int:
+    """Return about how many rows *entry* has, without parsing it."""
+    names = entry.body[::2]
+    if b"rows" in names:
+        return any_milliseconds(entry.body[2 * names.index(b"rows") + 1]) or 1
+    return 1 + max((each.count(b" ") for each in entry.body), default=0)  # run ids in one text
