@@ -85,7 +85,7 @@ class History:
                 if early[0] < late[-1][0]:
                     late.append(early)
                     left_out = max(sum(self._count(segment, key) for segment in self.segments) - len(late), 0)
-        return [change for _, _, mine in reversed(late) for change in mine], left_out
+            return [self.with_ready(change, n) for n, _, mine in reversed(late) for change in mine], left_out
 
     def entries_since(self, since_us: int, limit: int) -> Iterator[Entry]:
         """Yield the log's entries with t >= *since_us*, in order, at most *limit*."""

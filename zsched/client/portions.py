@@ -8,9 +8,10 @@ Repairs in bulk: find the candidates, then change them portion by portion.
 
 **Nothing is done twice.** A schedule that is cancelled, paused or resumed is no candidate any more, or needs no change.
 A run that was retried stays failed, so a retry is found in two ways. The history has it as ``retried``, with the id of
-the run that it repeats; it is later than that run's end, so a source that has the end has the retry too. And for a day
-Redis has a key of the run (lua/retry.lua), which holds if two people give the same command at the same time, and if the
-archive is late.
+the run that it repeats; it is later than that run's end, so a source that has the end has the retry too. If another
+source answers the second question, and begins later, runs that ended before are left out. And for a day Redis has a key
+of the run (lua/retry.lua), which holds if two people give the same command at the same time, and if the archive is
+late.
 
 Not guaranteed: that the candidates have not changed since they were found. Each is judged once more in its portion. If
 no archive answers, runs are searched in the log in Redis only; ``Repaired.source`` says so.
@@ -76,7 +77,7 @@ class Portions:
         """See ``Repairs.retry_many``."""
         wanted, options = _one_of(status, UNSUCCESSFUL), ChangeOptions.taken(given)
         runs, source = self._runs(wanted, given)
-        retried = self._retried(runs, given.get("match"))
+        retried = self._retried(runs, source, given.get("match"))
         ids = [run.id for run in runs if run.id not in retried]
         once = partial(self._reruns.retry, is_once=True)
         return self._carry_out(ids, once, options, PUSHED_PER_SECOND, source)
@@ -106,14 +107,23 @@ class Portions:
         runs = {one.run.id: one.run for part in parts for one in part.occurrences if one.run is not None}
         return list(reversed(runs.values())), parts[0].source
 
-    def _retried(self, runs: Sequence[Run], match: str | None) -> set[str]:
-        """Return the runs that were retried since the first of *runs* ended."""
+    def _retried(self, runs: Sequence[Run], source: Source, match: str | None) -> set[str]:
+        """
+        Return the runs that were retried since the first of *runs*, found by *source*, ended. If the answer comes from
+        a source that begins later, also those that may have been retried before that.
+        """
         if not runs:
             return set()
         ended_ms = [run.ended_ms for run in runs if run.ended_ms is not None]
         since = from_ms(max(min(ended_ms) - _SKEW_MS, 0)) if len(ended_ms) == len(runs) else None
-        parts = self._answers.history_parts(None, What.RETRIED, None, None, {"match": match, "since": since})
-        return {one.why for part in parts for one in part.occurrences}
+        parts = list(self._answers.history_parts(None, What.RETRIED, None, None, {"match": match, "since": since}))
+        retried, whole_since_us = (
+            {one.why for part in parts for one in part.occurrences},
+            parts[0].source.whole_since_us,
+        )
+        if whole_since_us > source.whole_since_us:
+            retried |= {run.id for run in runs if ((run.ended_ms or 0) - _SKEW_MS) * 1000 < whole_since_us}
+        return retried
 
     # -- changes ----------------------------------------------------------------------------------
 

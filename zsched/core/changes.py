@@ -26,7 +26,7 @@ class Change:
     ``by``: who asked for it, as a client says; None: a daemon did it. ``changed``: the options that a put
     changed, as texts. ``record``: the facts of a run that is over, for ``runs.ended_run``.
     ``jitter_ms``: the due time of an occurrence minus its nominal time. ``ready_us``: the entry after its due time that
-    put, resumed or moved the schedule of a firing (``lateness.with_ready``); of that put, resume or move, its own time;
+    put, resumed or moved the schedule of a firing (``archive.history``); of that put, resume or move, its own time;
     0: there was none, or the reader did not look for it. ``limited_by``: of a put whose definition the reader knows.
     """
 

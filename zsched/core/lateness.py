@@ -21,17 +21,14 @@ limit of one run in an hour, or because Redis refused its writes, counts as abse
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from zsched.core.changes import Change
 from zsched.core.outcomes import Outcome, What
 from zsched.core.sentences import local_text
 
 LATE_MS: Final = 100.0  # a longer delay is explained
-C = TypeVar("C", bound=Change)
 _WAITING: Final = 20_000  # schedules that may fire since a time after their due one
 
 _PASSED: Final = (Outcome.MISSED.reason, Outcome.LIMIT.reason)
@@ -47,26 +44,9 @@ def waited_since_us(change: Change) -> int | None:
     return change.first_ms * 1000 if is_left_out and change.first_ms is not None else None
 
 
-def with_ready(changes: Sequence[C]) -> list[C]:
-    """
-    Return *changes*, in their order; those that fired late with the time (``ready_us``) of the last change before that
-    put, resumed or moved the schedule when the due time had passed.
-    """
-    ready_us = defaultdict[str, list[int]](list)
-    for each in changes:
-        if each.ready_us and each.what is not What.FIRED:
-            ready_us[each.id].append(each.ready_us)
-    return [_ready(one, ready_us[one.id]) if one.id in ready_us and is_late(one) else one for one in changes]
-
-
 def is_late(change: Change) -> bool:
     """Return True for an occurrence that fired later than usual, as far as *change* knows."""
     return change.what is What.FIRED and (change.late_ms or 0.0) > LATE_MS
-
-
-def _ready(fired: C, ready_us: Iterable[int]) -> C:
-    since_us = (fired.due_ms or 0) * 1000
-    return replace(fired, ready_us=max((us for us in ready_us if since_us < us <= fired.at_us), default=0))
 
 
 class Waits:

@@ -16,7 +16,6 @@ from zsched.core.backfill import MOST, ran_at, unpacked
 from zsched.core.changes import Change
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, text
-from zsched.core.lateness import with_ready
 from zsched.core.log import changes
 from zsched.core.occurrences import Occurrence, SearchCursor, Wanted, kept
 from zsched.core.run_id import RunId
@@ -69,8 +68,7 @@ class Inquiry:
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
         """Return the first change of schedule *id* and its *newest* ones."""
         answer, source = self._asking().ask("schedule", id=id, newest=newest)
-        changes = with_ready(answer["changes"])
-        return Chronicle(id, source, changes, answer["left_out"], answer["terms"], answer["led"])
+        return Chronicle(id, source, answer["changes"], answer["left_out"], answer["terms"], answer["led"])
 
     def search(self, wanted: Wanted, after: str | None = None) -> Iterator[Looked]:
         """
@@ -284,8 +282,9 @@ class Asking:
                 self._was_answered = True
                 return answer, self._source
             if self._was_answered:
-                problem = self._source.problem
-                raise ArchiveError(f"{problem}; the search goes on after cursor {arguments.get('after')}")
+                after = arguments.get("after")
+                remedy = "ask again" if after is None else f"the search goes on after cursor {after}"
+                raise ArchiveError(f"{self._source.problem}; {remedy}")
             self._fold = self._folded.fold(arguments.get("id"))
             self._source = of_log(self._source, self._fold.archive.first, self._fold.last)
         return understood(self._fold.ask(about, arguments)), self._source

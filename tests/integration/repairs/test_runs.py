@@ -22,8 +22,10 @@ from tests.faults.threads import DaemonThread, know
 from tests.integration.reruns.ground import archived, ends
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule
+from zsched.client.answers import Answers
 from zsched.core.log import changes
 from zsched.core.outcomes import What
+from zsched.core.story import Source
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
@@ -126,12 +128,25 @@ def test_a_retried_run_is_left_out_by_its_mark_or_by_the_history(
     if missing == "mark":
         redis_client.delete(*marks)
     else:  # it is late
-        monkeypatch.setattr(client._portions, "_retried", lambda runs, match: set())
+        monkeypatch.setattr(client._portions, "_retried", lambda *asked: set())
 
     result = client.retry_many("failed")
 
     assert (2, found, 1, skipped) == (len(marks), result.found, result.done, result.skipped)
     assert dict.fromkeys(runs, 1) == retries(link)
+
+
+def test_a_run_whose_retry_may_be_before_the_known_past_is_left_out(
+    client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed(client, redis_client, 2)
+    parts, now_us = Answers.history_parts, int(datetime.now(UTC).timestamp() * 1e6)
+    later = Source(None, now_us // 1000, "9-9", "no archive answers any more")
+    monkeypatch.setattr(
+        Answers, "history_parts", lambda *asked: [part._replace(source=later) for part in parts(*asked)]
+    )
+
+    assert 0 == client.retry_many("failed").found
 
 
 def test_a_retry_that_failed_is_a_new_candidate(client: Client, redis_client: redis.Redis, link: Link) -> None:

@@ -24,6 +24,7 @@ from zsched.core.model import Schedule
 from zsched.core.outcomes import What
 from zsched.storage.accounts import Account, AccountRole, Limits
 from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
 from zsched.web import actions
 from zsched.web.access import Caller
 
@@ -209,6 +210,24 @@ def test_the_past_begins_at_the_same_put_without_an_archive(shop: httpx.Client, 
 
     assert [("put", []), ("put", ["every: 1h → 2h"])] == [(each["what"], each["changed"]) for each in story["changes"]]
     assert None is shop.get("/schedules/a").json()["created_at"]
+
+
+@pytest.mark.parametrize("kept", [5, 4, 3, 1])
+def test_a_trimmed_log_tells_a_limited_token_nothing_of_another_owners_past(
+    shop: httpx.Client, http: httpx.Client, redis_client: redis.Redis, kept: int
+) -> None:
+    http.put("/schedules/a", json=OUTSIDE)
+    former = http.post("/schedules/a:run").json()["run_id"]
+    http.put("/schedules/a", json={**RULE, "enabled": True})
+    mine = shop.post("/schedules/a:run").json()["run_id"]
+    http.post(f"/runs/{former}:cancel")
+    redis_client.xtrim(Keys("default").log(), maxlen=kept, approximate=False)
+
+    story, past = shop.get("/schedules/a/story").json(), shop.get("/schedules/a/occurrences").json()["past"]
+
+    assert former not in str(story) + str(past)
+    assert [mine] * (kept > 1) == [one["run_id"] for one in past if one["run_id"]]
+    assert story["source"]["complete_since"] is not None
 
 
 # -- what a refusal tells -----------------------------------------------------------------------------

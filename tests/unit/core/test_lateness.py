@@ -11,7 +11,7 @@ import pytest
 import zsched
 from tests.unit.core.stories import COMPLETE, DUE, DUE_MS, MINUTE_MS, RUN, change, put, texts
 from zsched.core.changes import Change
-from zsched.core.lateness import Absences, with_ready
+from zsched.core.lateness import Absences
 from zsched.core.log import leaders_kinds
 from zsched.core.outcomes import What
 from zsched.core.story import Source
@@ -97,9 +97,10 @@ def test_a_tenth_of_a_second_is_not_explained() -> None:
 def test_a_run_that_fired_as_soon_as_it_could_is_not_late_and_says_why_it_was_not_in_time(
     before: Change, reason: str
 ) -> None:
-    fire = change(What.FIRED, FIVE_MS + 5, entry="1-7", nominal_ms=DUE_MS, run_id=RUN)
+    ready_us = FIVE_MS * 1000
+    fire = change(What.FIRED, FIVE_MS + 5, entry="1-7", nominal_ms=DUE_MS, run_id=RUN, ready_us=ready_us)
 
-    told = texts(*with_ready([put(0), replace(before, ready_us=FIVE_MS * 1000), fire]))
+    told = texts(put(0), replace(before, ready_us=ready_us), fire)
 
     assert f"fired for {DUE}, 5.0 ms late: {reason}; run {RUN}" == told[-1]
 
