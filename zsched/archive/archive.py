@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -62,22 +63,18 @@ class Archive:
         self._open(holder)
 
     def _open(self, holder: int | None) -> None:
-        self._lock = Lock(self.path, holder)
-        try:
+        with ExitStack() as undo:
+            self._lock = Lock(self.path, holder)
+            undo.callback(self._lock.release)
             self._db = connect_to_write(self.path, self.namespace, leaves_traces=self._keeps_args)
-        except BaseException:
-            self._lock.release()
-            raise
-        try:
+            undo.callback(self._db.close)
             with converted(self.path, CORRUPT_AT_OPEN):
                 self._file = identity(self.path)
-                self._load()
-        except BaseException as error:
-            self._db.close()
-            self._lock.release()
-            if isinstance(error, (ValueError, TypeError)):  # an invalid fact
-                raise ArchiveCorrupt(f"archive {self.path}: {error}") from error
-            raise
+                try:
+                    self._load()
+                except (ValueError, TypeError) as error:  # an invalid fact
+                    raise ArchiveCorrupt(f"archive {self.path}: {error}") from error
+            undo.pop_all()
 
     def _load(self) -> None:
         facts = self._facts = stored_facts(self._db, self.path)  # as stored: only this thread changes them

@@ -39,9 +39,10 @@ class Fold(NamedTuple):
 
     def ask(self, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a question, as a daemon's archive gives it."""
-        from zsched.storage.answering import checked
 
         def answer() -> dict[str, Any]:
+            from zsched.storage.answering import checked
+
             with self.archive.lock, self.archive.history() as history:
                 return checked(about, arguments)(history)
 
@@ -107,19 +108,20 @@ class _About:
     """Finds what concerns schedule *id* in entries that are read backwards: also when leaders came and went."""
 
     def __init__(self, id: str) -> None:
-        self._id, self._name, self._wants_leader = id, id.encode(), False
-
-    def part_of(self, entry: Entry) -> Entry | None:
-        """Return the part of *entry* that is needed, or None."""
         from zsched.core.log import is_leaders, narrowed
         from zsched.core.log.lives import TermEntry
 
-        is_term = entry.kind == TermEntry.kind
-        is_of_leader = is_term or (self._wants_leader and is_leaders(entry))
+        self._id, self._name, self._wants_leader = id, id.encode(), False
+        self._term, self._is_leaders, self._narrowed = TermEntry.kind, is_leaders, narrowed
+
+    def part_of(self, entry: Entry) -> Entry | None:
+        """Return the part of *entry* that is needed, or None."""
+        is_term = entry.kind == self._term
+        is_of_leader = is_term or (self._wants_leader and self._is_leaders(entry))
         if is_of_leader:
             self._wants_leader = is_term  # its predecessor's last entry is the next one
         if any(self._name in each for each in entry.body):
-            return narrowed(entry, self._id)
+            return self._narrowed(entry, self._id)
         return entry if is_of_leader else None
 
 
