@@ -17,6 +17,7 @@ from zsched.daemon import answerer, archiver, chores, loop, waker
 from zsched.daemon.status_line import StatusLine
 from zsched.errors import RedisUnavailable
 from zsched.health.facts import DaemonHealth
+from zsched.storage import answering
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -131,7 +132,7 @@ def test_the_answerer_answers_after_a_bug(start: Start, client: Client, monkeypa
 def test_a_bug_while_answering_is_logged_and_sent_to_the_asker(
     start: Start, client: Client, link: Link, monkeypatch: pytest.MonkeyPatch, bug: Exception
 ) -> None:
-    breaks(monkeypatch, answerer.History, "of_schedule", bug)
+    breaks(monkeypatch, answering.History, "of_schedule", bug)
     daemon = start()
     client.schedule("app.run", id="a", after=3600)
     eventually(Archivers(link, KEYS).alive)

@@ -35,7 +35,8 @@ START: Final = "start"  # of an archive that is complete since the first entry o
 BEFORE_BY: Final = "\x1f"  # in the value of a paused schedule: between the note and who paused it; lua/pause.lua
 _BY: Final = b"by"  # the field before an entry's own texts; none of these begin with it
 _MALFORMED: Final = (ValueError, KeyError, IndexError, TypeError)  # raised while a malformed entry is parsed
-_DIGITS = 18  # of a whole number, at most: the limit of an archive's file
+_DIGITS: Final = 18  # of a whole number, at most: the limit of an archive's file
+_NO_TIME: Final = 2**63  # whole numbers of an archive have 64 bits
 
 
 class UnknownEntry(ZschedError):
@@ -221,8 +222,16 @@ def ids_of(value: bytes | None) -> frozenset[str]:
 
 
 def milliseconds(value: bytes | str | None) -> int | None:
-    """Return a time in ms; None if the log has none."""
-    return None if value in (None, b"", "", b"-", "-") else int(value)
+    """Return a time in ms; None if the log has none. Raises ValueError."""
+    return None if value in (None, b"", "", b"-", "-") else instant(value)
+
+
+def instant(value: bytes | str) -> int:
+    """Return a time that an archive can store. Raises ValueError."""
+    number = int(value)
+    if abs(number) >= _NO_TIME:
+        raise ValueError(f"{number} is no time")
+    return number
 
 
 def any_milliseconds(value: bytes | str) -> int | None:

@@ -160,7 +160,7 @@ def test_an_unknown_entry_is_shown_without_its_values(zsched: Zsched, redis_clie
 
 
 def test_terminal_codes_in_entries_are_not_printed(zsched: Zsched, client: Client, redis_client: redis.Redis) -> None:
-    evil = {"kind": "pause", "t": "1795257273824902", "note": "\x1b[2J", "rows": 1, "a": f"normal {10**30}"}
+    evil = {"kind": "pause", "t": "1795257273824902", "note": "\x1b[2J", "rows": 1, "a": f"normal {2**62}"}
     redis_client.xadd(KEYS.log(), evil, "0-1")  # type: ignore[arg-type]  # str and int
     bad = {"kind": "quarantine", "t": "9" * 30, "rows": 1, "a": "normal 7", "": "\x1b[2J\x07"}
     redis_client.xadd(KEYS.log(), bad, "0-2")  # type: ignore[arg-type]  # str and int

@@ -111,8 +111,12 @@ def test_an_ended_run_is_not_open_and_its_schedule_stays(archive: Archive) -> No
         entry(2, "restore", "reason", "lost", "archive", "x", "rows", 2, *one_shot(id="b").texts()),
         entry(2, "restore", "rows", 0),
         entry(2, "end", "rows", 1, "a"),
+        put(2, "b", due_ms=10**30),
+        put_recurring(2, "r", 10**19),
+        restore(2, replace(rule(), t_us=10**30)),
+        entry(2, "pause", "note", "no", "rows", 1, "a", f"low {10**30}"),
     ],
-    ids=["too few rows", "no head", "end"],
+    ids=["too few rows", "no head", "end", "no time of a put", "of a rule", "of a restore", "of a pause"],
 )
 @pytest.mark.parametrize("keep_args", [True, False])
 def test_a_broken_entry_changes_nothing_and_is_kept(path: Path, broken: Entry, keep_args: bool) -> None:

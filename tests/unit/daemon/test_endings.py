@@ -13,9 +13,10 @@ from zsched.core.changes import Change
 from zsched.core.log import Entry, Position
 from zsched.core.outcomes import What
 from zsched.core.runs import EXPIRED, FAILURES, GONE, Run, RunStatus, facts_text
-from zsched.daemon import answerer, suppressed
+from zsched.daemon import suppressed
 from zsched.daemon.endings import Endings
 from zsched.daemon.suppressed import SuppressedRuns
+from zsched.storage import answering
 from zsched.storage.dispatch import Over
 
 NOW_S = 1_800_000_000
@@ -158,10 +159,10 @@ def test_suppressed_runs_of_the_last_hour_are_read_again_from_a_new_archive(hist
 def test_an_answer_holds_the_entries_that_its_bound_allows_and_the_first_always(
     sizes: list[int], held: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answerer, "_ENTRY_BYTES", 10)
+    monkeypatch.setattr(answering, "_ENTRY_BYTES", 10)
     entries = [Entry(Position(1, seq, 5), "", (b"x" * size,)) for seq, size in enumerate(sizes, 1)]
 
-    assert entries[:held] == list(answerer._within_bounds(entries))
+    assert entries[:held] == list(answering._within_bounds(entries))
 
 
 @pytest.mark.parametrize(
