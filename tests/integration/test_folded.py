@@ -122,6 +122,25 @@ def test_a_fold_that_grew_is_replaced(link: Link, redis_client: redis.Redis) -> 
     assert (at(5), at(8)) == (grown.archive.first, grown.last)
 
 
+@pytest.mark.usefixtures("few_rows")
+def test_a_schedule_is_read_further_back_when_the_kept_fold_is_a_part_or_lost(
+    client: Client, redis_client: redis.Redis
+) -> None:
+    write(redis_client, put(1, "a"), fire(2, f"a-{DUE_MS}"))
+    assert client.history().source.is_untrimmed
+
+    write(redis_client, *(fire(seq, f"b-{DUE_MS}") for seq in range(3, 12)))
+    grown, later = client.history("a"), client.history()
+    found = client.history("a")
+
+    assert [["a"], ["a"]] == [[one.id for one in page] for page in (grown, found)]
+    assert (True, True, False) == tuple(page.source.is_untrimmed for page in (grown, found, later))
+
+    redis_client.flushall()
+    write(redis_client, fire(1, f"a-{DUE_MS}"), *(fire(seq, f"c-{DUE_MS}") for seq in range(2, 9)))
+    assert [["a"], ["c"] * 4, ["a"]] == [[one.id for one in client.history(id)] for id in ("a", None, "a")]
+
+
 def test_a_new_history_is_folded_anew(client: Client, redis_client: redis.Redis) -> None:
     write(redis_client, put(1, "a"), fire(2, f"a-{DUE_MS}"), put(3, "c"))
     client.history()

@@ -71,12 +71,15 @@ class FoldedLog:
     def fold(self, id: str | None) -> Fold:
         """Fold the log's end; with *id*, the part about that schedule may do."""
         kept = self._kept
-        if id is not None and (kept is None or not kept.is_whole):
-            read = self._read(id, None)
-            return Fold(self._link.compute(self._folded, read, None), read.last, self._link)
-        known = None if kept is None or kept.rows >= 2 * _ROWS else kept.tail
-        self._kept = archive = self._link.compute(self._folded, self._read(None, known), kept)
-        return Fold(archive, archive.tail, self._link)
+        if kept is not None and (kept.rows >= 2 * _ROWS or kept.tail is None):
+            kept = None
+        if id is None or (kept is not None and kept.is_whole):
+            read = self._read(None, None if kept is None else kept.tail)
+            if id is None or read.follows:
+                self._kept = archive = self._link.compute(self._folded, read, kept)
+                return Fold(archive, archive.tail, self._link)
+        read = self._read(id, None)
+        return Fold(self._link.compute(self._folded, read, None), read.last, self._link)
 
     def _read(self, id: str | None, known: Position | None) -> _Read:
         """Read the log backwards to the entry *known*, or as far as the bounds allow."""
