@@ -35,7 +35,7 @@ NOT_UNDERSTOOD: Final = (TypeError, ValueError, KeyError)  # of wrong arguments
 CheckedQuestion = Callable[[History], dict[str, Any]]  # called with an archive, it returns the answer
 
 
-def checked(about: str, arguments: dict[str, Any]) -> CheckedQuestion:
+def question_of(about: str, arguments: dict[str, Any]) -> CheckedQuestion:
     """Return the question. Raises one of NOT_UNDERSTOOD: it is from another version, or another writer."""
     return _TOPICS[about](**arguments)
 

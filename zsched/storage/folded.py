@@ -41,10 +41,10 @@ class Fold(NamedTuple):
         """Return the answer to a question, as a daemon's archive gives it."""
 
         def answer() -> dict[str, Any]:
-            from zsched.storage.answering import checked
+            from zsched.storage.answering import question_of
 
             with self.archive.lock, self.archive.history() as history:
-                return checked(about, arguments)(history)
+                return question_of(about, arguments)(history)
 
         return self.link.compute(answer)
 
