@@ -223,10 +223,10 @@ def ids_of(value: bytes | None) -> frozenset[str]:
 
 def milliseconds(value: bytes | str | None) -> int | None:
     """Return a time in ms; None if the log has none. Raises ValueError."""
-    return None if value in (None, b"", "", b"-", "-") else instant(value)
+    return None if value in (None, b"", "", b"-", "-") else bounded_ms(value)
 
 
-def instant(value: bytes | str) -> int:
+def bounded_ms(value: bytes | str) -> int:
     """Return a time that an archive can store. Raises ValueError."""
     number = int(value)
     if abs(number) >= _NO_TIME:

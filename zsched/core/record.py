@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from zsched.core.entry import Texts, expect, instant, milliseconds, text
+from zsched.core.entry import Texts, bounded_ms, expect, milliseconds, text
 from zsched.core.run_id import run_id_of
 
 STATE: Final = re.compile(r"[a-z]+=[0-9]{1,9}(,[a-z]+=[0-9]{1,9})*")  # lua/lib/state.lua
@@ -181,7 +181,7 @@ def rows_in(texts: Texts, at: int, places: Container[str] | None = None) -> Iter
                     last=None if last == "-" else last,
                     state="" if state == "-" else state,
                     note=text(texts[first - 1]) or None,
-                    t_us=instant(t_us),
+                    t_us=bounded_ms(t_us),
                 ),
             )
         at = after

@@ -30,7 +30,7 @@ _ENTRIES: Final = 50_000  # read backwards, at most
 _LOOKED_FOR_MS: Final = 5000.0  # the same
 
 
-class Fold(NamedTuple):
+class FoldedPart(NamedTuple):
     """The log's end as an archive: ``archive.first`` is the oldest entry that was read, *last* the newest."""
 
     archive: TemporaryArchive
@@ -68,7 +68,7 @@ class FoldedLog:
         self._link, self._namespace, self._log = link, keys.namespace, Log(link, keys)
         self._kept: TemporaryArchive | None = None
 
-    def fold(self, id: str | None) -> Fold:
+    def fold(self, id: str | None) -> FoldedPart:
         """Fold the log's end; with *id*, the part about that schedule may do."""
         kept = self._kept
         if kept is not None and (kept.rows >= 2 * _ROWS or kept.tail is None):
@@ -77,9 +77,9 @@ class FoldedLog:
             read = self._read(None, None if kept is None else kept.tail)
             if id is None or read.follows:
                 self._kept = archive = self._link.compute(self._folded, read, kept)
-                return Fold(archive, archive.tail, self._link)
+                return FoldedPart(archive, archive.tail, self._link)
         read = self._read(id, None)
-        return Fold(self._link.compute(self._folded, read, None), read.last, self._link)
+        return FoldedPart(self._link.compute(self._folded, read, None), read.last, self._link)
 
     def _read(self, id: str | None, known: Position | None) -> _Read:
         """Read the log backwards to the entry *known*, or as far as the bounds allow."""

@@ -25,7 +25,7 @@ from zsched.core.story_verdict import Stalled
 from zsched.core.wording import in_a_line
 from zsched.errors import ArchiveError, RedisRefused
 from zsched.storage.connection import Link
-from zsched.storage.folded import Fold, FoldedLog
+from zsched.storage.folded import FoldedLog, FoldedPart
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
@@ -271,7 +271,7 @@ class Asking:
     def __init__(self, ask_archive: AskArchive, folded: FoldedLog) -> None:
         self._ask_archive, self._folded = ask_archive, folded
         self._was_answered = False
-        self._fold: Fold | None = None
+        self._fold: FoldedPart | None = None
         self._source: Source  # of the last answer
 
     def ask(self, about: str, **arguments: Any) -> tuple[dict[str, Any], Source]:

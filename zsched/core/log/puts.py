@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from zsched.core.changes import RUN_NOW, Change
-from zsched.core.entry import Texts, expect, ids_of, instant, milliseconds, text
+from zsched.core.entry import Texts, bounded_ms, expect, ids_of, milliseconds, text
 from zsched.core.facets import Facets, FacetsOfRows, facets_of_job
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
@@ -56,7 +56,7 @@ class PutEntry(ParsedEntry, kind="put"):
             lane=text(body[1]),
             shared=body[4:first],
             ids=[id.decode() for id in rows[::4]],
-            dues=[instant(due) for due in rows[1::4]],
+            dues=[bounded_ms(due) for due in rows[1::4]],
             names=rows[2::4],
             datas=rows[3::4],
             replaced=ids_of(extra.get(b"replaced")),
