@@ -33,7 +33,7 @@ from bench.results import Broken
 from zsched.client import Client
 from zsched.config.settings import load_settings
 from zsched.core.clock import SystemClock
-from zsched.core.job import rq_time
+from zsched.core.runs.job import rq_time
 from zsched.daemon import archivist, process
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.chores import ChoreThread

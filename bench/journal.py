@@ -15,7 +15,7 @@ from bench.results import Broken, percentile
 from zsched.core.log import Entry
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.lives import EndEntry
-from zsched.core.run_id import RunId
+from zsched.core.runs.run_id import RunId
 from zsched.storage.log import Log
 
 _PAGE = 1000  # entries per read

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from bench.results import Broken
 from zsched.client import Client
 from zsched.core.clock import from_ms
-from zsched.core.option_table import ScheduleOptions, ScheduleRow
+from zsched.core.options.table import ScheduleOptions, ScheduleRow
 from zsched.storage.rqkeys import RqKeys
 
 FUNC = "app.tasks.send_reminder"

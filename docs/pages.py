@@ -2,7 +2,7 @@
 The pages of docs/reference that are made from the code. ``make pages`` writes them; a test compares them.
 
 =========== ==============================================
-options     ``zsched.core.option_table``
+options     ``zsched.core.options.table``
 task_call   the same, as types: ``docs.task_call``
 commands    the help texts of ``zsched``
 settings    the comments of ``config/zsched.toml``
@@ -30,8 +30,8 @@ from docs.python_page import python
 from docs.task_call import task_call
 from zsched import errors
 from zsched.cli import program
-from zsched.core.forms import Form, ValueType
-from zsched.core.option_table import FOR_ENQUEUE, FOR_UPDATE, ONLY_ENQUEUE, OPTIONS
+from zsched.core.options.forms import Form, ValueType
+from zsched.core.options.table import FOR_ENQUEUE, FOR_UPDATE, ONLY_ENQUEUE, OPTIONS
 
 PROJECT: Final = Path(__file__).parents[1]
 _KINDS: Final = ("counter", "gauge", "histogram")

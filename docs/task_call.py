@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from zsched.core import option_table
-from zsched.core.option_table import ONLY_ENQUEUE, OPTIONS
+from zsched.core.options import table as option_table
+from zsched.core.options.table import ONLY_ENQUEUE, OPTIONS
 from zsched.core.triggers import trigger
 
 _CALLS: Final = '''

@@ -8,7 +8,7 @@ from typing import Any
 import redis
 
 from zsched.core.entry import row_texts, rows_of
-from zsched.core.runs import Run, facts_text
+from zsched.core.runs.run import Run, facts_text
 
 # Words of zsched's own in a row, by kind. What follows them in a line is a text of somebody else.
 WORDS = {"advance": 5, "end": 1, "again": 1, "quarantine": 2, "replan": 3, "merged": 1, "cancel": 1,

@@ -38,10 +38,10 @@ from zsched.errors import (
 if TYPE_CHECKING:
     from zsched.aio import AsyncClient
     from zsched.client import Client
-    from zsched.core.backfill import Backfill
     from zsched.core.model import Many, RowsRefused, Schedule, Scheduled
-    from zsched.core.option_table import ScheduleOptions, ScheduleRow
-    from zsched.core.runs import Run, RunStatus
+    from zsched.core.occurrences.backfill import Backfill
+    from zsched.core.options.table import ScheduleOptions, ScheduleRow
+    from zsched.core.runs.run import Run, RunStatus
     from zsched.current import CurrentRun, current_run
     from zsched.tasks.chaining import Next
     from zsched.tasks.task import Task, task
@@ -92,17 +92,17 @@ __all__ = [
 # The same imports for the running program: name -> module. A test compares the two.
 _HOMES: Final = {
     "AsyncClient": "zsched.aio",
-    "Backfill": "zsched.core.backfill",
+    "Backfill": "zsched.core.occurrences.backfill",
     "Client": "zsched.client",
     "CurrentRun": "zsched.current",
     "Many": "zsched.core.model",
     "Next": "zsched.tasks.chaining",
     "RowsRefused": "zsched.core.model",
-    "Run": "zsched.core.runs",
-    "RunStatus": "zsched.core.runs",
+    "Run": "zsched.core.runs.run",
+    "RunStatus": "zsched.core.runs.run",
     "Schedule": "zsched.core.model",
-    "ScheduleOptions": "zsched.core.option_table",
-    "ScheduleRow": "zsched.core.option_table",
+    "ScheduleOptions": "zsched.core.options.table",
+    "ScheduleRow": "zsched.core.options.table",
     "Scheduled": "zsched.core.model",
     "Task": "zsched.tasks.task",
     "current_run": "zsched.current",

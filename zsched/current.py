@@ -16,14 +16,14 @@ from rq import get_current_job
 from rq.job import Job
 
 from zsched.core.clock import from_ms
-from zsched.core.run_id import RunId
+from zsched.core.runs.run_id import RunId
 from zsched.errors import InvalidSchedule
 from zsched.storage.jobs import Notes
 from zsched.storage.keys import Keys
 from zsched.storage.rqkeys import prefix_of
 
 _FIELD: Final = "zs_note"
-_LONGEST: Final = 4096  # bytes of a note; a longer one would not be recorded (core/runs.py)
+_LONGEST: Final = 4096  # bytes of a note; a longer one would not be recorded (core/runs/run.py)
 
 
 @dataclass(frozen=True, slots=True)

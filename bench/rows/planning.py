@@ -11,7 +11,7 @@ from bench.children import leader
 from bench.contest import Contestant, Figure, contest
 from bench.results import Broken, Result
 from zsched.core.clock import from_ms
-from zsched.core.option_table import ScheduleRow
+from zsched.core.options.table import ScheduleRow
 
 _YEAR_MS = 365 * 86_400_000
 _WHO = "zsched"

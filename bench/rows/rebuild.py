@@ -18,7 +18,7 @@ from bench.children import folder
 from bench.contest import Contestant, Figure, contest
 from bench.results import Broken, Result
 from zsched.archive import Archive
-from zsched.core.choices import Priority
+from zsched.core.options.choices import Priority
 from zsched.daemon.follower import Follower
 from zsched.daemon.merge import Merge
 

@@ -23,8 +23,8 @@ from bench.history import archive_path, drop_from_cache, log_of, write_archive
 from bench.journal import Ends
 from bench.load import RQ
 from bench.results import Broken, Result
-from zsched.core.job import rq_time
 from zsched.core.log import Entry, Position
+from zsched.core.runs.job import rq_time
 
 _PORTION: Final = 1000  # runs at once
 _PAGE: Final = 20

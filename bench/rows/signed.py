@@ -15,7 +15,7 @@ from bench.contest import Contestant, Figure, contest
 from bench.load import RQ
 from bench.results import Broken, Result
 from zsched.client import Client
-from zsched.core.job import ms_of
+from zsched.core.runs.job import ms_of
 from zsched.storage.keyfile import new_key_line
 
 _AHEAD_MS, _OVER_MS = 3_600_000, 600_000

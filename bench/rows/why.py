@@ -22,7 +22,7 @@ from bench.contest import Contestant, Figure, contest
 from bench.history import archive_path, drop_from_cache, log_of, write_archive
 from bench.results import Broken, Result
 from zsched.core.log import Entry, Position
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
 

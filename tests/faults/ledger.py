@@ -14,7 +14,7 @@ from redis.retry import Retry
 from tests.faults.processes import WITHIN_S, eventually
 from tests.log_rows import row_lines
 from tests.prefix import RQ
-from zsched.core.outcomes import outcome_of
+from zsched.core.occurrences.outcomes import outcome_of
 from zsched.embedded import EmbeddedRedis
 
 _READ = "return redis.call('XRANGE', KEYS[1], '-', '+')"  # redis-py makes dicts of entries, and names repeat

@@ -17,7 +17,7 @@ import redis
 from tests.faults.clocks import now_ms
 from zsched import Client
 from zsched.core.clock import from_ms
-from zsched.core.run_id import run_id_of
+from zsched.core.runs.run_id import run_id_of
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Scripts
 

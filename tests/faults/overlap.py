@@ -28,10 +28,10 @@ from tests.faults.threads import know
 from tests.prefix import RQ
 from tests.rq_workers import RqWorkers
 from zsched import Client
-from zsched.core.changes import Change
 from zsched.core.log import changes
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.rows import Advanced
+from zsched.core.occurrences.changes import Change
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link

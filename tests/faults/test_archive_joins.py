@@ -33,7 +33,7 @@ from zsched import Client
 from zsched.archive import Archive, History
 from zsched.core.clock import SystemClock
 from zsched.core.log import Entry
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 from zsched.daemon.follower import Follower
 from zsched.embedded import EmbeddedRedis
 

@@ -29,7 +29,7 @@ from tests.prefix import RQ
 from tests.rq_workers import work_off
 from zsched import Client
 from zsched.archive import START, History
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 
 
 def whats_of(path: Path, id: str) -> list[What]:

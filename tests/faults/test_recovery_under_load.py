@@ -34,7 +34,7 @@ from zsched import Client, NotArchived, RedisUnavailable
 from zsched.core.clock import from_ms
 from zsched.core.log import Entry, changes, touches
 from zsched.core.log.recovery import restored
-from zsched.core.outcomes import PUSHES, What
+from zsched.core.occurrences.outcomes import PUSHES, What
 
 IS_LONG = os.environ.get("ZSCHED_TEST_LONG") == "1"
 SCHEDULES = 100_000 if IS_LONG else 3_000

@@ -19,7 +19,7 @@ from tests.faults.processes import Start, eventually
 from tests.faults.threads import know
 from tests.prefix import RQ
 from zsched import Client
-from zsched.core.choices import Priority
+from zsched.core.options.choices import Priority
 from zsched.embedded import EmbeddedRedis
 
 KINDS: dict[str, dict[str, Any]] = {"one-shots": {"after": 3600}, "rules": {"every": 3600}}

@@ -17,8 +17,8 @@ from tests.faults.threads import DaemonThread
 from zsched import Client
 from zsched.core.clock import ManualClock
 from zsched.core.log import Position
-from zsched.core.occurrences import Wanted
-from zsched.core.outcomes import OUTCOMES
+from zsched.core.occurrences.outcomes import OUTCOMES
+from zsched.core.occurrences.search import Wanted
 from zsched.daemon.answerer import Answerer
 from zsched.daemon.naming import Namer
 from zsched.storage.connection import Link

@@ -23,9 +23,9 @@ from tests.prefix import RQ
 from tests.rq_workers import RqWorkers
 from zsched import Client, RunNotFound, RunStatus
 from zsched.cli.program import DONE, NOT_FOUND
-from zsched.core.attempts import Attempt
 from zsched.core.log.lives import EndEntry
-from zsched.core.runs import Run
+from zsched.core.runs.attempts import Attempt
+from zsched.core.runs.run import Run
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys

@@ -23,7 +23,7 @@ from tests.prefix import RQ
 from tests.rq_workers import RqWorkers, work_off
 from zsched import Client
 from zsched.core.log import Entry
-from zsched.core.run_id import RunId
+from zsched.core.runs.run_id import RunId
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys

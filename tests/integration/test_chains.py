@@ -12,7 +12,7 @@ from tests.faults.leader import KEYS, Leader
 from tests.faults.threads import know
 from tests.prefix import RQ
 from zsched.core.clock import ManualClock
-from zsched.core.job import rq_time
+from zsched.core.runs.job import rq_time
 from zsched.daemon.chains import ChainKeeper
 from zsched.errors import ServerChanged, Stale
 from zsched.storage.chains import ChainNeed, Chains

@@ -20,8 +20,8 @@ from zsched import Client
 from zsched.cli.program import DONE, UNHEALTHY, USAGE
 from zsched.core.clock import from_ms
 from zsched.core.model import iso
-from zsched.core.runs import Run, RunStatus
-from zsched.core.sentences import local_text
+from zsched.core.runs.run import Run, RunStatus
+from zsched.core.story.sentences import local_text
 from zsched.health.verdict import NAMES, WORST
 from zsched.storage.questions import Questions
 

@@ -15,9 +15,9 @@ from tests.log_rows import add_entry, end_fields, row_fields
 from zsched import Client
 from zsched.cli.program import DONE, UNHEALTHY
 from zsched.core.clock import from_ms
-from zsched.core.job import rq_time
 from zsched.core.log import FORMAT
-from zsched.core.runs import Run, RunStatus
+from zsched.core.runs.job import rq_time
+from zsched.core.runs.run import Run, RunStatus
 from zsched.storage.connection import Link, Wire
 from zsched.storage.slots import slot_waits
 from zsched.storage.troubled import BLOCKED, FAILING

@@ -13,9 +13,9 @@ from tests.faults.leader import ALWAYS, HOUR_MS, Leader
 from tests.faults.ledger import entries, queued
 from tests.faults.overdue import put_due
 from zsched import Client
-from zsched.core.choices import Priority
 from zsched.core.clock import from_ms
-from zsched.core.policy import USUAL, Plan
+from zsched.core.occurrences.policy import USUAL, Plan
+from zsched.core.options.choices import Priority
 from zsched.errors import Stale
 from zsched.storage.dispatch import DueRecurring, PlannedRun, advance_words
 from zsched.storage.keys import Keys

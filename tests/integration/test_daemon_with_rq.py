@@ -26,7 +26,7 @@ from tests.prefix import RQ
 from tests.rq_workers import RqWorkers, work_off
 from zsched import Client, Contended, CurrentRun, InvalidSchedule, current_run
 from zsched.core.clock import from_ms
-from zsched.core.run_id import RunId
+from zsched.core.runs.run_id import RunId
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs, Notes

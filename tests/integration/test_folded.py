@@ -15,7 +15,7 @@ from tests.log_rows import end_fields, row_fields
 from tests.unit.archive.ground import T_US, at, entry, fire, put, put_recurring
 from zsched import AsyncClient, Client
 from zsched.core.entry import Entry
-from zsched.core.runs import Run, RunStatus
+from zsched.core.runs.run import Run, RunStatus
 from zsched.errors import ArchiveError
 from zsched.storage import answering, folded
 from zsched.storage.connection import Link

@@ -28,11 +28,11 @@ from tests.integration.auditor.ground import Auditing, Quiet, alarms, busy
 from tests.prefix import RQ
 from zsched import Client
 from zsched.cli import program
-from zsched.core.audit import GRACE_MS
-from zsched.core.choices import Priority
 from zsched.core.clock import from_ms
-from zsched.core.job import rq_time
 from zsched.core.model import iso
+from zsched.core.options.choices import Priority
+from zsched.core.recovery.audit import GRACE_MS
+from zsched.core.runs.job import rq_time
 from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys
 from zsched.storage.overview import Overview

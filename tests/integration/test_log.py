@@ -11,9 +11,9 @@ import redis
 
 from zsched.core.clock import ManualClock, SystemClock
 from zsched.core.log import Position
-from zsched.core.occurrences import Wanted
-from zsched.core.outcomes import What
-from zsched.core.runs import RunStatus
+from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.search import Wanted
+from zsched.core.runs.run import RunStatus
 from zsched.daemon.bell import Bell
 from zsched.storage import log as module
 from zsched.storage.connection import Link

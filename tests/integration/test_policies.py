@@ -14,7 +14,7 @@ from tests.faults.threads import DaemonThread
 from tests.prefix import RQ
 from zsched import Client
 from zsched.core.clock import from_ms
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 from zsched.core.triggers import build, due_of
 
 pytestmark = pytest.mark.once

@@ -21,10 +21,10 @@ from zsched import Client
 from zsched.config.settings import ArchiveSettings
 from zsched.core.clock import from_ms
 from zsched.core.log import Position
-from zsched.core.occurrences import Wanted
-from zsched.core.outcomes import What
-from zsched.core.runs import RunStatus
-from zsched.core.story import Source
+from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.search import Wanted
+from zsched.core.runs.run import RunStatus
+from zsched.core.story.story import Source
 from zsched.errors import ArchiveError
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link

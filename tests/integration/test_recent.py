@@ -11,8 +11,8 @@ import redis
 from zsched import Client
 from zsched.core.clock import ManualClock
 from zsched.core.entry import Entry
-from zsched.core.outcomes import What
-from zsched.core.recent import Recent
+from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.recent import Recent
 from zsched.errors import RedisUnavailable
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys

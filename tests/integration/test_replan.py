@@ -17,8 +17,8 @@ from tests.faults.clocks import day_later
 from tests.integration.archive.ground import ALWAYS, HOUR_MS, Scene
 from tests.integration.auditor.ground import Auditing
 from tests.log_rows import row_lines
-from zsched.core.audit import GRACE_MS
 from zsched.core.clock import ManualClock, from_ms, to_ms
+from zsched.core.recovery.audit import GRACE_MS
 from zsched.daemon import replan as module
 from zsched.daemon.replan import Replanner
 from zsched.daemon.tick import Tick

@@ -24,7 +24,7 @@ from tests.prefix import RQ, needs_prefix
 from tests.rq_workers import RqWorkers, work_off
 from zsched import Client, InvalidSchedule, OtherPrefix
 from zsched.cli.program import DONE, FAILED, USAGE
-from zsched.core.forms import RateLimit
+from zsched.core.options.forms import RateLimit
 from zsched.embedded.guard import Guard
 from zsched.health.check import Severity
 from zsched.storage.archivers import Archivers

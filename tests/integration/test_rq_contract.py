@@ -25,8 +25,8 @@ from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
 from zsched import Client
 from zsched.core.clock import LAST_MS
-from zsched.core.outcomes import outcome_of
-from zsched.core.run_id import RunId
+from zsched.core.occurrences.outcomes import outcome_of
+from zsched.core.runs.run_id import RunId
 from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.once

@@ -11,10 +11,10 @@ import pytest
 import redis
 
 from zsched import Client, RedisRefused, RedisUnavailable
-from zsched.core.choices import Priority
 from zsched.core.clock import to_ms
-from zsched.core.job import rq_time
-from zsched.core.run_id import RunId
+from zsched.core.options.choices import Priority
+from zsched.core.runs.job import rq_time
+from zsched.core.runs.run_id import RunId
 from zsched.embedded import EmbeddedRedis
 from zsched.storage import scripts
 from zsched.storage.connection import Link, Wire

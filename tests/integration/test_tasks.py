@@ -13,8 +13,8 @@ from tests.integration.reminders import digest, plain, send_reminder, untyped
 from tests.unit.tasks.ground import define
 from zsched import Client, InvalidSchedule, NotArchived, NotImportable
 from zsched.client.rows import RowReader
-from zsched.core.choices import Priority
 from zsched.core.model import Definition
+from zsched.core.options.choices import Priority
 from zsched.storage.keys import Keys
 from zsched.storage.rqjob import Encoder
 

@@ -33,7 +33,7 @@ from zsched import AsyncClient, Client
 from zsched.cli import program
 from zsched.cli.program import DONE, UNHEALTHY, USAGE
 from zsched.config.settings import ArchiveSettings
-from zsched.core.lateness import LATE_MS
+from zsched.core.occurrences.lateness import LATE_MS
 from zsched.embedded.guard import Guard
 from zsched.storage import overview
 

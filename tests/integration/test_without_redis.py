@@ -15,7 +15,7 @@ from tests.integration.cli_recover.ground import populate
 from tests.integration.command_line import Zsched
 from tests.log_rows import add_entry, end_fields
 from zsched.cli.program import DONE, FAILED, UNHEALTHY
-from zsched.core.runs import Run, RunStatus
+from zsched.core.runs.run import Run, RunStatus
 
 pytestmark = pytest.mark.once
 

@@ -21,7 +21,7 @@ from tests.integration.command_line import Zsched
 from tests.prefix import RQ
 from zsched import Client
 from zsched.core.clock import from_ms, to_ms
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 from zsched.embedded.guard import Guard
 
 FUNC, TZ = "app.task", "Europe/Berlin"

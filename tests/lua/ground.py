@@ -14,8 +14,8 @@ import redis
 from tests.faults.processes import WITHIN_S
 from tests.log_rows import WITH_ROWS, row_lines
 from zsched.core import log as core
-from zsched.core.choices import Priority
 from zsched.core.clock import LAST_MS
+from zsched.core.options.choices import Priority
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term

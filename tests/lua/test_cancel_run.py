@@ -10,7 +10,7 @@ import pytest
 
 from tests.lua.ground import HOUR_MS, Ground
 from tests.prefix import RQ
-from zsched.core.job import ms_of
+from zsched.core.runs.job import ms_of
 
 AT = 1_700_000_000_000
 RUN = f"a-{AT}"

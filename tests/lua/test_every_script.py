@@ -14,7 +14,7 @@ from tests.lua.test_retry import retry
 from tests.lua.test_track import note
 from tests.prefix import RQ
 from tests.unit.test_scripts_headers import NAMES
-from zsched.core.outcomes import outcome_of
+from zsched.core.occurrences.outcomes import outcome_of
 from zsched.errors import RedisRefused, ServerChanged, Stale
 from zsched.storage.scripts import load
 

@@ -11,7 +11,7 @@ from tests.lua.restoring import restore, texts_of
 from tests.lua.test_retry import retry
 from tests.prefix import RQ
 from zsched.core.record import Place, Record
-from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED, RunStatus, of_job
+from zsched.core.runs.run import EXPIRED, EXPIRED_OR_ENDED, RunStatus, of_job
 from zsched.storage.jobs import Deadlines, Jobs
 
 MINUTE_MS = 60_000

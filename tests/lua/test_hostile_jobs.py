@@ -16,9 +16,9 @@ from tests.prefix import RQ
 from zsched import Client
 from zsched.archive.openruns import OpenRun
 from zsched.core.clock import ManualClock
-from zsched.core.job import JOB_FIELDS, JobFacts, rq_time
 from zsched.core.log import Entry, Position, changes, parse, touches
-from zsched.core.runs import of_job
+from zsched.core.runs.job import JOB_FIELDS, JobFacts, rq_time
+from zsched.core.runs.run import of_job
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.daemon.lost import _Case
 from zsched.daemon.slots import SlotKeeper

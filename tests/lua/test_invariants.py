@@ -11,7 +11,7 @@ from tests.breadth import some
 from tests.lua.ground import FIELDS, HOUR_MS, Ground
 from tests.lua.test_pause_resume import plan_text
 from tests.prefix import RQ
-from zsched.core.outcomes import outcome_of
+from zsched.core.occurrences.outcomes import outcome_of
 
 IDS = ["a", "b", "a-1", "r", "x_y"]
 STEPS = 250

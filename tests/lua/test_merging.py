@@ -11,7 +11,7 @@ import pytest
 from tests.lua.ground import HOUR_MS, LEASE_MS, Ground
 from tests.lua.restoring import DUE_MS, hold, merged, one_shot, restore, rule, run, seen
 from tests.prefix import RQ
-from tests.unit.core.test_log_kinds import TOUCHED
+from tests.unit.core.log.test_kinds import TOUCHED
 from zsched.core.log import Position
 from zsched.storage.scripts import load
 

@@ -11,7 +11,7 @@ from tests.lua.ground import Ground
 from tests.lua.overlapping import LONG_AGO, advance, becomes, chain, dependents, due, fired, put, told
 from tests.lua.test_lost import PACKED
 from tests.prefix import RQ
-from zsched.core.job import rq_time
+from zsched.core.runs.job import rq_time
 
 OPEN = ("queued", "started", "deferred", "scheduled")
 

@@ -13,8 +13,8 @@ from tests.lua.ground import Ground
 from tests.lua.scene import CALLS, DUE_MS, contents, furnish, kept, set_back
 from tests.lua.test_hostile_jobs import TERM
 from tests.prefix import RQ, needs_prefix
-from zsched.core.job import rq_time
-from zsched.core.runs import of_job
+from zsched.core.runs.job import rq_time
+from zsched.core.runs.run import of_job
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import ConfigError, OtherPrefix
 from zsched.storage.dispatch import Dispatch, Over

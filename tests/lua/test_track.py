@@ -10,7 +10,7 @@ import pytest
 
 from tests.lua.ground import EPOCH, Entry, Ground
 from tests.prefix import RQ
-from zsched.core.job import JOB_FIELDS, JobFacts
+from zsched.core.runs.job import JOB_FIELDS, JobFacts
 from zsched.errors import RedisRefused
 from zsched.storage.jobs import Jobs
 from zsched.storage.scripts import load

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from rq import Callback, RateLimit, Retry
 
 from zsched import AsyncClient, Client, Schedule, Scheduled, ScheduleOptions, ScheduleRow, task
-from zsched.core.choices import CatchUp, IfExists, OnLost, OnUncertain, Overlap, Priority
+from zsched.core.options.choices import CatchUp, IfExists, OnLost, OnUncertain, Overlap, Priority
 from zsched.core.triggers import Fold, Gap
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)

@@ -8,6 +8,7 @@ import, and which packages from outside. The standard library is free to all but
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -214,3 +215,15 @@ def test_the_suite_imports_no_tool() -> None:
     files = sources((PROJECT / "tests").rglob("*.py"), PROJECT)
 
     assert [] == [file for file, source in files.items() if any(name.startswith("tools.") for name in source.imports)]
+
+
+def test_a_test_of_the_core_has_the_name_and_the_folder_of_its_module() -> None:
+    core, tests = PACKAGE / "core", PROJECT / "tests/unit/core"
+
+    astray = []
+    for file in tests.rglob("test_*.py"):
+        folder = core / file.parent.relative_to(tests)
+        names = {folder.name, *(module.stem for module in folder.glob("*.py"))}
+        if not any(re.match(rf"test_{name}(_|$)", file.stem) for name in names):
+            astray.append(file.relative_to(tests).as_posix())
+    assert [] == astray

@@ -14,8 +14,8 @@ from zsched.config.parsing import QUEUES, URGENCY, QueueSettings, path
 from zsched.config.reading import read_password_file
 from zsched.config.settings import _PARSERS, Settings, load_settings, variable_of
 from zsched.config.urls import redact
-from zsched.core.arguments import check_queue
-from zsched.core.options import PRESET_OPTIONS, merged_presets
+from zsched.core.options.arguments import check_queue
+from zsched.core.options.define import PRESET_OPTIONS, merged_presets
 from zsched.errors import ConfigError, InvalidSchedule
 from zsched.storage.keyfile import KeyFile, new_key_line
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from zsched.core.changes import BACKFILL, RUN_NOW
-from zsched.core.choices import ScheduleState
 from zsched.core.clock import from_ms
-from zsched.core.lateness import Absences
 from zsched.core.model import Schedule
-from zsched.core.occurrences import Facets, Occurrence
-from zsched.core.outcomes import What
-from zsched.core.replacements import Replacements
-from zsched.core.runs import Run, RunStatus
+from zsched.core.occurrences.changes import BACKFILL, RUN_NOW
+from zsched.core.occurrences.lateness import Absences
+from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.replacements import Replacements
+from zsched.core.occurrences.search import Facets, Occurrence
+from zsched.core.options.choices import ScheduleState
+from zsched.core.runs.run import Run, RunStatus
 from zsched.web.console.drawing import COMING, ShownTime, drawn_rows
 from zsched.web.console.outcomes import Mark, Strip
 from zsched.web.console.timeline import ListedRow

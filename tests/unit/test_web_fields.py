@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from zsched.core.choices import OnLost, Overlap, ScheduleState
-from zsched.core.forms import RateLimit
 from zsched.core.model import Schedule
-from zsched.core.option_table import FOR_UPDATE, OPTIONS
-from zsched.core.policy import Policy
+from zsched.core.occurrences.policy import Policy
+from zsched.core.options.choices import OnLost, Overlap, ScheduleState
+from zsched.core.options.forms import RateLimit
+from zsched.core.options.table import FOR_UPDATE, OPTIONS
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.every import EVERY
 from zsched.web.console.fields import FIRST, OTHERS, Field, editable_fields

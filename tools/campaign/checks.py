@@ -17,9 +17,9 @@ from tools.campaign.calls import Call, last_cancel
 from tools.campaign.histories import Histories, Push
 from tools.campaign.receipts import Receipt
 from tools.campaign.witnesses import Loss, Witnesses
-from zsched.core.changes import Change
-from zsched.core.outcomes import What
-from zsched.core.run_id import RunId
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import What
+from zsched.core.runs.run_id import RunId
 
 LAG_US = 1_500_000  # how far behind an archive may be when Redis is lost
 _LATE_US = 1_000_000  # p99 of lateness while nothing is wrong

@@ -18,8 +18,8 @@ from tools.campaign.calls import Call, Ledger, now_us
 from tools.campaign.receipts import FUNC
 from tools.campaign.workers import BULK, QUEUE
 from zsched import Client, ScheduleOptions, ScheduleRow
-from zsched.core.choices import Priority
 from zsched.core.clock import from_ms
+from zsched.core.options.choices import Priority
 from zsched.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ZschedError
 
 TIMEOUT_S = 2.0

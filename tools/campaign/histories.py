@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from zsched.core.changes import Change
 from zsched.core.log import Entry, Position, UnknownEntry, changes
 from zsched.core.log.recovery import ScanEntry
-from zsched.core.outcomes import PUSHES, What
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import PUSHES, What
 
 _PUSHED = PUSHES - {What.HELD, What.RAN_AGAIN}  # RQ had the runs of these two
 UNCERTAIN = "uncertain"

@@ -25,7 +25,7 @@ from tools.campaign.workers import BULK
 from zsched import ScheduleRow
 from zsched.core.clock import from_ms
 from zsched.core.log import changes
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 from zsched.storage.rights import Role, rights_of
 
 _GOOD, _FAR, _BAITS = 300, 20, 60

@@ -10,7 +10,7 @@ import redis
 from tests.faults.archives import KEYS
 from tests.prefix import RQ
 from tools.campaign.witnesses import Place
-from zsched.core.run_id import schedule_of
+from zsched.core.runs.run_id import schedule_of
 
 WAITING = "waiting"  # a job in waiting, which belongs to a one-shot that has a place
 _LANES = ("high", "normal", "low")

@@ -21,7 +21,7 @@ from zsched.core.log.puts import CancelEntry, PutRecurringEntry
 from zsched.core.log.recovery import ScanEntry, restored
 from zsched.core.model import iso
 from zsched.core.record import Record
-from zsched.core.run_id import nominal_ms_of
+from zsched.core.runs.run_id import nominal_ms_of
 
 
 @dataclass

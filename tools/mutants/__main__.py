@@ -41,7 +41,9 @@ ALIVE = (Verdict.SURVIVED, Verdict.UNCLEAR)
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--sample", default=200, show_default=True, help="How many mutants, of all that there are.")
 @click.option("--seed", default=1, show_default=True, help="The same seed and the same text: the same mutants.")
-@click.option("--only", multiple=True, metavar="PATH", help="A layer or file, as zsched/core/policy.py; repeatable.")
+@click.option(
+    "--only", multiple=True, metavar="PATH", help="A layer or file, as zsched/core/occurrences/policy.py; repeatable."
+)
 @click.option("--since", metavar="COMMIT", help="Only lines that have changed since then.")
 @click.option("--tier", default="all", type=click.Choice(["test", "all"]), help="Only tests of make test, or all.")
 @click.option("--budget", default=60.0, show_default=True, help="CPU seconds of tests for a mutant; dearer ones wait.")

@@ -15,11 +15,11 @@ from zsched.aio.bridge import run, wait
 from zsched.aio.link import AsyncLink
 from zsched.client import answers, changing, portions, preview, putting, updating
 from zsched.client.client import Client, ClientOptions
-from zsched.core.choices import Refused
 from zsched.core.log import Entry, Position
 from zsched.core.model import Many
-from zsched.core.option_table import ScheduleRow
-from zsched.core.story import Source
+from zsched.core.options.choices import Refused
+from zsched.core.options.table import ScheduleRow
+from zsched.core.story.story import Source
 from zsched.storage.accounts import Limits
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys

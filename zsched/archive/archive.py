@@ -35,7 +35,7 @@ from zsched.core.entry import START
 from zsched.core.log import FORMAT, Entry, Key, Position, UnknownEntry, UnreadableEntry
 from zsched.core.log.recovery import ScanEntry
 from zsched.core.record import Record
-from zsched.core.run_id import suffix_of
+from zsched.core.runs.run_id import suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveFailed
 
 _PIECE: Final = 4000  # changes sorted and written at once: more would hold up other threads (the GIL)

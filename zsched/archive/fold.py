@@ -19,7 +19,6 @@ from typing import Any, Final
 from zsched.archive import live
 from zsched.archive.index import IndexWriter, RecordPlace
 from zsched.archive.live import DUE, ENDED, OPEN, PAUSED, QUARANTINE, Live, LiveRow
-from zsched.core.changes import Change
 from zsched.core.log import Entry, Key, Position, parse, reading
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.log.puts import DISABLED
@@ -41,8 +40,9 @@ from zsched.core.log.rows import (
     RunPushed,
     RunsOver,
 )
-from zsched.core.outcomes import Outcome
-from zsched.core.run_id import nominal_ms_of, run_id_of
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import Outcome
+from zsched.core.runs.run_id import nominal_ms_of, run_id_of
 
 _SELECT = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id = ? AND place <> 'open'"
 _INSERT = f"INSERT OR REPLACE INTO live(life, {live.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

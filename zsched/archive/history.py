@@ -22,12 +22,12 @@ from zlib import crc32
 from zsched.archive import body
 from zsched.archive.file import connect_to_read, converted
 from zsched.archive.schema import first_since, last_n, number_of, segments
-from zsched.core.changes import Change
-from zsched.core.lateness import is_late
 from zsched.core.log import Entry, Position, UnknownEntry, changes, kinds_telling, leaders_kinds, narrowed, parse
 from zsched.core.log.lives import TermEntry
-from zsched.core.outcomes import What
-from zsched.core.run_id import suffix_of
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.lateness import is_late
+from zsched.core.occurrences.outcomes import What
+from zsched.core.runs.run_id import suffix_of
 
 _ReadEntry = tuple[int, int, list[Change]]  # an entry's number, its t, and its changes
 ENTRY = f"SELECT {body.COLUMNS} FROM entry"

@@ -27,12 +27,12 @@ from zlib import crc32
 
 from zsched.archive import body
 from zsched.archive.schema import POSTING_BITS
-from zsched.core.changes import Change
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
 from zsched.core.log.kinds import ParsedEntry
-from zsched.core.occurrences import record_key_of
-from zsched.core.outcomes import What
-from zsched.core.runs import ANOTHER_END
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.search import record_key_of
+from zsched.core.runs.run import ANOTHER_END
 from zsched.errors import ArchiveCorrupt
 
 BLOCK_BITS: Final = 6

@@ -21,10 +21,10 @@ from zsched.archive.file import converted
 from zsched.archive.history import ENTRY, History
 from zsched.archive.live import Live
 from zsched.core.log import UnknownEntry, text
-from zsched.core.occurrences import run_that_ended
-from zsched.core.outcomes import What
-from zsched.core.run_id import RunKey, run_id_of
-from zsched.core.runs import Run
+from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.search import run_that_ended
+from zsched.core.runs.run import Run
+from zsched.core.runs.run_id import RunKey, run_id_of
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import ArchiveCorrupt
 

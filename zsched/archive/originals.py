@@ -19,13 +19,13 @@ from zsched.archive.body import Arguments
 from zsched.archive.file import converted
 from zsched.archive.history import History
 from zsched.archive.schema import first_since
-from zsched.core.changes import Change
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.log import Entry, UnknownEntry, parse, reading
 from zsched.core.log.kinds import kinds_with_records
-from zsched.core.occurrences import is_push
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.search import is_push
 from zsched.core.record import Record
-from zsched.core.run_id import RunId
+from zsched.core.runs.run_id import RunId
 
 _LOOKED_AT: Final = 5000  # entries of one schedule, in each direction, to find the push: the caller waits for 2 s
 _ENTRY: Final = f"SELECT {body.COLUMNS} FROM entry WHERE n = ?"

@@ -30,8 +30,8 @@ from typing import Final
 from zsched.archive import body
 from zsched.archive.check import stored_facts
 from zsched.archive.file import connect_to_read, converted
-from zsched.core.difference import is_same_set
 from zsched.core.log import Position
+from zsched.core.recovery.difference import is_same_set
 from zsched.errors import ArchiveError, ArchiveFailed, ArchiveOfAnother
 
 _INSTANCES: Final = 16  # daemons of one namespace and user on one machine without a configured path

@@ -21,7 +21,7 @@ from zlib import crc32
 from zsched.archive import body
 from zsched.core.clock import Clock
 from zsched.core.log import UnknownEntry, kinds_telling, parse, reading
-from zsched.core.outcomes import TOLD
+from zsched.core.occurrences.outcomes import TOLD
 from zsched.errors import ArchiveCorrupt
 
 LENGTHS: Final = (3, 5, 8, 12, 16, 24)  # characters

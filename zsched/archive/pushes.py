@@ -17,12 +17,12 @@ from zsched.archive import body
 from zsched.archive.history import ENTRY, History
 from zsched.archive.index import another_end, key_of
 from zsched.archive.schema import POSTING_BITS, first_since
-from zsched.core.changes import Change
 from zsched.core.log import kinds_telling
 from zsched.core.log.lives import EndEntry
-from zsched.core.occurrences import Occurrence, is_push, run_that_ended
-from zsched.core.outcomes import What
-from zsched.core.runs import Run, pushed
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.search import Occurrence, is_push, run_that_ended
+from zsched.core.runs.run import Run, pushed
 
 _OF_ONE_RUN: Final = 200  # entries of an id after the push, among which the run's end is searched
 _OF_ONE_TIME: Final = 10  # entries that are searched for a push: all entries of a bootstrap have one t

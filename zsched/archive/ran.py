@@ -20,13 +20,13 @@ from zsched.archive import body
 from zsched.archive.file import converted
 from zsched.archive.history import ENTRY, History
 from zsched.archive.schema import first_since
-from zsched.core.backfill import ran_at
-from zsched.core.changes import Change
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.log import Entry, kinds_telling
 from zsched.core.log.fires import AdvanceEntry
-from zsched.core.occurrences import is_push
-from zsched.core.outcomes import RAN, What
+from zsched.core.occurrences.backfill import ran_at
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import RAN, What
+from zsched.core.occurrences.search import is_push
 
 _LOOKED_FOR_MS: Final = 500.0
 _MOST: Final = 20_000  # occurrences in one answer

@@ -24,7 +24,6 @@ from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, co
 from zsched.archive.live import OPEN, Live
 from zsched.archive.schema import last_n, number_of, segments
 from zsched.core.clock import Clock
-from zsched.core.difference import OverRun, Recalled
 from zsched.core.log import (
     Entry,
     Key,
@@ -39,10 +38,11 @@ from zsched.core.log import (
 )
 from zsched.core.log.lives import EndEntry
 from zsched.core.log.recovery import RestoreEntry
-from zsched.core.outcomes import OF_RUNS, What
+from zsched.core.occurrences.outcomes import OF_RUNS, What
 from zsched.core.pages import pages_of
 from zsched.core.record import Place, Record
-from zsched.core.run_id import run_key, suffix_of
+from zsched.core.recovery.difference import OverRun, Recalled
+from zsched.core.runs.run_id import run_key, suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveError
 
 _PAGE: Final = 200  # schedules, or entries, at a time

@@ -37,15 +37,15 @@ from zsched.archive.originals import Originals
 from zsched.archive.prefixes import NumberRange, ranges
 from zsched.archive.pushes import PushesOfRuns, RunsOfPushes
 from zsched.archive.schema import POSTING_BITS, first_since, number_of
-from zsched.core.changes import Change
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
 from zsched.core.log import Entry, Position, UnknownEntry, kinds_telling, parse, reading
 from zsched.core.log.kinds import ParsedEntry
-from zsched.core.occurrences import Occurrence, SearchCursor, Wanted, is_push, record_key_of, run_that_ended
-from zsched.core.outcomes import OUTCOMES, What
-from zsched.core.run_id import nominal_ms_of, run_id_of, run_key
-from zsched.core.runs import pushed
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import OUTCOMES, What
+from zsched.core.occurrences.search import Occurrence, SearchCursor, Wanted, is_push, record_key_of, run_that_ended
+from zsched.core.runs.run import pushed
+from zsched.core.runs.run_id import nominal_ms_of, run_id_of, run_key
 
 _LOOKED_FOR_MS: Final = 500.0
 _LOOKED_FOR_OPEN_MS: Final = 600.0

@@ -12,9 +12,9 @@ import click
 from zsched.cli.program import DONE, FAILED, Invocation, connect
 from zsched.cli.values import content, duration
 from zsched.config.settings import Settings
-from zsched.core.arguments import check_by
 from zsched.core.clock import SystemClock
 from zsched.core.model import iso
+from zsched.core.options.arguments import check_by
 from zsched.core.wording import plural
 from zsched.errors import ConfigError, ZschedError
 from zsched.storage.accounts import Account, AccountRestored, AccountRole, Limits

@@ -25,10 +25,10 @@ from zsched.config.settings import Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import SystemClock
 from zsched.core.model import Schedule, iso
-from zsched.core.runs import Run
-from zsched.core.sentences import local_text
-from zsched.core.story import Source, Story
-from zsched.core.story_verdict import Hindrance, Stalled
+from zsched.core.runs.run import Run
+from zsched.core.story.sentences import local_text
+from zsched.core.story.story import Source, Story
+from zsched.core.story.verdict import Hindrance, Stalled
 from zsched.core.wording import plural
 from zsched.errors import ArchiveError, RedisUnavailable
 from zsched.storage.answering import answer_of, question_of

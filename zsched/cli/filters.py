@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from zsched.cli.values import moment
-from zsched.core.choices import ScheduleState
 from zsched.core.listing import LISTED_KINDS
+from zsched.core.options.choices import ScheduleState
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from zsched.cli.lines import Table
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.run_cells import CELLS, cells, remark, with_short_workers
-from zsched.core.runs import Run
-from zsched.core.sentences import local_text
+from zsched.core.runs.cells import CELLS, cells, remark, with_short_workers
+from zsched.core.runs.run import Run
+from zsched.core.story.sentences import local_text
 from zsched.core.wording import relative_text
 
 

@@ -17,18 +17,18 @@ from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, Invocation,
 from zsched.cli.values import moment, moment_at
 from zsched.client import Client
 from zsched.client.past import Past
-from zsched.core.arguments import SearchFilters
-from zsched.core.changes import Change
-from zsched.core.instants import zone_name
 from zsched.core.model import iso
-from zsched.core.occurrences import Occurrence
-from zsched.core.outcomes import OUTCOMES, What
-from zsched.core.replacements import READ, Replacement, Replacements
-from zsched.core.run_cells import CELLS, cells, remark, with_short_workers
-from zsched.core.runs import BAD, RunStatus
-from zsched.core.sentences import local_text, reason_text
-from zsched.core.story import Source
-from zsched.core.story_verdict import StoryVerdict
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import OUTCOMES, What
+from zsched.core.occurrences.replacements import READ, Replacement, Replacements
+from zsched.core.occurrences.search import Occurrence
+from zsched.core.options.arguments import SearchFilters
+from zsched.core.options.instants import zone_name
+from zsched.core.runs.cells import CELLS, cells, remark, with_short_workers
+from zsched.core.runs.run import BAD, RunStatus
+from zsched.core.story.sentences import local_text, reason_text
+from zsched.core.story.story import Source
+from zsched.core.story.verdict import StoryVerdict
 from zsched.core.wording import rough_duration, with_name
 from zsched.errors import RedisUnavailable
 from zsched.storage.inquiry import Looked

@@ -20,8 +20,8 @@ from zsched.client.keeper import Keeper
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock, to_ms
 from zsched.core.model import Definition, iso
-from zsched.core.planning import occurrences
-from zsched.core.sentences import local_text
+from zsched.core.occurrences.planning import occurrences
+from zsched.core.story.sentences import local_text
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY

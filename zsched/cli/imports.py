@@ -15,7 +15,7 @@ from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, Invocation, Subcommand, command, help_unless_invoked
 from zsched.cli.values import content
 from zsched.client.allowed import check_allowed
-from zsched.core.choices import CatchUp, Overlap
+from zsched.core.options.choices import CatchUp, Overlap
 from zsched.core.triggers import zone
 from zsched.core.wording import plural, some
 from zsched.errors import InvalidSchedule, ZschedError

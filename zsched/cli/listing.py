@@ -18,13 +18,13 @@ from zsched.cli.lines import Shown, pairs
 from zsched.cli.program import Invocation, command
 from zsched.cli.values import duration, instant, moment_at
 from zsched.client import Client
-from zsched.core.choices import ScheduleState
 from zsched.core.clock import SystemClock, from_ms, to_ms
-from zsched.core.definition import definition_of
 from zsched.core.model import Schedule
-from zsched.core.planning import nominal_time
-from zsched.core.run_id import RunId
-from zsched.core.sentences import local_text, shortened
+from zsched.core.occurrences.planning import nominal_time
+from zsched.core.options.choices import ScheduleState
+from zsched.core.options.definition import definition_of
+from zsched.core.runs.run_id import RunId
+from zsched.core.story.sentences import local_text, shortened
 from zsched.core.triggers import KINDS, RULES, has_zone, zone
 from zsched.core.wording import relative_text, with_name
 from zsched.errors import ScheduleNotFound

@@ -20,11 +20,11 @@ from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
 from zsched.cli.repairs import Repair, bulk_options
 from zsched.cli.values import instant
-from zsched.core.backfill import Backfill
-from zsched.core.choices import Missed, ScheduleState
 from zsched.core.model import Schedule
+from zsched.core.occurrences.backfill import Backfill
+from zsched.core.options.choices import Missed, ScheduleState
 from zsched.core.repair import Repaired
-from zsched.core.sentences import local_text
+from zsched.core.story.sentences import local_text
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, PayloadGone, RunNotFound, RunNotOver, ScheduleNotFound, VersionConflict
 from zsched.storage.store import BACKFILLED_AT_ONCE

@@ -17,15 +17,15 @@ from zsched.cli.lines import printable
 from zsched.cli.program import Invocation, close_stdout, command, connect
 from zsched.cli.values import moment, moment_at
 from zsched.client import Client
-from zsched.core.arguments import check_id
-from zsched.core.changes import Change
-from zsched.core.instants import zone_name
 from zsched.core.log import Entry, Position, UnknownEntry, changes, parse
 from zsched.core.log.shown import entry_for_json, unknown_entry_text
-from zsched.core.outcomes import What
-from zsched.core.run_cells import with_short_workers
-from zsched.core.runs import RunStatus
-from zsched.core.sentences import local_text, sentence, told_together
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import What
+from zsched.core.options.arguments import check_id
+from zsched.core.options.instants import zone_name
+from zsched.core.runs.cells import with_short_workers
+from zsched.core.runs.run import RunStatus
+from zsched.core.story.sentences import local_text, sentence, told_together
 from zsched.core.wording import plural, some
 from zsched.errors import RedisUnavailable
 from zsched.storage.keys import keys_of

@@ -11,8 +11,8 @@ import click
 
 from zsched.cli.program import DONE, FAILED, Invocation, command, connect
 from zsched.config.settings import Settings
-from zsched.core.arguments import check_queue
 from zsched.core.clock import SystemClock
+from zsched.core.options.arguments import check_queue
 
 _LOOK_S = 0.2  # between two checks that all children are alive
 

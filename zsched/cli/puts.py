@@ -17,11 +17,11 @@ from zsched.cli.program import Invocation, command, connect
 from zsched.cli.values import duration, instant, json_array, json_object
 from zsched.client.allowed import check_allowed
 from zsched.core.clock import to_ms
-from zsched.core.forms import Option, Stored, ValueType
-from zsched.core.instants import zone_name
 from zsched.core.model import Scheduled
-from zsched.core.option_table import FOR_UPDATE, OPTIONS
-from zsched.core.options import TRIGGERS
+from zsched.core.options.define import TRIGGERS
+from zsched.core.options.forms import Option, Stored, ValueType
+from zsched.core.options.instants import zone_name
+from zsched.core.options.table import FOR_UPDATE, OPTIONS
 from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.tasks.lookup import Lookup
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, pass_invocation
-from zsched.core.instants import zone_name
+from zsched.core.options.instants import zone_name
 
 
 @click.command(cls=Subcommand)

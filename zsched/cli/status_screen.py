@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, pairs, printable
 from zsched.cli.terminal import Terminal
-from zsched.core.choices import Priority
 from zsched.core.model import Schedule
-from zsched.core.outcomes import What
-from zsched.core.recent import Failure, Recent, Stretch
-from zsched.core.run_cells import remark
-from zsched.core.runs import RunStatus
-from zsched.core.sentences import local_text
+from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.recent import Failure, Recent, Stretch
+from zsched.core.options.choices import Priority
+from zsched.core.runs.cells import remark
+from zsched.core.runs.run import RunStatus
+from zsched.core.story.sentences import local_text
 from zsched.core.wording import duration_text, relative_text, rough_duration
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable
 from zsched.health.check import Finding

@@ -11,9 +11,9 @@ from typing import Any, Final
 import click
 
 from zsched.config.reading import MOST_BYTES, bounded, read_file, reason_of
-from zsched.core.arguments import strict_json
 from zsched.core.clock import SystemClock, from_ms
-from zsched.core.instants import instant_ms
+from zsched.core.options.arguments import strict_json
+from zsched.core.options.instants import instant_ms
 from zsched.core.wording import parse_duration
 from zsched.errors import ConfigError
 

@@ -14,7 +14,7 @@ from zsched.cli.functions import importing
 from zsched.cli.output import say
 from zsched.cli.program import DONE, Invocation, command
 from zsched.config.settings import FILE_VARIABLE
-from zsched.core.arguments import check_queue
+from zsched.core.options.arguments import check_queue
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Link, Wire, link_of
 from zsched.storage.keys import keys_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zsched.core.allowed import is_allowed
-from zsched.core.job import CALLBACKS
+from zsched.core.options.allowed import is_allowed
+from zsched.core.runs.job import CALLBACKS
 from zsched.errors import InvalidSchedule
 from zsched.storage.rqjob import plain
 

@@ -15,20 +15,20 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Final, TypeVar
 
-from zsched.core.arguments import SearchFilters, check_filter, check_id, choice
-from zsched.core.choices import ScheduleState
 from zsched.core.clock import from_ms
 from zsched.core.facets import Facets
-from zsched.core.instants import instant_ms, zone_name
 from zsched.core.log import Entry, Position
-from zsched.core.missing_functions import ITS_PLACE
 from zsched.core.model import Schedule
-from zsched.core.occurrences import Occurrence, SearchCursor, Wanted, runs_of
-from zsched.core.outcomes import OUTCOMES, What
-from zsched.core.run_id import RunId
-from zsched.core.runs import Run, RunStatus
-from zsched.core.story import Chronicle, Source, Story, in_the_way, tell
-from zsched.core.story_verdict import LEADERLESS, Hindrance, Stalled, Word, on_run
+from zsched.core.occurrences.outcomes import OUTCOMES, What
+from zsched.core.occurrences.search import Occurrence, SearchCursor, Wanted, runs_of
+from zsched.core.options.arguments import SearchFilters, check_filter, check_id, choice
+from zsched.core.options.choices import ScheduleState
+from zsched.core.options.instants import instant_ms, zone_name
+from zsched.core.runs.missing_functions import ITS_PLACE
+from zsched.core.runs.run import Run, RunStatus
+from zsched.core.runs.run_id import RunId
+from zsched.core.story.story import Chronicle, Source, Story, in_the_way, tell
+from zsched.core.story.verdict import LEADERLESS, Hindrance, Stalled, Word, on_run
 from zsched.core.wording import alternatives, duration_text, plural, rough_duration, some
 from zsched.errors import InvalidSchedule, RunNotFound
 from zsched.storage.inquiry import MOST_AT_ONCE, Inquiry, Looked

@@ -4,7 +4,7 @@ Backfilling: push the past occurrences of a schedule that did not run.
 ::
 
     read the schedule ──► find its past occurrences ──► find those that ran ──► push, 100 at a time ──► report
-          ▲                 (its rule: core.backfill)     (an archive, RQ)         │
+          ▲                 (its rule: core.occurrences.backfill)     (an archive, RQ)         │
           └───────────────────── from the first that is not pushed ──── CHANGED ───┘
 
 An archive knows which occurrences ran, or the log in Redis if no archive answers. If neither goes back far enough,
@@ -24,12 +24,12 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from zsched.client.calls import naming_lost_call, new_id
-from zsched.core.backfill import MOST, Backfill, Filled, PastOccurrences
-from zsched.core.choices import ScheduleState
 from zsched.core.clock import from_ms
-from zsched.core.instants import instant_ms
 from zsched.core.model import Schedule
-from zsched.core.story import Source
+from zsched.core.occurrences.backfill import MOST, Backfill, Filled, PastOccurrences
+from zsched.core.options.choices import ScheduleState
+from zsched.core.options.instants import instant_ms
+from zsched.core.story.story import Source
 from zsched.core.triggers import shown_zone
 from zsched.errors import ArchiveError, InvalidSchedule
 from zsched.storage.connection import Link

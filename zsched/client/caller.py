@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping
 from typing import Final
 
-from zsched.core.arguments import check_by
+from zsched.core.options.arguments import check_by
 
 BY_VARIABLE: Final = "ZSCHED_BY"
 _LONGEST_PART: Final = 90  # characters of a user or host; real ones have 32 and 64

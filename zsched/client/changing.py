@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from zsched.client.calls import naming_lost_call, new_id
 from zsched.client.first_times import REPLANS
-from zsched.core import planning
-from zsched.core.choices import Missed
 from zsched.core.model import Schedule
+from zsched.core.occurrences import planning
+from zsched.core.options.choices import Missed
 from zsched.core.repair import IdOutcome
 from zsched.errors import RedisUnavailable, TriggerError
 from zsched.storage.reader import Reader, StoredSchedule

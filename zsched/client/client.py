@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from zsched.client.caller import caller
 from zsched.client.repairs import Repairs, ScheduleRepair
 from zsched.config.bounds import VALID_DAYS
-from zsched.core.arguments import check_by, check_id, choice, flag, serializer_name
-from zsched.core.choices import Refused
 from zsched.core.clock import Clock, SystemClock
+from zsched.core.options.arguments import check_by, check_id, choice, flag, serializer_name
+from zsched.core.options.choices import Refused
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
 if TYPE_CHECKING:
     from zsched.client.doubtful_queues import MisspeltQueue, Prioritized, SharedQueue
-    from zsched.core.arguments import ScheduleFilters
     from zsched.core.model import Many, Schedule, Scheduled
-    from zsched.core.option_table import EnqueueOptions, RuleOptions, ScheduleOptions, ScheduleRow, UpdateOptions
-    from zsched.core.options import Presets
-    from zsched.core.recent import Recent
+    from zsched.core.occurrences.recent import Recent
+    from zsched.core.options.arguments import ScheduleFilters
+    from zsched.core.options.define import Presets
+    from zsched.core.options.table import EnqueueOptions, RuleOptions, ScheduleOptions, ScheduleRow, UpdateOptions
     from zsched.core.repair import Repaired
     from zsched.storage.accounts import Limits
     from zsched.storage.overview import Overview
@@ -60,13 +60,12 @@ class Client(Repairs):
     *serializer* is "pickle" (RQ's default) or "json", the same for a whole namespace and its workers. *rq_prefix*: the
     prefix of RQ's keys, also the same for all; None: RQ's own, which is ``RQ_KEY_PREFIX`` of the environment or "rq".
     *durable_timeout_s*: how long a call with ``durable=True`` waits for an archive. *urgencies* change the presets of
-    ``core.options``, or add to them. *runs_pickles*: ``update`` unpickles payloads from Redis as a worker does. This
-    runs code that any writer of rq:job:* may have put there. Otherwise it opens plain values only. *by*: the name under
-    which the log has this client's changes, a label that proves nothing; None: ``ZSCHED_BY``, else user@host.
+    ``core.options.define``, or add to them. *runs_pickles*: ``update`` unpickles payloads from Redis as a worker does.
+    This runs code that any writer of rq:job:* may have put there. Otherwise it opens plain values only. *by*: the name
+    under which the log has this client's changes, a label that proves nothing; None: ``ZSCHED_BY``, else user@host.
     *signing_keys_file*: its first key signs what this client schedules, for workers that demand it
     (docs/how-to/sign-jobs.md); None: nothing is signed. A signature is valid for *signing_valid_days* after the due
-    time of a one-shot, or the put of a recurring schedule. Arguments that inflate to more than 10 MB cannot be
-    signed.
+    time of a one-shot, or the put of a recurring schedule. Arguments that inflate to more than 10 MB cannot be signed.
     """
 
     def __init__(
@@ -288,7 +287,7 @@ class Client(Repairs):
 def _checked_urgencies(urgencies: Presets | None) -> Presets | None:
     if not urgencies:
         return None
-    from zsched.core.options import merged_presets  # few clients have their own
+    from zsched.core.options.define import merged_presets  # few clients have their own
 
     return merged_presets(urgencies)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
-from zsched.core.choices import Priority
+from zsched.core.options.choices import Priority
 from zsched.storage.queues import similar
 from zsched.storage.reader import Reader
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from zsched.core import planning
 from zsched.core.clock import Clock
-from zsched.core.planning import Bracket, PlannedRule
+from zsched.core.occurrences import planning
+from zsched.core.occurrences.planning import Bracket, PlannedRule
 from zsched.core.triggers import TriggerSpec, build, check, has_zone, lag_of, room_of
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.store import Store

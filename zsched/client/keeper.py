@@ -19,12 +19,12 @@ from typing import Any
 from zsched.client.calls import new_id
 from zsched.client.client import Client
 from zsched.client.rows import put_of
-from zsched.core.choices import IfExists, ScheduleState
 from zsched.core.clock import from_ms
 from zsched.core.entry import text
 from zsched.core.listing import id_test
 from zsched.core.model import Definition, Schedule, Scheduled
-from zsched.core.revision import PAYLOAD, is_same
+from zsched.core.options.choices import IfExists, ScheduleState
+from zsched.core.options.revision import PAYLOAD, is_same
 from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.comparing import ScheduleWithOptions, with_options

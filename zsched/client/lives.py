@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from zsched.client.calls import naming_lost_call, new_id
 from zsched.client.past import Past
-from zsched.core.arguments import check_id, check_run_id, check_text, check_version, choice, flag
-from zsched.core.choices import Missed
+from zsched.core.options.arguments import check_id, check_run_id, check_text, check_version, choice, flag
+from zsched.core.options.choices import Missed
 
 if TYPE_CHECKING:
-    from zsched.core.backfill import Backfill
     from zsched.core.model import Schedule
+    from zsched.core.occurrences.backfill import Backfill
     from zsched.storage.reader import StoredSchedule
 
 

@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 from zsched.client.calls import new_id
 from zsched.client.first_times import REPLANS, FirstTimes, outdated
 from zsched.client.rows import RowReader
-from zsched.core.choices import IfExists
 from zsched.core.entry import text
 from zsched.core.model import Many
-from zsched.core.planning import Bracket
+from zsched.core.occurrences.planning import Bracket
+from zsched.core.options.choices import IfExists
 from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedError
 from zsched.storage.keys import Keys
 from zsched.storage.log import LogPlace

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zsched.client.portions import Portions
     from zsched.client.putting import Putting
     from zsched.client.updating import Updating
-    from zsched.core.options import Presets
+    from zsched.core.options.define import Presets
     from zsched.storage.accounts import Limits
     from zsched.storage.folded import FoldedLog
     from zsched.storage.inquiry import Inquiry
@@ -108,7 +108,7 @@ class ClientParts:
     @cached_property
     def _putting(self) -> Putting:
         from zsched.client.putting import Putting
-        from zsched.core.options import merged_presets
+        from zsched.core.options.define import merged_presets
         from zsched.storage.archivers import Durability
 
         durability = partial(Durability, self._link, self._keys, self._clock, self._durable_timeout_s)

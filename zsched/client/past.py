@@ -14,13 +14,13 @@ from zsched.client.parts import ClientParts
 
 if TYPE_CHECKING:
     from zsched.client.answers import Results
-    from zsched.core.arguments import SearchFilters
     from zsched.core.entry import Entry, Position
-    from zsched.core.occurrences import Occurrence
-    from zsched.core.outcomes import What
-    from zsched.core.runs import Run, RunStatus
-    from zsched.core.story import Source, Story
-    from zsched.core.timeline import Timeline
+    from zsched.core.occurrences.outcomes import What
+    from zsched.core.occurrences.search import Occurrence
+    from zsched.core.occurrences.timeline import Timeline
+    from zsched.core.options.arguments import SearchFilters
+    from zsched.core.runs.run import Run, RunStatus
+    from zsched.core.story.story import Source, Story
     from zsched.storage.inquiry import Looked
 
 

@@ -25,14 +25,14 @@ from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 from zsched.client.answers import Answers
-from zsched.core.arguments import SearchFilters, choice, flag
 from zsched.core.clock import SystemClock, from_ms
 from zsched.core.listing import Filter, select
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
+from zsched.core.options.arguments import SearchFilters, choice, flag
 from zsched.core.pages import pages_of
 from zsched.core.repair import CHANGED_PER_SECOND, PUSHED_PER_SECOND, IdOutcome, Rate, Repaired, Tally
-from zsched.core.runs import UNSUCCESSFUL, Run, RunStatus
-from zsched.core.story import Source
+from zsched.core.runs.run import UNSUCCESSFUL, Run, RunStatus
+from zsched.core.story.story import Source
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.reader import Reader

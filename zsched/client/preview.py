@@ -8,11 +8,11 @@ from itertools import islice, pairwise
 from typing import Any, Final
 
 from zsched.core.clock import Clock, to_ms
-from zsched.core.instants import instant_ms
 from zsched.core.model import Schedule
-from zsched.core.option_table import RuleOptions
-from zsched.core.options import define_trigger
-from zsched.core.planning import local_time, occurrences
+from zsched.core.occurrences.planning import local_time, occurrences
+from zsched.core.options.define import define_trigger
+from zsched.core.options.instants import instant_ms
+from zsched.core.options.table import RuleOptions
 from zsched.core.triggers import RULES, build, check, shown_zone
 from zsched.errors import InvalidSchedule
 from zsched.storage.connection import Link

@@ -11,11 +11,11 @@ from zsched.client.calls import Typed, completed, effect_again, naming_lost_call
 from zsched.client.first_times import REPLANS, FirstTimes, outdated
 from zsched.client.many import BulkPut, put_rows
 from zsched.client.rows import RowReader
-from zsched.core.choices import Refused
 from zsched.core.clock import Clock, from_ms
 from zsched.core.model import Definition, Many, RowsRefused, Scheduled
-from zsched.core.option_table import ScheduleRow
-from zsched.core.options import Presets, define, define_now
+from zsched.core.options.choices import Refused
+from zsched.core.options.define import Presets, define, define_now
+from zsched.core.options.table import ScheduleRow
 from zsched.storage.archivers import Durability
 from zsched.storage.shapes import Put
 from zsched.storage.store import DONE, Answer, Store

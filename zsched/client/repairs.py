@@ -11,12 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from zsched.client.lives import Lives
-from zsched.core.arguments import ScheduleFilters, SearchFilters, check_text, choice
-from zsched.core.choices import Missed, ScheduleState
+from zsched.core.options.arguments import ScheduleFilters, SearchFilters, check_text, choice
+from zsched.core.options.choices import Missed, ScheduleState
 
 if TYPE_CHECKING:
     from zsched.core.repair import Repaired
-    from zsched.core.runs import RunStatus
+    from zsched.core.runs.run import RunStatus
 
 
 class RepairOptions(TypedDict, total=False):

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
 from zsched.client.calls import Typed, new_id
-from zsched.core.arguments import check_id, seconds_to_ms
-from zsched.core.instants import instant_ms, local_offset_s
 from zsched.core.model import After, At, Definition
-from zsched.core.options import Presets, define, define_rule
-from zsched.core.planning import PlannedRule
+from zsched.core.occurrences.planning import PlannedRule
+from zsched.core.options.arguments import check_id, seconds_to_ms
+from zsched.core.options.define import Presets, define, define_rule
+from zsched.core.options.instants import instant_ms, local_offset_s
 from zsched.core.triggers import RULES, Fold, Gap, TriggerSpec, delay_of
 from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.storage.rqjob import function_path

@@ -7,10 +7,10 @@ from itertools import islice
 from typing import Final
 
 from zsched.client.answers import Answers
-from zsched.core.arguments import seconds_to_ms
 from zsched.core.clock import from_ms
-from zsched.core.instants import instant_ms
-from zsched.core.timeline import MOST_OUTCOMES, Spans, Timeline
+from zsched.core.occurrences.timeline import MOST_OUTCOMES, Spans, Timeline
+from zsched.core.options.arguments import seconds_to_ms
+from zsched.core.options.instants import instant_ms
 from zsched.storage.connection import Link
 from zsched.storage.reader import Reader
 

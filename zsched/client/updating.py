@@ -19,12 +19,12 @@ from zsched.client.changing import Changing
 from zsched.client.first_times import REPLANS
 from zsched.client.putting import Putting
 from zsched.client.rows import put_of
-from zsched.core.arguments import check_version
 from zsched.core.entry import text
 from zsched.core.model import MEND, Definition, Scheduled
+from zsched.core.options.arguments import check_version
+from zsched.core.options.revision import PAYLOAD, revise
 from zsched.core.repair import IdOutcome
-from zsched.core.revision import PAYLOAD, revise
-from zsched.core.signed import signature_in
+from zsched.core.runs.signature import signature_in
 from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, VersionConflict, ZschedError
 from zsched.storage.called import called
 from zsched.storage.reader import Reader, StoredSchedule

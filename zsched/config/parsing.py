@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from zsched.config.urls import LABEL
-from zsched.core.arguments import is_queue_name
-from zsched.core.choices import Priority
+from zsched.core.options.arguments import is_queue_name
+from zsched.core.options.choices import Priority
 from zsched.errors import ConfigError, show
 
 Parser = Callable[[object], Any]

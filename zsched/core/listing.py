@@ -10,10 +10,10 @@ from fnmatch import translate
 from itertools import islice
 from typing import Any, Protocol
 
-from zsched.core.arguments import FacetFilters, check_filter, choice
-from zsched.core.choices import ScheduleState
-from zsched.core.instants import instant_ms
 from zsched.core.model import Schedule
+from zsched.core.options.arguments import FacetFilters, check_filter, choice
+from zsched.core.options.choices import ScheduleState
+from zsched.core.options.instants import instant_ms
 from zsched.core.triggers import RULES
 from zsched.errors import InvalidSchedule
 

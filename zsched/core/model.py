@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final
 
-from zsched.core.allowed import LimitedBy
-from zsched.core.checked_options import POLICIES, CheckedOptions, options_for_json
-from zsched.core.choices import IfExists, ScheduleState
 from zsched.core.clock import clamped_ms, from_ms, to_ms
-from zsched.core.policy import WAITING
-from zsched.core.run_id import RunId
+from zsched.core.occurrences.policy import WAITING
+from zsched.core.options.allowed import LimitedBy
+from zsched.core.options.checked import POLICIES, CheckedOptions, options_for_json
+from zsched.core.options.choices import IfExists, ScheduleState
+from zsched.core.runs.run_id import RunId
 from zsched.core.triggers import TriggerSpec
 from zsched.core.wording import plural
 from zsched.errors import ZschedError

@@ -3,7 +3,7 @@ The record of a schedule or of a run: the one form in which it goes from Redis t
 
 A record has a place (where it is, and when it is due) and fields, as Redis holds them: ``job``, of the waiting job, of
 the run, or of the template of a recurring schedule's runs; and ``own``, of a recurring schedule's hash. Both are names
-and values in turn. Views for people read a record: ``storage.reader`` as a schedule, ``core.runs`` as a run.
+and values in turn. Views for people read a record: ``storage.reader`` as a schedule, ``core.runs.run`` as a run.
 
 ``texts`` writes a record as a row, for restore.lua and finish.lua, and for entries of the kinds ``restore`` and
 ``scan``; ``rows_in`` reads such rows.
@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Final
 
 from zsched.core.entry import Texts, bounded_ms, expect, milliseconds, text
-from zsched.core.run_id import run_id_of
+from zsched.core.runs.run_id import run_id_of
 
 STATE: Final = re.compile(r"[a-z]+=[0-9]{1,9}(,[a-z]+=[0-9]{1,9})*")  # lua/lib/state.lua
 ROW_HEAD: Final = 4  # texts before the fields in a row: id, words, "", note

@@ -20,7 +20,7 @@ from datetime import date, datetime, time
 from functools import partial
 from typing import Any, Final
 
-from zsched.core.revision import is_same
+from zsched.core.options.revision import is_same
 
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 

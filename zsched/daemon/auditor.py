@@ -14,7 +14,8 @@ So an overdue schedule is found within two minutes, however many schedules there
 round: a minute per 2,500 schedules. The reconciler (``daemon.reconciler``) compares a page. It takes the archive's
 state as of one entry, P; the page's schedules in Redis; and the log from P to the moment of that read, all of one
 history. A schedule that an entry after P touched is not judged. The other schedules must be equal in state and Redis,
-whatever clients and daemons do meanwhile. A difference comes from another writer, or from a bug (``core.audit``).
+whatever clients and daemons do meanwhile. A difference comes from another writer, or from a bug
+(``core.recovery.audit``).
 
 An occurrence that was not pushed, because RQ already had a job of its run, is also a fault if the history never pushed
 that run (``archive.ran``). It cannot be repaired: it counts as an alarm for an hour.
@@ -42,13 +43,22 @@ from typing import Final
 import structlog
 
 from zsched.archive.recall import Recall, recalling_beside
-from zsched.core.audit import GRACE_MS, Alarm, Event, is_overdue, left_out, may_be_left_out, misplaced, unknown_schedule
 from zsched.core.clock import Clock
-from zsched.core.difference import Recalled
 from zsched.core.log import Entry, Position, UnknownEntry, touches
 from zsched.core.model import iso
 from zsched.core.pages import pages_of
 from zsched.core.record import Record
+from zsched.core.recovery.audit import (
+    GRACE_MS,
+    Alarm,
+    Event,
+    is_overdue,
+    left_out,
+    may_be_left_out,
+    misplaced,
+    unknown_schedule,
+)
+from zsched.core.recovery.difference import Recalled
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.causes import Causes
 from zsched.daemon.reconciler import HistoryChanged, Reconciler

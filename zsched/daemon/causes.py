@@ -2,7 +2,8 @@
 Causes of quarantines: whether the cause that a reason names is over.
 
 The scripts name a key of a wrong type with that type: ``wrong type at rq:rl:smtp (string)``. Once it has another type,
-or is gone, the schedule is tried again. Other causes are in the schedule itself: ``core.audit`` compares its content.
+or is gone, the schedule is tried again. Other causes are in the schedule itself: ``core.recovery.audit`` compares its
+content.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from zsched.archive import Archive
 from zsched.core.clock import Clock
 from zsched.core.log import Entry, Position, readable
 from zsched.core.record import Record
-from zsched.core.run_id import run_id_of
+from zsched.core.runs.run_id import run_id_of
 from zsched.daemon.batch import Batch
 from zsched.daemon.meter import Meter
 from zsched.daemon.peers import Correction

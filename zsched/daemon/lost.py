@@ -41,13 +41,13 @@ from typing import Final
 import structlog
 
 from zsched.archive.openruns import OpenRun, open_runs
-from zsched.core.attempts import Attempt, added, attempts_of, attempts_text
-from zsched.core.choices import OnLost
-from zsched.core.job import JobFacts, attempt_of_job, ms_of, whole
 from zsched.core.log import Position
+from zsched.core.options.choices import OnLost
 from zsched.core.pages import pages_of
-from zsched.core.run_id import RunKey, run_key
-from zsched.core.runs import RunStatus, facts_text, of_job
+from zsched.core.runs.attempts import Attempt, added, attempts_of, attempts_text
+from zsched.core.runs.job import JobFacts, attempt_of_job, ms_of, whole
+from zsched.core.runs.run import RunStatus, facts_text, of_job
+from zsched.core.runs.run_id import RunKey, run_key
 from zsched.core.wording import in_a_line
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.tracker import CATCH_UP_S, Tracker, say_paused

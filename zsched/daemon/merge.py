@@ -3,8 +3,8 @@ A merge: put data back that one archive has and Redis lost. Any daemon can do it
 
 It needs no election and no vote. Each archive compares itself with Redis, puts missing data back, and writes one
 ``merged`` entry. Two archives with different data may both merge, in any order. The later merge adds data that the
-earlier one lacked; if both have data about a schedule, the later change counts (``core.difference``). The rules have
-names; ``tests/model`` removes them one by one:
+earlier one lacked; if both have data about a schedule, the later change counts (``core.recovery.difference``). The
+rules have names; ``tests/model`` removes them one by one:
 
 =================  ==================================================================================
 IDENTITY           entries are compared by id *and* t: two histories share ids
@@ -39,12 +39,12 @@ from itertools import chain
 from typing import Final
 
 from zsched.archive import Recall
-from zsched.core.audit import misplaced
-from zsched.core.difference import Branch, OverRun, Recalled
 from zsched.core.log import Entry, Key, Position, UnknownEntry
 from zsched.core.log.recovery import RestoreEntry
 from zsched.core.pages import pages_of
 from zsched.core.record import Record
+from zsched.core.recovery.audit import misplaced
+from zsched.core.recovery.difference import Branch, OverRun, Recalled
 from zsched.daemon.reconciler import Guess, Reconciler, lacking_rows
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Wire

@@ -28,8 +28,8 @@ from zsched.archive.places import Told, demand_folder, paths_for, refused, state
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import Clock, from_ms
-from zsched.core.difference import Verdict, judge
 from zsched.core.log import Position
+from zsched.core.recovery.difference import Verdict, judge
 from zsched.daemon.merge import Merge
 from zsched.errors import ArchiveCorrupt, ArchiveFailed, ArchiveInUse, ArchiveOfAnother
 from zsched.storage.archivers import Archivers, ArchiveState

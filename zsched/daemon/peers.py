@@ -6,8 +6,8 @@ archive that was away when Redis lost everything restores its own data. Some of 
 waits for the other archives (``daemon.recovery``), but not forever. So an archive that follows the log reads another
 archive's ``restore`` before it takes it in. If its own history has a later change of the schedule (BY_ORDER), it
 answers with its own ``restore``: a schedule that is over is removed, any other is restored in its last state. The judge
-is that of a merge (``core.difference.lacking``): a run that was fired and is not over is marked by fire if it waits. If
-it is in its queue, it is marked and stays there.
+is that of a merge (``core.recovery.difference.lacking``): a run that was fired and is not over is marked by fire if it
+waits. If it is in its queue, it is marked and stays there.
 
 NEWEST_ONLY  The answer is given only while the ``restore`` is the newest entry of the schedule (lib/behind.lua). A
              client's later change stays. If the leader fired the schedule meanwhile, the answer can only remove it, if
@@ -38,11 +38,11 @@ import structlog
 
 from zsched.archive import Archive
 from zsched.core.clock import Clock
-from zsched.core.difference import Branch, Recalled
 from zsched.core.log import Entry, Position, UnknownEntry, is_leaders, kinds_telling_only, touches
 from zsched.core.log.recovery import RestoreEntry, restored
-from zsched.core.outcomes import OF_RUNS
+from zsched.core.occurrences.outcomes import OF_RUNS
 from zsched.core.record import Record
+from zsched.core.recovery.difference import Branch, Recalled
 from zsched.daemon.reconciler import Reconciler, lacking_rows
 from zsched.daemon.recovery import SLICE_MS, Recovery
 from zsched.storage.archivers import Archivers, ArchiveState

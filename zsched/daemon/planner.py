@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from zsched.core.checked_options import read_policy
-from zsched.core.choices import CatchUp
 from zsched.core.clock import LAST_MS
-from zsched.core.policy import Plan, Policy, plan
+from zsched.core.occurrences.policy import Plan, Policy, plan
+from zsched.core.options.checked import read_policy
+from zsched.core.options.choices import CatchUp
 from zsched.core.triggers import Anchor, build, spec_of
 from zsched.errors import UnknownZone
 from zsched.storage.dispatch import DueRecurring, PlannedRun, advance_words

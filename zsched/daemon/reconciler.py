@@ -27,9 +27,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from zsched.core.difference import Branch, Recalled, lacking, over_row
 from zsched.core.log import Entry, Position
 from zsched.core.record import Record
+from zsched.core.recovery.difference import Branch, Recalled, lacking, over_row
 from zsched.storage.connection import Wire
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
@@ -205,7 +205,7 @@ class Reconciler:
 def lacking_rows(
     wire: Wire, keys: Keys, page: Sequence[Recalled], held: Mapping[str, Record], branch: Branch
 ) -> list[Record]:
-    """Judge *page* after a loss: return the rows that Redis lacks (``core.difference``)."""
+    """Judge *page* after a loss: return the rows that Redis lacks (``core.recovery.difference``)."""
     rows: list[Record] = []
     for recalled in page:
         waits = held.get(recalled.id)

@@ -3,7 +3,7 @@ Re-planning: after a change of the tz database, plan every schedule by the leade
 
 ``meta.tzdata`` is the version of the tz database by which all schedules are planned. A term begins with a comparison.
 If this process has another version, all recurring schedules are read, a page at a time. A schedule is moved if its next
-occurrence differs by the new rules (``core.planning``). The log records the old and the new time::
+occurrence differs by the new rules (``core.occurrences.planning``). The log records the old and the new time::
 
     asking ──► meta.tzdata is ours ──► settled: nothing to do in this term
        └─────► another, or none ─────► moving: a page in every pass that has the time ──► settled: it is ours now
@@ -35,8 +35,8 @@ import structlog
 
 from zsched.core.clock import Clock
 from zsched.core.log import text
+from zsched.core.occurrences.planning import Move, OnceMove, move_of, once_move_of
 from zsched.core.pages import pages_of
-from zsched.core.planning import Move, OnceMove, move_of, once_move_of
 from zsched.core.record import Record
 from zsched.core.triggers import spec_of
 from zsched.daemon.tick import Tick

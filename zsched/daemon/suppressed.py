@@ -8,7 +8,7 @@ from typing import Final
 
 from zsched.archive import History
 from zsched.archive.ran import Suppressed
-from zsched.core.audit import Alarm, suppressed
+from zsched.core.recovery.audit import Alarm, suppressed
 
 _LASTS_MS: Final = 3_600_000  # how long it counts as an alarm; it cannot be repaired
 

@@ -19,7 +19,7 @@ import structlog
 from zsched.config.settings import DaemonSettings
 from zsched.core.clock import Clock
 from zsched.core.log import text
-from zsched.core.outcomes import Outcome, outcome_of
+from zsched.core.occurrences.outcomes import Outcome, outcome_of
 from zsched.core.triggers import lack_of
 from zsched.daemon.batch import Batch
 from zsched.daemon.meter import Meter

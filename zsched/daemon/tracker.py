@@ -37,12 +37,12 @@ from typing import Final
 import structlog
 
 from zsched.archive.openruns import OpenRun, OpenRuns, open_runs
-from zsched.core.attempts import Attempt, joined
-from zsched.core.job import JobFacts
 from zsched.core.log import Position
 from zsched.core.pages import pages_of
-from zsched.core.run_id import RunKey, run_key
-from zsched.core.runs import Run, RunStatus, of_job, requeued
+from zsched.core.runs.attempts import Attempt, joined
+from zsched.core.runs.job import JobFacts
+from zsched.core.runs.run import Run, RunStatus, of_job, requeued
+from zsched.core.runs.run_id import RunKey, run_key
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.endings import Endings
 from zsched.storage.connection import Wire

@@ -28,8 +28,8 @@ from rq.executions import Execution
 from rq.results import Result
 from rq.utils import as_text
 
-from zsched.core.run_id import RunId
-from zsched.core.sentences import local_text
+from zsched.core.runs.run_id import RunId
+from zsched.core.story.sentences import local_text
 from zsched.storage.unpickling import MOST_BYTES, NotPlain, excess, inflated, read_shown
 
 _LONGEST_TRACEBACK: Final = 100_000  # characters; a page may have two hundred

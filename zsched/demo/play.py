@@ -19,8 +19,8 @@ from zsched.cli.terminal import Terminal
 from zsched.client import Client
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock, from_ms
-from zsched.core.option_table import ScheduleRow
-from zsched.core.sentences import local_text
+from zsched.core.options.table import ScheduleRow
+from zsched.core.story.sentences import local_text
 from zsched.core.triggers import zone
 from zsched.core.wording import plural, some
 from zsched.demo.runs import DecidedOccurrence, LogReader, RunReader

@@ -12,7 +12,7 @@ from typing import Final
 
 from zsched.core.clock import to_ms
 from zsched.core.log import Entry, changes
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.queues import unheard

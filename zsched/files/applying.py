@@ -22,9 +22,9 @@ from typing import Any, Final
 
 from zsched.client import Client
 from zsched.client.keeper import Keeper
-from zsched.core.choices import ScheduleState
 from zsched.core.clock import to_ms
 from zsched.core.model import Definition, Schedule, Scheduled, iso
+from zsched.core.options.choices import ScheduleState
 from zsched.core.triggers import TriggerSpec, check
 from zsched.errors import InvalidSchedule, RedisRefused, RedisUnavailable, ZschedError
 from zsched.files.reading import FileEntry, ScheduleFile

@@ -30,11 +30,11 @@ from typing import Any, Final, NamedTuple
 
 from zsched.client import Client
 from zsched.client.keeper import Keeper
-from zsched.core.arguments import strict_json
-from zsched.core.forms import Stored, ValueType
 from zsched.core.model import Definition
-from zsched.core.option_table import ELSEWHERE, OPTIONS, options_taking
-from zsched.core.options import NO_TRIGGER, TRIGGERS
+from zsched.core.options.arguments import strict_json
+from zsched.core.options.define import NO_TRIGGER, TRIGGERS
+from zsched.core.options.forms import Stored, ValueType
+from zsched.core.options.table import ELSEWHERE, OPTIONS, options_taking
 from zsched.core.triggers import RULES
 from zsched.core.triggers.every import LONGEST_MS
 from zsched.errors import InvalidSchedule, InvalidTask, ZschedError

@@ -23,8 +23,8 @@ from pathlib import PurePath
 from typing import Any, Final, Protocol
 
 from zsched.config.reading import read_toml
-from zsched.core.arguments import check_text
 from zsched.core.model import Definition
+from zsched.core.options.arguments import check_text
 from zsched.core.toml import Lines, key_text
 from zsched.core.triggers import RULES
 from zsched.errors import NOT_GIVEN, InvalidFile, InvalidSchedule

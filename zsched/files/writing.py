@@ -14,9 +14,9 @@ from typing import Any
 
 from zsched.client import Client
 from zsched.client.keeper import Keeper
-from zsched.core.choices import ScheduleState
 from zsched.core.model import Schedule
-from zsched.core.revision import is_same
+from zsched.core.options.choices import ScheduleState
+from zsched.core.options.revision import is_same
 from zsched.core.toml import json_text, key_text, toml_text
 from zsched.core.triggers import RULES, TriggerKind
 from zsched.core.wording import blanked

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from zsched.core.signed import SIGNATURE_FIELD, parts_of
+from zsched.core.runs.signature import SIGNATURE_FIELD, parts_of
 from zsched.core.wording import plural, rough_duration, some
 from zsched.health.check import Finding, fine, health_check, note, problem, warning
 from zsched.health.facts import Probe

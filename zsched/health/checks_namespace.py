@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, get_args
 
-from zsched.core.choices import Priority
 from zsched.core.log import is_known, text
+from zsched.core.options.choices import Priority
 from zsched.core.wording import plural, some
 from zsched.errors import Garbled, RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from zsched.core.clock import from_ms
-from zsched.core.job import DEFAULT_TIMEOUT_S
-from zsched.core.outcomes import What
-from zsched.core.recent import Recent, Stretch
-from zsched.core.run_cells import remark
-from zsched.core.runs import FAILURES, RunStatus
+from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.recent import Recent, Stretch
+from zsched.core.runs.cells import remark
+from zsched.core.runs.job import DEFAULT_TIMEOUT_S
+from zsched.core.runs.run import FAILURES, RunStatus
 from zsched.core.wording import plural, rough_duration, some
 from zsched.health.check import Finding, fine, health_check, warning
 

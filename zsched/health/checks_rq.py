@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from zsched.core.choices import Priority
 from zsched.core.log import text
+from zsched.core.options.choices import Priority
 from zsched.core.toml import toml_text
 from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from zsched.core.run_cells import lasting, with_short_workers
-from zsched.core.runs import RunStatus
+from zsched.core.runs.cells import lasting, with_short_workers
+from zsched.core.runs.run import RunStatus
 from zsched.health.check import Finding, fine, health_check, warning
 from zsched.storage.overview import Overview
 from zsched.storage.troubled import Troubled

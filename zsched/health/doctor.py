@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.recent import Recent
+from zsched.core.occurrences.recent import Recent
 from zsched.errors import Garbled, RedisRefused, SlotMoves
 from zsched.health import (
     checks_guards,

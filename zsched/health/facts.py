@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
 from zsched.core.log import text
-from zsched.core.recent import Recent
+from zsched.core.occurrences.recent import Recent
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Link, Wire
 from zsched.storage.keys import Keys

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from zsched.config.settings import Settings
 from zsched.config.urls import redact
-from zsched.core.choices import Priority, ScheduleState
 from zsched.core.clock import SystemClock
 from zsched.core.entry import START
 from zsched.core.listing import Filter, select
 from zsched.core.model import Schedule, iso, seconds
+from zsched.core.options.choices import Priority, ScheduleState
 from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding

@@ -29,7 +29,7 @@ from zsched.client import Client
 from zsched.client.keeper import Keeper
 from zsched.core.clock import from_ms
 from zsched.core.model import Schedule
-from zsched.core.option_table import ScheduleRow
+from zsched.core.options.table import ScheduleRow
 from zsched.errors import InvalidSchedule, ScheduleExists, ZschedError
 from zsched.files.applying import CREATED
 from zsched.imports.found import ImportSource, Item, Origin

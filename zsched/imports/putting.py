@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from zsched.client import Client
 from zsched.core.model import At, Definition
-from zsched.core.options import define
+from zsched.core.options.define import define
 from zsched.core.pages import pages_of
 from zsched.errors import ZschedError
 from zsched.files import Application, Applied, ClientChecks, FileEntry, ScheduleFile

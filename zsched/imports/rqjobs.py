@@ -38,7 +38,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from zsched.core.clock import from_ms
-from zsched.core.forms import RATE_LIMIT
+from zsched.core.options.forms import RATE_LIMIT
 from zsched.core.pages import pages_of
 from zsched.core.wording import blanked
 from zsched.errors import InvalidSchedule

@@ -6,7 +6,7 @@
 --        most_waiting    runs of queues to search in one call: more would block Redis
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
 --        ...             four texts per run: id of its schedule; run, each once; "<status> <enqueued_at>" of its job
---                        when look read it; and the record of its end (JSON, core/runs.py)
+--                        when look read it; and the record of its end (JSON, core/runs/run.py)
 -- RETURNS  OK, now ms, then per run: word, detail
 --        words: cancelled, stopping (its worker was asked to stop it), over, UNKNOWN (RQ has no such job), WAITS (its
 --        schedule has not fired), AGAIN (not as seen: look again), TAKEN (no longer where it waited, not started yet:

@@ -18,8 +18,9 @@
 -- include lib/meta.lua
 
 local MOST = 262144  -- bytes of a packed traceback; a longer one is left out
-local LONGEST_NOTE = 4097  -- bytes, one more than a note may have (core/runs.py)
-local LONGEST_ATTEMPTS = 4000  -- bytes (core/attempts.py); a longer text, or one with control characters, is left out
+local LONGEST_NOTE = 4097  -- bytes, one more than a note may have (core/runs/run.py)
+-- Bytes (core/runs/attempts.py). A longer text is left out, or one with control characters.
+local LONGEST_ATTEMPTS = 4000
 
 local function newest_error(run)
   local results = redis.pcall('XREVRANGE', RQ_RESULTS .. run, '+', '-', 'COUNT', 1)

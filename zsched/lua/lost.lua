@@ -7,8 +7,8 @@
 --        ended_ms                     end of the runs that end, the same as in their records
 --        ...   nine texts per run: its schedule's id, its own id, the status of its job as seen (started or queued),
 --              its last_heartbeat or, if queued, enqueued_at, its lapsed members of rq:wip by spaces, again | end, the
---              next attempt or the status, why it goes on or the record of its end (JSON, core/runs.py), and for an end
---              the reason as rq:results keeps it (packed), else its attempts (JSON, core/attempts.py)
+--              next attempt or the status, why it goes on or the record of its end (JSON, core/runs/run.py), and for
+--              an end the reason as rq:results keeps it (packed), else its attempts (JSON, core/runs/attempts.py)
 -- RETURNS  OK, now ms, id and t of the last entry of these two kinds or - and 0, list of the runs that are in their
 --          queues again, list of runs that ended, list of schedules that were paused  |  STALE  |  SERVER  |  LOST
 -- LOGS   again: rows = run id, attempt, why

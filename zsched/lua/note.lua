@@ -2,7 +2,7 @@
 --
 -- KEYS   rq_job
 -- ARGV   field  of the job's hash: zs_note, the task's report (JSON) | zs_next, the runs that follow (tasks/chaining) |
---                zs_attempts, the failed attempts (core/attempts.py)
+--                zs_attempts, the failed attempts (core/runs/attempts.py)
 --        seen   the old text when the new text was made, or ''
 --        text   the new text
 -- RETURNS  OK, noted | AGAIN (the old text has changed) | GONE (a write would leave half a job)

@@ -8,7 +8,8 @@
 -- LOGS   nothing
 --
 -- They wait like schedules of a queue without room, "-<zone>" in the place of the queue's name (lib/lanes.lua), until
--- the leader is a daemon of a machine that has the zone. No name of a queue begins with "-" (core/arguments.py).
+-- the leader is a daemon of a machine that has the zone. No name of a queue begins with "-"
+-- (core/options/arguments.py).
 -- include lib/fence.lua
 -- include lib/lanes.lua
 

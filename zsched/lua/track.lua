@@ -6,7 +6,7 @@
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
 --        ...   six texts per run: its schedule's id, its own id, "<status> <ended_at>" of its job when look read it (or
 --              gone), how it counts for failures in a row (+ a success, ! a failure, - not at all), its status, and the
---              record of its end (JSON, core/runs.py)
+--              record of its end (JSON, core/runs/run.py)
 -- RETURNS  OK, now ms, the entry's id and t or - and 0, number of runs that ended, list of schedules that were paused
 --          |  STALE  |  SERVER  |  LOST
 -- LOGS   end: rows = run id, status, JSON

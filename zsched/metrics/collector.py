@@ -20,8 +20,8 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from zsched.core.choices import Priority
 from zsched.core.clock import Clock
+from zsched.core.options.choices import Priority
 from zsched.errors import ZschedError
 from zsched.metrics.families import counters, gauge, gauges, histogram, histograms
 from zsched.metrics.meter import MOST, UNKNOWN, DaemonMeter, Distribution, LogTally, Names, label_text

@@ -24,11 +24,11 @@ from itertools import accumulate
 from threading import Lock
 from typing import Any, Final
 
-from zsched.core.lateness import LATE_MS, Waits
 from zsched.core.log import Entry, Position, UnknownEntry, kinds_telling, parse, reading
 from zsched.core.log.kinds import ParsedEntry
-from zsched.core.outcomes import OUTCOMES, Outcome, What
-from zsched.core.runs import Run
+from zsched.core.occurrences.lateness import LATE_MS, Waits
+from zsched.core.occurrences.outcomes import OUTCOMES, Outcome, What
+from zsched.core.runs.run import Run
 from zsched.daemon.meter import Meter
 from zsched.health.facts import DaemonHealth
 

@@ -22,10 +22,10 @@ from typing import Any, Final
 from rq import Queue, Retry
 from rq.job import Job
 
-from zsched.core.attempts import ATTEMPTS_FIELD, Attempt, added, attempts_of, attempts_text, with_error
 from zsched.core.clock import SystemClock
-from zsched.core.job import RQ_TIME, ms_of
-from zsched.core.run_id import RunId
+from zsched.core.runs.attempts import ATTEMPTS_FIELD, Attempt, added, attempts_of, attempts_text, with_error
+from zsched.core.runs.job import RQ_TIME, ms_of
+from zsched.core.runs.run_id import RunId
 from zsched.current import keys_of_run
 from zsched.rq.horses import HidesSecrets
 from zsched.storage.jobs import Notes

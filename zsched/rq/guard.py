@@ -28,10 +28,10 @@ from typing import Any, Final, NamedTuple
 
 from rq.exceptions import DeserializationError
 
-from zsched.core.allowed import is_allowed
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.run_id import RunId
-from zsched.core.runs import REFUSED
+from zsched.core.options.allowed import is_allowed
+from zsched.core.runs.run import REFUSED
+from zsched.core.runs.run_id import RunId
 from zsched.core.wording import in_a_line, plural
 from zsched.errors import ConfigError
 from zsched.rq.plain import PlainPickles, WarnedPickles, log

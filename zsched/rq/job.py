@@ -16,7 +16,7 @@ from typing import Any, Final
 import rq.job
 from rq.utils import decode_redis_hash
 
-from zsched.core.signed import SIGNATURE_FIELD
+from zsched.core.runs.signature import SIGNATURE_FIELD
 from zsched.rq import process
 from zsched.rq.guard import GuardMode, JobGuard, JobRefused, Permission
 from zsched.rq.plain import plain_of, trusted_of

@@ -14,8 +14,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from zsched.core.allowed import LimitedBy, is_allowed
 from zsched.core.model import iso
+from zsched.core.options.allowed import LimitedBy, is_allowed
 
 T = TypeVar("T")
 

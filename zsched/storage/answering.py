@@ -18,11 +18,11 @@ from zsched.archive.originals import Originals
 from zsched.archive.ran import Ran
 from zsched.archive.records import records
 from zsched.archive.search import Search
-from zsched.core.backfill import packed
-from zsched.core.changes import Change
-from zsched.core.lateness import waited_since_us
 from zsched.core.log import Entry, Position
-from zsched.core.occurrences import SearchCursor, Wanted, question_text
+from zsched.core.occurrences.backfill import packed
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.lateness import waited_since_us
+from zsched.core.occurrences.search import SearchCursor, Wanted, question_text
 from zsched.errors import show
 from zsched.storage.comparing import with_definitions
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import text
-from zsched.core.job import CALLBACKS
+from zsched.core.runs.job import CALLBACKS
 from zsched.storage.unpickling import NotPlain, inflated, is_pickle, read_shown
 
 _PARTS: Final = 4  # of a payload: function, instance, args, kwargs

@@ -14,13 +14,13 @@ from enum import Enum
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from zsched.core.allowed import LimitedBy
-from zsched.core.changes import Change
-from zsched.core.forms import ValueType
 from zsched.core.log.kinds import LoggedPut
-from zsched.core.option_table import options_taking
-from zsched.core.outcomes import What
-from zsched.core.revision import is_same, options_of
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import What
+from zsched.core.options.allowed import LimitedBy
+from zsched.core.options.forms import ValueType
+from zsched.core.options.revision import is_same, options_of
+from zsched.core.options.table import options_taking
 from zsched.core.toml import toml_text
 from zsched.core.triggers import RULES, shown_zone
 from zsched.core.wording import duration_text

@@ -8,11 +8,11 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from zsched.core.entry import Position, text
-from zsched.core.job import OFFSET_FIELD
-from zsched.core.planning import Move, OnceMove
-from zsched.core.policy import Plan, Policy
-from zsched.core.run_id import schedule_of
-from zsched.core.runs import FAILURES, GONE, Run, facts_text
+from zsched.core.occurrences.planning import Move, OnceMove
+from zsched.core.occurrences.policy import Plan, Policy
+from zsched.core.runs.job import OFFSET_FIELD
+from zsched.core.runs.run import FAILURES, GONE, Run, facts_text
+from zsched.core.runs.run_id import schedule_of
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
@@ -93,8 +93,8 @@ _COUNTS = {"succeeded": "+"} | dict.fromkeys(map(str, FAILURES), "!")  # by stat
 
 class Over(NamedTuple):
     """
-    A run that is over. *seen*: ``core.job.JobFacts.seen``, or "gone". *counts*: ``+``, ``!`` or ``-``. *facts*: its
-    recorded facts.
+    A run that is over. *seen*: ``core.runs.job.JobFacts.seen``, or "gone". *counts*: ``+``, ``!`` or ``-``. *facts*:
+    its recorded facts.
     """
 
     schedule_id: str
@@ -130,7 +130,7 @@ class Dead(NamedTuple):
     A run with a dead worker. *status* and *mark* are the state of its job: ``started`` and its last heartbeat, or
     ``queued`` and the time of its push. *members*: its lapsed entries in ``rq:wip``. It goes back into its queue
     (*word* is ``again``, *words* the attempt, *text* the reason), or ends (``end``, its status, its recorded facts).
-    *packed*: the reason in RQ's form; if it goes back, its attempts (``core.attempts``).
+    *packed*: the reason in RQ's form; if it goes back, its attempts (``core.runs.attempts``).
     """
 
     schedule_id: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from zsched.core.entry import text
-from zsched.core.job import whole
+from zsched.core.runs.job import whole
 from zsched.storage.connection import Wire
 from zsched.storage.registries import allowed_replies
 from zsched.storage.rqkeys import RqKeys

@@ -12,16 +12,16 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from zsched.core.backfill import MOST, ran_at, unpacked
-from zsched.core.changes import Change
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, text
 from zsched.core.log import changes
-from zsched.core.occurrences import Occurrence, SearchCursor, Wanted, kept
-from zsched.core.run_id import RunId
-from zsched.core.runs import OPEN, Run, RunStatus, as_seen, of_job
-from zsched.core.story import Chronicle, Source
-from zsched.core.story_verdict import Stalled
+from zsched.core.occurrences.backfill import MOST, ran_at, unpacked
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.search import Occurrence, SearchCursor, Wanted, kept
+from zsched.core.runs.run import OPEN, Run, RunStatus, as_seen, of_job
+from zsched.core.runs.run_id import RunId
+from zsched.core.story.story import Chronicle, Source
+from zsched.core.story.verdict import Stalled
 from zsched.core.wording import in_a_line
 from zsched.errors import ArchiveError, RedisRefused
 from zsched.storage.connection import Link
@@ -181,7 +181,8 @@ class Inquiry:
 
     def ran(self, id: str, start_ms: int, end_ms: int) -> tuple[set[int], Source]:
         """
-        Return the occurrences of schedule *id* in [start_ms, end_ms) that ran, as nominal times; see ``core.backfill``.
+        Return the occurrences of schedule *id* in [start_ms, end_ms) that ran, as nominal times; see
+        ``core.occurrences.backfill``.
 
         An archive answers part by part. Parts may come from different archives, each with its own cursor. Entries in
         Redis after the archive's last one are read here, because the archive may be late.

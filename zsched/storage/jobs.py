@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import redis
 
-from zsched.core.attempts import attempts_of, attempts_text, error_of, without_tracebacks
 from zsched.core.entry import text
-from zsched.core.job import JOB_FIELDS, JobFacts
 from zsched.core.pages import pages_of
+from zsched.core.runs.attempts import attempts_of, attempts_text, error_of, without_tracebacks
+from zsched.core.runs.job import JOB_FIELDS, JobFacts
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import Contended, RedisRefused, RedisUnavailable
 from zsched.storage.connection import Channel, Wire

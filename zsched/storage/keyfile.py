@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Final
 
 from zsched.config.reading import SIGNING_CREDENTIAL, SMALL_BYTES, bounded, credential_file, open_file
-from zsched.core.allowed import is_allowed
 from zsched.core.clock import Clock, SystemClock
+from zsched.core.options.allowed import is_allowed
 from zsched.errors import ConfigError
 
 BLOCK_BYTES: Final = 64  # of SHA-256

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zsched.core.choices import Priority
-from zsched.core.run_id import suffix_of
+from zsched.core.options.choices import Priority
+from zsched.core.runs.run_id import suffix_of
 from zsched.errors import InvalidSchedule
 from zsched.storage.rqkeys import RqKeys
 

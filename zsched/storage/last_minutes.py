@@ -13,7 +13,7 @@ from typing import Final
 
 from zsched.core.clock import Clock
 from zsched.core.entry import Entry, Position
-from zsched.core.recent import Counting, Recent
+from zsched.core.occurrences.recent import Counting, Recent
 from zsched.storage.log import Log
 
 _LOOKED_FOR_MS: Final = 250.0
@@ -21,7 +21,9 @@ _BACK_MS: Final = 1000  # a clock that was set back by more was ahead: what it c
 
 
 class LastMinutes:
-    """The last minutes of *log*; *run_suffix* as in ``core.recent``. Threads may share it: they read in turn."""
+    """
+    The last minutes of *log*; *run_suffix* as in ``core.occurrences.recent``. Threads may share it: they read in turn.
+    """
 
     def __init__(self, log: Log, run_suffix: str) -> None:
         self._log, self._run_suffix, self._lock = log, run_suffix, Lock()

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
-from zsched.core.changes import Change
 from zsched.core.clock import LAST_MS
-from zsched.core.occurrences import Wanted
-from zsched.core.outcomes import OF_RUNS, RESTORED_RUNS, Outcome, What
-from zsched.core.run_id import RunId
-from zsched.core.runs import Run
-from zsched.core.story import Chronicle
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import OF_RUNS, RESTORED_RUNS, Outcome, What
+from zsched.core.occurrences.search import Wanted
+from zsched.core.runs.run import Run
+from zsched.core.runs.run_id import RunId
+from zsched.core.story.story import Chronicle
 from zsched.storage.accounts import Limits
 from zsched.storage.connection import Link
 from zsched.storage.folded import FoldedLog

@@ -18,13 +18,13 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from zsched.config.settings import LONGEST_LEASE_MS
-from zsched.core.choices import Priority
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, text
-from zsched.core.job import ms_of
 from zsched.core.log.lives import TermEntry
 from zsched.core.model import iso
-from zsched.core.run_id import run_id_of
+from zsched.core.options.choices import Priority
+from zsched.core.runs.job import ms_of
+from zsched.core.runs.run_id import run_id_of
 from zsched.errors import RedisRefused
 from zsched.storage.archivers import FORGOTTEN_MS, ArchiveState, Report, of_present_files, remembered, reports_of
 from zsched.storage.connection import Command, Link, Wire

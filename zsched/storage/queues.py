@@ -22,11 +22,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from zsched.core.choices import Priority
 from zsched.core.entry import text
-from zsched.core.job import ms_of, whole
 from zsched.core.model import iso
-from zsched.core.run_id import run_key
+from zsched.core.options.choices import Priority
+from zsched.core.runs.job import ms_of, whole
+from zsched.core.runs.run_id import run_key
 from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Channel, Command, Wire
@@ -38,7 +38,7 @@ from zsched.storage.rqkeys import RqKeys
 from zsched.storage.upcoming import WITHIN_MS, due_soon
 
 if TYPE_CHECKING:
-    from zsched.core.recent import Recent
+    from zsched.core.occurrences.recent import Recent
 
 
 class Throttled(NamedTuple):

@@ -12,19 +12,19 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from zsched.core.arguments import VERSION
-from zsched.core.checked_options import read_letters, read_options, read_policy
-from zsched.core.choices import Priority, ScheduleState
 from zsched.core.clock import LAST_MS, Clock, to_ms
 from zsched.core.entry import BEFORE_BY, Texts
 from zsched.core.entry import text as shown
-from zsched.core.forms import LONGEST_PATH, UNREADABLE, Stored, whole_number
-from zsched.core.job import CALLBACKS, OFFSET_FIELD
 from zsched.core.listing import IdTest
 from zsched.core.model import Schedule
-from zsched.core.policy import USUAL
+from zsched.core.occurrences.policy import USUAL
+from zsched.core.options.arguments import VERSION
+from zsched.core.options.checked import read_letters, read_options, read_policy
+from zsched.core.options.choices import Priority, ScheduleState
+from zsched.core.options.forms import LONGEST_PATH, UNREADABLE, Stored, whole_number
 from zsched.core.record import Place, Record
-from zsched.core.signed import SIGNATURE_FIELD, job_pairs
+from zsched.core.runs.job import CALLBACKS, OFFSET_FIELD
+from zsched.core.runs.signature import SIGNATURE_FIELD, job_pairs
 from zsched.core.triggers import TriggerSpec, build, delay_of, read_spec
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import InvalidSchedule, TriggerError, UnknownZone
@@ -41,7 +41,7 @@ from zsched.storage.scripts import Scripts
 from zsched.storage.unpickling import NotPlain, excess, inflated
 
 if TYPE_CHECKING:
-    from zsched.core.recent import Ahead, Recent
+    from zsched.core.occurrences.recent import Ahead, Recent
     from zsched.storage.last_minutes import LastMinutes
     from zsched.storage.overview import Overview
     from zsched.storage.shapes import Put

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from zsched.core.choices import Priority
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Position, any_milliseconds, text
+from zsched.core.options.choices import Priority
 from zsched.core.pages import pages_of
 from zsched.core.record import STATE, Place, Record
 from zsched.storage.keys import Keys

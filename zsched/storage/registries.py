@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from redis.exceptions import NoPermissionError
 
 from zsched.core.entry import text
-from zsched.core.job import ms_of
 from zsched.core.pages import pages_of
+from zsched.core.runs.job import ms_of
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Wire
 from zsched.storage.rqkeys import Registry, RqKeys

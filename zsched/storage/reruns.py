@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import text
 from zsched.core.repair import IdOutcome
-from zsched.core.run_id import RunId
-from zsched.core.runs import Run, RunStatus, as_seen, facts_text
+from zsched.core.runs.run import Run, RunStatus, as_seen, facts_text
+from zsched.core.runs.run_id import RunId
 from zsched.errors import PayloadGone, RedisRefused, RunNotFound, RunNotOver, ZschedError
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs

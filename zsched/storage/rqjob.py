@@ -29,11 +29,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from zsched.core.arguments import LONGEST_S, serializer_name
 from zsched.core.entry import text as shown
-from zsched.core.forms import LONGEST_PATH, MOST_RETRIES, Stored, whole_number
-from zsched.core.job import DEFAULT_TIMEOUT_S
 from zsched.core.model import MEND, Definition, Payload
+from zsched.core.options.arguments import LONGEST_S, serializer_name
+from zsched.core.options.forms import LONGEST_PATH, MOST_RETRIES, Stored, whole_number
+from zsched.core.runs.job import DEFAULT_TIMEOUT_S
 from zsched.core.wording import DURATION_REMEDY, duration_argument
 from zsched.errors import NOT_GIVEN, InvalidSchedule, NotImportable
 from zsched.storage.rqversion import HAS_RATE_LIMITS, HERE

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import chain
 
 from zsched.config.settings import LONGEST_LEASE_MS
-from zsched.core.choices import Priority
 from zsched.core.entry import Position, text
+from zsched.core.options.choices import Priority
 from zsched.core.pages import pages_of
 from zsched.core.record import Place, Record
-from zsched.core.run_id import RunId, nominal_ms_of, run_key
+from zsched.core.runs.run_id import RunId, nominal_ms_of, run_key
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys

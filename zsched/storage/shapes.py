@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from zsched.core.choices import IfExists, Priority
-from zsched.core.planning import Bracket, PlannedRule
+from zsched.core.occurrences.planning import Bracket, PlannedRule
+from zsched.core.options.choices import IfExists, Priority
 from zsched.storage.rqjob import Pairs
 from zsched.storage.scripts import BulkCall
 
@@ -62,7 +62,8 @@ class Shape:
 class Put(NamedTuple):
     """
     A schedule to put. ``due`` of a one-shot: ms; "+" and ms from the server's now; or "=" and such a time, computed.
-    ``name``: of its data (core/signed.py). ``if_version``: put it only if Redis has this version; "": in any case.
+    ``name``: of its data (core/runs/signature.py). ``if_version``: put it only if Redis has this version; "": in any
+    case.
     """
 
     shape: Shape

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from zsched.config.bounds import MOST_VALID_DAYS
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.run_id import RunId
+from zsched.core.runs.run_id import RunId
 from zsched.errors import InvalidSchedule
 from zsched.storage.keyfile import KeyFile
 from zsched.storage.keys import Keys

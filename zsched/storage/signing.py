@@ -30,8 +30,8 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import from_ms
-from zsched.core.run_id import RunId, suffix_of
-from zsched.core.signed import SIGNATURE_FIELD, parts_of
+from zsched.core.runs.run_id import RunId, suffix_of
+from zsched.core.runs.signature import SIGNATURE_FIELD, parts_of
 from zsched.storage.called import called
 from zsched.storage.keyfile import BLOCK_BYTES, KeyRing, SigningKey
 from zsched.storage.unpickling import NotPlain, demand_plain, inflated

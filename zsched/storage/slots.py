@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import text
-from zsched.core.job import whole
 from zsched.core.model import iso
 from zsched.core.pages import pages_of
-from zsched.core.run_id import run_key
-from zsched.core.runs import Run, of_job
+from zsched.core.runs.job import whole
+from zsched.core.runs.run import Run, of_job
+from zsched.core.runs.run_id import run_key
 from zsched.core.wording import in_a_line
 from zsched.storage.connection import Command, Wire
 from zsched.storage.jobs import Jobs

@@ -12,14 +12,14 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from zsched.core.choices import Missed
 from zsched.core.entry import text as shown
-from zsched.core.forms import Stored
-from zsched.core.job import OFFSET_FIELD
 from zsched.core.model import At, Definition
-from zsched.core.planning import Bracket, PlannedRule
-from zsched.core.policy import Range
-from zsched.core.signed import SIGNATURE_FIELD, UNSIGNED
+from zsched.core.occurrences.planning import Bracket, PlannedRule
+from zsched.core.occurrences.policy import Range
+from zsched.core.options.choices import Missed
+from zsched.core.options.forms import Stored
+from zsched.core.runs.job import OFFSET_FIELD
+from zsched.core.runs.signature import SIGNATURE_FIELD, UNSIGNED
 from zsched.core.triggers import TriggerSpec
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zsched.core.entry import text
-from zsched.core.forms import whole_number
 from zsched.core.model import iso
-from zsched.core.runs import Run, RunStatus, of_job
+from zsched.core.options.forms import whole_number
+from zsched.core.runs.run import Run, RunStatus, of_job
 from zsched.core.wording import plural
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Wire

@@ -15,8 +15,8 @@ from collections import Counter
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
-from zsched.core.choices import Priority
 from zsched.core.entry import text
+from zsched.core.options.choices import Priority
 from zsched.storage.connection import Command, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.meta import server_now_ms

@@ -37,10 +37,10 @@ from zsched.client import Client
 from zsched.client.calls import Typed
 from zsched.client.client import ClientOptions
 from zsched.config.settings import load_settings
-from zsched.core.arguments import check_id
-from zsched.core.forms import DurationValue
-from zsched.core.options import PRESETS, TRIGGERS
-from zsched.core.run_id import RunId
+from zsched.core.options.arguments import check_id
+from zsched.core.options.define import PRESETS, TRIGGERS
+from zsched.core.options.forms import DurationValue
+from zsched.core.runs.run_id import RunId
 from zsched.current import current_job, keys_of_run
 from zsched.errors import NOT_GIVEN, InvalidSchedule
 from zsched.storage.connection import Link

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal, Union
 
 from typeguard import CollectionCheckStrategy, ForwardRefPolicy, TypeCheckError, check_type
 
-from zsched.core.options import SCHEDULE_OPTIONS
+from zsched.core.options.define import SCHEDULE_OPTIONS
 from zsched.errors import NOT_GIVEN, InvalidSchedule, InvalidTask, show
 
 NO_DEFAULT: Final = inspect.Parameter.empty

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpac
 from zsched.client import Client
 from zsched.client.calls import Typed
 from zsched.core.model import Scheduled
-from zsched.core.option_table import OPTIONS, ScheduleOptions, ScheduleRow
-from zsched.core.options import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, TRIGGERS, define
+from zsched.core.options.define import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, TRIGGERS, define
+from zsched.core.options.table import OPTIONS, ScheduleOptions, ScheduleRow
 from zsched.errors import NOT_GIVEN, InvalidSchedule, InvalidTask, NotImportable
 from zsched.storage.rqjob import Encoder
 from zsched.tasks import importing

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 from zoneinfo import ZoneInfo
 
-from zsched.core import choices, forms
+from zsched.core.options import choices, forms
 
 T = TypeVar("T")
 Result = TypeVar("Result", covariant=True)

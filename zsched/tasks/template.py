@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping
 from string import Formatter
 from typing import Any, Final
 
-from zsched.core.arguments import check_id
+from zsched.core.options.arguments import check_id
 from zsched.errors import InvalidSchedule, InvalidTask
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]*")  # a valid part of an id

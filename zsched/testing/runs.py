@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from zsched.core.changes import Change
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.log import Entry, Position, changes
-from zsched.core.outcomes import PUSHES, What
-from zsched.core.runs import Run, RunStatus, of_job
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import PUSHES, What
+from zsched.core.runs.run import Run, RunStatus, of_job
 from zsched.storage.connection import Wire
 from zsched.storage.dispatch import Dispatch, Over
 from zsched.storage.jobs import Jobs

@@ -35,8 +35,8 @@ from zsched.client import Client
 from zsched.config.reading import MOST_BYTES, read_file
 from zsched.config.settings import DaemonSettings
 from zsched.core.clock import LAST_MS, ManualClock, from_ms
-from zsched.core.instants import instant_ms
-from zsched.core.runs import Run
+from zsched.core.options.instants import instant_ms
+from zsched.core.runs.run import Run
 from zsched.daemon.chains import ChainKeeper
 from zsched.daemon.native import Native
 from zsched.daemon.slots import SlotKeeper

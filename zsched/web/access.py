@@ -25,10 +25,10 @@ from zsched.aio.client import AsyncClient
 from zsched.client.allowed import check_allowed, functions_named
 from zsched.client.preview import demand_apart
 from zsched.config.settings import Settings
-from zsched.core.allowed import LimitedBy
-from zsched.core.arguments import check_tags
 from zsched.core.clock import LAST_MS, Clock, SystemClock
 from zsched.core.model import Schedule
+from zsched.core.options.allowed import LimitedBy
+from zsched.core.options.arguments import check_tags
 from zsched.storage.accounts import Account, AccountRole
 from zsched.storage.people import People
 from zsched.storage.refusals import NO_VERSION

@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from zsched.client.portions import ChangeOptions, demand_filter
-from zsched.core.arguments import check_id
-from zsched.core.backfill import Backfill
-from zsched.core.choices import Missed, ScheduleState
 from zsched.core.model import Schedule, Scheduled
+from zsched.core.occurrences.backfill import Backfill
+from zsched.core.options.arguments import check_id
+from zsched.core.options.choices import Missed, ScheduleState
 from zsched.core.repair import IdOutcome, Repaired, Tally
 from zsched.errors import NOT_GIVEN, InvalidSchedule, ScheduleNotFound, VersionConflict, ZschedError
 from zsched.storage.keys import keys_of

@@ -21,8 +21,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from zsched.core.job import CALLBACKS
-from zsched.core.run_id import ID
+from zsched.core.runs.job import CALLBACKS
+from zsched.core.runs.run_id import ID
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import ZschedError
 from zsched.web.calls import ApiCall
@@ -30,7 +30,7 @@ from zsched.web.problems import Problem, failure_of, problem_of
 from zsched.web.reading import call_options, func_of, parsed, read_lines
 
 if TYPE_CHECKING:
-    from zsched.core.option_table import ScheduleRow
+    from zsched.core.options.table import ScheduleRow
 
 log = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from fastapi import Request
 from starlette.responses import Response
 
-from zsched.core.arguments import ScheduleFilters
+from zsched.core.options.arguments import ScheduleFilters
 from zsched.errors import InvalidSchedule
 from zsched.web import actions, schemas
 from zsched.web.batch import BatchResponse

@@ -12,8 +12,8 @@ from fastapi.routing import APIRoute
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
-from zsched.core.arguments import FacetFilters
-from zsched.core.forms import SCHEDULE_ID
+from zsched.core.options.arguments import FacetFilters
+from zsched.core.options.forms import SCHEDULE_ID
 from zsched.web.access import Caller
 
 

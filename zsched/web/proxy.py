@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from zsched.config.settings import Settings
-from zsched.core.arguments import check_by
+from zsched.core.options.arguments import check_by
 from zsched.errors import ConfigError, InvalidSchedule, show
 from zsched.storage.accounts import Account, AccountRole
 from zsched.web.problems import Problem

@@ -12,9 +12,9 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
-from zsched.core.arguments import refuse_constant
-from zsched.core.forms import ValueType
-from zsched.core.option_table import options_taking
+from zsched.core.options.arguments import refuse_constant
+from zsched.core.options.forms import ValueType
+from zsched.core.options.table import options_taking
 from zsched.errors import NOT_GIVEN, InvalidSchedule, show
 from zsched.web.problems import Problem
 

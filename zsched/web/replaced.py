@@ -1,4 +1,4 @@
-"""The reader of runs that were pushed later for others (``core.replacements``), from the history."""
+"""The reader of runs that were pushed later for others (``core.occurrences.replacements``), from the history."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from zsched.aio.client import AsyncClient
 from zsched.core.clock import from_ms
-from zsched.core.outcomes import What
-from zsched.core.replacements import READ, Replacements
-from zsched.core.runs import Run
+from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.replacements import READ, Replacements
+from zsched.core.runs.run import Run
 
 
 async def replaced_since(client: AsyncClient, ms: int, id: str | None = None, **filters: Any) -> Replacements:

@@ -13,13 +13,13 @@ from fastapi import Query, Request
 from starlette.responses import Response
 
 from zsched.aio.bridge import run as run_apart
-from zsched.core.arguments import VERSION, check_id
-from zsched.core.checked_options import USUAL_ARGUMENTS
-from zsched.core.choices import Missed, ScheduleState
-from zsched.core.forms import SCHEDULE_ID
 from zsched.core.listing import LISTED_KINDS
 from zsched.core.model import Schedule, Scheduled
-from zsched.core.option_table import RuleOptions
+from zsched.core.options.arguments import VERSION, check_id
+from zsched.core.options.checked import USUAL_ARGUMENTS
+from zsched.core.options.choices import Missed, ScheduleState
+from zsched.core.options.forms import SCHEDULE_ID
+from zsched.core.options.table import RuleOptions
 from zsched.errors import InvalidSchedule, NotArchived, ScheduleExists, ScheduleNotFound, VersionConflict
 from zsched.storage.refusals import contended
 from zsched.web import actions, schemas

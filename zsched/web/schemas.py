@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable
 from enum import Enum
 from typing import Any, Final
 
-from zsched.core.forms import TEXT, Option, ValueType
-from zsched.core.option_table import FOR_UPDATE, OPTIONS
+from zsched.core.options.forms import TEXT, Option, ValueType
+from zsched.core.options.table import FOR_UPDATE, OPTIONS
 from zsched.web.problems import MEDIA_TYPE
 from zsched.web.shapes import results
 

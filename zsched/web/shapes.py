@@ -10,15 +10,15 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Final
 
-from zsched.core.backfill import Backfill
-from zsched.core.choices import ScheduleState
-from zsched.core.forms import ValueType
 from zsched.core.model import Schedule, Scheduled
-from zsched.core.option_table import OPTIONS
+from zsched.core.occurrences.backfill import Backfill
+from zsched.core.options.choices import ScheduleState
+from zsched.core.options.forms import ValueType
+from zsched.core.options.table import OPTIONS
 from zsched.core.repair import Repaired
-from zsched.core.runs import Run, RunStatus
-from zsched.core.story import Source, Story
-from zsched.core.story_verdict import StoryVerdict, Word
+from zsched.core.runs.run import Run, RunStatus
+from zsched.core.story.story import Source, Story
+from zsched.core.story.verdict import StoryVerdict, Word
 
 _SOURCE: Final = Source(None, None, None)
 _SAMPLES: Final[tuple[Any, ...]] = (

@@ -15,7 +15,7 @@ from tests.integration.archive.ground import Scene, State, schedule
 from zsched.archive import Archive
 from zsched.core.clock import ManualClock, SystemClock
 from zsched.core.log import changes
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 from zsched.daemon.follower import Follower
 from zsched.daemon.merge import Merge
 from zsched.daemon.recovery import WAIT_MS

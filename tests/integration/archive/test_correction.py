@@ -16,7 +16,7 @@ from tests.integration.archive.merging import Two, Watched, due_now, lane_states
 from zsched.config.settings import ArchiveSettings, Settings
 from zsched.core.clock import from_ms
 from zsched.core.log.recovery import restored
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 from zsched.core.record import Record
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.follower import Follower

@@ -23,7 +23,7 @@ from tests.integration.archive.merging import (
     watch,
 )
 from zsched.core.log.recovery import MergedEntry
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 from zsched.daemon import merge as merge_module
 
 

@@ -16,8 +16,8 @@ from tests.integration.archive.merging import due_now, lose, put_back, run, said
 from tests.rq_workers import perform
 from zsched.core.log import Position
 from zsched.core.log.lives import EndEntry
-from zsched.core.outcomes import What
-from zsched.core.runs import RunStatus
+from zsched.core.occurrences.outcomes import What
+from zsched.core.runs.run import RunStatus
 from zsched.daemon import tracker
 from zsched.daemon.tracker import Tracker
 

@@ -24,7 +24,7 @@ from tests.integration.archive.merging import (
 )
 from tests.prefix import RQ
 from zsched.archive import Archive
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 from zsched.daemon import merge as merge_module
 from zsched.daemon.reconciler import HistoryChanged
 from zsched.storage import restoring

@@ -12,9 +12,9 @@ from tests.integration.archive.ground import Scene, rows_put_back, schedule
 from tests.integration.archive.merging import lose, once, run, said, snapshot, watch
 from tests.integration.archive.test_merge_held import FUNC, MARK, Busy, ends, job_of, open_runs, rounds, track
 from zsched.core.clock import LAST_MS
-from zsched.core.job import rq_time
-from zsched.core.outcomes import What
-from zsched.core.runs import RunStatus
+from zsched.core.occurrences.outcomes import What
+from zsched.core.runs.job import rq_time
+from zsched.core.runs.run import RunStatus
 from zsched.storage.restoring import Restoring
 
 __all__ = ["rounds"]  # a fixture

@@ -19,10 +19,10 @@ from tests.integration.archive.ground import SOON, Scene, rows_put_back
 from tests.integration.auditor.ground import FUNC, HANDS, Auditing, entries, fill, job_of, lane, schedules
 from zsched import Client
 from zsched.cli import program
-from zsched.core.audit import GRACE_MS
 from zsched.core.log import changes
 from zsched.core.model import iso
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
+from zsched.core.recovery.audit import GRACE_MS
 from zsched.daemon import auditor as module
 from zsched.daemon.auditor import Auditor
 from zsched.errors import InvalidSchedule, RedisUnavailable, ScheduleNotFound, TriggerError

@@ -27,7 +27,7 @@ from tests.integration.auditor.ground import (
 )
 from tests.integration.command_line import Zsched
 from tests.prefix import RQ
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 from zsched.daemon import auditor as module
 from zsched.storage import restoring
 
@@ -98,7 +98,7 @@ def test_changes_by_another_writer_during_an_audit_are_finally_repaired(
     assert scene.follower.step()
     held, known = schedules(scene.in_redis()), schedules(scene.in_archive())
     # But for what the log knows nothing of, or was told when another writer had set the time: of these it only speaks;
-    # and for what the log has in quarantine, which is left where it is (core.audit).
+    # and for what the log has in quarantine, which is left where it is (core.recovery.audit).
     mended = {id: value for id, value in known.items() if value[0] != "quarantine" and is_due_as_its_run(value)}
     assert mended == {id: held.get(id) for id in mended}
     assert len(mended) > 1

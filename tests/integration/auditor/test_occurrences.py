@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from tests.integration.archive.ground import HOUR_MS, SOON, Scene, rows_put_back
 from tests.integration.auditor.ground import FUNC, Auditing, alarms, fill, lane
 from zsched.archive.recall import Recall
-from zsched.core.audit import GRACE_MS
 from zsched.core.clock import SystemClock
+from zsched.core.recovery.audit import GRACE_MS
 from zsched.daemon import auditor as module
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.lease import Lease, Term

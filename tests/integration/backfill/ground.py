@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 from zsched import Client
-from zsched.core.backfill import Backfill
 from zsched.core.clock import to_ms
+from zsched.core.occurrences.backfill import Backfill
 from zsched.storage.keys import Keys
 
 KEYS = Keys("default")

@@ -20,7 +20,7 @@ from tests.integration.reruns.ground import TASKS, archived
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, ScheduleNotFound
 from zsched.core.clock import from_ms, to_ms
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 from zsched.errors import Contended
 from zsched.storage.accounts import Limits
 from zsched.storage.archivers import Archivers

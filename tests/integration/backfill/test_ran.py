@@ -20,7 +20,7 @@ from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.archive import ran as archive_ran
 from zsched.core.clock import to_ms
-from zsched.core.runs import RunStatus
+from zsched.core.runs.run import RunStatus
 from zsched.embedded.guard import Guard
 from zsched.errors import ArchiveError
 from zsched.storage.archivers import Archivers, ArchiveState

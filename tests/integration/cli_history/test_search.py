@@ -23,8 +23,8 @@ from tests.integration.cli_history.ground import ASKING, FUNC, KEYS, NO_ANSWER, 
 from tests.rq_workers import work_off
 from zsched import Client
 from zsched.cli.program import INTERRUPTED, NOT_FOUND, USAGE
-from zsched.core.occurrences import Wanted
-from zsched.core.story import Source
+from zsched.core.occurrences.search import Wanted
+from zsched.core.story.story import Source
 from zsched.errors import InvalidSchedule
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link

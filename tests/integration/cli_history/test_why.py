@@ -24,7 +24,7 @@ from tests.integration.cli_history.ground import ALONE, ASKING, FUNC, KEYS, NO_A
 from tests.prefix import RQ
 from zsched import Client
 from zsched.cli.program import DONE, NOT_FOUND, USAGE
-from zsched.core.lateness import LATE_MS
+from zsched.core.occurrences.lateness import LATE_MS
 from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.once

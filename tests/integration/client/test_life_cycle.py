@@ -18,8 +18,8 @@ from tests.faults.ledger import queued
 from tests.faults.processes import WITHIN_S
 from tests.integration.client.ground import KEYS, SOON, pass_time
 from zsched import Client, InvalidSchedule, RedisUnavailable, ScheduleNotFound
-from zsched.core.choices import Missed, ScheduleState
 from zsched.core.clock import from_ms, to_ms
+from zsched.core.options.choices import Missed, ScheduleState
 from zsched.embedded import EmbeddedRedis
 
 

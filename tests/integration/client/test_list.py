@@ -12,7 +12,7 @@ import redis
 
 from tests.integration.client.ground import HOUR, KEYS, SOON, ids
 from zsched import Client, InvalidSchedule
-from zsched.core.choices import Priority
+from zsched.core.options.choices import Priority
 
 
 def test_a_listing_applies_every_filter_and_lists_paused_schedules_last(client: Client) -> None:

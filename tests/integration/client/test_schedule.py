@@ -13,8 +13,8 @@ import redis
 from tests.integration.client.ground import HOUR, KEYS, SOON, pass_time
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, ScheduleExists, ScheduleInPast
-from zsched.core.choices import Priority
 from zsched.core.clock import ManualClock, from_ms, to_ms
+from zsched.core.options.choices import Priority
 from zsched.core.triggers import build, delay_of, due_of
 
 

@@ -20,8 +20,8 @@ from tests.faults.processes import ENDS_S, WITHIN_S
 from tests.integration.client.ground import ROOT, SOON, ids
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, RedisRefused, RedisUnavailable
-from zsched.core.choices import Priority
 from zsched.core.clock import to_ms
+from zsched.core.options.choices import Priority
 from zsched.embedded import EmbeddedRedis
 
 

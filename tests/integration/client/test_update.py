@@ -21,8 +21,8 @@ from tests.integration.client.ground import HOUR, KEYS, SOON, pass_time, payload
 from tests.prefix import RQ
 from zsched import Client, Contended, InvalidSchedule, RedisUnavailable, ScheduleInPast, ScheduleNotFound
 from zsched.client.changing import Changing
-from zsched.core.choices import Priority, ScheduleState
 from zsched.core.clock import from_ms, to_ms
+from zsched.core.options.choices import Priority, ScheduleState
 
 
 def test_update_changes_only_the_time_of_a_one_shot(client: Client, redis_client: redis.Redis) -> None:

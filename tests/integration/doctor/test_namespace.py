@@ -12,9 +12,9 @@ import redis
 from tests.integration.doctor.ground import KEYS, Case, command_of, examined, found_as, only, report, unwell
 from tests.prefix import RQ
 from zsched import Client
-from zsched.core.choices import Priority
 from zsched.core.entry import OLDEST_FORMAT
 from zsched.core.log import FORMAT
+from zsched.core.options.choices import Priority
 from zsched.health.check import Severity
 
 HOUR = timedelta(hours=1)

@@ -13,12 +13,12 @@ from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import Archive
 from zsched.archive.openruns import open_runs
-from zsched.core.changes import Change
 from zsched.core.clock import SystemClock
-from zsched.core.job import rq_time
 from zsched.core.log import Entry, Position, changes
 from zsched.core.log.lives import EndEntry
-from zsched.core.runs import Run
+from zsched.core.occurrences.changes import Change
+from zsched.core.runs.job import rq_time
+from zsched.core.runs.run import Run
 from zsched.daemon.follower import Follower
 from zsched.daemon.lost import LostDelays, LostRuns
 from zsched.daemon.tracker import Tracker

@@ -15,8 +15,8 @@ from tests.faults.processes import eventually
 from tests.integration.ends.ground import FUNC, Losing, Tracking, ago, ends, entries, finish, recorded, taken
 from tests.prefix import RQ
 from tests.rq_workers import perform
-from zsched.core.job import rq_time
-from zsched.core.runs import EXPIRED, EXPIRED_OR_ENDED
+from zsched.core.runs.job import rq_time
+from zsched.core.runs.run import EXPIRED, EXPIRED_OR_ENDED
 from zsched.daemon import tracker
 from zsched.errors import RedisUnavailable
 from zsched.storage.dispatch import Dispatch

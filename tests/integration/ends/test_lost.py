@@ -10,7 +10,7 @@ import structlog.testing
 from tests.faults.leader import KEYS
 from tests.integration.ends.ground import FUNC, Losing, agains, ago, lapse, recorded, taken
 from tests.prefix import RQ
-from zsched.core.job import rq_time
+from zsched.core.runs.job import rq_time
 from zsched.daemon import lost, tracker
 from zsched.daemon.lost import LostDelays
 from zsched.storage import registries

@@ -20,8 +20,8 @@ from tests.prefix import RQ
 from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
-from zsched.core.outcomes import What
-from zsched.core.runs import GONE
+from zsched.core.occurrences.outcomes import What
+from zsched.core.runs.run import GONE
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link

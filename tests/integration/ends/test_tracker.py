@@ -16,8 +16,8 @@ from tests.faults.threads import know
 from tests.integration.ends.ground import FUNC, Tracking, ends, entries, finish, opened, recorded
 from tests.prefix import RQ
 from zsched.archive.openruns import OpenRuns
-from zsched.core.job import rq_time
-from zsched.core.run_id import RunKey
+from zsched.core.runs.job import rq_time
+from zsched.core.runs.run_id import RunKey
 from zsched.daemon import endings, tracker
 from zsched.errors import Stale
 from zsched.storage.dispatch import Over

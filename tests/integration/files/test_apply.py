@@ -12,7 +12,7 @@ from tests.integration.client.ground import KEYS, pass_time
 from tests.integration.files.ground import BEAT, DIGEST, Ground, log_length, outcomes, texts
 from zsched.client import Client
 from zsched.client.keeper import Keeper
-from zsched.core.choices import Priority
+from zsched.core.options.choices import Priority
 from zsched.errors import InvalidFile
 from zsched.storage.comparing import option_changes
 

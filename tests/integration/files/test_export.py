@@ -14,8 +14,8 @@ from rq import Callback, Retry
 
 from tests.integration.client.ground import KEYS
 from tests.integration.files.ground import Ground, log_length, outcomes, texts
-from zsched.core.choices import Priority
-from zsched.core.options import SCHEDULE_OPTIONS
+from zsched.core.options.choices import Priority
+from zsched.core.options.define import SCHEDULE_OPTIONS
 from zsched.files import write
 from zsched.files.checking import REFUSED
 from zsched.storage import rqjob

@@ -14,7 +14,7 @@ from tests.integration.garbage.ground import JOBS, KEYS, QUEUE, Garbage
 from tests.prefix import RQ
 from zsched import Client
 from zsched.core.clock import SystemClock, from_ms
-from zsched.core.run_id import schedule_of
+from zsched.core.runs.run_id import schedule_of
 
 HOUR_MS = 3_600_000
 TROUBLE = ("redis_refused", "log_entry_unknown", "died", "thread_failed")

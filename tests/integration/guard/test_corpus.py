@@ -22,7 +22,7 @@ from tests.faults.threads import DaemonThread, know
 from tests.integration.guard.corpus import CASES
 from tests.integration.guard.ground import KEYS, Forge
 from zsched import RunStatus
-from zsched.core.run_id import RunId
+from zsched.core.runs.run_id import RunId
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers

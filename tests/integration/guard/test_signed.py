@@ -21,7 +21,7 @@ from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, PayloadGone, RunStatus
 from zsched.aio import AsyncClient
 from zsched.config.settings import ArchiveSettings
-from zsched.core.signed import SIGNATURE_FIELD
+from zsched.core.runs.signature import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link

@@ -23,8 +23,8 @@ from tests.prefix import RQ
 from tests.rq_workers import work_off
 from zsched.cli.program import DONE, FAILED
 from zsched.client import Client
-from zsched.core.forms import RateLimit
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
+from zsched.core.options.forms import RateLimit
 from zsched.errors import RedisUnavailable
 from zsched.imports import rqjobs
 from zsched.imports.moving import Moving

@@ -24,8 +24,8 @@ from tests.prefix import RQ
 from zsched import Client, InvalidSchedule
 from zsched.client.answers import Answers
 from zsched.core.log import changes
-from zsched.core.outcomes import What
-from zsched.core.story import Source
+from zsched.core.occurrences.outcomes import What
+from zsched.core.story.story import Source
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
 from zsched.storage.log import Log

@@ -21,7 +21,7 @@ from tests.prefix import RQ
 from zsched import Client, RunNotOver
 from zsched.cli.program import DONE, FAILED, NOT_FOUND
 from zsched.core.log.lives import EndEntry
-from zsched.core.runs import RunStatus
+from zsched.core.runs.run import RunStatus
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
 

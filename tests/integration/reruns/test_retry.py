@@ -21,7 +21,7 @@ from zsched import Client, InvalidSchedule, PayloadGone, RedisRefused, RunNotFou
 from zsched.config.settings import ArchiveSettings
 from zsched.core.log import Entry
 from zsched.core.log.puts import EnqueueEntry
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.log import Log

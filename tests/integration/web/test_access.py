@@ -19,8 +19,8 @@ from tests.integration.web.ground import LIMITS, WITHIN, Web, write_routes
 from zsched import AsyncClient, Client
 from zsched.aio.bridge import wait
 from zsched.config.settings import Settings
-from zsched.core.attempts import Attempt, attempts_text
 from zsched.core.clock import ManualClock
+from zsched.core.runs.attempts import Attempt, attempts_text
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage.accounts import Account, AccountRole, Limits

@@ -19,7 +19,7 @@ from tests.integration.web.ground import Web
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, ZschedError
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE
-from zsched.core.forms import RateLimit
+from zsched.core.options.forms import RateLimit
 
 HALF = "\ud83d"
 FUNC = "app.tasks.digest"

@@ -21,7 +21,7 @@ from zsched import Client, VersionConflict
 from zsched.aio import AsyncClient
 from zsched.config.settings import RqSettings, Settings
 from zsched.core.model import Schedule
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 from zsched.storage.accounts import Account, AccountRole, Limits
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys

@@ -14,7 +14,7 @@ import redis
 from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import Web
 from tests.integration.web.raw import refused
-from zsched.core.option_table import OPTIONS
+from zsched.core.options.table import OPTIONS
 
 pytestmark = pytest.mark.usefixtures("nothing_is_written")
 HUGE = "9" * 400

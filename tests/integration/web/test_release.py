@@ -15,7 +15,7 @@ from tests.integration.command_line import Zsched
 from tests.integration.web.ground import Web
 from zsched import Client, InvalidSchedule, ScheduleNotFound
 from zsched.aio import AsyncClient
-from zsched.core.choices import ScheduleState
+from zsched.core.options.choices import ScheduleState
 
 pytestmark = pytest.mark.once
 

@@ -23,7 +23,7 @@ from tests.integration.web.ground import LIMITS, Web
 from zsched import Client
 from zsched.aio.link import AsyncLink
 from zsched.config.settings import Settings
-from zsched.core.choices import ScheduleState
+from zsched.core.options.choices import ScheduleState
 from zsched.web.app import PREFIX, make_api
 
 YES, READ_ONLY, OUTSIDE, HIDDEN, NOBODY = (

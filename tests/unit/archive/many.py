@@ -13,9 +13,9 @@ from zsched.archive.search import Search, SearchPart
 from zsched.core.clock import Clock, ManualClock
 from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.log import Entry
-from zsched.core.occurrences import Wanted
-from zsched.core.outcomes import OUTCOMES, What
-from zsched.core.runs import RunStatus
+from zsched.core.occurrences.outcomes import OUTCOMES, What
+from zsched.core.occurrences.search import Wanted
+from zsched.core.runs.run import RunStatus
 
 PER_PUT, PER_FIRE = 200, 1000
 CUSTOMERS: Final = 997

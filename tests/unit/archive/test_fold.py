@@ -12,8 +12,8 @@ from tests.unit.archive.contents import places, take
 from tests.unit.archive.ground import DUE_MS, cancel, entry, fire, put, put_recurring
 from tests.unit.archive.restoring import OLD_US, RUN, end, one_shot, restore, rule
 from zsched.archive import Archive
-from zsched.core.difference import restored_row
 from zsched.core.log import Entry
+from zsched.core.recovery.difference import restored_row
 
 FOLDED = {
     "due": (one_shot(), ("due", DUE_MS, None, None, None, OLD_US)),

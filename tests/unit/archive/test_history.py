@@ -12,9 +12,9 @@ from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, TWINS, at, entry,
 from tests.unit.archive.restoring import restore
 from zsched.archive import START, Archive, History
 from zsched.archive.ran import Part, Ran
-from zsched.core.changes import Change
-from zsched.core.lateness import waited_since_us
 from zsched.core.log import Entry, changes
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.lateness import waited_since_us
 from zsched.core.record import Place, Record
 
 

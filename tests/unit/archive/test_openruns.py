@@ -12,7 +12,7 @@ from tests.unit.archive.contents import archived, change, take
 from tests.unit.archive.ground import DUE_MS, at, enqueue, entry, fire, held, put, put_recurring
 from zsched.archive import START, Archive
 from zsched.archive.openruns import OpenRun, open_runs
-from zsched.core.run_id import RunKey
+from zsched.core.runs.run_id import RunKey
 from zsched.errors import ArchiveCorrupt
 
 ALL = 100

@@ -15,7 +15,7 @@ from zsched.archive import Archive, History
 from zsched.archive.originals import Original, Originals
 from zsched.core.log import Entry, UnknownEntry, changes, touches
 from zsched.core.log.puts import EnqueueEntry
-from zsched.core.outcomes import What
+from zsched.core.occurrences.outcomes import What
 from zsched.core.record import Place, Record
 
 CALL = {b"origin": b"mail", b"data": b"call"}

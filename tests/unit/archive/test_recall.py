@@ -12,8 +12,8 @@ from tests.unit.archive.restoring import JOB, OLD_US, RUN, end, one_shot, restor
 from zsched.archive import Archive
 from zsched.archive.recall import recalling
 from zsched.core.clock import ManualClock
-from zsched.core.difference import Branch, Recalled, lacking, restored_row
 from zsched.core.log import Entry, Position
+from zsched.core.recovery.difference import Branch, Recalled, lacking, restored_row
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign
 
 

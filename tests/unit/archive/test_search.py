@@ -16,9 +16,9 @@ from zsched.archive.search import Search, SearchPart
 from zsched.core.clock import ManualClock
 from zsched.core.facets import Facets
 from zsched.core.log import Entry
-from zsched.core.occurrences import Occurrence, SearchCursor, Wanted, kept
-from zsched.core.outcomes import OUTCOMES, What
-from zsched.core.runs import Run, RunStatus
+from zsched.core.occurrences.outcomes import OUTCOMES, What
+from zsched.core.occurrences.search import Occurrence, SearchCursor, Wanted, kept
+from zsched.core.runs.run import Run, RunStatus
 
 ALL = frozenset(RunStatus)
 FIRED = Wanted(frozenset([What.FIRED]), frozenset(), 2)

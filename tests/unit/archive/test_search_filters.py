@@ -24,9 +24,9 @@ from zsched.archive.search import Search
 from zsched.core.clock import ManualClock
 from zsched.core.facets import Facets
 from zsched.core.log import Entry
-from zsched.core.occurrences import Occurrence, SearchCursor, Wanted
-from zsched.core.outcomes import What
-from zsched.core.runs import Run, RunStatus
+from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.search import Occurrence, SearchCursor, Wanted
+from zsched.core.runs.run import Run, RunStatus
 from zsched.errors import ArchiveCorrupt
 
 PREFIX_TABLE: Final = "CREATE TABLE prefix(length, first_n, last_n, bits, sum, PRIMARY KEY (length, first_n))"

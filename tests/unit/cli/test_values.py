@@ -17,12 +17,12 @@ from zsched.cli.log import summary
 from zsched.cli.terminal import Terminal
 from zsched.cli.values import instant, moment
 from zsched.client.allowed import check_allowed
-from zsched.core.changes import Change
 from zsched.core.log import Entry, Position
-from zsched.core.outcomes import What
-from zsched.core.run_cells import cells, remark, with_short_workers
-from zsched.core.runs import Run, RunStatus
-from zsched.core.sentences import sentence
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import What
+from zsched.core.runs.cells import cells, remark, with_short_workers
+from zsched.core.runs.run import Run, RunStatus
+from zsched.core.story.sentences import sentence
 from zsched.errors import InvalidSchedule
 
 SEOUL = timezone(timedelta(hours=9))

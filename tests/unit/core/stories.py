@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zsched.core.changes import Change
-from zsched.core.choices import ScheduleState
 from zsched.core.model import Schedule
-from zsched.core.outcomes import What
-from zsched.core.runs import Run, facts_text
-from zsched.core.story import Chronicle, Source, Story, tell
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import What
+from zsched.core.options.choices import ScheduleState
+from zsched.core.runs.run import Run, facts_text
+from zsched.core.story.story import Chronicle, Source, Story, tell
 
 DUE_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 DUE = "2026-01-01 00:00:00+00:00"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from zsched.core.choices import Priority, ScheduleState
 from zsched.core.clock import from_ms
 from zsched.core.listing import Cursor, Filter, IdTest, select
 from zsched.core.model import Schedule
+from zsched.core.options.choices import Priority, ScheduleState
 from zsched.core.pages import pages_of
 from zsched.errors import InvalidSchedule
 

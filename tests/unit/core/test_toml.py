@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zsched.core.choices import ScheduleState
 from zsched.core.clock import LAST_MS
 from zsched.core.model import Many, Schedule, Scheduled
-from zsched.core.revision import is_same
+from zsched.core.options.choices import ScheduleState
+from zsched.core.options.revision import is_same
 from zsched.core.toml import json_text, key_text, toml_text
 from zsched.errors import InvalidSchedule
 

@@ -12,7 +12,7 @@ import pytest
 from zsched.archive import Archive
 from zsched.config.settings import ArchiveSettings, LogSettings, RedisSettings, Settings
 from zsched.core.clock import SystemClock
-from zsched.core.runs import RunStatus
+from zsched.core.runs.run import RunStatus
 from zsched.daemon import keeper
 from zsched.daemon.about import facts
 from zsched.daemon.archivist_messages import Datagrams, Orders, State

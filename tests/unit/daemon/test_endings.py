@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.prefix import RQ
-from zsched.core.changes import Change
 from zsched.core.log import Entry, Position
-from zsched.core.outcomes import What
-from zsched.core.runs import EXPIRED, FAILURES, GONE, Run, RunStatus, facts_text
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import What
+from zsched.core.runs.run import EXPIRED, FAILURES, GONE, Run, RunStatus, facts_text
 from zsched.daemon import suppressed
 from zsched.daemon.endings import Endings
 from zsched.daemon.suppressed import SuppressedRuns

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from zsched.core.choices import CatchUp, Overlap
-from zsched.core.outcomes import Outcome
-from zsched.core.policy import Passed, Plan, Policy, Range
+from zsched.core.occurrences.outcomes import Outcome
+from zsched.core.occurrences.policy import Passed, Plan, Policy, Range
+from zsched.core.options.choices import CatchUp, Overlap
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY

@@ -9,9 +9,9 @@ from unittest.mock import Mock
 import pytest
 
 from tests.unit.core.recovering import LATER, RUN, entry, one_shot, row
-from zsched.core.difference import Branch, Recalled
 from zsched.core.log import Entry, Position
 from zsched.core.record import Record
+from zsched.core.recovery.difference import Branch, Recalled
 from zsched.daemon.reconciler import Guess, HistoryChanged, Reconciler, lacking_rows
 from zsched.storage.keys import Keys
 from zsched.storage.restoring import ROWS, NotAbsent, Portion, Written

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from zsched.core.choices import Priority
 from zsched.core.clock import ManualClock
+from zsched.core.options.choices import Priority
 from zsched.daemon.status_line import text_of
 from zsched.daemon.supervisor import Supervisor
 from zsched.health.facts import DaemonHealth

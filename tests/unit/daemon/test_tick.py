@@ -12,7 +12,7 @@ from structlog.testing import LogCapture
 
 from tests.prefix import RQ
 from tests.unit.daemon.leading import BOOTED_MS, HOUR_MS, NOTHING, NOW_MS, TERM, Events, TickingLeader, hourly
-from zsched.core.outcomes import Outcome
+from zsched.core.occurrences.outcomes import Outcome
 from zsched.daemon.native import NextLook
 from zsched.daemon.server_clock import JUMP_MS, STEADY_MS
 from zsched.daemon.tick import Tick

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.files.ground import CHECKS, Completing, reading
-from zsched.core.choices import Priority
 from zsched.core.clock import to_ms
-from zsched.core.options import SCHEDULE_OPTIONS
+from zsched.core.options.choices import Priority
+from zsched.core.options.define import SCHEDULE_OPTIONS
 from zsched.core.toml import Lines
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON

@@ -16,7 +16,7 @@ from rq.cron import CronJob
 
 from tests.unit.imports.debian import BOUNDS, MACROS, Line
 from zsched.core.clock import from_ms, to_ms
-from zsched.core.options import define_trigger
+from zsched.core.options.define import define_trigger
 from zsched.core.triggers import build
 from zsched.core.triggers.cron import ALIASES
 from zsched.imports.fields import cron_of_fields

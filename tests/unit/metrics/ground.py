@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from zsched.core.changes import Change
 from zsched.core.log import Entry, outcomes
-from zsched.core.outcomes import What
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import What
 from zsched.metrics.meter import LABELS
 
 T_MS = 1_800_000_000_000

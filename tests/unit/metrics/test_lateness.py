@@ -12,9 +12,9 @@ from tests.unit.metrics.ground import T_MS, entry
 from zsched.archive import History
 from zsched.archive.search import Search
 from zsched.core.log import Entry
-from zsched.core.occurrences import Wanted
-from zsched.core.outcomes import What
-from zsched.core.recent import Counting
+from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.recent import Counting
+from zsched.core.occurrences.search import Wanted
 from zsched.metrics.meter import LogTally, Names
 
 HOUR_MS = 3_600_000
@@ -97,7 +97,7 @@ def test_a_put_by_a_client_in_another_term_counts_for_the_fire_of_this_one() -> 
 
 
 def test_only_the_last_schedules_that_were_put_late_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zsched.core.lateness._WAITING", 2)
+    monkeypatch.setattr("zsched.core.occurrences.lateness._WAITING", 2)
     tally = LogTally("", Names())
     tally.led(3)
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as some
 
 from zsched.aio.link import AsyncLink
 from zsched.config.settings import Settings
-from zsched.core.choices import Priority
 from zsched.core.clock import ManualClock
+from zsched.core.options.choices import Priority
 from zsched.health.facts import DaemonHealth
 from zsched.metrics.collector import DaemonCollector, Lookout, Sight
 from zsched.metrics.meter import OTHER, DaemonMeter, Distribution, LogTally, Names

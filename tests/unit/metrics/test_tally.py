@@ -7,7 +7,7 @@ import pytest
 from tests.log_rows import end_fields, row_fields
 from tests.unit.metrics.ground import T_MS, entry, outcomes_of
 from zsched.core.log import Entry, Position
-from zsched.core.runs import Run, RunStatus
+from zsched.core.runs.run import Run, RunStatus
 from zsched.metrics.meter import LABELS, Distribution, LogTally, Names
 
 FIRE = entry(

@@ -17,7 +17,7 @@ from tests.prefix import RQ
 from tests.unit.monitoring.ground import asked, dashboard, panels, queries
 from zsched import Client
 from zsched.core.clock import SystemClock
-from zsched.core.runs import RunStatus
+from zsched.core.runs.run import RunStatus
 from zsched.health.facts import DaemonHealth
 from zsched.metrics.collector import DaemonCollector, Lookout
 from zsched.metrics.meter import DURATION_S, WAIT_S, DaemonMeter, Distribution, LogTally, Names

@@ -10,9 +10,9 @@ from rq.job import Job
 from rq.serializers import DefaultSerializer, JSONSerializer
 
 from zsched.core.clock import from_ms
-from zsched.core.forms import Stored
 from zsched.core.model import Definition
-from zsched.core.options import define_now
+from zsched.core.options.define import define_now
+from zsched.core.options.forms import Stored
 from zsched.storage.rqjob import Encoder
 
 SERIALIZERS = {"pickle": DefaultSerializer, "json": JSONSerializer}

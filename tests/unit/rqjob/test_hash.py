@@ -17,10 +17,10 @@ from rq.job import JobStatus
 
 from tests.breadth import each
 from tests.unit.rqjob.ground import JSON, SERIALIZERS, definition_of, hash_of, restored, task
-from zsched.core.choices import OnLost, OnUncertain
-from zsched.core.forms import Stored
 from zsched.core.model import Now
-from zsched.core.options import define
+from zsched.core.options.choices import OnLost, OnUncertain
+from zsched.core.options.define import define
+from zsched.core.options.forms import Stored
 from zsched.storage.rqjob import Encoder, timeout_s
 
 _LINE = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=50)

@@ -10,7 +10,7 @@ import pytest
 from rq import Callback, Retry
 
 from tests.unit.rqjob.ground import definition_of
-from zsched.core.forms import RateLimit
+from zsched.core.options.forms import RateLimit
 from zsched.errors import InvalidSchedule
 from zsched.storage import rqjob
 from zsched.storage.rqjob import Encoder, plain, timeout_s

@@ -10,10 +10,10 @@ import hiredis
 import pytest
 import redis
 
-from zsched.core.changes import Change
 from zsched.core.log import Entry, Position
 from zsched.core.log.kinds import LoggedPut
-from zsched.core.outcomes import What
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import What
 from zsched.core.record import Place, Record
 from zsched.errors import RedisRefused
 from zsched.storage import comparing

@@ -20,8 +20,8 @@ from tests.unit.testing import tasks
 from tests.unit.testing.tasks import HOUR, KEYS, NINE
 from zsched import Client, ConfigError, ScheduleNotFound
 from zsched.config.settings import Settings
-from zsched.core.choices import ScheduleState
 from zsched.core.clock import SystemClock
+from zsched.core.options.choices import ScheduleState
 from zsched.daemon.daemon import Daemon
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Link

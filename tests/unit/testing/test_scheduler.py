@@ -14,8 +14,8 @@ from tests.prefix import RQ
 from tests.unit.testing import tasks
 from tests.unit.testing.tasks import HOUR, KEYS, MINUTE, NINE, nominal
 from zsched import AsyncClient, Client, InvalidSchedule, ZschedError
-from zsched.core.choices import ScheduleState
 from zsched.core.clock import SystemClock
+from zsched.core.options.choices import ScheduleState
 from zsched.testing import Fired, ManualScheduler
 
 

@@ -16,7 +16,7 @@ from tests.prefix import RQ
 from tests.unit.testing import tasks
 from tests.unit.testing.tasks import HOUR, KEYS, MINUTE, NINE, nominal
 from zsched import RunStatus
-from zsched.core.choices import ScheduleState
+from zsched.core.options.choices import ScheduleState
 from zsched.testing import ManualScheduler
 
 

@@ -16,7 +16,7 @@ from zsched.config.settings import Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import SystemClock
 from zsched.core.log import Position
-from zsched.core.sentences import local_text
+from zsched.core.story.sentences import local_text
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign, ZschedError
 
 _REMEDY: Final = "it cannot be trusted; give another archive with --from FILE"

@@ -26,7 +26,7 @@ from zsched.client.caller import caller
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of, redact
 from zsched.core.clock import SystemClock
-from zsched.core.difference import judge
+from zsched.core.recovery.difference import judge
 from zsched.daemon import recovery
 from zsched.daemon.merge import PAGE, Merge, OtherRestores
 from zsched.daemon.reconciler import HistoryChanged

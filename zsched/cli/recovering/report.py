@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 
 from zsched.cli.lines import Shown, Table, pairs
 from zsched.cli.recovering.archives import OpenedArchive, entry_text
-from zsched.core.difference import Verdict
 from zsched.core.log import Position, text
 from zsched.core.model import iso, seconds
 from zsched.core.record import Record
-from zsched.core.run_id import RunId
-from zsched.core.sentences import local_text
+from zsched.core.recovery.difference import Verdict
+from zsched.core.runs.run_id import RunId
+from zsched.core.story.sentences import local_text
 from zsched.core.wording import plural, rough_duration
 
 SHOWN: Final = 50  # differences of a kind that are listed

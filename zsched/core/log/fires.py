@@ -9,14 +9,14 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
-from zsched.core.changes import BACKFILL, RUN_NOW, Change
-from zsched.core.choices import Priority
 from zsched.core.entry import Entry, any_milliseconds, expect, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Advanced, OneShotsFired, OneShotsLeft, PushedByRule, Quarantined, Row
-from zsched.core.outcomes import LEFT_OUT, Outcome, What, outcome_of
-from zsched.core.policy import Passed, Range
-from zsched.core.run_id import RunKey, nominal_ms_of, run_id_of
+from zsched.core.occurrences.changes import BACKFILL, RUN_NOW, Change
+from zsched.core.occurrences.outcomes import LEFT_OUT, Outcome, What, outcome_of
+from zsched.core.occurrences.policy import Passed, Range
+from zsched.core.options.choices import Priority
+from zsched.core.runs.run_id import RunKey, nominal_ms_of, run_id_of
 
 _LANES: Final = frozenset(lane.value for lane in Priority)
 _LISTS: Final = frozenset({b"runs", b"uncertain", b"skipped", b"expired", b"cancelled"})  # of run ids, in a fire

@@ -16,14 +16,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar, overload
 
-from zsched.core.changes import Change
 from zsched.core.entry import Entry, Texts, UnknownEntry, reading, rows_of, text
 from zsched.core.facets import Facets, FacetsOfRows
 from zsched.core.log.rows import Key, Row, Touch
-from zsched.core.outcomes import TOLD, What
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import TOLD, What
 from zsched.core.record import Record
-from zsched.core.run_id import ID, RunKey, nominal_ms_of, run_id_of, run_key, usual_keys
-from zsched.core.runs import Run, RunStatus
+from zsched.core.runs.run import Run, RunStatus
+from zsched.core.runs.run_id import ID, RunKey, nominal_ms_of, run_id_of, run_key, usual_keys
 
 T = TypeVar("T")
 

@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Final, NamedTuple
 
-from zsched.core.changes import Change
 from zsched.core.entry import BEFORE_BY, Entry, expect, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Counted, Mentioned, Paused, Replanned, Resumed, Row, RunsOver
-from zsched.core.outcomes import Outcome, What
-from zsched.core.policy import Range
-from zsched.core.run_id import RunKey, run_id_of
-from zsched.core.runs import ANOTHER_END, Run, RunStatus, ended_as, ended_run
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import Outcome, What
+from zsched.core.occurrences.policy import Range
+from zsched.core.runs.run import ANOTHER_END, Run, RunStatus, ended_as, ended_run
+from zsched.core.runs.run_id import RunKey, run_id_of
 
 
 class PauseEntry(ParsedEntry, kind="pause"):
@@ -128,8 +128,8 @@ _LONGEST_RERUN: Final = 20  # characters of "-r" and its number, at the end of a
 
 class EndEntry(ParsedEntry, kind="end"):
     """
-    Runs are over. A row is run id, status, and facts (JSON, ``core.runs.facts_text``). Leaders write it, and clients
-    that cancel a run.
+    Runs are over. A row is run id, status, and facts (JSON, ``core.runs.run.facts_text``). Leaders write it, and
+    clients that cancel a run.
     """
 
     whats = frozenset({What.RUN_ENDED})

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from zsched.core.changes import RUN_NOW, Change
 from zsched.core.entry import Texts, bounded_ms, expect, ids_of, milliseconds, text
 from zsched.core.facets import Facets, FacetsOfRows, facets_of_job
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, OneShotsPut, Placed, Row, RunPushed
-from zsched.core.outcomes import Outcome, What
+from zsched.core.occurrences.changes import RUN_NOW, Change
+from zsched.core.occurrences.outcomes import Outcome, What
 from zsched.core.record import Place, Record
-from zsched.core.run_id import nominal_ms_of, run_id_of, run_key, schedule_of
-from zsched.core.signed import job_pairs
+from zsched.core.runs.run_id import nominal_ms_of, run_id_of, run_key, schedule_of
+from zsched.core.runs.signature import job_pairs
 
 DISABLED: Final = "put with enabled=False"  # the note of a schedule that a put paused (lua/lib/lanes.lua)
 _ENQUEUED_HEAD: Final = 2  # texts before the pairs in a row of an ``enqueue`` entry

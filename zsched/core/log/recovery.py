@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from zsched.core.changes import RUN_OVER, Change
 from zsched.core.entry import Entry, Position, expect, reading, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Forgotten, Key, Placed, Row, RunPushed, RunsOver, Touch
-from zsched.core.outcomes import What
+from zsched.core.occurrences.changes import RUN_OVER, Change
+from zsched.core.occurrences.outcomes import What
 from zsched.core.record import ROW_HEAD, Place, Record, rows_in
 
 # The change and reason of a row by its place. Rows of other places restore a schedule.

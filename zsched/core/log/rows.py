@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zsched.core.outcomes import Outcome, outcome_of
-from zsched.core.policy import Passed
-from zsched.core.run_id import RunKey
+from zsched.core.occurrences.outcomes import Outcome, outcome_of
+from zsched.core.occurrences.policy import Passed
+from zsched.core.runs.run_id import RunKey
 
 Key = tuple[str, str]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from zsched.core.changes import Change
 from zsched.core.entry import Entry, UnknownEntry
 from zsched.core.log.kinds import changes
 from zsched.core.model import iso
+from zsched.core.occurrences.changes import Change
 from zsched.core.wording import plural
 
 _NAMED: Final = 3  # fields

@@ -23,7 +23,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, Protocol, TypedDict
 
-from zsched.core.arguments import LONGEST_S, check_text
+from zsched.core.options.arguments import LONGEST_S, check_text
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE

@@ -7,8 +7,9 @@
 --        is_other  it is another data set, and an operator forces the restore
 -- RETURNS  OTHER, now ms
 --
--- The same rule as is_same_set of core/difference.py: if the data set or the archive has no name, only people and
--- addresses can decide. The check is in the script that restores, since another data set may come after the comparison.
+-- The same rule as is_same_set of core/recovery/difference.py: if the data set or the archive has no name, only people
+-- and addresses can decide. The check is in the script that restores, since another data set may come after the
+-- comparison.
 is_other = false
 named = redis.call('HGET', meta_key, 'gen')
 if named and names ~= '' then

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zsched.core.model import Schedule, iso
-from zsched.core.occurrences import Occurrence
-from zsched.core.outcomes import LEFT_OUT, PUSHES
-from zsched.core.sentences import local_text
-from zsched.core.timeline import EXPECTED, Timeline
+from zsched.core.occurrences.outcomes import LEFT_OUT, PUSHES
+from zsched.core.occurrences.search import Occurrence
+from zsched.core.occurrences.timeline import EXPECTED, Timeline
+from zsched.core.story.sentences import local_text
 from zsched.web.console.outcomes import Mark, mark_of, words_of
 
 COMING: Final = 60  # marks of a row; with more, a bar stands for all of them

@@ -18,10 +18,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from zsched.core.clock import from_ms
-from zsched.core.instants import instant_ms, zone_name
 from zsched.core.model import Schedule
-from zsched.core.option_table import RuleOptions
-from zsched.core.story import Story
+from zsched.core.options.instants import instant_ms, zone_name
+from zsched.core.options.table import RuleOptions
+from zsched.core.story.story import Story
 from zsched.core.triggers import RULES, zone
 from zsched.errors import ScheduleInPast, VersionConflict, ZschedError
 from zsched.web import actions

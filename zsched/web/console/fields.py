@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final
 
-from zsched.core.arguments import strict_json
-from zsched.core.checked_options import USUAL_ARGUMENTS
-from zsched.core.forms import Stored, ValueType
 from zsched.core.model import Schedule
-from zsched.core.option_table import FOR_UPDATE, OPTIONS
-from zsched.core.sentences import local_text
+from zsched.core.options.arguments import strict_json
+from zsched.core.options.checked import USUAL_ARGUMENTS
+from zsched.core.options.forms import Stored, ValueType
+from zsched.core.options.table import FOR_UPDATE, OPTIONS
+from zsched.core.story.sentences import local_text
 from zsched.core.triggers import RULES
 from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule

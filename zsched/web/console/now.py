@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from zsched.aio.bridge import run
 from zsched.core.clock import from_ms
-from zsched.core.outcomes import LEFT_OUT, What
-from zsched.core.replacements import Replacements
-from zsched.core.run_id import RunId
-from zsched.core.timeline import Timeline
+from zsched.core.occurrences.outcomes import LEFT_OUT, What
+from zsched.core.occurrences.replacements import Replacements
+from zsched.core.occurrences.timeline import Timeline
+from zsched.core.runs.run_id import RunId
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.health.status import StatusView
 from zsched.web.console.shared import Shared

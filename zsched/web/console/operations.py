@@ -10,13 +10,13 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
-from zsched.core.arguments import choice
-from zsched.core.changes import Change
 from zsched.core.entry import Entry
 from zsched.core.log import UnknownEntry, changes, parse
 from zsched.core.log.shown import unknown_entry_text
-from zsched.core.outcomes import What
-from zsched.core.story import Source
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import What
+from zsched.core.options.arguments import choice
+from zsched.core.story.story import Source
 from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine
 from zsched.storage.rights import Role

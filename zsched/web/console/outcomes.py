@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from zsched.core.occurrences import Occurrence
-from zsched.core.outcomes import PUSHES
-from zsched.core.runs import BAD, RunStatus
-from zsched.core.sentences import reason_text
+from zsched.core.occurrences.outcomes import PUSHES
+from zsched.core.occurrences.search import Occurrence
+from zsched.core.runs.run import BAD, RunStatus
+from zsched.core.story.sentences import reason_text
 from zsched.core.wording import rough_duration
 
 STRIP: Final = 20  # occurrences

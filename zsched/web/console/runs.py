@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from zsched.core.clock import from_ms
 from zsched.core.repair import Repaired
-from zsched.core.runs import UNSUCCESSFUL, RunStatus
+from zsched.core.runs.run import UNSUCCESSFUL, RunStatus
 from zsched.core.wording import duration_argument, plural
 from zsched.errors import InvalidSchedule
 from zsched.web import actions

@@ -10,14 +10,14 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from zsched.core.backfill import Backfill
-from zsched.core.choices import Missed, ScheduleState
 from zsched.core.clock import from_ms, to_ms
-from zsched.core.definition import definition_of
-from zsched.core.instants import instant_ms
 from zsched.core.model import Schedule
-from zsched.core.planning import nominal_time
-from zsched.core.replacements import Replacements
+from zsched.core.occurrences.backfill import Backfill
+from zsched.core.occurrences.planning import nominal_time
+from zsched.core.occurrences.replacements import Replacements
+from zsched.core.options.choices import Missed, ScheduleState
+from zsched.core.options.definition import definition_of
+from zsched.core.options.instants import instant_ms
 from zsched.core.triggers import has_zone, shown_zone
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
-from zsched.core.arguments import check_id
-from zsched.core.choices import Missed, ScheduleState
 from zsched.core.listing import LISTED_KINDS, Filter
 from zsched.core.model import Schedule
+from zsched.core.options.arguments import check_id
+from zsched.core.options.choices import Missed, ScheduleState
 from zsched.core.repair import Repaired
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ZschedError

@@ -19,15 +19,15 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
-from zsched.core.choices import ScheduleState
 from zsched.core.clock import from_ms, to_ms
-from zsched.core.instants import instant_ms
-from zsched.core.lateness import Absences, waited_since_us
 from zsched.core.listing import RECURRING
 from zsched.core.model import Schedule
-from zsched.core.occurrences import Occurrence
-from zsched.core.replacements import Replacement, Replacements
-from zsched.core.timeline import EXPECTED
+from zsched.core.occurrences.lateness import Absences, waited_since_us
+from zsched.core.occurrences.replacements import Replacement, Replacements
+from zsched.core.occurrences.search import Occurrence
+from zsched.core.occurrences.timeline import EXPECTED
+from zsched.core.options.choices import ScheduleState
+from zsched.core.options.instants import instant_ms
 from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import keys_of

@@ -15,10 +15,10 @@ from fastapi import Depends, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from zsched.core.clock import from_ms
-from zsched.core.instants import zone_name
 from zsched.core.model import iso
-from zsched.core.run_cells import cells, remark, with_short_workers
-from zsched.core.sentences import local_text, note_text, reason_text, sentence, shortened
+from zsched.core.options.instants import zone_name
+from zsched.core.runs.cells import cells, remark, with_short_workers
+from zsched.core.story.sentences import local_text, note_text, reason_text, sentence, shortened
 from zsched.core.triggers import shown_zone
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration
 from zsched.errors import ZschedError

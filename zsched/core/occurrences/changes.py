@@ -1,0 +1,121 @@
+"""Changes: what happened to a schedule, for stories, listings and counts. ``core.log`` reads them from entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from zsched.core.model import iso, seconds
+from zsched.core.occurrences.outcomes import OF_RUNS, RESTORED_RUNS, What
+from zsched.core.options.allowed import LimitedBy
+
+# Reasons for enqueuing that identify the kind of run.
+BACKFILL: Final = "backfill"  # its occurrence had passed without a run
+RUN_NOW: Final = "run now"
+
+RUN_OVER: Final = "over"  # a run was withdrawn: it was in its queue again
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """
+    One change to one schedule, read from one entry.
+
+    ``nominal_ms``: the nominal time of an occurrence, or the new next time of a schedule. ``next_ms``: the next time of
+    a recurring schedule after it. ``first_ms`` to ``last_ms`` are *count* occurrences. ``why``: reason, note or mark.
+    ``by``: who asked for it, as a client says; None: a daemon did it. ``changed``: the options that a put
+    changed, as texts. ``record``: the facts of a run that is over, for ``runs.ended_run``.
+    ``jitter_ms``: the due time of an occurrence minus its nominal time. ``ready_us``: the entry after its due time that
+    put, resumed or moved the schedule of a firing (``archive.history``); of that put, resume or move, its own time;
+    0: there was none, or the reader did not look for it. ``limited_by``: of a put whose definition the reader knows.
+    """
+
+    id: str
+    what: What
+    at_us: int
+    entry: str
+    run_id: str | None = None
+    nominal_ms: int | None = None
+    next_ms: int | None = None
+    first_ms: int | None = None
+    last_ms: int | None = None
+    count: int = 1
+    why: str = ""
+    by: str | None = None
+    record: str = ""
+    jitter_ms: int = 0
+    changed: tuple[str, ...] = ()
+    ready_us: int = 0
+    limited_by: LimitedBy | None = None
+
+    @property
+    def word(self) -> str:
+        """The word by which a search finds it: its outcome, or the status of the run that ended."""
+        return self.why if self.what is What.RUN_ENDED else self.what.value
+
+    @property
+    def is_firing(self) -> bool:
+        """True if the schedule's run was pushed: at its time, by *run now*, or again after Redis had lost it."""
+        is_at_once = self.what is What.ENQUEUED and self.why == RUN_NOW
+        return is_at_once or self.what is What.FIRED or self.what in RESTORED_RUNS
+
+    @property
+    def is_of_schedule(self) -> bool:
+        """True if it says what became of the schedule itself, and not of a run that goes its own way."""
+        return self.is_firing or not (self.is_of_over_run or self.what in (*OF_RUNS, What.RETRIED, What.ENQUEUED))
+
+    @property
+    def is_of_over_run(self) -> bool:
+        """True if it took a run that was over out of its queue."""
+        return self.what is What.WITHDRAWN and self.why == RUN_OVER
+
+    @property
+    def due_ms(self) -> int | None:
+        """The due time of its occurrence: ``jitter_ms`` after its nominal time."""
+        return None if self.nominal_ms is None else self.nominal_ms + self.jitter_ms
+
+    @property
+    def late_ms(self) -> float | None:
+        """Milliseconds from the due time, or from ``ready_us``, to the firing or the decision that it is too late."""
+        if self.what not in (What.FIRED, What.EXPIRED) or self.due_ms is None:
+            return None
+        return (self.at_us - max(self.due_ms * 1000, self.ready_us)) / 1000  # whole numbers: exact to the µs
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change for JSON; ``of_dict`` is the inverse."""
+        given = {each.name: getattr(self, each.name) for each in fields(Change)}  # not those of an Occurrence
+        shown = {name: value for name, value in given.items() if value not in (None, "", ())}
+        for name in ("jitter_ms", "ready_us"):
+            if not shown[name]:
+                del shown[name]
+        return shown | {"what": self.what.value}
+
+    def shown(self) -> dict[str, Any]:
+        """
+        Return the change for JSON that people read: instants by ``iso``, durations in seconds. Every key is always
+        present and stable.
+        """
+        return {
+            "id": self.id,
+            "what": self.what.value,
+            "at": iso(self.at_us // 1000),
+            "entry": self.entry,
+            "run_id": self.run_id,
+            "nominal_at": iso(self.nominal_ms),
+            "due_at": iso(self.due_ms),
+            "late_s": seconds(self.late_ms),
+            "next_at": iso(self.next_ms),
+            "first_at": iso(self.first_ms),
+            "last_at": iso(self.last_ms),
+            "count": self.count,
+            "why": self.why or None,
+            "by": self.by,
+            "changed": list(self.changed),
+        }
+
+    @classmethod
+    def of_dict(cls, given: dict[str, Any]) -> Change:
+        """Return the change that ``to_dict`` was called on."""
+        limited_by = None if given.get("limited_by") is None else LimitedBy(*given["limited_by"])
+        read = {"what": What(given["what"]), "changed": tuple(given.get("changed", ())), "limited_by": limited_by}
+        return cls(**given | read)

@@ -1,0 +1,305 @@
+"""
+Plans of next times outside of the tick: a preview of a rule, the first time of a put or resume, and the new time of an
+occurrence after a change of its zone's rules. Pure. ``core.occurrences.policy.plan`` decides what fires, and what comes
+next.
+
+**A plan by a clock that may be wrong.** A put or resume of a recurring schedule sends its plan by the client's clock,
+with the window in which that plan is right: a ``Bracket``. The script accepts it only if the server's TIME is in the
+window. Otherwise it returns its TIME, and the caller plans again from that. So one round trip is normally enough, and
+the server's clock always decides.
+
+**Other rules of a zone.** The next time of a schedule was computed by the zone's rules of that moment. By other rules
+the same occurrence is at another time: daily at 09:00 is an hour earlier in a country that gave up winter time. Of the
+old rules only their results are known: *nominal*, the time of the waiting occurrence, and the last fired one. So the
+waiting occurrence gets the time of the new rules that is nearest to *nominal*, and later than the last fired one. The
+following ones come from the rule. The occurrence is moved, not created anew: if it fired at the old 09:00, it is not
+repeated when the new rules make it 10:00, and the next one is not left out. A repetition changes nothing, so the work
+may be started again.
+
+A one-shot that was given as local time has the offset of its zone at that time (``OnceMove``). So its local time is
+known, and moves as it is.
+
+A new time that has passed is due at once, and fires late. If the new rules do not have the time (a gap with
+``gap="skip"``), the next occurrence takes its place; without a next one, the promised time stays.
+
+Not guaranteed: that occurrences are distinguished if their distance is less than the zone's change. By the new rules
+one of them may be at the time at which another one fired: that time does not fire again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, time, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
+from zoneinfo import ZoneInfo
+
+from zsched.core.clock import LAST_MS, from_ms
+from zsched.core.model import Schedule
+from zsched.core.occurrences.policy import Range, latest_due
+from zsched.core.runs.job import OFFSET_FIELD
+from zsched.core.runs.run_id import RunId
+from zsched.core.runs.signature import SIGNATURE_FIELD
+from zsched.core.triggers import (
+    Anchor,
+    Fold,
+    Gap,
+    Trigger,
+    TriggerSpec,
+    build,
+    delay_of,
+    due_of,
+    offset_s,
+    resolve_local,
+    spec_of,
+    zone,
+)
+
+if TYPE_CHECKING:
+    from zsched.core.record import Record
+
+_JUST_MS: Final = 5000  # most that an anchor may be before TIME: longer than a reply takes, shorter than clock errors
+_REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, a day would be another occurrence
+_PLACES: Final = ("due", "paused")  # the places of a waiting occurrence
+
+
+# -- preview --------------------------------------------------------------------------------------
+
+
+def occurrences(
+    spec: TriggerSpec, anchor_ms: int, start_ms: int, n: int, id: str = "", first_ms: int = 0
+) -> list[datetime]:
+    """
+    Return the due times of up to *n* occurrences, strictly after *start_ms*, aware, in the rule's zone.
+
+    They include the jitter of schedule *id*. The first may have its nominal time before *start_ms*, but not before
+    *first_ms*, the first time that a schedule can have after its put.
+
+    Raises:
+        TriggerError: the trigger cannot produce a time.
+    """
+    place = zone(spec.tz)
+    return [local_time(due_ms, place) for due_ms in islice(_dues(spec, anchor_ms, start_ms, id, first_ms), n)]
+
+
+def local_time(ms: int, place: ZoneInfo) -> datetime:
+    """Return an instant as local time in *place*; in UTC if it is beyond the year 9999 there."""
+    at = from_ms(ms)
+    with suppress(OverflowError):
+        return at.astimezone(place)
+    return at
+
+
+def nominal_of(spec: TriggerSpec, anchor_ms: int, due_ms: int) -> int:
+    """Return the nominal time of the occurrence due at *due_ms*: the latest, as jitter ends before the next one."""
+    nominal_ms = build(spec, anchor_ms).last_until(due_ms)
+    return due_ms if nominal_ms is None else nominal_ms
+
+
+def nominal_time(schedule: Schedule, due_ms: int) -> int:
+    """Return the nominal time of the occurrence of *schedule* that is due at *due_ms*, by its jitter."""
+    if schedule.trigger is None:
+        return due_ms if schedule.nominal_ms is None else schedule.nominal_ms
+    return nominal_of(schedule.trigger, schedule.anchor_ms or 0, due_ms)
+
+
+def _dues(spec: TriggerSpec, anchor_ms: int, start_ms: int, id: str, first_ms: int) -> Iterator[int]:
+    trigger = build(spec, anchor_ms)
+    at_ms = trigger.last_until(start_ms) if spec.jitter_ms else None
+    if at_ms is not None and at_ms >= first_ms and (due_ms := due_of(trigger, id, at_ms)) > start_ms:
+        yield due_ms
+    for at_ms in trigger.between(start_ms, LAST_MS):
+        yield due_of(trigger, id, at_ms)
+
+
+# -- by a clock that may be wrong -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """
+    A plan, and the window of TIME in which it is right: ``from_ms`` <= TIME < ``until_ms``.
+
+    ``next``: the next occurrence, in ms as decimal text, or ``+<ms>`` from the server's TIME; None: there are no more
+    occurrences. It is due ``jitter_ms`` later. ``anchor_ms``: the rule's anchor; None: the server's TIME.
+    """
+
+    next: str | None
+    from_ms: int
+    until_ms: int
+    jitter_ms: int = 0
+    anchor_ms: int | None = None
+
+
+class PlannedRule:
+    """
+    A rule with its text, which many schedules may share, in several threads. ``planned``: the last plan, the same for
+    all of them but for their jitter; and the ms that this may take. ``is_stored``: Redis has the rule, and its times.
+    """
+
+    __slots__ = ("is_stored", "planned", "spec", "text")
+
+    def __init__(self, spec: TriggerSpec) -> None:
+        self.spec, self.text, self.is_stored = spec, spec.to_text(), False
+        self.planned: tuple[Bracket, int] | None = None
+
+
+def first(spec: TriggerSpec, now_ms: int, id: str = "") -> Bracket:
+    """
+    Return the first occurrence of schedule *id*, created at about *now_ms*.
+
+    Raises:
+        TriggerError: the trigger cannot produce a time.
+    """
+    endless = replace(spec, ends_ms=None, count=None)
+    if spec.starts_ms is not None:
+        return _next(spec, now_ms, id, build(endless, now_ms).last_until(now_ms) or 0)
+    anchor = spec.kind.anchor
+    if anchor is Anchor.NOTHING:
+        return _next(spec, now_ms, id, build(endless, 0).last_until(now_ms) or 0)
+    if anchor is Anchor.DAY:  # midnight changes the first occurrence, too
+        midnight_ms, end_ms = _day(spec.tz, now_ms)
+        today = build(replace(endless, starts_ms=midnight_ms), now_ms)
+        return _next(spec, now_ms, id, max(today.last_until(now_ms) or 0, midnight_ms), end_ms)
+    if anchor is Anchor.INSTANT:
+        return _from_now(spec, endless, now_ms, id)
+    assert_never(anchor)
+
+
+def after_missed(
+    spec: TriggerSpec, anchor_ms: int, nominal_ms: int, now_ms: int, id: str = ""
+) -> tuple[Range, Bracket]:
+    """Return the occurrences from *nominal_ms* until about *now_ms*, and the next plan. Raises TriggerError."""
+    trigger = build(spec, anchor_ms)
+    last_ms = latest_due(trigger, nominal_ms, now_ms, id)
+    next_ms = trigger.next_after(last_ms)
+    passed = Range(nominal_ms, last_ms, 1 + trigger.count_between(nominal_ms, last_ms))
+    until_ms = LAST_MS if next_ms is None else due_of(trigger, id, next_ms)
+    return passed, _of(trigger, id, next_ms, due_of(trigger, id, last_ms), until_ms)
+
+
+def _next(spec: TriggerSpec, now_ms: int, id: str, from_ms: int, until_ms: int = LAST_MS) -> Bracket:
+    """Return the first occurrence after *now_ms*, valid from *from_ms* until it is due, at most until *until_ms*."""
+    trigger = build(spec, now_ms)
+    next_ms = trigger.next_after(now_ms)
+    return _of(trigger, id, next_ms, from_ms, until_ms if next_ms is None else min(until_ms, next_ms))
+
+
+def _from_now(spec: TriggerSpec, endless: TriggerSpec, now_ms: int, id: str) -> Bracket:
+    """Return the first occurrence of a rule with TIME as its anchor: its distance from TIME is always the same."""
+    first_ms = build(endless, now_ms).next_after(now_ms)
+    if first_ms is None:
+        return Bracket(None, 0, LAST_MS)
+    away_ms = first_ms - now_ms
+    if spec.jitter_ms:  # jitter depends on the occurrence's time, so the bracket has to be narrow: TIME was just read
+        bracket = _next(spec, now_ms, id, now_ms)
+        return replace(bracket, until_ms=now_ms + min(away_ms, _JUST_MS), anchor_ms=now_ms)
+    until_ms = LAST_MS if spec.ends_ms is None else spec.ends_ms - away_ms + 1
+    return Bracket(f"+{away_ms}" if now_ms < until_ms else None, 0, until_ms)
+
+
+def _of(trigger: Trigger, id: str, next_ms: int | None, from_ms: int, until_ms: int) -> Bracket:
+    if next_ms is None:
+        return Bracket(None, from_ms, until_ms)
+    return Bracket(str(next_ms), from_ms, until_ms, due_of(trigger, id, next_ms) - next_ms)
+
+
+def _day(tz: str, now_ms: int) -> tuple[int, int]:
+    """Return start and end of the local day of *now_ms*."""
+    place = zone(tz)
+    today = from_ms(now_ms).astimezone(place).date()
+    days = [datetime.combine(today + timedelta(days=n), time()) for n in (0, 1)]
+    start_ms, end_ms = (resolve_local(day, place, Gap.FIRST_VALID, Fold.FIRST)[0] for day in days)
+    return start_ms, end_ms
+
+
+# -- by other rules of a zone ---------------------------------------------------------------------
+
+
+class Move(NamedTuple):
+    """A schedule as it was read, and the new time of its occurrence; times in ms."""
+
+    id: str
+    version: str
+    due_ms: int
+    nominal_ms: int
+    new_nominal_ms: int
+    new_due_ms: int
+
+
+class OnceMove(NamedTuple):
+    """A one-shot as it was read, with its new due time in ms, and the offset of its zone then; see ``At``."""
+
+    record: Record
+    due_ms: int
+    offset_s: int
+
+    @property
+    def is_signed(self) -> bool:
+        """True if a signature covers its time."""
+        return SIGNATURE_FIELD.encode() in self.record.job[::2]
+
+
+def once_move_of(record: Record) -> OnceMove | None:
+    """
+    Return the move of the one-shot *record*, which was given as local time; None if it stays, or is no such one-shot.
+
+    Of the two instants of a repeated local time it keeps the nearer one.
+
+    Raises:
+        InvalidSchedule, ValueError, OverflowError: the stored schedule is broken, or this machine lacks its zone.
+    """
+    job = record.job_fields()
+    if not record.run or record.place not in _PLACES or record.due_ms is None or OFFSET_FIELD.encode() not in job:
+        return None
+    delay_ms = delay_of(record.id, int(job.get(b"zs_jitter", b"0")))
+    nominal_ms, place = record.due_ms - delay_ms, zone(job.get(b"zs_tz", b"UTC").decode())
+    local = from_ms(nominal_ms + int(job[OFFSET_FIELD.encode()]) * 1000)
+    times = [resolve_local(local, place, Gap.SHIFT, fold)[0] for fold in (Fold.FIRST, Fold.SECOND)]
+    new_ms = min(times, key=lambda ms: abs(ms - nominal_ms))
+    return None if new_ms == nominal_ms else OnceMove(record, new_ms + delay_ms, offset_s(place, new_ms // 1000))
+
+
+def move_of(record: Record) -> Move | None:
+    """
+    Return the move of the occurrence of *record*; None if it stays.
+
+    Raises:
+        TriggerError, InvalidSchedule, ValueError, KeyError, TypeError: the stored schedule is broken.
+    """
+    if record.run or record.place not in _PLACES or record.nominal_ms is None or record.due_ms is None:
+        return None
+    own = record.own_fields()
+    spec = spec_of(own[b"trigger"])
+    if not spec.is_of_zone:
+        return None
+    trigger = build(spec, int(own[b"anchor"]))
+    last = RunId.parse(record.last) if record.last else None
+    fired_ms = last.nominal_ms if last is not None and not last.rerun else None  # an extra run is not an occurrence
+    new_ms = moved(trigger, record.nominal_ms, fired_ms)
+    if new_ms is None:
+        return None
+    new_due_ms = due_of(trigger, record.id, new_ms)
+    return Move(record.id, own[b"version"].decode(), record.due_ms, record.nominal_ms, new_ms, new_due_ms)
+
+
+def moved(trigger: Trigger, nominal_ms: int, fired_ms: int | None) -> int | None:
+    """
+    Return the time by *trigger* of the occurrence that waited for *nominal_ms*; None if it stays.
+
+    The time is later than *fired_ms*, the last fired occurrence (None: not known). Of two equally near times the later
+    one is returned.
+
+    Raises:
+        TriggerError: the trigger cannot produce a time.
+    """
+    before_ms = trigger.last_until(nominal_ms)
+    if before_ms == nominal_ms:
+        return None
+    after_ms = trigger.next_after(nominal_ms)
+    if before_ms is None or nominal_ms - before_ms > _REACH_MS or (fired_ms is not None and before_ms <= fired_ms):
+        return after_ms
+    is_nearer = after_ms is None or nominal_ms - before_ms < after_ms - nominal_ms
+    return before_ms if is_nearer else after_ms

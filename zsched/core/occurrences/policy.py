@@ -1,0 +1,187 @@
+"""
+The policies of a schedule, and the pure decision of the tick: what becomes of a due recurring schedule?
+
+An occurrence that did not fire at its time is *late*: no daemon led, the schedule was paused, or Redis was away.
+Catch-up decides what becomes of it, at a cost that does not grow with the number of occurrences. The overlap policy is
+only passed on here: the script that pushes decides whether the previous run is open, by the job that the worker writes.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Final, NamedTuple
+
+from zsched.core.occurrences.outcomes import Outcome
+from zsched.core.options.choices import CatchUp, Overlap
+from zsched.core.triggers import Trigger, due_of, nth_after
+from zsched.errors import TriggerError
+
+ON_TIME_MS: Final = 5000  # a shorter delay is on time, with any window: a take-over lasts half as long
+
+
+WAITING: Final = (Overlap.QUEUE,)  # policies with a limited number of waiting runs
+EACH_RUNS: Final = (Overlap.QUEUE, Overlap.ALLOW)  # policies by which every occurrence runs
+
+
+class Contradiction(NamedTuple):
+    """
+    An option that needs one of the values ``allowed`` of option ``beside``. ``only``: its own values with this need, if
+    not all but its default. ``instead``: another remedy for the caller.
+    """
+
+    option: str
+    beside: str
+    allowed: tuple[Enum, ...]
+    problem: str
+    only: tuple[Enum, ...] = ()
+    instead: str = ""
+
+
+CONTRADICTIONS: Final = (
+    Contradiction(
+        "catch_up", "overlap", EACH_RUNS, "one of them runs and the others do not", (CatchUp.ALL,), 'catch_up="latest"'
+    ),
+    Contradiction("overlap_limit", "overlap", WAITING, "nothing waits"),
+    Contradiction("catch_up_limit", "catch_up", (CatchUp.ALL,), "no more than one is caught up"),
+    Contradiction("catch_up_window", "catch_up", (CatchUp.LATEST, CatchUp.ALL), "nothing is caught up"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """
+    The policies of a recurring schedule.
+
+    An occurrence fires at most ``catch_up_window_ms`` after its due time. ``catch_up="all"`` fires the latest
+    ``catch_up_limit`` ones. With ``overlap="queue"`` at most ``overlap_limit`` runs wait.
+    """
+
+    catch_up: CatchUp = CatchUp.LATEST
+    catch_up_window_ms: int = 86_400_000
+    catch_up_limit: int = 100
+    overlap: Overlap = Overlap.SKIP
+    overlap_limit: int = 100
+
+    @property
+    def patience_ms(self) -> int:
+        """Milliseconds after its due time for which an occurrence still fires."""
+        return ON_TIME_MS if self.catch_up is CatchUp.NONE else max(self.catch_up_window_ms, ON_TIME_MS)
+
+    def to_text(self) -> str:
+        """Return canonical JSON of the policies that differ from their defaults; '' if none does."""
+        changed = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
+        plain = {name: value.value if isinstance(value, Enum) else value for name, value in changed.items()}
+        return json.dumps(plain, separators=(",", ":"), sort_keys=True) if plain else ""
+
+
+USUAL: Final = Policy()
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Consecutive occurrences with one outcome: first and last nominal time, and their number."""
+
+    first_ms: int
+    last_ms: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Occurrences that are recorded, not pushed; ``why``: the word of their ``Outcome``."""
+
+    why: str
+    range: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """
+    The decision: push the occurrence ``fire_ms``, due at ``due_ms`` (None: push nothing), and record ``passed``, the
+    oldest first.
+
+    ``next_ms`` is the next occurrence, due at ``next_due_ms`` (None: the trigger is exhausted). It has passed, too, if
+    there is more to catch up.
+    """
+
+    fire_ms: int | None
+    due_ms: int | None
+    passed: tuple[Passed, ...]
+    next_ms: int | None
+    next_due_ms: int | None
+
+
+def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL, id: str = "") -> Plan:
+    """
+    Decide what becomes of schedule *id*, whose next occurrence was *nominal_ms*, at *now_ms*.
+
+    Pure: same arguments, same plan. An occurrence that is not pushed is in ``passed`` with its reason, never dropped
+    silently. The occurrence *nominal_ms* was promised, so it counts even if the zone's rules changed meanwhile.
+
+    Raises:
+        TriggerError: the trigger cannot produce a time (evaluation bound reached).
+    """
+    latest_ms = latest_due(trigger, nominal_ms, now_ms, id)
+    if policy.catch_up is CatchUp.ALL:
+        fire_ms, passed = _each(trigger, nominal_ms, latest_ms, now_ms, policy, id)
+    else:
+        fire_ms = latest_ms if now_ms - due_of(trigger, id, latest_ms) <= policy.patience_ms else None
+        why = Outcome.MISSED if policy.catch_up is CatchUp.NONE or fire_ms is None else Outcome.COALESCED
+        passed = _passed(why, trigger, nominal_ms, latest_ms, fire_ms is None)
+    next_ms = trigger.next_after(latest_ms if fire_ms is None else fire_ms)
+    if next_ms is not None and next_ms <= nominal_ms:
+        raise TriggerError(f"the trigger went back from {nominal_ms} to {next_ms}")
+    return Plan(
+        fire_ms,
+        None if fire_ms is None else due_of(trigger, id, fire_ms),
+        passed,
+        next_ms,
+        None if next_ms is None else due_of(trigger, id, next_ms),
+    )
+
+
+def latest_due(trigger: Trigger, nominal_ms: int, now_ms: int, id: str) -> int:
+    """Return the latest occurrence that is due by now, with its jitter; *nominal_ms* is due."""
+    latest_ms = trigger.last_until(now_ms)
+    if latest_ms is not None and latest_ms > nominal_ms and due_of(trigger, id, latest_ms) > now_ms:
+        latest_ms = trigger.last_until(latest_ms - 1)
+    return nominal_ms if latest_ms is None else max(latest_ms, nominal_ms)
+
+
+def _each(
+    trigger: Trigger, nominal_ms: int, latest_ms: int, now_ms: int, policy: Policy, id: str
+) -> tuple[int | None, tuple[Passed, ...]]:
+    """Return the oldest occurrence that may still fire, and the earlier ones: too old, or too many."""
+    first_ms = nominal_ms
+    passed: tuple[Passed, ...] = ()
+    oldest_ms = now_ms - policy.patience_ms  # the oldest due time that may still fire
+    if due_of(trigger, id, first_ms) < oldest_ms:
+        if due_of(trigger, id, latest_ms) < oldest_ms:
+            return None, _passed(Outcome.MISSED, trigger, nominal_ms, latest_ms, True)
+        first_ms = _due_from(trigger, id, nominal_ms, oldest_ms, latest_ms)
+        passed = _passed(Outcome.MISSED, trigger, nominal_ms, first_ms, False)
+    surplus = 1 + trigger.count_between(first_ms, latest_ms) - policy.catch_up_limit
+    if surplus > 0:
+        kept_ms = nth_after(trigger, first_ms, surplus, latest_ms)
+        passed += _passed(Outcome.LIMIT, trigger, first_ms, kept_ms, False)
+        first_ms = kept_ms
+    return first_ms, passed
+
+
+def _due_from(trigger: Trigger, id: str, after_ms: int, oldest_ms: int, latest_ms: int) -> int:
+    """Return the first occurrence after *after_ms* that is due at *oldest_ms* or later; *latest_ms* is."""
+    before_ms = trigger.last_until(oldest_ms - 1)  # earlier ones were due before this one
+    if before_ms is not None and before_ms > after_ms and due_of(trigger, id, before_ms) >= oldest_ms:
+        return before_ms
+    return trigger.next_after(oldest_ms - 1) or latest_ms
+
+
+def _passed(why: Outcome, trigger: Trigger, first_ms: int, until_ms: int, with_it: bool) -> tuple[Passed, ...]:
+    """Return the occurrences from *first_ms* to *until_ms*; *with_it*: including *until_ms*."""
+    count = 1 + trigger.count_between(first_ms, until_ms) - (not with_it) if until_ms > first_ms else int(with_it)
+    if count <= 0:
+        return ()
+    last_ms = until_ms if with_it else trigger.last_until(until_ms - 1)
+    return (Passed(why.word, Range(first_ms, first_ms if last_ms is None else max(last_ms, first_ms), count)),)

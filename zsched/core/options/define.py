@@ -1,0 +1,323 @@
+"""
+From the keyword arguments of ``client.schedule`` to a checked ``Definition``, with its ``Policy`` and its urgency.
+
+Every refusal names the option, the value and the remedy. The encoder in ``storage.rqjob`` checks RQ's options (timeout,
+retry, callbacks, the payload itself); ``core.triggers`` checks the trigger's text. Policies of a recurring schedule are
+checked one by one, and for contradictions.
+
+An urgency is a named bundle of options, for a kind of message. Options of the call override it. Presets are changed or
+added by ``[urgency.<name>]`` in the configuration for the command line, and by ``Client(urgencies=…)`` in a program.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from zsched.core.model import After, At, Definition, Now, Payload, When
+from zsched.core.occurrences.policy import CONTRADICTIONS, USUAL, Policy
+from zsched.core.options.choices import IfExists
+from zsched.core.options.forms import Stored
+from zsched.core.options.instants import instant_ms, local_offset_s
+from zsched.core.options.table import ELSEWHERE, FOR_ENQUEUE, ONLY_ENQUEUE, OPTIONS, RuleOptions
+from zsched.core.triggers import GIVE_A_RULE, RULES, Fold, Gap, TriggerSpec, build, kind_named
+from zsched.core.wording import duration_text
+from zsched.errors import NOT_GIVEN, InvalidSchedule, show
+
+TRIGGERS = ("at", "after", *RULES)
+NO_TRIGGER: Final = "trigger"  # the field of the error for a schedule without a time
+
+_RULE = ("starts", "ends", "count")
+
+SCHEDULE_OPTIONS = frozenset(OPTIONS)
+ENQUEUE_OPTIONS = FOR_ENQUEUE
+
+# Options that are checked by triggers, the payload's encoder and ``expanded``.
+_CHECKED_ELSEWHERE = (Stored.RULE, Stored.DATA)
+_CHECKED = {
+    name: option for name, option in OPTIONS.items() if option.stored not in _CHECKED_ELSEWHERE and name != "urgency"
+}
+_LONGEST_NAME: Final = 100  # characters of an unknown option that are compared
+_SAMPLE: Final = 12  # gaps between occurrences that are checked
+_HARMLESS: Final = {  # allowed for a one-shot: the defaults of the signature
+    "catch_up_window": USUAL.catch_up_window_ms / 1000,
+    "catch_up_limit": USUAL.catch_up_limit,
+}
+Presets = Mapping[str, Mapping[str, Any]]
+
+UNIQUE_S: Final = 86_400  # the default of ``unique_for``
+PRESET_OPTIONS: Final = ("priority", "at_front", "expires_after", "jitter")  # options that a preset may have
+PRESETS: Final[Presets] = {
+    "asap": {"priority": "high", "at_front": True},
+    "time_sensitive": {"priority": "high", "expires_after": 30 * 60},
+    "digest": {"priority": "low", "expires_after": 24 * 3600, "jitter": 10 * 60},
+}
+
+
+def define(
+    func: Any, options: Mapping[str, Any], fallback_id: str, presets: Presets = PRESETS, when: When | None = None
+) -> Definition:
+    """
+    Return the definition of a schedule; *presets* are the values of ``urgency``; *when*: its time or rule, if that is
+    not in *options*.
+
+    *fallback_id* is used without ``id``. It is made before the first attempt, so that the same call
+    can be repeated safely.
+
+    Raises:
+        InvalidSchedule: an option is unknown, missing or bad, or two contradict each other.
+    """
+    _refuse_unknown(options, SCHEDULE_OPTIONS)
+    if options.get("urgency") is None:
+        return _definition(func, options, fallback_id, when or _when(options))
+    with blaming(options):
+        options = expanded(options, presets, SCHEDULE_OPTIONS)
+        return _definition(func, options, fallback_id, when or _when(options))
+
+
+def define_now(func: Any, options: Mapping[str, Any], fallback_id: str, presets: Presets = PRESETS) -> Definition:
+    """Return the definition of a run that is pushed to its queue at once. Raises as ``define``."""
+    _refuse_unknown(options, ENQUEUE_OPTIONS)
+    with blaming(options):
+        options = expanded(options, presets, ENQUEUE_OPTIONS)
+        definition = _definition(func, options, fallback_id, Now())
+        unique_ms = _unique_ms(options, definition)
+        return replace(definition, unique_ms=unique_ms) if unique_ms else definition
+
+
+def _unique_ms(options: Mapping[str, Any], definition: Definition) -> int:
+    """Return for how long the id of an immediate run keeps it; 0: each call is a run. Raises InvalidSchedule."""
+    given = options.get("unique_for")
+    if definition.has_own_id and definition.if_exists is not IfExists.REPLACE:
+        unique_ms: int = ONLY_ENQUEUE["unique_for"].form.check("unique_for", UNIQUE_S if given is None else given)
+        return unique_ms
+    if given is not None:
+        problem = "each of these calls is another run"
+        raise InvalidSchedule("unique_for", given, problem, 'give id= and if_exists="keep" (or "error") too')
+    return 0
+
+
+def define_trigger(options: Mapping[str, Any]) -> TriggerSpec:
+    """Return only the recurring rule in *options*, for a preview. Raises as ``define``."""
+    _refuse_unknown(options, frozenset({*RuleOptions.__annotations__, "jitter"}))
+    if options.get("jitter") is not None:
+        problem = "the delay of an occurrence within its jitter depends on the schedule's id"
+        raise InvalidSchedule("jitter", options["jitter"], problem, "leave it out, or preview a schedule by its id")
+    when = _when(options)
+    if not isinstance(when, TriggerSpec):  # the other kinds are excluded by the option names above
+        raise InvalidSchedule("at", when, "a single instant has no preview", GIVE_A_RULE)
+    return when
+
+
+def define_rule(options: Mapping[str, Any], jitter_ms: int) -> TriggerSpec:
+    """
+    Return the rule in *options* of a recurring schedule. Its other options are checked already, and have the jitter
+    *jitter_ms*. Raises as ``define``.
+    """
+    when = _when(options)
+    if not isinstance(when, TriggerSpec):
+        raise InvalidSchedule("at", when, "a one-shot has no rule", GIVE_A_RULE)
+    return _with_jitter(when, jitter_ms, options.get("jitter")) if jitter_ms else when
+
+
+def _refuse_unknown(options: Mapping[str, Any], known: frozenset[str]) -> None:
+    for name, value in options.items():
+        if name not in known:
+            elsewhere = ELSEWHERE.get(name)
+            near = [elsewhere] if elsewhere in known else difflib.get_close_matches(name[:_LONGEST_NAME], known, 1, 0.6)
+            remedy = f"our option is {near[0]}=" if near else f"options are {', '.join(sorted(known))}"
+            raise InvalidSchedule(name, value, "no such option here", remedy)
+
+
+def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: When) -> Definition:
+    is_recurring = isinstance(when, TriggerSpec)
+    values, of_rq = _checked(options, is_recurring)
+    expires_ms, jitter_ms = values.get("expires_ms"), values.get("jitter_ms", 0)
+    if expires_ms is not None and expires_ms < jitter_ms:
+        problem = f"shorter than jitter={show(options['jitter'])}, so some would expire before they are due"
+        raise InvalidSchedule("expires_after", options["expires_after"], problem, "give a longer one, or less jitter")
+    if isinstance(when, TriggerSpec) and jitter_ms:
+        when, values["jitter_ms"] = _with_jitter(when, jitter_ms, options["jitter"]), 0
+    args = options.get("args")
+    payload = Payload(func=func, args=() if args is None else args, kwargs=options.get("kwargs"), **of_rq)
+    has_own_id = "id" in values
+    if values.get("if_version") is not None and not (
+        has_own_id and values.get("if_exists") in (None, IfExists.REPLACE)
+    ):
+        problem = "only a schedule of an id, which is replaced, has a version"
+        raise InvalidSchedule("if_version", values["if_version"], problem, "give its id, and no if_exists")
+    return Definition(**{"id": fallback_id, **values}, when=when, payload=payload, has_own_id=has_own_id)
+
+
+def _checked(options: Mapping[str, Any], is_recurring: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """
+    Return the values of *options* by the attributes of a definition, and RQ's by their names. An optional option with
+    the value None is left out.
+    """
+    values: dict[str, Any] = {}
+    of_rq: dict[str, Any] = {}
+    policies: dict[str, Any] = {}
+    for name, option in _CHECKED.items():
+        if name not in options or (options[name] is None and option.is_optional):
+            continue
+        value = options[name]
+        if option.once and not is_recurring:
+            if value == _HARMLESS.get(name):
+                continue
+            raise InvalidSchedule(name, value, option.once, f"leave it out, or {GIVE_A_RULE}")
+        checked = option.form.check(name, value)
+        if option.stored is Stored.RQ:
+            of_rq[name] = checked
+        elif option.stored is Stored.POLICY:
+            policies[option.field] = checked
+        else:
+            values[option.attribute] = checked
+    if policies:
+        values["policy"] = Policy(**policies)
+        _refuse_contradictions(values["policy"], options)
+    return values, of_rq
+
+
+def _with_jitter(spec: TriggerSpec, jitter_ms: int, given: object) -> TriggerSpec:
+    gap_ms = least_gap_ms(spec)
+    if gap_ms is not None and jitter_ms > gap_ms:
+        problem = f"larger than the time from one occurrence to the next, {duration_text(gap_ms)}"
+        raise InvalidSchedule("jitter", given, problem, "give less")
+    return replace(spec, jitter_ms=jitter_ms)
+
+
+def _when(options: Mapping[str, Any]) -> When:
+    given = [name for name in TRIGGERS if options.get(name) is not None]
+    if len(given) != 1:
+        field, problem = (" and ".join(given), "more than one trigger") if given else (NO_TRIGGER, "none was given")
+        raise InvalidSchedule(field, NOT_GIVEN, problem, f"give exactly one of {', '.join(TRIGGERS)}")
+    kind = given[0]
+    tz, gap, fold = (_part(options, name) for name in ("tz", "gap", "fold"))
+    if kind in ("at", "after"):
+        for name in _RULE:
+            if options.get(name) is not None:
+                raise InvalidSchedule(name, options[name], f"{OPTIONS[name].once}, not {kind}=", "leave it out")
+    if kind == "at":
+        due_ms = instant_ms("at", options["at"], tz, gap or Gap.SHIFT, fold or Fold.FIRST)
+        return At(due_ms, local_offset_s(options["at"], tz, due_ms))
+    if kind == "after":
+        return After(_part(options, "after"))
+    return _recurring(kind, options, tz, gap, fold)
+
+
+def _part(options: Mapping[str, Any], name: str) -> Any:
+    """Return the checked value of an option for times; None if it is not given. Raises InvalidSchedule."""
+    value = options.get(name)
+    return None if value is None else OPTIONS[name].form.check(name, value)
+
+
+def _recurring(
+    name: str, options: Mapping[str, Any], tz: str | None, gap: Gap | None, fold: Fold | None
+) -> TriggerSpec:
+    count, kind = _part(options, "count"), kind_named(name)
+    expr, counted = kind.parse(options[name], tz or "UTC")
+    if counted is not None and count is not None:
+        raise InvalidSchedule("count", count, f"the {name.upper()} has a COUNT of its own", "give one of the two")
+    bounds = {
+        name: None if options.get(name) is None else instant_ms(name, options[name], tz) for name in ("starts", "ends")
+    }
+    if bounds["starts"] is not None and bounds["ends"] is not None and bounds["ends"] < bounds["starts"]:
+        raise InvalidSchedule("ends", options["ends"], "before starts", "give a later time")
+    return TriggerSpec(
+        kind=kind,
+        expr=expr,
+        tz=tz or "UTC",
+        starts_ms=bounds["starts"],
+        ends_ms=bounds["ends"],
+        count=counted if count is None else count,
+        gap=gap or kind.gap,
+        fold=fold or Fold.FIRST,
+    )
+
+
+# -- policies -------------------------------------------------------------------------------------
+
+
+def least_gap_ms(spec: TriggerSpec) -> int | None:
+    """Return the least time between the first occurrences of *spec*; None if it has at most one."""
+    from_ms = spec.starts_ms - 1 if spec.starts_ms is not None else 0
+    trigger = build(spec, from_ms)
+    gaps: list[int] = []
+    before_ms = trigger.next_after(from_ms)
+    while before_ms is not None and len(gaps) < _SAMPLE:
+        next_ms = trigger.next_after(before_ms)
+        if next_ms is not None:
+            gaps.append(next_ms - before_ms)
+        before_ms = next_ms
+    return min(gaps, default=None)
+
+
+def made_void(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield options that have no effect with the policies in *options*, and would contradict them."""
+    for one in CONTRADICTIONS:
+        beside = options.get(one.beside) or getattr(USUAL, one.beside)
+        if not one.only and getattr(beside, "value", beside) not in [each.value for each in one.allowed]:
+            yield one.option
+
+
+def _refuse_contradictions(policy: Policy, given: Mapping[str, Any]) -> None:
+    for one in CONTRADICTIONS:
+        field = OPTIONS[one.option].field
+        value, beside = getattr(policy, field), getattr(policy, one.beside)
+        is_said = value in one.only if one.only else value != getattr(USUAL, field)
+        if is_said and beside not in one.allowed:
+            problem = f"with {one.beside}={beside.value!r} {one.problem}"
+            words = f"{one.beside}=" + " or ".join(f'"{each.value}"' for each in one.allowed)
+            remedy = f"give {words}, or {one.instead}" if one.instead else f"leave it out, or give {words}"
+            raise InvalidSchedule(one.option, getattr(value, "value", given[one.option]), problem, remedy)
+
+
+# -- urgency --------------------------------------------------------------------------------------
+
+
+def merged_presets(given: Presets) -> Presets:
+    """Return the presets, overridden by those *given*, option by option. Raises InvalidSchedule for invalid presets."""
+    found = {name: dict(options) for name, options in PRESETS.items()}
+    if not isinstance(given, Mapping) or not all(isinstance(options, Mapping) for options in given.values()):
+        raise InvalidSchedule("urgencies", given, "not presets", 'give a dict such as {"digest": {"jitter": 60}}')
+    for name, options in given.items():
+        for option in options:
+            if option not in PRESET_OPTIONS:
+                raise InvalidSchedule(
+                    option, options[option], "not an option of an urgency", f"give {', '.join(PRESET_OPTIONS)}"
+                )
+        found[name] = {**found.get(name, {}), **options}
+    return found
+
+
+@contextmanager
+def blaming(options: Mapping[str, Any]) -> Iterator[None]:
+    """Convert errors inside the block: if an option comes from the urgency of *options*, its error names that."""
+    try:
+        yield
+    except InvalidSchedule as error:
+        if options.get("urgency") is None or options.get(error.field) is not None or error.field not in PRESET_OPTIONS:
+            raise
+        problem = f"it has {error.field}={show(error.value)}: {error.problem}"
+        remedy = f"give {error.field}= too, or another urgency"
+        raise InvalidSchedule("urgency", options["urgency"], problem, remedy) from error
+
+
+def expanded(options: Mapping[str, Any], presets: Presets, known: frozenset[str]) -> Mapping[str, Any]:
+    """
+    Return *options*, with those options of their urgency, if any, that are *known* here.
+
+    Raises:
+        InvalidSchedule: there is no such urgency.
+    """
+    name = options.get("urgency")
+    if name is None:
+        return options
+    if not isinstance(name, str) or name not in presets:
+        raise InvalidSchedule("urgency", name, "not an urgency", f"give one of {', '.join(presets)}")
+    preset = {option: value for option, value in presets[name].items() if option in known}
+    said = {option: value for option, value in options.items() if value is not None or option not in preset}
+    return {**preset, **said, "urgency": None}

@@ -1,0 +1,1 @@
+"""Recovery: what a Redis that lost data lacks, and what an audit finds."""

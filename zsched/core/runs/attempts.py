@@ -1,0 +1,237 @@
+"""
+Attempts of a run: number, worker, times, error, the last lines of the traceback, and the time of the next try.
+
+A worker of ``zsched.rq`` adds a record to the field ``zs_attempts`` of RQ's job when an attempt fails. The leader adds
+one for a worker that died. The end of the run copies them into the log. The text is JSON: a list of lists, in the order
+of the fields of ``Attempt``.
+
+It is bounded, because any run may have it. If it would be too long, the oldest tracebacks are left out first, then the
+attempts after the first one. The first attempt stays: a run's first start is its own.
+
+Any writer of RQ's jobs can write the field. An invalid text counts as no record; texts in it are cleaned.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import reduce
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from zsched.core.clock import LAST_MS
+from zsched.core.model import iso, seconds
+from zsched.core.runs.missing_functions import with_what_is_missing
+from zsched.core.wording import blanked, in_a_line
+
+ATTEMPTS_FIELD: Final = "zs_attempts"
+_MOST: Final = 20  # records
+_LONGEST: Final = 4000  # bytes of the text; also in look.lua
+_LONGEST_ERROR: Final = 500  # characters
+_LONGEST_TRACEBACK: Final = 1500  # characters: some ten calls
+_SHORT: Final = 100  # characters: a shorter traceback says nothing
+_LARGEST: Final = 10**9  # number of an attempt
+_RQS_CALLS: Final = re.compile(
+    r"(^Traceback \(most recent call last\):\n)"
+    r'(?:  File "[^"\n]*/rq/(?:job|worker|worker/\w+)\.py", .*\n(?:    .*\n)*)+',
+    re.MULTILINE,
+)
+# Between the tracebacks of a chain; the last one is of the exception that ended the attempt.
+_CHAINED: Final = re.compile(
+    r"\n\n(?:The above exception was the direct cause of the following exception"
+    r"|During handling of the above exception, another exception occurred):\n\n"
+    r"(?=(?:  \+ Exception Group )?Traceback \(most recent call last\):\n)"
+)
+_HEADER: Final = re.compile(r"^(?:  )?(\+ Exception Group |)Traceback \(most recent call last\):\n", re.MULTILINE)
+_ONLY_CLASS: Final = re.compile(r"[\w.<>]+:")
+_dumps: Final = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class Attempt(NamedTuple):
+    """
+    One attempt; what is not known is None or ''. Instants in ms, by the worker's clock. ``error``: class and first line
+    of its exception, or another reason. ``next_ms``: when the next attempt may begin; None: there is none.
+    """
+
+    number: int
+    worker: str = ""
+    queued_ms: int | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    error: str = ""
+    next_ms: int | None = None
+    traceback: str = ""
+
+    @property
+    def duration_ms(self) -> int | None:
+        """Milliseconds from its start to its end."""
+        if self.started_ms is None or self.ended_ms is None:
+            return None
+        return max(self.ended_ms - self.started_ms, 0)
+
+    @property
+    def wait_ms(self) -> int | None:
+        """Milliseconds that it waited in its queue; at least 0, because two clocks are compared."""
+        if self.queued_ms is None or self.started_ms is None:
+            return None
+        return max(self.started_ms - self.queued_ms, 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attempt for JSON: instants by ``iso``, durations in seconds. Every key is always present."""
+        return {
+            "number": self.number,
+            "worker": self.worker or None,
+            "queued_at": iso(self.queued_ms),
+            "started_at": iso(self.started_ms),
+            "ended_at": iso(self.ended_ms),
+            "duration_s": seconds(self.duration_ms),
+            "error": self.error or None,
+            "next_at": iso(self.next_ms),
+            "traceback": self.traceback or None,
+        }
+
+
+def told_traceback(text: str) -> str:
+    """Return the last lines of a traceback without RQ's own calls, which are always the same."""
+    return last_lines(_RQS_CALLS.sub(r"\1", text))
+
+
+def with_error(attempt: Attempt, traceback: str) -> Attempt:
+    """Return *attempt* with the error and the last lines of *traceback*; a text of one line is only the error."""
+    text = traceback.strip()
+    return attempt._replace(error=error_of(text), traceback=told_traceback(text) if "\n" in text else "")
+
+
+def error_of(traceback: str) -> str:
+    """
+    Return the class and the first line of the message of the exception that a traceback ends with. More lines of the
+    message, notes and the exceptions of a group stand below that line. A text without a traceback: its first line. An
+    error of RQ about a missing function says which part of its path is missing (``missing_functions``).
+
+    Source: Python's traceback.format_exception. A chain has the outermost exception last. A message may have a whole
+    traceback in it; of one that has a whole chain in it, the last exception there is taken.
+    """
+    *before, text = _CHAINED.split(traceback.strip("\n"))
+    header = _HEADER.search(text)
+    margin = ("  | " if header[1] else "") if header else ""
+    lines = [line.removeprefix(margin) for line in text[header.end() if header else 0 :].split("\n")]
+    if header:  # calls are indented, the exception is not
+        lines = lines[next((n for n, line in enumerate(lines) if line and not line[0].isspace()), 0) :]
+    error, *more = [line.strip() for line in lines if line.strip()] or [""]
+    if header and more and _ONLY_CLASS.fullmatch(error):  # the message begins with an empty line
+        error = f"{error} {more[0]}"
+    return with_what_is_missing(in_a_line(error, _LONGEST_ERROR), text, before[-1] if before else "")
+
+
+def last_lines(text: str, most: int = _LONGEST_TRACEBACK) -> str:
+    """Return the last lines of *text*, *most* characters of it, without control characters."""
+    if len(text) > most:
+        tail = text[-most:]
+        text = tail[tail.find("\n") + 1 :]
+    return "\n".join(blanked(line).rstrip() for line in text.split("\n")).strip("\n")
+
+
+def added(attempts: Sequence[Attempt], attempt: Attempt) -> tuple[Attempt, ...]:
+    """
+    Return *attempts* and *attempt*, within the bounds. Its number is higher than theirs: a run that somebody requeued
+    begins to count anew.
+    """
+    number = max(attempt.number, attempts[-1].number + 1) if attempts else attempt.number
+    kept = [*attempts, attempt._replace(number=number)]
+    if len(kept) > _MOST:
+        del kept[1 : len(kept) - _MOST + 1]
+    while len(_dumps(kept)) > _LONGEST and _has_become_smaller(kept):
+        pass
+    return tuple(kept)
+
+
+def joined(earlier: Sequence[Attempt], later: Sequence[Attempt]) -> tuple[Attempt, ...]:
+    """
+    Return *later*, preceded by the *earlier* ones that it lacks, within the bounds. What *later* does not know of the
+    same attempt is taken from *earlier*: RQ's hash forgets ``queued_ms`` when the next attempt is queued.
+    """
+    known = {one.number: one for one in earlier}
+    for one in later:
+        before = known.get(one.number, one)
+        is_same = one.queued_ms is None and one.started_ms == before.started_ms
+        known[one.number] = one._replace(queued_ms=before.queued_ms) if is_same else one
+    return reduce(added, (known[number] for number in sorted(known)), ())
+
+
+def _has_become_smaller(kept: list[Attempt]) -> bool:
+    """Leave the least important part out; return False if nothing can be left out."""
+    for number, one in enumerate(kept[:-1]):
+        if one.traceback:
+            kept[number] = one._replace(traceback="")
+            return True
+    if len(kept) > 2:
+        del kept[1]
+        return True
+    if newest := kept[-1].traceback:
+        kept[-1] = kept[-1]._replace(traceback=last_lines(newest, len(newest) // 2) if len(newest) > _SHORT else "")
+        return True
+    before = kept[:]  # six bytes, or twelve, for each character of another script
+    kept[:] = [one._replace(worker=one.worker[:_SHORT], error=_half(one.error)) for one in kept]
+    return kept != before
+
+
+def _half(error: str) -> str:
+    return error[: len(error) // 2] if len(error) > _SHORT else error
+
+
+def attempts_text(attempts: Sequence[Attempt]) -> str:
+    """Return the text of *attempts* for RQ's job; ``attempts_of`` is the inverse."""
+    return _dumps(attempts)
+
+
+def attempts_of(text: str) -> tuple[Attempt, ...]:
+    """Return the attempts in *text*; none if it is not such a text, or too long."""
+    if text and len(text) <= _LONGEST:
+        with suppress(ValueError, TypeError, RecursionError):
+            return read_attempts(json.loads(text))
+    return ()
+
+
+def read_attempts(value: object) -> tuple[Attempt, ...]:
+    """Return the attempts in *value*, as JSON has them. Raises ValueError, TypeError."""
+    if not isinstance(value, list | tuple) or len(value) > _MOST:
+        raise ValueError(f"not a list of attempts: {value!r}")
+    found = tuple(map(_read, value))
+    if any(one.number <= before.number for before, one in pairwise(found)):
+        raise ValueError("attempts are not in order")
+    return found
+
+
+def _read(value: Any) -> Attempt:
+    number, worker, queued_ms, started_ms, ended_ms, error, next_ms, traceback = value
+    if not _is_number(number, _LARGEST) or number < 1:
+        raise ValueError(f"not a number of an attempt: {number!r}")
+    if not all(isinstance(each, str) for each in (worker, error, traceback)):
+        raise TypeError("not texts of an attempt")
+    return Attempt(
+        number,
+        in_a_line(worker),
+        _instant(queued_ms),
+        _instant(started_ms),
+        _instant(ended_ms),
+        in_a_line(error, _LONGEST_ERROR),
+        _instant(next_ms),
+        last_lines(traceback),
+    )
+
+
+def _instant(value: object) -> int | None:
+    if value is None or (isinstance(value, int) and _is_number(value, LAST_MS)):
+        return value
+    raise ValueError(f"not an instant: {value!r}")
+
+
+def _is_number(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
+def without_tracebacks(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
+    """Return *attempts* for readers who did not ask for tracebacks, which may contain secrets."""
+    return tuple(one._replace(traceback="") if one.traceback else one for one in attempts)

@@ -1,0 +1,1 @@
+"""The story of a schedule or run, in sentences, and the verdict."""

@@ -1,0 +1,328 @@
+"""
+Sentences for single changes and runs, without their history.
+
+A line of ``zsched log`` is such a sentence. A line of a story is one with context from the history
+(``core.story.story``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, Final
+
+from zsched.core.clock import clamped_ms, from_ms
+from zsched.core.occurrences.changes import BACKFILL, Change
+from zsched.core.occurrences.outcomes import WAITS_FOR, Outcome, What
+from zsched.core.occurrences.search import run_that_ended
+from zsched.core.runs.run import Run, RunStatus
+from zsched.core.triggers import has_zone, shown_zone
+from zsched.core.wording import rough_duration
+
+CREATED: Final = "created"  # the context of a put
+CHANGED: Final = "changed"
+_LONGEST: Final = 200  # characters of an error or of a note's value
+
+
+def sentence(change: Change, tz: str, context: str = "") -> str:
+    """
+    Return a sentence on *change*; times are local in *tz*. *context*: CREATED or CHANGED for a put, or the reason of a
+    lateness.
+    """
+    return _WORDS[change.what](change, tz, context)
+
+
+def told_together(changes: Iterable[Change]) -> Iterator[Change]:
+    """Yield *changes*, with consecutive changes of a schedule's backfill merged into one."""
+    for backfilled, some in groupby(changes, _backfilled):
+        first, *others = some
+        times = [one.nominal_ms for one in (first, *others) if one.nominal_ms is not None]
+        if backfilled is None or not others or not times:
+            yield from (first, *others)
+        else:
+            yield replace(first, run_id=None, first_ms=min(times), last_ms=max(times), count=len(times))
+
+
+def state_text(run: Run, tz: str) -> str:
+    """Return the state of a run: ``is running since … on worker w``, ``succeeded after 1.2 s, …``."""
+    if run.status is RunStatus.QUEUED:
+        since = "" if run.queued_ms is None else f" since {_at(run.queued_ms, tz)}"
+        waits = f"; it waits for a slot of RQ's limit {shortened(run.limit)}" if run.limit else ""
+        return f"is queued{since}{_attempt(run)}{waits}"
+    if run.status is RunStatus.RUNNING:
+        since = "" if run.started_ms is None else f" since {_at(run.started_ms, tz)}"
+        return f"is running{since}{f' on worker {run.worker}' if run.worker else ''}{_attempt(run)}"
+    error = f": {shortened(run.error)}" if run.error else ""
+    if run.status is RunStatus.REFUSED:
+        return f"{_ENDS[run.status]}{f' by worker {run.worker}' if run.worker else ''}{error}"
+    if run.status is RunStatus.LOST:
+        return f"is lost{_attempt(run)}{error}{_noted(run.note)}"
+    took = "" if run.duration_ms is None else f" after {rough_duration(run.duration_ms)}"
+    wait_ms = run.queue_wait_ms
+    waited = "" if wait_ms is None else f", having waited {rough_duration(wait_ms)} for a worker"
+    by = f", by worker {run.worker}" if run.worker and run.started_ms is not None else ""
+    at = f" at {_at(run.ended_ms, tz)}" if run.status is RunStatus.EXPIRED and run.ended_ms is not None else ""
+    return f"{_ENDS[run.status]}{at}{took}{waited}{_attempt(run)}{by}{error}{_noted(run.note)}"
+
+
+def reason_text(change: Change) -> str:
+    """Return the reason of an outcome in a few words, also if the log has none because the outcome says it."""
+    return _REASONS.get((change.what, change.why)) or change.why
+
+
+def local_text(ms: int, tz: str, *, has_ms: bool = False) -> str:
+    """
+    Return ``2026-12-24 18:00:00+09:00``; with milliseconds if there are any, or *has_ms*; in UTC if this machine lacks
+    the zone, and the text says so. Values out of range, which only another writer leaves, are limited to the years
+    1970 to 9999.
+    """
+    at = from_ms(clamped_ms(ms))
+    with suppress(OverflowError):  # the last hours of the year 9999, or the first of 1
+        at = at.astimezone(shown_zone(tz))
+    text = at.isoformat(sep=" ", timespec="milliseconds" if has_ms or ms % 1000 else "seconds")
+    return text if has_zone(tz) else f"{text} (zone unknown here)"
+
+
+def note_text(note: Mapping[str, Any]) -> str:
+    """Write a task's note: ``sent=123, city="Seoul"``."""
+    return ", ".join(f"{name}={shortened(json.dumps(value, ensure_ascii=False))}" for name, value in note.items())
+
+
+def shortened(text: str, width: int = _LONGEST) -> str:
+    """Return *text*, cut to *width* characters."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+# -- a change each ------------------------------------------------------------------------------------
+
+
+def _put(change: Change, tz: str, context: str) -> str:
+    when = _at(change.nominal_ms, tz) if change.nominal_ms is not None else "no time: it has ended"
+    paused = "; it stays paused" if change.why else ""
+    if context == CHANGED:
+        now = [] if any(one.startswith("at: ") for one in change.changed) else [f"now for {when}"]
+        return f"changed{_by(change)}: {'; '.join([*change.changed, *now])}{paused}"
+    return f"{context or 'put'}{_by(change)} for {when}{paused}"
+
+
+def _found(change: Change, tz: str, _: str) -> str:
+    when = "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}"
+    if change.why == "open":
+        return f"found in Redis: run {change.run_id} was not over; what was before is not in this archive"
+    place = _PLACES.get(change.why, change.why)
+    return f"found in Redis ({place}{when}): what was before is not in this archive"
+
+
+def _paused(change: Change, tz: str, _: str) -> str:
+    return f"paused{_by(change)}" + (f': "{change.why}"' if change.why else "")
+
+
+def _resumed(change: Change, tz: str, _: str) -> str:
+    has_passed = change.nominal_ms is not None and change.nominal_ms * 1000 <= change.at_us
+    return f"resumed{_by(change)}; {'it was due' if has_passed else 'next'} {_at(change.nominal_ms, tz)}"
+
+
+def _replanned(change: Change, tz: str, _: str) -> str:
+    instead = f"next {_at(change.next_ms, tz)} instead of {_at(change.nominal_ms, tz)}"
+    return f"its zone's rules changed ({change.why}): {instead}"
+
+
+def _fired(change: Change, tz: str, context: str) -> str:
+    late_ms, mark = max(change.late_ms or 0.0, 0.0), ""
+    if change.why.startswith(WAITS_FOR):
+        mark = f"; it {change.why}"
+    if change.why == Outcome.UNCERTAIN.reason:
+        mark = "; uncertain: a lost Redis may have pushed this run already"
+    for_when = "" if change.nominal_ms is None else f" for {_at(change.nominal_ms, tz)}"
+    if change.jitter_ms:
+        for_when += f" (due {_at(change.due_ms, tz)}, by its jitter)"
+    reason = f": {context}" if context else ""
+    return f"fired{for_when}, {rough_duration(late_ms)} late{reason}; run {change.run_id}{mark}"
+
+
+def _enqueued(change: Change, tz: str, _: str) -> str:
+    if change.why == BACKFILL:
+        asked = f"{_by(change)}:" if change.by else ""
+        return f"backfilled{asked} {_which(change, tz)}" + (f"; run {change.run_id}" if change.run_id else "")
+    if change.why:  # RUN_NOW
+        return f"{change.why}{_asked(change)}; run {change.run_id}"
+    return f"enqueued{_by(change)}; run {change.run_id}"
+
+
+def _retried(change: Change, _tz: str, _: str) -> str:
+    return f"retry of {change.why}{_asked(change)}; run {change.run_id}"
+
+
+def _asked(change: Change) -> str:
+    return f", asked{_by(change)}" if change.by else ", on request"
+
+
+def _expired(change: Change, tz: str, context: str) -> str:
+    late = rough_duration(max(change.late_ms or 0.0, 0.0))
+    reason = f": {context}" if context else ""
+    return f"expired: {_which(change, tz)} was {late} late, more than expires_after allows{reason}"
+
+
+def _backfilled(change: Change) -> str | None:
+    """Return the schedule of a backfilled occurrence; None for any other change."""
+    return change.id if change.what is What.ENQUEUED and change.why == BACKFILL else None
+
+
+def _skipped(change: Change, tz: str, context: str) -> str:
+    which = _at(change.nominal_ms, tz) if change.first_ms is None else _range(change, tz).rstrip(",")
+    reason = f": {context}" if context else ""
+    without = f", and was resumed without it{_by(change)}" if change.by and change.why == Outcome.PAUSED.reason else ""
+    return f"skipped {which}: {reason_text(change)}{without}{reason}"
+
+
+def _coalesced(change: Change, tz: str, context: str) -> str:
+    favour = _at(change.nominal_ms, tz)
+    return f"left out {_range(change, tz)} in favour of {favour}: {context or 'all had passed by then'}"
+
+
+def _duplicate(change: Change, tz: str, context: str) -> str:
+    if context:
+        return f"not pushed for {_at(change.nominal_ms, tz)}: {context}"
+    return f"not pushed again for {_at(change.nominal_ms, tz)}: run {change.run_id} was there already"
+
+
+def _cancelled(change: Change, tz: str, _: str) -> str:
+    due = "" if change.nominal_ms is None else f"; it was for {_at(change.nominal_ms, tz)}"
+    return f"cancelled{_by(change)}{f' ({change.why})' if change.why else ''}{due}"
+
+
+def _quarantined(change: Change, tz: str, _: str) -> str:
+    return f"quarantined: {change.why}"
+
+
+def _ended(change: Change, tz: str, _: str) -> str:
+    return "ended: its rule gives no more occurrences"
+
+
+def _run_ended(change: Change, tz: str, _: str) -> str:
+    asked = f"; asked{_by(change)}" if change.by else ""
+    return f"run {change.run_id} {state_text(run_that_ended(change), tz)}{asked}"
+
+
+def _run_again(change: Change, tz: str, _: str) -> str:
+    return f"run {change.run_id}: {change.why or 'its worker died'}: pushed again, attempt {change.count}"
+
+
+def _stopping(change: Change, tz: str, _: str) -> str:
+    return f"run {change.run_id}: its worker was asked to stop it{_by(change)}"
+
+
+def _released(change: Change, tz: str, _: str) -> str:
+    return f"run {change.run_id} waits no more for those before it, and is in its queue: {change.why}"
+
+
+def _restored(change: Change, tz: str, _: str) -> str:
+    when = "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}"
+    if change.why == "audit":
+        return f"put back{when}: it was missing in Redis, and nobody had said why"
+    if change.why == "corrected":
+        return f"put back{when}: an archive had restored an older state, and another one knows a later change"
+    return f"put back{_by(change)}{when}: Redis had lost it"
+
+
+def _pushed_again(change: Change, tz: str, _: str) -> str:
+    doubt = "it may have run, or be run twice"
+    return f"pushed again{_by(change)}; run {change.run_id}; uncertain: Redis lost it before it was over, so {doubt}"
+
+
+def _held(change: Change, tz: str, _: str) -> str:
+    doubt = "it may have run, so it was not pushed again"
+    return f"found in RQ: run {change.run_id}, which Redis had lost before it was over; uncertain: {doubt}"
+
+
+def _ran_again(change: Change, tz: str, _: str) -> str:
+    again = "its entry came back, and it ran again, or will"
+    return f"run {change.run_id} ran again; Redis had gone back to a time before it was over: {again}"
+
+
+def _withdrawn(change: Change, tz: str, _: str) -> str:
+    if change.is_of_over_run:
+        return f"run {change.run_id} taken out of RQ: it was over, and Redis had gone back to a time before that"
+    if change.why == "audit":
+        return "taken out: RQ has its run already, so it does not wait any more"
+    if change.why == "corrected":
+        return "taken out again: an archive that did not know that it fired or was cancelled had put it back"
+    return f"taken out again{_by(change)}: Redis had gone back to a time before it fired or was cancelled"
+
+
+def _unknown(change: Change, tz: str, _: str) -> str:
+    return f"{change.why}: {_which(change, tz)} had this outcome, which this zsched does not know"
+
+
+_WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
+    What.PUT: _put,
+    What.FOUND: _found,
+    What.PAUSED: _paused,
+    What.RESUMED: _resumed,
+    What.REPLANNED: _replanned,
+    What.FIRED: _fired,
+    What.ENQUEUED: _enqueued,
+    What.RETRIED: _retried,
+    What.SKIPPED: _skipped,
+    What.EXPIRED: _expired,
+    What.COALESCED: _coalesced,
+    What.DUPLICATE: _duplicate,
+    What.CANCELLED: _cancelled,
+    What.QUARANTINED: _quarantined,
+    What.ENDED: _ended,
+    What.RUN_ENDED: _run_ended,
+    What.RUN_AGAIN: _run_again,
+    What.STOPPING: _stopping,
+    What.RELEASED: _released,
+    What.RESTORED: _restored,
+    What.PUSHED_AGAIN: _pushed_again,
+    What.HELD: _held,
+    What.RAN_AGAIN: _ran_again,
+    What.WITHDRAWN: _withdrawn,
+    What.UNKNOWN: _unknown,
+}
+_PLACES: Final = {"due": "active", "quarantine": "quarantined"}  # as shown to users
+# By change and reason, for outcomes with the same text each time.
+_REASONS: Final = {(outcome.what, outcome.reason): outcome.text for outcome in Outcome if "{}" not in outcome.text}
+_ENDS: Final = {
+    RunStatus.SUCCEEDED: "succeeded",
+    RunStatus.FAILED: "failed",
+    RunStatus.CANCELLED: "was cancelled",
+    RunStatus.EXPIRED: "expired in its queue",
+    RunStatus.REFUSED: "was refused",
+}
+
+
+# -- parts of a line ----------------------------------------------------------------------------------
+
+
+def _attempt(run: Run) -> str:
+    return f", attempt {run.attempt}" if run.attempt > 1 else ""
+
+
+def _noted(note: Mapping[str, Any]) -> str:
+    return f"; it noted {note_text(note)}" if note else ""
+
+
+def _which(change: Change, tz: str) -> str:
+    """Return ``the occurrence of …``, or the number of occurrences and their range."""
+    one = f"the occurrence of {_at(change.nominal_ms, tz)}"
+    return one if change.first_ms is None else _range(change, tz).rstrip(",")
+
+
+def _range(change: Change, tz: str) -> str:
+    first, last = _at(change.first_ms, tz), _at(change.last_ms, tz)
+    if change.count == 1:
+        return f"the occurrence of {first}"
+    return f"{change.count:,} occurrences, {first} to {last},"
+
+
+def _by(change: Change) -> str:
+    return f" by {change.by}" if change.by else ""
+
+
+def _at(ms: int | None, tz: str) -> str:
+    return "an unknown time" if ms is None else local_text(ms, tz)

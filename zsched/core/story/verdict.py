@@ -1,0 +1,252 @@
+"""
+The verdict of a story: did it run, what is its state, and what can be done. ``zsched why`` prints it first.
+
+A verdict has a word, so that the answer is seen at once; a text with the facts; and a remedy, which may be that nothing
+has to be done. It is about the newest thing: a schedule that is out of its lane, else the run that was pushed last,
+else its next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum
+from typing import Any, Final, NamedTuple
+
+from zsched.core.model import MEND, Schedule, iso
+from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.outcomes import Outcome, What
+from zsched.core.options.choices import ScheduleState
+from zsched.core.runs.job import DEFAULT_TIMEOUT_S
+from zsched.core.runs.missing_functions import remedy_of
+from zsched.core.runs.run import Run, RunStatus
+from zsched.core.story.sentences import local_text, state_text
+from zsched.core.wording import duration_text, rough_duration
+
+
+class Word(StrEnum):
+    """The answer in a word."""
+
+    SCHEDULED = "SCHEDULED"  # its time has not come
+    OVERDUE = "OVERDUE"  # its time has come, and nobody fired it
+    HELD_BACK = "HELD BACK"  # the same, by the limit of its queue
+    QUEUED = "QUEUED"  # its run is in its queue
+    NOT_RUN = "NOT RUN"  # the same, and no worker takes it
+    RUNNING = "RUNNING"
+    RAN = "RAN"
+    FAILED = "FAILED"
+    LOST = "LOST"
+    EXPIRED = "EXPIRED"
+    REFUSED = "REFUSED"  # a guarded worker did not run it
+    CANCELLED = "CANCELLED"
+    SKIPPED = "SKIPPED"  # its occurrence was not pushed
+    PAUSED = "PAUSED"
+    QUARANTINED = "QUARANTINED"
+    UNREADABLE = "UNREADABLE"  # another program broke an option of it
+    ENDED = "ENDED"
+    PUSHED = "PUSHED"  # its run was pushed, and more is not known yet
+    MISSING = "MISSING"  # Redis should have it
+    UNKNOWN = "UNKNOWN"  # no schedule or run of this id is known
+
+    @property
+    def is_bad(self) -> bool:
+        """True if something did not run that should have."""
+        return self in _BAD
+
+
+_BAD: Final = frozenset(
+    {
+        Word.OVERDUE,
+        Word.HELD_BACK,
+        Word.NOT_RUN,
+        Word.FAILED,
+        Word.LOST,
+        Word.EXPIRED,
+        Word.REFUSED,
+        Word.QUARANTINED,
+        Word.UNREADABLE,
+        Word.MISSING,
+    }
+)
+
+
+class Stalled(Enum):
+    """The reason why no worker takes a run from its queue, {}."""
+
+    UNHEARD = "RQ knows of no worker that listens to queue {}"
+    SUSPENDED = "RQ's workers are suspended"
+
+
+class Hindrance(NamedTuple):
+    """The reason why due schedules do not fire now, and what to do; ``word`` is the answer for such a schedule."""
+
+    text: str
+    remedy: str
+    command: tuple[str, ...] = ()
+    word: Word = Word.OVERDUE
+
+
+NOTHING: Final = "nothing has to be done"
+LEADERLESS: Final = Hindrance("it waits for a daemon that leads", "see what is wrong", ("zsched", "status"))
+
+
+@dataclass(frozen=True, slots=True)
+class StoryVerdict:
+    """
+    The answer: a word, the facts, and what to do. ``command``: words of a command that ends the remedy. ``has_gap``: it
+    ran, and occurrences before it were left out.
+    """
+
+    word: Word
+    text: str
+    remedy: str
+    command: tuple[str, ...] = ()
+    has_gap: bool = False
+
+    @property
+    def is_good(self) -> bool:
+        """True if it ran, and so did the occurrences before it."""
+        return self.word is Word.RAN and not self.has_gap
+
+    def after(self, text: str) -> StoryVerdict:
+        """Return it with *text* behind its own."""
+        return replace(self, text=f"{self.text}; {text}")
+
+    def completed(self, written: Callable[[Sequence[str]], str]) -> StoryVerdict:
+        """Return it with its command, *written* for a shell, at the end of the remedy."""
+        if not self.command:
+            return self
+        return replace(self, remedy=f"{self.remedy}: {written(self.command)}", command=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {"word": self.word.value, "text": self.text, "remedy": self.remedy}
+
+
+def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance = LEADERLESS) -> StoryVerdict:
+    """
+    Return the verdict on *schedule* by its state alone; times are local in *tz*. *hindrance*: of a due schedule.
+    """
+    if schedule.unreadable:
+        return StoryVerdict(Word.UNREADABLE, schedule.damage, MEND, _zsched("cancel", schedule))
+    since = "" if schedule.since_ms is None else f"since {local_text(schedule.since_ms, tz)}"
+    by = f"by {schedule.paused_by}" if schedule.paused_by else ""
+    since = " ".join(filter(None, (since, by))) + (f': "{schedule.note}"' if schedule.note else "")
+    if schedule.state is ScheduleState.PAUSED:
+        text = "; ".join(filter(None, (since, _due_when_paused(schedule, now_ms, tz))))
+        return StoryVerdict(
+            Word.PAUSED, text or "it fires when it is resumed", "let it go on", _zsched("resume", schedule)
+        )
+    if schedule.state is ScheduleState.QUARANTINED:
+        remedy = "schedule it again, or cancel it, or put it back if the cause is gone"
+        return StoryVerdict(Word.QUARANTINED, since, remedy, _zsched("release", schedule))
+    if schedule.state is ScheduleState.ENDED or schedule.next_ms is None:
+        return StoryVerdict(Word.ENDED, f"{since}: its rule gives no more occurrences".lstrip(": "), NOTHING)
+    at, ahead_ms = local_text(schedule.next_ms, tz), schedule.next_ms - now_ms
+    if ahead_ms > 0:
+        return StoryVerdict(Word.SCHEDULED, f"next {at}, in {rough_duration(ahead_ms)}", f"{NOTHING}: it fires then")
+    text = f"due {at}, {rough_duration(-ahead_ms)} ago; {hindrance.text}"
+    return StoryVerdict(hindrance.word, text, hindrance.remedy, hindrance.command)
+
+
+def _due_when_paused(schedule: Schedule, now_ms: int, tz: str) -> str:
+    if schedule.next_ms is None:
+        return ""
+    at, late_ms = local_text(schedule.next_ms, tz), now_ms - schedule.next_ms
+    return f"it would be due {at}" if late_ms < 0 else f"it was due {at}, {rough_duration(late_ms)} ago, and waits"
+
+
+def _zsched(verb: str, schedule: Schedule) -> tuple[str, ...]:
+    return "zsched", verb, schedule.id
+
+
+def on_run(run: Run, tz: str, stalled: Stalled | None = None, *, is_there: bool = False) -> StoryVerdict:
+    """
+    Return the verdict on *run*; *stalled*: the reason why no worker takes it from its queue, if one is known.
+    *is_there*: its schedule is still there.
+    """
+    text = f"run {run.id} {state_text(run, tz)}"
+    if run.status is RunStatus.QUEUED and stalled is not None:
+        remedy, *command = _OF_STALLED[stalled]
+        name = (run.queue,) if stalled is Stalled.UNHEARD else ()
+        return StoryVerdict(Word.NOT_RUN, f"{text}; {stalled.value.format(run.queue)}", remedy, (*command, *name))
+    remedy, *command = _REMEDIES[run.status]
+    object = run.queue if run.status is RunStatus.QUEUED else run.id
+    if not object:
+        remedy, *command = _WHILE_UNKNOWN
+    if run.is_timed_out and run.timeout_s:
+        chosen = "RQ's default" if run.timeout_s == DEFAULT_TIMEOUT_S else "its timeout"
+        limit, more = f"{run.timeout_s} s is {chosen}, also of a retry", duration_text(4000 * run.timeout_s)
+        if not is_there:
+            return StoryVerdict(Word.FAILED, text, f"{limit}; schedule it again with more: --timeout {more}")
+        longer = "zsched", "set", run.schedule_id, "--timeout", more
+        return StoryVerdict(Word.FAILED, text, f"{limit}; give its next runs more", longer)
+    if run.status is RunStatus.FAILED and (deploy := remedy_of(run.error)):
+        remedy = f"{deploy}; then run it again"
+    return StoryVerdict(_WORDS[run.status], text, remedy.format(run.id), (*command, object) if command else ())
+
+
+def on_change(change: Change, text: str, *, is_there: bool) -> StoryVerdict:
+    """Return the verdict *text* on what *change* did to a schedule or to an occurrence of it, without a run."""
+    word, remedy = _OF_CHANGES.get(change.what, (Word.ENDED, NOTHING))
+    if change.what is What.SKIPPED:
+        remedy = _OF_SKIPPED.get(change.why, _WANTED)
+    if not remedy.endswith(_WANTED):
+        return StoryVerdict(word, text, remedy)
+    if not is_there:
+        return StoryVerdict(word, text, f"{remedy}, schedule it again")
+    return StoryVerdict(word, text, f"{remedy}, run it now", ("zsched", "run", change.id))
+
+
+def with_gap(verdict: StoryVerdict, gap: Sequence[Change], text: str) -> StoryVerdict:
+    """Return *verdict* on the last run of a schedule; occurrences before or after it were left out: *gap*, *text*."""
+    first = [ms for one in gap if (ms := one.nominal_ms if one.first_ms is None else one.first_ms) is not None]
+    last = [ms for one in gap if (ms := one.nominal_ms if one.last_ms is None else one.last_ms) is not None]
+    verdict = replace(verdict.after(text), has_gap=True)
+    if not first or not last:
+        return verdict
+    command = ("zsched", "backfill", gap[0].id, "--from", str(iso(min(first))), "--to", str(iso(max(last) + 1)))
+    return replace(verdict, remedy=f"{NOTHING}, if that is enough; the others run, too, by", command=command)
+
+
+_WORDS: Final = {
+    RunStatus.QUEUED: Word.QUEUED,
+    RunStatus.RUNNING: Word.RUNNING,
+    RunStatus.SUCCEEDED: Word.RAN,
+    RunStatus.FAILED: Word.FAILED,
+    RunStatus.CANCELLED: Word.CANCELLED,
+    RunStatus.EXPIRED: Word.EXPIRED,
+    RunStatus.LOST: Word.LOST,
+    RunStatus.REFUSED: Word.REFUSED,
+}
+_OF_STALLED: Final = {
+    Stalled.UNHEARD: ("start one", "rq", "worker"),
+    Stalled.SUSPENDED: ("let them go on", "rq", "resume"),
+}
+# The remedy, with {} for the run's id, and the words of its command, which ends with that id; of a queued run with its
+# queue.
+_RETRY: Final = ("run it again", "zsched", "retry")
+_REMEDIES: Final = {
+    RunStatus.QUEUED: (f"{NOTHING}: its turn comes; if that takes too long, start another worker", "rq", "worker"),
+    RunStatus.RUNNING: (f"{NOTHING}, unless it hangs; then stop it", "zsched", "cancel-run"),
+    RunStatus.SUCCEEDED: (NOTHING,),
+    RunStatus.FAILED: ("zsched show {} has the traceback; repair the cause, then run it again", "zsched", "retry"),
+    RunStatus.CANCELLED: ("if it is still wanted, run it again", "zsched", "retry"),
+    RunStatus.LOST: _RETRY,
+    RunStatus.EXPIRED: _RETRY,
+    RunStatus.REFUSED: ("if you made it, see docs/how-to/sign-jobs.md; else find out who can write RQ's keys",),
+}
+_WHILE_UNKNOWN: Final = (f"{NOTHING}: its turn comes; zsched status names queues without workers",)
+_WANTED: Final = "if it is still wanted"  # its remedy goes on
+_OF_CHANGES: Final = {
+    What.CANCELLED: (Word.CANCELLED, _WANTED),
+    What.SKIPPED: (Word.SKIPPED, _WANTED),
+    What.COALESCED: (Word.SKIPPED, f"{NOTHING}: a later one fired instead"),
+    What.EXPIRED: (Word.EXPIRED, _WANTED),
+    What.QUARANTINED: (Word.QUARANTINED, _WANTED),
+    What.UNKNOWN: (Word.UNKNOWN, "upgrade this zsched: a newer one decided it"),
+}
+_OF_SKIPPED: Final = {
+    Outcome.UNCERTAIN.reason: f"find out whether it ran; if it did not, and {_WANTED}",
+    Outcome.RULE_CHANGED.reason: f"{NOTHING}: the new rule counts",
+}
