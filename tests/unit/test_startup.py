@@ -42,7 +42,7 @@ def test_a_client_imports_redis_and_few_modules_more() -> None:
 
     more = modules - of_redis
     assert {name for name in more if not name.startswith("zsched")} <= {"pwd"}
-    assert len(more) <= 30
+    assert len(more) <= 32  # two are folders of the core: a line each
 
 
 def test_a_client_that_schedules_imports_nothing_for_other_calls() -> None:
