@@ -16,6 +16,7 @@ from docs import pages as made
 from tests.documents import PROJECT, pages
 from tests.prose import LONGEST, MEAN, MEAN_OF_PAGE, Figures, figures, sentences
 from tests.sources import source
+from zsched.health import verdict
 from zsched.health.checks_walls import PATCHED_REDIS, PATCHED_VALKEY, releases
 
 
@@ -237,9 +238,16 @@ def test_every_named_make_target_exists() -> None:
 
 def test_every_usual_addition_has_its_page() -> None:
     titles = ["An option", "An overlap policy", "An outcome", "A trigger kind", "A kind of log entry"]
-    titles += ["State of a schedule", "A field of a run", "A check", "A command"]
+    titles += ["State of a schedule", "A field of a run", "A check", "A command", "A newer FORMAT"]
 
     assert titles == [page.title for page in PAGES]
+
+
+def test_the_status_page_lists_the_names_of_all_checks_that_a_status_makes() -> None:
+    table = (PROJECT / "docs" / "reference" / "status.md").read_text().partition("## Names of alarms and warnings")[2]
+    rows = re.findall(r"^\| `(\w+)` \| (?:alarm|warning|alarm, warning) \|", table.partition("\n## ")[0], re.MULTILINE)
+
+    assert sorted(verdict.NAMES) == sorted(rows)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)

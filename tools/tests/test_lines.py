@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.lines import count, lua_code, python_code, table
+from tools.lines import count, excess, lua_code, python_code, table
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,10 @@ def test_files_are_counted_by_the_folder_below_the_package(tmp_path: Path) -> No
         ".": Counter(files=1, lines=1, code=1),
     } == counts
     assert ["total", "3", "4", "3"] == table(counts).splitlines()[-1].split()
+
+
+@pytest.mark.parametrize(("ceiling", "expected"), [(6, 1), (7, 0), (8, 0)])
+def test_lines_above_the_ceiling_are_an_excess(ceiling: int, expected: int) -> None:
+    counts = {"core": Counter(code=5), "lua": Counter(code=2)}
+
+    assert expected == excess(counts, f"[tool.lines]\nceiling = {ceiling}\n")
