@@ -435,7 +435,7 @@ def test_a_new_rule_records_the_overdue_occurrence_that_it_drops(ground: Ground,
 
     ground.put_recurring("r", nominal_ms + 3 * HOUR_MS, trigger="rule-2", digest="digest-2")
 
-    put, skipped = core.occurrences.changes(ground.parsed()[-1])
+    put, skipped = core.changes(ground.parsed()[-1])
     assert (What.PUT, "paused" if is_paused else "") == (put.what, put.why)
     assert (What.SKIPPED, nominal_ms, "rule_changed") == (skipped.what, skipped.nominal_ms, skipped.why)
     assert [1, 1] == sorted(+number for number in PutRecurringEntry(ground.parsed()[-1]).counts().happened.values())
@@ -453,4 +453,4 @@ def test_a_put_that_drops_no_occurrence_records_none(ground: Ground, change: dic
 
     ground.put_recurring("r", ground.now_ms + HOUR_MS, digest="digest-2", **change)
 
-    assert [What.PUT] == [one.what for one in core.occurrences.changes(ground.parsed()[-1])]
+    assert [What.PUT] == [one.what for one in core.changes(ground.parsed()[-1])]

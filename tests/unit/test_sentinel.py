@@ -247,6 +247,19 @@ def test_connections_to_a_former_master_break_before_the_next_command_but_not_in
     assert ["GET", "GET", "disconnect"] == connection.did
 
 
+def test_a_subscription_leaves_a_former_master_after_any_number_of_messages() -> None:
+    pool = Pool("mymaster", discovery(state(2)))
+    wire = Wire(FakeConnection([b"message", b"channel", b"lease"], 1), "x", pool)
+    wire.hear()
+    wire.hear()
+
+    pool.look()
+
+    with pytest.raises(RedisUnavailable, match="x has another master now"):
+        wire.wait_for_data(1.0)
+    assert wire.is_broken
+
+
 def test_a_readonly_error_of_redis_py_is_known_not_to_have_been_applied() -> None:
     hidden = redis.ConnectionError("The previous master is now a slave")
     hidden.__context__ = redis.ReadOnlyError("You can't write against a read only replica.")

@@ -96,7 +96,7 @@ class Waker:
         looked_ms = heard_ms
         while not self._loop.is_stopping:
             if wire.wait_for_data(min(_READ_S, _SILENCE_S)):
-                self._hear(wire.receive())
+                self._hear(wire.hear())
                 heard_ms, is_asked = self._clock.monotonic_ms(), False
             elif self._clock.monotonic_ms() - heard_ms > _SILENCE_S * 1000:
                 if is_asked:

@@ -395,6 +395,12 @@ class Wire:
         self.in_flight -= 1
         return reply
 
+    def hear(self) -> Any:
+        """Return the next message of a subscription, which answers no call, or the next reply."""
+        message = self.receive()
+        self.in_flight += message[0] == b"message"
+        return message
+
     def _received(self) -> Any:
         try:
             return self.receive()

@@ -71,7 +71,7 @@ class FakeWire:
             self._clock.advance(timeout_s * 1000)
         return self._next is not None
 
-    def receive(self) -> Any:
+    def hear(self) -> Any:
         if isinstance(self._next, Exception):
             raise self._next
         return self._next
