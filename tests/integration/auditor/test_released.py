@@ -86,6 +86,18 @@ def test_schedules_that_cannot_be_planned_and_that_no_archive_knows_stay_in_quar
     assert {b"rule", b"stranger"} == set(scene.redis.hkeys(scene.keys.quarantine()))
 
 
+def test_a_schedule_that_another_writer_moved_in_time_stays_in_quarantine(scene: Scene, auditing: Auditing) -> None:
+    scene.client.schedule(FUNC, id="a", after=60)
+    scene.client.pause("a")
+    scene.redis.zadd(lane(scene), {"a": 5})
+    scene.tick()
+    scene.redis.hdel(scene.keys.paused(), "a")
+
+    assert ([], [], []) == (auditing.look(), auditing.look(), auditing.run())
+    assert [] == rows_put_back(scene)
+    assert [b"a"] == scene.redis.hkeys(scene.keys.quarantine())
+
+
 def test_a_hash_that_is_gone_when_it_is_due_is_back_with_a_real_daemon(redis_url: str, redis_client: Any) -> None:
     know(redis_client)
     client, keys = Client.from_url(redis_url), Keys("default")

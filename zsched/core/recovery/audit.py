@@ -92,9 +92,12 @@ def _is_as(known: Record, here: Record) -> bool:
 
 
 def _released(known: Record, here: Record, *, is_released: bool) -> Alarm | None:
-    """Return the alarm for a quarantined schedule that can go back; None if it cannot."""
+    """
+    Return the alarm for a quarantined schedule that can go back; None if it cannot. One that another writer moved in
+    time would only go back into quarantine, at each pass.
+    """
     is_lost = here.request() != known.request()
-    if not (is_released or is_lost) or known.due_ms is None or not known.job:
+    if not (is_released or is_lost) or not known.is_at_its_time or not known.job:
         return None
     due = replace(known, place=Place.DUE, note=None)
     reason = (known.note or "").partition(" ")[2]
