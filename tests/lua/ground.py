@@ -87,7 +87,7 @@ class Ground:
     def acting_as(self, by: str) -> Ground:
         """Return the same namespace for calls that *by* asks for."""
         other = copy(self)
-        other.scripts = self.scripts.acting_as(by)
+        other.scripts = Scripts(self.link, self.keys, by)
         return other
 
     def close(self) -> None:

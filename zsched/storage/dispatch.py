@@ -170,7 +170,7 @@ class Dispatch:
     """The leader's operations, all over one wire. Every call raises Stale or ServerChanged."""
 
     def __init__(self, wire: Wire, keys: Keys) -> None:
-        self._scripts = Scripts(wire, keys)
+        self._wire, self._keys, self._scripts = wire, keys, Scripts(wire, keys)
 
     def limit(self, term: Term, per_second: Mapping[str, float]) -> None:
         """Replace all limits of queues by *per_second*."""
@@ -229,7 +229,7 @@ class Dispatch:
 
     def move_once(self, moves: Sequence[OnceMove], by: str) -> list[bool]:
         """Put one-shots at their new times, for *by*; return for each whether it was still as it was read."""
-        scripts, done = self._scripts.acting_as(by), []
+        scripts, done = Scripts(self._wire, self._keys, by), []
         for move in moves:
             record, stored = move.record, move.record.job_fields()
             job = {name: value for name, value in stored.items() if name not in _OF_A_PUT}

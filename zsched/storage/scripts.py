@@ -28,6 +28,7 @@ calls are sent again, so use it only for calls that are safe to repeat.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -80,10 +81,11 @@ _PREFIXES = tuple(f"{name}_prefix" for name in ("schedule", "template", "retried
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One verb: its complete Lua text and its header's names in order."""
+    """One verb: its complete Lua text, the SHA1 by which a server knows it, and its header's names in order."""
 
     name: str
     text: str
+    sha: str
     keys: tuple[str, ...]
     argv: tuple[str, ...]
 
@@ -104,7 +106,8 @@ def load(name: str, rq_prefix: str = RQ_PREFIX) -> Script:
     assert header is not None, f"{name}.lua has no header"
     code = _bindings(keys, argv, has_rows) + verb[header.end() :]
     text = header[0] + _INCLUDE.sub(partial(_included, within=(f"{name}.lua",), seen=set()), code)
-    return Script(name, text.replace("{rq}", rq_prefix), keys, argv)
+    text = text.replace("{rq}", rq_prefix)
+    return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), keys, argv)
 
 
 class Scripts:
@@ -112,17 +115,10 @@ class Scripts:
 
     def __init__(self, channel: Channel, keys: Keys, by: str = "") -> None:
         self._channel, self._keys = channel, keys
-        self._sha: dict[str, str] = {}
         self._key_texts: dict[str, str] = {}  # keys of the namespace, which no call changes
         self._own_arguments = {"by": by, "run_suffix": keys.run_suffix} | {
             name: getattr(keys, name)() for name in _PREFIXES
         }
-
-    def acting_as(self, by: str) -> Scripts:
-        """Return the same scripts, with another *by*."""
-        other = Scripts(self._channel, self._keys, by)
-        other._sha = self._sha
-        return other
 
     def call(self, name: str, *, rows: Iterable[Any] = (), **arguments: Any) -> list[Any]:
         """
@@ -141,7 +137,7 @@ class Scripts:
             reply = self._channel.execute(*command)
         except NoScriptError:
             self.ensure(name)
-            reply = self.reply(name, command, lambda: self._channel.execute(*command))
+            reply = self.reply(name, command, partial(self._channel.execute, *command))
         return checked(reply, self._keys)
 
     def reply(self, name: str, command: Sequence[Any], receive: Callable[[], Any]) -> Any:
@@ -165,13 +161,11 @@ class Scripts:
         script, known, own = load(name, self._keys.rq.prefix), self._key_texts, self._own_arguments
         keys = [known.get(key) or self._key(key, arguments) for key in script.keys]
         argv = [own[argument] if argument in own else arguments[argument] for argument in script.argv]
-        return ["EVALSHA", self._sha.get(name) or self.ensure(name), len(keys), *keys, *argv, *rows]
+        return ["EVALSHA", script.sha, len(keys), *keys, *argv, *rows]
 
-    def ensure(self, name: str) -> str:
-        """Load script *name* if the server does not know it; return its SHA1. Needed before a pipeline of EVALSHA."""
-        script = load(name, self._keys.rq.prefix)
-        self._sha[name] = self._channel.execute("SCRIPT", "LOAD", script.text).decode()
-        return self._sha[name]
+    def ensure(self, name: str) -> None:
+        """Load script *name* if the server does not know it. Needed before a pipeline of EVALSHA."""
+        self._channel.execute("SCRIPT", "LOAD", load(name, self._keys.rq.prefix).text)
 
     def _key(self, name: str, arguments: dict[str, Any]) -> str:
         function = self._keys.named(name)

@@ -124,7 +124,7 @@ class Store:
     def acting_as(self, by: str) -> Store:
         """Return the same store, with another *by*."""
         other = copy(self)
-        other.by, other._scripts = by, self._scripts.acting_as(by)
+        other.by, other._scripts = by, Scripts(self._link, self.keys, by)
         return other
 
     def with_signer(self, signer: Signer | None) -> Store:
