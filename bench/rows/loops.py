@@ -13,11 +13,8 @@ from bench.arena import Arena, Ground
 from bench.contest import Contestant, Figure, contest
 from bench.results import Broken, Result
 from zsched.aio import AsyncClient
-from zsched.client.rows import put_of
 from zsched.core.clock import from_ms
-from zsched.storage.scripts import Scripts
-from zsched.storage.shapes import one_shots_call
-from zsched.storage.store import Store
+from zsched.storage.puts import one_shots_call
 
 _AT_ONCE = 50
 _AHEAD_MS = 3_600_000
@@ -76,11 +73,10 @@ def _blocking(arena: Arena, ground: Ground, count: int) -> Figure:
 def _command(ground: Ground, due_ms: int) -> list[Any]:
     """Return the command of a put; its last texts are id, due time and data."""
     client = ground.client()
-    store: Store = client._store
     definition = client._putting.define("app.task", {"id": "p", "at": from_ms(due_ms), "args": (1,)})
-    put = put_of(store, definition)
+    put = client._puts.from_definition(definition)
     name, rows, arguments = one_shots_call(put.shape, "", put.row, None)
-    return Scripts(store._link, store.keys, store.by).command(name, rows, arguments)
+    return client._puts._scripts.command(name, rows, arguments)
 
 
 async def _timed(arena: Arena, count: int, call: Callable[[int], Awaitable[Any]]) -> float:

@@ -243,7 +243,7 @@ def test_an_uncertain_run_is_an_ordinary_job_to_rq(bench: Bench, redis_client: r
     redis_client.hset(keys.meta(), mapping={"server": "s", "doubt": LAST_MS})
     redis_client.set(keys.lease(), "token")
     guard = {"token": "token", "expected_server": "s", "clock_from_ms": 0, "clock_until_ms": LAST_MS}
-    client._store._scripts.call("fire", limit=10, lacking="", **guard)
+    client._puts._scripts.call("fire", limit=10, lacking="", **guard)
 
     [(what, run, args, _)] = bench.work()
 

@@ -12,7 +12,7 @@ from tests.faults.ledger import queued
 from tests.integration.reminders import digest, plain, send_reminder, untyped
 from tests.unit.tasks.ground import define
 from zsched import Client, InvalidSchedule, NotArchived, NotImportable
-from zsched.client.rows import RowReader
+from zsched.client.putting import RowReader
 from zsched.core.model import Definition
 from zsched.core.options.choices import Priority
 from zsched.storage.keys import Keys
@@ -151,7 +151,7 @@ def test_rows_of_tasks_are_checked_individually(client: Client, redis_client: re
 
 def test_rows_of_one_task_share_their_shape_and_rows_of_one_rule_their_rule(client: Client) -> None:
     defined: list[Definition] = []
-    reader = RowReader(client._store, client._putting.urgencies)
+    reader = RowReader(client._puts, client._putting.urgencies)
     reader.on_definition = defined.append
 
     once = [reader.read(plain.row(after=HOUR, value=number)) for number in range(3)]

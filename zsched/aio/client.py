@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar, Unpack
 
 from zsched.aio.bridge import run, wait
 from zsched.aio.link import AsyncLink
-from zsched.client import answers, changing, portions, preview, putting, updating
+from zsched.client import answers, bulk, preview, putting, updating
 from zsched.client.client import Client, ClientOptions
 from zsched.core.log import Entry, Position
 from zsched.core.model import Many
@@ -28,7 +28,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 # ``Client`` imports them at the first call that needs one. An event loop would wait meanwhile.
-_LOADED: Final = (answers, changing, portions, preview, putting, updating)
+_LOADED: Final = (answers, bulk, preview, putting, updating)
 _MAX_CALLS: Final = 50
 _CALLBACKS: Final = ("on_progress", "confirm")
 

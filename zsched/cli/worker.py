@@ -18,9 +18,9 @@ from zsched.core.options.arguments import check_queue
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Link, Wire, link_of
 from zsched.storage.keys import keys_of
+from zsched.storage.puts import PutScripts
 from zsched.storage.rqjob import Encoder
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, prefix_of_environment
-from zsched.storage.store import Store
 
 if TYPE_CHECKING:
     from zsched.rq.guard import JobGuard
@@ -69,7 +69,7 @@ def worker(invocation: Invocation, queues: tuple[str, ...], simple: bool, burst:
 
         link = link_of(settings)
         with suppress(RedisRefused):  # a worker's user need not read zsched's keys
-            Store(link, keys, Encoder(settings.rq.serializer)).check_serializer()
+            PutScripts(link, keys, Encoder(settings.rq.serializer)).check_serializer()
         with closing(link.open()) as wire:  # RQ would show a traceback
             if name is not None:
                 await_name(link, wire, rq.worker(check_queue(name, "worker")), name)

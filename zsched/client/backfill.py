@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from zsched.client.calls import naming_lost_call, new_id
+from zsched.client.calls import naming_lost_call
 from zsched.core.clock import from_ms
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import MOST, Backfill, Filled, PastOccurrences
@@ -35,7 +35,7 @@ from zsched.errors import ArchiveError, InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.reader import StoredSchedule
-from zsched.storage.refusals import NO_VERSION, contended, is_changed
+from zsched.storage.refusals import NO_VERSION, contended, demand, is_changed
 from zsched.storage.store import BACKFILLED_AT_ONCE, Store
 
 _REPLANS: Final = 5  # changes of the schedule in a row, before the call gives up
@@ -125,12 +125,12 @@ class Filling:
             some = plan.occurrences[at : at + BACKFILLED_AT_ONCE]
             wanted = [one for one in some if one.is_wanted]
             rows = [(one.nominal_ms, one.is_again) for one in wanted]
-            answer = self._store.backfill(self._id, plan.schedule.version or NO_VERSION, rows, new_id())
+            answer = self._store.backfill(self._id, plan.schedule.version or NO_VERSION, rows)
             if is_changed(answer.word):
                 replans += 1
                 self._replan(plan, at, end_ms, replans)
                 continue
-            self._store.demand(answer.word, self._id)
+            demand(answer.word, self._id, self._store.keys)
             pushed = zip(wanted, answer.run_ids, strict=True)
             yield from (Filled(one.nominal_ms, run_id) for one, run_id in pushed if run_id is not None)
             at, replans = at + len(some), 0
@@ -148,7 +148,7 @@ class Filling:
     def _recurring(self, schedule: Schedule) -> Schedule:
         """Return *schedule* if it can be backfilled. Raises InvalidSchedule."""
         if schedule.state is ScheduleState.QUARANTINED:
-            self._store.demand("QUARANTINED", self._id)
+            demand("QUARANTINED", self._id, self._store.keys)
         if schedule.kind == "once":
             problem = "it is a one-shot and has no past occurrences"
             raise InvalidSchedule("id", schedule.id, problem, "run it now, or retry its run")

@@ -1,9 +1,8 @@
-"""Shared parts of the client's calls: typed functions, ids made before the first attempt, errors of lost calls."""
+"""Shared parts of the client's calls: typed functions, and the errors of lost calls."""
 
 from __future__ import annotations
 
 import sys
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,11 +33,6 @@ class Typed(ABC):
         """Return the id *given*, or the id made from this payload, or None. Raises as ``complete_options``."""
 
 
-def completed(func: Any, options: Mapping[str, Any], *, at_once: bool = False) -> Mapping[str, Any]:
-    """Return *options* as completed by *func*, if it is typed. Raises InvalidSchedule: its payload does not fit."""
-    return func.complete_options(options, at_once=at_once) if isinstance(func, Typed) else options
-
-
 def loaded_task(path: str) -> Typed | None:
     """Return the task at the dotted *path*, if this process has imported its module; nothing is imported for it."""
     module, _, name = path.rpartition(".")
@@ -46,27 +40,18 @@ def loaded_task(path: str) -> Typed | None:
     return found if isinstance(found, Typed) else None
 
 
-def new_id() -> str:
-    """Return a fresh id for a schedule or an operation."""
-    return uuid.uuid4().hex
-
-
-def effect_again(has_own_id: bool, is_relative: bool) -> str:
-    """Return the effect of the same put once more, for the message about a change that no archive has yet."""
-    if not has_own_id:
-        return "makes a second one: with an id it can be repeated"
-    return "replaces it, and its delay begins anew" if is_relative else "waits again"
+def lost_call(error: RedisUnavailable, id: str, is_repeatable: bool = True) -> RedisUnavailable:
+    """Return *error* with the *id* of the call that was lost, and with the effect of repeating the call."""
+    applied = "it may have been applied" if error.may_have_been_applied else "nothing was applied"
+    advice = "is safe" if is_repeatable or not error.may_have_been_applied else "may run it twice: search for it first"
+    advised = f"id {id!r}: {applied}; repeating the call with this id {advice}"
+    return error.but(f"{error.problem} ({advised})")
 
 
 @contextmanager
 def naming_lost_call(id: str, is_repeatable: bool = True) -> Iterator[None]:
-    """Report a lost call with its id, and with the effect of repeating it."""
+    """Report a lost call as ``lost_call`` does."""
     try:
         yield
     except RedisUnavailable as error:
-        applied = "it may have been applied" if error.may_have_been_applied else "nothing was applied"
-        advice = (
-            "is safe" if is_repeatable or not error.may_have_been_applied else "may run it twice: search for it first"
-        )
-        advised = f"id {id!r}: {applied}; repeating the call with this id {advice}"
-        raise error.but(f"{error.problem} ({advised})") from error
+        raise lost_call(error, id, is_repeatable) from error

@@ -1,3 +1,5 @@
+# mypy: disable-error-code="override"
+# mypy takes a cached property to be read-only; it sets the attribute that a base class declares.
 """
 The client: schedule, change, list and cancel, each usually in one round trip.
 
@@ -8,13 +10,13 @@ have been applied, and the effect of repeating it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
-from functools import partial
+from collections.abc import Callable, Iterable
+from copy import copy
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from zsched.client.caller import caller
-from zsched.client.repairs import Repairs, ScheduleRepair
+from zsched.client.schedules import ScheduleRepair, Schedules
 from zsched.config.bounds import VALID_DAYS
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.options.arguments import check_by, check_id, choice, flag, serializer_name
@@ -24,17 +26,26 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
 if TYPE_CHECKING:
-    from zsched.client.doubtful_queues import MisspeltQueue, Prioritized, SharedQueue
-    from zsched.core.model import Many, Schedule, Scheduled
-    from zsched.core.occurrences.recent import Recent
-    from zsched.core.options.arguments import ScheduleFilters
+    from zsched.client.answers import Answers
+    from zsched.client.bulk import BulkChanges
+    from zsched.client.putting import Putting
+    from zsched.client.updating import Updating
+    from zsched.core.model import Many, Scheduled
     from zsched.core.options.define import Presets
-    from zsched.core.options.table import EnqueueOptions, RuleOptions, ScheduleOptions, ScheduleRow, UpdateOptions
+    from zsched.core.options.table import EnqueueOptions, ScheduleOptions, ScheduleRow, UpdateOptions
     from zsched.core.repair import Repaired
     from zsched.storage.accounts import Limits
-    from zsched.storage.overview import Overview
-    from zsched.storage.queues import StalledQueues
+    from zsched.storage.folded import FoldedLog
+    from zsched.storage.inquiry import Inquiry
+    from zsched.storage.puts import PutScripts
+    from zsched.storage.reader import Reader
+    from zsched.storage.reruns import Reruns
+    from zsched.storage.rqjob import Encoder
     from zsched.storage.signer import Signer
+    from zsched.storage.store import Store
+
+# Parts that know the caller, and are made anew for another one.
+_NAMED = ("_store", "_updating", "_reruns", "_bulk", "_inquiry", "_answers")
 
 
 class ClientOptions(TypedDict, total=False):
@@ -52,9 +63,9 @@ class ClientOptions(TypedDict, total=False):
     signing_valid_days: int
 
 
-class Client(Repairs):
+class Client(Schedules):
     """
-    Schedules in one namespace of one Redis, and their past (``Past``). Thread-safe; no I/O until used.
+    Schedules in one namespace of one Redis, and their past. Thread-safe; no I/O until used.
 
     *redis* is a ``redis.Redis``, also ``Sentinel.master_for(…)`` (its settings are used, not its retries), or a Link.
     *serializer* is "pickle" (RQ's default) or "json", the same for a whole namespace and its workers. *rq_prefix*: the
@@ -122,7 +133,14 @@ class Client(Repairs):
         Redis, so a server can make one per request. With *limits*, the history of a schedule begins when it came within
         them. Raises InvalidSchedule.
         """
-        return self._named(check_by(by), limits)
+        other = copy(self)
+        other._by, other._limits = check_by(by), limits
+        for name in _NAMED:
+            other.__dict__.pop(name, None)
+        other._folded = self._folded  # the kept part of the log
+        other._puts = self._puts.acting_as(by)  # what it found out about Redis stays known
+        other._putting = self._putting.by_puts(other._puts)  # and the shapes of earlier puts
+        return other
 
     # -- schedule -----------------------------------------------------------------------------------
 
@@ -205,83 +223,92 @@ class Client(Repairs):
         Sign waiting schedules again by this client's first key: after a rotation, or before their signatures expire.
         They keep their times. A schedule is refused if its signature is not good, as another program may have made it.
         *unsigned*: sign also schedules that have no signature, as they are; so signing can begin. Raises as
-        ``Repairs``; InvalidSchedule: this client has no keys.
+        ``retry_many``; InvalidSchedule: this client has no keys.
         """
         if self._signer is None:
             remedy = "give Client(signing_keys_file=…), or [signing] keys_file"
             raise InvalidSchedule("signing_keys_file", None, "this client has no keys", remedy)
         sign = partial(self._updating.sign, takes_unsigned=flag("unsigned", unsigned))
-        return self._portions.change(sign, dict(given))
+        return self._bulk.change(sign, dict(given))
 
-    # -- reading ------------------------------------------------------------------------------------
+    # -- parts ----------------------------------------------------------------------------------------
+    #
+    # Each is imported and made by the first call that needs it. So ``Client.from_url`` costs little more than
+    # ``import redis``: a service that only schedules imports no reader of logs and archives. A test counts the modules.
 
-    def list(
-        self, *, limit: int | None = None, after: str | None = None, **filters: Unpack[ScheduleFilters]
-    ) -> Iterator[Schedule]:
-        """
-        List schedules: active ones by due time, then paused, quarantined and ended ones by id; read page by page.
+    @cached_property
+    def _puts(self) -> PutScripts:
+        from zsched.storage.puts import PutScripts
 
-        *match* is a glob over ids; *owner* "": without an owner. *after* is the ``cursor`` of the last listed schedule:
-        the listing continues after it. Raises InvalidSchedule at once for an invalid filter.
-        """
-        from zsched.core.listing import Filter, select
+        return PutScripts(self._link, self._keys, self._encoder, self._by, self._signer)
 
-        return select(Filter.of(limit=limit, after=after, **filters), self._reader)
+    @cached_property
+    def _putting(self) -> Putting:
+        from zsched.client.putting import Putting
+        from zsched.core.options.define import PRESETS
+        from zsched.storage.archivers import Durability
 
-    def preview(
-        self, /, id: str | None = None, *, n: int = 10, start: datetime | None = None, **trigger: Unpack[RuleOptions]
-    ) -> Sequence[datetime]:
-        """
-        Return the due times of the next *n* occurrences, strictly after *start* (default: now), aware, in the
-        schedule's zone.
+        durability = partial(Durability, self._link, self._keys, self._clock, self._durable_timeout_s)
+        return Putting(self._puts, self._urgencies or PRESETS, self._clock, durability)
 
-        Give a schedule's id (its jitter is applied), or trigger options (every, cron, rrule, tz …), which need no
-        Redis.
+    @cached_property
+    def _encoder(self) -> Encoder:
+        from zsched.storage.rqjob import Encoder
 
-        Raises:
-            InvalidSchedule: both or neither given, an invalid rule, or a rule with jitter, which depends on the id.
-            ScheduleNotFound: no schedule has this id.
-        """
-        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 100_000:
-            raise InvalidSchedule("n", n, "not a number of occurrences", "give 1 to 100000")
-        if (id is None) == (not trigger):
-            raise InvalidSchedule("id", id, "preview takes one schedule or one rule", "give an id, or trigger options")
-        from zsched.client.preview import next_times
+        return Encoder(self._serializer, self._payload_limit, signs=self._signer is not None)
 
-        schedule = None if id is None else self.get(id)
-        return next_times(self._link, self._clock, schedule, trigger, n, start)
+    @cached_property
+    def _reader(self) -> Reader:
+        from zsched.storage.reader import Reader
 
-    def overview(self) -> Overview:
-        """Return counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
-        return self._reader.overview()
+        return Reader(self._link, self._keys, self._encoder)
 
-    def stalled_queues(self) -> StalledQueues:
-        """
-        Return the queues without an RQ worker that schedules use or in which jobs wait, of a few thousand queues at
-        most; and whether workers are suspended.
+    @cached_property
+    def _store(self) -> Store:
+        from zsched.storage.store import Store
 
-        Raises:
-            RedisRefused: also if this user may not list workers, such as ``zsched-client`` of deploy/redis.
-        """
-        return self._reader.stalled_queues()
+        return Store(self._link, self._keys, self._by, self._reader)
 
-    def doubtful_queues(self, put: Iterable[Prioritized]) -> Sequence[SharedQueue | MisspeltQueue]:
-        """
-        Return the queues of *put* that urgent (high) and bulk (low) schedules share, among each other or with the next
-        few hundred of each priority in Redis; and those without a worker whose name is similar to one with workers.
-        """
-        from zsched.client.doubtful_queues import misspelt_queues, shared_queues  # for `zsched add` and `apply`
+    @cached_property
+    def _updating(self) -> Updating:
+        from zsched.client.updating import Updating
 
-        given, heard = list(put), self._inquiry.heard()
-        return [*shared_queues(self._reader, given), *misspelt_queues(heard or set(), given)]
+        return Updating(self._puts, self._reader, self._putting, runs_pickles=self._runs_pickles)
 
-    def recent(self) -> Recent:
-        """
-        Count the events of the last 1, 5 and 30 minutes, and list the latest failed runs. This reads the end of the log
-        in Redis, for a quarter of a second at most. ``is_cut``: the time was too short, so the last period is
-        incomplete.
-        """
-        return self._reader.recent(self._clock)
+    @cached_property
+    def _reruns(self) -> Reruns:
+        from zsched.storage.reruns import Reruns
+
+        return Reruns(self._link, self._keys, self._by, self._signer)
+
+    @cached_property
+    def _bulk(self) -> BulkChanges:
+        from zsched.client.bulk import BulkChanges
+
+        return BulkChanges(self._link, self._reader, self._reruns, self._answers)
+
+    @cached_property
+    def _inquiry(self) -> Inquiry:
+        from zsched.storage.inquiry import Inquiry
+
+        if self._limits is None or self._limits.are_none:
+            return Inquiry(self._link, self._keys, self._folded)
+        from zsched.storage.limited import LimitedInquiry
+
+        return LimitedInquiry(self._link, self._keys, self._folded, self._reader, self._limits)
+
+    @cached_property
+    def _folded(self) -> FoldedLog:
+        from zsched.storage.folded import FoldedLog
+
+        return FoldedLog(self._link, self._keys)
+
+    @cached_property
+    def _answers(self) -> Answers:
+        from zsched.client.answers import Answers
+        from zsched.storage.shell import Shell
+
+        return Answers(self._reader, self._inquiry, Shell(self._link, self._serializer, self._keys.rq.prefix))
 
 
 def _checked_urgencies(urgencies: Presets | None) -> Presets | None:

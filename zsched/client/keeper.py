@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
-from zsched.client.calls import new_id
 from zsched.client.client import Client
-from zsched.client.rows import put_of
 from zsched.core.clock import from_ms
 from zsched.core.entry import text
 from zsched.core.listing import id_test
@@ -37,7 +36,7 @@ class Keeper:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self.keys, self._reader, self._store = client._keys, client._reader, client._store
+        self.keys, self._reader, self._puts = client._keys, client._reader, client._puts
         self._encoder, self._putting = client._encoder, client._putting
 
     def define(self, func: str, options: Mapping[str, Any]) -> Definition:
@@ -49,17 +48,17 @@ class Keeper:
         """
         definition = self._putting.define(func, options)
         check(replace(_rule(definition), ends_ms=None), self._client._clock.now_ms())
-        put_of(self._store, definition)
+        self._puts.from_definition(definition)
         return definition
 
     def now_ms(self) -> int:
         """Return the server's time. Raises InvalidSchedule when the namespace uses another serializer."""
-        self._store.check_serializer()
+        self._puts.check_serializer()
         return self._reader.now_ms()
 
     def held(self, ids: Iterable[str]) -> Iterator[ScheduleWithOptions]:
         """Read the schedules of *ids* that are in Redis, one-shots too. Opening payloads runs no code."""
-        self._store.check_serializer()  # before any payload is opened
+        self._puts.check_serializer()  # before any payload is opened
         return (self._of(found) for found in self._reader.find_many(ids))
 
     def recurring(self, globs: Sequence[str] = ()) -> Iterator[Schedule]:
@@ -70,17 +69,17 @@ class Keeper:
         self, definition: Definition, held: ScheduleWithOptions | None
     ) -> tuple[Definition, ScheduleWithOptions]:
         """Return *definition* with the parts of *held* that it keeps, and the resulting schedule in Redis."""
-        found = self._reader.expected(put_of(self._store, definition))
+        found = self._reader.expected(self._puts.from_definition(definition))
         wanted = self._of(found)
         if held is None:
             return definition, wanted
-        payload = definition.payload
+        kept: dict[str, Any] = {}
         if not held.unreadable and all(is_same(held.options.get(name), wanted.options.get(name)) for name in PAYLOAD):
-            payload = replace(payload, data=held.data)
+            kept["data"] = held.data
         if is_same(held.options.get("meta"), wanted.options.get("meta")):
-            payload = replace(payload, meta=held.options.get("meta"))
-        definition = replace(definition, payload=payload)
-        expected = self._reader.expected(put_of(self._store, definition))
+            kept["meta"] = held.options.get("meta")
+        definition = replace(definition, **kept)
+        expected = self._reader.expected(self._puts.from_definition(definition))
         return definition, replace(wanted, record=expected.record)
 
     def is_unchanged(self, held: ScheduleWithOptions, wanted: ScheduleWithOptions) -> bool:
@@ -96,8 +95,8 @@ class Keeper:
             InvalidSchedule: no occurrence is left.
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
-        put = put_of(self._store, _condition(definition, held))
-        answer = self._putting.answered(put, new_id())
+        put = self._puts.from_definition(_condition(definition, held))
+        answer = self._putting.answered(put, uuid4().hex)
         return None if _is_other(answer.word) else self._putting.scheduled(put, answer)
 
     def put_many(
@@ -108,7 +107,7 @@ class Keeper:
         definition, and the result or the error. Raises RedisUnavailable, RedisRefused.
         """
 
-        items = ((number, put_of(self._store, _condition(*each))) for number, each in enumerate(wanted))
+        items = ((number, self._puts.from_definition(_condition(*each))) for number, each in enumerate(wanted))
         for outcomes in self._putting.bulk().put(items):
             for outcome in outcomes:
                 if _is_other(text(outcome.word)):

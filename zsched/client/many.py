@@ -14,21 +14,19 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
-from zsched.client.calls import new_id
-from zsched.client.first_times import REPLANS, FirstTimes, outdated
-from zsched.client.rows import RowReader
+from zsched.client.putting import RowReader, outdated
 from zsched.core.entry import text
 from zsched.core.model import Many
-from zsched.core.occurrences.planning import Bracket
+from zsched.core.occurrences.first_times import REPLANS, Bracket, FirstTimes
 from zsched.core.options.choices import IfExists
 from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedError
 from zsched.storage.keys import Keys
 from zsched.storage.log import LogPlace
+from zsched.storage.puts import RELATIVE, ROW_SIZE, Put, PutScripts, Replies, Shape, one_shots_call, recurring_call
 from zsched.storage.refusals import refusal
 from zsched.storage.scripts import BulkCall
-from zsched.storage.shapes import RELATIVE, ROW_SIZE, Put, Shape, one_shots_call, recurring_call
-from zsched.storage.store import Replies, Store
 
 ONE_SHOTS_PER_CALL: Final = 100  # 0.5 ms of the server (measured); meanwhile, runs that are due wait
 RECURRING_PER_CALL: Final = 100  # 1.3 ms if they are new, 2.3 if all of them change
@@ -84,13 +82,13 @@ class _OneShotPortion:
     def ids(self) -> list[str]:
         return self.texts[::ROW_SIZE]
 
-    def call(self, store: Store) -> BulkCall:
+    def call(self, puts: PutScripts) -> BulkCall:
         """Return the call, signed, with an operation id if sending it twice could act twice. Raises ConfigError."""
         is_conditional = self.shape.if_exists is not IfExists.REPLACE or self.if_version
         dues = "".join(self.texts[1::ROW_SIZE])
         needs_op = is_conditional or any(sign in dues for sign in RELATIVE)
-        texts = store.sign(self.shape, self.texts)
-        return one_shots_call(self.shape, self.if_version, texts, new_id() if needs_op else None)
+        texts = puts.sign(self.shape, self.texts)
+        return one_shots_call(self.shape, self.if_version, texts, uuid4().hex if needs_op else None)
 
 
 class _Waiting(NamedTuple):
@@ -128,14 +126,14 @@ class _RecurringPortion:
         """Return the call, with an operation id if sending it twice could answer differently."""
         puts = [waiting.put for waiting in self.waiting]
         is_conditional = any(put.is_conditional for put in puts)
-        return recurring_call(zip(puts, self.brackets, strict=True), new_id() if is_conditional else None)
+        return recurring_call(zip(puts, self.brackets, strict=True), uuid4().hex if is_conditional else None)
 
 
 class BulkPut:
     """A put of many numbered items; for one use."""
 
-    def __init__(self, store: Store, first_times: FirstTimes) -> None:
-        self._store, self._first_times = store, first_times
+    def __init__(self, puts: PutScripts, first_times: FirstTimes) -> None:
+        self._puts, self._first_times = puts, first_times
         self._open: dict[tuple[int, str], _OneShotPortion] = {}  # by identity of the shape, and version
         self._open_ids: set[str] = set()
         self._recurring = _RecurringPortion()
@@ -151,7 +149,7 @@ class BulkPut:
         """Put *items*. Yield their outcomes, one list per call. Raises RedisUnavailable, RedisRefused."""
         source = iter(items)
         while not self._is_read or self._again:
-            for replies in self._store.put_many(self._calls(source)):
+            for replies in self._puts.put_many(self._calls(source)):
                 portion = self._sent.popleft()
                 self.places.append(replies.place)
                 if isinstance(portion, _OneShotPortion):
@@ -227,7 +225,7 @@ class BulkPut:
         del self._open[id(portion.shape), portion.if_version]
         self._open_ids.difference_update(portion.ids)
         self._sent.append(portion)
-        return portion.call(self._store)
+        return portion.call(self._puts)
 
     def _close_one_shots(self) -> Iterator[BulkCall]:
         for portion in list(self._open.values()):

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Unpack
 
-from zsched.client.parts import ClientParts
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
 
 if TYPE_CHECKING:
-    from zsched.client.answers import Results
+    from zsched.client.answers import Answers, Results
     from zsched.core.entry import Entry, Position
     from zsched.core.occurrences.outcomes import What
     from zsched.core.occurrences.search import Occurrence
@@ -22,10 +23,16 @@ if TYPE_CHECKING:
     from zsched.core.runs.run import Run, RunStatus
     from zsched.core.story.story import Source, Story
     from zsched.storage.inquiry import Looked
+    from zsched.storage.reader import Reader
 
 
-class Past(ClientParts):
+class Past:
     """The calls of ``Client`` that ask for the past of its namespace. Raises RedisUnavailable, RedisRefused."""
+
+    _link: Link
+    _keys: Keys
+    _reader: Reader
+    _answers: Answers
 
     def why(self, id: str, tz: str | None = None) -> Story:
         """

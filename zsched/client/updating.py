@@ -13,76 +13,77 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
-from zsched.client.calls import Typed, loaded_task, new_id
-from zsched.client.changing import Changing
-from zsched.client.first_times import REPLANS
+from zsched.client.calls import Typed, loaded_task, lost_call
 from zsched.client.putting import Putting
-from zsched.client.rows import put_of
 from zsched.core.entry import text
 from zsched.core.model import MEND, Definition, Scheduled
+from zsched.core.occurrences.first_times import REPLANS
 from zsched.core.options.arguments import check_version
 from zsched.core.options.revision import PAYLOAD, revise
 from zsched.core.repair import IdOutcome
 from zsched.core.runs.signature import signature_in
-from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, VersionConflict, ZschedError
+from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, RedisUnavailable, VersionConflict, ZschedError
 from zsched.storage.called import called
+from zsched.storage.puts import Answer, Put, PutScripts
 from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.refusals import NO_VERSION, contended, is_changed
-from zsched.storage.shapes import Put
 from zsched.storage.signing import BadSignature
-from zsched.storage.store import Answer, Store
 from zsched.storage.unpickling import NotPlain
 
 
 class Updating:
     """Puts schedules again. *runs_pickles*: unpickles payloads from Redis as a worker does."""
 
-    def __init__(
-        self, store: Store, reader: Reader, changing: Changing, putting: Putting, *, runs_pickles: bool
-    ) -> None:
-        self._store, self._reader, self._changing, self._putting = store, reader, changing, putting
-        self._runs_pickles = runs_pickles
+    def __init__(self, puts: PutScripts, reader: Reader, putting: Putting, *, runs_pickles: bool) -> None:
+        self._puts, self._reader, self._putting, self._runs_pickles = puts, reader, putting, runs_pickles
 
     def update(self, id: str, changes: Mapping[str, Any]) -> Scheduled:
         """Change some options of a schedule. Raises as ``Client.update``."""
+        if_version = check_version(changes.get("if_version"))
         for _ in range(REPLANS):
-            found = self._changing.find(id)
-            if_version = check_version(changes.get("if_version"))
-            if if_version not in (None, found.schedule.version):
-                raise VersionConflict(id, if_version or "", found.schedule.version)
-            self._store.check_serializer()  # before its payload is opened
-            definition = self._revised(found, changes)
-            put = put_of(self._store_for(found), definition)
+            found = self._found(id, if_version)
+            if found.signature:
+                self._demand_good(found, "schedule it again with all of its options, by a client with keys")
+            put = self._puts.from_definition(self._revised(found, changes), signs=bool(found.signature))
             if put.rule is not None:
-                put.rule.is_stored = definition.when == found.schedule.trigger
-            answer = self._putting.answered(put, new_id())
+                put.rule.is_stored = put.rule.spec == found.schedule.trigger
+            answer = self._putting.answered(put, uuid4().hex)
             if not is_changed(answer.word):
                 return self._putting.scheduled(put, answer)
         raise contended(id)
 
     def run_now(self, id: str, if_version: str | None) -> Answer:
         """
-        Push the signed one-shot *id* now, signed so that it may run before its time: as ``Store.enqueue``. Raises
+        Push the signed one-shot *id* now, signed so that it may run before its time: as ``PutScripts.enqueue``. Raises
         InvalidSchedule: its signature is not good, or this client has no keys; VersionConflict.
         """
-        self._store.check_serializer()  # before its payload is opened
         for _ in range(REPLANS):
-            found = self._changing.find(id)
-            if if_version not in (None, found.schedule.version):
-                raise VersionConflict(id, if_version or "", found.schedule.version)
+            found = self._found(id, if_version)
             self._demand_good(found, "let a client with its key run it now")
-            answer = self._store.enqueue(self._revised(found, {}), new_id(), found.schedule.next_ms)
+            answer = self._puts.enqueue(self._revised(found, {}), found.schedule.next_ms)
             if not is_changed(answer.word):
                 return answer
         raise contended(id)
+
+    def _found(self, id: str, if_version: str | None) -> StoredSchedule:
+        """Return one schedule, whose payload may be opened. Raises ScheduleNotFound, VersionConflict."""
+        try:
+            found = self._reader.get(id)
+        except RedisUnavailable as error:
+            raise lost_call(error, id) from error
+        if if_version not in (None, found.schedule.version):
+            raise VersionConflict(id, if_version or "", found.schedule.version)
+        self._puts.check_serializer()
+        return found
 
     def sign(self, ids: Sequence[str], *, takes_unsigned: bool) -> Mapping[str, IdOutcome]:
         """
         Sign the schedules *ids* again: signed, or unchanged. *takes_unsigned*: also those without a signature. Errors:
         another program made or changed it.
         """
-        self._store.check_serializer()  # before a payload is opened
+        self._puts.check_serializer()  # before a payload is opened
         outcomes: dict[str, IdOutcome] = {id: IdOutcome("not_found") for id in ids}
         puts: list[tuple[int, Put]] = []
         for found in self._reader.find_many(ids):
@@ -92,7 +93,7 @@ class Updating:
                     self._demand_good(found, "schedule it again")
                 elif not takes_unsigned:
                     self._demand_good(found, "schedule it again, or give unsigned=True (--unsigned)")
-                put = put_of(self._store, self._revised(found, {}))
+                put = self._puts.from_definition(self._revised(found, {}))
             except ZschedError as error:
                 outcomes[id] = IdOutcome("", error=error)
                 continue
@@ -106,11 +107,11 @@ class Updating:
                     problem = f"schedule {outcome.id!r} was changed meanwhile; sign it once more"
                     outcomes[outcome.id] = IdOutcome("", error=Contended(problem))
                 else:
-                    outcomes[outcome.id] = IdOutcome("signed", error=outcome.refusal(self._store.keys))
+                    outcomes[outcome.id] = IdOutcome("signed", error=outcome.refusal(self._puts.keys))
         return outcomes
 
     def _signature_of(self, put: Put) -> bytes:
-        return signature_in(put.name if put.rule else self._store.sign(put.shape, put.row)[2])
+        return signature_in(put.name if put.rule else self._puts.sign(put.shape, put.row)[2])
 
     def _revised(self, found: StoredSchedule, changes: Mapping[str, Any]) -> Definition:
         """
@@ -120,7 +121,7 @@ class Updating:
         if found.schedule.unreadable:
             raise InvalidSchedule("id", found.schedule.id, found.schedule.damage, MEND)
         data = found.data
-        stored = self._store.encoder.options(found.fields, runs=self._runs_pickles)
+        stored = self._puts.encoder.options(found.fields, runs=self._runs_pickles)
         if any(name in changes for name in PAYLOAD) and not changes.keys() >= {"args", "kwargs"}:
             stored["args"], stored["kwargs"] = self._opened(found.schedule.id, data, changes)
         func = changes.get("func") or loaded_task(found.schedule.func)
@@ -133,23 +134,16 @@ class Updating:
     def _opened(self, id: str, data: bytes, changes: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the args and kwargs of a stored payload; one of them will stay. Raises InvalidSchedule."""
         try:
-            _, args, kwargs = self._store.encoder.open(data, runs=self._runs_pickles)
+            _, args, kwargs = self._puts.encoder.open(data, runs=self._runs_pickles)
         except InvalidSchedule as error:
             kept = " and ".join(name for name in ("args", "kwargs") if name not in changes)
             problem = f"the stored ones of schedule {id!r} cannot be read ({error.__cause__})"
             raise InvalidSchedule(kept, NOT_GIVEN, problem, error.remedy) from error
         return args, kwargs
 
-    def _store_for(self, found: StoredSchedule) -> Store:
-        """Return the store for a change of *found*, which signs it if it is signed. Raises InvalidSchedule."""
-        if not found.signature:
-            return self._store.with_signer(None)
-        self._demand_good(found, "schedule it again with all of its options, by a client with keys")
-        return self._store
-
     def _demand_good(self, found: StoredSchedule, remedy: str) -> None:
         """Check the signature of *found*. Raises InvalidSchedule: another program may have made what stays of it."""
-        signer, schedule = self._store.signer, found.schedule
+        signer, schedule = self._puts.signer, found.schedule
         try:
             if signer is None:
                 raise BadSignature("it is signed, and this client has no keys")

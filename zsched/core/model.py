@@ -56,13 +56,15 @@ When = At | After | Now | TriggerSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Payload:
+class Definition(CheckedOptions):
     """
-    The call to run. The RQ options are unchanged; ``storage.rqjob`` checks and encodes them.
-
-    ``data``: the stored payload, for an update that does not change it.
+    All arguments of a caller for one schedule, checked and normalized; but the function, its arguments and RQ's options
+    are unchanged, as ``storage.rqjob`` checks and encodes them. ``data``: the stored payload, for an update that does
+    not change it.
     """
 
+    id: str
+    when: When
     func: Any
     args: Any = ()
     kwargs: Any = None
@@ -75,15 +77,6 @@ class Payload:
     on_failure: Any = None
     description: str | None = None
     data: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Definition(CheckedOptions):
-    """All arguments of a caller for one schedule, checked and normalized."""
-
-    id: str
-    when: When
-    payload: Payload
     if_exists: IfExists = IfExists.REPLACE
     enabled: bool | None = None  # False: paused; True: not paused; None: as it is, and a new one is not paused
     allow_past: bool = False

@@ -35,6 +35,7 @@ from zsched.storage.log import Log
 from zsched.storage.meta import asking, due_from_score, server_now_ms
 from zsched.storage.queues import HeldBack, QueueSeen, StalledQueues, queues_seen, stalled_queues, throttled_sets
 from zsched.storage.records import PAGE, read_records
+from zsched.storage.refusals import not_found
 from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from zsched.core.occurrences.recent import Ahead, Recent
     from zsched.storage.last_minutes import LastMinutes
     from zsched.storage.overview import Overview
-    from zsched.storage.shapes import Put
+    from zsched.storage.puts import Put
     from zsched.storage.slots import SlotWaits
 
 T = TypeVar("T")
@@ -106,6 +107,13 @@ class Reader:
     def find(self, id: str) -> StoredSchedule | None:
         """Return one schedule, or None."""
         return next(iter(self.find_many([id])), None)
+
+    def get(self, id: str) -> StoredSchedule:
+        """Return one schedule. Raises ScheduleNotFound."""
+        found = self.find(id)
+        if found is None:
+            raise not_found(id, self._keys)
+        return found
 
     def find_many(
         self, ids: Iterable[str], at_first: int | None = None, texts: Iterable[str] = ()

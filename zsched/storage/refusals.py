@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from zsched.core.clock import from_ms
 from zsched.errors import (
@@ -72,6 +72,13 @@ def refusal(
         remedy = "a daemon puts it back if its archive has it; otherwise schedule it again, or cancel it"
         return InvalidSchedule("id", id, problem, remedy)
     return None
+
+
+def demand(word: str, id: str, keys: Keys, **about: Any) -> None:
+    """Raise the ``refusal`` of *word*, if it is one; *about*: for its message."""
+    error = refusal(word, id, keys, **about)
+    if error is not None:
+        raise error
 
 
 def contended(id: str, remedy: str = "nothing was written: call again") -> Contended:

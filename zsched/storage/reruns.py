@@ -21,8 +21,7 @@ from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.meta import server_now_ms
 from zsched.storage.questions import Questions
-from zsched.storage.scripts import Scripts
-from zsched.storage.shapes import KEEP_OP_MS
+from zsched.storage.scripts import KEEP_OP_MS, Scripts
 from zsched.storage.signer import Signer
 
 MOST_WAITING: Final = 50_000  # runs of queues that are searched in one call: 1 ms of Redis

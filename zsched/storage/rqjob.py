@@ -30,7 +30,7 @@ from datetime import timedelta
 from typing import Any
 
 from zsched.core.entry import text as shown
-from zsched.core.model import MEND, Definition, Payload
+from zsched.core.model import MEND, Definition
 from zsched.core.options.arguments import LONGEST_S, serializer_name
 from zsched.core.options.forms import LONGEST_PATH, MOST_RETRIES, Stored, whole_number
 from zsched.core.runs.job import DEFAULT_TIMEOUT_S
@@ -66,11 +66,11 @@ class Encoder:
     def __init__(self, serializer: str = "pickle", payload_limit: int = 262_144, *, signs: bool = False) -> None:
         self.serializer, self.payload_limit, self._signs = serializer_name(serializer), payload_limit, signs
 
-    def data(self, payload: Payload) -> bytes:
-        """Return RQ's ``data`` of *payload*. Raises as ``call``, and NotImportable."""
-        if payload.data is not None:
-            return self._signable(payload.data)
-        return self.call(function_path(payload.func), payload.args, payload.kwargs)
+    def data(self, definition: Definition) -> bytes:
+        """Return RQ's ``data`` of *definition*. Raises as ``call``, and NotImportable."""
+        if definition.data is not None:
+            return self._signable(definition.data)
+        return self.call(function_path(definition.func), definition.args, definition.kwargs)
 
     def call(self, path: str, args: Any, kwargs: Any) -> bytes:
         """
@@ -147,36 +147,35 @@ class Encoder:
         Raises:
             InvalidSchedule: an option that RQ does not accept, or that the installed RQ does not have.
         """
-        payload = definition.payload
-        func = function_path(payload.func)
+        func = function_path(definition.func)
         if definition.rate_limit and not HAS_RATE_LIMITS:
             problem = f"RQ {HERE}, which is installed here, has no rate limits"
             remedy = "install rq>=3 here and for the workers, or give [queues.<queue>] max_per_second instead"
             raise InvalidSchedule("rate_limit", str(definition.rate_limit), problem, remedy)
         pairs: Pairs = {
             "origin": definition.queue,
-            "timeout": str(timeout_s(payload.timeout)),
-            "description": payload.description or func,
+            "timeout": str(timeout_s(definition.timeout)),
+            "description": definition.description or func,
         }
-        if payload.description and payload.description != func:
+        if definition.description and definition.description != func:
             pairs["zs_func"] = func
-        for name, ttl in (("result_ttl", payload.result_ttl), ("failure_ttl", payload.failure_ttl)):
+        for name, ttl in (("result_ttl", definition.result_ttl), ("failure_ttl", definition.failure_ttl)):
             if ttl is not None:
                 pairs |= _ttl(name, ttl)
-        if payload.retry is not None:
-            pairs |= _retry(payload.retry)
+        if definition.retry is not None:
+            pairs |= _retry(definition.retry)
         pairs |= definition.texts(Stored.JOB)
-        for stem, callback in (("success", payload.on_success), ("failure", payload.on_failure)):
+        for stem, callback in (("success", definition.on_success), ("failure", definition.on_failure)):
             if callback is not None:
                 pairs |= _callback(f"on_{stem}", stem, callback)
-        if isinstance(payload.meta, Unopened):
-            pairs["meta"] = payload.meta.data
-        elif payload.meta is not None:
-            if not isinstance(payload.meta, dict):
-                raise InvalidSchedule("meta", payload.meta, "not a dict", "give a dict")
-            pairs["meta"] = self._dumps("meta", payload.meta)
+        if isinstance(definition.meta, Unopened):
+            pairs["meta"] = definition.meta.data
+        elif definition.meta is not None:
+            if not isinstance(definition.meta, dict):
+                raise InvalidSchedule("meta", definition.meta, "not a dict", "give a dict")
+            pairs["meta"] = self._dumps("meta", definition.meta)
             if self.serializer == "json":
-                _refuse_reshaping("meta", payload.meta)
+                _refuse_reshaping("meta", definition.meta)
         return pairs
 
     def options(self, job: Pairs, *, runs: bool = False) -> dict[str, Any]:

@@ -59,6 +59,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.meta import garbled
 from zsched.storage.rqkeys import RQ_PREFIX, RQ_PREFIX_VARIABLE
 
+KEEP_OP_MS = 600_000  # time for which a repeated call is recognised
 _INCLUDE = re.compile(r"^-- include (\S+)\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV|USES|GIVES) +(.*(?:\n-- {8}.*)*)", re.MULTILINE)
 _HEADER = re.compile(r"(?:--(?! include ).*\n)+")

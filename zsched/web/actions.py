@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from zsched.client.portions import ChangeOptions, demand_filter
+from zsched.client.bulk import ChangeOptions, demand_filter
 from zsched.core.model import Schedule, Scheduled
 from zsched.core.occurrences.backfill import Backfill
 from zsched.core.options.arguments import check_id

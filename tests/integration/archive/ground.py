@@ -193,7 +193,7 @@ class Storm:
         """Backfill by calling the script: no archive here answers which occurrences ran."""
         schedule, ms = self.client.get(self._id()), self.scene.now_ms - 60_000
         occurrences = [(ms + n, self.random.random() < 0.3) for n in range(self.random.randint(1, 3))]
-        self.client._store.backfill(schedule.id, schedule.version or "", occurrences, f"op-{ms}")
+        self.client._store.backfill(schedule.id, schedule.version or "", occurrences)
 
     def update(self) -> None:
         changes: list[dict[str, Any]] = [{"args": (self._word(),)}, {"priority": self._lane()}, {"at": self._soon()}]

@@ -23,7 +23,7 @@ from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
-from zsched.storage.store import Answer, Store
+from zsched.storage.puts import Answer, PutScripts
 
 FUNC = "app.tasks.run"
 SHORT_S = 0.1  # a durable client's patience, where it is to run out
@@ -266,9 +266,9 @@ def test_a_durable_put_is_lost_when_the_archives_follow_another_history_before_i
     row: dict[str, Any] = {"func": FUNC, "id": "a", **when}
     if is_there:
         client.schedule(**row)
-    put = getattr(Store, name)
+    put = getattr(PutScripts, name)
 
-    def then_fail_over(self: Store, *given: Any) -> Any:
+    def then_fail_over(self: PutScripts, *given: Any) -> Any:
         answer = put(self, *given)
         answer = answer if isinstance(answer, Answer) else list(answer)  # of put_many
         monkeypatch.undo()
@@ -281,7 +281,7 @@ def test_a_durable_put_is_lost_when_the_archives_follow_another_history_before_i
         archivers.report("archive", last.position, ArchiveState.FOLLOWING, {})
         return answer
 
-    monkeypatch.setattr(Store, name, then_fail_over)
+    monkeypatch.setattr(PutScripts, name, then_fail_over)
     durably: dict[str, Any] = row | {"durable": True}
     with pytest.raises(NotArchived, match="schedule it again") as caught:
         client.schedule_many([durably]) if name == "put_many" else client.schedule(**durably)

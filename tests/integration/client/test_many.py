@@ -18,7 +18,7 @@ from zsched import Client, InvalidSchedule, RedisUnavailable, RowsRefused
 from zsched.core.clock import ManualClock, from_ms, to_ms
 from zsched.errors import RedisRefused
 from zsched.storage.log import LogPlace
-from zsched.storage.store import Replies, Store
+from zsched.storage.puts import PutScripts, Replies
 
 
 def test_valid_rows_are_scheduled_and_invalid_rows_reported_by_index(client: Client) -> None:
@@ -259,12 +259,12 @@ def test_a_client_with_a_wrong_clock_puts_rows_by_the_servers_clock(
 
 
 def test_a_row_whose_plans_are_always_outdated_is_reported(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    def replies(store: Store, calls: Any) -> Iterator[Replies]:
+    def replies(puts: PutScripts, calls: Any) -> Iterator[Replies]:
         for _, texts, _ in calls:
             words = [b"AGAIN", b"created"] if "b" in texts else [b"AGAIN"]
             yield Replies(5, LogPlace("0-1", 5, True), words, [b"-", b"9"][: len(words)])
 
-    monkeypatch.setattr(Store, "put_many", replies)
+    monkeypatch.setattr(PutScripts, "put_many", replies)
 
     many = client.schedule_many([{"func": "app.task", "id": id, "every": 60} for id in "ab"], errors="return")
 

@@ -20,9 +20,9 @@ from tests.faults.processes import WITHIN_S
 from tests.integration.client.ground import HOUR, KEYS, SOON, pass_time, payload
 from tests.prefix import RQ
 from zsched import Client, Contended, InvalidSchedule, RedisUnavailable, ScheduleInPast, ScheduleNotFound
-from zsched.client.changing import Changing
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.options.choices import Priority, ScheduleState
+from zsched.storage.reader import Reader
 
 
 def test_update_changes_only_the_time_of_a_one_shot(client: Client, redis_client: redis.Redis) -> None:
@@ -180,16 +180,16 @@ def test_an_update_of_a_schedule_with_an_unreadable_rule_is_refused_with_the_rem
 def test_an_update_overtaken_at_every_attempt_raises_contended(
     redis_url: str, client: Client, monkeypatch: pytest.MonkeyPatch, trigger: dict[str, Any]
 ) -> None:
-    other, find, numbers = zsched.Client.from_url(redis_url), Changing.find, iter(range(100))
+    other, find, numbers = zsched.Client.from_url(redis_url), Reader.get, iter(range(100))
     client.schedule("app.task", id="a", **trigger)
 
-    def find_and_forestall(self: Changing, id: str) -> Any:
+    def find_and_forestall(self: Reader, id: str) -> Any:
         found = find(self, id)
-        if self._store is client._store:
+        if self is client._reader:
             other.update(id, args=(next(numbers),))
         return found
 
-    monkeypatch.setattr(Changing, "find", find_and_forestall)
+    monkeypatch.setattr(Reader, "get", find_and_forestall)
 
     with pytest.raises(Contended, match="schedule 'a' was changed by another writer at every attempt") as caught:
         client.update("a", queue="sms")

@@ -225,7 +225,7 @@ class Garbage:
         assert [] == many.errors
         paused = [id for id in map(_id, rows) if id not in canaries and int(id[1:]) % 10 in (7, 8)]
         for at in range(0, len(paused), 100):
-            self.client._changing.pause(paused[at : at + 100], "for a while")
+            self.client._store.pause(paused[at : at + 100], "for a while")
         for id in paused[::3]:
             value = self.redis.hget(KEYS.paused(), id)
             self.redis.hdel(KEYS.paused(), id)

@@ -39,7 +39,7 @@ def test_a_table_is_a_schedule_owned_by_the_file() -> None:
     definition = found.definition
     assert ("digest", 2, None) == (found.id, found.line, found.definition.enabled)
     assert ("digest", "file:schedules.toml", "app.tasks.digest", {"to": "all"}) == (
-        definition.id, definition.owner, definition.payload.func, definition.payload.kwargs,
+        definition.id, definition.owner, definition.func, definition.kwargs,
     )  # fmt: skip
     assert TriggerSpec(CRON, "0 9 * * 1-5", "Asia/Seoul") == definition.when
 
@@ -94,13 +94,10 @@ def test_every_duration_may_be_a_text() -> None:
         failure_ttl = -1
         """).definition
 
-    payload = definition.payload
     assert (300_000, 3_600_000, 7_200_000) == (
         definition.when.jitter_ms, definition.expires_ms, definition.policy.catch_up_window_ms,  # type: ignore[union-attr]  # recurring
     )  # fmt: skip
-    assert ("1h30m", "10m", -1) == (
-        payload.timeout, payload.result_ttl, payload.failure_ttl,
-    )  # fmt: skip
+    assert ("1h30m", "10m", -1) == (definition.timeout, definition.result_ttl, definition.failure_ttl)
 
 
 def test_a_time_is_local_in_the_zone_or_has_an_offset() -> None:
@@ -121,16 +118,16 @@ def test_a_time_is_local_in_the_zone_or_has_an_offset() -> None:
 
 
 def test_values_that_toml_cannot_hold_are_read_as_json() -> None:
-    payload = entry("""
+    read = entry("""
         [schedules.a]
         func = "app.a"
         every = 60
         args_json = '[1, null, {"deep": [null]}]'
         kwargs_json = '{"to": null}'
         meta_json = '{"team": null}'
-        """).definition.payload
+        """).definition
 
-    assert ([1, None, {"deep": [None]}], {"to": None}, {"team": None}) == (payload.args, payload.kwargs, payload.meta)
+    assert ([1, None, {"deep": [None]}], {"to": None}, {"team": None}) == (read.args, read.kwargs, read.meta)
 
 
 def test_enabled_is_true_false_or_not_given() -> None:

@@ -43,4 +43,4 @@ def hash_of(encoder: Encoder, definition: Definition, **over: Any) -> dict[str, 
     stamp = from_ms(1_795_248_000_123).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     times = {"status": "queued", "created_at": stamp, "enqueued_at": stamp, "zs": "1" + definition.letters()}
     own = {f"zs_{name}": text for name, text in definition.texts(Stored.LABEL).items()}
-    return encoder.shared(definition) | own | {"data": encoder.data(definition.payload)} | times | over
+    return encoder.shared(definition) | own | {"data": encoder.data(definition)} | times | over

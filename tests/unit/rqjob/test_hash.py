@@ -52,7 +52,7 @@ def test_rq_restores_our_hashes(options: dict[str, Any], serializer: str, status
     assert (options.get("func", "app.task"), status) == (job.func_name, job.get_status(refresh=False))
     assert (options["args"], options["kwargs"]) == (list(job.args), job.kwargs)
     assert definition.queue == job.origin
-    assert definition.payload.description in (None, job.description)
+    assert definition.description in (None, job.description)
     assert (options.get("meta") or {}) == job.meta
     assert job.timeout == timeout_s(options.get("timeout"))
     assert (job.success_callback_timeout, job.failure_callback_timeout) != (0, 0)
@@ -62,14 +62,14 @@ def test_rq_restores_our_hashes(options: dict[str, Any], serializer: str, status
 def test_options_read_back_make_the_same_hash(options: dict[str, Any], serializer: str) -> None:
     encoder, definition = Encoder(serializer), definition_of(**options)
     fields = encoder.shared(definition)
-    path, args, kwargs = encoder.open(encoder.data(definition.payload))
+    path, args, kwargs = encoder.open(encoder.data(definition))
 
     stored = encoder.options(fields)
 
     ours = {name: options[name] for name in ("description", "on_lost") if name in options}
     again = definition_of(func=path, args=args, kwargs=kwargs, **ours, **stored)
     assert fields == encoder.shared(again)
-    assert encoder.data(definition.payload) == encoder.data(again.payload)
+    assert encoder.data(definition) == encoder.data(again)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hypothesis import given
 from rq import Callback
 
 from tests.unit.rqjob.ground import JSON, definition_of, hash_of, restored, task
-from zsched.core.model import Payload
+from zsched.core.model import At, Definition
 from zsched.errors import InvalidSchedule, NotImportable
 from zsched.storage.rqjob import Encoder, function_path
 
@@ -138,7 +138,7 @@ def test_a_payload_of_another_serializer_is_an_error() -> None:
 
 
 def test_a_stored_payload_is_passed_on_untouched() -> None:
-    assert b"as stored" == Encoder().data(Payload("app.task", args=object(), data=b"as stored"))
+    assert b"as stored" == Encoder().data(Definition("a", At(0), "app.task", args=object(), data=b"as stored"))
 
 
 @pytest.mark.parametrize("serializer", ["yaml", "", None])

@@ -1,12 +1,7 @@
 """
-Plans of next times outside of the tick: a preview of a rule, the first time of a put or resume, and the new time of an
-occurrence after a change of its zone's rules. Pure. ``core.occurrences.policy.plan`` decides what fires, and what comes
+Next times outside of the tick: a preview of a rule, and the new time of an occurrence after a change of its zone's
+rules. Pure. ``first_times`` has the first time of a put or resume; ``policy.plan`` decides what fires, and what comes
 next.
-
-**A plan by a clock that may be wrong.** A put or resume of a recurring schedule sends its plan by the client's clock,
-with the window in which that plan is right: a ``Bracket``. The script accepts it only if the server's TIME is in the
-window. Otherwise it returns its TIME, and the caller plans again from that. So one round trip is normally enough, and
-the server's clock always decides.
 
 **Other rules of a zone.** The next time of a schedule was computed by the zone's rules of that moment. By other rules
 the same occurrence is at another time: daily at 09:00 is an hour earlier in a country that gave up winter time. Of the
@@ -30,20 +25,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime, time, timedelta
+from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.model import Schedule
-from zsched.core.occurrences.policy import Range, latest_due
 from zsched.core.runs.job import OFFSET_FIELD
 from zsched.core.runs.run_id import RunId
 from zsched.core.runs.signature import SIGNATURE_FIELD
 from zsched.core.triggers import (
-    Anchor,
     Fold,
     Gap,
     Trigger,
@@ -112,107 +104,6 @@ def _dues(spec: TriggerSpec, anchor_ms: int, start_ms: int, id: str, first_ms: i
         yield due_ms
     for at_ms in trigger.between(start_ms, LAST_MS):
         yield due_of(trigger, id, at_ms)
-
-
-# -- by a clock that may be wrong -----------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Bracket:
-    """
-    A plan, and the window of TIME in which it is right: ``from_ms`` <= TIME < ``until_ms``.
-
-    ``next``: the next occurrence, in ms as decimal text, or ``+<ms>`` from the server's TIME; None: there are no more
-    occurrences. It is due ``jitter_ms`` later. ``anchor_ms``: the rule's anchor; None: the server's TIME.
-    """
-
-    next: str | None
-    from_ms: int
-    until_ms: int
-    jitter_ms: int = 0
-    anchor_ms: int | None = None
-
-
-class PlannedRule:
-    """
-    A rule with its text, which many schedules may share, in several threads. ``planned``: the last plan, the same for
-    all of them but for their jitter; and the ms that this may take. ``is_stored``: Redis has the rule, and its times.
-    """
-
-    __slots__ = ("is_stored", "planned", "spec", "text")
-
-    def __init__(self, spec: TriggerSpec) -> None:
-        self.spec, self.text, self.is_stored = spec, spec.to_text(), False
-        self.planned: tuple[Bracket, int] | None = None
-
-
-def first(spec: TriggerSpec, now_ms: int, id: str = "") -> Bracket:
-    """
-    Return the first occurrence of schedule *id*, created at about *now_ms*.
-
-    Raises:
-        TriggerError: the trigger cannot produce a time.
-    """
-    endless = replace(spec, ends_ms=None, count=None)
-    if spec.starts_ms is not None:
-        return _next(spec, now_ms, id, build(endless, now_ms).last_until(now_ms) or 0)
-    anchor = spec.kind.anchor
-    if anchor is Anchor.NOTHING:
-        return _next(spec, now_ms, id, build(endless, 0).last_until(now_ms) or 0)
-    if anchor is Anchor.DAY:  # midnight changes the first occurrence, too
-        midnight_ms, end_ms = _day(spec.tz, now_ms)
-        today = build(replace(endless, starts_ms=midnight_ms), now_ms)
-        return _next(spec, now_ms, id, max(today.last_until(now_ms) or 0, midnight_ms), end_ms)
-    if anchor is Anchor.INSTANT:
-        return _from_now(spec, endless, now_ms, id)
-    assert_never(anchor)
-
-
-def after_missed(
-    spec: TriggerSpec, anchor_ms: int, nominal_ms: int, now_ms: int, id: str = ""
-) -> tuple[Range, Bracket]:
-    """Return the occurrences from *nominal_ms* until about *now_ms*, and the next plan. Raises TriggerError."""
-    trigger = build(spec, anchor_ms)
-    last_ms = latest_due(trigger, nominal_ms, now_ms, id)
-    next_ms = trigger.next_after(last_ms)
-    passed = Range(nominal_ms, last_ms, 1 + trigger.count_between(nominal_ms, last_ms))
-    until_ms = LAST_MS if next_ms is None else due_of(trigger, id, next_ms)
-    return passed, _of(trigger, id, next_ms, due_of(trigger, id, last_ms), until_ms)
-
-
-def _next(spec: TriggerSpec, now_ms: int, id: str, from_ms: int, until_ms: int = LAST_MS) -> Bracket:
-    """Return the first occurrence after *now_ms*, valid from *from_ms* until it is due, at most until *until_ms*."""
-    trigger = build(spec, now_ms)
-    next_ms = trigger.next_after(now_ms)
-    return _of(trigger, id, next_ms, from_ms, until_ms if next_ms is None else min(until_ms, next_ms))
-
-
-def _from_now(spec: TriggerSpec, endless: TriggerSpec, now_ms: int, id: str) -> Bracket:
-    """Return the first occurrence of a rule with TIME as its anchor: its distance from TIME is always the same."""
-    first_ms = build(endless, now_ms).next_after(now_ms)
-    if first_ms is None:
-        return Bracket(None, 0, LAST_MS)
-    away_ms = first_ms - now_ms
-    if spec.jitter_ms:  # jitter depends on the occurrence's time, so the bracket has to be narrow: TIME was just read
-        bracket = _next(spec, now_ms, id, now_ms)
-        return replace(bracket, until_ms=now_ms + min(away_ms, _JUST_MS), anchor_ms=now_ms)
-    until_ms = LAST_MS if spec.ends_ms is None else spec.ends_ms - away_ms + 1
-    return Bracket(f"+{away_ms}" if now_ms < until_ms else None, 0, until_ms)
-
-
-def _of(trigger: Trigger, id: str, next_ms: int | None, from_ms: int, until_ms: int) -> Bracket:
-    if next_ms is None:
-        return Bracket(None, from_ms, until_ms)
-    return Bracket(str(next_ms), from_ms, until_ms, due_of(trigger, id, next_ms) - next_ms)
-
-
-def _day(tz: str, now_ms: int) -> tuple[int, int]:
-    """Return start and end of the local day of *now_ms*."""
-    place = zone(tz)
-    today = from_ms(now_ms).astimezone(place).date()
-    days = [datetime.combine(today + timedelta(days=n), time()) for n in (0, 1)]
-    start_ms, end_ms = (resolve_local(day, place, Gap.FIRST_VALID, Fold.FIRST)[0] for day in days)
-    return start_ms, end_ms
 
 
 # -- by other rules of a zone ---------------------------------------------------------------------

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from zsched.core.model import After, At, Definition, Now, Payload, When
+from zsched.core.model import After, At, Definition, Now, When
 from zsched.core.occurrences.policy import CONTRADICTIONS, USUAL, Policy
 from zsched.core.options.choices import IfExists
 from zsched.core.options.forms import Stored
@@ -134,7 +134,7 @@ def _refuse_unknown(options: Mapping[str, Any], known: frozenset[str]) -> None:
 
 def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: When) -> Definition:
     is_recurring = isinstance(when, TriggerSpec)
-    values, of_rq = _checked(options, is_recurring)
+    values = _checked(options, is_recurring)
     expires_ms, jitter_ms = values.get("expires_ms"), values.get("jitter_ms", 0)
     if expires_ms is not None and expires_ms < jitter_ms:
         problem = f"shorter than jitter={show(options['jitter'])}, so some would expire before they are due"
@@ -142,23 +142,19 @@ def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: W
     if isinstance(when, TriggerSpec) and jitter_ms:
         when, values["jitter_ms"] = _with_jitter(when, jitter_ms, options["jitter"]), 0
     args = options.get("args")
-    payload = Payload(func=func, args=() if args is None else args, kwargs=options.get("kwargs"), **of_rq)
+    values |= {"func": func, "args": () if args is None else args, "kwargs": options.get("kwargs")}
     has_own_id = "id" in values
     if values.get("if_version") is not None and not (
         has_own_id and values.get("if_exists") in (None, IfExists.REPLACE)
     ):
         problem = "only a schedule of an id, which is replaced, has a version"
         raise InvalidSchedule("if_version", values["if_version"], problem, "give its id, and no if_exists")
-    return Definition(**{"id": fallback_id, **values}, when=when, payload=payload, has_own_id=has_own_id)
+    return Definition(**{"id": fallback_id, **values}, when=when, has_own_id=has_own_id)
 
 
-def _checked(options: Mapping[str, Any], is_recurring: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """
-    Return the values of *options* by the attributes of a definition, and RQ's by their names. An optional option with
-    the value None is left out.
-    """
+def _checked(options: Mapping[str, Any], is_recurring: bool) -> dict[str, Any]:
+    """Return the values of *options* by the attributes of a definition. An optional one that is None is left out."""
     values: dict[str, Any] = {}
-    of_rq: dict[str, Any] = {}
     policies: dict[str, Any] = {}
     for name, option in _CHECKED.items():
         if name not in options or (options[name] is None and option.is_optional):
@@ -170,7 +166,7 @@ def _checked(options: Mapping[str, Any], is_recurring: bool) -> tuple[dict[str, 
             raise InvalidSchedule(name, value, option.once, f"leave it out, or {GIVE_A_RULE}")
         checked = option.form.check(name, value)
         if option.stored is Stored.RQ:
-            of_rq[name] = checked
+            values[name] = checked
         elif option.stored is Stored.POLICY:
             policies[option.field] = checked
         else:
@@ -178,7 +174,7 @@ def _checked(options: Mapping[str, Any], is_recurring: bool) -> tuple[dict[str, 
     if policies:
         values["policy"] = Policy(**policies)
         _refuse_contradictions(values["policy"], options)
-    return values, of_rq
+    return values
 
 
 def _with_jitter(spec: TriggerSpec, jitter_ms: int, given: object) -> TriggerSpec:

@@ -73,7 +73,7 @@ def revise(
     if lacks_zone:  # this machine lacks its zone, and need not know it
         definition = replace(definition, tz=old.tz, when=when or definition.when)
     if not any(name in changes for name in PAYLOAD):
-        definition = replace(definition, payload=replace(definition.payload, data=data))
+        definition = replace(definition, data=data)
     return definition
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.breadth import pairs
 from zsched.core.clock import LAST_MS, to_ms
-from zsched.core.occurrences.planning import Bracket, after_missed, first, nominal_of, occurrences
+from zsched.core.occurrences.first_times import Bracket, after_missed, first
+from zsched.core.occurrences.planning import nominal_of, occurrences
 from zsched.core.occurrences.policy import Range
 from zsched.core.triggers import TriggerSpec, build, check, due_of
 from zsched.core.triggers.cron import CRON

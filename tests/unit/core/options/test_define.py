@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from zsched.core.clock import LAST_MS
-from zsched.core.model import After, At, Now, Payload
+from zsched.core.model import After, At, Now
 from zsched.core.options.arguments import check_id, check_queue, seconds_to_ms
 from zsched.core.options.choices import IfExists, OnLost, OnUncertain, Priority
 from zsched.core.options.define import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, define, define_now, define_trigger
@@ -159,7 +159,7 @@ def test_a_one_shot_without_options_has_the_defaults() -> None:
     definition = _define(at=AT)
 
     assert (At(AT_MS), "made-up", False) == (definition.when, definition.id, definition.has_own_id)
-    assert Payload("app.task") == definition.payload
+    assert ("app.task", (), None, None) == (definition.func, definition.args, definition.kwargs, definition.timeout)
     assert ("UTC", "default", Priority.NORMAL, False) == (
         definition.tz, definition.queue, definition.priority, definition.at_front,
     )  # fmt: skip

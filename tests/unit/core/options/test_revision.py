@@ -51,7 +51,7 @@ def test_an_update_keeps_options_that_it_does_not_name(old: Schedule) -> None:
     )  # fmt: skip
     assert (OnLost.FAIL, old.pause_after_failures) == (definition.on_lost, definition.pause_after_failures)
     assert (b"stored", 60, 500) == (
-        definition.payload.data, definition.payload.timeout, definition.payload.result_ttl,
+        definition.data, definition.timeout, definition.result_ttl,
     )  # fmt: skip
 
 
@@ -64,17 +64,16 @@ def test_a_new_time_is_local_in_the_stored_zone_if_naive_and_keeps_the_payload(
     definition = _revise(at=at)
 
     expected = At(to_ms(AT) + hours * 3_600_000, offset_s)
-    assert (expected, b"stored") == (definition.when, definition.payload.data)
+    assert (expected, b"stored") == (definition.when, definition.data)
 
 
 @pytest.mark.parametrize("change", [{"args": (2,)}, {"kwargs": {"k": 2}}, {"func": "app.other"}])
 def test_a_new_payload_keeps_the_time_and_the_rest_of_the_call(change: dict[str, Any]) -> None:
-    definition = _revise(stored={"args": (1,), "kwargs": {"k": 1}}, **change)
+    new = _revise(stored={"args": (1,), "kwargs": {"k": 1}}, **change)
 
-    payload = definition.payload
-    assert (At(to_ms(AT)), None) == (definition.when, payload.data)
+    assert (At(to_ms(AT)), None) == (new.when, new.data)
     expected = {"func": "app.task", "args": (1,), "kwargs": {"k": 1}} | change
-    assert expected == {"func": payload.func, "args": payload.args, "kwargs": payload.kwargs}
+    assert expected == {"func": new.func, "args": new.args, "kwargs": new.kwargs}
 
 
 @pytest.mark.parametrize(
@@ -129,7 +128,7 @@ def test_an_update_of_the_function_keeps_only_a_description_given_by_the_caller(
     own = _revise(replace(ONCE, description="Say hello"), func="app.other")
     follows = _revise(func="app.other")
 
-    assert ("Say hello", None) == (own.payload.description, follows.payload.description)
+    assert ("Say hello", None) == (own.description, follows.description)
 
 
 class _Moody:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zsched.core.occurrences import policy
-from zsched.core.occurrences.planning import after_missed
+from zsched.core.occurrences.first_times import after_missed
 from zsched.core.record import Place, Record
 from zsched.core.recovery.audit import (
     GRACE_MS,

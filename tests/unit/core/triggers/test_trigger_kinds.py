@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import zsched
 from zsched.core.clock import to_ms
-from zsched.core.occurrences.planning import Bracket, first
+from zsched.core.occurrences.first_times import Bracket, first
 from zsched.core.options.define import SCHEDULE_OPTIONS, define
 from zsched.core.triggers import (
     GIVE_A_RULE,

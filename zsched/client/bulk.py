@@ -66,15 +66,15 @@ class ChangeOptions(NamedTuple):
         return options
 
 
-class Portions:
-    """The repairs of one client."""
+class BulkChanges:
+    """The changes of many schedules or runs by one client."""
 
     def __init__(self, link: Link, reader: Reader, reruns: Reruns, answers: Answers) -> None:
         self._link, self._reader, self._reruns, self._answers = link, reader, reruns, answers
         self._clock = SystemClock()
 
     def retry(self, status: object, given: dict[str, Any]) -> Repaired:
-        """See ``Repairs.retry_many``."""
+        """See ``Client.retry_many``."""
         wanted, options = _one_of(status, UNSUCCESSFUL), ChangeOptions.taken(given)
         runs, source = self._runs(wanted, given)
         retried = self._retried(runs, source, given.get("match"))
@@ -83,7 +83,7 @@ class Portions:
         return self._carry_out(ids, once, options, PUSHED_PER_SECOND, source)
 
     def cancel_runs(self, status: object, given: dict[str, Any]) -> Repaired:
-        """See ``Repairs.cancel_runs``."""
+        """See ``Client.cancel_runs``."""
         wanted, options = _one_of(status, _CANCELLED), ChangeOptions.taken(given)
         demand_filter(given)
         runs, source = self._runs(wanted, given)

@@ -1,0 +1,355 @@
+"""
+The part of the client about existing schedules and runs: read them, and change one, or many chosen by filters.
+
+``store`` and ``reruns`` change them, ``bulk`` changes many, ``reader`` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+from zsched.client.calls import naming_lost_call
+from zsched.client.past import Past
+from zsched.core.clock import Clock
+from zsched.core.options.arguments import (
+    ScheduleFilters,
+    SearchFilters,
+    check_id,
+    check_run_id,
+    check_text,
+    check_version,
+    choice,
+    flag,
+)
+from zsched.core.options.choices import Missed, ScheduleState
+from zsched.errors import InvalidSchedule
+from zsched.storage.refusals import demand, not_found
+
+if TYPE_CHECKING:
+    from zsched.client.bulk import BulkChanges
+    from zsched.client.doubtful_queues import MisspeltQueue, Prioritized, SharedQueue
+    from zsched.client.updating import Updating
+    from zsched.core.model import Schedule
+    from zsched.core.occurrences.backfill import Backfill
+    from zsched.core.occurrences.recent import Recent
+    from zsched.core.options.table import RuleOptions
+    from zsched.core.repair import Repaired
+    from zsched.core.runs.run import RunStatus
+    from zsched.storage.accounts import Limits
+    from zsched.storage.inquiry import Inquiry
+    from zsched.storage.overview import Overview
+    from zsched.storage.queues import StalledQueues
+    from zsched.storage.reader import StoredSchedule
+    from zsched.storage.reruns import Reruns
+    from zsched.storage.store import Store
+
+
+class RepairOptions(TypedDict, total=False):
+    """
+    Options of a repair in bulk. *dry_run*: change nothing, and return the plan. *limit*: only the first so many.
+    *per_second*: at most so many changes a second. *confirm* is called with the plan before the first change; unless it
+    returns True, nothing is changed. *on_progress* is called with the number of candidates done, and their total.
+    """
+
+    dry_run: bool
+    limit: int | None
+    per_second: int | None
+    confirm: Callable[[Repaired], bool] | None
+    on_progress: Callable[[int, int], None] | None
+
+
+class ScheduleRepair(RepairOptions, ScheduleFilters, total=False):
+    """Filters of schedules, as in ``Client.list``, and options."""
+
+
+class RunRepair(RepairOptions, SearchFilters, total=False):
+    """Filters of runs, as in ``Client.runs``, and options."""
+
+
+class Schedules(Past):
+    """The calls of ``Client`` about existing schedules and runs."""
+
+    _bulk: BulkChanges
+    _clock: Clock
+    _inquiry: Inquiry
+    _limits: Limits | None
+    _reruns: Reruns
+    _store: Store
+    _updating: Updating
+
+    # -- life cycle ---------------------------------------------------------------------------------
+
+    def cancel(self, id: str, *, if_version: str | None = None) -> str:
+        """
+        Cancel a schedule. Return "cancelled", "already_fired" or "not_found".
+
+        "already_fired": a one-shot whose run was pushed, by the newest part of the log (2,000 entries, 4 MiB).
+        "not_found": no such schedule waits. It may have been cancelled or skipped, may have expired, or have fired
+        before that part of the log; ``why`` tells. Raises VersionConflict: it does not have the version *if_version*.
+        """
+        check_id(id)
+        with naming_lost_call(id):
+            word = self._store.cancel([id], check_version(if_version))[id].demand().word
+            return "already_fired" if word == "not_found" and self._reader.has_fired(id) else word
+
+    def pause(self, id: str, note: str = "", *, if_version: str | None = None) -> Schedule:
+        """
+        Stop a schedule until it is resumed; *note* is the reason.
+
+        Raises:
+            ScheduleNotFound, InvalidSchedule: no such schedule, or it ended or is quarantined.
+            VersionConflict: it does not have the version *if_version*.
+        """
+        check_text("note", note)
+        with naming_lost_call(check_id(id)):
+            self._store.pause([id], note, check_version(if_version))[id].demand()
+        return self.get(id)
+
+    def resume(self, id: str, missed: str | Missed = Missed.FIRE, *, if_version: str | None = None) -> Schedule | None:
+        """
+        Resume a paused schedule. With ``fire``, a missed occurrence fires late: the latest one of a recurring schedule,
+        and the others are coalesced. With ``skip``, missed occurrences are recorded as skipped. None: it was a one-shot
+        past its time. With ``fire`` it fires at once, with ``skip`` it has ended.
+
+        Raises:
+            ScheduleNotFound, InvalidSchedule: no such schedule, or it ended or is quarantined.
+            VersionConflict: it does not have the version *if_version*.
+        """
+        return self._resumed(id, missed, if_version, "paused")
+
+    def release(self, id: str, missed: str | Missed = Missed.FIRE, *, if_version: str | None = None) -> Schedule | None:
+        """
+        Put a quarantined schedule back, once what was in its way is gone: it fires as ``resume`` does, and by its own
+        ``catch_up`` and ``expires_after``. It is quarantined again if it still cannot be planned or pushed. A daemon
+        does this itself when it finds that a cause is gone, or that its archive has what Redis lost.
+
+        Raises:
+            ScheduleNotFound, InvalidSchedule: no such schedule, or it ended, or what it needs is gone from Redis.
+            VersionConflict: it does not have the version *if_version*.
+        """
+        return self._resumed(id, missed, if_version, "quarantine")
+
+    def _resumed(self, id: str, missed: str | Missed, if_version: str | None, place: str) -> Schedule | None:
+        mode = choice("missed", missed, Missed)
+        with naming_lost_call(check_id(id)):
+            self._store.resume([id], mode, check_version(if_version), place)[id].demand()
+        found = self._reader.find(id)
+        return found.schedule if found else None
+
+    def run_now(self, id: str, if_version: str | None = None) -> str:
+        """
+        Push a run at once and return its run id. A one-shot runs now instead of at its time; a recurring
+        schedule gets an extra run. A client with keys signs a signed one-shot again for it. Raises ScheduleNotFound,
+        InvalidSchedule, VersionConflict; Contended: another writer changed it at every attempt.
+        """
+        with naming_lost_call(check_id(id), is_repeatable=False):
+            word, run_id = self._store.run_now(id, check_version(if_version))
+            if word == "SIGNED":
+                answer = self._updating.run_now(id, if_version)
+                word, run_id = answer.word, answer.detail
+        demand(word, id, self._keys, if_version=if_version)
+        return run_id or ""
+
+    # -- runs ---------------------------------------------------------------------------------------
+
+    def retry(self, run_id: str) -> str:
+        """
+        Run a finished run once more, whatever its end was, and return the new run id. The new run belongs to the same
+        occurrence, and has the same call, options and number of retries. A client with keys signs it if the run itself
+        was signed. If RQ has forgotten
+        the run, an archive supplies it. ``meta`` is taken from the job, so it includes the task's changes.
+
+        Raises:
+            RunNotFound: neither RQ nor an archive knows it.
+            RunNotOver: it is queued or running, or has not fired.
+            PayloadGone: its arguments are kept nowhere.
+            RedisRefused: another writer changed its job.
+        """
+        with naming_lost_call(run_id, is_repeatable=False):
+            return self._reruns.retry([check_run_id(run_id)])[run_id].demand().detail
+
+    def cancel_run(self, run_id: str) -> str:
+        """
+        Cancel a queued run, or stop a running one. Return "cancelled" (it was queued, and its end is recorded),
+        "stopping" (its worker was asked to stop, and the end is recorded later; RQ's SimpleWorker ignores this) or
+        "already_over". A queue of more than 50,000 jobs is not searched: the job loses its data, and a worker skips it.
+
+        Raises:
+            RunNotFound: no run has this id.
+            RunNotOver: it has not fired (``cancel`` its schedule), or its worker does not listen.
+            RedisRefused: another writer changed its job.
+        """
+        with naming_lost_call(run_id):
+            return self._reruns.cancel([check_run_id(run_id)])[run_id].demand().word
+
+    def backfill(
+        self,
+        id: str,
+        start: datetime,
+        end: datetime,
+        *,
+        dry_run: bool = False,
+        again: bool = False,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Backfill:
+        """
+        Run the occurrences of a recurring schedule in [*start*, *end*) that did not run. They go to the back of its
+        queue, the oldest first. Naive times are local in the schedule's zone. The runs have the usual ids. Occurrences
+        that were pushed already are left out; with *again*, they get an extra run unless their run is still open.
+        *dry_run* only returns the plan. *on_progress* is called with the number of occurrences done, and the total.
+        Repeating the call continues where an interrupted one stopped.
+
+        The occurrences are computed from the present rule, up to the next occurrence. Overlap and catch_up do not apply
+        here. A paused or ended schedule can be backfilled. Its next occurrence and its last run do not change.
+
+        Raises:
+            ScheduleNotFound: no schedule has this id.
+            InvalidSchedule: it is not recurring, or quarantined; *start* or *end* is invalid, or in the future; more
+                than 100,000 occurrences.
+            ArchiveError: the history does not reach back to *start* (not with *again*).
+            Contended: another writer changed it at every attempt.
+            RedisUnavailable, RedisRefused: Redis was not reached, or refused. Runs that were pushed until then stay.
+        """
+        from zsched.client.backfill import Filling  # it reads the past, which other calls need not wait for
+
+        filling = Filling(self._link, self._store, self._inquiry, self._found, check_id(id), flag("again", again))
+        return filling.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))
+
+    def _found(self, id: str) -> StoredSchedule:
+        """Return one schedule. Raises ScheduleNotFound, also if it is beyond the limits of the caller."""
+        with naming_lost_call(id):
+            found = self._reader.get(id)
+        if self._limits is not None and self._limits.refusal(found.schedule.limited_by) is not None:
+            raise not_found(id, self._keys)
+        return found
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def get(self, id: str) -> Schedule:
+        """Return one schedule. Raises ScheduleNotFound."""
+        with naming_lost_call(check_id(id)):
+            return self._reader.get(id).schedule
+
+    def get_many(self, ids: Iterable[str]) -> Iterator[Schedule]:
+        """Yield those of the schedules *ids* that exist, in the order of *ids*; read page by page."""
+        return self._reader.schedules(map(check_id, ids))
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def list(
+        self, *, limit: int | None = None, after: str | None = None, **filters: Unpack[ScheduleFilters]
+    ) -> Iterator[Schedule]:
+        """
+        List schedules: active ones by due time, then paused, quarantined and ended ones by id; read page by page.
+
+        *match* is a glob over ids; *owner* "": without an owner. *after* is the ``cursor`` of the last listed schedule:
+        the listing continues after it. Raises InvalidSchedule at once for an invalid filter.
+        """
+        from zsched.core.listing import Filter, select
+
+        return select(Filter.of(limit=limit, after=after, **filters), self._reader)
+
+    def preview(
+        self, /, id: str | None = None, *, n: int = 10, start: datetime | None = None, **trigger: Unpack[RuleOptions]
+    ) -> Sequence[datetime]:
+        """
+        Return the due times of the next *n* occurrences, strictly after *start* (default: now), aware, in the
+        schedule's zone.
+
+        Give a schedule's id (its jitter is applied), or trigger options (every, cron, rrule, tz …), which need no
+        Redis.
+
+        Raises:
+            InvalidSchedule: both or neither given, an invalid rule, or a rule with jitter, which depends on the id.
+            ScheduleNotFound: no schedule has this id.
+        """
+        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 100_000:
+            raise InvalidSchedule("n", n, "not a number of occurrences", "give 1 to 100000")
+        if (id is None) == (not trigger):
+            raise InvalidSchedule("id", id, "preview takes one schedule or one rule", "give an id, or trigger options")
+        from zsched.client.preview import next_times
+
+        schedule = None if id is None else self.get(id)
+        return next_times(self._link, self._clock, schedule, trigger, n, start)
+
+    def overview(self) -> Overview:
+        """Return counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
+        return self._reader.overview()
+
+    def stalled_queues(self) -> StalledQueues:
+        """
+        Return the queues without an RQ worker that schedules use or in which jobs wait, of a few thousand queues at
+        most; and whether workers are suspended.
+
+        Raises:
+            RedisRefused: also if this user may not list workers, such as ``zsched-client`` of deploy/redis.
+        """
+        return self._reader.stalled_queues()
+
+    def doubtful_queues(self, put: Iterable[Prioritized]) -> Sequence[SharedQueue | MisspeltQueue]:
+        """
+        Return the queues of *put* that urgent (high) and bulk (low) schedules share, among each other or with the next
+        few hundred of each priority in Redis; and those without a worker whose name is similar to one with workers.
+        """
+        from zsched.client.doubtful_queues import misspelt_queues, shared_queues  # for `zsched add` and `apply`
+
+        given, heard = list(put), self._inquiry.heard()
+        return [*shared_queues(self._reader, given), *misspelt_queues(heard or set(), given)]
+
+    def recent(self) -> Recent:
+        """
+        Count the events of the last 1, 5 and 30 minutes, and list the latest failed runs. This reads the end of the log
+        in Redis, for a quarter of a second at most. ``is_cut``: the time was too short, so the last period is
+        incomplete.
+        """
+        return self._reader.recent(self._clock)
+
+    # -- many, chosen by filters ----------------------------------------------------------------------
+    #
+    # The candidates are found first, and do not change any more. They are changed in portions, each in one step with
+    # one log entry, at a rate. A candidate that is refused does not stop the others. After an interruption, the same
+    # call continues: a candidate that is done already is skipped, or is found no more.
+
+    def retry_many(self, status: str | RunStatus, **given: Unpack[RunRepair]) -> Repaired:
+        """
+        Retry the runs that ended as *status* (failed, lost, expired, cancelled or refused), the oldest first; default:
+        200 a second. A run that was retried before is left out, also if somebody else did it, and a run that succeeded
+        since, because it was requeued in RQ; ``retry`` of one run takes it any number of times. A retry that failed
+        again is a new failed run: ``until`` leaves it out.
+
+        Raises:
+            InvalidSchedule: an option is invalid, or there is no filter.
+            RedisUnavailable, RedisRefused: Redis was not reached, or refused. Changes made until then stay.
+            ArchiveError: the archive stopped to answer while runs were searched; nothing was changed.
+        """
+        return self._bulk.retry(status, dict(given))
+
+    def cancel_runs(self, status: str | RunStatus = "queued", **given: Unpack[RunRepair]) -> Repaired:
+        """
+        Cancel the queued runs, or stop the "running" ones, the oldest first; as ``cancel_run`` does. Raises as
+        ``retry_many``.
+        """
+        return self._bulk.cancel_runs(status, dict(given))
+
+    def cancel_many(self, **given: Unpack[ScheduleRepair]) -> Repaired:
+        """Cancel schedules. A schedule that fired meanwhile is skipped; its run stays. Raises as ``retry_many``."""
+        return self._bulk.change(self._store.cancel, dict(given))
+
+    def pause_many(self, note: str = "", **given: Unpack[ScheduleRepair]) -> Repaired:
+        """Pause active schedules; *note* is the reason. Raises as ``retry_many``."""
+        check_text("note", note)
+        act = partial(self._store.pause, note=note)
+        return self._bulk.change(act, dict(given), state=ScheduleState.ACTIVE)
+
+    def resume_many(self, missed: str | Missed = Missed.FIRE, **given: Unpack[ScheduleRepair]) -> Repaired:
+        """Resume paused schedules, as ``resume`` does; default: 200 a second. Raises as ``retry_many``."""
+        act = partial(self._store.resume, missed=choice("missed", missed, Missed))
+        return self._bulk.change(act, dict(given), is_pushing=True, state=ScheduleState.PAUSED)
+
+    def release_many(self, missed: str | Missed = Missed.FIRE, **given: Unpack[ScheduleRepair]) -> Repaired:
+        """Put quarantined schedules back, as ``release`` does; default: 200 a second. Raises as ``retry_many``."""
+        act = partial(self._store.resume, missed=choice("missed", missed, Missed), place="quarantine")
+        return self._bulk.change(act, dict(given), is_pushing=True, state=ScheduleState.QUARANTINED)
