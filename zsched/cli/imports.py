@@ -21,6 +21,7 @@ from zsched.core.wording import plural, some
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.files.reading import STDIN
 from zsched.imports.crontab import read_crontab, users_of
+from zsched.imports.found import ImportSource
 from zsched.imports.local_zone import local_zone
 from zsched.imports.moving import OWNERS, is_owner, owned, owners, undo
 from zsched.imports.rqcron import owner_of, read_rq_cron
@@ -63,9 +64,26 @@ def _zone_of_rq_cron(tz: str | None) -> tuple[str, list[str]]:
     return _zone_of(tz)
 
 
-def _running(what: str, names: Sequence[str], note: str) -> str:
-    """Report that *what* runs. It must be stopped before its schedules are imported."""
-    return f"{what} runs on this Redis ({some(names, _SHOWN)}; {note}): every job would run twice; stop it first"
+def _about_running(what: str, names: Sequence[str], note: str, *, is_dry: bool) -> list[str]:
+    """
+    Return the remark that *what* runs, under *names*; none if it does not. It must be stopped before its schedules are
+    imported. *note*: about a killed one.
+
+    Raises:
+        ZschedError: it runs, and this is no dry run.
+    """
+    if not names:
+        return []
+    note = "a real import refuses" if is_dry else note
+    running = f"{what} runs on this Redis ({some(names, _SHOWN)}; {note}): every job would run twice; stop it first"
+    if not is_dry:
+        raise ZschedError(running)
+    return [running]
+
+
+def _about_zone(source: ImportSource, remarks: list[str]) -> list[str]:
+    """Return *remarks* on the zone if a schedule of *source* depends on it."""
+    return remarks if any("cron" in item.options for item in source.items) else []
 
 
 # -- crontab ----------------------------------------------------------------------------------------
@@ -181,20 +199,14 @@ def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
       zsched import rq-scheduler --tz Europe/Berlin
     """
     ground = Ground.of(invocation)
-    link = ground.link
-    with link.wire() as wire:
+    with ground.link.wire() as wire:
         others = rq_schedulers(wire).names
     zone_name, remarks = _zone_of(tz)
-    if others and not how["dry_run"]:
-        raise ZschedError(
-            _running("an rq-scheduler", others, "the mark of a killed one lapses after its --interval and 10 s")
-        )
+    killed = "the mark of a killed one lapses after its --interval and 10 s"
+    running = _about_running("an rq-scheduler", others, killed, is_dry=how["dry_run"])
     with importing():
-        source = read_rq_scheduler(link, ground.jobs, zone_name)
-    if any("cron" in item.options for item in source.items):
-        source.remarks += remarks
-    if others:
-        source.remarks.append(_running("an rq-scheduler", others, "a real import refuses"))
+        source = read_rq_scheduler(ground.jobs, zone_name)
+    source.remarks += _about_zone(source, remarks) + running
     advice = "recurring jobs are still in {}: do not start rq-scheduler on this Redis again, or they run twice"
     return import_all(ground, [source], advice, **how)
 
@@ -222,15 +234,12 @@ def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool)
     now_ms = ground.now_ms()
     with ground.link.wire() as wire:
         others = [one.name for one in crons(wire, ground.jobs.rq, now_ms) if one.is_of(module)]
-    if others and not how["dry_run"]:
-        raise ZschedError(_running(f"`rq cron {module}`", others, "the mark of a killed one lapses after 2 minutes"))
+    killed = "the mark of a killed one lapses after 2 minutes"
+    running = _about_running(f"`rq cron {module}`", others, killed, is_dry=how["dry_run"])
     zone_name, remarks = _zone_of_rq_cron(tz)
     with importing():
         source = read_rq_cron(module, zone_name)
-    if any("cron" in item.options for item in source.items):
-        source.remarks += remarks
-    if others:
-        source.remarks.append(_running(f"`rq cron {module}`", others, "a real import refuses"))
+    source.remarks += _about_zone(source, remarks) + running
     advice = "the module is as it was: do not start `rq cron {}` again, or every job runs twice"
     return import_all(ground, [source], advice, **how)
 
@@ -254,7 +263,7 @@ def rq_scheduled(invocation: Invocation, /, queues: tuple[str, ...], dry_run: bo
     """
     ground = Ground.of(invocation)
     with importing():
-        source = read_rq_scheduled(ground.link, ground.jobs, ground.now_ms(), queues)
+        source = read_rq_scheduled(ground.jobs, ground.now_ms(), queues)
     return import_all(ground, [source], "", dry_run=dry_run)
 
 

@@ -6,32 +6,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from zsched.core.clock import to_ms
+
 ItemPlace = int | str  # the line of a file, or another name: a job's id, a registered function
-
-
-class Origin(NamedTuple):
-    """
-    The place where a one-shot waits until it is moved: a ZSET of Redis, and its member, the id of RQ's job. In the last
-    ``margin_ms`` before its time it is not moved, because another scheduler may take it; 0: none does.
-    """
-
-    key: str
-    member: str
-    margin_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """
-    A future schedule. ``options``: options of ``client.schedule`` without id and owner. A one-shot has an
-    ``origin`` and is moved; a recurring schedule stays at the source.
-    """
+    """A future schedule. ``options``: options of ``client.schedule`` without id and owner. It stays at the source."""
 
     id: str
     place: ItemPlace
     func: str
     options: Mapping[str, Any]
-    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OneShot(Item):
+    """
+    RQ's job ``id``, which waits in the ZSET ``waiting_key`` until it is moved. In the last ``margin_ms`` before its
+    time it is not moved, because another scheduler may take it; 0: none does.
+    """
+
+    waiting_key: str
+    margin_ms: int = 0
+
+    @property
+    def due_ms(self) -> int:
+        """Return its time."""
+        return to_ms(self.options["at"])
 
 
 class Refusal(NamedTuple):

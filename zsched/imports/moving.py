@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from zsched.client import Client
 from zsched.client.keeper import Keeper
@@ -32,7 +32,7 @@ from zsched.core.model import Schedule
 from zsched.core.options.table import ScheduleRow
 from zsched.errors import InvalidSchedule, ScheduleExists, ZschedError
 from zsched.files.applying import CREATED
-from zsched.imports.found import ImportSource, Item, Origin
+from zsched.imports.found import ImportSource, OneShot
 from zsched.imports.rqjobs import RQ_SCHEDULED, RQ_SCHEDULER, SOON_S, score_of
 from zsched.storage.connection import Command, Link
 from zsched.storage.rivals import CRON_OWNER
@@ -43,117 +43,94 @@ KEPT_S: Final = 7 * 86_400  # how long RQ's job of a moved one-shot outlives its
 _MARKED_LESS_S: Final = 3600  # by which the mark of it lapses earlier, so that it never outlives the job
 
 
-class OneShot(NamedTuple):
-    """An item to move."""
-
-    item: Item
-    origin: Origin
-    due_ms: int
-
-
-class MovedItem(NamedTuple):
-    """
-    Outcome of moving a one-shot: created; or unchanged, updated or already_fired if an interrupted import had put it.
-    """
-
-    item: Item
-    outcome: str
-    due_ms: int
-
-
 class Moving:
     """Moves one-shots of *source*. A one-shot that is not moved becomes a refusal, with the reason."""
 
     def __init__(self, client: Client, link: Link, source: ImportSource) -> None:
         self._client, self._link, self._source, self._keeper = client, link, source, Keeper(client)
 
-    def move(self, page: Sequence[OneShot]) -> Iterator[MovedItem]:
+    def move(self, page: Sequence[OneShot]) -> dict[str, str]:
         """
-        Move the whole *page*, then yield the results.
+        Move the whole *page*. Return the outcome of each moved one by id: created; or unchanged, updated or
+        already_fired if an interrupted import had put it.
 
         Raises:
             RedisUnavailable, RedisRefused: in the middle; the same import again continues from there.
         """
         far = list(self._far(page))
         outcomes = self._put(far)
-        put = [one for one in far if one.item.id in outcomes]
-        found = self._take(put)
-        self._keep([one for one, was_there in zip(put, found, strict=True) if was_there])
-        for one, was_there in zip(put, found, strict=True):
-            if was_there or self._is_imported(one):
-                yield MovedItem(one.item, outcomes[one.item.id], one.due_ms)
+        put = [one for one in far if one.id in outcomes]
+        found = list(zip(put, self._take(put), strict=True))
+        self._keep([one for one, was_there in found if was_there])
+        return {one.id: outcomes[one.id] for one, was_there in found if was_there or self._is_imported(one)}
 
     def _far(self, page: Sequence[OneShot]) -> Iterator[OneShot]:
         """Yield the one-shots of *page* that are not too near to their time."""
         now_ms = self._keeper.now_ms()
         for one in page:
-            if one.origin.margin_ms and one.due_ms - now_ms < one.origin.margin_ms:
-                problem = f"it is due within {one.origin.margin_ms // 1000} s"
-                self._refuse(
-                    one, InvalidSchedule("at", from_ms(one.due_ms), problem, "it is left to RQ, or the daemon")
-                )
+            if one.margin_ms and one.due_ms - now_ms < one.margin_ms:
+                problem, remedy = f"it is due within {one.margin_ms // 1000} s", "it is left to RQ, or the daemon"
+                self._refuse(one, InvalidSchedule("at", from_ms(one.due_ms), problem, remedy))
             else:
                 yield one
 
     def _put(self, page: Sequence[OneShot]) -> dict[str, str]:
         """Put each; return its result by id, without those that are refused."""
-        rows = [
-            cast(ScheduleRow, {"func": one.item.func, **self._options(one.item), "if_exists": "error"}) for one in page
-        ]
+        rows = [cast(ScheduleRow, {"func": one.func, **self._options(one), "if_exists": "error"}) for one in page]
         many = self._client.schedule_many(rows, errors="return")
-        outcomes = {one.item.id: CREATED for one in page}
+        outcomes = {one.id: CREATED for one in page}
         for number, error in many.errors:
             one = page[number]
-            del outcomes[one.item.id]
+            del outcomes[one.id]
             try:
                 if not isinstance(error, ScheduleExists):
                     raise error
-                outcomes[one.item.id] = self._put_again(one.item)
+                outcomes[one.id] = self._put_again(one)
             except ZschedError as refusal:  # it must not stop the others
                 self._refuse(one, refusal)
         return outcomes
 
-    def _put_again(self, item: Item) -> str:
-        """Put *item* again, whose id exists. Raises InvalidSchedule: the schedule has another owner."""
-        held = self._client.get(item.id)
+    def _put_again(self, one: OneShot) -> str:
+        """Put *one* again, whose id exists. Raises InvalidSchedule: the schedule has another owner."""
+        held = self._client.get(one.id)
         if held.owner != self._source.owner:
             problem = f"a schedule of this id exists and is owned by {held.owner or 'nobody'}"
-            raise InvalidSchedule("id", item.id, problem, "cancel that one first")
-        return self._client.schedule(item.func, **self._options(item)).outcome
+            raise InvalidSchedule("id", one.id, problem, "cancel that one first")
+        return self._client.schedule(one.func, **self._options(one)).outcome
 
     def _take(self, page: Sequence[OneShot]) -> list[bool]:
         """Remove the jobs of *page* from the ZSETs. Return whether each was there."""
         with self._link.wire() as wire:
-            return [bool(reply) for reply in wire.execute_all(("ZREM", *one.origin[:2]) for one in page)]
+            return [bool(reply) for reply in wire.execute_all(("ZREM", one.waiting_key, one.id) for one in page)]
 
     def _keep(self, page: Sequence[OneShot]) -> None:
         keys = self._keeper.keys
-        jobs = [keys.rq.job(one.origin.member) for one in page]
+        jobs = [keys.rq.job(one.id) for one in page]
         with self._link.wire() as wire:
             created = wire.execute_all(("HGET", job, "created_at") for job in jobs)
             wire.execute_all(
                 command
                 for one, job, created_at in zip(page, jobs, created, strict=True)
-                for command in _kept(job, keys.moved_prefix() + one.item.id, created_at, one.due_ms // 1000 + KEPT_S)
+                for command in _kept(job, keys.moved_prefix() + one.id, created_at, one.due_ms // 1000 + KEPT_S)
             )
 
     def _is_imported(self, one: OneShot) -> bool:
         """Return True if an import has taken the missing job; if not, cancel it here and refuse it."""
-        status = self._link.execute("HGET", self._keeper.keys.rq.job(one.origin.member), "status")
+        status = self._link.execute("HGET", self._keeper.keys.rq.job(one.id), "status")
         if status == b"scheduled":
             return True
-        self._client.cancel(one.item.id)
+        self._client.cancel(one.id)
         reason = "it was deleted" if status is None else f"RQ has it as {status.decode(errors='replace')}"
-        self._refuse(one, InvalidSchedule("id", one.item.id, f"{reason} meanwhile", "it is cancelled here"))
+        self._refuse(one, InvalidSchedule("id", one.id, f"{reason} meanwhile", "it is cancelled here"))
         return False
 
     # -- how ----------------------------------------------------------------------------------------
 
-    def _options(self, item: Item) -> dict[str, Any]:
-        return {**item.options, "id": item.id, "owner": self._source.owner}
+    def _options(self, one: OneShot) -> dict[str, Any]:
+        return {**one.options, "id": one.id, "owner": self._source.owner}
 
     def _refuse(self, one: OneShot, error: ZschedError) -> None:
-        self._source.refuse(one.item.place, one.item.func, str(error))
+        self._source.refuse(one.place, one.func, str(error))
 
 
 def _kept(job: str, mark: str, created_at: bytes | None, until_s: int) -> Iterator[Command]:
@@ -170,11 +147,11 @@ OWNERS: Final = ("crontab:", CRON_OWNER)  # prefixes of owners with the name of 
 
 @dataclass(slots=True)
 class Undone:
-    """Ids of cancelled schedules, of one-shots given back, and of schedules that stay here, with the reason."""
+    """Ids of cancelled schedules, of one-shots given back, and ``id`` and ``reason`` of schedules that stay here."""
 
     cancelled: list[str] = field(default_factory=list)
     given_back: list[str] = field(default_factory=list)
-    kept: list[tuple[str, str]] = field(default_factory=list)
+    kept: list[dict[str, str]] = field(default_factory=list)
 
 
 def is_owner(owner: str | None) -> bool:
@@ -205,30 +182,30 @@ def undo(
     undone, schedules = Undone(), owned(client, owner)
     for number, schedule in enumerate(schedules, 1):
         if schedule.trigger is None and schedule.kind == "once":
-            _give_back(client, link, owner, schedule, now_ms(), undone)
+            if reason := _give_back(client, link, owner, schedule, now_ms()):
+                undone.kept.append({"id": schedule.id, "reason": reason})
+            else:
+                undone.given_back.append(schedule.id)
         elif client.cancel(schedule.id) == "cancelled":
             undone.cancelled.append(schedule.id)
         on_progress(number, len(schedules))
     return undone
 
 
-def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_ms: int, undone: Undone) -> None:
-    """Give back a moved one-shot: put it into its ZSET, then cancel it here."""
+def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_ms: int) -> str:
+    """Put a moved one-shot into its ZSET, then cancel it here. Return why it stays here, or ""."""
     id, due_ms = schedule.id, schedule.next_ms
     if due_ms is None or due_ms <= now_ms + SOON_S * 1000:
-        undone.kept.append((id, f"it is due within {SOON_S} s, and fires here"))
-        return
+        return f"it is due within {SOON_S} s, and fires here"
     keys = Keeper(client).keys
     rq = keys.rq
     if not link.execute("EXISTS", rq.job(id)):
-        undone.kept.append((id, "Redis has forgotten RQ's job of it; it fires here"))
-        return
-    origin = RQ_SCHEDULER_JOBS if owner == RQ_SCHEDULER else rq.registry("scheduled", schedule.queue)
+        return "Redis has forgotten RQ's job of it; it fires here"
+    waiting_key = RQ_SCHEDULER_JOBS if owner == RQ_SCHEDULER else rq.registry("scheduled", schedule.queue)
     link.execute("PERSIST", rq.job(id))
-    link.execute("ZADD", origin, score_of(due_ms), id)
+    link.execute("ZADD", waiting_key, score_of(due_ms), id)
     if client.cancel(id) == "cancelled":
         link.execute("DEL", keys.moved_prefix() + id)
-        undone.given_back.append(id)
-    else:  # it was cancelled or run by hand just now
-        link.execute("ZREM", origin, id)
-        undone.kept.append((id, "somebody else took it meanwhile"))
+        return ""
+    link.execute("ZREM", waiting_key, id)
+    return "somebody else took it meanwhile"  # it was cancelled or run by hand just now

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -42,7 +43,7 @@ from zsched.core.options.forms import RATE_LIMIT
 from zsched.core.pages import pages_of
 from zsched.core.wording import blanked
 from zsched.errors import InvalidSchedule
-from zsched.imports.found import ImportSource, Item, Origin
+from zsched.imports.found import ImportSource, Item, OneShot
 from zsched.storage.connection import Link
 from zsched.storage.registries import Registries
 from zsched.storage.rivals import RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
@@ -69,12 +70,17 @@ class RQJobs:
     """RQ's jobs of one Redis, at the keys *rq*, written by the serializer of *encoder*."""
 
     def __init__(self, link: Link, rq: RqKeys, encoder: Encoder) -> None:
-        self._link, self.rq, self._encoder = link, rq, encoder
+        self.link, self.rq, self._encoder = link, rq, encoder
+
+    def waiting(self, key: str) -> dict[str, float]:
+        """Return the ids of the jobs in the ZSET at *key*, each with its time in seconds."""
+        flat = self.link.execute("ZRANGE", key, 0, -1, "WITHSCORES")
+        return {id.decode(errors="replace"): float(score) for id, score in zip(flat[::2], flat[1::2], strict=True)}
 
     def read(self, ids: Iterable[str]) -> Iterator[tuple[str, dict[str, bytes]]]:
         """Yield each of *ids* with the fields that are not empty, in order; a missing job has no fields."""
         for page in pages_of(ids, _PAGE):
-            with self._link.wire() as wire:
+            with self.link.wire() as wire:
                 replies = wire.execute_all(("HGETALL", self.rq.job(id)) for id in page)
             for id, flat in zip(page, replies, strict=True):
                 pairs = zip(flat[::2], flat[1::2], strict=True)
@@ -118,9 +124,8 @@ def _limit(key: bytes, most: bytes) -> str:
     try:
         return str(RATE_LIMIT.from_text(f"{key.decode()}:{most.decode()}"))
     except ValueError as error:  # also InvalidSchedule
-        raise ValueError(
-            f"zsched does not take its rate limit ({error}); give it another, or let RQ keep it"
-        ) from error
+        problem = f"zsched does not take its rate limit ({error})"
+        raise ValueError(f"{problem}; give it another, or let RQ keep it") from error
 
 
 def instant_of_score(score_s: float) -> datetime:
@@ -169,6 +174,15 @@ def _refuse(fields: Mapping[str, bytes]) -> None:
             raise ValueError(problem)
 
 
+@contextmanager
+def _refusing(source: ImportSource, id: str, fields: Mapping[str, bytes]) -> Iterator[None]:
+    """Refuse job *id* of *source* if the block raises ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        source.refuse(id, fields.get("description", b"").decode(errors="replace"), str(error))
+
+
 # -- RQ's own delayed jobs --------------------------------------------------------------------------
 
 
@@ -177,29 +191,25 @@ SOON_S: Final = 30  # after the reading; jobs that are due so soon are not moved
 _MARGIN_MS: Final = 5000  # left when a job is moved; even without RQ's second far longer than the move takes
 
 
-def read_rq_scheduled(link: Link, jobs: RQJobs, now_ms: int, queues: Collection[str] = ()) -> ImportSource:
+def read_rq_scheduled(jobs: RQJobs, now_ms: int, queues: Collection[str] = ()) -> ImportSource:
     """Read the jobs that wait in *queues*, or in all queues that RQ knows, by the server's time *now_ms*."""
     source, soon, retries = ImportSource(RQ_SCHEDULED, RQ_SCHEDULED), 0, 0
-    with link.wire() as wire:
+    with jobs.link.wire() as wire:
         names = sorted(queues) or Registries(wire, jobs.rq).queues()
     for queue in names:
         waiting_key = jobs.rq.registry("scheduled", queue)
-        flat = link.execute("ZRANGE", waiting_key, 0, -1, "WITHSCORES")
-        due_s = {id.decode(errors="replace"): float(score) for id, score in zip(flat[::2], flat[1::2], strict=True)}
+        due_s = jobs.waiting(waiting_key)
         later = {id: at_s for id, at_s in due_s.items() if at_s * 1000 > now_ms + SOON_S * 1000}
         soon += len(due_s) - len(later)
         for id, fields in jobs.read(later):
             if _has_begun(fields):
                 retries += 1
                 continue
-            try:
+            with _refusing(source, id, fields):
                 _refuse_others(fields)
                 func, options = jobs.options(fields)
                 options |= {"queue": queue, "at": not_before(later[id])}
-            except ValueError as error:
-                source.refuse(id, fields.get("description", b"").decode(errors="replace"), str(error))
-                continue
-            source.items.append(Item(id, id, func, options, Origin(waiting_key, id, _MARGIN_MS)))
+                source.items.append(OneShot(id, id, func, options, waiting_key, _MARGIN_MS))
     if soon:
         source.remarks.append(f"left to RQ, or to the daemon, as they are due within {SOON_S} s: {soon:,}")
     if retries:
@@ -231,17 +241,12 @@ _AND: Final = (
 )
 
 
-def read_rq_scheduler(link: Link, jobs: RQJobs, tz: str) -> ImportSource:
+def read_rq_scheduler(jobs: RQJobs, tz: str) -> ImportSource:
     """Read all jobs in rq-scheduler's set; cron strings are in the zone *tz*."""
-    source = ImportSource(RQ_SCHEDULER, RQ_SCHEDULER)
-    flat = link.execute("ZRANGE", RQ_SCHEDULER_JOBS, 0, -1, "WITHSCORES")
-    due_s = {id.decode(errors="replace"): float(score) for id, score in zip(flat[::2], flat[1::2], strict=True)}
+    source, due_s = ImportSource(RQ_SCHEDULER, RQ_SCHEDULER), jobs.waiting(RQ_SCHEDULER_JOBS)
     for id, fields in jobs.read(due_s):
-        try:
-            func, options = jobs.options(fields)
-            source.items.append(_item(id, func, options, due_s[id], tz))
-        except ValueError as error:
-            source.refuse(id, fields.get("description", b"").decode(errors="replace"), str(error))
+        with _refusing(source, id, fields):
+            source.items.append(_item(id, *jobs.options(fields), due_s[id], tz))
     return source
 
 
@@ -255,17 +260,17 @@ def _item(id: str, func: str, options: dict[str, Any], due_s: float, tz: str) ->
     if meta:
         options["meta"] = meta
     if not its["interval"] and not its["cron_string"]:
-        return Item(id, id, func, options | {"at": at, "allow_past": True}, Origin(RQ_SCHEDULER_JOBS, id, 0))
+        return OneShot(id, id, func, options | {"at": at, "allow_past": True}, RQ_SCHEDULER_JOBS)
     if options.get("result_ttl") == _KEEPS:
         del options["result_ttl"]
     options |= {"overlap": "allow"}  # rq-scheduler ignores previous runs
     if its["repeat"] is not None:
         options["count"] = max(_whole("repeat", its["repeat"]), 1)  # it counts down after a run
     if its["interval"]:
-        return Item(
-            id, id, func, options | {"every": _whole("interval", its["interval"]), "starts": instant_of_score(due_s)}
-        )
-    return Item(id, id, func, options | {"cron": _cron(str(its["cron_string"])), "tz": tz})
+        options |= {"every": _whole("interval", its["interval"]), "starts": instant_of_score(due_s)}
+    else:
+        options |= {"cron": _cron(str(its["cron_string"])), "tz": tz}
+    return Item(id, id, func, options)
 
 
 def _whole(name: str, given: Any) -> int:
@@ -279,10 +284,8 @@ def _whole(name: str, given: Any) -> int:
 def _cron(text: str) -> str:
     """Translate the expression of the package crontab into zsched's. Raises ValueError."""
     fields = text.split()
-    if len(fields) in (6, 7):
-        year = fields.pop()
-        if year != "*":
-            raise ValueError(f"cron_string {text!r} has a year; schedule it with --starts and --ends instead")
+    if len(fields) in (6, 7) and fields.pop() != "*":
+        raise ValueError(f"cron_string {text!r} has a year; schedule it with --starts and --ends instead")
     if len(fields) < 5:
         return text
     fields = ["*" if "*" in field.split(",") else field for field in fields]
