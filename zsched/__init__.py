@@ -11,83 +11,42 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 from zsched.errors import (
-    ArchiveError,
-    ConfigError,
-    Contended,
-    InvalidFile,
-    InvalidSchedule,
-    InvalidTask,
-    NewerFormat,
-    NotArchived,
-    NotImportable,
-    OlderFormat,
-    OtherPrefix,
-    PayloadGone,
-    RedisRefused,
-    RedisUnavailable,
-    RunNotFound,
-    RunNotOver,
-    ScheduleExists,
-    ScheduleInPast,
-    ScheduleNotFound,
-    TriggerError,
-    VersionConflict,
-    ZschedError,
+    ArchiveError as ArchiveError,
+    ConfigError as ConfigError,
+    Contended as Contended,
+    InvalidFile as InvalidFile,
+    InvalidSchedule as InvalidSchedule,
+    InvalidTask as InvalidTask,
+    NewerFormat as NewerFormat,
+    NotArchived as NotArchived,
+    NotImportable as NotImportable,
+    OlderFormat as OlderFormat,
+    OtherPrefix as OtherPrefix,
+    PayloadGone as PayloadGone,
+    RedisRefused as RedisRefused,
+    RedisUnavailable as RedisUnavailable,
+    RunNotFound as RunNotFound,
+    RunNotOver as RunNotOver,
+    ScheduleExists as ScheduleExists,
+    ScheduleInPast as ScheduleInPast,
+    ScheduleNotFound as ScheduleNotFound,
+    TriggerError as TriggerError,
+    VersionConflict as VersionConflict,
+    ZschedError as ZschedError,
 )
 
 if TYPE_CHECKING:
-    from zsched.aio import AsyncClient
-    from zsched.client import Client
-    from zsched.core.model import Many, RowsRefused, Schedule, Scheduled
-    from zsched.core.occurrences.backfill import Backfill
-    from zsched.core.options.table import ScheduleOptions, ScheduleRow
-    from zsched.core.runs.run import Run, RunStatus
-    from zsched.current import CurrentRun, current_run
-    from zsched.tasks.chaining import Next
-    from zsched.tasks.task import Task, task
+    from zsched.aio import AsyncClient as AsyncClient
+    from zsched.client import Client as Client
+    from zsched.core.model import Many as Many, RowsRefused as RowsRefused, Schedule as Schedule, Scheduled as Scheduled
+    from zsched.core.occurrences.backfill import Backfill as Backfill
+    from zsched.core.options.table import ScheduleOptions as ScheduleOptions, ScheduleRow as ScheduleRow
+    from zsched.core.runs.run import Run as Run, RunStatus as RunStatus
+    from zsched.current import CurrentRun as CurrentRun, current_run as current_run
+    from zsched.tasks.chaining import Next as Next
+    from zsched.tasks.task import Task as Task, task as task
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "ArchiveError",
-    "AsyncClient",
-    "Backfill",
-    "Client",
-    "ConfigError",
-    "Contended",
-    "CurrentRun",
-    "InvalidFile",
-    "InvalidSchedule",
-    "InvalidTask",
-    "Many",
-    "NewerFormat",
-    "Next",
-    "NotArchived",
-    "NotImportable",
-    "OlderFormat",
-    "OtherPrefix",
-    "PayloadGone",
-    "RedisRefused",
-    "RedisUnavailable",
-    "RowsRefused",
-    "Run",
-    "RunNotFound",
-    "RunNotOver",
-    "RunStatus",
-    "Schedule",
-    "ScheduleExists",
-    "ScheduleInPast",
-    "ScheduleNotFound",
-    "ScheduleOptions",
-    "ScheduleRow",
-    "Scheduled",
-    "Task",
-    "TriggerError",
-    "VersionConflict",
-    "ZschedError",
-    "current_run",
-    "task",
-]
 
 # The same imports for the running program: name -> module. A test compares the two.
 _HOMES: Final = {
@@ -110,6 +69,7 @@ _HOMES: Final = {
 }
 
 if not TYPE_CHECKING:  # a type checker would take every name for one of ours
+    __all__ = sorted({*_HOMES, *(name for name, value in globals().items() if isinstance(value, type))})
 
     def __getattr__(name: str) -> Any:
         """Import a public name at its first use."""

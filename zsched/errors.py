@@ -26,6 +26,9 @@ NOT_GIVEN: Final = NotGiven.NOT_GIVEN
 class ZschedError(Exception):
     """zsched could not do what was asked."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args), self.__dict__
+
 
 class InvalidSchedule(ZschedError, ValueError):
     """
@@ -42,9 +45,6 @@ class InvalidSchedule(ZschedError, ValueError):
     def named(self, name: str) -> str:
         """Return the message with *name* instead of ``field``: a page has labels."""
         return _message(name, self.value, self.problem, self.remedy)
-
-    def __reduce__(self) -> tuple[type[InvalidSchedule], tuple[object, ...]]:
-        return type(self), (self.field, self.value, self.problem, self.remedy)
 
 
 class UnknownZone(InvalidSchedule):
@@ -63,9 +63,6 @@ class InvalidTask(InvalidSchedule):
         super().__init__(task, value, problem, remedy)
         self.name = name
         self.args = (f"task {task}: {_message(name, value, problem, remedy)}",)
-
-    def __reduce__(self) -> tuple[type[InvalidSchedule], tuple[object, ...]]:
-        return type(self), (self.field, self.name, self.value, self.problem, self.remedy)
 
 
 class ScheduleInPast(InvalidSchedule):
@@ -95,9 +92,6 @@ class VersionConflict(ZschedError):
             "client.get), and decide anew"
         )
 
-    def __reduce__(self) -> tuple[type[VersionConflict], tuple[str, str, str | None]]:
-        return type(self), (self.id, self.given, self.present)
-
 
 class NotFound(ZschedError, LookupError):
     """Nothing has this id. ``problem`` says so; ``see``: the commands that tell more, or ""."""
@@ -105,9 +99,6 @@ class NotFound(ZschedError, LookupError):
     def __init__(self, problem: str, see: str = "") -> None:
         self.problem, self.see = problem, see
         super().__init__(f"{problem}; see {see}" if see else problem)
-
-    def __reduce__(self) -> tuple[type[NotFound], tuple[str, str]]:
-        return type(self), (self.problem, self.see)
 
 
 class ScheduleNotFound(NotFound):
@@ -146,9 +137,6 @@ class RedisUnavailable(ZschedError):
         """Return the same error with other values, and the same remedy."""
         applied = self.may_have_been_applied if may_have_been_applied is None else may_have_been_applied
         return type(self)(self.problem if problem is None else problem, self.remedy, may_have_been_applied=applied)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.problem, self.remedy), {"may_have_been_applied": self.may_have_been_applied}
 
 
 class SlotMoves(RedisUnavailable):
@@ -206,9 +194,6 @@ class InvalidFile(ConfigError):
         self.name, self.complaints = name, complaints
         super().__init__("\n".join(complaints))
 
-    def __reduce__(self) -> tuple[type[InvalidFile], tuple[str, tuple[str, ...]]]:
-        return type(self), (self.name, self.complaints)
-
 
 class Stale(ZschedError):
     """The lease is no longer this daemon's. Its term is over, and it must do nothing more as leader."""
@@ -255,6 +240,11 @@ class ArchiveCorrupt(ArchiveError):
 
 class ArchiveFailed(ArchiveError):
     """The disk fails: it is full or read-only, or reports I/O errors."""
+
+
+def _restored(kind: type[ZschedError], args: tuple[object, ...]) -> ZschedError:
+    """Return an error of its pickle, without ``__init__``, which makes the message of other arguments."""
+    return kind.__new__(kind, *args)
 
 
 def _message(name: str, value: object, problem: str, remedy: str) -> str:

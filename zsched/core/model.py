@@ -246,9 +246,6 @@ class RowsRefused(ZschedError):
         count = f"{refused:,} of {plural(many.done, 'row')}"
         super().__init__(f"{count} {'was' if refused == 1 else 'were'} refused, {written:,} written: {first}{rest}")
 
-    def __reduce__(self) -> tuple[type[RowsRefused], tuple[Many]]:
-        return type(self), (self.many,)
-
 
 def iso(ms: int | None) -> str | None:
     """
