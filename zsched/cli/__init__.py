@@ -57,7 +57,7 @@ _COMMANDS: Final = {
         ("tokens", "tokens.tokens", "Make, list, revoke and back up tokens of the HTTP API."),
         ("users", "users.users", "Add, list and remove people who log in to zsched web."),
         ("keys", "keys.keys", "Make signing keys, and sign what waits."),
-        ("recover", "recover.recover", "Put back from an archive what Redis lost."),
+        ("recover", "recovering.command.recover", "Put back from an archive what Redis lost."),
         ("acl", "acl.acl", "Print an ACL file for Redis, with the users that it needs."),
         ("completion", "completion.completion", "Print the code that completes commands and ids in a shell."),
     ),

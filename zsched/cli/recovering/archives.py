@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
 from zsched.archive import START, History, Recall, recalling
-from zsched.archive.places import archives_of, state_folder
+from zsched.archive.places import archives_of, state_folder, told_by
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import SystemClock
@@ -76,8 +76,9 @@ def choose(
 
 
 def _one_of(found: Sequence[Path], *, is_only_read: bool, say: Callable[[str], None]) -> Path:
-    there_are = f"there are {len(found)} archives: " + "; ".join(f"{path}, {_described(path)}" for path in found)
-    ends = {path: end for path in found if (end := _end_of(path)) is not None}
+    known = {path: _end_of(path) for path in found}
+    there_are = f"there are {len(found)} archives: " + "; ".join(f"{path}, {text}" for path, (_, text) in known.items())
+    ends = {path: end for path, (end, _) in known.items() if end is not None}
     if len(ends) == len(found) and len(set(ends.values())) == 1:
         return found[0]
     if not is_only_read or not ends:
@@ -93,21 +94,17 @@ def opened_archive(path: Path, namespace: str, say: Callable[[str], None]) -> It
     size = sum(part.stat().st_size for part in (path, path.with_name(f"{path.name}-wal")) if part.exists())
     if size >= _LARGE_BYTES:
         say(f"reading {path} ({size >> 20:,} MiB) and comparing its checksums")
-    opened = recalling(path, namespace, SystemClock())
     try:
-        recall, facts = opened.__enter__()
+        with ExitStack() as opened:
+            try:
+                recall, facts = opened.enter_context(recalling(path, namespace, SystemClock()))
+            except ArchiveForeign as error:
+                raise _other_namespace(path, namespace, error) from error
+            except (ValueError, KeyError, TypeError) as error:  # a recorded fact is invalid
+                raise ArchiveCorrupt(f"archive {path}: its description of itself is corrupted") from error
+            yield _known(path, recall, facts)
     except ArchiveCorrupt as error:
         raise ArchiveCorrupt(f"{_named(path, error)}; {_REMEDY}") from error
-    except ArchiveForeign as error:
-        raise _other_namespace(path, namespace, error) from error
-    except (ValueError, KeyError, TypeError) as error:  # a recorded fact is invalid
-        raise ArchiveCorrupt(f"archive {path}: its description of itself is corrupted; {_REMEDY}") from error
-    try:
-        yield _known(path, recall, facts)
-    except ArchiveCorrupt as error:
-        raise ArchiveCorrupt(f"{_named(path, error)}; {_REMEDY}") from error
-    finally:
-        opened.__exit__(None, None, None)
 
 
 def _known(path: Path, recall: Recall, facts: dict[str, Any]) -> OpenedArchive:
@@ -129,30 +126,21 @@ def _named(path: Path, error: Exception) -> str:
 
 def _other_namespace(path: Path, namespace: str, error: ArchiveForeign) -> ArchiveError:
     """Return *error*, with the command to run if the archive is of another namespace."""
-    try:
-        with History(path) as history:
-            found = history.namespace
-    except (ZschedError, KeyError, ValueError):  # not an archive
+    told = told_by(path)
+    if told is None or told.namespace == namespace:
         return error
-    if found == namespace:
-        return error
+    found = told.namespace
     remedy = f"run zsched recover -n {quote(found)} --from {quote(str(path))}, or give another file with --from"
     return ArchiveForeign(f"archive {path} is of namespace {found!r}, not of {namespace!r}; {remedy}")
 
 
-def _described(path: Path) -> str:
+def _end_of(path: Path) -> tuple[Position | None, str]:
+    """Return the last log entry of the archive at *path*, None if it is empty or cannot be read; and a text with it."""
     try:
         with History(path) as history:
-            return _extent(history.position, history.complete_since)
+            return history.position, _extent(history.position, history.complete_since)
     except (ZschedError, KeyError, ValueError) as error:
-        return f"which cannot be read ({error})"
-
-
-def _end_of(path: Path) -> Position | None:
-    """Return the last log entry of the archive at *path*; None if it is empty or cannot be read."""
-    with suppress(ZschedError, KeyError, ValueError), History(path) as history:
-        return history.position
-    return None
+        return None, f"which cannot be read ({error})"
 
 
 def _extent(position: Position | None, complete_since: str | None, tz: str = "UTC") -> str:

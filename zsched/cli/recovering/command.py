@@ -1,5 +1,5 @@
 """
-The command ``zsched recover``: decide whether a recovery is allowed, drive it, and report the outcome.
+``zsched recover``: decide whether a recovery is allowed, drive it, and report the outcome.
 
 It uses the daemons' own recovery (``daemon.recovery``). So it may run beside a daemon's, and may end at any moment: the
 data restored so far stays, and the next recovery continues.
@@ -7,11 +7,11 @@ data restored so far stays, and the next recovery continues.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -20,12 +20,14 @@ import click
 
 from zsched.archive.places import Told
 from zsched.cli.output import Progress, say
-from zsched.cli.recovering.archives import OpenedArchive, choose, opened_archive
+from zsched.cli.program import DONE, NOT_FOUND, Invocation, command
+from zsched.cli.recovering.archives import NoArchive, OpenedArchive, choose, opened_archive
 from zsched.cli.recovering.report import Difference, HistoryFindings, RecoveryReport
 from zsched.client.caller import caller
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of, redact
 from zsched.core.clock import SystemClock
+from zsched.core.options.instants import zone_name
 from zsched.core.recovery.difference import judge
 from zsched.daemon import recovery
 from zsched.daemon.merge import PAGE, Merge, OtherRestores
@@ -42,6 +44,55 @@ from zsched.storage.rqjob import Encoder
 
 _DRY_RUN: Final = "zsched recover --dry-run shows what is missing"
 _SLEEP_S: Final = 0.1  # while only time has to pass
+
+
+@command()
+@click.option("--dry-run", is_flag=True, help="Show what is missing, and write nothing; always allowed.")
+@click.option(
+    "--from",
+    "file",
+    type=lambda text: Path(os.path.expanduser(text)),
+    metavar="FILE",
+    help="Read this archive instead of the configured one.",
+)
+@click.option("--force", is_flag=True, help="Recover although a daemon leads; and see above.")
+@click.option("--all", "lists_all", is_flag=True, help="List every difference, not the first 50 of each kind.")
+@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
+def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: bool, lists_all: bool, tz: str) -> int:
+    """
+    Put back from an archive what Redis lost: missing schedules, and runs in doubt. Nobody knows whether a run in doubt
+    was executed. It is pushed again and marked uncertain, or skipped, as its schedule demands, or left to RQ if a
+    worker has it. Later changes by clients stay. If Redis has the whole history, schedules whose keys were deleted or
+    changed one by one are put back. A daemon does the same without this command, unless [archive] recovery
+    is "manual".
+
+    The archive is --from FILE, else [archive] path, else the archive that daemons of this Redis keep. If several end
+    with the same log entry, any of them is used. If they differ, --dry-run uses the one that goes furthest, and a
+    recovery requires --from. The file is read beside its daemon, and all its checksums are verified first. Afterwards
+    this Redis also has the name of the archive's data set. Daemons find the archive by that name.
+
+    A recovery is refused, with the command to run instead, in three cases. First: a daemon leads, and none waits for
+    this command (--force overrides this). Second: the archive belongs to another data set (--from FILE overrides this).
+    Third: the log was trimmed past the archive's end, so later changes are unknown, and later work would be done again
+    (--from FILE with --force overrides this). Ctrl-C stops between two steps; run the command again to continue. The
+    exit code is 3 when there is no archive.
+
+    \b
+    Examples:
+      zsched recover --dry-run --tz Asia/Seoul
+      zsched recover --dry-run --json | jq .counts
+      zsched recover --from /var/lib/zsched/default-redis-6379-0/1.db
+    """
+    zone_name(tz)
+    try:
+        settings, is_quiet = invocation.settings(), invocation.wants_json
+        manual = ManualRecovery(settings, file, is_dry=dry_run, is_forced=force, is_quiet=is_quiet)
+        outcome = manual.look(lists_all or is_quiet) if dry_run else manual.put_back(lists_all or is_quiet)
+    except NoArchive as error:
+        invocation.tell_error(str(error), error)
+        return NOT_FOUND
+    invocation.answer(outcome.to_dict(), *outcome.lines(tz))
+    return DONE
 
 
 class RecoveryRefused(ZschedError):
@@ -127,7 +178,7 @@ class ManualRecovery:
         overview = self._reader.overview()
         if reason := self._objection(overview):
             raise RecoveryRefused(reason)
-        self._difference = Difference(overview.now_ms, keeps_all=keeps_all or self._is_quiet)
+        self._difference = Difference(overview.now_ms, keeps_all=keeps_all)
         with self._reading() as known, closing(self._link.open()) as wire, Stopping() as stopping:
 
             def is_lost(merge: Merge) -> bool:
@@ -154,10 +205,8 @@ class ManualRecovery:
 
     # -- how ----------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _reading(self) -> Iterator[OpenedArchive]:
-        with opened_archive(self._path, self._settings.namespace, self._say) as known:
-            yield known
+    def _reading(self) -> AbstractContextManager[OpenedArchive]:
+        return opened_archive(self._path, self._settings.namespace, self._say)
 
     def _merge(self, known: OpenedArchive, wire: Wire, *, is_whole: bool = False) -> Merge:
         hold_for_ms, by = self._settings.daemon.lease_ms, caller(self._settings.by)

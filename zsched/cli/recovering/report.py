@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from shlex import quote
@@ -25,28 +25,35 @@ _HEADER: Final = ("WHAT", "ID", "DUE", "FUNC", "RUN")
 
 
 class Action(Enum):
-    """The action for one difference, on a schedule or a run."""
+    """
+    The action for one difference, on a schedule or a run: its verb before and after it is done, the end of its count,
+    and the place of its rows in a merge; the rows of all other places are put back.
+    """
 
-    BACK = "put back"
-    AGAIN = "push again"  # it was fired, and nobody knows whether it was executed: marked uncertain
-    SKIPPED = "skip"  # likewise, but its schedule demands that it is not pushed twice
-    OUT = "take out"  # Redis has a schedule that is over
-    HELD = "leave to RQ"  # RQ has the run in doubt: a worker that took it before the loss wrote to its job
-    OVER = "withdraw"  # it is over, and Redis has it in its queue again, or holds it for running
-    TWICE = "mark"  # it is over, and runs, or ran, again
-    REFUSED = "leave"  # it should be pushed again, but its queue's key has another type
+    BACK = "put back", "put back", "", ""
+    AGAIN = "push again", "pushed again", " that may have been executed, marked uncertain", "open"
+    SKIPPED = "skip", "skipped", " that may have been executed, as its schedule demands", "skipped"
+    OUT = "take out", "took out", ", over by what the archive knows", "gone"
+    HELD = "leave to RQ", "left to RQ", " that may have been executed, and whose job RQ has", "held"
+    OVER = "withdraw", "withdrew", " from queues, over by what the archive knows", "over"
+    TWICE = "mark", "marked", " that were over, and run again, or will", "again"
+    REFUSED = "leave", "could not push again", ": something else has the key of its queue", "refused"
+
+    def __init__(self, verb: str, done: str, about: str, place: str) -> None:
+        self.verb, self.done, self.about, self.place = verb, done, about, place
 
     @property
     def word(self) -> str:
         """Return its word in JSON."""
-        return self.value.replace(" ", "_").lower()
+        return self.verb.replace(" ", "_").lower()
+
+    @property
+    def is_of_runs(self) -> bool:
+        """Return True if it is for a run, False if for a schedule."""
+        return self not in (Action.BACK, Action.OUT)
 
 
-_ACTIONS: Final = {
-    "open": Action.AGAIN, "skipped": Action.SKIPPED, "gone": Action.OUT, "held": Action.HELD, "refused": Action.REFUSED,
-    "over": Action.OVER, "again": Action.TWICE,
-}  # fmt: skip
-RUNS: Final = (Action.AGAIN, Action.SKIPPED, Action.HELD, Action.OVER, Action.TWICE, Action.REFUSED)
+_BY_PLACE: Final = {what.place: what for what in Action}
 
 
 class DifferenceRow(NamedTuple):
@@ -62,7 +69,7 @@ class DifferenceRow(NamedTuple):
     @classmethod
     def of(cls, row: Record) -> DifferenceRow:
         """Make one from a row of a merge."""
-        what = _ACTIONS.get(row.place, Action.BACK)
+        what = _BY_PLACE.get(row.place, Action.BACK)
         due_ms = row.due_ms
         if due_ms is None and row.run_id is not None and (parts := RunId.parse(row.run_id)):
             due_ms = parts.nominal_ms
@@ -77,7 +84,7 @@ class DifferenceRow(NamedTuple):
     def cells(self, tz: str, *, is_done: bool) -> tuple[str, ...]:
         """Return the cells for a table."""
         is_elsewhere = self.what is Action.BACK and self.state != "due"
-        what = _WORDS[self.what][is_done] + (f" ({self.state})" if is_elsewhere else "")
+        what = (self.what.done if is_done else self.what.verb) + (f" ({self.state})" if is_elsewhere else "")
         due = "-" if self.due_ms is None else local_text(self.due_ms, tz)
         return what, self.id, due, self.func or "-", self.run_id or ""
 
@@ -100,7 +107,7 @@ class Difference:
             self.overdue += row.state == "due" and row.due_ms is not None and row.due_ms <= self._now_ms
             self.schedules += row.id != self._last_id
             self._last_id = row.id
-            if self._keeps_all or len(self._rows[row.what]) < (_RUNS_SHOWN if row.what in RUNS else SHOWN):
+            if self._keeps_all or len(self._rows[row.what]) < (_RUNS_SHOWN if row.what.is_of_runs else SHOWN):
                 self._rows[row.what].append(row)
 
     def __bool__(self) -> bool:
@@ -118,27 +125,26 @@ class Difference:
 
     def summary(self, left: int, *, is_done: bool) -> Iterator[str]:
         """Yield the counts, a line each."""
-        for what, forms in _WORDS.items():
+        for what in Action:
             if number := self.counts[what]:
-                noun = plural(number, "run" if what in RUNS else "schedule")
+                noun = plural(number, "run" if what.is_of_runs else "schedule")
                 overdue = f", {self.overdue:,} of them overdue" if what is Action.BACK else ""
-                yield f"{forms[is_done]} {noun}{overdue}{forms[2]}"
+                yield f"{what.done if is_done else what.verb} {noun}{overdue}{what.about}"
         if not self:
             yield "nothing is missing in Redis"
         elif left:
             it = "it is" if left == 1 else "they are"
             yield f"{'left' if is_done else 'leave'} {plural(left, 'schedule')} as {it}"
 
-    def table(self, whats: Iterable[Action], tz: str, *, is_done: bool) -> Iterator[Shown]:
+    def table(self, whats: Collection[Action], tz: str, *, is_done: bool) -> Iterator[Shown]:
         """Yield the rows of *whats*, and the number of rows that are not listed."""
-        whats = list(whats)
         if not any(self.counts[what] for what in whats):
             return
         yield ""
         yield Table(_HEADER, (row.cells(tz, is_done=is_done) for row in self._kept(whats)))
         for what in whats:
             if more := self.counts[what] - len(self._shown(what)):
-                yield f"… and {more:,} more to {what.value}; --all lists them"
+                yield f"… and {more:,} more to {what.verb}; --all lists them"
 
     def _kept(self, whats: Iterable[Action]) -> Iterator[DifferenceRow]:
         """Yield the listed rows."""
@@ -146,7 +152,7 @@ class Difference:
 
     def _shown(self, what: Action) -> list[DifferenceRow]:
         """Return the listed rows of one kind: all runs in doubt, up to a thousand; of others the first ones."""
-        is_listed_wholly = self._keeps_all or (what in RUNS and self.counts[what] <= _RUNS_SHOWN)
+        is_listed_wholly = self._keeps_all or (what.is_of_runs and self.counts[what] <= _RUNS_SHOWN)
         return self._rows[what] if is_listed_wholly else self._rows[what][:SHOWN]
 
 
@@ -228,8 +234,9 @@ class RecoveryReport:
             yield ""
         if found.is_nothing_lost:
             yield "Redis has the whole history; but keys of single schedules were deleted or changed."
+        listed = [what for what in Action if what.is_of_runs or not self.is_done]
         yield from self.difference.summary(self.left, is_done=self.is_done)
-        yield from self.difference.table(RUNS if self.is_done else Action, tz, is_done=self.is_done)
+        yield from self.difference.table(listed, tz, is_done=self.is_done)
         if self.is_done and self.merged is not None:
             yield f"All that the archive {found.known.path} knows is in Redis; log entry {self.merged.id} says so."
         for warning in self.warnings:
@@ -254,18 +261,6 @@ class RecoveryReport:
     def _age_ms(self) -> int | None:
         common = self.found.common
         return None if common is None else max(self.found.now_ms - common.t_us // 1000, 0)
-
-
-_WORDS: Final = {
-    Action.BACK: ("put back", "put back", ""),
-    Action.AGAIN: ("push again", "pushed again", " that may have been executed, marked uncertain"),
-    Action.SKIPPED: ("skip", "skipped", " that may have been executed, as its schedule demands"),
-    Action.OUT: ("take out", "took out", ", over by what the archive knows"),
-    Action.HELD: ("leave to RQ", "left to RQ", " that may have been executed, and whose job RQ has"),
-    Action.OVER: ("withdraw", "withdrew", " from queues, over by what the archive knows"),
-    Action.TWICE: ("mark", "marked", " that were over, and run again, or will"),
-    Action.REFUSED: ("leave", "could not push again", ": something else has the key of its queue"),
-}
 
 
 def _func(row: Record) -> str:
