@@ -28,10 +28,16 @@ if TYPE_CHECKING:
     from zsched.health.check import Finding
 
 _EVERY_S = 2.0  # between two looks
-_NAMES: Final = "\n      ".join(wrap(", ".join(NAMES), 100))
 
 
-_HELP: Final = f"""
+@command()
+@click.option("--watch", "is_watched", is_flag=True, help="Live on this terminal, until Ctrl-C; needs zsched[ops].")
+@click.option(
+    "--every", type=click.FloatRange(0.2, 3600), metavar="SECONDS", help=f"With --watch; default {_EVERY_S:g}."
+)
+@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
+def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz: str) -> int:
+    """
     Show a verdict: healthy, or each problem with its remedy. Below it: the daemons (role, host, version, time zone
     rules), the backlog and its lateness, activity of the last 1, 5 and 30 minutes, the next 10 fires, the latest
     failed, lost or expired runs, and the archives.
@@ -63,24 +69,14 @@ _HELP: Final = f"""
 
     \b
     Names:
-      {_NAMES}
+      NAMES
 
     \b
     Examples:
       zsched status --watch --tz Asia/Seoul
       zsched status --json | jq .problems
       zsched status --json | jq -r '.daemons[] | .role + " " + .host'
-"""
-
-
-@command(help=_HELP)
-@click.option("--watch", "is_watched", is_flag=True, help="Live on this terminal, until Ctrl-C; needs zsched[ops].")
-@click.option(
-    "--every", type=click.FloatRange(0.2, 3600), metavar="SECONDS", help=f"With --watch; default {_EVERY_S:g}."
-)
-@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
-def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz: str) -> int:
-    """Show the health of the namespace."""
+    """
     zone_name(tz)
     if is_watched:
         _check_watched(invocation)
@@ -100,6 +96,9 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
     else:
         invocation.show(status_lines(view, tz), tz)
     return DONE if view.verdict.is_healthy else UNHEALTHY
+
+
+status.help = (status.help or "").replace("NAMES", "\n      ".join(wrap(", ".join(NAMES), 100)))
 
 
 def _check_watched(invocation: Invocation) -> None:

@@ -12,7 +12,7 @@ import click
 from zsched.cli.functions import importing
 from zsched.cli.import_steps import Ground, import_all, tell_undone
 from zsched.cli.output import Progress, say
-from zsched.cli.program import DONE, FAILED, Invocation, Subcommand, command, help_unless_invoked
+from zsched.cli.program import DONE, FAILED, Invocation, command, group, help_unless_invoked
 from zsched.cli.values import content
 from zsched.client.allowed import check_allowed
 from zsched.core.options.choices import CatchUp, Overlap
@@ -323,12 +323,7 @@ def _remark(ground: Ground, owner: str, has_any: bool) -> None:
 # -- the group --------------------------------------------------------------------------------------
 
 
-@click.group(
-    "import",
-    params=Subcommand(None).params,  # a group takes the shared options, too
-    context_settings={"help_option_names": ["-h", "--help"]},
-    invoke_without_command=True,
-)
+@group("import", invoke_without_command=True)
 @click.pass_context
 def import_(ctx: click.Context) -> int:
     """

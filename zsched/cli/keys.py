@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from zsched.cli.filters import schedule_filters
-from zsched.cli.program import DONE, Invocation, Subcommand, pass_invocation
+from zsched.cli.program import DONE, Invocation, Subcommand, group, pass_invocation
 from zsched.cli.repairs import Repair, bulk_options
 from zsched.storage.keyfile import new_key_line
 
 _SIGN = Repair("keys sign", "signed", "schedule", "--match '*'")
 
 
-@click.group("keys", params=Subcommand(None).params, context_settings={"help_option_names": ["-h", "--help"]})
+@group("keys")
 def keys() -> None:
     """
     Make a signing key, and sign what waits. Clients sign by the first key of the file in [signing] keys_file, and

@@ -26,14 +26,27 @@ from zsched.core.options.choices import Missed, ScheduleState
 from zsched.core.repair import Repaired
 from zsched.core.story.sentences import local_text
 from zsched.core.wording import plural
-from zsched.errors import InvalidSchedule, PayloadGone, RunNotFound, RunNotOver, ScheduleNotFound, VersionConflict
+from zsched.errors import (
+    InvalidSchedule,
+    NotFound,
+    PayloadGone,
+    RunNotOver,
+    ScheduleNotFound,
+    VersionConflict,
+    ZschedError,
+)
 from zsched.storage.store import BACKFILLED_AT_ONCE
 
-_CODES = {
-    "not_found": NOT_FOUND, "already_fired": FAILED, "already_over": FAILED, "not_over": FAILED, "no_arguments": FAILED,
-    "refused": USAGE, "changed": FAILED,
-}  # fmt: skip
-_GRAVEST = (NOT_FOUND, USAGE, FAILED, DONE)
+# Errors of one id that do not stop the others, and their words.
+_WORDS: Final[dict[type[ZschedError], str]] = {
+    NotFound: "not_found",
+    RunNotOver: "not_over",
+    PayloadGone: "no_arguments",
+    VersionConflict: "changed",
+    InvalidSchedule: "refused",
+}
+_CODES: Final = dict.fromkeys(("already_fired", "already_over", *_WORDS.values()), FAILED)
+_CODES.update(not_found=NOT_FOUND, refused=USAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +245,7 @@ def _each(invocation: Invocation, ids: Iterable[str], act: Callable[[str], _Resu
     remarks = (one.remark or (one.run_id and f"run {one.run_id}") for one in results)
     lines = (f"{one.id}: {one.word}{f' ({text})' if text else ''}" for one, text in zip(results, remarks, strict=True))
     invocation.answer([one.to_dict() for one in results], *lines)
-    codes = {_CODES.get(one.word, DONE) for one in results}
-    return next(code for code in _GRAVEST if code in codes)
+    return max(_CODES.get(one.word, DONE) for one in results)
 
 
 def _change(
@@ -249,18 +261,11 @@ def _change(
 def _attempt(id: str, act: Callable[[str], _Result]) -> _Result:
     try:
         return act(id)
-    except ScheduleNotFound:
-        return _Result(id, "not_found")
-    except RunNotFound as error:
-        return _Result(id, "not_found", str(error))
-    except RunNotOver as error:
-        return _Result(id, "not_over", str(error))
-    except PayloadGone as error:
-        return _Result(id, "no_arguments", str(error))
-    except VersionConflict as error:
-        return _Result(id, "changed", str(error))
-    except InvalidSchedule as error:
-        return _Result(id, "refused", str(error))
+    except ZschedError as error:
+        word = next((word for kind, word in _WORDS.items() if isinstance(error, kind)), None)
+        if word is None:
+            raise
+        return _Result(id, word, "" if isinstance(error, ScheduleNotFound) else str(error))
 
 
 # -- zsched backfill --------------------------------------------------------------------------------

@@ -28,15 +28,7 @@ from click.exceptions import Exit
 from zsched.cli.lines import Shown, Table, TableRow
 from zsched.cli.output import echo_array, say, say_lines
 from zsched.cli.terminal import Terminal
-from zsched.errors import (
-    ConfigError,
-    InvalidSchedule,
-    NotFound,
-    RedisUnavailable,
-    RunNotFound,
-    ScheduleNotFound,
-    ZschedError,
-)
+from zsched.errors import ConfigError, InvalidSchedule, NotFound, RedisUnavailable, ZschedError
 
 if TYPE_CHECKING:
     from zsched.client import Client
@@ -265,7 +257,6 @@ class Program(click.Group):
         prog_name: str | None = None,
         complete_var: str | None = None,
         standalone_mode: bool = True,
-        windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
         """Run *args* (default: this process's) and return the exit code, or exit with it if *standalone_mode*."""
@@ -298,19 +289,21 @@ def _guarded(call: Callable[[], Any], as_json: bool) -> int:
         return INTERRUPTED
     except click.ClickException as error:
         return _tell(_usage(error), error, USAGE, as_json)
-    except (ScheduleNotFound, RunNotFound) as error:
-        return _tell(str(error), error, NOT_FOUND, as_json)
-    except (InvalidSchedule, ConfigError) as error:
-        return _tell(str(error), error, USAGE, as_json)
-    except RedisUnavailable as error:
-        return _tell(error.problem, error, FAILED, as_json)
     except ZschedError as error:
-        return _tell(str(error), error, FAILED, as_json)
+        message = error.problem if isinstance(error, RedisUnavailable) else str(error)
+        return _tell(message, error, code_of(error), as_json)
     except OSError as error:  # of a stream: the layers below convert their own
         close_stdout()
         problem = f"cannot write the output: {error.strerror}; make room, or write it elsewhere"
         return _tell(str(error) if error.filename else problem, error, FAILED, as_json)
     return code if isinstance(code, int) else DONE
+
+
+def code_of(error: ZschedError) -> int:
+    """Return the exit code of a command that *error* ended."""
+    if isinstance(error, NotFound):
+        return NOT_FOUND
+    return USAGE if isinstance(error, InvalidSchedule | ConfigError) else FAILED
 
 
 def _usage(error: click.ClickException) -> str:
@@ -347,12 +340,13 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         given[str(param.name)] = value
 
 
-def _option(names: Sequence[str], attributes: dict[str, Any]) -> click.Option:
-    return click.Option(names, expose_value=False, callback=_keep, **attributes)
-
-
 def _shared_options() -> list[click.Parameter]:
-    return [_option(names, attributes) for names, attributes in _SHARED]
+    return [click.Option(names, expose_value=False, callback=_keep, **attributes) for names, attributes in _SHARED]
+
+
+def group(name: str | None = None, **attributes: Any) -> Callable[[Callable[..., Any]], click.Group]:
+    """Make a group of commands of a function. It also accepts the shared options."""
+    return click.group(name, params=_shared_options(), context_settings=_HELP, **attributes)
 
 
 def help_unless_invoked(ctx: click.Context) -> int:
@@ -368,7 +362,7 @@ def _version() -> str:
     return str(importlib.import_module("zsched").__version__)
 
 
-@click.group(cls=Program, params=_shared_options(), invoke_without_command=True, context_settings=_HELP)
+@group(cls=Program, invoke_without_command=True)
 @click.version_option(_version(), message="%(prog)s %(version)s")
 @click.pass_context
 def program(ctx: click.Context) -> int:
