@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections import defaultdict
-from datetime import timedelta
 from typing import Final
 
 from zsched.cli.lines import Table
@@ -19,13 +18,15 @@ from zsched.cli.terminal import Terminal
 from zsched.client import Client
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock, from_ms
+from zsched.core.occurrences.outcomes import What
 from zsched.core.options.table import ScheduleRow
 from zsched.core.story.sentences import local_text
 from zsched.core.triggers import zone
 from zsched.core.wording import plural, some
-from zsched.demo.runs import DecidedOccurrence, LogReader, RunReader
+from zsched.demo import tasks
+from zsched.demo.runs import RunReader
 from zsched.demo.screen import Screen, Summary
-from zsched.demo.stack import DemoConsole, Stack
+from zsched.demo.stack import Stack
 from zsched.storage.connection import Link, link_of
 from zsched.storage.keys import Keys, keys_of
 
@@ -41,75 +42,20 @@ TASKS: Final = "zsched.demo.tasks"
 
 def put_all(client: Client, start_ms: int) -> None:
     """Schedule everything; nothing is due before *start_ms*, the burst is three seconds later."""
-    for row in _singles(start_ms):
-        client.schedule(**row)
-    at = from_ms(start_ms + 3000)
-    client.schedule_many(
-        {
-            "func": f"{TASKS}.email",
-            "id": f"{CAMPAIGN}{n:04}",
-            "at": at,
-            "args": (f"user{n:04}@example.com", "Two for one this week"),
-            "queue": "email",
-            "priority": "low",
-            "owner": "demo",
-        }
-        for n in range(1, BURST + 1)
-    )
-
-
-def _singles(start_ms: int) -> list[ScheduleRow]:
-    start = from_ms(start_ms)
+    put, start, soon, later = client.schedule, *(from_ms(start_ms + more_ms) for more_ms in (0, 1000, 3000))
     in_seoul = from_ms(start_ms + 1500).astimezone(zone(_SEOUL)).replace(tzinfo=None)
-    return [
-        {
-            "func": f"{TASKS}.heartbeat",
-            "id": "heartbeat",
-            "every": timedelta(seconds=2),
-            "starts": start,
-            "queue": "push",
-            "priority": "high",
-        },
-        {
-            "func": f"{TASKS}.push",
-            "id": "reminder-seoul",
-            "at": in_seoul,
-            "tz": _SEOUL,
-            "args": ("Ji-woo", "your class begins"),
-            "queue": "push",
-        },
-        {
-            "func": f"{TASKS}.text_message",
-            "id": "login-code",
-            "at": from_ms(start_ms + 1000),
-            "args": ("+1 555 0100", "your code expires soon"),
-            "queue": "sms",
-        },
-        {
-            "func": f"{TASKS}.resend_texts",
-            "id": "resend-texts",
-            "cron": "*/5 * * * * *",  # six fields: seconds first
-            "starts": start,
-            "args": ("Europe",),
-            "queue": "sms",
-        },
-        {
-            "func": f"{TASKS}.email",
-            "id": "digest-new-york",
-            "cron": "0 9 * * 1-5",
-            "tz": "America/New_York",
-            "args": ("editors@example.com", "Your digest"),
-            "queue": "email",
-        },
-        {
-            "func": f"{TASKS}.email",
-            "id": "report-weekly",
-            "rrule": "FREQ=WEEKLY;BYDAY=MO;BYHOUR=8;BYMINUTE=30",
-            "tz": "Europe/London",
-            "args": ("board@example.com", "The week in figures"),
-            "queue": "email",
-        },
-    ]
+    put(tasks.heartbeat, id="heartbeat", every=2, starts=start, priority="high", queue="push")
+    put(tasks.push, id="reminder-seoul", at=in_seoul, tz=_SEOUL, args=("Ji-woo", "your class begins"), queue="push")
+    put(tasks.text_message, id="login-code", at=soon, args=("+1 555 0100", "your code expires soon"), queue="sms")
+    # Six fields: seconds first.
+    put(tasks.resend_texts, id="resend-texts", cron="*/5 * * * * *", starts=start, args=("Europe",), queue="sms")
+    digest, report = ("editors@example.com", "Your digest"), ("board@example.com", "The week in figures")
+    put(tasks.email, id="digest-new-york", cron="0 9 * * 1-5", tz="America/New_York", args=digest, queue="email")
+    weekly = "FREQ=WEEKLY;BYDAY=MO;BYHOUR=8;BYMINUTE=30"
+    put(tasks.email, id="report-weekly", rrule=weekly, tz="Europe/London", args=report, queue="email")
+    common: ScheduleRow = {"func": tasks.email, "at": later, "queue": "email", "priority": "low", "owner": "demo"}
+    names = ((f"{CAMPAIGN}{n:04}", f"user{n:04}@example.com") for n in range(1, BURST + 1))
+    client.schedule_many({**common, "id": id, "args": (user, "Two for one this week")} for id, user in names)
 
 
 # -- playing ----------------------------------------------------------------------------------------
@@ -118,63 +64,62 @@ def _singles(start_ms: int) -> list[ScheduleRow]:
 _WORKERS = 2
 _MARGIN_MS = 700  # between the end of the hold and the first due time: to put the schedules
 _TICK_MS = 100  # between two checks of the workers
+_NO_CONSOLE = "for the console: pip install 'zsched[web]'"
 _DRAIN_MS = 120_000.0  # at most, for the workers to finish the fired runs
 
 
 class Player:
-    """Follows fired runs to their ends, shows and counts them."""
+    """Follows fired runs to their ends, shows and counts them. Raises RedisUnavailable."""
 
     def __init__(self, link: Link, keys: Keys, screen: Screen) -> None:
-        self._log, self._runs, self._screen = LogReader(link, keys), RunReader(link, keys), screen
-        self._pending: dict[str, DecidedOccurrence] = {}
-        self.summary = Summary()
-
-    def leave_unheard(self) -> None:
-        """
-        Give up the runs in queues to which no worker listens, and name them. The demo's own workers may not have begun
-        yet. Raises RedisUnavailable.
-        """
-        waiting = self._by_queue()
-        for queue in sorted(self._runs.unheard(waiting.keys() - QUEUES)):
-            self._screen.say(f"no worker listens to queue {queue}: {_named(waiting[queue])} not executed")
-            for run_id in waiting[queue]:
-                del self._pending[run_id]
-
-    def name_open(self) -> None:
-        """Name the runs that are not over. Raises RedisUnavailable."""
-        for queue, run_ids in sorted(self._by_queue().items()):
-            self._screen.say(f"not waited for any longer, in queue {queue}: {_named(run_ids)}")
-
-    def _by_queue(self) -> dict[str, list[str]]:
-        """Return the ids of the runs that are not over, by queue."""
-        found = defaultdict[str, list[str]](list)
-        for run_id, run in zip(self._pending, self._runs.read(list(self._pending.values())), strict=True):
-            if not run.is_over:
-                found[run.queue].append(run_id)
-        return found
+        self._reader, self._screen, self.summary = RunReader(link, keys), screen, Summary()
+        self._pending: dict[str, int] = {}  # by the id of a run that is not over: when it was fired, in µs
 
     @property
     def is_idle(self) -> bool:
         """Return True if the workers are done with all fired runs, as far as the log was read."""
         return not self._pending
 
-    def tick(self, wait_ms: int = _TICK_MS) -> bool:
-        """Read the log and check the workers. Return False if the log had nothing new. Raises RedisUnavailable."""
-        decided = self._log.read(wait_ms)
-        pushed = {one.run_id: one for one in decided if one.run_id is not None}
-        self._pending |= pushed  # before they are shown: Ctrl-C may end this call at any place
-        for one in pushed.values():
-            self.summary.add_fired(one.late_ms)
-        self._screen.fired(self._runs.read(list(pushed.values())))
-        for one in decided:
-            if one.run_id is None:
-                self._screen.not_fired(one)
-        for run in self._runs.read(list(self._pending.values())):
-            if run.is_over:
-                run_id = run.occurrence.run_id or ""
+    def leave_unheard(self) -> None:
+        """
+        Give up the runs in queues to which no worker listens, and name them. The demo's own workers may not have begun
+        yet.
+        """
+        waiting = self._by_queue()
+        for queue in sorted(self._reader.unheard(waiting.keys() - QUEUES)):
+            self._screen.say(f"no worker listens to queue {queue}: {_named(waiting[queue])} not executed")
+            for run_id in waiting[queue]:
                 del self._pending[run_id]
-                self.summary.add_over(run)
-                self._screen.over(run, None if self._screen.is_in_burst(run) else self._runs.said(run_id))
+
+    def name_open(self) -> None:
+        """Name the runs that are not over."""
+        for queue, run_ids in sorted(self._by_queue().items()):
+            self._screen.say(f"not waited for any longer, in queue {queue}: {_named(run_ids)}")
+
+    def _by_queue(self) -> dict[str, list[str]]:
+        """Return the ids of the runs that are not over, by queue."""
+        found = defaultdict[str, list[str]](list)
+        for run in self._reader.runs(self._pending):
+            if not run.is_over:
+                found[run.queue].append(run.id)
+        return found
+
+    def tick(self, wait_ms: int = _TICK_MS) -> bool:
+        """Read the log and check the workers. Return False if the log had nothing new."""
+        decided = self._reader.decided(wait_ms)
+        fired = {one.run_id: one.at_us for one in decided if one.what is What.FIRED and one.run_id is not None}
+        self._pending |= fired  # before they are shown: Ctrl-C may end this call at any place
+        runs = self._reader.runs(fired)
+        self.summary.late_ms += [run.lateness_ms or 0 for run in runs]
+        self._screen.fired(runs)
+        for one in decided:
+            if one.what is not What.FIRED:
+                self._screen.not_fired(one)
+        for run in self._reader.runs(self._pending):
+            if run.is_over:
+                del self._pending[run.id]
+                self.summary.over.append(run)
+                self._screen.over(run, "" if self._screen.is_in_burst(run) else self._reader.said(run.id))
         self._screen.bursts()
         return bool(decided)
 
@@ -200,7 +145,6 @@ def play(settings: Settings, seconds: float | None, *, to_stderr: bool = False, 
         begin_ms = clock.monotonic_ms() + start_ms - overview.now_ms
         put_all(client, start_ms)
         _introduce(screen, client, stack)
-        _introduce_console(screen, stack.start_console())
         screen.begin(begin_ms)
         player = Player(link_of(stack.settings), keys_of(stack.settings), screen)
         with contextlib.suppress(KeyboardInterrupt):
@@ -230,24 +174,14 @@ def _named(run_ids: list[str]) -> str:
 
 
 def _introduce(screen: Screen, client: Client, stack: Stack) -> None:
+    url, serializer = stack.settings.redis.url, stack.settings.rq.serializer
     screen.say("for commands in another terminal:")
-    screen.say(
-        f"  export ZSCHED_REDIS_URL='{stack.settings.redis.url}' ZSCHED_RQ_SERIALIZER={stack.settings.rq.serializer}"
-    )
-    screen.say()
+    screen.say(f"  export ZSCHED_REDIS_URL='{url}' ZSCHED_RQ_SERIALIZER={serializer}\n")
     rows, names = [], {f"{CAMPAIGN}0001": f"{CAMPAIGN}* × {BURST:,}"}  # one line for all of that
     for one in client.list():
         if one.id in names or not one.id.startswith(CAMPAIGN):
             next_at = "-" if one.next_ms is None else local_text(one.next_ms, one.tz)
             rows.append((names.get(one.id, one.id), one.queue, one.rule_text, next_at, one.tz))
-    for line in Terminal().shown([Table(("SCHEDULE", "QUEUE", "TRIGGER", "NEXT", "ZONE"), rows)]):
-        screen.say(line)
-    screen.say()
-
-
-def _introduce_console(screen: Screen, console: DemoConsole | None) -> None:
-    if console is None:
-        screen.say("for the console: pip install 'zsched[web]'")
-    else:
-        screen.say(f"console: {console.url}/  name: {console.name}  password: {console.password}")
-    screen.say()
+    table = Terminal().shown([Table(("SCHEDULE", "QUEUE", "TRIGGER", "NEXT", "ZONE"), rows)])
+    screen.say("\n".join([*table, ""]))
+    screen.say(f"{stack.start_console() or _NO_CONSOLE}\n")

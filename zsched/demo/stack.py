@@ -19,12 +19,12 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from zsched.client import Client
-from zsched.config.settings import FILE_VARIABLE, RedisSettings, Settings, variable_of
+from zsched.config.settings import FILE_VARIABLE, RedisSettings, Settings
 from zsched.core.clock import SystemClock
-from zsched.core.toml import key_text, toml_text
+from zsched.core.toml import toml_text
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
@@ -40,19 +40,13 @@ _LEADER_S: Final = 20.0  # from the daemon's start to its first lease
 _POLL_S: Final = 0.02
 _STOP_S: Final = 10.0  # for a daemon or worker to end in order; then it is killed
 _LOG_LINES: Final = 15
-
-
+_FILE: Final = "zsched.toml"  # beside the files of Redis
 _WEB_PACKAGES: Final = ("fastapi", "uvicorn", "greenlet", "a2wsgi", "rq_dashboard")
 _PERSON: Final = "demo"
 _PASSWORD_BYTES: Final = 9
-
-
-class DemoConsole(NamedTuple):
-    """The address of the console, and the person who may log in."""
-
-    url: str
-    name: str
-    password: str
+# Arguments of `rq worker`. Pickle is its default, and the only serializer that has changed its class name since 2.8.
+_WORKER: Final = (sys.executable, "-m", "rq.cli", "worker", "--worker-class", "zsched.rq.Worker")
+_SERIALIZER: Final = {"pickle": (), "json": ("--serializer", "rq.serializers.JSONSerializer")}
 
 
 class Stack:
@@ -90,10 +84,11 @@ class Stack:
     def __enter__(self) -> Stack:
         try:
             self._redis.start()
-            self._spawn("daemon", [sys.executable, "-m", "zsched.cli", "daemon"])
+            (self._redis.folder / _FILE).write_text(_file_of(self.settings))
+            self._zsched("daemon", "daemon")
+            serializer = _SERIALIZER[self.settings.rq.serializer]
             for name in self._worker_names:
-                worker = [sys.executable, "-m", "rq.cli", "worker", "--url", self._redis.url, *_WORKER_CLASS]
-                self._spawn(name, [*worker, *_SERIALIZER[self.settings.rq.serializer], *self._worker_arguments])
+                self._spawn(name, [*_WORKER, "--url", self._redis.url, *serializer, *self._worker_arguments])
         except BaseException:
             self._close()
             raise
@@ -112,23 +107,21 @@ class Stack:
         """Return product and version of the private server: "Valkey 9.1.2"."""
         return str(self._redis.server)
 
-    def start_console(self) -> DemoConsole | None:
+    def start_console(self) -> str | None:
         """
-        Start ``zsched web`` on a free port, for one person; None: its packages are not installed. Raises ZschedError.
+        Start ``zsched web`` on a free port, and return its address with the name and the password of the one person who
+        may log in. None: its packages are not installed. Raises ZschedError.
         """
         if any(find_spec(package) is None for package in _WEB_PACKAGES):
             return None
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
-        now_ms = SystemClock().now_ms()
-        account = Account(_PERSON, AccountRole.OPERATOR, sees_arguments=True, created_ms=now_ms)
+        account = Account(_PERSON, AccountRole.OPERATOR, sees_arguments=True, created_ms=SystemClock().now_ms())
         People(link_of(self.settings), keys_of(self.settings)).add(account, password)
-        command = [sys.executable, "-m", "zsched.cli", "web", "--listen", "127.0.0.1:0", "--json"]
-        self._spawn("console", command, stdout=subprocess.PIPE)
-        stdout = self._children["console"].stdout
+        stdout = self._zsched("console", "web", "--listen", "127.0.0.1:0", "--json", stdout=subprocess.PIPE).stdout
         assert stdout is not None
         if not (line := stdout.readline()):
             raise ZschedError(f"the console did not start{self._end_of_log('console')}")
-        return DemoConsole(str(json.loads(line)["url"]), _PERSON, password)
+        return f"console: {json.loads(line)['url']}/  name: {_PERSON}  password: {password}"
 
     def wait_for_leader(self, client: Client) -> Overview:
         """Wait until the daemon leads, and return the overview. Raises ZschedError: it does not lead in time."""
@@ -166,28 +159,23 @@ class Stack:
         finally:
             self._guard.close()
 
-    def _spawn(self, name: str, command: Sequence[str], stdout: int | None = None) -> None:
+    def _zsched(self, name: str, *arguments: str, stdout: int | None = None) -> subprocess.Popen[bytes]:
+        return self._spawn(name, [sys.executable, "-m", "zsched.cli", *arguments], stdout)
+
+    def _spawn(self, name: str, command: Sequence[str], stdout: int | None = None) -> subprocess.Popen[bytes]:
+        """Start a child that has exactly these settings, also a worker of RQ, and finds zsched."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
+        path = os.pathsep.join(filter(None, [str(_ROOT), inherited.get("PYTHONPATH")]))
+        ours = {"PYTHONPATH": path, RQ_PREFIX_VARIABLE: keys_of(self.settings).rq.prefix}
+        environment = {**inherited, **ours, FILE_VARIABLE: str(self._redis.folder / _FILE)}
         try:
             with contextlib.ExitStack() as files:
                 output = files.enter_context(self._output(name).open("wb")) if self._quiet else sys.stderr.fileno()
-                environment = {**_environment(self.settings), FILE_VARIABLE: str(self._tables())}
-                self._children[name] = self._guard.spawn(
-                    command, stdout=stdout or output, stderr=output, env=environment
-                )
+                child = self._guard.spawn(command, stdout=stdout or output, stderr=output, env=environment)
         except OSError as error:
             raise ZschedError(f"the {name}: {error}") from error
-
-    def _tables(self) -> Path:
-        """Write the settings without variables to a configuration file."""
-        file = self._redis.folder / "zsched.toml"
-        limits = {name: {"max_per_second": rate} for name, rate in self.settings.runs_per_second.items()}
-        tables = {"queues": limits, "urgency": self.settings.urgencies}
-        file.write_text("".join(
-            f"[{section}.{key_text(name)}]\n" + "".join(f"{key} = {toml_text(value)}\n" for key, value in table.items())
-            for section, named in tables.items()
-            for name, table in named.items()
-        ))  # fmt: skip
-        return file
+        self._children[name] = child
+        return child
 
     def _output(self, name: str) -> Path:
         return self._redis.folder / f"{name}.txt"
@@ -199,27 +187,16 @@ class Stack:
         return "; its output:\n" + "\n".join(lines)
 
 
-# Arguments of `rq worker`. Pickle is its default, and the only serializer that has changed its class name since 2.8.
-_WORKER_CLASS: Final = ("--worker-class", "zsched.rq.Worker")
-_SERIALIZER: Final = {"pickle": (), "json": ("--serializer", "rq.serializers.JSONSerializer")}
+def _file_of(settings: Settings) -> str:
+    """Return *settings* as a configuration file."""
+    given = dataclasses.asdict(settings)
+    given["urgency"] = given.pop("urgencies")
+    del given["redis"]["given_by"]  # no setting
+    return "".join(f"{name} = {toml_text(value)}\n" for name, value in _as_toml(given).items())
 
 
-def _environment(settings: Settings) -> Mapping[str, str]:
-    """Return the environment in which a child, also a worker of RQ, has exactly *settings*, and finds zsched."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
-    path = os.pathsep.join(filter(None, [str(_ROOT), inherited.get("PYTHONPATH")]))
-    return inherited | _variables("", settings) | {"PYTHONPATH": path, RQ_PREFIX_VARIABLE: keys_of(settings).rq.prefix}
-
-
-def _variables(section: str, values: Any) -> dict[str, str]:
-    variables: dict[str, str] = {}
-    for field in dataclasses.fields(values):
-        value = getattr(values, field.name)
-        if dataclasses.is_dataclass(value):
-            variables |= _variables(field.name, value)
-        elif (
-            "parse" in field.metadata and value is not None and not isinstance(value, Mapping)
-        ):  # not: tables of a file
-            text = ",".join(value) if isinstance(value, tuple) else str(value)
-            variables[variable_of((section, field.name))] = text
-    return variables
+def _as_toml(value: Any) -> Any:
+    """Return *value* as TOML has it: without None, and with lists for tuples."""
+    if isinstance(value, Mapping):
+        return {name: _as_toml(each) for name, each in value.items() if each is not None}
+    return list(value) if isinstance(value, tuple) else value
