@@ -16,7 +16,7 @@ from zsched.errors import RedisUnavailable
 from zsched.health.facts import DaemonHealth
 from zsched.storage.connection import Link
 from zsched.storage.found import Unfound
-from zsched.web.problems import response_of
+from zsched.web.problems import Problem
 
 pytestmark = pytest.mark.once
 
@@ -61,7 +61,7 @@ def test_an_http_problem_and_the_line_of_systemctl_have_the_remedy() -> None:
     with pytest.raises(RedisUnavailable) as caught:
         Link.from_url("redis://somewhere", 1.0).execute("PING")
 
-    body = json.loads(response_of(caught.value).body)
+    body = json.loads(Problem.of(caught.value).response().body)
 
     assert REMEDY == body["remedy"]
     assert body["detail"].endswith(f"{PROBLEM}; {REMEDY}")

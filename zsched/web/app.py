@@ -38,7 +38,7 @@ from zsched.storage.people import People
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 from zsched.storage.tokens import Tokens
-from zsched.web import bulk, changes, health, login, occurrences, pages, problems, rq, runs, schedules, schemas
+from zsched.web import bulk, changes, health, login, occurrences, pages, rq, runs, schedules, schemas
 from zsched.web.access import COOKIE, Access
 from zsched.web.console.now import Pulse
 from zsched.web.console.routers import CONSOLE
@@ -204,23 +204,17 @@ def _described(app: FastAPI) -> Any:
 
 
 async def _on_error(request: Request, error: Any) -> Response:
-    _meter(request).refuse(problems.kind_of(type(error)))
     is_for_people = login.is_page(request) or "hx-request" in request.headers
-    return _told(request, problems.response_of(error, detail=page_text(error) if is_for_people else None))
+    return await _on_problem(request, Problem.of(error, detail=page_text(error) if is_for_people else None))
 
 
 async def _on_problem(request: Request, error: Any) -> Response:
-    if error.status == 401 and login.is_page(request):
+    is_page = login.is_page(request)
+    if error.status == 401 and is_page:
         return login.to_login(request)
-    _meter(request).refuse(error.kind)
-    return _told(request, error.response())
-
-
-def _told(request: Request, answer: JsonAnswer) -> Response:
-    """Return a problem as a page for a browser that asks for one."""
-    if not login.is_page(request):
-        return answer
-    return pages.html_page("problem.html", answer.status_code, problem=json.loads(bytes(answer.body)))
+    request.app.state.meter.refuse(error.kind)
+    answer: JsonAnswer = error.response()
+    return pages.html_page("problem.html", error.status, problem=json.loads(bytes(answer.body))) if is_page else answer
 
 
 async def _on_bad_parameter(request: Request, error: Any) -> Response:
@@ -245,9 +239,4 @@ def _methods_of(request: Request) -> list[str]:
 
 async def _on_failure(request: Request, error: Exception) -> Response:
     log.error("request_failed", path=request.url.path, exc_info=error)
-    return await _on_problem(request, problems.failure_of(error))
-
-
-def _meter(request: Request) -> WebMeter:
-    found: WebMeter = request.app.state.meter
-    return found
+    return await _on_problem(request, Problem.of(error))

@@ -26,7 +26,7 @@ from zsched.core.runs.run_id import ID
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import ZschedError
 from zsched.web.calls import ApiCall
-from zsched.web.problems import Problem, failure_of, problem_of
+from zsched.web.problems import Problem
 from zsched.web.reading import call_options, func_of, parsed, read_lines
 
 if TYPE_CHECKING:
@@ -74,13 +74,12 @@ class BatchResponse(Response):
             async for lines in read_lines(self._request):
                 await self._keep(await self._put(lines, number))
                 number += len(lines)
-        except (ZschedError, Problem) as error:
-            await self._keep([json.dumps({"error": problem_of(error)})])
         except TimeoutError:
             raise
         except Exception as error:
-            log.error("request_failed", path=self._request.url.path, exc_info=error)
-            await self._keep([json.dumps({"error": problem_of(failure_of(error))})])
+            if not isinstance(error, ZschedError | Problem):
+                log.error("request_failed", path=self._request.url.path, exc_info=error)
+            await self._keep([json.dumps({"error": Problem.of(error).short})])
         await self._keep([])
 
     async def _keep(self, lines: list[str]) -> None:
@@ -135,8 +134,7 @@ def _refused(number: int, row: dict[str, Any] | None, error: Exception) -> str:
     """Return the line of a refused row; *row*: None if it could not be read."""
     id = None if row is None else row.get("id")
     named = {"row": number, "id": id} if isinstance(id, str) and len(id) <= LONGEST_NAME else {"row": number}
-    assert isinstance(error, ZschedError | Problem)
-    return json.dumps({**named, "error": problem_of(error)})
+    return json.dumps({**named, "error": Problem.of(error).short})
 
 
 def _without_repeated_ids(rows: list[_Row]) -> Iterator[list[_Row]]:

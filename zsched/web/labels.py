@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zsched.errors import InvalidSchedule, RunNotFound, ScheduleNotFound, VersionConflict, ZschedError
-from zsched.web.problems import Problem, http_status
+from zsched.web.problems import Problem
 
 # By name, if the label is not the name with spaces and a capital.
 _LABELS: Final = {
@@ -52,7 +52,7 @@ class Trouble:
         """Return *error* in the words of a page."""
         if isinstance(error, Problem):
             return cls(str(error), error.status)
-        text, status = page_text(error), http_status(error)
+        text, status = page_text(error), Problem.of(error).status
         if not isinstance(error, InvalidSchedule):
             return cls(text, status)
         return cls(text, status, error.field, f"{label_of(error.field)}: {error.problem}")

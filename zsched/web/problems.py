@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from zsched import errors
 from zsched.core.wording import in_a_line, truncated
@@ -18,6 +18,7 @@ from zsched.web.rendering import JsonAnswer
 MEDIA_TYPE: Final = "application/problem+json"
 _TYPE: Final = "urn:zsched:error:"
 _RETRY_AFTER_S: Final = "1"
+Headers: TypeAlias = Mapping[str, str]
 # By class; a class without a status has that of its base.
 _STATUS: Final[dict[type[Exception], int]] = {
     InvalidSchedule: 422,
@@ -56,40 +57,44 @@ _TITLES: Final = {
 
 
 class Problem(Exception):
-    """An error that only the API has. *kind*: the end of its type; *headers*: of the response."""
+    """
+    An error as the API tells it. *kind*: the end of its type; *headers*: of the response; *members*: those of its body
+    beside type, title, status and detail.
+    """
 
     def __init__(
-        self, status: int, kind: str, detail: str, remedy: str, headers: Mapping[str, str] | None = None, **members: Any
+        self, status: int, kind: str, detail: str, remedy: str = "", headers: Headers | None = None, **members: Any
     ) -> None:
-        self.status, self.kind, self.detail, self.remedy, self.members = status, kind, detail, remedy, members
+        self.status, self.kind, self.detail, self.remedy = status, kind, detail, remedy
+        self.members = {**members, "remedy": remedy}
         self.headers = {**({"WWW-Authenticate": "Bearer"} if status == 401 else {}), **(headers or {})}
         super().__init__(f"{detail}; {remedy}")
 
-    def response(self) -> JsonAnswer:
-        """Return it as a response."""
-        return _response(self.status, self.kind, self.detail, self.all_members, self.headers)
+    @classmethod
+    def of(cls, error: Exception, status: int | None = None, detail: str | None = None) -> Problem:
+        """
+        Return *error* as a problem; *status*: another than that of its class; *detail*: other words for it. Of an error
+        that nobody expected, the server's events have the rest.
+        """
+        if isinstance(error, Problem):
+            return error
+        if not isinstance(error, ZschedError):
+            return cls(500, "failed", f"the request failed ({type(error).__name__})", "this server's events say why")
+        status = status or next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+        headers = {"Retry-After": _RETRY_AFTER_S} if status == 503 or isinstance(error, errors.Contended) else {}
+        problem = cls(status, kind_of(type(error)), detail or str(error), headers=headers)
+        problem.members = _members_of(error)
+        return problem
 
     @property
-    def all_members(self) -> dict[str, Any]:
-        """The members beside type, title, status and detail."""
-        return {"remedy": self.remedy, **self.members}
+    def short(self) -> dict[str, Any]:
+        """The body without title and status: one of many results."""
+        return {"type": f"{_TYPE}{self.kind}", "detail": truncated(self.detail), **self.members}
 
-
-def failure_of(error: Exception) -> Problem:
-    """Return the problem of an error that nobody expected; the server's events have the rest."""
-    return Problem(500, "failed", f"the request failed ({type(error).__name__})", "this server's events say why")
-
-
-def response_of(error: ZschedError, status: int | None = None, detail: str | None = None) -> JsonAnswer:
-    """Return *error* as a response; *status*: another than that of its class; *detail*: other words for it."""
-    status = status or http_status(error)
-    headers = {"Retry-After": _RETRY_AFTER_S} if status == 503 or isinstance(error, errors.Contended) else {}
-    return _response(status, kind_of(type(error)), detail or str(error), members_of(error), headers)
-
-
-def http_status(error: ZschedError) -> int:
-    """Return the HTTP status of *error*, by its class."""
-    return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+    def response(self) -> JsonAnswer:
+        """Return it as a response."""
+        first = {"type": "", "title": _TITLES.get(self.status, "Failed"), "status": self.status}
+        return JsonAnswer(first | self.short, self.status, self.headers, MEDIA_TYPE)
 
 
 def kind_of(error: type[BaseException]) -> str:
@@ -97,31 +102,18 @@ def kind_of(error: type[BaseException]) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "-", error.__name__).lower()
 
 
-def members_of(error: ZschedError) -> dict[str, Any]:
-    """Return the members that an error adds to its problem."""
-    if isinstance(error, InvalidSchedule):
-        value = None if error.value is NOT_GIVEN else _json(error.value)
-        return {"option": in_a_line(error.field), "value": value, "remedy": error.remedy}
-    if isinstance(error, VersionConflict):
-        return {"given": error.given, "present": error.present}
-    if isinstance(error, RedisUnavailable):
-        return {"may_have_been_applied": error.may_have_been_applied, "remedy": error.remedy}
-    if isinstance(error, NotArchived):
-        return {"archived": False, "is_in_redis": error.is_in_redis}
+def _members_of(error: ZschedError) -> dict[str, Any]:
+    match error:
+        case InvalidSchedule():
+            value = None if error.value is NOT_GIVEN else _json(error.value)
+            return {"option": in_a_line(error.field), "value": value, "remedy": error.remedy}
+        case VersionConflict():
+            return {"given": error.given, "present": error.present}
+        case RedisUnavailable():
+            return {"may_have_been_applied": error.may_have_been_applied, "remedy": error.remedy}
+        case NotArchived():
+            return {"archived": False, "is_in_redis": error.is_in_redis}
     return {}
-
-
-def problem_of(error: ZschedError | Problem) -> dict[str, Any]:
-    """Return *error* as the body of a problem without a status: one of many results."""
-    if isinstance(error, Problem):
-        return {"type": f"{_TYPE}{error.kind}", "detail": truncated(error.detail), **error.all_members}
-    return {"type": f"{_TYPE}{kind_of(type(error))}", "detail": truncated(str(error)), **members_of(error)}
-
-
-def _response(status: int, kind: str, detail: str, members: dict[str, Any], headers: Mapping[str, str]) -> JsonAnswer:
-    title = _TITLES.get(status, "Failed")
-    body = {"type": f"{_TYPE}{kind}", "title": title, "status": status, "detail": truncated(detail), **members}
-    return JsonAnswer(body, status, headers, MEDIA_TYPE)
 
 
 def _json(value: object) -> Any:

@@ -25,7 +25,7 @@ from zsched.storage.refusals import contended
 from zsched.web import actions, schemas
 from zsched.web.actions import found_of
 from zsched.web.calls import Admitted, Filters, PathId, QueryText, QueryTime, routes
-from zsched.web.problems import Problem, response_of
+from zsched.web.problems import Problem
 from zsched.web.reading import aware, call_options, func_of, only, read_object, rfc3339
 from zsched.web.rendering import JsonAnswer
 
@@ -67,9 +67,9 @@ async def put(id: PathId, request: Request, call: Admitted) -> Response:
     try:
         made = await _put(call, func, options, op)
     except ScheduleExists as error:
-        return response_of(error, 412 if only_creates else None)
+        return Problem.of(error, 412 if only_creates else None).response()
     except NotArchived as error:
-        return response_of(error, 202 if error.is_in_redis else None)
+        return Problem.of(error, 202 if error.is_in_redis else None).response()
     return await _told(call, made)
 
 
