@@ -14,11 +14,10 @@ from tests.breadth import each
 from tests.lua.ground import FIELDS, HOUR_MS, TERM, Ground
 from tests.prefix import RQ
 from zsched import Client
-from zsched.archive.openruns import OpenRun
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry, Position, changes, parse, touches
 from zsched.core.runs.job import JOB_FIELDS, JobFacts, rq_time
-from zsched.core.runs.run import of_job
+from zsched.core.runs.run import of_job, pushed
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.daemon.lost import _Case
 from zsched.daemon.slots import SlotKeeper
@@ -150,8 +149,7 @@ def lost(scene: Scene) -> None:
             dead = []
             for run, job in zip(runs, jobs_of(scene, runs), strict=True):
                 if job is not None:
-                    id, _, rest = run.rpartition("-")
-                    dead.append(_Case(OpenRun(id, rest, 1, None), job).dead(scene.led.now_ms))
+                    dead.append(_Case(pushed(run, 1), job).dead(scene.led.now_ms))
             Dispatch(scene.wire, scene.led.keys).lose(TERM, scene.seen, dead, scene.led.now_ms)
 
 

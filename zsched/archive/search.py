@@ -26,16 +26,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
-from zlib import crc32
 
 from zsched.archive import body, live
-from zsched.archive.file import converted
 from zsched.archive.history import ENTRY, History
-from zsched.archive.index import BLOCK_BITS, UNKNOWN, FacetRow, facets_in, key_of
+from zsched.archive.index import BLOCK_BITS, UNKNOWN, facets_in, key_of
 from zsched.archive.live import OPEN, Live
-from zsched.archive.originals import Originals
 from zsched.archive.prefixes import NumberRange, ranges
-from zsched.archive.pushes import PushesOfRuns, RunsOfPushes
+from zsched.archive.pushes import PushedRuns
+from zsched.archive.records import facets_before
 from zsched.archive.schema import POSTING_BITS, first_since, number_of
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
@@ -74,9 +72,7 @@ class Search:
     def __init__(self, history: History, wanted: Wanted, clock: Clock | None = None) -> None:
         self._history, self._db, self._wanted = history, history.db, wanted
         self._clock = clock or SystemClock()
-        self._runs = RunsOfPushes(history)
-        self._pushes = PushesOfRuns(history)
-        self._originals = Originals(history)
+        self._runs = PushedRuns(history)
         self._ranges: list[NumberRange] = []  # parts of the history that may have wanted ids, the newest first
 
     def look(self, after: SearchCursor | None = None) -> SearchPart:
@@ -84,29 +80,28 @@ class Search:
         until_ms = self._clock.monotonic_ms() + _LOOKED_FOR_MS
         hits: list[Occurrence] = []
         matched = 0
-        with converted(self._history.path):
-            if self._wanted.are_open and self._wanted.id is None and (after is None or after.run_id):
-                part = self._open_runs(after)
-                if part is not None:
-                    return part
-            top_n, top_row = self._place_of(after)
-            bottom_n = 0
-            if self._wanted.until_us is not None:
-                end_n = first_since(self._db, self._wanted.until_us, self._history.last_n)
-                top_n, top_row = (top_n, top_row) if top_n < end_n else (end_n, 0)
-            if self._wanted.since_us is not None:
-                bottom_n = first_since(self._db, self._wanted.since_us, self._history.last_n)
-            for n in self._numbers(top_n if top_row else top_n - 1, bottom_n):
-                if n > 0:
-                    for hit, place in self._hits(n, top_row if n == top_n else None):
-                        if hit is not None:
-                            hits.append(hit)
-                            matched += self._is_sure(hit)
-                        is_full = matched >= self._wanted.limit or len(hits) >= _MOST
-                        if is_full or self._clock.monotonic_ms() >= until_ms:
-                            return SearchPart(hits, place, place.position.t_us)
-                if self._clock.monotonic_ms() >= until_ms:
-                    return self._stopped(hits, abs(n))
+        if self._wanted.are_open and self._wanted.id is None and (after is None or after.run_id):
+            part = self._open_runs(after)
+            if part is not None:
+                return part
+        top_n, top_row = self._place_of(after)
+        bottom_n = 0
+        if self._wanted.until_us is not None:
+            end_n = first_since(self._db, self._wanted.until_us, self._history.last_n)
+            top_n, top_row = (top_n, top_row) if top_n < end_n else (end_n, 0)
+        if self._wanted.since_us is not None:
+            bottom_n = first_since(self._db, self._wanted.since_us, self._history.last_n)
+        for n in self._numbers(top_n if top_row else top_n - 1, bottom_n):
+            if n > 0:
+                for hit, place in self._hits(n, top_row if n == top_n else None):
+                    if hit is not None:
+                        hits.append(hit)
+                        matched += self._is_sure(hit)
+                    is_full = matched >= self._wanted.limit or len(hits) >= _MOST
+                    if is_full or self._clock.monotonic_ms() >= until_ms:
+                        return SearchPart(hits, place, place.position.t_us)
+            if self._clock.monotonic_ms() >= until_ms:
+                return self._stopped(hits, abs(n))
         return SearchPart(hits, None, None)
 
     def _is_sure(self, hit: Occurrence) -> bool:
@@ -145,14 +140,16 @@ class Search:
 
     def _open_run(self, row: Live) -> Occurrence | None:
         run_id = run_id_of(row.id, row.run)
-        stored = self._db.execute("SELECT n, body, sum FROM facet WHERE n = ?", (row.n,)).fetchone()
-        facets = NO_FACETS if stored is None else facets_in(stored).at(row.row)
+        stored = self._history.facets_at(row.n)
+        facets = NO_FACETS if stored is None else stored.at(row.row)
         if not self._wanted.is_of(row.id) or not facets.has(self._wanted.facets):
             return None
         known = Change(row.id, What.FOUND, row.t, "", run_id, nominal_ms_of(row.run), why=OPEN)
-        push = self._pushes.at(row.t, run_id) or known
+        push = self._runs.push_at(row.t, run_id)
         run = pushed(run_id, row.t, row.note == "uncertain")
-        return Occurrence.of(push, run, facets, str(SearchCursor(Position(0, 0, row.t), run_id=run_id)))
+        return Occurrence.of(
+            known if push is None else push[1], run, facets, str(SearchCursor(Position(0, 0, row.t), run_id=run_id))
+        )
 
     def _stopped(self, hits: list[Occurrence], n: int) -> SearchPart:
         row = self._db.execute("SELECT n, epoch, seq, t FROM entry WHERE n >= ? ORDER BY n LIMIT 1", (n,)).fetchone()
@@ -180,7 +177,7 @@ class Search:
         """Yield the numbers of entries that may have hits, from *top_n* down to *bottom_n*; -n: progress to n."""
         wanted = self._wanted
         if wanted.id is not None:
-            return self._of_id(wanted.id, top_n, bottom_n)
+            return (n for n, _ in self._history.numbers(wanted.id, bottom_n, top_n + 1))
         self._ranges = ranges(self._db, wanted.prefix, bottom_n, top_n)
         if wanted.words is not None or wanted.facets != NO_FACETS:
             return self._posted(top_n, bottom_n)
@@ -196,13 +193,6 @@ class Search:
                 for (n,) in self._db.execute(query, (begin, end, *literal)):
                     yield n
                 yield -begin
-
-    def _of_id(self, id: str, top_n: int, bottom_n: int) -> Iterator[int]:
-        query = "SELECT n FROM touch WHERE segment = ? AND key = ? AND n >= ? AND n <= ? ORDER BY n DESC"
-        key = crc32(id.encode())
-        for segment in reversed(self._history.segments_between(bottom_n, top_n)):
-            for (n,) in self._db.execute(query, (segment, key, bottom_n, top_n)):
-                yield n
 
     def _posted(self, top_n: int, bottom_n: int) -> Iterator[int]:
         for segment in range(top_n >> POSTING_BITS, (bottom_n >> POSTING_BITS) - 1, -1):
@@ -242,16 +232,16 @@ class Search:
         )
         for block in blocks:
             for row in self._db.execute(query, (block << BLOCK_BITS, (block + 1) << BLOCK_BITS, *literal)):
-                if self._is_about(row):
+                if self._is_about(facets_in(row)):
                     yield row[0]
             yield -(block << BLOCK_BITS)
 
     def _may_have_facets(self, n: int) -> bool:
-        row = self._db.execute("SELECT n, body, sum FROM facet WHERE n = ?", (n,)).fetchone()
-        return row is not None and self._is_about(row)
+        facets = self._history.facets_at(n)
+        return facets is not None and self._is_about(facets)
 
-    def _is_about(self, row: FacetRow) -> bool:
-        return any(one.has(self._wanted.facets) or one == NO_FACETS for one in facets_in(row).distinct)
+    def _is_about(self, facets: FacetsOfRows) -> bool:
+        return any(one.has(self._wanted.facets) or one == NO_FACETS for one in facets.distinct)
 
     def _literal(self) -> tuple[str, tuple[bytes, ...]]:
         """Return the SQL condition for entries with a wanted id, and its argument."""
@@ -286,8 +276,7 @@ class Search:
         return []
 
     def _facets(self, n: int, entry: Entry) -> _Facets:
-        row = self._db.execute("SELECT n, body, sum FROM facet WHERE n = ?", (n,)).fetchone()
-        return _Facets(None if row is None else facets_in(row), parse(entry, self._history.run_suffix))
+        return _Facets(self._history.facets_at(n), parse(entry, self._history.run_suffix))
 
     def _hit(
         self, n: int, entry: Entry, change: Change, row: int, facets: _Facets, cursor: SearchCursor
@@ -297,21 +286,20 @@ class Search:
             return None
         known = facets.of(change, row)
         if known == NO_FACETS:
-            known = self._originals.facets_of(change, n)
+            known = facets_before(self._history, change, n)
         if not known.has(wanted.facets):
             return None
         if change.what is What.RUN_ENDED:
             if self._runs.last_end(change.run_id or "", n, change)[0] != n:  # it ended again: that end counts
                 return None
-            return self._pushes.of(Occurrence.of(change, run_that_ended(change), known, str(cursor)))
+            return self._runs.with_push(Occurrence.of(change, run_that_ended(change), known, str(cursor)))
         if not is_push(change):
             return Occurrence.of(change, None, known, str(cursor))
         change = self._history.with_ready(change, n)
-        found = self._runs.of(change, n)
-        run = None if found is None else found.run
+        run, is_superseded = self._runs.run_of(change, n) or (None, False)
         if change.what in wanted.whats:
             return Occurrence.of(change, run, known, str(cursor))
-        if found is None or found.is_superseded or (found.run.is_over and found.run.status not in wanted.statuses):
+        if run is None or is_superseded or (run.is_over and run.status not in wanted.statuses):
             return None
         return Occurrence.of(change, run, known, str(cursor))  # RQ knows more of an open run
 

@@ -40,13 +40,13 @@ from typing import Final
 
 import structlog
 
-from zsched.archive.openruns import OpenRun, open_runs
+from zsched.archive.openruns import open_runs
 from zsched.core.log import Position
 from zsched.core.options.choices import OnLost
 from zsched.core.pages import pages_of
 from zsched.core.runs.attempts import Attempt, added, attempts_of, attempts_text
 from zsched.core.runs.job import JobFacts, attempt_of_job, ms_of, whole
-from zsched.core.runs.run import RunStatus, facts_text, of_job
+from zsched.core.runs.run import Run, RunStatus, facts_text, of_job
 from zsched.core.runs.run_id import RunKey, run_key
 from zsched.core.wording import in_a_line
 from zsched.daemon.archiver import Archiver
@@ -87,7 +87,7 @@ USUAL: Final = LostDelays()
 class _Case:
     """A run that seems lost, with its job as read. ``members``: its lapsed entries in ``rq:wip``."""
 
-    run: OpenRun
+    run: Run
     job: JobFacts
     members: Sequence[str] = ()
 
@@ -111,7 +111,7 @@ class _Case:
 
     def dead(self, now_ms: int) -> Dead:
         """Return its row for lost.lua."""
-        job, run_id, why = self.job, self.run.run_id, self.why
+        job, run_id, why = self.job, self.run.id, self.why
         mark = job.queued_at if job.status == "queued" else job.heartbeat_at
         if self.goes_on:
             row, packed = ("again", str(job.attempt + 1), why), self._attempts(now_ms)
@@ -121,7 +121,7 @@ class _Case:
             lost = seen._replace(status=RunStatus.LOST, ended_ms=now_ms, error=why, heartbeat_ms=heartbeat_ms)
             row = ("end", lost.status.value, facts_text(lost))
             packed = b64encode(zlib.compress(f"AbandonedJobError: {why}".encode())).decode()
-        return Dead(self.run.id, run_id, job.status, mark, " ".join(self.members), *row, packed)
+        return Dead(self.run.schedule_id, run_id, job.status, mark, " ".join(self.members), *row, packed)
 
     def _attempts(self, now_ms: int) -> str:
         """Return the text of its attempts with this one, which has no known end; the next one may begin now."""
@@ -182,7 +182,7 @@ class LostRuns:
             if runs.life is None or as_of is None or as_of.epoch != term.epoch:
                 return False
             open = runs.among(lapsed)
-        cases = self._seen((run, lapsed[run.id, run.run]) for run in open)
+        cases = self._seen((run, lapsed[key]) for key, run in open.items())
         silent = [one for one in cases if one.job.status == "started"]
         met = [_Case(run, job) for run, job in queued] + [one for one in cases if one.job.status == "queued"]
         self._lose(term, as_of, silent, _SILENT_AT_ONCE, now_s)
@@ -198,10 +198,10 @@ class LostRuns:
                 found[key] = members
         return found
 
-    def _seen(self, open: Iterable[tuple[OpenRun, Sequence[str]]]) -> list[_Case]:
+    def _seen(self, open: Iterable[tuple[Run, Sequence[str]]]) -> list[_Case]:
         """Return the runs with their jobs, if RQ has them."""
         runs = list(open)
-        jobs = self._jobs.look([run.run_id for run, _ in runs])
+        jobs = self._jobs.look([run.id for run, _ in runs])
         return [_Case(run, job, members) for (run, members), job in zip(runs, jobs, strict=True) if job is not None]
 
     # -- runs lost before their start -------------------------------------------------------------
@@ -210,13 +210,13 @@ class LostRuns:
         """Return queued runs that were in no list for long enough, and remember the others."""
         before = self._missing
         known = self._seen((case.run, case.members) for case, _ in before.values())
-        cases = {case.run.run_id: case for case in (*known, *met)}
+        cases = {case.run.id: case for case in (*known, *met)}
         self._missing, found = {}, []
         for case in self._absent(cases.values(), now_s)[:_SUSPECTS]:
-            earlier, since_s = before.get(case.run.run_id, (case, now_s))
+            earlier, since_s = before.get(case.run.id, (case, now_s))
             if earlier.job.queued_at != case.job.queued_at:  # pushed again meanwhile
                 since_s = now_s
-            self._missing[case.run.run_id] = case, since_s
+            self._missing[case.run.id] = case, since_s
             if now_s - since_s >= self._patience.missing_s:
                 found.append(case)
         return found
@@ -233,9 +233,9 @@ class LostRuns:
             older = [case for case in by_queue[queue] if case.queued_ms < head_ms]  # workers take the oldest first
             line = self._registries.line(queue) if older else None
             if line is not None and line.since_ms is not None:
-                gone = [one for one in older if one.queued_ms < line.since_ms and one.run.run_id not in line.ids]
-                starting = self._registries.on_their_way(queue, [one.run.run_id for one in gone])
-                absent += [one for one in gone if one.members or one.run.run_id not in starting]
+                gone = [one for one in older if one.queued_ms < line.since_ms and one.run.id not in line.ids]
+                starting = self._registries.on_their_way(queue, [one.run.id for one in gone])
+                absent += [one for one in gone if one.members or one.run.id not in starting]
         return absent
 
     # -- the decision -----------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class LostRuns:
             if lost is None:  # LOST: the archive will notice and report the loss in Redis
                 break
             for case in portion:
-                run_id = case.run.run_id
+                run_id = case.run.id
                 if run_id in lost.again or run_id in lost.ended:
                     self._missing.pop(run_id, None)
                     log.warning("run_lost", run_id=run_id, reason=case.why, goes_on=run_id in lost.again)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from zsched.archive import History
-from zsched.archive.ran import Suppressed
+from zsched.archive.ran import find_suppressed
 from zsched.core.recovery.audit import Alarm, suppressed
 
 _LASTS_MS: Final = 3_600_000  # how long it counts as an alarm; it cannot be repaired
@@ -26,10 +26,7 @@ class SuppressedRuns:
             self._at_ms.popleft()
         others = len(self._at_ms)
         with History(path) as history:
-            found = Suppressed(history)
-            if self._read_to is None or self._read_to > history.last_n:  # another file
-                self._read_to = found.before((now_ms - _LASTS_MS) * 1000)
-            changes, self._read_to = found.look(self._read_to)
+            changes, self._read_to = find_suppressed(history, (now_ms - _LASTS_MS) * 1000, self._read_to)
         alarms = [suppressed(one.id, one.run_id or "", one.nominal_ms) for one in changes]
         self._at_ms.extend([now_ms] * len(alarms))
         return alarms, others

@@ -29,14 +29,14 @@ requeued run is not recorded if both ends come between two scans, or without a l
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
 import structlog
 
-from zsched.archive.openruns import OpenRun, OpenRuns, open_runs
+from zsched.archive.openruns import OpenRuns, open_runs
 from zsched.core.log import Position
 from zsched.core.pages import pages_of
 from zsched.core.runs.attempts import Attempt, joined
@@ -89,7 +89,7 @@ class Tracker:
         self._over_before: deque[RunKey] = deque(maxlen=_WAITING)  # not open: over before, or not ours
         self._around: RunKey | None = None  # the round continues here, also in another term
         self._round_of: Position | None = None  # the archive's end when the round began; None: it met an open run
-        self._queued: deque[tuple[OpenRun, JobFacts]] = deque(maxlen=_HANDED_OVER)
+        self._queued: deque[tuple[Run, JobFacts]] = deque(maxlen=_HANDED_OVER)
         # The last entry with ends that another chore wrote.
         self._by_others: tuple[str, Position] | None = None
         self._forget(None)
@@ -102,7 +102,7 @@ class Tracker:
         self._log, self._is_new_wire = Log(wire, self._keys), True
         return self
 
-    def take_queued(self) -> list[tuple[OpenRun, JobFacts]]:
+    def take_queued(self) -> list[tuple[Run, JobFacts]]:
         """Return the newest queued runs that its rounds met since the last call."""
         taken = list(self._queued)
         self._queued.clear()
@@ -140,12 +140,12 @@ class Tracker:
             if self._of != (term.token, runs.life):
                 self._forget((term.token, runs.life))
             ended = runs.among(self._ended)
-            for one in ended:
-                del self._ended[one.id, one.run]
+            for key in ended:
+                del self._ended[key]
             self._give_up()
             some = list(islice(self._over_before, _REQUEUED))
             before = [run for key in some if (run := runs.last_end(key)) is not None]
-            asked = {run.run_id: run for run in chain(ended, self._go_around(runs, is_round))}
+            asked = list({run.id: run for run in chain(ended.values(), self._go_around(runs, is_round))}.values())
         self._track(term, as_of, [*self._over_of(asked, path), *self._requeued(before)])
         for _ in some:  # after Redis has answered about them
             self._over_before.popleft()
@@ -196,7 +196,7 @@ class Tracker:
             self._without_open, self._until_round_ms = None, min(self._until_round_ms, _ROUND_EVERY_MS)
         return self._until_round_ms <= 0
 
-    def _go_around(self, runs: OpenRuns, is_round: bool) -> Sequence[OpenRun]:
+    def _go_around(self, runs: OpenRuns, is_round: bool) -> Sequence[Run]:
         """Return a part of the open runs, round after round."""
         if not is_round:
             return ()
@@ -226,27 +226,27 @@ class Tracker:
                 if share := self._near_timeout.pop(one.run_id, 0.0):
                     log.warning("run_near_timeout", run_id=one.run_id, share=round(share, 2))
 
-    def _over_of(self, open: Mapping[str, OpenRun], path: Path) -> list[Over]:
+    def _over_of(self, open: Sequence[Run], path: Path) -> list[Over]:
         """
-        Return the finished ones of the *open* runs, by run id, in the order of their ends: so failures in a row are
+        Return the finished ones of the *open* runs, in the order of their ends: so failures in a row are
         counted.
         """
         over: list[tuple[Run, str]] = []
-        forgotten: list[OpenRun] = []
+        forgotten: list[str] = []
         self._near_timeout.clear()
-        for (run_id, one), job in zip(open.items(), self._jobs.look(list(open)), strict=True):
-            run = of_job(run_id, job, one.fired_us, one.is_uncertain, self._deadlines.since_ms)
+        for one, job in zip(open, self._jobs.look([run.id for run in open]), strict=True):
+            run = of_job(one.id, job, one.fired_us, one.is_uncertain, self._deadlines.since_ms)
             if run.is_over:
-                if (before := self._attempts.pop(run_id, None)) is not None:
+                if (before := self._attempts.pop(run.id, None)) is not None:
                     run = run._replace(attempts=joined(before, run.attempts))
                 seen = "gone" if job is None or run.status is RunStatus.EXPIRED else job.seen
                 over.append((run, seen))
                 if (share := run.timeout_share or 0.0) > _NEAR_TIMEOUT:
                     self._near_timeout[run.id] = share
                 if not run.queue:
-                    forgotten.append(one)
+                    forgotten.append(run.id)
             elif run.attempts:
-                self._attempts[run_id] = joined(self._attempts.get(run_id, ()), run.attempts)
+                self._attempts[run.id] = joined(self._attempts.get(run.id, ()), run.attempts)
                 if len(self._attempts) > _RETRIED:
                     del self._attempts[next(iter(self._attempts))]
             if job is not None and job.status == "queued":
@@ -255,7 +255,7 @@ class Tracker:
         over.sort(key=lambda pair: pair[0].ended_ms or 0)
         return [Over.of(run._replace(queue=queues[run.id]) if run.id in queues else run, seen) for run, seen in over]
 
-    def _queues(self, forgotten: Sequence[OpenRun], path: Path) -> dict[str, str]:
+    def _queues(self, forgotten: Sequence[str], path: Path) -> dict[str, str]:
         """Return by run id, from the archive, the queues of runs whose jobs no longer name a queue."""
         if not forgotten:
             return {}

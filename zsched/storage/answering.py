@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from zsched.archive.history import History
-from zsched.archive.originals import Originals
-from zsched.archive.ran import Ran
-from zsched.archive.records import records
+from zsched.archive.ran import ran
+from zsched.archive.records import original_of, puts_of
 from zsched.archive.search import Search
 from zsched.core.log import Entry, Position
 from zsched.core.occurrences.backfill import packed
@@ -114,7 +113,7 @@ def _story_of(history: History, *, id: str, newest: int) -> dict[str, Any]:
     Return the story of one schedule, and the leaders before late fires: ``terms`` and ``led``, as in ``Chronicle``.
     """
     found, left_out = history.of_schedule(id, newest)
-    found = with_definitions(found, partial(records, history, id), has_first=not left_out)
+    found = with_definitions(found, partial(puts_of, history, id), has_first=not left_out)
     terms, led = _leaders(history, found)
     return {"changes": [change.to_dict() for change in found], "left_out": left_out, "terms": terms, "led": led}
 
@@ -144,10 +143,12 @@ def _log_entries(history: History, *, since_us: int | None, behind: Position | N
 
 
 def _record_of(history: History, *, run_id: str) -> dict[str, Any]:
-    """Return whether a run is known, and its record (the job's fields, to push it once more) or None."""
-    original = Originals(history).of(run_id)
-    record = None if original.record is None else [text.decode("latin-1") for text in original.record]
-    return {"is_known": original.is_known, "record": record}
+    """
+    Return the record of a run: its job's fields, to push it once more. []: they are deleted. None: no such run was
+    pushed.
+    """
+    original = original_of(history, run_id)
+    return {"record": None if original is None else [text.decode("latin-1") for text in original]}
 
 
 def _ran_between(history: History, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> dict[str, Any]:
@@ -156,8 +157,8 @@ def _ran_between(history: History, *, id: str, start_ms: int, end_ms: int, read_
     ``by``, was read (None: to its end). The asker passes it back in the next question, with the values of other
     archives.
     """
-    part = Ran(history).of(id, start_ms, end_ms, read_to)
-    return {"ran": packed(part.times_ms), "by": part.archive, "read_to": part.read_to}
+    times_ms, end_n = ran(history, id, start_ms, end_ms, read_to.get(history.id, 0))
+    return {"ran": packed(times_ms), "by": history.id, "read_to": end_n}
 
 
 def _within_bounds(entries: Iterable[Entry]) -> Iterator[Entry]:

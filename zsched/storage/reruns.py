@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from zsched.core.entry import text
 from zsched.core.repair import IdOutcome
@@ -28,14 +28,6 @@ MOST_WAITING: Final = 50_000  # runs of queues that are searched in one call: 1 
 _KEEP_RETRIED_MS: Final = 86_400_000  # time for which Redis knows that a run was retried; then the history knows it
 _LOOKS: Final = 60  # attempts for a run on its way to a worker or back to its queue
 _PAUSE_S: Final = 0.05  # between two attempts
-
-
-class Remembered(NamedTuple):
-    """A run from an archive. ``record``: its job's original texts; None: deleted."""
-
-    is_known: bool
-    record: list[bytes] | None = None
-    problem: str = ""  # the reason why no archive answered
 
 
 class Reruns:
@@ -66,12 +58,14 @@ class Reruns:
             rest = [run_id for run_id, (word, _) in answers.items() if word == "LATER"]
             for run_id, (word, detail) in answers.items():
                 if word == "GONE":
-                    remembered = self.remembered(run_id)
-                    if remembered.record:
-                        records[run_id] = remembered.record
+                    original, problem = self.original(run_id)
+                    if original:
+                        records[run_id] = original
                         rest.append(run_id)
+                    elif original is None:
+                        outcomes[run_id] = IdOutcome("", error=self._not_found(run_id, problem))
                     else:
-                        outcomes[run_id] = IdOutcome("", error=self._gone(run_id, remembered))
+                        outcomes[run_id] = IdOutcome("", error=self._gone(run_id))
                 elif word == "retried":
                     outcomes[run_id] = IdOutcome(word, detail)
                 elif word == "RETRIED":
@@ -103,13 +97,16 @@ class Reruns:
                     outcomes[run_id] = self._cancelled(run_id, parts[run_id], word, detail)
         return outcomes
 
-    def remembered(self, run_id: str) -> Remembered:
-        """Ask an archive for *run_id*."""
+    def original(self, run_id: str) -> tuple[list[bytes] | None, str]:
+        """
+        Ask an archive for the original fields of the job of *run_id*. []: they are deleted. None: no run is known, or
+        no archive answered for the returned reason.
+        """
         answer = self._questions.ask("record", run_id=run_id)
-        if not isinstance(answer.get("is_known"), bool):
-            return Remembered(False, problem=str(answer.get("error", "the archive's answer is not understood")))
-        record = answer.get("record")
-        return Remembered(answer["is_known"], record and [each.encode("latin-1") for each in record])
+        if "record" not in answer:
+            return None, str(answer.get("error", "the archive's answer is not understood"))
+        record = answer["record"]
+        return None if record is None else [each.encode("latin-1") for each in record], ""
 
     # -- how ------------------------------------------------------------------------------------------
 
@@ -163,17 +160,16 @@ class Reruns:
         if word in ("cancelled", "stopping"):
             return IdOutcome(word)
         if word == "UNKNOWN":
-            remembered = self.remembered(run_id)
-            if not remembered.is_known:
-                return IdOutcome("", error=self._not_found(run_id, remembered.problem))
+            record, problem = self.original(run_id)
+            if record is None:
+                return IdOutcome("", error=self._not_found(run_id, problem))
         elif word != "over":
             return IdOutcome("", error=self._refusal(run_id, parts, word, detail))
         return IdOutcome("already_over")
 
-    def _gone(self, run_id: str, remembered: Remembered) -> ZschedError:
+    @staticmethod
+    def _gone(run_id: str) -> PayloadGone:
         """Return the error for a run that RQ has forgotten, and that cannot be retried."""
-        if not remembered.is_known:
-            return self._not_found(run_id, remembered.problem)
         return PayloadGone(
             f"run {run_id!r}: RQ has forgotten it, and the archive does not have its arguments"
             " ([archive] keep_args = false, or it is older than what is kept); enqueue it anew"

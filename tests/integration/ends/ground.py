@@ -32,7 +32,7 @@ ALL = 1_000_000
 def opened(path: str | Path) -> set[str]:
     """Return the ids of the schedules with open runs in the archive."""
     with open_runs(Path(path)) as runs:
-        return {run.id for run in runs.next(None, ALL, ALL)[0]}
+        return {run.schedule_id for run in runs.next(None, ALL, ALL)[0]}
 
 
 def ends(link: Link) -> list[str]:

@@ -11,7 +11,7 @@ from tests.unit.archive.contents import SteppingClock, archived, prune, take
 from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, TWINS, at, entry, fire, held, put, put_recurring
 from tests.unit.archive.restoring import restore
 from zsched.archive import START, Archive, History
-from zsched.archive.ran import Part, Ran
+from zsched.archive.ran import ran as ran_in
 from zsched.core.log import Entry, changes
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.lateness import waited_since_us
@@ -202,9 +202,9 @@ def backfilled(seq: int, id: str, *times: int) -> Entry:
 
 def ran(path: Path, id: str = "r", start_ms: int = START_MS, end_ms: int = END_MS) -> list[int]:
     with History(path) as history:
-        part = Ran(history, SteppingClock(0)).of(id, start_ms, end_ms, {})
-    assert part.read_to is None
-    return part.times_ms
+        times_ms, read_to = ran_in(history, id, start_ms, end_ms, clock=SteppingClock(0))
+    assert read_to is None
+    return times_ms
 
 
 def test_fired_backfilled_and_restored_occurrences_ran(path: Path) -> None:
@@ -243,16 +243,16 @@ def test_a_run_that_a_bootstrap_found_open_ran(path: Path) -> None:
 
 def test_a_long_search_answers_part_by_part(path: Path) -> None:
     archived(path, [put_recurring(1, "r"), *(fired(n, "r") for n in range(2, 12))])
-    told: list[Part] = []
+    parts: list[list[int]] = []
+    read_to: int | None = 0
 
     with History(path) as history:
-        found = Ran(history, SteppingClock(300))
-        while not told or told[-1].read_to is not None:
-            read_to = {part.archive: part.read_to for part in told if part.read_to is not None} | {"another": 99}
-            told.append(found.of("r", START_MS, END_MS, read_to))
+        while read_to is not None:
+            times_ms, read_to = ran_in(history, "r", START_MS, END_MS, read_to, SteppingClock(300))
+            parts.append(times_ms)
 
-    assert [second(n) for n in range(2, 12)] == [ms for part in told for ms in part.times_ms]
-    assert len(told) > 3
+    assert [second(n) for n in range(2, 12)] == [ms for part in parts for ms in part]
+    assert len(parts) > 3
 
 
 def test_entries_before_the_range_are_not_read(path: Path) -> None:

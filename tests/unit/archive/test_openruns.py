@@ -11,8 +11,9 @@ from tests.log_rows import row_fields
 from tests.unit.archive.contents import archived, change, take
 from tests.unit.archive.ground import DUE_MS, at, enqueue, entry, fire, held, put, put_recurring
 from zsched.archive import START, Archive
-from zsched.archive.openruns import OpenRun, open_runs
-from zsched.core.runs.run_id import RunKey
+from zsched.archive.openruns import open_runs
+from zsched.core.runs.run import pushed
+from zsched.core.runs.run_id import RunKey, run_key
 from zsched.errors import ArchiveCorrupt
 
 ALL = 100
@@ -34,7 +35,7 @@ def around(path: Path, looked_at: int, limit: int = ALL) -> list[list[RunKey]]:
     with open_runs(path) as runs:
         while True:
             found, after = runs.next(after, looked_at, limit)
-            parts.append([(run.id, run.run) for run in found])
+            parts.append([run_key(run.id) or ("", "") for run in found])
             if after is None:
                 return parts
 
@@ -54,7 +55,7 @@ def test_an_ended_run_is_not_open(path: Path) -> None:
         take(archive, entry(13, "end", *row_fields("end", f"s0-{DUE_MS} succeeded {{}}", f"s2-{DUE_MS} lost {{}}")))
 
     with open_runs(path) as runs:
-        open = [(run.id, run.run) for run in runs.among(OPEN)]
+        open = list(runs.among(OPEN))
         assert (at(13), [OPEN[1], OPEN[3], OPEN[4]]) == (runs.position, open)
     assert [[OPEN[1], OPEN[3], OPEN[4]]] == around(path, ALL)
 
@@ -62,10 +63,10 @@ def test_an_ended_run_is_not_open(path: Path) -> None:
 def test_an_open_run_has_its_push_time_and_uncertainty(tmp_path: Path) -> None:
     marked = entry(2, "fire", "runs", f"a-{DUE_MS} b-{DUE_MS}", "uncertain", f"b-{DUE_MS}")
     with open_runs(archived(tmp_path / "archive.db", [put(1, "a", "b", "waits"), marked])) as runs:
-        a, b = runs.among([("a", str(DUE_MS)), ("b", str(DUE_MS)), ("waits", str(DUE_MS)), ("x", "1")])
+        a, b = runs.among([("a", str(DUE_MS)), ("b", str(DUE_MS)), ("waits", str(DUE_MS)), ("x", "1")]).values()
 
-    assert OpenRun("a", str(DUE_MS), at(2).t_us, None) == a
-    assert (f"b-{DUE_MS}", True, False) == (b.run_id, b.is_uncertain, a.is_uncertain)
+    assert pushed(f"a-{DUE_MS}", at(2).t_us) == a
+    assert (f"b-{DUE_MS}", True) == (b.id, b.is_uncertain)
 
 
 QUEUES = [
@@ -77,9 +78,9 @@ QUEUES = [
 ]
 
 
-def open_in(path: Path) -> list[OpenRun]:
+def open_in(path: Path) -> list[str]:
     with open_runs(path) as runs:
-        return runs.next(None, ALL, ALL)[0]
+        return [run.id for run in runs.next(None, ALL, ALL)[0]]
 
 
 @pytest.mark.parametrize("keep_args", [True, False])
@@ -156,7 +157,7 @@ def test_an_empty_archive_has_no_open_runs(tmp_path: Path) -> None:
     path = archived(tmp_path / "archive.db", [])
 
     with open_runs(path) as runs:
-        assert (None, []) == (runs.position, runs.among(OPEN))
+        assert (None, {}) == (runs.position, runs.among(OPEN))
     assert [[]] == around(path, ALL)
 
 

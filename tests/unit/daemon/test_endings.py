@@ -92,7 +92,7 @@ class _History:
     """Rows 1, 2, … of which each is suppressed; the rows of the last hour begin at row 3."""
 
     last_n = 4
-    asked: list[tuple[str, int]]
+    asked: list[tuple[int, int | None]]
 
     def __init__(self, path: Path) -> None:
         assert path == PATH
@@ -103,13 +103,9 @@ class _History:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def before(self, t_us: int) -> int:
-        self.asked.append(("before", t_us))
-        return 2
-
-    def look(self, after_n: int) -> tuple[list[Change], int]:
-        self.asked.append(("look", after_n))
-        rows = range(after_n + 1, self.last_n + 1)
+    def find(self, since_us: int, behind_n: int | None) -> tuple[list[Change], int]:
+        self.asked.append((since_us, behind_n))
+        rows = range((2 if behind_n is None or behind_n > self.last_n else behind_n) + 1, self.last_n + 1)
         return [Change(f"s{n}", What.DUPLICATE, n, f"1-{n}", run_id=f"s{n}-5") for n in rows], self.last_n
 
 
@@ -117,7 +113,7 @@ class _History:
 def history(monkeypatch: pytest.MonkeyPatch) -> type[_History]:
     history = type("History", (_History,), {"asked": []})
     monkeypatch.setattr(suppressed, "History", history)
-    monkeypatch.setattr(suppressed, "Suppressed", lambda opened: opened)
+    monkeypatch.setattr(suppressed, "find_suppressed", history.find)
     return history
 
 
@@ -130,7 +126,8 @@ def test_suppressed_runs_of_the_last_hour_come_before_new_runs(history: type[_Hi
 
     assert (["s3", "s4"], 0) == ([alarm.id for alarm in first], others)
     assert (["s5"], 2) == ([alarm.id for alarm in second], still)
-    assert [("before", (NOW_MS - HOUR_MS) * 1000), ("look", 2), ("look", 4)] == history.asked
+    since_us = (NOW_MS - HOUR_MS) * 1000
+    assert [(since_us, None), (since_us + 1000, 4)] == history.asked
 
 
 def test_a_suppressed_run_counts_as_an_alarm_for_an_hour(history: type[_History]) -> None:

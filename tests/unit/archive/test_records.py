@@ -1,4 +1,4 @@
-"""Retries and other pushed runs: entries of retries, and the original call of a run, found in the history."""
+"""Records of pushed runs: entries of retries, and the original call of a run, found in the history."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.archive.contents import archived, places, rows
 from tests.unit.archive.ground import DUE_MS, T_US, cancel, enqueue, entry, fire, put, put_recurring
 from tests.unit.archive.restoring import JOB, restore
 from zsched.archive import Archive, History
-from zsched.archive.originals import Original, Originals
+from zsched.archive.records import original_of
 from zsched.core.log import Entry, UnknownEntry, changes, touches
 from zsched.core.log.puts import EnqueueEntry
 from zsched.core.occurrences.outcomes import What
@@ -27,14 +27,14 @@ def fired(seq: int, id: str, nominal_ms: int, word: str = "fired") -> Entry:
     return entry(seq, "advance", "rows", 1, id, f"{word} {nominal_ms} - - -")
 
 
-def original(path: Path, *entries: Entry, run: str = RUN, **options: Any) -> Original:
+def original(path: Path, *entries: Entry, run: str = RUN, **options: Any) -> list[bytes] | None:
     with History(archived(path, entries, **options)) as history:
-        return Originals(history).of(run)
+        return original_of(history, run)
 
 
-def fields(found: Original) -> dict[bytes, bytes]:
-    assert found.is_known
-    return dict(zip(found.record[::2], found.record[1::2], strict=True))
+def fields(found: list[bytes] | None) -> dict[bytes, bytes]:
+    assert found
+    return dict(zip(found[::2], found[1::2], strict=True))
 
 
 def run_now(seq: int, run: str, last: int) -> Entry:
@@ -82,7 +82,7 @@ ELSEWHERE = ["b-1900000000000", "a-1900000000001", "x", "a-1900000000000-nmail"]
     ],
 )
 def test_the_original_of_a_run_that_was_never_pushed_is_unknown(path: Path, history: list[Entry], run: str) -> None:
-    assert Original(False) == original(path, *history, run=run)
+    assert original(path, *history, run=run) is None
 
 
 def test_a_run_without_arguments_has_an_original_as_long_as_arguments_are_kept(path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_run_without_arguments_has_an_original_as_long_as_arguments_are_kept(p
 
 
 def test_a_push_without_a_record_is_known_to_have_happened(path: Path) -> None:
-    assert Original(True) == original(path, fire(1, RUN))
+    assert [] == original(path, fire(1, RUN))
 
 
 BEFORE = f"a-{DUE_MS - 1}"
