@@ -11,8 +11,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.builders.entries import row_lines
 from tests.faults.processes import WITHIN_S, eventually
-from tests.log_rows import row_lines
 from tests.prefix import RQ
 from zsched.core.occurrences.outcomes import outcome_of
 from zsched.embedded import EmbeddedRedis

@@ -10,9 +10,9 @@ import redis
 from rq import Queue, Worker
 from rq.suspension import resume, suspend
 
+from tests.builders.entries import add_entry
 from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, names, now_ms, status, verdict
-from tests.log_rows import add_entry
 from tests.prefix import RQ
 from zsched import Client
 from zsched.cli.program import DONE, UNHEALTHY

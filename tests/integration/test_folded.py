@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import redis
 
+from tests.builders.entries import T_US, at, end_fields, entry, fire, put, put_recurring, row_fields
 from tests.faults.processes import WITHIN_S
 from tests.integration.aio.turns import turn
-from tests.log_rows import end_fields, row_fields
-from tests.unit.archive.ground import T_US, at, entry, fire, put, put_recurring
 from zsched import AsyncClient, Client
 from zsched.core.entry import Entry
 from zsched.core.runs.run import Run, RunStatus

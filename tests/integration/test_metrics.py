@@ -19,7 +19,7 @@ from tests.faults.threads import know
 from tests.integration.asking import Answer, a_daemon, ask, pages, pages_of
 from tests.prefix import RQ
 from tests.rq_workers import work_off
-from tests.unit.metrics.ground import outcomes_of
+from tests.unit.metrics.counting import outcomes_of
 from zsched import Client
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry

@@ -13,10 +13,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from structlog.testing import capture_logs
 
+from tests.builders.entries import row_lines
 from tests.faults.clocks import day_later
 from tests.integration.archive.ground import ALWAYS, HOUR_MS, Scene
 from tests.integration.auditor.ground import Auditing
-from tests.log_rows import row_lines
 from zsched.core.clock import ManualClock, from_ms, to_ms
 from zsched.core.recovery.audit import GRACE_MS
 from zsched.daemon import replan as module

@@ -11,8 +11,8 @@ from typing import Any
 
 import redis
 
+from tests.builders.entries import WITH_ROWS, row_lines
 from tests.faults.processes import WITHIN_S
-from tests.log_rows import WITH_ROWS, row_lines
 from zsched.core import log as core
 from zsched.core.clock import LAST_MS
 from zsched.core.options.choices import Priority

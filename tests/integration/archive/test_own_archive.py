@@ -11,8 +11,8 @@ import pytest
 import redis
 from structlog.testing import capture_logs
 
+from tests.builders.entries import put
 from tests.integration.archive.ground import Scene, schedule
-from tests.unit.archive.ground import put
 from zsched.archive import Archive, places, recalling
 from zsched.config.settings import ArchiveSettings, RedisSettings, Settings
 from zsched.config.urls import address_of

@@ -17,10 +17,10 @@ from rq.suspension import suspend
 from rq.utils import utcformat
 from rq_scheduler import Scheduler
 
+from tests.builders.entries import add_entry
 from tests.faults.processes import eventually
 from tests.integration.doctor.ground import KEYS, Case, examined, found_as, only
 from tests.integration.standing import now_ms
-from tests.log_rows import add_entry
 from tests.prefix import IN_ENVIRONMENT, RQ, needs_prefix
 from tests.rq_workers import RqWorkers
 from zsched import Client

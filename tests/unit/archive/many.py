@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from tests.unit.archive.ground import T_US
+from tests.builders.entries import T_US
 from zsched.archive import Archive, History
 from zsched.archive.search import Search, SearchPart
 from zsched.core.clock import Clock, ManualClock

@@ -7,21 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.entries import SECOND_US, T_US, at, cancel, enqueue, entry, fire, put, put_recurring
+from tests.builders.records import DUE_MS, one_shot, open_run
 from tests.prefix import RQ
 from tests.unit.archive.contents import archived, places, prune, rows, take
-from tests.unit.archive.ground import (
-    DUE_MS,
-    SECOND_US,
-    T_US,
-    at,
-    cancel,
-    enqueue,
-    entry,
-    fire,
-    held,
-    put,
-    put_recurring,
-)
 from zsched.archive import START, Archive
 from zsched.archive.body import COLUMNS, entry_of
 from zsched.core.log import Entry
@@ -153,7 +142,7 @@ def test_a_bootstrap_switches_state_and_position_at_once(archive: Archive) -> No
 
     archive.begin_bootstrap()
     archive.copy([put(8, "copied")])
-    archive.scan([held("a"), held("b", "open")], at(8))
+    archive.scan([one_shot(id="a"), open_run(id="b")], at(8))
     archive.append([put(9, "c")])
     archive.commit()
 
@@ -171,7 +160,7 @@ def test_a_crash_during_a_bootstrap_leaves_the_archive_unchanged(archive: Archiv
     before = [rows(archive.path, f"SELECT * FROM {table}") for table in tables]
     archive.begin_bootstrap()
     archive.copy([put(8, "copied")])
-    archive.scan([held("a")], at(8))
+    archive.scan([one_shot(id="a")], at(8))
     archive.commit()
     archive.append([put(9, "c")])
 

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.breadth import some
+from tests.builders.entries import enqueue, entry, fire, put, put_recurring
+from tests.builders.records import DUE_MS
 from tests.unit.archive.contents import SteppingClock, archived, change, rows
-from tests.unit.archive.ground import DUE_MS, at, enqueue, entry, fire, put, put_recurring
 from zsched.archive import Archive
 from zsched.archive.body import COLUMNS, entry_of, history_row, pack, position_of, unpack, with_arguments
 from zsched.core.clock import ManualClock
@@ -268,7 +269,9 @@ def test_every_other_value_in_a_column_is_noticed(column: int, value: object) ->
         entry_of(tuple(row))  # type: ignore[arg-type]  # that is the point
 
 
-@pytest.mark.parametrize(("text", "position"), [("1-2 1800000002000000", at(2)), (None, None), ("0-1 5", (0, 1, 5))])
+@pytest.mark.parametrize(
+    ("text", "position"), [("1-2 1800000002000000", (1, 2, 1_800_000_002_000_000)), (None, None), ("0-1 5", (0, 1, 5))]
+)
 def test_a_position_is_read_from_its_text(text: str | None, position: Position | None) -> None:
     assert position == position_of(text)
 

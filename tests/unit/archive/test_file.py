@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.entries import put
 from tests.unit.archive.contents import archived
-from tests.unit.archive.ground import put
 from zsched.archive import Archive
 from zsched.archive.file import APPLICATION_ID, VERSION, connect_to_read, open_to_others, set_aside
 from zsched.errors import ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse

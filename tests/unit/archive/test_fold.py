@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.builders.entries import advance, cancel, end, entry, fire, put, put_recurring, restore
+from tests.builders.records import DUE_MS, JOB, OLD_US, RUN, TEMPLATE, one_shot, open_run, rule
 from tests.unit.archive.contents import places, take
-from tests.unit.archive.ground import DUE_MS, cancel, entry, fire, put, put_recurring
-from tests.unit.archive.restoring import OLD_US, RUN, end, one_shot, restore, rule
 from zsched.archive import Archive
 from zsched.core.log import Entry
 from zsched.core.recovery.difference import restored_row
 
+ADVANCED = f"r fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"
 FOLDED = {
     "due": (one_shot(), ("due", DUE_MS, None, None, None, OLD_US)),
     "paused": (one_shot("paused", note="5 why"), ("paused", DUE_MS, None, None, "5 why", OLD_US)),
     "quarantine": (one_shot("quarantine", note="5 no"), ("quarantine", DUE_MS, None, None, "5 no", OLD_US)),
-    "open": (one_shot("open"), ("open", DUE_MS, None, None, "uncertain", OLD_US)),
-    "rule": (rule(id="a"), ("due", DUE_MS, DUE_MS, "r-5", None, OLD_US)),
+    "open": (open_run(), ("open", DUE_MS, None, None, "uncertain", OLD_US)),
+    "rule": (rule(id="a"), ("due", DUE_MS, DUE_MS, "a-5", None, OLD_US)),
     "held": (one_shot("held"), ("open", DUE_MS, None, None, "uncertain", OLD_US)),
-    "paused rule": (rule("paused", "a", "5 "), ("paused", DUE_MS, DUE_MS, "r-5", "5 ", OLD_US)),
-    "ended rule": (rule("ended", "a"), ("ended", None, None, "r-5", None, OLD_US)),
+    "paused rule": (rule("paused", "a", note="5 "), ("paused", DUE_MS, DUE_MS, "a-5", "5 ", OLD_US)),
+    "ended rule": (rule("ended", "a"), ("ended", None, None, "a-5", None, OLD_US)),
     "gone": (one_shot("gone"), None),
     "skipped": (one_shot("skipped"), None),
     "refused": (one_shot("refused"), None),
@@ -79,26 +79,23 @@ def test_folding_twice_ends_in_the_same_state(archive: Archive, name: str) -> No
 
 
 def test_a_restored_schedule_has_the_record_of_its_row(archive: Archive) -> None:
-    take(archive, restore(1, one_shot("open"), rule(), one_shot(id="b")))
+    take(archive, restore(1, open_run(), rule(), one_shot(id="b")))
 
     found = {one.id: one for one in archive.state()}
-    job = {b"origin": b"mail", b"data": b"call"}
-    assert [("low", job), ("high", job), ("low", job)] == [(found[id].lane, found[id].job_fields()) for id in "arb"]
-    assert (b"every 5", {}) == (found["r"].own_fields()[b"trigger"], found["a"].own_fields())
+    assert [("", JOB), ("low", TEMPLATE), ("low", JOB)] == [(found[id].lane, list(found[id].job)) for id in "arb"]
+    assert (b"rule-1", {}) == (found["r"].own_fields()[b"trigger"], found["a"].own_fields())
 
 
 def test_a_restored_schedule_changes_with_the_entries_that_follow(archive: Archive) -> None:
-    advance = f"fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"
     take(archive, restore(1, rule(), one_shot(), one_shot(id="b")))
-    take(archive, entry(2, "advance", "rows", 1, "r", advance), fire(3, f"a-{RUN}"), cancel(4, "b"))
+    take(archive, advance(2, ADVANCED), fire(3, f"a-{RUN}"), cancel(4, "b"))
 
     assert {"r": "due", f"r-{RUN}": "open", f"a-{RUN}": "open"} == places(archive)
     assert b"call" == next(one for one in archive.state() if one.key == ("r", RUN)).job_fields()[b"data"]
 
 
 def test_an_ended_run_is_not_open_and_its_schedule_stays(archive: Archive) -> None:
-    advance = f"fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"
-    take(archive, put_recurring(1, "r"), put(2, "a"), entry(3, "advance", "rows", 1, "r", advance), fire(4, f"a-{RUN}"))
+    take(archive, put_recurring(1, "r"), put(2, "a"), advance(3, ADVANCED), fire(4, f"a-{RUN}"))
 
     take(archive, end(5, f"r-{RUN}", f"a-{RUN}", "unknown-5"))
 
@@ -112,8 +109,8 @@ def test_an_ended_run_is_not_open_and_its_schedule_stays(archive: Archive) -> No
         entry(2, "restore", "rows", 0),
         entry(2, "end", "rows", 1, "a"),
         put(2, "b", due_ms=10**30),
-        put_recurring(2, "r", 10**19),
-        restore(2, replace(rule(), t_us=10**30)),
+        put_recurring(2, "r", due_ms=10**19),
+        restore(2, rule(t_us=10**30)),
         entry(2, "pause", "note", "no", "rows", 1, "a", f"low {10**30}"),
     ],
     ids=["too few rows", "no head", "end", "no time of a put", "of a rule", "of a restore", "of a pause"],
@@ -140,7 +137,7 @@ def test_a_state_is_kept_until_a_pause_and_restored_with_its_schedule(archive: A
     take(archive, entry(3, "state", "rows", 2, "gone", "skips=1", "r", "-"))
     assert {""} == states()
 
-    take(archive, restore(4, replace(rule(), state="skips=7")))
+    take(archive, restore(4, rule(state="skips=7")))
     assert {"skips=7"} == states()
 
     take(archive, entry(5, "pause", "note", "why", "rows", 1, "r", f"high {DUE_MS}"))

@@ -6,16 +6,14 @@ from contextlib import closing
 from pathlib import Path
 from zlib import crc32
 
-from tests.log_rows import row_fields
+from tests.builders.entries import SECOND_US, T_US, TWINS, advance, at, entry, fire, put, put_recurring, restore
+from tests.builders.records import DUE_MS, one_shot, open_run
 from tests.unit.archive.contents import SteppingClock, archived, prune, take
-from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, TWINS, at, entry, fire, held, put, put_recurring
-from tests.unit.archive.restoring import restore
 from zsched.archive import START, Archive, History
 from zsched.archive.ran import ran as ran_in
 from zsched.core.log import Entry, changes
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.lateness import waited_since_us
-from zsched.core.record import Place, Record
 
 
 def run(id: str) -> str:
@@ -74,8 +72,8 @@ def test_history_includes_everything_that_a_bootstrap_found(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         archive.begin_bootstrap()
         archive.copy([entry(5, "term", "daemon", "d", "server", "s")])
-        archive.scan([held("a")], at(5))
-        archive.scan([held("a", "open", run="7")], at(5))
+        archive.scan([one_shot(id="a")], at(5))
+        archive.scan([open_run(id="a", run="7")], at(5))
         archive.end_bootstrap(str(T_US))
 
     with History(path) as history:
@@ -129,7 +127,7 @@ def test_rows_that_a_bootstrap_read_are_no_entries_of_the_log(path: Path) -> Non
     with closing(Archive(path, "default")) as archive:
         archive.begin_bootstrap()
         archive.copy([put(5, "a")])
-        archive.scan([held("a")], at(5))
+        archive.scan([one_shot(id="a")], at(5))
         archive.append([put(6, "a")])
         archive.end_bootstrap(str(T_US))
 
@@ -192,8 +190,8 @@ def second(number: int) -> int:
 
 def fired(seq: int, *ids: str, nominal_ms: int | None = None, word: str = "fired") -> Entry:
     """Return the entry of rules that fired for the second of that entry."""
-    lines = (f"{id} {word} {second(seq) if nominal_ms is None else nominal_ms} - - -" for id in ids)
-    return entry(seq, "advance", *row_fields("advance", *lines))
+    nominal_ms = second(seq) if nominal_ms is None else nominal_ms
+    return advance(seq, *(f"{id} {word} {nominal_ms} - - -" for id in ids))
 
 
 def backfilled(seq: int, id: str, *times: int) -> Entry:
@@ -208,7 +206,7 @@ def ran(path: Path, id: str = "r", start_ms: int = START_MS, end_ms: int = END_M
 
 
 def test_fired_backfilled_and_restored_occurrences_ran(path: Path) -> None:
-    restored = Record("r", str(second(4)), Place.OPEN, "", second(4), [b"data", b"x"], t_us=T_US)
+    restored = open_run(id="r", run=str(second(4)))
     entries = [put_recurring(1, "r"), fired(2, "a", "r", "b"), backfilled(3, "r", second(0), second(1))]
     entries += [restore(4, restored), fired(5, "r", word="overlap"), fired(6, "r", word="uncertain")]
 
@@ -234,7 +232,7 @@ def test_a_run_that_a_bootstrap_found_open_ran(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         archive.begin_bootstrap()
         archive.copy([entry(1, "term")])
-        archive.scan([held("r", "open", str(second(3))), held("r", "due", str(second(4)))], at(1))
+        archive.scan([open_run(id="r", run=str(second(3))), one_shot(id="r", run=str(second(4)))], at(1))
         archive.end_bootstrap("1")
         archive.commit()
 

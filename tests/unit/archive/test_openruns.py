@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.log_rows import row_fields
+from tests.builders.entries import at, enqueue, entry, fire, put, put_recurring, row_fields
+from tests.builders.records import DUE_MS, job, one_shot, open_run
 from tests.unit.archive.contents import archived, change, take
-from tests.unit.archive.ground import DUE_MS, at, enqueue, entry, fire, held, put, put_recurring
 from zsched.archive import START, Archive
 from zsched.archive.openruns import open_runs
 from zsched.core.runs.run import pushed
@@ -97,7 +97,7 @@ def test_a_run_that_a_bootstrap_found_has_the_queue_of_its_job(tmp_path: Path) -
     path = archived(tmp_path / "archive.db", [])
     with closing(Archive(path, "default")) as archive:
         archive.begin_bootstrap()
-        archive.scan([held("waits"), held("x", "open")], at(20))
+        archive.scan([one_shot(id="waits"), open_run(id="x", job=job(origin="mail"))], at(20))
         archive.end_bootstrap(START)
         archive.commit()
     open = open_in(path)
@@ -141,7 +141,7 @@ def test_a_bootstrapping_archive_returns_no_open_runs(path: Path) -> None:
         with open_runs(path) as runs:
             before = runs.life
         archive.begin_bootstrap()
-        archive.scan([held("x", "open")], at(20))
+        archive.scan([open_run(id="x", job=job(origin="mail"))], at(20))
         archive.commit()
         with open_runs(path) as runs:
             assert runs.life is None

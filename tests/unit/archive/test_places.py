@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.archive.ground import put
+from tests.builders.entries import put
 from zsched.archive import Archive
 from zsched.archive.places import archives_of, paths_for, state_folder, told_by
 from zsched.config.urls import address_of

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.entries import advance, at, cancel, end, enqueue, entry, fire, put, put_recurring, restore
+from tests.builders.records import DUE_MS, JOB, OLD_US, RUN, one_shot, rule
 from tests.unit.archive.contents import archived, change, places, rows, take
-from tests.unit.archive.ground import DUE_MS, at, cancel, enqueue, entry, fire, held, put, put_recurring
-from tests.unit.archive.restoring import JOB, OLD_US, RUN, end, one_shot, restore, rule
 from zsched.archive import Archive
 from zsched.archive.recall import recalling
 from zsched.core.clock import ManualClock
@@ -33,7 +33,7 @@ def test_an_entry_of_its_own_history_has_a_number_by_id_and_time(archive: Archiv
 
 def test_rows_that_a_bootstrap_read_are_no_entries_of_the_log(archive: Archive) -> None:
     archive.begin_bootstrap()
-    archive.scan([held("a")], at(3))
+    archive.scan([one_shot(id="a")], at(3))
     archive.end_bootstrap("start")
 
     assert None is archive.recall().number_of(at(3))
@@ -83,9 +83,8 @@ def test_backfilled_runs_are_open_with_the_rules_record_and_leave_it_alone(archi
 
 
 def test_recall_behind_an_entry_returns_only_touched_schedules_and_runs(archive: Archive) -> None:
-    advance = f"fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"
     take(archive, put(1, "a", "b"), put_recurring(2, "r"), enqueue(3, "r-3"), put_recurring(4, "r"))
-    take(archive, cancel(5, "b"), entry(6, "advance", "rows", 1, "r", advance))
+    take(archive, cancel(5, "b"), advance(6, f"r fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"))
 
     a, b, r = known(archive, "a", "b", "r", behind=4)
 
@@ -115,7 +114,7 @@ def test_recall_lists_schedules_in_the_order_of_their_entries(archive: Archive) 
 
 
 def test_a_restored_schedule_is_restored_unchanged_a_second_time(archive: Archive) -> None:
-    given = [one_shot(), rule(), one_shot("paused", "p", "5 why"), rule("ended", "e")]
+    given = [one_shot(), rule(), one_shot("paused", "p", note="5 why"), rule("ended", "e")]
     take(archive, restore(1, *given))
 
     again = {mine.id: restored_row(mine.schedule) for mine in known(archive) if mine.schedule}
@@ -129,8 +128,8 @@ def test_a_restored_schedule_is_restored_unchanged_a_second_time(archive: Archiv
 def test_recall_includes_separately_stored_arguments(path: Path) -> None:
     with closing(Archive(path, "default", keep_args=False)) as archive:
         take(archive, put(1, "a", data=b"secret"), put_recurring(2, "r", data=b"secret"))
-        no_data = replace(one_shot(id="none"), job=JOB[:2])
-        take(archive, restore(3, replace(one_shot("gone", "x"), job=()), one_shot(id="c"), no_data, rule(id="s")))
+        no_data = one_shot(id="none", job=JOB[:2])
+        take(archive, restore(3, one_shot("gone", "x", job=()), one_shot(id="c"), no_data, rule(id="s")))
 
         found = {mine.id: mine for mine in known(archive)}
 
@@ -158,7 +157,7 @@ def test_an_archive_that_was_left_behind_begins_again_and_keeps_its_history(arch
         assert (None, None) == (again.position, again.recall().number_of(at(2)))
         again.begin_bootstrap()
         again.copy([put(5, "c")])
-        again.scan([held("b"), held("c")], at(5))
+        again.scan([one_shot(id="b"), one_shot(id="c")], at(5))
         again.end_bootstrap("5")
         assert ({f"b-{RUN}": "due", f"c-{RUN}": "due"}, at(5)) == (places(again), again.position)
         assert again.recall().number_of(at(5)) == 3
@@ -190,7 +189,7 @@ def test_recall_during_a_bootstrap_reads_the_old_state(archive: Archive) -> None
     take(archive, put(1, "a"))
     archive.begin_bootstrap()
     archive.copy([put(2, "b")])
-    archive.scan([held("b")], at(2))
+    archive.scan([one_shot(id="b")], at(2))
     archive.commit()
 
     with recalling(archive.path, "default", ManualClock()) as (recall, facts):

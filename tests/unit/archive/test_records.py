@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.builders.entries import T_US, advance, cancel, enqueue, entry, fire, put, put_recurring, restore
+from tests.builders.records import DUE_MS, TEMPLATE, open_run
 from tests.unit.archive.contents import archived, places, rows
-from tests.unit.archive.ground import DUE_MS, T_US, cancel, enqueue, entry, fire, put, put_recurring
-from tests.unit.archive.restoring import JOB, restore
 from zsched.archive import Archive, History
 from zsched.archive.records import original_of
 from zsched.core.log import Entry, UnknownEntry, changes, touches
 from zsched.core.log.puts import EnqueueEntry
 from zsched.core.occurrences.outcomes import What
-from zsched.core.record import Place, Record
 
 CALL = {b"origin": b"mail", b"data": b"call"}
 RUN = f"a-{DUE_MS}"
@@ -24,7 +23,7 @@ RUN = f"a-{DUE_MS}"
 
 def fired(seq: int, id: str, nominal_ms: int, word: str = "fired") -> Entry:
     """Return the entry of a rule that pushed a run."""
-    return entry(seq, "advance", "rows", 1, id, f"{word} {nominal_ms} - - -")
+    return advance(seq, f"{id} {word} {nominal_ms} - - -")
 
 
 def original(path: Path, *entries: Entry, run: str = RUN, **options: Any) -> list[bytes] | None:
@@ -46,7 +45,7 @@ RULES, LATER = [put_recurring(1, "a", data=b"old"), put_recurring(2, "a")], put_
 EXTRA, AHEAD = f"a-{T_US // 1000}-r1", f"a-{T_US // 1000 + 3_600_000}-r1"
 MANY = ["rows", 2, f"{RUN}-r1", f"0 2 {RUN}", "origin", "sms", "data", "other"]
 MANY += [f"{RUN}-r2", f"1 2 {RUN}", "origin", "mail", "data", "call"]
-OPEN = Record("a", str(DUE_MS), Place.OPEN, "", DUE_MS, JOB, [b"flags", b"s"], t_us=T_US)
+OPEN = open_run(job=TEMPLATE, own=[b"flags", b"s"])
 # entries, run, the fields of its original
 FOUND: dict[str, tuple[list[Entry], str, dict[bytes, bytes]]] = {
     "a one-shot: its last put before it fired": (
@@ -61,7 +60,7 @@ FOUND: dict[str, tuple[list[Entry], str, dict[bytes, bytes]]] = {
     "a one-shot on request": ([put(1, "a"), run_now(2, RUN, 0)], RUN, ONE_SHOT),
     "a retried run: its own entry": (
         [enqueue(1, RUN, data=b"first"), entry(2, "enqueue", *MANY)], f"{RUN}-r2", CALL | {b"zs": b"1f"}),
-    "a restored run: its restore": ([restore(1, OPEN)], RUN, CALL | {b"zs": b"1s"}),
+    "a restored run: its restore": ([restore(1, OPEN)], RUN, OPEN.job_fields() | {b"zs": b"1s"}),
 }  # fmt: skip
 
 

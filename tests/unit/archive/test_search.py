@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.log_rows import end_fields
+from tests.builders import entries
+from tests.builders.entries import SECOND_US, T_US, TWINS, at, enqueue, entry, fire, put
+from tests.builders.records import DUE_MS, one_shot, open_run
 from tests.unit.archive.contents import SteppingClock, archived
-from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, TWINS, at, enqueue, entry, fire, held, put
 from zsched.archive import Archive, History
 from zsched.archive.search import Search, SearchPart
 from zsched.core.clock import ManualClock
@@ -33,8 +34,7 @@ def run(id: str) -> str:
 def end(seq: int, status: RunStatus, *ids: str, fired_seq: int = 0, was: RunStatus | None = None) -> Entry:
     """Return the entry of ended runs, all of which were pushed by one entry."""
     fired_us = T_US + fired_seq * SECOND_US if fired_seq else None
-    runs = [Run(run(id), status, fired_us, was=was) for id in ids]
-    return entry(seq, "end", *end_fields(*runs))
+    return entries.end(seq, *(Run(run(id), status, fired_us, was=was) for id in ids))
 
 
 def look(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> tuple[list[Occurrence], int | None]:
@@ -191,7 +191,7 @@ def test_a_run_that_a_bootstrap_found_is_listed(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         archive.begin_bootstrap()
         archive.copy([put(5, "a")])
-        archive.scan([held("a"), held("b", "open")], at(5))
+        archive.scan([one_shot(id="a"), open_run(id="b")], at(5))
         archive.append([end(6, RunStatus.CANCELLED, "b", fired_seq=5)])
         archive.end_bootstrap(str(T_US))
 

@@ -14,9 +14,10 @@ from typing import Any, Final
 import pytest
 
 from tests.breadth import some
-from tests.log_rows import end_fields
+from tests.builders import entries
+from tests.builders.entries import SECOND_US, T_US, at, cancel, entry
+from tests.builders.records import DUE_MS, job, open_run
 from tests.unit.archive.contents import SteppingClock, archived, change, prune, rows
-from tests.unit.archive.ground import DUE_MS, SECOND_US, T_US, at, cancel, entry, held
 from tests.unit.archive.many import CUSTOMERS, customer, first_page, id_of, measured, wanted, write
 from zsched.archive import Archive, History
 from zsched.archive.prefixes import LENGTHS, PREFIX_IDS, prefix_row, ranges
@@ -54,8 +55,7 @@ def put_rule(seq: int, facets: Facets, id: str) -> Entry:
 
 
 def fire(seq: int, *ids: str, **more: str) -> Entry:
-    texts = [text for pair in more.items() for text in pair]
-    return entry(seq, "fire", *(["runs", " ".join(map(run, ids))] if ids else []), *texts)
+    return entries.fire(seq, *map(run, ids), **more)
 
 
 def advance(seq: int, id: str, word: str = "fired", why: str = "") -> Entry:
@@ -64,7 +64,7 @@ def advance(seq: int, id: str, word: str = "fired", why: str = "") -> Entry:
 
 
 def end(seq: int, **statuses: RunStatus) -> Entry:
-    return entry(seq, "end", *end_fields(*(Run(run(id), status, T_US) for id, status in statuses.items())))
+    return entries.end(seq, *(Run(run(id), status, T_US) for id, status in statuses.items()))
 
 
 def found(path: Path, wanted: Wanted) -> list[Occurrence]:
@@ -153,7 +153,7 @@ def test_entries_of_a_bootstrap_are_found_by_facets(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         archive.begin_bootstrap()
         archive.copy([put(1, FAX, "a"), fire(2, "a"), end(3, a=RunStatus.FAILED)])
-        archive.scan([held("b", "open")], at(3))
+        archive.scan([open_run(id="b", job=job(origin="mail"))], at(3))
         archive.end_bootstrap(str(T_US))
 
     assert ["a"] == ids(path, queue="fax")
@@ -208,15 +208,14 @@ def life(chance: random.Random) -> Iterator[Entry]:
             fired = some[1:] if is_left else some
             fields = {"runs": " ".join(run(id, waiting[id]) for id in fired)}
             fields |= {chance.choice(["skipped", "expired"]): run(some[0], waiting[some[0]])} if is_left else {}
-            yield entry(seq, "fire", *(text for pair in fields.items() for text in pair))
+            yield entry(seq, "fire", **fields)
             open |= {id: waiting[id] for id in fired}
             for id in some:
                 del waiting[id]
         elif step == "end" and open:
             ended = chance.sample(sorted(open), min(len(open), chance.randrange(1, 4)))
             statuses = [chance.choice([*BAD, *[RunStatus.SUCCEEDED] * 3]) for _ in ended]
-            runs = [Run(run(id, open[id]), status) for id, status in zip(ended, statuses, strict=True)]
-            yield entry(seq, "end", *end_fields(*runs))
+            yield entries.end(seq, *(Run(run(id, open[id]), is_) for id, is_ in zip(ended, statuses, strict=True)))
             for id in ended:
                 del open[id]
         elif step == "cancel" and some:

@@ -12,8 +12,9 @@ from unittest.mock import Mock
 import pytest
 from structlog.testing import capture_logs
 
+from tests.builders.entries import entry, put
+from tests.builders.records import DUE_MS
 from tests.unit.archive.contents import rows
-from tests.unit.archive.ground import DUE_MS, entry, put
 from zsched.archive import Archive
 from zsched.config.parsing import QueueSettings
 from zsched.config.settings import ArchiveSettings, DaemonSettings, LogSettings, RedisSettings, Settings

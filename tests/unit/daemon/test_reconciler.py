@@ -8,7 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from tests.unit.core.recovering import LATER, RUN, entry, one_shot, row
+from tests.builders.entries import entry
+from tests.builders.records import RUN, one_shot, open_run
 from zsched.core.log import Entry, Position
 from zsched.core.record import Record
 from zsched.core.recovery.difference import Branch, Recalled
@@ -19,7 +20,7 @@ from zsched.storage.restoring import ROWS, NotAbsent, Portion, Written
 
 def put(seq: int, id: str = "x", t_us: int = 100) -> Entry:
     """Return an entry of the log that touches schedule *id*."""
-    return entry("put", id, seq=seq, t_us=t_us)
+    return entry(seq, "put", id, t_us=t_us)
 
 
 class Redis:
@@ -54,7 +55,7 @@ class Redis:
             return None
         if if_absent and not self.held.isdisjoint(row.id for row in rows):
             raise NotAbsent
-        self.entries.append(entry("restore", *(one.id for one in rows), seq=self.end.seq + 1, t_us=200))
+        self.entries.append(entry(self.end.seq + 1, "restore", *(one.id for one in rows), t_us=200))
         return Written(self.end, list(rows))
 
 
@@ -72,7 +73,7 @@ class All:
 
     def judge(self, page: Sequence[Recalled], held: Mapping[str, Record]) -> list[Record]:
         self.judged.append([one.id for one in page])
-        return [row(id=one.id) for one in page]
+        return [one_shot(id=one.id) for one in page]
 
     def note(self, rows: Sequence[Record]) -> None:
         self.put_back += [one.id for one in rows]
@@ -128,9 +129,9 @@ def test_the_log_is_taken_in_exactly_up_to_the_position_of_the_read() -> None:
 @pytest.mark.parametrize(
     "at",
     [
-        Position(3, 9, 100),  # the log ends before it: rolled back since
-        Position(3, 2, 101),  # another entry has its id
-        Position(3, 1, 99),  # another history's, as old as what was seen
+        Position(1, 9, 100),  # the log ends before it: rolled back since
+        Position(1, 2, 101),  # another entry has its id
+        Position(1, 1, 99),  # another history's, as old as what was seen
     ],
 )
 def test_a_log_without_the_position_of_the_read_is_another_history(at: Position) -> None:
@@ -154,7 +155,7 @@ def test_portions_shrink_while_the_log_grows_quickly_and_grow_again(redis: Redis
     redis.come = [[put(2)], [put(3)], []]
     ids = [f"s{number}" for number in range(4 * ROWS)]
 
-    list(reconciler(redis, scope).put_back([row(id=id) for id in ids]))
+    list(reconciler(redis, scope).put_back([one_shot(id=id) for id in ids]))
 
     assert [ROWS, ROWS // 4, 12, 24, 48] == redis.sizes[:5]
     assert ROWS in redis.sizes[5:]
@@ -242,17 +243,17 @@ def test_schedules_changed_during_the_restore_before_their_page_are_compared(red
 
 def test_a_page_with_a_schedule_without_a_row_is_not_guessed(redis: Redis, scope: All) -> None:
     comparison = guessing(redis, scope)
-    scope.judge = lambda page, held: [row(id=page[0].id)]  # type: ignore[method-assign]  # nothing of the second
+    scope.judge = lambda page, held: [one_shot(id=page[0].id)]  # type: ignore[method-assign]  # nothing of the second
 
     assert comparison.guess(page("a", "gone")) is None
 
 
 def test_a_fired_run_among_other_runs_does_not_fire_unmarked() -> None:
-    waits, other = one_shot(), one_shot("open", run=LATER)
+    waits, other = one_shot(), open_run(run="5")
     fired = Recalled("a", None, 50, (other, replace(waits, place="open")))
     answers = {"HGET": b"%d" % (waits.due_ms - 1), "TIME": [b"0", b"0"], "HMGET": [None, None]}  # a doubt that ended
     redis = Mock(execute=lambda name, *rest: answers[name])
 
     rows = lacking_rows(redis, Keys("default"), [fired], {"a": waits}, Branch())
 
-    assert [("gone", RUN), ("open", LATER), ("open", RUN)] == [(row.place, row.run) for row in rows]
+    assert [("gone", RUN), ("open", "5"), ("open", RUN)] == [(row.place, row.run) for row in rows]

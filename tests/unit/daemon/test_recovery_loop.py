@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from tests.unit.core.recovering import entry
+from tests.builders.entries import entry
 from zsched.core.clock import ManualClock
 from zsched.core.log import Position
 from zsched.daemon.merge import OtherRestores
@@ -18,7 +18,7 @@ from zsched.daemon.recovery import WAIT_MS, Doing, RecoveryLoop
 from zsched.storage.keys import Keys
 from zsched.storage.restoring import OtherDataSet
 
-FIRST, SECOND = Position(3, 5, 50), Position(3, 6, 60)
+FIRST, SECOND = Position(1, 5, 50), Position(1, 6, 60)
 COMPARES_AND_RESTORES = [Doing.COMPARING, Doing.RESTORING]
 
 
@@ -103,7 +103,7 @@ def test_a_wait_ends_as_soon_as_another_archive_has_merged() -> None:
 
     def merge() -> None:
         waits.append(1)
-        merged = entry("merged", "archive", "other", "positions", "", seq=9)
+        merged = entry(9, "merged", "archive", "other", "positions", "")
         texts = [b"kind", b"merged", b"t", b"5", *merged.body]
         driver.log.execute.return_value = [(merged.position.id.encode(), texts)]
 

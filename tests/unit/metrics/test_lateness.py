@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.log_rows import row_fields
+from tests.builders import entries
+from tests.builders.entries import T_US, entry, row_fields
 from tests.unit.archive.contents import archived
-from tests.unit.metrics.ground import T_MS, entry
 from zsched.archive import History
 from zsched.archive.search import Search
 from zsched.core.log import Entry
@@ -18,23 +18,21 @@ from zsched.core.occurrences.search import Wanted
 from zsched.metrics.meter import LogTally, Names
 
 HOUR_MS = 3_600_000
+T_MS = T_US // 1000
 DUE_MS = T_MS - 20 * HOUR_MS
 
 
 def put(at_ms: int, *ids: str, due_ms: int = DUE_MS, **lists: str) -> Entry:
-    rows = [text for id in ids for text in (id.encode(), b"%d" % due_ms, b"data", b"")]
-    texts = [b"lane", b"normal", b"fields", b"0", b"rows", b"%d" % len(ids), *rows]
-    more = [text.encode() for pair in lists.items() for text in pair]
-    return entry("put", *texts, *more, t_us=at_ms * 1000, id=f"3-{at_ms - DUE_MS}")
+    return entries.put(at_ms - DUE_MS, *ids, due_ms=due_ms, t_us=at_ms * 1000, **lists)
 
 
-def fire(at_ms: int, *runs: str) -> Entry:
-    return entry("fire", t_us=at_ms * 1000, id=f"3-{at_ms - DUE_MS}", runs=" ".join(runs))
+def fire(at_ms: int, *runs: str, **lists: str) -> Entry:
+    return entries.fire(at_ms - DUE_MS, *runs, t_us=at_ms * 1000, **lists)
 
 
 def rows(kind: str, at_ms: int, *lines: str) -> Entry:
-    before = [b"old", b"2025b", b"new", b"2026a"] if kind == "replan" else []
-    return entry(kind, *before, *row_fields(kind, *lines), t_us=at_ms * 1000, id=f"3-{at_ms - DUE_MS}")
+    before = {"old": "2025b", "new": "2026a"} if kind == "replan" else {}
+    return entry(at_ms - DUE_MS, kind, *row_fields(kind, *lines), t_us=at_ms * 1000, **before)
 
 
 RUN = f"a-{DUE_MS}"
@@ -62,25 +60,25 @@ CASES: dict[str, tuple[list[Entry], list[float]]] = {
     "catches up after an outage": (
         [put(DUE_MS - 9, "a"), rows("advance", T_MS, f"a fired {DUE_MS} {T_MS} {T_MS} -")], [20 * HOUR_MS],
     ),
-    "expires": ([PUT_LATE, entry("fire", t_us=T_MS * 1000, id="3-999999999", expired=RUN)], []),
+    "expires": ([PUT_LATE, fire(T_MS, expired=RUN)], []),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_lateness_counts_from_the_time_since_when_a_schedule_could_fire(name: str, tmp_path: Path) -> None:
-    entries, lates_ms = CASES[name]
+    past, lates_ms = CASES[name]
     namespace, suffix = ("shop", "-nshop") if "namespace" in name else ("default", "")
     tally, counting = LogTally(suffix, Names()), Counting(suffix, windows_ms=(30 * HOUR_MS,))
-    tally.led(3)
+    tally.led(1)
 
-    tally.see(entries)
-    for each in reversed(entries):
+    tally.see(past)
+    for each in reversed(past):
         assert counting.see(each, T_MS)
 
     [stretch] = counting.told(T_MS, is_all=True).stretches
     assert sum(lates_ms) / 1000 == pytest.approx(tally.lateness_s.total)
     assert (max(lates_ms, default=None), len(lates_ms)) == (stretch.late_ms, tally.lateness_s.buckets()[-1][1])
-    with History(archived(tmp_path / "a.zarchive", entries, namespace=namespace)) as history:
+    with History(archived(tmp_path / "a.zarchive", past, namespace=namespace)) as history:
         found = Search(history, Wanted(frozenset([What.FIRED]), frozenset(), 9)).look().hits
         told = [one for id in {one.id for one in found} for one in history.of_schedule(id, 9)[0]]
     assert sorted(lates_ms) == sorted(one.late_ms for one in found)
@@ -89,9 +87,9 @@ def test_lateness_counts_from_the_time_since_when_a_schedule_could_fire(name: st
 
 def test_a_put_by_a_client_in_another_term_counts_for_the_fire_of_this_one() -> None:
     tally = LogTally("", Names())
-    tally.led(4)
+    tally.led(2)
 
-    tally.see([PUT_LATE, fire(T_MS - 895, RUN)._replace(position=fire(T_MS - 895, RUN).position._replace(epoch=4))])
+    tally.see([PUT_LATE, fire(T_MS - 895, RUN)._replace(position=fire(T_MS - 895, RUN).position._replace(epoch=2))])
 
     assert 0.005 == pytest.approx(tally.lateness_s.total)
 
@@ -99,7 +97,7 @@ def test_a_put_by_a_client_in_another_term_counts_for_the_fire_of_this_one() -> 
 def test_only_the_last_schedules_that_were_put_late_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zsched.core.occurrences.lateness._WAITING", 2)
     tally = LogTally("", Names())
-    tally.led(3)
+    tally.led(1)
 
     puts = [put(T_MS - 902 + n, id, past=id) for n, id in enumerate("abc")]
     tally.see([*puts, fire(T_MS - 895, *(f"{id}-{DUE_MS}" for id in "bc"))])

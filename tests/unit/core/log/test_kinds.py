@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.log_rows import row_fields
-from tests.unit.core.recovering import DUE_MS, LATER, PUT, RULES, RUN, SUFFIX, T_US, entry, restore, row
+from tests.builders.entries import at, entry, put, put_recurring, restore, row_fields
+from tests.builders.records import DUE_MS
+from tests.unit.core.recovering import RUN, SUFFIX, T_US, one_shot
 from zsched.archive import Archive, History
 from zsched.core.log import Entry, Touch, UnknownEntry, changes, kinds_telling, parse, touches
 from zsched.core.log.kinds import KINDS, ParsedEntry, kinds_telling_only
@@ -23,6 +24,7 @@ from zsched.core.occurrences.recent import Counting
 from zsched.core.occurrences.search import runs_of
 from zsched.metrics.meter import LogTally, Names
 
+NOW_MS = at(9).t_us // 1000
 _LOGS = re.compile(r"^-- LOGS\s+(.*(?:\n--\s{8}.*)*)", re.MULTILINE)
 FIRE = [
     "runs", f"a-{RUN} b-1-{RUN}", "uncertain", f"a-{RUN}", "skipped", f"c-{RUN}", "expired", f"x-{RUN}",
@@ -40,27 +42,27 @@ AGAIN = row_fields("again", f"a-{RUN} 2 its worker died", f"a-r-{RUN}-r1 3 its w
 BAD = row_fields("quarantine", f"e low {DUE_MS} its hash is gone", "no-id! high 1.5 why not")
 
 TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
-    "put": (entry("put", *PUT), [("a", ""), ("a", RUN), ("b-1", ""), ("b-1", LATER)]),
-    "put_recurring": (entry("put_recurring", *RULES), [("r", ""), ("s", "")]),
-    "enqueue": (entry("enqueue", "rows", 1, f"a-1-{RUN}", "0 0 -"), [("a-1", ""), ("a-1", RUN)]),
-    "run_now": (entry("run_now", "id", "r", "run", f"r-{RUN}-r1", "last", 1), [("r", ""), ("r", f"{RUN}-r1")]),
-    "backfill": (entry("backfill", "id", "r", "runs", f"r-{RUN} r-{RUN}-r7"), [("r", RUN), ("r", f"{RUN}-r7")]),
-    "fire": (entry("fire", *FIRE), [(id, run) for id in ("a", "b-1", "c", "x", "d") for run in ("", RUN)]),
-    "fire of nothing": (entry("fire"), []),
-    "advance": (entry("advance", *ADVANCE), [("r", ""), ("r", RUN), ("s", ""), ("s", RUN), ("m", "")]),
-    "quarantine": (entry("quarantine", *BAD), [("e", "")]),
-    "cancel": (entry("cancel", "rows", 1, "a", DUE_MS), [("a", ""), ("a", RUN)]),
-    "cancel of an ended one": (entry("cancel", "rows", 1, "a", "-"), [("a", "")]),
-    "pause": (entry("pause", "note", "why", "rows", 1, "a", f"low {DUE_MS}"), [("a", "")]),
-    "resume": (entry("resume", "rows", 1, "a", f"low {DUE_MS}"), [("a", "")]),
-    "replan": (entry("replan", "old", "", "new", "2026a", *REPLAN), [("r", ""), ("s-1", "")]),
-    "state": (entry("state", "rows", 2, "r", "failures=2,skips=1", "s", "-"), []),
-    "end": (entry("end", *END), [("a", RUN), ("a-r", f"{RUN}-r1")]),
-    "again": (entry("again", *AGAIN), [("a", RUN), ("a-r", f"{RUN}-r1")]),
-    "stop": (entry("stop", "runs", f"a-{RUN}"), [("a", RUN)]),
-    "unblock": (entry("unblock", "rows", 1, f"a-{RUN}", "a-1 was stopped"), [("a", RUN)]),
-    "merged": (entry("merged", "archive", "archive-1", "rows", 1, "1-2", "3"), []),
-    "term": (entry("term", "daemon", "d", "server", "s"), []),
+    "put": (put(7, "a", "b-1"), [(id, run) for id in ("a", "b-1") for run in ("", RUN)]),
+    "put_recurring": (put_recurring(7, "r", "s"), [("r", ""), ("s", "")]),
+    "enqueue": (entry(7, "enqueue", "rows", 1, f"a-1-{RUN}", "0 0 -"), [("a-1", ""), ("a-1", RUN)]),
+    "run_now": (entry(7, "run_now", "id", "r", "run", f"r-{RUN}-r1", "last", 1), [("r", ""), ("r", f"{RUN}-r1")]),
+    "backfill": (entry(7, "backfill", "id", "r", "runs", f"r-{RUN} r-{RUN}-r7"), [("r", RUN), ("r", f"{RUN}-r7")]),
+    "fire": (entry(7, "fire", *FIRE), [(id, run) for id in ("a", "b-1", "c", "x", "d") for run in ("", RUN)]),
+    "fire of nothing": (entry(7, "fire"), []),
+    "advance": (entry(7, "advance", *ADVANCE), [("r", ""), ("r", RUN), ("s", ""), ("s", RUN), ("m", "")]),
+    "quarantine": (entry(7, "quarantine", *BAD), [("e", "")]),
+    "cancel": (entry(7, "cancel", "rows", 1, "a", DUE_MS), [("a", ""), ("a", RUN)]),
+    "cancel of an ended one": (entry(7, "cancel", "rows", 1, "a", "-"), [("a", "")]),
+    "pause": (entry(7, "pause", "note", "why", "rows", 1, "a", f"low {DUE_MS}"), [("a", "")]),
+    "resume": (entry(7, "resume", "rows", 1, "a", f"low {DUE_MS}"), [("a", "")]),
+    "replan": (entry(7, "replan", "old", "", "new", "2026a", *REPLAN), [("r", ""), ("s-1", "")]),
+    "state": (entry(7, "state", "rows", 2, "r", "failures=2,skips=1", "s", "-"), []),
+    "end": (entry(7, "end", *END), [("a", RUN), ("a-r", f"{RUN}-r1")]),
+    "again": (entry(7, "again", *AGAIN), [("a", RUN), ("a-r", f"{RUN}-r1")]),
+    "stop": (entry(7, "stop", "runs", f"a-{RUN}"), [("a", RUN)]),
+    "unblock": (entry(7, "unblock", "rows", 1, f"a-{RUN}", "a-1 was stopped"), [("a", RUN)]),
+    "merged": (entry(7, "merged", "archive", "archive-1", "rows", 1, "1-2", "3"), []),
+    "term": (entry(7, "term", "daemon", "d", "server", "s"), []),
 }
 
 
@@ -72,7 +74,13 @@ def test_an_entry_touches_the_schedules_and_runs_that_it_names(name: str) -> Non
 
 
 def test_a_restore_touches_its_rows_at_the_times_of_their_original_changes() -> None:
-    given = restore(row(t_us=5), row("gone", "", 6, "r"), row("open", t_us=7), row("skipped", t_us=8, id="b"))
+    given = restore(
+        7,
+        one_shot(t_us=5),
+        one_shot("gone", "", t_us=6, id="r"),
+        one_shot("open", t_us=7),
+        one_shot("skipped", t_us=8, id="b"),
+    )
 
     expected = [(("a", ""), 5), (("a", RUN), 5), (("r", ""), 6), (("a", RUN), 7), (("b", RUN), 8)]
     assert [Touch(key, t_us, True) for key, t_us in expected] == list(touches(given, SUFFIX))
@@ -84,12 +92,12 @@ def test_every_kind_of_log_entry_is_in_the_table() -> None:
     assert logged == {name.partition(" ")[0] for name in TOUCHED} | {"restore"}
 
 
-BROKEN = [entry("conjure"), entry("put", "lane", "low"), entry("pause"), entry("run_now", "id", "r"),
-          entry("backfill", "runs", "r"),
-          entry("advance", "rows", 1, "r", "fired"), entry("end", "rows", 1, "r"),
-          entry("again", "rows", 2, f"r-{RUN}", "2", "", "w"), entry("quarantine", "row", "x"),
-          entry("cancel", "id", "a"), entry("enqueue"), entry("replan", "rows", 1, "r", "5 6"),
-          entry("restore", "reason", "lost", "archive", "x", "rows", 1, "a")]  # fmt: skip
+BROKEN = [entry(7, "conjure"), entry(7, "put", "lane", "low"), entry(7, "pause"), entry(7, "run_now", "id", "r"),
+          entry(7, "backfill", "runs", "r"),
+          entry(7, "advance", "rows", 1, "r", "fired"), entry(7, "end", "rows", 1, "r"),
+          entry(7, "again", "rows", 2, f"r-{RUN}", "2", "", "w"), entry(7, "quarantine", "row", "x"),
+          entry(7, "cancel", "id", "a"), entry(7, "enqueue"), entry(7, "replan", "rows", 1, "r", "5 6"),
+          entry(7, "restore", "reason", "lost", "archive", "x", "rows", 1, "a")]  # fmt: skip
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.kind)
@@ -115,7 +123,7 @@ def test_a_second_class_for_a_kind_is_refused() -> None:
 
 @pytest.mark.parametrize("name", [*TOUCHED, "restore"])
 def test_an_entry_touches_the_schedules_that_it_names(name: str) -> None:
-    given = restore(row(), row("gone", "", 6, "r")) if name == "restore" else TOUCHED[name][0]
+    given = restore(7, one_shot(), one_shot("gone", "", t_us=6, id="r")) if name == "restore" else TOUCHED[name][0]
 
     told = {change.id for change in changes(given, SUFFIX)}
 
@@ -137,16 +145,14 @@ def conjured() -> Iterator[Entry]:
             for key in self._keys(b"out_of_a_hat"):
                 yield self._change_of(key, What.FIRED, "by magic")
 
-    yield entry("conjure", "out_of_a_hat", f"a-{RUN}", seq=8)
+    yield entry(8, "conjure", "out_of_a_hat", f"a-{RUN}")
 
     del KINDS[Conjured.kind]
 
 
 def test_an_entry_of_a_new_kind_is_read_with_nothing_but_its_class(conjured: Entry, tmp_path: Path) -> None:
-    put = entry("put", "lane", "low", "fields", 0, "rows", 1, "a", DUE_MS, "data", "call")
-
     with closing(Archive(tmp_path / "archive.db", "shop")) as archive:
-        assert [] == archive.append([put, conjured])
+        assert [] == archive.append([put(7, "a"), conjured])
         archive.commit()
         folded = [(row.key, row.place) for row in archive.state()]
     with History(tmp_path / "archive.db") as history:
@@ -162,16 +168,16 @@ def test_an_entry_of_a_new_kind_is_counted_and_found_with_nothing_but_its_class(
     counting, tally = Counting(SUFFIX), LogTally(SUFFIX, Names(10))
     tally.led(conjured.position.epoch)
 
-    counting.see(conjured, DUE_MS + 1000)
+    counting.see(conjured, NOW_MS)
     tally.see([conjured])
 
-    assert 1 == counting.told(DUE_MS + 1000, is_all=True).stretches[0].happened[What.FIRED]
+    assert 1 == counting.told(NOW_MS, is_all=True).stretches[0].happened[What.FIRED]
     assert 1 == tally.outcomes["fired"]
     assert [f"a-{RUN}"] == [run.id for run in runs_of(changes(conjured, SUFFIX))]
 
 
 def test_an_entry_kind_of_archives_is_unknown_in_the_log() -> None:
-    forged = entry("scan", "a", "", "due", "low", "-", "0")
+    forged = entry(7, "scan", "a", "", "due", "low", "-", "0")
 
     with pytest.raises(Exception, match="unknown kind 'scan'"):
         list(changes(forged))
@@ -184,11 +190,11 @@ RESTORED = [(What.RESTORED, ""), (What.PUSHED_AGAIN, ""), (What.SKIPPED, "uncert
 @pytest.mark.parametrize(
     ("given", "happened"),
     [
-        (entry("put_recurring", *RULES), [(What.PUT, "")] * 2),
+        (put_recurring(7, "r", "s"), [(What.PUT, "")] * 2),
         (TOUCHED["put"][0], [(What.PUT, "")] * 2),
         (TOUCHED["fire"][0], [*UNCERTAIN, (What.FIRED, ""), (What.EXPIRED, ""), (What.CANCELLED, "")]),
         (TOUCHED["end"][0], []),
-        (restore(row(), row("open"), row("skipped")), RESTORED),
+        (restore(7, one_shot(), one_shot("open"), one_shot("skipped")), RESTORED),
     ],
     ids=lambda given: given.kind if isinstance(given, Entry) else "",
 )

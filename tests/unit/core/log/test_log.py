@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.log_rows import row_fields
-from tests.unit.core.recovering import DUE_MS, T_US, entry
+from tests.builders.entries import entry, row_fields
+from tests.unit.core.recovering import T_US
 from zsched.core.entry import OLDEST_FORMAT
 from zsched.core.log import FORMAT, Entry, Position, UnknownEntry, changes, parse, readable
 from zsched.core.log.fires import AdvanceEntry, FireEntry, QuarantineEntry
@@ -20,9 +20,11 @@ from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.runs.run_id import schedule_of
 
+DUE_MS = T_US // 1000 - 123
+
 
 def change(id: str, what: What, **more: Any) -> Change:
-    return Change(id, what, T_US, "3-7", **more)
+    return Change(id, what, T_US, "1-7", **more)
 
 
 READY = {"ready_us": T_US}  # it may fire since that entry, later than its due time
@@ -57,31 +59,31 @@ MOVED = [
 
 SAID: dict[str, tuple[Entry, list[Change]]] = {
     "put": (
-        entry("put", *BY, *PUT, "replaced", "a b-1", "paused", "b-1"),
+        entry(7, "put", *BY, *PUT, "replaced", "a b-1", "paused", "b-1"),
         [
             change("a", What.PUT, run_id=f"a-{DUE_MS}-nshop", nominal_ms=DUE_MS, by="ann"),
             change("b-1", What.PUT, run_id=f"b-1-{DUE_MS + 1}-nshop", nominal_ms=DUE_MS + 1, why="paused", by="ann"),
         ],
     ),
     "put_recurring": (
-        entry("put_recurring", *BY, *rule("r", "s")),
+        entry(7, "put_recurring", *BY, *rule("r", "s")),
         [change(id, What.PUT, nominal_ms=DUE_MS, by="ann") for id in ("r", "s")],
     ),
     "put_recurring that stays paused": (
-        entry("put_recurring", *BY, *rule("r", state="paused")),
+        entry(7, "put_recurring", *BY, *rule("r", state="paused")),
         [change("r", What.PUT, nominal_ms=DUE_MS, by="ann", why="paused")],
     ),
     "put_recurring that stays ended": (
-        entry("put_recurring", *BY, *rule("r", due_ms="-")),
+        entry(7, "put_recurring", *BY, *rule("r", due_ms="-")),
         [change("r", What.PUT, by="ann")],
     ),
-    "enqueue": (entry("enqueue", *BY, *PUSHED), [change("a", What.ENQUEUED, run_id=f"a-{DUE_MS}", by="ann")]),
+    "enqueue": (entry(7, "enqueue", *BY, *PUSHED), [change("a", What.ENQUEUED, run_id=f"a-{DUE_MS}", by="ann")]),
     "run_now": (
-        entry("run_now", *BY, "id", "r", "run", f"r-{DUE_MS}-nshop-r1", "last", 1),
+        entry(7, "run_now", *BY, "id", "r", "run", f"r-{DUE_MS}-nshop-r1", "last", 1),
         [change("r", What.ENQUEUED, run_id=f"r-{DUE_MS}-nshop-r1", why="run now", by="ann")],
     ),
     "backfill": (
-        entry("backfill", "id", "r", "runs", f"r-{DUE_MS}-nshop r-{DUE_MS + 1}-nshop-r7"),
+        entry(7, "backfill", "id", "r", "runs", f"r-{DUE_MS}-nshop r-{DUE_MS + 1}-nshop-r7"),
         [
             change("r", What.ENQUEUED, run_id=f"r-{DUE_MS}-nshop", nominal_ms=DUE_MS, why="backfill"),
             change("r", What.ENQUEUED, run_id=f"r-{DUE_MS + 1}-nshop-r7", nominal_ms=DUE_MS + 1, why="backfill"),
@@ -89,7 +91,7 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
     ),
     "fire": (
         entry(
-            "fire", "runs", f"a-{DUE_MS} b-1-{DUE_MS}-nshop", "uncertain", f"a-{DUE_MS}", "skipped", f"c-{DUE_MS}",
+            7, "fire", "runs", f"a-{DUE_MS} b-1-{DUE_MS}-nshop", "uncertain", f"a-{DUE_MS}", "skipped", f"c-{DUE_MS}",
             "expired", f"x-{DUE_MS}", "cancelled", f"d-{DUE_MS}=canceled",
         ),
         [
@@ -101,12 +103,14 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         ],
     ),
     "quarantine of another writer's": (
-        entry("quarantine", "rows", 3, "two words", "low 1.5", "", "y", "a?b", "low 5", "e", "low 1.5", "", "why not"),
+        entry(
+            7, "quarantine", "rows", 3, "two words", "low 1.5", "", "y", "a?b", "low 5", "e", "low 1.5", "", "why not"
+        ),
         [change("e", What.QUARANTINED, why="why not")],
     ),
     "advance": (
         entry(
-            "advance",
+            7, "advance",
             *row_fields(
                 "advance", f"r fired {DUE_MS} 9 9 coalesced:1:7:3 previous_worker_silent", "u uncertain 5 9 9 -",
                 "s skipped 5 9 9 -", "o overlap 5 9 9 - o-4", "d duplicate 5 9 9 -",
@@ -117,7 +121,7 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
     ),
     "advance by policies": (
         entry(
-            "advance",
+            7, "advance",
             *row_fields(
                 "advance", "m passed - 9 12 missed:1:7:3,limit:8:8:1", "x expired 5 9 9 missed:1:1:1",
                 "w deferred 5 9 9 - w-4", "z passed - - - missed:1:2:2",
@@ -134,49 +138,49 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         ],
     ),
     "quarantine": (
-        entry("quarantine", "rows", 1, "r", f"normal {DUE_MS}", "", "cannot be planned: X: y z"),
+        entry(7, "quarantine", "rows", 1, "r", f"normal {DUE_MS}", "", "cannot be planned: X: y z"),
         [change("r", What.QUARANTINED, nominal_ms=DUE_MS, why="cannot be planned: X: y z")],
     ),
-    "cancel": (entry("cancel", "rows", 1, "a", DUE_MS), [change("a", What.CANCELLED, nominal_ms=DUE_MS)]),
-    "cancel of what ended": (entry("cancel", "rows", 1, "r", "-"), [change("r", What.CANCELLED)]),
+    "cancel": (entry(7, "cancel", "rows", 1, "a", DUE_MS), [change("a", What.CANCELLED, nominal_ms=DUE_MS)]),
+    "cancel of what ended": (entry(7, "cancel", "rows", 1, "r", "-"), [change("r", What.CANCELLED)]),
     "pause": (
-        entry("pause", "note", "the sale", "rows", 1, "a", f"low {DUE_MS}"),
+        entry(7, "pause", "note", "the sale", "rows", 1, "a", f"low {DUE_MS}"),
         [change("a", What.PAUSED, nominal_ms=DUE_MS, why="the sale")],
     ),
     "resume": (
-        entry("resume", "rows", 1, "a", f"low {DUE_MS}"), [change("a", What.RESUMED, nominal_ms=DUE_MS, **READY)],
+        entry(7, "resume", "rows", 1, "a", f"low {DUE_MS}"), [change("a", What.RESUMED, nominal_ms=DUE_MS, **READY)],
     ),
     "resume of a rule that skips": (
-        entry("resume", "rows", 1, "r", "low 90 5 50 7 80"),
+        entry(7, "resume", "rows", 1, "r", "low 90 5 50 7 80"),
         [
             change("r", What.SKIPPED, why="paused", first_ms=5, last_ms=50, count=7),
             change("r", What.RESUMED, nominal_ms=90, **READY),
         ],
     ),
     "resume of a one-shot that skips": (
-        entry("resume", "rows", 1, "a", "low 5 5 5 1 -"),
+        entry(7, "resume", "rows", 1, "a", "low 5 5 5 1 -"),
         [change("a", What.SKIPPED, why="paused", first_ms=5, last_ms=5, count=1)],
     ),
     "resume of a rule that has no more": (
-        entry("resume", "rows", 1, "r", "low - 5 50 7 -"),
+        entry(7, "resume", "rows", 1, "r", "low - 5 50 7 -"),
         [change("r", What.SKIPPED, why="paused", first_ms=5, last_ms=50, count=7), change("r", What.ENDED)],
     ),
     "replan": (
-        entry("replan", "old", "2025b", "new", "2026a", "rows", 2, "r", f"{DUE_MS} 90 95", "s", f"{DUE_MS} 5 5"),
+        entry(7, "replan", "old", "2025b", "new", "2026a", "rows", 2, "r", f"{DUE_MS} 90 95", "s", f"{DUE_MS} 5 5"),
         [
             change("r", What.REPLANNED, nominal_ms=DUE_MS, next_ms=90, why="tzdata 2025b → 2026a", **READY),
             change("s", What.REPLANNED, nominal_ms=DUE_MS, next_ms=5, why="tzdata 2025b → 2026a", **READY),
         ],
     ),
     "replan where nobody knows what was before": (
-        entry("replan", "old", "", "new", "2026a", "rows", 1, "r", "5 6 7"),
+        entry(7, "replan", "old", "", "new", "2026a", "rows", 1, "r", "5 6 7"),
         [change("r", What.REPLANNED, nominal_ms=5, next_ms=6, why="tzdata unknown → 2026a", **READY)],
     ),
     "unblock": (
-        entry("unblock", "rows", 1, f"a-{DUE_MS}", "a-1 was stopped"),
+        entry(7, "unblock", "rows", 1, f"a-{DUE_MS}", "a-1 was stopped"),
         [change("a", What.RELEASED, run_id=f"a-{DUE_MS}", nominal_ms=DUE_MS, why="a-1 was stopped")],
     ),
-    "term": (entry("term", "daemon", "d", "server", "s"), []),
+    "term": (entry(7, "term", "daemon", "d", "server", "s"), []),
 }  # fmt: skip
 
 
@@ -216,22 +220,22 @@ HEADLESS = [[], [b"t", b"5", b"kind", b"term"], [b"kind", b"cancel", b"t", b"soo
 @pytest.mark.parametrize(
     "broken",
     [
-        *(entry(kind, *texts) for kind, many in UNREADABLE for texts in many),
-        *(Entry.of(b"3-7", texts) for texts in HEADLESS),
+        *(entry(7, kind, *texts) for kind, many in UNREADABLE for texts in many),
+        *(Entry.of(b"1-7", texts) for texts in HEADLESS),
     ],
 )
 def test_an_unreadable_entry_raises_unknown_entry_with_its_id(broken: Entry) -> None:
-    with pytest.raises(UnknownEntry, match="log entry 3-7"):
+    with pytest.raises(UnknownEntry, match="log entry 1-7"):
         list(changes(broken))
 
 
 def test_an_entry_has_position_kind_and_texts() -> None:
     texts = [b"kind", b"cancel", b"t", b"0000000000000042", b"id", b"a"]
 
-    found = Entry.of(b"3-7", texts)
+    found = Entry.of(b"1-7", texts)
 
-    assert (Position(3, 7, 42), "cancel", [b"id", b"a"], b"") == found
-    assert ("3-7", (3, 7)) == (found.position.id, found.position.order)
+    assert (Position(1, 7, 42), "cancel", [b"id", b"a"], b"") == found
+    assert ("1-7", (1, 7)) == (found.position.id, found.position.order)
     assert {b"id": b"a"} == found.fields()
 
 
@@ -248,18 +252,18 @@ def test_an_entry_has_position_kind_and_texts() -> None:
     ],
 )
 def test_an_entry_returns_the_texts_of_redis_unchanged(texts: list[bytes]) -> None:
-    assert texts == Entry.of(b"3-7", texts).texts
+    assert texts == Entry.of(b"1-7", texts).texts
 
 
 def test_an_entry_keeps_who_asked_apart_from_its_own_texts() -> None:
-    asked = entry("cancel", *BY, "id", "a", "due", "-")
+    asked = entry(7, "cancel", *BY, "id", "a", "due", "-")
 
     assert (b"ann", [b"id", b"a", b"due", b"-"]) == (asked.by, asked.body)
     assert asked == Entry.kept(asked.position, asked.kind, asked.texts_to_keep)
 
 
 def test_a_put_entry_returns_its_rows() -> None:
-    puts = PutEntry(entry("put", *PUT, "paused", "a", "replaced", "a b-1")).puts
+    puts = PutEntry(entry(7, "put", *PUT, "paused", "a", "replaced", "a b-1")).puts
 
     assert "low" == puts.lane
     assert [b"origin", b"mail", b"zs_owner", b"ann"] == puts.shared
@@ -268,11 +272,11 @@ def test_a_put_entry_returns_its_rows() -> None:
 
 
 def test_a_put_recurring_entry_returns_its_record() -> None:
-    parsed = PutRecurringEntry(entry("put_recurring", *rule("r", "s", state="paused", digest="d e")))
+    parsed = PutRecurringEntry(entry(7, "put_recurring", *rule("r", "s", state="paused", digest="d e")))
     put = parsed.puts[1]
 
     assert ("s", DUE_MS, True, "r-1") == (put.id, put.due_ms, put.is_paused, put.last)
-    own = {b"owner": b"ann", b"version": f"3-7-{T_US}".encode(), b"trigger": b"every 5", b"digest": b"d e"}
+    own = {b"owner": b"ann", b"version": f"1-7-{T_US}".encode(), b"trigger": b"every 5", b"digest": b"d e"}
     own |= {b"lane": b"low", b"anchor": b"11", b"created_at": b"12", b"updated_at": b"%d" % (T_US // 1000)}
     record = parsed.record_of(1)
     assert (("s", ""), "paused", "low") == (record.key, record.place, record.lane)
@@ -283,14 +287,14 @@ def test_a_put_recurring_entry_returns_its_record() -> None:
 def test_the_name_of_data_is_its_signature_in_the_job() -> None:
     signature = b"k1.06d2d3800.BuEhdGFpC0Q0nZCUD1l1OQ"
     signed = [signature if text == "data" else text for text in [*PUT, *rule("r")]]
-    one_shots, rules = PutEntry(entry("put", *signed[: len(PUT)])), entry("put_recurring", *signed[len(PUT) :])
+    one_shots, rules = PutEntry(entry(7, "put", *signed[: len(PUT)])), entry(7, "put_recurring", *signed[len(PUT) :])
 
     assert [b"data", b"\x80\n", b"zs_sig", signature] == one_shots.record_of(0).job[-4:]
     assert [b"data", b"\xff", b"zs_sig", signature] == PutRecurringEntry(rules).record_of(0).job
 
 
 def test_a_put_recurring_that_stays_ended_has_no_nominal_time() -> None:
-    parsed = PutRecurringEntry(entry("put_recurring", *rule("r", due_ms="-")))
+    parsed = PutRecurringEntry(entry(7, "put_recurring", *rule("r", due_ms="-")))
 
     [row] = parsed.rows()
 
@@ -305,7 +309,7 @@ def test_the_rows_of_an_advance_say_which_runs_were_pushed(name: str, pushed: st
 
 def test_a_quarantine_row_with_a_bad_time_hides_no_other_row() -> None:
     stored = ["a", f"low {DUE_MS}", "", "why", "x y", "high 5", "!", "", "low", "low low", "", "inf\nlow", "b", "no 5"]
-    parsed = QuarantineEntry(entry("quarantine", "rows", 5, *stored))
+    parsed = QuarantineEntry(entry(7, "quarantine", "rows", 5, *stored))
 
     assert [Quarantined("a", "low", DUE_MS, "why"), Quarantined("low", "low", None, "inf\nlow")] == list(parsed.rows())
     assert ["x y", "!", "b"] == parsed.dropped
@@ -313,14 +317,14 @@ def test_a_quarantine_row_with_a_bad_time_hides_no_other_row() -> None:
 
 @pytest.mark.parametrize("why", ["", "two\nlines a-5 lost {}", "rows", "\x00", "x" * 5000])
 def test_a_foreign_text_forges_no_field_of_an_entry(why: str) -> None:
-    given = entry("again", "rows", 2, f"a-{DUE_MS}", "2", "", why, f"b-{DUE_MS}", "3", "", "it died")
+    given = entry(7, "again", "rows", 2, f"a-{DUE_MS}", "2", "", why, f"b-{DUE_MS}", "3", "", "it died")
 
     assert [("a", why, 2), ("b", "it died", 3)] == [(one.id, one.why, one.count) for one in changes(given)]
 
 
 def test_a_malformed_run_id_is_dropped_from_a_fire() -> None:
     runs = f"nothing a-{DUE_MS} {'b' * 129}-{DUE_MS} \u00e9-{DUE_MS} a-x"
-    parsed = FireEntry(entry("fire", "runs", runs, "cancelled", f"a=b c-{DUE_MS}=odd"))
+    parsed = FireEntry(entry(7, "fire", "runs", runs, "cancelled", f"a=b c-{DUE_MS}=odd"))
 
     fires = parsed.fires
 
@@ -331,11 +335,11 @@ def test_a_malformed_run_id_is_dropped_from_a_fire() -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        entry("end", *row_fields("end", "nobody failed {}", f"a-{DUE_MS} failed {{}}")),
-        entry("again", *row_fields("again", "nobody 2 why", f"a-{DUE_MS} 2 why")),
-        entry("unblock", *row_fields("unblock", "nobody why", f"a-{DUE_MS} why")),
-        entry("replan", *row_fields("replan", "no\u00fe 5 6 7", f"a {DUE_MS} 6 7")),
-        entry("advance", *row_fields("advance", "n? fired 5 6 6 -", f"a fired {DUE_MS} 6 6 -")),
+        entry(7, "end", *row_fields("end", "nobody failed {}", f"a-{DUE_MS} failed {{}}")),
+        entry(7, "again", *row_fields("again", "nobody 2 why", f"a-{DUE_MS} 2 why")),
+        entry(7, "unblock", *row_fields("unblock", "nobody why", f"a-{DUE_MS} why")),
+        entry(7, "replan", *row_fields("replan", "no\u00fe 5 6 7", f"a {DUE_MS} 6 7")),
+        entry(7, "advance", *row_fields("advance", "n? fired 5 6 6 -", f"a fired {DUE_MS} 6 6 -")),
     ],
     ids=lambda given: given.kind,
 )
@@ -381,7 +385,7 @@ def test_the_schedule_of_a_run_is_read_from_its_id(run_id: str, id: str) -> None
 
 def test_the_lateness_of_an_occurrence_counts_from_its_due_time_with_jitter() -> None:
     at_us = (DUE_MS + 250) * 1000 + 1500
-    fired = entry("advance", "rows", 1, "r", f"fired {DUE_MS}+250 - - -")._replace(position=Position(1, 1, at_us))
+    fired = entry(7, "advance", "rows", 1, "r", f"fired {DUE_MS}+250 - - -")._replace(position=Position(1, 1, at_us))
 
     [change, _] = changes(fired)
 
@@ -396,12 +400,12 @@ ROW = ("a", "1", "due", "low", 1, 1, "", "2 0", "format", 9)
 @pytest.mark.parametrize(
     ("given", "format"),
     [
-        (entry("term", *TERM, "format", 2), 2),
-        (entry("term", *TERM), None),
-        (entry("term"), None),
-        (entry("term", *TERM, "format", "a newer one"), None),
-        (entry("restore", "reason", "lost", "archive", "x", "rows", 1, *ROW, "format", 3), 3),
-        (entry("put", *PUT, "format", 2), 2),
+        (entry(7, "term", *TERM, "format", 2), 2),
+        (entry(7, "term", *TERM), None),
+        (entry(7, "term"), None),
+        (entry(7, "term", *TERM, "format", "a newer one"), None),
+        (entry(7, "restore", "reason", "lost", "archive", "x", "rows", 1, *ROW, "format", 3), 3),
+        (entry(7, "put", *PUT, "format", 2), 2),
     ],
 )
 def test_terms_and_restores_note_the_format_of_what_follows(given: Entry, format: int | None) -> None:
@@ -410,7 +414,11 @@ def test_terms_and_restores_note_the_format_of_what_follows(given: Entry, format
 
 @pytest.mark.parametrize("other", [OLDEST_FORMAT - 1, FORMAT + 1])
 def test_entries_behind_another_format_are_not_readable(other: int) -> None:
-    put, term, unknown = entry("put", *PUT), entry("term", *TERM, "format", FORMAT), entry("term", "format", other)
+    put, term, unknown = (
+        entry(7, "put", *PUT),
+        entry(7, "term", *TERM, "format", FORMAT),
+        entry(7, "term", "format", other),
+    )
 
     assert [put, term, put] == readable([put, term, put, unknown, put])
     assert [] == readable([unknown, put])

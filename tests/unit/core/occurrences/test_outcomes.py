@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import zsched
-from tests.log_rows import row_fields
-from tests.unit.core.recovering import DUE_MS, T_US, entry
+from tests.builders.entries import entry, row_fields
+from tests.builders.records import DUE_MS
+from tests.unit.core.recovering import T_US
 from tests.unit.core.stories import COMPLETE, held, story
 from zsched.core.log import Entry, changes, parse, touches
 from zsched.core.log.fires import AdvanceEntry
@@ -47,7 +48,7 @@ def words_of_plans() -> set[str]:
 
 
 def advanced(words: str) -> Entry:
-    return entry("advance", *row_fields("advance", f"a {words}"))
+    return entry(7, "advance", *row_fields("advance", f"a {words}"))
 
 
 def changed(words: str) -> list[Change]:
@@ -80,7 +81,7 @@ def test_a_row_of_an_advance_is_counted_as_its_changes(word: str) -> None:
 
     found = {change.what for change in changes(row)}
     tally = LogTally("", Names())
-    tally.led(3)
+    tally.led(1)
     tally.see([row])
 
     assert found <= AdvanceEntry.whats
@@ -92,7 +93,7 @@ def test_a_row_of_an_advance_is_counted_as_its_changes(word: str) -> None:
 @pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome.text and outcome.what])
 def test_a_text_of_an_outcome_is_its_reason_for_people(outcome: Outcome) -> None:
     assert outcome.what is not None
-    change = Change("a", outcome.what, T_US, "3-7", why=outcome.why("a-4" if "{}" in outcome.text else ""))
+    change = Change("a", outcome.what, T_US, "1-7", why=outcome.why("a-4" if "{}" in outcome.text else ""))
 
     assert outcome.text.format("a-4") == reason_text(change)
     assert sentence(change, "UTC")
@@ -111,7 +112,7 @@ def test_a_reader_shows_an_unknown_word_and_goes_on(words: str, times: dict[str,
     spans.add_outcome(change)
     told = story(replace(change, at_us=DUE_MS * 1000), schedule=held(), source=COMPLETE)
 
-    assert Change("a", What.UNKNOWN, T_US, "3-7", next_ms=DUE_MS + 9, why=UNKNOWN, **times) == change
+    assert Change("a", What.UNKNOWN, T_US, "1-7", next_ms=DUE_MS + 9, why=UNKNOWN, **times) == change
     assert sentence(change, "UTC").startswith(f"{UNKNOWN}: ")
     assert UNKNOWN in told.lines[0][1]
     assert ("UNKNOWN", True) == (told.verdict.word, UNKNOWN in told.verdict.text)

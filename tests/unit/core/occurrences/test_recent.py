@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.log_rows import end_fields, row_fields
+from tests.builders import entries
+from tests.builders.entries import end_fields, row_fields
 from tests.unit.core.log.test_log import SAID, T_US
 from zsched.core.log import Entry, outcomes
 from zsched.core.model import iso
@@ -21,10 +22,9 @@ NOW_MS = T_US // 1000 + 1
 MINUTE_MS = 60_000
 
 
-def entry(ago_ms: int, kind: str, *rows: bytes, **fields: str) -> Entry:
+def entry(ago_ms: int, kind: str, *rows: Any, **fields: str) -> Entry:
     """Return an entry of *ago_ms* before NOW_MS; its seq does not matter here."""
-    texts = [*(text.encode() for field in fields.items() for text in field), *rows]
-    return Entry.of(b"3-7", [b"kind", kind.encode(), b"t", b"%d" % ((NOW_MS - ago_ms) * 1000), *texts])
+    return entries.entry(7, kind, *rows, t_us=(NOW_MS - ago_ms) * 1000, **fields)
 
 
 def fire(ago_ms: int, *runs: str) -> Entry:
@@ -177,8 +177,8 @@ def test_a_requeued_run_counts_as_its_last_end() -> None:
 
 def retry(ago_ms: int, *runs: str) -> Entry:
     """Return the entry of a retry of each of *runs*, as its first extra run."""
-    rows = [text for run in runs for text in (f"{run}-r1".encode(), f"0 0 {run}".encode())]
-    return entry(ago_ms, "enqueue", b"rows", b"%d" % len(runs), *rows)
+    rows = [text for run in runs for text in (f"{run}-r1", f"0 0 {run}")]
+    return entry(ago_ms, "enqueue", "rows", len(runs), *rows)
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,7 @@ def test_missed_occurrences_are_counted_separately_from_skipped_ones() -> None:
 def restored(ago_ms: int, reason: str, *places: str) -> Entry:
     """Return a ``restore`` entry with a row for each place."""
     rows = [text for n, place in enumerate(places) for text in (f"s{n}", f"5 {place} low 5 - - - 5 0 0", "", "")]
-    texts = ["kind", "restore", "t", str((NOW_MS - ago_ms) * 1000), "reason", reason, "archive", "x"]
-    return Entry.of(b"3-7", [text.encode() for text in (*texts, "rows", str(len(places)), *rows, "format", "1")])
+    return entry(ago_ms, "restore", "rows", len(places), *rows, "format", 1, reason=reason, archive="x")
 
 
 def merged(ago_ms: int) -> Entry:

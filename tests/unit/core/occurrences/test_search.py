@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.log_rows import end_fields
+from tests.builders.entries import end_fields
 from zsched.core.facets import Facets
 from zsched.core.log import Entry
 from zsched.core.log.lives import EndEntry

@@ -6,29 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.core.recovering import (
-    DUE_MS,
-    FIELDS,
-    LATER,
-    OWN,
-    PUT,
-    RUN,
-    SUFFIX,
-    T_US,
-    entry,
-    one_shot,
-    restore,
-    row,
-    rule,
-)
+from tests.builders.entries import entry, put, restore
+from tests.builders.records import DUE_MS, JOB, OLD_US, OWN, TEMPLATE
+from tests.unit.core.recovering import LATER, RUN, SUFFIX, T_US, one_shot, opened, rule
 from zsched.core.log import Entry, Position
-from zsched.core.record import Place, Record
+from zsched.core.record import Record
 from zsched.core.recovery.difference import Branch, Recalled, Verdict, is_same_set, judge, lacking, restored_row
-
-
-def opened(run: str = RUN, flags: bytes = b"1") -> Record:
-    """Return a run that was fired and has not ended."""
-    return replace(one_shot("open", run, lane="", job=[*FIELDS[:-1], flags]), t_us=50)
 
 
 def branch(*entries: Entry) -> Branch:
@@ -38,20 +21,20 @@ def branch(*entries: Entry) -> Branch:
     return given
 
 
-CANCEL, PAUSE = entry("cancel", "rows", 1, "a", "-"), entry("pause", "note", "", "rows", 1, "a", "low -")
-PUT_BACK = restore(row(t_us=50), seq=8)
+CANCEL, PAUSE = entry(7, "cancel", "rows", 1, "a", "-"), entry(7, "pause", "note", "", "rows", 1, "a", "low -")
+PUT_BACK = restore(8, one_shot())
 
 
 @pytest.mark.parametrize(
     ("entries", "id", "t_us", "is_newer"),
     [
-        ([entry("put", *PUT)], "c", 0, False),  # not touched
+        ([put(7, "a", "b-1")], "c", 0, False),  # not touched
         ([PAUSE], "a", T_US * 100, True),  # a call wins over any archived change
-        ([PUT_BACK], "a", 49, True),
-        ([PUT_BACK], "a", 50, True),
-        ([PUT_BACK], "a", 51, False),
-        ([CANCEL, PUT_BACK], "a", 51, True),
-        ([PUT_BACK, CANCEL], "a", 51, True),
+        ([PUT_BACK], "a", OLD_US - 1, True),
+        ([PUT_BACK], "a", OLD_US, True),
+        ([PUT_BACK], "a", OLD_US + 1, False),
+        ([CANCEL, PUT_BACK], "a", OLD_US + 1, True),
+        ([PUT_BACK, CANCEL], "a", OLD_US + 1, True),
     ],
 )
 def test_a_key_is_newer_after_a_call_or_a_restore_of_a_later_change(
@@ -61,14 +44,14 @@ def test_a_key_is_newer_after_a_call_or_a_restore_of_a_later_change(
 
 
 def test_the_positions_in_merged_entries_are_collected() -> None:
-    one = entry("merged", "archive", "x", "rows", 1, "1-2", "3")
-    given = branch(one, entry("merged", "archive", "y", "rows", 1, "4-5", "6"))
+    one = entry(7, "merged", "archive", "x", "rows", 1, "1-2", "3")
+    given = branch(one, entry(7, "merged", "archive", "y", "rows", 1, "4-5", "6"))
 
     assert [Position(1, 2, 3), Position(4, 5, 6)] == given.merged
 
 
 def test_the_last_restore_is_known_in_whatever_order_the_log_is_read() -> None:
-    first, second = restore(row(), archive="one", seq=7), restore(row(), archive="two", seq=8)
+    first, second = restore(7, one_shot(), archive="one"), restore(8, one_shot(), archive="two")
 
     assert (second.position, "two") == branch(first, second).restored == branch(second, first).restored
 
@@ -116,7 +99,7 @@ NOTHING: list[Record] = []
 
 
 def mine(schedule: Record | None = None, *runs: Record, gone_us: int | None = None) -> Recalled:
-    return Recalled("a", replace(schedule, t_us=50) if schedule else None, gone_us, runs)
+    return Recalled("a", schedule, gone_us, runs)
 
 
 def rows(mine: Recalled, there: Record | None = None, *since: Entry) -> list[tuple[str, str]]:
@@ -129,7 +112,7 @@ def unchanged(schedule: Record | None = None, gone_us: int | None = None) -> Rec
     return replace(mine(schedule, opened(), gone_us=gone_us), unchanged=frozenset([RUN]))
 
 
-REMOVED, FIRED, LATER_ONE = mine(gone_us=50), mine(None, opened(), gone_us=50), one_shot(run=LATER)
+REMOVED, FIRED, LATER_ONE = mine(gone_us=OLD_US), mine(None, opened(), gone_us=OLD_US), one_shot(run=LATER)
 RESTORED: list[tuple[Recalled, Record | None, list[tuple[str, str]]]] = [
     # a schedule that differs is restored
     (mine(one_shot()), None, [("due", RUN)]),
@@ -156,14 +139,14 @@ RESTORED: list[tuple[Recalled, Record | None, list[tuple[str, str]]]] = [
     (FIRED, LATER_ONE, [("gone", LATER), ("open", RUN)]),
     # an open run is pushed again, or skipped by its flags
     (mine(None, opened()), None, [("open", RUN)]),
-    (mine(None, opened(flags=b"s")), None, [("skipped", RUN)]),
-    (mine(None, opened(flags=b"fs")), None, [("skipped", RUN)]),
-    (mine(None, opened(flags=b"f")), None, [("open", RUN)]),
+    (mine(None, opened(zs="s")), None, [("skipped", RUN)]),
+    (mine(None, opened(zs="fs")), None, [("skipped", RUN)]),
+    (mine(None, opened(zs="f")), None, [("open", RUN)]),
     # the run of a replaced schedule, although its job exists
     (mine(LATER_ONE, opened()), one_shot(), [("due", LATER), ("open", RUN)]),
     (unchanged(LATER_ONE), one_shot(), [("due", LATER), ("open", RUN)]),
     (unchanged(LATER_ONE), None, [("due", LATER)]),
-    (unchanged(gone_us=50), one_shot(), NOTHING),
+    (unchanged(gone_us=OLD_US), one_shot(), NOTHING),
     (unchanged(rule()), rule(last=None), [("due", "")]),  # a rule's, which both histories have
 ]
 
@@ -175,9 +158,9 @@ def test_state_that_redis_lacks_is_restored(
     assert expected == rows(known, there)
 
 
-@pytest.mark.parametrize(("flags", "place"), [(b"1", "open"), (b"s", "skipped")])
-def test_a_fired_one_shot_waiting_until_after_the_doubt_does_not_fire_unmarked(flags: bytes, place: str) -> None:
-    fired, waits = mine(None, opened(flags=flags), gone_us=50), one_shot()
+@pytest.mark.parametrize(("flags", "place"), [("1", "open"), ("s", "skipped")])
+def test_a_fired_one_shot_waiting_until_after_the_doubt_does_not_fire_unmarked(flags: str, place: str) -> None:
+    fired, waits = mine(None, opened(zs=flags), gone_us=OLD_US), one_shot()
 
     unmarked = lacking(fired, waits, branch(), waits.due_ms - 1)
     marked = lacking(fired, waits, branch(), waits.due_ms)
@@ -188,11 +171,11 @@ def test_a_fired_one_shot_waiting_until_after_the_doubt_does_not_fire_unmarked(f
 
 @pytest.mark.parametrize(("flags", "place"), [(b"", "open"), (b"f", "open"), (b"s", "skipped")])
 def test_a_run_of_a_rule_is_restored_by_the_flags_of_the_rule(flags: bytes, place: str) -> None:
-    run = replace(one_shot("open", job=FIELDS[:6], own=[b"flags", flags]), t_us=50)
+    run = one_shot("open", job=TEMPLATE, own=[b"flags", flags])
 
     [found] = lacking(mine(rule(), run), rule(), branch())
 
-    assert (place, FIELDS[:6]) == (found.place, found.job)
+    assert (place, TEMPLATE) == (found.place, found.job)
     assert ([b"flags", flags] if flags else []) == list(found.own)
 
 
@@ -201,20 +184,25 @@ def test_a_run_of_a_rule_is_restored_by_the_flags_of_the_rule(flags: bytes, plac
     [
         (mine(one_shot()), None, PAUSE, NOTHING),
         (mine(rule()), one_shot(), PAUSE, NOTHING),
-        (mine(None, gone_us=50), one_shot(), PAUSE, NOTHING),
-        (mine(one_shot()), None, restore(row("gone", t_us=50)), NOTHING),
-        (mine(one_shot()), None, restore(row("gone", t_us=49)), [("due", RUN)]),
-        (mine(None, gone_us=50), one_shot(), restore(row(t_us=50)), NOTHING),
-        (mine(None, gone_us=50), one_shot(), restore(row(t_us=49)), [("gone", RUN)]),
-        (mine(None, opened()), None, restore(row("open", t_us=50)), NOTHING),
-        (mine(None, opened()), None, restore(row("skipped", t_us=50)), NOTHING),
-        (mine(None, opened()), None, restore(row("held", t_us=50)), NOTHING),
-        (mine(None, opened()), None, restore(row("open", t_us=49)), NOTHING),  # of an archive that knows another t
-        (mine(None, opened()), None, restore(row("held", t_us=49)), NOTHING),
-        (mine(None, opened()), None, restore(row("skipped", t_us=49)), [("open", RUN)]),
-        (mine(None, opened()), None, restore(row("due", t_us=49)), [("open", RUN)]),
+        (mine(None, gone_us=OLD_US), one_shot(), PAUSE, NOTHING),
+        (mine(one_shot()), None, restore(7, one_shot("gone")), NOTHING),
+        (mine(one_shot()), None, restore(7, one_shot("gone", t_us=OLD_US - 1)), [("due", RUN)]),
+        (mine(None, gone_us=OLD_US), one_shot(), restore(7, one_shot()), NOTHING),
+        (mine(None, gone_us=OLD_US), one_shot(), restore(7, one_shot(t_us=OLD_US - 1)), [("gone", RUN)]),
+        (mine(None, opened()), None, restore(7, one_shot("open")), NOTHING),
+        (mine(None, opened()), None, restore(7, one_shot("skipped")), NOTHING),
+        (mine(None, opened()), None, restore(7, one_shot("held")), NOTHING),
+        (
+            mine(None, opened()),
+            None,
+            restore(7, one_shot("open", t_us=OLD_US - 1)),
+            NOTHING,
+        ),  # of an archive that knows another t
+        (mine(None, opened()), None, restore(7, one_shot("held", t_us=OLD_US - 1)), NOTHING),
+        (mine(None, opened()), None, restore(7, one_shot("skipped", t_us=OLD_US - 1)), [("open", RUN)]),
+        (mine(None, opened()), None, restore(7, one_shot("due", t_us=OLD_US - 1)), [("open", RUN)]),
         (mine(None, opened()), None, PAUSE, [("open", RUN)]),  # of the schedule, not of the run
-        (mine(None, opened()), None, entry("end", "rows", 1, f"a-{RUN}", "succeeded", "", "{}"), NOTHING),
+        (mine(None, opened()), None, entry(7, "end", "rows", 1, f"a-{RUN}", "succeeded", "", "{}"), NOTHING),
         (mine(one_shot(), opened(LATER)), None, PAUSE, [("open", LATER)]),
     ],
 )
@@ -225,35 +213,34 @@ def test_a_change_in_the_new_history_is_not_overwritten(
 
 
 def test_a_restored_one_shot_has_the_fields_of_its_put() -> None:
-    found = restored_row(replace(one_shot(job=[*FIELDS, b"status", b"canceled", b"created_at", b"2026"]), t_us=50))
+    found = restored_row(one_shot(job=[*JOB, b"status", b"canceled", b"created_at", b"2026"]))
 
-    assert Record("a", RUN, Place.DUE, "normal", DUE_MS, FIELDS, [], t_us=50) == replace(found, own=[])
+    assert one_shot(own=[]) == replace(found, own=[])
 
 
 def test_a_restored_rule_has_its_old_progress_and_no_version() -> None:
     own = [*OWN, b"version", b"3-4", b"updated_at", b"6", b"ended_at", b"7"]
 
-    found = restored_row(replace(rule(own=own), t_us=50))
+    found = restored_row(rule(own=own))
 
-    expected = {b"trigger": b"every 60000", b"lane": b"high", b"created_at": b"5", b"updated_at": b"6"}
-    assert (FIELDS[:6], expected) == (found.job, found.own_fields())
-    assert (DUE_MS, "a-5") == (found.nominal_ms, found.last)
+    assert (TEMPLATE, rule().own_fields() | {b"updated_at": b"6"}) == (found.job, found.own_fields())
+    assert (rule().nominal_ms, "a-5") == (found.nominal_ms, found.last)
 
 
 @pytest.mark.parametrize("place", ["paused", "quarantine"])
 def test_a_restored_schedule_without_a_note_gets_one_with_its_time(place: str) -> None:
-    assert f"{T_US // 1000} " == restored_row(replace(one_shot(place), t_us=T_US)).note
+    assert f"{T_US // 1000} " == restored_row(one_shot(place, t_us=T_US)).note
 
 
 def test_a_schedule_without_a_due_time_is_restored_into_quarantine() -> None:
-    found = restored_row(replace(one_shot(due_ms=None), t_us=T_US))
+    found = restored_row(one_shot(due_ms=None, t_us=T_US))
 
     assert ("quarantine", f"{T_US // 1000} its due time is no time") == (found.place, found.note)
 
 
 def test_a_row_that_the_archive_restored_itself_is_not_restored_again() -> None:
     since = branch()
-    given = mine(one_shot(run=LATER), opened(flags=b"s"))
+    given = mine(one_shot(run=LATER), opened(zs="s"))
     put_back = list(lacking(given, None, since))
 
     since.take(put_back)

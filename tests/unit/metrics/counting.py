@@ -1,4 +1,4 @@
-"""Entries of the log for the tests of counters, and a second way to count."""
+"""A second way to count outcomes, with which counters are compared."""
 
 from __future__ import annotations
 
@@ -9,14 +9,6 @@ from zsched.core.log import Entry, outcomes
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.metrics.meter import LABELS
-
-T_MS = 1_800_000_000_000
-
-
-def entry(kind: str, *rows: bytes, id: str = "3-1", t_us: int = T_MS * 1000, **fields: str) -> Entry:
-    """Return an entry like XRANGE."""
-    pairs = [*(text.encode() for pair in fields.items() for text in pair), *rows]
-    return Entry.of(id.encode(), [b"kind", kind.encode(), b"t", b"%d" % t_us, *pairs])
 
 
 def outcomes_of(entries: Iterable[Entry], run_suffix: str = "") -> dict[str, int]:
