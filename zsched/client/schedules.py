@@ -75,7 +75,7 @@ class Schedules(Past):
     _bulk: BulkChanges
     _clock: Clock
     _inquiry: Inquiry
-    _limits: Limits | None
+    _limits: Limits | None = None
     _reruns: Reruns
     _store: Store
     _updating: Updating
