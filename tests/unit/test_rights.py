@@ -21,7 +21,7 @@ from zsched.storage.rights import _RQ_KEYS, SCRIPTS, USERS, Role, acl_file, comm
 LUA = PACKAGE / "lua"
 ACL = PROJECT / "deploy" / "redis" / "users.acl"
 # Calls of scripts whose command stands in a table, and their number: they set or delete fields of a hash.
-FROM_TABLES = {"put.lua": 1, "put_recurring.lua": 2, "lib/room.lua": 1}
+FROM_TABLES = {"put.lua": 1, "put_recurring.lua": 2}
 # What sends commands to a Redis that rights are for; zsched.testing and zsched.demo have one of their own.
 SENDERS = ("storage", "daemon", "client", "tasks", "files", "metrics", "current.py")
 
@@ -69,12 +69,10 @@ def test_every_redis_call_of_a_script_is_accounted_for() -> None:
     assert {"hdel", "hset"} <= commands_of("fire")
 
 
-def test_keys_of_rq_occur_only_in_rq_lua() -> None:
+def test_the_rights_of_a_script_have_the_kinds_of_rqs_keys_that_it_builds() -> None:
     for file in LUA.rglob("*.lua"):
         code = re.sub(r"--.*", "", file.read_text())
-
-        keys = re.findall(r"rq:|rq}:|':(?:dependents|dependencies|intermediate)'", code)
-        assert bool(keys) == (file == LUA / "lib" / "rq.lua"), f"{file}: take the key from lib/rq.lua"
+        assert not re.search(r"rq:|rq}:", code), f"{file}: begin the key with RQ_<KIND>"
 
     rq = Keys("default").rq
     of_runs = {f"{RQ}:{kind}:*" for kind in ("job", "queue", "wip", "failed", "executions")}

@@ -123,7 +123,7 @@ class Mutant:
 _FENCE, _HOLD, _FIRE, _ADVANCE = "lib/fence.lua", "lib/hold.lua", "fire.lua", "advance.lua"
 _REFUSED = test_fire_refused.test_a_leader_without_the_lease_or_on_another_server_can_do_nothing
 _LEADS = test_every_script.test_a_leaders_script_needs_the_lease_and_its_server
-_DUE, _OLDEST, _RUN_DUE = "tonumber(due_ms) <= doubt_ms", "tonumber(due[2]) <= doubt_ms", "one.run_due_ms) <= doubt_ms"
+_DUE, _OLDEST, _RUN_DUE = "tonumber(due_ms) <= doubt_ms and", "tonumber(times[1]) <= doubt_ms", "run_due_ms <= doubt_ms"
 _JUMPS = test_fire_refused.test_fire_is_refused_when_the_clock_has_jumped_out_of_its_window
 _HELD, _FORGOTTEN = (
     test_fire_refused.test_fire_is_refused_during_a_hold,
@@ -153,17 +153,16 @@ MUTANTS = [
     Mutant(_FIRE, HOLD, WITHOUT_HOLD, _HELD),
     Mutant(_ADVANCE, HOLD, WITHOUT_HOLD, test_advance.test_advance_is_refused_during_a_hold_and_after_a_clock_jump),
     Mutant(_FIRE, _OLDEST, "false", _MARKED),
-    Mutant(_FIRE, _OLDEST, "tonumber(due[2]) < doubt_ms", _MARKED),
-    Mutant(_FIRE, _DUE, "true", _MARKED),
-    Mutant(_FIRE, _DUE, "false", _SKIPPED, (True,)),
-    Mutant(_FIRE, _DUE, "tonumber(due_ms) < doubt_ms", _MARKED),
-    Mutant(_FIRE, "is_doubt_ahead = doubt_ms > now_ms", "is_doubt_ahead = false", _CLAMPED),
-    Mutant(_FIRE, "'doubt', string.format('%.0f', doubt_ms))", "'x', 1)", _CLAMPED),
-    Mutant(_FIRE, "  doubt_ms = now_ms\n", "", _CLAMPED),
+    Mutant(_FIRE, _OLDEST, "tonumber(times[1]) < doubt_ms", _MARKED),
+    Mutant(_FIRE, _DUE, "true and", _MARKED),
+    Mutant(_FIRE, _DUE, "false and", _SKIPPED, (True,)),
+    Mutant(_FIRE, _DUE, "tonumber(due_ms) < doubt_ms and", _MARKED),
+    Mutant(_FIRE, "new_doubt = doubt_ms > now_ms and", "new_doubt = false and", _CLAMPED),
+    Mutant(_FIRE, "'doubt', new_doubt)", "'x', 1)", _CLAMPED),
     Mutant(_FIRE, "if hold_ms > now_ms then", "if false then", _FORGOTTEN, (False,)),
-    Mutant(_ADVANCE, f"tonumber({_RUN_DUE}", "false", _OCCURRENCE, ("", "uncertain")),
-    Mutant(_ADVANCE, _RUN_DUE, "one.run_due_ms) < doubt_ms", _OCCURRENCE, ("", "uncertain")),
-    Mutant(_ADVANCE, f"tonumber({_RUN_DUE}", "true", test_advance.test_the_doubt_is_compared_with_the_fired_occurrence),
+    Mutant(_ADVANCE, _RUN_DUE, "false", _OCCURRENCE, ("", "uncertain")),
+    Mutant(_ADVANCE, _RUN_DUE, "run_due_ms < doubt_ms", _OCCURRENCE, ("", "uncertain")),
+    Mutant(_ADVANCE, _RUN_DUE, "true", test_advance.test_the_doubt_is_compared_with_the_fired_occurrence),
 ]  # fmt: skip
 
 

@@ -52,7 +52,7 @@ if server ~= server_id then
     'hold', string.format('%.0f', hold_ms))
   redis.call('HDEL', meta_key, 'shown')
   local loss = redis.call('HMGET', meta_key, 'lost', 'lost_epoch')
-  if loss[1] and (loss[2] == string.format('%.0f', epoch - 1) or not is_ms(loss[1]) or tonumber(loss[1]) > now_ms) then
+  if loss[1] and (loss[2] == string.format('%.0f', epoch - 1) or (whole_of(loss[1]) or math.huge) > now_ms) then
     redis.call('HSET', meta_key, 'lost', string.format('%.0f', now_ms))
   end
 end

@@ -6,7 +6,6 @@
 -- RETURNS  OK, now ms, hold ms, id and t of the log's last entry or '' twice, then per schedule: its places by spaces
 --          (high normal low paused quarantine), and the status of that run's job or ''  |  STALE  |  SERVER
 -- LOGS   nothing
--- include lib/rq.lua
 -- include lib/fence.lua
 -- include lib/find.lua
 

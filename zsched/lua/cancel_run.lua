@@ -33,6 +33,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/find.lua
 -- include lib/waiting.lua
 -- include lib/tell.lua
+-- include lib/wording.lua
 
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
 most_waiting = tonumber(most_waiting)

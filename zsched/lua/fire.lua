@@ -9,28 +9,16 @@
 -- RETURNS  OK, now in microseconds, next due ms after this batch or '', number looked at, number pushed, lists of
 --          skipped, expired and cancelled as in LOGS, list of quarantined schedules (lists of id and reason), number
 --          uncertain, the due recurring schedules, each with eight texts: id, word of lib/lanes, due ms, version,
---          trigger, anchor, nominal, policy; and a list of the keys of a wrong type that were found and left alone
+--          trigger, anchor, nominal, policy; and a list of the found keys of a wrong type
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   fire: runs = run ids pushed · uncertain = pushed runs that a lost history may have pushed before ·
 --        skipped = uncertain and on_uncertain=skip · expired = later than their deadlines ·
---        cancelled = <run id>=<RQ status, or as in lib/moved.lua> · doubt = its new value in ms. An empty field is left
---        out.
+--        cancelled = <run id>=<RQ status, or as in lib/moved.lua> · doubt = its new value in ms; no field is empty
 --        quarantine: rows = id, "<lane> <due ms>", reason
 --
--- Removal from the ZSET makes the push happen exactly once. No payload is read. The namespace's own set says which
--- schedules are recurring, before any job is read: a program that may write rq:job:* could make a job at the next run
--- id of a rule, which looks like a waiting one-shot. `zs` of a waiting one-shot has its special properties: "1" = none,
--- f = at the front, s = skip when uncertain, e = it has a deadline, l = it has a rate limit of RQ's, and is queued when
--- the limit has a slot, m = an import took it from RQ.
---
--- If doubt is later than TIME, the clock jumped back after it was set: doubt becomes TIME, and a hold is cleared (rule:
--- CLAMP). A one-shot that was put after the last change of server is in no doubt, once the archives show that nothing
--- was lost then (meta.shown), unless it is due within the doubt of an earlier loss (rule: WHENEVER_PUT).
---
--- A due schedule is throttled if its queue has no room (lib/room.lua), so that it never blocks others. It is read
--- before its lane when there is room again. This does not change the schedule, so nothing is logged.
---
--- A key of a wrong type stops as little as possible: docs/reference/protocol.md has the list.
+-- Removal from the ZSET makes the push happen exactly once. Before any job is read, the set of recurring schedules is
+-- asked: another program could make a job at the next run id of a rule, like that of a waiting one-shot.
+-- docs/reference/protocol.md has the rules (also CLAMP and WHENEVER_PUT), and the effects of keys of a wrong type.
 clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
 -- include lib/hold.lua
 -- include lib/deadline.lua
@@ -38,34 +26,31 @@ clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_u
 -- include lib/room.lua
 -- include lib/moved.lua
 
-local is_doubt_ahead = doubt_ms > now_ms
-if is_doubt_ahead then
-  doubt_ms = now_ms
-end
+local new_doubt = doubt_ms > now_ms and string.format('%.0f', now_ms)  -- CLAMP
 
-local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of another writer, and no integer
-
-local runs, job_keys = {}, {}  -- pushed runs and the keys of their jobs; then the runs with a rate limit
-local limited = {}  -- runs with a rate limit, each with its queue and whether it goes to the front
+local runs, job_keys = {}, {}  -- pushed runs; keys of their jobs, without those of a rate limit
+local limited = {}  -- arguments of queue_run for runs with a rate limit
 local uncertain, skipped, expired, cancelled, quarantined, rows, recurring = {}, {}, {}, {}, {}, {}, {}
 local deadlines, dropped, bad, leaving, throttling = {}, {}, {}, {}, {}
 local wrong, is_noted = {}, {}  -- keys of a wrong type
 local pcall = redis.pcall
-local NO_JOB = {}
+local NO_JOB, NEVER = {}, math.huge
 local recurring_type = redis.call('TYPE', recurring_key).ok
 
-local function note_wrong(key)
-  if not is_noted[key] then
-    is_noted[key] = true
-    wrong[#wrong + 1] = key
+-- Return whether a key is free or of a *kind*; the reply names it otherwise.
+local function is_right(key, kind)
+  local is_so = is_a(key, kind)
+  if not is_so and not is_noted[key] then
+    is_noted[key], wrong[#wrong + 1] = true, key
   end
+  return is_so
 end
 
 local FEW = 32  -- schedules; a round trip seldom finds more
 
 -- Return the ids of due schedules in a ZSET, at most *most*, past the first *passed*; and the due time of each. If a
--- few in a row have the same due time, thousands may have it. Then the others with that time are read without it: Redis
--- before 7.2 takes longer to write a score than for anything else here.
+-- few in a row have the same due time, the others with that time are read without it: Redis before 7.2 takes longer to
+-- write a score than for anything else here.
 local function due_in(key, most, passed)
   local ids, times, n, size = {}, {}, 0, FEW
   while n < most do
@@ -78,10 +63,9 @@ local function due_in(key, most, passed)
     if #found < 2 * wanted then
       break
     end
-    size = most
     local at = times[n]
+    size = at == found[2] and FEW or most
     if n < most and at == found[2] then
-      size = FEW
       for _, id in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', at, 'LIMIT', passed + n, most - n)) do
         n = n + 1
         ids[n], times[n] = id, at
@@ -93,15 +77,11 @@ end
 
 -- Return a list with 1 for each of *ids* that is recurring; empty if the namespace has no recurring schedule.
 local function recurring_of(ids)
-  local answers = {}
-  if recurring_type == 'none' or not ids[1] then
-    return answers
-  end
-  if recurring_type == 'set' then
+  if recurring_type == 'set' and ids[1] then
     return redis.call('SMISMEMBER', recurring_key, unpack(ids))
   end
-  note_wrong(recurring_key)
-  for n, id in ipairs(ids) do
+  local answers = {}
+  for n, id in ipairs(recurring_type == 'none' and answers or ids) do  -- another program wrote this key
     answers[n] = redis.call('EXISTS', schedule_prefix .. id)
   end
   return answers
@@ -112,86 +92,82 @@ local shown, doubt_iso
 local function is_in_doubt(job_key, due_ms)
   shown = shown or redis.call('HMGET', meta_key, 'shown', 'lost')
   doubt_iso = doubt_iso or iso(doubt_ms)
-  if shown[1] ~= '1' or shown[2] and not (is_ms(shown[2]) and tonumber(due_ms) > tonumber(shown[2])) then
+  if shown[1] ~= '1' or shown[2] and tonumber(due_ms) <= (whole_of(shown[2]) or now_ms) then
     return true
   end
   local created_at = redis.call('HGET', job_key, 'created_at')
   return not created_at or created_at <= doubt_iso
 end
 
--- Throttle a schedule whose queue has no room. Return true if it leaves the ZSET named *word*; second value as in
--- take_special.
+-- Throttle a schedule. Return true if it leaves the ZSET named *word*; second value: the reason of its quarantine.
 local function throttle(id, word, due_ms, queue)
   local to = lane_of(word) .. ':' .. queue
+  local key, members = key_of(to), throttling[to] or {}
   if to == word then
     return false
-  elseif not throttling[to] then
-    if not is_a(key_of(to), 'zset') then
-      note_wrong(key_of(to))
-      return true, 'wrong type at ' .. name_of(key_of(to)) .. ' (' .. redis.call('TYPE', key_of(to)).ok .. ')'
-    end
-    throttling[to] = {}
+  elseif not throttling[to] and not is_right(key, 'zset') then
+    return true, 'wrong type at ' .. name_of(key) .. ' (' .. redis.call('TYPE', key).ok .. ')'
   end
-  local members = throttling[to]
-  members[#members + 1] = due_ms
-  members[#members + 1] = id
+  local n = #members
+  throttling[to] = members
+  members[n + 1], members[n + 2] = due_ms, id
   return true
 end
 
--- Handle any schedule that is not a plain waiting one-shot of an unlimited queue. Return true if it leaves the ZSET
--- named *word*; second value: the reason of its quarantine.
-local function take_special(id, word, due_ms, run, job_key, job)
-  local status, queue, flags = job[1], job[2], job[3]
-  if job.err or not flags or status ~= 'scheduled' then
-    if not string.find(id, '^[%w_-]+$') or #id > 128 then  -- another program wrote it; advance splits words at spaces
-      return true, 'its id is malformed'
+local function drop(list, text, job_key)
+  list[#list + 1], dropped[#dropped + 1] = text, job_key
+  return true
+end
+
+-- Handle an id without a waiting one-shot: a recurring schedule or an invalid one. Return as throttle.
+local function take_other(id, word, due_ms, run, _, job)
+  if not string.find(id, '^[%w_-]+$') or #id > 128 then  -- another program wrote it; advance splits words at spaces
+    return true, 'its id is malformed'
+  end
+  local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal', 'policy')
+  if schedule[1] and string.match(schedule[1], '^%d+%-%d+%-%d+$') then
+    local queue = is_limited and pcall('HGET', template_prefix .. id, 'origin')
+    if room[queue] == 0 then
+      return throttle(id, word, due_ms, queue)
     end
-    local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal', 'policy')
-    if schedule[1] and string.match(schedule[1], '^%d+%-%d+%-%d+$') then
-      queue = is_limited and pcall('HGET', template_prefix .. id, 'origin')
-      if room[queue] == 0 then
-        return throttle(id, word, due_ms, queue)
-      end
-      spend(queue)
-      local k = #recurring
-      recurring[k + 1], recurring[k + 2], recurring[k + 3] = id, word, due_ms
-      for field = 1, 5 do
-        recurring[k + 3 + field] = schedule[field]
-      end
-      return false
-    elseif flags and not job.err then
-      cancelled[#cancelled + 1] = run .. '=' .. (word_of(status) or 'none')
-      return true
-    elseif schedule.err or job.err then
-      return true, 'wrong type at its key'
+    spend(queue)
+    local k = #recurring
+    recurring[k + 1], recurring[k + 2], recurring[k + 3] = id, word, due_ms
+    for field = 1, 5 do
+      recurring[k + 3 + field] = schedule[field]
     end
-    return true, schedule[1] and 'its version is broken' or 'its hash is gone'
-  elseif not queue_accepts(queue) and not select(2, queue_accepts(queue)) then
+    return false
+  elseif job[3] then
+    return drop(cancelled, run .. '=' .. (word_of(job[1]) or 'none'))
+  end
+  return true, (schedule.err or job.err) and 'wrong type at its key' or schedule[1] and 'its version is broken'
+    or 'its hash is gone'
+end
+
+-- Handle a waiting one-shot that is not plain, or is the first of its queue. Return as throttle.
+local function take_one_shot(id, word, due_ms, run, job_key, job)
+  local queue, flags = job[2], job[3]
+  local is_accepting, is_named = queue_accepts(queue)
+  if not is_accepting and not is_named then
     return true, queue and 'wrong type at ' .. RQ_QUEUE .. name_of(queue) or 'its job names no queue'
   end
   local expires_ms = string.find(flags, 'e', 1, true) and whole_of(redis.call('HGET', job_key, 'zs_expires'))
   local deadline_ms = expires_ms and tonumber(due_ms) + expires_ms
   if deadline_ms and deadline_ms <= now_ms then
-    expired[#expired + 1] = run
-    dropped[#dropped + 1] = job_key
-    return true
+    return drop(expired, run, job_key)
   end
   local is_uncertain = tonumber(due_ms) <= doubt_ms and is_in_doubt(job_key, due_ms)
   if string.find(flags, 'm', 1, true) then
     local why, is_unknown = undone(id)
     if why then
-      cancelled[#cancelled + 1] = run .. '=' .. why
-      dropped[#dropped + 1] = job_key
-      return true
+      return drop(cancelled, run .. '=' .. why, job_key)
     end
     is_uncertain = is_uncertain or is_unknown
   end
   if is_uncertain and string.find(flags, 's', 1, true) then
-    skipped[#skipped + 1] = run
-    dropped[#dropped + 1] = job_key
-    return true
+    return drop(skipped, run, job_key)
   end
-  if not queue_accepts(queue) then
+  if not is_accepting then
     block(queue)
   end
   if room[queue] == 0 then
@@ -206,13 +182,13 @@ local function take_special(id, word, due_ms, run, job_key, job)
   end
   spend(queue)
   local at_front = string.find(flags, 'f', 1, true)
+  runs[#runs + 1], deadlines[run] = run, deadline_ms
   if rate_limit then
-    limited[#limited + 1] = {run = run, queue = queue, rate_limit = rate_limit, at_front = at_front}
+    limited[#limited + 1] = {run, queue, at_front, rate_limit}
   else
-    runs[#runs + 1], job_keys[#job_keys + 1] = run, job_key
+    job_keys[#job_keys + 1] = job_key
     push(queue, run, at_front)
   end
-  deadlines[run] = deadline_ms
   if is_uncertain then
     uncertain[#uncertain + 1] = run
   end
@@ -223,12 +199,11 @@ local PAGES = 10  -- of a lane in one script: schedules that cannot be moved mak
 local STUCK_MS = 1000  -- until the next look at what fire cannot move
 local looked, alone, is_stuck = 0, 0, false  -- alone: how many may have no place to go to
 
--- Take the due schedules of one ZSET, at most *most*, past the first *passed*. Return how many were looked at, and how
--- many leave.
+-- Take due schedules of one ZSET: at most *most*, past the first *passed*. Return how many there were, and how many
+-- leave.
 local function look_at(word, most, passed)
   local key, name = key_of(word), lane_of(word)
-  local gone = leaving[key] or {}
-  local before = #gone
+  local gone = {key}
   local ids, times = due_in(key, most, passed)
   local is_doubtful = times[1] and tonumber(times[1]) <= doubt_ms  -- the oldest is, so others may be
   local is_recurring = recurring_of(ids)
@@ -253,9 +228,9 @@ local function look_at(word, most, passed)
     if job[3] == '1' and job[1] == 'scheduled' and queue == plain_queue then
       runs[#runs + 1], job_keys[#job_keys + 1], back[#back + 1], gone[#gone + 1] = run, job_key, run, id
     else
-      local leaves, problem = take_special(id, word, due_ms, run, job_key, job)
-      if problem and not is_a(quarantine_key, 'hash') then
-        note_wrong(quarantine_key)
+      local take = job[1] == 'scheduled' and job[3] and take_one_shot or take_other
+      local leaves, problem = take(id, word, due_ms, run, job_key, job)
+      if problem and not is_right(quarantine_key, 'hash') then
         leaves, problem, is_stuck = false, nil, true
       end
       if leaves then
@@ -269,51 +244,37 @@ local function look_at(word, most, passed)
       end
     end
   end
-  leaving[key] = #gone > 0 and gone or nil
+  leaving[#leaving + 1] = gone[2] and gone or nil
   looked = looked + #ids
-  return #ids, #gone - before
+  return #ids, #gone - 1
 end
 
--- Take the due schedules of a lane. If the quarantine cannot be written, page past the schedules that stay, also past
--- recurring ones: advance may find no place for them either.
-local function look_along(lane)
-  local passed, pages, is_over = 0, 0, false
-  while not is_over and looked - alone < limit do
-    local most = limit - (looked - alone)
-    local seen, left = look_at(lane, most, passed)
-    local can_stay = seen > left and not is_a(quarantine_key, 'hash')
-    passed, pages = passed + seen, pages + 1
-    alone = alone + (can_stay and seen - left or 0)
-    is_over = not can_stay or seen < most or pages == PAGES
-  end
-end
-
--- Take the throttled schedules of one lane and queue while there is room. Expired ones need no room.
-local function look_at_throttled(word, queue)
-  local passed = 0
+-- Take the due schedules of a lane, or the throttled ones of a *queue* while it has room. If the quarantine cannot be
+-- written, page past those that stay, also past recurring ones: advance may find no place for them either.
+local function look_along(word, queue)
+  local passed, pages, most, seen, left = 0, 0
   repeat
-    local most = math.min(room[queue] or 0, limit - (looked - alone))
-    local seen = most > 0 and look_at(word, most, passed) or 0
+    most = math.min(queue and room[queue] or limit, limit - looked + alone)
+    seen, left = look_at(word, most, passed)
     passed = passed + seen
-  until seen == 0
+    if seen > left and not is_a(quarantine_key, 'hash') then
+      alone, pages = alone + seen - left, pages + 1
+    end
+  until seen < most or most == 0 or pages == PAGES
 end
 
 for _, lane in ipairs(lanes) do
   for queue in pairs(room) do
     if throttled[lane .. ':' .. queue] then
-      look_at_throttled(lane .. ':' .. queue, queue)
+      look_along(lane .. ':' .. queue, queue)
     end
   end
   look_along(lane)
 end
 
-for _, one in ipairs(limited) do
-  runs[#runs + 1] = one.run
-end
-
 local fields = {}
 for _, field in ipairs({{'runs', runs}, {'uncertain', uncertain}, {'skipped', skipped}, {'expired', expired},
-  {'cancelled', cancelled}, {'doubt', {is_doubt_ahead and string.format('%.0f', doubt_ms)}}}) do
+  {'cancelled', cancelled}, {'doubt', {new_doubt}}}) do
   if field[2][1] then
     fields[#fields + 1], fields[#fields + 2] = field[1], table.concat(field[2], ' ')
   end
@@ -323,11 +284,11 @@ if #fields > 0 then
 end
 append_rows('quarantine', rows)
 
-if is_doubt_ahead then
-  redis.call('HSET', meta_key, 'doubt', string.format('%.0f', doubt_ms))
+if new_doubt then
+  redis.call('HSET', meta_key, 'doubt', new_doubt)
   local lost_ms = redis.call('HGET', meta_key, 'lost')
-  if lost_ms and not (is_ms(lost_ms) and tonumber(lost_ms) <= now_ms) then
-    redis.call('HSET', meta_key, 'lost', string.format('%.0f', now_ms))
+  if lost_ms and (whole_of(lost_ms) or NEVER) > now_ms then
+    redis.call('HSET', meta_key, 'lost', new_doubt)
   end
 end
 if hold_ms > now_ms then
@@ -339,10 +300,10 @@ for word, members in pairs(throttling) do
   for first = 1, #members, AT_ONCE do
     redis.call('ZADD', key_of(word), unpack(members, first, math.min(first + AT_ONCE - 1, #members)))
   end
-  throttled[word] = true
+  throttled[word] = queue_of(word)
 end
-for key, gone in pairs(leaving) do
-  redis.call('ZREM', key, unpack(gone))
+for _, gone in ipairs(leaving) do
+  redis.call('ZREM', unpack(gone))
 end
 if #fields > 0 then
   local now_iso = iso(now_ms)
@@ -351,16 +312,13 @@ if #fields > 0 then
     call('HSET', job_keys[n], 'status', 'queued', 'enqueued_at', now_iso)
   end
   for _, one in ipairs(limited) do
-    hold_back(one.run, one.queue, one.rate_limit, one.at_front)
+    queue_run(unpack(one, 1, 4))
   end
   for _, run in ipairs(uncertain) do
     call('HSET', RQ_JOB .. run, 'zs_uncertain', '1')
   end
   for run, deadline_ms in pairs(deadlines) do
     set_deadline(run, deadline_ms)
-  end
-  if next(deadlines) and not is_a(deadlines_key, 'zset') then
-    note_wrong(deadlines_key)
   end
   push_all()
   if #dropped > 0 then
@@ -371,22 +329,14 @@ for _, one in ipairs(bad) do
   park(quarantine_key, unpack(one, 1, 5))
 end
 
-local next_ms = looked - alone >= limit and now_ms or is_stuck and now_ms + STUCK_MS or ''
-local function note_next(at_ms)
-  if next_ms == '' or at_ms < next_ms then
-    next_ms = at_ms
-  end
-end
-
-for word in pairs(throttled) do
-  local head = redis.call('ZRANGE', key_of(word), 0, 0, 'WITHSCORES')
-  local queue, due_ms = string.match(word, ':(.*)$'), tonumber(head[2])
-  if not due_ms then
-    throttled[word] = nil
-  elseif due_ms > now_ms then  -- the clock was set back
-    note_next(due_ms)
+local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of another writer, and no integer
+local next_ms = looked - alone >= limit and now_ms or is_stuck and now_ms + STUCK_MS or NEVER
+for word, queue in pairs(throttled) do
+  local due_ms = tonumber(redis.call('ZRANGE', key_of(word), 0, 0, 'WITHSCORES')[2])
+  if due_ms then  -- it is ahead if the clock was set back
+    next_ms = math.min(next_ms, due_ms > now_ms and due_ms or room[queue] == 0 and room_again_ms(queue) or now_ms)
   else
-    note_next(room[queue] == 0 and room_again_ms(queue) or now_ms)
+    throttled[word] = nil
   end
 end
 if is_limited then
@@ -395,23 +345,18 @@ end
 for _, lane in ipairs(next_ms == now_ms and {} or lanes) do
   local head = redis.call('ZRANGEBYSCORE', lane_keys[lane], '(' .. string.format('%.0f', now_ms), LAST_MS, 'WITHSCORES',
     'LIMIT', 0, 1)
-  if head[2] then
-    note_next(tonumber(head[2]))
-  end
+  next_ms = math.min(next_ms, tonumber(head[2]) or NEVER)
 end
 if not is_listed then
-  note_wrong(rq_queues_key)
+  is_right(rq_queues_key, 'set')
 end
 for queue in pairs(blocked) do
-  if not queue_accepts(queue) then
-    note_wrong(RQ_QUEUE .. queue)
-  end
+  is_right(RQ_QUEUE .. queue, 'list')
 end
-if looked == 0 or #recurring > 0 then  -- there is time; and advance may need them
-  for key, kind in pairs({[deadlines_key] = 'zset', [quarantine_key] = 'hash', [recurring_key] = 'set'}) do
-    if not is_a(key, kind) then
-      note_wrong(key)
-    end
-  end
+if looked == 0 or #recurring > 0 or next(deadlines) then  -- there is time; and advance may need them
+  is_right(deadlines_key, 'zset')
+  is_right(quarantine_key, 'hash')
+  is_right(recurring_key, 'set')
 end
+next_ms = next_ms < NEVER and next_ms or ''
 return {'OK', t, next_ms, looked, #runs, skipped, expired, cancelled, quarantined, #uncertain, recurring, wrong}

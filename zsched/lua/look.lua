@@ -14,8 +14,9 @@
 -- `started`: RQ removes the deadline a moment after a worker took the run, and writes the hash again when the run ends.
 -- The reply has a text per run, not a list: Redis before 7 sends a list of lists in pieces, and the reader wakes for
 -- each. RQ keeps a traceback packed in the stream rq:results:<id>. Lua cannot unpack it, and does not have to.
--- include lib/rq.lua
+-- include lib/iso.lua
 -- include lib/meta.lua
+-- include lib/wording.lua
 
 local MOST = 262144  -- bytes of a packed traceback; a longer one is left out
 local LONGEST_NOTE = 4097  -- bytes, one more than a note may have (core/runs/run.py)

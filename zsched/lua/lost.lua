@@ -25,6 +25,7 @@
 -- include lib/streaks.lua
 -- include lib/mend.lua
 -- include lib/failed.lua
+-- include lib/wording.lua
 
 local function are_of_types(types)
   for key, wanted in pairs(types) do
@@ -61,7 +62,7 @@ local function look(run, status, mark, members)
   local one = {run = run, queue = queue, members = {}, has_lapsed = members ~= '',
     retries_left = tonumber(job[5] or ''), at_front = job[6] and job[6] ~= '' and tonumber(job[6]) ~= 0,
     failure_ttl = job[10] or job[7], rate_limit = rate_limit, job_key = RQ_JOB .. run,
-    queue_key = RQ_QUEUE .. queue, intermediate_key = intermediate_key(queue),
+    queue_key = RQ_QUEUE .. queue, intermediate_key = RQ_QUEUE .. queue .. ':intermediate',
     wip_key = RQ_WIP .. queue, failed_key = RQ_FAILED .. queue, executions_key = RQ_EXECUTIONS .. run,
     results_key = RQ_RESULTS .. run}
   if not are_of_types({[one.intermediate_key] = 'list', [one.wip_key] = 'zset', [one.failed_key] = 'zset',
@@ -135,7 +136,7 @@ log_plans()
 for _, one in ipairs(lost) do
   clear(one)
   if one.goes_on then
-    requeue(one.run, one.queue, one.at_front, one.rate_limit,
+    queue_run(one.run, one.queue, one.at_front, one.rate_limit,
       'retries_left', string.format('%.0f', one.retries_left - 1), 'zs_attempts', one.packed)
   else
     fail(one)

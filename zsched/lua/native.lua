@@ -24,6 +24,8 @@
 lock_s, limit = tonumber(lock_s), tonumber(limit)
 -- include lib/fence.lua
 -- include lib/slots.lua
+-- include lib/rq.lua
+-- include lib/wording.lua
 
 local PATIENCE_S = 5
 local LAST_S = '253402300799'  -- the year 9999
@@ -140,7 +142,7 @@ end
 
 for i = ROWS, #ARGV do
   local queue = ARGV[i]
-  local registry_key, lock_key = RQ_SCHEDULED .. queue, RQ_LOCK .. queue
+  local registry_key, lock_key = RQ_SCHEDULED .. queue, RQ_SCHEDULER_LOCK .. queue
   local wrong = not is_a(lock_key, 'string') and lock_key or not queue_accepts(queue) and RQ_QUEUE .. queue
     or not is_a(registry_key, 'zset') and registry_key
   local holder = wrong ~= lock_key and redis.call('GET', lock_key)
@@ -163,7 +165,7 @@ for _, one in ipairs(served) do
   redis.call('SET', one.lock_key, owner, 'EX', lock_s)
 end
 for _, one in ipairs(moved) do
-  requeue(one.id, one.queue, one.at_front, one.rate_limit, unpack(one.fields))
+  queue_run(one.id, one.queue, one.at_front, one.rate_limit, unpack(one.fields))
   if one.ttl then  -- RQ's ttl begins anew in the queue
     redis.call('EXPIRE', RQ_JOB .. one.id, one.ttl)
     redis.call('EXPIRE', dependents_key(one.id), one.ttl)

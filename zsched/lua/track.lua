@@ -21,6 +21,8 @@
 -- include lib/fence.lua
 -- include lib/same_history.lua
 -- include lib/streaks.lua
+-- include lib/rq.lua
+-- include lib/wording.lua
 
 local KEPT_MS = 60000
 local REGISTRIES = {finished = RQ_FINISHED, failed = RQ_FAILED, stopped = RQ_FAILED}

@@ -30,6 +30,9 @@ _TOGETHER: Final = {
 }  # fmt: skip
 _DIGITS: Final = 16  # after leading zeros; more than any time has
 _OF_TESTS: Final = ("offset_ms", "frozen_ms")
+_READ_BY_SCRIPTS: Final = (
+    "epoch", "seq", "server", "hold", "doubt", "offset_ms", "frozen_ms", "throttled", "format", "rq_prefix"
+)  # fmt: skip
 
 
 def number(keys: Keys, field: str, value: bytes | None) -> int:
@@ -57,6 +60,18 @@ def garbled(keys: Keys, field: str, value: bytes) -> Garbled:
     else:
         remedy = f"HDEL {keys.meta()} {_TOGETHER.get(field, field)}, then DEL {keys.lease()}: the next term sets them"
     return Garbled(f"{keys.meta()} has {field} {text(value)!r}, which zsched never wrote", remedy)
+
+
+def garbled_among(keys: Keys, values: list[Any]) -> Garbled:
+    """Return the error for the invalid one of the *values* of ``meta`` that a script read (lua/lib/time.lua)."""
+    found = dict(zip(_READ_BY_SCRIPTS, values, strict=True))
+    try:
+        for field in (*NUMBERS, *_OF_TESTS):
+            number(keys, field, found[field])
+    except Garbled as error:
+        return error
+    field = "offset_ms" if found["frozen_ms"] is None else "frozen_ms"  # they make a time that is none
+    return garbled(keys, field, found[field] or b"")
 
 
 def moving_away(key: str) -> tuple[str, ...]:

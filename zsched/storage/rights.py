@@ -19,18 +19,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from inspect import signature
 from typing import Final
 
 from zsched.storage.keys import Keys
 from zsched.storage.rqkeys import RqKeys
-from zsched.storage.scripts import load, names_in, piece
+from zsched.storage.scripts import load
 
 _CALL: Final = re.compile(r"\bp?call\('([A-Z]+)'")  # also redis.call under a local name
-_RQ_LIBRARY: Final = "lib/rq.lua"  # the source of RQ's keys in scripts
-_RQ_KEY: Final = re.compile(r"'\{rq\}:([a-z-]+):'")  # one of these keys; the name of a queue or job follows
-_CHANNEL: Final = "pubsub"  # not a key, but each worker's channel
 
 
 class Role(StrEnum):
@@ -164,24 +160,14 @@ def commands_of(script: str) -> set[str]:
 
 
 def rq_keys_of(script: str, rq: RqKeys) -> set[str]:
-    """Return the patterns of RQ's keys that a script builds with names of lib/rq.lua."""
-    return {f"{rq.prefix}:{kind}:*" for kind in _rq_kinds_of(script)}
+    """Return the patterns of RQ's keys that a script builds."""
+    code = re.sub("--.*", "", load(script, rq.prefix).text)
+    starts = re.findall(rf"'({re.escape(rq.prefix)}:[a-z-]+:)'", code)  # the name of a queue or job follows
+    return {f"{start}*" for start in starts} - {rq.pubsub("*")}  # which is no key, but each worker's channel
 
 
 def _pattern(key: Callable[..., str]) -> str:
     return key("*") if signature(key).parameters else key()
-
-
-@cache
-def _rq_kinds_of(script: str) -> frozenset[str]:
-    library = piece(_RQ_LIBRARY)
-    used = re.sub("--.*", "", load(script, "{rq}").text.replace(library, ""))
-    names = "|".join(names_in(library, "GIVES"))
-    for definition in reversed(re.split(rf"^(?=(?:function )?(?:{names})\b)", library, flags=re.MULTILINE)):
-        name = re.match(rf"(?:function )?({names})\b", definition)
-        if name and re.search(rf"\b{name[1]}\b", used):  # also by a later definition
-            used += definition
-    return frozenset(_RQ_KEY.findall(used)) - {_CHANNEL}
 
 
 def acl_file(keys: Keys) -> str:

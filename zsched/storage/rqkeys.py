@@ -1,9 +1,9 @@
 """
 Every key of RQ that zsched reads or writes, one function per key. ``keys.py`` has zsched's own keys.
 
-All begin with one prefix: ``rq``, unless ``RQ_KEY_PREFIX`` is set; RQ 2 has no other. Scripts have the same keys in
-``lua/lib/rq.lua``, where ``scripts.py`` inserts the prefix. Names of jobs and queues may be bytes, because other
-programs choose them, too.
+All begin with one prefix: ``rq``, unless ``RQ_KEY_PREFIX`` is set; RQ 2 has no other. In scripts, ``scripts.py`` puts
+the prefix and the kind in the place of ``RQ_<KIND>``. Names of jobs and queues may be bytes, because other programs
+choose them, too.
 """
 
 from __future__ import annotations

@@ -3,11 +3,8 @@
 -- USES   now_ms deadlines_key
 -- GIVES  set_deadline(run, deadline_ms)
 --
--- The deadline is the hash's time to live, which RQ's worker removes when it begins a job (PERSIST: RQ 3 in the step
--- that writes `started`, RQ 2 a moment later in Job.perform). It counts by the server's clock and not by a test's. The
--- ZSET of deadlines has the reason for a missing hash. If that key is of another type, the run expires all the same,
--- and is recorded as lost.
--- include lib/rq.lua
+-- The deadline is the hash's time to live, which RQ's worker removes when it begins a job (PERSIST). The ZSET has the
+-- reason for a missing hash. If it is of another type, the run expires all the same, and is recorded as lost.
 -- include lib/untrusted.lua
 local can_note_deadlines
 

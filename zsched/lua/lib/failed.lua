@@ -2,7 +2,6 @@
 --
 -- USES   now_ms
 -- GIVES  keep_failed(run, queue, failure_ttl)  after its end was written; a life of 0 s deletes it
--- include lib/rq.lua
 function keep_failed(run, queue, failure_ttl)
   local usual_ttl = '31536000'  -- RQ's own, in seconds
   local job_key, results_key = RQ_JOB .. run, RQ_RESULTS .. run

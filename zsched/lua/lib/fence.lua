@@ -3,8 +3,7 @@
 -- USES   lease_key token expected_server
 -- RETURNS  STALE  |  SERVER
 --
--- Lease and data are in one primary, and scripts run alone. So no other leader can write between this check and the
--- effects. Key expiry is frozen while a script runs.
+-- Lease and data are in one primary, and scripts run alone: no other leader can write before the effects.
 -- include lib/meta.lua
 if redis.call('GET', lease_key) ~= token then
   return {'STALE'}

@@ -10,6 +10,7 @@
 -- quarantined, without a lane, due '-'. `key` is the key of the hash with that value.
 -- include lib/meta.lua
 -- include lib/lanes.lua
+local PARKED = '^(%a+) (%S+) (%d+) ?(.*)$'  -- as park writes it
 local BROKEN = 'its value in paused or quarantine is broken'
 
 for word in string.gmatch(throttled_words, '%S+') do

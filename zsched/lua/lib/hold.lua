@@ -3,9 +3,8 @@
 -- USES   clock_from_ms clock_until_ms
 -- RETURNS  JUMPED, now ms  |  HELD, now ms, hold ms
 --
--- A hold that is further away than the longest lease was written before the clock jumped back: it is ignored.
--- The caller's monotonic clock gives the range in which TIME must be. Outside of it the server's clock has jumped, and
--- firing by it could be early.
+-- TIME outside of the range of the caller's monotonic clock has jumped: firing by it could be early. A hold beyond the
+-- longest lease was written before the clock jumped back: it is ignored.
 -- include lib/fence.lua
 if now_ms < clock_from_ms or now_ms > clock_until_ms then
   return {'JUMPED', now_ms}

@@ -1,20 +1,13 @@
--- lanes: the ZSETs of schedules that wait for their time or for room in their queue; and the values in paused and
--- quarantine.
+-- lanes: the ZSETs of schedules that wait for their time or for room; and the values in paused and quarantine.
 --
--- USES   due_high_key due_normal_key due_low_key
---        now_ms  in park
--- GIVES  lanes lane_keys  the words; their keys
---        lane_of(word) key_of(word)
---        queue_of(word)  nil for a lane's word and for an invalid word
+-- USES   due_high_key due_normal_key due_low_key now_ms
+-- GIVES  lanes lane_keys  their words; their keys
+--        lane_of(word) key_of(word) queue_of(word)  the last is nil for a lane's word and for an invalid one
 --        park(key, id, lane, due_ms, since_ms, note)  write the value of a schedule in the hash at *key*; since_ms: nil
 --          for now; note: nil if a put pauses it
---        PARKED  the pattern of such a value: "<lane> <due ms> <since ms> <note>"
 --
--- Each ZSET has a word: "<lane>", or "<lane>:<queue>" for schedules that were due and were throttled because the queue
--- had no room, by its limit or because its key is of a wrong type (lib/room.lua). "<lane>:-<zone>" is of schedules
--- whose zone the leader's machine lacks (set_aside.lua). `meta.throttled` lists the words of throttled schedules, by
--- spaces.
-PARKED = '^(%a+) (%S+) (%d+) ?(.*)$'
+-- Each ZSET has a word: "<lane>", or, also in `meta.throttled`, "<lane>:<queue>" of schedules whose queue had no room
+-- (lib/room.lua) and "<lane>:-<zone>" of those whose zone the leader's machine lacks (set_aside.lua).
 lanes = {'high', 'normal', 'low'}
 lane_keys = {high = due_high_key, normal = due_normal_key, low = due_low_key}
 

@@ -21,7 +21,7 @@ function launch(run, queue, job)
   if job.before then
     redis.call('HSET', job_key, 'created_at', launched_at)
   elseif job.rate_limit then
-    hold_back(run, queue, job.rate_limit, job.at_front, 'created_at', launched_at, unpack(job.fields or NO_FIELDS))
+    queue_run(run, queue, job.at_front, job.rate_limit, 'created_at', launched_at, unpack(job.fields or NO_FIELDS))
   else
     -- The status, too: a template that was put back after a loss has no status.
     redis.call('HSET', job_key, 'status', 'queued', 'created_at', launched_at, 'enqueued_at', launched_at,

@@ -12,7 +12,7 @@
 -- The heartbeat is by the worker's clock. It must be older than the shortest life of a key: after a loss of Redis'
 -- memory, a worker writes its keys again within 30 s (RQ 2; RQ 3 renews only the heartbeat).
 -- docs/explanation/policies.md has the delay.
--- include lib/rq.lua
+-- include lib/iso.lua
 -- include lib/untrusted.lua
 local SILENT_MS = 62000  -- a minute, and 2 s for a late heartbeat
 local silent_before

@@ -9,6 +9,6 @@
 -- include lib/untrusted.lua
 function note_loss()
   local lost_ms, until_ms = redis.call('HGET', meta_key, 'lost'), doubt_ms < 0 and now_ms or doubt_ms
-  lost_ms = is_ms(lost_ms) and math.max(tonumber(lost_ms), until_ms) or until_ms
+  lost_ms = math.max(whole_of(lost_ms) or until_ms, until_ms)
   redis.call('HSET', meta_key, 'lost', string.format('%.0f', lost_ms), 'lost_epoch', string.format('%.0f', epoch))
 end

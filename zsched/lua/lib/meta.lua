@@ -3,8 +3,8 @@
 -- USES   meta_key log_key by
 -- GIVES  throttled_words version() append(kind, fields)
 --        add_row(rows, of, words, text) append_rows(kind, rows)  rows begins as {}
--- RETURNS  FORMAT, its format: another zsched keeps the namespace in a format that this one does not know
---          |  PREFIX, its prefix: the runs of the namespace are jobs under another prefix of RQ's keys
+-- RETURNS  FORMAT, the format of a namespace that this zsched cannot read
+--          |  PREFIX, that of RQ's keys in the namespace, where it is another one
 -- include lib/time.lua
 -- include lib/untrusted.lua
 if format > FORMAT or meta[9] and format < OLDEST_FORMAT then
@@ -15,17 +15,12 @@ if meta[10] and meta[10] ~= '{rq}' then
 end
 throttled_words = meta[8] or ''  -- see lib/lanes.lua
 
--- Return the id of the next entry. Without meta: epoch 0, seq 1.
 function version()
   return string.format('%.0f-%.0f', epoch, seq + 1)
 end
 
--- Append one entry. `by`: who asked, as the caller says, or ''; once for all rows of the entry. lib/behind.lua finds
--- each id in it by the name of the field: a schedule's in `id`; run ids by spaces in `run`, `runs`, `skipped`,
--- `expired` and `cancelled`; after `rows` every row is a field named by its id. An entry of an archive has a field
--- `archive`.
--- Call it before any other write of the script. If Redis is out of memory or read-only it refuses XADD, so nothing at
--- all is applied. seq is raised after it: an increment before a failing XADD would leave a hole.
+-- Append one entry, before any other write of the script: Redis may refuse it, and then nothing is applied.
+-- lib/behind.lua finds ids by the names of fields. `by`: who asked, or ''.
 function append(kind, fields)
   local id = version()
   if by == '' then
@@ -38,8 +33,8 @@ function append(kind, fields)
   return id
 end
 
--- Add a row: the id of a schedule or run, zsched's own words, and perhaps a text of another writer. That text is a
--- separate field without a name, so it can have any content (core/entry.py reads it).
+-- Add a row: the id of a schedule or run, zsched's own words, and perhaps another writer's text, a field without a
+-- name.
 function add_row(rows, of, words, text)
   local fields = rows[#rows]
   if not fields or #fields > 4000 then  -- texts of an entry; unpack fails near 8,000

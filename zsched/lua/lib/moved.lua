@@ -1,14 +1,12 @@
 -- moved: whether a one-shot that an import took from RQ is still wanted there.
 --
 -- USES   moved_prefix
--- GIVES  undone(id)  why it is not wanted any more: deleted, scheduled_again, or the status that RQ's job has; nil if
---          it is. Second value: true if nothing shows whether it is
+-- GIVES  undone(id)  why it is not wanted any more: deleted, scheduled_again, or the status of RQ's job; nil if it is.
+--          Second value: true if nothing shows whether it is
 --
--- A service may still cancel or move a job by RQ's own id, and RQ's job of the old id outlives the import for that. The
--- import writes a mark into the same Redis (imports/moving.py), which nothing restores after a loss. So while the mark
--- is there, a job that is gone was deleted in this history. Without the mark, or if Redis may have evicted the job,
--- nothing is shown: the one-shot fires, and is marked as uncertain. The mark lapses before RQ's job does.
--- include lib/rq.lua
+-- A service may still cancel or move a job by RQ's own id. While the import's mark is there, which no recovery restores
+-- (imports/moving.py), a job that is gone was deleted in this history. Without the mark, or if Redis may have evicted
+-- the job, nothing is shown: the one-shot fires, marked as uncertain. The mark lapses before RQ's job does.
 -- include lib/untrusted.lua
 local may_evict
 

@@ -47,7 +47,7 @@ function push_now(orders)
     if one.template or one.fields then
       launch(one.run, one.queue, one)
     else
-      requeue(one.run, one.queue, one.at_front, one.rate_limit)
+      queue_run(one.run, one.queue, one.at_front, one.rate_limit)
       if one.deadline_ms then
         set_deadline(one.run, one.deadline_ms)
       end

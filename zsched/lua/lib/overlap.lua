@@ -180,7 +180,7 @@ end
 function POLICIES.queue.mend(need)
   if need.run then
     local at_front = redis.call('HGET', RQ_JOB .. need.run, 'enqueue_at_front') == '1'
-    requeue(need.run, need.queue, at_front, need.rate_limit)
+    queue_run(need.run, need.queue, at_front, need.rate_limit)
     redis.call('ZREM', RQ_DEFERRED .. need.queue, need.run)
     redis.call('ZREM', RQ_READY .. need.queue, need.run)
     depend_no_more(need.run, dependencies_of(need.run))

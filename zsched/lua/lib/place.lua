@@ -2,7 +2,6 @@
 --
 -- USES   schedule_prefix template_prefix run_suffix recurring_key
 -- GIVES  run_key(id, due_ms) leave(id, at) remove(id, at)
--- include lib/rq.lua
 -- include lib/find.lua
 function run_key(id, due_ms)
   return RQ_JOB .. id .. '-' .. due_ms .. run_suffix

@@ -1,21 +1,17 @@
 -- push: put runs into their RQ queues.
 --
 -- USES   now_ms rq_queues_key
--- GIVES  is_listed
---        queue_accepts(queue)  whether its key is a list or free, and whether schedules could wait for it by its name
---          if it is not (lib/room.lua)
+-- GIVES  is_listed  rq:queues is a set or free; workers do not need it
+--        queue_accepts(queue)  its key is a list or free; and by its name, schedules could wait for it (lib/room.lua)
 --        enqueue(run, queue, at_front, ...)  for a run that has a job; ... are further texts of the hash
---        push(queue, run, at_front)  if the hash has the status queued already
---        back_of(queue)  a list to which such runs may be added
+--        push(queue, run, at_front) back_of(queue)  if the hash has the status queued; the second is a list of runs
 --        push_queues()  call it last
 --
--- RQ's own shape: rq:queues is a SET of full keys, a worker takes from the left, RPUSH is the back. Workers do not need
--- rq:queues: if it is of a wrong type, is_listed is false, and runs are pushed without it. fire.lua and lib/launch.lua
--- do not use enqueue: they write hundreds of jobs at once.
--- include lib/rq.lua
+-- RQ's worker takes from the left. fire.lua and lib/launch.lua write hundreds of jobs at once, without enqueue.
+-- include lib/iso.lua
 -- include lib/untrusted.lua
 local LONGEST_NAME = 1000  -- bytes; RQ's names are key names, and a writer of jobs may choose any
-local queues, queue_types = {}, {}
+local backs, fronts, queue_types = {}, {}, {}  -- runs by queue; {queue, run}
 is_listed = is_a(rq_queues_key, 'set')
 local launched_at  -- now, as RQ writes times
 
@@ -30,18 +26,18 @@ function queue_accepts(queue)
   return type == 'list' or type == 'none', type ~= 'no name' and string.find(queue, '^[^%s-]%S*$') ~= nil
 end
 
-local function waiting_of(queue)
-  queues[queue] = queues[queue] or {back = {}, front = {}}
-  return queues[queue]
-end
-
 function back_of(queue)
-  return waiting_of(queue).back
+  backs[queue] = backs[queue] or {}
+  return backs[queue]
 end
 
 function push(queue, run, at_front)
-  local side = at_front and waiting_of(queue).front or back_of(queue)
-  side[#side + 1] = run
+  local back = back_of(queue)
+  if at_front then
+    fronts[#fronts + 1] = {queue, run}
+  else
+    back[#back + 1] = run
+  end
 end
 
 function enqueue(run, queue, at_front, ...)
@@ -50,18 +46,17 @@ function enqueue(run, queue, at_front, ...)
   push(queue, run, at_front)
 end
 
--- Runs at the front keep their order: the oldest is pushed last, so it is first.
+-- Of the runs at the front, the oldest is pushed last, so it is first.
 function push_queues()
-  for queue, waiting in pairs(queues) do
-    local key = RQ_QUEUE .. queue
+  for queue, back in pairs(backs) do
     if is_listed then
-      redis.call('SADD', rq_queues_key, key)
+      redis.call('SADD', rq_queues_key, RQ_QUEUE .. queue)
     end
-    if #waiting.back > 0 then
-      redis.call('RPUSH', key, unpack(waiting.back))
+    if back[1] then
+      redis.call('RPUSH', RQ_QUEUE .. queue, unpack(back))
     end
-    for i = #waiting.front, 1, -1 do
-      redis.call('LPUSH', key, waiting.front[i])
-    end
+  end
+  for i = #fronts, 1, -1 do
+    redis.call('LPUSH', RQ_QUEUE .. fronts[i][1], fronts[i][2])
   end
 end

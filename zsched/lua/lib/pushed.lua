@@ -10,7 +10,6 @@
 -- may be replaced only if it has no field that zsched writes with a push, and no field that RQ's workers write. Workers
 -- also write into a hash that was deleted during the run. The status `scheduled` or `created` does not count as a push.
 -- Any other status does, since a later RQ may know it. The auditor alarms on a hash that looks pushed and never was.
--- include lib/rq.lua
 OF_RUN = {'status', 'enqueued_at', 'started_at', 'ended_at', 'last_heartbeat', 'worker_name'}
 local IS_NO_PUSH = {[''] = true, scheduled = true, created = true}
 

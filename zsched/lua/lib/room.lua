@@ -1,18 +1,13 @@
--- room: the number of runs that each limited queue accepts now, and the time of its next free place.
+-- room: the number of runs that each limited queue accepts now, and the time of its next free place (GCRA).
 --
 -- USES   meta_key limits_key now_ms throttled_words lacking queue_accepts
 -- GIVES  is_limited spend(queue) room_again_ms(queue) note_room()
 --        room  by queue, number of runs; nil for a queue without a limit
---        throttled  set of words that may have schedules
+--        throttled  queues by words that may have schedules
 --        block(queue) blocked  it does not accept runs; set of such queues
 --
--- A queue whose key is of a wrong type has no room. It is looked at again each second, and its schedules go on when the
--- key is right again. Nor has "-<zone>" while the leader's machine lacks the zone.
---
--- A limit is "<per second> <time in µs>". Each run moves that time on by 1 / <per second>, starting from now or later.
--- There is room while the time is less than BURST ahead (GCRA). So an idle queue gets a twentieth of a second's runs at
--- once, at least one, and no second has more than its limit and a twentieth. "- 0" is a limit that was removed: its
--- throttled schedules are pushed as they are due, then the row is deleted.
+-- A queue whose key is of a wrong type has no room until it is right, nor has "-<zone>" while the zone is lacking.
+-- A limit is "<per second> <time in µs>", or "- 0" until the throttled schedules of a removed limit are pushed.
 -- include lib/lanes.lua
 -- include lib/untrusted.lua
 local BURST, WAKE = 1 / 20, 1 / 100  -- of a second's runs: most at once; fewest for a wake-up
@@ -21,30 +16,29 @@ local BLOCKED_MS = 1000  -- until the next look at a blocked queue
 
 local limits = redis.call('HGETALL', limits_key)
 room, throttled, blocked = {}, {}, {}
-local rates, spent, throttled_before = {}, {}, throttled_words
-for word in string.gmatch(throttled_before, '%S+') do
+local rates, spent = {}, {}
+for word in string.gmatch(throttled_words, '%S+') do
   local queue = queue_of(word)
   if queue and is_a(key_of(word), 'zset') then
-    throttled[word] = true
+    throttled[word] = queue
     room[queue] = math.huge  -- unless it has a limit
   end
 end
-is_limited = #limits > 0 or throttled_before ~= ''
+is_limited = #limits > 0 or throttled_words ~= ''
 for i = 1, #limits, 2 do
-  local per_second, next_us = string.match(limits[i + 1], '^(%S+) (%d+)$')
-  per_second = tonumber(per_second or '')
+  local queue, text, next_us = limits[i], string.match(limits[i + 1], '^(%S+) (%d+)$')
+  local per_second = tonumber(text or '')
+  room[queue] = math.huge
   if per_second and per_second > 0 then
     local now_us, each_us, burst = now_ms * 1000, 1e6 / per_second, math.max(per_second * BURST, 1)
     next_us = math.max(tonumber(next_us), now_us)
     local most_us = now_us + math.ceil(burst * each_us)
     if next_us > most_us then  -- too far ahead: the clock was set back, or the limit was smaller
-      next_us, spent[limits[i]] = most_us, 0
+      next_us, spent[queue] = most_us, 0
     end
-    rates[limits[i]] = {text = string.match(limits[i + 1], '^%S+'), each_us = each_us, burst = burst, next_us = next_us,
+    rates[queue] = {text = text, each_us = each_us, burst = burst, next_us = next_us,
       wake = math.max(math.floor(per_second * WAKE), 1)}
-    room[limits[i]] = math.max(math.floor(burst - (next_us - now_us) / each_us + CLOSE), 0)
-  else
-    room[limits[i]] = math.huge
+    room[queue] = math.max(math.floor(burst - (next_us - now_us) / each_us + CLOSE), 0)
   end
 end
 
@@ -52,12 +46,13 @@ function block(queue)
   room[queue], blocked[queue], is_limited = 0, true, true
 end
 
-local is_lacking = {}
 for zone in string.gmatch(lacking, '%S+') do
-  is_lacking['-' .. zone] = true
+  if room['-' .. zone] then
+    block('-' .. zone)
+  end
 end
 for queue in pairs(room) do
-  if is_lacking[queue] or not queue_accepts(queue) then
+  if not queue_accepts(queue) then
     block(queue)
   end
 end
@@ -91,15 +86,13 @@ function note_room()
     end
   end
   local words, throttled_queues = {}, {}
-  for word in pairs(throttled) do
-    words[#words + 1] = word
-    throttled_queues[string.match(word, ':(.*)$')] = true
+  for word, queue in pairs(throttled) do
+    words[#words + 1], throttled_queues[queue] = word, true
   end
   table.sort(words)
   local now_throttled = table.concat(words, ' ')
-  if now_throttled ~= throttled_before then
-    redis.call(unpack(now_throttled == '' and {'HDEL', meta_key, 'throttled'}
-      or {'HSET', meta_key, 'throttled', now_throttled}))
+  if now_throttled ~= throttled_words then
+    redis.call('HSET', meta_key, 'throttled', now_throttled)
   end
   for queue in pairs(room) do
     if not rates[queue] and not throttled_queues[queue] then

@@ -1,21 +1,25 @@
--- slots: RQ's rate limits, which it has since version 3. A job may name a limit, by its key, and the limit's number of
--- slots: so many jobs may be queued or running at once. A job without a slot is `rate_limited` and waits in a ZSET.
+-- slots: RQ's rate limits (RQ 3): so many jobs may be queued or running as a limit has slots; others wait for one.
 --
 -- USES   rq_limits_key now_ms
 -- GIVES  limit_of(key, most)  for a job's fields rate_limit_key and rate_limit_concurrency: {key, most}; nil if it has
 --          no limit; false, and the key with its type, if that is wrong
---        hold_back(run, queue, limit, at_front, ...)  for a run that has a job: it waits for a slot, unless it has one;
---          ... are further texts of the hash
---        requeue(run, queue, at_front, limit, ...)  hold_back, or enqueue without a limit
+--        queue_run(run, queue, at_front, limit, ...)  as enqueue, but a run without a slot of its limit waits
 --        fill(limit)  queue the jobs that wait longest, while there are slots
 --        push_all()  call it last
 --
--- States and keys are RQ's (rate_limit.py, RateLimitRegistry; storage/rqkeys.py). Its times are whole seconds; these
--- have a fraction, so that jobs of the same second keep their order. RQ's worker frees a slot when it ends a job, and
+-- States and keys are RQ's (rate_limit.py, RateLimitRegistry). Its worker frees a slot when it ends a job, and
 -- free_slots.lua the slots of workers that died. A run that comes back into its queue keeps its slot.
 -- include lib/push.lua
 local left = 1000  -- waiting jobs to queue in this script; the others when a slot is freed, or a second later
 local touched, count_held, wrong_keys = {}, 0, {}  -- touched: limits by their keys
+
+local function allowed_key_of(key)
+  return RQ_RL .. key .. ':allowed'
+end
+
+local function waiting_key_of(key)
+  return RQ_RL .. key .. ':rate_limited'
+end
 
 function limit_of(key, most)
   most = whole_of(most)
@@ -24,8 +28,8 @@ function limit_of(key, most)
   end
   if wrong_keys[key] == nil then
     wrong_keys[key] = false
-    for name, kind in pairs({[rq_limits_key] = 'set', [RQ_LIMIT .. key] = 'hash',
-      [limit_allowed_key(key)] = 'zset', [limit_waiting_key(key)] = 'zset'}) do
+    for name, kind in pairs({[rq_limits_key] = 'set', [RQ_RL .. key] = 'hash',
+      [allowed_key_of(key)] = 'zset', [waiting_key_of(key)] = 'zset'}) do
       wrong_keys[key] = not is_a(name, kind) and name or wrong_keys[key]
     end
   end
@@ -35,9 +39,12 @@ function limit_of(key, most)
   return {key = key, most = most}
 end
 
-function hold_back(run, queue, limit, at_front, ...)
-  touched[limit.key] = limit
-  if redis.call('ZSCORE', limit_allowed_key(limit.key), run) then
+-- RQ's times are whole seconds; these have a fraction, so that jobs of the same second keep their order.
+function queue_run(run, queue, at_front, limit, ...)
+  if limit then
+    touched[limit.key] = limit
+  end
+  if not limit or redis.call('ZSCORE', allowed_key_of(limit.key), run) then
     enqueue(run, queue, at_front, ...)
     return
   end
@@ -45,21 +52,13 @@ function hold_back(run, queue, limit, at_front, ...)
   if at_front then
     redis.call('HSET', RQ_JOB .. run, 'enqueue_at_front', '1')
   end
-  redis.call('ZADD', limit_waiting_key(limit.key), string.format('%.6f', now_ms / 1000 + count_held / 1000000), run)
+  redis.call('ZADD', waiting_key_of(limit.key), string.format('%.6f', now_ms / 1000 + count_held / 1000000), run)
   count_held = count_held + 1
-end
-
-function requeue(run, queue, at_front, limit, ...)
-  if limit then
-    hold_back(run, queue, limit, at_front, ...)
-  else
-    enqueue(run, queue, at_front, ...)
-  end
 end
 
 -- A job that is gone, or no longer waits, is left out, as RQ does.
 function fill(limit)
-  local allowed_key, waiting_key = limit_allowed_key(limit.key), limit_waiting_key(limit.key)
+  local allowed_key, waiting_key = allowed_key_of(limit.key), waiting_key_of(limit.key)
   while left > 0 do
     left = left - 1
     local run = redis.call('ZCARD', allowed_key) < limit.most and redis.call('ZRANGE', waiting_key, 0, 0)[1]
@@ -79,7 +78,7 @@ end
 function push_all()
   for key, limit in pairs(touched) do
     redis.call('SADD', rq_limits_key, key)
-    redis.call('HSET', RQ_LIMIT .. key, 'concurrency', string.format('%.0f', limit.most))
+    redis.call('HSET', RQ_RL .. key, 'concurrency', string.format('%.0f', limit.most))
     fill(limit)
   end
   push_queues()

@@ -3,7 +3,6 @@
 -- USES   now_ms
 -- GIVES  tell(one)  for a run with its worker and told_ms, the number in its job's zs_stop: true if the worker listens
 --        is_told(one)  its worker was asked just now, so tell does not ask again
--- include lib/rq.lua
 local TELL_AGAIN_MS = 10000  -- see tell
 
 function is_told(one)

@@ -1,19 +1,10 @@
--- untrusted: check what another program may have written: types of keys, numbers, texts for an entry or a reply.
+-- untrusted: check what another program may have written. Its texts could forge the words of an entry, or fill it.
 --
 -- GIVES  is_a(key, kind)  true also if the key does not exist
---        is_ms(text)  whole milliseconds, as zsched writes them
 --        whole_of(text)  a whole number of at most 15 digits, or nil
 --        word_of(text)  a status: letters and _, 20 at most; any other text gives `odd`, and nil gives nil
 --        name_of(text)  a name or key: 200 bytes at most, `?` for spaces and control characters
---        line_of(text)  1,000 bytes at most, `?` for control characters
---        time_of(text)  a time of RQ's: 40 bytes at most, `?` for characters that no time has
---
--- A program with write access to rq:job:* may have no access to the log: an unchecked text could forge the words of an
--- entry, or fill it.
-function is_ms(text)
-  return type(text) == 'string' and #text <= 16 and string.find(text, '^%-?%d+$') ~= nil
-end
-
+--        cleaned(text, most, odd)  at most so many bytes, `?` for what matches the pattern *odd*
 function whole_of(text)
   return type(text) == 'string' and #text <= 15 and string.find(text, '^%d+$') and tonumber(text) or nil
 end
@@ -23,7 +14,7 @@ function is_a(key, kind)
   return found == kind or found == 'none'
 end
 
-local function cleaned(text, most, odd)
+function cleaned(text, most, odd)
   if not text or #text <= most and not string.find(text, odd) then
     return text  -- the usual case: to search is quicker than to replace
   end
@@ -36,12 +27,4 @@ end
 
 function name_of(text)
   return cleaned(text, 200, '[%c%s]')
-end
-
-function line_of(text)
-  return cleaned(text, 1000, '%c')
-end
-
-function time_of(text)
-  return cleaned(text, 40, '[^%w:.+-]')
 end

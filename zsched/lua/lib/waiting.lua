@@ -8,6 +8,7 @@
 --        depend_no_more(run, dependencies)  part of take_out
 --        REMAINS_MS  life of a job that is taken out and not kept
 --        sweep(runs, queue)  for waiting runs that were cancelled or are gone
+-- include lib/iso.lua
 -- include lib/rq.lua
 -- include lib/untrusted.lua
 local PLACES = {queued = RQ_QUEUE, scheduled = RQ_SCHEDULED, deferred = RQ_DEFERRED, ready_to_enqueue = RQ_READY}
@@ -15,7 +16,7 @@ REMAINS_MS = 600000  -- a healthy archive is never so far behind
 
 function place_of(one)
   if one.status == 'rate_limited' then
-    return (one.limit_key or '') ~= '' and limit_waiting_key(one.limit_key) or nil
+    return (one.limit_key or '') ~= '' and RQ_RL .. one.limit_key .. ':rate_limited' or nil
   end
   return PLACES[one.status] and one.queue ~= '' and PLACES[one.status] .. one.queue or nil
 end
