@@ -46,6 +46,12 @@ NO_QUESTIONS = [
     b"\xff\xfe",
 ]
 
+
+def search(after: Any = None, **wanted: Any) -> tuple[str, dict[str, Any]]:
+    good = {"whats": [], "statuses": [], "facets": ["", "", "", []], "limit": 3}
+    return "search", {"wanted": good | wanted, "after": after}
+
+
 NOT_UNDERSTOOD: list[tuple[str, dict[str, Any]]] = [
     ("the weather", {}),
     ("schedule", {}),
@@ -54,18 +60,19 @@ NOT_UNDERSTOOD: list[tuple[str, dict[str, Any]]] = [
     ("schedule", {"id": "\ud800", "newest": 3}),
     ("schedule", {"id": "a", "newest": "three"}),
     ("schedule", {"id": "a", "newest": 3, "more": 1}),
-    ("search", {"whats": ["enchanted"], "statuses": [], "facets": ["", "", "", []], "limit": 3}),
-    ("search", {"whats": 7, "statuses": [], "facets": ["", "", "", []], "limit": 3}),
-    ("search", {"whats": [], "statuses": [], "facets": ["", "", ""], "limit": 3}),
-    ("search", {"whats": [], "statuses": [], "facets": ["", "", "", []], "limit": 3, "id": 7}),
-    ("search", {"whats": [], "statuses": [], "facets": ["", "", "", []], "limit": 3, "match": "\ud800"}),
-    ("search", {"whats": [], "statuses": [], "facets": ["", "", "", []], "limit": 3, "since_us": -1}),
-    ("search", {"whats": [], "statuses": [], "facets": ["", "", "", []], "limit": 3, "after": "then"}),
-    ("search", {"whats": [], "statuses": [], "facets": ["", "", "", []], "limit": 3, "after": f"1-1-{10**30}-1-1"}),
-    ("entries", {"since_us": "then", "limit": 3}),
-    ("entries", {"behind": [1], "limit": 3}),
-    ("entries", {"behind": [10**30, 1, 1], "limit": 3}),
-    ("entries", {"limit": 10**30}),
+    ("search", {"wanted": 7, "after": None}),
+    search(whats=["enchanted"]),
+    search(whats=7),
+    search(facets=["", "", ""]),
+    search(id=7),
+    search(match="\ud800"),
+    search(since_us=-1),
+    search("then"),
+    search(f"1-1-{10**30}-1-1"),
+    ("entries", {"since_us": "then", "behind": None, "limit": 3}),
+    ("entries", {"since_us": None, "behind": [1], "limit": 3}),
+    ("entries", {"since_us": None, "behind": [10**30, 1, 1], "limit": 3}),
+    ("entries", {"since_us": None, "behind": None, "limit": 10**30}),
 ]
 NAMING_KEYS = Keys("naming")  # a daemon of an earlier test may still answer questions about "default"
 LEASE_MS = 60_000
@@ -99,9 +106,9 @@ def test_an_answer_is_limited_in_size(daemon: DaemonThread, client: Client, link
     questions = Questions(link, KEYS)
     wanted = Wanted(frozenset(OUTCOMES), frozenset(), -1)
 
-    entries = questions.ask("entries", since_us=0, limit=10**6)
-    none = questions.ask("entries", since_us=0, limit=-1)
-    few = questions.ask("search", **wanted.to_dict())
+    entries = questions.ask("entries", since_us=0, behind=None, limit=10**6)
+    none = questions.ask("entries", since_us=0, behind=None, limit=-1)
+    few = questions.ask("search", wanted=wanted, after=None)
 
     assert (100, 0, 1) == (len(entries["entries"]), len(none["entries"]), len(few["occurrences"]))  # type: ignore[index]
 

@@ -173,14 +173,14 @@ def test_threads_share_a_fold(client: Client, redis_client: redis.Redis) -> None
 async def test_the_event_loop_goes_on_while_a_log_is_folded_and_asked(
     redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    goes_on, check = threading.Event(), answering.question_of
+    goes_on, check = threading.Event(), answering.answer_from
 
     def check_while_the_loop_goes_on(*arguments: Any) -> Any:
         assert goes_on.wait(WITHIN_S)
         return check(*arguments)
 
     write(redis_client, put(1, "a"), fire(2, f"a-{DUE_MS}"))
-    monkeypatch.setattr(answering, "question_of", check_while_the_loop_goes_on)
+    monkeypatch.setattr(answering, "answer_from", check_while_the_loop_goes_on)
     async with AsyncClient.from_url(redis_url) as client:
         calls = [asyncio.create_task(client.history()), asyncio.create_task(client.history("a"))]
         await turn()

@@ -83,9 +83,10 @@ class History:
         """
         Yield numbers and kinds of the entries in [first_n, end_n) that may concern schedule *id*; the newest first.
         """
-        key, end_n = crc32(id.encode()), self.last_n + 1 if end_n is None else end_n
+        key, is_all = crc32(id.encode()), first_n == 0 and end_n is None
+        end_n = self.last_n + 1 if end_n is None else end_n
+        some = self.segments if is_all else self._segments_between(first_n, end_n)
         query = f"SELECT n, kind {_OF_ID} AND n >= ? AND n < ? ORDER BY n {'ASC' if is_forwards else 'DESC'}"
-        some = self._segments_between(first_n, end_n)
         for segment in some if is_forwards else reversed(some):
             yield from self.db.execute(query, (segment, key, first_n, end_n))
 

@@ -6,53 +6,64 @@ import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
+from typing import Final
+from zlib import crc32
 
-from zsched.archive.archive import Archive
+from zsched.archive import body
+from zsched.archive.fold import StateWriter
 from zsched.archive.history import History
 from zsched.archive.schema import create
-from zsched.core.log import Entry, Position
+from zsched.core.log import Entry, Position, UnknownEntry
+from zsched.core.runs.run_id import suffix_of
 
-_NOWHERE = Path(":memory:")
+_NOWHERE: Final = Path(":memory:")
+_ENTRY: Final = f"INSERT INTO entry({body.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
-class TemporaryArchive(Archive):
+class TemporaryArchive:
     """
-    The fold of entries of *namespace* from *first* on (None: its log is empty). It ends with its last reference.
-    Threads share it: one that adds or reads holds ``lock``.
+    The fold of entries of *namespace* from *first* on (None: its log is empty) to ``tail``. It ends with its last
+    reference. Threads share it: one that adds or reads holds ``lock``. ``rows``: the number of schedules that its
+    entries concern, each counted once per entry.
     """
 
     def __init__(self, namespace: str, first: Position | None) -> None:
-        super().__init__(_NOWHERE, namespace)
-        self.first, self.lock = first, Lock()
+        self.first, self.rows, self.lock = first, 0, Lock()
+        self.tail: Position | None = None
+        self._db = sqlite3.connect(_NOWHERE, isolation_level=None, check_same_thread=False)
+        create(self._db)
+        facts = {"archive": str(_NOWHERE), "namespace": namespace}
+        self._db.executemany("INSERT INTO fact VALUES (?, ?)", facts.items())
+        self._fold, self._n = StateWriter(self._db, 1, suffix_of(namespace)), 0
+        self._fold.is_part = True
 
     def __del__(self) -> None:
         self._db.close()
-
-    def _open(self, holder: int | None) -> None:
-        self._db = sqlite3.connect(_NOWHERE, isolation_level=None, check_same_thread=False)
-        create(self._db)
-        self._load()
-
-    def _start_fold(self, life: int) -> None:
-        super()._start_fold(life)
-        self._fold.is_part = True
 
     @property
     def is_whole(self) -> bool:
         """True if it begins with the first entry of its log."""
         return self.first is None or self.first.seq == 1
 
-    @property
-    def rows(self) -> int:
-        """The number of schedules that its entries concern, each counted once per entry."""
-        return self._touches
-
     def add(self, entries: Iterable[Entry]) -> None:
         """Fold those of *entries*, in order, that come after its last one."""
-        tail = self.tail
-        self.append(entry for entry in entries if tail is None or entry.position.order > tail.order)
-        self.commit()
+        with self._db:
+            self._db.execute("BEGIN")
+            for entry in entries:
+                if self.tail is None or entry.position.order > self.tail.order:
+                    self._add(entry)
+            self._fold.flush()
+
+    def _add(self, entry: Entry) -> None:
+        self._n, self.tail = self._n + 1, entry.position
+        try:
+            ids = self._fold.add(self._n, entry)
+        except UnknownEntry:  # it is kept raw
+            ids = ()
+        self._db.execute(_ENTRY, body.history_row(self._n, entry, body.pack(entry.texts_to_keep)))
+        touched = ((crc32(id.encode()), self._n) for id in ids)
+        self.rows += self._db.executemany("INSERT OR IGNORE INTO touch VALUES (0, ?, ?)", touched).rowcount
 
     def history(self) -> History:
         """Return its reader."""
-        return History(self.path, self._db)
+        return History(_NOWHERE, self._db)

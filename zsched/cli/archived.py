@@ -31,9 +31,9 @@ from zsched.core.story.story import Source, Story
 from zsched.core.story.verdict import Hindrance, Stalled
 from zsched.core.wording import plural
 from zsched.errors import ArchiveError, RedisUnavailable
-from zsched.storage.answering import answer_of, question_of
+from zsched.storage.answering import answer_of
 from zsched.storage.connection import link_of
-from zsched.storage.inquiry import Inquiry, source_of, understood
+from zsched.storage.inquiry import Inquiry, source_of
 from zsched.storage.keys import keys_of
 from zsched.storage.reader import Reader, StoredSchedule
 from zsched.storage.rqjob import Encoder
@@ -167,8 +167,8 @@ class _ArchivedInquiry(Inquiry):
         self._archive, self._error = archive, error
 
     def _ask_archive(self, about: str, **arguments: Any) -> tuple[dict[str, Any] | None, Source]:
-        answer = answer_of(self._archive.path, question_of(about, arguments))
-        return understood(answer), replace(source_of(answer, self._place), problem=str(self._error))
+        answer = answer_of(self._archive.path, about, arguments)
+        return answer, replace(source_of(answer, self._place), problem=str(self._error))
 
     def seen(self, runs: Sequence[Run]) -> list[Run]:
         """Return *runs* unchanged: RQ cannot be asked."""

@@ -8,7 +8,7 @@ Redis still holds, folded in the same way. Every answer names its source. Only t
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -86,27 +86,28 @@ class Answers:
             if of_schedule.changes:
                 run_id, chronicle, found = id, of_schedule, self._reader.find(parts.schedule_id)
         known = [run for run in runs_of(chronicle.changes) if run_id in ("", run.id)]
-        runs = self._inquiry.seen(known) if run_id else self._now(known) + self._in_the_way(chronicle, known)
-        stalled = self._inquiry.stalled(runs)
-        schedule, now_ms = found.schedule if found else None, self._reader.now_ms()
+        runs = self._inquiry.seen(known) if run_id else self._now(chronicle, known)
+        stalled = self._inquiry.stalled(runs) if runs else {}
+        schedule, now_ms = (found.schedule, found.now_ms) if found else (None, self._reader.now_ms())
         story = tell(chronicle, schedule, now_ms, zone, runs, stalled, self._hindrance(schedule, now_ms), run_id)
         if not story.is_known and not run_id:
             return self._with_near_ids(story)
-        story = self._with_host(self._with_queues(story, runs, stalled), [*runs, *known])
-        return self._explained(self._with_slots(story, runs), known)
+        for hint in _HINTS.get(story.verdict.word, ()):
+            story = hint(self, story, [*runs, *known], stalled)
+        return story
 
-    def _in_the_way(self, chronicle: Chronicle, known: Sequence[Run]) -> list[Run]:
-        """Return the open run that occurrences are skipped for, if its push is too long ago to be *known*."""
-        id = in_the_way(chronicle)
-        if id is None or any(run.id == id for run in known):
-            return []
-        return [run for run in self._inquiry.seen([Run(id, RunStatus.QUEUED)]) if not run.is_over]
-
-    def _now(self, known: Sequence[Run]) -> list[Run]:
-        """Return those of the *known* runs that are not over, or were requeued since, as RQ has them."""
+    def _now(self, chronicle: Chronicle, known: Sequence[Run]) -> list[Run]:
+        """
+        Return those of the *known* runs that are not over, or were requeued since, as RQ has them; and the open run
+        that occurrences are skipped for, if its push is too long ago to be known.
+        """
         unsure = [run for run in known if run.status is not RunStatus.SUCCEEDED]
         now = zip(unsure, self._inquiry.seen(unsure), strict=True)
-        return [run for before, run in now if not before.is_over or run is not before]
+        runs = [run for before, run in now if not before.is_over or run is not before]
+        before_id = in_the_way(chronicle)
+        if before_id is not None and all(run.id != before_id for run in known):
+            runs += (run for run in self._inquiry.seen([Run(before_id, RunStatus.QUEUED)]) if not run.is_over)
+        return runs
 
     def _hindrance(self, schedule: Schedule | None, now_ms: int) -> Hindrance:
         """Return why *schedule*, which is due, does not fire."""
@@ -151,19 +152,17 @@ class Answers:
     def _with_queues(self, story: Story, runs: Sequence[Run], stalled: Mapping[str, Stalled]) -> Story:
         """Add to the verdict on a run that no worker takes the queues that have workers: its own may be misspelt."""
         queue = next((run.queue for run in runs if stalled.get(run.queue) is Stalled.UNHEARD), None)
-        heard = self._inquiry.heard() if queue is not None and story.verdict.word is Word.NOT_RUN else None
+        heard = None if queue is None else self._inquiry.heard()
         if queue is None or not heard:
             return story
         meant = similar(queue, heard)
         hint = f"did you mean {meant}?" if meant else f"queues with workers: {some(sorted(heard))}"
         return replace(story, verdict=story.verdict.after(hint))
 
-    def _with_slots(self, story: Story, runs: Sequence[Run]) -> Story:
+    def _with_slots(self, story: Story, runs: Sequence[Run], _: Mapping[str, Stalled]) -> Story:
         """Add to the verdict on a run that waits for a slot of RQ's rate limit which run has one, and its remedy."""
         run = next((run for run in runs if run.limit), None)
-        if run is None or story.verdict.word not in (Word.QUEUED, Word.NOT_RUN, Word.SKIPPED):
-            return story
-        holders = self._inquiry.slot_holders(run)
+        holders = [] if run is None else self._inquiry.slot_holders(run)
         if not holders:
             return story
         stalled = self._inquiry.stalled(holders)
@@ -174,19 +173,17 @@ class Answers:
             verdict = replace(verdict, remedy=verdicts[0].remedy, command=verdicts[0].command)
         return replace(story, verdict=verdict)
 
-    def _with_host(self, story: Story, runs: Sequence[Run]) -> Story:
+    def _with_host(self, story: Story, runs: Sequence[Run], _: Mapping[str, Stalled]) -> Story:
         """Name the host of the worker to whose code the remedy belongs, while RQ knows the worker."""
-        if ITS_PLACE not in story.verdict.remedy:
-            return story
         run = next((run for run in runs if run.status is RunStatus.FAILED and run.worker), None)
-        host = None if run is None else self._inquiry.host_of(run.worker)
+        host = self._inquiry.host_of(run.worker) if run is not None and ITS_PLACE in story.verdict.remedy else None
         remedy = story.verdict.remedy.replace(ITS_PLACE, f"on {host}")
         return story if host is None else replace(story, verdict=replace(story.verdict, remedy=remedy))
 
-    def _explained(self, story: Story, runs: Sequence[Run]) -> Story:
+    def _explained(self, story: Story, runs: Sequence[Run], _: Mapping[str, Stalled]) -> Story:
         """Add to the verdict on a run that expired why it had not begun: by the runs of its queue that did."""
         run = next((run for run in runs if run.status is RunStatus.EXPIRED), None)
-        if story.verdict.word is not Word.EXPIRED or run is None or not run.queue:
+        if run is None or not run.queue:
             return story
         since_ms, until_ms = run.queued_ms or (run.fired_us or 0) // 1000, run.ended_ms or 0
         filters: SearchFilters = {
@@ -270,6 +267,17 @@ class Answers:
     def follow_log(self, after: Position | None, gather_s: float) -> Iterator[Entry]:
         """See ``Past``."""
         return self._inquiry.follow(after or self._inquiry.last(), gather_s)
+
+
+_Hint = Callable[[Answers, Story, Sequence[Run], Mapping[str, Stalled]], Story]
+# What is added to the verdict of a story: by its runs, the newest first, and its queues without a worker.
+_HINTS: Final[dict[Word, tuple[_Hint, ...]]] = {
+    Word.NOT_RUN: (Answers._with_queues, Answers._with_slots),
+    Word.QUEUED: (Answers._with_slots,),
+    Word.SKIPPED: (Answers._with_slots,),
+    Word.FAILED: (Answers._with_host,),
+    Word.EXPIRED: (Answers._explained,),
+}
 
 
 def _wanted(

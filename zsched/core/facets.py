@@ -13,7 +13,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple, Self
 
 from zsched.core.entry import text
+from zsched.core.options.allowed import LimitedBy
 from zsched.core.record import Place, Record
+from zsched.core.runs.job import CALLBACKS
 
 
 class Facets(NamedTuple):
@@ -82,6 +84,13 @@ class FacetsOfRows(NamedTuple):
     def at(self, row: int) -> Facets:
         """Return the facets of a row."""
         return self.distinct[self.order[row] if self.order else 0] if self.distinct else NO_FACETS
+
+
+def limited_by(record: Record) -> LimitedBy:
+    """Return the parts of a record that limits are about."""
+    facets, job = Facets.of(record), record.job_fields()
+    callbacks = {option: text(path) for option, field in CALLBACKS.items() if (path := job.get(field.encode()))}
+    return LimitedBy({"func": facets.func, **callbacks}, facets.queue, facets.tags)
 
 
 _RECURRING: Final = (b"func", b"owner", b"tags", b"name")

@@ -1,48 +1,58 @@
 """
 The answers of an archive to questions about the history: of a daemon's, or of the folded log.
 
-A question is its topic (``about``) and JSON values. An answer is JSON, too: it goes through Redis, or stays here.
+A question is its topic (``about``) and arguments. A daemon's go through Redis as JSON (``questions.json_form``); those
+to the folded log stay values.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from zsched.archive.history import History
 from zsched.archive.ran import ran
 from zsched.archive.records import original_of, puts_of
 from zsched.archive.search import Search
 from zsched.core.log import Entry, Position
-from zsched.core.occurrences.backfill import packed
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.lateness import waited_since_us
 from zsched.core.occurrences.search import SearchCursor, Wanted, question_text
 from zsched.errors import show
 from zsched.storage.comparing import with_definitions
 
+T = TypeVar("T")
 _MOST: Final = 1000  # changes in one answer
 _ENTRIES: Final = 100  # log entries in one answer
 _ENTRY_BYTES: Final = 4_194_304  # bytes of entries, after which the answer ends: one entry may hold 200 payloads
 _WHOLE: Final = 2**62  # bound of whole numbers in a question: SQLite's integers have 64 bits
-NOT_UNDERSTOOD: Final = (TypeError, ValueError, KeyError)  # of wrong arguments
-
-CheckedQuestion = Callable[[History], dict[str, Any]]  # called with an archive, it returns the answer
+NOT_UNDERSTOOD: Final = (TypeError, ValueError, KeyError, AttributeError)  # of wrong arguments
 
 
-def question_of(about: str, arguments: dict[str, Any]) -> CheckedQuestion:
-    """Return the question. Raises one of NOT_UNDERSTOOD: it is from another version, or another writer."""
-    return _TOPICS[about](**arguments)
+def arguments_of(about: str, shown: dict[str, Any]) -> dict[str, Any]:
+    """
+    Return the arguments of a question from JSON. Raises one of NOT_UNDERSTOOD: it is from another version, or another
+    writer.
+    """
+    readers = _TOPICS[about][1]
+    if shown.keys() != readers.keys():
+        raise KeyError(*(shown.keys() ^ readers.keys()))
+    return {name: read(shown[name]) for name, read in readers.items()}
 
 
-def answer_of(path: Path, look: CheckedQuestion) -> dict[str, Any]:
+def answer_from(history: History, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of *history* to a question."""
+    return _TOPICS[about][0](history, **arguments)
+
+
+def answer_of(path: Path, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the answer of the archive at *path*, with its ``source``. Raises ArchiveError."""
     with History(path) as history:
-        answer = look(history)
+        answer = answer_from(history, about, arguments)
         position = history.position
         source = {
             "archive": f"{socket.gethostname()}:{path}",
@@ -53,79 +63,25 @@ def answer_of(path: Path, look: CheckedQuestion) -> dict[str, Any]:
     return {"source": source, **answer}
 
 
-# -- questions: each checks its arguments and gives the look that answers it. Raises NOT_UNDERSTOOD -----------------
-
-
-def _schedule(*, id: object, newest: object) -> CheckedQuestion:
-    return partial(_story_of, id=question_text(id), newest=_bounded(newest))
-
-
-def _search(*, after: object = None, **wanted: Any) -> CheckedQuestion:
-    asked = Wanted.of_dict(wanted)
-    place = None if after is None else SearchCursor.parse(question_text(after))
-    return partial(_searched, wanted=replace(asked, limit=_bounded(asked.limit)), after=place)
-
-
-def _entries(*, since_us: object = None, behind: Any = None, limit: object) -> CheckedQuestion:
-    position = None if behind is None else Position(*map(_whole, behind))
-    return partial(
-        _log_entries, since_us=None if since_us is None else _whole(since_us), behind=position, limit=_whole(limit)
-    )
-
-
-def _record(*, run_id: object) -> CheckedQuestion:
-    return partial(_record_of, run_id=question_text(run_id))
-
-
-def _ran(*, id: object, start_ms: object, end_ms: object, read_to: Any) -> CheckedQuestion:
-    numbers = {question_text(name): _whole(n) for name, n in dict(read_to).items()}
-    return partial(
-        _ran_between, id=question_text(id), start_ms=_whole(start_ms), end_ms=_whole(end_ms), read_to=numbers
-    )
-
-
-def _whole(value: object) -> int:
-    if type(value) is not int:
-        raise TypeError(f"{show(value)} is no whole number")
-    if abs(value) >= _WHOLE:
-        raise ValueError(f"{show(value)} is too large")
-    return value
-
-
-def _bounded(limit: object) -> int:
-    return max(1, min(_whole(limit), _MOST))
-
-
-_TOPICS: Final[dict[str, Callable[..., CheckedQuestion]]] = {
-    "schedule": _schedule,
-    "search": _search,
-    "entries": _entries,
-    "record": _record,
-    "ran": _ran,
-}
-
-
-# -- answers ----------------------------------------------------------------------------------------
-
-
 def _story_of(history: History, *, id: str, newest: int) -> dict[str, Any]:
     """
     Return the story of one schedule, and the leaders before late fires: ``terms`` and ``led``, as in ``Chronicle``.
     """
-    found, left_out = history.of_schedule(id, newest)
+    found, left_out = history.of_schedule(id, _bounded(newest))
     found = with_definitions(found, partial(puts_of, history, id), has_first=not left_out)
     terms, led = _leaders(history, found)
-    return {"changes": [change.to_dict() for change in found], "left_out": left_out, "terms": terms, "led": led}
+    return {"changes": found, "left_out": left_out, "terms": terms, "led": led}
 
 
-def _searched(history: History, *, wanted: Wanted, after: SearchCursor | None) -> dict[str, Any]:
+def _searched(history: History, *, wanted: Wanted, after: str | None) -> dict[str, Any]:
     """
     Return a part of a search: its hits, and the cursor ``after`` which the asker continues (None: it is over), with the
     time ``reached_us`` there.
     """
-    part = Search(history, wanted).look(after)
-    after_part = None if part.cursor is None else str(part.cursor)
-    return {"occurrences": [one.to_dict() for one in part.hits], "after": after_part, "reached_us": part.reached_us}
+    search = Search(history, replace(wanted, limit=_bounded(wanted.limit)))
+    part = search.look(None if after is None else SearchCursor.parse(after))
+    cursor = None if part.cursor is None else str(part.cursor)
+    return {"occurrences": part.hits, "after": cursor, "reached_us": part.reached_us}
 
 
 def _log_entries(history: History, *, since_us: int | None, behind: Position | None, limit: int) -> dict[str, Any]:
@@ -139,7 +95,7 @@ def _log_entries(history: History, *, since_us: int | None, behind: Position | N
         found = history.entries_since(since_us, min(limit, _ENTRIES))
     else:
         found = history.newest_entries(limit, _ENTRIES)
-    return {"entries": [_raw(entry) for entry in _within_bounds(found)]}
+    return {"entries": list(_within_bounds(found))}
 
 
 def _record_of(history: History, *, run_id: str) -> dict[str, Any]:
@@ -147,8 +103,7 @@ def _record_of(history: History, *, run_id: str) -> dict[str, Any]:
     Return the record of a run: its job's fields, to push it once more. []: they are deleted. None: no such run was
     pushed.
     """
-    original = original_of(history, run_id)
-    return {"record": None if original is None else [text.decode("latin-1") for text in original]}
+    return {"record": original_of(history, run_id)}
 
 
 def _ran_between(history: History, *, id: str, start_ms: int, end_ms: int, read_to: dict[str, int]) -> dict[str, Any]:
@@ -158,7 +113,7 @@ def _ran_between(history: History, *, id: str, start_ms: int, end_ms: int, read_
     archives.
     """
     times_ms, end_n = ran(history, id, start_ms, end_ms, read_to.get(history.id, 0))
-    return {"ran": packed(times_ms), "by": history.id, "read_to": end_n}
+    return {"ran": set(times_ms), "by": history.id, "read_to": end_n}
 
 
 def _within_bounds(entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -172,10 +127,6 @@ def _within_bounds(entries: Iterable[Entry]) -> Iterator[Entry]:
         yield entry
 
 
-def _raw(entry: Entry) -> tuple[list[int], list[str]]:
-    return list(entry.position), [text.decode("latin-1") for text in entry.texts]
-
-
 def _leaders(history: History, changes: list[Change]) -> tuple[dict[str, int], dict[str, int]]:
     terms: dict[str, int] = {}
     led: dict[str, int] = {}
@@ -186,3 +137,44 @@ def _leaders(history: History, changes: list[Change]) -> tuple[dict[str, int], d
             terms[change.entry], led_us = found
             led |= {} if led_us is None else {change.entry: led_us}
     return terms, led
+
+
+# -- questions: each topic with its answer, and what reads its arguments from JSON. Raises NOT_UNDERSTOOD -------------
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{show(value)} is no whole number")
+    if abs(value) >= _WHOLE:
+        raise ValueError(f"{show(value)} is too large")
+    return value
+
+
+def _bounded(limit: int) -> int:
+    return max(1, min(limit, _MOST))
+
+
+def _maybe(read: Callable[[Any], T]) -> Callable[[Any], T | None]:
+    """Return *read* for a value that may be missing."""
+    return lambda value: None if value is None else read(value)
+
+
+def _cursor(value: object) -> str:
+    return str(SearchCursor.parse(question_text(value)))
+
+
+def _position(value: Any) -> Position:
+    return Position(*map(_whole, value))
+
+
+def _numbers(value: Any) -> dict[str, int]:
+    return {question_text(name): _whole(n) for name, n in dict(value).items()}
+
+
+_TOPICS: Final[dict[str, tuple[Callable[..., dict[str, Any]], Mapping[str, Callable[[Any], Any]]]]] = {
+    "schedule": (_story_of, {"id": question_text, "newest": _whole}),
+    "search": (_searched, {"wanted": Wanted.of_dict, "after": _maybe(_cursor)}),
+    "entries": (_log_entries, {"since_us": _maybe(_whole), "behind": _maybe(_position), "limit": _whole}),
+    "record": (_record_of, {"run_id": question_text}),
+    "ran": (_ran_between, {"id": question_text, "start_ms": _whole, "end_ms": _whole, "read_to": _numbers}),
+}

@@ -14,10 +14,10 @@ from enum import Enum
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from zsched.core.facets import limited_by
 from zsched.core.log.kinds import LoggedPut
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
-from zsched.core.options.allowed import LimitedBy
 from zsched.core.options.forms import ValueType
 from zsched.core.options.revision import is_same, options_of
 from zsched.core.options.table import options_taking
@@ -72,7 +72,7 @@ def with_definitions(
     """
     puts = {change.entry for change in changes[0 if has_first else 1 :] if change.what is What.PUT}
     known = records(puts) if puts else []
-    limited = {one.entry: _limited_by(one) for one in known if one.entry in puts}
+    limited = {one.entry: limited_by(one.record) for one in known if one.entry in puts}
     found = {
         new.entry: _compared(old, new)
         for old, new in pairwise(known)
@@ -82,13 +82,6 @@ def with_definitions(
         replace(one, changed=found.get(one.entry, ()), limited_by=limited[one.entry]) if one.entry in limited else one
         for one in changes
     ]
-
-
-def _limited_by(put: LoggedPut) -> LimitedBy | None:
-    try:
-        return _recorded(put).schedule.limited_by
-    except Exception:  # texts of another writer
-        return None
 
 
 def _goes_on(old: LoggedPut, new: LoggedPut) -> bool:

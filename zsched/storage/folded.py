@@ -17,6 +17,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zsched.core.entry import Entry, Position, any_milliseconds
+from zsched.core.log import is_leaders, narrowed
+from zsched.core.log.lives import TermEntry
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
@@ -39,14 +41,13 @@ class FoldedPart(NamedTuple):
 
     def ask(self, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a question, as a daemon's archive gives it."""
+        return self.link.compute(self._answer, about, arguments)
 
-        def answer() -> dict[str, Any]:
-            from zsched.storage.answering import question_of
+    def _answer(self, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        from zsched.storage.answering import answer_from
 
-            with self.archive.lock, self.archive.history() as history:
-                return question_of(about, arguments)(history)
-
-        return self.link.compute(answer)
+        with self.archive.lock, self.archive.history() as history:
+            return answer_from(history, about, arguments)
 
 
 class _Read(NamedTuple):
@@ -83,7 +84,7 @@ class FoldedLog:
 
     def _read(self, id: str | None, known: Position | None) -> _Read:
         """Read the log backwards to the entry *known*, or as far as the bounds allow."""
-        found, rows, wanted = list[Entry](), 0, None if id is None else _About(id)
+        found, rows, wanted = list[Entry](), 0, None if id is None else _ScheduleParts(id)
         first = last = None
         for entry in self._log.back(_ENTRIES, for_ms=_LOOKED_FOR_MS):
             if entry.position == known:
@@ -107,24 +108,20 @@ class FoldedLog:
         return archive
 
 
-class _About:
-    """Finds what concerns schedule *id* in entries that are read backwards: also when leaders came and went."""
+class _ScheduleParts:
+    """Takes from entries that are read backwards what concerns schedule *id*: also when leaders came and went."""
 
     def __init__(self, id: str) -> None:
-        from zsched.core.log import is_leaders, narrowed
-        from zsched.core.log.lives import TermEntry
-
         self._id, self._name, self._wants_leader = id, id.encode(), False
-        self._term, self._is_leaders, self._narrowed = TermEntry.kind, is_leaders, narrowed
 
     def part_of(self, entry: Entry) -> Entry | None:
         """Return the part of *entry* that is needed, or None."""
-        is_term = entry.kind == self._term
-        is_of_leader = is_term or (self._wants_leader and self._is_leaders(entry))
+        is_term = entry.kind == TermEntry.kind
+        is_of_leader = is_term or (self._wants_leader and is_leaders(entry))
         if is_of_leader:
             self._wants_leader = is_term  # its predecessor's last entry is the next one
         if any(self._name in each for each in entry.body):
-            return self._narrowed(entry, self._id)
+            return narrowed(entry, self._id)
         return entry if is_of_leader else None
 
 

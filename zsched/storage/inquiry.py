@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, text
 from zsched.core.log import changes
-from zsched.core.occurrences.backfill import MOST, ran_at, unpacked
+from zsched.core.occurrences.backfill import MOST, ran_at
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.search import Occurrence, SearchCursor, Wanted, kept
 from zsched.core.runs.run import OPEN, Run, RunStatus, as_seen, of_job
@@ -29,7 +29,7 @@ from zsched.storage.folded import FoldedLog, FoldedPart
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.questions import Questions
+from zsched.storage.questions import Questions, unpacked
 from zsched.storage.queues import registered_queues, suspended, unheard
 from zsched.storage.slots import slot_holders
 
@@ -67,7 +67,7 @@ class Inquiry:
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
         """Return the first change of schedule *id* and its *newest* ones."""
-        answer, source = self._asking().ask("schedule", id=id, newest=newest)
+        answer, source = self._asking(id).ask("schedule", id=id, newest=newest)
         return Chronicle(id, source, answer["changes"], answer["left_out"], answer["terms"], answer["led"])
 
     def search(self, wanted: Wanted, after: str | None = None) -> Iterator[Looked]:
@@ -78,7 +78,7 @@ class Inquiry:
         Raises:
             ArchiveError: an archive stops to answer, or gives the same part again and again.
         """
-        left, asking, over = wanted.limit, self._asking(), list[Occurrence]()
+        left, asking, over = wanted.limit, self._asking(wanted.id), list[Occurrence]()
         if after is None and wanted.words is not None and wanted.statuses:
             still_open = replace(wanted, whats=frozenset(), statuses=OPEN, limit=MOST_AT_ONCE)
             answer, _ = asking.ask_part(still_open, None)
@@ -154,7 +154,9 @@ class Inquiry:
         Return entries of the log, in order (with t >= *since_us*, or the newest *limit*), and their source. The source
         is an archive, which has also entries that Redis lost, unless Redis' own log goes back further.
         """
-        answer, source = self._ask_archive("entries", since_us=since_us, limit=limit if since_us is None else _PAGE)
+        answer, source = self._ask_archive(
+            "entries", since_us=since_us, behind=None, limit=limit if since_us is None else _PAGE
+        )
         if answer is None:
             return self._entries_of_log(since_us, limit), self._of_log(source)
         redis = self._of_log(Source(None, None, None, place=self._place))
@@ -190,7 +192,7 @@ class Inquiry:
         Raises:
             ArchiveError: an archive gives the same part again and again.
         """
-        ran, read_to, asking = set[int](), dict[str, int](), self._asking()
+        ran, read_to, asking = set[int](), dict[str, int](), self._asking(id)
         while True:
             answer, source = asking.ask("ran", id=id, start_ms=start_ms, end_ms=end_ms, read_to=read_to)
             ran.update(answer["ran"])
@@ -235,7 +237,7 @@ class Inquiry:
         while answer["entries"]:
             last = answer["entries"][-1]
             yield from answer["entries"]
-            further, source = self._ask_archive("entries", behind=list(last.position), limit=_PAGE)
+            further, source = self._ask_archive("entries", since_us=None, behind=last.position, limit=_PAGE)
             if further is None:
                 problem = f"{source.problem}; what follows log entry {last.position.id} is missing here"
                 raise ArchiveError(f"{problem}: ask again, or for what is since then")
@@ -250,8 +252,8 @@ class Inquiry:
 
     # -- asking ---------------------------------------------------------------------------------------
 
-    def _asking(self) -> Asking:
-        return Asking(self._ask_archive, self._folded)
+    def _asking(self, id: str | None) -> Asking:
+        return Asking(self._ask_archive, self._folded, id)
 
     def _ask_archive(self, about: str, **arguments: Any) -> tuple[dict[str, Any] | None, Source]:
         """Return a daemon's answer and its source; or None, and the problem."""
@@ -267,10 +269,13 @@ class Inquiry:
 
 
 class Asking:
-    """A question, or the parts of a search: if no archive answers the first one, the folded log answers all."""
+    """
+    A question, or the parts of a search, about all schedules or *id*: if no archive answers the first one, the folded
+    log answers all.
+    """
 
-    def __init__(self, ask_archive: AskArchive, folded: FoldedLog) -> None:
-        self._ask_archive, self._folded = ask_archive, folded
+    def __init__(self, ask_archive: AskArchive, folded: FoldedLog, id: str | None) -> None:
+        self._ask_archive, self._folded, self._id = ask_archive, folded, id
         self._was_answered = False
         self._fold: FoldedPart | None = None
         self._source: Source  # of the last answer
@@ -286,13 +291,13 @@ class Asking:
                 after = arguments.get("after")
                 remedy = "ask again" if after is None else f"the search goes on after cursor {after}"
                 raise ArchiveError(f"{self._source.problem}; {remedy}")
-            self._fold = self._folded.fold(arguments.get("id"))
+            self._fold = self._folded.fold(self._id)
             self._source = of_log(self._source, self._fold.archive.first, self._fold.last)
-        return understood(self._fold.ask(about, arguments)), self._source
+        return self._fold.ask(about, arguments), self._source
 
     def ask_part(self, wanted: Wanted, after: str | None) -> tuple[dict[str, Any], Source]:
         """Return the part of a search after a cursor."""
-        return self.ask("search", **wanted.to_dict(), **({} if after is None else {"after": after}))
+        return self.ask("search", wanted=wanted, after=after)
 
 
 def understood(answer: dict[str, Any]) -> dict[str, Any]:
@@ -314,9 +319,9 @@ def understood(answer: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _entry(position: list[int], texts: list[str]) -> Entry:
-    epoch, seq, _ = map(int, position)
-    return Entry.of(b"%d-%d" % (epoch, seq), [text.encode("latin-1") for text in texts])
+def _entry(position: list[int], kind: str, body: list[str], by: str) -> Entry:
+    texts = [text.encode("latin-1") for text in (by, *body)]
+    return Entry(Position(*map(int, position)), str(kind), texts[1:], texts[0])
 
 
 def of_log(source: Source, first: Position | None, last: Position | None) -> Source:

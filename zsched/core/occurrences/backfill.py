@@ -14,7 +14,7 @@ Not guaranteed: that a pushed run succeeded. A run that was cancelled or failed 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -27,8 +27,6 @@ from zsched.core.story.story import Source
 from zsched.core.triggers import Trigger, TriggerSpec, build, nth_after
 
 MOST: Final = 100_000  # occurrences in one call: 45 MB of small jobs in a queue, pushed in 5 s (measured)
-
-Steps = tuple[int, int, int]  # first ms, distance in ms, number
 
 
 class Filled(NamedTuple):
@@ -128,33 +126,3 @@ def ran_at(change: Change) -> int | None:
     if parts is None or (parts.rerun and change.why == RUN_NOW):  # a run on request has no occurrence
         return None
     return parts.nominal_ms
-
-
-def packed(times: Iterable[int]) -> list[Steps]:
-    """Return ascending *times* as few numbers if they are regular; ``unpacked`` is the inverse."""
-    found: list[Steps] = []
-    for at_ms in times:
-        first_ms, step_ms, count = found[-1] if found else (at_ms, 0, 0)
-        if count == 1:
-            found[-1] = first_ms, at_ms - first_ms, 2
-        elif count and at_ms == first_ms + step_ms * count:
-            found[-1] = first_ms, step_ms, count + 1
-        else:
-            found.append((at_ms, 0, 1))
-    return found
-
-
-def unpacked(steps: Iterable[Iterable[int]], most: int) -> list[int]:
-    """
-    Return the times that ``packed`` was given.
-
-    Raises:
-        ValueError, TypeError: *steps* are malformed, or have more than *most* times.
-    """
-    times: list[int] = []
-    for each in steps:
-        first_ms, step_ms, count = map(int, each)
-        if not 0 <= count <= most - len(times):
-            raise ValueError(f"more than {most} times")
-        times += (first_ms + step_ms * n for n in range(count))
-    return times

@@ -7,12 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from zsched.core.clock import to_ms
 from zsched.core.model import Schedule
-from zsched.core.occurrences.backfill import Backfill, Filled, PastOccurrences, packed, ran_at, unpacked
+from zsched.core.occurrences.backfill import Backfill, Filled, PastOccurrences, ran_at
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.timeline import MOST_COUNTED, Spans, Timeline
@@ -141,27 +139,6 @@ def test_a_pushed_occurrence_counts_as_run(told: Change) -> None:
 @pytest.mark.parametrize("told", DID_NOT.values(), ids=DID_NOT)
 def test_an_occurrence_that_was_not_pushed_does_not_count_as_run(told: Change) -> None:
     assert ran_at(told) is None
-
-
-def test_regular_times_are_packed_into_few_numbers() -> None:
-    given = [*range(0, 100_000_000, 1000), *range(200_000_000, 200_005_000, 5), 300_000_000]
-
-    assert [(0, 1000, 100_000), (200_000_000, 5, 1000), (300_000_000, 0, 1)] == packed(given)
-
-
-@given(st.sets(st.integers(0, 200)))
-def test_packed_times_are_unpacked_unchanged(given: set[int]) -> None:
-    assert sorted(given) == unpacked(packed(sorted(given)), 201)
-
-
-def test_a_packed_step_with_a_count_of_zero_is_dropped() -> None:
-    assert [7] == unpacked([[0, 1, 0], [7, 0, 1]], 1)
-
-
-@pytest.mark.parametrize("bad", [[[0, 1, 11]], [[0, 1, 5], [50, 1, 6]], [[0, 1, -1]], [[0, 1]], [["x", 1, 1]], [5]])
-def test_an_invalid_or_too_long_packed_answer_is_refused(bad: Any) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        unpacked(bad, 10)
 
 
 def test_a_backfill_can_be_converted_to_json() -> None:
