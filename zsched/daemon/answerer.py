@@ -18,7 +18,7 @@ from zsched.daemon.archiver import Archiver
 from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
 from zsched.errors import ArchiveError
-from zsched.storage.answering import NOT_UNDERSTOOD, answer_of, arguments_of
+from zsched.storage.answering import NOT_UNDERSTOOD, answer_of, read_arguments
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.questions import Inbox, Question
@@ -83,7 +83,7 @@ class Answerer:
     def _answer(self, path: Path, question: Question) -> dict[str, Any]:
         about = question.about
         try:
-            arguments = arguments_of(about, question.arguments)
+            arguments = read_arguments(about, question.arguments)
         except NOT_UNDERSTOOD as error:  # from another version, or another writer
             return {"error": f"this daemon does not know the question {about!r} ({error})"}
         try:

@@ -33,7 +33,7 @@ _WHOLE: Final = 2**62  # bound of whole numbers in a question: SQLite's integers
 NOT_UNDERSTOOD: Final = (TypeError, ValueError, KeyError, AttributeError)  # of wrong arguments
 
 
-def arguments_of(about: str, shown: dict[str, Any]) -> dict[str, Any]:
+def read_arguments(about: str, shown: dict[str, Any]) -> dict[str, Any]:
     """
     Return the arguments of a question from JSON. Raises one of NOT_UNDERSTOOD: it is from another version, or another
     writer.
