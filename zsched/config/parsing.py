@@ -22,7 +22,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Final
 
-from zsched.config.urls import LABEL
+from zsched.config.urls import LABEL, shown
 from zsched.core.options.arguments import is_queue_name
 from zsched.core.options.choices import Priority
 from zsched.errors import ConfigError, show
@@ -57,8 +57,8 @@ def integer(low: int, high: int) -> Parser:
     return parse
 
 
-def number_within(low: float, high: float) -> Parser:
-    """Return a parser for a finite number from *low* to *high*."""
+def number_within(low: float, high: float, remedy: str = "") -> Parser:
+    """Return a parser for a finite number from *low* to *high*. *remedy*: for any other value."""
 
     def parse(given: object) -> float:
         try:
@@ -67,7 +67,7 @@ def number_within(low: float, high: float) -> Parser:
             value = math.nan
         if low <= value <= high:  # false for NaN
             return value
-        raise ValueError(f"write a number from {low:g} to {high:g}")
+        raise ValueError(remedy or f"write a number from {low:g} to {high:g}")
 
     return parse
 
@@ -81,37 +81,31 @@ def boolean(given: object) -> bool:
     raise ValueError("write true or false")
 
 
-def one_of(*allowed: str) -> Parser:
-    """Return a parser for one of the words *allowed*."""
+def text_if(is_good: Callable[[str], object], remedy: str) -> Parser:
+    """Return a parser for a text for which *is_good* is true. *remedy*: for any other value."""
 
     def parse(given: object) -> str:
-        if isinstance(given, str) and given in allowed:
-            return given
-        raise ValueError(f"write one of: {', '.join(allowed)}")
-
-    return parse
-
-
-def matching(pattern: str, remedy: str) -> Parser:
-    """Return a parser for a string that matches *pattern* completely."""
-
-    def parse(given: object) -> str:
-        if isinstance(given, str) and re.fullmatch(pattern, given):
+        if isinstance(given, str) and is_good(given):
             return given
         raise ValueError(remedy)
 
     return parse
 
 
+def one_of(*allowed: str) -> Parser:
+    """Return a parser for one of the words *allowed*."""
+    return text_if(allowed.__contains__, f"write one of: {', '.join(allowed)}")
+
+
+def matching(pattern: str, remedy: str) -> Parser:
+    """Return a parser for a text that matches *pattern* completely."""
+    return text_if(re.compile(pattern).fullmatch, remedy)
+
+
 def line(most: int) -> Parser:
     """Return a parser for a line of 1 to *most* printable characters."""
-
-    def parse(given: object) -> str:
-        if isinstance(given, str) and 1 <= len(given) <= most and given.isprintable():
-            return given
-        raise ValueError(f"write 1 to {most} printable characters, in one line")
-
-    return parse
+    remedy = f"write 1 to {most} printable characters, in one line"
+    return text_if(lambda given: 1 <= len(given) <= most and given.isprintable(), remedy)
 
 
 def words(given: object) -> tuple[str, ...]:
@@ -167,28 +161,29 @@ def path(given: object) -> str:
     raise ValueError("write the path of a file")
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A given value, and its place for messages."""
+
+    place: str
+    value: object
+
+    def error(self, problem: str) -> ConfigError:
+        """Return the error for this value."""
+        return ConfigError(f"{self.place}={shown(self.value)}: {problem}")
+
+    def parsed(self, parse: Parser) -> Any:
+        """Return the setting's value. Raises ConfigError."""
+        try:
+            return parse(self.value)
+        except ValueError as error:
+            raise self.error(str(error)) from None
+
+
 # -- user-named tables ------------------------------------------------------------------------------
 
 
 _LONGEST_S: Final = 10 * 365 * 86_400.0  # longest span in an urgency
-
-
-def _queue_name(given: object) -> str:
-    """Parse the name of an RQ queue."""
-    if is_queue_name(given):
-        return str(given)
-    raise ValueError("write 1 to 128 printable characters without spaces, not beginning with -")
-
-
-def _per_second(given: object) -> float:
-    """Parse a rate. The lowest allows a run within two weeks; at the highest a script can still count each run."""
-    try:
-        return float(number_within(1e-6, 1e6)(given))
-    except ValueError:
-        raise ValueError(
-            "write a number above 0, at most 1000000: 100, or 0.5 for one every two seconds; to let nothing run, pause "
-            "its schedules or stop its workers"
-        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +227,23 @@ class Tables:
             place = f"{file}: [{self.heading}.{name}] {key}"
             if key not in self.keys:
                 raise ConfigError(f"{place} is no setting; {suggest(key, self.keys)}")
-            try:
-                values[key] = self.keys[key](value)
-            except ValueError as error:
-                raise ConfigError(f"{place}={show(value)}: {error}") from None
+            values[key] = Given(place, value).parsed(self.keys[key])
         return values
 
 
-QUEUES: Final = Tables("queues", _queue_name, {"max_per_second": _per_second})
+QUEUES: Final = Tables(
+    "queues",
+    text_if(is_queue_name, "write 1 to 128 printable characters without spaces, not beginning with -"),
+    {
+        # at the lowest a run is allowed within two weeks; at the highest a script can still count each run
+        "max_per_second": number_within(
+            1e-6,
+            1e6,
+            "write a number above 0, at most 1000000: 100, or 0.5 for one every two seconds; to let nothing run, pause "
+            "its schedules or stop its workers",
+        )
+    },
+)
 URGENCY: Final = Tables(
     "urgency",
     matching(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", "write 1 to 64 of A-Z, a-z, 0-9, _ and -, not beginning with -"),

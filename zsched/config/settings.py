@@ -17,45 +17,15 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from zsched.config import reading
+from zsched.config import parsing as parse
+from zsched.config import reading, urls
 from zsched.config.bounds import MOST_VALID_DAYS, RQ_PREFIX_FORM, RQ_PREFIX_REMEDY, VALID_DAYS
-from zsched.config.parsing import (
-    QUEUES,
-    URGENCY,
-    QueueSettings,
-    addresses,
-    any_words,
-    boolean,
-    integer,
-    line,
-    listen_address,
-    matching,
-    network,
-    number_within,
-    one_of,
-    path,
-    setting,
-    suggest,
-    words,
-)
-from zsched.config.urls import (
-    MASTER,
-    SentinelUrl,
-    address,
-    check_url,
-    cluster_node,
-    gives_password,
-    has_password,
-    is_sentinel_url,
-    join,
-    join_cluster,
-    of_the_server,
-    shown,
-    with_password_file,
-)
+from zsched.config.parsing import QUEUES, URGENCY, Given, QueueSettings, setting, suggest
 from zsched.errors import ConfigError
 
 FILE_VARIABLE = "ZSCHED_CONFIG"
@@ -75,9 +45,9 @@ _FROM_KUBERNETES = re.compile(
 
 def _queues(given: object) -> bool | tuple[str, ...]:
     """Parse true (all queues), false (none), or names of queues."""
-    for parse in (boolean, words):
+    for kind in (parse.boolean, parse.words):
         with suppress(ValueError):
-            return parse(given)
+            return kind(given)
     raise ValueError('write true, false, or a list of queues: ["a", "b"] in a file, a,b elsewhere')
 
 
@@ -91,13 +61,15 @@ class RedisSettings:
     variable, an option; "" if no settings were loaded.
     """
 
-    url: str = setting("redis://localhost:6379/0", check_url, repr=False)  # may have a password
-    timeout_s: float = setting(5.0, number_within(0.05, 300))
-    password_file: str | None = setting(None, path)
-    sentinels: tuple[str, ...] = setting((), addresses(address))
-    master: str | None = setting(None, matching(MASTER, "write the name of the master, as Sentinel knows it"))
-    sentinel_password_file: str | None = setting(None, path)
-    cluster: tuple[str, ...] = setting((), addresses(cluster_node))
+    url: str = setting("redis://localhost:6379/0", urls.check_url, repr=False)  # may have a password
+    timeout_s: float = setting(5.0, parse.number_within(0.05, 300))
+    password_file: str | None = setting(None, parse.path)
+    sentinels: tuple[str, ...] = setting((), parse.addresses(urls.address))
+    master: str | None = setting(
+        None, parse.matching(urls.MASTER, "write the name of the master, as Sentinel knows it")
+    )
+    sentinel_password_file: str | None = setting(None, parse.path)
+    cluster: tuple[str, ...] = setting((), parse.addresses(urls.cluster_node))
     given_by: str = dataclasses.field(default="", compare=False)  # no setting
 
     def read_password(self) -> str | None:
@@ -115,36 +87,36 @@ class RedisSettings:
 class DaemonSettings:
     """The daemon's times and sizes; config/zsched.toml explains each key."""
 
-    lease_ms: int = setting(2000, integer(200, LONGEST_LEASE_MS))
-    renew_ms: int = setting(500, integer(20, 30_000))
-    idle_ms: int = setting(1000, integer(10, 60_000))
-    batch_max: int = setting(1000, integer(1, 5000))  # Lua's unpack fails near 8,000
-    script_target_ms: float = setting(3.0, number_within(0.1, 1000))
-    allow_eviction: bool = setting(False, boolean)
-    overlap_patience_s: int = setting(3600, integer(1, 30 * 86_400))
+    lease_ms: int = setting(2000, parse.integer(200, LONGEST_LEASE_MS))
+    renew_ms: int = setting(500, parse.integer(20, 30_000))
+    idle_ms: int = setting(1000, parse.integer(10, 60_000))
+    batch_max: int = setting(1000, parse.integer(1, 5000))  # Lua's unpack fails near 8,000
+    script_target_ms: float = setting(3.0, parse.number_within(0.1, 1000))
+    allow_eviction: bool = setting(False, parse.boolean)
+    overlap_patience_s: int = setting(3600, parse.integer(1, 30 * 86_400))
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSettings:
     """The durable copy of the log, and how much of the log stays in Redis."""
 
-    path: str | None = setting(None, path)
-    retention_days: int = setting(90, integer(1, 36_500))
-    keep_args: bool = setting(True, boolean)
-    recovery: str = setting("automatic", one_of("automatic", "manual"))
-    log_keep_s: int = setting(3600, integer(1, 30 * 86_400))
-    log_keep_mib: int = setting(256, integer(1, 1024 * 1024))
+    path: str | None = setting(None, parse.path)
+    retention_days: int = setting(90, parse.integer(1, 36_500))
+    keep_args: bool = setting(True, parse.boolean)
+    recovery: str = setting("automatic", parse.one_of("automatic", "manual"))
+    log_keep_s: int = setting(3600, parse.integer(1, 30 * 86_400))
+    log_keep_mib: int = setting(256, parse.integer(1, 1024 * 1024))
 
 
 @dataclass(frozen=True, slots=True)
 class RqSettings:
     """Options of RQ's jobs."""
 
-    serializer: str = setting("pickle", one_of("pickle", "json"))
-    allow_callables: tuple[str, ...] = setting(("*",), words)
+    serializer: str = setting("pickle", parse.one_of("pickle", "json"))
+    allow_callables: tuple[str, ...] = setting(("*",), parse.words)
     native: bool | tuple[str, ...] = setting(True, _queues)
-    tracebacks: bool = setting(True, boolean)
-    prefix: str | None = setting(None, matching(RQ_PREFIX_FORM, RQ_PREFIX_REMEDY))
+    tracebacks: bool = setting(True, parse.boolean)
+    prefix: str | None = setting(None, parse.matching(RQ_PREFIX_FORM, RQ_PREFIX_REMEDY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,40 +126,40 @@ class WorkerSettings:
     ``task_modules`` are imported at a worker's start: their tasks are allowed.
     """
 
-    guard: str = setting("off", one_of("off", "warn", "enforce"))
-    allow_callables: tuple[str, ...] = setting((), any_words)
-    task_modules: tuple[str, ...] = setting((), any_words)
-    unsigned_rq_jobs: bool = setting(False, boolean)
+    guard: str = setting("off", parse.one_of("off", "warn", "enforce"))
+    allow_callables: tuple[str, ...] = setting((), parse.any_words)
+    task_modules: tuple[str, ...] = setting((), parse.any_words)
+    unsigned_rq_jobs: bool = setting(False, parse.boolean)
 
 
 @dataclass(frozen=True, slots=True)
 class SigningSettings:
     """The keys of clients and workers. ``valid_days``: after a one-shot's time, or a recurring schedule's put."""
 
-    keys_file: str | None = setting(None, path)
-    valid_days: int = setting(VALID_DAYS, integer(1, MOST_VALID_DAYS))
+    keys_file: str | None = setting(None, parse.path)
+    valid_days: int = setting(VALID_DAYS, parse.integer(1, MOST_VALID_DAYS))
 
 
 @dataclass(frozen=True, slots=True)
 class LimitSettings:
     """Sizes that a schedule must not exceed."""
 
-    payload_bytes: int = setting(262_144, integer(1, 64 * 1024 * 1024))
+    payload_bytes: int = setting(262_144, parse.integer(1, 64 * 1024 * 1024))
 
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
     """Options of the events that structlog writes to stderr."""
 
-    level: str = setting("info", one_of("debug", "info", "warning", "error"))
-    format: str = setting("auto", one_of("auto", "console", "json"))
+    level: str = setting("info", parse.one_of("debug", "info", "warning", "error"))
+    format: str = setting("auto", parse.one_of("auto", "console", "json"))
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
     """The address at which the daemon serves metrics to Prometheus; None: nowhere, and nothing is counted."""
 
-    listen: str | None = setting(None, listen_address)
+    listen: str | None = setting(None, parse.listen_address)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -204,22 +176,22 @@ class WebSettings:
     times of a rule of a limited caller. ``proxy_header`` and ``proxy_role_header`` count only from ``proxy_addresses``.
     """
 
-    listen: str = setting("127.0.0.1:9180", listen_address)
-    allow_plain: bool = setting(False, boolean)
-    timeout_s: float = setting(30.0, number_within(0.1, 3600))
-    session_hours: int = setting(12, integer(1, 720))
-    least_every_s: float = setting(1.0, number_within(0, 86_400))
-    proxy_header: str | None = setting(None, matching(_HEADER, _HEADER_REMEDY))
-    proxy_role_header: str | None = setting(None, matching(_HEADER, _HEADER_REMEDY))
-    proxy_addresses: tuple[str, ...] = setting((), addresses(network))
+    listen: str = setting("127.0.0.1:9180", parse.listen_address)
+    allow_plain: bool = setting(False, parse.boolean)
+    timeout_s: float = setting(30.0, parse.number_within(0.1, 3600))
+    session_hours: int = setting(12, parse.integer(1, 720))
+    least_every_s: float = setting(1.0, parse.number_within(0, 86_400))
+    proxy_header: str | None = setting(None, parse.matching(_HEADER, _HEADER_REMEDY))
+    proxy_role_header: str | None = setting(None, parse.matching(_HEADER, _HEADER_REMEDY))
+    proxy_addresses: tuple[str, ...] = setting((), parse.addresses(parse.network))
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All settings. ``Settings()`` is the defaults; :func:`load_settings` is what programs use."""
 
-    namespace: str = setting("default", matching(r"[a-z0-9_]{1,32}", "use 1 to 32 of a-z, 0-9 and _"))
-    by: str | None = setting(None, line(200))
+    namespace: str = setting("default", parse.matching(r"[a-z0-9_]{1,32}", "use 1 to 32 of a-z, 0-9 and _"))
+    by: str | None = setting(None, parse.line(200))
     redis: RedisSettings = dataclasses.field(default_factory=RedisSettings)
     daemon: DaemonSettings = dataclasses.field(default_factory=DaemonSettings)
     archive: ArchiveSettings = dataclasses.field(default_factory=ArchiveSettings)
@@ -243,17 +215,6 @@ class Settings:
 SettingKey = tuple[str, str]  # (section, name); the section of a top-level key is ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A given value, and its place for messages."""
-
-    place: str
-    value: object
-
-    def error(self, problem: str) -> ConfigError:
-        return ConfigError(f"{self.place}={shown(self.value)}: {problem}")
-
-
 def load_settings(
     file: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] = os.environ,
@@ -269,26 +230,18 @@ def load_settings(
         ConfigError: a file that cannot be read, an unknown key, a value out of bounds.
     """
     file = os.path.expanduser(file or env.get(FILE_VARIABLE) or "")
-    given: dict[SettingKey, _Given] = {}
-    tables: dict[str, Any] = {}
-    if file:
-        read = _read(Path(file))
-        tables = _named_tables(Path(file), read)
-        given.update(_from_file(Path(file), read))
-    given.update(_from_environment(env))
-    given.update(_from_flags(flags or {}))
-    parsed = {key: _parse(key, value) for key, value in given.items()}
-    sections = {
-        section: kind(**{name: value for (inside, name), value in parsed.items() if inside == section})
-        for section, kind in _SECTIONS.items()
-    }
-    settings = Settings(**{name: value for (inside, name), value in parsed.items() if not inside}, **sections, **tables)
+    read = _read(Path(file)) if file else {}
+    given = dict(chain(_from_file(Path(file), read), _from_environment(env), _from_flags(flags or {})))
+    values: dict[str, dict[str, Any]] = {section: {} for section in ("", *_SECTIONS)}
+    for (section, name), each in given.items():
+        values[section][name] = each.parsed(_PARSERS[section, name])
+    sections = {section: kind(**values[section]) for section, kind in _SECTIONS.items()}
+    settings = Settings(**values[""], **sections, **_named_tables(Path(file), read))
     _check_together(settings, given)
-    redis = _with_credential(_with_cluster(_with_sentinels(settings.redis, given), given), env)
     keys_file = settings.signing.keys_file or reading.credential_file(env, reading.SIGNING_CREDENTIAL)
     return dataclasses.replace(
         settings,
-        redis=dataclasses.replace(redis, given_by=_given_by(given)),
+        redis=_connection(settings.redis, given, env),
         signing=dataclasses.replace(settings.signing, keys_file=keys_file),
     )
 
@@ -307,7 +260,7 @@ def _named_tables(file: Path, tables: Mapping[str, Any]) -> dict[str, Any]:
     return {"queues": {name: QueueSettings(**values) for name, values in queues.items()}, "urgencies": urgencies}
 
 
-def _from_file(file: Path, tables: Mapping[str, Any]) -> Iterator[tuple[SettingKey, _Given]]:
+def _from_file(file: Path, tables: Mapping[str, Any]) -> Iterator[tuple[SettingKey, Given]]:
     for name, value in tables.items():
         if name in _NAMED:
             continue
@@ -316,36 +269,34 @@ def _from_file(file: Path, tables: Mapping[str, Any]) -> Iterator[tuple[SettingK
         if name in _SECTIONS:
             for inner, inner_value in value.items():
                 place = f"{file}: [{name}] {inner}"
-                yield _known((name, inner), place), _Given(place, inner_value)
+                yield _known((name, inner), place), Given(place, inner_value)
         elif isinstance(value, dict):
             raise ConfigError(f"{file}: [{name}] is no section; {suggest(name, [*_SECTIONS, *_NAMED])}")
         else:
-            yield _known(("", name), f"{file}: {name}"), _Given(f"{file}: {name}", value)
+            yield _known(("", name), f"{file}: {name}"), Given(f"{file}: {name}", value)
 
 
-def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[SettingKey, _Given]]:
+def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[SettingKey, Given]]:
     names = {variable_of(key): key for key in _PARSERS}
     for variable, value in env.items():
         if variable in names:
-            yield names[variable], _Given(variable, value)
+            yield names[variable], Given(variable, value)
         elif variable.startswith(_PREFIX) and variable not in _OTHER_VARIABLES and not variable.startswith(_OF_TESTS):
             if _FROM_KUBERNETES.match(f"{variable}={value}"):
                 continue
-            heading = next(
-                (heading for heading in _NAMED if variable.startswith(variable_of((heading, "")) + "_")), None
-            )
+            heading = next((each for each in _NAMED if variable.startswith(f"{variable_of((each, ''))}_")), None)
             hint = f"[{heading}.<name>] is allowed only in a file" if heading else suggest(variable, names)
             raise ConfigError(f"{variable} in the environment is no setting; {hint}")
 
 
-def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[SettingKey, _Given]]:
+def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[SettingKey, Given]]:
     for dotted, value in flags.items():
         if value is None:
             continue
         section, _, name = dotted.rpartition(".")
-        flag = _Given("--" + dotted.replace(".", "-").replace("_", "-"), value)
+        flag = Given("--" + dotted.replace(".", "-").replace("_", "-"), value)
         key = _known((section, name), flag.place)
-        if key == ("redis", "url") and has_password(str(value)):
+        if key == ("redis", "url") and urls.has_password(str(value)):
             remedy = f"put it in {variable_of(key)} or name a file in {variable_of(('redis', 'password_file'))}"
             raise flag.error(f"every user of this machine can read a password on the command line; {remedy}")
         yield key, flag
@@ -362,77 +313,61 @@ def _known(key: SettingKey, place: str) -> SettingKey:
     raise ConfigError(f"{place} is no setting; {suggest(key[1], names)}")
 
 
-def _parse(key: SettingKey, given: _Given) -> Any:
-    try:
-        return _PARSERS[key](given.value)
-    except ValueError as error:
-        raise given.error(str(error)) from None
-
-
-def _check_together(settings: Settings, given: Mapping[SettingKey, _Given]) -> None:
+def _check_together(settings: Settings, given: Mapping[SettingKey, Given]) -> None:
     """Check rules between two keys. The message names the places of the given keys."""
     daemon, redis = settings.daemon, settings.redis
     if daemon.renew_ms * 2 >= daemon.lease_ms:
-        places = [given[key].place for key in (("daemon", "renew_ms"), ("daemon", "lease_ms")) if key in given]
+        places = _places(given, "daemon", "renew_ms", "lease_ms")
         raise ConfigError(
-            f"{', '.join(places)}: renew_ms={daemon.renew_ms} must be less than half of lease_ms={daemon.lease_ms}, "
+            f"{places}: renew_ms={daemon.renew_ms} must be less than half of lease_ms={daemon.lease_ms}, "
             f"so that one late renewal does not end a term; lower renew_ms or raise lease_ms"
         )
-    if redis.password_file is not None and gives_password(of_the_server(redis.url)):
-        raise ConfigError(f"{_places(given, 'url', 'password_file')}: two passwords; take the one in the URL away")
+    if redis.password_file is not None and urls.gives_password(urls.of_the_server(redis.url)):
+        places = _places(given, "redis", "url", "password_file")
+        raise ConfigError(f"{places}: two passwords; take the one in the URL away")
 
 
-def _with_sentinels(redis: RedisSettings, given: Mapping[SettingKey, _Given]) -> RedisSettings:
-    """Return *redis* with a URL that includes the settings of Sentinels."""
-    url = redis.url
+def _connection(redis: RedisSettings, given: Mapping[SettingKey, Given], env: Mapping[str, str]) -> RedisSettings:
+    """Return *redis* with one URL of all its settings, and with systemd's credential unless it has a password."""
+    url, file = _joined_url(redis, given), redis.password_file
+    if file is None and not urls.gives_password(urls.of_the_server(url)):
+        file = reading.credential_file(env, reading.REDIS_CREDENTIAL)
+    given_by = _places(given, "redis", "url", "sentinels", "master", "cluster")
+    default = f"the default, as {variable_of(('redis', 'url'))} is not set"
+    return dataclasses.replace(redis, url=url, password_file=file, given_by=given_by or default)
+
+
+def _joined_url(redis: RedisSettings, given: Mapping[SettingKey, Given]) -> str:
+    """Return the URL with the Sentinels or the nodes of the Cluster in it."""
+    url, base = redis.url, redis.url if ("redis", "url") in given else _NO_HOST
+    places = partial(_places, given, "redis")
     if bool(redis.sentinels) != (redis.master is not None):
         remedy = "give the Sentinels and the name of their master"
-        raise ConfigError(f"{_places(given, 'sentinels', 'master')}: one without the other; {remedy}")
-    if redis.sentinels and redis.master is not None:
-        try:
-            url = join(url if ("redis", "url") in given else _NO_HOST, redis.sentinels, redis.master)
-        except ValueError as error:
-            raise ConfigError(f"{_places(given, 'url', 'sentinels', 'master')}: {error}") from None
-    if redis.sentinel_password_file is not None:
-        places = _places(given, "url", "sentinel_password_file")
-        if not is_sentinel_url(url):
-            raise ConfigError(f"{places}: no Sentinels are named; give sentinels and master, or take it away")
-        if {"sentinel_password", "sentinel_password_file"} & SentinelUrl.parse(url).options.keys():
-            raise ConfigError(f"{places}: two passwords of the Sentinels; take the one in the URL away")
-        url = with_password_file(url, redis.sentinel_password_file)
-    return dataclasses.replace(redis, url=url)
-
-
-def _with_cluster(redis: RedisSettings, given: Mapping[SettingKey, _Given]) -> RedisSettings:
-    """Return *redis* with the nodes of the Cluster in its URL."""
-    if not redis.cluster:
-        return redis
-    if redis.sentinels:
+        raise ConfigError(f"{places('sentinels', 'master')}: one without the other; {remedy}")
+    if redis.sentinels and redis.cluster:
         problem = "a Cluster has no Sentinels; take one of the two away"
-        raise ConfigError(f"{_places(given, 'sentinels', 'cluster')}: {problem}")
+        raise ConfigError(f"{places('sentinels', 'cluster')}: {problem}")
     try:
-        url = join_cluster(redis.url if ("redis", "url") in given else _NO_HOST, redis.cluster)
+        if redis.master is not None:
+            url = urls.join(base, redis.sentinels, redis.master)
+        elif redis.cluster:
+            url = urls.join_cluster(base, redis.cluster)
     except ValueError as error:
-        raise ConfigError(f"{_places(given, 'url', 'cluster')}: {error}") from None
-    return dataclasses.replace(redis, url=url)
+        raise ConfigError(f"{places('url', 'sentinels', 'master', 'cluster')}: {error}") from None
+    if redis.sentinel_password_file is None:
+        return url
+    if not urls.is_sentinel_url(url):
+        problem = "no Sentinels are named; give sentinels and master, or take it away"
+        raise ConfigError(f"{places('url', 'sentinel_password_file')}: {problem}")
+    if {"sentinel_password", "sentinel_password_file"} & urls.SentinelUrl.parse(url).options.keys():
+        problem = "two passwords of the Sentinels; take the one in the URL away"
+        raise ConfigError(f"{places('url', 'sentinel_password_file')}: {problem}")
+    return urls.with_password_file(url, redis.sentinel_password_file)
 
 
-def _with_credential(redis: RedisSettings, env: Mapping[str, str]) -> RedisSettings:
-    """Return *redis* with the password from systemd's credential, unless it has a password."""
-    if redis.password_file is not None or gives_password(of_the_server(redis.url)):
-        return redis
-    return dataclasses.replace(redis, password_file=reading.credential_file(env, reading.REDIS_CREDENTIAL))
-
-
-def _places(given: Mapping[SettingKey, _Given], *names: str) -> str:
-    """Name the places of the keys *names* of [redis] that were given."""
-    return ", ".join(given["redis", name].place for name in names if ("redis", name) in given)
-
-
-def _given_by(given: Mapping[SettingKey, _Given]) -> str:
-    """Name the places from which the address of Redis comes."""
-    default = f"the default, as {variable_of(('redis', 'url'))} is not set"
-    return _places(given, "url", "sentinels", "master", "cluster") or default
+def _places(given: Mapping[SettingKey, Given], section: str, *names: str) -> str:
+    """Name the places of the keys *names* of *section* that were given."""
+    return ", ".join(given[section, name].place for name in names if (section, name) in given)
 
 
 def variable_of(key: SettingKey) -> str:
