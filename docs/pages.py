@@ -167,13 +167,12 @@ def _families(file: str) -> Iterator[str]:
 
 def _metric(call: ast.Call, help_text: str) -> Iterator[str]:
     """Yield the row of one call; nothing if the call makes no family, or makes one of a name that is not known here."""
-    made = ast.unparse(call.func).strip("_").lower()  # _gauges, or prometheus_client's CounterMetricFamily
-    kind = next((kind for kind in _KINDS if made.startswith(kind)), None)
-    if kind is None or not isinstance(call.args[0], ast.Constant):
+    kind = ast.unparse(call.func)
+    if kind not in _KINDS or not isinstance(call.args[0], ast.Constant):
         return
-    name = "zsched_" + str(call.args[0].value).removeprefix("zsched_") + ("_total" if kind == "counter" else "")
+    name = f"zsched_{call.args[0].value!s}{'_total' if kind == 'counter' else ''}"
     meaning = str(call.args[1].value) if isinstance(call.args[1], ast.Constant) else help_text
-    labels = [each for part in [*call.args[2:3], *(word.value for word in call.keywords)] for each in _texts(part)]
+    labels = [each for part in [*call.args[3:], *(word.value for word in call.keywords)] for each in _texts(part)]
     yield f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {meaning} |"
 
 

@@ -12,19 +12,19 @@ with a short timeout: Prometheus gives up after ten seconds by default, and need
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from zsched.core.clock import Clock
 from zsched.core.options.choices import Priority
 from zsched.errors import ZschedError
-from zsched.metrics.families import counters, gauge, gauges, histogram, histograms
-from zsched.metrics.meter import MOST, UNKNOWN, DaemonMeter, Distribution, LogTally, Names, label_text
+from zsched.metrics.families import counter, gauge, histogram
+from zsched.metrics.meter import MOST, UNKNOWN, DaemonMeter, LogTally, Names, label_text
 from zsched.storage.archivers import ArchiveState, Report, last_audit, remembered
 from zsched.storage.overview import Overview
 from zsched.storage.reader import Reader
@@ -94,8 +94,8 @@ class DaemonCollector(Collector):
         """Yield all metric families."""
         yield from _of_log(self._meter.tally)
         yield from _of_daemon(self._meter)
-        versions = [version or UNKNOWN for version in self._build.values()]
-        yield gauges("build_info", "Versions of this daemon.", [*self._build], [(versions, 1)])
+        versions = tuple(version or UNKNOWN for version in self._build.values())
+        yield gauge("build_info", "Versions of this daemon.", {versions: 1}, tuple(self._build))
         sight = self._lookout.look()
         help = "Reachability of Redis at this daemon's last reading: 1 or 0."
         yield gauge("redis_up", help, sight.overview is not None)
@@ -104,11 +104,10 @@ class DaemonCollector(Collector):
                 yield from _of_server(sight.overview.server)
             yield from _of_redis(sight.overview)
             yield from _of_archives(sight.overview)
-            rows = [([queue], depth) for queue, depth in self._by_label(sight.depths)]
-            yield gauges("queue_depth", "Jobs that wait in RQ's queues, from any producer.", ["queue"], rows)
+            help = "Jobs that wait in RQ's queues, from any producer."
+            yield gauge("queue_depth", help, self._by_label(sight.depths), ["queue"])
             help = "Jobs that workers with a guard in the mode warn say they ran, and that enforce would have refused."
-            rows = [([queue], number) for queue, number in self._by_label(sight.warned)]
-            yield counters("jobs_warned", help, ["queue"], rows)
+            yield counter("jobs_warned", help, self._by_label(sight.warned), ["queue"])
             yield self._of_due_soon(sight.due_soon)
 
     def _of_due_soon(self, numbers: Mapping[str, Mapping[str, int]]) -> Metric:
@@ -116,19 +115,19 @@ class DaemonCollector(Collector):
             "Schedules due in a queue within this time, with overdue ones; a recurring one counts once. "
             "Of more than 100 in a lane and a time, the queues are estimated from a sample."
         )
-        rows: list[tuple[list[str], float]] = []
-        for within in WITHIN_MS:
-            by_queue = {queue: number[within] for queue, number in numbers.items()}
-            rows += [([queue, within], number) for queue, number in self._by_label(by_queue)]
-        return gauges("due_soon", help, ["queue", "within"], rows)
+        rows = {
+            (queue, within): number
+            for within in WITHIN_MS
+            for queue, number in self._by_label({queue: each[within] for queue, each in numbers.items()}).items()
+        }
+        return gauge("due_soon", help, rows, ["queue", "within"])
 
-    def _by_label(self, numbers: Mapping[str, int]) -> Iterable[tuple[str, int]]:
+    def _by_label(self, numbers: Mapping[str, int]) -> dict[str, int]:
         """Sum up *numbers* by label. Name the largest first: the number of label values is bounded."""
-        by_label: dict[str, int] = {}
+        by_label = Counter[str]()
         for queue, number in sorted(numbers.items(), key=lambda pair: (-pair[1], pair[0])):
-            label = self._queues.of(queue)
-            by_label[label] = by_label.get(label, 0) + number
-        return by_label.items()
+            by_label[self._queues.of(queue)] += number
+        return by_label
 
 
 # -- what this daemon knows -------------------------------------------------------------------------
@@ -136,44 +135,35 @@ class DaemonCollector(Collector):
 
 def _of_log(tally: LogTally) -> Iterator[Metric]:
     help = "Outcomes of occurrences and of requested runs, in this daemon's terms."
-    yield counters("fires", help, ["outcome"], [([outcome], number) for outcome, number in tally.outcomes.items()])
+    yield counter("fires", help, tally.outcomes, ["outcome"])
     yield histogram(
         "lateness_seconds",
         "Time to an occurrence's push from its due time, or from the later put or resume.",
         tally.lateness_s,
     )
-    yield histograms("queue_wait_seconds", "Time in the queue, of runs that ended.", ["queue"], _rows(tally.wait_s))
-    yield histograms("run_duration_seconds", "Time from start to end of a run.", ["queue"], _rows(tally.duration_s))
+    yield histogram("queue_wait_seconds", "Time in the queue, of runs that ended.", tally.wait_s, ["queue"])
+    yield histogram("run_duration_seconds", "Time from start to end of a run.", tally.duration_s, ["queue"])
     help = "Duration of a run as a share of its timeout."
     yield histogram("run_timeout_ratio", help, tally.timeout_ratio)
     help = "Ends of runs; a run that is requeued in RQ ends again."
-    yield counters("runs_ended", help, ["queue", "status"], _by_status(tally.ended))
+    yield counter("runs_ended", help, tally.ended, ["queue", "status"])
     help = "Ends of runs that were requeued in RQ and ended again, by the status that no longer counts."
-    yield counters("runs_requeued", help, ["queue", "status"], _by_status(tally.requeued))
-
-
-def _by_status(ends: Counter[tuple[str, str]]) -> list[tuple[list[str], float]]:
-    return [([queue, status], number) for (queue, status), number in ends.copy().items()]
-
-
-def _rows(by_label: dict[str, Distribution]) -> Iterator[tuple[list[str], Distribution]]:
-    for label, distribution in by_label.copy().items():  # another thread may add labels
-        yield [label], distribution
+    yield counter("runs_requeued", help, tally.requeued, ["queue", "status"])
 
 
 def _of_daemon(meter: DaemonMeter) -> Iterator[Metric]:
     yield gauge("leader", "Role of this daemon: 1 leader, 0 not.", meter.health.leads)
     help = "Threads, chores and kinds of questions of this daemon that fail at present; its log has the reasons."
     yield gauge("failing", help, len(meter.health.failing))
-    yield CounterMetricFamily("zsched_terms", "Terms that this daemon began.", meter.terms)
+    yield counter("terms", "Terms that this daemon began.", meter.terms)
     help = "Runs that one call of fire or advance queued, without calls that queued none."
     yield histogram("fired_per_tick", help, meter.fired_per_tick)
     help = "Round trips that renewed the lease."
     yield histogram("lease_renewal_seconds", help, meter.renewal_s)
     help = "Round trips of the firing loop's scripts."
-    yield histograms("script_seconds", help, ["script"], _rows(meter.script_s))
+    yield histogram("script_seconds", help, meter.script_s, ["script"])
     help = "Jumps of the Redis server's clock that suspended the firing."
-    yield CounterMetricFamily("zsched_clock_jumps", help, meter.clock_jumps)
+    yield counter("clock_jumps", help, meter.clock_jumps)
 
 
 # -- what Redis knows -------------------------------------------------------------------------------
@@ -189,20 +179,20 @@ def _of_server(server: Server) -> Iterator[Metric]:
 
 def _of_redis(seen: Overview) -> Iterator[Metric]:
     yield gauge("led", "Leadership of the namespace: 1 a daemon leads, 0 none.", seen.leader is not None)
-    rows = [([lane.value], seen.waiting[lane]) for lane in Priority]
-    yield gauges("waiting", "Waiting schedules, including overdue and held-back ones.", ["lane"], rows)
-    rows = [([lane.value], seen.overdue[lane]) for lane in Priority]
-    yield gauges("overdue", "Waiting schedules whose due time has passed.", ["lane"], rows)
+    waiting = {lane.value: seen.waiting[lane] for lane in Priority}
+    overdue = {lane.value: seen.overdue[lane] for lane in Priority}
+    yield gauge("waiting", "Waiting schedules, including overdue and held-back ones.", waiting, ["lane"])
+    yield gauge("overdue", "Waiting schedules whose due time has passed.", overdue, ["lane"])
     yield gauge("oldest_due_age_seconds", "Lateness of the oldest due schedule; 0 without one.", seen.late_ms / 1000)
     states = {
-        "waiting": sum(seen.waiting.values()),
+        "waiting": sum(waiting.values()),
         "recurring": seen.recurring,
         "paused": seen.paused,
         "quarantined": seen.quarantined,
         "held_back": sum(held.waiting for held in seen.held_back),
     }
     help = "Schedules by state; recurring ones are also in another state, held_back ones are also waiting."
-    yield gauges("schedules", help, ["state"], [([state], number) for state, number in states.items()])
+    yield gauge("schedules", help, states, ["state"])
     help = "Time since the oldest due time among the schedules that are held back; 0 without one."
     since_ms = min((held.since_ms for held in seen.held_back), default=seen.now_ms)
     yield gauge("held_back_age_seconds", help, max(seen.now_ms - since_ms, 0) / 1000)
@@ -225,14 +215,14 @@ def _of_archives(seen: Overview) -> Iterator[Metric]:
     for report in remembered(seen.archives, seen.now_ms):
         if not report.is_stopped and len(lately) < MOST:
             lately.setdefault(label_text(report.place), report)
-    lags = [([place], lag) for place, each in lately.items() if (lag := seen.behind(each)) is not None]
-    yield gauges("archive_lag_entries", "Log entries that an archive lacks.", ["archive"], lags)
-    rows = [([place], each.state is ArchiveState.FOLLOWING) for place, each in lately.items()]
-    yield gauges("archive_following", "State of an archive: 1 it follows the log, 0 not.", ["archive"], rows)
-    ages = [([place], max(seen.now_ms - each.told_ms, 0) / 1000) for place, each in lately.items()]
-    yield gauges("archive_seconds_since_report", "Time since an archive's last report.", ["archive"], ages)
-    unknown = [([place], each.unknown_entries) for place, each in lately.items()]
-    yield gauges("archive_unknown_entries", "Log entries that an archive could not read.", ["archive"], unknown)
+    lags = {place: lag for place, each in lately.items() if (lag := seen.behind(each)) is not None}
+    yield gauge("archive_lag_entries", "Log entries that an archive lacks.", lags, ["archive"])
+    following = {place: each.state is ArchiveState.FOLLOWING for place, each in lately.items()}
+    yield gauge("archive_following", "State of an archive: 1 it follows the log, 0 not.", following, ["archive"])
+    ages = {place: max(seen.now_ms - each.told_ms, 0) / 1000 for place, each in lately.items()}
+    yield gauge("archive_seconds_since_report", "Time since an archive's last report.", ages, ["archive"])
+    unknown = {place: each.unknown_entries for place, each in lately.items()}
+    yield gauge("archive_unknown_entries", "Log entries that an archive could not read.", unknown, ["archive"])
     last = last_audit(seen.archives, seen.now_ms)
     if last is not None:
         yield gauge("audit_alarms", "Errors that the last audit found, including repaired ones.", last.alarms)

@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.samples import Sample
 
 from zsched.metrics.meter import Distribution
 
-
-def gauge(name: str, help: str, value: float) -> Metric:
-    """Return a gauge without labels."""
-    return GaugeMetricFamily(f"zsched_{name}", help, value)
+Value = float | Mapping[Any, float]  # the only value; or with labels, by the value of a label or by the values of all
 
 
-def gauges(name: str, help: str, labels: list[str], rows: Iterable[tuple[list[str], float]]) -> Metric:
-    """Return a gauge with *labels*; *rows*: their values, and the gauge's."""
-    family = GaugeMetricFamily(f"zsched_{name}", help, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
+def gauge(name: str, help: str, value: Value, labels: Sequence[str] = ()) -> Metric:
+    """Return a gauge."""
+    return _filled(GaugeMetricFamily(f"zsched_{name}", help, labels=labels), value)
+
+
+def counter(name: str, help: str, value: Value, labels: Sequence[str] = ()) -> Metric:
+    """Return a counter."""
+    return _filled(CounterMetricFamily(f"zsched_{name}", help, labels=labels), value)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, value: Value) -> Metric:
+    for values, each in _by_labels(value):
+        family.add_metric(values, each)
     return family
 
 
-def counters(name: str, help: str, labels: list[str], rows: Iterable[tuple[list[str], float]]) -> Metric:
-    """Return a counter with *labels*; *rows* as in ``gauges``."""
-    family = CounterMetricFamily(f"zsched_{name}", help, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
-    return family
-
-
-def histogram(name: str, help: str, distribution: Distribution) -> Metric:
-    """Return a histogram without labels."""
-    return histograms(name, help, [], [([], distribution)])
-
-
-def histograms(name: str, help: str, labels: list[str], rows: Iterable[tuple[list[str], Distribution]]) -> Metric:
-    """Return a histogram with *labels*; *rows* as in ``gauges``."""
+def histogram(
+    name: str, help: str, value: Distribution | Mapping[Any, Distribution], labels: Sequence[str] = ()
+) -> Metric:
+    """Return a histogram."""
     family = HistogramMetricFamily(f"zsched_{name}", help)
-    for values, distribution in rows:
+    for values, distribution in _by_labels(value):
         family.samples += _samples(family.name, dict(zip(labels, values, strict=True)), distribution)
     return family
+
+
+def _by_labels(value: Any) -> Iterator[tuple[Sequence[str], Any]]:
+    """Yield each value with the values of its labels. Another thread may add some meanwhile."""
+    for key, each in dict(value if isinstance(value, Mapping) else {(): value}).items():
+        yield (key,) if isinstance(key, str) else key, each
 
 
 def _samples(name: str, labels: dict[str, str], distribution: Distribution) -> Iterator[Sample]:

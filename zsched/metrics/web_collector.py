@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from zsched.metrics.families import counters, gauge, histograms
+from zsched.metrics.families import counter, gauge, histogram
 from zsched.metrics.web_meter import WebMeter
 
 
@@ -23,15 +23,11 @@ class WebCollector(Collector):
         """Yield all metric families."""
         meter = self._meter
         help = "Requests that were answered, by template of the route and class of the status; without probes."
-        rows = [([*labels], number) for labels, number in meter.requests.items()]
-        yield counters("web_requests", help, ["route", "method", "status"], rows)
+        yield counter("web_requests", help, meter.requests, ["route", "method", "status"])
         help = "Time from a request to the beginning of its answer."
-        times = [([*labels], each) for labels, each in meter.request_s.items()]
-        yield histograms("web_request_seconds", help, ["route", "method"], times)
+        yield histogram("web_request_seconds", help, meter.request_s, ["route", "method"])
         help = "Requests that were answered with an error, by the end of its type, such as wrong-token."
-        yield counters(
-            "web_refused", help, ["reason"], [([reason], number) for reason, number in meter.refused.items()]
-        )
+        yield counter("web_refused", help, meter.refused, ["reason"])
         yield gauge("web_event_streams", "Open streams of events.", meter.streams)
 
 
