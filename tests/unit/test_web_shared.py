@@ -12,7 +12,7 @@ import pytest
 from zsched.core.clock import ManualClock
 from zsched.web.console import shared as module
 from zsched.web.console.shared import Shared
-from zsched.web.deadline import Deadline
+from zsched.web.middleware import Deadline
 
 pytestmark = pytest.mark.anyio
 

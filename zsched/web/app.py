@@ -17,7 +17,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 import zsched
 from zsched.aio.bridge import run
@@ -26,7 +25,7 @@ from zsched.aio.link import AsyncLink
 from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.dashboard.app import make_pages
-from zsched.errors import InvalidSchedule, ZschedError, show
+from zsched.errors import InvalidSchedule, ZschedError
 from zsched.health.status import looking
 from zsched.metrics.pages import METRICS_TYPE
 from zsched.metrics.web_meter import WebMeter
@@ -38,18 +37,17 @@ from zsched.storage.people import People
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 from zsched.storage.tokens import Tokens
-from zsched.web import bulk, changes, health, login, occurrences, pages, rq, runs, schedules, schemas
+from zsched.web import bulk, changes, login, occurrences, rq, runs, schedules, schemas
 from zsched.web.access import COOKIE, Access
-from zsched.web.console.now import Pulse
-from zsched.web.console.routers import CONSOLE
-from zsched.web.deadline import Deadline
-from zsched.web.docs_page import add_docs
+from zsched.web.console import edit, now, operations, schedule, timeline
+from zsched.web.console import runs as runs_page
+from zsched.web.console import schedules as schedules_page
 from zsched.web.events import Events
 from zsched.web.labels import page_text
-from zsched.web.measuring import Measured
+from zsched.web.middleware import Deadline, Measured, PrintablePaths
 from zsched.web.problems import Problem
 from zsched.web.proxy import ForwardedScheme, Proxy
-from zsched.web.rendering import JsonAnswer
+from zsched.web.rendering import JsonAnswer, docs, html_page
 
 log = structlog.get_logger(__name__)
 PREFIX: Final = "/api/v1"
@@ -103,16 +101,16 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     state.access = Access(client, state.tokens, state.people, proxy, settings, clock)
     state.is_empty = partial(is_empty, link, keys)
     state.look, state.reader = looking(settings, link), Reader(link, keys, Encoder(settings.rq.serializer))
-    state.pulse = Pulse(app)
+    state.pulse = now.Pulse(app)
     meter = state.meter = WebMeter()
     state.events, state.run_suffix = Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
-    for router in (schedules.router, bulk.router, occurrences.router, runs.router, changes.router, health.router):
-        app.include_router(router, prefix=PREFIX)
-    for router in CONSOLE:
-        app.include_router(router)
-    app.include_router(login.router)
+    for part in (schedules, bulk, occurrences, runs, changes):
+        app.include_router(part.router, prefix=PREFIX)
+    for page in (now, timeline, schedules_page, edit, schedule, runs_page, operations, login):
+        app.include_router(page.router)
     app.include_router(_probes(link, _exposition(meter)))
-    add_docs(app)
+    app.add_route("/api/docs", docs, include_in_schema=False)
+    app.mount("/static/swagger", StaticFiles(packages=[("fastapi_offline", "static")]))  # nobody else sees who looks
     app.mount("/static", StaticFiles(directory=_STATIC))
     app.add_route(rq.PATH, rq.to_pages, include_in_schema=False)
     app.mount(rq.PATH, rq.RqPages(state.access, make_pages(threads_link)))
@@ -126,23 +124,6 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(Exception, _on_failure)
     return app
-
-
-class PrintablePaths:
-    """
-    Refuses paths with control characters: the pattern of a route would ignore a line end behind it, and proxies may
-    read such a path in another way.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not scope["path"].isprintable():
-            problem = Problem(404, "not-found", f"no such path: {show(scope['path'])}", "see /api/docs for the routes")
-            await problem.response()(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
 
 
 def _exposition(meter: WebMeter) -> Callable[[], bytes] | None:
@@ -214,7 +195,7 @@ async def _on_problem(request: Request, error: Any) -> Response:
         return login.to_login(request)
     request.app.state.meter.refuse(error.kind)
     answer: JsonAnswer = error.response()
-    return pages.html_page("problem.html", error.status, problem=json.loads(bytes(answer.body))) if is_page else answer
+    return html_page("problem.html", error.status, problem=json.loads(bytes(answer.body))) if is_page else answer
 
 
 async def _on_bad_parameter(request: Request, error: Any) -> Response:

@@ -61,9 +61,9 @@ class PlainRoute(APIRoute):
         return handle
 
 
-def routes(tag: str) -> APIRouter:
+def routes(*tags: str) -> APIRouter:
     """Return a router for routes of the API."""
-    return APIRouter(tags=[tag], route_class=PlainRoute)
+    return APIRouter(tags=[*tags], route_class=PlainRoute)
 
 
 class PlainConvertor(StringConvertor):

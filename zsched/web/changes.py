@@ -1,15 +1,19 @@
-"""``/log`` and ``/events``: all changes of the namespace."""
+"""
+The namespace: ``/status``, ``/daemons`` and ``/queues`` as they are now; ``/log`` and ``/events``, all changes of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from enum import Enum
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Final
 
 import structlog
 from fastapi import Query, Request
 from starlette.responses import Response, StreamingResponse
 
+from zsched.aio.bridge import run
 from zsched.core.log.shown import shown_entry
 from zsched.errors import ZschedError
 from zsched.web import schemas
@@ -20,13 +24,37 @@ from zsched.web.reading import rfc3339
 from zsched.web.rendering import JsonAnswer
 
 log = structlog.get_logger(__name__)
-router = routes("changes")
+router = routes()
 
 _STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the latter for nginx
 _ENTRIES, _MOST = 50, 1000
+_HEALTH: Final[list[str | Enum]] = ["health"]
+_CHANGES: Final[list[str | Enum]] = ["changes"]
 
 
-@router.get("/log", **schemas.page("Entry", "Entries of the log, in order.", "entries", "source"))
+@router.get("/status", tags=_HEALTH, **schemas.route("The verdict, its reasons and remedies, and counts.", "Status"))
+async def status(request: Request, call: Admitted) -> Response:
+    """Return what `zsched status --json` prints: the verdict with remedies, daemons, backlog, activity, archives."""
+    call.demand_all("the status")
+    return JsonAnswer((await run(request.app.state.look)).to_dict())
+
+
+@router.get("/daemons", tags=_HEALTH, **schemas.route("The daemons of the last hour.", "Daemon"))
+async def daemons(call: Admitted) -> Response:
+    """Return the daemons that reported within an hour, the leader first."""
+    overview = await call.client.overview()
+    return JsonAnswer({"daemons": [daemon.to_dict() for daemon in overview.known_daemons]})
+
+
+@router.get("/queues", tags=_HEALTH, **schemas.route("The queues in use, with workers and waiting jobs.", "Queue"))
+async def queues(request: Request, call: Admitted) -> Response:
+    """Return the queues that schedules use, that RQ knows, or that workers listen to; without those beyond limits."""
+    held = (await call.client.overview()).held_back
+    found = await run(request.app.state.reader.queues_seen, held)
+    return JsonAnswer({"queues": [one.to_dict() for one in found if call.sees_queue(one.queue)]})
+
+
+@router.get("/log", tags=_CHANGES, **schemas.page("Entries of the log, in order.", "Entry", "entries", "source"))
 async def entries(
     request: Request, call: Admitted, since: QueryTime = None, limit: Annotated[int, Query(ge=1, le=_MOST)] = _ENTRIES
 ) -> Response:
@@ -41,7 +69,11 @@ async def entries(
     return JsonAnswer({"entries": shown, "source": source.to_dict()})
 
 
-@router.get("/events", **schemas.event_stream("Every change as a server-sent event."))
+@router.get(
+    "/events",
+    tags=_CHANGES,
+    **schemas.route("Every change as a server-sent event.", schemas.streamed("Events.", "text/event-stream")),
+)
 async def events(request: Request, call: Admitted) -> Response:
     """
     Stream the changes from now on, or after `Last-Event-ID`: `id` is `<epoch>-<seq>-<t>`, `data` an entry as in `/log`.

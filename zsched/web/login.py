@@ -16,10 +16,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from zsched.storage.accounts import Account
-from zsched.web import pages
 from zsched.web.access import COOKIE, Access, Caller, demand_own_origin
 from zsched.web.problems import Problem
 from zsched.web.reading import read_form
+from zsched.web.rendering import html_page
 
 log = structlog.get_logger(__name__)
 router = APIRouter(include_in_schema=False)
@@ -115,6 +115,6 @@ def _form(
     has_session: bool = False,
     is_refused: bool = False,
 ) -> Response:
-    return pages.html_page(
+    return html_page(
         "login.html", status, next=next, name=name, account=account, has_session=has_session, is_refused=is_refused
     )

@@ -13,14 +13,14 @@ from zsched.web.actions import found_of
 from zsched.web.calls import Admitted, QueryText, routes
 from zsched.web.reading import aware
 from zsched.web.rendering import JsonAnswer
-from zsched.web.replaced import retries_of
+from zsched.web.runs import retries_of
 
 router = routes("occurrences")
 
 _USUAL, _MOST = 20, 1000
 
 
-@router.get("/schedules/{id}/occurrences", **schemas.page("Occurrence", "Its past and coming occurrences."))
+@router.get("/schedules/{id}/occurrences", **schemas.route("Its past and coming occurrences.", "Occurrence"))
 async def of_schedule(
     id: str,
     call: Admitted,
@@ -49,7 +49,7 @@ async def of_schedule(
     return JsonAnswer(told)
 
 
-@router.get("/occurrences", **schemas.answer("Timeline", "Counts of occurrences by spans of time."))
+@router.get("/occurrences", **schemas.route("Counts of occurrences by spans of time.", "Timeline"))
 async def timeline(
     call: Admitted, start: Annotated[str, Query(alias="from")], end: Annotated[str, Query(alias="to")], bucket: str
 ) -> Response:

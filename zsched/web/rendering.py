@@ -1,4 +1,7 @@
-"""Responses as JSON, whatever other programs have written into Redis."""
+"""
+Responses as JSON, whatever other programs have written into Redis; and as HTML, with headers with which a browser runs
+only scripts and styles of this server.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from starlette.responses import JSONResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 _DEPTH: Final = 50  # of lists and objects in a value that cannot be shown as it is
 
@@ -36,3 +41,37 @@ def _plain(value: Any, depth: int) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(each, depth - 1) for each in value]
     return value
+
+
+# -- pages ------------------------------------------------------------------------------------------
+
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+PAGE_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers send a form without its Origin
+    "X-Content-Type-Options": "nosniff",
+}
+TEMPLATES: Final = Environment(
+    loader=PackageLoader("zsched.web"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=StrictUndefined,
+    cache_size=100,
+)
+
+
+def html_page(template: str, status: int = 200, **shown: Any) -> Response:
+    """Return the page that *template* makes of *shown*."""
+    return HTMLResponse(TEMPLATES.get_template(template).render(shown), status, PAGE_HEADERS)
+
+
+async def docs(_: Request) -> Response:
+    """Show the OpenAPI document in Swagger UI, which sets styles of elements."""
+    page = html_page("docs.html")
+    page.headers["Content-Security-Policy"] = _POLICY.replace("style-src", "style-src 'unsafe-inline'")
+    return page

@@ -1,24 +1,33 @@
-"""``/runs``: list, read, retry and cancel."""
+"""
+``/runs``: list, read, retry and cancel; and the reader of runs that were pushed later for others
+(``core.occurrences.replacements``), from the history.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Any
 
 from fastapi import Query, Request
 from starlette.responses import Response
 
+from zsched.aio.client import AsyncClient
+from zsched.core.clock import from_ms
+from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.replacements import READ, Replacements
+from zsched.core.runs.run import Run
 from zsched.web import actions, schemas
 from zsched.web.calls import Admitted, Filters, QueryText, QueryTime, routes
 from zsched.web.reading import only, read_object, rfc3339
 from zsched.web.rendering import JsonAnswer
-from zsched.web.replaced import retries_of
 
 router = routes("runs")
 
 _PAGE, _MOST = 20, 200
 
 
-@router.get("/runs", **schemas.page("Run", "Runs, the last pushed first.", "runs", "next_page_token", "source"))
+@router.get("/runs", **schemas.page("Runs, the last pushed first.", "Run", "runs", "next_page_token", "source"))
 async def list_(
     call: Admitted,
     filters: Filters,
@@ -43,7 +52,7 @@ async def list_(
     return JsonAnswer({"runs": runs, "next_page_token": found.after, "source": found.source.to_dict()})
 
 
-@router.get("/runs/{run_id:plain}", **schemas.answer("Run", "A run with its attempts."))
+@router.get("/runs/{run_id:plain}", **schemas.route("A run with its attempts.", "Run"))
 async def get(run_id: str, call: Admitted) -> Response:
     """Return a run with all its attempts; `retried` is its last retry, or null."""
     run, source = await call.client.get_run(run_id)
@@ -53,7 +62,7 @@ async def get(run_id: str, call: Admitted) -> Response:
     return JsonAnswer({**shown, "source": source.to_dict()})
 
 
-@router.post("/runs/{run_id:plain}:retry", **schemas.action("Result", "Run it once more."))
+@router.post("/runs/{run_id:plain}:retry", **schemas.action("Run it once more.", "Result"))
 async def retry(run_id: str, request: Request, call: Admitted) -> Response:
     """Run a finished run once more. Returns the id of the new run."""
     call.demand_write()
@@ -61,9 +70,41 @@ async def retry(run_id: str, request: Request, call: Admitted) -> Response:
     return JsonAnswer({"id": run_id, "run_id": await actions.retry(call, run_id)})
 
 
-@router.post("/runs/{run_id:plain}:cancel", **schemas.action("Result", "Take it out of its queue, or stop it."))
+@router.post("/runs/{run_id:plain}:cancel", **schemas.action("Take it out of its queue, or stop it.", "Result"))
 async def cancel(run_id: str, request: Request, call: Admitted) -> Response:
     """Cancel a queued run, or stop a running one."""
     call.demand_write()
     only(await read_object(request))
     return JsonAnswer({"id": run_id, "outcome": await actions.cancel_run(call, run_id)})
+
+
+# -- runs in the place of others ----------------------------------------------------------------------
+
+
+async def replaced_since(client: AsyncClient, ms: int, id: str | None = None, **filters: Any) -> Replacements:
+    """Return the backfilled and retried runs since *ms*: of schedule *id*, or of all that *filters* find."""
+    known = Replacements()
+    for what in (What.RETRIED, What.ENQUEUED):
+        await _add(known, client, what, id, from_ms(ms), **filters)
+    return known
+
+
+async def retries_of(client: AsyncClient, runs: Iterable[Run], id: str | None = None) -> Replacements:
+    """Return the retries of *runs*, which are of schedule *id* or of any."""
+    known = Replacements()
+    if times := known.further_back(runs):
+        await _add(known, client, What.RETRIED, id, *times)
+    return known
+
+
+async def _add(
+    known: Replacements,
+    client: AsyncClient,
+    what: What,
+    id: str | None,
+    since: datetime,
+    until: datetime | None = None,
+    **filters: Any,
+) -> None:
+    async for one in client.iter_history(id, status=what, since=since, until=until, limit=READ, **filters):
+        known.add(one)

@@ -101,7 +101,7 @@ async def create(request: Request, call: Admitted) -> Response:
     return await _told(call, made)
 
 
-@router.get("/schedules/{id:plain}", **schemas.answer("Schedule", "A schedule."))
+@router.get("/schedules/{id:plain}", **schemas.route("A schedule.", "Schedule"))
 async def get(id: PathId, call: Admitted) -> Response:
     """Return a schedule. Its `ETag` is its version."""
     return _schedule(call, await found_of(call, id))
@@ -120,7 +120,7 @@ async def patch(id: PathId, request: Request, call: Admitted) -> Response:
 
 
 @router.delete(
-    "/schedules/{id:plain}", **schemas.answer("Result", "What became of it.", headers=_IF_MATCH, is_write=True)
+    "/schedules/{id:plain}", **schemas.route("What became of it.", "Result", _IF_MATCH, failures=schemas.FAILED_WRITES)
 )
 async def cancel(id: PathId, request: Request, call: Admitted) -> Response:
     """Cancel a schedule: it never fires again. Honours `If-Match`."""
@@ -129,7 +129,7 @@ async def cancel(id: PathId, request: Request, call: Admitted) -> Response:
 
 @router.post(
     "/schedules/{id:plain}:pause",
-    **schemas.action("Schedule", "Stop it until it is resumed.", headers=_IF_MATCH, note=str),
+    **schemas.action("Stop it until it is resumed.", "Schedule", _IF_MATCH, note=str),
 )
 async def pause(id: PathId, request: Request, call: Admitted) -> Response:
     """Stop a schedule until it is resumed; `note` is the reason. Honours `If-Match`."""
@@ -138,7 +138,7 @@ async def pause(id: PathId, request: Request, call: Admitted) -> Response:
 
 @router.post(
     "/schedules/{id:plain}:resume",
-    **schemas.action("Resumed", "Resume a paused schedule.", headers=_IF_MATCH, missed=Missed),
+    **schemas.action("Resume a paused schedule.", "Resumed", _IF_MATCH, missed=Missed),
 )
 async def resume(id: PathId, request: Request, call: Admitted) -> Response:
     """Resume a schedule; `missed` is fire or skip. Honours `If-Match`."""
@@ -147,14 +147,14 @@ async def resume(id: PathId, request: Request, call: Admitted) -> Response:
 
 @router.post(
     "/schedules/{id:plain}:release",
-    **schemas.action("Resumed", "Put a quarantined schedule back.", headers=_IF_MATCH, missed=Missed),
+    **schemas.action("Put a quarantined schedule back.", "Resumed", _IF_MATCH, missed=Missed),
 )
 async def release(id: PathId, request: Request, call: Admitted) -> Response:
     """Put a quarantined schedule back; `missed` is fire or skip. Honours `If-Match`."""
     return await _change(call, "release", id, request)
 
 
-@router.post("/schedules/{id:plain}:run", **schemas.action("Result", "Push a run at once."))
+@router.post("/schedules/{id:plain}:run", **schemas.action("Push a run at once.", "Result"))
 async def run(id: PathId, request: Request, call: Admitted) -> Response:
     """Push a run at once. A one-shot runs now instead of at its time."""
     call.demand_write()
@@ -164,7 +164,7 @@ async def run(id: PathId, request: Request, call: Admitted) -> Response:
 
 @router.post(
     "/schedules/{id:plain}:backfill",
-    **schemas.action("Backfill", "Run past occurrences.", start=str, end=str, dry_run=bool, again=bool),
+    **schemas.action("Run past occurrences.", "Backfill", start=str, end=str, dry_run=bool, again=bool),
 )
 async def backfill(id: PathId, request: Request, call: Admitted) -> Response:
     """Run the occurrences in [`start`, `end`) that did not run; `dry_run` only plans; `again` also those that ran."""
@@ -175,7 +175,7 @@ async def backfill(id: PathId, request: Request, call: Admitted) -> Response:
     return JsonAnswer(done.to_dict())
 
 
-@router.get("/schedules/{id:plain}/story", **schemas.answer("Story", "What happened to it, and why."))
+@router.get("/schedules/{id:plain}/story", **schemas.route("What happened to it, and why.", "Story"))
 async def story(id: str, call: Admitted, tz: QueryText = None) -> Response:
     """Return what `zsched why` tells: created, changed, fired, skipped and why, and the next time."""
     if call.is_limited:
@@ -185,7 +185,7 @@ async def story(id: str, call: Admitted, tz: QueryText = None) -> Response:
 
 @router.get(
     "/schedules",
-    **schemas.page("Schedule", "Schedules, by their due time.", "schedules", "next_page_token", "is_empty"),
+    **schemas.page("Schedules, by their due time.", "Schedule", "schedules", "next_page_token", "is_empty"),
 )
 async def list_(
     request: Request,
@@ -220,7 +220,12 @@ async def list_(
 @router.post(
     "/preview",
     **schemas.action(
-        "Preview", "The next times of a rule.", RuleOptions.__annotations__, n=int, start=str, id=SCHEDULE_ID.schema
+        "The next times of a rule.",
+        "Preview",
+        options=RuleOptions.__annotations__,
+        n=int,
+        start=str,
+        id=SCHEDULE_ID.schema,
     ),
 )
 async def preview(request: Request, call: Admitted) -> Response:

@@ -25,7 +25,7 @@ from zsched.metrics.web_collector import exposition
 from zsched.metrics.web_meter import WebMeter
 from zsched.storage.overview import Overview
 from zsched.web.app import PREFIX, make_api
-from zsched.web.measuring import PROBES, Measured
+from zsched.web.middleware import PROBES, Measured
 
 
 @pytest.mark.parametrize(

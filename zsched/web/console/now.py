@@ -18,7 +18,7 @@ from zsched.errors import InvalidSchedule, ZschedError
 from zsched.health.status import StatusView
 from zsched.web.console.shared import Shared
 from zsched.web.console.view import Viewed
-from zsched.web.replaced import replaced_since
+from zsched.web.runs import replaced_since
 
 router = APIRouter(include_in_schema=False)
 

@@ -18,7 +18,7 @@ from zsched.web import actions
 from zsched.web.console.view import View, Viewed
 from zsched.web.problems import Problem
 from zsched.web.reading import aware, read_form
-from zsched.web.replaced import retries_of
+from zsched.web.runs import retries_of
 
 router = APIRouter(include_in_schema=False)
 

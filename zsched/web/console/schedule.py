@@ -26,7 +26,7 @@ from zsched.web.console.outcomes import mark_of, words_of
 from zsched.web.console.view import View, Viewed
 from zsched.web.problems import Problem
 from zsched.web.reading import read_form
-from zsched.web.replaced import replaced_since
+from zsched.web.runs import replaced_since
 
 router = APIRouter(include_in_schema=False)
 

@@ -35,7 +35,7 @@ from zsched.web.console.drawing import COMING, ROWS_BY, ShownTime, bars_of, draw
 from zsched.web.console.outcomes import Mark, legend, mark_of, words_of
 from zsched.web.console.view import View, Viewed
 from zsched.web.reading import aware
-from zsched.web.replaced import replaced_since
+from zsched.web.runs import replaced_since
 
 router = APIRouter(include_in_schema=False)
 

@@ -27,8 +27,8 @@ from zsched.web.access import COOKIE
 from zsched.web.calls import ApiCall, admitted
 from zsched.web.events import BEAT_EVERY_S
 from zsched.web.labels import Trouble, label_of
-from zsched.web.pages import HEADERS, TEMPLATES
 from zsched.web.problems import Problem
+from zsched.web.rendering import PAGE_HEADERS, TEMPLATES
 
 _SAID: Final = "zsched_said"  # the cookie with what was done
 _SAID_CHARACTERS: Final = 300  # each takes up to twelve bytes, and browsers drop a cookie beyond 4,096
@@ -129,7 +129,7 @@ class View:
 
     def page(self, name: str, code: int = 200, **shown: Any) -> Response:
         """Return page *name* with *shown*; a request of htmx gets its block ``live`` alone."""
-        return self._told(HTMLResponse(self.text(name, is_part=self._is_part, **shown), code, HEADERS))
+        return self._told(HTMLResponse(self.text(name, is_part=self._is_part, **shown), code, PAGE_HEADERS))
 
     def refused(self, error: ZschedError | Problem, name: str, **shown: Any) -> Response:
         """
@@ -173,7 +173,7 @@ class View:
 
     def streamed(self, parts: AsyncIterator[str]) -> Response:
         """Return a page that is sent as its *parts* come. An error has no status then: it is shown in its place."""
-        return self._told(StreamingResponse(parts, headers=HEADERS, media_type="text/html"))
+        return self._told(StreamingResponse(parts, headers=PAGE_HEADERS, media_type="text/html"))
 
     def done(self, said: str, *path: str, **query: Any) -> Response:
         """Lead back to the page at *path*, which says what was done."""
