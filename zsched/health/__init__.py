@@ -5,7 +5,6 @@ One model of health: facts, checks that judge them, and a verdict.
 disagree. A check is one function, with its name, severity, text and remedy, in one of the modules ``checks_…``.
 
 Reading order: check (a check and its findings), facts (the input of checks), checks_daemons (queues, too),
-checks_schedules, checks_archives and checks_recent (checks of facts), verdict (problems and warnings, the worst first,
-with the commands of their remedies). For the doctor alone: checks_server, checks_rights, checks_walls,
-checks_namespace, checks_rq, checks_web, and doctor, which runs all checks.
+checks_recent (schedules, too), checks_archives and checks_server (checks of facts), verdict (problems and warnings, the
+worst first, with the commands of their remedies). For the doctor alone: the others, and doctor, which runs all checks.
 """

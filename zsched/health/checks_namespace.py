@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final, get_args
 
 from zsched.core.log import is_known, text
@@ -12,6 +14,7 @@ from zsched.errors import Garbled, RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.checks_daemons import in_quarantine, wrong_type
 from zsched.health.facts import Probe
+from zsched.storage.keys import Keys, NamedKey
 from zsched.storage.meta import NUMBERS, number
 from zsched.storage.overview import typed
 from zsched.storage.queues import throttled_sets
@@ -32,7 +35,7 @@ def check_all_types(probe: Probe) -> Iterator[Finding]:
     Check the types of the namespace's single keys, of the keys of some of its schedules, and of RQ's keys that scripts
     use. A key of a wrong type stops the scripts that need it.
     """
-    wanted = dict(_ours(probe)) | dict(_schedules(probe)) | dict(_rqs(probe))
+    wanted = _singles(probe.keys) | dict(chain(_throttled(probe), _schedules(probe), _rqs(probe)))
     replies = probe.replies(("TYPE", key) for key in wanted)
     found = {key: type.decode() for key, type in zip(wanted, replies, strict=True) if isinstance(type, bytes)}
     wrong = {key: type for key, type in found.items() if type not in (wanted[key], "none")}
@@ -45,17 +48,16 @@ def check_all_types(probe: Probe) -> Iterator[Finding]:
         yield fine(f"{plural(len(found), 'key')} looked at: each has its type, or is not there")
 
 
-def _ours(probe: Probe) -> Iterator[tuple[str, str]]:
-    keys = probe.keys
-    yield from ((keys.meta(), "hash"), (keys.log(), "stream"), (keys.lease(), "string"), (keys.ask(), "list"))
-    yield keys.ask_names(), "list"
-    for key in (keys.paused(), keys.quarantine(), keys.chains(), keys.limits(), keys.archivers()):
-        yield key, "hash"
-    for key in (*(keys.due(lane) for lane in Priority), keys.deadlines(), keys.failing(), keys.blocked()):
-        yield key, "zset"
-    yield keys.recurring(), "set"
-    if _is_readable(probe, "HGET", keys.meta(), "throttled"):
-        yield from ((throttled.key(keys), "zset") for throttled in throttled_sets(probe.wire, keys))
+def _singles(keys: Keys) -> dict[str, str]:
+    """Return the keys that exist once per namespace, with their types."""
+    named = ((getattr(keys, name)(), key.content) for name, key in vars(Keys).items() if isinstance(key, NamedKey))
+    types = {key: re.split("[: ]", content)[0] for key, content in named}
+    return {key: type.lower() for key, type in types.items() if type.isupper()}  # others are channels and prefixes
+
+
+def _throttled(probe: Probe) -> Iterator[tuple[str, str]]:
+    if _is_readable(probe, "HGET", probe.keys.meta(), "throttled"):
+        yield from ((throttled.key(probe.keys), "zset") for throttled in throttled_sets(probe.wire, probe.keys))
 
 
 def _schedules(probe: Probe) -> Iterator[tuple[str, str]]:
@@ -149,15 +151,20 @@ def check_leftovers(probe: Probe) -> Iterator[Finding]:
     The scan over the database is bounded: it sees all keys of a database of up to 50,000, and a part of a larger one. A
     key that a script removes between the scan and the second look is not a leftover.
     """
-    found: dict[str, set[str]] = {kind: set() for kind in _KINDS}
-    is_all = _scan(probe, found)
+    found, cursor, steps = {kind: set[str]() for kind in _KINDS}, b"", 0
+    while cursor != b"0" and steps < _STEPS:
+        cursor, page = probe.ask("SCAN", cursor or 0, "MATCH", f"{probe.keys.prefix}*", "COUNT", _PER_STEP)
+        steps += 1
+        kinds = _sorted(probe, [text(key).removeprefix(probe.keys.prefix) for key in page])
+        for names, more in zip(found.values(), kinds, strict=True):
+            names.update(more)
     for kind, names in found.items():
         if names:
             remedy, command = _KINDS[kind]
             said = f"{plural(len(names), 'key')} {kind}: {some(sorted(names))}"
             yield warning(said, remedy, *_by_key(probe, command, names))
     if not any(found.values()):
-        yield fine("none" if is_all else f"none among {_STEPS * _PER_STEP:,} keys of this database")
+        yield fine("none" if cursor == b"0" else f"none among {_STEPS * _PER_STEP:,} keys of this database")
 
 
 def _by_key(probe: Probe, command: str, names: set[str]) -> tuple[object, ...]:
@@ -166,19 +173,6 @@ def _by_key(probe: Probe, command: str, names: set[str]) -> tuple[object, ...]:
     if command == "ZRANGE":
         return "redis-cli", command, keys[0], 0, -1
     return ("redis-cli", command, *keys[:_AT_ONCE]) if command else ()
-
-
-def _scan(probe: Probe, found: dict[str, set[str]]) -> bool:
-    """Scan pages of keys, and add leftovers to *found*. Return True if all keys were seen."""
-    cursor = b"0"
-    for _ in range(_STEPS):
-        cursor, page = probe.ask("SCAN", cursor, "MATCH", f"{probe.keys.prefix}*", "COUNT", _PER_STEP)
-        kinds = _sorted(probe, [text(key).removeprefix(probe.keys.prefix) for key in page])
-        for kind, names in zip(found, kinds, strict=True):
-            found[kind].update(names)
-        if cursor == b"0":
-            return True
-    return False
 
 
 def _sorted(probe: Probe, names: list[str]) -> Iterator[Iterable[str]]:
@@ -200,7 +194,8 @@ def _sorted(probe: Probe, names: list[str]) -> Iterator[Iterable[str]]:
     yield (name for name, exists in zip(suspects, still, strict=True) if exists)
     yield (name for name, ms in zip(lapsing, lives, strict=True) if ms == _LASTS)
     yield (name for name in throttled_names if name.removeprefix("due:") not in named)
-    yield set(names) - {*of_ids, *lapsing, *throttled_names} - _whole(probe)
+    whole = {key.removeprefix(keys.prefix) for key in _singles(keys)}
+    yield set(names) - {*of_ids, *lapsing, *throttled_names} - whole
 
 
 def _is_throttled(name: str) -> bool:
@@ -208,12 +203,3 @@ def _is_throttled(name: str) -> bool:
     word, _, rest = name.partition(":")
     lane, _, queue = rest.partition(":")
     return word == "due" and bool(queue) and lane in {each.value for each in Priority}
-
-
-def _whole(probe: Probe) -> set[str]:
-    """Return the names of the keys that exist once per namespace."""
-    keys = probe.keys
-    functions = (keys.lease, keys.meta, keys.log, keys.limits, keys.paused, keys.quarantine, keys.chains)
-    others = (keys.deadlines, keys.recurring, keys.archivers, keys.ask, keys.ask_names, keys.failing, keys.blocked)
-    found = [key() for key in (*functions, *others)] + [keys.due(lane) for lane in Priority]
-    return {key.removeprefix(keys.prefix) for key in found}

@@ -13,15 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from zsched.health import checks_archives, checks_daemons, checks_recent, checks_schedules, checks_writes
-from zsched.health.check import Finding, HealthCheck, Severity, checks_of
-from zsched.health.facts import DaemonHealth, Facts, RedisUnseen
+from zsched.health import checks_archives, checks_daemons, checks_recent, checks_server
+from zsched.health.check import Finding, Severity, checks_of
+from zsched.health.facts import DaemonHealth, Facts, Probe, RedisUnseen
 from zsched.storage.shell import Shell
 
 # All checks of facts, which do not ask Redis for more. Warnings have this order.
-CHECKS: Final[tuple[HealthCheck[object], ...]] = checks_of(
-    (checks_writes, checks_recent, checks_schedules, checks_daemons, checks_archives)
-)
+_MODULES: Final = (checks_server, checks_recent, checks_daemons, checks_archives)
+CHECKS: Final = tuple(check for check in checks_of(_MODULES) if check.needs is not Probe)
 
 # The names that a verdict's findings may have.
 NAMES: Final = tuple(sorted(check.name for check in CHECKS if check.needs not in (DaemonHealth, RedisUnseen)))
