@@ -98,7 +98,7 @@ def drawn_rows(
 
 
 def bars_of(counted: Timeline) -> list[dict[str, Any]]:
-    """Return the bars of the density: places and heights of what fired, did not run, and is to come."""
+    """Return a bar for each span: places and heights, in percent, of what fired, did not run, and is to come."""
     width = round(100 / max(len(counted.counts), 1), 4)
     parts = [_parts(count) for count in counted.counts]
     most = max((sum(part) for part in parts), default=0) or 1
@@ -106,7 +106,6 @@ def bars_of(counted: Timeline) -> list[dict[str, Any]]:
         {"at": round(number * width, 4), "width": width, "at_ms": at_ms, "counts": part,
          "heights": [round(100 * one / most, 3) for one in part]}
         for number, (at_ms, part) in enumerate(zip(counted.spans.bounds, parts, strict=False))
-        if any(part)
     ]  # fmt: skip
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any, Final
 
 from zsched.core.model import Schedule
@@ -35,6 +35,7 @@ _INPUTS: Final = {
     ValueType.ARRAY: "json",
     ValueType.OBJECT: "json",
 }
+_OF_SPEC: Final = {"starts": "starts_ms", "ends": "ends_ms"}
 _ARGUMENTS: Final = frozenset({"args", "kwargs"})
 
 
@@ -92,9 +93,8 @@ class Field:
 
 def editable_fields(one: Schedule, *, has_arguments: bool) -> list[Field]:
     """Return the fields for a schedule with its present values; *has_arguments*: also its arguments, if known."""
-    shown = one.to_dict()
     return [
-        Field.of(name, _text(name, one, shown))
+        Field.of(name, _text(name, one))
         for name in (*FIRST, *OTHERS)
         if name in FOR_UPDATE and _is_for(one, name)
         if name not in _ARGUMENTS or (has_arguments and one.args is not None)
@@ -108,32 +108,29 @@ def _is_for(one: Schedule, name: str) -> bool:
     return name != "at" and (name not in RULES or name == one.kind)
 
 
-def _text(name: str, one: Schedule, shown: Mapping[str, Any]) -> str:
+def _text(name: str, one: Schedule) -> str:
     """Return the present value of an option as the form has it."""
-    spec = one.trigger
+    option, spec = OPTIONS[name], one.trigger
+    form = option.form
     if name in RULES:
         return "" if spec is None else spec.kind.describe(spec.expr)
-    if name == "at":
-        return "" if one.next_ms is None else local_text(one.next_ms, one.tz).replace(" ", "T")
-    if name in ("starts", "ends"):
-        ms = None if spec is None else getattr(spec, f"{name}_ms")
-        return "" if ms is None else local_text(ms, one.tz).replace(" ", "T")
-    if name in ("count", "gap", "fold"):
-        value = None if spec is None else getattr(spec, name)
-        return "" if value is None else str(getattr(value, "value", value))
-    form = OPTIONS[name].form
-    value = shown.get(OPTIONS[name].json_name)
+    if option.stored is Stored.RULE:
+        value: Any = one.next_ms if name == "at" else getattr(spec, _OF_SPEC.get(name, name), None)
+    else:
+        value = attrgetter(option.attribute)(one)
     if value in (None, "", ()) or (name == "description" and value == one.func):  # its default
         return ""
     match form.value_type:
+        case ValueType.TIME:
+            return local_text(value, one.tz).replace(" ", "T")
         case ValueType.LIST:
             return ", ".join(value)
         case ValueType.BOOLEAN:
             return "yes" if value else "no"
         case ValueType.DURATION if form.unit:
-            return duration_text(round(value * 1000)) if value else ""
+            return duration_text(value) if value else ""
         case ValueType.DURATION:
             return str(value) if value < 0 else duration_text(value * 1000)
         case ValueType.ARRAY | ValueType.OBJECT:
             return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
-    return form.to_text(form.check(name, value)) if isinstance(value, dict) else str(value)
+    return form.to_text(value)

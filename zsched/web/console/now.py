@@ -10,12 +10,13 @@ from starlette.responses import Response
 
 from zsched.aio.bridge import run
 from zsched.core.clock import from_ms
-from zsched.core.occurrences.outcomes import LEFT_OUT, What
+from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.replacements import Replacements
 from zsched.core.occurrences.timeline import Timeline
 from zsched.core.runs.run_id import RunId
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.health.status import StatusView
+from zsched.web.console.drawing import bars_of
 from zsched.web.console.shared import Shared
 from zsched.web.console.view import Viewed
 from zsched.web.runs import replaced_since
@@ -47,7 +48,8 @@ class Pulse:
 
     async def chart(self) -> list[dict[str, Any]]:
         """Return a bar for each of the last minutes; none if that is not known in time."""
-        return _bars(await self._chart.in_time(_PATIENCE_S, None))
+        found = await self._chart.in_time(_PATIENCE_S, None)
+        return [] if found is None else bars_of(found)
 
     async def replacements(self) -> Replacements:
         """Return the retries of the last half hour; none if that is not known in time."""
@@ -103,15 +105,3 @@ async def find(view: Viewed, q: str = "") -> Response:
         return view.to("schedules", match=text)
     is_run = RunId.parse(text) is not None and all(change.id != text for change in story.changes)
     return view.to("runs" if is_run else "schedules", text)
-
-
-def _bars(found: Timeline | None) -> list[dict[str, Any]]:
-    """Return the bars with their heights, as shares of the highest one."""
-    if found is None:
-        return []
-    counts = [(count[What.FIRED.value], sum(count[what.value] for what in LEFT_OUT)) for count in found.counts]
-    most = max(1, *(fired + left_out for fired, left_out in counts))
-    return [
-        {"at_ms": at_ms, "fired": fired, "left_out": left_out, "high": fired / most, "left_high": left_out / most}
-        for at_ms, (fired, left_out) in zip(found.spans.bounds, counts, strict=False)
-    ]

@@ -17,29 +17,22 @@ LATE_MS: Final = 1000.0  # a firing is shown as late from here on
 
 
 class Mark(StrEnum):
-    """The shape of an occurrence on the timeline and in a strip; the value is its word."""
+    """The shape of an occurrence on the timeline and in a strip: its word, and what it ``means``."""
 
-    SUCCEEDED = "succeeded"  # filled
-    LATE = "late"  # filled, darker: it fired a second or more after its time
-    OPEN = "open"  # a ring with a point: queued or running
-    BAD = "failed"  # filled, with a cross in it: failed, lost or expired
-    LEFT_OUT = "left-out"  # a cross: no run
-    EXPECTED = "expected"  # hollow: it is to come
+    means: str
 
+    SUCCEEDED = "succeeded", "ran"  # filled
+    LATE = "late", "ran late"  # filled, darker: it fired a second or more after its time
+    OPEN = "open", "queued or running"  # a ring with a point
+    BAD = "failed", "failed, lost or expired"  # filled, with a cross in it
+    LEFT_OUT = "left-out", "did not run"  # a cross
+    EXPECTED = "expected", "to come"  # hollow
 
-_MEANS: Final = {
-    Mark.SUCCEEDED: "ran",
-    Mark.LATE: "ran late",
-    Mark.OPEN: "queued or running",
-    Mark.BAD: "failed, lost or expired",
-    Mark.LEFT_OUT: "did not run",
-    Mark.EXPECTED: "to come",
-}
-
-
-def legend() -> list[tuple[Mark, str]]:
-    """Return the marks with their meanings."""
-    return list(_MEANS.items())
+    def __new__(cls, word: str, means: str) -> Mark:
+        """Make a member."""
+        mark = str.__new__(cls, word)
+        mark._value_, mark.means = word, means
+        return mark
 
 
 def mark_of(one: Occurrence) -> Mark:
@@ -85,8 +78,5 @@ class Strip:
     @property
     def summary(self) -> str:
         """``18 ran, 2 did not run``: for those who do not see it."""
-        counts = [
-            (sum(max(one.count, 1) for each, one, _ in self.marks if each is mark), means)
-            for mark, means in _MEANS.items()
-        ]
+        counts = [(sum(max(one.count, 1) for each, one, _ in self.marks if each is mark), mark.means) for mark in Mark]
         return ", ".join(f"{number} {means}" for number, means in counts if number) or "no occurrence yet"

@@ -32,7 +32,7 @@ from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import keys_of
 from zsched.web.console.drawing import COMING, ROWS_BY, ShownTime, bars_of, drawn_rows
-from zsched.web.console.outcomes import Mark, legend, mark_of, words_of
+from zsched.web.console.outcomes import Mark, mark_of, words_of
 from zsched.web.console.view import View, Viewed
 from zsched.web.reading import aware
 from zsched.web.runs import replaced_since
@@ -142,7 +142,7 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
         "left_out_count": sum(one.count for one in left_out),
         "is_list_cut": len(left_out) > len(listed),
         "recurring": {one.id: one.tz async for one in known if one.kind != "once"},
-        "legend": legend(),
+        "legend": Mark,
         "zooms": [(name, shown.around(_middle(shown, view.now_ms), span)) for name, span in _ZOOMS.items()],
     }
 
