@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import redis
@@ -85,6 +86,37 @@ def restore(seq: int, *records: Record, archive: str = "archive-1") -> Entry:
     texts = [text for record in records for text in record.texts()]
     head = ["reason", "lost", "archive", archive, "rows", len(records)]
     return entry(seq, "restore", *head, *texts, "format", FORMAT)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """An entry that was read from a log, as texts; ``fields`` are those before its rows, by name."""
+
+    id: str
+    kind: str
+    t: str
+    texts: list[str]
+
+    @classmethod
+    def of(cls, id: bytes, texts: Sequence[bytes]) -> LogEntry:
+        """Return the entry in a reply of XRANGE."""
+        decoded = [text.decode(errors="backslashreplace") for text in texts]
+        assert ["kind", "t"] == decoded[0:4:2]
+        return cls(id.decode(), decoded[1], decoded[3], decoded[4:])
+
+    @property
+    def t_us(self) -> int:
+        return int(self.t)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        names = self.texts[::2]
+        head = names.index("rows") if self.kind in WITH_ROWS and "rows" in names else len(names)
+        return dict(zip(names[:head], self.texts[1 : 2 * head : 2], strict=True))
+
+    @property
+    def rows(self) -> list[str]:
+        return row_lines(self.texts)
 
 
 # -- rows as lines, "<id> <words> <text>" -------------------------------------------------------------

@@ -16,16 +16,21 @@ def texts_of(fields: dict[str, str]) -> list[bytes]:
     return [text.encode() for pair in fields.items() for text in pair]
 
 
+JOB_FIELDS: Final = {"description": "app.task", "origin": "default", "timeout": "180", "data": "call", "zs": "1"}
+OWN_FIELDS: Final = {
+    "trigger": "rule-1", "func": "app.task", "flags": "", "anchor": "5", "digest": "d", "lane": "low",
+    "created_at": "5",
+}  # fmt: skip
+
+
 def job(**fields: str) -> list[bytes]:
     """Return the fields of a job; *fields* replace some, or come last."""
-    usual = {"description": "app.task", "origin": "default", "timeout": "180", "data": "call", "zs": "1"}
-    return texts_of(usual | fields)
+    return texts_of(JOB_FIELDS | fields)
 
 
 JOB: Final = job()
 TEMPLATE: Final = JOB[:-2]  # of a recurring schedule's jobs
-_RULE = {"trigger": "rule-1", "func": "app.task", "flags": "", "anchor": "5", "digest": "d", "lane": "low"}
-OWN: Final = texts_of(_RULE | {"created_at": "5"})
+OWN: Final = texts_of(OWN_FIELDS)  # of a recurring schedule
 
 
 def one_shot(place: str = "due", id: str = "a", run: str = RUN, **more: Any) -> Record:
@@ -45,3 +50,8 @@ def rule(place: str = "due", id: str = "r", **more: Any) -> Record:
 def open_run(place: str = "open", id: str = "a", run: str = RUN, **more: Any) -> Record:
     """Return a run that was pushed and had not ended."""
     return one_shot(place, id, run, **({"lane": ""} | more))
+
+
+def gone(id: str, run: str = "") -> Record:
+    """Return a schedule that is over."""
+    return one_shot("gone", id, run, job=())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +10,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.builders.entries import row_lines
+from tests.builders.entries import LogEntry
 from tests.faults.processes import WITHIN_S, eventually
 from tests.prefix import RQ
 from zsched.core.occurrences.outcomes import outcome_of
@@ -20,40 +19,15 @@ from zsched.embedded import EmbeddedRedis
 _READ = "return redis.call('XRANGE', KEYS[1], '-', '+')"  # redis-py makes dicts of entries, and names repeat
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An entry of the log; ``t`` in microseconds."""
-
-    id: str
-    kind: str
-    t: int
-    texts: list[bytes]
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """Its fields before the rows, by name."""
-        shown = [text.decode(errors="replace") for text in self.texts]
-        return dict(zip(shown[::2], shown[1::2], strict=True))
-
-    @property
-    def rows(self) -> list[str]:
-        """Its rows as lines."""
-        return row_lines(self.texts)
-
-
 def connect(url: str, retries: int = 0) -> redis.Redis:
     """A plain client, RESP 2."""
     return redis.Redis.from_url(url, protocol=2, retry=Retry(NoBackoff(), retries), socket_timeout=WITHIN_S)
 
 
-def entries(client: Any, kind: str | None = None) -> list[Entry]:
+def entries(client: Any, kind: str | None = None) -> list[LogEntry]:
     """Return the log of the namespace "default", or only its entries of one *kind*."""
-    found = []
-    for id, texts in client.eval(_READ, 1, "zsched:{default}:log"):
-        entry = Entry(id.decode(), texts[1].decode(), int(texts[3]), texts[4:])
-        if kind in (None, entry.kind):
-            found.append(entry)
-    return found
+    found = [LogEntry.of(id, texts) for id, texts in client.eval(_READ, 1, "zsched:{default}:log")]
+    return [entry for entry in found if kind in (None, entry.kind)]
 
 
 def fired(client: redis.Redis) -> list[tuple[str, int]]:
@@ -61,18 +35,18 @@ def fired(client: redis.Redis) -> list[tuple[str, int]]:
     runs = []
     for entry in entries(client):
         if entry.kind == "fire":
-            runs += [(run, entry.t) for run in entry.fields.get("runs", "").split()]
+            runs += [(run, entry.t_us) for run in entry.fields.get("runs", "").split()]
         elif entry.kind == "advance":
             rows = [line.split(" ") for line in entry.rows]
             runs += [
-                (f"{id}-{nominal.partition('+')[0]}", entry.t)
+                (f"{id}-{nominal.partition('+')[0]}", entry.t_us)
                 for id, word, nominal, *_ in rows
                 if outcome_of(word).is_pushed
             ]
         elif entry.kind == "enqueue":
-            runs.append((entry.texts[2].decode(), entry.t))
+            runs.append((entry.texts[2], entry.t_us))
         elif entry.kind == "run_now":
-            runs.append((entry.fields["run"], entry.t))
+            runs.append((entry.fields["run"], entry.t_us))
     return runs
 
 

@@ -19,7 +19,8 @@ import redis
 from rq import Callback, Retry, get_current_job
 from rq.job import Job
 
-from tests.faults.ledger import Entry, entries
+from tests.builders.entries import LogEntry
+from tests.faults.ledger import entries
 from tests.faults.processes import eventually
 from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
@@ -112,7 +113,7 @@ class Bench:
         return Job.fetch(run_id, connection=self.redis, serializer=serializer)
 
 
-def _runs(entry: Entry) -> list[str]:
+def _runs(entry: LogEntry) -> list[str]:
     rows = [row.split() for row in entry.rows] if entry.kind == "advance" else []
     return entry.fields.get("runs", "").split() + [
         Keys("default").run_id(id, nominal) for id, word, nominal, *_ in rows if outcome_of(word).is_pushed

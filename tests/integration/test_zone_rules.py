@@ -165,7 +165,7 @@ def test_a_schedule_moved_to_an_earlier_time_wakes_the_daemon(
         eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
 
     assert [f"r-{to_ms(next_at)}"] == queued(redis_client)
-    assert min(entry.t for entry in entries(redis_client, "advance")) >= to_ms(next_at) * 1000
+    assert min(entry.t_us for entry in entries(redis_client, "advance")) >= to_ms(next_at) * 1000
 
 
 def local_of(at_ms: int, rules: str) -> datetime:

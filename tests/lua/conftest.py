@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from tests.lua.ground import Entry, Ground
+from tests.builders.entries import LogEntry
+from tests.lua.ground import Ground
 from zsched.embedded import EmbeddedRedis
 
 
@@ -29,7 +30,7 @@ def led(ground: Ground) -> Ground:
 
 
 @pytest.fixture
-def seen(led: Ground) -> Entry:
+def seen(led: Ground) -> LogEntry:
     """The log's last entry, which an archive with the whole log has seen."""
     led.put(("waits", "+60000"))
     return led.last

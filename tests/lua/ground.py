@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 
-from tests.builders.entries import WITH_ROWS, row_lines
+from tests.builders.entries import LogEntry
 from tests.faults.processes import WITHIN_S
 from zsched.core import log as core
 from zsched.core.clock import LAST_MS
@@ -31,26 +31,6 @@ HOUR_MS = 3_600_000
 FIELDS = {"description": "app.task", "origin": "default", "timeout": "180", "zs": "1"}
 OWN = {"flags": "", "func": "app.task"}
 TEMPLATE = {"data": "call", "description": "app.task", "origin": "default", "timeout": "180"}
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A log entry; ``texts`` are its fields in order, ``fields`` the same by name, ``rows`` the lines behind them."""
-
-    id: str
-    kind: str
-    t: str
-    texts: list[str]
-
-    @property
-    def fields(self) -> dict[str, str]:
-        names = self.texts[::2]
-        head = names.index("rows") if self.kind in WITH_ROWS and "rows" in names else len(names)
-        return dict(zip(names[:head], self.texts[1 : 2 * head : 2], strict=True))
-
-    @property
-    def rows(self) -> list[str]:
-        return row_lines(self.texts)
 
 
 @dataclass(frozen=True)
@@ -196,19 +176,15 @@ class Ground:
 
     # -- log ----------------------------------------------------------------------------------
 
-    def entries(self) -> list[Entry]:
-        found = []
-        for id, texts in self.link.execute("XRANGE", self.keys.log(), "-", "+"):
-            kind, t, rest = _split(texts)
-            found.append(Entry(id.decode(), kind, t, rest))
-        return found
+    def entries(self) -> list[LogEntry]:
+        return [LogEntry.of(id, texts) for id, texts in self.link.execute("XRANGE", self.keys.log(), "-", "+")]
 
     def parsed(self) -> list[core.Entry]:
         """Return the entries as an archive reads them."""
         return [core.Entry.of(id, texts) for id, texts in self.link.execute("XRANGE", self.keys.log(), "-", "+")]
 
     @property
-    def last(self) -> Entry:
+    def last(self) -> LogEntry:
         return self.entries()[-1]
 
     def check_log(self) -> None:
@@ -349,7 +325,7 @@ class Ground:
         rows = [text for queue, rate in per_second.items() for text in (queue, f"{rate:g}")]
         self.call("limits", rows)
 
-    def report(self, archive: str = "archive-1", entry: Entry | None = None, **over: Any) -> int:
+    def report(self, archive: str = "archive-1", entry: LogEntry | None = None, **over: Any) -> int:
         """Report that an archive has all up to *entry* on its disk; return TIME."""
         at = {"entry": entry.id, "entry_t": entry.t} if entry else {"entry": "-", "entry_t": 0}
         reply = self.call(
@@ -363,12 +339,6 @@ class Ground:
         forgotten = int(self.call("trim", **arguments)[0])
         self.trimmed += forgotten
         return forgotten
-
-
-def _split(texts: list[bytes]) -> tuple[str, str, list[str]]:
-    decoded = [text.decode(errors="backslashreplace") for text in texts]
-    assert ["kind", "t"] == decoded[0:4:2]
-    return decoded[1], decoded[3], decoded[4:]
 
 
 def _texts(fields: dict[bytes, bytes]) -> dict[str, str]:

@@ -1,46 +1,17 @@
-"""Rows of lost data, and the calls of a merge."""
+"""The calls of a merge."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.lua.ground import FIELDS, LEASE_MS, OWN, TEMPLATE, Entry, Ground
+from tests.builders.entries import LogEntry
+from tests.lua.ground import LEASE_MS, Ground
 from zsched.core.log import Entry as Read
 from zsched.core.log import Position
 from zsched.core.log.recovery import restored
-from zsched.core.record import Place, Record
+from zsched.core.record import Record
 
-T_US = 1_800_000_000_123_456  # of the lost change
-DUE_MS = 1_900_000_000_000
 WHOSE = {"archive": "archive-1", "names": "", "is_forced": 0}
-JOB = FIELDS | {"data": "call"}
-RULE = OWN | {"trigger": "rule-1", "anchor": "5", "digest": "d", "lane": "low"}
-
-
-def one_shot(place: str = "due", id: str = "a", lane: str = "low", note: str | None = None, **fields: str) -> Record:
-    return Record(id, str(DUE_MS), Place(place), lane, DUE_MS, texts_of(JOB | fields), note=note, t_us=T_US)
-
-
-def rule(place: str = "due", id: str = "r", note: str | None = None, **own: str) -> Record:
-    due_ms = None if place == "ended" else DUE_MS
-    fields = texts_of(TEMPLATE), texts_of(RULE | own)
-    return Record(id, "", Place(place), "low", due_ms, *fields, DUE_MS, "r-5", note, T_US)
-
-
-def run(place: str = "open", id: str = "a", flags: str = "1", queue: str = "default", ms: int = DUE_MS) -> Record:
-    """Return the row of a run that had not ended."""
-    job = texts_of(JOB | {"zs": flags, "origin": queue})
-    return Record(id, str(ms), Place(place), "", ms, job, t_us=T_US)
-
-
-def over(run: str) -> Record:
-    """Return the row of a run that is over."""
-    id, _, ms = run.rpartition("-")
-    return Record(id, ms, Place.OVER, "", int(ms), (), t_us=T_US)
-
-
-def gone(id: str, run: str = "") -> Record:
-    return Record(id, run, Place.GONE, "low", DUE_MS, (), t_us=T_US)
 
 
 def restore(ground: Ground, *rows: Record, **over: Any) -> list[Any]:
@@ -64,11 +35,7 @@ def hold(ground: Ground) -> int:
     return int(ground.redis.hget(ground.keys.meta(), "hold") or 0)
 
 
-def texts_of(fields: dict[str, str]) -> list[bytes]:
-    return [text.encode() for pair in fields.items() for text in pair]
-
-
-def logged(entry: Entry) -> list[Record]:
+def logged(entry: LogEntry) -> list[Record]:
     """Return the rows of a restore, as another archive reads them."""
     texts = [text.encode() for text in ("kind", entry.kind, "t", entry.t, *entry.texts)]
     return restored(Read.of(entry.id.encode(), texts))

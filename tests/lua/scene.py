@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.builders import records
 from tests.lua import restoring
 from tests.lua.ground import FIELDS, HOUR_MS, LEASE_MS, TEMPLATE, Ground
 from tests.lua.test_lost import again, end, execution, job
@@ -201,10 +202,10 @@ CALLS: dict[str, Callable[[Ground], Any]] = {
     "free_slots": lambda g: g.call("free_slots", ["sms", 0], most=10),
     "native": lambda g: g.call("native", ["default"], owner="zsched:default", lock_s=30, limit=10),
     "restore": lambda g: restoring.restore(
-        g, restoring.one_shot("paused", "later"), restoring.rule("due", "rule"), restoring.one_shot("quarantine", "x"),
-        restoring.rule("due", "y"), restoring.one_shot("due", "z"), restoring.run(id="w"), **seen(g),
+        g, records.one_shot("paused", "later"), records.rule("due", "rule"), records.one_shot("quarantine", "x"),
+        records.rule("due", "y"), records.one_shot("due", "z"), records.open_run(id="w"), **seen(g),
     ),
-    "finish": lambda g: restoring.restore(g, restoring.over(GONE), **seen(g)),
+    "finish": lambda g: restoring.restore(g, records.open_run("over", *GONE.split("-"), job=()), **seen(g)),
     "merged": lambda g: restoring.merged(g, Position(1, 2, 3), **seen(g)),
     "report": lambda g: g.report(hold_for_ms=1000),
     "trim": lambda g: g.call("trim", first_kept="7-2", limit=100, silent_ms=-1),

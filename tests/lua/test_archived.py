@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lua.ground import HOUR_MS, Entry, Ground
+from tests.builders.entries import LogEntry
+from tests.lua.ground import HOUR_MS, Ground
 
 # -- report ------------------------------------------------------------------------------------------
 
@@ -54,7 +55,7 @@ def test_a_report_replaces_only_the_last_report_of_its_own_archive(ground: Groun
 ALIVE_MS = 30_000
 
 
-def _archived(ground: Ground, entry: Entry | None, **over: object) -> tuple[str, int]:
+def _archived(ground: Ground, entry: LogEntry | None, **over: object) -> tuple[str, int]:
     """Return the word and the number of archives alive; without *entry* only the second counts."""
     at = {"entry": entry.id, "entry_ms": entry.t[:-3]} if entry else {"entry": "-", "entry_ms": 0}
     word, alive = ground.call("archived", **({"alive_ms": ALIVE_MS, "is_before": ""} | at | over))
@@ -62,7 +63,7 @@ def _archived(ground: Ground, entry: Entry | None, **over: object) -> tuple[str,
 
 
 @pytest.fixture
-def entries(ground: Ground) -> list[Entry]:
+def entries(ground: Ground) -> list[LogEntry]:
     """Twelve entries: seq 9 and 10 differ in length; epoch 9 begins with the fifth, epoch 10 with the ninth."""
     for n in range(12):
         if n in (4, 8):
@@ -72,7 +73,9 @@ def entries(ground: Ground) -> list[Entry]:
 
 
 @pytest.mark.parametrize("asked", range(12))
-def test_an_entry_is_archived_if_it_or_a_later_was_reported(ground: Ground, entries: list[Entry], asked: int) -> None:
+def test_an_entry_is_archived_if_it_or_a_later_was_reported(
+    ground: Ground, entries: list[LogEntry], asked: int
+) -> None:
     words = []
     for entry in entries:
         ground.report("archive-1", entry)
@@ -81,7 +84,7 @@ def test_an_entry_is_archived_if_it_or_a_later_was_reported(ground: Ground, entr
     assert ["waiting"] * asked + ["archived"] * (12 - asked) == words
 
 
-def test_an_entry_is_archived_when_one_of_several_archives_has_it(ground: Ground, entries: list[Entry]) -> None:
+def test_an_entry_is_archived_when_one_of_several_archives_has_it(ground: Ground, entries: list[LogEntry]) -> None:
     assert ("waiting", 0) == _archived(ground, entries[0])
     ground.report("behind", entries[2])
     ground.report("ahead", entries[6])
@@ -93,7 +96,7 @@ def test_an_entry_is_archived_when_one_of_several_archives_has_it(ground: Ground
     assert before == ground.keyspace()
 
 
-def test_only_an_archive_that_follows_and_reported_recently_is_alive(ground: Ground, entries: list[Entry]) -> None:
+def test_only_an_archive_that_follows_and_reported_recently_is_alive(ground: Ground, entries: list[LogEntry]) -> None:
     ground.report("silent", entries[0])
     ground.pass_time(ALIVE_MS + 1000)
     ground.report("following", entries[0])
@@ -113,7 +116,7 @@ def test_an_archive_is_alive_again_once_it_reports_after_the_clock_was_set_back(
     assert 1 == _archived(ground, None)[1]
 
 
-def test_an_entry_stays_archived_when_its_archive_is_silent_or_failed(ground: Ground, entries: list[Entry]) -> None:
+def test_an_entry_stays_archived_when_its_archive_is_silent_or_failed(ground: Ground, entries: list[LogEntry]) -> None:
     ground.report("archive-1", entries[3], state="failed")
     ground.pass_time(10 * ALIVE_MS)
 
@@ -121,8 +124,8 @@ def test_an_entry_stays_archived_when_its_archive_is_silent_or_failed(ground: Gr
 
 
 @pytest.mark.parametrize("which", ["never written", "of another history", "trimmed"])
-def test_an_entry_that_the_log_does_not_have_is_lost(ground: Ground, entries: list[Entry], which: str) -> None:
-    entry = Entry("10-13", "put", entries[-1].t, []) if which == "never written" else entries[3]
+def test_an_entry_that_the_log_does_not_have_is_lost(ground: Ground, entries: list[LogEntry], which: str) -> None:
+    entry = LogEntry("10-13", "put", entries[-1].t, []) if which == "never written" else entries[3]
     other_time = {"entry_ms": int(entry.t[:-3]) - 1} if which == "of another history" else {}
     ground.report("archive-1", entry if which == "never written" else entries[-1])
     if which == "trimmed":
@@ -133,7 +136,7 @@ def test_an_entry_that_the_log_does_not_have_is_lost(ground: Ground, entries: li
 
 
 def test_the_entry_before_another_is_archived_waiting_or_of_another_history(
-    ground: Ground, entries: list[Entry]
+    ground: Ground, entries: list[LogEntry]
 ) -> None:
     ground.report("archive-1", entries[8])
 
@@ -142,15 +145,17 @@ def test_the_entry_before_another_is_archived_waiting_or_of_another_history(
 
     assert ["LOST", *["archived"] * 9, "waiting", "waiting"] == [before(n) for n in range(12)]
     assert "LOST" == before(9, entry_ms=int(entries[8].t[:-3]) - 1)
-    later = Entry("10-99", "put", entries[9].t, [])
+    later = LogEntry("10-99", "put", entries[9].t, [])
     assert ("LOST", 1) == _archived(ground, later, is_before="1")
 
 
 @pytest.mark.parametrize(
     ("entry", "entry_t"), [("10-11", "1767225600000000"), ("10-13", "1767225600000000"), ("77-1", "1")]
 )
-def test_a_report_of_another_log_counts_nothing(ground: Ground, entries: list[Entry], entry: str, entry_t: str) -> None:
-    ground.report("archive-1", Entry(entry, "put", entry_t, []))
+def test_a_report_of_another_log_counts_nothing(
+    ground: Ground, entries: list[LogEntry], entry: str, entry_t: str
+) -> None:
+    ground.report("archive-1", LogEntry(entry, "put", entry_t, []))
 
     assert ("waiting", 1) == _archived(ground, entries[0])
 
@@ -162,7 +167,7 @@ def test_a_report_of_another_log_counts_nothing(ground: Ground, entries: list[En
         "99999999999999999999-1 1 1 following {}",
     ],
 )  # fmt: skip
-def test_a_corrupted_report_hides_no_other_report(ground: Ground, entries: list[Entry], text: str) -> None:
+def test_a_corrupted_report_hides_no_other_report(ground: Ground, entries: list[LogEntry], text: str) -> None:
     ground.redis.hset(ground.keys.archivers(), "foreign", text)
     ground.report("archive-1", entries[6])
 

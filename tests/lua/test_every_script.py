@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import LEASE_MS, Entry, Ground
+from tests.builders.entries import LogEntry
+from tests.lua.ground import LEASE_MS, Ground
 from tests.lua.scene import CALLS, CHAIN, GONE, WORKED, contents, furnish, kept, set_back, spoil
 from tests.lua.test_retry import retry
 from tests.lua.test_track import note
@@ -206,7 +207,7 @@ def _places(ground: Ground) -> set[str]:
     return {id.decode() for id in found}
 
 
-def _pushed(entry: Entry) -> list[str]:
+def _pushed(entry: LogEntry) -> list[str]:
     """Return the runs that *entry* says are in their queues, or wait for others."""
     rows = [line.split(" ") for line in entry.rows] if entry.kind in ("advance", "again", "unblock") else []
     if entry.kind == "advance":

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.builders.records import open_run, texts_of
 from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground
-from tests.lua.restoring import restore, texts_of
+from tests.lua.restoring import restore
 from tests.lua.test_retry import retry
 from tests.prefix import RQ
-from zsched.core.record import Place, Record
 from zsched.core.runs.run import EXPIRED, EXPIRED_OR_ENDED, RunStatus, of_job
 from zsched.storage.jobs import Deadlines, Jobs
 
@@ -213,9 +213,7 @@ def test_a_restored_runs_deadline_counts_from_its_push_not_its_nominal_time(grou
     pushed_ms, long_ago_ms = ground.now_ms - pushed_ms_ago, ground.now_ms - 7 * 24 * HOUR_MS
     job = texts_of(FIELDS | EXPIRES | {"data": "call", "zs": "1e"})
 
-    restore(
-        ground, Record("a", str(long_ago_ms), Place.OPEN, "", long_ago_ms, job, t_us=pushed_ms * 1000), hold_for_ms=0
-    )
+    restore(ground, open_run(run=str(long_ago_ms), job=job, t_us=pushed_ms * 1000), hold_for_ms=0)
 
     assert _has_deadline_at(ground, f"a-{long_ago_ms}", pushed_ms + MINUTE_MS)
 

@@ -11,7 +11,8 @@ import pytest
 from rq.job import Job
 from rq.registry import FailedJobRegistry, StartedJobRegistry
 
-from tests.lua.ground import EPOCH, Entry, Ground
+from tests.builders.entries import LogEntry
+from tests.lua.ground import EPOCH, Ground
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
@@ -52,7 +53,7 @@ def end(run: str, members: str = "", status: str = "started") -> tuple[str, ...]
     return run.rpartition("-")[0], run, status, mark, members, "end", "lost", f'{{"error":"{WHY}"}}', PACKED
 
 
-def lose(ground: Ground, seen: Entry, *dead: tuple[str, ...], **over: Any) -> list[Any]:
+def lose(ground: Ground, seen: LogEntry, *dead: tuple[str, ...], **over: Any) -> list[Any]:
     arguments = {"seen_entry": seen.id, "seen_t": seen.t, "ended_ms": LOST_MS} | over
     return ground.call("lost", [text for one in dead for text in one], **arguments)
 
@@ -61,7 +62,7 @@ NOTHING: list[Any] = ["-", "0", [], [], []]
 
 
 @pytest.mark.parametrize(("flag", "is_front"), [("1", True), ("", False), ("0", False)])
-def test_a_lost_run_with_retries_left_is_queued_at_once(led: Ground, seen: Entry, flag: str, is_front: bool) -> None:
+def test_a_lost_run_with_retries_left_is_queued_at_once(led: Ground, seen: LogEntry, flag: str, is_front: bool) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "before")
     job(led, A, retries_left="2", enqueue_at_front_on_retry=flag)
     member = execution(led, A)
@@ -100,7 +101,7 @@ NOT_LOST: dict[str, tuple[str, Callable[[Ground], Any]]] = {  # its status when 
 
 
 @pytest.mark.parametrize("state", NOT_LOST)
-def test_a_run_that_is_not_lost_or_has_no_retries_left_is_left_alone(led: Ground, seen: Entry, state: str) -> None:
+def test_a_run_that_is_not_lost_or_has_no_retries_left_is_left_alone(led: Ground, seen: LogEntry, state: str) -> None:
     status, act = NOT_LOST[state]
     job(led, A, status, retries_left="1")
     members = execution(led, A) if status == "started" else ""
@@ -112,7 +113,7 @@ def test_a_run_that_is_not_lost_or_has_no_retries_left_is_left_alone(led: Ground
     assert before == led.keyspace()
 
 
-def test_a_lost_run_without_retries_ends_as_failed_in_log_and_rq(led: Ground, seen: Entry) -> None:
+def test_a_lost_run_without_retries_ends_as_failed_in_log_and_rq(led: Ground, seen: LogEntry) -> None:
     job(led, A, retries_left="2")
     member = execution(led, A)
 
@@ -132,7 +133,7 @@ def test_a_lost_run_without_retries_ends_as_failed_in_log_and_rq(led: Ground, se
     assert [] == led.queue()
 
 
-def test_a_lost_run_keeps_its_last_ten_results(led: Ground, seen: Entry) -> None:
+def test_a_lost_run_keeps_its_last_ten_results(led: Ground, seen: LogEntry) -> None:
     job(led, A)
     for number in range(12):
         led.redis.xadd(f"{RQ}:results:{A}", {"type": "2", "number": number})
@@ -151,7 +152,7 @@ def test_a_lost_run_keeps_its_last_ten_results(led: Ground, seen: Entry) -> None
     ],
 )  # fmt: skip
 def test_a_lost_run_is_kept_for_its_failure_ttl(
-    led: Ground, seen: Entry, ttl: str, wish: dict[str, str], lives_s: int
+    led: Ground, seen: LogEntry, ttl: str, wish: dict[str, str], lives_s: int
 ) -> None:
     job(led, A, failure_ttl=ttl, **wish)
     led.redis.xadd(f"{RQ}:results:{A}", {"type": "2"})  # of an attempt before
@@ -165,7 +166,7 @@ def test_a_lost_run_is_kept_for_its_failure_ttl(
     assert (lives_s != -2) == (led.redis.zscore(f"{RQ}:failed:default", A) is not None)
 
 
-def test_retried_and_ended_runs_are_logged_as_two_entries(led: Ground, seen: Entry) -> None:
+def test_retried_and_ended_runs_are_logged_as_two_entries(led: Ground, seen: LogEntry) -> None:
     job(led, A, retries_left="1")
     job(led, B)
 
@@ -179,7 +180,7 @@ def test_retried_and_ended_runs_are_logged_as_two_entries(led: Ground, seen: Ent
     "key", [f"{RQ}:job:{A}", f"{RQ}:queue:default", f"{RQ}:wip:default", f"{RQ}:failed:default", f"{RQ}:executions:{A}",
             f"{RQ}:results:{A}", f"{RQ}:queue:default:intermediate"],
 )  # fmt: skip
-def test_a_key_of_a_wrong_type_hides_no_other_run(led: Ground, seen: Entry, key: str) -> None:
+def test_a_key_of_a_wrong_type_hides_no_other_run(led: Ground, seen: LogEntry, key: str) -> None:
     job(led, A, retries_left="1")
     job(led, B, retries_left="1", origin="other")
     led.redis.delete(key)
@@ -188,7 +189,7 @@ def test_a_key_of_a_wrong_type_hides_no_other_run(led: Ground, seen: Entry, key:
     assert [B] == lose(led, seen, again(A), again(B))[3]
 
 
-def test_a_run_named_twice_is_pushed_once(led: Ground, seen: Entry) -> None:
+def test_a_run_named_twice_is_pushed_once(led: Ground, seen: LogEntry) -> None:
     job(led, A, retries_left="2")
     members = f"{execution(led, A)} {execution(led, A, 'y')}"
 
@@ -210,7 +211,7 @@ def waits(ground: Ground, run: str, before: str) -> None:
     ground.redis.hset(ground.keys.chains(), "a", f"queue {before} {run}")
 
 
-def test_the_end_of_a_lost_run_releases_the_next_run_of_its_chain(led: Ground, seen: Entry) -> None:
+def test_the_end_of_a_lost_run_releases_the_next_run_of_its_chain(led: Ground, seen: LogEntry) -> None:
     job(led, A)
     waits(led, AFTER, A)
 
@@ -223,7 +224,7 @@ def test_the_end_of_a_lost_run_releases_the_next_run_of_its_chain(led: Ground, s
     assert "end" == next(entry for entry in led.entries() if entry.id == reply[1]).kind
 
 
-def test_a_retried_lost_run_keeps_its_place_in_its_chain(led: Ground, seen: Entry) -> None:
+def test_a_retried_lost_run_keeps_its_place_in_its_chain(led: Ground, seen: LogEntry) -> None:
     job(led, A, retries_left="1")
     waits(led, AFTER, A)
 
@@ -234,7 +235,7 @@ def test_a_retried_lost_run_keeps_its_place_in_its_chain(led: Ground, seen: Entr
     assert {AFTER.encode()} == led.redis.smembers(f"{RQ}:job:{A}:dependents")
 
 
-def test_chains_of_a_wrong_type_hide_no_lost_run(led: Ground, seen: Entry) -> None:
+def test_chains_of_a_wrong_type_hide_no_lost_run(led: Ground, seen: LogEntry) -> None:
     job(led, A)
     led.redis.set(led.keys.chains(), "text")
 
@@ -244,7 +245,7 @@ def test_chains_of_a_wrong_type_hide_no_lost_run(led: Ground, seen: Entry) -> No
 # -- lost before it began -------------------------------------------------------------------------
 
 
-def test_a_run_that_left_its_queue_is_pushed_again(led: Ground, seen: Entry) -> None:
+def test_a_run_that_left_its_queue_is_pushed_again(led: Ground, seen: LogEntry) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "later")
     job(led, A, "queued", retries_left="1")
     job(led, B, "queued")
@@ -255,7 +256,7 @@ def test_a_run_that_left_its_queue_is_pushed_again(led: Ground, seen: Entry) -> 
     assert ["later", A] == led.queue()
 
 
-def test_a_run_whose_worker_died_before_starting_it_leaves_the_intermediate_queue(led: Ground, seen: Entry) -> None:
+def test_a_run_whose_worker_died_before_starting_it_leaves_the_intermediate_queue(led: Ground, seen: LogEntry) -> None:
     job(led, A, "queued", retries_left="1")
     led.redis.rpush(f"{RQ}:queue:default:intermediate", A)
     member = execution(led, A)
@@ -266,7 +267,7 @@ def test_a_run_whose_worker_died_before_starting_it_leaves_the_intermediate_queu
     assert not led.redis.exists(f"{RQ}:queue:default:intermediate", f"{RQ}:wip:default", f"{RQ}:executions:{A}")
 
 
-def test_a_run_twice_in_the_intermediate_queue_is_pushed_once(led: Ground, seen: Entry) -> None:
+def test_a_run_twice_in_the_intermediate_queue_is_pushed_once(led: Ground, seen: LogEntry) -> None:
     job(led, A)
     led.redis.rpush(f"{RQ}:queue:default:intermediate", A, A)
 
@@ -292,7 +293,7 @@ def test_a_lost_run_counts_as_a_failure_only_if_it_is_not_retried(led: Ground) -
     assert led.places()["a"].startswith("paused")
 
 
-def test_lost_is_refused_when_the_callers_log_entry_is_missing(led: Ground, seen: Entry) -> None:
+def test_lost_is_refused_when_the_callers_log_entry_is_missing(led: Ground, seen: LogEntry) -> None:
     job(led, A, retries_left="1")
     dead = again(A, execution(led, A))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.builders.records import DUE_MS, one_shot, open_run, rule
 from tests.lua.ground import HOUR_MS, LEASE_MS, Ground
-from tests.lua.restoring import DUE_MS, hold, merged, one_shot, restore, rule, run, seen
+from tests.lua.restoring import hold, merged, restore, seen
 from tests.prefix import RQ
 from tests.unit.core.log.test_kinds import TOUCHED
 from zsched.core.log import Position
@@ -124,7 +124,7 @@ def test_a_hold_is_never_shortened_and_an_impossible_hold_is_replaced(led: Groun
 
 def test_a_restore_wakes_a_sleeping_daemon(led: Ground) -> None:
     with led.heard(led.keys.wake()) as heard:
-        restore(led, replace(one_shot(id="b"), due_ms=DUE_MS + 5), one_shot(), one_shot("paused", "p", note="5 "))
+        restore(led, one_shot(id="b", due_ms=DUE_MS + 5), one_shot(), one_shot("paused", "p", note="5 "))
 
     assert [str(DUE_MS).encode()] == heard
 
@@ -146,7 +146,7 @@ def test_a_merged_entry_can_be_written_into_an_empty_redis(ground: Ground) -> No
 def test_a_run_is_put_back_without_a_set_of_queues(led: Ground) -> None:
     led.redis.set(f"{RQ}:queues", "a text")
 
-    restore(led, one_shot(), run(id="c"))
+    restore(led, one_shot(), open_run(id="c"))
 
     assert [f"c-{DUE_MS}"] == led.queue()
 

@@ -9,6 +9,7 @@ import rq
 from rq import Queue
 from rq.job import Job
 
+from tests.builders.records import open_run, texts_of
 from tests.lua import restoring
 from tests.lua.chained import QUEUE, A, B, chain, jobs, unblock
 from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground, put_due
@@ -19,7 +20,6 @@ from tests.lua.test_lost import again, end, job, lose
 from tests.lua.test_native import slots
 from tests.lua.test_retry import retry
 from tests.prefix import RQ
-from zsched.core.record import Place, Record
 
 KEY = "mail"
 LIMIT = {"rate_limit_key": KEY, "rate_limit_concurrency": "1"}
@@ -70,8 +70,8 @@ def _backfill(ground: Ground) -> str:
 
 
 def _restore(ground: Ground) -> str:
-    job = restoring.texts_of(LIMITED | {"data": "call"})
-    lost = Record("a", "1700000000000", Place.OPEN, "", 1_700_000_000_000, job, t_us=restoring.T_US)
+    job = texts_of(LIMITED | {"data": "call"})
+    lost = open_run(run="1700000000000", job=job)
     restoring.restore(ground, lost)
     return "a-1700000000000"
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from tests.builders.records import DUE_MS, JOB_FIELDS, OLD_US, OWN_FIELDS, gone, job, one_shot, open_run, rule
 from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
-from tests.lua.restoring import DUE_MS, JOB, RULE, T_US, gone, hold, logged, merged, one_shot, restore, rule, run
+from tests.lua.restoring import hold, logged, merged, restore
 from tests.prefix import RQ
 from zsched.core.record import Record
 from zsched.storage.restoring import ROWS, portions
@@ -30,7 +29,7 @@ def test_a_restored_one_shot_is_in_its_place_with_its_job_and_its_note(led: Grou
 
     assert {"a": expected} == led.places()
     created_at = f"2027-01-15T08:00:00.12200{3 if is_there else 2}Z"  # the microsecond is by the number of the entry
-    assert JOB | {"status": "scheduled", "created_at": created_at} == led.job(f"a-{DUE_MS}")
+    assert JOB_FIELDS | {"status": "scheduled", "created_at": created_at} == led.job(f"a-{DUE_MS}")
     assert [] == led.queue()
     assert note is None or f"low {DUE_MS} {note}".encode() == led.redis.hget(led.keys.prefix + place, "a")
 
@@ -43,7 +42,7 @@ def test_a_restored_rule_is_in_its_place_with_a_new_version(led: Ground, place: 
 
     assert {"r": expected} == led.places()
     progress = {"nominal": str(DUE_MS), "last": "r-5", "version": f"{led.last.id}-{led.last.t}"}
-    assert RULE | progress == led.schedule("r")
+    assert OWN_FIELDS | progress == led.schedule("r")
     assert TEMPLATE == led.template("r")
     assert {b"r"} == led.redis.smembers(led.keys.recurring())
 
@@ -65,7 +64,7 @@ def test_a_restored_ended_rule_has_no_place_but_exists(led: Ground) -> None:
 
     assert {} == led.places()
     assert "ended" == led.call("get", ["r"])[3][0]
-    assert str(T_US // 1000) == led.schedule("r")["ended_at"]
+    assert str(OLD_US // 1000) == led.schedule("r")["ended_at"]
 
 
 def test_a_restored_one_shot_and_a_restored_rule_fire_at_their_time(led: Ground) -> None:
@@ -159,7 +158,7 @@ def test_a_restore_removes_a_one_shot_whose_run_was_pushed_and_keeps_the_run(led
 
 
 def test_the_restore_entry_contains_the_rows_unchanged(led: Ground) -> None:
-    rows = [one_shot(), rule(), gone("x", "5"), run("skipped"), one_shot("paused", "p", note="5 why")]
+    rows = [one_shot(), rule(), gone("x", "5"), open_run("skipped"), one_shot("paused", "p", note="5 why")]
 
     reply = restore(led, *rows, reason="audit")
 
@@ -180,7 +179,7 @@ def test_a_restore_into_an_empty_redis_works(ground: Ground) -> None:
 
 def test_a_portion_of_rows_fits_into_one_script_call(led: Ground) -> None:
     fields = {f"field-{number}": "x" for number in range(9)}
-    rows = [one_shot(id=f"id-{number}", **fields) for number in range(ROWS)]  # type: ignore[arg-type]  # all fields
+    rows = [one_shot(id=f"id-{number}", job=job(**fields)) for number in range(ROWS)]
     rows += [rule(id=f"rule-{number}") for number in range(ROWS)]
 
     taken = list(portions(rows))
@@ -196,7 +195,7 @@ def test_a_portion_of_rows_fits_into_one_script_call(led: Ground) -> None:
 
 
 def test_a_row_larger_than_a_portion_is_sent_alone() -> None:
-    large = replace(one_shot(id="large"), job=[b"x"] * 6001)
+    large = one_shot(id="large", job=[b"x"] * 6001)
 
     assert [["a"], ["large"], ["b"]] == [
         [row.id for row in portion.rows] for portion in portions([one_shot(), large, one_shot(id="b")])
@@ -230,7 +229,7 @@ def test_schedules_that_were_not_compared_are_not_replaced(led: Ground, there: s
 def test_absent_schedules_are_restored_without_a_comparison(led: Ground) -> None:
     restore(led, one_shot(id="another"))
 
-    reply = restore(led, one_shot(), rule(), run(id="x"), if_absent=1)
+    reply = restore(led, one_shot(), rule(), open_run(id="x"), if_absent=1)
 
     assert ["due", "due", "open"] == reply[-1]
     assert {"a", "r", "another"} == led.places().keys()
@@ -242,11 +241,11 @@ def test_restore_deletes_only_the_key_that_exists(led: Ground) -> None:
 
     restore(led, *(one_shot(id=id) for id in "abc"), if_absent=1)
 
-    assert [JOB.keys() | {"status", "created_at"}] * 3 == [led.job(f"{id}-{DUE_MS}").keys() for id in "abc"]
+    assert [JOB_FIELDS.keys() | {"status", "created_at"}] * 3 == [led.job(f"{id}-{DUE_MS}").keys() for id in "abc"]
 
 
 def test_the_last_of_two_rows_of_a_schedule_stays(led: Ground) -> None:
-    restore(led, one_shot(of_the_first="x"), one_shot())
+    restore(led, one_shot(job=job(of_the_first="x")), one_shot())
 
     assert "of_the_first" not in led.job(f"a-{DUE_MS}")
 

@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
-from tests.lua.restoring import DUE_MS, gone, logged, one_shot, restore, rule, run, texts_of
+from tests.builders.records import DUE_MS, TEMPLATE, gone, job, one_shot, open_run, rule
+from tests.lua.ground import HOUR_MS, Ground
+from tests.lua.restoring import logged, restore
 from tests.prefix import RQ
 from zsched.core.record import Record
 
 
 def test_an_open_run_is_pushed_again_and_marked_uncertain(led: Ground) -> None:
-    reply = restore(led, run())
+    reply = restore(led, open_run())
 
     job = led.job(f"a-{DUE_MS}")
     assert ("queued", "1", "call") == (job["status"], job["zs_uncertain"], job["data"])
@@ -25,9 +26,10 @@ def test_an_open_run_is_pushed_again_and_marked_uncertain(led: Ground) -> None:
 
 def test_restored_runs_are_pushed_in_order_and_runs_of_front_schedules_first(led: Ground) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "others")
-    of_rule = replace(run(id="r"), job=texts_of(TEMPLATE), own=texts_of({"flags": "f"}))
+    of_rule = open_run(id="r", job=TEMPLATE, own=[b"flags", b"f"])
 
-    restore(led, run(id="a"), run(id="b", flags="f"), of_rule, run(id="c"), run(id="d", flags="f"))
+    b, d = (open_run(id=id, job=job(zs="f")) for id in "bd")
+    restore(led, open_run(id="a"), b, of_rule, open_run(id="c"), d)
 
     assert [f"{id}-{DUE_MS}" for id in "brd"] + ["others", f"a-{DUE_MS}", f"c-{DUE_MS}"] == led.queue()
     assert "flags" not in led.job(f"r-{DUE_MS}")
@@ -36,7 +38,7 @@ def test_restored_runs_are_pushed_in_order_and_runs_of_front_schedules_first(led
 def test_a_skipped_run_is_only_recorded(led: Ground) -> None:
     before = led.keyspace()
 
-    restore(led, run("skipped"), hold_for_ms=0)
+    restore(led, open_run("skipped"), hold_for_ms=0)
 
     changed = {key for key, value in led.keyspace().items() if before.get(key) != value}
     assert {led.keys.log().encode(), led.keys.meta().encode()} == changed
@@ -45,9 +47,9 @@ def test_a_skipped_run_is_only_recorded(led: Ground) -> None:
 
 def test_a_run_without_a_queue_or_for_a_broken_one_is_refused_and_the_others_go_on(led: Ground) -> None:
     led.redis.set(f"{RQ}:queue:broken", "a text")
-    without = replace(run(id="w"), job=texts_of({"data": "call"}))
+    without = open_run(id="w", job=[b"data", b"call"])
 
-    reply = restore(led, run(id="x", queue="broken"), without, run(id="y"), one_shot(id="z"))
+    reply = restore(led, open_run(id="x", job=job(origin="broken")), without, open_run(id="y"), one_shot(id="z"))
 
     assert ([f"y-{DUE_MS}"], {"z": f"low {DUE_MS}"}) == (led.queue(), led.places())
     assert {} == led.job(f"x-{DUE_MS}")
@@ -55,11 +57,11 @@ def test_a_run_without_a_queue_or_for_a_broken_one_is_refused_and_the_others_go_
 
 
 def test_a_run_whose_job_exists_is_not_pushed_again_also_if_its_queue_is_broken(led: Ground) -> None:
-    restore(led, run(), run(id="b"))
+    restore(led, open_run(), open_run(id="b"))
     before = led.job(f"a-{DUE_MS}")
     led.redis.set(f"{RQ}:queue:broken", "a text")
 
-    reply = restore(led, run(), run(id="b", queue="broken"))
+    reply = restore(led, open_run(), open_run(id="b", job=job(origin="broken")))
 
     assert ([f"a-{DUE_MS}", f"b-{DUE_MS}"], before) == (led.queue(), led.job(f"a-{DUE_MS}"))
     assert ["held", "held"] == [row.place for row in logged(led.last)] == reply[3]
@@ -70,12 +72,12 @@ def test_a_run_whose_job_exists_is_not_pushed_again_also_if_its_queue_is_broken(
 def test_a_run_with_only_a_workers_fields_is_left_to_rq(led: Ground, place: str, status: str) -> None:
     led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", status)
 
-    reply = restore(led, run(place), run(place, id="b"))
+    reply = restore(led, open_run(place), open_run(place, id="b"))
 
     pushed = [f"b-{DUE_MS}"] if place == "open" else []
     assert (pushed, {"status": status, "zs_uncertain": "1"}) == (led.queue(), led.job(f"a-{DUE_MS}"))
     assert ["held", place] == [row.place for row in logged(led.last)] == reply[3]
-    assert run(place).job == logged(led.last)[0].job
+    assert open_run(place).job == logged(led.last)[0].job
 
 
 def test_a_dry_run_says_what_would_be_logged_and_writes_nothing(led: Ground) -> None:
@@ -83,20 +85,21 @@ def test_a_dry_run_says_what_would_be_logged_and_writes_nothing(led: Ground) -> 
     led.redis.set(f"{RQ}:queue:broken", "a text")
     before = led.keyspace()
 
-    reply = restore(led, run(), run("skipped", id="b"), run(id="c", queue="broken"), one_shot(id="d"), reason="dry")
+    broken = open_run(id="c", job=job(origin="broken"))
+    reply = restore(led, open_run(), open_run("skipped", id="b"), broken, one_shot(id="d"), reason="dry")
 
     assert ["-", "0", ["held", "skipped", "refused", "due"]] == reply[1:]
     assert before == led.keyspace()
 
 
 @pytest.mark.parametrize("there", ["due", "paused"])
-@pytest.mark.parametrize("back", [replace(one_shot(), run=str(DUE_MS + 5), due_ms=DUE_MS + 5), rule(id="a"), gone("a")])
+@pytest.mark.parametrize("back", [one_shot(run=str(DUE_MS + 5)), rule(id="a"), gone("a")])
 def test_a_run_whose_schedule_was_removed_is_pushed_again(led: Ground, back: Record, there: str) -> None:
     led.put(("a", DUE_MS))
     if there == "paused":
         led.call("pause", ["a"], note="")
 
-    restore(led, back, run())
+    restore(led, back, open_run())
 
     assert ([f"a-{DUE_MS}"], "queued") == (led.queue(), led.job(f"a-{DUE_MS}")["status"])
     assert [back.place, "open"] == [row.place for row in logged(led.last)]
@@ -106,7 +109,7 @@ def test_a_scheduled_run_that_rq_cancelled_is_not_pushed(led: Ground) -> None:
     led.put(("a", DUE_MS))
     led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", "canceled")
 
-    restore(led, rule(id="a"), run())
+    restore(led, rule(id="a"), open_run())
 
     assert ([], "canceled") == (led.queue(), led.job(f"a-{DUE_MS}")["status"])
     assert ["due", "held"] == [row.place for row in logged(led.last)]
@@ -115,7 +118,7 @@ def test_a_scheduled_run_that_rq_cancelled_is_not_pushed(led: Ground) -> None:
 @pytest.mark.parametrize(("left_ms", "is_guarded"), [(HOUR_MS, True), (-1, False)])
 def test_a_restored_run_has_the_rest_of_its_guard(led: Ground, left_ms: int, is_guarded: bool) -> None:
     pushed_ms = led.now_ms - HOUR_MS
-    one = replace(run(ms=pushed_ms), t_us=pushed_ms * 1000)
+    one = open_run(run=str(pushed_ms), t_us=pushed_ms * 1000)
     one = replace(one, job=(*one.job, b"zs_unique", str(HOUR_MS + left_ms).encode()))
 
     restore(led, one)
@@ -155,7 +158,7 @@ def _backfill(ground: Ground) -> str:
 
 
 def _restore(ground: Ground) -> str:
-    [place] = restore(ground, run(id="r", ms=AT))[3]
+    [place] = restore(ground, open_run(id="r", run=str(AT)))[3]
     return "pushed" if place == "open" else "-"
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from tests.builders.records import rule
 from tests.lua.ground import Ground
 from tests.lua.overlapping import advance, becomes, fired
-from tests.lua.restoring import restore, rule
+from tests.lua.restoring import restore
 from tests.lua.test_streaks import failures, put, track
 from zsched.core.log.lives import StateEntry
 from zsched.core.log.puts import PutRecurringEntry
@@ -64,7 +63,7 @@ def test_a_pause_and_a_cancel_end_the_state(led: Ground, verb: str) -> None:
 
 @pytest.mark.parametrize("state", ["failures=3,skips=7", "skips=1,others=2", ""])
 def test_a_restore_writes_the_state_back_and_finds_its_trouble(led: Ground, state: str) -> None:
-    restore(led, replace(rule(), state=state))
+    restore(led, rule(state=state))
 
     assert state == led.schedule("r").get("state", "")
     counts = dict(word.split("=") for word in state.split(",") if word)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.builders.records import one_shot, texts_of
 from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
 from tests.lua.limited import EMAIL, ids, put_due, put_many
-from tests.lua.restoring import restore, texts_of
+from tests.lua.restoring import restore
 from tests.prefix import RQ
-from zsched.core.record import Place, Record
 
 
 def test_setting_unchanged_limits_writes_nothing_and_keeps_their_used_tokens(led: Ground) -> None:
@@ -215,7 +215,7 @@ def test_a_restore_puts_a_throttled_schedule_into_its_lane_only(late: Ground, is
         late.redis.hset(late.keys.paused(), "b", "low 5 5 by hand")
         late.redis.hset(late.keys.quarantine(), "b", "low 5 5 by hand")
     job = {name: text for name, text in late.job(f"b-{due_ms}").items() if name not in ("status", "created_at")}
-    known = Record("b", due_ms, Place.DUE, "normal", int(due_ms), texts_of(job), t_us=int(late.last.t))
+    known = one_shot("due", "b", due_ms, lane="normal", job=texts_of(job), t_us=int(late.last.t))
 
     restore(late, known, hold_for_ms=0, reason="audit")
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import EPOCH, Entry, Ground
+from tests.builders.entries import LogEntry
+from tests.lua.ground import EPOCH, Ground
 from tests.prefix import RQ
 from zsched.core.runs.job import JOB_FIELDS, JobFacts
 from zsched.errors import RedisRefused
@@ -33,7 +34,7 @@ def over(run: str, seen: str = f"finished {ENDED}", counts: str = "-") -> list[s
     return [run.rpartition("-")[0], run, seen, counts, "told", "{}"]
 
 
-def track(ground: Ground, seen: Entry, *texts: list[str], **more: Any) -> list[Any]:
+def track(ground: Ground, seen: LogEntry, *texts: list[str], **more: Any) -> list[Any]:
     arguments = {"seen_entry": seen.id, "seen_t": seen.t}
     return ground.call("track", [each for run in texts for each in run], **(arguments | more))
 
@@ -119,7 +120,7 @@ def test_a_job_that_may_not_be_read_does_not_count_as_deleted(led: Ground) -> No
 # -- track ----------------------------------------------------------------------------------------
 
 
-def test_track_records_the_end_of_an_unchanged_run(led: Ground, seen: Entry) -> None:
+def test_track_records_the_end_of_an_unchanged_run(led: Ground, seen: LogEntry) -> None:
     job(led, A, "finished", ended_at=ENDED)
 
     reply = track(led, seen, over(A))
@@ -148,7 +149,7 @@ def test_track_records_the_end_of_an_unchanged_run(led: Ground, seen: Entry) -> 
     ],
 )
 def test_a_recorded_run_is_kept_as_long_as_its_schedule_wishes(
-    led: Ground, seen: Entry, status: str, wishes: dict[str, str], ttl_s: int, left_s: int
+    led: Ground, seen: LogEntry, status: str, wishes: dict[str, str], ttl_s: int, left_s: int
 ) -> None:
     job(led, A, status, ended_at=ENDED, **wishes)
     led.redis.xadd(f"{RQ}:results:{A}", {"type": "1"})
@@ -164,14 +165,14 @@ def test_a_recorded_run_is_kept_as_long_as_its_schedule_wishes(
     assert "end" == led.last.kind
 
 
-def test_a_run_that_is_not_over_keeps_its_job(led: Ground, seen: Entry) -> None:
+def test_a_run_that_is_not_over_keeps_its_job(led: Ground, seen: LogEntry) -> None:
     job(led, A, "queued", zs_result_ttl="0")
 
     assert NOTHING == track(led, seen, over(A))[1:]
     assert -1 == led.redis.pttl(led.keys.rq.job(A))
 
 
-def test_a_registry_of_a_wrong_type_does_not_stop_the_record_of_an_end(led: Ground, seen: Entry) -> None:
+def test_a_registry_of_a_wrong_type_does_not_stop_the_record_of_an_end(led: Ground, seen: LogEntry) -> None:
     job(led, A, "finished", ended_at=ENDED, zs_result_ttl="0")
     led.redis.set(REGISTRIES["finished"], "?")
 
@@ -187,7 +188,7 @@ def test_a_registry_of_a_wrong_type_does_not_stop_the_record_of_an_end(led: Grou
         ("queued", "", "gone"),
     ],
 )
-def test_track_skips_a_run_that_changed(led: Ground, seen: Entry, status: str, ended_at: str, was_seen: str) -> None:
+def test_track_skips_a_run_that_changed(led: Ground, seen: LogEntry, status: str, ended_at: str, was_seen: str) -> None:
     job(led, A, status, ended_at=ended_at)
     before = led.keyspace()
 
@@ -199,7 +200,7 @@ def test_track_skips_a_run_that_changed(led: Ground, seen: Entry, status: str, e
     ("told", "ended_at", "recorded"), [(None, "", 1), (None, ENDED, 1), (STARTED, ENDED, 1), (ENDED, ENDED, 0)]
 )
 def test_a_cancelled_run_is_recorded_unless_its_cancellation_was_logged(
-    led: Ground, seen: Entry, told: str | None, ended_at: str, recorded: int
+    led: Ground, seen: LogEntry, told: str | None, ended_at: str, recorded: int
 ) -> None:
     job(led, A, "canceled", **({"ended_at": ended_at} if ended_at else {}), **({"zs_told": told} if told else {}))
 
@@ -207,7 +208,7 @@ def test_a_cancelled_run_is_recorded_unless_its_cancellation_was_logged(
 
 
 @pytest.mark.parametrize("broken", ["no key", "no status", "another type"])
-def test_track_records_a_deleted_run_as_gone_also_by_an_earlier_entry(led: Ground, seen: Entry, broken: str) -> None:
+def test_track_records_a_deleted_run_as_gone_also_by_an_earlier_entry(led: Ground, seen: LogEntry, broken: str) -> None:
     if broken == "no status":
         job(led, A, None)
     elif broken == "another type":
@@ -217,7 +218,7 @@ def test_track_records_a_deleted_run_as_gone_also_by_an_earlier_entry(led: Groun
     assert 1 == track(led, seen, over(A, "gone"))[3]
 
 
-def test_track_writes_one_entry_with_a_row_per_ended_run(led: Ground, seen: Entry) -> None:
+def test_track_writes_one_entry_with_a_row_per_ended_run(led: Ground, seen: LogEntry) -> None:
     runs = [f"r{number}-1767225600000" for number in range(200)]
     for number, run in enumerate(runs):
         job(led, run, "finished" if number % 2 else "started", ended_at=ENDED)
@@ -230,7 +231,9 @@ def test_track_writes_one_entry_with_a_row_per_ended_run(led: Ground, seen: Entr
 
 
 @pytest.mark.parametrize("other", [{"seen_entry": f"{EPOCH}-2"}, {"seen_t": "1767225600000000"}, {}])
-def test_track_is_refused_for_another_history_or_without_a_log(led: Ground, seen: Entry, other: dict[str, str]) -> None:
+def test_track_is_refused_for_another_history_or_without_a_log(
+    led: Ground, seen: LogEntry, other: dict[str, str]
+) -> None:
     if not other:
         led.redis.delete(led.keys.log())
         led.redis.hdel(led.keys.meta(), "seq")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.breadth import everything
+from tests.builders import records
 from tests.lua import restoring
 from tests.lua.ground import HOUR_MS, Ground
 from tests.lua.scene import DUE_MS, Keyspace, contents, furnish, kept, seen, set_back
@@ -119,8 +120,8 @@ VERBS: dict[str, Callable[[Ground, str], Any]] = {
     "backfill": lambda g, id: g.call("run_now", [DUE_MS - 5, "once"], id=id, seen_version=_version(g, id), **_OP),
     "get": lambda g, id: g.call("get", [id, "paused", "later"]),
     "audit": lambda g, id: g.call("audit", [id, ""]),
-    "restore as due": lambda g, id: restoring.restore(g, restoring.rule("due", id), **seen(g)),
-    "restore as gone": lambda g, id: restoring.restore(g, restoring.gone(id), **seen(g)),
+    "restore as due": lambda g, id: restoring.restore(g, records.rule("due", id), **seen(g)),
+    "restore as gone": lambda g, id: restoring.restore(g, records.gone(id), **seen(g)),
     "replan": lambda g, id: g.call(
         "replan", [id, _version(g, id), DUE_MS * 2, DUE_MS * 2, DUE_MS, DUE_MS], tzdata="x", is_done=0
     ),
