@@ -19,8 +19,8 @@ from hypothesis import settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.faults.processes import WITHIN_S
 from tests.suite import starts
+from tests.waiting import WITHIN_S
 from zsched.daemon import answerer
 from zsched.embedded import EmbeddedRedis, find_server
 from zsched.embedded.guard import Guard

@@ -24,9 +24,9 @@ from pathlib import Path
 
 import click
 
-from tests.faults.processes import DaemonProcess
+from tests.builders.daemons import DaemonProcess
+from tests.builders.workers import RqWorkers
 from tests.faults.proxy import Proxy
-from tests.rq_workers import RqWorkers
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard

@@ -11,8 +11,9 @@ from typing import Any
 
 import redis
 
-from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
+from tests.builders.daemons import DaemonProcess
 from tests.integration.archive.ground import State, archived_by, held_by
+from tests.waiting import WITHIN_S, eventually
 from zsched.archive import Archive
 from zsched.archive.body import COLUMNS, entry_of
 from zsched.archive.file import connect_to_read

@@ -11,7 +11,7 @@ import redis
 from redis.crc import key_slot
 
 from tests.faults.ledger import connect
-from tests.faults.processes import ENDS_S, WITHIN_S, eventually
+from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.embedded.server import Port

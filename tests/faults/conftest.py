@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.builders.daemons import DaemonProcess, Start
+from tests.builders.leaders import know
 from tests.faults.ledger import connect
-from tests.faults.processes import DaemonProcess, Start
 from tests.faults.proxy import Proxy
-from tests.faults.threads import know
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 

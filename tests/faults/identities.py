@@ -6,9 +6,10 @@ from pathlib import Path
 
 import redis
 
+from tests.builders.daemons import DaemonProcess, Start
 from tests.faults.archives import KEYS, await_caught_up, fact
 from tests.faults.ledger import connect, queued
-from tests.faults.processes import DaemonProcess, Start, eventually
+from tests.waiting import eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 import redis
 
+from tests.builders.daemons import Telling
 from tests.faults.clocks import now_ms
 from tests.faults.ledger import connect
-from tests.faults.processes import Telling, eventually
+from tests.waiting import eventually
 from zsched.embedded import EmbeddedRedis
 from zsched.storage.archivers import ArchiveState
 from zsched.storage.keys import Keys

@@ -11,8 +11,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.builders.entries import LogEntry
-from tests.faults.processes import WITHIN_S, eventually
 from tests.prefix import RQ
+from tests.waiting import WITHIN_S, eventually
 from zsched.core.occurrences.outcomes import outcome_of
 from zsched.embedded import EmbeddedRedis
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import redis
 
-from tests.faults.processes import eventually
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.errors import InvalidSchedule, ScheduleExists, ScheduleInPast, ScheduleNotFound, TriggerError

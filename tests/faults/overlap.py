@@ -23,10 +23,11 @@ from typing import Any
 import click
 import redis
 
-from tests.faults.processes import ENDS_S, WITHIN_S, DaemonProcess, eventually
-from tests.faults.threads import know
+from tests.builders.daemons import DaemonProcess
+from tests.builders.leaders import know
+from tests.builders.workers import RqWorkers
 from tests.prefix import RQ
-from tests.rq_workers import RqWorkers
+from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched import Client
 from zsched.core.log import changes
 from zsched.core.log.fires import AdvanceEntry

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-from tests.faults.processes import WITHIN_S
+from tests.waiting import WITHIN_S
 
 _CHUNK = 262_144
 

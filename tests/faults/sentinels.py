@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from tests.faults.ledger import connect
-from tests.faults.processes import ENDS_S, eventually
+from tests.waiting import ENDS_S, eventually
 from zsched.embedded import EmbeddedRedis, find_server
 from zsched.embedded.guard import Guard
 from zsched.embedded.server import Port

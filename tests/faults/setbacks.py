@@ -9,11 +9,12 @@ from pathlib import Path
 
 import redis
 
+from tests.builders.daemons import DaemonProcess, Start
+from tests.builders.leaders import know
 from tests.faults.archives import await_caught_up
 from tests.faults.leases import end_hold
 from tests.faults.ledger import connect
-from tests.faults.processes import WITHIN_S, DaemonProcess, Start
-from tests.faults.threads import know
+from tests.waiting import WITHIN_S
 from zsched.embedded import EmbeddedRedis
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.builders.daemons import DaemonProcess, Start
 from tests.faults.archives import KEYS, assert_state_is_redis_own, await_caught_up, history, log_in, stop
 from tests.faults.clocks import now_us
 from tests.faults.ledger import doubles, queued
-from tests.faults.processes import DaemonProcess, Start, eventually
+from tests.waiting import eventually
 from zsched import Client
 from zsched.config.urls import address_of
 from zsched.daemon.process import UNUSABLE

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.builders.daemons import Start
+from tests.builders.leaders import know
 from tests.faults.archives import (
     KEYS,
     assert_state_is_redis_own,
@@ -27,8 +29,7 @@ from tests.faults.archives import (
 )
 from tests.faults.disks import Disk, LimitedFiles, small_disk
 from tests.faults.ledger import doubles, fired, queued
-from tests.faults.processes import Start, eventually
-from tests.faults.threads import know
+from tests.waiting import eventually
 from zsched import Client
 from zsched.archive import START
 from zsched.archive.body import position_of

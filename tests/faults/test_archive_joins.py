@@ -11,6 +11,8 @@ from pathlib import Path
 
 import redis
 
+from tests.builders.daemons import Others, Start
+from tests.builders.leaders import know
 from tests.faults.archives import (
     KEYS,
     assert_state_is_redis_own,
@@ -25,10 +27,9 @@ from tests.faults.archives import (
     wire_to,
 )
 from tests.faults.life import Life
-from tests.faults.processes import WITHIN_S, Others, Start, eventually
 from tests.faults.proxy import Proxy
-from tests.faults.threads import know
 from tests.prefix import RQ
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.archive import Archive, History
 from zsched.core.clock import SystemClock

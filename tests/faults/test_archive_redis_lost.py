@@ -10,6 +10,8 @@ from pathlib import Path
 import redis
 from rq import Queue
 
+from tests.builders.daemons import Start
+from tests.builders.workers import work_off
 from tests.faults.archives import (
     KEYS,
     assert_state_is_redis_own,
@@ -23,10 +25,9 @@ from tests.faults.archives import (
 from tests.faults.clocks import now_ms
 from tests.faults.ledger import connect, doubles, queued
 from tests.faults.overdue import become_due
-from tests.faults.processes import Start, eventually
 from tests.faults.setbacks import put_back, put_back_by, redis_with_rdb, two_daemons
 from tests.prefix import RQ
-from tests.rq_workers import work_off
+from tests.waiting import eventually
 from zsched import Client
 from zsched.archive import START, History
 from zsched.core.occurrences.outcomes import What

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import redis
 
+from tests.builders.daemons import DaemonProcess, Start
+from tests.builders.leaders import know
 from tests.faults.archives import (
     KEYS,
     await_caught_up,
@@ -31,9 +33,8 @@ from tests.faults.archives import (
 from tests.faults.leases import lapse
 from tests.faults.ledger import assert_dense
 from tests.faults.life import Life
-from tests.faults.processes import DaemonProcess, Start, eventually
-from tests.faults.threads import know
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched.archive import START, History
 
 IS_LONG = os.environ.get("ZSCHED_TEST_LONG") == "1"

@@ -10,12 +10,13 @@ import pytest
 import redis
 from rq import Queue
 
+from tests.builders.daemons import DaemonProcess, Others, Start
+from tests.builders.leaders import know
+from tests.builders.workers import work_off
 from tests.faults.archives import KEYS, assert_state_is_redis_own, await_caught_up, history, log_in, repeated
 from tests.faults.ledger import entries, queued
-from tests.faults.processes import DaemonProcess, Others, Start, eventually
-from tests.faults.threads import know
 from tests.integration.asking import ask, pages_of
-from tests.rq_workers import work_off
+from tests.waiting import eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 

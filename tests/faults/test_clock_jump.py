@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import know
 from tests.faults.clocks import now_ms
 from tests.faults.ledger import assert_dense, connect, entries, queued
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client
 from zsched.daemon import server_clock
 from zsched.embedded import EmbeddedRedis

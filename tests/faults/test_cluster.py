@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 import redis
 
+from tests.builders.daemons import DaemonProcess, Start
+from tests.builders.leaders import Leader, know
 from tests.faults.clusters import ENV, PREFIX, Cluster
-from tests.faults.leader import Leader
 from tests.faults.leases import await_listeners, eventually_without_hold
 from tests.faults.ledger import assert_dense, connect, doubles, fired, longest_pause_ms
-from tests.faults.processes import WITHIN_S, DaemonProcess, Start, eventually
-from tests.faults.threads import know
 from tests.prefix import needs_prefix
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client, RedisUnavailable
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis

@@ -17,12 +17,13 @@ import pytest
 import redis
 from rq import Queue
 
+from tests.builders.daemons import DaemonProcess, Start
 from tests.faults.leases import await_listeners, lapse
 from tests.faults.ledger import assert_dense, await_queued, doubles, entries, fired
 from tests.faults.overlap import Stage
-from tests.faults.processes import DaemonProcess, Start, eventually
 from tests.faults.streams import schedule_stream
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 

@@ -9,10 +9,11 @@ import redis
 from redis._parsers import _HiredisParser, _RESP2Parser
 from redis.connection import ConnectionPool
 
+from tests.builders.daemons import Start
+from tests.builders.leaders import know
 from tests.faults.ledger import connect, queued
-from tests.faults.processes import WITHIN_S, Start, eventually
 from tests.faults.proxy import Proxy
-from tests.faults.threads import know
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.errors import RedisUnavailable
 from zsched.storage.connection import Link

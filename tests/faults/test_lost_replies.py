@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 import redis
 
+from tests.builders.daemons import Start
+from tests.builders.leaders import know
 from tests.faults.ledger import assert_dense, await_queued, doubles, fired, queued
-from tests.faults.processes import Start, eventually
 from tests.faults.proxy import Proxy
-from tests.faults.threads import know
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis

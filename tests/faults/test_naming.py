@@ -7,13 +7,14 @@ from pathlib import Path
 
 import redis
 
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import Start
 from tests.faults.archives import KEYS, await_caught_up, report_of, stop
 from tests.faults.disks import LimitedFiles
 from tests.faults.identities import BRIEF, PATIENT, begin, fill_held, gen, ids, path_of
 from tests.faults.ledger import queued
-from tests.faults.processes import Start, eventually
-from tests.integration.command_line import Zsched
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.storage.archivers import ArchiveState

@@ -15,12 +15,13 @@ import redis
 import rq
 from rq import Queue
 
+from tests.builders.daemons import DaemonProcess, Start
+from tests.builders.workers import RqWorkers
 from tests.faults import overdue
 from tests.faults.leases import await_listeners, lapse
 from tests.faults.ledger import await_queued, doubles
-from tests.faults.processes import DaemonProcess, Start, eventually
 from tests.prefix import RQ
-from tests.rq_workers import RqWorkers
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis

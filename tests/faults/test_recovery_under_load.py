@@ -17,7 +17,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.faults import processes
+from tests import waiting
+from tests.builders.daemons import DaemonProcess, Start
 from tests.faults.archives import (
     assert_state_is_redis_own,
     await_caught_up,
@@ -27,9 +28,9 @@ from tests.faults.archives import (
     stop_standby_first,
 )
 from tests.faults.ledger import connect, doubles, queued
-from tests.faults.processes import ENDS_S, DaemonProcess, Start, eventually
 from tests.faults.setbacks import put_back, put_back_by, redis_with_rdb, two_daemons
 from tests.prefix import RQ
+from tests.waiting import ENDS_S, eventually
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.core.clock import from_ms
 from zsched.core.log import Entry, changes, touches
@@ -42,7 +43,7 @@ RDB_AGE_S = 30.0 if IS_LONG else 3.0
 PAUSE_S = 1 / 200  # between two writes
 BUSY_S = 10.0 if IS_LONG else 2.5  # of writing before a loss
 SOON_S = 0.5
-WITHIN_S = ENDS_S if IS_LONG else processes.WITHIN_S
+WITHIN_S = ENDS_S if IS_LONG else waiting.WITHIN_S
 IN_DOUBT = 30  # runs that wait in the queue when it is lost, of each kind
 
 

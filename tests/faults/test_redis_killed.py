@@ -12,12 +12,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import redis
 
+from tests.builders.daemons import STEADY_MS, DaemonProcess, Start
+from tests.builders.leaders import know
 from tests.faults.leases import end_hold
 from tests.faults.ledger import assert_dense, await_queued, connect, doubles, entries, fired, queued
 from tests.faults.overdue import become_due
-from tests.faults.processes import STEADY_MS, DaemonProcess, Start, eventually
-from tests.faults.threads import know
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis

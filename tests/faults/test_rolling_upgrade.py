@@ -15,12 +15,13 @@ import pytest
 import redis
 
 import zsched
+from tests.builders.daemons import Start, archive_of_its_own
 from tests.faults.archives import fact, has_caught_up, log_in, report_of
 from tests.faults.leases import await_listeners, lapse
 from tests.faults.ledger import assert_dense, doubles, queued
-from tests.faults.processes import Start, archive_of_its_own, eventually
 from tests.faults.streams import schedule_stream
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client, NewerFormat
 from zsched.cli.program import USAGE
 from zsched.core.log import FORMAT

@@ -20,14 +20,15 @@ from redis.sentinel import Sentinel
 from rq import Queue
 from rq.job import JobStatus
 
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import DaemonProcess, Start
+from tests.builders.leaders import know
 from tests.documents import PROJECT
 from tests.faults.leases import await_listeners, eventually_without_hold
 from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, longest_pause_ms, queued, replicate
-from tests.faults.processes import WITHIN_S, DaemonProcess, Start, eventually
 from tests.faults.sentinels import NAME, Sentinels
-from tests.faults.threads import know
-from tests.integration.command_line import Zsched
 from tests.prefix import RQ
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis

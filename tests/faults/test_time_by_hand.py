@@ -10,14 +10,15 @@ import pytest
 import redis
 from rq.job import Job
 
+from tests.builders.daemons import Start
+from tests.builders.leaders import know
 from tests.faults.archives import KEYS, assert_state_is_redis_own, await_caught_up, is_leader, stop
 from tests.faults.clocks import now_ms
 from tests.faults.leases import end_hold, lapse
 from tests.faults.ledger import assert_dense, fired, queued
 from tests.faults.overdue import become_due
-from tests.faults.processes import Start, eventually
-from tests.faults.threads import know
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.options.choices import Priority
 from zsched.embedded import EmbeddedRedis

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from structlog.testing import capture_logs
 
-from tests.faults.processes import WITHIN_S, DaemonProcess
+from tests.builders.daemons import DaemonProcess
+from tests.waiting import WITHIN_S
 from zsched.config.settings import MetricsSettings, RedisSettings, Settings
 from zsched.core.clock import ManualClock
 from zsched.embedded.guard import Guard

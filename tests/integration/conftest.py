@@ -15,15 +15,16 @@ import redis
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.breadth import everything
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import know
 from tests.faults.ledger import connect
-from tests.faults.processes import WITHIN_S, eventually
-from tests.faults.threads import DaemonThread, know
 from tests.integration.archive.ground import Scene
-from tests.integration.command_line import Zsched
 from tests.integration.service_manager import Manager
 from tests.integration.standing import lead, report
 from tests.integration.users import GuardedRedis
 from tests.integration.web.ground import Web
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.processes import DaemonProcess, Telling, eventually
+from tests.builders.daemons import DaemonProcess, Telling
+from tests.waiting import eventually
 from zsched.embedded.guard import Guard
 
 

@@ -11,7 +11,7 @@ import sys
 import termios
 import threading
 
-from tests.faults.processes import ENDS_S, WITHIN_S
+from tests.waiting import ENDS_S, WITHIN_S
 
 
 def run_on_terminal(url: str, *arguments: str) -> tuple[str, str]:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.processes import WITHIN_S, eventually
-from tests.faults.threads import DaemonThread
+from tests.builders.daemons import DaemonThread
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.core.clock import ManualClock
 from zsched.core.log import Position

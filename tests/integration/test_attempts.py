@@ -15,12 +15,12 @@ import pytest
 import redis
 from rq import Queue, Retry
 
-from tests.faults.processes import DaemonProcess, eventually
-from tests.faults.threads import DaemonThread
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import DaemonProcess, DaemonThread
+from tests.builders.workers import RqWorkers
 from tests.integration.ends.ground import lapse
 from tests.prefix import RQ
-from tests.rq_workers import RqWorkers
+from tests.waiting import eventually
 from zsched import Client, RunNotFound, RunStatus
 from zsched.cli.program import DONE, NOT_FOUND
 from zsched.core.log.lives import EndEntry

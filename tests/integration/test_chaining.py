@@ -15,12 +15,13 @@ from rq import Queue
 from rq.job import Job
 from rq.serializers import DefaultSerializer, JSONSerializer
 
-from tests.faults.processes import ENDS_S, eventually
-from tests.faults.threads import DaemonThread, know
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import know
+from tests.builders.workers import RqWorkers, work_off
 from tests.integration import reminders
 from tests.integration.client.ground import payload
 from tests.prefix import RQ
-from tests.rq_workers import RqWorkers, work_off
+from tests.waiting import ENDS_S, eventually
 from zsched import Client
 from zsched.core.log import Entry
 from zsched.core.runs.run_id import RunId

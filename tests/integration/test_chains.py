@@ -8,8 +8,7 @@ from contextlib import closing
 import pytest
 import redis
 
-from tests.faults.leader import KEYS, Leader
-from tests.faults.threads import know
+from tests.builders.leaders import KEYS, Leader, know
 from tests.prefix import RQ
 from zsched.core.clock import ManualClock
 from zsched.core.runs.job import rq_time

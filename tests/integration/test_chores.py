@@ -11,9 +11,8 @@ import pytest
 import redis
 from structlog.testing import capture_logs
 
-from tests.faults.leader import Leader
-from tests.faults.processes import WITHIN_S, eventually
-from tests.faults.threads import know
+from tests.builders.leaders import Leader, know
+from tests.waiting import WITHIN_S, eventually
 from zsched.core.clock import ManualClock, SystemClock
 from zsched.daemon import chores as module
 from zsched.daemon import loop

@@ -14,11 +14,11 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
-from tests.faults.processes import WITHIN_S
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
+from tests.builders.workers import RqWorkers
 from tests.integration.standing import report
 from tests.prefix import RQ
-from tests.rq_workers import RqWorkers
+from tests.waiting import WITHIN_S
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, PIPE_CLOSED, UNHEALTHY, USAGE
 from zsched.embedded import EmbeddedRedis

@@ -13,8 +13,8 @@ import pytest
 import redis
 from click.testing import Result
 
-from tests.bombs import Bomb
-from tests.integration import command_line
+from tests.builders import command_line
+from tests.builders.bombs import Bomb
 from tests.integration.terminals import run_on_terminal
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.client import Client

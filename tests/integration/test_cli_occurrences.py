@@ -15,10 +15,10 @@ import pytest
 import redis
 from click.testing import CliRunner
 
-from tests.faults.processes import ENDS_S, eventually
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
 from tests.integration.terminals import run_on_terminal
 from tests.prefix import RQ
+from tests.waiting import ENDS_S, eventually
 from zsched import Client
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, USAGE

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import redis
 
+from tests.builders.command_line import Zsched
 from tests.builders.entries import add_entry, end_fields
-from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, LAST_T, names, now_ms, report, section, status
 from tests.prefix import RQ
 from zsched import Client

@@ -8,10 +8,11 @@ import pytest
 import redis
 from click.testing import Result
 
-from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread, know
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import DaemonThread, archive_of_its_own
+from tests.builders.leaders import know
 from tests.integration.standing import KEYS, LAST_T, NOBODY_FOLLOWS, problems, report, status
+from tests.waiting import eventually
 from zsched import Client
 from zsched.cli.program import DONE, UNHEALTHY
 from zsched.config.settings import ArchiveSettings

@@ -10,8 +10,8 @@ import redis
 from rq import Queue, Worker
 from rq.suspension import resume, suspend
 
+from tests.builders.command_line import Zsched
 from tests.builders.entries import add_entry
-from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, names, now_ms, status, verdict
 from tests.prefix import RQ
 from zsched import Client

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 import redis
 
+from tests.builders.command_line import Zsched
 from tests.builders.entries import add_entry, end_fields, row_fields
-from tests.integration.command_line import Zsched
 from tests.integration.standing import KEYS, LAST_T, now_ms, report, section, status, verdict
 from zsched import Client
 from zsched.cli.program import DONE, UNHEALTHY

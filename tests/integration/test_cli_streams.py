@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.processes import WITHIN_S
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
 from tests.integration.test_cli import COMMANDS, FUNC, command_line
+from tests.waiting import WITHIN_S
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, PIPE_CLOSED
 from zsched.embedded.guard import Guard

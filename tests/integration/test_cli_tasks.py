@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.builders import command_line
 from tests.documents import PROJECT
-from tests.faults.processes import ENDS_S
-from tests.integration import command_line
+from tests.waiting import ENDS_S
 from zsched.cli.program import DONE, USAGE
 from zsched.client import Client
 

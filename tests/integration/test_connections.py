@@ -15,8 +15,8 @@ import pytest
 import redis
 import redis.asyncio
 
-from tests.faults.processes import WITHIN_S, eventually
 from tests.integration.client.ground import KEYS, SOON
+from tests.waiting import WITHIN_S, eventually
 from zsched import AsyncClient, Client, RedisUnavailable
 from zsched.core.clock import ManualClock
 from zsched.storage.cluster import SlotOwner

@@ -14,13 +14,14 @@ import pytest
 import redis
 from rq.job import Job
 
+from tests.builders.daemons import DaemonProcess, DaemonThread
+from tests.builders.leaders import know
 from tests.faults.clocks import now_ms, set_back
 from tests.faults.leases import await_listeners
 from tests.faults.ledger import doubles, entries, fired
 from tests.faults.overdue import become_due, put_due
-from tests.faults.processes import DaemonProcess, eventually
-from tests.faults.threads import DaemonThread, know
 from tests.integration.daemons import FUNC, NAP_MS, wait_for_runs
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 import redis
 
-from tests.faults.leader import ALWAYS, HOUR_MS, Leader
+from tests.builders.leaders import ALWAYS, HOUR_MS, Leader
 from tests.faults.ledger import entries, queued
 from tests.faults.overdue import put_due
 from zsched import Client

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faults.processes import WITHIN_S
 from tests.integration.service_manager import Manager
+from tests.waiting import WITHIN_S
 from zsched.archive import Archive
 from zsched.archive.check import SUM, sum_of
 from zsched.archive.file import VERSION

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 import redis
 
+from tests.builders.daemons import DaemonProcess, DaemonThread
+from tests.builders.leaders import know
 from tests.faults.leases import end_hold
 from tests.faults.ledger import connect, queued
 from tests.faults.overdue import become_due
-from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
-from tests.faults.threads import DaemonThread, know
 from tests.integration.daemons import FUNC, NAP_MS, wait_for_runs
 from tests.prefix import RQ
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.daemon import daemon as daemon_module
 from zsched.daemon.archiver import Archiver

@@ -19,11 +19,12 @@ from rq import Queue
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread, know
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import know
+from tests.builders.workers import RqWorkers, work_off
 from tests.integration.reruns import tasks
 from tests.prefix import RQ
-from tests.rq_workers import RqWorkers, work_off
+from tests.waiting import eventually
 from zsched import Client, Contended, CurrentRun, InvalidSchedule, current_run
 from zsched.core.clock import from_ms
 from zsched.core.runs.run_id import RunId

@@ -11,8 +11,9 @@ import pytest
 import redis
 
 import zsched
+from tests.builders.daemons import DaemonProcess
 from tests.faults.leases import lapse
-from tests.faults.processes import DaemonProcess, eventually
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.embedded.guard import Guard

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faults.processes import WITHIN_S
+from tests.waiting import WITHIN_S
 from zsched.embedded import EmbeddedRedis, ServerBinary, find_server, packaged_server
 from zsched.embedded import server as embedded
 from zsched.embedded.guard import Guard

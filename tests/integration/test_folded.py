@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from tests.builders.entries import T_US, at, end_fields, entry, fire, put, put_recurring, row_fields
-from tests.faults.processes import WITHIN_S
 from tests.integration.aio.turns import turn
+from tests.waiting import WITHIN_S
 from zsched import AsyncClient, Client
 from zsched.core.entry import Entry
 from zsched.core.runs.run import Run, RunStatus

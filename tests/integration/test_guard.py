@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.faults.processes import ENDS_S, WITHIN_S, eventually
+from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched import Client
 from zsched.cli import program
 from zsched.demo.play import TASKS

@@ -14,11 +14,12 @@ from typing import NamedTuple
 import pytest
 import redis
 
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import DaemonProcess
 from tests.faults.ledger import connect
-from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
 from tests.integration.asking import ANYWHERE, Answer, ask, pages, pages_of
-from tests.integration.command_line import Zsched
 from tests.integration.service_manager import Manager
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.core.clock import ManualClock
 from zsched.daemon import loop

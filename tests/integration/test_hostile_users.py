@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.builders.daemons import DaemonProcess
+from tests.builders.workers import RqWorkers
 from tests.faults.ledger import entries
 from tests.faults.overdue import become_due
-from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
 from tests.integration.users import GuardedRedis
 from tests.prefix import RQ
-from tests.rq_workers import RqWorkers
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys

@@ -17,15 +17,16 @@ import redis
 from click.testing import CliRunner
 from structlog.testing import capture_logs
 
+from tests.builders.daemons import DaemonProcess
+from tests.builders.leaders import know
 from tests.faults.clocks import now_ms
 from tests.faults.leases import lapse
 from tests.faults.ledger import doubles, entries, fired, queued
 from tests.faults.overdue import become_due, put_due
-from tests.faults.processes import DaemonProcess, eventually
-from tests.faults.threads import know
 from tests.integration.archive.ground import Scene, rows_put_back
 from tests.integration.auditor.ground import Auditing, Quiet, alarms, busy
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client
 from zsched.cli import program
 from zsched.core.clock import from_ms

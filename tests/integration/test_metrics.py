@@ -12,14 +12,14 @@ import redis
 from prometheus_client.parser import text_string_to_metric_families
 from rq import Queue
 
+from tests.builders.leaders import know
+from tests.builders.workers import work_off
 from tests.faults.leases import lapse
 from tests.faults.ledger import connect
-from tests.faults.processes import WITHIN_S, eventually
-from tests.faults.threads import know
 from tests.integration.asking import Answer, a_daemon, ask, pages, pages_of
 from tests.prefix import RQ
-from tests.rq_workers import work_off
 from tests.unit.metrics.counting import outcomes_of
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
 from tests.integration.users import GuardedRedis
 from tests.integration.web.ground import Web
 from zsched import Client, InvalidSchedule

@@ -14,10 +14,11 @@ import pytest
 import redis
 from rq import Queue, Retry
 
+from tests.builders.daemons import DaemonProcess, DaemonThread, Start
+from tests.builders.leaders import know
 from tests.faults.ledger import await_queued, queued
-from tests.faults.processes import DaemonProcess, Start, eventually
-from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link

@@ -16,13 +16,13 @@ import pytest
 import redis
 from rq.job import Job
 
+from tests.builders.daemons import DaemonThread
 from tests.faults import overlap
 from tests.faults.overdue import become_due
 from tests.faults.overlap import KEYS, LIMIT, Stage, play
-from tests.faults.processes import WITHIN_S, eventually
-from tests.faults.threads import DaemonThread
 from tests.integration.ends.ground import lapse
 from tests.prefix import RQ
+from tests.waiting import WITHIN_S, eventually
 from zsched.daemon import archivist
 from zsched.daemon.chains import ChainKeeper
 from zsched.embedded.guard import Guard

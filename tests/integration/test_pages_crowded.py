@@ -16,8 +16,8 @@ from socketserver import TCPServer
 import pytest
 from structlog.testing import capture_logs
 
-from tests.faults.processes import WITHIN_S, eventually
 from tests.integration.asking import ANYWHERE, ask, pages
+from tests.waiting import WITHIN_S, eventually
 from zsched.config.settings import MetricsSettings
 from zsched.core.clock import ManualClock
 from zsched.metrics.pages import HANDLERS, REQUEST_MS, served

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import redis
 
+from tests.builders.daemons import DaemonThread
 from tests.faults.clocks import now_ms, set_back
 from tests.faults.ledger import doubles, fired, queued
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.core.occurrences.outcomes import What

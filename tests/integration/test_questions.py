@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread
+from tests.builders.daemons import DaemonThread, archive_of_its_own
 from tests.integration.archive.ground import Scene, schedule
 from tests.integration.reruns.ground import archived
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
 from zsched.core.clock import from_ms

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
 from zsched.cli.program import FAILED, UNHEALTHY
 from zsched.core.clock import SystemClock
 from zsched.daemon.status_line import unseen_text

@@ -14,14 +14,15 @@ import rq
 from rq import Queue, Worker
 from rq.job import Job
 
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import DaemonProcess, DaemonThread
+from tests.builders.leaders import know
+from tests.builders.workers import RqWorkers, work_off
 from tests.faults.ledger import queued
-from tests.faults.processes import ENDS_S, DaemonProcess, eventually
-from tests.faults.threads import DaemonThread, know
-from tests.integration.command_line import Zsched
 from tests.integration.doctor.ground import examined, only
 from tests.integration.reruns.ground import archived
 from tests.prefix import RQ, needs_prefix
-from tests.rq_workers import RqWorkers, work_off
+from tests.waiting import ENDS_S, eventually
 from zsched import Client, InvalidSchedule, OtherPrefix
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.core.options.forms import RateLimit

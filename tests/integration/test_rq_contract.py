@@ -19,11 +19,12 @@ import redis
 from rq import Callback, Retry, get_current_job
 from rq.job import Job
 
+from tests.builders.daemons import DaemonThread
 from tests.builders.entries import LogEntry
+from tests.builders.leaders import know
 from tests.faults.ledger import entries
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.outcomes import outcome_of

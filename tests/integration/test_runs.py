@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread
-from tests.integration.command_line import Zsched
-from tests.rq_workers import RqWorkers
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import DaemonThread
+from tests.builders.workers import RqWorkers
+from tests.waiting import eventually
 from zsched import Client, InvalidSchedule, Run, RunStatus
 from zsched.cli.program import USAGE
 from zsched.embedded.guard import Guard

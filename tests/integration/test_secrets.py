@@ -20,13 +20,14 @@ import redis
 from click.testing import CliRunner
 from rq import Queue
 
-from tests.bombs import Bomb
-from tests.faults.processes import WITHIN_S, DaemonProcess, archive_of_its_own, eventually
-from tests.faults.threads import know
+from tests.builders.bombs import Bomb
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import DaemonProcess, archive_of_its_own
+from tests.builders.leaders import know
+from tests.builders.workers import work_off
 from tests.integration.asking import a_daemon, ask, pages_of
-from tests.integration.command_line import Zsched
 from tests.prefix import RQ
-from tests.rq_workers import work_off
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client, RedisRefused, RedisUnavailable
 from zsched.cli import program
 from zsched.cli.program import USAGE

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faults.processes import DaemonProcess, eventually
+from tests.builders.daemons import DaemonProcess
+from tests.builders.leaders import know
 from tests.faults.proxy import Proxy
-from tests.faults.threads import know
 from tests.integration.service_manager import Manager
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.embedded import EmbeddedRedis

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread
+from tests.builders.daemons import DaemonThread
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.daemon import answerer, archiver, chores, loop, waker

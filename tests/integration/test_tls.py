@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.daemons import DaemonProcess
+from tests.builders.leaders import know
 from tests.faults.clusters import PREFIX, Cluster
 from tests.faults.ledger import connect
-from tests.faults.processes import ENDS_S, WITHIN_S, DaemonProcess, eventually
-from tests.faults.threads import know
 from tests.integration.cluster.ground import SETTINGS
 from tests.prefix import RQ, needs_prefix
+from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched import AsyncClient, Client, RedisRefused, RedisUnavailable
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard

@@ -12,11 +12,11 @@ import pytest
 import redis
 from structlog.testing import capture_logs
 
-from tests.faults.leader import Leader
-from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread, know
+from tests.builders.daemons import DaemonThread, archive_of_its_own
+from tests.builders.leaders import Leader, know
 from tests.integration.reruns.ground import archived
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client
 from zsched.archive import History
 from zsched.config.settings import ArchiveSettings

@@ -22,13 +22,14 @@ import redis
 from click.testing import CliRunner
 from rq import Queue
 
+from tests.builders.daemons import DaemonProcess, DaemonThread, archive_of_its_own
+from tests.builders.leaders import know
+from tests.builders.workers import work_off
 from tests.documents import PROJECT, pages, programs
 from tests.faults.clocks import now_ms, set_back
 from tests.faults.overdue import become_due
-from tests.faults.processes import ENDS_S, DaemonProcess, archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
-from tests.rq_workers import work_off
+from tests.waiting import ENDS_S, eventually
 from zsched import AsyncClient, Client
 from zsched.cli import program
 from zsched.cli.program import DONE, UNHEALTHY, USAGE

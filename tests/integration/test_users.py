@@ -13,11 +13,12 @@ import rq
 from rq import Queue, Worker
 from rq.job import Job
 
-from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import DaemonProcess
+from tests.builders.workers import RqWorkers
 from tests.integration.users import DEPLOY, GuardedRedis
 from tests.prefix import RQ
-from tests.rq_workers import RqWorkers
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard

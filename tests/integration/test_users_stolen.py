@@ -18,12 +18,12 @@ from rq.command import send_shutdown_command
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from tests.bombs import Bomb
-from tests.faults.processes import WITHIN_S, eventually
-from tests.faults.threads import know
+from tests.builders.bombs import Bomb
+from tests.builders.leaders import know
+from tests.builders.workers import RqWorkers
 from tests.integration.users import GuardedRedis
 from tests.prefix import RQ
-from tests.rq_workers import RqWorkers
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client, RedisRefused
 from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys

@@ -22,8 +22,8 @@ from packaging.utils import canonicalize_name
 from tests.documents import PROJECT, pins, programs
 from tests.faults.ledger import connect
 from tests.faults.overdue import become_due
-from tests.faults.processes import ENDS_S, eventually
 from tests.prefix import RQ
+from tests.waiting import ENDS_S, eventually
 from zsched import Client, __version__
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.builders.command_line import Zsched
 from tests.builders.entries import add_entry, end_fields
 from tests.integration.archive.ground import Scene
-from tests.integration.cli_recover.ground import populate
-from tests.integration.command_line import Zsched
+from tests.integration.cli_recover.losses import populate
 from zsched.cli.program import DONE, FAILED, UNHEALTHY
 from zsched.core.runs.run import Run, RunStatus
 

@@ -11,7 +11,7 @@ import pytest
 import redis
 from structlog.testing import capture_logs
 
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
 from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
 from tests.lua.scene import DUE_MS, furnish, kept, set_back, spoil
 from tests.lua.test_wrong_values import SPOILS

@@ -12,13 +12,13 @@ from zoneinfo import ZoneInfo
 import pytest
 import redis
 
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import DaemonProcess, DaemonThread, archive_of_its_own
 from tests.faults.clocks import day_later, now_ms, set_back
 from tests.faults.ledger import doubles, entries, queued
-from tests.faults.processes import DaemonProcess, archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread
 from tests.integration.archive.ground import HOUR_MS
-from tests.integration.command_line import Zsched
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.occurrences.outcomes import What

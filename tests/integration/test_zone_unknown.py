@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import DaemonProcess
 from tests.faults.clocks import set_back
 from tests.faults.ledger import queued
-from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.zones import slim_machine
 from tests.integration.archive.ground import HOUR_MS
-from tests.integration.command_line import Zsched
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.triggers import zones
 from zsched.embedded.guard import Guard

@@ -11,7 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.faults.processes import ENDS_S, WITHIN_S, eventually
+from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys

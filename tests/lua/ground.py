@@ -12,7 +12,7 @@ from typing import Any
 import redis
 
 from tests.builders.entries import LogEntry
-from tests.faults.processes import WITHIN_S
+from tests.waiting import WITHIN_S
 from zsched.core import log as core
 from zsched.core.clock import LAST_MS
 from zsched.core.options.choices import Priority

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.documents import PROJECT
-from tests.faults.processes import ENDS_S
+from tests.waiting import ENDS_S
 from zsched import __version__
 from zsched.config.settings import load_settings
 from zsched.core.clock import SystemClock

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.documents import LOCKS, pages, pins
-from tests.faults.processes import ENDS_S
+from tests.waiting import ENDS_S
 from zsched.cli.program import USAGE
 from zsched.config.reading import REDIS_CREDENTIAL
 from zsched.config.settings import Settings

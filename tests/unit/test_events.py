@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 import structlog
 
-from tests.faults.processes import ENDS_S
+from tests.waiting import ENDS_S
 from zsched import events
 from zsched.core.clock import ManualClock
 from zsched.errors import ConfigError

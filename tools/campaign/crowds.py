@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 import redis
 
 from tests.faults.archives import KEYS, is_leader
-from tests.faults.processes import eventually
 from tests.prefix import RQ
+from tests.waiting import eventually
 from tools.campaign.calls import now_us
 from tools.campaign.clients import Caller
 from tools.campaign.receipts import FUNC

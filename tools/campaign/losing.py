@@ -14,8 +14,8 @@ import redis
 
 from tests.faults.archives import await_caught_up, is_leader
 from tests.faults.ledger import connect
-from tests.faults.processes import eventually
 from tests.faults.proxy import Proxy
+from tests.waiting import eventually
 from tools.campaign.returning import fired_but_not_archived
 from tools.campaign.server import Server
 from tools.campaign.stage import Stage

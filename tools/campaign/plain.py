@@ -7,7 +7,7 @@ import signal
 
 from tests.faults.archives import KEYS
 from tests.faults.disks import LimitedFiles
-from tests.faults.processes import eventually
+from tests.waiting import eventually
 from tools.campaign.stage import LEASE_MS, Stage
 
 _KEPT = 20  # entries that trimming leaves

@@ -15,8 +15,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tests.faults.archives import KEYS
-from tests.faults.processes import eventually
 from tests.prefix import RQ
+from tests.waiting import eventually
 from tools.campaign.calls import now_us
 from tools.campaign.clients import Caller
 from tools.campaign.receipts import FUNC

@@ -18,8 +18,8 @@ from typing import Any
 import redis
 
 from tests.faults.archives import KEYS, differences, fact, held_in, history, is_leader, log_in, state_of
-from tests.faults.processes import eventually
 from tests.prefix import RQ
+from tests.waiting import eventually
 from tools.campaign import places, receipts
 from tools.campaign.calls import last_cancel, now_us
 from tools.campaign.clients import Batches, Caller, Ones, Rules, Writer

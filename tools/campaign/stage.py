@@ -17,11 +17,12 @@ from pathlib import Path
 
 import redis
 
+from tests.builders.daemons import DaemonProcess
 from tests.faults.archives import has_caught_up, history, is_leader
 from tests.faults.ledger import connect
-from tests.faults.processes import DaemonProcess, eventually
 from tests.faults.proxy import Proxy
 from tests.faults.zones import slim_machine
+from tests.waiting import eventually
 from tools.campaign.calls import Ledger, now_us
 from tools.campaign.server import Server
 from tools.campaign.witnesses import Loss

@@ -22,7 +22,7 @@ from bench.raw import encode
 from bench.report import figure, json_report, table_report
 from bench.results import Absent, Broken, Result, percentile
 from bench.rows import archive
-from tests.faults.processes import ENDS_S
+from tests.waiting import ENDS_S
 from zsched.archive import Archive
 from zsched.cli.program import INTERRUPTED
 from zsched.embedded.guard import Guard

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import pytest
 import redis
 
-from tests.faults.leader import KEYS, Leader
+from tests.builders.leaders import KEYS, Leader, know
 from tests.faults.ledger import doubles, queued
 from tests.faults.overdue import put_due
-from tests.faults.threads import know
 from tests.lua import test_advance, test_every_script, test_fire, test_fire_refused
 from tests.lua.ground import Ground
 from tests.prefix import RQ

@@ -92,6 +92,6 @@ def test_the_command_prints_place_and_remedy(
 
 
 def test_numbers_of_other_modules_are_known() -> None:
-    text = "from tests.faults.processes import WITHIN_S as LONG_S\nevent.wait(LONG_S / 100)"
+    text = "from tests.waiting import WITHIN_S as LONG_S\nevent.wait(LONG_S / 100)"
 
     assert ["deadline"] == kinds(text)

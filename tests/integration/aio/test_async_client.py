@@ -16,9 +16,9 @@ import redis
 
 from tests.breadth import everything
 from tests.faults.ledger import queued
-from tests.faults.processes import WITHIN_S, eventually
 from tests.integration.aio.turns import Turns, turn
 from tests.integration.client.ground import KEYS, SOON
+from tests.waiting import WITHIN_S, eventually
 from zsched import AsyncClient, Client, InvalidSchedule, ScheduleNotFound
 from zsched.client import preview
 from zsched.embedded import EmbeddedRedis

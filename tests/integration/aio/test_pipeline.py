@@ -12,12 +12,12 @@ from redis.asyncio.sentinel import Sentinel
 
 from tests.faults.clusters import PREFIX, Cluster
 from tests.faults.ledger import connect, replicate
-from tests.faults.processes import WITHIN_S
 from tests.faults.proxy import Proxy
 from tests.faults.sentinels import NAME, Sentinels
 from tests.integration.aio.turns import turn
 from tests.integration.client.ground import KEYS, SOON
 from tests.prefix import needs_prefix
+from tests.waiting import WITHIN_S
 from zsched import AsyncClient, ConfigError, NotArchived, RedisUnavailable, ScheduleNotFound
 from zsched.aio.bridge import run
 from zsched.aio.link import AsyncLink

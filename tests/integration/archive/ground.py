@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-import uuid
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
+from tests.builders.leaders import Leader, know
 from tests.faults.clocks import now_ms
-from tests.faults.processes import WITHIN_S
-from tests.faults.threads import know
 from tests.prefix import RQ
 from zsched import Client, ScheduleRow
 from zsched.archive import Archive
@@ -20,7 +18,6 @@ from zsched.core.log import Entry
 from zsched.core.log.recovery import restored
 from zsched.core.record import Record
 from zsched.daemon.follower import Follower
-from zsched.daemon.planner import Planner
 from zsched.errors import (
     Garbled,
     InvalidSchedule,
@@ -30,13 +27,11 @@ from zsched.errors import (
     ScheduleNotFound,
     TriggerError,
 )
-from zsched.storage.connection import Link, Wire
-from zsched.storage.dispatch import Dispatch, FireResult, Window
+from zsched.storage.connection import Wire
+from zsched.storage.dispatch import Window
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Lease, Term
 from zsched.storage.log import Log
 from zsched.storage.scanner import Scanner
-from zsched.storage.server import Server
 
 ALWAYS = Window(0, LAST_MS)
 HOUR_MS = 3_600_000
@@ -52,19 +47,14 @@ State = dict[
 ]  # id, run → place, due, nominal, last, note, fields, lane, own fields, state
 
 
-class Scene:
+class Scene(Leader):
     """One namespace: ``client``, a leader by hand, and ``follower`` with its ``archive`` in *folder*."""
 
     def __init__(self, redis_client: Any, url: str, folder: Path, namespace: str = "default") -> None:
-        self.redis, self.folder, self.keys = redis_client, folder, Keys(namespace)
-        self.link = Link.from_url(url, WITHIN_S)
-        self.client = Client(self.link, namespace)
-        self.wire = self.link.open()
         know(redis_client, namespace)
-        lease = Lease(self.wire, self.keys, Server.of(self.wire), SystemClock(), "leader", 600_000)
-        term = lease.acquire(uuid.uuid4().hex)
-        assert isinstance(term, Term)
-        self.term, self.dispatch, self.planner = term, Dispatch(self.wire, self.keys), Planner()
+        super().__init__(url, Keys(namespace))
+        self.redis, self.folder = redis_client, folder
+        self.client = Client(self.link, namespace)
         self._archives: list[Archive] = []
         self.follow()
 
@@ -84,8 +74,7 @@ class Scene:
     def close(self) -> None:
         for archive in self._archives:
             archive.close()
-        self.wire.close()
-        self.link.pool.disconnect()
+        super().close()
 
     @property
     def now_ms(self) -> int:
@@ -94,17 +83,6 @@ class Scene:
     def pass_time(self, ms: int) -> None:
         """Move the scripts' clock."""
         self.redis.hincrby(self.keys.meta(), "offset_ms", ms)
-
-    def tick(self, limit: int = 100) -> FireResult:
-        """Fire once, and advance the recurring schedules; unplannable schedules are quarantined."""
-        fired = self.dispatch.fire(self.term, ALWAYS, limit)
-        assert isinstance(fired, FireResult)
-        planned = self.planner.plan(fired.recurring, fired.now_ms)
-        if planned.good:
-            self.dispatch.advance(self.term, ALWAYS, HOUR_MS, planned.good)
-        if planned.bad:
-            self.dispatch.quarantine(self.term, planned.bad)
-        return fired
 
     # -- what is compared -------------------------------------------------------------------------
 

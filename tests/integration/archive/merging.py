@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 
 from tests.breadth import some
+from tests.builders.leaders import begin_term
 from tests.integration.archive.ground import Scene, State, schedule
 from zsched.archive import Archive
-from zsched.core.clock import ManualClock, SystemClock
+from zsched.core.clock import ManualClock
 from zsched.core.log import changes
 from zsched.core.occurrences.outcomes import What
 from zsched.daemon.follower import Follower
 from zsched.daemon.merge import Merge
 from zsched.daemon.recovery import WAIT_MS
 from zsched.storage.archivers import Archivers
-from zsched.storage.lease import Lease, Term
-from zsched.storage.server import Server
 
 SEEDS = some(range(4), 0, 1)
 HOLD_MS = 2000
@@ -51,18 +50,15 @@ def lose(scene: Scene, saved: dict[bytes, bytes] | None = None) -> None:
 def lead(scene: Scene) -> None:
     """Acquire a new lease without a hold."""
     scene.redis.delete(scene.keys.lease())
-    lease = Lease(scene.wire, scene.keys, Server.of(scene.wire), SystemClock(), "leader", 600_000)
     offset_ms = scene.redis.hget(scene.keys.meta(), "offset_ms")
     scene.redis.hdel(scene.keys.meta(), "offset_ms")
     if scene.archive.gens:  # as a daemon with an archive proposes it
         scene.redis.hsetnx(scene.keys.meta(), "gen", scene.archive.gens[-1])
-    term = lease.acquire(uuid.uuid4().hex)
-    assert isinstance(term, Term)
+    scene.term = begin_term(scene.wire, scene.keys, uuid.uuid4().hex)
     if offset_ms is not None:
         scene.redis.hset(scene.keys.meta(), "offset_ms", offset_ms)
         scene.redis.hset(scene.keys.meta(), "doubt", scene.now_ms)
     scene.redis.hset(scene.keys.meta(), "hold", 0)
-    scene.term = term
 
 
 def due_now(scene: Scene, id: str, **options: Any) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.builders.daemons import DaemonThread, archive_of_its_own
 from tests.faults.leases import end_hold
-from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client
 from zsched.archive import Archive
 from zsched.config.settings import ArchiveSettings

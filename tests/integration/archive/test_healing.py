@@ -12,12 +12,13 @@ import pytest
 import redis
 from structlog.testing import capture_logs
 
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import know
 from tests.faults.clocks import now_ms
 from tests.faults.leases import end_hold
-from tests.faults.processes import WITHIN_S, eventually
-from tests.faults.threads import DaemonThread, know
 from tests.integration.archive.ground import Scene, schedule
 from tests.prefix import RQ
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.config.settings import ArchiveSettings, Settings
 from zsched.core.clock import ManualClock, SystemClock

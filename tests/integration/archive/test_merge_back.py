@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.processes import eventually
 from tests.integration.archive.ground import HOUR_MS, Scene, Storm, assert_state_is_redis_own, rows_put_back, schedule
 from tests.integration.archive.merging import (
     HOLD_MS,
@@ -22,6 +21,7 @@ from tests.integration.archive.merging import (
     trim,
     watch,
 )
+from tests.waiting import eventually
 from zsched.core.log.recovery import MergedEntry
 from zsched.core.occurrences.outcomes import What
 from zsched.daemon import merge as merge_module

@@ -11,9 +11,9 @@ from rq import Queue, SimpleWorker
 from rq.executions import Execution
 from rq.job import Job
 
+from tests.builders.workers import perform
 from tests.integration.archive.ground import Scene, rows_put_back, schedule
 from tests.integration.archive.merging import due_now, lose, put_back, run, said, snapshot, watch
-from tests.rq_workers import perform
 from zsched.core.log import Position
 from zsched.core.log.lives import EndEntry
 from zsched.core.occurrences.outcomes import What

@@ -13,10 +13,11 @@ import pytest
 import redis
 from click.testing import CliRunner
 
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread, know
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import know
 from tests.integration.archive.ground import SOON, Scene, rows_put_back
 from tests.integration.auditor.ground import FUNC, HANDS, Auditing, entries, fill, job_of, lane, schedules
+from tests.waiting import eventually
 from zsched import Client
 from zsched.cli import program
 from zsched.core.log import changes

@@ -11,6 +11,7 @@ import redis
 from structlog.testing import capture_logs
 
 from tests.breadth import some
+from tests.builders.command_line import Zsched
 from tests.integration.archive.ground import SOON, Scene, rows_put_back
 from tests.integration.archive.merging import put_back, snapshot
 from tests.integration.auditor.ground import (
@@ -25,7 +26,6 @@ from tests.integration.auditor.ground import (
     lane,
     schedules,
 )
-from tests.integration.command_line import Zsched
 from tests.prefix import RQ
 from zsched.core.occurrences.outcomes import What
 from zsched.daemon import auditor as module

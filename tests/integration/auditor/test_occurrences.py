@@ -7,15 +7,13 @@ from datetime import UTC, datetime
 import pytest
 from structlog.testing import capture_logs
 
+from tests.builders.leaders import begin_term
 from tests.integration.archive.ground import HOUR_MS, SOON, Scene, rows_put_back
 from tests.integration.auditor.ground import FUNC, Auditing, alarms, fill, lane
 from zsched.archive.recall import Recall
-from zsched.core.clock import SystemClock
 from zsched.core.recovery.audit import GRACE_MS
 from zsched.daemon import auditor as module
 from zsched.storage.archivers import Archivers, ArchiveState
-from zsched.storage.lease import Lease, Term
-from zsched.storage.server import Server
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +66,7 @@ def test_a_new_term_waits_a_minute_before_its_first_pass(scene: Scene, auditing:
     auditing.run()
     auditing.audit = None
     scene.redis.delete(scene.keys.lease())
-    term = lead(scene)
+    term = begin_term(scene.wire, scene.keys)
 
     for wait_ms in (0, module._EVERY_MS - 1):
         auditing.clock.advance(wait_ms)
@@ -78,13 +76,6 @@ def test_a_new_term_waits_a_minute_before_its_first_pass(scene: Scene, auditing:
     auditing.auditor.step(term)
 
     assert auditing.audit is not None
-
-
-def lead(scene: Scene) -> Term:
-    """Return the term of another leader."""
-    term = Lease(scene.wire, scene.keys, Server.of(scene.wire), SystemClock(), "another", 600_000).acquire(None)
-    assert isinstance(term, Term)
-    return term
 
 
 def test_an_overdue_occurrence_in_its_lane_raises_an_alarm(scene: Scene, auditing: Auditing) -> None:

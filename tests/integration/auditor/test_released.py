@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import know
 from tests.faults.clocks import now_ms
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread, know
 from tests.integration.archive.ground import Scene, rows_put_back
 from tests.integration.auditor.ground import FUNC, Auditing, job_of, lane, quarantine
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.storage.archivers import Archivers

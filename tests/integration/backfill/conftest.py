@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from tests.faults.threads import know
+from tests.builders.leaders import know
 from tests.integration.backfill.ground import now
 from tests.integration.reruns.ground import TASKS
 from zsched import Client

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import redis
 
+from tests.builders.daemons import DaemonThread
 from tests.faults.ledger import queued
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread
 from tests.integration.archive.ground import Scene
 from tests.integration.backfill.ground import HOUR, KEYS, backfill, now, run
 from tests.integration.reruns.ground import TASKS, archived
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client, InvalidSchedule, ScheduleNotFound
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.occurrences.outcomes import What

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import redis
 
+from tests.builders.daemons import DaemonThread
+from tests.builders.workers import RqWorkers
 from tests.faults.ledger import queued
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread
 from tests.integration.backfill.ground import HOUR, KEYS, backfill, now, run
 from tests.integration.reruns.ground import archived
 from tests.prefix import RQ
-from tests.rq_workers import RqWorkers
+from tests.waiting import eventually
 from zsched import Client
 from zsched.archive import ran as archive_ran
 from zsched.core.clock import to_ms

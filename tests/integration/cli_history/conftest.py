@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.processes import archive_of_its_own
-from tests.integration.cli_history.ground import Zsched
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import archive_of_its_own
+from tests.integration.cli_history.answers import PATIENCE
 
 
 @pytest.fixture
@@ -17,4 +18,4 @@ def path() -> Path:
 
 @pytest.fixture
 def zsched(redis_url: str) -> Zsched:
-    return Zsched(redis_url)
+    return Zsched(redis_url, ZSCHED_ARCHIVE_PATH="/nonexistent/archive.db", **PATIENCE)

@@ -16,9 +16,11 @@ import pytest
 import redis
 from click.testing import Result
 
-from tests.faults.processes import WITHIN_S, eventually
-from tests.faults.threads import DaemonThread
-from tests.integration.cli_history.ground import ALONE, FUNC, KEYS, NO_ANSWER, Leading, Zsched, queued
+from tests.builders.command_line import FUNC, Zsched
+from tests.builders.daemons import DaemonThread, leading_daemon
+from tests.faults.ledger import await_queued
+from tests.integration.cli_history.answers import ALONE, KEYS, NO_ANSWER
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.cli.program import DONE, USAGE
 from zsched.daemon.merge import Merge
@@ -62,8 +64,8 @@ def test_the_log_of_a_daemon_shows_terms_and_fires(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
     client.schedule_many({"func": FUNC, "id": f"s{n}", "after": 0} for n in range(5))
-    with Leading(redis_url, path) as daemon:
-        queued(redis_client, 5)
+    with leading_daemon(redis_url, path) as daemon:
+        await_queued(redis_client, 5)
 
         _, term, fire = texts(zsched("log"))
 

@@ -17,10 +17,12 @@ import pytest
 import redis
 from rq import Queue
 
-from tests.faults.processes import ENDS_S, eventually
-from tests.faults.threads import DaemonThread
-from tests.integration.cli_history.ground import ASKING, FUNC, KEYS, NO_ANSWER, PATIENCE, Leading, Zsched, queued
-from tests.rq_workers import work_off
+from tests.builders.command_line import FUNC, Zsched
+from tests.builders.daemons import DaemonThread, leading_daemon
+from tests.builders.workers import work_off
+from tests.faults.ledger import await_queued
+from tests.integration.cli_history.answers import ASKING, KEYS, NO_ANSWER, PATIENCE
+from tests.waiting import ENDS_S, eventually
 from zsched import Client
 from zsched.cli.program import INTERRUPTED, NOT_FOUND, USAGE
 from zsched.core.occurrences.search import Wanted
@@ -51,11 +53,11 @@ FILTERS: list[tuple[list[str], set[str]]] = [
 @pytest.fixture
 def stocked(client: Client, redis_client: redis.Redis, redis_url: str, path: Path) -> Iterator[Client]:
     """A client of a namespace with runs of two queues, one of which failed, beside a daemon with its archive."""
-    with Leading(redis_url, path):
+    with leading_daemon(redis_url, path):
         for number in range(5):
             client.schedule("builtins.str", id=f"bill-acme-{number}", tags=["acme"], owner="ann", **PAST)
         client.schedule("builtins.int", args=("x",), id="fax-bolt", queue="fax", tags=["bolt"], **PAST)
-        queued(redis_client, 5)
+        await_queued(redis_client, 5)
         eventually(lambda: Queue("fax", connection=redis_client).count)
         for name in ("default", "fax"):
             work_off(Queue(name, connection=redis_client), redis_client)
@@ -131,7 +133,7 @@ def test_a_run_whose_end_is_archived_between_two_questions_is_found_once(
             eventually(lambda: "failed" in [change.why for change in client.why("fax-bolt").changes])
         return answer
 
-    with Leading(redis_url, path):
+    with leading_daemon(redis_url, path):
         client.schedule("builtins.int", args=("x",), id="fax-bolt", queue="fax", **PAST)
         eventually(lambda: Queue("fax", connection=redis_client).count)
         eventually(lambda: client.runs(status="queued"))
@@ -211,7 +213,7 @@ def test_history_is_a_table_of_occurrences_with_their_outcome(
     zsched: Zsched, client: Client, redis_client: redis.Redis, daemon: DaemonThread
 ) -> None:
     client.schedule(FUNC, id="a", at=datetime(2020, 1, 1, tzinfo=UTC), allow_past=True)
-    queued(redis_client)
+    await_queued(redis_client, 1)
     client.schedule(FUNC, id="b", at=datetime(2030, 1, 1, tzinfo=UTC))
     client.cancel("b")
 
@@ -237,7 +239,7 @@ def test_history_shows_only_the_last_line_of_a_tasks_traceback(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
     shows = ["history", "history a", "why a", "status", "show a"]
-    with Leading(redis_url, path):
+    with leading_daemon(redis_url, path):
         client.schedule("builtins.int", args=("s3cret",), id="a", cron="0 9 * * *")
         run_id = client.run_now("a")
         work_off(Queue("default", connection=redis_client), redis_client)

@@ -16,12 +16,14 @@ import pytest
 import redis
 from rq import SimpleWorker
 
+from tests.builders.command_line import FUNC, Zsched
+from tests.builders.daemons import DaemonThread, leading_daemon
 from tests.faults.clocks import now_ms, set_back
+from tests.faults.ledger import await_queued
 from tests.faults.overdue import HOUR_MS, become_due
-from tests.faults.processes import WITHIN_S, eventually
-from tests.faults.threads import DaemonThread
-from tests.integration.cli_history.ground import ALONE, ASKING, FUNC, KEYS, NO_ANSWER, PATIENCE, Leading, Zsched, queued
+from tests.integration.cli_history.answers import ALONE, ASKING, KEYS, NO_ANSWER, PATIENCE
 from tests.prefix import RQ
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.cli.program import DONE, NOT_FOUND, USAGE
 from zsched.core.occurrences.lateness import LATE_MS
@@ -33,14 +35,21 @@ pytestmark = pytest.mark.once
 BLIND = f"import sys; sys.modules['zsched.archive'] = sys.modules['sqlite3'] = None;{ASKING}"
 
 
+def story_of(zsched: Zsched, id: str) -> list[str]:
+    """Return the texts of the story of *id*, and the verdict."""
+    told = zsched.json("why", id)
+    assert told["source"]["archive"] is not None, told["source"]["problem"]
+    return [line["text"] for line in told["story"]] + [f"{told['verdict']['word']}: {told['verdict']['text']}"]
+
+
 def test_why_of_a_fired_schedule_says_when_and_how_late(
     zsched: Zsched, client: Client, redis_client: redis.Redis, daemon: DaemonThread
 ) -> None:
     at = datetime.now(UTC)
     run = client.schedule(FUNC, id="a", at=at, allow_past=True, owner="me").run_id
-    queued(redis_client)
+    await_queued(redis_client, 1)
 
-    created, fired, now = zsched.story("a")
+    created, fired, now = story_of(zsched, "a")
 
     assert re.fullmatch(rf"created by {client.by} for \S+ \S+", created)
     assert re.fullmatch(rf"fired for \S+ \S+, \d+\.\d m?s late(: .*)?; run {run}", fired)
@@ -51,15 +60,15 @@ def test_why_of_a_fired_schedule_says_when_and_how_late(
 def test_why_of_a_late_run_says_that_no_daemon_led(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path
 ) -> None:
-    with Leading(redis_url, path):
+    with leading_daemon(redis_url, path):
         client.schedule(FUNC, id="a", after=3600)
     [run] = become_due(redis_client, "a")
     eventually(lambda: now_ms(redis_client) > int(run.partition("-")[2]) + LATE_MS)
 
-    with Leading(redis_url, path):
-        queued(redis_client)
+    with leading_daemon(redis_url, path):
+        await_queued(redis_client, 1)
 
-        *_, fired, _ = zsched.story("a")
+        *_, fired, _ = story_of(zsched, "a")
 
     assert re.search(r" late: no daemon led from (then|\S+ \S+) until \S+ \S+; run a-", fired)
 
@@ -70,9 +79,9 @@ def test_why_of_coalesced_occurrences_names_the_run_that_replaced_them(
     with set_back(redis_client, HOUR_MS):
         client.schedule(FUNC, id="a", every=60)
 
-    with Leading(redis_url, path):
-        queued(redis_client)
-        story = zsched.story("a")
+    with leading_daemon(redis_url, path):
+        await_queued(redis_client, 1)
+        story = story_of(zsched, "a")
 
     assert re.fullmatch(
         r"left out [\d,]+ occurrences, .* to .*, in favour of .*: no daemon led from .* until .*", story[1]
@@ -89,7 +98,7 @@ def test_why_of_a_paused_or_cancelled_schedule_says_so(zsched: Zsched, client: C
     client.cancel("cancelled")
     client.cancel("rule")
 
-    paused, cancelled, rule = (zsched.story(id) for id in ("paused", "cancelled", "rule"))
+    paused, cancelled, rule = (story_of(zsched, id) for id in ("paused", "cancelled", "rule"))
 
     assert f'paused by {client.by}: "until May"' == paused[1]
     assert re.match(rf'PAUSED: since .* by {client.by}: "until May"; it would be due ', paused[2])
@@ -104,10 +113,10 @@ def test_why_of_a_schedule_in_quarantine_or_held_back_gives_the_reason(
     redis_client.set(f"{RQ}:queue:broken", "no list")
     client.schedule(FUNC, id="broken", after=0, queue="broken")
     redis_client.delete(f"{RQ}:job:{client.schedule(FUNC, id='lost', after=0).run_id}")
-    with Leading(redis_url, path):
+    with leading_daemon(redis_url, path):
         eventually(lambda: client.overview().held_back and client.overview().quarantined == 1)
 
-        held, lost = zsched.story("broken"), zsched.story("lost")
+        held, lost = story_of(zsched, "broken"), story_of(zsched, "lost")
 
     assert "quarantined: its hash is gone" == lost[1]
     assert re.fullmatch(r'QUARANTINED: since .*: "its hash is gone"', lost[2])
@@ -135,7 +144,7 @@ def test_why_needs_only_redis_not_the_archive_file(
 ) -> None:
     own = tmp_path / "state" / "archive.db"
     env = {**os.environ, "ZSCHED_REDIS_URL": redis_url, "ZSCHED_ARCHIVE_PATH": "/nonexistent/archive.db", **PATIENCE}
-    with Leading(redis_url, own):
+    with leading_daemon(redis_url, own):
         client.schedule(FUNC, id="a", after=3600)
         asked = {
             command: guard.spawn(
@@ -181,7 +190,7 @@ def test_why_accepts_the_id_of_a_run(
 ) -> None:
     client.schedule(FUNC, id="a", every=3600, starts=datetime.now(UTC) + timedelta(hours=1))
     first, second = client.run_now("a"), client.run_now("a")
-    queued(redis_client, 2)
+    await_queued(redis_client, 2)
 
     one, other, schedule, nothing = (zsched.json("why", id) for id in (first, second, "a", "a-1785283200000"))
 
@@ -245,7 +254,7 @@ def without_times(story: list[str]) -> list[str]:
 def test_why_says_what_changed_and_who_asked(
     zsched: Zsched, client: Client, redis_client: redis.Redis, redis_url: str, path: Path, keeps_args: bool | None
 ) -> None:
-    with nullcontext() if keeps_args is None else Leading(redis_url, path, keep_args=keeps_args):
+    with nullcontext() if keeps_args is None else leading_daemon(redis_url, path, keep_args=keeps_args):
         change_a_rule(client)
         [run_id] = (run.decode() for run in redis_client.lrange(f"{RQ}:queue:email", 0, -1))
 
@@ -277,12 +286,12 @@ def test_why_says_who_asked_a_worker_to_stop_a_run(
 ) -> None:
     run_id = client.enqueue(FUNC, id="a").run_id
     redis_client.hset(f"{RQ}:job:{run_id}", mapping={"status": "started", "worker_name": "w1"})
-    with Leading(redis_url, path), redis_client.pubsub() as listening:
+    with leading_daemon(redis_url, path), redis_client.pubsub() as listening:
         listening.subscribe(f"{RQ}:pubsub:w1")
         listening.get_message(timeout=WITHIN_S)
         assert "stopping" == client.acting_as("ann").cancel_run(run_id or "")
 
-        told = zsched.story("a")
+        told = story_of(zsched, "a")
 
     assert f"run {run_id}: its worker was asked to stop it by ann" in told
 
@@ -330,7 +339,7 @@ def test_why_of_an_expired_run_says_what_its_queue_did_meanwhile(
     eventually(lambda: client.why("late").changes[-1].what.value == "run_ended")
     eventually(lambda: len(client.runs(status="succeeded")) == 1 + others)
 
-    *_, verdict = zsched.story("late")
+    *_, verdict = story_of(zsched, "late")
 
     told = {
         0: "no run of queue default began meanwhile; now RQ knows of no worker that listens to queue default",
@@ -347,7 +356,7 @@ def test_why_of_a_run_in_a_queue_without_workers_names_those_with_workers(
     SimpleWorker(["email"], connection=redis_client).register_birth()
     run_id = client.enqueue(FUNC, id="a", queue=queue).run_id
 
-    assert zsched.story("a")[-1].endswith(f"listens to queue {queue}; {hint}")
+    assert story_of(zsched, "a")[-1].endswith(f"listens to queue {queue}; {hint}")
     assert zsched.json("why", str(run_id))["verdict"]["text"].endswith(f"; {hint}")
 
 

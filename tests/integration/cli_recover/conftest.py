@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from tests.integration.archive.ground import Scene
-from tests.integration.cli_recover.ground import Zsched
+from tests.integration.cli_recover.losses import Recover
 
 
 @pytest.fixture
@@ -20,5 +20,5 @@ def scene(redis_client: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator
 
 
 @pytest.fixture
-def zsched(redis_url: str, scene: Scene) -> Zsched:
-    return Zsched(redis_url, scene.archive.path)
+def zsched(redis_url: str, scene: Scene) -> Recover:
+    return Recover(redis_url, scene.archive.path)

@@ -15,13 +15,14 @@ import pytest
 import redis
 from click.testing import CliRunner
 
+from tests.builders.daemons import DaemonProcess
+from tests.builders.leaders import know
 from tests.faults.archives import await_caught_up
 from tests.faults.leases import end_hold
-from tests.faults.processes import WITHIN_S, DaemonProcess, eventually
-from tests.faults.threads import know
 from tests.integration.archive.ground import Scene
-from tests.integration.cli_recover.ground import HOUR_S, Zsched, copied, dump, listed, lose_all, populate, told
+from tests.integration.cli_recover.losses import HOUR_S, Recover, copied, dump, listed, lose_all, populate
 from tests.prefix import RQ
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.cli import program
 from zsched.cli.program import DONE, INTERRUPTED, UNHEALTHY
@@ -46,7 +47,7 @@ def leading(scene: Scene) -> None:
     scene.redis.set(scene.keys.lease(), "somebody:3:2000:x", px=600_000)
 
 
-def test_recover_is_refused_while_a_daemon_leads_unless_forced(scene: Scene, zsched: Zsched) -> None:
+def test_recover_is_refused_while_a_daemon_leads_unless_forced(scene: Scene, zsched: Recover) -> None:
     populate(scene)
     leading(scene)
     assert "daemon somebody leads, and it reports no archive: " in zsched.refusal()
@@ -62,7 +63,7 @@ def test_recover_is_refused_while_a_daemon_leads_unless_forced(scene: Scene, zsc
     assert 4 == zsched.json("--force")["counts"]["put_back"]
 
 
-def test_recover_warns_of_another_waiting_archive_that_may_know_more(scene: Scene, zsched: Zsched) -> None:
+def test_recover_warns_of_another_waiting_archive_that_may_know_more(scene: Scene, zsched: Recover) -> None:
     populate(scene)
     leading(scene)
     mine = scene.archive.position
@@ -81,7 +82,7 @@ def test_a_daemon_in_manual_mode_fires_nothing_until_recover_was_run(
     redis_client: redis.Redis, redis_url: str, guard: Guard, tmp_path: Path
 ) -> None:
     # given: a leader whose Redis is emptied
-    path, zsched, client = tmp_path / "one.db", Zsched(redis_url, tmp_path / "one.db"), Client.from_url(redis_url)
+    path, zsched, client = tmp_path / "one.db", Recover(redis_url, tmp_path / "one.db"), Client.from_url(redis_url)
     know(redis_client)
     daemon = DaemonProcess(guard, redis_url, ARCHIVE_PATH=str(path), ARCHIVE_RECOVERY="manual")
     await_caught_up(redis_url, path)
@@ -103,7 +104,7 @@ def test_a_daemon_in_manual_mode_fires_nothing_until_recover_was_run(
     result = zsched()
 
     assert (DONE, "") == (result.exit_code, result.stderr)
-    assert told(before) == told([one for one in listed(client) if one.id == "later"])
+    assert before == [one for one in listed(client) if one[0] == "later"]
     await_caught_up(redis_url, path)
     end_hold(redis_client, daemon)
     eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
@@ -122,7 +123,7 @@ def awaited(url: str) -> Any:
     return status if is_awaited else None
 
 
-def test_recover_waits_while_another_restores(scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recover_waits_while_another_restores(scene: Scene, zsched: Recover, monkeypatch: pytest.MonkeyPatch) -> None:
     populate(scene)
     monkeypatch.setattr(recovery, "WAIT_MS", 1.0)
     scene.redis.flushall()
@@ -145,7 +146,9 @@ def test_recover_waits_while_another_restores(scene: Scene, zsched: Zsched, monk
     assert "put back 3 schedules, 1 of them overdue" in result.stdout.splitlines()
 
 
-def test_recover_starts_again_after_another_loss(scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recover_starts_again_after_another_loss(
+    scene: Scene, zsched: Recover, monkeypatch: pytest.MonkeyPatch
+) -> None:
     populate(scene)
     before, run, asked = listed(scene.client), Merge.run, list[int]()
     scene.redis.flushall()
@@ -164,10 +167,12 @@ def test_recover_starts_again_after_another_loss(scene: Scene, zsched: Zsched, m
     assert (DONE, 2) == (result.exit_code, len(asked))
     assert "Redis lost its history once more; comparing again" in result.stderr
     assert "put back 4 schedules, 1 of them overdue" in result.stdout.splitlines()
-    assert told(before) == told(listed(scene.client))
+    assert before == listed(scene.client)
 
 
-def test_a_dry_run_compares_again_after_a_change(scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_compares_again_after_a_change(
+    scene: Scene, zsched: Recover, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lose_all(scene)
     rows, errors = Merge.rows, [HistoryChanged(), OtherRestores()]
 
@@ -183,7 +188,7 @@ def test_a_dry_run_compares_again_after_a_change(scene: Scene, zsched: Zsched, m
 
 
 def test_ctrl_c_stops_recover_between_two_pages_and_the_next_call_continues(
-    scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, zsched: Recover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.client.schedule_many({"func": "app.task", "id": f"s{n:03}", "after": HOUR_S} for n in range(450))
     scene.follower.step()
@@ -211,7 +216,7 @@ def test_ctrl_c_stops_recover_between_two_pages_and_the_next_call_continues(
     assert 450 == len(listed(scene.client))
 
 
-def test_recover_that_loses_redis_says_how_far(scene: Scene, zsched: Zsched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recover_that_loses_redis_says_how_far(scene: Scene, zsched: Recover, monkeypatch: pytest.MonkeyPatch) -> None:
     lose_all(scene)
     run = Merge.run
 
@@ -228,7 +233,7 @@ def test_recover_that_loses_redis_says_how_far(scene: Scene, zsched: Zsched, mon
     assert "; what was put back (6 so far) stays, and running it again goes on" in said
 
 
-def test_recover_skips_what_another_archive_has_restored(scene: Scene, zsched: Zsched) -> None:
+def test_recover_skips_what_another_archive_has_restored(scene: Scene, zsched: Recover) -> None:
     # given: an archive, and one that knows one schedule less
     populate(scene)
     older = copied(scene, scene.folder / "older.db")
@@ -243,11 +248,11 @@ def test_recover_skips_what_another_archive_has_restored(scene: Scene, zsched: Z
     assert "both have   no entry, but another archive put back a part of what this one has" in result.stdout
     assert "put back 1 schedule, 0 of them overdue" in result.stdout
     assert 1 == zsched.json()["counts"]["put_back"]
-    assert told(before) == told(listed(scene.client))
+    assert before == listed(scene.client)
     assert zsched("--from", str(older)).stdout.startswith("Nothing to do")
 
 
-def test_recover_only_reads_an_archive_that_a_daemon_writes(scene: Scene, zsched: Zsched, redis_url: str) -> None:
+def test_recover_only_reads_an_archive_that_a_daemon_writes(scene: Scene, zsched: Recover, redis_url: str) -> None:
     lose_all(scene)
     env = {**os.environ, "ZSCHED_REDIS_URL": redis_url, "ZSCHED_ARCHIVE_PATH": str(scene.archive.path)}
     before = sorted(scene.archive.state(), key=lambda each: each.key)

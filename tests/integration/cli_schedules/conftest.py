@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.cli_schedules.ground import FUNC, LATER, Zsched
+from tests.builders.command_line import FUNC, LATER, Zsched
 
 
 @pytest.fixture
 def zsched(redis_url: str) -> Zsched:
-    return Zsched(redis_url)
+    return Zsched(redis_url, ZSCHED_RQ_SERIALIZER="json")
 
 
 @pytest.fixture

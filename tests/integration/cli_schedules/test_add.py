@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.integration.cli_schedules.ground import FUNC, LATER, Zsched
+from tests.builders.command_line import FUNC, LATER, Zsched
 from tests.prefix import RQ
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.core.wording import parse_duration

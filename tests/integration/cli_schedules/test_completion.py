@@ -10,7 +10,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
 from zsched.cli import program
 from zsched.cli.program import DONE
 

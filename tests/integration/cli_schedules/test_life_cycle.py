@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.integration.cli_schedules.ground import FUNC, LATER, Zsched
+from tests.builders.command_line import FUNC, LATER, Zsched
 from tests.prefix import RQ
 from zsched import Client, Contended
 from zsched.cli import repairs

@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 import redis
 
-from tests.integration.cli_schedules.ground import FUNC, Zsched
+from tests.builders.command_line import FUNC, Zsched
 from tests.prefix import RQ
 from zsched import Client
 from zsched.cli.program import USAGE

@@ -12,8 +12,8 @@ import pytest
 
 import zsched
 from tests.breadth import everything
-from tests.faults.processes import WITHIN_S
 from tests.integration.client.in_a_loop import ClientsInALoop, LoopThread
+from tests.waiting import WITHIN_S
 
 # Each method, and each error. The code behind both classes is the same: aio/test_async_client.py compares them.
 ALSO_ASYNC = frozenset(

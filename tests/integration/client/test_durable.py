@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.processes import WITHIN_S, DaemonProcess, archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread, know
+from tests.builders.daemons import DaemonProcess, DaemonThread, archive_of_its_own
+from tests.builders.leaders import know
 from tests.integration.client.ground import KEYS, SOON, ids
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.archive import History
 from zsched.config.settings import ArchiveSettings

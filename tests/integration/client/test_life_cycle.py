@@ -15,8 +15,8 @@ import redis
 
 from tests.faults.clocks import freeze
 from tests.faults.ledger import queued
-from tests.faults.processes import WITHIN_S
 from tests.integration.client.ground import KEYS, SOON, pass_time
+from tests.waiting import WITHIN_S
 from zsched import Client, InvalidSchedule, RedisUnavailable, ScheduleNotFound
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.options.choices import Missed, ScheduleState

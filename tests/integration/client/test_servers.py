@@ -16,9 +16,9 @@ import pytest
 import redis
 
 import zsched
-from tests.faults.processes import ENDS_S, WITHIN_S
 from tests.integration.client.ground import ROOT, SOON, ids
 from tests.prefix import RQ
+from tests.waiting import ENDS_S, WITHIN_S
 from zsched import Client, InvalidSchedule, RedisRefused, RedisUnavailable
 from zsched.core.clock import to_ms
 from zsched.core.options.choices import Priority

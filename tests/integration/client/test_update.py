@@ -14,11 +14,11 @@ import pytest
 import redis
 
 import zsched
-from tests.bombs import Bomb
+from tests.builders.bombs import Bomb
 from tests.faults.clocks import freeze
-from tests.faults.processes import WITHIN_S
 from tests.integration.client.ground import HOUR, KEYS, SOON, pass_time, payload
 from tests.prefix import RQ
+from tests.waiting import WITHIN_S
 from zsched import Client, Contended, InvalidSchedule, RedisUnavailable, ScheduleInPast, ScheduleNotFound
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.options.choices import Priority, ScheduleState

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.processes import WITHIN_S
 from tests.integration.client.ground import KEYS, payload
+from tests.waiting import WITHIN_S
 from zsched import Client, InvalidSchedule, RowsRefused, ScheduleNotFound, VersionConflict
 
 KINDS: dict[str, dict[str, Any]] = {"one-shot": {"after": 3600}, "recurring": {"every": 3600}}

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 import redis
 
+from tests.builders.daemons import DaemonThread
 from tests.faults.clocks import set_back
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread
 from tests.integration.console.person import Person
 from tests.integration.web.ground import Web
+from tests.waiting import eventually
 from zsched import Client
 
 OUTAGE_MS = 105 * 60_000  # ten occurrences of every ten minutes passed; the last one five minutes ago

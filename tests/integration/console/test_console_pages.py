@@ -11,7 +11,7 @@ import redis
 from playwright.sync_api import expect
 
 from tests.breadth import some
-from tests.faults.threads import DaemonThread
+from tests.builders.daemons import DaemonThread
 from tests.integration.console.person import Person, failed
 from tests.integration.web.ground import Web, entries_by
 from zsched import Client

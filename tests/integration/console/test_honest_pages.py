@@ -17,13 +17,13 @@ from playwright.sync_api import expect
 from rq import Queue, Worker
 
 from tests.breadth import some
+from tests.builders.daemons import DaemonThread
+from tests.builders.workers import work_off
 from tests.faults.clocks import now_ms, set_back
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread
 from tests.integration.console import jobs
 from tests.integration.console.person import Person, failed
 from tests.integration.web.ground import Web
-from tests.rq_workers import work_off
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.embedded.guard import Guard

@@ -8,8 +8,8 @@ import pytest
 import redis
 from playwright.sync_api import expect
 
+from tests.builders.daemons import DaemonThread
 from tests.faults.clocks import now_ms
-from tests.faults.threads import DaemonThread
 from tests.integration.console.person import FAIL, Person, failed
 from zsched import Client
 from zsched.core.clock import from_ms

@@ -19,11 +19,11 @@ import httpx
 from rq import Queue, SimpleWorker
 from rq.job import Job, JobStatus
 
+from tests.builders.workers import work_off
 from tests.integration.dashboard import tasks
 from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, job, listed
 from tests.integration.web.ground import PASSWORD, Web
 from tests.prefix import RQ
-from tests.rq_workers import work_off
 from zsched.dashboard.app import SHOWN, make_pages
 from zsched.storage.connection import Link
 

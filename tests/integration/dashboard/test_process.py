@@ -17,11 +17,11 @@ import redis
 from flask import Flask
 from rq import SimpleWorker
 
-from tests.faults.processes import ENDS_S, eventually
 from tests.faults.sentinels import Sentinels
 from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, fill, job, listed
 from tests.integration.web.ground import Web
 from tests.prefix import RQ, needs_prefix
+from tests.waiting import ENDS_S, eventually
 from zsched.cli.program import USAGE
 from zsched.dashboard.app import make_pages
 from zsched.embedded import EmbeddedRedis

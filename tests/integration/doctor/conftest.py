@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faults.processes import WITHIN_S
+from tests.waiting import WITHIN_S
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import redis
 
-from tests.faults.processes import WITHIN_S
 from tests.integration import standing
+from tests.waiting import WITHIN_S
 from zsched.config.settings import DaemonSettings, RqSettings, Settings, WebSettings
 from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine

@@ -15,10 +15,11 @@ import redis
 from click.testing import CliRunner, Result
 from rq import Worker
 
-from tests.faults.processes import DaemonProcess, eventually
-from tests.integration import command_line
+from tests.builders import command_line
+from tests.builders.daemons import DaemonProcess
+from tests.builders.workers import RqWorkers
 from tests.integration.doctor.ground import KEYS, examined, only
-from tests.rq_workers import RqWorkers
+from tests.waiting import eventually
 from zsched import Client
 from zsched.cli import program
 from zsched.cli.health import doctor

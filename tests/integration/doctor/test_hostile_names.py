@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 import redis
 
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
 from tests.integration.doctor.ground import KEYS, examined
 from tests.integration.doctor.test_rq import registered
 from tests.integration.standing import status

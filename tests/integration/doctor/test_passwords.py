@@ -13,9 +13,9 @@ import pytest
 import redis
 from click.testing import CliRunner
 
-from tests.faults.processes import ENDS_S
 from tests.integration.doctor.ground import Case, examined, found_as, only
 from tests.integration.doctor.test_rq import registered
+from tests.waiting import ENDS_S
 from zsched import Client
 from zsched.cli import program
 from zsched.config.settings import RedisSettings, Settings

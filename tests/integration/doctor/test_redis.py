@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from tests.faults.processes import eventually
 from tests.integration.doctor.ground import KEYS, command_of, examined, only, report, unwell
+from tests.waiting import eventually
 from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.embedded import EmbeddedRedis, packaged_server

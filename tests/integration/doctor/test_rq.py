@@ -18,11 +18,11 @@ from rq.utils import utcformat
 from rq_scheduler import Scheduler
 
 from tests.builders.entries import add_entry
-from tests.faults.processes import eventually
+from tests.builders.workers import RqWorkers
 from tests.integration.doctor.ground import KEYS, Case, examined, found_as, only
 from tests.integration.standing import now_ms
 from tests.prefix import IN_ENVIRONMENT, RQ, needs_prefix
-from tests.rq_workers import RqWorkers
+from tests.waiting import eventually
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.health.check import Severity

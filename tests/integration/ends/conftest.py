@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faults.threads import know
+from tests.builders.leaders import know
 from tests.integration.ends.ground import Losing, Tracking
 from zsched.daemon import tracker
 from zsched.daemon.lost import LostDelays

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import redis
 
-from tests.faults.leader import KEYS, Leader
-from tests.faults.processes import WITHIN_S
+from tests.builders.leaders import KEYS, Leader
 from tests.prefix import RQ
+from tests.waiting import WITHIN_S
 from zsched import Client
 from zsched.archive import Archive
 from zsched.archive.openruns import open_runs

@@ -10,11 +10,11 @@ import pytest
 import redis
 from rq import SimpleWorker
 
-from tests.faults.leader import KEYS
-from tests.faults.processes import eventually
+from tests.builders.leaders import KEYS
+from tests.builders.workers import perform
 from tests.integration.ends.ground import FUNC, Losing, Tracking, ago, ends, entries, finish, recorded, taken
 from tests.prefix import RQ
-from tests.rq_workers import perform
+from tests.waiting import eventually
 from zsched.core.runs.job import rq_time
 from zsched.core.runs.run import EXPIRED, EXPIRED_OR_ENDED
 from zsched.daemon import tracker

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import structlog.testing
 
-from tests.faults.leader import KEYS
+from tests.builders.leaders import KEYS
 from tests.integration.ends.ground import FUNC, Losing, agains, ago, lapse, recorded, taken
 from tests.prefix import RQ
 from zsched.core.runs.job import rq_time

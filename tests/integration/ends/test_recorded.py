@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.leader import KEYS
-from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread
+from tests.builders.daemons import DaemonThread, archive_of_its_own
+from tests.builders.leaders import KEYS
+from tests.builders.workers import RqWorkers
 from tests.integration.ends.ground import FUNC, agains, ends, lapse, opened, recorded
 from tests.prefix import RQ
-from tests.rq_workers import RqWorkers
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.config.settings import ArchiveSettings
 from zsched.core.occurrences.outcomes import What

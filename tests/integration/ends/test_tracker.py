@@ -10,11 +10,10 @@ import pytest
 import redis
 from structlog.testing import capture_logs
 
-from tests.faults.leader import KEYS, Leader
-from tests.faults.processes import eventually
-from tests.faults.threads import know
+from tests.builders.leaders import KEYS, Leader, know
 from tests.integration.ends.ground import FUNC, Tracking, ends, entries, finish, opened, recorded
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched.archive.openruns import OpenRuns
 from zsched.core.runs.job import rq_time
 from zsched.core.runs.run_id import RunKey

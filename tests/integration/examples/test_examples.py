@@ -17,10 +17,11 @@ import httpx
 import pytest
 import redis
 
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import know
 from tests.documents import PROJECT, program
-from tests.faults.processes import ENDS_S, WITHIN_S, eventually
-from tests.faults.threads import DaemonThread, know
 from tests.prefix import RQ
+from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched import Client
 from zsched.embedded.guard import Guard
 

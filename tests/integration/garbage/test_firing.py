@@ -7,11 +7,12 @@ from datetime import timedelta
 
 import redis
 
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import know
 from tests.faults.clocks import set_back
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread, know
 from tests.integration.garbage.ground import JOBS, KEYS, QUEUE, Garbage
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import SystemClock, from_ms
 from zsched.core.runs.run_id import schedule_of

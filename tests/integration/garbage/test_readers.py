@@ -18,8 +18,9 @@ import pytest
 import redis
 from click.testing import Result
 
-from tests.faults.threads import DaemonThread, know
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import know
 from tests.integration.garbage.ground import FUNC, JOBS, VIEWED, Garbage, Reader
 from tests.integration.guard.ground import key_file
 from tests.integration.web.ground import Web

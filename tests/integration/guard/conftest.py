@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faults.threads import know
+from tests.builders.leaders import know
 from tests.integration.guard.ground import Forge
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import redis
 
 from tests import bombs
-from tests.faults.processes import ENDS_S, WITHIN_S
+from tests.builders.workers import RqWorkers
 from tests.integration.guard import tasks
 from tests.prefix import RQ
-from tests.rq_workers import RqWorkers
+from tests.waiting import ENDS_S, WITHIN_S
 from zsched import Client
 from zsched.core.runs.signature import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard

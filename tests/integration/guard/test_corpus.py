@@ -17,10 +17,11 @@ import pytest
 import redis
 from rq.results import Result
 
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread, know
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import know
 from tests.integration.guard.corpus import CASES
 from tests.integration.guard.ground import KEYS, Forge
+from tests.waiting import eventually
 from zsched import RunStatus
 from zsched.core.runs.run_id import RunId
 from zsched.embedded import EmbeddedRedis

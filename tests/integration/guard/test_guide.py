@@ -17,13 +17,14 @@ import pytest
 import redis
 from rq import Worker
 
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import know
 from tests.documents import PROJECT
-from tests.faults.processes import ENDS_S, WITHIN_S, eventually
-from tests.faults.threads import DaemonThread, know
-from tests.integration.command_line import Zsched
 from tests.integration.guard import tasks
 from tests.integration.guard.ground import ROOT, TASKS, Forge, call
 from tests.prefix import RQ
+from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched import Client
 from zsched.embedded.guard import Guard
 

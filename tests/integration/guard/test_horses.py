@@ -13,7 +13,7 @@ import pytest
 import redis
 from rq import Queue, SpawnWorker
 
-from tests.rq_workers import RqWorkers
+from tests.builders.workers import RqWorkers
 from zsched.embedded.guard import Guard
 from zsched.rq import RecordsAttempts
 from zsched.storage.rqversion import HAS_EXECUTIONS

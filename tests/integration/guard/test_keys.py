@@ -15,10 +15,10 @@ import redis
 from click.testing import CliRunner, Result
 
 from tests.breadth import everything
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread
+from tests.builders.daemons import DaemonThread
 from tests.integration.guard.ground import KEY_LINES, KEYS, TASKS, Bomb, Forge, call, key_file
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client, InvalidSchedule, RowsRefused
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, USAGE

@@ -12,9 +12,9 @@ from rq import Queue
 from rq.job import Job
 from rq.registry import StartedJobRegistry
 
-from tests.faults.processes import ENDS_S, eventually
 from tests.integration.guard.ground import KEYS, TASKS, Bomb, Forge, call, key_file
 from tests.prefix import RQ
+from tests.waiting import ENDS_S, eventually
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.storage.rqversion import HAS_EXECUTIONS

@@ -13,11 +13,11 @@ import pytest
 import redis
 from rq.registry import FailedJobRegistry
 
-from tests.faults.processes import archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread
+from tests.builders.daemons import DaemonThread, archive_of_its_own
 from tests.integration.guard.ground import KEYS, TASKS, Forge, call, key_file
 from tests.integration.reruns.ground import archived
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client, InvalidSchedule, PayloadGone, RunStatus
 from zsched.aio import AsyncClient
 from zsched.config.settings import ArchiveSettings

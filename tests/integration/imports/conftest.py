@@ -10,13 +10,13 @@ import pytest
 import redis
 from rq import Queue
 
-from tests.integration.imports.ground import Zsched
+from tests.integration.imports.crontabs import Crontab
 from zsched.client import Client
 
 
 @pytest.fixture
-def zsched(redis_url: str, tmp_path: Path) -> Zsched:
-    return Zsched(redis_url, tmp_path)
+def zsched(redis_url: str, tmp_path: Path) -> Crontab:
+    return Crontab(redis_url, tmp_path)
 
 
 @pytest.fixture

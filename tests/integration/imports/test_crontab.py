@@ -15,8 +15,8 @@ import pytest
 import redis
 from rq import Queue
 
-from tests.integration.imports.ground import FUNC, NOWHERE, Zsched, summary
-from tests.rq_workers import work_off
+from tests.builders.workers import work_off
+from tests.integration.imports.crontabs import FUNC, NOWHERE, Crontab, summary
 from tests.unit.imports.debian import Line
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.client import Client
@@ -37,7 +37,7 @@ MAILTO=root
 REBOOT = "@reboot root nice /usr/sbin/logcheck -R\n"
 
 
-def test_a_dry_run_needs_no_redis_and_lists_each_schedule_with_its_cron(zsched: Zsched) -> None:
+def test_a_dry_run_needs_no_redis_and_lists_each_schedule_with_its_cron(zsched: Crontab) -> None:
     zsched.env["ZSCHED_REDIS_URL"] = NOWHERE
 
     result = zsched.crontab(LINES + REBOOT, "--dry-run", "--json")
@@ -55,7 +55,7 @@ def test_a_dry_run_needs_no_redis_and_lists_each_schedule_with_its_cron(zsched: 
     }.items() <= told["schedules"][5].items()
 
 
-def test_next_shows_the_times_of_debians_cron(zsched: Zsched) -> None:
+def test_next_shows_the_times_of_debians_cron(zsched: Crontab) -> None:
     zsched.env["ZSCHED_REDIS_URL"] = NOWHERE
     start = datetime(2026, 10, 24, 12, tzinfo=UTC)  # the night of which winter time begins
     times = [" ".join(line.split()[: 1 if line.startswith("@") else 5]) for line in LINES.splitlines()[2:]]
@@ -82,7 +82,7 @@ def test_next_shows_the_times_of_debians_cron(zsched: Zsched) -> None:
         ]
 
 
-def test_a_dry_run_prints_a_table(zsched: Zsched) -> None:
+def test_a_dry_run_prints_a_table(zsched: Crontab) -> None:
     result = zsched.crontab("17 * * * * root true\n", "--dry-run")
 
     header, row, last = result.stdout.splitlines()
@@ -91,7 +91,7 @@ def test_a_dry_run_prints_a_table(zsched: Zsched) -> None:
     assert "dry run, nothing was written: 1 found, 0 refused" == last
 
 
-def test_a_second_import_changes_nothing(zsched: Zsched) -> None:
+def test_a_second_import_changes_nothing(zsched: Crontab) -> None:
     first, second = zsched.crontab(LINES), zsched.crontab("# moved\n" + LINES)
 
     assert "6 created, 0 updated, 0 unchanged, 0 removed, 0 refused" == summary(first)
@@ -99,7 +99,7 @@ def test_a_second_import_changes_nothing(zsched: Zsched) -> None:
     assert (DONE, DONE) == (first.exit_code, second.exit_code)
 
 
-def test_an_imported_line_gets_the_policies_of_cron(zsched: Zsched, client: Client) -> None:
+def test_an_imported_line_gets_the_policies_of_cron(zsched: Crontab, client: Client) -> None:
     zsched.crontab("30 2 * * * www-data date +\\%F\n", "--queue", "cron")
 
     (schedule,) = client.list()
@@ -109,7 +109,7 @@ def test_an_imported_line_gets_the_policies_of_cron(zsched: Zsched, client: Clie
     assert "30 2 * * *" == told["trigger"]["expr"]
 
 
-def test_another_time_updates_and_another_command_is_another_schedule(zsched: Zsched, client: Client) -> None:
+def test_another_time_updates_and_another_command_is_another_schedule(zsched: Crontab, client: Client) -> None:
     zsched.crontab("1 1 * * * root a\n2 2 * * * root b\n")
 
     changed = zsched.crontab("1 2 * * * root a\n2 2 * * * root c\n")
@@ -122,7 +122,7 @@ def test_another_time_updates_and_another_command_is_another_schedule(zsched: Zs
     assert {"a", "c"} == {one.description for one in client.list()}
 
 
-def test_a_bad_line_does_not_stop_the_rest(zsched: Zsched, client: Client) -> None:
+def test_a_bad_line_does_not_stop_the_rest(zsched: Crontab, client: Client) -> None:
     result = zsched.crontab(REBOOT + "61 * * * * root a\n1 * * * * root b\n")
 
     assert (FAILED, ["b"]) == (result.exit_code, [one.description for one in client.list()])
@@ -130,7 +130,7 @@ def test_a_bad_line_does_not_stop_the_rest(zsched: Zsched, client: Client) -> No
     assert f"zsched: {zsched.cron}:2: minute '61': '61' is no minute; write 0-59" in result.stderr
 
 
-def test_an_id_of_another_owner_refuses_the_import_without_take_over(zsched: Zsched, client: Client) -> None:
+def test_an_id_of_another_owner_refuses_the_import_without_take_over(zsched: Crontab, client: Client) -> None:
     zsched.crontab("@daily root a\n")
     (theirs,) = client.list()
     client.update(theirs.id, owner="terraform")
@@ -145,7 +145,7 @@ def test_an_id_of_another_owner_refuses_the_import_without_take_over(zsched: Zsc
 
 
 @pytest.mark.parametrize("dry", [True, False])
-def test_a_line_of_two_crontabs_is_refused_once(zsched: Zsched, client: Client, tmp_path: Path, dry: bool) -> None:
+def test_a_line_of_two_crontabs_is_refused_once(zsched: Crontab, client: Client, tmp_path: Path, dry: bool) -> None:
     files = [tmp_path / machine / "jobs" for machine in "ab"]
     for file in files:
         file.parent.mkdir()
@@ -162,7 +162,7 @@ def test_a_line_of_two_crontabs_is_refused_once(zsched: Zsched, client: Client, 
     assert (0 if dry else 3) == len(list(client.list()))
 
 
-def test_the_import_prints_that_cron_still_runs_and_how_to_undo(zsched: Zsched, client: Client) -> None:
+def test_the_import_prints_that_cron_still_runs_and_how_to_undo(zsched: Crontab, client: Client) -> None:
     result = zsched.crontab(LINES)
     undone = zsched("import", "undo", f"crontab:{zsched.cron}")
 
@@ -172,7 +172,7 @@ def test_the_import_prints_that_cron_still_runs_and_how_to_undo(zsched: Zsched, 
     assert [] == list(client.list())
 
 
-def test_a_users_crontab_comes_from_standard_input(zsched: Zsched, client: Client) -> None:
+def test_a_users_crontab_comes_from_standard_input(zsched: Crontab, client: Client) -> None:
     arguments = ("import", "crontab", "-", "--func", FUNC, "--tz", "UTC")
 
     refused = zsched(*arguments, input="@daily backup --all\n")
@@ -182,7 +182,7 @@ def test_a_users_crontab_comes_from_standard_input(zsched: Zsched, client: Clien
     assert [("backup --all", "crontab:alice")] == [(one.description, one.owner) for one in client.list()]
 
 
-def test_a_forbidden_or_unsuitable_function_is_a_usage_error(zsched: Zsched, here: Path) -> None:
+def test_a_forbidden_or_unsuitable_function_is_a_usage_error(zsched: Crontab, here: Path) -> None:
     (here / "given.py").write_text(
         "from zsched import task\n\n@task(timeout=60)\ndef narrow(command: str, user: str) -> None: ...\n"
     )
@@ -197,7 +197,7 @@ def test_a_forbidden_or_unsuitable_function_is_a_usage_error(zsched: Zsched, her
     assert "allow_callables" in forbidden.stderr
 
 
-def test_a_missing_file_is_refused_before_any_import(zsched: Zsched, client: Client, tmp_path: Path) -> None:
+def test_a_missing_file_is_refused_before_any_import(zsched: Crontab, client: Client, tmp_path: Path) -> None:
     zsched.cron.write_text("@daily root true\n")
 
     result = zsched("import", "crontab", str(zsched.cron), str(tmp_path / "no"), "--func", FUNC, "--tz", "UTC")
@@ -210,7 +210,7 @@ def test_a_missing_file_is_refused_before_any_import(zsched: Zsched, client: Cli
 
 
 def test_the_guides_function_does_what_cron_does(
-    zsched: Zsched, client: Client, redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    zsched: Crontab, client: Client, redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (source,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     module = types.ModuleType("migrated")

@@ -11,7 +11,7 @@ from rq import Queue
 from rq.cron import CronScheduler
 from rq.registry import ScheduledJobRegistry
 
-from tests.integration.imports.ground import LATER, Zsched, summary
+from tests.integration.imports.crontabs import LATER, Crontab, summary
 from zsched.cli import imports
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.client import Client
@@ -46,7 +46,7 @@ def config(here: Path) -> Path:
 
 
 @pytest.mark.parametrize("by_path", [False, True])
-def test_cron_jobs_of_a_module_are_copied(zsched: Zsched, client: Client, config: Path, by_path: bool) -> None:
+def test_cron_jobs_of_a_module_are_copied(zsched: Crontab, client: Client, config: Path, by_path: bool) -> None:
     module = str(config) if by_path else "cron_config"
 
     result = zsched("import", "rq-cron", module, "--tz", "Asia/Seoul")
@@ -79,7 +79,7 @@ def test_cron_jobs_of_a_module_are_copied(zsched: Zsched, client: Client, config
     ("runs", "named"), [("cron_config.py", "cron_config"), ("cron_config", "{path}"), ("{path}", "cron_config")]
 )
 def test_an_import_is_refused_while_rq_cron_runs_its_module_by_name_or_by_path(
-    zsched: Zsched, client: Client, config: Path, redis_client: redis.Redis, runs: str, named: str
+    zsched: Crontab, client: Client, config: Path, redis_client: redis.Redis, runs: str, named: str
 ) -> None:
     running, other = CronScheduler(redis_client, name="there"), CronScheduler(redis_client, name="elsewhere")
     running.config_file, other.config_file = runs.format(path=config), "other_config"
@@ -97,7 +97,7 @@ def test_an_import_is_refused_while_rq_cron_runs_its_module_by_name_or_by_path(
     assert f"do not start `rq cron {module}` again" in result.stderr
 
 
-def test_a_module_by_name_and_by_path_is_the_same_source(zsched: Zsched, client: Client, config: Path) -> None:
+def test_a_module_by_name_and_by_path_is_the_same_source(zsched: Crontab, client: Client, config: Path) -> None:
     zsched("import", "rq-cron", "cron_config.py")
     again = zsched("import", "rq-cron", "cron_config")
     undone = zsched("import", "undo", "rq-cron:cron_config.py")
@@ -107,7 +107,7 @@ def test_a_module_by_name_and_by_path_is_the_same_source(zsched: Zsched, client:
     assert "nothing fires these until `rq cron` is started again" in undone.stderr
 
 
-def test_a_module_that_cannot_be_imported_is_a_usage_error(zsched: Zsched, here: Path) -> None:
+def test_a_module_that_cannot_be_imported_is_a_usage_error(zsched: Crontab, here: Path) -> None:
     (here / "broken_config.py").write_text("1 / 0\n")
 
     missing, broken = zsched("import", "rq-cron", "no_such_config"), zsched("import", "rq-cron", "broken_config")
@@ -118,7 +118,7 @@ def test_a_module_that_cannot_be_imported_is_a_usage_error(zsched: Zsched, here:
 
 
 def test_a_cron_job_that_is_not_allowed_is_not_scheduled_though_its_module_is_imported(
-    zsched: Zsched, client: Client, config: Path, tmp_path: Path
+    zsched: Crontab, client: Client, config: Path, tmp_path: Path
 ) -> None:
     config.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n" + config.read_text())
     zsched.env["ZSCHED_RQ_ALLOW_CALLABLES"] = "app.*"
@@ -131,7 +131,7 @@ def test_a_cron_job_that_is_not_allowed_is_not_scheduled_though_its_module_is_im
 
 
 def test_the_zone_of_cron_strings_is_this_machines_with_rq_3_and_utc_with_rq_2(
-    zsched: Zsched, client: Client, config: Path, monkeypatch: pytest.MonkeyPatch
+    zsched: Crontab, client: Client, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imports, "local_zone", lambda: LocalZone("Europe/Berlin", "a link"))
     remarks = []
@@ -147,7 +147,7 @@ def test_the_zone_of_cron_strings_is_this_machines_with_rq_3_and_utc_with_rq_2(
 # -- undo --------------------------------------------------------------------------------------------
 
 
-def test_undo_accepts_only_imports_lists_the_known_ones_and_has_a_dry_run(zsched: Zsched, client: Client) -> None:
+def test_undo_accepts_only_imports_lists_the_known_ones_and_has_a_dry_run(zsched: Crontab, client: Client) -> None:
     zsched.crontab("@daily root a\n")
     client.schedule("app.theirs", id="theirs", every=60)
 
@@ -168,7 +168,7 @@ def test_undo_accepts_only_imports_lists_the_known_ones_and_has_a_dry_run(zsched
     [(False, "Redis has forgotten RQ's job of it; it fires here"), (True, "it is due within 30 s, and fires here")],
 )
 def test_undo_keeps_and_reports_a_schedule_that_is_due_soon_or_whose_rq_job_was_deleted(
-    zsched: Zsched, client: Client, queue: Queue, is_due_soon: bool, reason: str
+    zsched: Crontab, client: Client, queue: Queue, is_due_soon: bool, reason: str
 ) -> None:
     job = queue.enqueue_in(LATER, "app.tasks.remind")
     zsched("import", "rq-scheduled")
@@ -182,7 +182,9 @@ def test_undo_keeps_and_reports_a_schedule_that_is_due_soon_or_whose_rq_job_was_
 
 
 @pytest.mark.skipif("name" not in signature(CronScheduler.register).parameters, reason="RQ before 2.10 has no names")
-def test_a_name_becomes_an_id_that_no_command_takes_for_an_option(zsched: Zsched, client: Client, config: Path) -> None:
+def test_a_name_becomes_an_id_that_no_command_takes_for_an_option(
+    zsched: Crontab, client: Client, config: Path
+) -> None:
     names = ["night-ly", "-x", "a.b c", "--help"]
     lines = (f"cron.register(daily, 'default', interval=90, name={name!r})" for name in names)
     config.write_text("\n".join(["from rq import cron", "from tasks_of_cron import daily", *lines]))

@@ -17,10 +17,11 @@ from rq.job import Job
 from rq.registry import ScheduledJobRegistry
 from rq.serializers import JSONSerializer
 
-from tests.integration.imports.ground import LATER, SOON, Zsched, summary
+from tests.builders.command_line import Zsched
+from tests.builders.workers import work_off
+from tests.integration.imports.crontabs import LATER, SOON, summary
 from tests.lua.ground import Fire, Ground
 from tests.prefix import RQ
-from tests.rq_workers import work_off
 from zsched.cli.program import DONE, FAILED
 from zsched.client import Client
 from zsched.core.occurrences.outcomes import What

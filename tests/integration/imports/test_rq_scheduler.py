@@ -16,8 +16,9 @@ import redis
 from rq import Callback, Queue
 from rq_scheduler import Scheduler
 
-from tests.integration.imports.ground import LATER, Zsched, summary
-from tests.rq_workers import work_off
+from tests.builders.command_line import Zsched
+from tests.builders.workers import work_off
+from tests.integration.imports.crontabs import LATER, summary
 from zsched.cli.program import DONE, FAILED
 from zsched.client import Client
 

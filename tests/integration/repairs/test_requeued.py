@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.processes import ENDS_S, eventually
-from tests.faults.threads import DaemonThread, know
-from tests.integration.command_line import Zsched
-from tests.rq_workers import RqWorkers
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import know
+from tests.builders.workers import RqWorkers
+from tests.waiting import ENDS_S, eventually
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link

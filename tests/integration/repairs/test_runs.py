@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import redis
 
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import KEYS, know
 from tests.faults import ledger
-from tests.faults.leader import KEYS
-from tests.faults.processes import ENDS_S, eventually
-from tests.faults.threads import DaemonThread, know
 from tests.integration.reruns.ground import archived, ends
 from tests.prefix import RQ
+from tests.waiting import ENDS_S, eventually
 from zsched import Client, InvalidSchedule
 from zsched.client.answers import Answers
 from zsched.core.log import changes

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.leader import KEYS
+from tests.builders.leaders import KEYS
 from tests.integration.client.ground import HOUR, pass_time
 from zsched import Client, InvalidSchedule, RedisUnavailable
 from zsched.core.clock import ManualClock

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faults.processes import ENDS_S
-from tests.faults.threads import know
-from tests.rq_workers import RqWorkers
+from tests.builders.leaders import know
+from tests.builders.workers import RqWorkers
+from tests.waiting import ENDS_S
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.storage import reruns

@@ -5,8 +5,8 @@ from __future__ import annotations
 import redis
 
 from tests.builders.entries import row_lines
-from tests.faults.leader import KEYS
-from tests.faults.processes import eventually
+from tests.builders.leaders import KEYS
+from tests.waiting import eventually
 from zsched.core.log import Position
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link

@@ -11,13 +11,13 @@ import redis
 from rq import Queue, Retry
 from rq.job import Job
 
-from tests.faults.leader import KEYS
+from tests.builders.command_line import Zsched
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import KEYS
 from tests.faults.ledger import queued
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread
-from tests.integration.command_line import Zsched
 from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, status
 from tests.prefix import RQ
+from tests.waiting import eventually
 from zsched import Client, RunNotOver
 from zsched.cli.program import DONE, FAILED, NOT_FOUND
 from zsched.core.log.lives import EndEntry

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.leader import KEYS, Leader
+from tests.builders.daemons import DaemonThread, archive_of_its_own
+from tests.builders.leaders import KEYS, Leader
 from tests.faults.ledger import queued
-from tests.faults.processes import WITHIN_S, archive_of_its_own, eventually
-from tests.faults.threads import DaemonThread
 from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, status
 from tests.prefix import RQ
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client, InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver
 from zsched.config.settings import ArchiveSettings
 from zsched.core.log import Entry

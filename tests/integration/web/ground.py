@@ -15,8 +15,8 @@ from typing import Any
 import fastapi.routing
 import httpx
 
-from tests.faults.processes import WITHIN_S
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
+from tests.waiting import WITHIN_S
 from zsched.aio.link import AsyncLink
 from zsched.config.settings import Settings
 from zsched.embedded.guard import Guard

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from tests.faults.processes import WITHIN_S
 from tests.integration.web.ground import Web
+from tests.waiting import WITHIN_S
 
 
 class Answer(NamedTuple):

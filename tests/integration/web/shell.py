@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.faults.processes import eventually
+from tests.waiting import eventually
 from zsched.embedded.guard import Guard
 
 CUT = "…"  # a part that the page leaves out

@@ -13,10 +13,10 @@ import httpx
 import pytest
 import redis
 
-from tests.faults.processes import WITHIN_S, eventually
 from tests.faults.proxy import Proxy
 from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import LIMITS, WITHIN, Web
+from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard

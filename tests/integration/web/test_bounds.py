@@ -11,7 +11,6 @@ import httpx
 import pytest
 import redis
 
-from tests.faults.processes import eventually
 from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import Web
 from tests.integration.web.raw import (
@@ -24,6 +23,7 @@ from tests.integration.web.raw import (
     rest_of,
     status_of,
 )
+from tests.waiting import eventually
 from zsched import Client
 
 MIB = 1_048_576

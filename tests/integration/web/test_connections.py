@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from tests.faults.processes import WITHIN_S
+from tests.waiting import WITHIN_S
 from zsched.web.connections import connection_class
 
 MOST = 5

@@ -14,7 +14,7 @@ import httpx
 import pytest
 import redis
 
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
 from tests.integration.web.ground import Web
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, ZschedError

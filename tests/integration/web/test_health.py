@@ -13,11 +13,11 @@ import redis
 from prometheus_client.parser import text_string_to_metric_families
 from rq import Queue
 
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread
+from tests.builders.daemons import DaemonThread
+from tests.builders.workers import work_off
 from tests.integration.client.ground import HOUR, pass_time
 from tests.integration.web.ground import Web
-from tests.rq_workers import work_off
+from tests.waiting import eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard

@@ -12,11 +12,11 @@ import pytest
 import redis
 from rq import Queue
 
-from tests.faults.processes import eventually
-from tests.faults.threads import DaemonThread
+from tests.builders.daemons import DaemonThread
+from tests.builders.workers import work_off
 from tests.integration.web.ground import LIMITS, WITHIN, Web, entries_by
 from tests.prefix import RQ
-from tests.rq_workers import work_off
+from tests.waiting import eventually
 from zsched import Client, VersionConflict
 from zsched.aio import AsyncClient
 from zsched.config.settings import RqSettings, Settings

@@ -11,9 +11,9 @@ import httpx
 import pytest
 import redis
 
-from tests.faults.processes import eventually
 from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import PASSWORD, WITHIN, Web
+from tests.waiting import eventually
 from zsched import Client
 from zsched.storage.people import People
 from zsched.web.login import PATH

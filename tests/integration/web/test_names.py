@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
 from tests.integration.web.ground import Web
 from zsched import Client, ScheduleRow, task
 from zsched.core.model import Schedule

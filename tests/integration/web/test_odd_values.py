@@ -12,7 +12,7 @@ import click.testing
 import httpx
 import pytest
 
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
 from tests.integration.files.ground import Ground
 from zsched import Client, InvalidSchedule
 from zsched.cli.program import DONE, USAGE

@@ -17,11 +17,12 @@ import httpx
 import pytest
 import redis
 
+from tests.builders.daemons import DaemonThread
+from tests.builders.leaders import know
 from tests.documents import PROJECT, program, programs
-from tests.faults.processes import ENDS_S, WITHIN_S, eventually
-from tests.faults.threads import DaemonThread, know
 from tests.integration.web.ground import Web
 from tests.integration.web.shell import CUT, Shell, environment, is_as_shown, steps_of
+from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError

@@ -18,12 +18,12 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
-from tests.faults.processes import ENDS_S, WITHIN_S
-from tests.integration.command_line import Zsched
+from tests.builders.command_line import Zsched
 from tests.integration.service_manager import Manager
 from tests.integration.users import GuardedRedis
 from tests.integration.web.ground import Web
 from tests.prefix import RQ
+from tests.waiting import ENDS_S, WITHIN_S
 from zsched.cli import program
 from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.embedded.guard import Guard

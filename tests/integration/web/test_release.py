@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import redis
 
+from tests.builders.command_line import Zsched
 from tests.integration.client.ground import KEYS, pass_time
-from tests.integration.command_line import Zsched
 from tests.integration.web.ground import Web
 from zsched import Client, InvalidSchedule, ScheduleNotFound
 from zsched.aio import AsyncClient

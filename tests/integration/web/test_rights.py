@@ -17,8 +17,8 @@ import fastapi.routing
 import httpx
 import pytest
 
+from tests.builders.daemons import DaemonThread
 from tests.documents import PROJECT
-from tests.faults.threads import DaemonThread
 from tests.integration.web.ground import LIMITS, Web
 from zsched import Client
 from zsched.aio.link import AsyncLink

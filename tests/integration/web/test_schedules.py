@@ -14,10 +14,10 @@ import redis
 
 from tests.breadth import everything
 from tests.faults.ledger import queued
-from tests.faults.processes import WITHIN_S
 from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import Web
 from tests.integration.web.raw import Answer, Api, connected, cut, put_bytes, status_of
+from tests.waiting import WITHIN_S
 from zsched import Client
 
 ONCE: dict[str, Any] = {"func": "app.remind", "after": 3600, "args": [42], "queue": "mail"}

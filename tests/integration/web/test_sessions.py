@@ -8,11 +8,11 @@ import httpx
 import pytest
 import redis
 
-from tests.faults.processes import eventually
 from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import WITHIN, Web
 from tests.integration.web.test_access import WRITES
 from tests.integration.web.test_login import API, PATH, RIGHT, status
+from tests.waiting import eventually
 
 
 def test_a_session_is_no_token_and_a_token_goes_before_it(web: Web, browser: httpx.Client) -> None:

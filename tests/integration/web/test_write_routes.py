@@ -14,10 +14,11 @@ import httpx
 import pytest
 import redis
 
-from tests.faults.processes import ENDS_S, DaemonProcess
+from tests.builders.daemons import DaemonProcess
 from tests.integration.client.ground import KEYS
 from tests.integration.web.ground import LIMITS, WITHIN, Web, entries_by, is_write, write_routes
 from tests.sources import PACKAGE, sources
+from tests.waiting import ENDS_S
 from zsched import Client
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.faults.processes import WITHIN_S, eventually
+from tests.waiting import WITHIN_S, eventually
 from zsched.core.clock import ManualClock
 from zsched.daemon.bell import Bell
 from zsched.daemon.failures import Failures

@@ -10,7 +10,7 @@ from typing import IO, NamedTuple
 
 import pytest
 
-from tests.faults.processes import ENDS_S
+from tests.waiting import ENDS_S
 
 # A mutex that is locked twice: a call that the system does not end for a signal.
 _DEAF = """

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.processes import WITHIN_S, eventually
+from tests.waiting import WITHIN_S, eventually
 from zsched.core.clock import ManualClock, SystemClock
 from zsched.daemon import waker as module
 from zsched.daemon.waker import Waker

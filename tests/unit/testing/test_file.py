@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.documents import programs
-from tests.faults.processes import ENDS_S
 from tests.unit.testing import tasks
 from tests.unit.testing.tasks import KEYS
+from tests.waiting import ENDS_S
 from zsched import InvalidFile, ZschedError
 from zsched.testing import ManualScheduler
 

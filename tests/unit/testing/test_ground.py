@@ -14,10 +14,10 @@ import pytest
 import redis
 import redis.asyncio
 
-from tests.faults.processes import WITHIN_S
 from tests.prefix import RQ
 from tests.unit.testing import tasks
 from tests.unit.testing.tasks import HOUR, KEYS, NINE
+from tests.waiting import WITHIN_S
 from zsched import Client, ConfigError, ScheduleNotFound
 from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock

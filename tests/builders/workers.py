@@ -15,7 +15,7 @@ from rq.executions import Execution
 from rq.job import Job
 
 from tests.documents import PROJECT
-from tests.faults.processes import ENDS_S
+from tests.waiting import ENDS_S
 from zsched.embedded.guard import Guard
 
 

@@ -1,4 +1,4 @@
-"""The ground of the tests of ``zsched recover``: the command line, schedules in every state, and comparisons."""
+"""A Redis that loses schedules of every state, the command that restores them, and comparisons."""
 
 from __future__ import annotations
 
@@ -9,40 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from click.testing import CliRunner, Result
 
+from tests.builders.command_line import Zsched
 from tests.integration.archive.ground import Scene
 from zsched import Client
-from zsched.cli import program
-from zsched.cli.program import DONE, FAILED
-from zsched.core.model import Schedule
+from zsched.cli.program import DONE
 
 HOUR_S = 3600
 
 
-class Zsched:
-    """The command line with the archive at *path* configured, or none."""
+class Recover(Zsched):
+    """``zsched recover`` with the archive at *path* configured, or none."""
 
     def __init__(self, url: str, path: Path | None = None, **env: str) -> None:
-        self.env: dict[str, str | None] = {"ZSCHED_REDIS_URL": url, "ZSCHED_ARCHIVE_PATH": None, **env}
-        if path is not None:
-            self.env["ZSCHED_ARCHIVE_PATH"] = str(path)
-
-    def __call__(self, *arguments: str) -> Result:
-        result = CliRunner().invoke(program, ["recover", *arguments], env=self.env)
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-        return result
+        super().__init__(url, "recover", ZSCHED_ARCHIVE_PATH=str(path) if path else None, **env)
 
     def json(self, *arguments: str) -> Any:
         result = self(*arguments, "--json")
         assert DONE == result.exit_code, result.stderr
         return json.loads(result.stdout)
-
-    def refusal(self, *arguments: str, code: int = FAILED) -> str:
-        """Run the command, which must refuse, and return its message."""
-        result = self(*arguments)
-        assert (code, "") == (result.exit_code, result.stdout)
-        return result.stderr
 
 
 def populate(scene: Scene) -> None:
@@ -66,15 +51,11 @@ def lose_all(scene: Scene) -> None:
     scene.redis.flushall()
 
 
-def listed(client: Client) -> list[Schedule]:
-    """Return the schedules without the fields that a recovery renews."""
-    return sorted(client.list(), key=lambda one: one.id)
-
-
-def told(schedules: list[Schedule]) -> list[tuple[Any, ...]]:
+def listed(client: Client) -> list[tuple[Any, ...]]:
+    """Return the schedules in the order of their ids, without the fields that a recovery renews."""
     return [
         (one.id, one.state, one.next_ms, one.nominal_ms, one.func, one.trigger, one.tz, one.note, one.description)
-        for one in schedules
+        for one in sorted(client.list(), key=lambda one: one.id)
     ]
 
 

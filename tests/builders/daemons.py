@@ -1,4 +1,4 @@
-"""Daemons as child processes, their events, and waiting for a condition."""
+"""Daemons as child processes and in threads of the test, and their events."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ import select
 import signal
 import sys
 import threading
-import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from types import TracebackType
+from typing import IO, Any
 
+import structlog
+
+from tests.waiting import WITHIN_S, eventually
+from zsched.config.settings import ArchiveSettings, DaemonSettings, Settings
+from zsched.daemon.daemon import Daemon
 from zsched.embedded.guard import Guard
+from zsched.storage.archivers import Archivers
+from zsched.storage.connection import Link
+from zsched.storage.keys import Keys
 
-WITHIN_S = 60.0  # deadline of every wait: far more than needed, so that a busy machine fails no test
-ENDS_S = 300.0  # deadline of the end of a program
 STEADY_MS = 60_000  # a lease that does not lapse by itself, however busy the machine is
-_LOOK_S = 0.003  # between two looks at what tells nobody when it changes
 _MAIN = """
 import sys
 from zsched.config.settings import load_settings
@@ -27,17 +33,6 @@ from zsched.daemon.process import run_daemon
 
 sys.exit(run_daemon(load_settings))
 """
-
-T = TypeVar("T")
-
-
-def eventually(look: Callable[[], T], within_s: float = WITHIN_S) -> T:
-    """Return what *look* returns as soon as it is true; raise AssertionError with its last value after *within_s*."""
-    until, never = time.monotonic() + within_s, threading.Event()
-    while not (found := look()):
-        assert time.monotonic() < until, f"not within {within_s} s; it is {found!r}"
-        never.wait(_LOOK_S)  # timing: the only pause of all tests
-    return found
 
 
 def archive_of_its_own() -> str:
@@ -154,6 +149,69 @@ class DaemonProcess(Telling):
                     self.add(json.loads(line))
                 except ValueError:  # a traceback
                     self.add({"event": "no_json", "text": line.decode(errors="replace")})
+
+
+class DaemonThread(Telling):
+    """
+    A daemon that runs inside the block; structlog belongs to it alone. *settings* are of [daemon]: without them its
+    lease is steady. *archive*, of [archive], names an archive, by default a separate one.
+    """
+
+    def __init__(
+        self, url: str, *, timeout_s: float = 5.0, archive: ArchiveSettings | None = None, **settings: Any
+    ) -> None:
+        super().__init__()
+        settings = {"lease_ms": STEADY_MS} | settings
+        chosen = DaemonSettings(**{"renew_ms": settings["lease_ms"] // 3} | settings)
+        archive = archive or ArchiveSettings(path=archive_of_its_own())
+        self.daemon = Daemon(Settings(daemon=chosen, archive=archive), Link.from_url(url, timeout_s))
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def is_running(self) -> bool:
+        """Return True if ``run`` has not returned."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Stop the daemon; return when it has ended."""
+        self.daemon.stop()
+        self._thread.join(WITHIN_S)
+        assert not self.is_running
+
+    def __enter__(self) -> DaemonThread:
+        structlog.configure(processors=[self._hear], cache_logger_on_first_use=False)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
+        structlog.reset_defaults()
+        if self.error is not None and error is None:
+            raise self.error
+
+    def _run(self) -> None:
+        try:
+            self.daemon.run()
+        except BaseException as error:
+            self.error = error
+            self.add({"event": "died", "error": repr(error)})
+
+    def _hear(self, logger: Any, level: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+        self.add({**event, "level": level})
+        raise structlog.DropEvent
+
+
+@contextmanager
+def leading_daemon(url: str, path: Path | None = None, **archive: Any) -> Iterator[DaemonThread]:
+    """A daemon that leads inside the block, with an archive (at *path*) that follows."""
+    chosen = ArchiveSettings(path=str(path or archive_of_its_own()), **archive)
+    link = Link.from_url(url, WITHIN_S)
+    with DaemonThread(url, archive=chosen) as daemon:
+        daemon.wait_for("term_began")
+        eventually(Archivers(link, Keys("default")).alive)
+        link.pool.disconnect()
+        yield daemon
 
 
 class Others:

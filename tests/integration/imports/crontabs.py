@@ -1,4 +1,4 @@
-"""The command line of imports, and its input."""
+"""The command line of imports, and a crontab for it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 from click.testing import Result
 
-from tests.integration import command_line
+from tests.builders.command_line import Zsched
 
 FUNC = "app.tasks.run_command"
 NOWHERE = "unix:///nonexistent/redis.sock"
 SOON, LATER = timedelta(seconds=5), timedelta(days=3)
 
 
-class Zsched(command_line.Zsched):
-    """Runs the command line; ``cron`` is a crontab."""
+class Crontab(Zsched):
+    """A command line; ``cron`` is a crontab."""
 
     def __init__(self, url: str, folder: Path) -> None:
         super().__init__(url)
