@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders.schedules import schedule
 from zsched.core.clock import from_ms
 from zsched.core.model import Schedule
 from zsched.core.occurrences.changes import BACKFILL, RUN_NOW
@@ -14,7 +15,6 @@ from zsched.core.occurrences.lateness import Absences
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.replacements import Replacements
 from zsched.core.occurrences.search import Facets, Occurrence
-from zsched.core.options.choices import ScheduleState
 from zsched.core.runs.run import Run, RunStatus
 from zsched.web.console.drawing import COMING, ShownTime, drawn_rows
 from zsched.web.console.outcomes import Mark, Strip
@@ -30,10 +30,6 @@ def occurrence(id: str, what: What = What.FIRED, hour: float = 1, **given: Any) 
     return Occurrence(id, what, nominal_ms * 1000, "1-1", **({"nominal_ms": nominal_ms} | given))
 
 
-def schedule(id: str, **given: Any) -> Schedule:
-    return Schedule(id, ScheduleState.ACTIVE, "once", "app.run", **({"next_ms": 6 * HOUR_MS} | given))
-
-
 RAN = Run("a-1", RunStatus.SUCCEEDED, started_ms=2 * HOUR_MS, ended_ms=4 * HOUR_MS)
 RUNNING = Run("a-1", RunStatus.RUNNING, started_ms=2 * HOUR_MS)
 SKIPPED = occurrence("a", What.SKIPPED, first_ms=HOUR_MS, last_ms=3 * HOUR_MS, count=5)
@@ -46,7 +42,7 @@ MANY = [6 * HOUR_MS + number * 60_000 for number in range(COMING)]
         ([occurrence("a", run=RAN)], [], (Mark.SUCCEEDED, 10, 20, 20), 0),
         ([occurrence("a", run=RUNNING)], [], (Mark.OPEN, 10, 20, 30), 0),  # its bar ends now
         ([SKIPPED], [], (Mark.LEFT_OUT, 10, 10, 20), 5),
-        ([], [(schedule("a"), MANY)], (Mark.EXPECTED, 60, 60, 40), 0),  # a bar to the end
+        ([], [(schedule("a", next_ms=6 * HOUR_MS), MANY)], (Mark.EXPECTED, 60, 60, 40), 0),  # a bar to the end
     ],
     ids=["a run", "a running run", "skipped together", "many to come"],
 )
@@ -73,7 +69,7 @@ def test_rows_with_what_did_not_run_come_first_and_rows_with_one_mark_last() -> 
 
 @pytest.mark.parametrize(("by", "names"), [("tag", ["mail", "shop"]), ("queue", ["fast"])])
 def test_a_row_has_the_past_and_the_coming_occurrences_of_its_tag_or_queue(by: str, names: list[str]) -> None:
-    facets = Facets(func="app.run", queue="fast", tags=("mail", "shop"), owner="")
+    facets = Facets(func="app.task", queue="fast", tags=("mail", "shop"), owner="")
     one = schedule("a", queue="fast", tags=("mail", "shop"))
 
     rows = drawn_rows(SHOWN, NOW_MS, by, [occurrence("a", facets=facets)], [(one, [6 * HOUR_MS])])

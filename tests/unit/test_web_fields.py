@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from zsched.core.model import Schedule
+from tests.builders.schedules import schedule
 from zsched.core.occurrences.policy import Policy
-from zsched.core.options.choices import OnLost, Overlap, ScheduleState
+from zsched.core.options.choices import OnLost, Overlap
 from zsched.core.options.forms import RateLimit
 from zsched.core.options.table import FOR_UPDATE, OPTIONS
 from zsched.core.triggers import TriggerSpec
@@ -19,14 +19,8 @@ NOT_SHOWN = {"after", "urgency", "meta", "on_success", "on_failure", "durable", 
 RULE = TriggerSpec(EVERY, *EVERY.parse(300)[:1])
 
 
-def rule(**options: Any) -> Schedule:
-    return Schedule(
-        id="a", state=ScheduleState.ACTIVE, kind="every", func="app.task", next_ms=0, trigger=RULE, **options
-    )
-
-
 def fields(**options: Any) -> dict[str, Field]:
-    return {field.name: field for field in editable_fields(rule(**options), has_arguments=True)}
+    return {field.name: field for field in editable_fields(schedule(trigger=RULE, **options), has_arguments=True)}
 
 
 def test_every_option_that_an_update_takes_and_a_schedule_shows_has_a_field() -> None:

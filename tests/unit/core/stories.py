@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tests.builders import schedules
 from zsched.core.model import Schedule
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
@@ -43,7 +44,7 @@ def texts(*changes: Change, **known: Any) -> list[str]:
 def held(state: ScheduleState = ScheduleState.ACTIVE, **more: Any) -> Schedule:
     """Return schedule a as Redis holds it."""
     given = {"next_ms": DUE_MS + MINUTE_MS, "tz": "UTC"} | more
-    return Schedule("a", state, "once", "app.run", **given)
+    return schedules.schedule(state=state, **given)
 
 
 def answer(told: Story) -> tuple[str, str]:

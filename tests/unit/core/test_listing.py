@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.builders.schedules import schedule
 from zsched.core.clock import from_ms
 from zsched.core.listing import Cursor, Filter, IdTest, select
 from zsched.core.model import Schedule
-from zsched.core.options.choices import Priority, ScheduleState
+from zsched.core.options.choices import ScheduleState
 from zsched.core.pages import pages_of
 from zsched.errors import InvalidSchedule
 
@@ -21,8 +22,7 @@ ACTIVE, PAUSED, QUARANTINED, ENDED = ScheduleState
 def _schedule(
     id: str, state: ScheduleState = ACTIVE, due_ms: int | None = 10, kind: str = "once", **over: Any
 ) -> Schedule:
-    fields = {"func": "app.task", "queue": "default", "priority": Priority.NORMAL, "next_ms": due_ms}
-    return Schedule(id=id, state=state, kind=kind, **(fields | over))
+    return schedule(id, state=state, kind=kind, next_ms=due_ms, **over)
 
 
 class _Memory:

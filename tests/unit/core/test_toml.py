@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.builders.schedules import schedule
 from zsched.core.clock import LAST_MS
-from zsched.core.model import Many, Schedule, Scheduled
-from zsched.core.options.choices import ScheduleState
+from zsched.core.model import Many, Scheduled
 from zsched.core.options.revision import is_same
 from zsched.core.toml import json_text, key_text, toml_text
 from zsched.errors import InvalidSchedule
@@ -94,15 +94,11 @@ DUE_MS = 1_767_225_600_123  # 2026-01-01T00:00:00.123Z
 DUE = datetime(2026, 1, 1, 0, 0, 0, 123_000, tzinfo=UTC)
 
 
-def schedule(**more: Any) -> Schedule:
-    return Schedule("a", ScheduleState.ACTIVE, "once", "app.run", queue="mail", **{"next_ms": None, **more})
-
-
 @pytest.mark.parametrize(
     ("next_ms", "next_at", "cursor"), [(None, None, "active:0:a"), (DUE_MS, DUE, f"active:{DUE_MS}:a")]
 )
 def test_a_schedule_has_the_time_when_it_is_due(next_ms: int | None, next_at: datetime | None, cursor: str) -> None:
-    found = schedule(next_ms=next_ms)
+    found = schedule(next_ms=next_ms, queue="mail")
 
     assert (next_at, cursor) == (found.next_at, found.cursor)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.files.ground import assert_complaints, complaints
+from tests.unit.files.checking import assert_complaints, complaints
 
 TASKS = """
 from typing import Literal

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.files.ground import Completing, assert_complaints, complaints, reading
+from tests.unit.files.checking import Completing, assert_complaints, complaints, reading
 from zsched.core.model import Definition
 from zsched.errors import NOT_GIVEN, ConfigError, InvalidFile, InvalidSchedule, InvalidTask
 from zsched.files.reading import read

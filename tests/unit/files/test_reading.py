@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.files.ground import CHECKS, Completing, reading
+from tests.unit.files.checking import CHECKS, Completing, reading
 from zsched.core.clock import to_ms
 from zsched.core.options.choices import Priority
 from zsched.core.options.define import SCHEDULE_OPTIONS

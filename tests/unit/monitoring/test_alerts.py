@@ -14,7 +14,7 @@ import click
 import pytest
 import yaml
 
-from tests.unit.monitoring.ground import CHECKOUT, PROMETHEUS, RUNBOOK, alerts, fired, queries, rules, scrape, stories
+from tests.unit.monitoring.shipped import CHECKOUT, PROMETHEUS, RUNBOOK, alerts, fired, queries, rules, scrape, stories
 from zsched.cli import program
 from zsched.cli.program import LazyCommand
 from zsched.health.check import HealthCheck

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.prefix import RQ
-from tests.unit.monitoring.ground import asked, dashboard, panels, queries
+from tests.unit.monitoring.shipped import asked, dashboard, panels, queries
 from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.core.runs.run import RunStatus

@@ -16,7 +16,7 @@ from rq import Callback, Queue, Retry
 from rq.job import JobStatus
 
 from tests.breadth import each
-from tests.unit.rqjob.ground import JSON, SERIALIZERS, definition_of, hash_of, restored, task
+from tests.unit.rqjob.jobs import JSON, SERIALIZERS, definition_of, hash_of, restored, task
 from zsched.core.model import Now
 from zsched.core.options.choices import OnLost, OnUncertain
 from zsched.core.options.define import define

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rq import Callback, Retry
 
-from tests.unit.rqjob.ground import definition_of
+from tests.unit.rqjob.jobs import definition_of
 from zsched.core.options.forms import RateLimit
 from zsched.errors import InvalidSchedule
 from zsched.storage import rqjob

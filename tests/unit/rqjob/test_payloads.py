@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from rq import Callback
 
-from tests.unit.rqjob.ground import JSON, definition_of, hash_of, restored, task
+from tests.unit.rqjob.jobs import JSON, definition_of, hash_of, restored, task
 from zsched.core.model import At, Definition
 from zsched.errors import InvalidSchedule, NotImportable
 from zsched.storage.rqjob import Encoder, function_path

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from tests.integration import reminders
-from tests.unit.tasks.ground import PATH, define
+from tests.unit.tasks.defining import PATH, define
 from zsched import InvalidSchedule, InvalidTask, NotImportable, Task
 from zsched.tasks.lookup import Lookup, tasks_of
 

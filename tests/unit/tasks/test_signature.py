@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.tasks.ground import PATH, define
+from tests.unit.tasks.defining import PATH, define
 from zsched import InvalidSchedule, InvalidTask, NotImportable, task
 from zsched.errors import NOT_GIVEN
 

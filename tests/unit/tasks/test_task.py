@@ -12,7 +12,7 @@ import fakeredis
 import pytest
 
 from tests.integration.reminders import digest, later, plain, poll, send_reminder, untyped
-from tests.unit.tasks.ground import PATH, define
+from tests.unit.tasks.defining import PATH, define
 from zsched import Client, InvalidSchedule, InvalidTask, Next, NotImportable, Task, task
 from zsched.storage.rqjob import function_path
 from zsched.tasks.chaining import nexts_of

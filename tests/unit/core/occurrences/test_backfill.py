@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders import schedules
 from zsched.core.clock import to_ms
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill, Filled, PastOccurrences, ran_at
@@ -31,10 +32,8 @@ DAILY = TriggerSpec(RRULE, "FREQ=DAILY;BYHOUR=9", tz="Asia/Seoul")
 
 
 def schedule(trigger: TriggerSpec = HOURLY, anchor_ms: int = MIDNIGHT_MS, nominal_ms: int | None = None) -> Schedule:
-    return Schedule(
-        "r", ScheduleState.ACTIVE, trigger.kind.name, "app.task", nominal_ms, tz=trigger.tz,
-        trigger=trigger, anchor_ms=anchor_ms, nominal_ms=nominal_ms,
-    )  # fmt: skip
+    times = {"next_ms": nominal_ms, "nominal_ms": nominal_ms, "anchor_ms": anchor_ms}
+    return schedules.schedule("r", trigger=trigger, tz=trigger.tz, **times)
 
 
 def hours(*numbers: float) -> list[int]:
@@ -172,10 +171,8 @@ def timeline(minutes: int = 10) -> Timeline:
 def scheduled(**rule: object) -> Schedule:
     state, anchor_ms = rule.pop("state", ScheduleState.ACTIVE), rule.pop("anchor_ms", BEGIN_MS)
     spec = define_trigger(rule)  # type: ignore[arg-type]  # options of a rule
-    return Schedule(
-        id="a", state=state, kind="every", func="f", queue="q", priority=None, next_ms=BEGIN_MS, trigger=spec,
-        anchor_ms=anchor_ms, nominal_ms=BEGIN_MS,
-    )  # type: ignore[arg-type]  # fmt: skip
+    times = {"next_ms": BEGIN_MS, "nominal_ms": BEGIN_MS, "anchor_ms": anchor_ms}
+    return schedules.schedule(state=state, trigger=spec, **times)
 
 
 def expected(found: Timeline) -> list[int]:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.builders.schedules import schedule
 from zsched.core.model import At, Definition, Schedule
 from zsched.core.occurrences.policy import USUAL, Policy
-from zsched.core.options.choices import CatchUp, Overlap, ScheduleState
+from zsched.core.options.choices import CatchUp, Overlap
 from zsched.core.options.define import define, define_now, least_gap_ms
 from zsched.core.options.revision import revise
 from zsched.core.triggers import TriggerSpec, delay_of
@@ -179,9 +180,9 @@ def test_the_least_gap_is_computed_from_the_first_occurrences(spec: TriggerSpec,
     assert expected == least_gap_ms(spec)
 
 
-ONCE = Schedule(
-    id="a", state=ScheduleState.ACTIVE, kind="once", func="app.task", queue="default", priority=_define(at=AT).priority,
-    next_ms=AT_MS + delay_of("a", 60_000), nominal_ms=AT_MS, jitter_ms=60_000, expires_ms=90_000,
+ONCE = schedule(
+    priority=_define(at=AT).priority, next_ms=AT_MS + delay_of("a", 60_000), nominal_ms=AT_MS, jitter_ms=60_000,
+    expires_ms=90_000,
 )  # fmt: skip
 RULE = TriggerSpec(CRON, "0 * * * *", jitter_ms=60_000)
 QUEUED = Policy(CatchUp.ALL, HOUR_MS, 5, Overlap.QUEUE, 3)

@@ -11,9 +11,10 @@ from typing import Any, Literal, get_args
 
 import pytest
 
+from tests.builders.schedules import schedule
 from zsched.core.model import Definition, Schedule
 from zsched.core.options.checked import CheckedOptions, read_letters, read_options
-from zsched.core.options.choices import OnLost, OnUncertain, Priority, ScheduleState
+from zsched.core.options.choices import OnLost, OnUncertain, Priority
 from zsched.core.options.define import PRESETS, define, define_now, merged_presets
 from zsched.core.options.forms import Option, RateLimit, Stored
 from zsched.core.options.revision import revise
@@ -111,10 +112,7 @@ def test_presets_of_a_wrong_form_or_with_other_options_are_refused(given: Any, s
         merged_presets(given)
 
 
-ONCE = Schedule(
-    id="a", state=ScheduleState.ACTIVE, kind="once", func="app.task", queue="default", priority=LOW,
-    next_ms=0, nominal_ms=1_795_248_000_000, expires_ms=60_000,
-)  # fmt: skip
+ONCE = schedule(priority=LOW, next_ms=0, nominal_ms=1_795_248_000_000, expires_ms=60_000)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from tests.builders.schedules import schedule
 from zsched.core.clock import to_ms
 from zsched.core.model import At, Definition, Schedule
-from zsched.core.options.choices import OnLost, OnUncertain, Priority, ScheduleState
+from zsched.core.options.choices import OnLost, OnUncertain, Priority
 from zsched.core.options.revision import is_same, revise
 from zsched.core.triggers import Fold, Gap, TriggerSpec
 from zsched.core.triggers.cron import CRON
@@ -21,8 +22,8 @@ from zsched.errors import InvalidSchedule
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
 RULE = TriggerSpec(CRON, "0 9 * * *", "Asia/Seoul", to_ms(AT), to_ms(AT) + 10**10, 5, Gap.SHIFT, Fold.SECOND)
-ONCE = Schedule(
-    id="a", state=ScheduleState.ACTIVE, kind="once", func="app.task", queue="sms", priority=Priority.HIGH,
+ONCE = schedule(
+    queue="sms", priority=Priority.HIGH,
     next_ms=to_ms(AT), nominal_ms=to_ms(AT), tz="Asia/Seoul", at_front=True, on_uncertain=OnUncertain.SKIP,
     description="app.task",
     on_lost=OnLost.FAIL,

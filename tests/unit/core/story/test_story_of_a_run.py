@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.builders import schedules
 from tests.unit.core.stories import DUE_MS, RUN, answer, change, put, run_ended, story
 from zsched.core.model import Schedule
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
-from zsched.core.options.choices import ScheduleState
 from zsched.core.runs.attempts import Attempt
 from zsched.core.runs.run import Run, RunStatus, pushed
 from zsched.core.story.story import Chronicle, Source, Story, tell
@@ -20,7 +20,7 @@ FIRST_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 SECOND_MS = FIRST_MS + 60_000
 FIRST, SECOND = f"a-{FIRST_MS}", f"a-{SECOND_MS}"
 SOURCE = Source("host:/a.db", None, "1-9")
-HELD = Schedule("a", ScheduleState.ACTIVE, "every", "app.run", SECOND_MS + 60_000, queue="mail")
+HELD = schedules.schedule(kind="every", next_ms=SECOND_MS + 60_000, queue="mail")
 
 
 def fired(run_id: str, nominal_ms: int, **more: Any) -> Change:

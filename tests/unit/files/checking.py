@@ -1,4 +1,4 @@
-"""Shared helpers of the tests of files."""
+"""Files of schedules: read, and their complaints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared helpers of the tests of RQ's job hash: calls, all values that JSON can hold, and a hash as RQ reads it."""
+"""The calls of a job, all values that JSON can hold, and a hash as RQ reads it."""
 
 from __future__ import annotations
 
