@@ -13,7 +13,7 @@ from typing import Any
 
 import redis
 
-from tests import bombs
+from tests.builders import bombs
 from tests.builders.workers import RqWorkers
 from tests.integration.guard import tasks
 from tests.prefix import RQ
