@@ -203,7 +203,7 @@ class DaemonThread(Telling):
 
 
 @contextmanager
-def leading_daemon(url: str, path: Path | None = None, **archive: Any) -> Iterator[DaemonThread]:
+def leading_daemon(url: str, path: Path | str | None = None, **archive: Any) -> Iterator[DaemonThread]:
     """A daemon that leads inside the block, with an archive (at *path*) that follows."""
     chosen = ArchiveSettings(path=str(path or archive_of_its_own()), **archive)
     link = Link.from_url(url, WITHIN_S)

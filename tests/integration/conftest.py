@@ -16,22 +16,20 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.breadth import everything
 from tests.builders.command_line import Zsched
-from tests.builders.daemons import DaemonThread
+from tests.builders.daemons import DaemonThread, leading_daemon
 from tests.builders.leaders import know
+from tests.builders.web import Web
 from tests.faults.ledger import connect
 from tests.integration.archive.ground import Scene
 from tests.integration.service_manager import Manager
 from tests.integration.standing import lead, report
 from tests.integration.users import GuardedRedis
-from tests.integration.web.ground import Web
-from tests.waiting import WITHIN_S, eventually
+from tests.waiting import WITHIN_S
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage import people, questions
-from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
-from zsched.storage.keys import Keys
 
 OLDER_RQ = ("2.8", "2.12")  # the lowest of pyproject.toml's range, and the last before 3
 INSTALL_S = 300
@@ -175,12 +173,10 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def daemon(client: Client, redis_url: str, link: Link, monkeypatch: pytest.MonkeyPatch) -> Iterator[DaemonThread]:
+def daemon(client: Client, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[DaemonThread]:
     """A daemon that leads, with an archive that follows; a command line in this process waits for its answers."""
     monkeypatch.setenv("ZSCHED_REDIS_TIMEOUT_S", f"{2 * WITHIN_S:g}")
-    with DaemonThread(redis_url) as daemon:
-        daemon.wait_for("term_began")
-        eventually(Archivers(link, Keys("default")).alive)
+    with leading_daemon(redis_url) as daemon:
         yield daemon
 
 

@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from tests.builders.command_line import Zsched
+from tests.builders.web import Web
 from tests.integration.users import GuardedRedis
-from tests.integration.web.ground import Web
 from zsched import Client, InvalidSchedule
 from zsched.cli.program import DONE, NOT_FOUND, UNHEALTHY, USAGE
 from zsched.storage import rivals

@@ -13,12 +13,11 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from tests.builders.daemons import DaemonThread, archive_of_its_own
+from tests.builders.daemons import DaemonThread, archive_of_its_own, leading_daemon
 from tests.integration.archive.ground import Scene, schedule
 from tests.integration.reruns.ground import archived
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client
-from zsched.config.settings import ArchiveSettings
 from zsched.core.clock import from_ms
 from zsched.core.log import Position
 from zsched.core.occurrences.outcomes import What
@@ -82,8 +81,7 @@ def test_an_answer_includes_the_askers_own_writes(client: Client, daemon: Daemon
 
 def test_an_answer_names_its_archive_and_its_last_entry(client: Client, redis_url: str, link: Link) -> None:
     path = archive_of_its_own()
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=path)):
-        eventually(lambda: Archivers(link, KEYS).alive())
+    with leading_daemon(redis_url, path):
         client.schedule(FUNC, id="a", after=3600)
         last = archived(link)
 
@@ -159,8 +157,7 @@ def test_log_without_an_archive_comes_from_redis(client: Client, redis_client: r
 def test_log_after_a_loss_includes_the_lost_entries(
     redis_url: str, impatient: Client, client: Client, link: Link, redis_client: redis.Redis
 ) -> None:
-    with DaemonThread(redis_url) as daemon:
-        eventually(lambda: Archivers(link, KEYS).alive())
+    with leading_daemon(redis_url) as daemon:
         client.schedule(FUNC, id="before", after=3600)
         lost = Log(link, KEYS).first()
         archived(link)
@@ -197,8 +194,7 @@ def test_log_ignores_an_archive_that_begins_later_than_redis(client: Client, red
 def test_log_raises_an_error_if_the_archive_stops_answering(
     redis_url: str, client: Client, link: Link, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with DaemonThread(redis_url):
-        eventually(lambda: Archivers(link, KEYS).alive())
+    with leading_daemon(redis_url):
         for number in range(120):
             client.schedule(FUNC, id=f"s{number}", after=3600)
         forget_but(redis_client, archived(link))

@@ -11,11 +11,11 @@ import pytest
 import redis
 from click.testing import CliRunner
 
+from tests.builders.web import Web
 from tests.faults.ledger import connect
 from tests.integration.asking import ANYWHERE, ask, pages_of
 from tests.integration.daemons import FUNC
 from tests.integration.service_manager import Manager
-from tests.integration.web.ground import Web
 from tests.waiting import eventually
 from zsched import Client, RedisRefused, RedisUnavailable
 from zsched.cli import program

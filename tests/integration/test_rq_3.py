@@ -15,7 +15,7 @@ from rq import Queue, Worker
 from rq.job import Job
 
 from tests.builders.command_line import Zsched
-from tests.builders.daemons import DaemonProcess, DaemonThread
+from tests.builders.daemons import DaemonProcess, DaemonThread, leading_daemon
 from tests.builders.leaders import know
 from tests.builders.workers import RqWorkers, work_off
 from tests.faults.ledger import queued
@@ -28,7 +28,6 @@ from zsched.cli.program import DONE, FAILED, USAGE
 from zsched.core.options.forms import RateLimit
 from zsched.embedded.guard import Guard
 from zsched.health.check import Severity
-from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
@@ -155,8 +154,7 @@ def test_runs_that_redis_lost_get_and_wait_for_slots_again(
     if not is_archived_first:
         push()
         redis_client.xtrim(Keys("default").log(), maxlen=0)  # so only RQ knows of them
-    with DaemonThread(redis_url):
-        eventually(lambda: Archivers(link, Keys("default")).alive())
+    with leading_daemon(redis_url):
         if is_archived_first:
             push()
         client.schedule(FUNC, id="later", at=LATER)

@@ -10,7 +10,7 @@ import redis
 
 from tests.faults.ledger import queued
 from tests.integration.reminders import digest, plain, send_reminder, untyped
-from tests.unit.tasks.ground import define
+from tests.unit.tasks.defining import define
 from zsched import Client, InvalidSchedule, NotArchived, NotImportable
 from zsched.client.putting import RowReader
 from zsched.core.model import Definition

@@ -12,7 +12,7 @@ import pytest
 import redis
 from structlog.testing import capture_logs
 
-from tests.builders.daemons import DaemonThread
+from tests.builders.daemons import leading_daemon
 from tests.builders.leaders import know
 from tests.faults.clocks import now_ms
 from tests.faults.leases import end_hold
@@ -181,8 +181,7 @@ def test_a_hole_in_the_log_stops_firing_until_the_key_of_the_log_is_renamed(
 ) -> None:
     know(redis_client)
     client, queue_key = Client.from_url(redis_url), f"{RQ}:queue:default"
-    with DaemonThread(redis_url) as daemon:
-        eventually(Archivers(link, KEYS).alive)
+    with leading_daemon(redis_url) as daemon:
         client.schedule("app.tasks.run", id="rule", every=0.2, overlap="allow")
         eventually(lambda: redis_client.llen(queue_key))
 

@@ -13,7 +13,7 @@ import pytest
 import redis
 from click.testing import CliRunner
 
-from tests.builders.daemons import DaemonThread
+from tests.builders.daemons import leading_daemon
 from tests.builders.leaders import know
 from tests.integration.archive.ground import SOON, Scene, rows_put_back
 from tests.integration.auditor.ground import FUNC, HANDS, Auditing, entries, fill, job_of, lane, schedules
@@ -168,14 +168,13 @@ def test_schedules_unknown_to_the_log_are_kept_and_reported_the_first_singly(
 
 
 def test_a_daemon_restores_a_schedule_that_another_writer_removed(
-    client: Client, link: Link, redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    client: Client, redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_EVERY_MS", 50.0)
     monkeypatch.setattr(module, "_AGAIN_MS", 50.0)
     keys = Keys("default")
 
-    with DaemonThread(redis_url) as daemon:
-        eventually(Archivers(link, keys).alive)
+    with leading_daemon(redis_url) as daemon:
         client.schedule(FUNC, id="a", at=SOON, durable=True)
         redis_client.zrem(keys.due_normal(), "a")
 
@@ -188,7 +187,7 @@ def test_a_daemon_restores_a_schedule_that_another_writer_removed(
 
 
 def test_an_audit_with_busy_clients_raises_no_alarm(
-    link: Link, redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_EVERY_MS", 1.0)
     monkeypatch.setattr(module, "_AGAIN_MS", 1.0)
@@ -199,8 +198,7 @@ def test_an_audit_with_busy_clients_raises_no_alarm(
     ends = Auditor._end
     monkeypatch.setattr(Auditor, "_end", lambda *given: (passes.append(given[1].checked), ends(*given)))
 
-    with DaemonThread(redis_url) as daemon:
-        eventually(Archivers(link, Keys("default")).alive)
+    with leading_daemon(redis_url) as daemon:
         is_enough = threading.Event()
         clients = [threading.Thread(target=keep_busy, args=(redis_url, seed, is_enough)) for seed in range(3)]
         for client in clients:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders.daemons import DaemonThread
+from tests.builders.daemons import leading_daemon
 from tests.builders.leaders import know
 from tests.faults.clocks import now_ms
 from tests.integration.archive.ground import Scene, rows_put_back
@@ -14,7 +14,6 @@ from tests.integration.auditor.ground import FUNC, Auditing, job_of, lane, quara
 from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms
-from zsched.storage.archivers import Archivers
 from zsched.storage.keys import Keys
 
 RELEASED = "schedule_released"
@@ -103,9 +102,7 @@ def test_a_hash_that_is_gone_when_it_is_due_is_back_with_a_real_daemon(redis_url
     know(redis_client)
     client, keys = Client.from_url(redis_url), Keys("default")
 
-    with DaemonThread(redis_url) as daemon:
-        daemon.wait_for("term_began")
-        eventually(Archivers(client._link, keys).alive)
+    with leading_daemon(redis_url) as daemon:
         redis_client.hset(keys.meta(), "hold", now_ms(redis_client) + 60_000)
         client.schedule(FUNC, id="lost", after=0, durable=True)
         client.schedule(FUNC, id="other", after=0)

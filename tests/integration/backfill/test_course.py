@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.builders.daemons import DaemonThread
+from tests.builders.daemons import leading_daemon
 from tests.faults.ledger import queued
 from tests.integration.archive.ground import Scene
 from tests.integration.backfill.ground import HOUR, KEYS, backfill, now, run
@@ -23,7 +23,6 @@ from zsched.core.clock import from_ms, to_ms
 from zsched.core.occurrences.outcomes import What
 from zsched.errors import Contended
 from zsched.storage.accounts import Limits
-from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
 
@@ -228,8 +227,7 @@ def test_a_backfill_keeps_the_schedule_and_its_history(client: Client) -> None:
 
 
 def test_a_lost_open_backfill_run_is_restored(client: Client, redis_url: str, link: Link) -> None:
-    with redis.Redis.from_url(redis_url) as redis_client, DaemonThread(redis_url):
-        eventually(lambda: Archivers(link, KEYS).alive())
+    with redis.Redis.from_url(redis_url) as redis_client, leading_daemon(redis_url):
         backfill(client, 5, 3)
         redis_client.hset(KEYS.rq.job(run(5)), "status", "finished")
         backfill(client, 5, 4, again=True)

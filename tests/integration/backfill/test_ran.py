@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.builders.daemons import DaemonThread
+from tests.builders.daemons import leading_daemon
 from tests.builders.workers import RqWorkers
 from tests.faults.ledger import queued
 from tests.integration.backfill.ground import HOUR, KEYS, backfill, now, run
@@ -137,10 +137,8 @@ def test_an_unknown_past_is_not_filled(client: Client, redis_client: redis.Redis
         backfill(client, 5, 3)
     with pytest.raises(ArchiveError):
         backfill(client, 5, 3, dry_run=True)
-    with DaemonThread(redis_url):
-        eventually(lambda: Archivers(link, KEYS).alive())
-        with pytest.raises(ArchiveError, match="the archive goes back no further"):
-            backfill(client, 5, 3)
+    with leading_daemon(redis_url), pytest.raises(ArchiveError, match="the archive goes back no further"):
+        backfill(client, 5, 3)
     assert before == queued(redis_client)
 
     assert [run(5), run(4)] == backfill(client, 5, 3, again=True).run_ids

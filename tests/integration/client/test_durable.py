@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 import redis
 
-from tests.builders.daemons import DaemonProcess, DaemonThread, archive_of_its_own
+from tests.builders.daemons import DaemonProcess, archive_of_its_own, leading_daemon
 from tests.builders.leaders import know
 from tests.integration.client.ground import KEYS, SOON, ids
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.archive import History
-from zsched.config.settings import ArchiveSettings
 from zsched.core.log import Position, changes
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers, ArchiveState
@@ -51,11 +50,10 @@ def path() -> Path:
 
 
 @pytest.fixture
-def archive(redis_client: redis.Redis, redis_url: str, path: Path, archivers: Archivers) -> Iterator[Path]:
+def archive(redis_client: redis.Redis, redis_url: str, path: Path) -> Iterator[Path]:
     """The file of a daemon's archive that follows."""
     know(redis_client)
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=str(path))):
-        eventually(archivers.alive)
+    with leading_daemon(redis_url, path):
         yield path
 
 
@@ -145,11 +143,13 @@ def test_a_durable_call_without_an_archive_writes_nothing(
 
 
 def test_a_durable_call_after_all_daemons_stopped_writes_nothing(
-    short: Client, redis_url: str, redis_client: redis.Redis, archivers: Archivers
+    short: Client,
+    redis_url: str,
+    redis_client: redis.Redis,
 ) -> None:
     know(redis_client)
-    with DaemonThread(redis_url):
-        eventually(archivers.alive)
+    with leading_daemon(redis_url):
+        pass
 
     with pytest.raises(NotArchived, match="nothing was written") as caught:
         short.schedule(FUNC, id="a", after=3600, durable=True)

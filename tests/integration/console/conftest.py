@@ -8,9 +8,9 @@ import pytest
 import redis
 
 from tests.builders.daemons import DaemonThread
+from tests.builders.web import Web
 from tests.faults.clocks import set_back
 from tests.integration.console.person import Person
-from tests.integration.web.ground import Web
 from tests.waiting import eventually
 from zsched import Client
 

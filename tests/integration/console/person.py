@@ -12,8 +12,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import ConsoleMessage, Page, expect
 from rq import Queue
 
+from tests.builders.web import Web
 from tests.builders.workers import work_off
-from tests.integration.web.ground import Web
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.web.access import COOKIE

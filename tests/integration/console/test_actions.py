@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.integration.web.ground import Web
+from tests.builders.web import Web
 from zsched import Client
 from zsched.embedded.guard import Guard
 

@@ -12,8 +12,9 @@ from playwright.sync_api import expect
 
 from tests.breadth import some
 from tests.builders.daemons import DaemonThread
+from tests.builders.web import Web
 from tests.integration.console.person import Person, failed
-from tests.integration.web.ground import Web, entries_by
+from tests.integration.web.routes import entries_by
 from zsched import Client
 from zsched.aio.link import AsyncLink
 from zsched.config.settings import Settings

@@ -18,11 +18,11 @@ from rq import Queue, Worker
 
 from tests.breadth import some
 from tests.builders.daemons import DaemonThread
+from tests.builders.web import Web
 from tests.builders.workers import work_off
 from tests.faults.clocks import now_ms, set_back
 from tests.integration.console import jobs
 from tests.integration.console.person import Person, failed
-from tests.integration.web.ground import Web
 from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms

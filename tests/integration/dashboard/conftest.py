@@ -8,8 +8,8 @@ import httpx
 import pytest
 import redis
 
+from tests.builders.web import Web
 from tests.integration.dashboard.ground import fill
-from tests.integration.web.ground import Web
 
 
 @pytest.fixture

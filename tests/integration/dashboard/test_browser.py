@@ -12,9 +12,9 @@ from playwright.sync_api import Page
 
 pytest.importorskip("rq_dashboard", reason="needs the extra web")
 
+from tests.builders.web import PASSWORD, Web
 from tests.integration.dashboard import tasks
 from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, fill
-from tests.integration.web.ground import PASSWORD, Web
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.once

@@ -19,10 +19,10 @@ import httpx
 from rq import Queue, SimpleWorker
 from rq.job import Job, JobStatus
 
+from tests.builders.web import PASSWORD, Web
 from tests.builders.workers import work_off
 from tests.integration.dashboard import tasks
 from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, job, listed
-from tests.integration.web.ground import PASSWORD, Web
 from tests.prefix import RQ
 from zsched.dashboard.app import SHOWN, make_pages
 from zsched.storage.connection import Link

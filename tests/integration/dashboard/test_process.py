@@ -17,9 +17,9 @@ import redis
 from flask import Flask
 from rq import SimpleWorker
 
+from tests.builders.web import Web
 from tests.faults.sentinels import Sentinels
 from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, fill, job, listed
-from tests.integration.web.ground import Web
 from tests.prefix import RQ, needs_prefix
 from tests.waiting import ENDS_S, eventually
 from zsched.cli.program import USAGE

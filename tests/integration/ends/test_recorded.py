@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from tests.builders.daemons import DaemonThread, archive_of_its_own
+from tests.builders.daemons import DaemonThread, archive_of_its_own, leading_daemon
 from tests.builders.leaders import KEYS
 from tests.builders.workers import RqWorkers
 from tests.integration.ends.ground import FUNC, agains, ends, lapse, opened, recorded
@@ -58,8 +57,7 @@ def test_ends_of_runs_are_recorded_and_shown(
     client: Client, link: Link, redis_url: str, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     path = archive_of_its_own()
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=path)), Guard() as guard:
-        eventually(lambda: Archivers(link, KEYS).alive())
+    with leading_daemon(redis_url, path), Guard() as guard:
         client.schedule("tasks.run", id="good", after=0)
         client.schedule("tasks.run", id="rule", every=0.2, count=1)
         client.schedule("tasks.fail", id="bad", after=0)
@@ -110,8 +108,7 @@ def test_a_new_leader_records_runs_that_ended_without_a_leader(
     client: Client, link: Link, redis_url: str, redis_client: redis.Redis
 ) -> None:
     path = archive_of_its_own()
-    with DaemonThread(redis_url, archive=ArchiveSettings(path=path)):
-        eventually(lambda: Archivers(link, KEYS).alive())
+    with leading_daemon(redis_url, path):
         run = client.enqueue(FUNC, id="a").run_id
         eventually(lambda: opened(path))
     redis_client.hset(KEYS.rq.job(run), "status", "stopped")
@@ -125,8 +122,7 @@ def test_a_new_leader_records_runs_that_ended_without_a_leader(
 def test_runs_are_not_recorded_as_gone_after_a_flush(client: Client, link: Link, redis_url: str) -> None:
     redis_client = redis.Redis.from_url(redis_url)
     path = archive_of_its_own()
-    with redis_client, DaemonThread(redis_url, archive=ArchiveSettings(path=path)):
-        eventually(lambda: Archivers(link, KEYS).alive())
+    with redis_client, leading_daemon(redis_url, path):
         for number in range(20):
             client.enqueue(FUNC, id=f"s{number}")
         eventually(lambda: len(opened(path)) == 20)
@@ -164,17 +160,10 @@ def workers(redis_url: str, redis_client: redis.Redis, tmp_path: Path) -> Iterat
         yield Workers(guard, redis_url, tmp_path, redis_client)
 
 
-@contextmanager
-def daemon(url: str, link: Link) -> Iterator[DaemonThread]:
-    with DaemonThread(url, archive=ArchiveSettings(path=archive_of_its_own())) as running:
-        eventually(lambda: Archivers(link, KEYS).alive())
-        yield running
-
-
 def test_a_run_whose_worker_was_killed_is_run_again_and_ends_with_its_second_attempt(
     client: Client, link: Link, redis_url: str, workers: Workers
 ) -> None:
-    with daemon(redis_url, link) as running:
+    with leading_daemon(redis_url) as running:
         run_id = client.enqueue("tasks.hang_once", args=(str(workers.folder / "began"),), id="a", retry=1).run_id or ""
         workers.die_in_the_middle_of(run_id)
 
@@ -195,7 +184,7 @@ def test_a_run_whose_worker_was_killed_is_run_again_and_ends_with_its_second_att
 def test_a_run_of_a_killed_worker_without_retries_ends_as_lost(
     client: Client, link: Link, redis_url: str, redis_client: redis.Redis, workers: Workers, options: dict[str, Any]
 ) -> None:
-    with daemon(redis_url, link):
+    with leading_daemon(redis_url):
         args = (str(workers.folder / "began"),)
         run_id = client.enqueue("tasks.hang_once", args=args, id="a", **options).run_id or ""
         workers.die_in_the_middle_of(run_id)
@@ -217,7 +206,7 @@ def test_a_run_of_a_killed_worker_without_retries_ends_as_lost(
 def test_a_rule_whose_runs_keep_failing_is_paused(client: Client, link: Link, redis_url: str, workers: Workers) -> None:
     broken = workers.folder / "broken"
     broken.touch()
-    with daemon(redis_url, link) as running:
+    with leading_daemon(redis_url) as running:
         client.schedule("tasks.fail_while", args=(str(broken),), id="r", every=3600, pause_after_failures=2)
         runs = []
         for _ in range(2):
@@ -243,7 +232,7 @@ def test_a_rule_whose_runs_keep_failing_is_paused(client: Client, link: Link, re
 
 
 def test_a_success_between_failures_avoids_pauses(client: Client, link: Link, redis_url: str, workers: Workers) -> None:
-    with daemon(redis_url, link):
+    with leading_daemon(redis_url):
         client.schedule(
             "tasks.fail_second", args=(str(workers.folder / "log"),), id="r", every=3600, pause_after_failures=2
         )

@@ -21,9 +21,9 @@ from click.testing import Result
 from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonThread
 from tests.builders.leaders import know
+from tests.builders.web import Web
 from tests.integration.garbage.ground import FUNC, JOBS, VIEWED, Garbage, Reader
 from tests.integration.guard.ground import key_file
-from tests.integration.web.ground import Web
 from zsched import Client
 from zsched.cli.program import DONE, FAILED, UNHEALTHY, USAGE
 from zsched.embedded.guard import Guard

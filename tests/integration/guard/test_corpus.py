@@ -17,16 +17,15 @@ import pytest
 import redis
 from rq.results import Result
 
-from tests.builders.daemons import DaemonThread
+from tests.builders.daemons import leading_daemon
 from tests.builders.leaders import know
 from tests.integration.guard.corpus import CASES
-from tests.integration.guard.ground import KEYS, Forge
+from tests.integration.guard.ground import Forge
 from tests.waiting import eventually
 from zsched import RunStatus
 from zsched.core.runs.run_id import RunId
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
-from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 
 pytestmark = pytest.mark.once
@@ -53,9 +52,7 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with EmbeddedRedis() as server, Guard() as guard, redis.Redis.from_url(server.url, protocol=2) as client_of_redis:
         know(client_of_redis)
         forge, link = Forge.of(server.url, folder, client_of_redis), Link.from_url(server.url, 5)
-        with DaemonThread(server.url) as daemon:
-            daemon.wait_for("term_began")
-            eventually(Archivers(link, KEYS).alive)
+        with leading_daemon(server.url):
             ids = {}
             for number, (name, make) in enumerate(CASES.items()):
                 ids[name] = make(forge, name)

@@ -13,7 +13,7 @@ import pytest
 import redis
 from rq.registry import FailedJobRegistry
 
-from tests.builders.daemons import DaemonThread, archive_of_its_own
+from tests.builders.daemons import DaemonThread, archive_of_its_own, leading_daemon
 from tests.integration.guard.ground import KEYS, TASKS, Forge, call, key_file
 from tests.integration.reruns.ground import archived
 from tests.prefix import RQ
@@ -23,7 +23,6 @@ from zsched.aio import AsyncClient
 from zsched.config.settings import ArchiveSettings
 from zsched.core.runs.signature import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
-from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.signing import Subject, check_run
 
@@ -200,9 +199,7 @@ def test_a_forged_one_shot_is_not_signed_to_run_now(forge: Forge) -> None:
 def test_a_run_that_was_signed_to_run_now_runs_after_a_recovery(
     forge: Forge, guard: Guard, link: Link, redis_client: redis.Redis
 ) -> None:
-    with DaemonThread(forge.url, archive=ArchiveSettings(path=archive_of_its_own())) as daemon:
-        daemon.wait_for("term_began")
-        eventually(Archivers(link, KEYS).alive)
+    with leading_daemon(forge.url) as daemon:
         forge.client.schedule(WORK, args=("a",), id="a", after=A_MONTH_S)
         run_id = forge.client.run_now("a")
         archived(link)
@@ -361,12 +358,9 @@ def test_copied_jobs_run_again_as_the_security_page_says(forge: Forge, guard: Gu
 def test_schedules_run_after_a_recovery_from_an_archive(
     forge: Forge, guard: Guard, link: Link, redis_client: redis.Redis, keep_args: bool
 ) -> None:
-    archive = ArchiveSettings(path=archive_of_its_own(), keep_args=keep_args)
     forge.client.schedule(WORK, args=("one",), id="one", after=3600)
     forge.client.schedule(WORK, args=("rule",), id="rule", cron="0 0 1 1 *")
-    with DaemonThread(forge.url, archive=archive) as daemon:
-        daemon.wait_for("term_began")
-        eventually(Archivers(link, KEYS).alive)
+    with leading_daemon(forge.url, keep_args=keep_args) as daemon:
         pushed = forge.enqueue("pushed")
         archived(link)
         redis_client.flushall()

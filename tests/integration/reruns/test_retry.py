@@ -11,18 +11,16 @@ from typing import Any
 import pytest
 import redis
 
-from tests.builders.daemons import DaemonThread, archive_of_its_own
+from tests.builders.daemons import archive_of_its_own, leading_daemon
 from tests.builders.leaders import KEYS, Leader
 from tests.faults.ledger import queued
 from tests.integration.reruns.ground import TASKS, UNKNOWN, archived, ends, status
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client, InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver
-from zsched.config.settings import ArchiveSettings
 from zsched.core.log import Entry
 from zsched.core.log.puts import EnqueueEntry
 from zsched.core.occurrences.outcomes import What
-from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
 
@@ -134,14 +132,13 @@ def test_retry_takes_a_run_that_rq_deleted_from_the_archive(
 
 
 def test_retry_fails_if_the_archive_did_not_keep_the_arguments(client: Client, redis_url: str, link: Link) -> None:
-    archive = ArchiveSettings(path=archive_of_its_own(), keep_args=False)
-    with DaemonThread(redis_url, archive=archive), redis.Redis.from_url(redis_url) as redis_client:
-        eventually(lambda: Archivers(link, KEYS).alive())
+    path = Path(archive_of_its_own())
+    with leading_daemon(redis_url, path, keep_args=False), redis.Redis.from_url(redis_url) as redis_client:
         run = client.enqueue(f"{TASKS}.done", id="a").run_id
         assert run is not None
         redis_client.delete(KEYS.rq.job(run))
         archived(link)
-        forget(Path(archive.path or ""))
+        forget(path)
 
         with pytest.raises(PayloadGone, match="does not have its arguments"):
             client.retry(run)
@@ -155,8 +152,7 @@ def forget(path: Path) -> None:
 
 
 def test_a_retried_run_that_redis_lost_is_restored_as_its_rule_is(client: Client, redis_url: str, link: Link) -> None:
-    with redis.Redis.from_url(redis_url) as redis_client, DaemonThread(redis_url):
-        eventually(lambda: Archivers(link, KEYS).alive())
+    with redis.Redis.from_url(redis_url) as redis_client, leading_daemon(redis_url):
         client.schedule(f"{TASKS}.done", id="r", every=3600)
         run = client.run_now("r")
         redis_client.hset(KEYS.rq.job(run), "status", "failed")

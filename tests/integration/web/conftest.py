@@ -11,7 +11,7 @@ import httpx
 import pytest
 import redis
 
-from tests.integration.web.ground import Web
+from tests.builders.web import Web
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 

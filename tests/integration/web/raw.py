@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from tests.integration.web.ground import Web
+from tests.builders.web import Web
 from tests.waiting import WITHIN_S
 
 

@@ -13,8 +13,9 @@ import pytest
 import redis
 from starlette.requests import Request
 
+from tests.builders.web import Web
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import LIMITS, WITHIN, Web, write_routes
+from tests.integration.web.routes import LIMITS, WITHIN, write_routes
 from tests.waiting import eventually
 from zsched import AsyncClient, Client
 from zsched.aio.bridge import wait

@@ -13,9 +13,10 @@ import httpx
 import pytest
 import redis
 
+from tests.builders.web import Web
 from tests.faults.proxy import Proxy
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import LIMITS, WITHIN, Web
+from tests.integration.web.routes import LIMITS, WITHIN
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis

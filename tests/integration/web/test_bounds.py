@@ -11,8 +11,8 @@ import httpx
 import pytest
 import redis
 
+from tests.builders.web import Web
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import Web
 from tests.integration.web.raw import (
     connected,
     head,

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from tests.integration.web.ground import PASSWORD, Web
+from tests.builders.web import PASSWORD, Web
 from tests.integration.web.test_access import FREE
 from tests.integration.web.test_login import API, PATH, RIGHT
 from zsched.config.settings import Settings, WebSettings

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.builders.web import PASSWORD, Web
 from tests.integration.terminals import PseudoTerminal
-from tests.integration.web.ground import LIMITS, PASSWORD, WITHIN, Web
+from tests.integration.web.routes import LIMITS, WITHIN
 from tests.waiting import WITHIN_S
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE
 from zsched.embedded.guard import Guard

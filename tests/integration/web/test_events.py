@@ -15,8 +15,8 @@ import httpx
 import pytest
 import redis
 
+from tests.builders.web import Web
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import Web
 from tests.integration.web.raw import connected, head, read_until
 from zsched import AsyncClient, Client
 from zsched.aio.link import AsyncLink

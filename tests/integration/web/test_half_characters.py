@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from tests.builders.command_line import Zsched
-from tests.integration.web.ground import Web
+from tests.builders.web import Web
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, ZschedError
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE

@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from rq import Queue
 
 from tests.builders.daemons import DaemonThread
+from tests.builders.web import Web
 from tests.builders.workers import work_off
 from tests.integration.client.ground import HOUR, pass_time
-from tests.integration.web.ground import Web
 from tests.waiting import eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis

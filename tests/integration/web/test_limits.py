@@ -13,8 +13,9 @@ import redis
 from rq import Queue
 
 from tests.builders.daemons import DaemonThread
+from tests.builders.web import Web
 from tests.builders.workers import work_off
-from tests.integration.web.ground import LIMITS, WITHIN, Web, entries_by
+from tests.integration.web.routes import LIMITS, WITHIN, entries_by
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client, VersionConflict

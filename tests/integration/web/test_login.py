@@ -11,8 +11,9 @@ import httpx
 import pytest
 import redis
 
+from tests.builders.web import PASSWORD, Web
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import PASSWORD, WITHIN, Web
+from tests.integration.web.routes import WITHIN
 from tests.waiting import eventually
 from zsched import Client
 from zsched.storage.people import People

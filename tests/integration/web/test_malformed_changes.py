@@ -9,8 +9,8 @@ import httpx
 import pytest
 import redis
 
+from tests.builders.web import Web
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import Web
 from tests.integration.web.raw import connected, refused, status_of
 from tests.prefix import RQ
 from zsched import Client

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from tests.builders.command_line import Zsched
-from tests.integration.web.ground import Web
+from tests.builders.web import Web
 from zsched import Client, ScheduleRow, task
 from zsched.core.model import Schedule
 from zsched.errors import InvalidSchedule

@@ -19,8 +19,8 @@ import redis
 
 from tests.builders.daemons import DaemonThread
 from tests.builders.leaders import know
+from tests.builders.web import Web
 from tests.documents import PROJECT, program, programs
-from tests.integration.web.ground import Web
 from tests.integration.web.shell import CUT, Shell, environment, is_as_shown, steps_of
 from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched import Client

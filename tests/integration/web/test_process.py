@@ -19,9 +19,9 @@ import redis
 from click.testing import CliRunner, Result
 
 from tests.builders.command_line import Zsched
+from tests.builders.web import Web
 from tests.integration.service_manager import Manager
 from tests.integration.users import GuardedRedis
-from tests.integration.web.ground import Web
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, WITHIN_S
 from zsched.cli import program

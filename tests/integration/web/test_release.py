@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from tests.builders.command_line import Zsched
+from tests.builders.web import Web
 from tests.integration.client.ground import KEYS, pass_time
-from tests.integration.web.ground import Web
 from zsched import Client, InvalidSchedule, ScheduleNotFound
 from zsched.aio import AsyncClient
 from zsched.core.options.choices import ScheduleState

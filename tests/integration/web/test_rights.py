@@ -18,8 +18,9 @@ import httpx
 import pytest
 
 from tests.builders.daemons import DaemonThread
+from tests.builders.web import Web
 from tests.documents import PROJECT
-from tests.integration.web.ground import LIMITS, Web
+from tests.integration.web.routes import LIMITS
 from zsched import Client
 from zsched.aio.link import AsyncLink
 from zsched.config.settings import Settings

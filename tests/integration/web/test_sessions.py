@@ -8,8 +8,9 @@ import httpx
 import pytest
 import redis
 
+from tests.builders.web import Web
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import WITHIN, Web
+from tests.integration.web.routes import WITHIN
 from tests.integration.web.test_access import WRITES
 from tests.integration.web.test_login import API, PATH, RIGHT, status
 from tests.waiting import eventually

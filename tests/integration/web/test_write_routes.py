@@ -15,8 +15,9 @@ import pytest
 import redis
 
 from tests.builders.daemons import DaemonProcess
+from tests.builders.web import Web
 from tests.integration.client.ground import KEYS
-from tests.integration.web.ground import LIMITS, WITHIN, Web, entries_by, is_write, write_routes
+from tests.integration.web.routes import LIMITS, WITHIN, entries_by, is_write, write_routes
 from tests.sources import PACKAGE, sources
 from tests.waiting import ENDS_S
 from zsched import Client

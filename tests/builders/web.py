@@ -1,4 +1,4 @@
-"""``zsched web`` as a process, clients that speak HTTP to it, and the routes that write."""
+"""``zsched web`` as a process, and clients that speak HTTP to it."""
 
 from __future__ import annotations
 
@@ -12,29 +12,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import fastapi.routing
 import httpx
 
 from tests.builders.command_line import Zsched
 from tests.waiting import WITHIN_S
-from zsched.aio.link import AsyncLink
-from zsched.config.settings import Settings
 from zsched.embedded.guard import Guard
 from zsched.storage.accounts import Account, AccountRole, Limits
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
-from zsched.storage.log import Log
 from zsched.storage.people import People
 from zsched.storage.tokens import Tokens
 from zsched.web.access import COOKIE
-from zsched.web.app import PREFIX, make_api
 
 PASSWORD = "open sesame"
-LIMITS = {"funcs": ("app.mail.*",), "queues": ("mail",), "tags": ("shop",)}
-WITHIN: dict[str, Any] = {"func": "app.mail.send", "after": 3600, "queue": "mail", "tags": ["shop"]}
 ALLOWED = "app.*,app.mail.*,app.pay.*,app.tasks.*"
-READS = {"GET", "HEAD", "OPTIONS"}
-READING_POSTS = {"/preview"}
 # No client of these tests speaks TLS; to read the certificates that it would trust takes longer than most requests.
 _PLAIN: Any = {"timeout": WITHIN_S, "verify": False}
 
@@ -122,26 +113,3 @@ class Web:
 
     def _cli(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "zsched.cli", *arguments]
-
-
-def entries_by(name: str, link: Link) -> list[str]:
-    """Return the kinds of the entries of the log that the account *name* wrote; a daemon writes its own meanwhile."""
-    return [entry.kind for entry in Log(link, Keys("default")).entries() if entry.by == name.encode()]
-
-
-def write_routes() -> list[tuple[str, str]]:
-    """Return method and path of each route that writes, without the prefix."""
-    app = make_api(Settings(), AsyncLink.from_url("redis://127.0.0.1:1", 1))
-    routes: Any = getattr(fastapi.routing, "iter_route_contexts", iter)(app.routes)  # included routers
-    found = [(method, path_of(route)) for route in routes for method in getattr(route, "methods", None) or ()]
-    return sorted((method, path) for method, path in found if path and is_write(method, path))
-
-
-def path_of(route: Any) -> str:
-    """Return the path of *route* in the document, without the prefix; "" if it is not of the API."""
-    path = str(route.path_format)
-    return path.removeprefix(PREFIX) if path.startswith(f"{PREFIX}/") else ""
-
-
-def is_write(method: str, path: str) -> bool:
-    return method.upper() not in READS and path not in READING_POSTS
