@@ -12,7 +12,7 @@ import click
 
 from zsched.cli.completion import completed_ids
 from zsched.cli.filters import facet_filters
-from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, printable
+from zsched.cli.lines import Shown, Style, Table, TableRow, printable, with_remedy
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, Invocation, command, connect
 from zsched.cli.values import moment, moment_at
 from zsched.client import Client
@@ -115,8 +115,7 @@ class _Asking:
 def _verdict_lines(verdict: StoryVerdict) -> Iterator[Shown]:
     """Yield the verdict, its remedy and an empty line."""
     style = Style.BAD if verdict.word.is_bad else Style.GOOD if verdict.is_good else Style.HEADING
-    yield StyledLine(printable(with_short_workers(f"{verdict.word}: {verdict.text}")), style)
-    yield printable(f"  → {verdict.remedy}")
+    yield from with_remedy(with_short_workers(f"{verdict.word}: {verdict.text}"), verdict.remedy, style)
     yield ""
 
 
@@ -233,19 +232,16 @@ class _Search:
     def __init__(self, parts: Iterator[Looked], retries: _Retries, tz: str, *, has_progress: bool) -> None:
         self._parts, self._retries, self._tz = parts, retries, tz
         self._has_progress = has_progress and sys.stderr.isatty()
-        self._last: Looked | None = None
+        self.source: Source | None = None  # of the last part, as are its cursor and its time
+        self._after: str | None = None
+        self._reached_us: int | None = None
         self.count, self.is_stopped = 0, False
-
-    @property
-    def source(self) -> Source | None:
-        """The source of the last part."""
-        return None if self._last is None else self._last.source
 
     def parts(self) -> Iterator[Looked]:
         """Yield the parts, as they come."""
         try:
             for part in self._parts:
-                self._last = part
+                _, self.source, self._after, self._reached_us = part
                 self.count += len(part.occurrences)
                 self._retries.read(part.occurrences)
                 self._show_progress("" if part.occurrences or part.after is None else self._reached())
@@ -259,14 +255,11 @@ class _Search:
         is_first = True
         for part in self.parts():
             if part.occurrences:
-                yield Table(
-                    _HEADER,
-                    [_row(one, self._retries.of(one), self._tz) for one in part.occurrences],
-                    goes_on=not is_first,
-                )
+                rows = [_row(one, self._retries.of(one), self._tz) for one in part.occurrences]
+                yield Table(_HEADER, rows, goes_on=not is_first)
                 is_first = False
         if self.is_stopped:
-            goes_on = "" if self._last is None else f"; go on with --after {self._last.after}"
+            goes_on = "" if self.source is None else f"; go on with --after {self._after}"
             yield f"stopped: {self._reached()}{goes_on}"
         elif is_first:
             since_ms = None if self.source is None else self.source.complete_since_ms
@@ -278,21 +271,19 @@ class _Search:
 
     def remarks(self) -> Iterator[str]:
         """Yield how to go on, if there is more."""
-        if self._last is not None and self._last.after is not None and not self.is_stopped:
-            yield f"there are more: zsched history … --after {self._last.after}"
+        if self._after is not None and not self.is_stopped:
+            yield f"there are more: zsched history … --after {self._after}"
 
     def end(self) -> dict[str, Any]:
         """Return the source of the data, and how far the search came, for JSON."""
-        last = self._last
-        reached_ms = None if last is None or last.reached_us is None else last.reached_us // 1000
+        reached_at = None if self._reached_us is None else iso(self._reached_us // 1000)
         source = None if self.source is None else self.source.to_dict()
-        after = None if last is None else last.after
-        return {"source": source, "after": after, "reached_at": iso(reached_ms), "stopped": self.is_stopped}
+        return {"source": source, "after": self._after, "reached_at": reached_at, "stopped": self.is_stopped}
 
     def _reached(self) -> str:
-        if self._last is None or self._last.reached_us is None:
-            return "nothing was searched" if self._last is None else "all was searched"
-        return f"searched back to {local_text(self._last.reached_us // 1000, self._tz)}"
+        if self._reached_us is None:
+            return "nothing was searched" if self.source is None else "all was searched"
+        return f"searched back to {local_text(self._reached_us // 1000, self._tz)}"
 
     def _show_progress(self, text: str) -> None:
         if self._has_progress:

@@ -66,6 +66,13 @@ class Table:
 Shown = str | StyledLine | Table
 
 
+def with_remedy(text: str, remedy: str, style: Style = Style.PLAIN) -> Iterator[Shown]:
+    """Yield *text*, and its remedy below if there is one."""
+    yield StyledLine(printable(text), style)
+    if remedy:
+        yield printable(f"  → {remedy}")
+
+
 def pairs(fields: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield ``name  value`` lines with the values aligned."""
     known = [(name, printable(text)) for name, text in fields]

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import click
 
+from zsched import errors
 from zsched.cli.completion import completed_ids
 from zsched.cli.filters import F, run_filters, schedule_filters, stacked
 from zsched.cli.formats import due_text
@@ -26,24 +27,15 @@ from zsched.core.options.choices import Missed, ScheduleState
 from zsched.core.repair import Repaired
 from zsched.core.story.sentences import local_text
 from zsched.core.wording import plural
-from zsched.errors import (
-    InvalidSchedule,
-    NotFound,
-    PayloadGone,
-    RunNotOver,
-    ScheduleNotFound,
-    VersionConflict,
-    ZschedError,
-)
 from zsched.storage.store import BACKFILLED_AT_ONCE
 
 # Errors of one id that do not stop the others, and their words.
-_WORDS: Final[dict[type[ZschedError], str]] = {
-    NotFound: "not_found",
-    RunNotOver: "not_over",
-    PayloadGone: "no_arguments",
-    VersionConflict: "changed",
-    InvalidSchedule: "refused",
+_WORDS: Final[dict[type[errors.ZschedError], str]] = {
+    errors.NotFound: "not_found",
+    errors.RunNotOver: "not_over",
+    errors.PayloadGone: "no_arguments",
+    errors.VersionConflict: "changed",
+    errors.InvalidSchedule: "refused",
 }
 _CODES: Final = dict.fromkeys(("already_fired", "already_over", *_WORDS.values()), FAILED)
 _CODES.update(not_found=NOT_FOUND, refused=USAGE)
@@ -261,11 +253,11 @@ def _change(
 def _attempt(id: str, act: Callable[[str], _Result]) -> _Result:
     try:
         return act(id)
-    except ZschedError as error:
+    except errors.ZschedError as error:
         word = next((word for kind, word in _WORDS.items() if isinstance(error, kind)), None)
         if word is None:
             raise
-        return _Result(id, word, "" if isinstance(error, ScheduleNotFound) else str(error))
+        return _Result(id, word, "" if isinstance(error, errors.ScheduleNotFound) else str(error))
 
 
 # -- zsched backfill --------------------------------------------------------------------------------

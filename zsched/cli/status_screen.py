@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow, pairs, printable
+from zsched.cli.lines import Shown, Style, StyledLine, Table, pairs, with_remedy
 from zsched.cli.terminal import Terminal
 from zsched.core.model import Schedule
 from zsched.core.occurrences.outcomes import What
@@ -23,7 +23,6 @@ from zsched.core.runs.run import RunStatus
 from zsched.core.story.sentences import local_text
 from zsched.core.wording import duration_text, relative_text, rough_duration
 from zsched.errors import ConfigError, RedisRefused, RedisUnavailable
-from zsched.health.check import Finding
 from zsched.health.checks_archives import audit_text, entries_text
 from zsched.health.status import StatusView, complete_since
 from zsched.storage.archivers import Report
@@ -63,17 +62,12 @@ def verdict_lines(view: StatusView) -> Iterator[Shown]:
     if not problems:
         yield StyledLine(f"healthy: {view.in_short}", Style.GOOD)
     for number, problem in enumerate(problems):
-        yield from _finding("also" if number else "UNHEALTHY", problem, Style.BAD)
+        yield from with_remedy(f"{'also' if number else 'UNHEALTHY'}: {problem.text}", problem.remedy, Style.BAD)
     for warning in warnings:
-        yield from _finding("warning", warning, Style.WARNING)
+        yield from with_remedy(f"warning: {warning.text}", warning.remedy, Style.WARNING)
 
 
-def _finding(label: str, finding: Finding, style: Style) -> Iterator[Shown]:
-    yield StyledLine(printable(f"{label}: {finding.text}"), style)
-    yield printable(f"  → {finding.remedy}")
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str] | TableRow], nothing: str = "") -> Shown:
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], nothing: str = "") -> Shown:
     """Return *rows* under *header*, or *nothing* if there are no rows."""
     return Table(header, list(rows), nothing=nothing)
 
@@ -108,10 +102,8 @@ def _counts(view: StatusView, tz: str) -> Iterator[tuple[str, str]]:
     for one in view.facts.slots.limits:
         yield "held back", f"{one.waiting:,} runs, by RQ's limit {one.limit}"
     yield "late", rough_duration(overview.late_ms) if overview.late_ms else "nothing is overdue"
-    yield (
-        "schedules",
-        f"{overview.recurring:,} recurring, {overview.paused:,} paused, {overview.quarantined:,} quarantined",
-    )
+    recurring, paused, quarantined = overview.recurring, overview.paused, overview.quarantined
+    yield "schedules", f"{recurring:,} recurring, {paused:,} paused, {quarantined:,} quarantined"
 
 
 def _leader(overview: Overview, tz: str) -> str:
@@ -130,8 +122,8 @@ def _leader(overview: Overview, tz: str) -> str:
 def _stretch(stretch: Stretch) -> tuple[str, ...]:
     happened, ended = stretch.happened, stretch.ended
     counts = [ended.get(status, 0) for status in (RunStatus.FAILED, RunStatus.LOST, RunStatus.SUCCEEDED)]
-    counts += [stretch.left_out]
-    counts += [happened.get(What.ENQUEUED, 0) + happened.get(What.RETRIED, 0), happened.get(What.PUT, 0)]
+    requested = happened.get(What.ENQUEUED, 0) + happened.get(What.RETRIED, 0)
+    counts += [stretch.left_out, requested, happened.get(What.PUT, 0)]
     return (
         _window(stretch),
         f"{happened.get(What.FIRED, 0):,}",
@@ -240,9 +232,5 @@ def watch(look: Callable[[], Iterable[Shown]], every_s: float, tz: str, console:
 
 def _no_answer(error: RedisUnavailable | RedisRefused, every_s: float) -> list[Shown]:
     problem, remedy = (error.problem, error.remedy) if isinstance(error, RedisUnavailable) else (str(error), "")
-    return [
-        StyledLine(printable(f"UNHEALTHY: {problem}"), Style.BAD),
-        *([printable(f"  → {remedy}")] if remedy else []),
-        f"  → trying again every {every_s:g} s; this is what was seen last:",
-        "",
-    ]
+    last = f"  → trying again every {every_s:g} s; this is what was seen last:"
+    return [*with_remedy(f"UNHEALTHY: {problem}", remedy, Style.BAD), last, ""]

@@ -14,7 +14,6 @@ import click
 from zsched.cli.output import say
 from zsched.cli.program import DONE, Invocation, command
 from zsched.config.parsing import listen_address
-from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.daemon.supervisor import Supervisor
 from zsched.errors import ConfigError, ZschedError
@@ -67,7 +66,8 @@ def _serve(invocation: Invocation, listen: str | None, supervisor: Supervisor) -
     configure(settings.log.level, settings.log.format)
     if listen is not None:
         settings = dataclasses.replace(settings, web=dataclasses.replace(settings.web, listen=listen))
-    link = _link_of(settings, links)
+    given = settings.redis
+    link = links.AsyncLink.from_url(given.url, given.timeout_s, given.read_password(), keys_of(settings))
     made, bound = app.make_api(settings, link), serving.bound(settings)
     url = serving.url_of(bound)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -80,11 +80,6 @@ def _serve(invocation: Invocation, listen: str | None, supervisor: Supervisor) -
         supervisor.status(said)
         serving.serve(made, bound, supervisor, settings.web.timeout_s)
     return DONE
-
-
-def _link_of(settings: Settings, links: Any) -> Any:
-    given = settings.redis
-    return links.AsyncLink.from_url(given.url, given.timeout_s, given.read_password(), keys_of(settings))
 
 
 def _extra() -> tuple[Any, Any, Any, Any]:
