@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 from typing import Final
 
 from zsched.cli.lines import Table
-from zsched.core.clock import Clock, SystemClock
+from zsched.core.clock import SystemClock
 from zsched.core.runs.cells import CELLS, cells, remark, with_short_workers
 from zsched.core.runs.run import Run
 from zsched.core.story.sentences import local_text
 from zsched.core.wording import relative_text
 
 
-def due_text(ms: int, tz: str, clock: Clock | None = None) -> str:
+def due_text(ms: int, tz: str) -> str:
     """Return the local and the relative time: ``2026-12-24 18:00:00+09:00 (in 3d 4h)``."""
-    return f"{local_text(ms, tz)} ({relative_text(ms, (clock or SystemClock()).now_ms())})"
+    return f"{local_text(ms, tz)} ({relative_text(ms, SystemClock().now_ms())})"
 
 
 def iso_text(at: datetime) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
 import click
 
+from zsched.cli.filters import stacked
 from zsched.cli.functions import importing
 from zsched.cli.import_steps import Ground, import_all, tell_undone
 from zsched.cli.output import Progress, say
@@ -41,27 +42,20 @@ _TZ: Final = click.option(
     "--tz", metavar="ZONE", help="The source's time zone; default: that of TZ, else this machine's."
 )
 
-F = TypeVar("F", bound=Callable[..., Any])
+_how = stacked(_PRUNE, _DRY_RUN, _TAKE_OVER)  # what is passed to ``import_all`` unchanged
 
 
-def _how(command: F) -> F:
-    """Add the options that are passed to ``import_all`` unchanged."""
-    return _PRUNE(_DRY_RUN(_TAKE_OVER(command)))
-
-
-def _zone_of(tz: str | None) -> tuple[str, list[str]]:
-    """Return the zone's name and a remark on where it comes from. Raises InvalidSchedule."""
+def _zone_of(tz: str | None, *, is_utc: bool = False) -> tuple[str, list[str]]:
+    """
+    Return the zone's name and a remark on where it comes from. *is_utc*: the source is ``rq cron`` before RQ 3, which
+    reads cron strings in UTC. Raises InvalidSchedule.
+    """
     if tz is not None:
         return zone(tz).key, []
+    if is_utc:
+        return "UTC", [f"times are in UTC, by RQ {HERE} of this machine; --tz gives another zone"]
     found = local_zone()
     return found.name, [f"times are of the zone {found.name}, by {found.found_in}; --tz gives another"]
-
-
-def _zone_of_rq_cron(tz: str | None) -> tuple[str, list[str]]:
-    """Return the same for ``rq cron``, which reads cron strings in UTC before RQ 3. Raises InvalidSchedule."""
-    if tz is None and not IS_CRON_LOCAL:
-        return "UTC", [f"times are in UTC, by RQ {HERE} of this machine; --tz gives another zone"]
-    return _zone_of(tz)
 
 
 def _about_running(what: str, names: Sequence[str], note: str, *, is_dry: bool) -> list[str]:
@@ -236,7 +230,7 @@ def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool)
         others = [one.name for one in crons(wire, ground.jobs.rq, now_ms) if one.is_of(module)]
     killed = "the mark of a killed one lapses after 2 minutes"
     running = _about_running(f"`rq cron {module}`", others, killed, is_dry=how["dry_run"])
-    zone_name, remarks = _zone_of_rq_cron(tz)
+    zone_name, remarks = _zone_of(tz, is_utc=not IS_CRON_LOCAL)
     with importing():
         source = read_rq_cron(module, zone_name)
     source.remarks += _about_zone(source, remarks) + running

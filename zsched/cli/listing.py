@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from zsched.cli.completion import completed_ids
-from zsched.cli.filters import schedule_filters
+from zsched.cli.filters import schedule_filters, stacked
 from zsched.cli.formats import due_text, iso_text, run_table, utc_text
 from zsched.cli.lines import Shown, pairs
 from zsched.cli.program import Invocation, command
@@ -103,6 +103,7 @@ def show(invocation: Invocation, /, id: str) -> None:
         return
     times, runs, story = _next_times(client, schedule), client.runs(id, limit=_FEW), client.why(id)
     authors = {"created_by": story.created_by, "changed_by": story.changed_by}
+    known = [(name, by) for name, by in authors.items() if by is not None]
     value = {
         **schedule.to_dict(),
         **authors,
@@ -111,7 +112,7 @@ def show(invocation: Invocation, /, id: str) -> None:
         "source": runs.source.to_dict(),
     }
     lines: list[Shown] = [
-        *pairs([*definition_of(schedule, lambda ms: due_text(ms, schedule.tz)), *_only_known(authors)]),
+        *pairs([*definition_of(schedule, lambda ms: due_text(ms, schedule.tz)), *known]),
         "",
         "next times:",
         *(f"  {due_text(to_ms(at), schedule.tz)}" for at in times),
@@ -123,10 +124,6 @@ def show(invocation: Invocation, /, id: str) -> None:
         invocation.remark(f"{story.verdict.text}; {story.verdict.remedy}")
     if runs.source.archive is None:
         invocation.tell_source(runs.source)
-
-
-def _only_known(authors: dict[str, str | None]) -> Iterator[tuple[str, str]]:
-    return ((name, by) for name, by in authors.items() if by is not None)
 
 
 def _next_times(client: Client, schedule: Schedule) -> Sequence[datetime]:
@@ -177,21 +174,20 @@ def _distance(one: Schedule, due_ms: int, now_ms: int) -> str:
 # -- zsched next ------------------------------------------------------------------------------------
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _rules(command: F) -> F:
-    """Add an option for each kind of rule."""
-    for kind in reversed(KINDS):
-        help = f"A rule instead of a schedule. {kind.help}"
-        value = duration if kind.is_duration else str
-        command = click.option(f"--{kind.name}", type=value, metavar=kind.metavar, help=help)(command)
-    return command
+_RULES: Final = (  # an option for each kind of rule
+    click.option(
+        f"--{kind.name}",
+        type=duration if kind.is_duration else str,
+        metavar=kind.metavar,
+        help=f"A rule instead of a schedule. {kind.help}",
+    )
+    for kind in KINDS
+)
 
 
 @command("next")
 @click.argument("id", required=False, shell_complete=completed_ids)
-@_rules
+@stacked(*_RULES)
 @click.option("--tz", metavar="ZONE", help="The zone of the rule and of --from; default UTC, or the schedule's own.")
 @click.option("--number", type=click.IntRange(1, 100_000), default=10, show_default=True, metavar="K", help="How many.")
 @click.option(

@@ -162,17 +162,7 @@ def connect(settings: Settings, link: Link | None = None) -> Client:
     from zsched.client import Client
     from zsched.storage.connection import link_of
 
-    return Client(
-        link or link_of(settings),
-        settings.namespace,
-        serializer=settings.rq.serializer,
-        rq_prefix=settings.rq.prefix,
-        payload_limit=settings.limits.payload_bytes,
-        urgencies=settings.urgencies,
-        by=settings.by,
-        signing_keys_file=settings.signing.keys_file,
-        signing_valid_days=settings.signing.valid_days,
-    )
+    return Client(link or link_of(settings), settings.namespace, by=settings.by, **settings.client_options)
 
 
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
@@ -357,13 +347,9 @@ def help_unless_invoked(ctx: click.Context) -> int:
     return USAGE
 
 
-def _version() -> str:
-    # By name: the package's root imports from the layers, and no layer imports from the root.
-    return str(importlib.import_module("zsched").__version__)
-
-
+# The version by name: the package's root imports from the layers, and no layer imports from the root.
 @group(cls=Program, invoke_without_command=True)
-@click.version_option(_version(), message="%(prog)s %(version)s")
+@click.version_option(importlib.import_module("zsched").__version__, message="%(prog)s %(version)s")
 @click.pass_context
 def program(ctx: click.Context) -> int:
     """

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from zsched.cli.completion import completed_ids
-from zsched.cli.filters import stacked
+from zsched.cli.filters import F, stacked
 from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
 from zsched.cli.program import Invocation, command, connect
@@ -24,9 +24,6 @@ from zsched.core.options.instants import zone_name
 from zsched.core.options.table import FOR_UPDATE, OPTIONS
 from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.tasks.lookup import Lookup
-
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 _TYPES: Final[Mapping[ValueType, Any]] = {  # of a value on a command line; default text
     ValueType.DURATION: duration,

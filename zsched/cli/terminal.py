@@ -21,7 +21,7 @@ import click
 
 from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow
 from zsched.cli.tables import aligned
-from zsched.core.clock import Clock, SystemClock, from_ms
+from zsched.core.clock import SystemClock, from_ms
 from zsched.core.triggers import shown_zone
 
 _NARROWEST: Final = 40  # columns; a terminal that claims less is taken for so wide
@@ -43,7 +43,7 @@ class Terminal:
     now_ms: int = 0
 
     @classmethod
-    def of(cls, stream: TextIO, env: Mapping[str, str], clock: Clock | None = None) -> Terminal:
+    def of(cls, stream: TextIO, env: Mapping[str, str]) -> Terminal:
         """
         Return the terminal behind *stream*. COLUMNS sets the width. TERM=dumb and a NO_COLOR that is not empty
         (no-color.org) switch colours off.
@@ -51,12 +51,12 @@ class Terminal:
         if not stream.isatty():
             return cls()
         has_colour = not env.get("NO_COLOR") and env.get("TERM") != "dumb"
-        return cls.live(shutil.get_terminal_size().columns, has_colour=has_colour, clock=clock)
+        return cls.live(shutil.get_terminal_size().columns, has_colour=has_colour)
 
     @classmethod
-    def live(cls, width: int, *, has_colour: bool, clock: Clock | None = None) -> Terminal:
+    def live(cls, width: int, *, has_colour: bool) -> Terminal:
         """Return a terminal of *width* columns, at this moment."""
-        return cls(max(width, _NARROWEST), has_colour, (clock or SystemClock()).now_ms())
+        return cls(max(width, _NARROWEST), has_colour, SystemClock().now_ms())
 
     def shown(self, lines: Iterable[Shown], tz: str | None = None) -> Iterator[str]:
         """

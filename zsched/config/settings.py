@@ -4,9 +4,8 @@ Settings: defaults < TOML file < environment < flags.
 Every key, its default and its bounds are in the dataclasses below and nowhere else. ``config/zsched.toml`` repeats them
 for people, and a test compares the two. A key ``[redis] url`` is ``ZSCHED_REDIS_URL`` in the environment and
 ``--redis-url`` as a flag; ``namespace`` is above the sections. User-named tables (``config.parsing``) are allowed only
-in a file. Files are not searched: a file is read only if ``-c`` or ``ZSCHED_CONFIG`` names it.
-
-An unknown key or a bad value is a ConfigError with its place and the remedy. Values are shown redacted.
+in a file. Files are not searched: a file is read only if ``-c`` or ``ZSCHED_CONFIG`` names it. An unknown
+key or a bad value is a ConfigError with its place and the remedy. Values are shown redacted.
 """
 
 from __future__ import annotations
@@ -206,10 +205,21 @@ class Settings:
     urgencies: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
 
     @property
+    def client_options(self) -> dict[str, Any]:
+        """Return the options of a client."""
+        return {
+            "serializer": self.rq.serializer,
+            "rq_prefix": self.rq.prefix,
+            "payload_limit": self.limits.payload_bytes,
+            "urgencies": self.urgencies,
+            "signing_keys_file": self.signing.keys_file,
+            "signing_valid_days": self.signing.valid_days,
+        }
+
+    @property
     def runs_per_second(self) -> dict[str, float]:
         """Return the limits by queue; queues without a limit are left out."""
-        rates = {name: queue.max_per_second for name, queue in self.queues.items()}
-        return {name: rate for name, rate in rates.items() if rate is not None}
+        return {name: queue.max_per_second for name, queue in self.queues.items() if queue.max_per_second is not None}
 
 
 SettingKey = tuple[str, str]  # (section, name); the section of a top-level key is ""

@@ -64,16 +64,7 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     """
     keys, clock, proxy = keys_of(settings), SystemClock(), Proxy(settings)
     threads_link = link_of(settings)  # of rq-dashboard, which runs in threads
-    client = AsyncClient(
-        link,
-        settings.namespace,
-        serializer=settings.rq.serializer,
-        rq_prefix=settings.rq.prefix,
-        payload_limit=settings.limits.payload_bytes,
-        urgencies=settings.urgencies,
-        signing_keys_file=settings.signing.keys_file,
-        signing_valid_days=settings.signing.valid_days,
-    )
+    client = AsyncClient(link, settings.namespace, **settings.client_options)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
