@@ -10,11 +10,11 @@ import pytest
 from tests.builders.schedules import schedule
 from zsched.core.clock import from_ms
 from zsched.core.model import Schedule
-from zsched.core.occurrences.changes import BACKFILL, RUN_NOW
+from zsched.core.occurrences.changes import BACKFILL, RUN_NOW, Change
 from zsched.core.occurrences.lateness import Absences
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.replacements import Replacements
-from zsched.core.occurrences.search import Facets, Occurrence
+from zsched.core.occurrences.search import Facets
 from zsched.core.runs.run import Run, RunStatus
 from zsched.web.console.drawing import COMING, ShownTime, drawn_rows
 from zsched.web.console.outcomes import Mark, Strip
@@ -25,9 +25,9 @@ SHOWN = ShownTime(0, 10 * HOUR_MS)
 NOW_MS = 5 * HOUR_MS
 
 
-def occurrence(id: str, what: What = What.FIRED, hour: float = 1, **given: Any) -> Occurrence:
+def occurrence(id: str, what: What = What.FIRED, hour: float = 1, **given: Any) -> Change:
     nominal_ms = round(hour * HOUR_MS)
-    return Occurrence(id, what, nominal_ms * 1000, "1-1", **({"nominal_ms": nominal_ms} | given))
+    return Change(id, what, nominal_ms * 1000, "1-1", **({"nominal_ms": nominal_ms} | given))
 
 
 RAN = Run("a-1", RunStatus.SUCCEEDED, started_ms=2 * HOUR_MS, ended_ms=4 * HOUR_MS)
@@ -47,7 +47,7 @@ MANY = [6 * HOUR_MS + number * 60_000 for number in range(COMING)]
     ids=["a run", "a running run", "skipped together", "many to come"],
 )
 def test_a_mark_is_at_its_nominal_time_and_its_bar_at_the_time_of_the_run(
-    past: list[Occurrence], coming: list[tuple[Schedule, list[int]]], expected: tuple[Any, ...], bad: int
+    past: list[Change], coming: list[tuple[Schedule, list[int]]], expected: tuple[Any, ...], bad: int
 ) -> None:
     (row,) = drawn_rows(SHOWN, NOW_MS, "schedule", past, coming)
 
@@ -92,7 +92,7 @@ def test_the_axis_has_ten_labels_at_most(span_ms: int, labels: list[str]) -> Non
 
 def test_an_occurrence_without_a_run_has_the_reason_of_an_outage_and_a_failed_run_has_not() -> None:
     absences, decided_us = Absences("UTC"), 3 * HOUR_MS * 1000
-    absences.add({"1-1": 2 * HOUR_MS * 1000}, {}, 0)
+    absences.add([occurrence("b", term_us=2 * HOUR_MS * 1000)], 0)
     skipped = occurrence("a", What.SKIPPED, first_ms=HOUR_MS, last_ms=HOUR_MS, why="missed")
     failed = occurrence("a", run=Run("a-1", RunStatus.FAILED))
 
@@ -102,22 +102,22 @@ def test_an_occurrence_without_a_run_has_the_reason_of_an_outage_and_a_failed_ru
     assert [outage, ""] == [row.cause for row in rows]
 
 
-def of_a(what: What, nominal_ms: int | None = None, **given: Any) -> Occurrence:
-    return Occurrence("a", what, 1, "1-1", nominal_ms=nominal_ms, **given)
+def of_a(what: What, nominal_ms: int | None = None, **given: Any) -> Change:
+    return Change("a", what, 1, "1-1", nominal_ms=nominal_ms, **given)
 
 
 def run(id: str, status: RunStatus = RunStatus.SUCCEEDED) -> Run:
     return Run(id, status)
 
 
-def replacements(*found: Occurrence) -> Replacements:
+def replacements(*found: Change) -> Replacements:
     known = Replacements()
     for one in found:
         known.add(one)
     return known
 
 
-def words(known: Replacements, one: Occurrence) -> str | None:
+def words(known: Replacements, one: Change) -> str | None:
     found = known.of(one)
     return found and found.words
 

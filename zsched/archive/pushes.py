@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from typing import Final
@@ -20,7 +21,7 @@ from zsched.core.log import kinds_telling
 from zsched.core.log.lives import EndEntry
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.search import Occurrence, is_push, run_that_ended
+from zsched.core.occurrences.search import is_push, run_that_ended
 from zsched.core.runs.run import Run, pushed
 
 _OF_ONE_RUN: Final = 200  # entries of an id after the push, among which the run's end is searched
@@ -74,13 +75,14 @@ class PushedRuns:
                     return n, change
         return None
 
-    def with_push(self, ended: Occurrence) -> Occurrence:
+    def with_push(self, ended: Change) -> Change:
         """Return *ended* with its push instead of its end; unchanged if the push is not in the archive."""
         t_us = None if ended.run is None else ended.run.fired_us
         push = None if t_us is None else self.push_at(t_us, ended.run_id or "")
         if push is None:
             return ended
-        return Occurrence.of(self._history.with_ready(push[1], push[0]), ended.run, ended.facets, ended.cursor)
+        found = self._history.with_ready(push[1], push[0])
+        return replace(found, run=ended.run, facets=ended.facets, cursor=ended.cursor)
 
     def _read(self, n: int) -> Mapping[str, Sequence[Change]]:
         """Return the changes in entry *n*, by run id."""

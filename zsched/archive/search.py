@@ -25,6 +25,7 @@ import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from zsched.archive import body, live
@@ -41,7 +42,7 @@ from zsched.core.log import Entry, Position, UnknownEntry, kinds_telling, parse,
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What
-from zsched.core.occurrences.search import Occurrence, SearchCursor, Wanted, is_push, record_key_of, run_that_ended
+from zsched.core.occurrences.search import SearchCursor, Wanted, is_push, record_key_of, run_that_ended
 from zsched.core.runs.run import pushed
 from zsched.core.runs.run_id import nominal_ms_of, run_id_of, run_key
 
@@ -61,7 +62,7 @@ _TOLD: Final = body.of_kinds(kinds_telling(*OUTCOMES, What.FOUND))
 class SearchPart(NamedTuple):
     """Hits, and how far the search came: *cursor*, None at its end; *reached_us*, the time of the entry there."""
 
-    hits: list[Occurrence]
+    hits: list[Change]
     cursor: SearchCursor | None
     reached_us: int | None
 
@@ -78,7 +79,7 @@ class Search:
     def look(self, after: SearchCursor | None = None) -> SearchPart:
         """Return the next part of the search, after the cursor of an earlier one."""
         until_ms = self._clock.monotonic_ms() + _LOOKED_FOR_MS
-        hits: list[Occurrence] = []
+        hits: list[Change] = []
         matched = 0
         if self._wanted.are_open and self._wanted.id is None and (after is None or after.run_id):
             part = self._open_runs(after)
@@ -104,7 +105,7 @@ class Search:
                 return self._stopped(hits, abs(n))
         return SearchPart(hits, None, None)
 
-    def _is_sure(self, hit: Occurrence) -> bool:
+    def _is_sure(self, hit: Change) -> bool:
         """Return True if RQ cannot say that *hit* is none."""
         return hit.what in self._wanted.whats or (hit.run is not None and hit.run.is_over)
 
@@ -121,7 +122,7 @@ class Search:
             self._wanted.since_us or 0,
             self._wanted.until_us or _LAST,
         )
-        hits: list[Occurrence] = []
+        hits: list[Change] = []
         self._db.set_progress_handler(lambda: self._clock.monotonic_ms() >= until_ms, _OPCODES)
         try:
             for row in map(Live.of, self._db.execute(_OPEN_RUNS, arguments)):
@@ -138,7 +139,7 @@ class Search:
             self._db.set_progress_handler(None, 0)
         return SearchPart(hits, None, None)
 
-    def _open_run(self, row: Live) -> Occurrence | None:
+    def _open_run(self, row: Live) -> Change | None:
         run_id = run_id_of(row.id, row.run)
         stored = self._history.facets_at(row.n)
         facets = NO_FACETS if stored is None else stored.at(row.row)
@@ -147,11 +148,10 @@ class Search:
         known = Change(row.id, What.FOUND, row.t, "", run_id, nominal_ms_of(row.run), why=OPEN)
         push = self._runs.push_at(row.t, run_id)
         run = pushed(run_id, row.t, row.note == "uncertain")
-        return Occurrence.of(
-            known if push is None else push[1], run, facets, str(SearchCursor(Position(0, 0, row.t), run_id=run_id))
-        )
+        cursor = str(SearchCursor(Position(0, 0, row.t), run_id=run_id))
+        return replace(known if push is None else push[1], run=run, facets=facets, cursor=cursor)
 
-    def _stopped(self, hits: list[Occurrence], n: int) -> SearchPart:
+    def _stopped(self, hits: list[Change], n: int) -> SearchPart:
         row = self._db.execute("SELECT n, epoch, seq, t FROM entry WHERE n >= ? ORDER BY n LIMIT 1", (n,)).fetchone()
         if row is None:
             return SearchPart(hits, None, None)
@@ -250,7 +250,7 @@ class Search:
 
     # -- hits in an entry ---------------------------------------------------------------------------
 
-    def _hits(self, n: int, before_row: int | None) -> Iterator[tuple[Occurrence | None, SearchCursor]]:
+    def _hits(self, n: int, before_row: int | None) -> Iterator[tuple[Change | None, SearchCursor]]:
         """Yield the hits in entry *n*, the last first; before row *before_row* if given. None: a row without a hit."""
         has, literal = self._literal()
         row = self._db.execute(f"{ENTRY} WHERE n = ? {has}", (n, *literal)).fetchone()
@@ -280,7 +280,7 @@ class Search:
 
     def _hit(
         self, n: int, entry: Entry, change: Change, row: int, facets: _Facets, cursor: SearchCursor
-    ) -> Occurrence | None:
+    ) -> Change | None:
         wanted = self._wanted
         if not self._may_be(change):
             return None
@@ -289,19 +289,18 @@ class Search:
             known = facets_before(self._history, change, n)
         if not known.has(wanted.facets):
             return None
+        found = replace(self._history.with_ready(change, n), facets=known, cursor=str(cursor))
         if change.what is What.RUN_ENDED:
             if self._runs.last_end(change.run_id or "", n, change)[0] != n:  # it ended again: that end counts
                 return None
-            return self._runs.with_push(Occurrence.of(change, run_that_ended(change), known, str(cursor)))
+            return self._runs.with_push(replace(found, run=run_that_ended(change)))
         if not is_push(change):
-            return Occurrence.of(change, None, known, str(cursor))
-        change = self._history.with_ready(change, n)
+            return found
         run, is_superseded = self._runs.run_of(change, n) or (None, False)
-        if change.what in wanted.whats:
-            return Occurrence.of(change, run, known, str(cursor))
-        if run is None or is_superseded or (run.is_over and run.status not in wanted.statuses):
+        is_unwanted = run is None or is_superseded or (run.is_over and run.status not in wanted.statuses)
+        if is_unwanted and change.what not in wanted.whats:
             return None
-        return Occurrence.of(change, run, known, str(cursor))  # RQ knows more of an open run
+        return replace(found, run=run)  # RQ knows more of an open run
 
     def _may_be(self, change: Change) -> bool:
         wanted = self._wanted

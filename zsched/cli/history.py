@@ -21,7 +21,6 @@ from zsched.core.model import iso
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What
 from zsched.core.occurrences.replacements import READ, Replacement, Replacements
-from zsched.core.occurrences.search import Occurrence
 from zsched.core.options.arguments import SearchFilters
 from zsched.core.options.instants import zone_name
 from zsched.core.runs.cells import CELLS, cells, remark, with_short_workers
@@ -207,7 +206,7 @@ class _Retries:
     def __init__(self, asking: _Asking, id: str | None) -> None:
         self._asking, self._id, self._known = asking, id, Replacements()
 
-    def read(self, found: Sequence[Occurrence]) -> None:
+    def read(self, found: Sequence[Change]) -> None:
         """Read those of the runs in *found*. Raises as ``Past.history``."""
         times = self._known.further_back(one.run for one in found if one.run is not None)
         if times is not None:
@@ -217,13 +216,13 @@ class _Retries:
             ):
                 self._known.add(retry)
 
-    def of(self, one: Occurrence) -> Replacement | None:
+    def of(self, one: Change) -> Replacement | None:
         """Return the last retry of its run, as far as ``read`` read; None if nobody retried it."""
         return None if one.run is None else self._known.of_run(one.run.id)
 
-    def shown(self, one: Occurrence) -> dict[str, Any]:
+    def shown(self, one: Change) -> dict[str, Any]:
         """Return it for JSON, with its last retry."""
-        return one.shown() | {"retried": None if one.run is None else self._known.last_retry(one.run)}
+        return one.shown_occurrence() | {"retried": None if one.run is None else self._known.last_retry(one.run)}
 
 
 class _Search:
@@ -290,7 +289,7 @@ class _Search:
             click.echo(f"\r{_ERASE}{text}", nl=False, err=True)
 
 
-def _row(one: Occurrence, retry: Replacement | None, tz: str) -> TableRow:
+def _row(one: Change, retry: Replacement | None, tz: str) -> TableRow:
     late_ms = one.late_ms
     why = "" if one.run is not None and one.why == one.run.status.value else reason_text(one)
     by = f"by {one.by}" if one.by else ""

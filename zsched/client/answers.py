@@ -19,8 +19,9 @@ from zsched.core.clock import from_ms
 from zsched.core.facets import Facets
 from zsched.core.log import Entry, Position
 from zsched.core.model import Schedule
+from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What
-from zsched.core.occurrences.search import Occurrence, SearchCursor, Wanted, runs_of
+from zsched.core.occurrences.search import SearchCursor, Wanted, runs_of
 from zsched.core.options.arguments import SearchFilters, check_filter, check_id, choice
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.instants import instant_ms, zone_name
@@ -217,7 +218,7 @@ class Answers:
 
     def history(
         self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
-    ) -> Results[Occurrence]:
+    ) -> Results[Change]:
         """See ``Past``."""
         return self._page(self._outcomes(id, status, _checked(limit), filters), after)
 
@@ -242,7 +243,7 @@ class Answers:
         most = _ENDLESS if limit is None else _checked(limit, _ENDLESS)
         return self._inquiry.search(self._ended_or_open(id, status, most, filters), _cursor(after))
 
-    def _page(self, wanted: Wanted, after: object) -> Results[Occurrence]:
+    def _page(self, wanted: Wanted, after: object) -> Results[Change]:
         parts = list(self._inquiry.search(wanted, _cursor(after)))
         return Results((one for part in parts for one in part.occurrences), parts[-1].source, parts[-1].after)
 

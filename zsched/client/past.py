@@ -16,8 +16,8 @@ from zsched.storage.keys import Keys
 if TYPE_CHECKING:
     from zsched.client.answers import Answers, Results
     from zsched.core.entry import Entry, Position
+    from zsched.core.occurrences.changes import Change
     from zsched.core.occurrences.outcomes import What
-    from zsched.core.occurrences.search import Occurrence
     from zsched.core.occurrences.timeline import Timeline
     from zsched.core.options.arguments import SearchFilters
     from zsched.core.runs.run import Run, RunStatus
@@ -51,7 +51,7 @@ class Past:
         limit: int = 20,
         after: str | None = None,
         **filters: Unpack[SearchFilters],
-    ) -> Results[Occurrence]:
+    ) -> Results[Change]:
         """
         List the latest occurrences with their outcomes, the newest first: fired, enqueued, skipped, expired, coalesced,
         duplicate, cancelled or quarantined. A pushed occurrence has its ``run``. Filter by schedule *id*, by *status*,
@@ -89,7 +89,7 @@ class Past:
         limit: int | None = None,
         after: str | None = None,
         **filters: Unpack[SearchFilters],
-    ) -> Iterator[Occurrence]:
+    ) -> Iterator[Change]:
         """Yield occurrences as ``history`` does, as they are found: all, or *limit*. Raises as ``history``."""
         for part in self.history_parts(id, status=status, limit=limit, after=after, **filters):
             yield from part.occurrences

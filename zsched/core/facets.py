@@ -10,12 +10,21 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from zsched.core.entry import text
 from zsched.core.options.allowed import LimitedBy
 from zsched.core.record import Place, Record
 from zsched.core.runs.job import CALLBACKS
+from zsched.errors import show
+
+
+def question_text(value: Any) -> str:
+    """Return *value*, a text in a question to an archive. Raises TypeError, UnicodeEncodeError (a lone surrogate)."""
+    if not isinstance(value, str):
+        raise TypeError(f"{show(value)} is no text")
+    value.encode()
+    return value
 
 
 class Facets(NamedTuple):
@@ -41,6 +50,12 @@ class Facets(NamedTuple):
         """Return the facets of their ``stored`` text."""
         func, queue, owner, name, *tags = text(stored).split("\n")
         return cls(func, queue, owner, tuple(tags), name)
+
+    @classmethod
+    def of_texts(cls, func: Any, queue: Any, owner: Any, tags: Any, name: Any) -> Self:
+        """Return the facets of the values of their tuple in a question or an answer. Raises as ``question_text``."""
+        func, queue, owner, name = map(question_text, (func, queue, owner, name))
+        return cls(func, queue, owner, tuple(map(question_text, tags)), name)
 
     @property
     def stored(self) -> bytes:

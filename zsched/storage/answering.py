@@ -18,10 +18,11 @@ from zsched.archive.history import History
 from zsched.archive.ran import ran
 from zsched.archive.records import original_of, puts_of
 from zsched.archive.search import Search
+from zsched.core.facets import question_text
 from zsched.core.log import Entry, Position
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.lateness import waited_since_us
-from zsched.core.occurrences.search import SearchCursor, Wanted, question_text
+from zsched.core.occurrences.search import SearchCursor, Wanted
 from zsched.errors import show
 from zsched.storage.comparing import with_definitions
 
@@ -64,13 +65,10 @@ def answer_of(path: Path, about: str, arguments: dict[str, Any]) -> dict[str, An
 
 
 def _story_of(history: History, *, id: str, newest: int) -> dict[str, Any]:
-    """
-    Return the story of one schedule, and the leaders before late fires: ``terms`` and ``led``, as in ``Chronicle``.
-    """
+    """Return the changes of one schedule, with the leaders before late ones, as in ``Chronicle``."""
     found, left_out = history.of_schedule(id, _bounded(newest))
     found = with_definitions(found, partial(puts_of, history, id), has_first=not left_out)
-    terms, led = _leaders(history, found)
-    return {"changes": found, "left_out": left_out, "terms": terms, "led": led}
+    return {"changes": [_with_leaders(history, change) for change in found], "left_out": left_out}
 
 
 def _searched(history: History, *, wanted: Wanted, after: str | None) -> dict[str, Any]:
@@ -127,16 +125,11 @@ def _within_bounds(entries: Iterable[Entry]) -> Iterator[Entry]:
         yield entry
 
 
-def _leaders(history: History, changes: list[Change]) -> tuple[dict[str, int], dict[str, int]]:
-    terms: dict[str, int] = {}
-    led: dict[str, int] = {}
-    for change in changes:
-        since_us = waited_since_us(change)
-        found = None if since_us is None else history.term_between(since_us, change.at_us)
-        if found is not None:
-            terms[change.entry], led_us = found
-            led |= {} if led_us is None else {change.entry: led_us}
-    return terms, led
+def _with_leaders(history: History, change: Change) -> Change:
+    """Return *change*, if its occurrence was late or left out, with the leaders before it."""
+    since_us = waited_since_us(change)
+    found = None if since_us is None else history.term_between(since_us, change.at_us)
+    return change if found is None else replace(change, term_us=found[0], led_us=found[1] or 0)
 
 
 # -- questions: each topic with its answer, and what reads its arguments from JSON. Raises NOT_UNDERSTOOD -------------

@@ -17,7 +17,7 @@ from zsched.core.entry import Entry, Position, UnknownEntry, text
 from zsched.core.log import changes
 from zsched.core.occurrences.backfill import MOST, ran_at
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.search import Occurrence, SearchCursor, Wanted, kept
+from zsched.core.occurrences.search import SearchCursor, Wanted, kept
 from zsched.core.runs.run import OPEN, Run, RunStatus, as_seen, of_job
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.story import Chronicle, Source
@@ -50,7 +50,7 @@ class Looked(NamedTuple):
     last entry that was read; None: the beginning was reached.
     """
 
-    occurrences: list[Occurrence]
+    occurrences: list[Change]
     source: Source
     after: str | None
     reached_us: int | None
@@ -68,7 +68,7 @@ class Inquiry:
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
         """Return the first change of schedule *id* and its *newest* ones."""
         answer, source = self._asking(id).ask("schedule", id=id, newest=newest)
-        return Chronicle(id, source, answer["changes"], answer["left_out"], answer["terms"], answer["led"])
+        return Chronicle(id, source, answer["changes"], answer["left_out"])
 
     def search(self, wanted: Wanted, after: str | None = None) -> Iterator[Looked]:
         """
@@ -78,7 +78,7 @@ class Inquiry:
         Raises:
             ArchiveError: an archive stops to answer, or gives the same part again and again.
         """
-        left, asking, over = wanted.limit, self._asking(wanted.id), list[Occurrence]()
+        left, asking, over = wanted.limit, self._asking(wanted.id), list[Change]()
         if after is None and wanted.words is not None and wanted.statuses:
             still_open = replace(wanted, whats=frozenset(), statuses=OPEN, limit=MOST_AT_ONCE)
             answer, _ = asking.ask_part(still_open, None)
@@ -101,10 +101,10 @@ class Inquiry:
             if after is None or not left:
                 return
 
-    def _now(self, found: list[Occurrence], wanted: Wanted) -> list[Occurrence]:
+    def _now(self, found: list[Change], wanted: Wanted) -> list[Change]:
         """Return *found* with its open runs as RQ has them, without those that are not *wanted* any more."""
         now = {run.id: run for run in self.seen([one.run for one in found if one.run is not None])}
-        return kept([one.with_run(now[one.run.id]) if one.run is not None else one for one in found], wanted)
+        return kept([one if one.run is None else replace(one, run=now[one.run.id]) for one in found], wanted)
 
     def seen(self, runs: Sequence[Run]) -> list[Run]:
         """Return *runs*, updated from RQ: those without a known end, and those that did not succeed and came back."""
@@ -306,9 +306,8 @@ def understood(answer: dict[str, Any]) -> dict[str, Any]:
     if "changes" in answer:
         values["changes"] = [Change.of_dict(change) for change in answer["changes"]]
         values["left_out"] = int(answer["left_out"])
-        values["terms"], values["led"] = dict(answer["terms"]), dict(answer["led"])
     if "occurrences" in answer:
-        values["occurrences"] = [Occurrence.of_dict(one) for one in answer["occurrences"]]
+        values["occurrences"] = [Change.of_dict(one) for one in answer["occurrences"]]
         values["after"] = None if answer["after"] is None else str(SearchCursor.parse(answer["after"]))
         values["reached_us"] = None if answer["reached_us"] is None else int(answer["reached_us"])
     if "ran" in answer:

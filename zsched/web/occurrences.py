@@ -38,7 +38,7 @@ async def of_schedule(
     retries = await retries_of(call.client, (one.run for one in past if one.run is not None), id)
     shown = []
     for one in past:
-        of_one = one.shown() | {"retried": None if one.run is None else retries.last_retry(one.run)}
+        of_one = one.shown_occurrence() | {"retried": None if one.run is None else retries.last_retry(one.run)}
         shown.append(of_one | {name: of_one[name] and call.shown(of_one[name]) for name in ("run", "retried")})
     told = {
         "past": shown,

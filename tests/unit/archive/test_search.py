@@ -17,8 +17,9 @@ from zsched.archive.search import Search, SearchPart
 from zsched.core.clock import ManualClock
 from zsched.core.facets import Facets
 from zsched.core.log import Entry
+from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What
-from zsched.core.occurrences.search import Occurrence, SearchCursor, Wanted, kept
+from zsched.core.occurrences.search import SearchCursor, Wanted, kept
 from zsched.core.runs.run import Run, RunStatus
 
 ALL = frozenset(RunStatus)
@@ -37,7 +38,7 @@ def end(seq: int, status: RunStatus, *ids: str, fired_seq: int = 0, was: RunStat
     return entries.end(seq, *(Run(run(id), status, fired_us, was=was) for id in ids))
 
 
-def look(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> tuple[list[Occurrence], int | None]:
+def look(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> tuple[list[Change], int | None]:
     with History(path) as history:
         part = Search(history, wanted, clock or SteppingClock(0)).look()
         return part.hits, part.reached_us
@@ -52,7 +53,7 @@ def all_parts(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> l
     return parts[1:]
 
 
-def told(found: list[Occurrence]) -> list[tuple[str, str, str | None]]:
+def told(found: list[Change]) -> list[tuple[str, str, str | None]]:
     return [(one.id, one.what.value, one.run.status.value if one.run else None) for one in found]
 
 

@@ -25,8 +25,9 @@ from zsched.archive.search import Search
 from zsched.core.clock import ManualClock
 from zsched.core.facets import Facets
 from zsched.core.log import Entry
+from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.search import Occurrence, SearchCursor, Wanted
+from zsched.core.occurrences.search import SearchCursor, Wanted
 from zsched.core.runs.run import Run, RunStatus
 from zsched.errors import ArchiveCorrupt
 
@@ -67,9 +68,9 @@ def end(seq: int, **statuses: RunStatus) -> Entry:
     return entries.end(seq, *(Run(run(id), status, T_US) for id, status in statuses.items()))
 
 
-def found(path: Path, wanted: Wanted) -> list[Occurrence]:
+def found(path: Path, wanted: Wanted) -> list[Change]:
     """Return all results of a search, page by page, each page by another reader."""
-    results: list[Occurrence] = []
+    results: list[Change] = []
     cursor: SearchCursor | None = None
     while True:
         with History(path) as history:
@@ -273,7 +274,7 @@ def expected(log: Sequence[Entry], query: Wanted) -> list[tuple[str, str]]:
     return shown
 
 
-def of_end(one: Occurrence) -> str:
+def of_end(one: Change) -> str:
     """Return the entry of a result's outcome: of its end if it was found by that."""
     return "-".join(one.cursor.split("-")[:2])
 

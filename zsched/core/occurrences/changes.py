@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.model import iso, seconds
 from zsched.core.occurrences.outcomes import OF_RUNS, RESTORED_RUNS, What
 from zsched.core.options.allowed import LimitedBy
+from zsched.core.runs.attempts import without_tracebacks
+from zsched.core.runs.run import Run, facts_of, of_facts
 
 # Reasons for enqueuing that identify the kind of run.
 BACKFILL: Final = "backfill"  # its occurrence had passed without a run
@@ -25,9 +29,15 @@ class Change:
     a recurring schedule after it. ``first_ms`` to ``last_ms`` are *count* occurrences. ``why``: reason, note or mark.
     ``by``: who asked for it, as a client says; None: a daemon did it. ``changed``: the options that a put
     changed, as texts. ``record``: the facts of a run that is over, for ``runs.ended_run``.
-    ``jitter_ms``: the due time of an occurrence minus its nominal time. ``ready_us``: the entry after its due time that
-    put, resumed or moved the schedule of a firing (``archive.history``); of that put, resume or move, its own time;
-    0: there was none, or the reader did not look for it. ``limited_by``: of a put whose definition the reader knows.
+    ``jitter_ms``: the due time of an occurrence minus its nominal time.
+
+    A reader of the history adds what other entries say. ``ready_us``: the entry after its due time that put, resumed or
+    moved the schedule of a firing; of that put, resume or move, its own time; 0: there was none, or the reader did not
+    look for it. ``term_us`` and ``led_us``, of a late occurrence: the beginning of the last term before it, and the
+    last entry of a leader before that term. ``limited_by``: of a put whose definition the reader knows.
+
+    A search adds the ``run`` of an occurrence that was pushed, the ``facets`` if they are known, and the ``cursor``:
+    its place in the search, to continue after it.
     """
 
     id: str
@@ -46,7 +56,12 @@ class Change:
     jitter_ms: int = 0
     changed: tuple[str, ...] = ()
     ready_us: int = 0
+    term_us: int = 0
+    led_us: int = 0
     limited_by: LimitedBy | None = None
+    run: Run | None = None
+    facets: Facets | None = None
+    cursor: str = ""
 
     @property
     def word(self) -> str:
@@ -81,13 +96,19 @@ class Change:
             return None
         return (self.at_us - max(self.due_ms * 1000, self.ready_us)) / 1000  # whole numbers: exact to the µs
 
+    @property
+    def named_run(self) -> Run | None:
+        """Its run, with the name that the schedule had then."""
+        return self.run and self.run._replace(name=(self.facets or NO_FACETS).name)
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the change for JSON; ``of_dict`` is the inverse."""
-        given = {each.name: getattr(self, each.name) for each in fields(Change)}  # not those of an Occurrence
-        shown = {name: value for name, value in given.items() if value not in (None, "", ())}
-        for name in ("jitter_ms", "ready_us"):
-            if not shown[name]:
-                del shown[name]
+        """Return the change for JSON, without defaults and tracebacks; ``of_dict`` is the inverse."""
+        given = {each.name: getattr(self, each.name) for each in fields(Change)}
+        shown = {name: value for name, value in given.items() if value != _DEFAULTS.get(name)}
+        if self.run is not None:
+            attempts = without_tracebacks(self.run.attempts)
+            run = self.run._replace(attempts=attempts) if self.run.attempts else self.run
+            shown["run"] = run.id, run.status.value, facts_of(run)
         return shown | {"what": self.what.value}
 
     def shown(self) -> dict[str, Any]:
@@ -113,9 +134,28 @@ class Change:
             "changed": list(self.changed),
         }
 
+    def shown_occurrence(self) -> dict[str, Any]:
+        """Return the same with its run and facets; the keys are stable."""
+        facets = self.facets or NO_FACETS
+        of_schedule = {"func": facets.func or None, "queue": facets.queue or None, "tags": list(facets.tags)}
+        of_schedule |= {"owner": facets.owner or None, "name": facets.name or None}
+        return self.shown() | of_schedule | {"run": self.run and self.run.to_dict(), "cursor": self.cursor}
+
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Change:
-        """Return the change that ``to_dict`` was called on."""
-        limited_by = None if given.get("limited_by") is None else LimitedBy(*given["limited_by"])
-        read = {"what": What(given["what"]), "changed": tuple(given.get("changed", ())), "limited_by": limited_by}
-        return cls(**given | read)
+        """Return the change that ``to_dict`` was called on. Raises KeyError, TypeError, ValueError."""
+        return cls(**{name: _READERS.get(name, _unchanged)(value) for name, value in given.items()})
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+_DEFAULTS: Final = {each.name: each.default for each in fields(Change)}
+_READERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "what": What,
+    "changed": tuple,
+    "limited_by": lambda value: LimitedBy(*value),
+    "run": lambda value: of_facts(*value),
+    "facets": lambda value: Facets.of_texts(*value),
+}

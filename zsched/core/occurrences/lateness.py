@@ -21,7 +21,8 @@ limit of one run in an hour, or because Redis refused its writes, counts as abse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from zsched.core.occurrences.changes import Change
@@ -73,12 +74,12 @@ class Waits:
 
 class Lateness:
     """
-    Explains why occurrences of one schedule were late, from the changes before them. *terms* and *led* are as in
-    ``story.Chronicle``; times before a wait may be missing in them. The history is complete since *whole_since_us*.
+    Explains why occurrences of one schedule were late, from the changes before them. The history is complete since
+    *whole_since_us*.
     """
 
-    def __init__(self, terms: Mapping[str, int], led: Mapping[str, int], whole_since_us: int, tz: str) -> None:
-        self._terms, self._led, self._whole_since_us, self._tz = terms, led, whole_since_us, tz
+    def __init__(self, whole_since_us: int, tz: str) -> None:
+        self._whole_since_us, self._tz = whole_since_us, tz
         self._put_us = self._resumed_us = self._replanned_us = 0
 
     def note(self, change: Change) -> None:
@@ -101,7 +102,7 @@ class Lateness:
         if self._replanned_us > since_us:
             came = f"its zone's new rules came only {self._at(self._replanned_us)}, {_PASSED_THEN}"
             return "" if are_several else came
-        term_us, led_us = self._terms.get(change.entry, 0), self._led.get(change.entry, 0)
+        term_us, led_us = change.term_us, change.led_us
         if term_us > since_us > led_us and since_us >= self._whole_since_us:
             since = "then" if since_us == due_us and not are_several else self._at(since_us)
             return f"no daemon led from {since} until {self._at(term_us)}"
@@ -131,15 +132,14 @@ class Absences:
     def __init__(self, tz: str) -> None:
         self._tz, self._known = tz, set[tuple[int, int, int]]()
 
-    def add(self, terms: Mapping[str, int], led: Mapping[str, int], whole_since_us: int) -> None:
-        """Add what one schedule's history knows; arguments as in ``Lateness``."""
-        self._known |= {(term_us, led.get(entry, 0), whole_since_us) for entry, term_us in terms.items()}
+    def add(self, changes: Iterable[Change], whole_since_us: int) -> None:
+        """Add what one schedule's history knows; *whole_since_us* as in ``Lateness``."""
+        self._known |= {(one.term_us, one.led_us, whole_since_us) for one in changes if one.term_us}
 
     def reason(self, change: Change) -> str:
         """Return ``no daemon led from … until …`` if that is why the occurrence of *change* did not run; else ''."""
         since_us = waited_since_us(change)
         for term_us, led_us, whole_since_us in sorted(self._known) if since_us is not None else ():
             if led_us < (since_us or 0) < term_us <= change.at_us:
-                terms, led = {change.entry: term_us}, {change.entry: led_us}
-                return Lateness(terms, led, whole_since_us, self._tz).reason(change)
+                return Lateness(whole_since_us, self._tz).reason(replace(change, term_us=term_us, led_us=led_us))
         return ""

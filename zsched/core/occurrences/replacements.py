@@ -14,9 +14,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from zsched.core.clock import LAST_MS, from_ms
-from zsched.core.occurrences.changes import BACKFILL
+from zsched.core.occurrences.changes import BACKFILL, Change
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.search import Occurrence
 from zsched.core.runs.run import UNSUCCESSFUL, Run
 
 READ: Final = 2000  # of each kind
@@ -43,7 +42,7 @@ class Replacements:
     """
 
     backfilled: dict[str, dict[int, Run]] = field(default_factory=lambda: defaultdict(dict))
-    retried: dict[str, Occurrence] = field(default_factory=dict)
+    retried: dict[str, Change] = field(default_factory=dict)
     since_ms: int = LAST_MS
 
     def further_back(self, runs: Iterable[Run]) -> tuple[datetime, datetime | None] | None:
@@ -58,7 +57,7 @@ class Replacements:
         self.since_ms = since_ms
         return from_ms(since_ms), None if until_ms == LAST_MS else from_ms(until_ms)
 
-    def add(self, one: Occurrence) -> None:
+    def add(self, one: Change) -> None:
         """Add the run of an occurrence, if it is in place of another. The newest come first, and count."""
         if one.run is None:
             return
@@ -67,7 +66,7 @@ class Replacements:
         elif one.why == BACKFILL and one.nominal_ms is not None:
             self.backfilled[one.id].setdefault(one.nominal_ms, one.run)
 
-    def of(self, one: Occurrence) -> Replacement | None:
+    def of(self, one: Change) -> Replacement | None:
         """Return what was run in place of *one*: ``retried: succeeded``, ``3 of 10 backfilled``."""
         if one.run is not None:
             return self.of_run(one.run.id)

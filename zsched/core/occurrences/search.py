@@ -11,82 +11,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import Position
-from zsched.core.facets import NO_FACETS, Facets
+from zsched.core.facets import NO_FACETS, Facets, question_text
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import PUSHES, What
-from zsched.core.runs.attempts import without_tracebacks
-from zsched.core.runs.run import OPEN, OVER, Run, RunStatus, ended_run, facts_of, of_facts, pushed
+from zsched.core.runs.run import OPEN, OVER, Run, RunStatus, ended_run, pushed
 from zsched.core.runs.run_id import RunKey, run_key
 from zsched.errors import show
 
 PUSHED_PLAINLY: Final = frozenset({What.FIRED, What.FOUND})
 _WHOLE: Final = 2**62  # bound of whole numbers in a question: SQLite's integers have 64 bits
 BADLY_OVER: Final = OVER - {RunStatus.SUCCEEDED}
-
-
-@dataclass(frozen=True, slots=True)
-class Occurrence(Change):
-    """
-    An occurrence, its result, and its ``run``; None if it was not pushed. ``facets``: None if they are not known.
-    ``cursor``: its place in a search, to continue after it.
-    """
-
-    run: Run | None = None
-    facets: Facets | None = None
-    cursor: str = ""
-
-    @classmethod
-    def of(cls, change: Change, run: Run | None = None, facets: Facets | None = None, cursor: str = "") -> Occurrence:
-        """Return *change* with its *run*."""
-        of_change = {each.name: getattr(change, each.name) for each in fields(Change)}
-        return cls(**of_change, run=run, facets=facets, cursor=cursor)
-
-    @property
-    def named_run(self) -> Run | None:
-        """Its run, with the name that the schedule had then."""
-        return self.run and self.run._replace(name=(self.facets or NO_FACETS).name)
-
-    @property
-    def key(self) -> tuple[What, str, str | None]:
-        """The identity of the change in its entry."""
-        return self.what, self.id, self.run_id
-
-    def with_run(self, run: Run | None) -> Occurrence:
-        """Return the same with another *run*."""
-        return replace(self, run=run)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON, without tracebacks; ``of_dict`` is the inverse."""
-        shown = Change.to_dict(self)  # not super(): @dataclass(slots=True) creates a new class
-        if self.run is not None:
-            attempts = without_tracebacks(self.run.attempts)
-            run = self.run._replace(attempts=attempts) if self.run.attempts else self.run
-            shown["run"] = [run.id, run.status.value, facts_of(run)]
-        if self.facets is not None:
-            shown["facets"] = list(self.facets)
-        return shown | {"cursor": self.cursor}
-
-    @classmethod
-    def of_dict(cls, given: dict[str, Any]) -> Occurrence:
-        """Return the occurrence from its ``to_dict``. Raises KeyError, TypeError, ValueError."""
-        values = dict(given)
-        run, facets, cursor = values.pop("run", None), values.pop("facets", None), values.pop("cursor", "")
-        known = None if facets is None else _facets(*facets)
-        return cls.of(Change.of_dict(values), None if run is None else of_facts(*run), known, cursor)
-
-    def shown(self) -> dict[str, Any]:
-        """Return it for JSON that people read; the keys are stable."""
-        facets = self.facets or NO_FACETS
-        of_schedule = {"func": facets.func or None, "queue": facets.queue or None, "tags": list(facets.tags)}
-        of_schedule |= {"owner": facets.owner or None, "name": facets.name or None}
-        run = None if self.run is None else self.run.to_dict()
-        return Change.shown(self) | of_schedule | {"run": run, "cursor": self.cursor}
 
 
 class SearchCursor(NamedTuple):
@@ -179,22 +119,8 @@ class Wanted:
         """Return the query from its ``to_dict``. Raises KeyError, TypeError, ValueError."""
         values = {name: _CHECKS.get(name, lambda value: value)(value) for name, value in given.items()}
         whats, statuses = frozenset(map(What, values.pop("whats"))), frozenset(map(RunStatus, values.pop("statuses")))
-        facets = _facets(*values.pop("facets"))
+        facets = Facets.of_texts(*values.pop("facets"))
         return cls(whats, statuses, int(values.pop("limit")), facets=facets, **values)
-
-
-def _facets(func: Any, queue: Any, owner: Any, tags: Any, name: Any) -> Facets:
-    """Return the facets of their ``list``. Raises as ``question_text``."""
-    func, queue, owner, name = map(question_text, (func, queue, owner, name))
-    return Facets(func, queue, owner, tuple(map(question_text, tags)), name)
-
-
-def question_text(value: Any) -> str:
-    """Return *value*, a text in a question to an archive. Raises TypeError, UnicodeEncodeError (a lone surrogate)."""
-    if not isinstance(value, str):
-        raise TypeError(f"{show(value)} is no text")
-    value.encode()
-    return value
 
 
 def _number(value: Any) -> int:
@@ -247,7 +173,7 @@ def runs_of(changes: Iterable[Change]) -> list[Run]:
     return [*reversed(runs.values()), *sorted(earlier, key=lambda run: run.fired_us or 0, reverse=True)]
 
 
-def kept(found: Iterable[Occurrence], wanted: Wanted) -> list[Occurrence]:
+def kept(found: Iterable[Change], wanted: Wanted) -> list[Change]:
     """Return the occurrences of *found* that are still *wanted* after their update from RQ."""
     matching = (
         one for one in found if one.what in wanted.whats or (one.run is not None and one.run.status in wanted.statuses)

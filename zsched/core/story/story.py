@@ -9,7 +9,7 @@ Its sources are an archive's history (``Chronicle``) and the present contents of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zsched.core.model import Schedule, iso
@@ -101,16 +101,13 @@ class Source:
 class Chronicle:
     """
     The known history of one schedule: ``changes`` in order. If there are many, ``left_out`` entries after the first are
-    missing. ``terms`` and ``led``: the leaders before late occurrences, by log entry, in µs: the beginning of the last
-    term before it, and the last entry of a leader before that term.
+    missing.
     """
 
     id: str
     source: Source
     changes: Sequence[Change]
     left_out: int = 0
-    terms: dict[str, int] = field(default_factory=dict)
-    led: dict[str, int] = field(default_factory=dict)
 
     @property
     def explains_absence(self) -> bool:
@@ -224,7 +221,7 @@ class _Teller:
         self.is_there = False  # True if Redis has it, by the changes so far
         self.authors: tuple[str | None, str | None] = (None, None)  # of its first and last put in this life
         self._is_recurring = False
-        self._lateness = Lateness(chronicle.terms, chronicle.led, chronicle.source.whole_since_us, self.tz)
+        self._lateness = Lateness(chronicle.source.whole_since_us, self.tz)
 
     def _sentence(self, change: Change) -> str:
         """Return the sentence on *change*, in the zone that the schedule had then."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zsched.core.model import Schedule, iso
+from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import LEFT_OUT, PUSHES
-from zsched.core.occurrences.search import Occurrence
 from zsched.core.occurrences.timeline import EXPECTED, Timeline
 from zsched.core.story.sentences import local_text
 from zsched.web.console.outcomes import Mark, mark_of, words_of
@@ -76,7 +76,7 @@ class DrawnRow:
 
 
 def drawn_rows(
-    shown: ShownTime, now_ms: int, by: str, past: Iterable[Occurrence], coming: Iterable[tuple[Schedule, Sequence[int]]]
+    shown: ShownTime, now_ms: int, by: str, past: Iterable[Change], coming: Iterable[tuple[Schedule, Sequence[int]]]
 ) -> list[DrawnRow]:
     """
     Return the rows: first those with what did not run, then those with more than one mark, each by name. *coming*: due
@@ -109,7 +109,7 @@ def bars_of(counted: Timeline) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _names(by: str, one: Occurrence) -> Iterator[str]:
+def _names(by: str, one: Change) -> Iterator[str]:
     facets = one.facets
     if by == "schedule":
         yield one.id
@@ -119,7 +119,7 @@ def _names(by: str, one: Occurrence) -> Iterator[str]:
         yield from (facets and facets.tags) or ("no tag",)
 
 
-def _past_mark(shown: ShownTime, now_ms: int, one: Occurrence) -> DrawnMark:
+def _past_mark(shown: ShownTime, now_ms: int, one: Change) -> DrawnMark:
     """Return the mark of an outcome at its nominal time. Its bar: the time of its run, or of all that it stands for."""
     run, first_ms = one.run, one.nominal_ms if one.first_ms is None else one.first_ms
     at = shown.place(one.at_us / 1000 if first_ms is None else first_ms)

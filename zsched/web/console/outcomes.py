@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import PUSHES
-from zsched.core.occurrences.search import Occurrence
 from zsched.core.runs.run import BAD, RunStatus
 from zsched.core.story.sentences import reason_text
 from zsched.core.wording import rough_duration
@@ -35,7 +35,7 @@ class Mark(StrEnum):
         return mark
 
 
-def mark_of(one: Occurrence) -> Mark:
+def mark_of(one: Change) -> Mark:
     """Return the mark of an occurrence with an outcome."""
     if one.what not in PUSHES:
         return Mark.LEFT_OUT
@@ -47,7 +47,7 @@ def mark_of(one: Occurrence) -> Mark:
     return Mark.LATE if (one.late_ms or 0.0) >= LATE_MS else Mark.SUCCEEDED
 
 
-def words_of(one: Occurrence) -> str:
+def words_of(one: Change) -> str:
     """Return what became of an occurrence, and why: ``skipped: the run before was not over``."""
     parts = [one.what.value if one.run is None or one.what not in PUSHES else one.run.status.value]
     if one.count > 1:
@@ -63,10 +63,10 @@ def words_of(one: Occurrence) -> str:
 class Strip:
     """The last occurrences of a schedule, the oldest first: a mark each, and the lateness of the last firing."""
 
-    marks: list[tuple[Mark, Occurrence, str]]
+    marks: list[tuple[Mark, Change, str]]
 
     @classmethod
-    def of(cls, newest_first: list[Occurrence]) -> Strip:
+    def of(cls, newest_first: list[Change]) -> Strip:
         """Return the strip of some occurrences."""
         return cls([(mark_of(one), one, words_of(one)) for one in reversed(newest_first)])
 

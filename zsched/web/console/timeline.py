@@ -22,9 +22,9 @@ from zsched.aio.bridge import run
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.listing import RECURRING
 from zsched.core.model import Schedule
+from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.lateness import Absences, waited_since_us
 from zsched.core.occurrences.replacements import Replacement, Replacements
-from zsched.core.occurrences.search import Occurrence
 from zsched.core.occurrences.timeline import EXPECTED
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.instants import instant_ms
@@ -56,13 +56,13 @@ class ListedRow(NamedTuple):
     """An occurrence that did not run, or failed: what became of it, why nobody fired it, and what ran in its place."""
 
     mark: Mark
-    one: Occurrence
+    one: Change
     words: str
     cause: str
     replacement: Replacement | None
 
     @classmethod
-    def of(cls, one: Occurrence, absences: Absences, replacements: Replacements) -> ListedRow:
+    def of(cls, one: Change, absences: Absences, replacements: Replacements) -> ListedRow:
         """Return the row of *one*."""
         mark = mark_of(one)
         cause = absences.reason(one) if mark is Mark.LEFT_OUT else ""  # a failed run has a reason of its own
@@ -147,7 +147,7 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
     }
 
 
-async def _absences(view: View, listed: Iterable[Occurrence]) -> Absences:
+async def _absences(view: View, listed: Iterable[Change]) -> Absences:
     """Return the times without a daemon in which *listed* occurrences were due, from a few schedules' histories."""
     state, found, asked = view.request.app.state, Absences(view.zone()), set[str]()
     inquiry = Inquiry(state.link, keys_of(state.settings))
@@ -156,11 +156,11 @@ async def _absences(view: View, listed: Iterable[Occurrence]) -> Absences:
         if is_open and one.id not in asked and len(asked) < _EXPLAINED_BY:
             asked.add(one.id)
             known = await run(inquiry.chronicle, one.id)
-            found.add(known.terms, known.led, known.source.whole_since_us)
+            found.add(known.changes, known.source.whole_since_us)
     return found
 
 
-async def _past(view: View, shown: ShownTime, filters: Mapping[str, Any]) -> list[Occurrence]:
+async def _past(view: View, shown: ShownTime, filters: Mapping[str, Any]) -> list[Change]:
     """Return the newest outcomes of the shown."""
     if shown.start_ms >= view.now_ms:
         return []

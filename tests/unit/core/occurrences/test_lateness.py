@@ -28,9 +28,9 @@ def fired_late(
     source: Source = COMPLETE,
 ) -> str:
     """Return the words for a fire *by_ms* after its time, which was the first of January."""
-    fire = change(What.FIRED, DUE_MS + by_ms, entry="1-7", nominal_ms=DUE_MS, run_id=RUN)
-    terms, led = ({} if ms is None else {"1-7": ms * 1000} for ms in (term_ms, led_ms))
-    return texts(*before, fire, terms=terms, led=led, source=source)[-1]
+    leaders = {"term_us": (term_ms or 0) * 1000, "led_us": (led_ms or 0) * 1000}
+    fire = change(What.FIRED, DUE_MS + by_ms, entry="1-7", nominal_ms=DUE_MS, run_id=RUN, **leaders)
+    return texts(*before, fire, source=source)[-1]
 
 
 def reason(line: str) -> str:
@@ -110,21 +110,23 @@ def test_an_occurrence_left_out_without_a_leader_or_in_a_pause_has_that_reason()
     at_ms, term_ms = DUE_MS + 9 * MINUTE_MS, DUE_MS + 8 * MINUTE_MS
     left_out = change(What.COALESCED, at_ms, entry="1-7", nominal_ms=DUE_MS + 2 * MINUTE_MS, **times)
     missed, over = (change(What.SKIPPED, at_ms, entry="1-7", why=why, **times) for why in ("missed", "paused"))
-    terms, which = {"1-7": term_ms * 1000}, f"{DUE} to 2026-01-01 00:01:00+00:00"
+    which = f"{DUE} to 2026-01-01 00:01:00+00:00"
 
     absence = outage("08:00", DUE)
     favoured = "in favour of 2026-01-01 00:02:00+00:00"
-    assert [f"left out 2 occurrences, {which}, {favoured}: {absence}"] == texts(left_out, terms=terms)
-    assert f"its catch_up and catch_up_window: {absence}" in texts(missed, terms=terms)[0]
+    led = {"term_us": term_ms * 1000}
+    assert [f"left out 2 occurrences, {which}, {favoured}: {absence}"] == texts(replace(left_out, **led))
+    assert f"its catch_up and catch_up_window: {absence}" in texts(replace(missed, **led))[0]
     assert texts(left_out)[0].endswith(": all had passed by then")
     assert texts(resumed(term_ms), left_out)[1].endswith(": it was paused until 2026-01-01 00:08:00+00:00")
-    assert [f"skipped 2 occurrences, {which}: it was paused"] == texts(over, terms=terms)
+    assert [f"skipped 2 occurrences, {which}: it was paused"] == texts(replace(over, **led))
 
 
 def test_a_run_that_expired_without_a_leader_has_that_reason() -> None:
-    late = change(What.EXPIRED, DUE_MS + 5000, entry="1-7", nominal_ms=DUE_MS, run_id=RUN)
+    term_us = (DUE_MS + 4000) * 1000
+    late = change(What.EXPIRED, DUE_MS + 5000, entry="1-7", nominal_ms=DUE_MS, run_id=RUN, term_us=term_us)
 
-    told = texts(put(0), late, terms={"1-7": (DUE_MS + 4000) * 1000})[-1]
+    told = texts(put(0), late)[-1]
 
     assert told.endswith(f"more than expires_after allows: {outage('00:04')}")
 
@@ -141,9 +143,9 @@ def test_absence_of_a_leader_is_not_claimed_before_the_history_begins() -> None:
 
 def test_absence_of_a_leader_is_not_claimed_if_other_occurrences_fired() -> None:
     times = {"nominal_ms": DUE_MS + 1, "first_ms": DUE_MS, "last_ms": DUE_MS}
-    left_out = change(What.COALESCED, DUE_MS + 9000, entry="1-7", **times)
+    leaders = {"term_us": (DUE_MS + 8000) * 1000, "led_us": (DUE_MS + 6000) * 1000}
 
-    [told] = texts(left_out, terms={"1-7": (DUE_MS + 8000) * 1000}, led={"1-7": (DUE_MS + 6000) * 1000})
+    [told] = texts(change(What.COALESCED, DUE_MS + 9000, entry="1-7", **times, **leaders))
 
     assert told.endswith(": all had passed by then")
 
@@ -160,7 +162,7 @@ def test_the_kinds_of_leaders_are_exactly_the_kinds_that_only_leader_scripts_app
 
 def test_a_time_without_a_leader_in_one_history_explains_occurrences_of_other_schedules() -> None:
     absences, term_ms = Absences("UTC"), DUE_MS + 9 * MINUTE_MS
-    absences.add({"1-7": term_ms * 1000}, {"1-7": (DUE_MS - MINUTE_MS) * 1000}, 0)
+    absences.add([change(What.FIRED, term_us=term_ms * 1000, led_us=(DUE_MS - MINUTE_MS) * 1000)], 0)
 
     def reason(first_ms: int, at_ms: int) -> str:
         times = {"first_ms": first_ms, "last_ms": first_ms + MINUTE_MS, "count": 2}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.builders.entries import end_fields
@@ -10,7 +12,7 @@ from zsched.core.log import Entry
 from zsched.core.log.lives import EndEntry
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What
-from zsched.core.occurrences.search import Occurrence, Wanted, runs_of
+from zsched.core.occurrences.search import Wanted, runs_of
 from zsched.core.runs.run import OPEN, Run, RunStatus, facts_text
 
 T_US = 1_800_000_000_000_000
@@ -81,17 +83,16 @@ def test_an_unreadable_end_still_ends_its_run(record: str) -> None:
 
 def test_an_occurrence_survives_conversion_to_json_and_back() -> None:
     run = Run("a-1", RunStatus.FAILED, T_US, error="two\nlines \u2028 é", note={"a b": ["c d"]})
-    for one in (Occurrence.of(change(What.FIRED, "a-1"), run), Occurrence.of(change(What.SKIPPED, why="overlap"))):
-        assert one == Occurrence.of_dict(one.to_dict())
+    for one in (replace(change(What.FIRED, "a-1"), run=run), change(What.SKIPPED, why="overlap")):
+        assert one == Change.of_dict(one.to_dict())
 
 
 def test_an_occurrence_is_shown_with_its_run_or_without_any() -> None:
-    alone, run = Occurrence.of(change(What.FIRED, "a-1")), Run("a-1", RunStatus.FAILED, T_US)
+    alone, run = change(What.FIRED, "a-1"), Run("a-1", RunStatus.FAILED, T_US)
 
-    assert (None, run.to_dict()) == (alone.shown()["run"], alone.with_run(run).shown()["run"])
-    assert alone == alone.with_run(run).with_run(None)
+    assert run.to_dict() == replace(alone, run=run).shown_occurrence()["run"]
     unknown = {"func": None, "queue": None, "owner": None, "name": None, "tags": [], "cursor": "", "run": None}
-    assert alone.shown() == change(What.FIRED, "a-1").shown() | unknown
+    assert alone.shown_occurrence() == alone.shown() | unknown
 
 
 def test_a_question_survives_conversion_to_text_and_back() -> None:
