@@ -23,7 +23,7 @@ from zsched.core.log import Position
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import Wanted
 from zsched.core.runs.run import RunStatus
-from zsched.core.story.story import Source
+from zsched.core.story.source import Source
 from zsched.errors import ArchiveError
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link

@@ -19,7 +19,7 @@ from zsched.core.log import Entry, Position
 from zsched.core.model import Many
 from zsched.core.options.choices import Refused
 from zsched.core.options.table import ScheduleRow
-from zsched.core.story.story import Source
+from zsched.core.story.source import Source
 from zsched.storage.accounts import Limits
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys

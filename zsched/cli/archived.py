@@ -27,7 +27,8 @@ from zsched.core.clock import SystemClock
 from zsched.core.model import Schedule, iso
 from zsched.core.runs.run import Run
 from zsched.core.story.sentences import local_text
-from zsched.core.story.story import Source, Story
+from zsched.core.story.source import Source
+from zsched.core.story.story import Story
 from zsched.core.story.verdict import Hindrance, Stalled
 from zsched.core.wording import plural
 from zsched.errors import ArchiveError, RedisUnavailable

@@ -26,7 +26,7 @@ from zsched.core.options.instants import zone_name
 from zsched.core.runs.cells import CELLS, cells, remark, with_short_workers
 from zsched.core.runs.run import BAD, RunStatus
 from zsched.core.story.sentences import local_text, reason_text
-from zsched.core.story.story import Source
+from zsched.core.story.source import Source
 from zsched.core.story.verdict import StoryVerdict
 from zsched.core.wording import rough_duration, with_name
 from zsched.errors import RedisUnavailable

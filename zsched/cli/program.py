@@ -33,7 +33,7 @@ from zsched.errors import ConfigError, InvalidSchedule, NotFound, RedisUnavailab
 if TYPE_CHECKING:
     from zsched.client import Client
     from zsched.config.settings import Settings
-    from zsched.core.story.story import Source
+    from zsched.core.story.source import Source
     from zsched.storage.connection import Link
 
 # Exit codes, each with its one meaning; scripts and the documentation rely on them.

@@ -12,7 +12,7 @@ from zsched.core.runs.attempts import Attempt
 from zsched.core.runs.cells import cells, with_short_workers
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.story.sentences import local_text, note_text
-from zsched.core.story.story import Source
+from zsched.core.story.source import Source
 from zsched.core.wording import rough_duration
 
 _UTC: Final = "UTC"  # the zone is the schedule's, which may be gone

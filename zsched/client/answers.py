@@ -28,7 +28,8 @@ from zsched.core.options.instants import instant_ms, zone_name
 from zsched.core.runs.missing_functions import ITS_PLACE
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import RunId
-from zsched.core.story.story import Chronicle, Source, Story, in_the_way, tell
+from zsched.core.story.source import Source
+from zsched.core.story.story import Chronicle, Story, in_the_way, tell
 from zsched.core.story.verdict import LEADERLESS, Hindrance, Stalled, Word, on_run
 from zsched.core.wording import alternatives, duration_text, plural, rough_duration, some
 from zsched.errors import InvalidSchedule, RunNotFound

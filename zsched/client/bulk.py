@@ -32,7 +32,7 @@ from zsched.core.options.arguments import SearchFilters, choice, flag
 from zsched.core.pages import pages_of
 from zsched.core.repair import CHANGED_PER_SECOND, PUSHED_PER_SECOND, IdOutcome, Rate, Repaired, Tally
 from zsched.core.runs.run import UNSUCCESSFUL, Run, RunStatus
-from zsched.core.story.story import Source
+from zsched.core.story.source import Source
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.reader import Reader

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from zsched.core.occurrences.timeline import Timeline
     from zsched.core.options.arguments import SearchFilters
     from zsched.core.runs.run import Run, RunStatus
-    from zsched.core.story.story import Source, Story
+    from zsched.core.story.source import Source
+    from zsched.core.story.story import Story
     from zsched.storage.inquiry import Looked
     from zsched.storage.reader import Reader
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zsched.errors import ZschedError
 
 if TYPE_CHECKING:
-    from zsched.core.story.story import Source
+    from zsched.core.story.source import Source
 
 SAMPLED: Final = 10  # ids of a result, the first ones
 AT_ONCE: Final = 100  # changes in one script: about 2 ms of the server

@@ -20,7 +20,8 @@ from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.search import SearchCursor, Wanted, kept
 from zsched.core.runs.run import OPEN, Run, RunStatus, as_seen, of_job
 from zsched.core.runs.run_id import RunId
-from zsched.core.story.story import Chronicle, Source
+from zsched.core.story.source import Source
+from zsched.core.story.story import Chronicle
 from zsched.core.story.verdict import Stalled
 from zsched.core.wording import in_a_line
 from zsched.errors import ArchiveError, RedisRefused
@@ -219,7 +220,7 @@ class Inquiry:
 
     def _of_log(self, source: Source) -> Source:
         first = self._log.first()
-        return of_log(source, first and first.position, self.last())
+        return source.of_log(first and first.position, self.last())
 
     def _later_than(self, t_us: int) -> Iterator[Entry]:
         later = self._log.search(lambda position: position.t_us > t_us)
@@ -292,7 +293,7 @@ class Asking:
                 remedy = "ask again" if after is None else f"the search goes on after cursor {after}"
                 raise ArchiveError(f"{self._source.problem}; {remedy}")
             self._fold = self._folded.fold(self._id)
-            self._source = of_log(self._source, self._fold.archive.first, self._fold.last)
+            self._source = self._source.of_log(self._fold.archive.first, self._fold.last)
         return self._fold.ask(about, arguments), self._source
 
     def ask_part(self, wanted: Wanted, after: str | None) -> tuple[dict[str, Any], Source]:
@@ -321,16 +322,6 @@ def understood(answer: dict[str, Any]) -> dict[str, Any]:
 def _entry(position: list[int], kind: str, body: list[str], by: str) -> Entry:
     texts = [text.encode("latin-1") for text in (by, *body)]
     return Entry(Position(*map(int, position)), str(kind), texts[1:], texts[0])
-
-
-def of_log(source: Source, first: Position | None, last: Position | None) -> Source:
-    """Return *source*, of no archive, as that of the log in Redis from *first* to *last*; None: it is empty."""
-    return replace(
-        source,
-        complete_since_ms=None if first is None else first.t_us // 1000,
-        as_of=None if last is None else last.id,
-        is_untrimmed=first is None or first.seq == 1,
-    )
 
 
 def source_of(answer: dict[str, Any], place: str) -> Source:

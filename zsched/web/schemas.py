@@ -21,7 +21,8 @@ from zsched.core.options.forms import TEXT, Option, ValueType
 from zsched.core.options.table import FOR_UPDATE, OPTIONS
 from zsched.core.repair import Repaired
 from zsched.core.runs.run import Run, RunStatus
-from zsched.core.story.story import Source, Story
+from zsched.core.story.source import Source
+from zsched.core.story.story import Story
 from zsched.core.story.verdict import StoryVerdict, Word
 from zsched.web.problems import MEDIA_TYPE
 

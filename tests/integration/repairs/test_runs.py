@@ -25,7 +25,7 @@ from zsched import Client, InvalidSchedule
 from zsched.client.answers import Answers
 from zsched.core.log import changes
 from zsched.core.occurrences.outcomes import What
-from zsched.core.story.story import Source
+from zsched.core.story.source import Source
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
 from zsched.storage.log import Log

@@ -11,7 +11,8 @@ from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.options.choices import ScheduleState
 from zsched.core.runs.run import Run, facts_text
-from zsched.core.story.story import Chronicle, Source, Story, tell
+from zsched.core.story.source import Source
+from zsched.core.story.story import Chronicle, Story, tell
 
 DUE_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 DUE = "2026-01-01 00:00:00+00:00"

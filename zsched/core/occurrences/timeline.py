@@ -15,7 +15,7 @@ from zsched.core.triggers import Trigger, build
 from zsched.errors import InvalidSchedule
 
 if TYPE_CHECKING:
-    from zsched.core.story.story import Source
+    from zsched.core.story.source import Source
 
 MOST_SPANS: Final = 1440  # the minutes of a day
 MOST_OUTCOMES: Final = 20_000  # read of the past

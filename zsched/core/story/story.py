@@ -21,6 +21,7 @@ from zsched.core.runs.attempt_lines import attempt_lines, in_order
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.sentences import CHANGED, CREATED, local_text, sentence, told_together
+from zsched.core.story.source import Source
 from zsched.core.story.verdict import (
     LEADERLESS,
     NOTHING,
@@ -34,67 +35,6 @@ from zsched.core.story.verdict import (
     with_gap,
 )
 from zsched.core.wording import plural, rough_duration
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """
-    Source of an answer. ``archive``: host and path; None: only Redis, whose log is short.
-
-    ``complete_since_ms``: the source is complete since then; None: since the beginning (only an archive), or there is
-    no log. ``as_of``: its last log entry. ``is_untrimmed``: True for Redis if its log still has its first entry. That
-    is the beginning, unless Redis lost its data before. ``place``: the namespace and its Redis.
-    """
-
-    archive: str | None
-    complete_since_ms: int | None
-    as_of: str | None
-    problem: str = ""
-    is_untrimmed: bool = False
-    place: str = "this namespace"
-    as_of_ms: int | None = None
-
-    @property
-    def whole_since_us(self) -> int:
-        """The time since when it is complete, in µs; 0: since the beginning."""
-        return 0 if self.is_untrimmed else (self.complete_since_ms or 0) * 1000
-
-    @property
-    def is_complete(self) -> bool:
-        """True if it knows everything since the beginning, up to now."""
-        return self.archive is not None and self.complete_since_ms is None and not self.problem
-
-    @property
-    def shortfall(self) -> str:
-        """Up to when an archive knows without Redis; "" if Redis helped."""
-        if self.archive is None or not self.problem:
-            return ""
-        at = "its beginning" if self.as_of_ms is None else local_text(self.as_of_ms, "UTC")
-        return f"by an archive that knows what happened up to {at}, as Redis does not answer"
-
-    def __str__(self) -> str:
-        since = "" if self.complete_since_ms is None else local_text(self.complete_since_ms, "UTC")
-        problem = f": {self.problem}" if self.problem else ""
-        if self.archive is not None:
-            extent = f"complete since {since or 'the beginning'}, up to log entry {self.as_of}"
-            at = "" if self.as_of_ms is None else f" of {local_text(self.as_of_ms, 'UTC', has_ms=True)}"
-            return f"from the archive {self.archive}, {extent}{at}{problem}"
-        log = f"whose log goes back to {since}" if since else "whose log is empty"
-        return f"from Redis alone, {log}{problem}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the source for JSON; ``complete_since`` is "start" for the beginning."""
-        since = iso(self.complete_since_ms)
-        if since is None and self.archive is not None:
-            since = "start"
-        return {
-            "place": self.place,
-            "archive": self.archive,
-            "complete_since": since,
-            "as_of": self.as_of,
-            "as_of_at": iso(self.as_of_ms),
-            "problem": self.problem or None,
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from zsched.core.log.shown import unknown_entry_text
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.options.arguments import choice
-from zsched.core.story.story import Source
+from zsched.core.story.source import Source
 from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine
 from zsched.storage.rights import Role

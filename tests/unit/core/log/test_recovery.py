@@ -13,7 +13,8 @@ from zsched.archive.body import without_arguments
 from zsched.core.log import Entry, Position, changes
 from zsched.core.log.recovery import MergedEntry, RestoreEntry, restored
 from zsched.core.record import Place, Record
-from zsched.core.story.story import Chronicle, Source
+from zsched.core.story.source import Source
+from zsched.core.story.story import Chronicle
 
 SCHEDULES = ["due", "paused", "quarantine", "ended", "gone"]
 RUNS = ["open", "skipped", "held", "refused"]

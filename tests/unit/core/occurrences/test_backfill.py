@@ -17,7 +17,7 @@ from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.timeline import MOST_COUNTED, Spans, Timeline
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.define import define_trigger
-from zsched.core.story.story import Source
+from zsched.core.story.source import Source
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY

@@ -14,7 +14,7 @@ from zsched.core.log import leaders_kinds
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.lateness import Absences
 from zsched.core.occurrences.outcomes import What
-from zsched.core.story.story import Source
+from zsched.core.story.source import Source
 from zsched.storage.scripts import load
 
 HELD_UP = "it was held up, by a hold, a limit of its queue or others that were due"

@@ -25,7 +25,7 @@ from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.story.sentences import local_text, sentence
-from zsched.core.story.story import Source
+from zsched.core.story.source import Source
 
 found, fired, skipped = (partial(change, what) for what in (What.FOUND, What.FIRED, What.SKIPPED))
 enqueued, taken_out = partial(change, What.ENQUEUED), partial(change, What.WITHDRAWN)

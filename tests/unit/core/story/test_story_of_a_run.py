@@ -14,7 +14,8 @@ from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.runs.attempts import Attempt
 from zsched.core.runs.run import Run, RunStatus, pushed
-from zsched.core.story.story import Chronicle, Source, Story, tell
+from zsched.core.story.source import Source
+from zsched.core.story.story import Chronicle, Story, tell
 
 FIRST_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 SECOND_MS = FIRST_MS + 60_000

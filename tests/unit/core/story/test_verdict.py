@@ -30,7 +30,8 @@ from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import Outcome, What
 from zsched.core.options.choices import ScheduleState
 from zsched.core.runs.run import GONE, Run, RunStatus, pushed
-from zsched.core.story.story import Chronicle, Source, Story, tell
+from zsched.core.story.source import Source
+from zsched.core.story.story import Chronicle, Story, tell
 from zsched.core.story.verdict import LEADERLESS, Hindrance, Stalled, StoryVerdict, Word
 
 
