@@ -150,7 +150,7 @@ def may_import(module: Module, name: str) -> bool:
     if top in ("zsched", "bench"):
         row = row_of(rest if top == "zsched" else name)
         return row is not None and (row == module.row or row in ours or row.partition(".")[0] in ours)
-    if top in sys.stdlib_module_names:
+    if top in sys.stdlib_module_names | {"_typeshed"}:  # the latter is for mypy alone
         is_of_clock = module.name == CLOCK and top == "time"
         return module.row != "core" or top not in NOT_IN_CORE or is_of_clock
     return top in outside

@@ -1,10 +1,10 @@
 """
 Connections to Redis: no command is sent twice unless zsched itself decides so.
 
-redis-py ≥ 6 re-sends a command when only its *reply* was lost, which pushes a job twice (measured
-through a proxy that cuts replies). So commands go over redis-py's connections without its client's
-retries. ``Link`` is a pool for calls that are safe to repeat by their ids, and re-sends them itself.
-``Wire`` is one physical connection that never reconnects silently, for a leader's scripts.
+redis-py ≥ 6 re-sends a command when only its *reply* was lost, which pushes a job twice (measured through a proxy that
+cuts replies). So commands go over redis-py's connections without its client's retries. ``Link`` is a pool for calls
+that are safe to repeat by their ids, and re-sends them itself. ``Wire`` is one physical connection that never
+reconnects silently, for a leader's scripts.
 
 RESP 2 is pinned: replies differ in shape between the protocols, not in speed (measured).
 """
@@ -12,7 +12,6 @@ RESP 2 is pinned: replies differ in shape between the protocols, not in speed (m
 from __future__ import annotations
 
 import os
-import re
 import select
 import threading
 import time
@@ -23,48 +22,31 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import hiredis
 import redis
-from redis.connection import ConnectionPool, parse_url
+from redis.connection import ConnectionPool
 from redis.exceptions import MaxConnectionsError
-from redis.sentinel import SentinelConnectionPool
 
-from zsched.config.urls import check_url, host_port, is_cluster_url, is_sentinel_url, redact, shown
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.pages import pages_of
-from zsched.errors import ConfigError, RedisRefused, RedisUnavailable, SlotMoves, show
-from zsched.storage import cluster, remedies, sentinel
-from zsched.storage.found import FoundPool, Unfound, adopted_options, distrust_of, our_options
+from zsched.errors import RedisRefused, RedisUnavailable, SlotMoves
+from zsched.storage import cluster, remedies
+from zsched.storage.found import FoundPool
 from zsched.storage.keys import Keys, keys_of
-from zsched.storage.writes import WriteRefusal
+from zsched.storage.pools import pool_by_url, pool_like
 
 if TYPE_CHECKING:
+    from _typeshed import HasFileno
+
     from zsched.config.settings import Settings
+    from zsched.storage.failures import Destination
 
 RESENDS = 2  # after the first attempt
 _PIPELINED = 500  # commands in flight
-_NODES = "name some of its nodes, [redis] url = redis+cluster://host:6379,host2:6379, for all of its slots"
 REST_S = 0.05  # between two attempts while a slot is being moved
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 _UNREADABLE = (ValueError, RecursionError)  # raised by redis-py's own parser, used without hiredis
-# Temporary errors without a type in redis-py: BUSY with a long script; UNBLOCKED, which ends a wait when a master
-# becomes a replica.
-_UNTYPED = re.compile(r"(BUSY|UNBLOCKED) ")
-# A master that refuses for these may be no master any more: another server may answer next time.
-_TEMPORARY = (WriteRefusal.REPLICA, WriteRefusal.FEW_REPLICAS)
-# Where Redis tells of a script: hash and line, before or after the error.
-_OF_A_SCRIPT = re.compile(
-    r"^(ERR )?Error running script \(call to \w+\): (@user_script: ?\d+: )*-?| script: \w+, on @user_script:\d+\.?$"
-)
-
 
 Command = tuple[Any, ...]
 T = TypeVar("T")
-
-
-class Interruption(Protocol):
-    """A signal that ends a wait: readable at the end of the wait."""
-
-    def fileno(self) -> int:
-        """For select."""
 
 
 class Channel(Protocol):
@@ -76,11 +58,9 @@ class Channel(Protocol):
 
 class Link:
     """
-    A pool of connections to one Redis. ``where`` names it without its password. ``given_by``: the place of its URL in
-    the settings, or "".
-
-    Thread-safe; no I/O until its first use. ``execute`` may send a command up to three times if replies
-    are lost: use it for reads and for scripts that are safe to repeat.
+    A pool of connections to one Redis, thread-safe, without I/O until its first use. ``where`` names it without its
+    password. ``given_by``: the place of its URL in the settings, or "". ``execute`` may send a command three times if
+    replies are lost: use it for reads and for scripts that are safe to repeat.
     """
 
     def __init__(self, pool: ConnectionPool, where: str, timeout_s: float, clock: Clock | None = None) -> None:
@@ -98,50 +78,15 @@ class Link:
         Raises:
             ConfigError: not a Redis URL; or *keys* are in more than one slot of the Cluster.
         """
-        try:
-            url = check_url(url)
-        except ValueError as error:
-            raise ConfigError(f"redis url {shown(url)}: {error}") from None
-        options: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, **our_options()}
-        if password is not None:
-            options["password"] = password
-        pool: Any
-        if is_sentinel_url(url):
-            pool = sentinel.Pool.by_url(url, **options)
-        elif is_cluster_url(url) and keys is not None:
-            cluster.demand_one_slot(keys)
-            pool = cluster.ClusterPool.by_url(url, keys.meta(), **options)
-        else:
-            pool = ConnectionPool(**{**options, **parse_url(url), **our_options()})  # type: ignore[no-untyped-call]  # redis-py's
-        return cls(pool, pool.where if isinstance(pool, FoundPool) else redact(url), timeout_s)
+        return cls(*pool_by_url(url, timeout_s, password, keys))
 
     @classmethod
     def adopt(cls, client: redis.Redis) -> Link:
         """
-        Return a link to the server of *client*, with zsched's policy for sending again instead of the client's.
-
-        Raises:
-            ConfigError: *client* is not a ``redis.Redis``, but for example an asyncio client or a URL.
+        Return a link to the server of *client*, with zsched's policy for sending again instead of the client's. Raises
+        ConfigError if *client* is not a ``redis.Redis``, but for example an asyncio client or a URL.
         """
-        given: object = client  # an untyped caller may give anything
-        if isinstance(given, redis.RedisCluster):
-            remedy = "use Client.from_url('redis+cluster://host:6379,host2:6379')"
-            raise ConfigError(f"redis=RedisCluster: it may send a command twice; {remedy}")
-        if not isinstance(client, redis.Redis):
-            raise ConfigError(f"redis={shown(client)}: not a redis.Redis; give one, or use Client.from_url(url)")
-        theirs = client.connection_pool
-        options = adopted_options(theirs)
-        timeout_s = options.get("socket_timeout") or 5.0
-        if isinstance(theirs, SentinelConnectionPool):
-            found = (
-                cluster.ClusterPool.adopt(theirs)
-                if isinstance(theirs, cluster.ClusterPool)
-                else sentinel.Pool.adopt(theirs)
-            )
-            return cls(found, found.where, timeout_s)
-        where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
-        pool = ConnectionPool(connection_class=theirs.connection_class, **options)
-        return cls(pool, f"{where}/{options.get('db', 0)}", timeout_s)
+        return cls(*pool_like(client))
 
     @property
     def finds_master(self) -> bool:
@@ -168,8 +113,7 @@ class Link:
         Return the reply to *command*.
 
         Raises:
-            RedisUnavailable: not reached, or every reply was lost, or the slot was not whole, within about
-            ``timeout_s``.
+            RedisUnavailable: within ``timeout_s`` not reached, or every reply was lost, or the slot was not whole.
             RedisRefused: an error reply, except NOSCRIPT, which the script loader handles.
         """
         deadline_ms = self._clock.monotonic_ms() + self.timeout_s * 1000
@@ -271,30 +215,8 @@ class Link:
     def _converted(self) -> Iterator[None]:
         try:
             yield
-        except TypeError as error:  # redis-py hands a URL's query to the connection unchecked
-            problem = f"it has an option that a connection does not know ({error})"
-            raise ConfigError(f"redis url {self.where!r}: {problem}; take it out") from error
-        except redis.AuthenticationError as error:
-            raise _login_error(error, self.where, self.given_by) from error
-        except redis.ResponseError as error:  # of SELECT: no such database, or a long script
-            if _UNTYPED.match(str(error)):
-                problem = f"Redis at {self.where} is busy: {_reason(error)}"
-                raise RedisUnavailable(problem, self._server.when_busy(error)) from error
-            raise RedisRefused(f"Redis at {self.where} refused the connection: {_reason(error)}") from error
-        except _LOST as error:
-            if (distrust := distrust_of(error)) is not None:
-                problem = f"has a certificate that is not trusted here ({distrust})"
-                raise RedisRefused(f"Redis at {self.where} {problem}; {remedies.TRUST}") from error
-            where = f"{self.where} ({self.given_by})" if self.given_by else self.where
-            problem, remedy = _reason(error), ""
-            if isinstance(error, Unfound):
-                problem, remedy = redact(error.problem), error.remedy
-            elif isinstance(error, redis.BusyLoadingError):
-                remedy = self._server.when_busy(error)
-            remedy = remedy or self._server.when_silent(error)
-            raise RedisUnavailable(f"cannot reach Redis at {where}: {problem}", remedy) from error
-        except redis.RedisError as error:
-            raise RedisUnavailable(*_no_reply(self.where, error)) from error
+        except (TypeError, redis.RedisError, OSError) as error:
+            raise _destination(self.where, self.given_by, self._server).of_opening(error) from error
 
     @property
     def _server(self) -> remedies.Endpoint:
@@ -306,9 +228,8 @@ class Link:
 
 class Wire:
     """
-    One physical connection. After any failure it stays broken. Its owner must open another one, and so notices that the
-    server may be a different one. *found*: the pool that knows the present master; a connection to a former master is
-    a failure, too.
+    One physical connection. After any failure it stays broken; its owner opens another one, and so notices that the
+    server may be a different one. *found*: the pool that knows the present master. One to a former master has failed.
     """
 
     def __init__(self, connection: Any, where: str, found: FoundPool | None = None, given_by: str = "") -> None:
@@ -359,9 +280,8 @@ class Wire:
 
     def pack(self, command: Command) -> bytes:
         """
-        Return *command* as bytes for ``send_packed``, its numbers as text. hiredis 3.5 crashes the process if Ctrl-C
-        comes while it packs a number: it uses the result of ``PyObject_Repr``, which handles signals, without a check
-        for NULL. Raises redis.DataError, UnicodeError; nothing was sent.
+        Return *command* as bytes for ``send_packed``, its numbers as text: hiredis 3.5 crashes the process if Ctrl-C
+        comes while it packs a number (``PyObject_Repr`` handles signals). Raises redis.DataError, UnicodeError.
         """
         texts: Any = (repr(part) if part.__class__ is int or part.__class__ is float else part for part in command)
         try:  # redis-py looks at each part twice before: 5 % of a client's time in a bulk insert (measured)
@@ -405,10 +325,10 @@ class Wire:
                 raise
             return error
 
-    def wait_for_data(self, timeout_s: float, interruption: Interruption | None = None) -> bool:
+    def wait_for_data(self, timeout_s: float, interruption: HasFileno | None = None) -> bool:
         """
-        Return True when data can be read, within *timeout_s*. With *interruption*, return False as soon as that is
-        readable; then a reply must be awaited, and no part of it read.
+        Return True when data can be read, within *timeout_s*. With *interruption*, which ends the wait, return False as
+        soon as that is readable; then a reply must be awaited, and no part of it read.
         """
         self._demand_usable()
         with self._converted():
@@ -440,97 +360,36 @@ class Wire:
         except redis.exceptions.NoScriptError:
             self.in_flight -= 1
             raise
-        except redis.AuthenticationError as error:  # for redis-py a lost connection
-            self.close()
-            raise _login_error(error, self.where, self._given_by) from error
-        except (redis.BusyLoadingError, redis.exceptions.ClusterDownError) as error:
-            self.close()  # another server may answer next time
-            raise self._busy(error) from error
-        except redis.exceptions.MovedError as error:
-            if self._found is None or not self._found.redirected(self.connection, error):
+        except (redis.RedisError, OSError) as error:
+            found = _destination(self.where, self._given_by, remedies.Endpoint.of(self.connection)).of_call(
+                error,
+                has_moved=isinstance(error, redis.exceptions.MovedError)
+                and self._found is not None
+                and self._found.redirected(self.connection, error),
+                follows_slot=self.follows_slot,
+                is_one_of_many=self.in_flight > 1,
+            )
+            if isinstance(error, redis.ResponseError) and isinstance(found, RedisRefused):
                 self.in_flight -= 1
-                problem = "other slots are not asked" if self.follows_slot else _NODES
-                raise RedisRefused(f"a key is in slot {error.slot_id}, which is elsewhere; {problem}") from error
-            may_have_been_applied = self.in_flight > 1  # later calls in flight
-            self.close()
-            owner = host_port(error.host, error.port)
-            message = f"slot {error.slot_id} of the Redis Cluster at {self.where} moved to {owner}"
-            remedy = remedies.ASKED_AGAIN
-            raise RedisUnavailable(message, remedy, may_have_been_applied=may_have_been_applied) from error
-        except (redis.exceptions.TryAgainError, redis.exceptions.AskError) as error:
-            may_have_been_applied = self.in_flight > 1
-            self.close()
-            problem = f"a slot of the Redis Cluster at {self.where} is being moved to another node"
-            remedy = remedies.Endpoint.of(self.connection).when_slot_moves()
-            raise SlotMoves(problem, remedy, may_have_been_applied=may_have_been_applied) from error
-        except redis.exceptions.ClusterCrossSlotError as error:
-            self.in_flight -= 1
-            raise RedisRefused(one_node_only(self.where)) from error
-        except redis.ResponseError as error:
-            self.in_flight -= 1
-            if (refusal := WriteRefusal.of(error)) is not None:
-                problem = f"Redis at {self.where} refuses writes: {refusal.sentence}"
-                if refusal in _TEMPORARY:
-                    self.close()
-                    raise RedisUnavailable(problem, refusal.remedy) from error
-                raise RedisRefused(f"{problem}; {refusal.remedy}") from error
-            if _UNTYPED.match(str(error)):
+            else:  # another server may answer next time
                 self.close()
-                raise self._busy(error) from error
-            raise RedisRefused(f"Redis at {self.where} refused: {_reason(error)}") from error
-        except _LOST as error:
-            self.close()
-            if isinstance(error.__context__, redis.ReadOnlyError):  # redis-py's conversion behind a Sentinel
-                refusal = WriteRefusal.REPLICA
-                problem = f"Redis at {self.where} refuses writes: {refusal.sentence}"
-                raise RedisUnavailable(problem, refusal.remedy) from error
-            problem = f"lost Redis at {self.where}: {_reason(error)}"
-            remedy = remedies.Endpoint.of(self.connection).when_silent(error)
-            raise RedisUnavailable(problem, remedy, may_have_been_applied=True) from error
-        except redis.RedisError as error:  # later replies cannot be read either
-            self.close()
-            raise RedisUnavailable(*_no_reply(self.where, error), may_have_been_applied=True) from error
+            raise found from error
         except BaseException:  # Ctrl-C between command and reply: the next reply would be this one's
             self.close()
             raise
 
-    def _busy(self, error: redis.RedisError) -> RedisUnavailable:
-        problem = f"Redis at {self.where} cannot take writes now: {_reason(error)}"
-        return RedisUnavailable(problem, remedies.Endpoint.of(self.connection).when_busy(error))
+
+def _destination(where: str, given_by: str, server: remedies.Endpoint) -> Destination:
+    from zsched.storage.failures import Destination  # a client without an error need not wait for it
+
+    return Destination(where, given_by, server)
 
 
 def link_of(settings: Settings, most_s: float | None = None) -> Link:
-    """
-    Return a link by *settings*, with at most *most_s* per wait, not connected yet. Raises ConfigError.
-    """
+    """Return a link by *settings*, with at most *most_s* per wait, not connected yet. Raises ConfigError."""
     given = settings.redis
     timeout_s = given.timeout_s if most_s is None else min(given.timeout_s, most_s)
     link = Link.from_url(given.url, timeout_s, given.read_password(), keys_of(settings))
     password = f", password from {given.password_file}" if given.password_file else ""
     link.given_by = given.given_by and given.given_by + password
     return link
-
-
-def one_node_only(where: str) -> str:
-    """Return the message for a connection to a single node of a Cluster."""
-    return f"Redis at {where} is a node of a Redis Cluster; {_NODES}"
-
-
-def _login_error(error: redis.AuthenticationError, where: str, given_by: str) -> RedisRefused:
-    """Return the error for a wrong user or password, or a missing one (NOAUTH; Redis 6.2 may say so at connecting)."""
-    said = "needs user and password" if "Authentication required" in str(error) else "refused user or password"
-    return RedisRefused(f"Redis at {where} {said}; check {given_by or 'the URL'}")
-
-
-def _no_reply(where: str, error: redis.RedisError) -> tuple[str, str]:
-    """Return problem and remedy for bytes that are not a Redis reply, or for any other error of redis-py."""
-    if not isinstance(error, redis.InvalidResponse):
-        return f"the connection to Redis at {where} failed: {_reason(error)}", remedies.ASKED_AGAIN
-    problem = f"Redis at {where} answered with bytes that are not a Redis reply: {show(_reason(error))}"
-    return problem, "look for a proxy, another program or a TLS port at that address"
-
-
-def _reason(error: BaseException) -> str:
-    """Return the error's text. The server's own texts are not redacted: they have no URL, but may have an @."""
-    text = _OF_A_SCRIPT.sub("", str(error)) if isinstance(error, redis.ResponseError) else redact(str(error))
-    return text or type(error).__name__

@@ -12,7 +12,8 @@ from typing import Final
 
 from zsched.core.entry import text
 from zsched.errors import RedisRefused
-from zsched.storage.connection import Wire, one_node_only
+from zsched.storage.connection import Wire
+from zsched.storage.failures import one_node_only
 from zsched.storage.writes import WriteRefusal
 
 # Settings that say more than INFO about refused writes. Ordinary users may not read them, and each refusal would be in
