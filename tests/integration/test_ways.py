@@ -35,8 +35,8 @@ def why(client: Client) -> None:
 
 
 WAYS: dict[str, tuple[Call, Call, tuple[int, int, int], tuple[int, int, int]]] = {
-    "put": (put, put_again, (15, 70, 12), (14, 57, 10)),
-    "update": (update, lambda client: client.update("r", queue="sms"), (43, 179, 16), (35, 120, 13)),
+    "put": (put, put_again, (11, 60, 9), (11, 50, 9)),
+    "update": (update, lambda client: client.update("r", queue="sms"), (22, 125, 16), (22, 103, 13)),
     # Without an archive: the writer and the reader of the folded log are on the way, too.
     "why": (why, why, (52, 251, 18), (49, 229, 18)),
 }

@@ -36,7 +36,8 @@ from zsched.storage.answering import answer_of
 from zsched.storage.connection import link_of
 from zsched.storage.inquiry import Inquiry, source_of
 from zsched.storage.keys import keys_of
-from zsched.storage.reader import Reader, StoredSchedule
+from zsched.storage.reader import Reader
+from zsched.storage.records import as_schedule
 from zsched.storage.rqjob import Encoder
 from zsched.storage.shell import Shell
 
@@ -201,11 +202,11 @@ class _ArchivedReader(Reader):
         """Return this machine's time."""
         return SystemClock().now_ms()
 
-    def find(self, id: str) -> StoredSchedule | None:
+    def find(self, id: str) -> Schedule | None:
         """Return the schedule as the archive knows it, without its job; None if it does not wait."""
         with recalling_beside(self._archive.path) as (recall, _):
             record = next(recall.known([id])).schedule
-        return None if record is None else StoredSchedule(self._decoder.schedule(record), record, self.now_ms())
+        return None if record is None else as_schedule(record, self._encoder, self.now_ms())
 
 
 class _ArchivedAnswers(Answers):

@@ -17,7 +17,7 @@ from zsched.cli.lines import Style, TableRow
 from zsched.cli.output import say_lines
 from zsched.cli.program import DONE, UNHEALTHY, Invocation, command
 from zsched.cli.status_screen import status_lines, watch
-from zsched.core.options.instants import zone_name
+from zsched.core.options.forms import zone_name
 from zsched.core.wording import plural
 from zsched.errors import ArchiveError, RedisUnavailable
 from zsched.health.status import looking

@@ -22,7 +22,7 @@ from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What
 from zsched.core.occurrences.replacements import READ, Replacement, Replacements
 from zsched.core.options.arguments import SearchFilters
-from zsched.core.options.instants import zone_name
+from zsched.core.options.forms import zone_name
 from zsched.core.runs.cells import CELLS, cells, remark, with_short_workers
 from zsched.core.runs.run import BAD, RunStatus
 from zsched.core.story.sentences import local_text, reason_text

@@ -22,7 +22,7 @@ from zsched.core.log.shown import entry_for_json, unknown_entry_text
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.options.arguments import check_id
-from zsched.core.options.instants import zone_name
+from zsched.core.options.forms import zone_name
 from zsched.core.runs.cells import with_short_workers
 from zsched.core.runs.run import RunStatus
 from zsched.core.story.sentences import local_text, sentence, told_together

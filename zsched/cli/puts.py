@@ -19,8 +19,7 @@ from zsched.client.allowed import check_allowed
 from zsched.core.clock import to_ms
 from zsched.core.model import Scheduled
 from zsched.core.options.define import TRIGGERS
-from zsched.core.options.forms import Option, Stored, ValueType
-from zsched.core.options.instants import zone_name
+from zsched.core.options.forms import Option, Stored, ValueType, zone_name
 from zsched.core.options.table import FOR_UPDATE, OPTIONS
 from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.tasks.lookup import Lookup

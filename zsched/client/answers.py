@@ -24,7 +24,8 @@ from zsched.core.occurrences.outcomes import OUTCOMES, What
 from zsched.core.occurrences.search import SearchCursor, Wanted, runs_of
 from zsched.core.options.arguments import SearchFilters, check_filter, check_id, choice
 from zsched.core.options.choices import ScheduleState
-from zsched.core.options.instants import instant_ms, zone_name
+from zsched.core.options.forms import zone_name
+from zsched.core.options.instants import instant_ms
 from zsched.core.runs.missing_functions import ITS_PLACE
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import RunId
@@ -90,8 +91,8 @@ class Answers:
         known = [run for run in runs_of(chronicle.changes) if run_id in ("", run.id)]
         runs = self._inquiry.seen(known) if run_id else self._now(chronicle, known)
         stalled = self._inquiry.stalled(runs) if runs else {}
-        schedule, now_ms = (found.schedule, found.now_ms) if found else (None, self._reader.now_ms())
-        story = tell(chronicle, schedule, now_ms, zone, runs, stalled, self._hindrance(schedule, now_ms), run_id)
+        now_ms = found.read_ms if found else self._reader.now_ms()
+        story = tell(chronicle, found, now_ms, zone, runs, stalled, self._hindrance(found, now_ms), run_id)
         if not story.is_known and not run_id:
             return self._with_near_ids(story)
         for hint in _HINTS.get(story.verdict.word, ()):

@@ -34,7 +34,6 @@ from zsched.core.triggers import shown_zone
 from zsched.errors import ArchiveError, InvalidSchedule
 from zsched.storage.connection import Link
 from zsched.storage.inquiry import Inquiry
-from zsched.storage.reader import StoredSchedule
 from zsched.storage.refusals import NO_VERSION, contended, demand, is_changed
 from zsched.storage.store import BACKFILLED_AT_ONCE, Store
 
@@ -64,7 +63,7 @@ class Filling:
     """One backfill of schedule *id*. *is_again*: run also occurrences that ran. *find* reads a schedule, or raises."""
 
     def __init__(
-        self, link: Link, store: Store, inquiry: Inquiry, find: Callable[[str], StoredSchedule], id: str, is_again: bool
+        self, link: Link, store: Store, inquiry: Inquiry, find: Callable[[str], Schedule], id: str, is_again: bool
     ) -> None:
         self._link, self._store, self._inquiry, self._find = link, store, inquiry, find
         self._id, self._is_again = id, is_again
@@ -74,9 +73,8 @@ class Filling:
         self, start: datetime, end: datetime, is_dry_run: bool, on_progress: Callable[[int, int], None]
     ) -> Backfill:
         """Push the occurrences in [start, end) that did not run. Raises as ``Client.backfill``."""
-        found = self._find(self._id)
-        schedule = self._recurring(found.schedule)
-        start_ms, end_ms = _range(start, end, schedule.tz, found.now_ms)
+        schedule = self._recurring(self._find(self._id))
+        start_ms, end_ms = _range(start, end, schedule.tz, schedule.read_ms)
         past = _bounded(schedule, start_ms, end_ms)
         with naming_lost_call(self._id, is_repeatable=not self._is_again):
             self._ran, source = self._inquiry.ran(self._id, start_ms, end_ms)
@@ -141,7 +139,7 @@ class Filling:
         if number > _REPLANS:
             stays = "the runs pushed so far stay; repeat the call to continue from there"
             raise contended(self._id, stays)
-        plan.schedule = self._recurring(self._find(self._id).schedule)
+        plan.schedule = self._recurring(self._find(self._id))
         plan.past = _bounded(plan.schedule, plan.occurrences[at].nominal_ms, end_ms)
         plan.occurrences[at:] = self._occurrences(plan.past)
 

@@ -27,7 +27,6 @@ from zsched.core.options.revision import PAYLOAD, is_same
 from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.comparing import ScheduleWithOptions, with_options
-from zsched.storage.reader import StoredSchedule
 from zsched.storage.refusals import is_changed
 
 
@@ -59,7 +58,7 @@ class Keeper:
     def held(self, ids: Iterable[str]) -> Iterator[ScheduleWithOptions]:
         """Read the schedules of *ids* that are in Redis, one-shots too. Opening payloads runs no code."""
         self._puts.check_serializer()  # before any payload is opened
-        return (self._of(found) for found in self._reader.find_many(ids))
+        return (self._of(found) for found in self._reader.schedules(ids))
 
     def recurring(self, globs: Sequence[str] = ()) -> Iterator[Schedule]:
         """Return the recurring schedules with an id that matches one of *globs*, or all, by id; opens no payload."""
@@ -80,12 +79,11 @@ class Keeper:
             kept["meta"] = held.options.get("meta")
         definition = replace(definition, **kept)
         expected = self._reader.expected(self._puts.from_definition(definition))
-        return definition, replace(wanted, record=expected.record)
+        return definition, replace(wanted, schedule=replace(wanted.schedule, record=expected.record))
 
     def is_unchanged(self, held: ScheduleWithOptions, wanted: ScheduleWithOptions) -> bool:
         """Return True if a put of *wanted* would change nothing: the decision of put_recurring.lua."""
-        is_same_put = held.digest == wanted.digest and held.signature == wanted.signature
-        return is_same_put and held.schedule.state is not ScheduleState.QUARANTINED
+        return held.is_same_put(wanted) and held.schedule.state is not ScheduleState.QUARANTINED
 
     def put(self, definition: Definition, held: ScheduleWithOptions | None) -> Scheduled | None:
         """
@@ -118,7 +116,7 @@ class Keeper:
                     next_at = None if outcome.due_ms == b"-" else from_ms(int(outcome.due_ms))
                     yield outcome.number, Scheduled(outcome.id, text(outcome.word), next_at, None)
 
-    def _of(self, found: StoredSchedule) -> ScheduleWithOptions:
+    def _of(self, found: Schedule) -> ScheduleWithOptions:
         return with_options(found, self._encoder)
 
 

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from zsched.storage.inquiry import Inquiry
     from zsched.storage.overview import Overview
     from zsched.storage.queues import StalledQueues
-    from zsched.storage.reader import StoredSchedule
     from zsched.storage.reruns import Reruns
     from zsched.storage.store import Store
 
@@ -136,8 +135,7 @@ class Schedules(Past):
         mode = choice("missed", missed, Missed)
         with naming_lost_call(check_id(id)):
             self._store.resume([id], mode, check_version(if_version), place)[id].demand()
-        found = self._reader.find(id)
-        return found.schedule if found else None
+        return self._reader.find(id)
 
     def run_now(self, id: str, if_version: str | None = None) -> str:
         """
@@ -218,11 +216,11 @@ class Schedules(Past):
         filling = Filling(self._link, self._store, self._inquiry, self._found, check_id(id), flag("again", again))
         return filling.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))
 
-    def _found(self, id: str) -> StoredSchedule:
+    def _found(self, id: str) -> Schedule:
         """Return one schedule. Raises ScheduleNotFound, also if it is beyond the limits of the caller."""
         with naming_lost_call(id):
             found = self._reader.get(id)
-        if self._limits is not None and self._limits.refusal(found.schedule.limited_by) is not None:
+        if self._limits is not None and self._limits.refusal(found.limited_by) is not None:
             raise not_found(id, self._keys)
         return found
 
@@ -231,7 +229,7 @@ class Schedules(Past):
     def get(self, id: str) -> Schedule:
         """Return one schedule. Raises ScheduleNotFound."""
         with naming_lost_call(check_id(id)):
-            return self._reader.get(id).schedule
+            return self._reader.get(id)
 
     def get_many(self, ids: Iterable[str]) -> Iterator[Schedule]:
         """Yield those of the schedules *ids* that exist, in the order of *ids*; read page by page."""

@@ -18,16 +18,17 @@ from uuid import uuid4
 from zsched.client.calls import Typed, loaded_task, lost_call
 from zsched.client.putting import Putting
 from zsched.core.entry import text
-from zsched.core.model import MEND, Definition, Scheduled
+from zsched.core.model import MEND, Definition, Schedule, Scheduled
 from zsched.core.occurrences.first_times import REPLANS
 from zsched.core.options.arguments import check_version
 from zsched.core.options.revision import PAYLOAD, revise
 from zsched.core.repair import IdOutcome
-from zsched.core.runs.signature import signature_in
+from zsched.core.runs.signature import SIGNATURE_FIELD, signature_in
 from zsched.errors import NOT_GIVEN, Contended, InvalidSchedule, RedisUnavailable, VersionConflict, ZschedError
 from zsched.storage.called import called
 from zsched.storage.puts import Answer, Put, PutScripts
-from zsched.storage.reader import Reader, StoredSchedule
+from zsched.storage.reader import Reader
+from zsched.storage.records import rq_fields
 from zsched.storage.refusals import NO_VERSION, contended, is_changed
 from zsched.storage.signing import BadSignature
 from zsched.storage.unpickling import NotPlain
@@ -44,13 +45,13 @@ class Updating:
         if_version = check_version(changes.get("if_version"))
         for _ in range(REPLANS):
             found = self._found(id, if_version)
-            if found.signature:
+            if is_signed := bool(rq_fields(found.record).get(SIGNATURE_FIELD)):
                 self._demand_good(found, "schedule it again with all of its options, by a client with keys")
-            put = self._puts.from_definition(self._revised(found, changes), signs=bool(found.signature))
+            put = self._puts.from_definition(self._revised(found, changes), signs=is_signed)
             if put.rule is not None:
-                put.rule.is_stored = put.rule.spec == found.schedule.trigger
+                put.rule.is_stored = put.rule.spec == found.trigger
             answer = self._putting.answered(put, uuid4().hex)
-            if not is_changed(answer.word):
+            if not answer.is_changed:
                 return self._putting.scheduled(put, answer)
         raise contended(id)
 
@@ -62,19 +63,19 @@ class Updating:
         for _ in range(REPLANS):
             found = self._found(id, if_version)
             self._demand_good(found, "let a client with its key run it now")
-            answer = self._puts.enqueue(self._revised(found, {}), found.schedule.next_ms)
-            if not is_changed(answer.word):
+            answer = self._puts.enqueue(self._revised(found, {}), found.next_ms)
+            if not answer.is_changed:
                 return answer
         raise contended(id)
 
-    def _found(self, id: str, if_version: str | None) -> StoredSchedule:
+    def _found(self, id: str, if_version: str | None) -> Schedule:
         """Return one schedule, whose payload may be opened. Raises ScheduleNotFound, VersionConflict."""
         try:
             found = self._reader.get(id)
         except RedisUnavailable as error:
             raise lost_call(error, id) from error
-        if if_version not in (None, found.schedule.version):
-            raise VersionConflict(id, if_version or "", found.schedule.version)
+        if if_version not in (None, found.version):
+            raise VersionConflict(id, if_version or "", found.version)
         self._puts.check_serializer()
         return found
 
@@ -86,10 +87,10 @@ class Updating:
         self._puts.check_serializer()  # before a payload is opened
         outcomes: dict[str, IdOutcome] = {id: IdOutcome("not_found") for id in ids}
         puts: list[tuple[int, Put]] = []
-        for found in self._reader.find_many(ids):
-            id = found.schedule.id
+        for found in self._reader.schedules(ids):
+            id = found.id
             try:
-                if found.signature:
+                if signature := rq_fields(found.record).get(SIGNATURE_FIELD, b""):
                     self._demand_good(found, "schedule it again")
                 elif not takes_unsigned:
                     self._demand_good(found, "schedule it again, or give unsigned=True (--unsigned)")
@@ -97,7 +98,7 @@ class Updating:
             except ZschedError as error:
                 outcomes[id] = IdOutcome("", error=error)
                 continue
-            if self._signature_of(put) == found.signature:
+            if self._signature_of(put) == signature:
                 outcomes[id] = IdOutcome("unchanged")
             else:
                 puts.append((len(puts), put))
@@ -113,23 +114,24 @@ class Updating:
     def _signature_of(self, put: Put) -> bytes:
         return signature_in(put.name if put.rule else self._puts.sign(put.shape, put.row)[2])
 
-    def _revised(self, found: StoredSchedule, changes: Mapping[str, Any]) -> Definition:
+    def _revised(self, found: Schedule, changes: Mapping[str, Any]) -> Definition:
         """
         Return the stored options, updated by *changes*, to be put if it is still as it was read. The payload is opened
         only if a part of it changes. Raises InvalidSchedule: some of them cannot be read, so not kept either.
         """
-        if found.schedule.unreadable:
-            raise InvalidSchedule("id", found.schedule.id, found.schedule.damage, MEND)
-        data = found.data
-        stored = self._puts.encoder.options(found.fields, runs=self._runs_pickles)
-        if any(name in changes for name in PAYLOAD) and not changes.keys() >= {"args", "kwargs"}:
-            stored["args"], stored["kwargs"] = self._opened(found.schedule.id, data, changes)
-        func = changes.get("func") or loaded_task(found.schedule.func)
-        if isinstance(func, Typed) and any(name in changes for name in PAYLOAD):
-            given = {**stored, **changes}
-            func.checked_id(found.schedule.id, given.get("args"), given.get("kwargs"))
-        definition = revise(found.schedule, stored, data, changes, self._putting.urgencies)
-        return replace(definition, if_version=found.schedule.version or NO_VERSION)
+        if found.unreadable:
+            raise InvalidSchedule("id", found.id, found.damage, MEND)
+        fields = rq_fields(found.record)
+        data, stored = fields.get("data", b""), self._puts.encoder.options(fields, runs=self._runs_pickles)
+        if any(name in changes for name in PAYLOAD):
+            if not changes.keys() >= {"args", "kwargs"}:
+                stored["args"], stored["kwargs"] = self._opened(found.id, data, changes)
+            func = changes.get("func") or loaded_task(found.func)
+            if isinstance(func, Typed):
+                given = {**stored, **changes}
+                func.checked_id(found.id, given.get("args"), given.get("kwargs"))
+        definition = revise(found, stored, data, changes, self._putting.urgencies)
+        return replace(definition, if_version=found.version or NO_VERSION)
 
     def _opened(self, id: str, data: bytes, changes: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the args and kwargs of a stored payload; one of them will stay. Raises InvalidSchedule."""
@@ -141,22 +143,22 @@ class Updating:
             raise InvalidSchedule(kept, NOT_GIVEN, problem, error.remedy) from error
         return args, kwargs
 
-    def _demand_good(self, found: StoredSchedule, remedy: str) -> None:
+    def _demand_good(self, found: Schedule, remedy: str) -> None:
         """Check the signature of *found*. Raises InvalidSchedule: another program may have made what stays of it."""
-        signer, schedule = self._puts.signer, found.schedule
+        signer, fields = self._puts.signer, rq_fields(found.record)
         try:
             if signer is None:
                 raise BadSignature("it is signed, and this client has no keys")
-            signer.check_found(schedule.id, schedule.next_ms if schedule.kind == "once" else None, found.fields)
-            if (path := _function_of(found)) != schedule.func:  # a new payload would be made with that
-                raise BadSignature(f"it shows the function {schedule.func!r}, and is signed for {path!r}")
+            signer.check_found(found.id, found.next_ms if found.kind == "once" else None, fields)
+            if (path := _function_of(fields)) != found.func:  # a new payload would be made with that
+                raise BadSignature(f"it shows the function {found.func!r}, and is signed for {path!r}")
         except BadSignature as error:
-            raise InvalidSchedule("id", schedule.id, str(error), remedy) from error
+            raise InvalidSchedule("id", found.id, str(error), remedy) from error
 
 
-def _function_of(found: StoredSchedule) -> str:
+def _function_of(fields: Mapping[str, bytes]) -> str:
     """Return the path of the function in the payload. Raises BadSignature."""
     try:
-        return called(found.fields).paths[0]
+        return called(fields).paths[0]
     except NotPlain as error:
         raise BadSignature(f"its call cannot be read: {error}") from error

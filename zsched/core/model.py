@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from zsched.core.clock import clamped_ms, from_ms, to_ms
@@ -20,6 +21,7 @@ from zsched.core.occurrences.policy import WAITING
 from zsched.core.options.allowed import LimitedBy
 from zsched.core.options.checked import POLICIES, CheckedOptions, options_for_json
 from zsched.core.options.choices import IfExists, ScheduleState
+from zsched.core.record import Place, Record
 from zsched.core.runs.run_id import RunId
 from zsched.core.triggers import TriggerSpec
 from zsched.core.wording import plural
@@ -88,7 +90,10 @@ class Definition(CheckedOptions):
 
 @dataclass(frozen=True, slots=True)
 class Schedule(CheckedOptions):
-    """A schedule in Redis. ``args`` are decoded for JSON payloads only: pickles are never loaded for display."""
+    """
+    A schedule in Redis, read from its ``record``. ``args`` are decoded for JSON payloads only: pickles are never loaded
+    for display.
+    """
 
     id: str
     state: ScheduleState
@@ -115,6 +120,8 @@ class Schedule(CheckedOptions):
     since_ms: int | None = None  # paused or quarantined since, or ended at
     unreadable: tuple[str, ...] = ()  # options that another program broke: they are shown as if they were not set
     callbacks: tuple[tuple[str, str], ...] = ()  # options and functions
+    read_ms: int = field(default=0, repr=False, compare=False)  # the server's time when it was read
+    record: Record = field(default_factory=partial(Record, "", "", Place.DUE, "", None, ()), repr=False, compare=False)
 
     @property
     def limited_by(self) -> LimitedBy:

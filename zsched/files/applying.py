@@ -172,7 +172,7 @@ class Application:
     def _refuse_others(self, held: ScheduleWithOptions) -> None:
         """Refuse to change *held* if it is a one-shot, or another owner's. Raises InvalidSchedule."""
         schedule, owner = held.schedule, self._file.owner
-        if held.record.run:
+        if schedule.record.run:
             remedy = "cancel that one first, or give another id"
             raise InvalidSchedule("id", schedule.id, "a one-shot of this id exists", remedy)
         if self._is_own(schedule) or self._takes_over:

@@ -16,16 +16,18 @@ from typing import Any, Final, NamedTuple
 
 from zsched.core.facets import limited_by
 from zsched.core.log.kinds import LoggedPut
+from zsched.core.model import Schedule
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.options.forms import ValueType
 from zsched.core.options.revision import is_same, options_of
 from zsched.core.options.table import options_taking
+from zsched.core.runs.signature import SIGNATURE_FIELD
 from zsched.core.toml import toml_text
 from zsched.core.triggers import RULES, shown_zone
 from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule
-from zsched.storage.reader import Decoder, StoredSchedule
+from zsched.storage.records import as_schedule, rq_fields
 from zsched.storage.rqjob import Encoder, plain
 from zsched.storage.unpickling import is_pickle
 
@@ -36,30 +38,43 @@ _ORDER: Final = (
 )
 _SHOWN: Final = 100  # characters of a value in a difference
 _DURATIONS: Final = frozenset(options_taking(ValueType.DURATION))
+_SIGNATURE: Final = SIGNATURE_FIELD.encode()
 _PRIVATE: Final = {"args": "arguments", "kwargs": "arguments", "meta": "meta"}  # values that a history never shows
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleWithOptions(StoredSchedule):
+class ScheduleWithOptions:
     """
     A schedule with its options, including func, args and kwargs. ``unreadable`` is the reason why some are missing, or
     "".
     """
 
+    schedule: Schedule
     options: Mapping[str, Any]
     unreadable: str = ""
 
+    @property
+    def data(self) -> bytes:
+        """The stored call, or b""."""
+        return self.schedule.record.job_fields().get(b"data", b"")
 
-def with_options(found: StoredSchedule, encoder: Encoder) -> ScheduleWithOptions:
-    """Return *found* with its options."""
-    schedule, unreadable, stored = found.schedule, "", dict[str, Any](func=found.schedule.func)
+    def is_same_put(self, other: ScheduleWithOptions) -> bool:
+        """Return True if a put of *other*, a recurring schedule, would change nothing: as put_recurring.lua decides."""
+        mine, theirs = self.schedule.record, other.schedule.record
+        is_same_digest = mine.own_fields().get(b"digest") == theirs.own_fields().get(b"digest")
+        return is_same_digest and mine.job_fields().get(_SIGNATURE) == theirs.job_fields().get(_SIGNATURE)
+
+
+def with_options(schedule: Schedule, encoder: Encoder) -> ScheduleWithOptions:
+    """Return *schedule* with its options."""
+    fields, unreadable, stored = rq_fields(schedule.record), "", dict[str, Any](func=schedule.func)
     try:
-        stored |= encoder.options(found.fields)
-        stored["func"], args, stored["kwargs"] = encoder.open(found.data)
+        stored |= encoder.options(fields)
+        stored["func"], args, stored["kwargs"] = encoder.open(fields.get("data", b""))
         stored["args"] = list(args)
     except InvalidSchedule as error:
         unreadable = f"{error.problem} ({error.__cause__})" if error.__cause__ else error.problem
-    return ScheduleWithOptions(schedule, found.record, found.now_ms, options_of(schedule, stored), unreadable)
+    return ScheduleWithOptions(schedule, options_of(schedule, stored), unreadable)
 
 
 def with_definitions(
@@ -122,7 +137,7 @@ def _recorded(put: LoggedPut) -> ScheduleWithOptions:
     """Return the schedule of a put in the history, with its options."""
     payloads = put.record.job_fields()
     encoder = Encoder("pickle" if is_pickle(payloads.get(b"data") or payloads.get(b"meta", b"")) else "json")
-    found = with_options(StoredSchedule(Decoder(encoder).schedule(put.record), put.record, 0), encoder)
+    found = with_options(as_schedule(put.record, encoder), encoder)
     return found if found.data else replace(found, unreadable="")  # an archive may keep no arguments
 
 
@@ -144,7 +159,9 @@ def plain_options(held: ScheduleWithOptions) -> dict[str, Any]:
     kwargs are left out.
     """
     tz, options = str(held.options.get("tz") or "UTC"), held.options
-    if not held.record.run and held.schedule.trigger is None:  # its rule is broken: the rest looks like a one-shot
+    if (
+        not held.schedule.record.run and held.schedule.trigger is None
+    ):  # its rule is broken: the rest looks like a one-shot
         options = {name: value for name, value in options.items() if name != "at"}
     said = {name: _plain(name, value, tz) for name, value in options.items() if name != "id" and value is not None}
     names = [name for name in _ORDER if name in said] + sorted(set(said) - set(_ORDER))

@@ -270,7 +270,8 @@ class Wire:
 
     def send(self, *command: Any) -> None:
         """Send without waiting; ``receive`` gives the replies in order."""
-        self._demand_usable()
+        if self.is_broken or self._found is not None:
+            self._demand_usable()
         try:  # a block of _converted would cost some microseconds per command
             self.connection.send_packed_command([self.pack(command)], check_health=False)
         except BaseException:

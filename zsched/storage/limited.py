@@ -73,9 +73,9 @@ class Extent(NamedTuple):
 def history_begins(chronicle: Chronicle, present: Reader, limits: Limits) -> int:
     """Return the time in µs since when the history of a schedule is within *limits*; ``_NEVER`` if it is not now."""
     found = present.find(chronicle.id)
-    if found is None or limits.refusal(found.schedule.limited_by) is not None:
+    if found is None or limits.refusal(found.limited_by) is not None:
         return _NEVER
-    updated_ms = found.schedule.updated_ms
+    updated_ms = found.updated_ms
     since_us = _NEVER if updated_ms is None else (updated_ms + 1) * 1000  # unless its put is among the changes
     for change in reversed(chronicle.changes):
         if chronicle.left_out and change.entry == chronicle.changes[0].entry:

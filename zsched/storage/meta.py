@@ -117,8 +117,3 @@ def doubted_until_ms(channel: Channel, keys: Keys) -> int:
     """
     doubt = number(keys, "doubt", channel.execute("HGET", keys.meta(), "doubt"))
     return max(doubt, server_now_ms(channel, keys))
-
-
-def due_from_score(score: bytes | float) -> int:
-    """Return a due time in ms; values of another writer (1.5, 1e300, inf) are limited to the range of time."""
-    return int(min(max(float(score), 0.0), float(LAST_MS)))

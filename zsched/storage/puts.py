@@ -19,6 +19,7 @@ from uuid import uuid4
 from zsched.core.entry import text as shown
 from zsched.core.model import After, At, Definition
 from zsched.core.occurrences.first_times import Bracket, PlannedRule
+from zsched.core.options.checked import policy_text
 from zsched.core.options.choices import IfExists, Priority
 from zsched.core.options.forms import Stored
 from zsched.core.runs.job import OFFSET_FIELD
@@ -29,6 +30,7 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import LogPlace
 from zsched.storage.meta import server_now_ms
+from zsched.storage.refusals import CHANGED
 from zsched.storage.rivals import RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
 from zsched.storage.rqjob import Encoder, Pairs
 from zsched.storage.scripts import KEEP_OP_MS, BulkCall, Scripts, stream
@@ -47,29 +49,24 @@ DONE: Final = _WRITTEN | {"unchanged", "kept", "already_fired"}  # and of those 
 class Shape:
     """
     The shared part of schedules that differ in id, time or rule, and arguments. ``job``: fields of their jobs, or of
-    the templates of their runs; ``own``: those of recurring schedules for zsched; both flat. ``signed``: what
-    signatures cover besides their rows (``Signer.shared``); b"" without a signer.
+    the templates of their runs; ``own``: those of recurring schedules for zsched; both flat. ``enabled``: "1", "0" or
+    "". ``signed``: what signatures cover besides their rows (``Signer.shared``); b"" without a signer.
     """
 
     lane: Priority
     job: tuple[str | bytes, ...]
     own: tuple[str | bytes, ...]
     if_exists: IfExists
-    enabled: bool | None
+    enabled: str
     allow_past: bool = False
     durable: bool = False
     signed: bytes = b""
 
     @cached_property
-    def choice(self) -> str:
-        """``enabled`` for the scripts."""
-        return "" if self.enabled is None else str(int(self.enabled))
-
-    @cached_property
     def texts(self) -> tuple[str | bytes | int, ...]:
         """The texts of the shape for put_recurring.lua."""
         sizes = len(self.own), len(self.job)
-        return self.lane.value, self.if_exists.value, self.choice, *sizes, *self.own, *self.job
+        return self.lane.value, self.if_exists.value, self.enabled, *sizes, *self.own, *self.job
 
     @cached_property
     def begun(self) -> hashlib.blake2b:
@@ -136,6 +133,11 @@ class Answer:
     place: LogPlace
     version: str | None = None
 
+    @property
+    def is_changed(self) -> bool:
+        """True if the schedule does not have the version that the put named."""
+        return self.word.startswith(CHANGED)
+
     @classmethod
     def from_reply(cls, word: bytes | str, now_ms: bytes | int, detail: bytes | str, change: bytes | str) -> Answer:
         """Return the answer of a script; *change*: ``<next entry>/<version>``."""
@@ -162,7 +164,7 @@ def one_shots_call(shape: Shape, if_version: str, rows: Iterable[str | bytes], o
     arguments = {
         "lane": shape.lane.value,
         "if_exists": shape.if_exists.value,
-        "enabled": shape.choice,
+        "enabled": shape.enabled,
         "allow_past": int(shape.allow_past),
         "seen_version": if_version,
         "op": op or "-",
@@ -252,7 +254,7 @@ class PutScripts:
         if isinstance(definition.when, TriggerSpec):
             func = str(job.pop("zs_func", job["description"]))
             own = {"flags": letters, "func": func, **definition.texts(Stored.LABEL), **definition.texts(Stored.OWN)}
-            if policy := definition.policy.to_text():
+            if policy := policy_text(definition):
                 own["policy"] = policy
             job["status"], allow_past = "queued", False
             if letters:  # also in a run's job: a new archive reads them there while the run is open
@@ -268,7 +270,7 @@ class PutScripts:
             job=flat(job),
             own=flat(own),
             if_exists=definition.if_exists,
-            enabled=definition.enabled,
+            enabled="" if definition.enabled is None else str(int(definition.enabled)),
             allow_past=allow_past,
             durable=definition.durable,
             signed=b"" if signer is None else signer.shared(job),

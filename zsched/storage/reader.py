@@ -3,43 +3,30 @@
 from __future__ import annotations
 
 import heapq
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING
 
-from zsched.core.clock import LAST_MS, Clock, to_ms
-from zsched.core.entry import BEFORE_BY, Texts
+from zsched.core.clock import Clock
 from zsched.core.entry import text as shown
 from zsched.core.listing import IdTest
 from zsched.core.model import Schedule
-from zsched.core.occurrences.policy import USUAL
-from zsched.core.options.arguments import VERSION
-from zsched.core.options.checked import read_letters, read_options, read_policy
-from zsched.core.options.choices import Priority, ScheduleState
-from zsched.core.options.forms import LONGEST_PATH, UNREADABLE, Stored, whole_number
+from zsched.core.options.choices import Priority
 from zsched.core.record import Place, Record
-from zsched.core.runs.job import CALLBACKS, OFFSET_FIELD
-from zsched.core.runs.signature import SIGNATURE_FIELD, job_pairs
-from zsched.core.triggers import TriggerSpec, build, delay_of, read_spec
-from zsched.core.wording import LONGEST_NAME
-from zsched.errors import InvalidSchedule, TriggerError, UnknownZone
+from zsched.core.runs.signature import job_pairs
 from zsched.storage.connection import Link
 from zsched.storage.guards import warned_jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.meta import asking, due_from_score, server_now_ms
+from zsched.storage.meta import asking, server_now_ms
 from zsched.storage.queues import HeldBack, QueueSeen, StalledQueues, queues_seen, stalled_queues, throttled_sets
-from zsched.storage.records import PAGE, read_records
+from zsched.storage.records import PAGE, as_schedule, due_from_score, read_page, read_records
 from zsched.storage.refusals import not_found
 from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
-from zsched.storage.unpickling import NotPlain, excess, inflated
 
 if TYPE_CHECKING:
     from zsched.core.occurrences.recent import Ahead, Recent
@@ -48,48 +35,10 @@ if TYPE_CHECKING:
     from zsched.storage.puts import Put
     from zsched.storage.slots import SlotWaits
 
-T = TypeVar("T")
-_SHOWN_BYTES = 2**20  # of arguments, inflated; the default limit of a put is a quarter of that
 # Ids and due times per command, if a listing needs more than a page: 1 to 2 ms of the server (measured).
 _LONG_PAGE = 2000
 # Bounds of `has_fired` in the newest part of the log: entries, bytes, time.
 _LOOKED_AT, _BYTES, _LOOKED_FOR_MS = 2000, 4 * 1_048_576, 250.0
-_STATES: Final = {
-    Place.DUE: ScheduleState.ACTIVE,
-    Place.PAUSED: ScheduleState.PAUSED,
-    Place.QUARANTINE: ScheduleState.QUARANTINED,
-    Place.ENDED: ScheduleState.ENDED,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSchedule:
-    """A schedule with its record, as it was at *now_ms* of the server."""
-
-    schedule: Schedule
-    record: Record
-    now_ms: int
-
-    @property
-    def fields(self) -> dict[str, str | bytes]:
-        """The RQ fields by name; data and meta are bytes."""
-        return {shown(name): value for name, value in self.record.job_fields().items()}
-
-    @property
-    def data(self) -> bytes:
-        """The stored call, or b""."""
-        return self.record.job_fields().get(b"data", b"")
-
-    @property
-    def digest(self) -> str | None:
-        """The digest of a recurring schedule's put."""
-        digest = self.record.own_fields().get(b"digest")
-        return None if digest is None else shown(digest)
-
-    @property
-    def signature(self) -> bytes:
-        """The signature, or b""."""
-        return self.record.job_fields().get(SIGNATURE_FIELD.encode(), b"")
 
 
 class Reader:
@@ -98,50 +47,43 @@ class Reader:
     def __init__(self, link: Link, keys: Keys, encoder: Encoder) -> None:
         self._link, self._keys = link, keys
         self._scripts = Scripts(link, keys)
-        self._decoder = Decoder(encoder)
+        self._encoder = encoder
 
     def now_ms(self) -> int:
         """Return the server's time, as scripts see it."""
         return server_now_ms(self._link, self._keys)
 
-    def find(self, id: str) -> StoredSchedule | None:
+    def find(self, id: str) -> Schedule | None:
         """Return one schedule, or None."""
-        return next(iter(self.find_many([id])), None)
+        page = read_page(self._scripts, self._keys, [id])
+        return as_schedule(page.records[0], self._encoder, page.now_ms) if page.records else None
 
-    def get(self, id: str) -> StoredSchedule:
+    def get(self, id: str) -> Schedule:
         """Return one schedule. Raises ScheduleNotFound."""
         found = self.find(id)
         if found is None:
             raise not_found(id, self._keys)
         return found
 
-    def find_many(
-        self, ids: Iterable[str], at_first: int | None = None, texts: Iterable[str] = ()
-    ) -> Iterator[StoredSchedule]:
-        """
-        Yield the existing schedules of *ids*, in their order, with the data for an update; read page by page.
-        *at_first*: the largest number in the first page. Those without *texts* in their stored form are left out.
-        """
-        sought = [text.encode(errors="replace") for text in texts]
-        for now_ms, _, records in read_records(self._scripts, self._keys, ids, at_first):
-            for record in records:
-                if _has(record, sought):
-                    yield StoredSchedule(self._decoder.schedule(record), record, now_ms)
-
     def schedules(
         self, ids: Iterable[str], at_first: int | None = None, texts: Iterable[str] = ()
     ) -> Iterator[Schedule]:
-        """Yield the existing schedules of *ids*, as ``find_many``."""
-        return (found.schedule for found in self.find_many(ids, at_first, texts))
+        """
+        Yield the existing schedules of *ids*, in their order; read page by page. *at_first*: the largest number in the
+        first page. Those without *texts* in their stored form are left out.
+        """
+        sought = [text.encode(errors="replace") for text in texts]
+        for page in read_records(self._scripts, self._keys, ids, at_first):
+            yield from (as_schedule(record, self._encoder) for record in page.records if _has(record, sought))
 
-    def expected(self, put: Put) -> StoredSchedule:
+    def expected(self, put: Put) -> Schedule:
         """Return the result of ``find`` after *put* of a recurring schedule, without its place and times."""
         shape, rule = put.shape, put.rule
         assert rule is not None
         job = _encoded([*shape.job, *job_pairs(put.name, put.data)])
         own = _encoded([*shape.own, "trigger", rule.text, "digest", put.digest])
         expected = Record(put.id, "", Place.DUE, shape.lane.value, None, job, own)
-        return StoredSchedule(self._decoder.schedule(expected), expected, 0)
+        return as_schedule(expected, self._encoder)
 
     def active(
         self, from_ms: int | None, until_ms: int | None, after: tuple[int, str] | None, is_wanted: IdTest
@@ -293,86 +235,6 @@ class Reader:
             low, size = before[0], min(2 * size, _LONG_PAGE)
 
 
-class Decoder:
-    """Reads records as schedules: of Redis, and of a history."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-
-    def schedule(self, record: Record) -> Schedule:
-        """Return the schedule of *record*. What another program broke is ``unreadable``."""
-        try:
-            return self._schedule(record)
-        except Exception:  # a value that nobody expected must not hide the other schedules
-            known: dict[str, Any] = {"state": _STATES[record.place], "next_ms": record.due_ms}
-            kind = "once" if record.run else "every"
-            return Schedule(id=record.id, kind=kind, func="", unreadable=("definition",), **known)
-
-    def _schedule(self, record: Record) -> Schedule:
-        recurring = not record.run
-        own, job = _decoded(record.own), _decoded(record.job)
-        version = own.get("version") if recurring else job.get("zs_version") or job.get("created_at")
-        since_ms, _, note = (record.note or "").partition(" ")
-        reason, _, paused_by = note.partition(BEFORE_BY)
-        wanted = job | {name.removeprefix("zs_"): text for name, text in job.items() if name.startswith("zs_")}
-        labels = own if recurring else wanted
-        spec, policy = _read(own.get("trigger"), _spec), _read(own.get("policy", ""), read_policy)
-        flags = own.get("flags", "") if recurring else job.get("zs", "")
-        options = read_options({Stored.JOB: job, Stored.RQ: wanted, Stored.LABEL: labels, Stored.OWN: own})
-        options |= read_letters(flags)
-        func, queue = labels.get("func") or job.get("description", ""), job.get("origin", "")
-        sound = {"rule": spec or not recurring, "policy": policy, "version": VERSION.fullmatch(version or "-")}
-        sound |= {"func": len(func) <= LONGEST_PATH, "queue": len(queue) <= LONGEST_NAME}
-        options["unreadable"] = tuple(name for name in sound if not sound[name]) + options.get("unreadable", ())
-        if spec:
-            options |= {"tz": spec.tz, "jitter_ms": spec.jitter_ms}
-        args, kwargs = self._arguments(record.job)
-        next_ms, nominal_ms = record.due_ms, record.nominal_ms
-        if not recurring and next_ms is not None:
-            nominal_ms = next_ms - delay_of(record.id, options.get("jitter_ms", 0))
-        return Schedule(
-            **options,
-            id=record.id,
-            state=_STATES[record.place],
-            kind=spec.kind.name if spec else "every" if recurring else "once",
-            func=func[:LONGEST_PATH],
-            queue=queue[:LONGEST_NAME],
-            priority=Priority.named(record.lane),
-            next_ms=next_ms,
-            trigger=spec,
-            anchor_ms=_number(own.get("anchor")),
-            nominal_ms=nominal_ms,
-            version=version,
-            last_run_id=record.last,
-            offset_s=None if recurring else _number(job.get(OFFSET_FIELD), -86_400, 86_400),
-            args=args,
-            kwargs=kwargs,
-            policy=policy or USUAL,
-            created_ms=_number(own.get("created_at")) if recurring else _iso_ms(job.get("created_at")),
-            updated_ms=_number(own.get("updated_at")) if recurring else _iso_ms(version),
-            note=reason or None,
-            paused_by=paused_by or None,
-            since_ms=(_number(since_ms) or None) if since_ms else _number(own.get("ended_at")),
-            callbacks=tuple((option, path) for option, name in CALLBACKS.items() if (path := job.get(name))),
-        )
-
-    def _arguments(self, job: Texts) -> tuple[Any, Any]:
-        """
-        Return args and kwargs for display, for JSON only: loading a pickle would run it. None: they are too large, as a
-        listing has many.
-        """
-        data = dict(zip(job[::2], job[1::2], strict=True)).get(b"data")
-        if self._encoder.serializer != "json" or data is None:
-            return None, None
-        try:
-            if len(inflated(data)) > _SHOWN_BYTES:
-                return None, None
-            _, args, kwargs = self._encoder.open(data)
-        except (InvalidSchedule, NotPlain):
-            return None, None
-        return (None, None) if excess([args, kwargs], sys.getrecursionlimit()) else (list(args), kwargs)
-
-
 def _has(record: Record, texts: list[bytes]) -> bool:
     """Return True if all *texts* are in the stored form: a quarter of the time to read it (measured)."""
     stored = b" ".join((*record.own, *record.job)) if texts else b""
@@ -382,34 +244,3 @@ def _has(record: Record, texts: list[bytes]) -> bool:
 def _encoded(texts: Iterable[str | bytes]) -> list[bytes]:
     """Return names and texts of a hash, flat, as Redis returns them."""
     return [text if isinstance(text, bytes) else text.encode() for text in texts]
-
-
-def _decoded(pairs: Texts) -> dict[str, str]:
-    """Return the texts of a hash, without data and meta, which are bytes."""
-    fields = zip(pairs[::2], pairs[1::2], strict=True)
-    return {shown(name): text.decode("utf-8", "replace") for name, text in fields if name not in (b"data", b"meta")}
-
-
-def _read(text: Any, read: Callable[[Any], T]) -> T | None:
-    """Return what *read* makes of *text*; None if there is none, or another program broke it."""
-    try:
-        return None if text is None else read(text)
-    except (*UNREADABLE, TriggerError):
-        return None
-
-
-def _number(text: str | bytes | None, least: int = 0, most: int = LAST_MS) -> int | None:
-    return _read(text, lambda text: whole_number(text, least, most))
-
-
-def _iso_ms(text: str | None) -> int | None:
-    """Return the instant of a time of RQ's."""
-    return _read(text, lambda text: to_ms(datetime.fromisoformat(text).replace(tzinfo=UTC)))
-
-
-def _spec(text: str) -> TriggerSpec:
-    """Return the rule of *text*. Raises UNREADABLE, TriggerError: there is none that can be built."""
-    spec = read_spec(text)
-    with suppress(UnknownZone):  # another machine has it
-        build(spec, 0)
-    return spec

@@ -17,13 +17,13 @@ from zsched.errors import (
 )
 from zsched.storage.keys import Keys
 
-_CHANGED: Final = "CHANGED"  # the word for another version than the caller's; a colon and the present one follow
+CHANGED: Final = "CHANGED"  # the word for another version than the caller's; a colon and the present one follow
 NO_VERSION: Final = "-"  # of a schedule whose version another program removed
 
 
 def is_changed(word: str) -> bool:
     """Return True if *word* says that the schedule has another version than the caller's."""
-    return word.startswith(_CHANGED)
+    return word.startswith(CHANGED)
 
 
 def refusal(
@@ -43,7 +43,7 @@ def refusal(
     *if_version* is the version that the call named.
     """
     if is_changed(word):
-        present = word.removeprefix(f"{_CHANGED}:")
+        present = word.removeprefix(f"{CHANGED}:")
         return VersionConflict(id, if_version or NO_VERSION, None if present == NO_VERSION else present)
     if word == "EXISTS" and run_id is not None:
         return ScheduleExists(f'id {id!r} was enqueued already: run {run_id}; give if_exists="keep", or another id')

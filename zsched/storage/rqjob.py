@@ -31,7 +31,7 @@ from typing import Any
 
 from zsched.core.entry import text as shown
 from zsched.core.model import MEND, Definition
-from zsched.core.options.arguments import LONGEST_S, serializer_name
+from zsched.core.options.arguments import LONGEST_S
 from zsched.core.options.forms import LONGEST_PATH, MOST_RETRIES, Stored, whole_number
 from zsched.core.runs.job import DEFAULT_TIMEOUT_S
 from zsched.core.wording import DURATION_REMEDY, duration_argument
@@ -64,7 +64,7 @@ class Encoder:
     """
 
     def __init__(self, serializer: str = "pickle", payload_limit: int = 262_144, *, signs: bool = False) -> None:
-        self.serializer, self.payload_limit, self._signs = serializer_name(serializer), payload_limit, signs
+        self.serializer, self.payload_limit, self._signs = serializer, payload_limit, signs
 
     def data(self, definition: Definition) -> bytes:
         """Return RQ's ``data`` of *definition*. Raises as ``call``, and NotImportable."""
@@ -154,7 +154,7 @@ class Encoder:
             raise InvalidSchedule("rate_limit", str(definition.rate_limit), problem, remedy)
         pairs: Pairs = {
             "origin": definition.queue,
-            "timeout": str(timeout_s(definition.timeout)),
+            "timeout": str(DEFAULT_TIMEOUT_S if definition.timeout is None else timeout_s(definition.timeout)),
             "description": definition.description or func,
         }
         if definition.description and definition.description != func:
@@ -178,7 +178,7 @@ class Encoder:
                 _refuse_reshaping("meta", definition.meta)
         return pairs
 
-    def options(self, job: Pairs, *, runs: bool = False) -> dict[str, Any]:
+    def options(self, job: Mapping[str, str | bytes], *, runs: bool = False) -> dict[str, Any]:
         """
         Return RQ's options of the fields *job*, for an update. A meta with a pickle that is not plain is ``Unopened``,
         unless *runs*.
@@ -294,12 +294,12 @@ def plain(value: object) -> object:
 
 def timeout_s(timeout: object) -> int:
     """
-    Return the time limit of a run in whole seconds, rounded up; -1: no limit. None is RQ's default of 180 s.
+    Return the time limit of a run in whole seconds, rounded up; -1: no limit.
 
     Raises:
         InvalidSchedule: not a duration, or out of range; it would kill RQ's worker.
     """
-    seconds = DEFAULT_TIMEOUT_S if timeout is None else _seconds("timeout", timeout)
+    seconds = _seconds("timeout", timeout)
     if seconds is None or not (seconds == -1 or 1 <= seconds <= LONGEST_S):
         raise InvalidSchedule("timeout", timeout, "not a time limit", f"{DURATION_REMEDY}, or -1 for none")
     return seconds
@@ -316,7 +316,7 @@ def _ttl(field: str, value: object) -> Pairs:
 
 def _seconds(field: str, value: object) -> int | None:
     """Return the duration *value* in whole seconds, rounded up; None: it is not one. Raises InvalidSchedule."""
-    value = duration_argument(field, value)
+    value = duration_argument(field, value) if isinstance(value, str) else value
     if isinstance(value, timedelta):
         return -(-value // timedelta(seconds=1))
     if isinstance(value, float):

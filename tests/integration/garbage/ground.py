@@ -281,7 +281,7 @@ class Garbage:
     def _job(self, id: str) -> str:
         found = self.client._reader.find(id)
         assert found is not None
-        return KEYS.rq.job(KEYS.run_id(id, found.schedule.next_ms or 0))
+        return KEYS.rq.job(KEYS.run_id(id, found.next_ms or 0))
 
     def _write(self, id: str, *, spoils: bool) -> None:
         key, name, old, new = self.spoilt[id]

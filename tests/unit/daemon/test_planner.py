@@ -6,6 +6,7 @@ import pytest
 
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.occurrences.policy import Passed, Plan, Policy, Range
+from zsched.core.options.checked import CheckedOptions, policy_text
 from zsched.core.options.choices import CatchUp, Overlap
 from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
@@ -28,7 +29,10 @@ def due(
 ) -> DueRecurring:
     text = trigger if isinstance(trigger, str) else trigger.to_text()
     texts = (id, "normal", str(nominal_ms), "1-1", text, str(anchor_ms), str(nominal_ms))
-    return DueRecurring(*(each.encode() for each in texts), None if policy is None else policy.to_text().encode())
+    return DueRecurring(
+        *(each.encode() for each in texts),
+        None if policy is None else policy_text(CheckedOptions(policy=policy)).encode(),
+    )
 
 
 def fires(fire_ms: int, next_ms: int | None, *passed: Passed) -> Plan:

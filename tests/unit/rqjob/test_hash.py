@@ -54,7 +54,7 @@ def test_rq_restores_our_hashes(options: dict[str, Any], serializer: str, status
     assert definition.queue == job.origin
     assert definition.description in (None, job.description)
     assert (options.get("meta") or {}) == job.meta
-    assert job.timeout == timeout_s(options.get("timeout"))
+    assert job.timeout == timeout_s(options.get("timeout") or 180)
     assert (job.success_callback_timeout, job.failure_callback_timeout) != (0, 0)
 
 

@@ -18,6 +18,7 @@ from hypothesis import given
 from rq import Callback
 
 from tests.unit.rqjob.jobs import JSON, definition_of, hash_of, restored, task
+from zsched import Client
 from zsched.core.model import At, Definition
 from zsched.errors import InvalidSchedule, NotImportable
 from zsched.storage.rqjob import Encoder, function_path
@@ -142,9 +143,9 @@ def test_a_stored_payload_is_passed_on_untouched() -> None:
 
 
 @pytest.mark.parametrize("serializer", ["yaml", "", None])
-def test_only_two_serializers_are_known(serializer: Any) -> None:
+def test_a_client_knows_two_serializers_only(serializer: Any) -> None:
     with pytest.raises(InvalidSchedule, match=r"^serializer="):
-        Encoder(serializer)
+        Client.from_url("redis://localhost", serializer=serializer)
 
 
 class Tasks:

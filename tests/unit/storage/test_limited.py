@@ -33,7 +33,7 @@ def put(at_us: int, limited_by: LimitedBy | None = WITHIN) -> Change:
 
 def begins(changes: list[Change], present: LimitedBy | None = WITHIN, left_out: int = 0) -> int:
     """Return where the history of schedule "a" begins: *present* as it is, None if it is gone."""
-    found = present and SimpleNamespace(schedule=SimpleNamespace(limited_by=present, updated_ms=UPDATED_MS))
+    found = present and SimpleNamespace(limited_by=present, updated_ms=UPDATED_MS)
     reader: Any = SimpleNamespace(find=lambda id: found)
     return history_begins(Chronicle("a", Source(None, None, None), changes, left_out), reader, LIMITS)
 

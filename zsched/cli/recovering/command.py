@@ -27,7 +27,7 @@ from zsched.client.caller import caller
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of, redact
 from zsched.core.clock import SystemClock
-from zsched.core.options.instants import zone_name
+from zsched.core.options.forms import zone_name
 from zsched.core.recovery.difference import judge
 from zsched.daemon import recovery
 from zsched.daemon.merge import PAGE, Merge, OtherRestores

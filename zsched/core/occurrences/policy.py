@@ -8,8 +8,7 @@ only passed on here: the script that pushes decides whether the previous run is 
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -68,12 +67,6 @@ class Policy:
     def patience_ms(self) -> int:
         """Milliseconds after its due time for which an occurrence still fires."""
         return ON_TIME_MS if self.catch_up is CatchUp.NONE else max(self.catch_up_window_ms, ON_TIME_MS)
-
-    def to_text(self) -> str:
-        """Return canonical JSON of the policies that differ from their defaults; '' if none does."""
-        changed = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
-        plain = {name: value.value if isinstance(value, Enum) else value for name, value in changed.items()}
-        return json.dumps(plain, separators=(",", ":"), sort_keys=True) if plain else ""
 
 
 USUAL: Final = Policy()

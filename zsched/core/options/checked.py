@@ -94,8 +94,14 @@ def read_options(texts: Mapping[Stored, Mapping[str, str]]) -> dict[str, Any]:
     return values
 
 
+def policy_text(options: CheckedOptions) -> str:
+    """Return canonical JSON of the policies in *options* that differ from their defaults; '' if none does."""
+    changed = options.texts(Stored.POLICY)
+    return json.dumps(changed, separators=(",", ":"), sort_keys=True) if changed else ""
+
+
 def read_policy(text: str) -> Policy:
-    """Return the policies whose ``to_text`` is *text*. Raises UNREADABLE for any other text."""
+    """Return the policies whose ``policy_text`` is *text*. Raises UNREADABLE for any other text."""
     stored: dict[str, Any] = json.loads(text) if text else {}
     return Policy(**{name: _POLICY_FORMS[name].from_text(str(value)) for name, value in stored.items()})
 

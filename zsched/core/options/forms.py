@@ -27,9 +27,8 @@ from zsched.core.options.arguments import (
     flag,
     seconds_to_ms,
 )
-from zsched.core.options.instants import zone_name
 from zsched.core.runs.run_id import ID
-from zsched.core.triggers import Fold, Gap
+from zsched.core.triggers import Fold, Gap, zone
 from zsched.errors import InvalidSchedule
 
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)  # a malformed text
@@ -213,6 +212,17 @@ def _parts_of_limit(value: Any) -> tuple[Any, Any]:
 def _line_of(text: str) -> str:
     """Return a stored line. It may be the path of a function; a longer one would widen each listing."""
     return text if len(text) <= LONGEST_PATH else check_text("", text)
+
+
+def zone_name(tz: object) -> str | None:
+    """Return the checked name of a zone, given as text or ZoneInfo."""
+    if tz is None:
+        return None
+    key = getattr(tz, "key", tz)
+    if not isinstance(key, str):
+        raise InvalidSchedule("tz", tz, "not a zone", 'give an IANA name such as "America/New_York"')
+    zone(key)
+    return key
 
 
 # The forms. Those of RQ's options are checked by the encoder of its jobs.

@@ -1,4 +1,4 @@
-"""Times and zones among the arguments of the client, checked as in ``arguments``."""
+"""Times among the arguments of the client, checked as in ``arguments``."""
 
 from __future__ import annotations
 
@@ -61,14 +61,3 @@ def _datetime_instead(value: object) -> str:
     with suppress(ValueError, TypeError):
         return f"give a datetime: datetime.fromisoformat({datetime.fromisoformat(value).isoformat()!r})"  # type: ignore[arg-type]  # a text, or TypeError
     return "give a datetime"
-
-
-def zone_name(tz: object) -> str | None:
-    """Return the checked name of a zone, given as text or ZoneInfo."""
-    if tz is None:
-        return None
-    key = getattr(tz, "key", tz)
-    if not isinstance(key, str):
-        raise InvalidSchedule("tz", tz, "not a zone", 'give an IANA name such as "America/New_York"')
-    zone(key)
-    return key

@@ -19,7 +19,8 @@ from starlette.responses import Response
 
 from zsched.core.clock import from_ms
 from zsched.core.model import Schedule
-from zsched.core.options.instants import instant_ms, zone_name
+from zsched.core.options.forms import zone_name
+from zsched.core.options.instants import instant_ms
 from zsched.core.options.table import RuleOptions
 from zsched.core.story.story import Story
 from zsched.core.triggers import RULES, zone

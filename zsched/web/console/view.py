@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 
 from zsched.core.clock import from_ms
 from zsched.core.model import iso
-from zsched.core.options.instants import zone_name
+from zsched.core.options.forms import zone_name
 from zsched.core.runs.cells import cells, remark, with_short_workers
 from zsched.core.story.sentences import local_text, note_text, reason_text, sentence, shortened
 from zsched.core.triggers import shown_zone

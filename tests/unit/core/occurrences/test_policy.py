@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.breadth import each
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.occurrences.policy import ON_TIME_MS, USUAL, Passed, Plan, Policy, Range, latest_due, plan
-from zsched.core.options.checked import read_policy
+from zsched.core.options.checked import CheckedOptions, policy_text, read_policy
 from zsched.core.options.choices import CatchUp, Overlap
 from zsched.core.options.forms import UNREADABLE
 from zsched.core.triggers import Trigger, TriggerSpec, build, due_of
@@ -286,13 +286,13 @@ def test_a_trigger_that_goes_back_is_an_error(catch_up: CatchUp) -> None:
     )
 )  # fmt: skip
 def test_policies_survive_conversion_to_text_and_back(policy: Policy) -> None:
-    assert policy == read_policy(policy.to_text())
+    assert policy == read_policy(policy_text(CheckedOptions(policy=policy)))
 
 
 def test_the_text_of_policies_is_canonical_and_omits_defaults() -> None:
-    assert "" == USUAL.to_text()
-    text = '{"catch_up":"all","overlap":"queue","overlap_limit":7}'
-    assert text == Policy(ALL, overlap=Overlap.QUEUE, overlap_limit=7).to_text()
+    assert "" == policy_text(CheckedOptions())
+    text = '{"catch_up":"all","overlap":"queue","overlap_limit":"7"}'
+    assert text == policy_text(CheckedOptions(policy=Policy(ALL, overlap=Overlap.QUEUE, overlap_limit=7)))
 
 
 @pytest.mark.parametrize(
