@@ -36,7 +36,7 @@ def why(client: Client) -> None:
 
 WAYS: dict[str, tuple[Call, Call, tuple[int, int, int], tuple[int, int, int]]] = {
     "put": (put, put_again, (11, 60, 9), (11, 50, 9)),
-    "update": (update, lambda client: client.update("r", queue="sms"), (22, 125, 16), (22, 103, 13)),
+    "update": (update, lambda client: client.update("r", queue="sms"), (22, 127, 15), (22, 104, 13)),
     # Without an archive: the writer and the reader of the folded log are on the way, too.
     "why": (why, why, (52, 251, 18), (49, 229, 18)),
 }

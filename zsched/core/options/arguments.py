@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, TypedDict, TypeVar
@@ -132,26 +133,29 @@ def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = LONG
 
 
 def check_queue(queue: object, kind: str = "queue") -> str:
-    """Return *queue* if it can name an RQ queue, or another *kind*. Raises InvalidSchedule otherwise."""
-    if not is_queue_name(queue):
-        remedy = "give 1 to 128 printable characters without spaces, not beginning with -"
-        raise InvalidSchedule(kind, queue, f"not a usable {kind} name", remedy)
-    return str(queue)
-
-
-def is_queue_name(queue: object) -> bool:
     """
-    Return False for names that a terminal, ``rq worker`` or RQ's own keys cannot handle: white space, control and
-    invisible characters, a leading -, RQ's ``:intermediate``.
+    Return *queue* if it can name an RQ queue, or another *kind*. Raises InvalidSchedule for names that a terminal, ``rq
+    worker`` or RQ's own keys cannot handle: white space, control and invisible characters, a leading -, RQ's
+    ``:intermediate``.
     """
-    return (
+    if (
         isinstance(queue, str)
         and 1 <= len(queue.encode("utf-8", "replace")) <= 128
         and queue.isprintable()
         and not any(c.isspace() for c in queue)
         and not queue.startswith("-")
         and not queue.endswith(":intermediate")
-    )
+    ):
+        return queue
+    remedy = "give 1 to 128 printable characters without spaces, not beginning with -"
+    raise InvalidSchedule(kind, queue, f"not a usable {kind} name", remedy)
+
+
+def is_queue_name(queue: object) -> bool:
+    """Return True if *queue* can name an RQ queue."""
+    with suppress(InvalidSchedule):
+        return bool(check_queue(queue))
+    return False
 
 
 def check_tags(tags: object) -> tuple[str, ...]:
