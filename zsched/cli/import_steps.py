@@ -78,10 +78,8 @@ def import_all(
     Check, compare, put unless it is a dry run, and report; return the exit code. *advice* is shown when schedules were
     copied, and may contain the source's name. Without *needs_redis*, a dry run compares nothing.
     """
-    allow = partial(check_allowed, ground.settings.rq.allow_callables)
-    imported = [
-        Importing(ground.client, one, ground.checks, allow, ground.link, takes_over=take_over) for one in sources
-    ]
+    ours = ground.client, ground.link, ground.checks
+    imported = [Importing(*ours, source, takes_over=take_over) for source in sources]
     for one in imported:
         one.check()
     refuse_twins(imported)

@@ -189,7 +189,7 @@ class ClientChecks:
         allow: Allow = _allow_all,
         importing: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._keeper, self._allow, self._importing = Keeper(client), allow, importing
+        self.allow, self._keeper, self._importing = allow, Keeper(client), importing
         self._lookup = Lookup()
 
     @property
@@ -199,7 +199,7 @@ class ClientChecks:
 
     def define(self, func: str | None, options: Mapping[str, Any]) -> Definition:
         """Return the definition of an entry, without a check of its arguments. Raises InvalidSchedule."""
-        self._allow(func, options)
+        self.allow(func, options)
         if func is not None:
             with self._importing():
                 options = self._lookup.options_beside(func, options)

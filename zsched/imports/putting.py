@@ -20,7 +20,6 @@ from zsched.core.pages import pages_of
 from zsched.errors import ZschedError
 from zsched.files import Application, Applied, ClientChecks, FileEntry, ScheduleFile
 from zsched.files.applying import CREATED
-from zsched.files.checking import Allow
 from zsched.imports.found import ImportSource, Item, OneShot
 from zsched.imports.moving import PAGE, Moving
 from zsched.storage.connection import Link
@@ -41,22 +40,15 @@ def refuse_twins(imported: Sequence[Importing]) -> None:
 
 class Importing:
     """
-    The import of one source, and its result. *allow*: as for *checks*; *link*: for moving one-shots; *takes_over*: as
-    for ``Application``. ``definitions``: the checked schedules, by id; ``moved``: the outcome of each moved one-shot.
+    The import of one source, and its result. *link*: for moving one-shots; *takes_over*: as for ``Application``.
+    ``definitions``: the checked schedules, by id; ``moved``: the outcome of each moved one-shot.
     """
 
     def __init__(
-        self,
-        client: Client,
-        source: ImportSource,
-        checks: ClientChecks,
-        allow: Allow,
-        link: Link,
-        *,
-        takes_over: bool = False,
+        self, client: Client, link: Link, checks: ClientChecks, source: ImportSource, *, takes_over: bool = False
     ) -> None:
-        self._client, self._link, self.source = client, link, source
-        self._checks, self._allow, self._takes_over = checks, allow, takes_over
+        self._client, self._link, self._checks, self.source = client, link, checks, source
+        self._takes_over = takes_over
         self.definitions: dict[str, Definition] = {}
         self.applied = Applied()
         self.moved: dict[str, str] = {}
@@ -120,7 +112,7 @@ class Importing:
         """Return the definition of *item*. Raises ZschedError."""
         options = {**item.options, "id": item.id, "owner": self.source.owner}
         if isinstance(item, OneShot):
-            self._allow(item.func, options)
+            self._checks.allow(item.func, options)
             definition = define(item.func, options, item.id)
         else:
             definition = self._checks.define(item.func, options)

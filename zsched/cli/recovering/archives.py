@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Any, Final
 
 from zsched.archive import START, History, Recall, recalling
-from zsched.archive.places import archives_of, state_folder, told_by
+from zsched.archive.places import Told, archives_of, state_folder, told_by
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import SystemClock
@@ -28,18 +28,12 @@ class NoArchive(ArchiveError):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedArchive:
-    """
-    A verified archive: its facts, and its contents as ``recall``. ``gens``: names of the data sets that it followed,
-    the newest last. ``address``: the Redis that it was made for.
-    """
+class OpenedArchive(Told):
+    """A verified archive: its facts, and its contents as ``recall``."""
 
-    path: Path
-    recall: Recall
     position: Position
+    recall: Recall
     complete_since: str | None
-    gens: tuple[str, ...]
-    address: str | None
 
     def text(self, tz: str) -> str:
         """Return a text with its file, its last entry and its first time; times in *tz*."""
@@ -111,12 +105,12 @@ def _known(path: Path, recall: Recall, facts: dict[str, Any]) -> OpenedArchive:
     if "position" not in facts:
         problem = "it has nothing yet of what Redis holds; its daemon is about to read that"
         raise ArchiveError(f"archive {path}: {problem}; give another one with --from FILE")
-    since, gens = facts.get("complete_since"), tuple(str(facts.get("gens", "")).split())
+    gens, address = tuple(str(facts.get("gens", "")).split()), facts.get("address")
     try:
         position = Position.parse(facts["position"])
     except (ValueError, AttributeError) as error:
         raise ArchiveCorrupt(f"archive {path}: its position {facts['position']!r} is not valid") from error
-    return OpenedArchive(path, recall, position, since, gens, facts.get("address"))
+    return OpenedArchive(path, facts["namespace"], gens, address, position, recall, facts.get("complete_since"))
 
 
 def _named(path: Path, error: Exception) -> str:

@@ -11,14 +11,14 @@ import os
 import signal
 import threading
 import time
-from contextlib import AbstractContextManager, ExitStack, closing
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 import click
 
-from zsched.archive.places import Told
 from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, command
 from zsched.cli.recovering.archives import NoArchive, OpenedArchive, choose, opened_archive
@@ -99,25 +99,23 @@ class RecoveryRefused(ZschedError):
     """A recovery is not allowed now. The message names the reason, and the command to run."""
 
 
-class Stopping:
-    """Inside the block the first Ctrl-C only sets ``is_asked``; the second one interrupts as usual."""
+@contextmanager
+def stopping() -> Iterator[threading.Event]:
+    """Yield an event that the first Ctrl-C sets inside the block; the second one interrupts as usual."""
+    asked = threading.Event()
 
-    def __init__(self) -> None:
-        self.is_asked = False
-
-    def __enter__(self) -> Stopping:
-        self._is_main = threading.current_thread() is threading.main_thread()  # only the main thread may handle signals
-        if self._is_main:
-            self._before = signal.signal(signal.SIGINT, self._ask)
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        if self._is_main:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.is_asked = True
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
+        yield asked
+        return
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class ManualRecovery:
@@ -179,7 +177,7 @@ class ManualRecovery:
         if reason := self._objection(overview):
             raise RecoveryRefused(reason)
         self._difference = Difference(overview.now_ms, keeps_all=keeps_all)
-        with self._reading() as known, closing(self._link.open()) as wire, Stopping() as stopping:
+        with self._reading() as known, closing(self._link.open()) as wire, stopping() as asked:
 
             def is_lost(merge: Merge) -> bool:
                 self._found = found = self._find(merge, known, wire, overview.now_ms)
@@ -196,10 +194,10 @@ class ManualRecovery:
 
             place = wire, self._keys, SystemClock()
             loop = RecoveryLoop(*place, lambda: self._merge(known, wire), is_lost)
-            self._drive(loop, stopping)
+            self._drive(loop, asked)
             if self._found.is_nothing_lost:
                 loop = RecoveryLoop(*place, lambda: self._merge(known, wire, is_whole=True), lacks_keys)
-                self._drive(loop, stopping)
+                self._drive(loop, asked)
             self._adopt(self._found, wire)
             return self._outcome(self._found, loop.merge)
 
@@ -217,8 +215,7 @@ class ManualRecovery:
         """Collect the findings of *merge* after its comparison."""
         gen, first = Naming(wire, self._keys).gen(), Log(wire, self._keys).first()
         start, mine = first.position if first else None, known.position
-        noted = Told(known.path, self._settings.namespace, known.gens, known.address, mine)
-        objection = noted.objection(gen, address_of(self._settings.redis.url))
+        objection = known.objection(gen, address_of(self._settings.redis.url))
         verdict = judge(mine, start, is_same_set=objection is None)
         here = merge.is_nothing_lost, merge.common, merge.is_known
         return HistoryFindings(known, verdict, objection, *here, start, merge.seen, gen, now_ms)
@@ -229,7 +226,7 @@ class ManualRecovery:
             if gen not in (found.gen or "").split():
                 Naming(wire, self._keys).adopt(gen)
 
-    def _drive(self, loop: RecoveryLoop, stopping: Stopping) -> None:
+    def _drive(self, loop: RecoveryLoop, asked: threading.Event) -> None:
         """Run the recovery, and report its progress."""
         before: Doing | None = None
         progress, total = self._progress(), 0
@@ -245,7 +242,7 @@ class ManualRecovery:
                         progress.at(min(loop.compared, total), total)
                     elif not doing.is_busy:
                         time.sleep(_SLEEP_S)
-                    if stopping.is_asked:
+                    if asked.is_set():
                         shown.close()
                         self._say(f"stopped; {self._kept()}")
                         raise click.Abort
