@@ -16,9 +16,8 @@ import pytest
 import redis
 import structlog
 from hypothesis import settings
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
+from tests.builders.redises import connect
 from tests.suite import starts
 from tests.waiting import WITHIN_S
 from zsched.daemon import answerer
@@ -133,8 +132,7 @@ def redis_url(redis_server: EmbeddedRedis, redis_client: redis.Redis) -> str:
 def redis_client(request: pytest.FixtureRequest, redis_server: EmbeddedRedis) -> Iterator[redis.Redis]:
     """A plain client (bytes, RESP 2, no retries) of the session's server, emptied for this test."""
     assert request.node.get_closest_marker("redis"), "a test that asks for this fixture by its name needs the mark"
-    client = redis.Redis.from_url(redis_server.url, protocol=2, retry=Retry(NoBackoff(), 0), socket_timeout=WITHIN_S)
-    with client:
+    with connect(redis_server.url) as client:
         client.flushall()
         yield client
 

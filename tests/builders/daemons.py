@@ -26,6 +26,7 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
 STEADY_MS = 60_000  # a lease that does not lapse by itself, however busy the machine is
+NAP_MS = 60_000  # a lease and an idle time with which nothing but a wake-up ends a sleep
 _MAIN = """
 import sys
 from zsched.config.settings import load_settings

@@ -12,7 +12,7 @@ from typing import Any
 import redis
 
 from tests.builders.daemons import DaemonProcess
-from tests.integration.archive.ground import State, archived_by, held_by
+from tests.states import State, archived_by, held_by
 from tests.waiting import WITHIN_S, eventually
 from zsched.archive import Archive
 from zsched.archive.body import COLUMNS, entry_of

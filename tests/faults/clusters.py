@@ -10,7 +10,7 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-from tests.faults.ledger import connect
+from tests.builders.redises import connect
 from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard

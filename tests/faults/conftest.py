@@ -10,7 +10,7 @@ import redis
 
 from tests.builders.daemons import DaemonProcess, Start
 from tests.builders.leaders import know
-from tests.faults.ledger import connect
+from tests.builders.redises import connect, own_server
 from tests.faults.proxy import Proxy
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
@@ -25,8 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def server() -> Iterator[EmbeddedRedis]:
     """A server for one test, on a unix socket and a loopback port, without a hold: ``know``."""
-    with EmbeddedRedis(tcp=True) as server, connect(server.url) as client:
-        know(client)
+    with own_server(tcp=True) as server:
         yield server
 
 

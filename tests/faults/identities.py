@@ -7,8 +7,9 @@ from pathlib import Path
 import redis
 
 from tests.builders.daemons import DaemonProcess, Start
+from tests.builders.redises import connect
 from tests.faults.archives import KEYS, await_caught_up, fact
-from tests.faults.ledger import connect, queued
+from tests.faults.ledger import queued
 from tests.waiting import eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
@@ -35,10 +36,8 @@ def path_of(daemon: DaemonProcess) -> Path:
 
 def fill(url: str, watch: redis.Redis) -> None:
     """Make a run in its queue, a one-shot and a recurring schedule, as after a user's first tries."""
-    client = Client.from_url(url)
-    client.schedule("app.mail", id="mail-ada", after=0)
-    client.schedule("app.mail", id="mail-bob", after=3600)
-    client.schedule("app.mail", id="mail-cron", every=3600)
+    Client.from_url(url).schedule("app.mail", id="mail-ada", after=0)
+    fill_held(url)
     eventually(lambda: queued(watch))
 
 

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import redis
 
-from tests.builders.daemons import Telling
-from tests.faults.clocks import now_ms
-from tests.faults.ledger import connect
+from tests.builders.daemons import DaemonProcess, Start, Telling
+from tests.builders.redises import connect
+from tests.clocks import now_ms
 from tests.waiting import eventually
 from zsched.embedded import EmbeddedRedis
 from zsched.storage.archivers import ArchiveState
@@ -36,6 +36,15 @@ def lapse(watch: redis.Redis, keys: Keys = KEYS) -> int:
 def await_listeners(watch: redis.Redis, number: int, keys: Keys = KEYS) -> None:
     """Wait until *number* daemons listen, so that none of them misses the end of a term or an earlier due time."""
     eventually(lambda: watch.pubsub_numsub(keys.wake())[0][1] >= number)
+
+
+def leader_and_standby(start: Start, url: str, watch: redis.Redis, **settings: str) -> list[DaemonProcess]:
+    """Start a daemon that leads, and one that stands by."""
+    leader = start(url, **settings)
+    leader.wait_for("term_began")
+    standby = start(url, **settings)
+    await_listeners(watch, 2)
+    return [leader, standby]
 
 
 def end_hold(watch: redis.Redis, *daemons: Telling, keys: Keys = KEYS) -> None:

@@ -7,21 +7,13 @@ from itertools import pairwise
 from typing import Any
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from tests.builders.entries import LogEntry
 from tests.prefix import RQ
-from tests.waiting import WITHIN_S, eventually
+from tests.waiting import eventually
 from zsched.core.occurrences.outcomes import outcome_of
-from zsched.embedded import EmbeddedRedis
 
 _READ = "return redis.call('XRANGE', KEYS[1], '-', '+')"  # redis-py makes dicts of entries, and names repeat
-
-
-def connect(url: str, retries: int = 0) -> redis.Redis:
-    """A plain client, RESP 2."""
-    return redis.Redis.from_url(url, protocol=2, retry=Retry(NoBackoff(), retries), socket_timeout=WITHIN_S)
 
 
 def entries(client: Any, kind: str | None = None) -> list[LogEntry]:
@@ -79,11 +71,3 @@ def assert_dense(client: redis.Redis) -> None:
     ids = [tuple(map(int, entry.id.split("-"))) for entry in entries(client)]
     assert list(range(1, len(ids) + 1)) == [seq for _, seq in ids]
     assert sorted(epoch for epoch, _ in ids) == [epoch for epoch, _ in ids]
-
-
-def replicate(server: EmbeddedRedis) -> None:
-    """Return when every replica has all writes until now."""
-    with connect(server.tcp_url) as client:
-        replicas = client.info("replication")["connected_slaves"]
-        client.set("marker", "x")
-        assert replicas == client.wait(replicas, int(1000 * WITHIN_S))

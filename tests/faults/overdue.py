@@ -14,7 +14,7 @@ from typing import Any
 
 import redis
 
-from tests.faults.clocks import now_ms
+from tests.clocks import now_ms
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.core.runs.run_id import run_id_of

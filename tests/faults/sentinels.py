@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.ledger import connect
+from tests.builders.redises import connect
 from tests.waiting import ENDS_S, eventually
 from zsched.embedded import EmbeddedRedis, find_server
 from zsched.embedded.guard import Guard

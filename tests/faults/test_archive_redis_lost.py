@@ -11,7 +11,9 @@ import redis
 from rq import Queue
 
 from tests.builders.daemons import Start
+from tests.builders.redises import connect, own_server, put_back
 from tests.builders.workers import work_off
+from tests.clocks import now_ms
 from tests.faults.archives import (
     KEYS,
     assert_state_is_redis_own,
@@ -22,10 +24,9 @@ from tests.faults.archives import (
     repeated,
     stop_standby_first,
 )
-from tests.faults.clocks import now_ms
-from tests.faults.ledger import connect, doubles, queued
+from tests.faults.ledger import doubles, queued
 from tests.faults.overdue import become_due
-from tests.faults.setbacks import put_back, put_back_by, redis_with_rdb, two_daemons
+from tests.faults.setbacks import archiving_daemons, put_back_by
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client
@@ -46,8 +47,8 @@ def await_doubt_over(watch: redis.Redis) -> None:
 
 def test_an_emptied_redis_is_restored_and_both_histories_are_kept(start_daemon: Start, tmp_path: Path) -> None:
     paths = [tmp_path / "one.db", tmp_path / "two.db"]
-    with redis_with_rdb() as server, connect(server.url) as watch:
-        daemons, client = two_daemons(start_daemon, server.url, paths), Client.from_url(server.url)
+    with own_server() as server, connect(server.url) as watch:
+        daemons, client = archiving_daemons(start_daemon, server.url, paths), Client.from_url(server.url)
         client.schedule("app.task", id="fired", after=0)
         client.schedule("app.task", id="lost", after=3600)
         eventually(lambda: queued(watch))
@@ -83,8 +84,8 @@ def test_a_redis_with_an_older_rdb_is_restored_and_repeated_runs_are_marked(
     start_daemon: Start, tmp_path: Path
 ) -> None:
     paths = [tmp_path / "one.db", tmp_path / "two.db"]
-    with redis_with_rdb() as server, connect(server.url) as watch:
-        daemons, client = two_daemons(start_daemon, server.url, paths), Client.from_url(server.url)
+    with own_server() as server, connect(server.url) as watch:
+        daemons, client = archiving_daemons(start_daemon, server.url, paths), Client.from_url(server.url)
         client.schedule("app.task", id="before", after=3600)
         client.schedule("app.task", id="skipped", after=3600, on_uncertain="skip")
         client.schedule("app.task", id="marked", after=3600, on_uncertain="refire")
@@ -131,7 +132,7 @@ def test_a_redis_with_an_older_rdb_is_restored_and_repeated_runs_are_marked(
 
 def test_finished_runs_in_an_older_rdb_are_withdrawn_or_listed(start_daemon: Start, tmp_path: Path) -> None:
     path = tmp_path / "one.db"
-    with redis_with_rdb() as server, connect(server.url) as watch:
+    with own_server() as server, connect(server.url) as watch:
         daemon, client = start_daemon(server.url, ARCHIVE_PATH=str(path)), Client.from_url(server.url)
         daemon.wait_for("term_began")
         twice, once = (str(client.enqueue("platform.node", id=id).run_id) for id in ("twice", "once"))
@@ -161,7 +162,7 @@ def test_a_cancelled_schedule_in_an_older_rdb_does_not_fire_before_the_archive_h
     start_daemon: Start, tmp_path: Path
 ) -> None:
     path = tmp_path / "one.db"
-    with redis_with_rdb() as server, connect(server.url) as watch:
+    with own_server() as server, connect(server.url) as watch:
         daemon, client = start_daemon(server.url, ARCHIVE_PATH=str(path)), Client.from_url(server.url)
         daemon.wait_for("term_began")
         daemon.send(signal.SIGSTOP)

@@ -14,8 +14,9 @@ import redis
 
 from tests.builders.daemons import DaemonThread
 from tests.builders.leaders import know
-from tests.faults.clocks import now_ms
-from tests.faults.ledger import assert_dense, connect, entries, queued
+from tests.builders.redises import connect
+from tests.clocks import now_ms
+from tests.faults.ledger import assert_dense, entries, queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

@@ -17,13 +17,14 @@ import pytest
 import redis
 from rq import Queue
 
-from tests.builders.daemons import DaemonProcess, Start
-from tests.faults.leases import await_listeners, lapse
+from tests.builders.daemons import Start
+from tests.faults.leases import lapse, leader_and_standby
 from tests.faults.ledger import assert_dense, await_queued, doubles, entries, fired
 from tests.faults.overlap import Stage
 from tests.faults.streams import schedule_stream
 from tests.prefix import RQ
 from tests.waiting import eventually
+from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
@@ -57,15 +58,6 @@ while os.getppid() > 1:
 """
 
 
-def two_daemons(start_daemon: Start, url: str, watch: redis.Redis, **settings: str) -> list[DaemonProcess]:
-    """Start a leader and a standby."""
-    leader = start_daemon(url, **settings)
-    leader.wait_for("term_began")
-    standby = start_daemon(url, **settings)
-    await_listeners(watch, 2)
-    return [leader, standby]
-
-
 def assert_each_once_and_never_early(watch: redis.Redis, expected: list[str]) -> None:
     runs, told = await_queued(watch, len(expected)), fired(watch)
     assert [] == doubles(runs)
@@ -79,8 +71,8 @@ def assert_each_once_and_never_early(watch: redis.Redis, expected: list[str]) ->
 def test_every_run_is_queued_once_after_kill_9_of_the_leader(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, lease_ms: str
 ) -> None:
-    leader, _ = two_daemons(start_daemon, server.url, watch, DAEMON_LEASE_MS=lease_ms)
-    expected = schedule_stream(server.url, watch, RUNS)
+    leader, _ = leader_and_standby(start_daemon, server.url, watch, DAEMON_LEASE_MS=lease_ms)
+    expected = schedule_stream(Client.from_url(server.url), watch, RUNS)
     eventually(lambda: watch.llen(f"{RQ}:queue:default") > RUNS // 4)
 
     leader.send(signal.SIGKILL)
@@ -92,8 +84,8 @@ def test_every_run_is_queued_once_after_kill_9_of_the_leader(
 
 
 def test_a_clean_stop_hands_over_at_once(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis) -> None:
-    leader, standby = two_daemons(start_daemon, server.url, watch)
-    expected = schedule_stream(server.url, watch, 2_000)
+    leader, standby = leader_and_standby(start_daemon, server.url, watch)
+    expected = schedule_stream(Client.from_url(server.url), watch, 2_000)
     eventually(lambda: watch.llen(f"{RQ}:queue:default") > 500)
 
     leader.send(signal.SIGTERM)
@@ -107,8 +99,8 @@ def test_a_clean_stop_hands_over_at_once(start_daemon: Start, server: EmbeddedRe
 def test_a_suspended_leader_that_resumes_logs_its_lost_term_and_repeats_no_run(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
-    leader, standby = two_daemons(start_daemon, server.url, watch)
-    expected = schedule_stream(server.url, watch, RUNS)
+    leader, standby = leader_and_standby(start_daemon, server.url, watch)
+    expected = schedule_stream(Client.from_url(server.url), watch, RUNS)
     eventually(lambda: watch.llen(f"{RQ}:queue:default") > RUNS // 4)
 
     leader.send_to_all(signal.SIGSTOP)

@@ -11,7 +11,8 @@ from redis.connection import ConnectionPool
 
 from tests.builders.daemons import Start
 from tests.builders.leaders import know
-from tests.faults.ledger import connect, queued
+from tests.builders.redises import connect
+from tests.faults.ledger import queued
 from tests.faults.proxy import Proxy
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client

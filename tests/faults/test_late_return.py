@@ -16,8 +16,8 @@ import pytest
 import redis
 
 from tests.builders.daemons import STEADY_MS, DaemonProcess, Start
+from tests.clocks import now_ms
 from tests.faults.archives import KEYS, await_caught_up, has_caught_up, held_in, is_leader, stop
-from tests.faults.clocks import now_ms
 from tests.faults.leases import end_hold, eventually_without_hold, lapse
 from tests.faults.ledger import entries, queued
 from tests.faults.proxy import Proxy

@@ -15,10 +15,10 @@ import redis
 import rq
 from rq import Queue
 
-from tests.builders.daemons import DaemonProcess, Start
+from tests.builders.daemons import Start
 from tests.builders.workers import RqWorkers
 from tests.faults import overdue
-from tests.faults.leases import await_listeners, lapse
+from tests.faults.leases import lapse, leader_and_standby
 from tests.faults.ledger import await_queued, doubles
 from tests.prefix import RQ
 from tests.waiting import eventually
@@ -117,19 +117,10 @@ def assert_each_once_and_never_early(client: redis.Redis, *due: tuple[datetime, 
     assert 0 == client.zcard(f"{RQ}:scheduled:default")
 
 
-def two_daemons(start_daemon: Start, url: str, watch: redis.Redis) -> DaemonProcess:
-    """Start a leader and a standby; return the leader."""
-    leader = start_daemon(url)
-    leader.wait_for("term_began")
-    start_daemon(url)
-    await_listeners(watch, 2)
-    return leader
-
-
 def test_rqs_delayed_jobs_are_queued_after_kill_9_of_the_leader(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
 ) -> None:
-    leader = two_daemons(start_daemon, server.url, watch)
+    leader, _ = leader_and_standby(start_daemon, server.url, watch)
     parts = [delay(watch, now(watch) + timedelta(hours=1), 20, name) for name in ("before", "meanwhile", "after")]
     times = [now(watch)]
     become_due(watch, parts[0], times[0])
@@ -162,7 +153,7 @@ def test_a_backlog_of_delayed_jobs_survives_kill_9_of_the_leader(
 ) -> None:
     due = now(watch) - timedelta(minutes=1)
     expected = delay(watch, due, OVERDUE)
-    leader = two_daemons(start_daemon, server.url, watch)
+    leader, _ = leader_and_standby(start_daemon, server.url, watch)
     eventually(lambda: watch.llen(f"{RQ}:queue:default") > 0)
 
     leader.send(signal.SIGKILL)

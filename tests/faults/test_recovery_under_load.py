@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from tests import waiting
 from tests.builders.daemons import DaemonProcess, Start
+from tests.builders.redises import connect, own_server, put_back
 from tests.faults.archives import (
     assert_state_is_redis_own,
     await_caught_up,
@@ -27,8 +28,8 @@ from tests.faults.archives import (
     report_of,
     stop_standby_first,
 )
-from tests.faults.ledger import connect, doubles, queued
-from tests.faults.setbacks import put_back, put_back_by, redis_with_rdb, two_daemons
+from tests.faults.ledger import doubles, queued
+from tests.faults.setbacks import archiving_daemons, put_back_by
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, eventually
 from zsched import Client, NotArchived, RedisUnavailable
@@ -217,8 +218,8 @@ def rows_put_back(url: str) -> int:
 
 def test_an_emptied_redis_gets_every_acknowledged_write_back_under_load(start_daemon: Start, tmp_path: Path) -> None:
     paths = [tmp_path / "one.db", tmp_path / "two.db"]
-    with redis_with_rdb() as server, connect(server.url) as watch:
-        daemons = two_daemons(start_daemon, server.url, paths)
+    with own_server() as server, connect(server.url) as watch:
+        daemons = archiving_daemons(start_daemon, server.url, paths)
         client = Client.from_url(server.url, timeout_s=2 * WITHIN_S)
         for policy in ("refire", "skip"):
             rows = [{"func": "app.task", "id": f"{policy}-{n}", "after": 0} for n in range(IN_DOUBT)]
@@ -264,8 +265,8 @@ def test_an_emptied_redis_gets_every_acknowledged_write_back_under_load(start_da
 
 def test_a_redis_with_an_older_rdb_gets_only_later_changes_back_under_load(start_daemon: Start, tmp_path: Path) -> None:
     paths, saved = [tmp_path / "one.db", tmp_path / "two.db"], tmp_path / "old.rdb"
-    with redis_with_rdb() as server, connect(server.url) as watch:
-        daemons, client = two_daemons(start_daemon, server.url, paths), Client.from_url(server.url)
+    with own_server() as server, connect(server.url) as watch:
+        daemons, client = archiving_daemons(start_daemon, server.url, paths), Client.from_url(server.url)
         before = fill(client)
         with Writer(server.url, (f"s{n}" for n in range(100, SCHEDULES))) as writer:
             writer.go_on(1)

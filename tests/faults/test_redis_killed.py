@@ -13,9 +13,9 @@ import pytest
 import redis
 
 from tests.builders.daemons import STEADY_MS, DaemonProcess, Start
-from tests.builders.leaders import know
+from tests.builders.redises import own_server
 from tests.faults.leases import end_hold
-from tests.faults.ledger import assert_dense, await_queued, connect, doubles, entries, fired, queued
+from tests.faults.ledger import assert_dense, await_queued, doubles, entries, fired, queued
 from tests.faults.overdue import become_due
 from tests.prefix import RQ
 from tests.waiting import eventually
@@ -31,8 +31,7 @@ FUNC = "app.run"
 @pytest.fixture(params=["always"])
 def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedRedis]:
     """A server with an append-only file, as often synced as the parameter says."""
-    with EmbeddedRedis(appendonly=True, config={"appendfsync": request.param}) as server, connect(server.url) as client:
-        know(client)
+    with own_server(appendonly=True, config={"appendfsync": request.param}) as server:
         yield server
 
 

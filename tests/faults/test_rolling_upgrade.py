@@ -53,7 +53,7 @@ def test_alternating_leaders_of_two_versions_fire_each_run_once(
     other = another_version(tmp_path, FORMAT)
     leader = start_daemon(server.url)
     leader.wait_for("term_began")
-    runs = schedule_stream(server.url, watch, 2000)
+    runs = schedule_stream(Client.from_url(server.url), watch, 2000)
 
     for share, code in ((4, other), (2, None)):  # forth, and back: an upgrade that is taken back
         follower = start_daemon(server.url, code=code)

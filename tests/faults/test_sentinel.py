@@ -23,10 +23,12 @@ from rq.job import JobStatus
 from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonProcess, Start
 from tests.builders.leaders import know
+from tests.builders.redises import connect, replicate
 from tests.documents import PROJECT
 from tests.faults.leases import await_listeners, eventually_without_hold
-from tests.faults.ledger import assert_dense, connect, doubles, entries, fired, longest_pause_ms, queued, replicate
+from tests.faults.ledger import assert_dense, doubles, entries, fired, longest_pause_ms, queued
 from tests.faults.sentinels import NAME, Sentinels
+from tests.faults.streams import schedule_stream
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client, NotArchived, RedisUnavailable
@@ -45,14 +47,12 @@ def server_now_ms(server: EmbeddedRedis) -> int:
         return int(client.time()[0]) * 1000
 
 
-def schedule_stream(url: str, server: EmbeddedRedis, number: int = RUNS) -> list[str]:
+def schedule_replicated(url: str, server: EmbeddedRedis, number: int = RUNS) -> list[str]:
     """Schedule one-shots, one a millisecond; return their run ids. They are on every replica when this returns."""
-    begin_ms = server_now_ms(server) + 1_500
-    ids = [(f"s{n:05d}", begin_ms + n) for n in range(number)]
-    rows = [{"func": "app.run", "id": id, "at": from_ms(due_ms), "allow_past": True} for id, due_ms in ids]
-    assert number == Client.from_url(url).schedule_many(rows).created
+    with connect(server.tcp_url) as watch:
+        runs = schedule_stream(Client.from_url(url), watch, number, start_ms=1_500)
     replicate(server)
-    return [f"{id}-{due_ms}" for id, due_ms in ids]
+    return runs
 
 
 def schedule_durable(url: str, at_ms: int) -> list[str]:
@@ -117,7 +117,7 @@ def test_dispatch_continues_after_kill_9_of_the_master_and_repeated_runs_are_mar
     sentinels = Sentinels(guard, hurry=False, **UNSAFE)  # in a hurry two of them fail over at once, now and then
     old = sentinels.master()
     lead(sentinels, start_daemon)
-    expected = schedule_stream(sentinels.url, old)
+    expected = schedule_replicated(sentinels.url, old)
     with connect(old.tcp_url) as client:
         eventually(lambda: client.llen(QUEUE) > RUNS // 6)
         for replica in sentinels.servers[1:]:  # what is pushed from now on is lost
@@ -154,7 +154,7 @@ def test_every_connection_of_a_daemon_moves_to_the_new_master_after_a_failover(
     sentinels = Sentinels(guard)
     old = sentinels.master()
     daemon, client = lead(sentinels, start_daemon), Client.from_url(sentinels.url)
-    expected = schedule_stream(sentinels.url, old)
+    expected = schedule_replicated(sentinels.url, old)
     with connect(old.tcp_url) as watch:
         eventually(lambda: watch.llen(QUEUE) > RUNS // 6)
 

@@ -12,8 +12,8 @@ from rq.job import Job
 
 from tests.builders.daemons import Start
 from tests.builders.leaders import know
+from tests.clocks import now_ms
 from tests.faults.archives import KEYS, assert_state_is_redis_own, await_caught_up, is_leader, stop
-from tests.faults.clocks import now_ms
 from tests.faults.leases import end_hold, lapse
 from tests.faults.ledger import assert_dense, fired, queued
 from tests.faults.overdue import become_due

@@ -18,9 +18,9 @@ from tests.breadth import everything
 from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonThread, leading_daemon
 from tests.builders.leaders import know
+from tests.builders.redises import own_server
+from tests.builders.scenes import Scene
 from tests.builders.web import Web
-from tests.faults.ledger import connect
-from tests.integration.archive.ground import Scene
 from tests.integration.service_manager import Manager
 from tests.integration.standing import lead, report
 from tests.integration.users import GuardedRedis
@@ -45,8 +45,7 @@ _QUIET: Final = (
 @pytest.fixture
 def own_redis() -> Iterator[EmbeddedRedis]:
     """A server without a hold, that the test may mistreat."""
-    with EmbeddedRedis() as server, connect(server.url) as client:
-        know(client)
+    with own_server(tcp=True) as server:
         yield server
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import redis
 from click.testing import Result
 
+from tests import clocks
 from tests.builders.command_line import Zsched
-from tests.faults import clocks
 from zsched.storage.keys import Keys
 
 KEYS = Keys("default")

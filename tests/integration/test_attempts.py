@@ -18,7 +18,7 @@ from rq import Queue, Retry
 from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonProcess, DaemonThread
 from tests.builders.workers import RqWorkers
-from tests.integration.ends.ground import lapse
+from tests.integration.ends.tracking import lapse
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client, RunNotFound, RunStatus

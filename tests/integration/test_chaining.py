@@ -19,7 +19,7 @@ from tests.builders.daemons import DaemonThread
 from tests.builders.leaders import know
 from tests.builders.workers import RqWorkers, work_off
 from tests.integration import reminders
-from tests.integration.client.ground import payload
+from tests.integration.client.calls import payload
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, eventually
 from zsched import Client

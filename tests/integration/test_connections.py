@@ -15,7 +15,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from tests.integration.client.ground import KEYS, SOON
+from tests.integration.client.calls import KEYS, SOON
 from tests.waiting import WITHIN_S, eventually
 from zsched import AsyncClient, Client, RedisUnavailable
 from zsched.core.clock import ManualClock

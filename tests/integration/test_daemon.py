@@ -14,13 +14,12 @@ import pytest
 import redis
 from rq.job import Job
 
-from tests.builders.daemons import DaemonProcess, DaemonThread
+from tests.builders.daemons import NAP_MS, DaemonProcess, DaemonThread
 from tests.builders.leaders import know
-from tests.faults.clocks import now_ms, set_back
+from tests.clocks import now_ms, set_back
 from tests.faults.leases import await_listeners
-from tests.faults.ledger import doubles, entries, fired
+from tests.faults.ledger import await_queued, doubles, entries, fired
 from tests.faults.overdue import become_due, put_due
-from tests.integration.daemons import FUNC, NAP_MS, wait_for_runs
 from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms
@@ -30,6 +29,8 @@ from zsched.storage.dispatch import Dispatch, FireResult, Stopped, Window
 from zsched.storage.lease import Lease, Term
 
 pytestmark = pytest.mark.redis
+
+FUNC = "app.tasks.run"
 
 
 def nominal_ms(run: str) -> int:
@@ -45,7 +46,7 @@ def test_one_shots_fire_in_order_and_never_early(client: Client, redis_client: r
         begin_ms = now_ms(redis_client) + 500  # timing: early would be wrong, late never is
         rows = ({"func": FUNC, "id": f"s{n}", "at": from_ms(begin_ms + 5 * n), "allow_past": True} for n in range(200))
         assert 200 == client.schedule_many(rows).created
-        runs = wait_for_runs(redis_client, 200)
+        runs = await_queued(redis_client, 200)
 
     assert [f"s{n}-{begin_ms + 5 * n}" for n in range(200)] == runs
     assert [] == [run for run, t in fired(redis_client) if t < nominal_ms(run) * 1000]
@@ -88,7 +89,7 @@ def test_a_sleeping_daemon_is_woken_by_an_earlier_put(
 
         client.schedule(FUNC, id="sooner", after=0.05)  # timing: not due yet when it wakes the daemon
 
-        [run] = wait_for_runs(redis_client, 1)  # within less than a nap
+        [run] = await_queued(redis_client, 1)  # within less than a nap
     assert run.startswith("sooner-")
 
 
@@ -121,7 +122,7 @@ def test_ten_thousand_one_shots_due_in_one_millisecond_fire_once_each(
         assert 10_000 == client.schedule_many({"func": FUNC, "id": id, "after": 3600} for id in ids).created
         expected = become_due(redis_client, *ids)
 
-        runs = wait_for_runs(redis_client, 10_000)
+        runs = await_queued(redis_client, 10_000)
 
     assert [] == doubles(runs)
     assert 1 == len({nominal_ms(run) for run in expected})
@@ -135,7 +136,7 @@ def test_thousands_of_recurring_schedules_due_in_one_millisecond_fire_once_each(
         daemon.wait_for("archive_bootstrapped")  # of nothing: in this process it would keep the leader from its work
         due_ms, next_ms = put_due(client, redis_client, [f"r{n}" for n in range(4_000)], {"func": FUNC})
 
-        runs = wait_for_runs(redis_client, 4_000)
+        runs = await_queued(redis_client, 4_000)
 
     assert {f"r{n}-{due_ms}" for n in range(4_000)} == set(runs)
     assert [] == doubles(runs)
@@ -150,7 +151,7 @@ def test_an_overdue_schedule_fires_its_latest_occurrence_and_records_the_others_
     eventually(lambda: now_ms(redis_client) > first_ms + 400)
 
     with DaemonThread(redis_url) as daemon:
-        run = wait_for_runs(redis_client, 1)[0]
+        run = await_queued(redis_client, 1)[0]
 
     _, word, nominal, _, _, passed = entries(redis_client, "advance")[0].rows[0].split()
     why, first, last, count = passed.split(":")
@@ -176,11 +177,11 @@ def test_a_paused_one_shot_fires_late_when_it_is_resumed(
 ) -> None:
     one, two = due_and_the_first_paused(client, redis_client)
     with DaemonThread(redis_url):
-        assert [two] == wait_for_runs(redis_client, 1)
+        assert [two] == await_queued(redis_client, 1)
 
         client.resume("one")
 
-        assert [two, one] == wait_for_runs(redis_client, 2)
+        assert [two, one] == await_queued(redis_client, 2)
 
 
 def test_an_overdue_paused_one_shot_is_removed_when_resumed_with_skip(
@@ -188,12 +189,12 @@ def test_an_overdue_paused_one_shot_is_removed_when_resumed_with_skip(
 ) -> None:
     due_and_the_first_paused(client, redis_client)
     with DaemonThread(redis_url):
-        wait_for_runs(redis_client, 1)
+        await_queued(redis_client, 1)
 
         assert client.resume("one", missed="skip") is None
         client.schedule(FUNC, id="three", after=0)
 
-        assert ["two", "three"] == [run.rpartition("-")[0] for run in wait_for_runs(redis_client, 2)]
+        assert ["two", "three"] == [run.rpartition("-")[0] for run in await_queued(redis_client, 2)]
     [resumed] = entries(redis_client, "resume")
     assert ["one"] == [row.split(" ")[0] for row in resumed.rows if row.endswith(" 1 -")]
 
@@ -231,10 +232,10 @@ def test_a_schedule_corrupted_by_hand_stops_no_other_schedule(
     BROKEN[what](redis_client)
 
     with DaemonThread(redis_url, idle_ms=50) as daemon:
-        runs = {run.rpartition("-")[0] for run in wait_for_runs(redis_client, 2)}
+        runs = {run.rpartition("-")[0] for run in await_queued(redis_client, 2)}
         daemon.wait_for("schedule_quarantined")
         client.schedule(FUNC, id="d", after=0)
-        wait_for_runs(redis_client, 3)
+        await_queued(redis_client, 3)
 
     assert {"a", "c"} == runs
     assert [b"bad"] == redis_client.hkeys("zsched:{default}:quarantine")
@@ -254,7 +255,7 @@ def test_a_rule_with_a_malformed_id_stops_no_other_schedule(
 
     with DaemonThread(redis_url) as daemon:
         daemon.wait_for("schedule_quarantined")
-        runs = wait_for_runs(redis_client, 1)
+        runs = await_queued(redis_client, 1)
 
     assert ["good"] == [run.rpartition("-")[0] for run in runs]
     assert [foreign] == redis_client.hkeys("zsched:{default}:quarantine")
@@ -269,7 +270,7 @@ def test_a_foreign_member_of_a_lane_stops_no_schedule(
     with DaemonThread(redis_url) as daemon:
         daemon.wait_for("schedule_quarantined")
         client.schedule(FUNC, id="good", after=0)
-        wait_for_runs(redis_client, 1)
+        await_queued(redis_client, 1)
 
     assert redis_client.zcard("zsched:{default}:due:normal") == 0
     assert [member] == redis_client.hkeys("zsched:{default}:quarantine")
@@ -283,10 +284,10 @@ def test_a_corrupted_score_does_not_keep_the_leader_busy(
     with DaemonThread(redis_url, idle_ms=NAP_MS) as daemon:
         daemon.wait_for("term_began")
         client.schedule(FUNC, id="good", after=0)
-        wait_for_runs(redis_client, 1)
+        await_queued(redis_client, 1)
         client.schedule(FUNC, id="later", after=3600)
         become_due(redis_client, "later")
-        wait_for_runs(redis_client, 2)
+        await_queued(redis_client, 2)
         since_ms, calls = now_ms(redis_client), redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
         eventually(lambda: redis_client.incr("looks") > 100)
 
@@ -304,7 +305,7 @@ def test_a_one_shot_that_rq_cancelled_is_logged_and_not_fired(
     with DaemonThread(redis_url) as daemon:
         assert one.run_id == daemon.wait_for("run_cancelled")["run_id"]
         client.schedule(FUNC, id="two", after=0)
-        runs = wait_for_runs(redis_client, 1)
+        runs = await_queued(redis_client, 1)
 
     assert ["two"] == [run.rpartition("-")[0] for run in runs]
 

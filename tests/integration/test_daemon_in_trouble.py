@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 import redis
 
-from tests.builders.daemons import DaemonProcess, DaemonThread
-from tests.builders.leaders import know
+from tests.builders.daemons import NAP_MS, DaemonProcess, DaemonThread
+from tests.builders.redises import connect, own_server
 from tests.faults.leases import end_hold
-from tests.faults.ledger import connect, queued
+from tests.faults.ledger import await_queued, queued
 from tests.faults.overdue import become_due
-from tests.integration.daemons import FUNC, NAP_MS, wait_for_runs
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client
@@ -27,12 +26,13 @@ from zsched.storage.dispatch import Dispatch, FireResult, Stopped
 
 pytestmark = pytest.mark.redis
 
+FUNC = "app.tasks.run"
+
 
 @pytest.fixture
 def own_redis() -> Iterator[EmbeddedRedis]:
     """A server without a hold, that the test may restart, mistreat and reconfigure."""
-    with EmbeddedRedis(appendonly=True) as server, connect(server.url) as client:
-        know(client)
+    with own_server(appendonly=True) as server:
         yield server
 
 
@@ -55,7 +55,7 @@ def test_a_restart_of_redis_is_logged_once_and_firing_continues(own_redis: Embed
         daemon.wait_for("term_began")
         client.schedule(FUNC, id="waiting", after=3600)
         before = client.schedule(FUNC, id="before", after=0)
-        wait_for_runs(watch, 1)
+        await_queued(watch, 1)
 
         own_redis.stop()
         daemon.wait_for("redis_lost")
@@ -64,7 +64,7 @@ def test_a_restart_of_redis_is_logged_once_and_firing_continues(own_redis: Embed
 
         end_hold(watch, daemon)
         after, [waiting] = client.schedule(FUNC, id="after", after=0), become_due(watch, "waiting")
-        assert {before.run_id, after.run_id, waiting} == set(wait_for_runs(watch, 3))
+        assert {before.run_id, after.run_id, waiting} == set(await_queued(watch, 3))
     assert 1 == len(daemon.of("redis_lost"))
     assert 1 == len(daemon.of("redis_back"))
     assert 2 == len(daemon.of("term_began"))
@@ -87,7 +87,7 @@ def test_a_leader_fires_in_a_new_redis_when_its_archive_has_looked(
 
         has_looked.set()
 
-        assert [run.run_id] == wait_for_runs(redis_client, 1)
+        assert [run.run_id] == await_queued(redis_client, 1)
 
 
 def test_a_leader_does_not_wait_for_ever_for_an_archive_that_does_not_look(
@@ -99,7 +99,7 @@ def test_a_leader_does_not_wait_for_ever_for_an_archive_that_does_not_look(
     with DaemonThread(redis_url, lease_ms=5_000):  # as long as it waits before
         run = client.schedule(FUNC, id="a", after=0)
 
-        assert [run.run_id] == wait_for_runs(redis_client, 1)
+        assert [run.run_id] == await_queued(redis_client, 1)
 
 
 def test_a_redis_that_loads_its_data_is_logged_once(own_redis: EmbeddedRedis) -> None:
@@ -125,7 +125,7 @@ def test_forgotten_scripts_are_loaded_again(client: Client, redis_client: redis.
     with DaemonThread(redis_url) as daemon:
         daemon.wait_for("term_began")
         client.schedule(FUNC, id="tick", every=0.05)
-        wait_for_runs(redis_client, 1)
+        await_queued(redis_client, 1)
 
         redis_client.script_flush()
         client.schedule(FUNC, id="one", after=0)
@@ -150,7 +150,7 @@ def test_a_leader_stops_while_its_server_is_a_replica(own_redis: EmbeddedRedis) 
         become_due(watch, "one")
         end_hold(watch, daemon)
 
-        assert [run.rpartition("-")[0] for run in wait_for_runs(watch, 1)] == ["one"]
+        assert [run.rpartition("-")[0] for run in await_queued(watch, 1)] == ["one"]
     assert "it is a replica" in refused["reason"]
     assert 1 == len(daemon.of("leading_refused"))
     assert 1 == len(daemon.of("redis_lost"))  # READONLY
@@ -177,7 +177,7 @@ def test_a_daemon_does_not_lead_while_keys_may_be_evicted(own_redis: EmbeddedRed
 
             watch.config_set("maxmemory-policy", "noeviction")
             eventually(lambda: watch.publish("zsched:{default}:wake", "lease") and daemon.of("term_began"))
-            wait_for_runs(watch, 1)
+            await_queued(watch, 1)
 
     assert "allkeys-lru" in refused["reason"]
     assert 1 == len(daemon.of("leading_refused"))
@@ -207,7 +207,7 @@ def test_a_daemon_fires_after_redis_was_out_of_memory(own_redis: EmbeddedRedis, 
         watch.config_set("maxmemory", "0")
         daemon.daemon._waker.wake()
 
-        assert [one.run_id] == wait_for_runs(watch, 1)
+        assert [one.run_id] == await_queued(watch, 1)
     assert 1 == len(daemon.of("redis_refused"))
 
 
@@ -226,7 +226,7 @@ def test_a_daemon_waits_for_a_redis_that_cannot_save(own_redis: EmbeddedRedis, m
         watch.config_set("stop-writes-on-bgsave-error", "no")
         daemon.daemon._waker.wake()
 
-        assert [one.run_id] == wait_for_runs(watch, 1)
+        assert [one.run_id] == await_queued(watch, 1)
         watch.config_set("save", "")  # else it would not end without having saved
     assert 1 == len(daemon.of("redis_refused"))
 
@@ -244,7 +244,7 @@ def test_a_daemon_waits_for_a_redis_that_is_busy_with_a_script(own_redis: Embedd
 
         daemon.wait_for("redis_back")
         client.schedule(FUNC, id="one", after=0)
-        wait_for_runs(watch, 1)
+        await_queued(watch, 1)
     assert 1 == len(daemon.of("redis_lost"))
 
 
@@ -272,7 +272,7 @@ def test_a_lost_connection_does_not_cost_the_leader_its_lease(
         daemon.wait_for("redis_lost")
         client.schedule(FUNC, id="one", after=0)
 
-        wait_for_runs(redis_client, 1)
+        await_queued(redis_client, 1)
     assert 1 == len(daemon.of("redis_back"))
 
 

@@ -16,7 +16,7 @@ import redis
 
 from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonProcess
-from tests.faults.ledger import connect
+from tests.builders.redises import connect
 from tests.integration.asking import ANYWHERE, Answer, ask, pages, pages_of
 from tests.integration.service_manager import Manager
 from tests.waiting import WITHIN_S, eventually

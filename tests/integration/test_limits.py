@@ -19,12 +19,12 @@ from structlog.testing import capture_logs
 
 from tests.builders.daemons import DaemonProcess
 from tests.builders.leaders import know
-from tests.faults.clocks import now_ms
+from tests.builders.scenes import Scene, rows_put_back
+from tests.clocks import now_ms
 from tests.faults.leases import lapse
 from tests.faults.ledger import doubles, entries, fired, queued
 from tests.faults.overdue import become_due, put_due
-from tests.integration.archive.ground import Scene, rows_put_back
-from tests.integration.auditor.ground import Auditing, Quiet, alarms, busy
+from tests.integration.auditor.auditing import Auditing, Quiet, alarms, busy
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

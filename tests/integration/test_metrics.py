@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import signal
 import socket
-from collections.abc import Iterator
 
 import pytest
 import redis
 from prometheus_client.parser import text_string_to_metric_families
 from rq import Queue
 
-from tests.builders.leaders import know
+from tests.builders.redises import connect
 from tests.builders.workers import work_off
 from tests.faults.leases import lapse
-from tests.faults.ledger import connect
 from tests.integration.asking import Answer, a_daemon, ask, pages, pages_of
 from tests.prefix import RQ
 from tests.unit.metrics.counting import outcomes_of
@@ -77,14 +75,6 @@ def log_of(client: redis.Redis) -> list[Entry]:
 
 def is_nothing_due(client: redis.Redis) -> bool:
     return not client.zcard("zsched:{default}:due:normal")
-
-
-@pytest.fixture
-def own_redis() -> Iterator[EmbeddedRedis]:
-    """A server that the test may stop."""
-    with EmbeddedRedis(tcp=True) as server, connect(server.url) as client:
-        know(client)
-        yield server
 
 
 # -- what a scrape says -------------------------------------------------------------------------------

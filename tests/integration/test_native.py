@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -16,6 +14,7 @@ from rq import Queue, Retry
 
 from tests.builders.daemons import DaemonProcess, DaemonThread, Start
 from tests.builders.leaders import know
+from tests.builders.workers import RqWorkers
 from tests.faults.ledger import await_queued, queued
 from tests.prefix import RQ
 from tests.waiting import eventually
@@ -55,15 +54,7 @@ Work = Callable[..., subprocess.Popen[bytes]]
 @pytest.fixture
 def work(tmp_path: Path, guard: Guard, redis_url: str) -> Work:
     """A function that starts ``rq worker`` with the given arguments."""
-    (tmp_path / "tasks.py").write_text(TASKS)
-    env = {**os.environ, "TASKS_REDIS": redis_url, "PYTHONPATH": str(tmp_path)}
-
-    def start(*arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "rq.cli", "worker", "--url", redis_url, *arguments]
-        with (tmp_path / "worker.log").open("ab") as log:
-            return guard.spawn(command, cwd=tmp_path, env=env, stdout=log, stderr=log)
-
-    return start
+    return RqWorkers(guard, redis_url, tmp_path, TASKS).start
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.builders.daemons import DaemonThread
 from tests.faults import overlap
 from tests.faults.overdue import become_due
 from tests.faults.overlap import KEYS, LIMIT, Stage, play
-from tests.integration.ends.ground import lapse
+from tests.integration.ends.tracking import lapse
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
 from zsched.daemon import archivist

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from tests.builders.daemons import DaemonThread
-from tests.faults.clocks import now_ms, set_back
+from tests.clocks import now_ms, set_back
 from tests.faults.ledger import doubles, fired, queued
 from tests.prefix import RQ
 from tests.waiting import eventually

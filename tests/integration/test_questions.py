@@ -14,8 +14,8 @@ import pytest
 import redis
 
 from tests.builders.daemons import DaemonThread, archive_of_its_own, leading_daemon
-from tests.integration.archive.ground import Scene, schedule
-from tests.integration.reruns.ground import archived
+from tests.builders.scenes import Scene, schedule
+from tests.integration.reruns.ends import archived
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.core.clock import from_ms

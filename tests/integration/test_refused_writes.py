@@ -11,10 +11,9 @@ import pytest
 import redis
 from click.testing import CliRunner
 
+from tests.builders.redises import connect
 from tests.builders.web import Web
-from tests.faults.ledger import connect
 from tests.integration.asking import ANYWHERE, ask, pages_of
-from tests.integration.daemons import FUNC
 from tests.integration.service_manager import Manager
 from tests.waiting import eventually
 from zsched import Client, RedisRefused, RedisUnavailable
@@ -24,6 +23,8 @@ from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.once
+
+FUNC = "app.tasks.run"
 
 
 def fill(watch: redis.Redis) -> None:

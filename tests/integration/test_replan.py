@@ -14,9 +14,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.builders.entries import row_lines
-from tests.faults.clocks import day_later
-from tests.integration.archive.ground import ALWAYS, HOUR_MS, Scene
-from tests.integration.auditor.ground import Auditing
+from tests.builders.leaders import ALWAYS, HOUR_MS
+from tests.builders.scenes import Scene
+from tests.clocks import day_later
+from tests.integration.auditor.auditing import Auditing
 from zsched.core.clock import ManualClock, from_ms, to_ms
 from zsched.core.recovery.audit import GRACE_MS
 from zsched.daemon import replan as module

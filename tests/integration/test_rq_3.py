@@ -19,8 +19,8 @@ from tests.builders.daemons import DaemonProcess, DaemonThread, leading_daemon
 from tests.builders.leaders import know
 from tests.builders.workers import RqWorkers, work_off
 from tests.faults.ledger import queued
-from tests.integration.doctor.ground import examined, only
-from tests.integration.reruns.ground import archived
+from tests.integration.doctor.examining import examined, only
+from tests.integration.reruns.ends import archived
 from tests.prefix import RQ, needs_prefix
 from tests.waiting import ENDS_S, eventually
 from zsched import Client, InvalidSchedule, OtherPrefix

@@ -17,9 +17,9 @@ import pytest
 
 from tests.builders.daemons import DaemonProcess
 from tests.builders.leaders import know
+from tests.builders.redises import connect
 from tests.faults.clusters import PREFIX, Cluster
-from tests.faults.ledger import connect
-from tests.integration.cluster.ground import SETTINGS
+from tests.integration.cluster.running import SETTINGS
 from tests.prefix import RQ, needs_prefix
 from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched import AsyncClient, Client, RedisRefused, RedisUnavailable

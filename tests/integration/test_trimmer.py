@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from tests.builders.daemons import DaemonThread, archive_of_its_own
 from tests.builders.leaders import Leader, know
-from tests.integration.reruns.ground import archived
+from tests.integration.reruns.ends import archived
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client
@@ -43,8 +43,7 @@ class Trimming:
     def __init__(self, url: str, client: redis.Redis, clock: ManualClock, **settings: Any) -> None:
         know(client)
         self.redis, self.leader = client, Leader(url)
-        self.wire = Link.from_url(url, 5.0).open()
-        log = Log(self.wire, Keys("default"))
+        log = Log(self.leader.wire, Keys("default"))
         self.trimmer = Trimmer(self.leader.dispatch, log, ArchiveSettings(**settings), clock)
         client.delete(LOG)
 
@@ -63,7 +62,6 @@ class Trimming:
         return [int(id.partition(b"-")[2]) for id, _ in self.redis.xrange(LOG)]
 
     def close(self) -> None:
-        self.wire.close()
         self.leader.close()
 
 

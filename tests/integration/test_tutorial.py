@@ -25,8 +25,8 @@ from rq import Queue
 from tests.builders.daemons import DaemonProcess, DaemonThread, archive_of_its_own
 from tests.builders.leaders import know
 from tests.builders.workers import work_off
+from tests.clocks import now_ms, set_back
 from tests.documents import PROJECT, pages, programs
-from tests.faults.clocks import now_ms, set_back
 from tests.faults.overdue import become_due
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, eventually

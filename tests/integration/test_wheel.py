@@ -19,8 +19,8 @@ from zipfile import ZipFile
 import pytest
 from packaging.utils import canonicalize_name
 
+from tests.builders.redises import connect
 from tests.documents import PROJECT, pins, programs
-from tests.faults.ledger import connect
 from tests.faults.overdue import become_due
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, eventually

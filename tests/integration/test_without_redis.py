@@ -12,7 +12,7 @@ import redis
 
 from tests.builders.command_line import Zsched
 from tests.builders.entries import add_entry, end_fields
-from tests.integration.archive.ground import Scene
+from tests.builders.scenes import Scene
 from tests.integration.cli_recover.losses import populate
 from zsched.cli.program import DONE, FAILED, UNHEALTHY
 from zsched.core.runs.run import Run, RunStatus

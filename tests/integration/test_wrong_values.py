@@ -12,7 +12,7 @@ import redis
 from structlog.testing import capture_logs
 
 from tests.builders.command_line import Zsched
-from tests.lua.ground import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
+from tests.builders.namespaces import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
 from tests.lua.scene import DUE_MS, furnish, kept, set_back, spoil
 from tests.lua.test_wrong_values import SPOILS
 from tests.prefix import RQ

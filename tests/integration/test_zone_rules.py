@@ -14,9 +14,9 @@ import redis
 
 from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonProcess, DaemonThread, archive_of_its_own
-from tests.faults.clocks import day_later, now_ms, set_back
+from tests.builders.leaders import HOUR_MS
+from tests.clocks import day_later, now_ms, set_back
 from tests.faults.ledger import doubles, entries, queued
-from tests.integration.archive.ground import HOUR_MS
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

@@ -10,10 +10,10 @@ import redis
 
 from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonProcess
-from tests.faults.clocks import set_back
+from tests.builders.leaders import HOUR_MS
+from tests.clocks import set_back
 from tests.faults.ledger import queued
 from tests.faults.zones import slim_machine
-from tests.integration.archive.ground import HOUR_MS
 from tests.waiting import eventually
 from zsched import Client
 from zsched.core.triggers import zones

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from tests.builders.entries import LogEntry
-from tests.lua.ground import Ground
+from tests.builders.namespaces import Ground
 from zsched.embedded import EmbeddedRedis
 
 

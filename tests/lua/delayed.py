@@ -10,7 +10,7 @@ from unittest.mock import patch
 from rq import Queue, Retry
 from rq.job import Job
 
-from tests.lua.ground import Ground
+from tests.builders.namespaces import Ground
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from tests.lua.ground import FIELDS, Ground
+from tests.builders import namespaces
+from tests.builders.namespaces import FIELDS, Ground
 
 EMAIL = FIELDS | {"origin": "email"}
-
-
-def put_due(ground: Ground, *ids: str, lane: str = "normal", age_ms: int = 1000, **fields: str) -> None:
-    """Put one-shots of queue email (or as in *fields*) that are due now, a millisecond apart."""
-    rows = [(id, ground.now_ms - age_ms + n) for n, id in enumerate(ids)]
-    ground.put(*rows, lane=lane, allow_past=1, fields=EMAIL | fields)
+put_due = partial(namespaces.put_due, origin="email")
 
 
 def put_many(ground: Ground, prefix: str, count: int, **options: Any) -> list[str]:

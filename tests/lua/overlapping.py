@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from tests.lua.ground import Ground
+from tests.builders.namespaces import Ground
 from tests.prefix import RQ
-
-LONG_AGO = "2000-01-01T00:00:00.000000Z"
 
 
 def put(led: Ground, id: str = "r", template: dict[str, str] | None = None, **own: str) -> None:
@@ -45,11 +43,6 @@ def becomes(led: Ground, run: str, status: str | None, **more: str) -> None:
         led.redis.rpush(f"{RQ}:queue:default", run)
     elif status in ("deferred", "scheduled"):
         led.redis.zadd(f"{RQ}:{status}:default", {run: 1})
-
-
-def chain(led: Ground, id: str = "r") -> str | None:
-    told = led.redis.hget(led.keys.chains(), id)
-    return told.decode() if told else None
 
 
 def dependents(led: Ground, run: str) -> set[str]:

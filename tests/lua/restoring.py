@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.builders.entries import LogEntry
-from tests.lua.ground import LEASE_MS, Ground
+from tests.builders.namespaces import LEASE_MS, Ground
 from zsched.core.log import Entry as Read
 from zsched.core.log import Position
 from zsched.core.log.recovery import restored

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.builders import records
+from tests.builders.namespaces import FIELDS, HOUR_MS, LEASE_MS, TEMPLATE, Ground
 from tests.lua import restoring
-from tests.lua.ground import FIELDS, HOUR_MS, LEASE_MS, TEMPLATE, Ground
+from tests.lua.limited import EMAIL
 from tests.lua.test_lost import again, end, execution, job
 from tests.lua.test_pause_resume import plan_text
 from tests.lua.test_retry import retry
@@ -15,7 +16,6 @@ from tests.prefix import RQ
 from zsched.core.log import Position
 
 DUE_MS = 1_700_000_000_000
-EMAIL = FIELDS | {"origin": "email"}
 LIMITED = FIELDS | {"zs": "1l", "rate_limit_key": "sms", "rate_limit_concurrency": "1"}
 EXPIRES = str(10 * 365 * 24 * HOUR_MS)  # so long after DUE_MS that it has not passed
 WORKED = [f"{name}-1767225600000" for name in ("ended", "again", "lost")]  # runs that workers had

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.entries import LogEntry
-from tests.lua.ground import HOUR_MS, Ground
+from tests.builders.namespaces import HOUR_MS, Ground
 
 # -- report ------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import EPOCH, HOUR_MS, Ground
+from tests.builders.namespaces import EPOCH, HOUR_MS, Ground
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lua.ground import HOUR_MS, Ground
+from tests.builders.namespaces import HOUR_MS, Ground
 from tests.lua.limited import EMAIL, ids, put_due, put_many
 from tests.prefix import RQ
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.builders.namespaces import HOUR_MS, Ground, put_due
 from tests.builders.records import one_shot
-from tests.lua.ground import HOUR_MS, Ground, put_due
 from tests.lua.restoring import merged, restore
 from zsched.core.log import Position
 

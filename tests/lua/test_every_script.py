@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.builders.entries import LogEntry
-from tests.lua.ground import LEASE_MS, Ground
+from tests.builders.namespaces import LEASE_MS, Ground
 from tests.lua.scene import CALLS, CHAIN, GONE, WORKED, contents, furnish, kept, set_back, spoil
 from tests.lua.test_retry import retry
 from tests.lua.test_track import note

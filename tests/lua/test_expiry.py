@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.builders.namespaces import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground
 from tests.builders.records import open_run, texts_of
-from tests.lua.ground import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Ground
 from tests.lua.restoring import restore
 from tests.lua.test_retry import retry
 from tests.prefix import RQ

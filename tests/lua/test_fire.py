@@ -6,7 +6,7 @@ import pytest
 import redis
 from rq.job import Job
 
-from tests.lua.ground import EPOCH, Ground, put_due
+from tests.builders.namespaces import EPOCH, Ground, put_due
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import EPOCH, HOUR_MS, LEASE_MS, Ground, put_due
+from tests.builders.namespaces import EPOCH, HOUR_MS, LEASE_MS, Ground, put_due
 from tests.prefix import RQ
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.errors import ServerChanged, Stale

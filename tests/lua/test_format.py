@@ -10,8 +10,8 @@ import pytest
 
 import zsched
 from tests.breadth import each
+from tests.builders.namespaces import HOUR_MS, LEASE_MS, Ground
 from tests.builders.records import one_shot
-from tests.lua.ground import HOUR_MS, LEASE_MS, Ground
 from tests.lua.restoring import restore
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import OLDEST_FORMAT

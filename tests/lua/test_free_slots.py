@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.lua.ground import TERM, Ground
+from tests.builders.namespaces import TERM, Ground
 from tests.lua.test_native import slots
 from tests.prefix import RQ
 from zsched.core.clock import ManualClock

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import FIELDS, HOUR_MS, OWN, TEMPLATE, Ground
+from tests.builders.namespaces import FIELDS, HOUR_MS, OWN, TEMPLATE, Ground
 from tests.prefix import RQ
 
 

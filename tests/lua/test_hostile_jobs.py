@@ -11,7 +11,7 @@ from importlib import resources
 import pytest
 
 from tests.breadth import each
-from tests.lua.ground import FIELDS, HOUR_MS, TERM, Ground
+from tests.builders.namespaces import FIELDS, HOUR_MS, TERM, Ground
 from tests.prefix import RQ
 from zsched import Client
 from zsched.core.clock import ManualClock

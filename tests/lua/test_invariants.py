@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.breadth import some
-from tests.lua.ground import FIELDS, HOUR_MS, Ground
+from tests.builders.namespaces import FIELDS, HOUR_MS, Ground
 from tests.lua.test_pause_resume import plan_text
 from tests.prefix import RQ
 from zsched.core.occurrences.outcomes import outcome_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import LEASE_MS, Ground
+from tests.builders.namespaces import LEASE_MS, Ground
 from tests.prefix import RQ
 from zsched.core.log import FORMAT
 from zsched.errors import ServerChanged, Stale

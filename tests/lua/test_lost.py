@@ -12,7 +12,7 @@ from rq.job import Job
 from rq.registry import FailedJobRegistry, StartedJobRegistry
 
 from tests.builders.entries import LogEntry
-from tests.lua.ground import EPOCH, Ground
+from tests.builders.namespaces import EPOCH, Ground
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.builders.namespaces import HOUR_MS, LEASE_MS, Ground
 from tests.builders.records import DUE_MS, one_shot, open_run, rule
-from tests.lua.ground import HOUR_MS, LEASE_MS, Ground
 from tests.lua.restoring import hold, merged, restore, seen
 from tests.prefix import RQ
 from tests.unit.core.log.test_kinds import TOUCHED

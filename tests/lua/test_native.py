@@ -7,8 +7,8 @@ import rq
 from rq import Queue, Retry
 from rq.job import Job
 
+from tests.builders.namespaces import Ground
 from tests.lua.delayed import LOCK_S, OURS, Reply, delay, native, waiting
-from tests.lua.ground import Ground
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 

@@ -10,8 +10,8 @@ import pytest
 from rq import Queue, Retry
 from rq.registry import ScheduledJobRegistry
 
+from tests.builders.namespaces import Ground
 from tests.lua.delayed import fail, fail_again, native, queued_at, waiting
-from tests.lua.ground import Ground
 from tests.prefix import RQ
 from zsched.core.clock import from_ms, to_ms
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.lua.ground import Ground
-from tests.lua.overlapping import LONG_AGO, advance, becomes, chain, dependents, due, fired, put, told
+from tests.builders.namespaces import Ground
+from tests.lua.chained import LONG_AGO, chain
+from tests.lua.overlapping import advance, becomes, dependents, due, fired, put, told
 from tests.lua.test_lost import PACKED
 from tests.prefix import RQ
 from zsched.core.runs.job import rq_time

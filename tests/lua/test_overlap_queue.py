@@ -6,8 +6,9 @@ import pytest
 from rq import Queue
 from rq.job import Job, JobStatus
 
-from tests.lua.ground import HOUR_MS, Ground
-from tests.lua.overlapping import LONG_AGO, advance, becomes, chain, dependents, due, fired, put, told
+from tests.builders.namespaces import HOUR_MS, Ground
+from tests.lua.chained import LONG_AGO, chain
+from tests.lua.overlapping import advance, becomes, dependents, due, fired, put, told
 from tests.prefix import RQ
 
 

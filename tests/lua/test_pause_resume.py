@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import HOUR_MS, Ground
+from tests.builders.namespaces import HOUR_MS, Ground
 from tests.prefix import RQ
 from zsched.core.clock import LAST_MS
 

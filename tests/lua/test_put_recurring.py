@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import HOUR_MS, OWN, TEMPLATE, Ground, flat
+from tests.builders.namespaces import HOUR_MS, OWN, TEMPLATE, Ground, flat
 from tests.prefix import RQ
 from zsched.core import log as core
 from zsched.core.log.puts import PutRecurringEntry

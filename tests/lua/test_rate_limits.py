@@ -9,10 +9,10 @@ import rq
 from rq import Queue
 from rq.job import Job
 
+from tests.builders.namespaces import FIELDS, HOUR_MS, TEMPLATE, Ground, put_due
 from tests.builders.records import open_run, texts_of
 from tests.lua import restoring
 from tests.lua.chained import QUEUE, A, B, chain, jobs, unblock
-from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground, put_due
 from tests.lua.overlapping import advance, becomes, put
 from tests.lua.test_backfill import backfill
 from tests.lua.test_cancel_run import FACTS

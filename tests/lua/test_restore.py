@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.builders.namespaces import FIELDS, HOUR_MS, TEMPLATE, Ground
 from tests.builders.records import DUE_MS, JOB_FIELDS, OLD_US, OWN_FIELDS, gone, job, one_shot, open_run, rule
-from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground
 from tests.lua.restoring import hold, logged, merged, restore
 from tests.prefix import RQ
 from zsched.core.record import Record

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders.namespaces import HOUR_MS, Ground
 from tests.builders.records import DUE_MS, TEMPLATE, gone, job, one_shot, open_run, rule
-from tests.lua.ground import HOUR_MS, Ground
 from tests.lua.restoring import logged, restore
 from tests.prefix import RQ
 from zsched.core.record import Record

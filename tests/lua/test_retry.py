@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import FIELDS, TEMPLATE, Ground, flat
+from tests.builders.namespaces import FIELDS, TEMPLATE, Ground, flat
 from tests.prefix import RQ
 
 AT = 1_700_000_000_000

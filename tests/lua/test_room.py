@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from tests.breadth import some
-from tests.lua.ground import HOUR_MS, Ground
+from tests.builders.namespaces import HOUR_MS, Ground
 from tests.lua.limited import EMAIL, ids, put_due, put_many
 from tests.prefix import RQ
 from zsched.core.clock import LAST_MS

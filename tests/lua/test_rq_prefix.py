@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import Ground
+from tests.builders.namespaces import Ground
 from tests.lua.scene import CALLS, DUE_MS, contents, furnish, kept, set_back
 from tests.lua.test_hostile_jobs import TERM
 from tests.prefix import RQ, needs_prefix

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.lua.ground import FIELDS, HOUR_MS, TEMPLATE, Ground, flat
+from tests.builders.namespaces import FIELDS, HOUR_MS, TEMPLATE, Ground, flat
 from tests.prefix import RQ
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.builders.namespaces import Ground
 from tests.builders.records import rule
-from tests.lua.ground import Ground
 from tests.lua.overlapping import advance, becomes, fired
 from tests.lua.restoring import restore
 from tests.lua.test_streaks import failures, put, track

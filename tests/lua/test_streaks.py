@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lua.ground import Ground
+from tests.builders.namespaces import Ground
 from tests.lua.test_pause_resume import _resume
 
 NOMINAL_MS = 1_767_225_600_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.builders.namespaces import Ground
 from tests.lua.chained import (
     CANCEL,
     FORGET,
@@ -20,7 +21,6 @@ from tests.lua.chained import (
     survey,
     unblock,
 )
-from tests.lua.ground import Ground
 from tests.prefix import RQ
 
 OPEN = ("queued", "started", "scheduled", "rate_limited")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.builders.namespaces import HOUR_MS, TEMPLATE, Ground
 from tests.builders.records import one_shot, texts_of
-from tests.lua.ground import HOUR_MS, TEMPLATE, Ground
 from tests.lua.limited import EMAIL, ids, put_due, put_many
 from tests.lua.restoring import restore
 from tests.prefix import RQ

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.builders.entries import LogEntry
-from tests.lua.ground import EPOCH, Ground
+from tests.builders.namespaces import EPOCH, Ground
 from tests.prefix import RQ
 from zsched.core.runs.job import JOB_FIELDS, JobFacts
 from zsched.errors import RedisRefused

@@ -11,8 +11,8 @@ import pytest
 from rq import Queue
 from rq.job import Job
 
+from tests.builders.namespaces import EPOCH, TERM, Ground
 from tests.lua.chained import CANCEL, FORGET, OVER, QUEUE, RELEASE, WHY, WITHDRAW, A, B, C, chain, jobs, survey, unblock
-from tests.lua.ground import EPOCH, TERM, Ground
 from tests.prefix import RQ
 from zsched.core.clock import ManualClock
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper

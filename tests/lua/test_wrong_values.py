@@ -9,8 +9,8 @@ import pytest
 
 from tests.breadth import everything
 from tests.builders import records
+from tests.builders.namespaces import HOUR_MS, Ground
 from tests.lua import restoring
-from tests.lua.ground import HOUR_MS, Ground
 from tests.lua.scene import DUE_MS, Keyspace, contents, furnish, kept, seen, set_back
 from tests.lua.test_pause_resume import plan_text
 from zsched.errors import RedisRefused

@@ -14,8 +14,8 @@ from typing import Any
 
 import redis
 
+from tests.builders.redises import connect
 from tests.faults.archives import KEYS, log_in
-from tests.faults.ledger import connect
 from tests.prefix import RQ
 from tools.campaign.calls import now_us
 from tools.campaign.clients import Caller

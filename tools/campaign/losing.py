@@ -12,8 +12,8 @@ import shutil
 
 import redis
 
+from tests.builders.redises import connect
 from tests.faults.archives import await_caught_up, is_leader
-from tests.faults.ledger import connect
 from tests.faults.proxy import Proxy
 from tests.waiting import eventually
 from tools.campaign.returning import fired_but_not_archived

@@ -18,8 +18,8 @@ from pathlib import Path
 import redis
 
 from tests.builders.daemons import DaemonProcess
+from tests.builders.redises import connect
 from tests.faults.archives import has_caught_up, history, is_leader
-from tests.faults.ledger import connect
 from tests.faults.proxy import Proxy
 from tests.faults.zones import slim_machine
 from tests.waiting import eventually

@@ -18,7 +18,7 @@ from typing import Any
 import redis
 from rq.utils import now, utcformat
 
-from tests.faults.ledger import connect
+from tests.builders.redises import connect
 from tests.prefix import RQ
 from tools.campaign import receipts
 from zsched.embedded import Guard

@@ -17,7 +17,7 @@ import redis
 from tests.breadth import everything
 from tests.faults.ledger import queued
 from tests.integration.aio.turns import Turns, turn
-from tests.integration.client.ground import KEYS, SOON
+from tests.integration.client.calls import KEYS, SOON
 from tests.waiting import WITHIN_S, eventually
 from zsched import AsyncClient, Client, InvalidSchedule, ScheduleNotFound
 from zsched.client import preview

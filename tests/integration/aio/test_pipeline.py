@@ -10,12 +10,12 @@ import redis
 import redis.asyncio
 from redis.asyncio.sentinel import Sentinel
 
+from tests.builders.redises import connect, replicate
 from tests.faults.clusters import PREFIX, Cluster
-from tests.faults.ledger import connect, replicate
 from tests.faults.proxy import Proxy
 from tests.faults.sentinels import NAME, Sentinels
 from tests.integration.aio.turns import turn
-from tests.integration.client.ground import KEYS, SOON
+from tests.integration.client.calls import KEYS, SOON
 from tests.prefix import needs_prefix
 from tests.waiting import WITHIN_S
 from zsched import AsyncClient, ConfigError, NotArchived, RedisUnavailable, ScheduleNotFound

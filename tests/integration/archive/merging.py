@@ -12,7 +12,8 @@ import pytest
 
 from tests.breadth import some
 from tests.builders.leaders import begin_term
-from tests.integration.archive.ground import Scene, State, schedule
+from tests.builders.scenes import Scene, schedule
+from tests.states import State
 from zsched.archive import Archive
 from zsched.core.clock import ManualClock
 from zsched.core.log import changes

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.integration.archive.ground import SOON, Scene, assert_state_is_redis_own, schedule
+from tests.builders.scenes import SOON, Scene, assert_state_is_redis_own, schedule
 from tests.integration.archive.merging import Two, Watched, due_now, lane_states, lead, put_back, run, said, watch
 from tests.waiting import WITHIN_S
 from zsched.config.settings import ArchiveSettings, Settings

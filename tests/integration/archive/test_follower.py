@@ -11,8 +11,9 @@ import pytest
 import redis
 
 from tests.breadth import some
+from tests.builders.scenes import Scene, assert_state_is_redis_own, schedule
 from tests.faults.archives import history
-from tests.integration.archive.ground import Scene, Storm, assert_state_is_redis_own, schedule
+from tests.integration.archive.storms import Storm
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import START

@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 
 from tests.builders.daemons import leading_daemon
 from tests.builders.leaders import know
-from tests.faults.clocks import now_ms
+from tests.builders.scenes import Scene, schedule
+from tests.clocks import now_ms
 from tests.faults.leases import end_hold
-from tests.integration.archive.ground import Scene, schedule
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client

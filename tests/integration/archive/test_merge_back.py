@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.archive.ground import HOUR_MS, Scene, Storm, assert_state_is_redis_own, rows_put_back, schedule
+from tests.builders.leaders import HOUR_MS
+from tests.builders.scenes import Scene, assert_state_is_redis_own, rows_put_back, schedule
 from tests.integration.archive.merging import (
     HOLD_MS,
     SEEDS,
@@ -21,6 +22,7 @@ from tests.integration.archive.merging import (
     trim,
     watch,
 )
+from tests.integration.archive.storms import Storm
 from tests.waiting import eventually
 from zsched.core.log.recovery import MergedEntry
 from zsched.core.occurrences.outcomes import What

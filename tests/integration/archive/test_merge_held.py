@@ -11,8 +11,8 @@ from rq import Queue, SimpleWorker
 from rq.executions import Execution
 from rq.job import Job
 
+from tests.builders.scenes import Scene, rows_put_back, schedule
 from tests.builders.workers import perform
-from tests.integration.archive.ground import Scene, rows_put_back, schedule
 from tests.integration.archive.merging import due_now, lose, put_back, run, said, snapshot, watch
 from zsched.core.log import Position
 from zsched.core.log.lives import EndEntry

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.breadth import some
-from tests.integration.archive.ground import Scene, Storm, assert_state_is_redis_own, rows_put_back, schedule
+from tests.builders.scenes import Scene, assert_state_is_redis_own, rows_put_back, schedule
 from tests.integration.archive.merging import (
     due_now,
     lane_states,
@@ -22,6 +22,7 @@ from tests.integration.archive.merging import (
     trim,
     watch,
 )
+from tests.integration.archive.storms import Storm
 from tests.prefix import RQ
 from zsched.archive import Archive
 from zsched.core.occurrences.outcomes import What

@@ -8,7 +8,7 @@ import pytest
 from rq.job import Job
 from rq.registry import FailedJobRegistry, StartedJobRegistry
 
-from tests.integration.archive.ground import Scene, rows_put_back, schedule
+from tests.builders.scenes import Scene, rows_put_back, schedule
 from tests.integration.archive.merging import lose, once, run, said, snapshot, watch
 from tests.integration.archive.test_merge_held import FUNC, MARK, Busy, ends, job_of, open_runs, rounds, track
 from zsched.core.clock import LAST_MS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.archive.ground import Scene, State, Storm, assert_state_is_redis_own, rows_put_back, schedule
+from tests.builders.scenes import Scene, assert_state_is_redis_own, rows_put_back, schedule
 from tests.integration.archive.merging import (
     SEEDS,
     Two,
@@ -19,7 +19,9 @@ from tests.integration.archive.merging import (
     snapshot,
     watch,
 )
+from tests.integration.archive.storms import Storm
 from tests.prefix import RQ
+from tests.states import State
 from zsched.core.log.recovery import MergedEntry
 from zsched.daemon.merge import OtherRestores
 from zsched.storage.archivers import Archivers, ArchiveState

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.archive.ground import Scene, assert_state_is_redis_own, rows_put_back, schedule
+from tests.builders.scenes import Scene, assert_state_is_redis_own, rows_put_back, schedule
 from tests.integration.archive.merging import (
     lane_states,
     lead,

@@ -12,7 +12,7 @@ import redis
 from structlog.testing import capture_logs
 
 from tests.builders.entries import put
-from tests.integration.archive.ground import Scene, schedule
+from tests.builders.scenes import Scene, schedule
 from zsched.archive import Archive, places, recalling
 from zsched.config.settings import ArchiveSettings, RedisSettings, Settings
 from zsched.config.urls import address_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.archive.ground import Scene
-from tests.integration.auditor.ground import Auditing
+from tests.builders.scenes import Scene
+from tests.integration.auditor.auditing import Auditing
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from tests.builders.daemons import leading_daemon
 from tests.builders.leaders import know
-from tests.integration.archive.ground import SOON, Scene, rows_put_back
-from tests.integration.auditor.ground import FUNC, HANDS, Auditing, entries, fill, job_of, lane, schedules
+from tests.builders.scenes import SOON, Scene, rows_put_back
+from tests.integration.auditor.auditing import FUNC, HANDS, Auditing, entries, fill, job_of, lane, schedules
 from tests.waiting import eventually
 from zsched import Client
 from zsched.cli import program

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from tests.breadth import some
 from tests.builders.command_line import Zsched
-from tests.integration.archive.ground import SOON, Scene, rows_put_back
+from tests.builders.scenes import SOON, Scene, rows_put_back
 from tests.integration.archive.merging import put_back, snapshot
-from tests.integration.auditor.ground import (
+from tests.integration.auditor.auditing import (
     FUNC,
     HANDS,
     Auditing,

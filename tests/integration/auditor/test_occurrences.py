@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 from structlog.testing import capture_logs
 
-from tests.builders.leaders import begin_term
-from tests.integration.archive.ground import HOUR_MS, SOON, Scene, rows_put_back
-from tests.integration.auditor.ground import FUNC, Auditing, alarms, fill, lane
+from tests.builders.leaders import HOUR_MS, begin_term
+from tests.builders.scenes import SOON, Scene, rows_put_back
+from tests.integration.auditor.auditing import FUNC, Auditing, alarms, fill, lane
 from zsched.archive.recall import Recall
 from zsched.core.recovery.audit import GRACE_MS
 from zsched.daemon import auditor as module

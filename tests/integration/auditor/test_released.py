@@ -8,9 +8,9 @@ import pytest
 
 from tests.builders.daemons import leading_daemon
 from tests.builders.leaders import know
-from tests.faults.clocks import now_ms
-from tests.integration.archive.ground import Scene, rows_put_back
-from tests.integration.auditor.ground import FUNC, Auditing, job_of, lane, quarantine
+from tests.builders.scenes import Scene, rows_put_back
+from tests.clocks import now_ms
+from tests.integration.auditor.auditing import FUNC, Auditing, job_of, lane, quarantine
 from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms

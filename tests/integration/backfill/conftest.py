@@ -6,8 +6,8 @@ import pytest
 import redis
 
 from tests.builders.leaders import know
-from tests.integration.backfill.ground import now
-from tests.integration.reruns.ground import TASKS
+from tests.integration.backfill.hours import now
+from tests.integration.reruns.ends import TASKS
 from zsched import Client
 from zsched.storage.connection import Link
 

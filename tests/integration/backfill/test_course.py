@@ -12,10 +12,10 @@ import pytest
 import redis
 
 from tests.builders.daemons import leading_daemon
+from tests.builders.scenes import Scene
 from tests.faults.ledger import queued
-from tests.integration.archive.ground import Scene
-from tests.integration.backfill.ground import HOUR, KEYS, backfill, now, run
-from tests.integration.reruns.ground import TASKS, archived
+from tests.integration.backfill.hours import HOUR, KEYS, backfill, now, run
+from tests.integration.reruns.ends import TASKS, archived
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client, InvalidSchedule, ScheduleNotFound

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.integration.archive.ground import Scene
+from tests.builders.scenes import Scene
 from tests.integration.cli_recover.losses import Recover
 
 

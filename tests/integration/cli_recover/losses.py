@@ -11,7 +11,7 @@ from typing import Any
 import redis
 
 from tests.builders.command_line import Zsched
-from tests.integration.archive.ground import Scene
+from tests.builders.scenes import Scene
 from zsched import Client
 from zsched.cli.program import DONE
 

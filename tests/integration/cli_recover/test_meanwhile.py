@@ -17,9 +17,9 @@ from click.testing import CliRunner
 
 from tests.builders.daemons import DaemonProcess
 from tests.builders.leaders import know
+from tests.builders.scenes import Scene
 from tests.faults.archives import await_caught_up
 from tests.faults.leases import end_hold
-from tests.integration.archive.ground import Scene
 from tests.integration.cli_recover.losses import HOUR_S, Recover, copied, dump, listed, lose_all, populate
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually

@@ -6,7 +6,7 @@ import pytest
 from rq.job import Job, JobStatus
 
 from tests.builders.leaders import begin_term
-from tests.integration.archive.ground import Scene
+from tests.builders.scenes import Scene
 from tests.integration.cli_recover.losses import HOUR_S, Recover, dump, listed, lose_all, populate
 from tests.prefix import RQ
 from zsched.cli.program import DONE, USAGE

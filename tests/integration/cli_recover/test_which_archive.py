@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.integration.archive.ground import Scene
+from tests.builders.scenes import Scene
 from tests.integration.cli_recover.losses import HOUR_S, Recover, copied, dump, listed, lose_all, populate
 from zsched.cli.program import DONE, NOT_FOUND
 from zsched.config.urls import address_of

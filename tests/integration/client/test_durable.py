@@ -14,7 +14,7 @@ import redis
 
 from tests.builders.daemons import DaemonProcess, archive_of_its_own, leading_daemon
 from tests.builders.leaders import know
-from tests.integration.client.ground import KEYS, SOON, ids
+from tests.integration.client.calls import KEYS, SOON, ids
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.archive import History

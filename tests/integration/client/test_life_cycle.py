@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.clocks import freeze
+from tests.clocks import freeze, pass_time
 from tests.faults.ledger import queued
-from tests.integration.client.ground import KEYS, SOON, pass_time
+from tests.integration.client.calls import KEYS, SOON
 from tests.waiting import WITHIN_S
 from zsched import Client, InvalidSchedule, RedisUnavailable, ScheduleNotFound
 from zsched.core.clock import from_ms, to_ms

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.integration.client.ground import HOUR, KEYS, SOON, ids
+from tests.integration.client.calls import HOUR, KEYS, SOON, ids
 from zsched import Client, InvalidSchedule
 from zsched.core.options.choices import Priority
 

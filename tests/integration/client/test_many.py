@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.clocks import freeze
-from tests.integration.client.ground import HOUR, KEYS, SOON, payload
+from tests.clocks import freeze
+from tests.integration.client.calls import HOUR, KEYS, SOON, payload
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, RedisUnavailable, RowsRefused
 from zsched.core.clock import ManualClock, from_ms, to_ms

@@ -14,9 +14,9 @@ from zoneinfo import ZoneInfo
 import pytest
 import redis
 
-from tests.faults.clocks import freeze
+from tests.clocks import freeze
 from tests.faults.ledger import queued
-from tests.integration.client.ground import HOUR, KEYS, SOON
+from tests.integration.client.calls import HOUR, KEYS, SOON
 from zsched import Client, InvalidSchedule, ScheduleExists, ScheduleNotFound
 from zsched.client.caller import caller
 from zsched.core.clock import ManualClock, from_ms, to_ms

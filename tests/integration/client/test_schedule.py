@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 import pytest
 import redis
 
-from tests.integration.client.ground import HOUR, KEYS, SOON, pass_time
+from tests.clocks import pass_time
+from tests.integration.client.calls import HOUR, KEYS, SOON
 from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, ScheduleExists, ScheduleInPast
 from zsched.core.clock import ManualClock, from_ms, to_ms

@@ -16,7 +16,8 @@ import pytest
 import redis
 
 import zsched
-from tests.integration.client.ground import ROOT, SOON, ids
+from tests.documents import PROJECT
+from tests.integration.client.calls import SOON, ids
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, WITHIN_S
 from zsched import Client, InvalidSchedule, RedisRefused, RedisUnavailable
@@ -173,7 +174,7 @@ print(*(client.preview(id, n=1, start=start)[0].astimezone(UTC).isoformat() for 
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code, redis_url],
         capture_output=True, text=True, timeout=ENDS_S, check=False,
-        env={"TZ": zone, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "LC_ALL": "C"},
+        env={"TZ": zone, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(PROJECT), "LC_ALL": "C"},
     )  # fmt: skip
 
     assert ("", 0) == (done.stderr, done.returncode)

@@ -15,8 +15,8 @@ import redis
 
 import zsched
 from tests.builders.bombs import Bomb
-from tests.faults.clocks import freeze
-from tests.integration.client.ground import HOUR, KEYS, SOON, pass_time, payload
+from tests.clocks import freeze, pass_time
+from tests.integration.client.calls import HOUR, KEYS, SOON, payload
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S
 from zsched import Client, Contended, InvalidSchedule, RedisUnavailable, ScheduleInPast, ScheduleNotFound

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.integration.client.ground import KEYS, payload
+from tests.integration.client.calls import KEYS, payload
 from tests.waiting import WITHIN_S
 from zsched import Client, InvalidSchedule, RowsRefused, ScheduleNotFound, VersionConflict
 

@@ -9,7 +9,7 @@ import redis
 
 from tests.builders.daemons import DaemonThread
 from tests.builders.web import Web
-from tests.faults.clocks import set_back
+from tests.clocks import set_back
 from tests.integration.console.person import Person
 from tests.waiting import eventually
 from zsched import Client

@@ -20,7 +20,7 @@ from tests.breadth import some
 from tests.builders.daemons import DaemonThread
 from tests.builders.web import Web
 from tests.builders.workers import work_off
-from tests.faults.clocks import now_ms, set_back
+from tests.clocks import now_ms, set_back
 from tests.integration.console import jobs
 from tests.integration.console.person import Person, failed
 from tests.waiting import eventually

@@ -9,7 +9,7 @@ import redis
 from playwright.sync_api import expect
 
 from tests.builders.daemons import DaemonThread
-from tests.faults.clocks import now_ms
+from tests.clocks import now_ms
 from tests.integration.console.person import FAIL, Person, failed
 from zsched import Client
 from zsched.core.clock import from_ms

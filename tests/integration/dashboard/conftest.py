@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from tests.builders.web import Web
-from tests.integration.dashboard.ground import fill
+from tests.integration.dashboard.runs import fill
 
 
 @pytest.fixture

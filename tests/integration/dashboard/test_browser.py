@@ -14,7 +14,7 @@ pytest.importorskip("rq_dashboard", reason="needs the extra web")
 
 from tests.builders.web import PASSWORD, Web
 from tests.integration.dashboard import tasks
-from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, fill
+from tests.integration.dashboard.runs import DONE, FAILED, NOMINAL, WAITS, fill
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.once

@@ -22,7 +22,7 @@ from rq.job import Job, JobStatus
 from tests.builders.web import PASSWORD, Web
 from tests.builders.workers import work_off
 from tests.integration.dashboard import tasks
-from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, job, listed
+from tests.integration.dashboard.runs import DONE, FAILED, NOMINAL, WAITS, job, listed
 from tests.prefix import RQ
 from zsched.dashboard.app import SHOWN, make_pages
 from zsched.storage.connection import Link

@@ -19,7 +19,7 @@ from rq import SimpleWorker
 
 from tests.builders.web import Web
 from tests.faults.sentinels import Sentinels
-from tests.integration.dashboard.ground import DONE, FAILED, NOMINAL, WAITS, fill, job, listed
+from tests.integration.dashboard.runs import DONE, FAILED, NOMINAL, WAITS, fill, job, listed
 from tests.prefix import RQ, needs_prefix
 from tests.waiting import ENDS_S, eventually
 from zsched.cli.program import USAGE

@@ -18,7 +18,7 @@ from rq import Worker
 from tests.builders import command_line
 from tests.builders.daemons import DaemonProcess
 from tests.builders.workers import RqWorkers
-from tests.integration.doctor.ground import KEYS, examined, only
+from tests.integration.doctor.examining import KEYS, examined, only
 from tests.waiting import eventually
 from zsched import Client
 from zsched.cli import program

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from tests.builders.command_line import Zsched
-from tests.integration.doctor.ground import KEYS, examined
+from tests.integration.doctor.examining import KEYS, examined
 from tests.integration.doctor.test_rq import registered
 from tests.integration.standing import status
 from tests.prefix import RQ

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.integration.doctor.ground import KEYS, Case, command_of, examined, found_as, only, report, unwell
+from tests.integration.doctor.examining import KEYS, Case, command_of, examined, found_as, only, report, unwell
 from tests.prefix import RQ
 from zsched import Client
 from zsched.core.entry import OLDEST_FORMAT

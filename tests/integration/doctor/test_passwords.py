@@ -13,7 +13,7 @@ import pytest
 import redis
 from click.testing import CliRunner
 
-from tests.integration.doctor.ground import Case, examined, found_as, only
+from tests.integration.doctor.examining import Case, examined, found_as, only
 from tests.integration.doctor.test_rq import registered
 from tests.waiting import ENDS_S
 from zsched import Client

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from tests.integration.doctor.ground import KEYS, command_of, examined, only, report, unwell
+from tests.integration.doctor.examining import KEYS, command_of, examined, only, report, unwell
 from tests.waiting import eventually
 from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock

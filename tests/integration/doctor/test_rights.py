@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from tests.integration.doctor.ground import KEYS, command_of, examined, only
+from tests.integration.doctor.examining import KEYS, command_of, examined, only
 from tests.prefix import RQ
 from zsched.embedded import EmbeddedRedis, ServerBinary, find_server, packaged_server
 from zsched.health.check import Severity

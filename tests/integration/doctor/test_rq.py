@@ -19,7 +19,7 @@ from rq_scheduler import Scheduler
 
 from tests.builders.entries import add_entry
 from tests.builders.workers import RqWorkers
-from tests.integration.doctor.ground import KEYS, Case, examined, found_as, only
+from tests.integration.doctor.examining import KEYS, Case, examined, found_as, only
 from tests.integration.standing import now_ms
 from tests.prefix import IN_ENVIRONMENT, RQ, needs_prefix
 from tests.waiting import eventually

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from tests.integration.doctor.ground import KEYS, examined, only
+from tests.integration.doctor.examining import KEYS, examined, only
 from tests.prefix import RQ
 from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from tests.builders.leaders import know
-from tests.integration.ends.ground import Losing, Tracking
+from tests.integration.ends.tracking import Losing, Tracking
 from zsched.daemon import tracker
 from zsched.daemon.lost import LostDelays
 

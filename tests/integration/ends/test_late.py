@@ -12,7 +12,7 @@ from rq import SimpleWorker
 
 from tests.builders.leaders import KEYS
 from tests.builders.workers import perform
-from tests.integration.ends.ground import FUNC, Losing, Tracking, ago, ends, entries, finish, recorded, taken
+from tests.integration.ends.tracking import FUNC, Losing, Tracking, ago, ends, entries, finish, recorded, taken
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched.core.runs.job import rq_time

@@ -8,7 +8,7 @@ import pytest
 import structlog.testing
 
 from tests.builders.leaders import KEYS
-from tests.integration.ends.ground import FUNC, Losing, agains, ago, lapse, recorded, taken
+from tests.integration.ends.tracking import FUNC, Losing, agains, ago, lapse, recorded, taken
 from tests.prefix import RQ
 from zsched.core.runs.job import rq_time
 from zsched.daemon import lost, tracker

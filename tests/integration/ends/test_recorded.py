@@ -14,7 +14,7 @@ import redis
 from tests.builders.daemons import DaemonThread, archive_of_its_own, leading_daemon
 from tests.builders.leaders import KEYS
 from tests.builders.workers import RqWorkers
-from tests.integration.ends.ground import FUNC, agains, ends, lapse, opened, recorded
+from tests.integration.ends.tracking import FUNC, agains, ends, lapse, opened, recorded
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client

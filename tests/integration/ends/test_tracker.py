@@ -11,7 +11,7 @@ import redis
 from structlog.testing import capture_logs
 
 from tests.builders.leaders import KEYS, Leader, know
-from tests.integration.ends.ground import FUNC, Tracking, ends, entries, finish, opened, recorded
+from tests.integration.ends.tracking import FUNC, Tracking, ends, entries, finish, opened, recorded
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched.archive.openruns import OpenRuns

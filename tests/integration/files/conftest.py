@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import redis
 
-from tests.integration.files.ground import Ground
+from tests.integration.files.applying import JobsFile
 from zsched.client import Client
 
 
 @pytest.fixture(params=["pickle", "json"])
-def ground(request: pytest.FixtureRequest, redis_client: redis.Redis) -> Ground:
-    return Ground(Client(redis_client, serializer=request.param))
+def jobs(request: pytest.FixtureRequest, redis_client: redis.Redis) -> JobsFile:
+    return JobsFile(Client(redis_client, serializer=request.param))

@@ -8,8 +8,9 @@ from fractions import Fraction
 import pytest
 import redis
 
-from tests.integration.client.ground import KEYS, pass_time
-from tests.integration.files.ground import BEAT, DIGEST, Ground, log_length, outcomes, texts
+from tests.clocks import pass_time
+from tests.integration.client.calls import KEYS
+from tests.integration.files.applying import BEAT, DIGEST, JobsFile, log_length, outcomes, texts
 from zsched.client import Client
 from zsched.client.keeper import Keeper
 from zsched.core.options.choices import Priority
@@ -20,23 +21,23 @@ pytestmark = pytest.mark.once
 
 
 def test_a_file_creates_its_schedules_and_owns_them_and_writes_nothing_again(
-    ground: Ground, redis_client: redis.Redis
+    jobs: JobsFile, redis_client: redis.Redis
 ) -> None:
-    created = ground.apply(DIGEST + BEAT)
-    owners, before = [one.owner for one in ground.client.list()], log_length(redis_client)
+    created = jobs.apply(DIGEST + BEAT)
+    owners, before = [one.owner for one in jobs.client.list()], log_length(redis_client)
 
-    again = ground.apply(BEAT + DIGEST)
+    again = jobs.apply(BEAT + DIGEST)
 
     assert [("digest", "created"), ("beat", "created")] == outcomes(created.steps)
     assert [("beat", "unchanged"), ("digest", "unchanged")] == outcomes(again.steps)
     assert (["file:jobs.toml"] * 2, before) == (owners, log_length(redis_client))
 
 
-def test_changed_options_are_listed_and_applied(ground: Ground) -> None:
-    ground.apply(DIGEST + "args = [1]\nkwargs = { to = 'all', n = 1 }\ntags = ['old']\nexpires_after = '1h'")
+def test_changed_options_are_listed_and_applied(jobs: JobsFile) -> None:
+    jobs.apply(DIGEST + "args = [1]\nkwargs = { to = 'all', n = 1 }\ntags = ['old']\nexpires_after = '1h'")
     text = DIGEST.replace("0 9", "0 10") + "args = [2]\nkwargs = { n = 1, to = 'all' }\nqueue = 'email'\ntimeout = '5m'"
 
-    (step,) = ground.apply(text).steps
+    (step,) = jobs.apply(text).steps
 
     assert [
         "cron: 0 9 * * * → 0 10 * * *",
@@ -46,17 +47,17 @@ def test_changed_options_are_listed_and_applied(ground: Ground) -> None:
         'tags: ["old"] → -',
         "expires_after: 1h → -",
     ] == texts(step)
-    assert [("digest", "unchanged")] == outcomes(ground.compare(text))
+    assert [("digest", "unchanged")] == outcomes(jobs.compare(text))
 
 
-def test_an_equal_payload_is_unchanged_however_it_was_pickled(ground: Ground) -> None:
+def test_an_equal_payload_is_unchanged_however_it_was_pickled(jobs: JobsFile) -> None:
     word = "weekly, and long enough to be worth remembering"
-    ground.client.schedule(
+    jobs.client.schedule(
         "app.tasks.digest", id="digest", cron="0 9 * * *", owner="file:jobs.toml",
         args=(word, word), kwargs={"b": word, "a": 1}, meta={"x": word, "y": [word]},
     )  # fmt: skip
 
-    steps = ground.compare(
+    steps = jobs.compare(
         DIGEST
         + f'args = ["{word}", "{word}"]\nkwargs = {{ a = 1, b = "{word}" }}\n'
         + f'meta = {{ x = "{word}", y = ["{word}"] }}'
@@ -73,36 +74,36 @@ def test_an_equal_payload_is_unchanged_however_it_was_pickled(ground: Ground) ->
         (DIGEST + "args = [1]", DIGEST + "args = [true]", "args: [1] → [true]"),
     ],
 )  # fmt: skip
-def test_a_comparison_names_only_the_options_that_differ(ground: Ground, before: str, after: str, told: str) -> None:
-    ground.apply(before)
+def test_a_comparison_names_only_the_options_that_differ(jobs: JobsFile, before: str, after: str, told: str) -> None:
+    jobs.apply(before)
 
-    (step,) = ground.compare(after)
+    (step,) = jobs.compare(after)
 
     assert [told] == texts(step)
 
 
-def test_applying_a_file_returns_a_quarantined_schedule_to_its_lane(ground: Ground, redis_client: redis.Redis) -> None:
-    ground.apply(BEAT)
+def test_applying_a_file_returns_a_quarantined_schedule_to_its_lane(jobs: JobsFile, redis_client: redis.Redis) -> None:
+    jobs.apply(BEAT)
     redis_client.zrem(KEYS.due(Priority.NORMAL), "beat")
     redis_client.hset(KEYS.quarantine(), "beat", "normal 1 1 broken")
 
-    dry, real = ground.compare(BEAT), ground.apply(BEAT).steps
+    dry, real = jobs.compare(BEAT), jobs.apply(BEAT).steps
 
     assert [("beat", "updated")] == outcomes(dry) == outcomes(real)
-    assert "active" == ground.client.get("beat").state.value
+    assert "active" == jobs.client.get("beat").state.value
 
 
-@pytest.mark.parametrize("ground", ["pickle"], indirect=True)
-def test_an_unreadable_payload_is_replaced(ground: Ground, redis_client: redis.Redis) -> None:
-    ground.apply(BEAT + "args = [1]")
+@pytest.mark.parametrize("jobs", ["pickle"], indirect=True)
+def test_an_unreadable_payload_is_replaced(jobs: JobsFile, redis_client: redis.Redis) -> None:
+    jobs.apply(BEAT + "args = [1]")
     redis_client.hset(KEYS.template("beat"), "data", b"cnowhere.at_all\nThing\n.")
     redis_client.hset(KEYS.schedule("beat"), "digest", "another")
 
-    (step,) = ground.apply(BEAT + "args = [1]").steps
+    (step,) = jobs.apply(BEAT + "args = [1]").steps
 
     assert ("updated", "[1]") == (step.outcome, step.changes[0].new)
     assert "the stored payload cannot be read" in str(step.changes[0].old)
-    assert [("beat", "unchanged")] == outcomes(ground.compare(BEAT + "args = [1]"))
+    assert [("beat", "unchanged")] == outcomes(jobs.compare(BEAT + "args = [1]"))
 
 
 def test_arguments_of_unopened_classes_are_compared_by_their_bytes(redis_client: redis.Redis) -> None:
@@ -123,60 +124,60 @@ def test_arguments_of_unopened_classes_are_compared_by_their_bytes(redis_client:
     )
 
 
-def test_a_schedule_whose_end_has_passed_stays_but_cannot_be_changed(ground: Ground, redis_client: redis.Redis) -> None:
+def test_a_schedule_whose_end_has_passed_stays_but_cannot_be_changed(jobs: JobsFile, redis_client: redis.Redis) -> None:
     end = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    ground.apply(BEAT + f"ends = {end}")
+    jobs.apply(BEAT + f"ends = {end}")
     pass_time(redis_client, timedelta(hours=2))
 
-    unchanged = ground.compare(BEAT + f"ends = {end}")
+    unchanged = jobs.compare(BEAT + f"ends = {end}")
     with pytest.raises(InvalidFile) as caught:
-        ground.compare(BEAT + f"ends = {end}\nqueue = 'email'")
+        jobs.compare(BEAT + f"ends = {end}\nqueue = 'email'")
 
     assert [("beat", "unchanged")] == outcomes(unchanged)
     assert caught.value.complaints[0].startswith("jobs.toml:1: [schedules.beat]: ends=")
 
 
-def test_a_paused_schedule_stays_paused_unless_the_file_resumes_it(ground: Ground) -> None:
-    ground.apply(BEAT)
-    ground.client.pause("beat")
+def test_a_paused_schedule_stays_paused_unless_the_file_resumes_it(jobs: JobsFile) -> None:
+    jobs.apply(BEAT)
+    jobs.client.pause("beat")
 
-    applied = ground.apply(BEAT + "queue = 'email'")
+    applied = jobs.apply(BEAT + "queue = 'email'")
 
     assert [("beat", "updated")] == outcomes(applied.steps)
-    assert "paused" == ground.client.get("beat").state.value
+    assert "paused" == jobs.client.get("beat").state.value
 
 
-def test_a_file_pauses_and_resumes(ground: Ground) -> None:
-    (created,) = ground.apply(BEAT + "enabled = false").steps
-    paused = ground.client.get("beat")
-    again = ground.apply(BEAT + "enabled = false").steps
-    (resumed,) = ground.apply(BEAT + "enabled = true").steps
+def test_a_file_pauses_and_resumes(jobs: JobsFile) -> None:
+    (created,) = jobs.apply(BEAT + "enabled = false").steps
+    paused = jobs.client.get("beat")
+    again = jobs.apply(BEAT + "enabled = false").steps
+    (resumed,) = jobs.apply(BEAT + "enabled = true").steps
 
     assert ("paused", "put with enabled=False") == (paused.state.value, paused.note)
     assert ("created", [("beat", "unchanged")]) == (created.outcome, outcomes(again))
     assert ("updated", ["enabled: false → true"]) == (resumed.outcome, texts(resumed))
-    assert "active" == ground.client.get("beat").state.value
+    assert "active" == jobs.client.get("beat").state.value
 
 
-def test_an_update_and_a_pause_are_one_step(ground: Ground) -> None:
-    ground.apply(BEAT)
+def test_an_update_and_a_pause_are_one_step(jobs: JobsFile) -> None:
+    jobs.apply(BEAT)
 
-    (step,) = ground.apply(BEAT + "enabled = false\nqueue = 'email'").steps
+    (step,) = jobs.apply(BEAT + "enabled = false\nqueue = 'email'").steps
 
-    schedule = ground.client.get("beat")
+    schedule = jobs.client.get("beat")
     assert ["queue: default → email", "enabled: true → false"] == texts(step)
     assert ("paused", "email") == (schedule.state.value, schedule.queue)
 
 
-def test_a_schedule_that_has_ended_is_changed_but_not_paused(ground: Ground, redis_client: redis.Redis) -> None:
-    ground.apply(BEAT + "count = 1")
+def test_a_schedule_that_has_ended_is_changed_but_not_paused(jobs: JobsFile, redis_client: redis.Redis) -> None:
+    jobs.apply(BEAT + "count = 1")
     redis_client.zrem(KEYS.due(Priority.NORMAL), "beat")
     redis_client.hdel(KEYS.schedule("beat"), "nominal")
     redis_client.hset(KEYS.schedule("beat"), "ended_at", "1795359600000")
 
-    applied = ground.apply(BEAT + "count = 1\nqueue = 'email'\nenabled = false")
+    applied = jobs.apply(BEAT + "count = 1\nqueue = 'email'\nenabled = false")
 
-    schedule = ground.client.get("beat")
+    schedule = jobs.client.get("beat")
     assert ([], [("beat", "updated")]) == (applied.errors, outcomes(applied.steps))
     assert ("ended", "email") == (schedule.state.value, schedule.queue)
 
@@ -188,34 +189,34 @@ def _large(count: int, minute: int = 0) -> str:
     )
 
 
-def test_a_large_file_is_put_by_a_few_calls(ground: Ground, redis_client: redis.Redis) -> None:
-    applied = ground.apply(_large(250))
+def test_a_large_file_is_put_by_a_few_calls(jobs: JobsFile, redis_client: redis.Redis) -> None:
+    applied = jobs.apply(_large(250))
 
     assert (250, 3) == (applied.count("created"), log_length(redis_client))
     assert [f"r-{n:03}" for n in range(250)] == [step.entry.id for step in applied.steps]
     assert all(step.next_ms for step in applied.steps)
 
 
-def test_schedules_changed_during_a_long_apply_are_compared_again(ground: Ground, redis_client: redis.Redis) -> None:
-    ground.apply(_large(150))
-    application = ground.application(_large(160, minute=5))
+def test_schedules_changed_during_a_long_apply_are_compared_again(jobs: JobsFile, redis_client: redis.Redis) -> None:
+    jobs.apply(_large(150))
+    application = jobs.application(_large(160, minute=5))
     steps = application.compare()
-    ground.client.update("r-007", args=("of another writer",))
-    ground.client.cancel("r-008")
-    ground.client.schedule("app.task", id="r-155", every=60)
+    jobs.client.update("r-007", args=("of another writer",))
+    jobs.client.cancel("r-008")
+    jobs.client.schedule("app.task", id="r-155", every=60)
 
     applied = application.run(steps, [], lambda done: None)
 
     assert [("r-155", True)] == [(id, "owned by nobody" in str(error)) for id, error in applied.errors]
     assert 159 == len(applied.steps)
-    assert {"5 9 * * *"} == {one.trigger.expr for one in ground.client.list(kind="cron") if one.trigger}
-    assert 160 == len(ground.ids())
+    assert {"5 9 * * *"} == {one.trigger.expr for one in jobs.client.list(kind="cron") if one.trigger}
+    assert 160 == len(jobs.ids())
 
 
-def test_a_refused_schedule_of_a_large_file_stops_no_other(ground: Ground, redis_client: redis.Redis) -> None:
+def test_a_refused_schedule_of_a_large_file_stops_no_other(jobs: JobsFile, redis_client: redis.Redis) -> None:
     redis_client.set(KEYS.template("r-007"), "not ours")
 
-    applied = ground.apply(_large(120))
+    applied = jobs.apply(_large(120))
 
     assert ["r-007"] == [id for id, _ in applied.errors]
-    assert 119 == len(applied.steps) == len(ground.ids())
+    assert 119 == len(applied.steps) == len(jobs.ids())

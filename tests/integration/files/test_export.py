@@ -12,8 +12,8 @@ import pytest
 import redis
 from rq import Callback, Retry
 
-from tests.integration.client.ground import KEYS
-from tests.integration.files.ground import Ground, log_length, outcomes, texts
+from tests.integration.client.calls import KEYS
+from tests.integration.files.applying import JobsFile, log_length, outcomes, texts
 from zsched.core.options.choices import Priority
 from zsched.core.options.define import SCHEDULE_OPTIONS
 from zsched.files import write
@@ -108,54 +108,54 @@ def options(chance: random.Random, is_pickle: bool) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_an_exported_file_changes_nothing_when_applied(ground: Ground, redis_client: redis.Redis, seed: int) -> None:
+def test_an_exported_file_changes_nothing_when_applied(jobs: JobsFile, redis_client: redis.Redis, seed: int) -> None:
     chance, used = random.Random(seed), set()
-    is_pickle = ground.client._encoder.serializer == "pickle"
+    is_pickle = jobs.client._encoder.serializer == "pickle"
     for n in range(60):
         some = options(chance, is_pickle)
         used |= some.keys()
-        ground.client.schedule("app.tasks.any", id=f"n{n:02}", owner="file:jobs.toml", **some)
+        jobs.client.schedule("app.tasks.any", id=f"n{n:02}", owner="file:jobs.toml", **some)
         if chance.random() < 0.1:
-            ground.client.pause(f"n{n:02}", "for now")
+            jobs.client.pause(f"n{n:02}", "for now")
     before = log_length(redis_client)
 
-    written = write(ground.client)
-    applied = ground.apply(written.text, prune=True)
+    written = write(jobs.client)
+    applied = jobs.apply(written.text, prune=True)
 
     changed = {step.entry.id: texts(step) for step in applied.steps if step.outcome != "unchanged"}
     assert ({}, [], [], 60) == (changed, written.unsaid, applied.removed, len(applied.steps))
     assert before == log_length(redis_client)
     assert SCHEDULE_OPTIONS - REFUSED.keys() - {"enabled"} == used
-    assert written.text == write(ground.client).text
+    assert written.text == write(jobs.client).text
 
 
-def test_an_exported_file_creates_the_same_schedules_elsewhere(ground: Ground, redis_client: redis.Redis) -> None:
+def test_an_exported_file_creates_the_same_schedules_elsewhere(jobs: JobsFile, redis_client: redis.Redis) -> None:
     chance = random.Random(7)
     for n in range(40):
-        ground.client.schedule("app.any", id=f"n{n}", owner="file:jobs.toml", **options(chance, False))
-    text = write(ground.client).text
+        jobs.client.schedule("app.any", id=f"n{n}", owner="file:jobs.toml", **options(chance, False))
+    text = write(jobs.client).text
     redis_client.flushall()
 
-    ground.apply(text)
+    jobs.apply(text)
 
-    assert text == write(ground.client).text
+    assert text == write(jobs.client).text
 
 
-def test_a_default_is_not_written(ground: Ground) -> None:
-    ground.client.schedule("app.tasks.beat", id="beat", every=90, queue="default", timeout=180, owner="billing")
+def test_a_default_is_not_written(jobs: JobsFile) -> None:
+    jobs.client.schedule("app.tasks.beat", id="beat", every=90, queue="default", timeout=180, owner="billing")
 
-    written = write(ground.client)
+    written = write(jobs.client)
 
     entry = '[schedules.beat]\nfunc = "app.tasks.beat"\nevery = "1m30s"\n'
     assert f'# Written by `zsched export`; `zsched apply` reads it.\n\nowner = "billing"\n\n{entry}' == written.text
 
 
-@pytest.mark.parametrize("ground", ["pickle"], indirect=True)
-def test_an_option_that_cannot_be_written_is_exported_as_a_comment(ground: Ground) -> None:
-    ground.client.schedule("app.a", id="a", every=60, kwargs={"to": {1}}, queue="email", owner="billing")
-    ground.client.schedule("app.b", id="b", every=60, owner="billing")
+@pytest.mark.parametrize("jobs", ["pickle"], indirect=True)
+def test_an_option_that_cannot_be_written_is_exported_as_a_comment(jobs: JobsFile) -> None:
+    jobs.client.schedule("app.a", id="a", every=60, kwargs={"to": {1}}, queue="email", owner="billing")
+    jobs.client.schedule("app.b", id="b", every=60, owner="billing")
 
-    written = write(ground.client)
+    written = write(jobs.client)
 
     ((id, reason),) = written.unsaid
     assert ("a", "kwargs: JSON cannot say it: Object of type set is not JSON serializable") == (id, reason)
@@ -163,26 +163,24 @@ def test_an_option_that_cannot_be_written_is_exported_as_a_comment(ground: Groun
         f"# cannot be written: {reason}\n"
         '# [schedules.a]\n# func = "app.a"\n# every = "1m"\n# kwargs = ?\n# queue = "email"\n'
     ) in written.text
-    assert ["b"] == [entry.id for entry in ground.read(written.text).entries]
+    assert ["b"] == [entry.id for entry in jobs.read(written.text).entries]
 
 
-def test_a_time_in_a_zone_with_seconds_in_its_offset_is_written_in_utc(ground: Ground) -> None:
+def test_a_time_in_a_zone_with_seconds_in_its_offset_is_written_in_utc(jobs: JobsFile) -> None:
     starts = datetime(1971, 5, 1, tzinfo=UTC)
-    ground.client.schedule(
-        "app.a", id="a", cron="0 9 * * *", tz="Africa/Monrovia", starts=starts, owner="file:jobs.toml"
-    )
+    jobs.client.schedule("app.a", id="a", cron="0 9 * * *", tz="Africa/Monrovia", starts=starts, owner="file:jobs.toml")
 
-    written = write(ground.client)
+    written = write(jobs.client)
 
     assert "starts = 1971-05-01T00:00:00+00:00\n" in written.text
-    assert [("a", "unchanged")] == outcomes(ground.compare(written.text))
+    assert [("a", "unchanged")] == outcomes(jobs.compare(written.text))
 
 
-def test_an_export_separates_owners(ground: Ground) -> None:
-    ground.client.schedule("app.a", id="a", every=60, owner="billing")
-    ground.client.schedule("app.b", id="b", every=60)
+def test_an_export_separates_owners(jobs: JobsFile) -> None:
+    jobs.client.schedule("app.a", id="a", every=60, owner="billing")
+    jobs.client.schedule("app.b", id="b", every=60)
 
-    both, one, nobody = write(ground.client), write(ground.client, owner="billing"), write(ground.client, owner="")
+    both, one, nobody = write(jobs.client), write(jobs.client, owner="billing"), write(jobs.client, owner="")
 
     assert "# owned by billing\n[schedules.a]" in both.text
     assert "# owned by nobody\n[schedules.b]" in both.text
@@ -190,29 +188,29 @@ def test_an_export_separates_owners(ground: Ground) -> None:
         [both.owner, one.owner, nobody.owner],
         [both.ids, one.ids, nobody.ids],
     )
-    assert [("a", "updated"), ("b", "updated")] == outcomes(ground.apply(both.text, takes_over=True).steps)
+    assert [("a", "updated"), ("b", "updated")] == outcomes(jobs.apply(both.text, takes_over=True).steps)
 
 
-def test_an_export_omits_ended_schedules_and_marks_paused_ones(ground: Ground, redis_client: redis.Redis) -> None:
+def test_an_export_omits_ended_schedules_and_marks_paused_ones(jobs: JobsFile, redis_client: redis.Redis) -> None:
     for id in ("active", "ended", "paused", "quarantined"):
-        ground.client.schedule("app.a", id=id, every=60)
-    ground.client.schedule("app.a", id="one-shot", after=60)
-    ground.client.pause("paused")
+        jobs.client.schedule("app.a", id=id, every=60)
+    jobs.client.schedule("app.a", id="one-shot", after=60)
+    jobs.client.pause("paused")
     for id in ("ended", "quarantined"):
         redis_client.zrem(KEYS.due(Priority.NORMAL), id)
     redis_client.hset(KEYS.quarantine(), "quarantined", "normal 1 1 broken\nby hand")
 
-    written = write(ground.client)
+    written = write(jobs.client)
 
     assert (["active", "paused", "quarantined"], ["ended"]) == (written.ids, written.ended)
     assert 'func = "app.a"\nevery = "1m"\nenabled = false\n' in written.text
     assert "# quarantined: broken by hand\n[schedules.quarantined]" in written.text
-    assert ["active", "paused", "quarantined"] == [entry.id for entry in ground.read(written.text).entries]
+    assert ["active", "paused", "quarantined"] == [entry.id for entry in jobs.read(written.text).entries]
 
 
-def test_an_export_selects_ids_by_globs(ground: Ground) -> None:
-    assert () == ground.read(write(ground.client).text).entries
+def test_an_export_selects_ids_by_globs(jobs: JobsFile) -> None:
+    assert () == jobs.read(write(jobs.client).text).entries
     for id in ("report-a", "report-b", "beat", "x"):
-        ground.client.schedule("app.a", id=id, every=60)
+        jobs.client.schedule("app.a", id=id, every=60)
 
-    assert ["beat", "report-a", "report-b"] == write(ground.client, globs=["report-*", "b?at"]).ids
+    assert ["beat", "report-a", "report-b"] == write(jobs.client, globs=["report-*", "b?at"]).ids

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.integration.files.ground import BEAT, DIGEST, Ground, log_length, outcomes, texts
+from tests.integration.files.applying import BEAT, DIGEST, JobsFile, log_length, outcomes, texts
 from zsched.client import Client
 from zsched.client.keeper import Keeper
 from zsched.errors import InvalidFile, InvalidSchedule, RedisUnavailable
@@ -20,74 +20,74 @@ pytestmark = pytest.mark.once
 
 @pytest.mark.parametrize(("owner", "told"), [("terraform", "'terraform'"), (None, "nobody")])
 def test_a_schedule_of_another_owner_stops_the_whole_file(
-    ground: Ground, redis_client: redis.Redis, owner: str | None, told: str
+    jobs: JobsFile, redis_client: redis.Redis, owner: str | None, told: str
 ) -> None:
-    ground.client.schedule("app.tasks.digest", id="digest", every=60, owner=owner)
+    jobs.client.schedule("app.tasks.digest", id="digest", every=60, owner=owner)
     before = log_length(redis_client)
 
     with pytest.raises(InvalidFile) as caught:
-        ground.apply(BEAT + DIGEST)
+        jobs.apply(BEAT + DIGEST)
 
     problem = f"it exists and is owned by {told}, not by 'file:jobs.toml'; --take-over makes it this file's"
     assert (f"jobs.toml:4: [schedules.digest]: id='digest': {problem}, or give another id",) == caught.value.complaints
     assert before == log_length(redis_client)
 
 
-def test_a_schedule_is_taken_over_when_asked(ground: Ground) -> None:
-    ground.client.schedule("app.tasks.digest", id="digest", cron="0 9 * * *", owner="terraform")
+def test_a_schedule_is_taken_over_when_asked(jobs: JobsFile) -> None:
+    jobs.client.schedule("app.tasks.digest", id="digest", cron="0 9 * * *", owner="terraform")
 
-    (step,) = ground.apply(DIGEST, takes_over=True).steps
+    (step,) = jobs.apply(DIGEST, takes_over=True).steps
 
     assert ("updated", ["owner: terraform → file:jobs.toml"]) == (step.outcome, texts(step))
 
 
-def test_a_one_shot_is_never_replaced(ground: Ground) -> None:
-    ground.client.schedule("app.tasks.digest", id="digest", after=3600, owner="file:jobs.toml")
+def test_a_one_shot_is_never_replaced(jobs: JobsFile) -> None:
+    jobs.client.schedule("app.tasks.digest", id="digest", after=3600, owner="file:jobs.toml")
 
     with pytest.raises(InvalidFile, match="a one-shot of this id exists; cancel that one first"):
-        ground.apply(DIGEST, takes_over=True)
+        jobs.apply(DIGEST, takes_over=True)
 
-    assert "once" == ground.client.get("digest").kind
+    assert "once" == jobs.client.get("digest").kind
 
 
 def test_a_namespace_of_another_serializer_is_refused_before_a_payload_is_opened(redis_client: redis.Redis) -> None:
-    Ground(Client(redis_client, serializer="json")).apply(BEAT)
+    JobsFile(Client(redis_client, serializer="json")).apply(BEAT)
 
     with pytest.raises(InvalidSchedule, match="uses json"):
-        Ground(Client(redis_client, serializer="pickle")).apply(BEAT)
+        JobsFile(Client(redis_client, serializer="pickle")).apply(BEAT)
 
 
-def test_pruning_removes_only_schedules_that_the_file_owned(ground: Ground) -> None:
-    ground.apply(BEAT + DIGEST)
-    ground.client.schedule("app.other", id="nobodys", every=60)
-    ground.client.schedule("app.other", id="others", every=60, owner="terraform")
-    ground.client.schedule("app.other", id="one-shot", after=3600, owner="file:jobs.toml")
-    ground.client.pause("beat")
+def test_pruning_removes_only_schedules_that_the_file_owned(jobs: JobsFile) -> None:
+    jobs.apply(BEAT + DIGEST)
+    jobs.client.schedule("app.other", id="nobodys", every=60)
+    jobs.client.schedule("app.other", id="others", every=60, owner="terraform")
+    jobs.client.schedule("app.other", id="one-shot", after=3600, owner="file:jobs.toml")
+    jobs.client.pause("beat")
 
-    kept, removed = ground.apply(DIGEST), ground.apply(DIGEST, prune=True)
+    kept, removed = jobs.apply(DIGEST), jobs.apply(DIGEST, prune=True)
 
     assert ([], ["beat"]) == (kept.removed, removed.removed)
-    assert ["digest", "nobodys", "one-shot", "others"] == ground.ids()
+    assert ["digest", "nobodys", "one-shot", "others"] == jobs.ids()
 
 
-def test_a_schedule_that_changed_owners_is_not_removed(ground: Ground) -> None:
-    ground.apply(BEAT + DIGEST)
-    application = ground.application(DIGEST)
+def test_a_schedule_that_changed_owners_is_not_removed(jobs: JobsFile) -> None:
+    jobs.apply(BEAT + DIGEST)
+    application = jobs.application(DIGEST)
     stale = application.stale()
-    ground.client.update("beat", owner="terraform")
+    jobs.client.update("beat", owner="terraform")
 
     applied = application.run(application.compare(), stale, lambda done: None)
 
     assert (["beat"], []) == (stale, applied.removed)
-    assert ["beat", "digest"] == ground.ids()
+    assert ["beat", "digest"] == jobs.ids()
 
 
-def test_an_empty_file_removes_schedules_only_with_pruning(ground: Ground) -> None:
-    ground.apply(BEAT + DIGEST)
+def test_an_empty_file_removes_schedules_only_with_pruning(jobs: JobsFile) -> None:
+    jobs.apply(BEAT + DIGEST)
 
-    applied = ground.apply("[schedules]", prune=True)
+    applied = jobs.apply("[schedules]", prune=True)
 
-    assert (["beat", "digest"], []) == (applied.removed, ground.ids())
+    assert (["beat", "digest"], []) == (applied.removed, jobs.ids())
 
 
 # -- while a file is applied -------------------------------------------------------------------------
@@ -105,39 +105,39 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> Non
     monkeypatch.setattr(Keeper, "put_many", after)
 
 
-def test_a_schedule_that_changed_in_between_is_compared_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    ground.apply(BEAT)
-    meanwhile(monkeypatch, lambda: ground.client.update("beat", queue="sms"))
+def test_a_schedule_that_changed_in_between_is_compared_again(jobs: JobsFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs.apply(BEAT)
+    meanwhile(monkeypatch, lambda: jobs.client.update("beat", queue="sms"))
 
-    (step,) = ground.apply(BEAT + "timeout = 60").steps
+    (step,) = jobs.apply(BEAT + "timeout = 60").steps
 
-    schedule = ground.client.get("beat")
+    schedule = jobs.client.get("beat")
     assert ("default", 60) == (schedule.queue, schedule.timeout_s)
     assert ["queue: sms → default", "timeout: 3m → 1m"] == texts(step)
 
 
-def test_an_id_created_by_another_client_is_not_overwritten(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    meanwhile(monkeypatch, lambda: ground.client.schedule("app.theirs", id="beat", every=60))
+def test_an_id_created_by_another_client_is_not_overwritten(jobs: JobsFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    meanwhile(monkeypatch, lambda: jobs.client.schedule("app.theirs", id="beat", every=60))
 
-    applied = ground.apply(BEAT + DIGEST)
+    applied = jobs.apply(BEAT + DIGEST)
 
     ((id, error),) = applied.errors
-    assert ("beat", "app.theirs") == (id, ground.client.get("beat").func)
+    assert ("beat", "app.theirs") == (id, jobs.client.get("beat").func)
     assert "is owned by nobody" in str(error)
     assert [("digest", "created")] == outcomes(applied.steps)
 
 
-def test_pruning_is_skipped_when_a_step_failed(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    ground.apply(DIGEST)
-    meanwhile(monkeypatch, lambda: ground.client.schedule("app.theirs", id="beat", every=60))
+def test_pruning_is_skipped_when_a_step_failed(jobs: JobsFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs.apply(DIGEST)
+    meanwhile(monkeypatch, lambda: jobs.client.schedule("app.theirs", id="beat", every=60))
 
-    applied = ground.apply(BEAT, prune=True)
+    applied = jobs.apply(BEAT, prune=True)
 
     assert ([], ["digest"]) == (applied.removed, applied.stale)
-    assert ["beat", "digest"] == ground.ids()
+    assert ["beat", "digest"] == jobs.ids()
 
 
-def test_a_lost_connection_reports_progress_and_work_continues(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_connection_reports_progress_and_work_continues(jobs: JobsFile, monkeypatch: pytest.MonkeyPatch) -> None:
     many = "".join(f'[schedules.n{n}]\nfunc = "app.n"\nevery = 60\n' for n in range(5))
     done: list[int] = []
     put_many = Keeper.put_many
@@ -146,14 +146,14 @@ def test_a_lost_connection_reports_progress_and_work_continues(ground: Ground, m
         yield from put_many(self, islice(wanted, 3))
         raise RedisUnavailable("the connection is gone", may_have_been_applied=True)
 
-    application = ground.application(many)
+    application = jobs.application(many)
     steps = application.compare()
     with monkeypatch.context() as patch:
         patch.setattr(Keeper, "put_many", broken)
         with pytest.raises(RedisUnavailable, match="3 of 5 schedules were done, and the same command") as caught:
             application.run(steps, [], done.append)
 
-    again = ground.apply(many)
+    again = jobs.apply(many)
 
     assert caught.value.may_have_been_applied
     assert [1, 2, 3] == done
@@ -161,7 +161,7 @@ def test_a_lost_connection_reports_progress_and_work_continues(ground: Ground, m
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_comparison_predicts_the_applied_steps(ground: Ground, seed: int) -> None:
+def test_a_comparison_predicts_the_applied_steps(jobs: JobsFile, seed: int) -> None:
     chance = random.Random(seed)
 
     for _ in range(6):
@@ -171,11 +171,11 @@ def test_a_comparison_predicts_the_applied_steps(ground: Ground, seed: int) -> N
             for n in range(8)
             if chance.random() < 0.7
         )  # fmt: skip
-        application = ground.application(text or "[schedules]")
+        application = jobs.application(text or "[schedules]")
         foretold, stale = application.compare(), application.stale()
         applied = application.run(foretold, stale, lambda done: None)
 
         assert outcomes(foretold) == outcomes(applied.steps)
         assert [step.changes for step in foretold] == [step.changes for step in applied.steps]
         assert stale == applied.removed
-        assert {"unchanged"} >= {step.outcome for step in ground.compare(text or "[schedules]")}
+        assert {"unchanged"} >= {step.outcome for step in jobs.compare(text or "[schedules]")}

@@ -9,8 +9,8 @@ import redis
 
 from tests.builders.daemons import DaemonThread
 from tests.builders.leaders import know
-from tests.faults.clocks import set_back
-from tests.integration.garbage.ground import JOBS, KEYS, QUEUE, Garbage
+from tests.clocks import set_back
+from tests.integration.garbage.spoiling import JOBS, KEYS, QUEUE, Garbage
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

@@ -22,8 +22,8 @@ from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonThread
 from tests.builders.leaders import know
 from tests.builders.web import Web
-from tests.integration.garbage.ground import FUNC, JOBS, VIEWED, Garbage, Reader
-from tests.integration.guard.ground import key_file
+from tests.integration.garbage.spoiling import FUNC, JOBS, VIEWED, Garbage, Reader
+from tests.integration.guard.forging import key_file
 from zsched import Client
 from zsched.cli.program import DONE, FAILED, UNHEALTHY, USAGE
 from zsched.embedded.guard import Guard

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from tests.builders.leaders import know
-from tests.integration.guard.ground import Forge
+from tests.integration.guard.forging import Forge
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from tests.integration.guard.ground import TASKS, Bomb, Forge, call
+from tests.integration.guard.forging import TASKS, Bomb, Forge, call
 from tests.prefix import RQ
 from zsched.core.runs.signature import SIGNATURE_FIELD
 from zsched.storage.keyfile import SigningKey

@@ -20,7 +20,7 @@ from rq.results import Result
 from tests.builders.daemons import leading_daemon
 from tests.builders.leaders import know
 from tests.integration.guard.corpus import CASES
-from tests.integration.guard.ground import Forge
+from tests.integration.guard.forging import Forge
 from tests.waiting import eventually
 from zsched import RunStatus
 from zsched.core.runs.run_id import RunId

@@ -22,7 +22,7 @@ from tests.builders.daemons import DaemonThread
 from tests.builders.leaders import know
 from tests.documents import PROJECT
 from tests.integration.guard import tasks
-from tests.integration.guard.ground import ROOT, TASKS, Forge, call
+from tests.integration.guard.forging import ROOT, TASKS, Forge, call
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched import Client

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from tests.breadth import everything
 from tests.builders.daemons import DaemonThread
-from tests.integration.guard.ground import KEY_LINES, KEYS, TASKS, Bomb, Forge, call, key_file
+from tests.integration.guard.forging import KEY_LINES, KEYS, TASKS, Bomb, Forge, call, key_file
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client, InvalidSchedule, RowsRefused

@@ -12,7 +12,7 @@ from rq import Queue
 from rq.job import Job
 from rq.registry import StartedJobRegistry
 
-from tests.integration.guard.ground import KEYS, TASKS, Bomb, Forge, call, key_file
+from tests.integration.guard.forging import KEYS, TASKS, Bomb, Forge, call, key_file
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, eventually
 from zsched import Client

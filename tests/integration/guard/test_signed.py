@@ -14,8 +14,8 @@ import redis
 from rq.registry import FailedJobRegistry
 
 from tests.builders.daemons import DaemonThread, archive_of_its_own, leading_daemon
-from tests.integration.guard.ground import KEYS, TASKS, Forge, call, key_file
-from tests.integration.reruns.ground import archived
+from tests.integration.guard.forging import KEYS, TASKS, Forge, call, key_file
+from tests.integration.reruns.ends import archived
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client, InvalidSchedule, PayloadGone, RunStatus

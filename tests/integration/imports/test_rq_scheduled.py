@@ -18,9 +18,9 @@ from rq.registry import ScheduledJobRegistry
 from rq.serializers import JSONSerializer
 
 from tests.builders.command_line import Zsched
+from tests.builders.namespaces import Fire, Ground
 from tests.builders.workers import work_off
 from tests.integration.imports.crontabs import LATER, SOON, summary
-from tests.lua.ground import Fire, Ground
 from tests.prefix import RQ
 from zsched.cli.program import DONE, FAILED
 from zsched.client import Client

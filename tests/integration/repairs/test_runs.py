@@ -18,7 +18,7 @@ import redis
 from tests.builders.daemons import DaemonThread
 from tests.builders.leaders import KEYS, know
 from tests.faults import ledger
-from tests.integration.reruns.ground import archived, ends
+from tests.integration.reruns.ends import archived, ends
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, eventually
 from zsched import Client, InvalidSchedule
@@ -128,7 +128,7 @@ def test_a_retried_run_is_left_out_by_its_mark_or_by_the_history(
     if missing == "mark":
         redis_client.delete(*marks)
     else:  # it is late
-        monkeypatch.setattr(client._portions, "_retried", lambda *asked: set())
+        monkeypatch.setattr(client._bulk, "_retried", lambda *asked: set())
 
     result = client.retry_many("failed")
 

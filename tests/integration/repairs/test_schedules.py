@@ -9,7 +9,8 @@ import pytest
 import redis
 
 from tests.builders.leaders import KEYS
-from tests.integration.client.ground import HOUR, pass_time
+from tests.clocks import pass_time
+from tests.integration.client.calls import HOUR
 from zsched import Client, InvalidSchedule, RedisUnavailable
 from zsched.core.clock import ManualClock
 from zsched.core.repair import AT_ONCE
@@ -166,7 +167,7 @@ def test_changes_are_spread_by_their_rate(client: Client, monkeypatch: pytest.Mo
     campaign(client, 40)
     seen: list[float] = []
     clock = ManualClock()
-    monkeypatch.setattr(client._portions, "_clock", clock)
+    monkeypatch.setattr(client._bulk, "_clock", clock)
     monkeypatch.setattr(Link, "pause", lambda _, seconds: clock.advance(seconds * 1000))
 
     client.pause_many(tag="sale", per_second=80, on_progress=lambda done, _: seen.append(clock.monotonic_ms()))

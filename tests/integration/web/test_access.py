@@ -14,7 +14,7 @@ import redis
 from starlette.requests import Request
 
 from tests.builders.web import Web
-from tests.integration.client.ground import KEYS
+from tests.integration.client.calls import KEYS
 from tests.integration.web.routes import LIMITS, WITHIN, write_routes
 from tests.waiting import eventually
 from zsched import AsyncClient, Client

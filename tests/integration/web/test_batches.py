@@ -15,7 +15,7 @@ import redis
 
 from tests.builders.web import Web
 from tests.faults.proxy import Proxy
-from tests.integration.client.ground import KEYS
+from tests.integration.client.calls import KEYS
 from tests.integration.web.routes import LIMITS, WITHIN
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client

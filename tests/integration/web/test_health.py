@@ -16,7 +16,8 @@ from rq import Queue
 from tests.builders.daemons import DaemonThread
 from tests.builders.web import Web
 from tests.builders.workers import work_off
-from tests.integration.client.ground import HOUR, pass_time
+from tests.clocks import pass_time
+from tests.integration.client.calls import HOUR
 from tests.waiting import eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis

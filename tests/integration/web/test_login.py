@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from tests.builders.web import PASSWORD, Web
-from tests.integration.client.ground import KEYS
+from tests.integration.client.calls import KEYS
 from tests.integration.web.routes import WITHIN
 from tests.waiting import eventually
 from zsched import Client

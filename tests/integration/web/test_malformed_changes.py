@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from tests.builders.web import Web
-from tests.integration.client.ground import KEYS
+from tests.integration.client.calls import KEYS
 from tests.integration.web.raw import connected, refused, status_of
 from tests.prefix import RQ
 from zsched import Client

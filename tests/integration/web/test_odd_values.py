@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.builders.command_line import Zsched
-from tests.integration.files.ground import Ground
+from tests.integration.files.applying import JobsFile
 from zsched import Client, InvalidSchedule
 from zsched.cli.program import DONE, USAGE
 from zsched.errors import InvalidFile
@@ -120,7 +120,7 @@ def test_an_odd_rule_means_the_same_at_every_door(client: Client, zsched: Zsched
         assert DONE == zsched("add", f"add-{n}", FUNC, "--tz", SEOUL, f"--{kind}={text}").exit_code
         zsched("add", f"set-{n}", FUNC, "--tz", SEOUL, "--every", "9s")
         assert DONE == zsched("set", f"set-{n}", f"--{kind}={text}", "--tz", SEOUL).exit_code
-        Ground(client).apply(file_of(f"file-{n}", kind, text))
+        JobsFile(client).apply(file_of(f"file-{n}", kind, text))
         assert 201 == http.put(f"/schedules/http-{n}", json={"func": FUNC, "tz": SEOUL, kind: text}).status_code
 
         ids = [f"{door}-{n}" for door in ("client", "update", "many", "add", "set", "file", "http")]
@@ -133,13 +133,13 @@ def test_an_odd_rule_means_the_same_at_every_door(client: Client, zsched: Zsched
 def test_show_and_export_print_an_until_as_it_is_stored(client: Client, zsched: Zsched) -> None:
     kind, text, stored = MEANINGS[0]
     file = file_of("digest", kind, text)
-    Ground(client).apply(file)
+    JobsFile(client).apply(file)
 
     assert stored in zsched("show", "digest").stdout
     exported = zsched("export").stdout
     assert f'rrule = "{stored}"' in exported
     for again in (file, exported):
-        assert ["unchanged"] == [step.outcome for step in Ground(client).compare(again)]
+        assert ["unchanged"] == [step.outcome for step in JobsFile(client).compare(again)]
 
 
 def test_an_odd_rule_without_a_meaning_gives_one_error_at_every_door(
@@ -153,7 +153,7 @@ def test_an_odd_rule_without_a_meaning_gives_one_error_at_every_door(
         with pytest.raises(InvalidSchedule):
             client.preview(**{kind: text})
         with pytest.raises(InvalidFile, match=kind):
-            Ground(client).apply(file_of("a", kind, text))
+            JobsFile(client).apply(file_of("a", kind, text))
         refused(zsched("add", "a", FUNC, "--tz", SEOUL, f"--{kind}={text}"), kind)
         refused(zsched("next", f"--{kind}={text}", "--json"), kind)
         answer = http.put("/schedules/a", json={"func": FUNC, "tz": SEOUL, kind: text})
@@ -181,7 +181,7 @@ def test_an_id_is_accepted_at_every_door_or_refused_at_every_door(
         row = client.schedule_many([{"func": FUNC, "id": id, "after": 60}], errors="return")
         assert 1 == len(row.errors)
         with pytest.raises(InvalidFile, match="not beginning with -"):
-            Ground(client).apply(file_of(id, "cron", "0 9 * * *"))
+            JobsFile(client).apply(file_of(id, "cron", "0 9 * * *"))
         refused(zsched("add", "--after", "60", "--", id, FUNC), "not beginning with -")
         for command in ("show", "cancel", "pause", "run"):
             refused(zsched(command, "--", id))
@@ -192,7 +192,7 @@ def test_an_id_is_accepted_at_every_door_or_refused_at_every_door(
         assert "created" == client.schedule(FUNC, id=id, after=60).outcome
         assert DONE == zsched("show", id).exit_code
         assert 200 == http.get(f"/schedules/{id}").status_code
-        Ground(client).read(file_of(id, "cron", "0 9 * * *"))
+        JobsFile(client).read(file_of(id, "cron", "0 9 * * *"))
 
 
 PATTERNS = ["reminder-*", "*", "a?", "[ab]"]

@@ -12,7 +12,8 @@ import redis
 
 from tests.builders.command_line import Zsched
 from tests.builders.web import Web
-from tests.integration.client.ground import KEYS, pass_time
+from tests.clocks import pass_time
+from tests.integration.client.calls import KEYS
 from zsched import Client, InvalidSchedule, ScheduleNotFound
 from zsched.aio import AsyncClient
 from zsched.core.options.choices import ScheduleState

@@ -15,7 +15,7 @@ import redis
 from tests.breadth import everything
 from tests.builders.web import Web
 from tests.faults.ledger import queued
-from tests.integration.client.ground import KEYS
+from tests.integration.client.calls import KEYS
 from tests.integration.web.raw import Answer, Api, connected, cut, put_bytes, status_of
 from tests.waiting import WITHIN_S
 from zsched import Client

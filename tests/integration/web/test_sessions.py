@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from tests.builders.web import Web
-from tests.integration.client.ground import KEYS
+from tests.integration.client.calls import KEYS
 from tests.integration.web.routes import WITHIN
 from tests.integration.web.test_access import WRITES
 from tests.integration.web.test_login import API, PATH, RIGHT, status

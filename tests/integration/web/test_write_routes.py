@@ -16,7 +16,7 @@ import redis
 
 from tests.builders.daemons import DaemonProcess
 from tests.builders.web import Web
-from tests.integration.client.ground import KEYS
+from tests.integration.client.calls import KEYS
 from tests.integration.web.routes import LIMITS, WITHIN, entries_by, is_write, write_routes
 from tests.sources import PACKAGE, sources
 from tests.waiting import ENDS_S

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from tests.builders.entries import T_US
+from tests.builders.entries import T_US, entry
 from zsched.archive import Archive, History
 from zsched.archive.search import Search, SearchPart
 from zsched.core.clock import Clock, ManualClock
@@ -51,8 +51,7 @@ class Log:
 
     def _entry(self, kind: str, *texts: Any) -> Entry:
         self._seq += 1
-        head = [b"kind", kind.encode(), b"t", b"%d" % (T_US + self._seq * 1000)]
-        return Entry.of(b"1-%d" % self._seq, head + [t if isinstance(t, bytes) else str(t).encode() for t in texts])
+        return entry(self._seq, kind, *texts, t_us=T_US + self._seq * 1000)
 
 
 def customer(number: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 
-from tests.integration.client.ground import KEYS
+from tests.integration.client.calls import KEYS
 from zsched.client import Client
 from zsched.files import Application, Applied, ClientChecks, ScheduleFile, Step, read
 
@@ -12,8 +12,8 @@ DIGEST = '[schedules.digest]\nfunc = "app.tasks.digest"\ncron = "0 9 * * *"\n'
 BEAT = '[schedules.beat]\nfunc = "app.tasks.beat"\nevery = "30s"\n'
 
 
-class Ground:
-    """Applies texts as the file ``jobs.toml``."""
+class JobsFile:
+    """The file ``jobs.toml``, whose texts a test reads, compares and applies."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

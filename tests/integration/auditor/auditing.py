@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.integration.archive.ground import ALWAYS, HOUR_MS, SOON, Scene, State, Storm
+from tests.builders.leaders import ALWAYS, HOUR_MS
+from tests.builders.scenes import SOON, Scene
+from tests.integration.archive.storms import Storm
 from tests.prefix import RQ
+from tests.states import State
 from zsched.core.clock import ManualClock, from_ms
 from zsched.core.log import Entry
 from zsched.daemon import auditor as module

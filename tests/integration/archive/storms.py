@@ -1,23 +1,16 @@
-"""A namespace on a real Redis, all operations of a client and a leader, and an archive that follows."""
+"""Random operations of clients, a leader, RQ and other writers."""
 
 from __future__ import annotations
 
 import random
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import Any, cast
 
-from tests.builders.leaders import Leader, know
-from tests.faults.clocks import now_ms
-from tests.prefix import RQ
-from zsched import Client, ScheduleRow
-from zsched.archive import Archive
-from zsched.core.clock import LAST_MS, SystemClock, from_ms
-from zsched.core.log import Entry
-from zsched.core.log.recovery import restored
-from zsched.core.record import Record
-from zsched.daemon.follower import Follower
+from tests.builders.leaders import HOUR_MS
+from tests.builders.scenes import BROKEN_RULE, Scene
+from zsched import ScheduleRow
+from zsched.core.clock import from_ms
 from zsched.errors import (
     Garbled,
     InvalidSchedule,
@@ -27,80 +20,8 @@ from zsched.errors import (
     ScheduleNotFound,
     TriggerError,
 )
-from zsched.storage.connection import Wire
-from zsched.storage.dispatch import Window
-from zsched.storage.keys import Keys
-from zsched.storage.log import Log
-from zsched.storage.scanner import Scanner
 
-ALWAYS = Window(0, LAST_MS)
-HOUR_MS = 3_600_000
-SOON = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
-NO_RULE = b"none"
 IDS = ["a", "b", "a-1", "r", "x_y"]
-# What changes in Redis as a run or schedule goes its way, and is told by other columns of the state than its record.
-_MOVING = {"status", "created_at", "enqueued_at", "zs_uncertain", "zs_version"}
-_MOVING_OWN = {"nominal", "last", "ended_at", "version"}  # a restore gives a version of its own
-
-State = dict[
-    tuple[str, str], tuple[Any, ...]
-]  # id, run → place, due, nominal, last, note, fields, lane, own fields, state
-
-
-class Scene(Leader):
-    """One namespace: ``client``, a leader by hand, and ``follower`` with its ``archive`` in *folder*."""
-
-    def __init__(self, redis_client: Any, url: str, folder: Path, namespace: str = "default") -> None:
-        know(redis_client, namespace)
-        super().__init__(url, Keys(namespace))
-        self.redis, self.folder = redis_client, folder
-        self.client = Client(self.link, namespace)
-        self._archives: list[Archive] = []
-        self.follow()
-
-    def follow(self, name: str = "archive.db", **options: Any) -> Archive:
-        """Let the archive *name* follow from now on."""
-        self.archive = Archive(self.folder / name, self.keys.namespace, **options)
-        self.follower = Follower(self.archive, self.wire, self.keys, SystemClock())
-        self._archives.append(self.archive)
-        return self.archive
-
-    def reopen(self) -> None:
-        """Close the archive and open it again."""
-        self.archive.close()
-        self._archives.remove(self.archive)
-        self.follow(self.archive.path.name)
-
-    def close(self) -> None:
-        for archive in self._archives:
-            archive.close()
-        super().close()
-
-    @property
-    def now_ms(self) -> int:
-        return now_ms(self.redis) + int(self.redis.hget(self.keys.meta(), "offset_ms") or 0)
-
-    def pass_time(self, ms: int) -> None:
-        """Move the scripts' clock."""
-        self.redis.hincrby(self.keys.meta(), "offset_ms", ms)
-
-    # -- what is compared -------------------------------------------------------------------------
-
-    def in_redis(self) -> State:
-        """Return the state of Redis in the words of the archive's state."""
-        return held_by(self.wire, self.keys)
-
-    def in_archive(self) -> State:
-        """Return the state of the archive in the same words."""
-        return archived_by(self.archive)
-
-    def log(self) -> list[Entry]:
-        """Return every entry of Redis's log."""
-        return list(Log(self.wire, self.keys).entries())
-
-    def queued(self) -> set[str]:
-        """Return the run ids in RQ's queue."""
-        return {run.decode() for run in self.redis.lrange(f"{RQ}:queue:default", 0, -1)}
 
 
 class Storm:
@@ -200,7 +121,7 @@ class Storm:
         """Write a rule that cannot be planned, so that the leader quarantines its schedule."""
         id = self._id()
         if self.random.random() < 0.3 and self.scene.redis.exists(self.scene.keys.schedule(id)):
-            self.scene.redis.hset(self.scene.keys.schedule(id), "trigger", NO_RULE)
+            self.scene.redis.hset(self.scene.keys.schedule(id), "trigger", BROKEN_RULE)
 
     def _id(self) -> str:
         return self.random.choice(IDS)
@@ -230,50 +151,3 @@ class Storm:
                  ("high", "normal", "low")]  # fmt: skip
         waiting = [(id, due) for lane in lanes for id, due in lane if id not in recurring]
         return [keys.run_id(id.decode(), f"{due:.0f}") for id, due in waiting]
-
-
-def held_by(wire: Wire, keys: Keys) -> State:
-    """Return the state of Redis as a bootstrap reads it, in the words of ``archived_by``."""
-    held: State = {}
-    scanner = Scanner(wire, keys)
-    for _, rows in scanner.schedules(dict.fromkeys(scanner.ids())):
-        held |= {(row.id, row.run): told(row) for row in rows}
-    for _, rows in scanner.runs(dict.fromkeys(scanner.run_ids()), None):
-        held |= {(row.id, row.run): told(row) for row in rows}
-    return held
-
-
-def archived_by(archive: Archive) -> State:
-    """Return the state in *archive*."""
-    return {(row.id, row.run): told(row) for row in archive.state()}
-
-
-def told(record: Record) -> tuple[Any, ...]:
-    """Return the parts of *record* that stay unchanged; for a pushed run only RQ's part."""
-    job = {name: value for name, value in record.job_fields().items() if name.decode() not in _MOVING}
-    place = record.place, record.due_ms, record.nominal_ms, record.last, record.note
-    if record.place == "open":
-        return *place, {name: value for name, value in job.items() if name != b"zs"}, "", {}, ""
-    own = {name: value for name, value in record.own_fields().items() if name.decode() not in _MOVING_OWN}
-    return *place, job, record.lane, own, record.state
-
-
-def schedule(scene: Scene, *ids: str, **options: Any) -> None:
-    """Put one-shots *ids*, due tomorrow unless *options* give a time."""
-    for id in ids:
-        scene.client.schedule("app.task", id=id, **({"at": SOON} | options))
-
-
-def rows_put_back(scene: Scene) -> list[tuple[str, str]]:
-    """Return (id, place) of all restores in the log."""
-    return [(row.id, row.place) for one in scene.log() if one.kind == "restore" for row in restored(one)]
-
-
-def assert_state_is_redis_own(scene: Scene) -> None:
-    """Check that the archive has the state of Redis."""
-    held, archived = scene.in_redis(), scene.in_archive()
-    assert held.keys() == archived.keys(), held.keys() ^ archived.keys()
-    for key, (*place, fields, lane, own, state) in held.items():
-        is_broken = not fields or own.get(b"trigger") == NO_RULE  # by another writer: the archive has what was put
-        record = archived[key][len(place) :] if is_broken else (fields, lane, own, state)
-        assert (*place, *record) == archived[key], (key, (*place, *record), archived[key])

@@ -10,6 +10,9 @@ from zoneinfo import ZoneInfo
 import redis
 
 from zsched.core.clock import from_ms, to_ms
+from zsched.storage.keys import Keys
+
+KEYS = Keys("default")
 
 
 def now_us(client: redis.Redis) -> int:
@@ -25,17 +28,23 @@ def now_ms(client: redis.Redis) -> int:
 
 def freeze(client: redis.Redis) -> int:
     """Stop the clock of the scripts of the namespace "default" where it is; return its time in epoch milliseconds."""
-    at_ms = now_ms(client) + int(client.hget("zsched:{default}:meta", "offset_ms") or 0)
-    client.hset("zsched:{default}:meta", "frozen_ms", at_ms)
+    at_ms = now_ms(client) + int(client.hget(KEYS.meta(), "offset_ms") or 0)
+    client.hset(KEYS.meta(), "frozen_ms", at_ms)
     return at_ms
 
 
 @contextmanager
 def set_back(client: redis.Redis, ms: int) -> Iterator[None]:
     """Set the clock of the scripts of the namespace "default" back by *ms* inside the block."""
-    client.hset("zsched:{default}:meta", "offset_ms", -ms)
+    client.hset(KEYS.meta(), "offset_ms", -ms)
     yield
-    client.hdel("zsched:{default}:meta", "offset_ms")
+    client.hdel(KEYS.meta(), "offset_ms")
+
+
+def pass_time(client: redis.Redis, by: timedelta, keys: Keys = KEYS) -> None:
+    """Move the clock of the scripts of a namespace, also one that stands still."""
+    is_still = client.hexists(keys.meta(), "frozen_ms")
+    client.hincrby(keys.meta(), "frozen_ms" if is_still else "offset_ms", by // timedelta(milliseconds=1))
 
 
 def day_later(at_ms: int, clock_of: str, by: str) -> int:

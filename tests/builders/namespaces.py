@@ -1,4 +1,4 @@
-"""A namespace on a real Redis for script tests: state in, call by keyword, state out."""
+"""Namespaces on a real Redis for the tests of scripts: state in, call by keyword, state out."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import redis
 
 from tests.builders.entries import LogEntry
+from tests.builders.records import JOB_FIELDS
 from tests.waiting import WITHIN_S
 from zsched.core import log as core
 from zsched.core.clock import LAST_MS
@@ -28,9 +29,9 @@ EPOCH = 7
 TERM = Term(TOKEN, EPOCH, SERVER, LEASE_MS, float("inf"), 0, 0)
 HOUR_MS = 3_600_000
 
-FIELDS = {"description": "app.task", "origin": "default", "timeout": "180", "zs": "1"}
+FIELDS = {name: text for name, text in JOB_FIELDS.items() if name != "data"}
 OWN = {"flags": "", "func": "app.task"}
-TEMPLATE = {"data": "call", "description": "app.task", "origin": "default", "timeout": "180"}
+TEMPLATE = {name: text for name, text in JOB_FIELDS.items() if name != "zs"}
 
 
 @dataclass(frozen=True)
@@ -356,9 +357,9 @@ def flat(fields: dict[str, str]) -> list[str]:
     return [text for pair in fields.items() for text in pair]
 
 
-def put_due(ground: Ground, *ids: str, lane: str = "normal", **fields: str) -> list[str]:
-    """Put one-shots that are due now, a millisecond apart; return their run ids."""
-    first_ms = ground.now_ms - 1000
+def put_due(ground: Ground, *ids: str, lane: str = "normal", age_ms: int = 1000, **fields: str) -> list[str]:
+    """Put one-shots that are due since *age_ms*, a millisecond apart; return their run ids."""
+    first_ms = ground.now_ms - age_ms
     rows = [(id, first_ms + n) for n, id in enumerate(ids)]
     ground.put(*rows, lane=lane, allow_past=1, fields=FIELDS | fields)
     return [f"{id}-{due_ms}" for id, due_ms in rows]
