@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import click
 
+from zsched.cli.lines import Table
 from zsched.cli.output import jsonable, say
 from zsched.cli.program import Invocation, command
 from zsched.errors import NOT_GIVEN
@@ -103,10 +104,9 @@ def tasks(invocation: Invocation, /, module: str) -> None:
     """
     with importing():
         found = tasks_of(module)
+    rows = (_row(name, task) for name, task in found.items())
     values = (_as_json(name, task) for name, task in found.items())
-    invocation.answer_rows(
-        values, _HEADER, (_row(name, task) for name, task in found.items()), nothing=f"{module} has no task"
-    )
+    invocation.answer(values, Table(_HEADER, rows, nothing=f"{module} has no task"))
 
 
 def _row(name: str, task: Task[..., Any]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.exceptions import Exit
 
-from zsched.cli.lines import Style, TableRow
+from zsched.cli.lines import Style, Table, TableRow
 from zsched.cli.output import say_lines
 from zsched.cli.program import DONE, UNHEALTHY, Invocation, command
 from zsched.cli.status_screen import status_lines, watch
@@ -91,10 +91,7 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
         return DONE
     with reaching(invocation, lambda: _by_archive(settings, tz)):
         view = look()
-    if invocation.wants_json:
-        invocation.answer(view.to_dict())
-    else:
-        invocation.show(status_lines(view, tz), tz)
+    invocation.answer(view.to_dict(), *status_lines(view, tz), tz=tz)
     return DONE if view.verdict.is_healthy else UNHEALTHY
 
 
@@ -182,9 +179,7 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> 
     link, asked = invocation.link(settings), tuple(role for name in roles for role in USERS[f"zsched-{name}"])
     with reaching(invocation):
         findings = causes_of(examine(settings, link, asked, user, config_file=invocation.config_file))
-    invocation.answer_rows(map(_to_dict, findings), _HEADER, _rows(findings))
-    if not invocation.wants_json:
-        invocation.show(["", _summary(findings)])
+    invocation.answer(map(_to_dict, findings), Table(_HEADER, _rows(findings)), "", _summary(findings))
     is_unwell = any(finding.severity is Severity.PROBLEM for finding in findings)
     return UNHEALTHY if is_unwell else DONE
 

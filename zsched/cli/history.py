@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import click
@@ -128,17 +127,7 @@ def _verdict_lines(verdict: StoryVerdict) -> Iterator[Shown]:
 @click.option("--all", "is_all", is_flag=True, help="All, without a limit; with --json: an object per line.")
 @click.option("--after", metavar="CURSOR", help="Continue after the last line of an earlier search.")
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Read and show times in this zone.")
-def history(
-    invocation: Invocation,
-    /,
-    id: str | None,
-    limit: int | None,
-    is_all: bool,
-    since: datetime | timedelta | None,
-    until: datetime | timedelta | None,
-    tz: str,
-    **filters: Any,
-) -> int:
+def history(invocation: Invocation, /, id: str | None, limit: int | None, is_all: bool, tz: str, **filters: Any) -> int:
     """
     Search the occurrences of schedule ID, or of all schedules, the newest first.
 
@@ -166,7 +155,7 @@ def history(
         raise click.UsageError("--all and --limit contradict each other; give one of them")
     zone_name(tz)
     asking, limit = _Asking(invocation), None if is_all else limit or _LIMIT
-    filters |= {"since": moment_at(since, "since", tz), "until": moment_at(until, "until", tz)}
+    filters |= {name: moment_at(filters[name], name, tz) for name in ("since", "until")}
     parts = asking.parts(lambda past: past.history_parts(id, limit=limit, **filters))
     retries = _Retries(asking, id)
     search = _Search(parts, retries, tz, has_progress=not invocation.wants_json)

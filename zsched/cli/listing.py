@@ -14,7 +14,7 @@ import click
 from zsched.cli.completion import completed_ids
 from zsched.cli.filters import schedule_filters, stacked
 from zsched.cli.formats import due_text, iso_text, run_table, utc_text
-from zsched.cli.lines import Shown, pairs
+from zsched.cli.lines import Shown, Table, pairs
 from zsched.cli.program import Invocation, command
 from zsched.cli.values import duration, instant, moment_at
 from zsched.client import Client
@@ -69,7 +69,8 @@ def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: 
     values = ({**one.to_dict(), "cursor": one.cursor} for one in islice(shown, limit))
     now_ms = SystemClock().now_ms()
     nothing = "no schedule matches" if any(filters.values()) else "nothing is scheduled"
-    invocation.answer_rows(values, _HEADER, (_row(one, tz, now_ms) for one in shown), tz or _only_zone(shown), nothing)
+    rows = (_row(one, tz, now_ms) for one in shown)
+    invocation.answer(values, Table(_HEADER, rows, nothing=nothing), tz=tz or _only_zone(shown))
     if isinstance(shown, list) and next(found, None) is not None:
         click.echo(f"there are more: zsched ls … --after {shown[-1].cursor}", err=True)
 
@@ -220,7 +221,7 @@ def next_(invocation: Invocation, /, id: str | None, number: int, start: datetim
         found = list(_of_schedule(invocation.client(), id, number, start, rule.get("tz")))
     header = ("LOCAL", "UTC", "NOMINAL") if any(nominal for _, nominal in found) else ("LOCAL", "UTC")
     times = (_time(at, nominal) for at, nominal in found)
-    invocation.answer_rows(times, header, (_time_row(at, nominal) for at, nominal in found))
+    invocation.answer(times, Table(header, (_time_row(at, nominal) for at, nominal in found)))
 
 
 def _of_schedule(

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from datetime import datetime, timedelta
 from itertools import groupby, islice
 from typing import Final
 
@@ -15,7 +14,7 @@ import click
 
 from zsched.cli.lines import printable
 from zsched.cli.program import Invocation, close_stdout, command, connect
-from zsched.cli.values import moment, moment_at
+from zsched.cli.values import Moment, moment, moment_at
 from zsched.client import Client
 from zsched.core.log import Entry, Position, UnknownEntry, changes, parse
 from zsched.core.log.shown import entry_for_json, unknown_entry_text
@@ -54,13 +53,7 @@ _NEW_HISTORY: Final = "a new history begins: Redis lost what is above, or its en
 )
 @click.option("--tz", metavar="ZONE", help="Read and show times in this zone instead of UTC.")
 def log(
-    invocation: Invocation,
-    /,
-    follow: bool,
-    since: datetime | timedelta | None,
-    id: str | None,
-    limit: int | None,
-    tz: str | None,
+    invocation: Invocation, /, follow: bool, since: Moment | None, id: str | None, limit: int | None, tz: str | None
 ) -> None:
     """
     Show the log of all changes, in order. Each line is an entry: its time, id, kind and summary. One entry may cover

@@ -16,7 +16,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, takewhile
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.exceptions import Exit
 
-from zsched.cli.lines import Shown, Table, TableRow
+from zsched.cli.lines import Shown
 from zsched.cli.output import echo_array, say, say_lines
 from zsched.cli.terminal import Terminal
 from zsched.errors import ConfigError, InvalidSchedule, NotFound, RedisUnavailable, ZschedError
@@ -109,11 +109,16 @@ class Invocation:
         return Terminal.of(sys.stdout, os.environ)
 
     def answer(self, value: Any, *lines: Shown, tz: str | None = None) -> None:
-        """Write one result: *value* as JSON, else *lines*, whose times are of the zone *tz*."""
-        if self.wants_json:
-            click.echo(json.dumps(value))
-        else:
+        """
+        Write a result: *value* as JSON, else *lines*, whose times are of the zone *tz*. An iterator becomes one JSON
+        array, written as its values come.
+        """
+        if not self.wants_json:
             self.show(lines, tz)
+        elif isinstance(value, Iterator):
+            echo_array(value)
+        else:
+            click.echo(json.dumps(value))
 
     def show(self, lines: Iterable[Shown], tz: str | None = None) -> None:
         """
@@ -122,20 +127,6 @@ class Invocation:
         terminal = Terminal() if self.wants_json else self.terminal
         for line in terminal.shown(lines, tz):
             click.echo(line)
-
-    def answer_rows(
-        self,
-        values: Iterable[Any],
-        header: Sequence[str],
-        rows: Iterable[Sequence[str] | TableRow],
-        tz: str | None = None,
-        nothing: str = "",
-    ) -> None:
-        """Write many results, as they come: *values* as one JSON array, else *rows* under *header*, or *nothing*."""
-        if self.wants_json:
-            echo_array(values)
-        else:
-            self.show([Table(header, rows, nothing=nothing)], tz)
 
     def remark(self, *texts: str) -> None:
         """Write *texts* to stderr; with JSON, nothing, because the result contains them."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import Final
 
-from zsched.cli.lines import Style, StyledLine, TableRow, printable
+from zsched.cli.lines import Style, StyledLine, Table, TableRow, printable
 from zsched.core.pages import pages_of
 
 _PAGE: Final = 200  # rows that are aligned together; later rows may widen a column, but never narrow it
@@ -23,19 +23,14 @@ _LEAST: Final = 24  # columns in which a text is wrapped; with less it begins on
 _LONG: Final = 40  # columns; a last column with longer cells is a text, which is wrapped
 
 
-def aligned(
-    header: Sequence[str],
-    rows: Iterable[TableRow],
-    indent: int = 0,
-    width: int | None = None,
-    *,
-    has_header: bool = True,
-) -> Iterator[StyledLine]:
+def aligned(table: Table, rows: Iterable[TableRow], width: int | None = None) -> Iterator[StyledLine]:
     """
-    Yield *rows* under *header*, page by page, so that a long listing is not kept in memory. *width*: of the terminal.
+    Yield *rows* under the header of *table*, page by page, so that a long listing is not kept in memory. *width*: of
+    the terminal.
     """
-    least = [0 if has_header else len(name) for name in header]
-    for page in pages_of(chain([TableRow(header, Style.HEADING)] if has_header else [], rows), _PAGE):
+    header, indent = table.header, table.indent
+    least = [len(name) if table.goes_on else 0 for name in header]
+    for page in pages_of(chain([] if table.goes_on else [TableRow(header, Style.HEADING)], rows), _PAGE):
         page = [TableRow([printable(cell) for cell in cells], style) for cells, style in page]
         least = [max(known, *(len(row.cells[n]) for row in page)) for n, known in enumerate(least)]
         lines = _lines_of(least, indent, width)

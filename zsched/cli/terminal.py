@@ -79,7 +79,7 @@ class Terminal:
                 return
             given = chain(() if first is None else (first,), rows)
             short = (TableRow([self.short(cell, tz) for cell in cells], style) for cells, style in given)
-            yield from aligned(line.header, short, line.indent, self.width, has_header=not line.goes_on)
+            yield from aligned(line, short, self.width)
             return
         text, style = (line, Style.PLAIN) if isinstance(line, str) else line
         for part in self.wrapped(self.short(text, tz)):

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from zsched.cli.accounts import COLUMNS, account_by, account_options, account_row, answer_restored, saved_lines
+from zsched.cli.lines import Table
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, pass_invocation
 from zsched.core.model import iso
 from zsched.storage.connection import link_of
@@ -59,10 +60,10 @@ def list_(invocation: Invocation) -> int:
     """List the tokens with their role, limits, expiry and last use. The tokens themselves are stored nowhere."""
     settings = invocation.settings()
     found = [(account, iso(used_ms)) for _, account, used_ms in Tokens(link_of(settings), keys_of(settings)).all()]
-    values = [{**account.to_dict(), "used_at": used_at} for account, used_at in found]
+    values = ({**account.to_dict(), "used_at": used_at} for account, used_at in found)
     rows = [(*account_row(account), used_at or "-") for account, used_at in found]
     nothing = "no tokens; zsched tokens add NAME --role viewer makes one"
-    invocation.answer_rows(values, (*COLUMNS, "LAST USE"), rows, nothing=nothing)
+    invocation.answer(values, Table((*COLUMNS, "LAST USE"), rows, nothing=nothing))
     return DONE
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from zsched.cli.accounts import COLUMNS, account_by, account_options, account_row, answer_restored, saved_lines
+from zsched.cli.lines import Table
 from zsched.cli.program import DONE, NOT_FOUND, Invocation, Subcommand, pass_invocation
 from zsched.config.reading import SMALL_BYTES, read_password_file
 from zsched.storage.connection import link_of
@@ -70,8 +71,8 @@ def list_(invocation: Invocation) -> int:
     """List the people with their role, limits and expiry."""
     settings = invocation.settings()
     found = [person.account for person in People(link_of(settings), keys_of(settings)).all()]
-    values, rows = (account.to_dict() for account in found), [account_row(account) for account in found]
-    invocation.answer_rows(values, COLUMNS, rows, nothing="no people; zsched users add NAME --role viewer adds one")
+    rows, nothing = map(account_row, found), "no people; zsched users add NAME --role viewer adds one"
+    invocation.answer((account.to_dict() for account in found), Table(COLUMNS, rows, nothing=nothing))
     return DONE
 
 

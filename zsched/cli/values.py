@@ -69,7 +69,10 @@ def _written(text: str) -> datetime:
     return first
 
 
-def moment(text: str) -> datetime | timedelta:
+Moment = datetime | timedelta  # a time, or a duration back from now
+
+
+def moment(text: str) -> Moment:
     """Parse a duration back from now, or a time. Raises click.BadParameter."""
     with suppress(click.BadParameter):
         return duration(text)
@@ -78,7 +81,7 @@ def moment(text: str) -> datetime | timedelta:
     raise click.BadParameter(f"{text!r} is neither a duration nor a time; give 90s, 1h30m, {_EXAMPLES}")
 
 
-def moment_at(given: datetime | timedelta | None, name: str, tz: str | None) -> datetime | None:
+def moment_at(given: Moment | None, name: str, tz: str | None) -> datetime | None:
     """Return the aware time of a ``moment``; a naive one is local in *tz*. *name*: of the option, for an error."""
     if isinstance(given, timedelta):
         return from_ms(max(SystemClock().now_ms() - given // timedelta(milliseconds=1), 0))
