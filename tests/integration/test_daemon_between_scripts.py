@@ -17,7 +17,7 @@ from zsched.core.clock import from_ms
 from zsched.core.occurrences.policy import USUAL, Plan
 from zsched.core.options.choices import Priority
 from zsched.errors import Stale
-from zsched.storage.dispatch import DueRecurring, PlannedRun, advance_words
+from zsched.storage.dispatch import DueRecurring, WrittenPlan, advance_words
 from zsched.storage.keys import Keys
 
 KEYS = Keys("default")
@@ -145,7 +145,7 @@ def test_a_quarantine_of_a_changed_schedule_is_dropped(between: Between) -> None
 
 def test_a_plan_without_a_next_time_ends_the_schedule(between: Between) -> None:
     last = Plan(between.due_ms, between.due_ms, (), None, None)
-    planned = PlannedRun(between.due[0], last, advance_words(last, USUAL))
+    planned = between.due[0], WrittenPlan(last, advance_words(last, USUAL))
 
     assert ["fired"] == between.leader.dispatch.advance(between.leader.term, ALWAYS, HOUR_MS, [planned])
     assert "ended" == between.client.get("tick").state.value
@@ -167,7 +167,7 @@ def test_schedules_get_separate_answers_however_plans_and_lanes_are_mixed(
         client.update(id.decode(), args=(1,))
 
     planned = [
-        PlannedRun(one, plan, advance_words(plan, USUAL)) for one in mixed for plan in [plans[int(one.due_ms) % 2]]
+        (one, WrittenPlan(plan, advance_words(plan, USUAL))) for one in mixed for plan in [plans[int(one.due_ms) % 2]]
     ]
     words = leader.dispatch.advance(leader.term, ALWAYS, HOUR_MS, planned)
 

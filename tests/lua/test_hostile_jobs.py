@@ -23,7 +23,7 @@ from zsched.daemon.lost import _Case
 from zsched.daemon.slots import SlotKeeper
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import ZschedError
-from zsched.storage.dispatch import Dispatch, Over
+from zsched.storage.dispatch import Dispatch
 from zsched.storage.jobs import Jobs
 from zsched.storage.log import Log
 from zsched.storage.native import NativeJobs
@@ -131,10 +131,10 @@ def look_and_track(scene: Scene) -> None:
         runs = list(scene.victims(status, ended_at=PASSED, worker_name="w", zs_note='{"a": 1}'))
         jobs = jobs_of(scene, runs)
         told = [of_job(run, job, 1_700_000_000_000_000) for run, job in zip(runs, jobs, strict=True)]
-        over = [Over.of(run, job.seen) for run, job in zip(told, jobs, strict=True) if job is not None and run.is_over]
+        over = [(run, job.seen) for run, job in zip(told, jobs, strict=True) if job is not None and run.is_over]
         tracked = Dispatch(scene.wire, scene.led.keys).track(TERM, scene.seen, over)
         assert tracked is not None
-        assert len(over) - 1 <= tracked.ended  # but for one that says that zsched told of it
+        assert len(over) - 1 <= tracked.number  # but for one that says that zsched told of it
 
 
 def jobs_of(scene: Scene, runs: list[str]) -> list[JobFacts | None]:
@@ -149,7 +149,7 @@ def lost(scene: Scene) -> None:
             dead = []
             for run, job in zip(runs, jobs_of(scene, runs), strict=True):
                 if job is not None:
-                    dead.append(_Case(pushed(run, 1), job).dead(scene.led.now_ms))
+                    dead.append(_Case(pushed(run, 1), job).row(scene.led.now_ms))
             Dispatch(scene.wire, scene.led.keys).lose(TERM, scene.seen, dead, scene.led.now_ms)
 
 

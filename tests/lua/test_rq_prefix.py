@@ -17,7 +17,7 @@ from zsched.core.runs.job import rq_time
 from zsched.core.runs.run import of_job
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import ConfigError, OtherPrefix
-from zsched.storage.dispatch import Dispatch, Over
+from zsched.storage.dispatch import Dispatch
 from zsched.storage.jobs import Jobs
 from zsched.storage.log import Log
 from zsched.storage.queues import suspended, unheard, workers_of
@@ -81,11 +81,11 @@ def test_a_run_is_fired_executed_and_tracked_under_another_prefix(moved: Ground)
         [job] = Jobs(wire, moved.keys).look([run])
         assert seen is not None
         assert job is not None
-        tracked = dispatch.track(TERM, seen.position, [Over.of(of_job(run, job, DUE_MS * 1000), job.seen)])
+        tracked = dispatch.track(TERM, seen.position, [(of_job(run, job, DUE_MS * 1000), job.seen)])
 
     assert [[run.encode()], []] == ended
     assert tracked is not None
-    assert 1 == tracked.ended
+    assert 1 == tracked.number
     assert moved.last.rows[0].startswith(f"{run} succeeded ")
     assert [] == client.keys("rq:*")
 

@@ -52,7 +52,7 @@ from zsched.core.wording import in_a_line
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.tracker import CATCH_UP_S, Tracker, say_paused
 from zsched.storage.connection import Wire
-from zsched.storage.dispatch import Dead, Dispatch
+from zsched.storage.dispatch import Dispatch
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
@@ -109,7 +109,7 @@ class _Case:
         """Return True if it is to be retried."""
         return self.job.on_lost != OnLost.FAIL.value and whole(self.job.retries_left) > 0
 
-    def dead(self, now_ms: int) -> Dead:
+    def row(self, now_ms: int) -> tuple[str, ...]:
         """Return its row for lost.lua."""
         job, run_id, why = self.job, self.run.id, self.why
         mark = job.queued_at if job.status == "queued" else job.heartbeat_at
@@ -121,7 +121,7 @@ class _Case:
             lost = seen._replace(status=RunStatus.LOST, ended_ms=now_ms, error=why, heartbeat_ms=heartbeat_ms)
             row = ("end", lost.status.value, facts_text(lost))
             packed = b64encode(zlib.compress(f"AbandonedJobError: {why}".encode())).decode()
-        return Dead(self.run.schedule_id, run_id, job.status, mark, " ".join(self.members), *row, packed)
+        return self.run.schedule_id, run_id, job.status, mark, " ".join(self.members), *row, packed
 
     def _attempts(self, now_ms: int) -> str:
         """Return the text of its attempts with this one, which has no known end; the next one may begin now."""
@@ -244,7 +244,7 @@ class LostRuns:
         written: Position | None = None
         now_ms = now_s * 1000
         for portion in pages_of(cases, at_once):
-            lost = self._dispatch.lose(term, as_of, [case.dead(now_ms) for case in portion], now_ms)
+            lost = self._dispatch.lose(term, as_of, [case.row(now_ms) for case in portion], now_ms)
             if lost is None:  # LOST: the archive will notice and report the loss in Redis
                 break
             for case in portion:

@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
 
 from zsched.core.clock import LAST_MS
-from zsched.core.occurrences.policy import Plan, Policy, plan
+from zsched.core.occurrences.policy import Policy, plan
 from zsched.core.options.checked import read_policy
 from zsched.core.options.choices import CatchUp
 from zsched.core.triggers import Anchor, build, spec_of
 from zsched.errors import UnknownZone
-from zsched.storage.dispatch import DueRecurring, PlannedRun, advance_words
+from zsched.storage.dispatch import DueRecurring, PlannedDue, WrittenPlan, advance_words
 
 _REMEMBERED = 100_000  # (rule, policies, nominal time); each is about 250 bytes
 
@@ -31,28 +30,16 @@ class Planned:
     with the zone.
     """
 
-    good: list[PlannedRun] = field(default_factory=list)
+    good: list[PlannedDue] = field(default_factory=list)
     lacking: list[tuple[DueRecurring, str]] = field(default_factory=list)
     bad: list[tuple[DueRecurring, bytes]] = field(default_factory=list)
-
-
-class _SharedPlan(NamedTuple):
-    """
-    A plan, also in the form for advance.lua. It holds from ``from_ms``, the due time of its occurrence, to
-    ``until_ms``, when the next occurrence is due or this one is too late.
-    """
-
-    plan: Plan
-    advance_words: bytes
-    from_ms: int
-    until_ms: int
 
 
 class Planner:
     """Makes plans, with a cache; one per connection."""
 
     def __init__(self) -> None:
-        self._shared: dict[tuple[bytes, bytes | None, bytes], _SharedPlan] = {}
+        self._shared: dict[tuple[bytes, bytes | None, bytes], WrittenPlan] = {}
 
     def plan(self, due: Iterable[DueRecurring], now_ms: int) -> Planned:
         """Plan each; one bad schedule never stops the others."""
@@ -62,7 +49,7 @@ class Planner:
                 shared = self._shared.get((one.trigger, one.policy, one.nominal_ms))
                 if shared is None or not shared.from_ms <= now_ms <= shared.until_ms:
                     shared = self._plan(one, now_ms)
-                planned.good.append(PlannedRun(one, shared.plan, shared.advance_words))
+                planned.good.append((one, shared))
             except UnknownZone as error:
                 planned.lacking.append((one, str(error.value)))
             except Exception as error:  # any error of a stored rule quarantines only that schedule
@@ -70,7 +57,7 @@ class Planner:
                 planned.bad.append((one, reason.encode(errors="backslashreplace")))
         return planned
 
-    def _plan(self, due: DueRecurring, now_ms: int) -> _SharedPlan:
+    def _plan(self, due: DueRecurring, now_ms: int) -> WrittenPlan:
         spec, policy = spec_of(due.trigger), _policy(due.policy or b"")
         nominal_ms, anchor_ms = int(due.nominal_ms), int(due.anchor_ms)
         if not (0 <= nominal_ms <= LAST_MS and 0 <= anchor_ms <= LAST_MS):  # a script would stop halfway
@@ -80,7 +67,7 @@ class Planner:
         until_ms = from_ms + policy.patience_ms
         if made.next_ms is not None:
             until_ms = min(until_ms, made.next_ms - 1)
-        shared = _SharedPlan(made, advance_words(made, policy), from_ms, until_ms)
+        shared = WrittenPlan(made, advance_words(made, policy), from_ms, until_ms)
         is_shared = spec.kind.anchor is Anchor.NOTHING and spec.count is None and not spec.jitter_ms
         if is_shared and made.fire_ms is not None and (policy.catch_up is not CatchUp.ALL or not made.passed):
             if len(self._shared) >= _REMEMBERED:

@@ -26,7 +26,7 @@ from zsched.daemon.meter import Meter
 from zsched.daemon.native import Native
 from zsched.daemon.planner import Planner
 from zsched.daemon.server_clock import ServerClock
-from zsched.storage.dispatch import Dispatch, DueRecurring, FireResult, PlannedRun, Stopped
+from zsched.storage.dispatch import Dispatch, DueRecurring, FireResult, PlannedDue, Stopped
 from zsched.storage.lease import Term
 from zsched.storage.meta import moving_away
 
@@ -179,9 +179,9 @@ class Ticker:
             pushed = sum(number for word, number in counts.items() if outcome_of(word).is_pushed)
             self._meter.ran("advance", took_ms, pushed)
             silent = {word for word in counts if not outcome_of(word).event}
-            for planned_run, word in zip(part, words, strict=True):
-                if word not in silent or planned_run.plan.passed:
-                    _tell_advanced(planned_run, word)
+            for planned_due, word in zip(part, words, strict=True):
+                if word not in silent or planned_due[1].plan.passed:
+                    _tell_advanced(planned_due, word)
             log.debug("schedules_advanced", **{outcome_of(word).word: number for word, number in counts.items()})
             has_moved = has_moved or any(outcome_of(word) not in _STAYED for word in counts)
         return has_moved
@@ -225,12 +225,13 @@ class Ticker:
             _tell(Outcome.QUARANTINED, schedule_id=id, reason=reason)
 
 
-def _tell_advanced(planned: PlannedRun, word: str) -> None:
+def _tell_advanced(planned: PlannedDue, word: str) -> None:
     """Log the outcome of a plan, by its *word*, and those of the occurrences that it left out."""
-    id, outcome = text(planned.due.id), outcome_of(word)
+    (due, written), outcome = planned, outcome_of(word)
+    id, plan = text(due.id), written.plan
     reason = outcome.reason or outcome.text or word
-    _tell(outcome, schedule_id=id, nominal_ms=planned.plan.fire_ms, reason=reason)
-    for passed in planned.plan.passed:
+    _tell(outcome, schedule_id=id, nominal_ms=plan.fire_ms, reason=reason)
+    for passed in plan.passed:
         _tell(outcome_of(passed.why), schedule_id=id, count=passed.range.count)
 
 

@@ -46,7 +46,7 @@ from zsched.core.runs.run_id import RunKey, run_key
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.endings import Endings
 from zsched.storage.connection import Wire
-from zsched.storage.dispatch import Dispatch, Over
+from zsched.storage.dispatch import Dispatch
 from zsched.storage.jobs import Deadlines, Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
@@ -212,7 +212,7 @@ class Tracker:
                 self._without_open, self._until_round_ms = self._round_of, _ROUND_SELDOM_MS
         return found
 
-    def _track(self, term: Term, as_of: Position, over: Sequence[Over]) -> None:
+    def _track(self, term: Term, as_of: Position, over: Sequence[tuple[Run, str]]) -> None:
         """Record the finished runs."""
         for page in pages_of(over, _AT_ONCE):
             tracked = self._dispatch.track(term, as_of, page)
@@ -220,16 +220,16 @@ class Tracker:
                 break
             self._written = tracked.entry or self._written
             say_paused(tracked.paused)
-            for one in page:
-                if one.status == RunStatus.REFUSED:
-                    log.error("run_refused", run_id=one.run_id)
-                if share := self._near_timeout.pop(one.run_id, 0.0):
-                    log.warning("run_near_timeout", run_id=one.run_id, share=round(share, 2))
+            for run, _ in page:
+                if run.status is RunStatus.REFUSED:
+                    log.error("run_refused", run_id=run.id)
+                if share := self._near_timeout.pop(run.id, 0.0):
+                    log.warning("run_near_timeout", run_id=run.id, share=round(share, 2))
 
-    def _over_of(self, open: Sequence[Run], path: Path) -> list[Over]:
+    def _over_of(self, open: Sequence[Run], path: Path) -> list[tuple[Run, str]]:
         """
-        Return the finished ones of the *open* runs, in the order of their ends: so failures in a row are
-        counted.
+        Return the finished ones of the *open* runs, with the states of their jobs, in the order of their ends: so
+        failures in a row are counted.
         """
         over: list[tuple[Run, str]] = []
         forgotten: list[str] = []
@@ -253,7 +253,7 @@ class Tracker:
                 self._queued.append((one, job))
         queues = self._queues(forgotten, path)
         over.sort(key=lambda pair: pair[0].ended_ms or 0)
-        return [Over.of(run._replace(queue=queues[run.id]) if run.id in queues else run, seen) for run, seen in over]
+        return [(run._replace(queue=queues.get(run.id, run.queue)), seen) for run, seen in over]
 
     def _queues(self, forgotten: Sequence[str], path: Path) -> dict[str, str]:
         """Return by run id, from the archive, the queues of runs whose jobs no longer name a queue."""
@@ -262,13 +262,13 @@ class Tracker:
         with open_runs(path) as runs:
             return runs.queues(forgotten)
 
-    def _requeued(self, before: Sequence[Run]) -> list[Over]:
-        """Return the runs with one more end than recorded."""
+    def _requeued(self, before: Sequence[Run]) -> list[tuple[Run, str]]:
+        """Return the runs with one more end than recorded, with the states of their jobs."""
         over = []
         for known, job in zip(before, self._jobs.look([run.id for run in before]), strict=True):
             run = requeued(known, job)
             if run is not None and run.is_over and job is not None:
-                over.append(Over.of(run, job.seen))
+                over.append((run, job.seen))
         return over
 
 

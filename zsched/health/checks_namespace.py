@@ -17,9 +17,9 @@ from zsched.health.facts import Probe
 from zsched.storage.keys import Keys, NamedKey
 from zsched.storage.meta import NUMBERS, number
 from zsched.storage.overview import typed
-from zsched.storage.queues import throttled_sets
 from zsched.storage.rqkeys import Registry
 from zsched.storage.scripts import unknown_format
+from zsched.storage.throttled import throttled_sets
 
 _QUEUES: Final = 500  # of RQ, checked at most
 _SCHEDULES: Final = 500  # recurring ones, checked at most

@@ -19,6 +19,7 @@ from rq import Queue
 from rq.job import JobStatus
 from rq.utils import now
 
+from zsched.core.runs.job import GUARD_FIELD, WARNED_FIELD
 from zsched.errors import ConfigError
 from zsched.rq import process
 from zsched.rq.attempts import log
@@ -26,7 +27,6 @@ from zsched.rq.guard import GuardMode, JobGuard, refusal_text
 from zsched.rq.horses import HidesSecrets
 from zsched.rq.job import Job
 from zsched.rq.plain import plain_of
-from zsched.storage.guards import GUARD_FIELD, WARNED_FIELD
 from zsched.storage.rqkeys import RqKeys, prefix_of
 from zsched.storage.rqversion import HAS_EXECUTIONS
 

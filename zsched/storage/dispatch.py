@@ -45,12 +45,19 @@ class DueRecurring(NamedTuple):
     policy: bytes | None = None  # as ``Policy.to_text``
 
 
-class PlannedRun(NamedTuple):
-    """A due schedule, its plan, and the plan's words for advance.lua."""
+class WrittenPlan(NamedTuple):
+    """
+    A plan, also in the form for advance.lua. It holds from ``from_ms``, the due time of its occurrence, to
+    ``until_ms``, when the next occurrence is due or this one is too late.
+    """
 
-    due: DueRecurring
     plan: Plan
-    advance_words: bytes
+    words: bytes
+    from_ms: int = 0
+    until_ms: int = 0
+
+
+PlannedDue = tuple[DueRecurring, WrittenPlan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,69 +98,17 @@ class Stopped:
 _COUNTS = {"succeeded": "+"} | dict.fromkeys(map(str, FAILURES), "!")  # by status, as track.lua counts
 
 
-class Over(NamedTuple):
+class RecordedEnds(NamedTuple):
     """
-    A run that is over. *seen*: ``core.runs.job.JobFacts.seen``, or "gone". *counts*: ``+``, ``!`` or ``-``. *facts*:
-    its recorded facts.
-    """
-
-    schedule_id: str
-    run_id: str
-    seen: str
-    counts: str
-    status: str
-    facts: str
-
-    @classmethod
-    def of(cls, run: Run, seen: str) -> Over:
-        """
-        Return the row of *run*, with the job state *seen*. Failed and lost runs count as failures of the schedule,
-        except runs that RQ deleted, because their ends are unknown, and requeued runs that failed before: they count
-        once.
-        """
-        status = str(run.status)
-        is_counted = run.was in FAILURES and run.status in FAILURES
-        counts = "-" if run.error == GONE or is_counted else _COUNTS.get(status, "-")
-        return cls(schedule_of(run.id), run.id, seen, counts, status, facts_text(run))
-
-
-class Tracked(NamedTuple):
-    """Result of one track: the number of ended runs, their entry (None: no run), and paused schedules."""
-
-    ended: int
-    entry: Position | None
-    paused: list[str]
-
-
-class Dead(NamedTuple):
-    """
-    A run with a dead worker. *status* and *mark* are the state of its job: ``started`` and its last heartbeat, or
-    ``queued`` and the time of its push. *members*: its lapsed entries in ``rq:wip``. It goes back into its queue
-    (*word* is ``again``, *words* the attempt, *text* the reason), or ends (``end``, its status, its recorded facts).
-    *packed*: the reason in RQ's form; if it goes back, its attempts (``core.runs.attempts``).
-    """
-
-    schedule_id: str
-    run_id: str
-    status: str
-    mark: str
-    members: str
-    word: str
-    words: str
-    text: str
-    packed: str
-
-
-class Lost(NamedTuple):
-    """
-    Result for runs of dead workers: *again* are in their queues, *ended* are over. *entry*: the last entry about them
-    (None: no run was changed). *paused*: schedules.
+    Result of ends that were recorded. *entry*: the last entry (None: nothing changed). *number*: of runs that ended.
+    *paused*: schedules. *again*, *ended*: the lost runs that are in their queues again, and that ended.
     """
 
     entry: Position | None
-    again: list[str]
-    ended: list[str]
+    number: int
     paused: list[str]
+    again: Sequence[str] = ()
+    ended: Sequence[str] = ()
 
 
 class ReplanResult(NamedTuple):
@@ -184,7 +139,7 @@ class Dispatch:
         """
         reply = self._scripts.call("fire", limit=limit, lacking=" ".join(lacking), **_guard(term, window))
         if isinstance(reply[0], str):
-            return Stopped(reply[0], int(reply[1]), int(reply[2]) if len(reply) > 2 else None)
+            return Stopped(*reply)
         now_us, next_ms, looked, runs, skipped, expired, cancelled, quarantined, uncertain, recurring, wrong = reply
         return FireResult(
             now_us=int(now_us),
@@ -201,7 +156,7 @@ class Dispatch:
         )
 
     def advance(
-        self, term: Term, window: Window, patience_ms: int, planned: Sequence[PlannedRun]
+        self, term: Term, window: Window, patience_ms: int, planned: Sequence[PlannedDue]
     ) -> list[str] | Stopped:
         """
         Fire planned occurrences and set the next ones. Return the word of an ``Outcome`` per schedule.
@@ -209,7 +164,7 @@ class Dispatch:
         rows, order = _advance_rows(planned)
         reply = self._scripts.call("advance", patience_ms=patience_ms, rows=rows, **_guard(term, window))
         if isinstance(reply[0], str):
-            return Stopped(reply[0], int(reply[1]), int(reply[2]) if len(reply) > 2 else None)
+            return Stopped(*reply)
         words = dict(zip(order, _texts(reply[1:]), strict=True))
         return [words[number] for number in range(len(planned))]
 
@@ -249,34 +204,33 @@ class Dispatch:
             done.append(text(reply[2]) == "updated")
         return done
 
-    def track(self, term: Term, seen: Position, over: Sequence[Over]) -> Tracked | None:
+    def track(self, term: Term, seen: Position, over: Sequence[tuple[Run, str]]) -> RecordedEnds | None:
         """
-        Log that runs are over, fired in the history with the entry *seen*. Runs with jobs that changed meanwhile are
-        left out. Return None (LOST) if the log does not contain that entry: the runs may be unknown to this Redis.
+        Log that runs are over, fired in the history with the entry *seen*. Each has the state of its job
+        (``core.runs.job.JobFacts.seen``, or "gone"), and is left out if that changed meanwhile. Return None (LOST) if
+        the log does not contain that entry: the runs may be unknown to this Redis.
         """
-        recorded = self._record("track", term, seen, over)
+        recorded = self._record("track", term, seen, (end_row(run, job) for run, job in over))
         if recorded is None:
             return None
-        entry, [ended], paused = recorded
-        return Tracked(ended, entry, paused)
+        entry, [number], paused = recorded
+        return RecordedEnds(entry, number, paused)
 
-    def lose(self, term: Term, seen: Position, dead: Sequence[Dead], ended_ms: int) -> Lost | None:
+    def lose(self, term: Term, seen: Position, dead: Sequence[Sequence[str]], ended_ms: int) -> RecordedEnds | None:
         """
-        Put runs of dead workers back into their queues, or log that they are lost since *ended_ms*. Runs that are
-        alive, or changed meanwhile, are left alone. Return None (LOST) as ``track``.
+        Put runs of dead workers back into their queues, or log that they are lost since *ended_ms*. *dead*: the rows of
+        lost.lua. Runs that are alive, or changed meanwhile, are left alone. Return None (LOST) as ``track``.
         """
         recorded = self._record("lost", term, seen, dead, ended_ms=ended_ms)
         if recorded is None:
             return None
         entry, [again, ended], paused = recorded
-        return Lost(entry, _texts(again), _texts(ended), paused)
+        return RecordedEnds(entry, len(ended), paused, _texts(again), _texts(ended))
 
     def _record(
-        self, script: str, term: Term, seen: Position, runs: Sequence[Sequence[str]], **arguments: int
+        self, script: str, term: Term, seen: Position, runs: Iterable[Sequence[str]], **arguments: int
     ) -> tuple[Position | None, list[Any], list[str]] | None:
-        """
-        Call *script* for *runs*. Return its log entry, the changed runs, and the paused schedules; None for LOST.
-        """
+        """Call *script* for *runs*. Return its log entry, the changed runs, and the paused schedules; None for LOST."""
         rows = chain.from_iterable(runs)
         reply = self._scripts.call(script, seen_entry=seen.id, seen_t=seen.t_us, rows=rows, **arguments, **term.fence)
         if reply[0] == "LOST":
@@ -304,22 +258,33 @@ def _guard(term: Term, window: Window) -> dict[str, Any]:
     return {**term.fence, "clock_from_ms": window.from_ms, "clock_until_ms": window.until_ms}
 
 
-def _advance_rows(planned: Sequence[PlannedRun]) -> tuple[list[bytes | int], list[int]]:
+def _advance_rows(planned: Sequence[PlannedDue]) -> tuple[list[bytes | int], list[int]]:
     """Return the rows of advance.lua, and the number of the schedule for each of its answers."""
     lanes: dict[bytes, dict[bytes, list[int]]] = {}
-    for number, (due, _, words) in enumerate(planned):
-        lanes.setdefault(due.lane, {}).setdefault(words, []).append(number)
+    for number, (due, plan) in enumerate(planned):
+        lanes.setdefault(due.lane, {}).setdefault(plan.words, []).append(number)
     rows: list[bytes | int] = []
     order: list[int] = []
     for lane, by_plan in lanes.items():
         numbers = list(chain.from_iterable(by_plan.values()))
         rows += (lane, len(by_plan), len(numbers))
         rows += [b"%d %b" % (len(each), words) for words, each in by_plan.items()]
-        rows += [planned[number].due.id for number in numbers]
-        rows += [planned[number].due.due_ms for number in numbers]
-        rows += [planned[number].due.version for number in numbers]
+        those = [planned[number][0] for number in numbers]
+        rows += [*(one.id for one in those), *(one.due_ms for one in those), *(one.version for one in those)]
         order += numbers
     return rows, order
+
+
+def end_row(run: Run, job: str) -> tuple[str, ...]:
+    """
+    Return the row of track.lua for *run*, with the state *job* of its job. Failed and lost runs count as failures of
+    the schedule, except runs that RQ deleted, because their ends are unknown, and requeued runs that failed before:
+    they count once.
+    """
+    status = str(run.status)
+    is_counted = run.was in FAILURES and run.status in FAILURES
+    counts = "-" if run.error == GONE or is_counted else _COUNTS.get(status, "-")
+    return schedule_of(run.id), run.id, job, counts, status, facts_text(run)
 
 
 def advance_words(plan: Plan, policy: Policy) -> bytes:

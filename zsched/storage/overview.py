@@ -31,10 +31,10 @@ from zsched.storage.connection import Command, Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.meta import NUMBERS, asking, numbers, server_now_ms
-from zsched.storage.queues import HeldBack, Throttled, held_back, throttled_sets
 from zsched.storage.records import due_from_score
 from zsched.storage.registries import is_denied
 from zsched.storage.server import Server
+from zsched.storage.throttled import HeldBack, Throttled, held_back, throttled_sets
 from zsched.storage.troubled import Troubles, runs_in_the_way, trouble_commands, troubles_of
 
 _FIRST: Final = 10  # schedules of a lane that are read

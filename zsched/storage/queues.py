@@ -9,140 +9,31 @@ a job, or if it finished one lately and its heartbeats go on.
 
 Not guaranteed: after a loss, a running worker is unknown until it takes a job. A killed worker counts until RQ forgets
 it, some minutes later.
-
-A schedule is *throttled* while its queue has no room by its limit: fire.lua moved it out of its lane.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zsched.core.entry import text
-from zsched.core.model import iso
 from zsched.core.options.choices import Priority
-from zsched.core.runs.job import ms_of, whole
+from zsched.core.runs.job import GUARD_FIELD, WARNED_FIELD, ms_of, whole
 from zsched.core.runs.run_id import run_key
 from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
-from zsched.storage.connection import Channel, Command, Wire
-from zsched.storage.guards import GUARD_FIELD, WARNED_FIELD
+from zsched.storage.connection import Command, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.meta import asking, server_now_ms
+from zsched.storage.meta import server_now_ms
 from zsched.storage.registries import allowed_replies, is_denied, members
 from zsched.storage.rqkeys import RqKeys
+from zsched.storage.throttled import HeldBack, throttled_sets
 from zsched.storage.upcoming import WITHIN_MS, due_soon
 
 if TYPE_CHECKING:
     from zsched.core.occurrences.recent import Recent
-
-
-class Throttled(NamedTuple):
-    """One lane's schedules of one queue, in the ZSET ``Keys.throttled``; it may be empty by now."""
-
-    lane: Priority
-    queue: str
-
-    def key(self, keys: Keys) -> str:
-        """Return the key of the ZSET."""
-        return keys.throttled(self.lane, self.queue)
-
-    @property
-    def zone(self) -> str | None:
-        """The zone that the leader's machine lacks, if they wait for one, and not for a queue."""
-        return zone_in(self.queue)
-
-
-def zone_in(queue: str) -> str | None:
-    """Return the zone in the place of a queue's name, or None: no name of a queue begins with - (set_aside.lua)."""
-    return queue[1:] if queue.startswith("-") else None
-
-
-@dataclass(frozen=True, slots=True)
-class HeldBack:
-    """
-    The number of schedules that wait for room in a queue. ``per_second`` is None when its limit has just ended.
-    ``since_ms``: the oldest due time among them, or the put or resume of a one-shot, if it was later. ``blocked_by``:
-    the queue's key if it is of a wrong type, so that nothing can be pushed.
-    """
-
-    queue: str
-    per_second: float | None
-    waiting: int
-    since_ms: int
-    blocked_by: str | None = None
-
-    @property
-    def zone(self) -> str | None:
-        """The zone that the leader's machine lacks, if that is the cause."""
-        return zone_in(self.queue)
-
-    @property
-    def cause(self) -> str:
-        """The setting, ``[queues.mail] max_per_second = 0.05``, or what else is in the way."""
-        if self.zone is not None:
-            return f"time zone {self.zone}, which the data of the leader's machine lacks"
-        if self.blocked_by is not None:
-            return f"{self.blocked_by}, which is not a list"
-        if self.per_second is None:
-            return f"a limit of queue {self.queue} that has ended: they go now"
-        return f"[queues.{self.queue}] max_per_second = {self.per_second:g}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a form for JSON; the keys are stable."""
-        return {
-            "queue": None if self.zone else self.queue,
-            "zone": self.zone,
-            "max_per_second": self.per_second,
-            "blocked_by": self.blocked_by,
-            "waiting": self.waiting,
-            "since": iso(self.since_ms),
-        }
-
-
-def throttled_sets(channel: Channel, keys: Keys) -> list[Throttled]:
-    """
-    Return the sets that may hold schedules. A schedule moves there from its lane without a log entry, and back only
-    with one. So read the lanes first, then call this and read the sets: a schedule missed that way is in the log.
-    """
-    found = []
-    with asking(keys.meta()):
-        words = channel.execute("HGET", keys.meta(), "throttled")
-    for word in text(words or b"").split(" "):
-        lane, _, queue = word.partition(":")
-        with suppress(ValueError):  # a word of another writer
-            found += [Throttled(Priority(lane), queue)] if queue else []
-    return found
-
-
-def held_back(
-    found: Iterable[tuple[Throttled, int, int | None]], limits: Sequence[bytes], blocked: Mapping[str, str]
-) -> list[HeldBack]:
-    """
-    Sum up the throttled schedules by queue. *found*: the sets, each with its size and the time since when its oldest
-    waits, None if it is empty. *limits* is the hash of limits; *blocked*: queues whose keys have a wrong type.
-    """
-    rates = {text(queue): _per_second(row) for queue, row in zip(limits[::2], limits[1::2], strict=True)}
-    waiting, since_ms = Counter[str](), dict[str, int]()
-    for throttled, count, oldest_ms in found:
-        if oldest_ms is not None:
-            waiting[throttled.queue] += count
-            since_ms[throttled.queue] = min(since_ms.get(throttled.queue, oldest_ms), oldest_ms)
-    return [
-        HeldBack(queue, rates.get(queue), waiting[queue], since_ms[queue], blocked.get(queue))
-        for queue in sorted(waiting)
-    ]
-
-
-def _per_second(row: bytes) -> float | None:
-    try:
-        return float(row.split(b" ")[0])
-    except ValueError:
-        return None
 
 
 UNATTENDED_MS: Final = 300_000  # longer than a restart of a worker, or a pause between batches
@@ -270,6 +161,13 @@ def workers_of(wire: Wire, rq: RqKeys) -> list[WorkerSeen]:
             queues = frozenset(text(row[3]).split(","))
             found.append(WorkerSeen(rq.worker_name(name), version or "?", queues, guard, whole(warned)))
     return found
+
+
+def warned_jobs(wire: Wire, rq: RqKeys) -> dict[str, int]:
+    """Return, by queue, how many jobs guards in the mode ``warn`` let run. Raises RedisRefused, RedisUnavailable."""
+    (flat,) = allowed_replies(wire, [("HGETALL", rq.warned())])
+    flat = list(map(text, flat or []))
+    return {queue: whole(number) for queue, number in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def registered_queues(wire: Wire, rq: RqKeys) -> set[str]:

@@ -17,16 +17,16 @@ from zsched.core.options.choices import Priority
 from zsched.core.record import Place, Record
 from zsched.core.runs.signature import job_pairs
 from zsched.storage.connection import Link
-from zsched.storage.guards import warned_jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.meta import asking, server_now_ms
-from zsched.storage.queues import HeldBack, QueueSeen, StalledQueues, queues_seen, stalled_queues, throttled_sets
+from zsched.storage.queues import QueueSeen, StalledQueues, queues_seen, stalled_queues, warned_jobs
 from zsched.storage.records import PAGE, as_schedule, due_from_score, read_page, read_records
 from zsched.storage.refusals import not_found
 from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
+from zsched.storage.throttled import HeldBack, throttled_sets
 
 if TYPE_CHECKING:
     from zsched.core.occurrences.recent import Ahead, Recent
@@ -172,7 +172,7 @@ class Reader:
             return Registries(wire, self._keys.rq).depths()
 
     def warned_jobs(self) -> dict[str, int]:
-        """Count the jobs of each queue that a guard only warned of. Raises as ``storage.guards.warned_jobs``."""
+        """Count the jobs of each queue that a guard only warned of. Raises as ``storage.queues.warned_jobs``."""
         with self._link.wire() as wire:
             return warned_jobs(wire, self._keys.rq)
 

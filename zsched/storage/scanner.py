@@ -16,10 +16,10 @@ from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
-from zsched.storage.queues import throttled_sets
 from zsched.storage.records import PAGE, read_records
 from zsched.storage.registries import queue_keys
 from zsched.storage.scripts import Scripts
+from zsched.storage.throttled import throttled_sets
 
 Page = tuple[Position | None, list[Record]]
 

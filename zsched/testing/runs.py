@@ -17,7 +17,7 @@ from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import PUSHES, What
 from zsched.core.runs.run import Run, RunStatus, of_job
 from zsched.storage.connection import Wire
-from zsched.storage.dispatch import Dispatch, Over
+from zsched.storage.dispatch import Dispatch
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
@@ -127,7 +127,7 @@ class ManualEndings:
         run = of_job(run_id, job, fired_us, watched_since_ms=0)
         if run.is_over and fired_us is not None and seen is not None:
             seen_job = "gone" if run.status is RunStatus.EXPIRED else job.seen
-            self._dispatch.track(term, seen, [Over.of(run, seen_job)])
+            self._dispatch.track(term, seen, [(run, seen_job)])
         return run
 
 

@@ -16,10 +16,10 @@ from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched.archive.openruns import OpenRuns
 from zsched.core.runs.job import rq_time
+from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import RunKey
 from zsched.daemon import endings, tracker
 from zsched.errors import Stale
-from zsched.storage.dispatch import Over
 from zsched.storage.log import Log
 
 
@@ -94,7 +94,7 @@ def test_missing_jobs_are_not_recorded_before_the_archive_noticed_a_loss(trackin
         tracking.client.enqueue(FUNC, id="later")
 
     with closing(Leader(tracking.url)) as again:
-        over = [Over(id, run, "gone", "!", "lost", "{}") for id, run in zip("ab", runs, strict=True)]
+        over = [(Run(run, RunStatus.LOST), "gone") for run in runs]
         assert again.dispatch.track(again.term, as_of, over) is None
         assert not tracking.another().step(again.term)
 
@@ -259,12 +259,12 @@ def test_a_job_that_changed_since_the_scan_is_not_recorded(tracking: Tracking) -
     tracking.follow()
     finish(tracking.redis, run)
     tracking.redis.hset(KEYS.rq.job(run), "ended_at", rq_time(1_795_277_135_295))
-    stale = Over("a", run, "finished ", "+", "succeeded", "{}")
+    stale = Run(run, RunStatus.SUCCEEDED), "finished "
 
     told = tracking.leader.dispatch.track(tracking.leader.term, tracking.as_of(), [stale])
 
     assert told is not None
-    assert 0 == told.ended
+    assert 0 == told.number
     assert [] == entries(tracking.link)
 
 

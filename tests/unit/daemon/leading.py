@@ -13,7 +13,7 @@ from zsched.core.triggers.cron import CRON
 from zsched.daemon.meter import Meter
 from zsched.daemon.native import NextLook
 from zsched.daemon.tick import Tick, Ticker
-from zsched.storage.dispatch import DueRecurring, FireResult, PlannedRun, Stopped, Window
+from zsched.storage.dispatch import DueRecurring, FireResult, PlannedDue, Stopped, Window
 from zsched.storage.lease import Term
 
 BOOTED_MS = 5_000.0  # of the monotonic clock, when a test begins
@@ -50,9 +50,9 @@ class Scripts:
         return self.answer
 
     def advance(
-        self, term: Term, window: Window, patience_ms: float, part: Sequence[PlannedRun]
+        self, term: Term, window: Window, patience_ms: float, part: Sequence[PlannedDue]
     ) -> list[str] | Stopped:
-        self.advanced.append([one.due.id for one in part])
+        self.advanced.append([due.id for due, _ in part])
         self.patience_ms = patience_ms
         self.clock.advance(self.takes_ms)
         return self.stops or self.words or [self.word for _ in part]

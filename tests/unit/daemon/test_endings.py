@@ -17,7 +17,7 @@ from zsched.daemon import suppressed
 from zsched.daemon.endings import Endings
 from zsched.daemon.suppressed import SuppressedRuns
 from zsched.storage import answering
-from zsched.storage.dispatch import Over
+from zsched.storage.dispatch import end_row
 
 NOW_S = 1_800_000_000
 KEY = f"{RQ}:finished:mail"
@@ -176,7 +176,7 @@ def test_an_answer_holds_the_entries_that_its_bound_allows_and_the_first_always(
 def test_a_run_counts_in_its_streak_by_its_status(status: RunStatus, error: str, counts: str) -> None:
     run = Run("poll-1700000000000", status, error=error)
 
-    assert Over("poll", run.id, "seen", counts, run.status.value, facts_text(run)) == Over.of(run, "seen")
+    assert ("poll", run.id, "seen", counts, run.status.value, facts_text(run)) == end_row(run, "seen")
 
 
 @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.LOST])
@@ -184,5 +184,5 @@ def test_a_run_counts_in_its_streak_by_its_status(status: RunStatus, error: str,
 def test_a_requeued_run_that_fails_again_counts_once_in_its_streak(was: RunStatus, status: RunStatus) -> None:
     run = Run("poll-1700000000000", status, was=was)
 
-    assert ("-" if was in FAILURES else "!") == Over.of(run, "seen").counts
-    assert "+" == Over.of(run._replace(status=RunStatus.SUCCEEDED), "seen").counts
+    assert ("-" if was in FAILURES else "!") == end_row(run, "seen")[3]
+    assert "+" == end_row(run._replace(status=RunStatus.SUCCEEDED), "seen")[3]

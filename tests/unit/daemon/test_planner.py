@@ -55,7 +55,7 @@ def rrule(expr: str, **bounds: int) -> TriggerSpec:
 def plans(*rows: DueRecurring, now_ms: int = NOON) -> list[Plan]:
     planned = Planner().plan(rows, now_ms)
     assert [] == planned.bad
-    return [one.plan for one in planned.good]
+    return [written.plan for _, written in planned.good]
 
 
 def test_a_due_rule_fires_and_gets_its_next_time() -> None:
@@ -64,10 +64,10 @@ def test_a_due_rule_fires_and_gets_its_next_time() -> None:
 
 def test_the_second_schedule_of_a_rule_is_planned_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     planner, row = Planner(), due(cron("0 * * * *"))
-    first = planner.plan([row], NOON).good[0].plan
+    first = planner.plan([row], NOON).good[0][1].plan
 
     monkeypatch.setattr(planner_module, "build", None)
-    second = planner.plan([due(cron("0 * * * *"), id="b")], NOON + 5).good[0].plan
+    second = planner.plan([due(cron("0 * * * *"), id="b")], NOON + 5).good[0][1].plan
 
     assert first == second
 
@@ -95,7 +95,7 @@ def test_a_remembered_next_time_that_has_passed_is_not_used() -> None:
     planner, row = Planner(), due(cron("0 * * * *"))
     planner.plan([row], NOON)
 
-    late = planner.plan([row], NOON + 2 * HOUR + 1).good[0].plan
+    late = planner.plan([row], NOON + 2 * HOUR + 1).good[0][1].plan
 
     coalesced = Passed(Outcome.COALESCED.word, Range(NOON, NOON + HOUR, 2))
     assert fires(NOON + 2 * HOUR, NOON + 3 * HOUR, coalesced) == late
@@ -105,7 +105,7 @@ def test_a_plan_of_a_late_schedule_is_not_used_for_a_schedule_on_time() -> None:
     planner, row = Planner(), due(cron("0 * * * *"))
     planner.plan([row], NOON + 2 * HOUR + 1)
 
-    assert fires(NOON, NOON + HOUR) == planner.plan([row], NOON).good[0].plan
+    assert fires(NOON, NOON + HOUR) == planner.plan([row], NOON).good[0][1].plan
 
 
 def test_a_remembered_plan_is_not_used_for_other_policies() -> None:
@@ -116,8 +116,8 @@ def test_a_remembered_plan_is_not_used_for_other_policies() -> None:
     late = planner.plan(rows, NOON + gap).good
 
     missed = Plan(None, None, (Passed(Outcome.MISSED.word, Range(NOON, NOON, 1)),), NOON + DAY, NOON + DAY)
-    assert rows == [one.due for one in late]
-    assert [fires(NOON, NOON + DAY), fires(NOON, NOON + DAY), missed] == [one.plan for one in late]
+    assert rows == [one for one, _ in late]
+    assert [fires(NOON, NOON + DAY), fires(NOON, NOON + DAY), missed] == [one.plan for _, one in late]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_remembered_plan_is_not_used_when_its_occurrence_is_too_late(policy: P
     planner, row = Planner(), due(cron("0 * * * *"), policy=policy)
     planner.plan([row], NOON)
 
-    found = [planner.plan([row], NOON + late_ms).good[0].plan.fire_ms for late_ms in (patience_ms, patience_ms + 1)]
+    found = [planner.plan([row], NOON + late_ms).good[0][1].plan.fire_ms for late_ms in (patience_ms, patience_ms + 1)]
 
     assert [NOON, None] == found
 
@@ -136,16 +136,16 @@ def test_a_remembered_plan_is_not_used_when_its_occurrence_is_too_late(policy: P
 def test_the_words_for_advance_contain_the_plan_and_the_overlap_policy(policy: Policy | None) -> None:
     row = due(cron("0 * * * *"), policy=policy)
 
-    [planned] = Planner().plan([row], NOON + HOUR).good
+    [(_, written)] = Planner().plan([row], NOON + HOUR).good
 
     times = f"{NOON + HOUR} {NOON + HOUR} {'queue 7' if policy else 'skip 100'} {NOON + 2 * HOUR} {NOON + 2 * HOUR}"
-    assert f"{times} coalesced:{NOON}:{NOON}:1".encode() == planned.advance_words
+    assert f"{times} coalesced:{NOON}:{NOON}:1".encode() == written.words
 
 
 def test_two_schedules_of_one_rule_have_different_jitter() -> None:
     planner, rows = Planner(), [due(cron("0 * * * *", jitter_ms=MINUTE), id=id) for id in ("a", "b", "a")]
 
-    first, other, again = (one.plan for one in planner.plan(rows, NOON + MINUTE).good)
+    first, other, again = (one.plan for _, one in planner.plan(rows, NOON + MINUTE).good)
 
     assert first == again
     assert (NOON, NOON) == (first.fire_ms, other.fire_ms)
@@ -155,7 +155,7 @@ def test_two_schedules_of_one_rule_have_different_jitter() -> None:
 def test_the_end_of_a_rule_is_remembered_as_an_end() -> None:
     planner, row = Planner(), due(cron("0 * * * *", ends_ms=NOON))
 
-    assert [fires(NOON, None)] * 2 == [planner.plan([row], now).good[0].plan for now in (NOON, NOON + HOUR)]
+    assert [fires(NOON, None)] * 2 == [planner.plan([row], now).good[0][1].plan for now in (NOON, NOON + HOUR)]
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_schedules_of_one_text_but_different_anchors_do_not_share_a_plan(
 
     for order in (anchors, anchors[::-1]):
         found = {
-            int(one.due.anchor_ms): one.plan.next_ms
-            for one in planner.plan([due(spec, anchor_ms=anchor) for anchor in order], NOON).good
+            int(one.anchor_ms): written.plan.next_ms
+            for one, written in planner.plan([due(spec, anchor_ms=anchor) for anchor in order], NOON).good
         }
         assert dict(zip(anchors, expected, strict=True)) == found
 
@@ -207,7 +207,7 @@ def test_a_rule_of_a_zone_that_this_machine_lacks_is_neither_planned_nor_bad() -
     planned = Planner().plan([other, good], NOON)
 
     assert ([good], [(other, "Mars/Olympus")], []) == (
-        [one.due for one in planned.good], planned.lacking, planned.bad,
+        [one for one, _ in planned.good], planned.lacking, planned.bad,
     )  # fmt: skip
 
 
@@ -217,7 +217,7 @@ def test_a_broken_trigger_does_not_stop_other_schedules(text: str) -> None:
 
     planned = Planner().plan([good, due(text, id="bad"), good], NOON)
 
-    assert [good, good] == [one.due for one in planned.good]
+    assert [good, good] == [one for one, _ in planned.good]
     assert [b"bad"] == [row.id for row, _ in planned.bad]
     reason = planned.bad[0][1]
     assert reason.startswith(b"cannot be planned: ")
@@ -232,7 +232,7 @@ def test_broken_policies_do_not_stop_other_schedules(text: bytes) -> None:
 
     planned = Planner().plan([broken, good], NOON)
 
-    assert ([broken], [good]) == ([one for one, _ in planned.bad], [one.due for one in planned.good])
+    assert ([broken], [good]) == ([one for one, _ in planned.bad], [one for one, _ in planned.good])
 
 
 @pytest.mark.parametrize("field", ["nominal_ms", "anchor_ms"])

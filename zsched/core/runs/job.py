@@ -15,6 +15,8 @@ from zsched.core.runs.attempts import Attempt
 from zsched.core.wording import LONGEST_NAME
 
 OFFSET_FIELD: Final = "zs_offset"  # of a one-shot that was given as local time: the offset of its zone then, in seconds
+GUARD_FIELD: Final = "zs_guard"  # of a worker: the mode of its guard (zsched.rq)
+WARNED_FIELD: Final = "zs_warned"  # what enforce would have refused; of a worker: how many jobs; of a job: why
 # By option: the field with the path of the function that RQ calls after a run.
 CALLBACKS: Final = {f"on_{end}": f"{end}_callback_name" for end in ("success", "failure", "stopped")}
 DEFAULT_TIMEOUT_S: Final = 180  # of a job without a timeout: RQ's own
