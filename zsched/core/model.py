@@ -11,8 +11,10 @@ Instants are integer epoch milliseconds (``…_ms``); durations name their unit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
+from enum import Enum
 from functools import partial
 from typing import Any, Final
 
@@ -265,6 +267,28 @@ def iso(ms: int | None) -> str | None:
 def seconds(ms: float | None) -> float | None:
     """Return a duration in ms for JSON: seconds, to the µs; None stays None."""
     return None if ms is None else round(ms / 1000, 6)
+
+
+def json_of(value: object, *names: str, **given: Any) -> dict[str, Any]:
+    """
+    Return the attributes *names* of *value* for JSON, in this order, or what is *given* for them. ``started_at`` is the
+    instant ``started_ms`` by ``iso``, ``duration_s`` the duration ``duration_ms`` by ``seconds``; a member of an enum
+    is its value, a tuple a list, a mapping a dict, '' None.
+    """
+    return {name: given[name] if name in given else _attribute(value, name) for name in names}
+
+
+def _attribute(value: object, name: str) -> Any:
+    if name.endswith("_at"):
+        return iso(getattr(value, f"{name[:-3]}_ms"))
+    if name.endswith("_s"):
+        return seconds(getattr(value, f"{name[:-2]}_ms"))
+    found = getattr(value, name)
+    if isinstance(found, Enum):
+        return found.value
+    if isinstance(found, tuple):
+        return list(found)
+    return dict(found) if isinstance(found, Mapping) else None if found == "" else found
 
 
 def _trigger_dict(spec: TriggerSpec) -> dict[str, Any]:

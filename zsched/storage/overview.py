@@ -21,7 +21,7 @@ from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, text
 from zsched.core.log.lives import TermEntry
-from zsched.core.model import iso
+from zsched.core.model import json_of
 from zsched.core.options.choices import Priority
 from zsched.core.runs.job import ms_of
 from zsched.core.runs.run_id import run_id_of
@@ -85,22 +85,9 @@ class DaemonSeen:
         return f"{self.host or '?'}, pid {'?' if self.pid is None else self.pid}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the daemon for JSON; the keys are stable."""
-        return {
-            "id": self.id,
-            "role": self.role.value,
-            "host": self.host,
-            "pid": self.pid,
-            "started_at": iso(self.started_ms),
-            "told_at": iso(self.told_ms),
-            "version": self.version,
-            "python": self.python,
-            "redis_py": self.redis_py,
-            "rq": self.rq,
-            "tzdata": self.tzdata,
-            "may_not_lead": self.may_not_lead,
-            "failing": dict(self.failing),
-        }
+        """Return the daemon for JSON, by ``json_of``; the keys are stable."""
+        versions = "version", "python", "redis_py", "rq", "tzdata"
+        return json_of(self, "id", "role", "host", "pid", "started_at", "told_at", *versions, "may_not_lead", "failing")
 
 
 def daemons_of(reports: Iterable[Report], leader: str | None, now_ms: int) -> list[DaemonSeen]:
@@ -124,15 +111,10 @@ def _seen(report: Report, leader: str | None, now_ms: int) -> DaemonSeen:
     return DaemonSeen(
         id=about["daemon"],
         role=role,
-        host=_text(about.get("host")),
+        **{name: _text(about.get(name)) for name in ("host", "version", "python", "redis_py", "rq", "tzdata")},
         pid=pid if type(pid) is int else None,
         started_ms=started_ms if type(started_ms) is int and 0 <= started_ms <= LAST_MS else None,
         told_ms=report.told_ms,
-        version=_text(about.get("version")),
-        python=_text(about.get("python")),
-        redis_py=_text(about.get("redis_py")),
-        rq=_text(about.get("rq")),
-        tzdata=_text(about.get("tzdata")),
         may_not_lead=_bar(report) if role is DaemonRole.BARRED else None,
         failing=_texts(about.get("failing")),
     )
@@ -285,14 +267,11 @@ def look(link: Link, keys: Keys) -> Overview:
         },
         overdue={lane: found[f"overdue {lane}"] for lane in Priority},
         oldest_due_ms=min(heads, default=None),
-        recurring=found["recurring"],
-        paused=found["paused"],
-        quarantined=found["quarantined"],
+        **{name: found[name] for name in ("recurring", "paused", "quarantined", "log_length")},
         leader=text(lease).split(":")[0] if lease else None,
         lease_ms=found["lease_ms"] if lease else None,
         led_since_ms=_began_ms(began, meta["epoch"]) if lease else None,
         epoch=meta["epoch"],
-        log_length=found["log_length"],
         log_last=Entry.of(*last[0]).position if last else None,
         hold_ms=meta["hold"],
         archives=of_present_files(reports_of(found["archivers"])),
@@ -362,30 +341,20 @@ def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, 
     commands |= {one.key(keys): ("ZCARD", one.key(keys)) for one in throttled}
     commands |= {f"first {one.key(keys)}": ("ZRANGE", one.key(keys), 0, _FIRST - 1, "WITHSCORES") for one in throttled}
     commands |= {f"type {key}": ("TYPE", key) for key in typed(keys, throttled)}
-    return (
-        commands
-        | trouble_commands(keys)
-        | {
-            "recurring": ("SCARD", keys.recurring()),
-            "paused": ("HLEN", keys.paused()),
-            "quarantined": ("HLEN", keys.quarantine()),
-            "limits": ("HGETALL", keys.limits()),
-            "kept_local": ("HGETALL", keys.kept_local()),
-            "lease": ("GET", keys.lease()),
-            "lease_ms": ("PTTL", keys.lease()),
-            "meta": ("HMGET", keys.meta(), *NUMBERS),
-            "log_length": ("XLEN", keys.log()),
-            "archivers": ("HGETALL", keys.archivers()),
-            "last": (
-                "XREVRANGE",
-                keys.log(),
-                "+",
-                "-",
-                "COUNT",
-                1,
-            ),  # read after the reports, so that none is ahead of it
-        }
-    )
+    commands |= trouble_commands(keys) | {
+        "recurring": ("SCARD", keys.recurring()),
+        "paused": ("HLEN", keys.paused()),
+        "quarantined": ("HLEN", keys.quarantine()),
+        "limits": ("HGETALL", keys.limits()),
+        "kept_local": ("HGETALL", keys.kept_local()),
+        "lease": ("GET", keys.lease()),
+        "lease_ms": ("PTTL", keys.lease()),
+        "meta": ("HMGET", keys.meta(), *NUMBERS),
+        "log_length": ("XLEN", keys.log()),
+        "archivers": ("HGETALL", keys.archivers()),
+    }
+    # read after the reports, so that none is ahead of it
+    return commands | {"last": ("XREVRANGE", keys.log(), "+", "-", "COUNT", 1)}
 
 
 def _replies(wire: Wire, commands: dict[str, Command], optional: Collection[str]) -> dict[str, Any]:

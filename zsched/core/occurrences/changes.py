@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from zsched.core.facets import NO_FACETS, Facets
-from zsched.core.model import iso, seconds
+from zsched.core.model import iso, json_of
 from zsched.core.occurrences.outcomes import OF_RUNS, RESTORED_RUNS, What
 from zsched.core.options.allowed import LimitedBy
 from zsched.core.runs.attempts import without_tracebacks
@@ -112,27 +112,10 @@ class Change:
         return shown | {"what": self.what.value}
 
     def shown(self) -> dict[str, Any]:
-        """
-        Return the change for JSON that people read: instants by ``iso``, durations in seconds. Every key is always
-        present and stable.
-        """
-        return {
-            "id": self.id,
-            "what": self.what.value,
-            "at": iso(self.at_us // 1000),
-            "entry": self.entry,
-            "run_id": self.run_id,
-            "nominal_at": iso(self.nominal_ms),
-            "due_at": iso(self.due_ms),
-            "late_s": seconds(self.late_ms),
-            "next_at": iso(self.next_ms),
-            "first_at": iso(self.first_ms),
-            "last_at": iso(self.last_ms),
-            "count": self.count,
-            "why": self.why or None,
-            "by": self.by,
-            "changed": list(self.changed),
-        }
+        """Return the change for JSON that people read, by ``json_of``. Every key is always present and stable."""
+        times = "nominal_at", "due_at", "late_s", "next_at", "first_at", "last_at"
+        names = "id", "what", "at", "entry", "run_id", *times, "count", "why", "by", "changed"
+        return json_of(self, *names, at=iso(self.at_us // 1000), entry=self.entry)
 
     def shown_occurrence(self) -> dict[str, Any]:
         """Return the same with its run and facets; the keys are stable."""

@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import LAST_MS
-from zsched.core.model import iso, seconds
+from zsched.core.model import json_of
 from zsched.core.runs.missing_functions import with_what_is_missing
 from zsched.core.wording import blanked, in_a_line
 
@@ -79,18 +79,9 @@ class Attempt(NamedTuple):
         return max(self.started_ms - self.queued_ms, 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the attempt for JSON: instants by ``iso``, durations in seconds. Every key is always present."""
-        return {
-            "number": self.number,
-            "worker": self.worker or None,
-            "queued_at": iso(self.queued_ms),
-            "started_at": iso(self.started_ms),
-            "ended_at": iso(self.ended_ms),
-            "duration_s": seconds(self.duration_ms),
-            "error": self.error or None,
-            "next_at": iso(self.next_ms),
-            "traceback": self.traceback or None,
-        }
+        """Return the attempt for JSON, by ``json_of``. Every key is always present."""
+        times = "queued_at", "started_at", "ended_at", "duration_s"
+        return json_of(self, "number", "worker", *times, "error", "next_at", "traceback")
 
 
 def told_traceback(text: str) -> str:

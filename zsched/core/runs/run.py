@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import LAST_MS
-from zsched.core.model import iso, seconds
+from zsched.core.model import iso, json_of, seconds
 from zsched.core.runs.attempts import Attempt, added, attempts_of, read_attempts, told_traceback
 from zsched.core.runs.job import JobFacts, attempt_of_job, ms_of, whole
 from zsched.core.runs.run_id import RunId, schedule_of
@@ -188,26 +188,17 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
         return self.duration_ms / 1000 / self.timeout_s if self.duration_ms is not None and self.timeout_s else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the run for JSON: instants by ``iso``, durations in seconds. Every key is always present."""
-        return {
-            "id": self.id,
-            "schedule_id": self.schedule_id,
-            "name": self.name or None,
-            "status": self.status.value,
-            "nominal_at": iso(self.nominal_ms),
-            "fired_at": None if self.fired_us is None else iso(self.fired_us // 1000),
-            "first_started_at": None if (first := self.first) is None else iso(first.started_ms),
-            "started_at": iso(self.started_ms),
-            "ended_at": iso(self.ended_ms),
-            "attempt": self.attempt,
-            "late_s": seconds(self.lateness_ms),
-            "queue_wait_s": seconds(self.queue_wait_ms),
-            "duration_s": seconds(self.duration_ms),
-            "worker": self.worker or None,
-            "error": self.error or None,
-            "note": dict(self.note),
-            "uncertain": self.is_uncertain,
-        }
+        """Return the run for JSON, by ``json_of``. Every key is always present."""
+        fired_ms, first = None if self.fired_us is None else self.fired_us // 1000, self.first
+        first_ms, late_s = None if first is None else first.started_ms, seconds(self.lateness_ms)
+        others = {"fired_at": iso(fired_ms), "first_started_at": iso(first_ms), "late_s": late_s}
+        return json_of(self, *_KEYS, **others, uncertain=self.is_uncertain)
+
+
+_KEYS: Final = (
+    *("id", "schedule_id", "name", "status", "nominal_at", "fired_at", "first_started_at", "started_at", "ended_at"),
+    *("attempt", "late_s", "queue_wait_s", "duration_s", "worker", "error", "note", "uncertain"),
+)
 
 
 def pushed(run_id: str, fired_us: int, is_uncertain: bool = False) -> Run:
