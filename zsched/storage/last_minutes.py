@@ -12,7 +12,6 @@ from threading import Lock
 from typing import Final
 
 from zsched.core.clock import Clock
-from zsched.core.entry import Entry, Position
 from zsched.core.occurrences.recent import Counting, Recent
 from zsched.storage.log import Log
 
@@ -27,7 +26,7 @@ class LastMinutes:
 
     def __init__(self, log: Log, run_suffix: str) -> None:
         self._log, self._run_suffix, self._lock = log, run_suffix, Lock()
-        self._part: _Part | None = None
+        self._known: Counting | None = None
         self._read_ms = 0
 
     def read(self, now_ms: int, clock: Clock) -> Recent:
@@ -36,50 +35,24 @@ class LastMinutes:
         RedisUnavailable, RedisRefused.
         """
         with self._lock:
-            known = self._part if now_ms >= self._read_ms - _BACK_MS else None
-            self._part, self._read_ms = None, now_ms  # a reading that fails is forgotten
-            part = self._newer(known, now_ms, clock.monotonic_ms() + _LOOKED_FOR_MS, clock)
-            found = part.counting.told(now_ms, is_all=part.is_all)
-            self._part = part
+            known = self._known if now_ms >= self._read_ms - _BACK_MS else None
+            self._known, self._read_ms = None, now_ms  # a reading that fails is forgotten
+            counting = self._read(known, now_ms, clock.monotonic_ms() + _LOOKED_FOR_MS, clock)
+            found = counting.told(now_ms)
+            self._known = counting
             return found
 
-    def _newer(self, known: _Part | None, now_ms: int, until_ms: float, clock: Clock) -> _Part:
+    def _read(self, known: Counting | None, now_ms: int, until_ms: float, clock: Clock) -> Counting:
         """Count the entries behind *known*, then those before it. If the log does not hold its end, count anew."""
-        part = _Part(self._run_suffix)
+        counting = Counting(self._run_suffix)
         for entry in self._log.back(for_ms=until_ms - clock.monotonic_ms(), clock=clock):
             if known is not None and entry.position == known.newest:
-                part.append(known)
-                if not part.is_all:
-                    self._go_on(part, now_ms, until_ms, clock)
+                counting.append(known)
                 break
-            if not part.see(entry, now_ms):
-                break
-        return part
-
-    def _go_on(self, part: _Part, now_ms: int, until_ms: float, clock: Clock) -> None:
-        for entry in self._log.back(before=part.oldest, for_ms=until_ms - clock.monotonic_ms(), clock=clock):
-            if not part.see(entry, now_ms):
-                break
-
-
-class _Part:
-    """The end of the log, as far as it was counted. ``is_all``: nothing before it is needed."""
-
-    def __init__(self, run_suffix: str) -> None:
-        self.counting = Counting(run_suffix)
-        self.newest: Position | None = None
-        self.oldest: Position | None = None
-        self.is_all = True  # an empty log
-
-    def see(self, entry: Entry, now_ms: int) -> bool:
-        """Count *entry*; return False if it is too old."""
-        is_wanted = self.counting.see(entry, now_ms)
-        self.newest = self.newest or entry.position
-        self.oldest, self.is_all = entry.position, not is_wanted or entry.position.seq == 1
-        return is_wanted
-
-    def append(self, older: _Part) -> None:
-        """Add *older*, which ends where this part begins."""
-        self.counting.append(older.counting)
-        self.newest = self.newest or older.newest
-        self.oldest, self.is_all = older.oldest, older.is_all
+            if not counting.see(entry, now_ms):
+                return counting
+        if known is not None and counting.oldest == known.oldest and not counting.is_all:
+            for entry in self._log.back(before=known.oldest, for_ms=until_ms - clock.monotonic_ms(), clock=clock):
+                if not counting.see(entry, now_ms):
+                    break
+        return counting

@@ -75,7 +75,8 @@ def test_lateness_counts_from_the_time_since_when_a_schedule_could_fire(name: st
     for each in reversed(past):
         assert counting.see(each, T_MS)
 
-    [stretch] = counting.told(T_MS, is_all=True).stretches
+    counting.is_all = True
+    [stretch] = counting.told(T_MS).stretches
     assert sum(lates_ms) / 1000 == pytest.approx(tally.lateness_s.total)
     assert (max(lates_ms, default=None), len(lates_ms)) == (stretch.late_ms, tally.lateness_s.buckets()[-1][1])
     with History(archived(tmp_path / "a.zarchive", past, namespace=namespace)) as history:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zsched.core.clock import LAST_MS
-from zsched.core.log import Entry, UnknownEntry, parse, reading
+from zsched.core.log import Entry, Position, UnknownEntry, parse, reading
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.log.recovery import MergedEntry, RestoreEntry
@@ -243,17 +243,26 @@ class Slice:
 
 
 class Counting:
-    """Counts entries of the log, the newest first. *run_suffix* is the namespace's part of run ids."""
+    """
+    Counts entries of the log, the newest first: it saw those from ``newest`` back to ``oldest``. ``is_all``: none
+    before them is needed. *run_suffix* is the namespace's part of run ids.
+    """
 
     def __init__(self, run_suffix: str = "", windows_ms: Sequence[int] = WINDOWS_MS) -> None:
         self._run_suffix, self._windows_ms = run_suffix, windows_ms
         self._slices = deque[Slice]()
         self._compared = self._late = 0
+        self.newest: Position | None = None
+        self.oldest: Position | None = None
+        self.is_all = True  # an empty log
 
     def see(self, entry: Entry, now_ms: int) -> bool:
         """Count *entry*; return False if it is before the requested time, so that no more entries are needed."""
         at_ms = entry.position.t_us // 1000
-        if _is_before(at_ms // 1000, now_ms - self._windows_ms[-1]):
+        self.newest, self.oldest = self.newest or entry.position, entry.position
+        is_before = _is_before(at_ms // 1000, now_ms - self._windows_ms[-1])
+        self.is_all = is_before or entry.position.seq == 1
+        if is_before:
             return False
         if not self._slices or self._slices[-1].second != at_ms // 1000:
             self._slices.append(Slice(at_ms // 1000))
@@ -268,12 +277,10 @@ class Counting:
     def append(self, older: Counting) -> None:
         """Add the counts of *older*: its entries are all before those that were seen here."""
         self._slices.extend(older._slices)
+        self.newest, self.oldest, self.is_all = self.newest or older.newest, older.oldest, older.is_all
 
-    def told(self, now_ms: int, *, is_all: bool) -> Recent:
-        """
-        Return the counts at *now_ms*, and forget what is before the requested time. *is_all*: there are no entries
-        before those that were seen.
-        """
+    def told(self, now_ms: int) -> Recent:
+        """Return the counts at *now_ms*, and forget what is before the requested time."""
         waits = Waits()
         for one in reversed(self._slices):
             one.waited_ms = [late_ms for entry in reversed(one.waits) for late_ms in waits.lates_ms(*entry)]
@@ -289,7 +296,7 @@ class Counting:
             total.add(one)
             used.append(one)
         self._slices = used
-        is_cut = bool(windows_ms) and not is_all
+        is_cut = bool(windows_ms) and not self.is_all
         read_ms = max(now_ms - total.oldest_ms, 1)
         stretches += map(total.stretch, [read_ms] if is_cut else windows_ms)
         rebuilt = None if total.rebuilt_ms is None else Rebuilt(total.rebuilt_ms, total.put_back)

@@ -171,7 +171,7 @@ def test_an_entry_of_a_new_kind_is_counted_and_found_with_nothing_but_its_class(
     counting.see(conjured, NOW_MS)
     tally.see([conjured])
 
-    assert 1 == counting.told(NOW_MS, is_all=True).stretches[0].happened[What.FIRED]
+    assert 1 == counting.told(NOW_MS).stretches[0].happened[What.FIRED]
     assert 1 == tally.outcomes["fired"]
     assert [f"a-{RUN}"] == [run.id for run in runs_of(changes(conjured, SUFFIX))]
 

@@ -38,8 +38,8 @@ def end(ago_ms: int, *runs: Run) -> Entry:
 def recent(*entries: Entry, is_all: bool = True, **how: Any) -> Recent:
     """Return the counts of *entries*, which are given the newest first."""
     counting = Counting(SUFFIX, **how)
-    is_all = any(not counting.see(each, NOW_MS) for each in entries) or is_all
-    return counting.told(NOW_MS, is_all=is_all)
+    counting.is_all = any(not counting.see(each, NOW_MS) for each in entries) or is_all
+    return counting.told(NOW_MS)
 
 
 def happened(stretch: Stretch) -> dict[What, int]:
@@ -98,8 +98,9 @@ def test_counts_of_two_readings_are_those_of_one() -> None:
     for each in newer:
         second.see(each, NOW_MS)
     second.append(first)
+    second.is_all = True
 
-    assert recent(*newer, *older) == second.told(NOW_MS, is_all=True)
+    assert recent(*newer, *older) == second.told(NOW_MS)
 
 
 def test_entries_that_grew_too_old_are_not_counted_later() -> None:
@@ -107,7 +108,8 @@ def test_entries_that_grew_too_old_are_not_counted_later() -> None:
     counting.see(fire(1000, "b-5"), NOW_MS)
     counting.see(fire(20 * MINUTE_MS, "a-5"), NOW_MS)
 
-    told = [counting.told(NOW_MS + minutes * MINUTE_MS, is_all=True) for minutes in (0, 5, 11, 40)]
+    counting.is_all = True
+    told = [counting.told(NOW_MS + minutes * MINUTE_MS) for minutes in (0, 5, 11, 40)]
 
     fired = [[stretch.happened[What.FIRED] for stretch in one.stretches] for one in told]
     assert [[1, 1, 2], [0, 0, 2], [0, 0, 1], [0, 0, 0]] == fired
