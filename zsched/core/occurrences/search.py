@@ -49,11 +49,6 @@ class SearchCursor(NamedTuple):
             raise ValueError(f"{run_id!r:.80} is no run id")
         return cls(Position(epoch, seq, t_us), n, row, run_id)
 
-    @property
-    def order(self) -> tuple[int, int, int]:
-        """The sort key of cursors in one log."""
-        return *self.position.order, self.row
-
     def __str__(self) -> str:
         """``parse`` is the inverse."""
         epoch, seq, t_us = self.position
