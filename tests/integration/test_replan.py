@@ -269,11 +269,10 @@ def test_an_archive_follows_a_replanning(scene: Scene) -> None:
 def test_the_auditor_raises_no_alarm_for_a_replanned_schedule(scene: Scene) -> None:
     should_ms = put(scene, "a", off_ms=0)["a"]
     [now] = [row for _, rows in Scanner(scene.wire, scene.keys).schedules(["a"]) for row in rows]
-    version = now.own_fields()[b"version"].decode()
     later_ms = day_later(should_ms, TZ, TZ)
     auditing = Auditing(scene)
 
-    scene.dispatch.replan(scene.term, "2026z", [module.Move("a", version, should_ms, should_ms, later_ms, later_ms)])
+    scene.dispatch.replan(scene.term, "2026z", [module.Move(now, later_ms, later_ms)])
     auditing.pass_time(should_ms - scene.now_ms + 2 * GRACE_MS)
 
     assert [] == auditing.run()

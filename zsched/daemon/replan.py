@@ -35,7 +35,7 @@ import structlog
 
 from zsched.core.clock import Clock
 from zsched.core.log import text
-from zsched.core.occurrences.planning import Move, OnceMove, move_of, once_move_of
+from zsched.core.occurrences.planning import Move, move_of
 from zsched.core.pages import pages_of
 from zsched.core.record import Record
 from zsched.core.triggers import spec_of
@@ -125,17 +125,17 @@ class Replanner:
         Move the schedules of *ids* that have another time by our rules. Return the moved ids, and the ids changed
         meanwhile.
         """
-        moves = [move for _, page in self._scanner.schedules(ids) for record in page if (move := _move_of(record))]
+        moves = [move for move in self._moves(ids) if not move.record.run]
         moved: set[str] = set()
         for page in pages_of(moves, _AT_ONCE):
             done = self._dispatch.replan(term, self._rules.version or "", page)
-            moved |= {move.id for move in done.moved}
+            moved |= {move.record.id for move in done.moved}
         self._moved += len(moved)
-        return moved, [move.id for move in moves if move.id not in moved]
+        return moved, [move.record.id for move in moves if move.record.id not in moved]
 
     def _move_once(self, ids: Sequence[str]) -> None:
         """Move the one-shots of *ids* that have another time by our rules; note the signed ones."""
-        moves = [move for _, page in self._scanner.schedules(ids) for record in page if (move := _once_move_of(record))]
+        moves = [move for move in self._moves(ids) if move.record.run]
         signed = [move for move in moves if move.is_signed]
         by = f"zone rules {self._before or 'unknown'} → {self._rules.version}"
         self._moved += sum(self._dispatch.move_once([move for move in moves if not move.is_signed], by))
@@ -144,6 +144,10 @@ class Replanner:
                 "HSET", self._keys.kept_local(), move.record.id, f"{move.record.due_ms} {move.due_ms}"
             )  # few are signed, and few zones change
         self._kept += len(signed)
+
+    def _moves(self, ids: Sequence[str]) -> Iterator[Move]:
+        records = (record for _, page in self._scanner.schedules(ids) for record in page)
+        return (move for record in records if (move := _move_of(record)) is not None)
 
     def _begin(self, term: Term) -> None:
         rules = self._rules
@@ -220,16 +224,8 @@ def _is_of_zone(trigger: bytes) -> bool:
         return False
 
 
-def _once_move_of(record: Record) -> OnceMove | None:
-    """Return None for a one-shot that is broken, or whose zone this machine lacks."""
-    try:
-        return once_move_of(record)
-    except Exception:  # as below
-        return None
-
-
 def _move_of(record: Record) -> Move | None:
-    """Return None for a schedule that cannot be planned: it is quarantined when it is due."""
+    """Return None for a schedule that is broken, or whose zone this machine lacks: it is quarantined when it is due."""
     try:
         return move_of(record)
     except Exception:  # a stored rule can make Python raise any exception

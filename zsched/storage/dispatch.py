@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from zsched.core.entry import Position, text
-from zsched.core.occurrences.planning import Move, OnceMove
+from zsched.core.occurrences.planning import Move
 from zsched.core.occurrences.policy import Plan, Policy
 from zsched.core.runs.job import OFFSET_FIELD
 from zsched.core.runs.run import FAILURES, GONE, Run, facts_text
@@ -182,13 +182,13 @@ class Dispatch:
         rows = [each for due, zone in lacking for each in (*due[:4], zone)]
         return int(self._scripts.call("set_aside", rows=rows, **term.fence)[1])
 
-    def move_once(self, moves: Sequence[OnceMove], by: str) -> list[bool]:
+    def move_once(self, moves: Sequence[Move], by: str) -> list[bool]:
         """Put one-shots at their new times, for *by*; return for each whether it was still as it was read."""
         scripts, done = Scripts(self._wire, self._keys, by), []
         for move in moves:
             record, stored = move.record, move.record.job_fields()
             job = {name: value for name, value in stored.items() if name not in _OF_A_PUT}
-            job[OFFSET_FIELD.encode()] = b"%d" % move.offset_s
+            job[OFFSET_FIELD.encode()] = str(move.offset_s).encode()
             reply = scripts.call(
                 "put",
                 lane=record.lane,
@@ -248,10 +248,17 @@ class Dispatch:
         Move waiting schedules to their times by the zone rules of version *tzdata*. *is_done*: all schedules are
         planned by these rules now. Without *moves*, only read the version.
         """
-        rows = [each for move in moves for each in move]
+        rows = [text for move in moves for text in _move_row(move)]
         reply = self._scripts.call("replan", tzdata=tzdata, is_done=int(is_done), rows=rows, **term.fence)
         words = zip(moves, reply[2:], strict=True)
         return ReplanResult(text(reply[1]), [move for move, word in words if word == b"moved"])
+
+
+def _move_row(move: Move) -> tuple[str | bytes | int | None, ...]:
+    """Return the row of a recurring schedule for replan.lua."""
+    record = move.record
+    version = record.own_fields()[b"version"]
+    return record.id, version, record.due_ms, record.nominal_ms, move.nominal_ms, move.due_ms
 
 
 def _guard(term: Term, window: Window) -> dict[str, Any]:

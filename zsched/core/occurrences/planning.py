@@ -11,7 +11,7 @@ following ones come from the rule. The occurrence is moved, not created anew: if
 repeated when the new rules make it 10:00, and the next one is not left out. A repetition changes nothing, so the work
 may be started again.
 
-A one-shot that was given as local time has the offset of its zone at that time (``OnceMove``). So its local time is
+A one-shot that was given as local time has the offset of its zone at that time (``At``). So its local time is
 known, and moves as it is.
 
 A new time that has passed is due at once, and fires late. If the new rules do not have the time (a gap with
@@ -110,22 +110,12 @@ def _dues(spec: TriggerSpec, anchor_ms: int, start_ms: int, id: str, first_ms: i
 
 
 class Move(NamedTuple):
-    """A schedule as it was read, and the new time of its occurrence; times in ms."""
-
-    id: str
-    version: str
-    due_ms: int
-    nominal_ms: int
-    new_nominal_ms: int
-    new_due_ms: int
-
-
-class OnceMove(NamedTuple):
-    """A one-shot as it was read, with its new due time in ms, and the offset of its zone then; see ``At``."""
+    """A schedule as it was read, and the new times of its occurrence; ``offset_s``: of a one-shot, as in ``At``."""
 
     record: Record
+    nominal_ms: int
     due_ms: int
-    offset_s: int
+    offset_s: int | None = None
 
     @property
     def is_signed(self) -> bool:
@@ -133,47 +123,40 @@ class OnceMove(NamedTuple):
         return SIGNATURE_FIELD.encode() in self.record.job[::2]
 
 
-def once_move_of(record: Record) -> OnceMove | None:
-    """
-    Return the move of the one-shot *record*, which was given as local time; None if it stays, or is no such one-shot.
-
-    Of the two instants of a repeated local time it keeps the nearer one.
-
-    Raises:
-        InvalidSchedule, ValueError, OverflowError: the stored schedule is broken, or this machine lacks its zone.
-    """
-    job = record.job_fields()
-    if not record.run or record.place not in _PLACES or record.due_ms is None or OFFSET_FIELD.encode() not in job:
-        return None
-    delay_ms = delay_of(record.id, int(job.get(b"zs_jitter", b"0")))
-    nominal_ms, place = record.due_ms - delay_ms, zone(job.get(b"zs_tz", b"UTC").decode())
-    local = from_ms(nominal_ms + int(job[OFFSET_FIELD.encode()]) * 1000)
-    times = [resolve_local(local, place, Gap.SHIFT, fold)[0] for fold in (Fold.FIRST, Fold.SECOND)]
-    new_ms = min(times, key=lambda ms: abs(ms - nominal_ms))
-    return None if new_ms == nominal_ms else OnceMove(record, new_ms + delay_ms, offset_s(place, new_ms // 1000))
-
-
 def move_of(record: Record) -> Move | None:
     """
-    Return the move of the occurrence of *record*; None if it stays.
+    Return the move of the occurrence of *record*; None if it stays, or if it does not wait.
 
     Raises:
-        TriggerError, InvalidSchedule, ValueError, KeyError, TypeError: the stored schedule is broken.
+        TriggerError, InvalidSchedule, ValueError, OverflowError, KeyError, TypeError: the stored schedule is broken, or
+            this machine lacks its zone.
     """
-    if record.run or record.place not in _PLACES or record.nominal_ms is None or record.due_ms is None:
+    if record.place not in _PLACES or record.due_ms is None:
         return None
+    if record.run:
+        return _move_of_one_shot(record, record.due_ms)
     own = record.own_fields()
     spec = spec_of(own[b"trigger"])
-    if not spec.is_of_zone:
+    if record.nominal_ms is None or not spec.is_of_zone:
         return None
     trigger = build(spec, int(own[b"anchor"]))
     last = RunId.parse(record.last) if record.last else None
     fired_ms = last.nominal_ms if last is not None and not last.rerun else None  # an extra run is not an occurrence
     new_ms = moved(trigger, record.nominal_ms, fired_ms)
-    if new_ms is None:
+    return None if new_ms is None else Move(record, new_ms, due_of(trigger, record.id, new_ms))
+
+
+def _move_of_one_shot(record: Record, due_ms: int) -> Move | None:
+    """Return the move of a one-shot, if it was given as local time. A repeated local time keeps the nearer instant."""
+    job = record.job_fields()
+    if (offset_at_first := job.get(OFFSET_FIELD.encode())) is None:
         return None
-    new_due_ms = due_of(trigger, record.id, new_ms)
-    return Move(record.id, own[b"version"].decode(), record.due_ms, record.nominal_ms, new_ms, new_due_ms)
+    delay_ms = delay_of(record.id, int(job.get(b"zs_jitter", b"0")))
+    nominal_ms, place = due_ms - delay_ms, zone(job.get(b"zs_tz", b"UTC").decode())
+    local = from_ms(nominal_ms + int(offset_at_first) * 1000)
+    times = [resolve_local(local, place, Gap.SHIFT, fold)[0] for fold in (Fold.FIRST, Fold.SECOND)]
+    new_ms = min(times, key=lambda ms: abs(ms - nominal_ms))
+    return None if new_ms == nominal_ms else Move(record, new_ms, new_ms + delay_ms, offset_s(place, new_ms // 1000))
 
 
 def moved(trigger: Trigger, nominal_ms: int, fired_ms: int | None) -> int | None:
