@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -271,8 +270,7 @@ def test_a_command_rests_before_it_is_sent_again_while_a_slot_moves(monkeypatch:
             raise errors.pop()
         return "done"
 
-    monkeypatch.setattr(link, "_taken", lambda: SimpleNamespace(execute=attempt))
-    monkeypatch.setattr(link, "_give_back", lambda wire: None)
+    monkeypatch.setattr(link, "_attempt", attempt)
     monkeypatch.setattr(link, "pause", rests.append)
 
     assert ("done", [REST_S] * 2) == (link.execute("GET", KEY), rests)

@@ -120,11 +120,7 @@ class Link:
         lost, failures = False, 0
         while True:
             try:
-                wire = self._taken()
-                try:
-                    return wire.execute(*command)
-                finally:
-                    self._give_back(wire)
+                return self._attempt(command)
             except RedisUnavailable as error:
                 lost = lost or error.may_have_been_applied
                 failures += not isinstance(error, SlotMoves)
@@ -132,6 +128,15 @@ class Link:
                     raise error.but(may_have_been_applied=lost) from error
                 if isinstance(error, SlotMoves):
                     self.pause(REST_S)
+
+    def _attempt(self, command: Command) -> Any:
+        """Send *command* once, and return the reply. Raises as ``execute``."""
+        wire = self._taken()
+        try:
+            wire.send(*command)
+            return wire.receive()
+        finally:
+            self._give_back(wire)
 
     def pause(self, seconds: float) -> None:
         """Wait between two attempts. Every wait of a client, but for replies, is one of these."""
