@@ -16,7 +16,7 @@ from zsched.cli.output import Progress, jsonable
 from zsched.cli.program import DONE, FAILED, Invocation, connect
 from zsched.client import Client
 from zsched.client.allowed import check_allowed
-from zsched.client.keeper import Keeper
+from zsched.client.file_sync import FileSync
 from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock, to_ms
 from zsched.core.model import Definition, iso
@@ -57,11 +57,11 @@ class Ground:
     def jobs(self) -> RQJobs:
         """RQ's jobs, read with the serializer of the settings."""
         encoder = Encoder(self.settings.rq.serializer, self.settings.limits.payload_bytes)
-        return RQJobs(self.link, Keeper(self.client).keys.rq, encoder)
+        return RQJobs(self.link, FileSync(self.client).keys.rq, encoder)
 
     def now_ms(self) -> int:
         """The server's time. Raises InvalidSchedule: the namespace uses another serializer."""
-        return Keeper(self.client).now_ms()
+        return FileSync(self.client).now_ms()
 
 
 def import_all(

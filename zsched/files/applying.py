@@ -6,7 +6,7 @@ Apply a file of schedules to Redis.
     remove    schedules that the file owns and no longer contains, if that is demanded
 
 Nothing is written before everything was compared. The decision that a step changes something is the same as in the put
-script (``client.keeper``). So a dry run, which ends after the comparison, agrees with a real run. A schedule that
+script (``client.file_sync``). So a dry run, which ends after the comparison, agrees with a real run. A schedule that
 another writer changes in between is compared again, and never overwritten unseen.
 
 Not guaranteed: the changes do not happen at once. Between two steps others see some of them. When the connection is
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from zsched.client import Client
-from zsched.client.keeper import Keeper
+from zsched.client.file_sync import FileSync
 from zsched.core.clock import to_ms
 from zsched.core.model import Definition, Schedule, Scheduled, iso
 from zsched.core.options.choices import ScheduleState
@@ -80,7 +80,7 @@ class Application:
     """One file to apply through *client*. *takes_over*: schedules of other owners become the file's."""
 
     def __init__(self, client: Client, file: ScheduleFile, *, takes_over: bool = False) -> None:
-        self._client, self._keeper = client, Keeper(client)
+        self._client, self._sync = client, FileSync(client)
         self._file, self._takes_over = file, takes_over
 
     def compare(self) -> list[Step]:
@@ -91,8 +91,8 @@ class Application:
             InvalidFile: some entries cannot be applied: another owner's, a one-shot's id, or no occurrence is left.
             InvalidSchedule: the namespace uses another serializer.
         """
-        now_ms = self._keeper.now_ms()
-        held = {one.schedule.id: one for one in self._keeper.held(entry.definition.id for entry in self._file.entries)}
+        now_ms = self._sync.now_ms()
+        held = {one.schedule.id: one for one in self._sync.held(entry.definition.id for entry in self._file.entries)}
         steps, complaints = [], []
         for entry in self._file.entries:
             try:
@@ -106,7 +106,7 @@ class Application:
     def stale(self) -> list[str]:
         """Return the ids of recurring schedules that the file owns but does not contain, sorted."""
         said = {entry.id for entry in self._file.entries}
-        return [one.id for one in self._keeper.recurring() if self._is_own(one) and one.id not in said]
+        return [one.id for one in self._sync.recurring() if self._is_own(one) and one.id not in said]
 
     def foretell(self, *, prune: bool) -> Applied:
         """Return the result of a dry run; with *prune* stale schedules are removed. Raises as ``compare``."""
@@ -158,8 +158,8 @@ class Application:
         """Plan *entry*, where Redis holds *held*. Raises InvalidSchedule."""
         if held is not None:
             self._refuse_others(held)
-        definition, wanted = self._keeper.wanted(entry.definition, held)
-        writes = held is None or not self._keeper.is_unchanged(held, wanted)
+        definition, wanted = self._sync.wanted(entry.definition, held)
+        writes = held is None or not self._sync.is_unchanged(held, wanted)
         if writes and isinstance(definition.when, TriggerSpec):
             check(definition.when, now_ms)  # ends may have passed; an unchanged schedule is not checked for that
         found = () if held is None else tuple(option_changes(held, wanted))
@@ -189,7 +189,7 @@ class Application:
         together = [n for n, step in enumerate(steps) if step.writes and not step.definition.durable]
         left = dict.fromkeys(range(len(steps)))
         with suppress(RedisRefused, InvalidSchedule):  # a call with many was refused; then each is put alone
-            for place, scheduled in self._keeper.put_many((steps[n].definition, steps[n].held) for n in together):
+            for place, scheduled in self._sync.put_many((steps[n].definition, steps[n].held) for n in together):
                 number = together[place]
                 del left[number]
                 if isinstance(scheduled, ZschedError):
@@ -216,16 +216,16 @@ class Application:
         for _ in range(_RECOMPARED):
             if scheduled is None and not step.writes:
                 return replace(step, next_ms=None if step.held is None else step.held.schedule.next_ms)
-            scheduled = scheduled or self._keeper.put(step.definition, step.held)
+            scheduled = scheduled or self._sync.put(step.definition, step.held)
             if scheduled is not None:
                 return replace(step, next_ms=None if scheduled.next_at is None else to_ms(scheduled.next_at))
-            held = next(self._keeper.held([step.entry.id]), None)
-            step = self._step(step.entry, held, self._keeper.now_ms())
+            held = next(self._sync.held([step.entry.id]), None)
+            step = self._step(step.entry, held, self._sync.now_ms())
         raise contended(step.entry.id, "apply again")
 
     def _is_removed(self, id: str) -> bool:
         """Cancel *id*, if it is still the file's."""
-        held: Iterator[ScheduleWithOptions] = self._keeper.held([id])
+        held: Iterator[ScheduleWithOptions] = self._sync.held([id])
         return any(self._is_own(one.schedule) and self._client.cancel(id) == "cancelled" for one in held)
 
 

@@ -29,7 +29,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, NamedTuple
 
 from zsched.client import Client
-from zsched.client.keeper import Keeper
+from zsched.client.file_sync import FileSync
 from zsched.core.model import Definition
 from zsched.core.options.arguments import strict_json
 from zsched.core.options.define import NO_TRIGGER, TRIGGERS
@@ -189,7 +189,7 @@ class ClientChecks:
         allow: Allow = _allow_all,
         importing: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self.allow, self._keeper, self._importing = allow, Keeper(client), importing
+        self.allow, self._sync, self._importing = allow, FileSync(client), importing
         self._lookup = Lookup()
 
     @property
@@ -203,7 +203,7 @@ class ClientChecks:
         if func is not None:
             with self._importing():
                 options = self._lookup.options_beside(func, options)
-        return self._keeper.define(func or _ANY, options)
+        return self._sync.define(func or _ANY, options)
 
     def mistakes(self, func: str, options: Mapping[str, Any]) -> Iterable[InvalidSchedule]:
         """Yield the mistakes in the arguments of an entry whose function ``define`` accepted."""

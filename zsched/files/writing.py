@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zsched.client import Client
-from zsched.client.keeper import Keeper
+from zsched.client.file_sync import FileSync
 from zsched.core.model import Schedule
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.revision import is_same
@@ -50,13 +50,13 @@ class _Writing:
     """The writing of one file, from Redis to text."""
 
     def __init__(self, client: Client) -> None:
-        self._keeper = Keeper(client)
+        self._sync = FileSync(client)
         self._usual: dict[TriggerKind, dict[str, Any]] = {}
 
     def write(self, owner: str | None, globs: tuple[str, ...]) -> WrittenFile:
         written = WrittenFile()
         kept: list[Schedule] = []
-        for one in self._keeper.recurring(globs):
+        for one in self._sync.recurring(globs):
             if owner is None or (one.owner or "") == owner:
                 if one.state is ScheduleState.ENDED:
                     written.ended.append(one.id)
@@ -73,7 +73,7 @@ class _Writing:
                 "\n# line here, or by the name of the file."
             )
         blocks += [] if kept else ["[schedules]"]
-        for held in self._keeper.held(one.id for one in kept):
+        for held in self._sync.held(one.id for one in kept):
             blocks.append(self._block(held, written))
         written.text = "\n\n".join(blocks) + "\n"
         return written
@@ -118,8 +118,8 @@ class _Writing:
     def _usual_of(self, kind: TriggerKind) -> dict[str, Any]:
         """Return the options of a schedule that has only a function and a rule of *kind*."""
         if kind not in self._usual:
-            definition = self._keeper.define("module.function", {kind.name: kind.example})
-            self._usual[kind] = plain_options(self._keeper.wanted(definition, None)[1])
+            definition = self._sync.define("module.function", {kind.name: kind.example})
+            self._usual[kind] = plain_options(self._sync.wanted(definition, None)[1])
         return self._usual[kind]
 
 

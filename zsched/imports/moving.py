@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from zsched.client import Client
-from zsched.client.keeper import Keeper
+from zsched.client.file_sync import FileSync
 from zsched.core.clock import from_ms
 from zsched.core.model import Schedule
 from zsched.core.options.table import ScheduleRow
@@ -47,7 +47,7 @@ class Moving:
     """Moves one-shots of *source*. A one-shot that is not moved becomes a refusal, with the reason."""
 
     def __init__(self, client: Client, link: Link, source: ImportSource) -> None:
-        self._client, self._link, self._source, self._keeper = client, link, source, Keeper(client)
+        self._client, self._link, self._source, self._sync = client, link, source, FileSync(client)
 
     def move(self, page: Sequence[OneShot]) -> dict[str, str]:
         """
@@ -66,7 +66,7 @@ class Moving:
 
     def _far(self, page: Sequence[OneShot]) -> Iterator[OneShot]:
         """Yield the one-shots of *page* that are not too near to their time."""
-        now_ms = self._keeper.now_ms()
+        now_ms = self._sync.now_ms()
         for one in page:
             if one.margin_ms and one.due_ms - now_ms < one.margin_ms:
                 problem, remedy = f"it is due within {one.margin_ms // 1000} s", "it is left to RQ, or the daemon"
@@ -104,7 +104,7 @@ class Moving:
             return [bool(reply) for reply in wire.execute_all(("ZREM", one.waiting_key, one.id) for one in page)]
 
     def _keep(self, page: Sequence[OneShot]) -> None:
-        keys = self._keeper.keys
+        keys = self._sync.keys
         jobs = [keys.rq.job(one.id) for one in page]
         with self._link.wire() as wire:
             created = wire.execute_all(("HGET", job, "created_at") for job in jobs)
@@ -116,7 +116,7 @@ class Moving:
 
     def _is_imported(self, one: OneShot) -> bool:
         """Return True if an import has taken the missing job; if not, cancel it here and refuse it."""
-        status = self._link.execute("HGET", self._keeper.keys.rq.job(one.id), "status")
+        status = self._link.execute("HGET", self._sync.keys.rq.job(one.id), "status")
         if status == b"scheduled":
             return True
         self._client.cancel(one.id)
@@ -197,7 +197,7 @@ def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_m
     id, due_ms = schedule.id, schedule.next_ms
     if due_ms is None or due_ms <= now_ms + SOON_S * 1000:
         return f"it is due within {SOON_S} s, and fires here"
-    keys = Keeper(client).keys
+    keys = FileSync(client).keys
     rq = keys.rq
     if not link.execute("EXISTS", rq.job(id)):
         return "Redis has forgotten RQ's job of it; it fires here"

@@ -12,7 +12,7 @@ from tests.clocks import pass_time
 from tests.integration.client.calls import KEYS
 from tests.integration.files.applying import BEAT, DIGEST, JobsFile, log_length, outcomes, texts
 from zsched.client import Client
-from zsched.client.keeper import Keeper
+from zsched.client.file_sync import FileSync
 from zsched.core.options.choices import Priority
 from zsched.errors import InvalidFile
 from zsched.storage.comparing import option_changes
@@ -107,17 +107,17 @@ def test_an_unreadable_payload_is_replaced(jobs: JobsFile, redis_client: redis.R
 
 
 def test_arguments_of_unopened_classes_are_compared_by_their_bytes(redis_client: redis.Redis) -> None:
-    keeper = Keeper(Client(redis_client))
+    sync = FileSync(Client(redis_client))
     red, other = ({"every": 60, "id": "beat", "args": [value]} for value in (Fraction(1, 3), Fraction(1, 2)))
-    definition, _ = keeper.wanted(keeper.define("app.beat", red), None)
-    keeper.put(definition, None)
+    definition, _ = sync.wanted(sync.define("app.beat", red), None)
+    sync.put(definition, None)
 
-    (held,) = keeper.held(["beat"])
-    _, same = keeper.wanted(keeper.define("app.beat", red), held)
-    _, changed = keeper.wanted(keeper.define("app.beat", other), held)
+    (held,) = sync.held(["beat"])
+    _, same = sync.wanted(sync.define("app.beat", red), held)
+    _, changed = sync.wanted(sync.define("app.beat", other), held)
 
     assert "fractions.Fraction" in held.unreadable
-    assert (True, False) == (keeper.is_unchanged(held, same), keeper.is_unchanged(held, changed))
+    assert (True, False) == (sync.is_unchanged(held, same), sync.is_unchanged(held, changed))
     assert ([], ["args"]) == (
         [c.option for c in option_changes(held, same)],
         [c.option for c in option_changes(held, changed)],

@@ -12,7 +12,7 @@ import redis
 
 from tests.integration.files.applying import BEAT, DIGEST, JobsFile, log_length, outcomes, texts
 from zsched.client import Client
-from zsched.client.keeper import Keeper
+from zsched.client.file_sync import FileSync
 from zsched.errors import InvalidFile, InvalidSchedule, RedisUnavailable
 
 pytestmark = pytest.mark.once
@@ -95,14 +95,14 @@ def test_an_empty_file_removes_schedules_only_with_pruning(jobs: JobsFile) -> No
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Call *act* right before the first put."""
-    put_many, acts = Keeper.put_many, [act]
+    put_many, acts = FileSync.put_many, [act]
 
-    def after(self: Keeper, wanted: Any) -> Any:
+    def after(self: FileSync, wanted: Any) -> Any:
         if acts:
             acts.pop()()
         return put_many(self, wanted)
 
-    monkeypatch.setattr(Keeper, "put_many", after)
+    monkeypatch.setattr(FileSync, "put_many", after)
 
 
 def test_a_schedule_that_changed_in_between_is_compared_again(jobs: JobsFile, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,16 +140,16 @@ def test_pruning_is_skipped_when_a_step_failed(jobs: JobsFile, monkeypatch: pyte
 def test_a_lost_connection_reports_progress_and_work_continues(jobs: JobsFile, monkeypatch: pytest.MonkeyPatch) -> None:
     many = "".join(f'[schedules.n{n}]\nfunc = "app.n"\nevery = 60\n' for n in range(5))
     done: list[int] = []
-    put_many = Keeper.put_many
+    put_many = FileSync.put_many
 
-    def broken(self: Keeper, wanted: Any) -> Iterator[Any]:
+    def broken(self: FileSync, wanted: Any) -> Iterator[Any]:
         yield from put_many(self, islice(wanted, 3))
         raise RedisUnavailable("the connection is gone", may_have_been_applied=True)
 
     application = jobs.application(many)
     steps = application.compare()
     with monkeypatch.context() as patch:
-        patch.setattr(Keeper, "put_many", broken)
+        patch.setattr(FileSync, "put_many", broken)
         with pytest.raises(RedisUnavailable, match="3 of 5 schedules were done, and the same command") as caught:
             application.run(steps, [], done.append)
 

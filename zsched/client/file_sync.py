@@ -30,8 +30,8 @@ from zsched.storage.comparing import ScheduleWithOptions, with_options
 from zsched.storage.refusals import is_changed
 
 
-class Keeper:
-    """Keeps recurring schedules as defined, through *client*."""
+class FileSync:
+    """Keeps recurring schedules as a file defines them, through *client*."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
