@@ -55,7 +55,7 @@ class Fire:
         return int(self.now_us) // 1000
 
 
-class Ground:
+class Namespace:
     """A namespace, its keys, and its scripts. ``redis`` is a plain client that returns bytes."""
 
     def __init__(self, client: redis.Redis, url: str, namespace: str = "default", rq_prefix: str | None = None) -> None:
@@ -65,7 +65,7 @@ class Ground:
         self.trimmed = 0  # entries of the log, by ``trim``
         self.began_ms = self.server_ms
 
-    def acting_as(self, by: str) -> Ground:
+    def acting_as(self, by: str) -> Namespace:
         """Return the same namespace for calls that *by* asks for."""
         other = copy(self)
         other.scripts = Scripts(self.link, self.keys, by)
@@ -357,9 +357,9 @@ def flat(fields: dict[str, str]) -> list[str]:
     return [text for pair in fields.items() for text in pair]
 
 
-def put_due(ground: Ground, *ids: str, lane: str = "normal", age_ms: int = 1000, **fields: str) -> list[str]:
+def put_due(ns: Namespace, *ids: str, lane: str = "normal", age_ms: int = 1000, **fields: str) -> list[str]:
     """Put one-shots that are due since *age_ms*, a millisecond apart; return their run ids."""
-    first_ms = ground.now_ms - age_ms
+    first_ms = ns.now_ms - age_ms
     rows = [(id, first_ms + n) for n, id in enumerate(ids)]
-    ground.put(*rows, lane=lane, allow_past=1, fields=FIELDS | fields)
+    ns.put(*rows, lane=lane, allow_past=1, fields=FIELDS | fields)
     return [f"{id}-{due_ms}" for id, due_ms in rows]

@@ -12,7 +12,7 @@ import redis
 from structlog.testing import capture_logs
 
 from tests.builders.command_line import Zsched
-from tests.builders.namespaces import EPOCH, LEASE_MS, SERVER, TOKEN, Ground
+from tests.builders.namespaces import EPOCH, LEASE_MS, SERVER, TOKEN, Namespace
 from tests.lua.scene import DUE_MS, furnish, kept, set_back, spoil
 from tests.lua.test_wrong_values import SPOILS
 from tests.prefix import RQ
@@ -36,25 +36,25 @@ REPORT = "1-1 1 {now} following {about}"
 
 
 @pytest.fixture
-def ground(redis_client: redis.Redis, redis_url: str) -> Iterator[Ground]:
-    ground = Ground(redis_client, redis_url)
-    ground.lead()
-    furnish(ground)
-    ground.limit()
-    yield ground
-    ground.close()
+def ns(redis_client: redis.Redis, redis_url: str) -> Iterator[Namespace]:
+    ns = Namespace(redis_client, redis_url)
+    ns.lead()
+    furnish(ns)
+    ns.limit()
+    yield ns
+    ns.close()
 
 
 @pytest.mark.parametrize("kind", SPOILS)
-def test_a_corrupted_value_hides_no_schedule_from_a_client_or_a_bootstrap(ground: Ground, kind: str) -> None:
-    at_first, client = kept(ground), Client(ground.redis)
+def test_a_corrupted_value_hides_no_schedule_from_a_client_or_a_bootstrap(ns: Namespace, kind: str) -> None:
+    at_first, client = kept(ns), Client(ns.redis)
 
     for name, id, write in SPOILS[kind]:
-        set_back(ground, at_first)
-        write(ground)
+        set_back(ns, at_first)
+        write(ns)
         listed = {one.id: one for one in client.list()}
-        with ground.link.wire() as wire:
-            scanner = Scanner(wire, ground.keys)
+        with ns.link.wire() as wire:
+            scanner = Scanner(wire, ns.keys)
             held = {one.id for _, page in scanner.schedules(scanner.ids()) for one in page}
 
         assert json.dumps([one.to_dict() for one in listed.values()])
@@ -74,24 +74,24 @@ CALLS: dict[str, Callable[[Client, str], Any]] = {
 
 
 @pytest.mark.parametrize("kind", SPOILS)
-def test_a_call_on_a_corrupted_value_works_or_raises_an_error_that_says_why(ground: Ground, kind: str) -> None:
-    at_first, client = kept(ground), Client(ground.redis)
+def test_a_call_on_a_corrupted_value_works_or_raises_an_error_that_says_why(ns: Namespace, kind: str) -> None:
+    at_first, client = kept(ns), Client(ns.redis)
 
     for _, id, write in SPOILS[kind]:
         for call in CALLS.values():
-            set_back(ground, at_first)
-            write(ground)
-            told = len(ground.link.execute("XRANGE", ground.keys.log(), "-", "+"))
+            set_back(ns, at_first)
+            write(ns)
+            told = len(ns.link.execute("XRANGE", ns.keys.log(), "-", "+"))
             try:
                 call(client, id)
             except ZschedError:
-                assert told == len(ground.link.execute("XRANGE", ground.keys.log(), "-", "+"))
+                assert told == len(ns.link.execute("XRANGE", ns.keys.log(), "-", "+"))
 
 
 @pytest.mark.parametrize("place", ["paused", "quarantine"])
-def test_a_schedule_with_an_unreadable_place_is_shown_as_quarantined(ground: Ground, place: str) -> None:
-    client = Client(ground.redis)
-    ground.redis.hset(f"{ground.keys.prefix}{place}", "odd", "nonsense")
+def test_a_schedule_with_an_unreadable_place_is_shown_as_quarantined(ns: Namespace, place: str) -> None:
+    client = Client(ns.redis)
+    ns.redis.hset(f"{ns.keys.prefix}{place}", "odd", "nonsense")
 
     odd = client.get("odd")
 
@@ -102,11 +102,11 @@ def test_a_schedule_with_an_unreadable_place_is_shown_as_quarantined(ground: Gro
     assert "active" == client.get("odd").state.value
 
 
-def test_a_put_whose_run_was_pushed_returns_already_fired(ground: Ground) -> None:
-    client, at = Client(ground.redis), from_ms(DUE_MS * 2)
+def test_a_put_whose_run_was_pushed_returns_already_fired(ns: Namespace) -> None:
+    client, at = Client(ns.redis), from_ms(DUE_MS * 2)
     first = client.schedule("app.task", id="invoice", at=at)
-    ground.redis.zrem(ground.keys.due_normal(), "invoice")
-    ground.redis.hset(ground.keys.rq.job(str(first.run_id)), mapping={"status": "finished", "enqueued_at": "then"})
+    ns.redis.zrem(ns.keys.due_normal(), "invoice")
+    ns.redis.hset(ns.keys.rq.job(str(first.run_id)), mapping={"status": "finished", "enqueued_at": "then"})
 
     again = client.schedule("app.task", id="invoice", at=at)
     many = client.schedule_many([{"func": "app.task", "id": "invoice", "at": at}])
@@ -115,49 +115,49 @@ def test_a_put_whose_run_was_pushed_returns_already_fired(ground: Ground) -> Non
     assert (1, 0, []) == (many.already_fired, many.unchanged, many.errors)
 
 
-def test_a_put_repeated_after_a_loss_does_not_blame_another_program(ground: Ground) -> None:
-    client, at = Client(ground.redis), from_ms(DUE_MS * 2)
+def test_a_put_repeated_after_a_loss_does_not_blame_another_program(ns: Namespace) -> None:
+    client, at = Client(ns.redis), from_ms(DUE_MS * 2)
     run = str(client.schedule("app.task", id="invoice", at=at).run_id)
-    ground.redis.flushall()
+    ns.redis.flushall()
     ended = {"status": "finished", "ended_at": "then", "last_heartbeat": "then"}
-    ground.redis.hset(ground.keys.rq.job(run), mapping=ended)
+    ns.redis.hset(ns.keys.rq.job(run), mapping=ended)
 
     again = client.schedule("app.task", id="invoice", at=at)
 
     assert ("already_fired", run) == (again.outcome, again.run_id)
 
 
-def test_a_foreign_job_is_not_taken_for_a_schedule(ground: Ground) -> None:
-    client, at = Client(ground.redis), from_ms(DUE_MS * 2)
-    run = ground.keys.run_id("invoice", round(at.timestamp() * 1000))
-    ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "finished", "data": "theirs"})
+def test_a_foreign_job_is_not_taken_for_a_schedule(ns: Namespace) -> None:
+    client, at = Client(ns.redis), from_ms(DUE_MS * 2)
+    run = ns.keys.run_id("invoice", round(at.timestamp() * 1000))
+    ns.redis.hset(ns.keys.rq.job(run), mapping={"status": "finished", "data": "theirs"})
 
     with pytest.raises(InvalidSchedule, match="zsched did not make it"):
         client.schedule("app.task", id="invoice", at=at)
-    ground.redis.delete(ground.keys.rq.job(run))
-    ground.redis.hset(ground.keys.rq.job(run), "x", "1")
+    ns.redis.delete(ns.keys.rq.job(run))
+    ns.redis.hset(ns.keys.rq.job(run), "x", "1")
 
     assert "created" == client.schedule("app.task", id="invoice", at=at).outcome
 
 
 @pytest.fixture
-def ticker(ground: Ground) -> Iterator[Ticker]:
-    with ground.link.wire() as wire:
-        native = Native(NativeJobs(wire, ground.keys), False, SystemClock())
-        yield Ticker(Dispatch(wire, ground.keys), native, DaemonSettings(), SystemClock())
+def ticker(ns: Namespace) -> Iterator[Ticker]:
+    with ns.link.wire() as wire:
+        native = Native(NativeJobs(wire, ns.keys), False, SystemClock())
+        yield Ticker(Dispatch(wire, ns.keys), native, DaemonSettings(), SystemClock())
 
 
 @pytest.fixture
-def term(ground: Ground) -> Term:
-    """A term on a ground whose clock goes on."""
-    ground.redis.hdel(ground.keys.meta(), "frozen_ms", "frozen_by")
-    return Term(TOKEN, EPOCH, SERVER, LEASE_MS, SystemClock().monotonic_ms() + LEASE_MS, ground.now_ms, 0)
+def term(ns: Namespace) -> Term:
+    """A term in a namespace whose clock goes on."""
+    ns.redis.hdel(ns.keys.meta(), "frozen_ms", "frozen_by")
+    return Term(TOKEN, EPOCH, SERVER, LEASE_MS, SystemClock().monotonic_ms() + LEASE_MS, ns.now_ms, 0)
 
 
 def test_a_leader_logs_a_corrupted_set_of_queues_once_per_term_and_fires(
-    ground: Ground, ticker: Ticker, term: Term
+    ns: Namespace, ticker: Ticker, term: Term
 ) -> None:
-    spoil(ground, f"{RQ}:queues")
+    spoil(ns, f"{RQ}:queues")
 
     with capture_logs() as told:
         for _ in range(3):
@@ -168,14 +168,14 @@ def test_a_leader_logs_a_corrupted_set_of_queues_once_per_term_and_fires(
     said = [one for one in told if one["event"] == "key_of_wrong_type"]
     assert [f"{RQ}:queues"] * 2 == [one["key"] for one in said]
     assert f"RENAME {RQ}:queues" in said[0]["remedy"]
-    assert f"due-{DUE_MS}" in ground.queue()
+    assert f"due-{DUE_MS}" in ns.queue()
 
 
 def test_a_schedule_that_cannot_go_into_quarantine_does_not_keep_the_leader_busy(
-    ground: Ground, ticker: Ticker, term: Term
+    ns: Namespace, ticker: Ticker, term: Term
 ) -> None:
-    ground.redis.hset(ground.keys.schedule("due-rule"), "trigger", "nonsense")
-    spoil(ground, ground.keys.quarantine())
+    ns.redis.hset(ns.keys.schedule("due-rule"), "trigger", "nonsense")
+    spoil(ns, ns.keys.quarantine())
 
     with capture_logs() as told:
         ticks = [ticker.tick(term) for _ in range(5)]
@@ -186,8 +186,8 @@ def test_a_schedule_that_cannot_go_into_quarantine_does_not_keep_the_leader_busy
 
 
 @pytest.mark.parametrize("key", [f"{RQ}:queues", "zsched:{default}:deadlines"])
-def test_status_names_a_key_of_a_wrong_type(zsched: Zsched, ground: Ground, key: str) -> None:
-    spoil(ground, key)
+def test_status_names_a_key_of_a_wrong_type(zsched: Zsched, ns: Namespace, key: str) -> None:
+    spoil(ns, key)
 
     told = json.loads(zsched("status", "--json").stdout)
 

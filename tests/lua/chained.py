@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.builders.namespaces import Ground
+from tests.builders.namespaces import Namespace
 from tests.prefix import RQ
 
 A, B, C = "r-1767225600000", "r-1767225660000", "r-1767225720000"
@@ -21,11 +21,11 @@ _REGISTRIES = {"deferred": "deferred", "scheduled": "scheduled", "ready_to_enque
 LONG_AGO = "2000-01-01T00:00:00.000000Z"
 
 
-def jobs(ground: Ground, *statuses: str, **more: str) -> None:
+def jobs(ns: Namespace, *statuses: str, **more: str) -> None:
     """Write RQ's jobs of A, B and C with these statuses; "-": a deleted job. A deferred job waits for the last one."""
     before = ""
     for run, status in zip((A, B, C), statuses, strict=False):
-        ground.redis.delete(ground.keys.rq.job(run))
+        ns.redis.delete(ns.keys.rq.job(run))
         if status != "-":
             fields = {
                 "status": status,
@@ -33,34 +33,32 @@ def jobs(ground: Ground, *statuses: str, **more: str) -> None:
                 "created_at": "2026-01-01T00:00:00.000000Z",
                 "data": "call",
             }
-            ground.redis.hset(ground.keys.rq.job(run), mapping=fields | {"worker_name": "w"} | more)
+            ns.redis.hset(ns.keys.rq.job(run), mapping=fields | {"worker_name": "w"} | more)
         if status == "queued":
-            ground.redis.rpush(f"{RQ}:queue:default", run)
+            ns.redis.rpush(f"{RQ}:queue:default", run)
         elif status in _REGISTRIES:
-            ground.redis.zadd(f"{RQ}:{_REGISTRIES[status]}:default", {run: 1})
+            ns.redis.zadd(f"{RQ}:{_REGISTRIES[status]}:default", {run: 1})
         if status == "deferred" and before:
-            ground.redis.sadd(f"{RQ}:job:{before}:dependents", run)
-            ground.redis.sadd(f"{RQ}:job::{run}:dependencies", before)
-            ground.redis.hset(
-                ground.keys.rq.job(run), mapping={"dependency_id": before, "allow_dependency_failures": "1"}
-            )
+            ns.redis.sadd(f"{RQ}:job:{before}:dependents", run)
+            ns.redis.sadd(f"{RQ}:job::{run}:dependencies", before)
+            ns.redis.hset(ns.keys.rq.job(run), mapping={"dependency_id": before, "allow_dependency_failures": "1"})
         before = run
 
 
-def chain(ground: Ground, text: str | None = None, id: str = "r") -> str | None:
+def chain(ns: Namespace, text: str | None = None, id: str = "r") -> str | None:
     """Write *text* as the chain of schedule *id*, if given; return the chain."""
     if text is not None:
-        ground.redis.hset(ground.keys.chains(), id, text)
-    told = ground.redis.hget(ground.keys.chains(), id)
+        ns.redis.hset(ns.keys.chains(), id, text)
+    told = ns.redis.hget(ns.keys.chains(), id)
     return told.decode() if told else None
 
 
-def survey(ground: Ground, cursor: str = "0", count: int = 100) -> tuple[str, list[list[str]]]:
-    after, *told = ground.call("survey", cursor=cursor, count=count)
+def survey(ns: Namespace, cursor: str = "0", count: int = 100) -> tuple[str, list[list[str]]]:
+    after, *told = ns.call("survey", cursor=cursor, count=count)
     return after, [one.split("\0") for one in told]
 
 
-def unblock(ground: Ground, *needed: tuple[str, str], **over: Any) -> list[Any]:
+def unblock(ns: Namespace, *needed: tuple[str, str], **over: Any) -> list[Any]:
     """Call unblock for the chain of ``r``; return released runs and changed chains."""
     rows = [text for one in needed for text in ("r", *one)]
-    return ground.call("unblock", rows, **over)[1:]
+    return ns.call("unblock", rows, **over)[1:]

@@ -6,16 +6,16 @@ from functools import partial
 from typing import Any
 
 from tests.builders import namespaces
-from tests.builders.namespaces import FIELDS, Ground
+from tests.builders.namespaces import FIELDS, Namespace
 
 EMAIL = FIELDS | {"origin": "email"}
 put_due = partial(namespaces.put_due, origin="email")
 
 
-def put_many(ground: Ground, prefix: str, count: int, **options: Any) -> list[str]:
+def put_many(ns: Namespace, prefix: str, count: int, **options: Any) -> list[str]:
     ids = [f"{prefix}{n:04}" for n in range(count)]
     for first in range(0, count, 200):
-        put_due(ground, *ids[first : first + 200], **options)
+        put_due(ns, *ids[first : first + 200], **options)
     return ids
 
 

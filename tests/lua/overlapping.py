@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tests.builders.namespaces import Ground
+from tests.builders.namespaces import Namespace
 from tests.prefix import RQ
 
 
-def put(led: Ground, id: str = "r", template: dict[str, str] | None = None, **own: str) -> None:
+def put(led: Namespace, id: str = "r", template: dict[str, str] | None = None, **own: str) -> None:
     """Put a recurring schedule that has been due for a minute."""
     led.put_recurring(id, next=led.now_ms - 60_000, own=own, template={"status": "queued"} | (template or {}))
 
 
-def due(led: Ground, id: str = "r") -> list[str]:
+def due(led: Namespace, id: str = "r") -> list[str]:
     """Return schedule *id* as fire returns it; put it if it does not exist."""
     if not led.redis.exists(led.keys.schedule(id)):
         put(led, id)
@@ -19,19 +19,19 @@ def due(led: Ground, id: str = "r") -> list[str]:
     return row
 
 
-def advance(led: Ground, mode: str, id: str = "r", limit: int = 100) -> tuple[str, str]:
+def advance(led: Namespace, mode: str, id: str = "r", limit: int = 100) -> tuple[str, str]:
     """Advance the next occurrence of *id*; return its outcome and its run id."""
     row = due(led, id)
     [word] = led.advance((row, int(row[2]), int(row[2]) + 1), overlap=mode, overlap_limit=limit)
     return word, led.run(id, row[2])
 
 
-def fired(led: Ground, mode: str, number: int = 1, limit: int = 100) -> list[str]:
+def fired(led: Namespace, mode: str, number: int = 1, limit: int = 100) -> list[str]:
     """Advance *number* occurrences and return their runs, which no worker has taken."""
     return [advance(led, mode, limit=limit)[1] for _ in range(number)]
 
 
-def becomes(led: Ground, run: str, status: str | None, **more: str) -> None:
+def becomes(led: Namespace, run: str, status: str | None, **more: str) -> None:
     """Move RQ's job of *run* to *status*; None deletes it."""
     led.redis.lrem(f"{RQ}:queue:default", 0, run)
     led.redis.zrem(f"{RQ}:deferred:default", run)
@@ -45,11 +45,11 @@ def becomes(led: Ground, run: str, status: str | None, **more: str) -> None:
         led.redis.zadd(f"{RQ}:{status}:default", {run: 1})
 
 
-def dependents(led: Ground, run: str) -> set[str]:
+def dependents(led: Namespace, run: str) -> set[str]:
     return {member.decode() for member in led.redis.smembers(f"{RQ}:job:{run}:dependents")}
 
 
-def told(led: Ground) -> list[str]:
+def told(led: Namespace) -> list[str]:
     """Return the reasons in the rows of the last ``advance`` entry."""
     [entry] = [entry for entry in led.entries() if entry.kind == "advance"][-1:]
     return [" ".join(line.split(" ", 6)[6:]) for line in entry.rows]

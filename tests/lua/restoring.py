@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.builders.entries import LogEntry
-from tests.builders.namespaces import LEASE_MS, Ground
+from tests.builders.namespaces import LEASE_MS, Namespace
 from zsched.core.log import Entry as Read
 from zsched.core.log import Position
 from zsched.core.log.recovery import restored
@@ -14,25 +14,25 @@ from zsched.core.record import Record
 WHOSE = {"archive": "archive-1", "names": "", "is_forced": 0}
 
 
-def restore(ground: Ground, *rows: Record, **over: Any) -> list[Any]:
-    arguments = seen(ground) | {"hold_for_ms": LEASE_MS, "reason": "lost", "if_absent": 0, **WHOSE} | over
+def restore(ns: Namespace, *rows: Record, **over: Any) -> list[Any]:
+    arguments = seen(ns) | {"hold_for_ms": LEASE_MS, "reason": "lost", "if_absent": 0, **WHOSE} | over
     script = "finish" if rows and rows[0].is_over else "restore"
-    return ground.call(script, [text for row in rows for text in row.texts()], row_count=len(rows), **arguments)
+    return ns.call(script, [text for row in rows for text in row.texts()], row_count=len(rows), **arguments)
 
 
-def merged(ground: Ground, *positions: Position, **over: Any) -> list[Any]:
+def merged(ns: Namespace, *positions: Position, **over: Any) -> list[Any]:
     rows = [text for position in positions for text in (position.id, position.t_us)]
-    return ground.call("merged", rows, **(seen(ground) | WHOSE | over))
+    return ns.call("merged", rows, **(seen(ns) | WHOSE | over))
 
 
-def seen(ground: Ground) -> dict[str, Any]:
+def seen(ns: Namespace) -> dict[str, Any]:
     """Return the position of the log's end, as arguments."""
-    last = ground.entries()[-1:]
+    last = ns.entries()[-1:]
     return {"seen_entry": last[0].id, "seen_t": last[0].t} if last else {"seen_entry": "-", "seen_t": 0}
 
 
-def hold(ground: Ground) -> int:
-    return int(ground.redis.hget(ground.keys.meta(), "hold") or 0)
+def hold(ns: Namespace) -> int:
+    return int(ns.redis.hget(ns.keys.meta(), "hold") or 0)
 
 
 def logged(entry: LogEntry) -> list[Record]:

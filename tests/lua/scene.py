@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.builders import records
-from tests.builders.namespaces import FIELDS, HOUR_MS, LEASE_MS, TEMPLATE, Ground
+from tests.builders.namespaces import FIELDS, HOUR_MS, LEASE_MS, TEMPLATE, Namespace
 from tests.lua import restoring
 from tests.lua.limited import EMAIL
 from tests.lua.test_lost import again, end, execution, job
@@ -25,41 +25,41 @@ RULES = ("rule", "due-rule", "paused-rule", "chain", "withdrawn")
 Keyspace = dict[bytes, tuple[bytes, int]]
 
 
-def furnish(ground: Ground) -> None:
+def furnish(ns: Namespace) -> None:
     """Put schedules and runs of every kind."""
-    client, keys = ground.redis, ground.keys
-    client.hset(keys.meta(), mapping={"frozen_ms": ground.now_ms, "frozen_by": "daemon-1"})
-    ground.limit(email=0.001)
-    ground.put(("later", DUE_MS * 2), ("paused", DUE_MS * 2))
-    ground.put(("missed", DUE_MS), ("due", DUE_MS), ("bad", DUE_MS + 1), allow_past=1)
-    ground.put(("expiring", DUE_MS), fields=FIELDS | {"zs": "1e", "zs_expires": EXPIRES}, allow_past=1)
-    ground.put(("mail-1", DUE_MS), ("mail-2", DUE_MS), fields=EMAIL, allow_past=1)
-    ground.put(("limited-1", DUE_MS), ("limited-2", DUE_MS), fields=LIMITED, allow_past=1)
+    client, keys = ns.redis, ns.keys
+    client.hset(keys.meta(), mapping={"frozen_ms": ns.now_ms, "frozen_by": "daemon-1"})
+    ns.limit(email=0.001)
+    ns.put(("later", DUE_MS * 2), ("paused", DUE_MS * 2))
+    ns.put(("missed", DUE_MS), ("due", DUE_MS), ("bad", DUE_MS + 1), allow_past=1)
+    ns.put(("expiring", DUE_MS), fields=FIELDS | {"zs": "1e", "zs_expires": EXPIRES}, allow_past=1)
+    ns.put(("mail-1", DUE_MS), ("mail-2", DUE_MS), fields=EMAIL, allow_past=1)
+    ns.put(("limited-1", DUE_MS), ("limited-2", DUE_MS), fields=LIMITED, allow_past=1)
     client.sadd(keys.rq.limits(), "sms")
     client.hset(f"{keys.rq.prefix}:rl:sms", "concurrency", 1)
     client.zadd(f"{keys.rq.prefix}:rl:sms:allowed", {"nobody": 1})
     client.zadd(keys.rq.limit_waiting("sms"), {"nobody-else": 1})
     client.delete(keys.rq.job(f"bad-{DUE_MS + 1}"))
-    ground.put_recurring("rule", template={"zs_expires": EXPIRES})
+    ns.put_recurring("rule", template={"zs_expires": EXPIRES})
     for id in RULES[1:]:
-        ground.put_recurring(id, DUE_MS, template={"zs_expires": EXPIRES})
+        ns.put_recurring(id, DUE_MS, template={"zs_expires": EXPIRES})
     for id in ("paused", "missed", "paused-rule"):
-        ground.call("pause", [id], note="why not")
+        ns.call("pause", [id], note="why not")
     for id in RULES:
         client.set(f"version of {id}", client.hget(keys.schedule(id), "version"))
     for run in WORKED:
-        job(ground, run)
-        execution(ground, run)
+        job(ns, run)
+        execution(ns, run)
     client.hset(keys.rq.job(WORKED[0]), mapping={"status": "finished", "ended_at": "then", "zs_expires": EXPIRES})
     client.hset(keys.rq.job(WORKED[1]), "retries_left", "1")
-    _chain(ground)
+    _chain(ns)
     client.hset(keys.rq.job("delayed"), mapping={"status": "scheduled", "origin": "default", "timeout": "180"})
     client.zadd(f"{RQ}:scheduled:default", {"delayed": 1_700_000_000})
-    ground.report()
+    ns.report()
 
 
-def _chain(ground: Ground) -> None:
-    client, keys = ground.redis, ground.keys
+def _chain(ns: Namespace) -> None:
+    client, keys = ns.redis, ns.keys
     first, second = CHAIN
     client.hset(keys.rq.job(first), mapping={"status": "stopped", "origin": "default"})
     client.hset(keys.rq.job(second), mapping={"status": "deferred", "origin": "default", "dependency_id": first})
@@ -72,23 +72,23 @@ def _chain(ground: Ground) -> None:
     client.zadd(keys.deadlines(), {GONE: DUE_MS * 2, WORKED[0]: DUE_MS})
 
 
-def kept(ground: Ground) -> Keyspace:
+def kept(ns: Namespace) -> Keyspace:
     """Save all keys, to set Redis back to them."""
-    return {key: (ground.redis.dump(key), max(ground.redis.pttl(key), 0)) for key in ground.redis.keys("*")}
+    return {key: (ns.redis.dump(key), max(ns.redis.pttl(key), 0)) for key in ns.redis.keys("*")}
 
 
-def set_back(ground: Ground, to: Keyspace) -> None:
-    with ground.redis.pipeline(transaction=False) as pipeline:
+def set_back(ns: Namespace, to: Keyspace) -> None:
+    with ns.redis.pipeline(transaction=False) as pipeline:
         pipeline.flushall()
         for key, (dump, ttl_ms) in to.items():
             pipeline.restore(key, ttl_ms, dump)
         pipeline.execute()
 
 
-def contents(ground: Ground) -> dict[str, Any]:
+def contents(ns: Namespace) -> dict[str, Any]:
     """Return the values of all keys, comparable. Leave out ids of results, which RQ makes by its own clock."""
-    keys, found = sorted(ground.redis.keys("*")), {}
-    with ground.redis.pipeline(transaction=False) as pipeline:
+    keys, found = sorted(ns.redis.keys("*")), {}
+    with ns.redis.pipeline(transaction=False) as pipeline:
         for key in keys:
             pipeline.type(key)
         types = pipeline.execute()
@@ -112,45 +112,45 @@ _READ: dict[str, Callable[[bytes], tuple[Any, ...]]] = {
 }
 
 
-def spoil(ground: Ground, key: str) -> None:
+def spoil(ns: Namespace, key: str) -> None:
     """Replace *key* by one of another type."""
-    is_string = ground.redis.type(key) == b"string"
-    ground.redis.delete(key)
+    is_string = ns.redis.type(key) == b"string"
+    ns.redis.delete(key)
     if is_string:
-        ground.redis.rpush(key, "not ours")
+        ns.redis.rpush(key, "not ours")
     else:
-        ground.redis.set(key, "not ours")
+        ns.redis.set(key, "not ours")
 
 
-def row(ground: Ground, id: str) -> list[str]:
+def row(ns: Namespace, id: str) -> list[str]:
     """Return the row of a due recurring schedule, as fire answers it."""
-    return [id, "normal", str(DUE_MS), ground.redis.get(f"version of {id}").decode()]
+    return [id, "normal", str(DUE_MS), ns.redis.get(f"version of {id}").decode()]
 
 
-def _advance(overlap: str, id: str = "due-rule", next_ms: Any = DUE_MS * 2) -> Callable[[Ground], Any]:
-    return lambda ground: ground.advance((row(ground, id), DUE_MS, next_ms), overlap=overlap)
+def _advance(overlap: str, id: str = "due-rule", next_ms: Any = DUE_MS * 2) -> Callable[[Namespace], Any]:
+    return lambda ns: ns.advance((row(ns, id), DUE_MS, next_ms), overlap=overlap)
 
 
-def seen(ground: Ground) -> dict[str, Any]:
-    last = ground.link.execute("XREVRANGE", ground.keys.log(), "+", "-", "COUNT", 1)[0]
+def seen(ns: Namespace) -> dict[str, Any]:
+    last = ns.link.execute("XREVRANGE", ns.keys.log(), "+", "-", "COUNT", 1)[0]
     return {"seen_entry": last[0].decode(), "seen_t": last[1][3].decode()}
 
 
-def _skip(ground: Ground, next_ms: Any) -> Any:
-    version, passed = row(ground, "paused-rule")[3], (DUE_MS, DUE_MS, 1)
+def _skip(ns: Namespace, next_ms: Any) -> Any:
+    version, passed = row(ns, "paused-rule")[3], (DUE_MS, DUE_MS, 1)
     plan = plan_text(DUE_MS, version, next_ms, until_ms=DUE_MS * 3, passed=passed)
-    return ground.call("resume", ["paused-rule", plan], missed="skip")
+    return ns.call("resume", ["paused-rule", plan], missed="skip")
 
 
-def _replan(ground: Ground) -> Any:
-    id, _, due_ms, version = row(ground, "due-rule")
+def _replan(ns: Namespace) -> Any:
+    id, _, due_ms, version = row(ns, "due-rule")
     rows = [id, version, due_ms, due_ms, DUE_MS - 1, DUE_MS - 1]
-    return ground.call("replan", rows, tzdata="2026a", is_done=1)
+    return ns.call("replan", rows, tzdata="2026a", is_done=1)
 
 
 _OP = {"op": "op", "keep_op_ms": 1000}
 
-CALLS: dict[str, Callable[[Ground], Any]] = {
+CALLS: dict[str, Callable[[Namespace], Any]] = {
     "put of new ones": lambda g: g.put(("new", DUE_MS * 2), ("new-2", DUE_MS * 2 + 1), op="op"),
     "put over a one-shot": lambda g: g.put(("later", DUE_MS * 2, "other"), lane="high"),
     "put over a rule": lambda g: g.put(("rule", DUE_MS * 2)),

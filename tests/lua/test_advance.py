@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-from tests.builders.namespaces import EPOCH, HOUR_MS, LEASE_MS, TEMPLATE, Ground
+from tests.builders.namespaces import EPOCH, HOUR_MS, LEASE_MS, TEMPLATE, Namespace
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
 _HEARTBEAT_MS = 62_000
 
 
-def _due(ground: Ground, *ids: str, **put: Any) -> list[list[str]]:
+def _due(ns: Namespace, *ids: str, **put: Any) -> list[list[str]]:
     """Return rows of due recurring schedules, as fire answers them."""
     for id in ids or ("r",):
-        ground.put_recurring(id, ground.now_ms - 1000, **({"template": {"status": "queued"}} | put))
-    return ground.fire().recurring
+        ns.put_recurring(id, ns.now_ms - 1000, **({"template": {"status": "queued"}} | put))
+    return ns.fire().recurring
 
 
 def _iso(ms: int) -> str:
     return from_ms(ms).strftime("%Y-%m-%dT%H:%M:%S.%f") + "Z"
 
 
-def test_a_planned_occurrence_is_copied_from_the_template_and_pushed(led: Ground) -> None:
+def test_a_planned_occurrence_is_copied_from_the_template_and_pushed(led: Namespace) -> None:
     [row] = _due(led)
     due_ms, next_ms = int(row[2]), led.now_ms + HOUR_MS
 
@@ -41,7 +41,7 @@ def test_a_planned_occurrence_is_copied_from_the_template_and_pushed(led: Ground
     assert TEMPLATE | {"status": "queued"} == led.template("r")
 
 
-def test_a_log_entry_of_advance_has_a_row_per_schedule(led: Ground) -> None:
+def test_a_log_entry_of_advance_has_a_row_per_schedule(led: Namespace) -> None:
     first, second = _due(led, "a", "b")
     due_a, due_b, next_ms = int(first[2]), int(second[2]), led.now_ms + HOUR_MS
 
@@ -55,7 +55,7 @@ def test_a_log_entry_of_advance_has_a_row_per_schedule(led: Ground) -> None:
     ] == entry.rows
 
 
-CHANGES: dict[str, Callable[[Ground], Any]] = {
+CHANGES: dict[str, Callable[[Namespace], Any]] = {
     "its rule": lambda led: led.put_recurring("r", led.now_ms + HOUR_MS, trigger="rule-2", digest="digest-2"),
     "its payload": lambda led: led.put_recurring("r", digest="digest-2"),
     "a cancel": lambda led: led.call("cancel", ["r"]),
@@ -64,7 +64,7 @@ CHANGES: dict[str, Callable[[Ground], Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_advance_skips_a_schedule_that_changed_since_fire(led: Ground, change: str) -> None:
+def test_advance_skips_a_schedule_that_changed_since_fire(led: Namespace, change: str) -> None:
     [row] = _due(led)
     CHANGES[change](led)
     before = led.keyspace()
@@ -73,7 +73,7 @@ def test_advance_skips_a_schedule_that_changed_since_fire(led: Ground, change: s
     assert before == led.keyspace()
 
 
-def test_schedules_with_the_same_plan_are_checked_individually(led: Ground) -> None:
+def test_schedules_with_the_same_plan_are_checked_individually(led: Namespace) -> None:
     due_ms, next_ms = led.now_ms - 1000, led.now_ms + HOUR_MS
     for id in ("changed", "first", "plain", "pushed"):
         led.put_recurring(id, due_ms, own={"flags": "f" if id == "first" else ""})
@@ -89,7 +89,7 @@ def test_schedules_with_the_same_plan_are_checked_individually(led: Ground) -> N
     assert [f"first-{due_ms}", f"plain-{due_ms}"] == led.queue()
 
 
-def test_an_advance_that_is_sent_twice_pushes_one_run(led: Ground) -> None:
+def test_an_advance_that_is_sent_twice_pushes_one_run(led: Namespace) -> None:
     [row] = _due(led)
     due_ms, next_ms = int(row[2]), led.now_ms + HOUR_MS
 
@@ -99,7 +99,7 @@ def test_an_advance_that_is_sent_twice_pushes_one_run(led: Ground) -> None:
     assert 1 == len(led.queue())
 
 
-def test_a_run_id_that_exists_already_is_not_pushed_again_and_the_schedule_goes_on(led: Ground) -> None:
+def test_a_run_id_that_exists_already_is_not_pushed_again_and_the_schedule_goes_on(led: Namespace) -> None:
     [row] = _due(led)
     due_ms, next_ms = int(row[2]), led.now_ms + HOUR_MS
     led.redis.hset(f"{RQ}:job:r-{due_ms}", mapping={"status": "finished", "data": "old"})
@@ -111,7 +111,7 @@ def test_a_run_id_that_exists_already_is_not_pushed_again_and_the_schedule_goes_
     assert led.last.rows[0].startswith(f"r duplicate {due_ms} ")
 
 
-def _with_previous(led: Ground, **job: str) -> list[str]:
+def _with_previous(led: Namespace, **job: str) -> list[str]:
     """Return the row of a due schedule whose last run is *job*."""
     [row] = _due(led)
     led.redis.hset(led.keys.schedule("r"), "last", "r-1")
@@ -120,7 +120,7 @@ def _with_previous(led: Ground, **job: str) -> list[str]:
 
 
 @pytest.mark.parametrize("status", ["queued", "started", "deferred", "scheduled"])
-def test_a_run_whose_previous_one_is_open_is_skipped_and_recorded(led: Ground, status: str) -> None:
+def test_a_run_whose_previous_one_is_open_is_skipped_and_recorded(led: Namespace, status: str) -> None:
     row = _with_previous(led, status=status, enqueued_at=_iso(led.now_ms), last_heartbeat=_iso(led.now_ms))
     next_ms = led.now_ms + HOUR_MS
 
@@ -146,7 +146,7 @@ def test_a_run_whose_previous_one_is_open_is_skipped_and_recorded(led: Ground, s
     ],
 )
 def test_advance_records_why_a_dead_or_old_run_is_ignored(
-    led: Ground, job: dict[str, Any], word: str, why: str
+    led: Namespace, job: dict[str, Any], word: str, why: str
 ) -> None:
     times = {name: _iso(led.now_ms + ago) for name, ago in job.items() if isinstance(ago, int)}
     row = _with_previous(led, **(job | times))
@@ -156,7 +156,7 @@ def test_advance_records_why_a_dead_or_old_run_is_ignored(
 
 
 @pytest.mark.parametrize(("flags", "word"), [("", "uncertain"), ("s", "skipped")])
-def test_an_occurrence_due_before_the_doubt_is_uncertain_or_skipped(led: Ground, flags: str, word: str) -> None:
+def test_an_occurrence_due_before_the_doubt_is_uncertain_or_skipped(led: Namespace, flags: str, word: str) -> None:
     [row] = _due(led, own={"flags": flags})
     run, next_ms = f"r-{row[2]}", led.now_ms + HOUR_MS
     led.redis.hset(led.keys.meta(), "doubt", row[2])
@@ -170,7 +170,7 @@ def test_an_occurrence_due_before_the_doubt_is_uncertain_or_skipped(led: Ground,
     assert "zs_uncertain" not in led.template("r")
 
 
-def test_the_doubt_is_compared_with_the_fired_occurrence(led: Ground) -> None:
+def test_the_doubt_is_compared_with_the_fired_occurrence(led: Namespace) -> None:
     [row] = _due(led)
     due_ms = int(row[2])
     led.redis.hset(led.keys.meta(), "doubt", due_ms)
@@ -179,7 +179,7 @@ def test_the_doubt_is_compared_with_the_fired_occurrence(led: Ground) -> None:
     assert [f"r-{due_ms + 500}"] == led.queue()
 
 
-def test_the_doubt_is_compared_with_the_due_time_whose_jitter_is_in_the_log_row(led: Ground) -> None:
+def test_the_doubt_is_compared_with_the_due_time_whose_jitter_is_in_the_log_row(led: Namespace) -> None:
     [row] = _due(led, own={"flags": "s"})
     nominal_ms, next_ms = int(row[2]) - 500, led.now_ms + HOUR_MS  # jitter: nothing can have pushed it before
     led.redis.hset(led.keys.meta(), "doubt", nominal_ms + 100)
@@ -189,7 +189,7 @@ def test_the_doubt_is_compared_with_the_due_time_whose_jitter_is_in_the_log_row(
     assert [f"r fired {nominal_ms}+500 {next_ms} {next_ms} -"] == led.last.rows
 
 
-def test_a_run_with_the_front_flag_is_pushed_to_the_front_also_without_a_set_of_queues(led: Ground) -> None:
+def test_a_run_with_the_front_flag_is_pushed_to_the_front_also_without_a_set_of_queues(led: Namespace) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "waiting")
     led.redis.set(f"{RQ}:queues", "not a set")
     [row] = _due(led, own={"flags": "f"})
@@ -198,7 +198,7 @@ def test_a_run_with_the_front_flag_is_pushed_to_the_front_also_without_a_set_of_
     assert [f"r-{row[2]}", "waiting"] == led.queue()
 
 
-def test_an_exhausted_schedule_is_marked_ended_and_stays_readable(led: Ground) -> None:
+def test_an_exhausted_schedule_is_marked_ended_and_stays_readable(led: Namespace) -> None:
     [row] = _due(led)
 
     assert ["fired"] == led.advance((row, int(row[2]), ""))
@@ -211,7 +211,7 @@ def test_an_exhausted_schedule_is_marked_ended_and_stays_readable(led: Ground) -
 
 
 @pytest.mark.parametrize("broken", ["template gone", "template of another type"])
-def test_a_schedule_that_cannot_be_pushed_is_quarantined_and_the_rest_go_on(led: Ground, broken: str) -> None:
+def test_a_schedule_that_cannot_be_pushed_is_quarantined_and_the_rest_go_on(led: Namespace, broken: str) -> None:
     [bad] = _due(led, "bad", template={"origin": "broken"})
     [_, good] = _due(led, "good")
     led.redis.delete(led.keys.template("bad"))
@@ -228,7 +228,7 @@ def test_a_schedule_that_cannot_be_pushed_is_quarantined_and_the_rest_go_on(led:
     assert (led.last.t[:13], "its template is gone or of the wrong type") == (since_ms, reason)
 
 
-def test_advance_is_refused_during_a_hold_and_after_a_clock_jump(led: Ground) -> None:
+def test_advance_is_refused_during_a_hold_and_after_a_clock_jump(led: Namespace) -> None:
     [row] = _due(led)
     planned = [row[0], row[1], row[2], row[3], row[2], "", "", "", "", 0]
 
@@ -240,8 +240,8 @@ def test_advance_is_refused_during_a_hold_and_after_a_clock_jump(led: Ground) ->
     assert [] == led.queue()
 
 
-def test_the_run_of_another_namespace_carries_its_name(led: Ground, redis_url: str) -> None:
-    email = Ground(led.redis, redis_url, "email")
+def test_the_run_of_another_namespace_carries_its_name(led: Namespace, redis_url: str) -> None:
+    email = Namespace(led.redis, redis_url, "email")
     email.lead()
     [row] = _due(email)
 

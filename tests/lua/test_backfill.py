@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders.namespaces import EPOCH, HOUR_MS, Ground
+from tests.builders.namespaces import EPOCH, HOUR_MS, Namespace
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
@@ -16,17 +16,17 @@ LATER = AT + 60_000
 
 
 @pytest.fixture
-def rule(led: Ground) -> Ground:
+def rule(led: Namespace) -> Namespace:
     """A namespace with a recurring schedule r."""
     led.put_recurring("r")
     return led
 
 
-def backfill(ground: Ground, *times: int, how: str = "once", op: str = "op-1", **over: Any) -> list[Any]:
+def backfill(ns: Namespace, *times: int, how: str = "once", op: str = "op-1", **over: Any) -> list[Any]:
     """Backfill *times*; return the word, then the outcome of each."""
     rows = [text for ms in times for text in (ms, how)]
-    version = over.get("seen_version") or ground.schedule("r")["version"]
-    word, _, *runs = ground.call("run_now", rows, id="r", seen_version=version, op=op, keep_op_ms=60_000)
+    version = over.get("seen_version") or ns.schedule("r")["version"]
+    word, _, *runs = ns.call("run_now", rows, id="r", seen_version=version, op=op, keep_op_ms=60_000)
     return [word, *runs]
 
 
@@ -35,7 +35,7 @@ def iso(ms: int) -> str:
     return from_ms(ms).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def test_backfilled_runs_are_queued_in_order_with_the_ids_of_their_occurrences(rule: Ground) -> None:
+def test_backfilled_runs_are_queued_in_order_with_the_ids_of_their_occurrences(rule: Namespace) -> None:
     rule.redis.rpush(f"{RQ}:queue:default", "others")
 
     assert ["fired", f"r-{AT}", f"r-{LATER}"] == backfill(rule, AT, LATER)
@@ -45,7 +45,7 @@ def test_backfilled_runs_are_queued_in_order_with_the_ids_of_their_occurrences(r
     assert ("backfill", {"id": "r", "runs": f"r-{AT} r-{LATER}"}) == (rule.last.kind, rule.last.fields)
 
 
-def test_a_run_is_a_copy_of_the_template_that_is_queued_now(rule: Ground) -> None:
+def test_a_run_is_a_copy_of_the_template_that_is_queued_now(rule: Namespace) -> None:
     backfill(rule, AT)
 
     job = rule.job(f"r-{AT}")
@@ -56,7 +56,7 @@ def test_a_run_is_a_copy_of_the_template_that_is_queued_now(rule: Ground) -> Non
     assert -1 == rule.redis.pttl(f"{RQ}:job:r-{AT}")
 
 
-def test_a_backfill_leaves_the_schedule_unchanged_and_goes_to_the_back(led: Ground) -> None:
+def test_a_backfill_leaves_the_schedule_unchanged_and_goes_to_the_back(led: Namespace) -> None:
     led.put_recurring("r", own={"flags": "f"})
     now = led.call("run_now", id="r")[2]
     before = led.schedule("r"), led.places()
@@ -68,7 +68,7 @@ def test_a_backfill_leaves_the_schedule_unchanged_and_goes_to_the_back(led: Grou
 
 
 @pytest.mark.parametrize("status", ["queued", "started", "finished", "failed"])
-def test_a_backfill_does_not_push_an_existing_run_again(rule: Ground, status: str) -> None:
+def test_a_backfill_does_not_push_an_existing_run_again(rule: Namespace, status: str) -> None:
     rule.redis.hset(f"{RQ}:job:r-{AT}", "status", status)
     before = rule.keyspace()
 
@@ -82,7 +82,9 @@ OPEN = ("created", "queued", "deferred", "ready_to_enqueue", "rate_limited", "sc
 
 
 @pytest.mark.parametrize("status", [None, "finished", "failed", "canceled", *OPEN])
-def test_a_backfill_with_again_gives_each_extra_run_a_new_id_but_no_open_one(rule: Ground, status: str | None) -> None:
+def test_a_backfill_with_again_gives_each_extra_run_a_new_id_but_no_open_one(
+    rule: Namespace, status: str | None
+) -> None:
     if status:
         rule.redis.hset(f"{RQ}:job:r-{AT}", "status", status)
 
@@ -94,7 +96,7 @@ def test_a_backfill_with_again_gives_each_extra_run_a_new_id_but_no_open_one(rul
     assert ([] if status in OPEN else [first, second]) == rule.queue()
 
 
-def test_the_deadline_of_a_backfilled_run_counts_from_the_push(led: Ground) -> None:
+def test_the_deadline_of_a_backfilled_run_counts_from_the_push(led: Namespace) -> None:
     led.put_recurring("r", template={"zs_expires": str(HOUR_MS)})
 
     backfill(led, AT)
@@ -105,7 +107,7 @@ def test_the_deadline_of_a_backfilled_run_counts_from_the_push(led: Ground) -> N
 
 
 @pytest.mark.parametrize("place", ["paused", "ended"])
-def test_a_paused_or_ended_schedule_can_be_backfilled(led: Ground, place: str) -> None:
+def test_a_paused_or_ended_schedule_can_be_backfilled(led: Namespace, place: str) -> None:
     led.put_recurring("r", 5)
     if place == "paused":
         led.call("pause", ["r"], note="")
@@ -117,39 +119,39 @@ def test_a_paused_or_ended_schedule_can_be_backfilled(led: Ground, place: str) -
     assert [f"r-{AT}"] == led.queue()[-1:]
 
 
-def _end(ground: Ground) -> None:
+def _end(ns: Namespace) -> None:
     """End the schedule as advance does when its rule is exhausted."""
-    ground.redis.zrem(ground.keys.due_normal(), "r")
-    ground.redis.hdel(ground.keys.schedule("r"), "nominal")
-    ground.redis.hset(ground.keys.schedule("r"), "ended_at", ground.now_ms)
+    ns.redis.zrem(ns.keys.due_normal(), "r")
+    ns.redis.hdel(ns.keys.schedule("r"), "nominal")
+    ns.redis.hset(ns.keys.schedule("r"), "ended_at", ns.now_ms)
 
 
-def _quarantine(ground: Ground) -> None:
-    ground.redis.zrem(ground.keys.due_normal(), "r")
-    ground.redis.hset(ground.keys.quarantine(), "r", "normal 5 5 why")
+def _quarantine(ns: Namespace) -> None:
+    ns.redis.zrem(ns.keys.due_normal(), "r")
+    ns.redis.hset(ns.keys.quarantine(), "r", "normal 5 5 why")
 
 
-def _hash_of_another_type(ground: Ground) -> None:
-    ground.redis.rename(ground.keys.recurring(), ground.keys.schedule("r"))
-    ground.redis.sadd(ground.keys.recurring(), "r")
+def _hash_of_another_type(ns: Namespace) -> None:
+    ns.redis.rename(ns.keys.recurring(), ns.keys.schedule("r"))
+    ns.redis.sadd(ns.keys.recurring(), "r")
 
 
-REFUSED: dict[str, tuple[Callable[[Ground], Any], str]] = {
-    "of nothing": (lambda ground: ground.call("cancel", ["r"]), "NOTFOUND"),
+REFUSED: dict[str, tuple[Callable[[Namespace], Any], str]] = {
+    "of nothing": (lambda ns: ns.call("cancel", ["r"]), "NOTFOUND"),
     "of one that was changed": (
-        lambda ground: ground.put_recurring("r", trigger="rule-2", digest="digest-2"),
+        lambda ns: ns.put_recurring("r", trigger="rule-2", digest="digest-2"),
         "CHANGED",
     ),
-    "of one that is a one-shot now": (lambda ground: ground.put_later("r"), "CHANGED"),
+    "of one that is a one-shot now": (lambda ns: ns.put_later("r"), "CHANGED"),
     "of one in quarantine": (_quarantine, "QUARANTINED"),
-    "without a template": (lambda ground: ground.redis.delete(ground.keys.template("r")), "QUARANTINED"),
-    "into a queue that is none": (lambda ground: ground.redis.set(f"{RQ}:queue:default", "x"), "WRONGTYPE"),
+    "without a template": (lambda ns: ns.redis.delete(ns.keys.template("r")), "QUARANTINED"),
+    "into a queue that is none": (lambda ns: ns.redis.set(f"{RQ}:queue:default", "x"), "WRONGTYPE"),
     "of what another writer made of it": (_hash_of_another_type, "WRONGTYPE"),
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_backfill_that_is_refused_writes_nothing(rule: Ground, what: str) -> None:
+def test_a_backfill_that_is_refused_writes_nothing(rule: Namespace, what: str) -> None:
     version = rule.schedule("r")["version"]
     change, word = REFUSED[what]
     change(rule)
@@ -161,7 +163,7 @@ def test_a_backfill_that_is_refused_writes_nothing(rule: Ground, what: str) -> N
 
 
 def test_backfilled_run_ids_contain_the_namespace(redis_client: Any, redis_server: Any) -> None:
-    shop = Ground(redis_client, redis_server.url, "shop")
+    shop = Namespace(redis_client, redis_server.url, "shop")
     shop.lead()
     shop.put_recurring("r")
 
@@ -176,21 +178,21 @@ def test_backfilled_run_ids_contain_the_namespace(redis_client: Any, redis_serve
 # -- replan ------------------------------------------------------------------------------------------
 
 
-def replan(ground: Ground, *rows: Any, tzdata: str = "2026a", is_done: int = 0, **over: Any) -> tuple[str, list[str]]:
+def replan(ns: Namespace, *rows: Any, tzdata: str = "2026a", is_done: int = 0, **over: Any) -> tuple[str, list[str]]:
     """Return the version before, and a word per row."""
     texts = [each for row in rows for each in row]
-    _now_ms, before, *words = ground.call("replan", texts, tzdata=tzdata, is_done=is_done, **over)
+    _now_ms, before, *words = ns.call("replan", texts, tzdata=tzdata, is_done=is_done, **over)
     return before, words
 
 
-def row_of(ground: Ground, id: str, new_ms: int, jitter_ms: int = 0) -> list[Any]:
+def row_of(ns: Namespace, id: str, new_ms: int, jitter_ms: int = 0) -> list[Any]:
     """Return a row that moves *id* from its current time."""
-    schedule = ground.schedule(id)
-    due_ms = ground.places()[id].split()[-1]
+    schedule = ns.schedule(id)
+    due_ms = ns.places()[id].split()[-1]
     return [id, schedule["version"], due_ms, schedule["nominal"], new_ms, new_ms + jitter_ms]
 
 
-def test_replan_moves_a_waiting_occurrence_in_its_lane(led: Ground) -> None:
+def test_replan_moves_a_waiting_occurrence_in_its_lane(led: Namespace) -> None:
     _, _, _, due_ms = led.put_recurring("r", lane="high")
     before = led.schedule("r")
     new_ms = int(due_ms) - HOUR_MS
@@ -205,7 +207,7 @@ def test_replan_moves_a_waiting_occurrence_in_its_lane(led: Ground) -> None:
     assert [f"r {due_ms} {new_ms} {new_ms + 7}"] == entry.rows
 
 
-def test_replan_moves_a_paused_schedule_and_keeps_pause_time_and_note(led: Ground) -> None:
+def test_replan_moves_a_paused_schedule_and_keeps_pause_time_and_note(led: Namespace) -> None:
     _, _, _, due_ms = led.put_recurring("r", lane="low")
     led.call("pause", ["r"], note="until the sale is over")
     _, _, since_ms, note = led.redis.hget(led.keys.paused(), "r").decode().split(" ", 3)
@@ -232,7 +234,7 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("why", CHANGED)
-def test_replan_skips_a_schedule_that_changed_since_it_was_read(led: Ground, why: str) -> None:
+def test_replan_skips_a_schedule_that_changed_since_it_was_read(led: Namespace, why: str) -> None:
     _, _, _, due_ms = led.put_recurring("r")
     led.put_recurring("other")
     new_ms = int(due_ms) + HOUR_MS
@@ -247,7 +249,7 @@ def test_replan_skips_a_schedule_that_changed_since_it_was_read(led: Ground, why
     assert [f"other {other[3]} {new_ms} {new_ms}"] == led.last.rows
 
 
-def test_replanning_twice_changes_nothing_more(led: Ground) -> None:
+def test_replanning_twice_changes_nothing_more(led: Namespace) -> None:
     _, _, _, due_ms = led.put_recurring("r")
     row = row_of(led, "r", int(due_ms) + HOUR_MS)
     replan(led, row)
@@ -257,7 +259,7 @@ def test_replanning_twice_changes_nothing_more(led: Ground) -> None:
     assert before == led.keyspace()
 
 
-def test_replan_stores_the_tzdata_version_when_it_is_done(led: Ground) -> None:
+def test_replan_stores_the_tzdata_version_when_it_is_done(led: Namespace) -> None:
     _, _, _, due_ms = led.put_recurring("r")
 
     assert "" == replan(led, row_of(led, "r", int(due_ms) + 1))[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.builders.namespaces import HOUR_MS, Ground
+from tests.builders.namespaces import HOUR_MS, Namespace
 from tests.lua.limited import EMAIL, ids, put_due, put_many
 from tests.prefix import RQ
 
@@ -12,19 +12,19 @@ EMAIL_KEY = f"{RQ}:queue:email"
 KYIV = "Europe/Kyiv"
 
 
-def put_rule(led: Ground, id: str = "r", queue: str = "email") -> list[str]:
+def put_rule(led: Namespace, id: str = "r", queue: str = "email") -> list[str]:
     """Put a due rule; return its row of fire."""
     led.put_recurring(id, led.now_ms - 1000, template={"status": "queued", "origin": queue})
     return next(row for row in led.fire().recurring if row[0] == id)
 
 
-def advance(led: Ground, row: list[str]) -> str:
+def advance(led: Namespace, row: list[str]) -> str:
     [word] = led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
     return word
 
 
 @pytest.mark.parametrize("flags", ["1", "1f", "1s"])
-def test_one_shots_wait_while_the_key_of_their_queue_has_a_wrong_type_and_then_fire(led: Ground, flags: str) -> None:
+def test_one_shots_wait_while_the_key_of_their_queue_has_a_wrong_type_and_then_fire(led: Namespace, flags: str) -> None:
     led.redis.set(EMAIL_KEY, "not a list")
     put_due(led, "a", "b", zs=flags)
     put_due(led, "other", origin="push")
@@ -45,7 +45,7 @@ def test_one_shots_wait_while_the_key_of_their_queue_has_a_wrong_type_and_then_f
     assert ({}, {}, []) == (led.places(), led.limits(), led.throttled())
 
 
-def test_a_rule_waits_while_the_key_of_its_queue_has_a_wrong_type_and_then_fires(led: Ground) -> None:
+def test_a_rule_waits_while_the_key_of_its_queue_has_a_wrong_type_and_then_fires(led: Namespace) -> None:
     led.redis.set(EMAIL_KEY, "not a list")
     row = put_rule(led)
 
@@ -60,7 +60,7 @@ def test_a_rule_waits_while_the_key_of_its_queue_has_a_wrong_type_and_then_fires
     assert ["r"] == ids(led.queue("email"))
 
 
-def test_thousands_that_wait_for_a_queue_delay_no_other_queue(led: Ground) -> None:
+def test_thousands_that_wait_for_a_queue_delay_no_other_queue(led: Namespace) -> None:
     led.redis.set(EMAIL_KEY, "not a list")
     waiting = put_many(led, "s", 2_000, age_ms=5_000)
     put_due(led, "other", origin="push")
@@ -75,7 +75,7 @@ def test_thousands_that_wait_for_a_queue_delay_no_other_queue(led: Ground) -> No
     assert len(waiting) == len(led.places())
 
 
-def test_a_limit_stays_while_the_key_of_its_queue_has_a_wrong_type(led: Ground) -> None:
+def test_a_limit_stays_while_the_key_of_its_queue_has_a_wrong_type(led: Namespace) -> None:
     led.limit(email=1)
     led.redis.set(EMAIL_KEY, "not a list")
     put_due(led, "a", "b", "c")
@@ -89,7 +89,7 @@ def test_a_limit_stays_while_the_key_of_its_queue_has_a_wrong_type(led: Ground) 
 
 
 @pytest.mark.parametrize("queue", ["two words", "x" * 1001], ids=["spaces", "long"])
-def test_a_queue_without_a_proper_name_quarantines_its_schedule(led: Ground, queue: str) -> None:
+def test_a_queue_without_a_proper_name_quarantines_its_schedule(led: Namespace, queue: str) -> None:
     led.redis.set(f"{RQ}:queue:{queue}", "not a list")
     put_due(led, "a", origin=queue)
 
@@ -98,7 +98,7 @@ def test_a_queue_without_a_proper_name_quarantines_its_schedule(led: Ground, que
     assert ("a", True) == (id, reason.startswith(f"wrong type at {RQ}:queue:"))
 
 
-def test_a_schedule_waits_while_the_leader_lacks_its_zone_and_fires_by_another_leader(led: Ground) -> None:
+def test_a_schedule_waits_while_the_leader_lacks_its_zone_and_fires_by_another_leader(led: Namespace) -> None:
     row = put_rule(led)
     put_due(led, "other", **EMAIL)
     before = len(led.entries())
@@ -117,7 +117,7 @@ def test_a_schedule_waits_while_the_leader_lacks_its_zone_and_fires_by_another_l
     assert ({}, []) == (led.limits(), led.throttled())
 
 
-def test_a_schedule_that_changed_meanwhile_is_not_set_aside(led: Ground) -> None:
+def test_a_schedule_that_changed_meanwhile_is_not_set_aside(led: Namespace) -> None:
     row = put_rule(led)
     led.put_recurring("r", led.now_ms - 500, template={"status": "queued"}, trigger="rule-2")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.builders.entries import LogEntry
-from tests.builders.namespaces import LEASE_MS, Ground
+from tests.builders.namespaces import LEASE_MS, Namespace
 from tests.lua.scene import CALLS, CHAIN, GONE, WORKED, contents, furnish, kept, set_back, spoil
 from tests.lua.test_retry import retry
 from tests.lua.test_track import note
@@ -20,7 +20,7 @@ from zsched.errors import RedisRefused, ServerChanged, Stale
 from zsched.storage.scripts import load
 
 LEADERS = [name for name in NAMES if "token" in load(name).argv and "expected_server" in load(name).argv]
-MORE: dict[str, Callable[[Ground], Any]] = {
+MORE: dict[str, Callable[[Namespace], Any]] = {
     "audit": lambda g: g.call("audit", ["later", ""]),
     "name": lambda g: g.call("name", gen="new", is_new=1),
 }
@@ -28,7 +28,7 @@ MORE: dict[str, Callable[[Ground], Any]] = {
 
 @pytest.mark.parametrize("name", LEADERS)
 def test_a_leaders_script_needs_the_lease_and_its_server(
-    led: Ground, monkeypatch: pytest.MonkeyPatch, name: str
+    led: Namespace, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     furnish(led)
     [call, *_] = [call for each, call in (CALLS | MORE).items() if each.split(" ")[0] == name]
@@ -46,7 +46,7 @@ ASKED_FOR = [name for name in CALLS if "by" in load(name.split(" ")[0]).argv]
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_an_entry_has_who_asked_once_before_its_own_texts_and_nobody_of_a_daemon(led: Ground, name: str) -> None:
+def test_an_entry_has_who_asked_once_before_its_own_texts_and_nobody_of_a_daemon(led: Namespace, name: str) -> None:
     furnish(led)
     before = len(led.entries())
 
@@ -67,7 +67,7 @@ def test_the_scripts_that_clients_ask_for_are_these() -> None:
 
 @pytest.mark.parametrize("name", [name for name in CALLS if "op" in load(name.split(" ")[0]).keys])
 def test_a_call_sent_again_with_its_operation_id_gets_the_first_reply(
-    led: Ground, monkeypatch: pytest.MonkeyPatch, name: str
+    led: Namespace, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     furnish(led)
     call, op = led.call, {"op": "op-1", "keep_op_ms": 60_000}
@@ -91,7 +91,7 @@ def _texts(reply: Any) -> Any:
 
 RUN = "unknown-1767225600000"
 
-UNKNOWN: dict[str, tuple[Callable[[Ground], Any], Any]] = {
+UNKNOWN: dict[str, tuple[Callable[[Namespace], Any], Any]] = {
     "cancel": (lambda g: g.call("cancel", ["unknown"])[1], "NOTFOUND"),
     "pause": (lambda g: g.call("pause", ["unknown"], note="")[1], "NOTFOUND"),
     "resume": (lambda g: g.call("resume", ["unknown", ""], missed="fire")[1], "NOTFOUND"),
@@ -106,12 +106,12 @@ UNKNOWN: dict[str, tuple[Callable[[Ground], Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_an_unknown_id_or_run_is_named_as_such_and_nothing_is_written(ground: Ground, name: str) -> None:
+def test_an_unknown_id_or_run_is_named_as_such_and_nothing_is_written(ns: Namespace, name: str) -> None:
     call, expected = UNKNOWN[name]
-    before = ground.keyspace()
+    before = ns.keyspace()
 
-    assert expected == call(ground)
-    assert before == ground.keyspace()
+    assert expected == call(ns)
+    assert before == ns.keyspace()
 
 
 READS = ("get", "look", "archived", "renew")
@@ -119,16 +119,16 @@ FREEING = ("free_slots", "trim")  # they only delete
 
 
 @contextmanager
-def _out_of_memory(ground: Ground) -> Iterator[None]:
-    ground.redis.config_set("maxmemory", 1)
+def _out_of_memory(ns: Namespace) -> Iterator[None]:
+    ns.redis.config_set("maxmemory", 1)
     try:
         yield
     finally:
-        ground.redis.config_set("maxmemory", 0)
+        ns.redis.config_set("maxmemory", 0)
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in (*READS, *FREEING)])
-def test_a_script_without_memory_applies_nothing(led: Ground, name: str) -> None:
+def test_a_script_without_memory_applies_nothing(led: Namespace, name: str) -> None:
     furnish(led)
     led.scripts.ensure(name.split(" ")[0])
     before = contents(led)
@@ -139,7 +139,7 @@ def test_a_script_without_memory_applies_nothing(led: Ground, name: str) -> None
     assert before == contents(led)
 
 
-def test_a_leader_without_memory_keeps_its_lease_releases_it_and_reads_schedules(led: Ground) -> None:
+def test_a_leader_without_memory_keeps_its_lease_releases_it_and_reads_schedules(led: Namespace) -> None:
     led.put(("later", "+60000"))
     for name in ("renew", "release", "get"):
         led.scripts.ensure(name)
@@ -166,25 +166,25 @@ OF_RQ = (
 
 
 @pytest.fixture
-def scene(led: Ground) -> Iterator[Ground]:
+def scene(led: Namespace) -> Iterator[Namespace]:
     furnish(led)
     at_first = kept(led)
     yield led
     set_back(led, at_first)  # for the check of the log
 
 
-def _keys(ground: Ground, script: str) -> Iterator[str]:
+def _keys(ns: Namespace, script: str) -> Iterator[str]:
     """Yield every key that *script* gets, or builds from its arguments."""
     for name in load(script).keys:
         if name in ("schedule", "template"):
-            yield from (ground.keys.named(name)(id) for id in IDS)
+            yield from (ns.keys.named(name)(id) for id in IDS)
         elif name == "op":
-            yield ground.keys.op("op")
+            yield ns.keys.op("op")
         elif name != "wake":
-            yield ground.keys.named(name)()
-    yield f"{ground.keys.due_normal()}:email"
-    yield from (ground.keys.schedule(id) for id in IDS)
-    yield from (ground.keys.template(id) for id in IDS)
+            yield ns.keys.named(name)()
+    yield f"{ns.keys.due_normal()}:email"
+    yield from (ns.keys.schedule(id) for id in IDS)
+    yield from (ns.keys.template(id) for id in IDS)
     yield from OF_RQ
 
 
@@ -196,13 +196,13 @@ def _is_refused(call: Callable[[], object]) -> bool:
     return False
 
 
-def _places(ground: Ground) -> set[str]:
+def _places(ns: Namespace) -> set[str]:
     """Return every schedule that has a place."""
-    keys = ground.keys
-    lanes = [keys.due_high(), keys.due_normal(), keys.due_low(), *ground.redis.keys(f"{keys.due_normal()}:*")]
-    found = [id for key in lanes if ground.redis.type(key) == b"zset" for id in ground.redis.zrange(key, 0, -1)]
+    keys = ns.keys
+    lanes = [keys.due_high(), keys.due_normal(), keys.due_low(), *ns.redis.keys(f"{keys.due_normal()}:*")]
+    found = [id for key in lanes if ns.redis.type(key) == b"zset" for id in ns.redis.zrange(key, 0, -1)]
     for key in (keys.paused(), keys.quarantine()):
-        found += ground.redis.hkeys(key) if ground.redis.type(key) == b"hash" else []
+        found += ns.redis.hkeys(key) if ns.redis.type(key) == b"hash" else []
     assert len(found) == len(set(found))
     return {id.decode() for id in found}
 
@@ -215,18 +215,18 @@ def _pushed(entry: LogEntry) -> list[str]:
     return [row[0] for row in rows] or entry.fields.get("runs", "").split()
 
 
-def _assert_sound(ground: Ground, told: int, placed: set[str]) -> None:
+def _assert_sound(ns: Namespace, told: int, placed: set[str]) -> None:
     """Check that the entries after the first *told* are true, and account for all of *placed*."""
-    new = [entry for entry in ground.entries()[told:] if entry.kind != "restore"]
+    new = [entry for entry in ns.entries()[told:] if entry.kind != "restore"]
     lists = [f"{RQ}:queue:{name}" for name in ("default", "email")]
-    waiting = [run for key in lists if ground.redis.type(key) == b"list" for run in ground.redis.lrange(key, 0, -1)]
+    waiting = [run for key in lists if ns.redis.type(key) == b"list" for run in ns.redis.lrange(key, 0, -1)]
     for run in (run for entry in new for run in _pushed(entry)):
-        status = ground.redis.hget(ground.keys.rq.job(run), "status")
+        status = ns.redis.hget(ns.keys.rq.job(run), "status")
         has_slot = status == b"queued" and run.encode() in waiting
-        waits_for_slot = status == b"rate_limited" and ground.redis.zscore(f"{RQ}:rl:sms:rate_limited", run) is not None
+        waits_for_slot = status == b"rate_limited" and ns.redis.zscore(f"{RQ}:rl:sms:rate_limited", run) is not None
         assert status == b"deferred" or has_slot or waits_for_slot, run
     words = {word for entry in new for text in entry.texts for word in text.replace("=", " ").split()}
-    for id in placed - _places(ground):
+    for id in placed - _places(ns):
         assert id in words or any(word.startswith(f"{id}-") for word in words), id
 
 
@@ -235,7 +235,7 @@ ONE_BY_ONE = {"fire", "advance", "replan", "lost", "unblock", "restore", "finish
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_script_that_finds_a_key_of_a_wrong_type_writes_all_or_nothing(scene: Ground, name: str) -> None:
+def test_a_script_that_finds_a_key_of_a_wrong_type_writes_all_or_nothing(scene: Namespace, name: str) -> None:
     at_first, before = kept(scene), contents(scene)
     told, placed = len(scene.entries()), _places(scene)
     CALLS[name](scene)

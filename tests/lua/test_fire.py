@@ -6,12 +6,12 @@ import pytest
 import redis
 from rq.job import Job
 
-from tests.builders.namespaces import EPOCH, Ground, put_due
+from tests.builders.namespaces import EPOCH, Namespace, put_due
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
 
-def test_a_due_one_shot_moves_from_its_lane_to_its_queue(led: Ground) -> None:
+def test_a_due_one_shot_moves_from_its_lane_to_its_queue(led: Namespace) -> None:
     [run] = put_due(led, "a")
 
     fired = led.fire()
@@ -28,7 +28,7 @@ def test_a_due_one_shot_moves_from_its_lane_to_its_queue(led: Ground) -> None:
 
 @pytest.mark.parametrize("sizes", [(70, 70, 70), (1, 100, 3, 90), (32, 33, 31, 64), (200,)], ids=str)
 @pytest.mark.parametrize("limit", [200, 90, 33])
-def test_many_one_shots_at_few_times_go_in_their_order(led: Ground, sizes: tuple[int, ...], limit: int) -> None:
+def test_many_one_shots_at_few_times_go_in_their_order(led: Namespace, sizes: tuple[int, ...], limit: int) -> None:
     due_ms = led.now_ms - 1000
     rows = [(f"a{n:03}", due_ms + time) for time, size in enumerate(sizes) for n in range(size)]
     rows = [(f"{id}t{at}", at) for id, at in rows]
@@ -42,7 +42,7 @@ def test_many_one_shots_at_few_times_go_in_their_order(led: Ground, sizes: tuple
     assert [limit] * (len(rows) // limit) == looked[: len(rows) // limit]
 
 
-def test_fire_with_nothing_due_writes_nothing_and_returns_the_next_time(led: Ground) -> None:
+def test_fire_with_nothing_due_writes_nothing_and_returns_the_next_time(led: Namespace) -> None:
     assert "" == led.fire().next_ms
     due_ms = led.put_later("low", lane="low")
     led.put(("high", due_ms + 5), lane="high")
@@ -54,7 +54,7 @@ def test_fire_with_nothing_due_writes_nothing_and_returns_the_next_time(led: Gro
     assert before == led.keyspace()
 
 
-def test_fire_never_fires_a_run_before_its_due_millisecond(led: Ground) -> None:
+def test_fire_never_fires_a_run_before_its_due_millisecond(led: Namespace) -> None:
     led.put(("a", led.now_ms + 60_000))
 
     led.pass_time(59_999)
@@ -64,7 +64,9 @@ def test_fire_never_fires_a_run_before_its_due_millisecond(led: Ground) -> None:
     assert (0, 1) == (early.runs, led.fire().runs)
 
 
-def test_lanes_fire_high_before_normal_before_low_and_each_by_due_time_also_if_a_batch_is_limited(led: Ground) -> None:
+def test_lanes_fire_high_before_normal_before_low_and_each_by_due_time_also_if_a_batch_is_limited(
+    led: Namespace,
+) -> None:
     low = put_due(led, "l1", "l2", lane="low")
     normal = put_due(led, "n1", "n2")
     high = put_due(led, "h1", "h2", lane="high")
@@ -79,7 +81,7 @@ def test_lanes_fire_high_before_normal_before_low_and_each_by_due_time_also_if_a
     assert [*high, *normal, *low] == led.queue()
 
 
-def test_runs_with_the_front_flag_are_queued_before_the_others_by_due_time(led: Ground) -> None:
+def test_runs_with_the_front_flag_are_queued_before_the_others_by_due_time(led: Namespace) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "waiting")
     front = put_due(led, "f1", "f2", zs="1f")
     [back] = put_due(led, "b")
@@ -89,7 +91,7 @@ def test_runs_with_the_front_flag_are_queued_before_the_others_by_due_time(led: 
     assert [*front, "waiting", back] == led.queue()
 
 
-def test_a_run_goes_to_the_queue_of_its_origin(led: Ground) -> None:
+def test_a_run_goes_to_the_queue_of_its_origin(led: Namespace) -> None:
     [push] = put_due(led, "a", origin="push")
     [sms] = put_due(led, "b", origin="sms")
 
@@ -99,7 +101,7 @@ def test_a_run_goes_to_the_queue_of_its_origin(led: Ground) -> None:
     assert {f"{RQ}:queue:push".encode(), f"{RQ}:queue:sms".encode()} == led.redis.smembers(f"{RQ}:queues")
 
 
-def test_a_run_that_rq_cancelled_before_its_time_is_not_pushed(led: Ground) -> None:
+def test_a_run_that_rq_cancelled_before_its_time_is_not_pushed(led: Namespace) -> None:
     cancelled, good = put_due(led, "a", "b")
     led.redis.hset(f"{RQ}:job:{cancelled}", "data", b'["app.task", null, [], {}]')
     with redis.Redis.from_url(led.link.where) as theirs:
@@ -114,7 +116,7 @@ def test_a_run_that_rq_cancelled_before_its_time_is_not_pushed(led: Ground) -> N
     assert {"runs": good, "cancelled": f"{cancelled}=canceled"} == led.last.fields
 
 
-def test_schedules_that_cannot_be_pushed_are_quarantined_and_the_rest_go_on(led: Ground) -> None:
+def test_schedules_that_cannot_be_pushed_are_quarantined_and_the_rest_go_on(led: Namespace) -> None:
     gone, wrong_job, good = put_due(led, "gone", "job", "good")
     led.redis.delete(f"{RQ}:job:{gone}", f"{RQ}:job:{wrong_job}")
     led.redis.rpush(f"{RQ}:job:{wrong_job}", "not a hash")
@@ -132,7 +134,7 @@ def test_schedules_that_cannot_be_pushed_are_quarantined_and_the_rest_go_on(led:
     assert f"normal {at['gone']} {fired.now_ms} its hash is gone" == kept
 
 
-def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Ground) -> None:
+def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Namespace) -> None:
     led.put_recurring("r", led.now_ms - 10)
     led.redis.delete(led.keys.schedule("r"))
     led.redis.set(led.keys.schedule("r"), "not ours")
@@ -144,7 +146,7 @@ def test_a_recurring_schedule_with_a_key_of_another_type_is_quarantined(led: Gro
 
 
 @pytest.mark.parametrize("ids", [("a",), ("a", "b"), ("b", "c")], ids=str)
-def test_a_one_shot_without_a_queue_is_quarantined_and_the_others_fire(led: Ground, ids: tuple[str, ...]) -> None:
+def test_a_one_shot_without_a_queue_is_quarantined_and_the_others_fire(led: Namespace, ids: tuple[str, ...]) -> None:
     run, *others = put_due(led, *ids)
     led.redis.hdel(led.keys.rq.job(run), "origin")
 
@@ -154,7 +156,7 @@ def test_a_one_shot_without_a_queue_is_quarantined_and_the_others_fire(led: Grou
     assert others == led.queue()
 
 
-def test_a_corrupted_set_of_queues_is_reported_and_does_not_stop_a_push(led: Ground) -> None:
+def test_a_corrupted_set_of_queues_is_reported_and_does_not_stop_a_push(led: Namespace) -> None:
     [run] = put_due(led, "a")
     led.redis.set(f"{RQ}:queues", "not a set")
 
@@ -166,14 +168,14 @@ def test_a_corrupted_set_of_queues_is_reported_and_does_not_stop_a_push(led: Gro
 
 
 @pytest.mark.parametrize("key", ["deadlines", "quarantine", "recurring"])
-def test_fire_reports_a_key_of_a_wrong_type_even_if_nothing_is_due(led: Ground, key: str) -> None:
+def test_fire_reports_a_key_of_a_wrong_type_even_if_nothing_is_due(led: Namespace, key: str) -> None:
     name = getattr(led.keys, key)()
     led.redis.set(name, "odd")
 
     assert (0, [name]) == ((fired := led.fire()).looked, fired.wrong)
 
 
-def test_due_recurring_schedules_are_returned_and_stay_in_their_lane(led: Ground) -> None:
+def test_due_recurring_schedules_are_returned_and_stay_in_their_lane(led: Namespace) -> None:
     due_ms = led.now_ms - 10
     _, anchor_ms, version, _ = led.put_recurring("r", due_ms, lane="high")
     [run] = put_due(led, "a")
@@ -184,7 +186,7 @@ def test_due_recurring_schedules_are_returned_and_stay_in_their_lane(led: Ground
     assert (1, [run], {"r": f"high {due_ms}"}) == (fired.runs, led.queue(), led.places())
 
 
-def test_a_recurring_schedule_is_returned_although_a_former_one_shot_has_its_run_id(led: Ground) -> None:
+def test_a_recurring_schedule_is_returned_although_a_former_one_shot_has_its_run_id(led: Namespace) -> None:
     due_ms = led.now_ms + 60_000
     led.put(("r", due_ms))
     run = led.call("run_now", id="r", op="op-1", keep_op_ms=1000)[2]
@@ -198,8 +200,8 @@ def test_a_recurring_schedule_is_returned_although_a_former_one_shot_has_its_run
     assert {"r": f"normal {due_ms}"} == led.places()
 
 
-def test_two_namespaces_with_the_same_schedule_id_fire_different_runs(led: Ground, redis_url: str) -> None:
-    other = Ground(led.redis, redis_url, "email")
+def test_two_namespaces_with_the_same_schedule_id_fire_different_runs(led: Namespace, redis_url: str) -> None:
+    other = Namespace(led.redis, redis_url, "email")
     other.lead()
     due_ms = led.now_ms - 5
     led.put(("email-welcome", due_ms), allow_past=1)
@@ -213,7 +215,7 @@ def test_two_namespaces_with_the_same_schedule_id_fire_different_runs(led: Groun
     other.close()
 
 
-def test_five_hundred_due_one_shots_fire_in_one_script(led: Ground) -> None:
+def test_five_hundred_due_one_shots_fire_in_one_script(led: Namespace) -> None:
     due_ms = led.now_ms - 1000
     for first in range(0, 500, 100):
         led.put(*((f"i-{n:03}", due_ms) for n in range(first, first + 100)), allow_past=1)
@@ -224,7 +226,7 @@ def test_five_hundred_due_one_shots_fire_in_one_script(led: Ground) -> None:
     assert [f"i-{n:03}-{due_ms}" for n in range(500)] == led.queue()
 
 
-def test_a_flushed_script_is_loaded_again(led: Ground) -> None:
+def test_a_flushed_script_is_loaded_again(led: Namespace) -> None:
     put_due(led, "a")
     led.fire(limit=0)
     led.redis.script_flush()

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.builders.namespaces import EPOCH, HOUR_MS, LEASE_MS, Ground, put_due
+from tests.builders.namespaces import EPOCH, HOUR_MS, LEASE_MS, Namespace, put_due
 from tests.prefix import RQ
 from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.errors import ServerChanged, Stale
 
-REFUSED: dict[str, tuple[Callable[[Ground], Any], type[Exception]]] = {
+REFUSED: dict[str, tuple[Callable[[Namespace], Any], type[Exception]]] = {
     "another token": (lambda led: led.redis.set(led.keys.lease(), "daemon-2:6:2000:nonce"), Stale),
     "a lapsed lease": (lambda led: led.redis.delete(led.keys.lease()), Stale),
     "another server": (lambda led: led.redis.hset(led.keys.meta(), "server", "server-2"), ServerChanged),
@@ -22,7 +22,7 @@ REFUSED: dict[str, tuple[Callable[[Ground], Any], type[Exception]]] = {
 
 
 @pytest.mark.parametrize("state", REFUSED)
-def test_a_leader_without_the_lease_or_on_another_server_can_do_nothing(led: Ground, state: str) -> None:
+def test_a_leader_without_the_lease_or_on_another_server_can_do_nothing(led: Namespace, state: str) -> None:
     put_due(led, "a")
     prepare, error = REFUSED[state]
     prepare(led)
@@ -33,7 +33,7 @@ def test_a_leader_without_the_lease_or_on_another_server_can_do_nothing(led: Gro
     assert before == led.keyspace()
 
 
-def test_fire_is_refused_during_a_hold(led: Ground) -> None:
+def test_fire_is_refused_during_a_hold(led: Namespace) -> None:
     put_due(led, "a")
     hold_ms = led.now_ms + LEASE_MS
     led.redis.hset(led.keys.meta(), "hold", hold_ms)
@@ -46,7 +46,7 @@ def test_fire_is_refused_during_a_hold(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("is_held", [True, False])
-def test_a_hold_is_kept_unless_it_is_longer_than_any_lease(led: Ground, is_held: bool) -> None:
+def test_a_hold_is_kept_unless_it_is_longer_than_any_lease(led: Namespace, is_held: bool) -> None:
     put_due(led, "a")
     led.redis.hset(led.keys.meta(), "hold", led.now_ms + LONGEST_LEASE_MS + (-5000 if is_held else 5000))
 
@@ -57,7 +57,7 @@ def test_a_hold_is_kept_unless_it_is_longer_than_any_lease(led: Ground, is_held:
     assert (0 if is_held else 2) == len(led.queue())
 
 
-def test_a_doubt_in_the_future_is_lowered_to_the_current_time(led: Ground) -> None:
+def test_a_doubt_in_the_future_is_lowered_to_the_current_time(led: Namespace) -> None:
     [before] = put_due(led, "before", zs="1s")
     led.redis.hset(led.keys.meta(), "doubt", led.now_ms + HOUR_MS)
 
@@ -72,7 +72,7 @@ def test_a_doubt_in_the_future_is_lowered_to_the_current_time(led: Ground) -> No
     assert [after] == led.queue()
 
 
-def test_a_doubt_in_the_future_is_logged_even_if_nothing_is_due(led: Ground) -> None:
+def test_a_doubt_in_the_future_is_logged_even_if_nothing_is_due(led: Namespace) -> None:
     led.redis.hset(led.keys.meta(), "doubt", led.now_ms + HOUR_MS)
 
     fired = led.fire()
@@ -82,7 +82,7 @@ def test_a_doubt_in_the_future_is_logged_even_if_nothing_is_due(led: Ground) -> 
     assert str(fired.now_ms).encode() == led.redis.hget(led.keys.meta(), "doubt")
 
 
-def test_a_doubt_in_the_future_is_unchanged_during_a_hold(led: Ground) -> None:
+def test_a_doubt_in_the_future_is_unchanged_during_a_hold(led: Namespace) -> None:
     doubt_ms = led.now_ms + HOUR_MS
     led.redis.hset(led.keys.meta(), mapping={"doubt": doubt_ms, "hold": led.now_ms + LEASE_MS})
 
@@ -92,7 +92,9 @@ def test_a_doubt_in_the_future_is_unchanged_during_a_hold(led: Ground) -> None:
 
 
 @pytest.mark.parametrize(("from_ms", "until_ms"), [(-7000, -3000), (3000, 7000), (0, 0)])
-def test_fire_is_refused_when_the_clock_has_jumped_out_of_its_window(led: Ground, from_ms: int, until_ms: int) -> None:
+def test_fire_is_refused_when_the_clock_has_jumped_out_of_its_window(
+    led: Namespace, from_ms: int, until_ms: int
+) -> None:
     put_due(led, "a")
     before = led.keyspace()
 
@@ -103,7 +105,7 @@ def test_fire_is_refused_when_the_clock_has_jumped_out_of_its_window(led: Ground
     assert ([] if has_jumped else ["a"]) == [run.partition("-")[0] for run in led.queue()]
 
 
-def test_runs_due_before_the_doubt_are_marked_uncertain(led: Ground) -> None:
+def test_runs_due_before_the_doubt_are_marked_uncertain(led: Namespace) -> None:
     before_run, after_run = put_due(led, "before", "after")
     led.redis.hset(led.keys.meta(), "doubt", before_run.rpartition("-")[2])
 
@@ -116,7 +118,7 @@ def test_runs_due_before_the_doubt_are_marked_uncertain(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("is_doubted", [True, False])
-def test_uncertain_runs_that_must_not_run_twice_are_skipped(led: Ground, is_doubted: bool) -> None:
+def test_uncertain_runs_that_must_not_run_twice_are_skipped(led: Namespace, is_doubted: bool) -> None:
     [run] = put_due(led, "s", zs="1s")
     [other] = put_due(led, "t", lane="low")
     if is_doubted:
@@ -134,26 +136,26 @@ def test_uncertain_runs_that_must_not_run_twice_are_skipped(led: Ground, is_doub
 # -- a quarantine of a wrong type ---------------------------------------------------------------
 
 
-def _spoil_quarantine(ground: Ground) -> str:
-    key = ground.keys.quarantine()
-    ground.redis.set(key, "x")
+def _spoil_quarantine(ns: Namespace) -> str:
+    key = ns.keys.quarantine()
+    ns.redis.set(key, "x")
     return key
 
 
-def _stuck_one_shots(ground: Ground, number: int) -> None:
-    for run in put_due(ground, *(f"stuck{n:03}" for n in range(number))):
-        ground.redis.delete(f"{RQ}:job:{run}")
+def _stuck_one_shots(ns: Namespace, number: int) -> None:
+    for run in put_due(ns, *(f"stuck{n:03}" for n in range(number))):
+        ns.redis.delete(f"{RQ}:job:{run}")
 
 
-def _due_rules(ground: Ground, number: int) -> None:
+def _due_rules(ns: Namespace, number: int) -> None:
     for n in range(number):
-        ground.put_recurring(f"stuck{n:03}", ground.now_ms - 2000)
+        ns.put_recurring(f"stuck{n:03}", ns.now_ms - 2000)
 
 
 @pytest.mark.parametrize("number", [2, 9])
 @pytest.mark.parametrize("put", [_stuck_one_shots, _due_rules])
 def test_schedules_that_cannot_be_quarantined_are_reported_and_do_not_block_later_schedules(
-    led: Ground, put: Callable[[Ground, int], None], number: int
+    led: Namespace, put: Callable[[Namespace, int], None], number: int
 ) -> None:
     put(led, number)
     good = put_due(led, *(f"good{n}" for n in range(5)))
@@ -168,7 +170,7 @@ def test_schedules_that_cannot_be_quarantined_are_reported_and_do_not_block_late
 
 
 @pytest.mark.parametrize("number", [1, 3, 100])
-def test_a_schedule_that_cannot_be_quarantined_is_tried_once_a_second(led: Ground, number: int) -> None:
+def test_a_schedule_that_cannot_be_quarantined_is_tried_once_a_second(led: Namespace, number: int) -> None:
     _stuck_one_shots(led, number)
     _spoil_quarantine(led)
 
@@ -177,7 +179,7 @@ def test_a_schedule_that_cannot_be_quarantined_is_tried_once_a_second(led: Groun
     assert (fired.now_ms + 1000, min(number, 30)) == (fired.next_ms, fired.looked)
 
 
-def test_fire_does_not_page_through_a_lane_if_quarantine_works(led: Ground) -> None:
+def test_fire_does_not_page_through_a_lane_if_quarantine_works(led: Namespace) -> None:
     _due_rules(led, 9)
 
     fired = led.fire(limit=3)
@@ -188,7 +190,7 @@ def test_fire_does_not_page_through_a_lane_if_quarantine_works(led: Ground) -> N
 # -- quarantine --------------------------------------------------------------------------------------
 
 
-def test_quarantine_takes_schedules_out_of_their_lanes_and_stores_the_reason(led: Ground) -> None:
+def test_quarantine_takes_schedules_out_of_their_lanes_and_stores_the_reason(led: Namespace) -> None:
     _, _, _, due_a = led.put_recurring("a", lane="high")
     _, _, _, due_b = led.put_recurring("b")
     version_a, version_b = (led.schedule(id)["version"] for id in "ab")
@@ -204,7 +206,7 @@ def test_quarantine_takes_schedules_out_of_their_lanes_and_stores_the_reason(led
     assert (f"{EPOCH}-3", "quarantine", rows) == (entry.id, entry.kind, entry.rows)
 
 
-def test_a_schedule_that_changed_or_is_gone_is_not_quarantined(led: Ground) -> None:
+def test_a_schedule_that_changed_or_is_gone_is_not_quarantined(led: Namespace) -> None:
     _, _, _, due_ms = led.put_recurring("a")
     version = led.schedule("a")["version"]
     rows = [("a", int(due_ms) - 1, version), ("a", due_ms, "0-1"), ("gone", due_ms, version)]

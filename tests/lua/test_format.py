@@ -10,7 +10,7 @@ import pytest
 
 import zsched
 from tests.breadth import each
-from tests.builders.namespaces import HOUR_MS, LEASE_MS, Ground
+from tests.builders.namespaces import HOUR_MS, LEASE_MS, Namespace
 from tests.builders.records import one_shot
 from tests.lua.restoring import restore
 from zsched.core.clock import LAST_MS
@@ -27,12 +27,12 @@ WITHOUT = {"note", "release", "report"}  # of runs, of terms, of archives
 CALLS = pytest.mark.parametrize(
     "call",
     [
-        lambda ground: ground.put(("a", "+60000")),
-        lambda ground: ground.put_recurring("r", ground.now_ms + HOUR_MS),
-        lambda ground: ground.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS, gen="g"),
-        lambda ground: ground.fire(),
-        lambda ground: ground.advance(),
-        lambda ground: ground.call("get", ["a"]),
+        lambda ns: ns.put(("a", "+60000")),
+        lambda ns: ns.put_recurring("r", ns.now_ms + HOUR_MS),
+        lambda ns: ns.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS, gen="g"),
+        lambda ns: ns.fire(),
+        lambda ns: ns.advance(),
+        lambda ns: ns.call("get", ["a"]),
     ],
     ids=["put", "put_recurring", "acquire", "fire", "advance", "get"],
 )
@@ -57,7 +57,7 @@ CALLS = pytest.mark.parametrize(
 )
 @CALLS
 def test_another_format_is_refused_with_the_remedy_and_neither_read_nor_written(
-    led: Ground, call: Callable[[Ground], Any], format: int, error: type[Exception], told: str
+    led: Namespace, call: Callable[[Namespace], Any], format: int, error: type[Exception], told: str
 ) -> None:
     led.put(("a", "+60000"))
     led.redis.hset(led.keys.meta(), "format", format)
@@ -69,7 +69,7 @@ def test_another_format_is_refused_with_the_remedy_and_neither_read_nor_written(
     assert (told, before) == (str(caught.value), led.keyspace())
 
 
-def test_the_remedy_for_an_older_format_makes_the_first_leader_write_its_own(led: Ground) -> None:
+def test_the_remedy_for_an_older_format_makes_the_first_leader_write_its_own(led: Namespace) -> None:
     led.redis.hset(led.keys.meta(), "format", OLDEST_FORMAT - 1)
     with pytest.raises(OlderFormat):
         led.put(("a", "+60000"))
@@ -91,14 +91,14 @@ def test_python_and_lua_have_the_same_format_numbers() -> None:
     assert f"\nOLDEST_FORMAT = {OLDEST_FORMAT} " in load("fire").text
 
 
-def test_a_restore_writes_its_format_into_meta_and_the_log(ground: Ground) -> None:
-    restore(ground, one_shot())
+def test_a_restore_writes_its_format_into_meta_and_the_log(ns: Namespace) -> None:
+    restore(ns, one_shot())
 
-    assert str(FORMAT).encode() == ground.redis.hget(ground.keys.meta(), "format")
-    assert ["format", str(FORMAT)] == ground.last.texts[-2:]
+    assert str(FORMAT).encode() == ns.redis.hget(ns.keys.meta(), "format")
+    assert ["format", str(FORMAT)] == ns.last.texts[-2:]
 
 
-def test_an_archive_may_report_where_a_newer_zsched_leads(led: Ground) -> None:
+def test_an_archive_may_report_where_a_newer_zsched_leads(led: Namespace) -> None:
     led.redis.hset(led.keys.meta(), "format", FORMAT + 1)
 
     led.report("older", state="outdated")
@@ -117,33 +117,33 @@ GARBAGE = [*TEXTS, *NUMBERS_OF_LUA, LAST_MS + 1, -LAST_MS - 1, "9" * 5000]
 
 
 @pytest.mark.parametrize(("field", "garbage"), each(NUMBERS, GARBAGE))
-def test_a_corrupted_number_in_meta_is_refused_by_name(ground: Ground, field: str, garbage: Any) -> None:
-    ground.lead(**{field: garbage})
-    before = ground.keyspace()
+def test_a_corrupted_number_in_meta_is_refused_by_name(ns: Namespace, field: str, garbage: Any) -> None:
+    ns.lead(**{field: garbage})
+    before = ns.keyspace()
 
     calls = (
-        ground.fire,
-        lambda: ground.put(("a", 1_800_000_000_000)),
-        ground.report,
-        lambda: ground.call("get", ["a"]),
+        ns.fire,
+        lambda: ns.put(("a", 1_800_000_000_000)),
+        ns.report,
+        lambda: ns.call("get", ["a"]),
     )
     for call in calls:
         with pytest.raises(Garbled, match=rf"zsched:\{{default\}}:meta has {field} '.*', which zsched never wrote"):
             call()
 
-    assert before == ground.keyspace()
+    assert before == ns.keyspace()
 
 
 @pytest.mark.parametrize("clock", [{"frozen_ms": -1}, {"offset_ms": LAST_MS}, {"offset_ms": -LAST_MS}])
-def test_a_test_clock_out_of_range_is_refused_by_name(ground: Ground, clock: dict[str, int]) -> None:
-    ground.lead(**clock)
+def test_a_test_clock_out_of_range_is_refused_by_name(ns: Namespace, clock: dict[str, int]) -> None:
+    ns.lead(**clock)
 
     with pytest.raises(Garbled, match=f"has {next(iter(clock))} '"):
-        ground.fire()
+        ns.fire()
 
 
 @pytest.mark.parametrize("value", [b"-0", b"0007", b"0" * 20 + b"7", b"-7", b"%d" % LAST_MS])
-def test_python_and_lua_parse_the_same_numbers(led: Ground, value: bytes) -> None:
+def test_python_and_lua_parse_the_same_numbers(led: Namespace, value: bytes) -> None:
     led.redis.hset(led.keys.meta(), "doubt", value)
 
     led.fire()
@@ -152,23 +152,23 @@ def test_python_and_lua_parse_the_same_numbers(led: Ground, value: bytes) -> Non
 
 
 @pytest.mark.parametrize("field", NUMBERS)
-def test_the_remedy_of_a_corrupted_meta_field_repairs_it(ground: Ground, field: str) -> None:
-    ground.lead()
-    ground.put(("a", 1_800_000_000_000))
-    ground.redis.hset(ground.keys.meta(), field, "garbage")
+def test_the_remedy_of_a_corrupted_meta_field_repairs_it(ns: Namespace, field: str) -> None:
+    ns.lead()
+    ns.put(("a", 1_800_000_000_000))
+    ns.redis.hset(ns.keys.meta(), field, "garbage")
     with pytest.raises(Garbled) as caught:
-        ground.fire()
+        ns.fire()
 
     for command in caught.value.remedy.partition(": ")[0].split(", then "):
-        ground.redis.execute_command(*command.split())
-    ground.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS, gen="g")
-    ground.put(("b", 1_800_000_000_000))
+        ns.redis.execute_command(*command.split())
+    ns.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS, gen="g")
+    ns.put(("b", 1_800_000_000_000))
 
-    assert [1, 2, 3] == [int(entry.id.split("-")[1]) for entry in ground.entries()]
+    assert [1, 2, 3] == [int(entry.id.split("-")[1]) for entry in ns.entries()]
 
 
 @pytest.mark.parametrize("field", ["offset_ms", "frozen_ms"])
-def test_the_remedy_of_a_corrupted_test_clock_is_to_delete_the_field(led: Ground, field: str) -> None:
+def test_the_remedy_of_a_corrupted_test_clock_is_to_delete_the_field(led: Namespace, field: str) -> None:
     led.redis.hset(led.keys.meta(), field, "garbage")
 
     with pytest.raises(Garbled) as caught:

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.builders.namespaces import TERM, Ground
+from tests.builders.namespaces import TERM, Namespace
 from tests.lua.test_native import slots
 from tests.prefix import RQ
 from zsched.core.clock import ManualClock
@@ -16,23 +16,23 @@ from zsched.daemon.slots import SlotKeeper
 ALLOWED, WAITING = f"{RQ}:rl:mail:allowed", f"{RQ}:rl:mail:rate_limited"
 
 
-def job(ground: Ground, id: str, status: str, of: str = "", key: str = "mail") -> None:
+def job(ns: Namespace, id: str, status: str, of: str = "", key: str = "mail") -> None:
     """Write a job with *status*; *of* is its place in the limit."""
     fields = {"status": status, "origin": "default", "data": "call", "rate_limit_key": key}
-    ground.redis.hset(ground.keys.rq.job(id), mapping=fields)
+    ns.redis.hset(ns.keys.rq.job(id), mapping=fields)
     if of:
-        ground.redis.sadd(f"{RQ}:rl-keys", key)
-        ground.redis.hset(f"{RQ}:rl:{key}", "concurrency", 1)
-        ground.redis.zadd(f"{RQ}:rl:{key}:{of}", {id: 1})
+        ns.redis.sadd(f"{RQ}:rl-keys", key)
+        ns.redis.hset(f"{RQ}:rl:{key}", "concurrency", 1)
+        ns.redis.zadd(f"{RQ}:rl:{key}:{of}", {id: 1})
 
 
-def free(ground: Ground, key: str = "mail", passed: int = 0, most: int = 100) -> list[int]:
+def free(ns: Namespace, key: str = "mail", passed: int = 0, most: int = 100) -> list[int]:
     """Return the number of freed slots, and the number of checked jobs, -1 if those were all."""
-    return ground.call("free_slots", [key, passed], most=most)
+    return ns.call("free_slots", [key, passed], most=most)
 
 
 @pytest.fixture
-def keeper(led: Ground) -> Iterator[SlotKeeper]:
+def keeper(led: Namespace) -> Iterator[SlotKeeper]:
     with closing(led.link.open()) as wire:
         yield SlotKeeper(led.keys, ManualClock()).over(wire)
 
@@ -41,7 +41,7 @@ ENDED = ("gone", "finished", "failed", "canceled", "stopped", "scheduled", "defe
 
 
 @pytest.mark.parametrize("status", [*ENDED, "queued", "started"])
-def test_a_slot_goes_to_the_longest_waiting_job_unless_its_own_is_queued_or_runs(led: Ground, status: str) -> None:
+def test_a_slot_goes_to_the_longest_waiting_job_unless_its_own_is_queued_or_runs(led: Namespace, status: str) -> None:
     job(led, "over", status, "allowed")
     if status == "gone":
         led.redis.delete(led.keys.rq.job("over"))
@@ -56,7 +56,9 @@ def test_a_slot_goes_to_the_longest_waiting_job_unless_its_own_is_queued_or_runs
 
 
 @pytest.mark.parametrize(("lapses_in_s", "keeps"), [(60, True), (-60, False)])
-def test_a_cancelled_job_keeps_its_slot_while_its_execution_goes_on(led: Ground, lapses_in_s: int, keeps: bool) -> None:
+def test_a_cancelled_job_keeps_its_slot_while_its_execution_goes_on(
+    led: Namespace, lapses_in_s: int, keeps: bool
+) -> None:
     job(led, "works", "canceled", "allowed")
     led.redis.zadd(f"{RQ}:executions:works", {"x": led.now_ms // 1000 + lapses_in_s})
 
@@ -65,13 +67,13 @@ def test_a_cancelled_job_keeps_its_slot_while_its_execution_goes_on(led: Ground,
     assert keeps == (slots(led)[0] == ["works"])
 
 
-def test_an_empty_slot_goes_to_a_waiting_job(led: Ground) -> None:
+def test_an_empty_slot_goes_to_a_waiting_job(led: Namespace) -> None:
     job(led, "next", "rate_limited", "rate_limited")
 
     assert ([0, -1], ["next"]) == (free(led), led.queue())
 
 
-def test_free_slots_checks_all_jobs_in_parts(led: Ground) -> None:
+def test_free_slots_checks_all_jobs_in_parts(led: Namespace) -> None:
     for n in range(5):
         job(led, f"j{n}", "finished" if n in (0, 3) else "started", "allowed")
 
@@ -84,7 +86,7 @@ def test_free_slots_checks_all_jobs_in_parts(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("key", [f"{RQ}:rl:mail", ALLOWED, WAITING, f"{RQ}:job:over", f"{RQ}:executions:over"])
-def test_a_key_of_a_wrong_type_is_left_alone(led: Ground, key: str) -> None:
+def test_a_key_of_a_wrong_type_is_left_alone(led: Namespace, key: str) -> None:
     job(led, "over", "finished", "allowed")
     led.redis.delete(key)
     led.redis.set(key, "x")
@@ -96,14 +98,14 @@ def test_a_key_of_a_wrong_type_is_left_alone(led: Ground, key: str) -> None:
 
 
 @pytest.mark.parametrize("most", ["", "0", "many", "-1"])
-def test_a_limit_without_a_number_of_slots_is_left_alone(led: Ground, most: str) -> None:
+def test_a_limit_without_a_number_of_slots_is_left_alone(led: Namespace, most: str) -> None:
     job(led, "over", "finished", "allowed")
     led.redis.hset(f"{RQ}:rl:mail", "concurrency", most)
 
     assert ([0, -1], ["over"]) == (free(led), slots(led)[0])
 
 
-def test_the_chore_checks_all_limits_in_parts(led: Ground, keeper: SlotKeeper) -> None:
+def test_the_chore_checks_all_limits_in_parts(led: Namespace, keeper: SlotKeeper) -> None:
     for n in range(45):
         job(led, f"j{n}", "finished", "allowed", key=f"k{n}")
 
@@ -114,7 +116,7 @@ def test_the_chore_checks_all_limits_in_parts(led: Ground, keeper: SlotKeeper) -
     assert 1000 <= keeper.every_ms
 
 
-def test_the_chore_checks_all_jobs_of_a_large_limit(led: Ground, keeper: SlotKeeper) -> None:
+def test_the_chore_checks_all_jobs_of_a_large_limit(led: Namespace, keeper: SlotKeeper) -> None:
     for n in range(250):
         job(led, f"j{n:03}", "started" if n < 200 else "finished", "allowed")
 
@@ -124,7 +126,7 @@ def test_the_chore_checks_all_jobs_of_a_large_limit(led: Ground, keeper: SlotKee
 
 
 @pytest.mark.parametrize("kind", ["none", "string"])
-def test_the_chore_does_nothing_without_a_set_of_limits(led: Ground, keeper: SlotKeeper, kind: str) -> None:
+def test_the_chore_does_nothing_without_a_set_of_limits(led: Namespace, keeper: SlotKeeper, kind: str) -> None:
     if kind == "string":
         led.redis.set(f"{RQ}:rl-keys", "x")
 

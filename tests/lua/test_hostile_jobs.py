@@ -11,7 +11,7 @@ from importlib import resources
 import pytest
 
 from tests.breadth import each
-from tests.builders.namespaces import FIELDS, HOUR_MS, TERM, Ground
+from tests.builders.namespaces import FIELDS, HOUR_MS, TERM, Namespace
 from tests.prefix import RQ
 from zsched import Client
 from zsched.core.clock import ManualClock
@@ -71,7 +71,7 @@ def _quoted(arguments: str) -> list[str]:
 class Scene:
     """A Redis with a leader and a victim per field; the schedule ``daily`` is unrelated."""
 
-    def __init__(self, led: Ground, url: str, text: bytes) -> None:
+    def __init__(self, led: Namespace, url: str, text: bytes) -> None:
         self.led, self.text = led, text
         self.wire = led.link.open()
         self.client = Client.from_url(url)
@@ -250,7 +250,7 @@ def test_every_script_that_reads_job_fields_is_covered_by_a_driver() -> None:
     ids=lambda one: one if isinstance(one, str) else one.__name__,
 )
 def test_hostile_text_in_a_job_forges_nothing_in_the_log(
-    led: Ground, redis_server: EmbeddedRedis, drive: Callable[[Scene], None], hostile: str
+    led: Namespace, redis_server: EmbeddedRedis, drive: Callable[[Scene], None], hostile: str
 ) -> None:
     scene = Scene(led, redis_server.url, HOSTILE[hostile])
     with closing(scene.wire):
@@ -280,7 +280,7 @@ def dropped_in(entry: Entry) -> list[str]:
     ("status", "word"),
     [("rate_limited", "rate_limited"), ("a" * 20, "a" * 20), ("a" * 21, "odd"), ("canceled x", "odd"), ("a1", "odd")],
 )
-def test_a_status_in_the_log_has_at_most_20_letters(led: Ground, status: str, word: str) -> None:
+def test_a_status_in_the_log_has_at_most_20_letters(led: Namespace, status: str, word: str) -> None:
     led.put(("bait", led.now_ms - 1000), allow_past=1)
     run = led.run("bait", led.now_ms - 1000)
     led.redis.hset(led.keys.rq.job(run), "status", status)

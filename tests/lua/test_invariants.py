@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.breadth import some
-from tests.builders.namespaces import FIELDS, HOUR_MS, Ground
+from tests.builders.namespaces import FIELDS, HOUR_MS, Namespace
 from tests.lua.test_pause_resume import plan_text
 from tests.prefix import RQ
 from zsched.core.occurrences.outcomes import outcome_of
@@ -21,8 +21,8 @@ MOST_STEPS = 5000
 class Storm:
     """Random calls, and a check of the invariants after each."""
 
-    def __init__(self, ground: Ground, seed: int, *, is_limited: bool) -> None:
-        self.ground, self.random, self.is_limited = ground, random.Random(seed), is_limited
+    def __init__(self, ns: Namespace, seed: int, *, is_limited: bool) -> None:
+        self.ns, self.random, self.is_limited = ns, random.Random(seed), is_limited
         self.ops = self.was_throttled = 0
 
     def step(self) -> None:
@@ -34,78 +34,76 @@ class Storm:
 
     def put(self) -> None:
         ids = self.random.sample(IDS, self.random.randint(1, 3))
-        due = [self.ground.now_ms + self.random.choice([5, 50, HOUR_MS]) for _ in ids]
+        due = [self.ns.now_ms + self.random.choice([5, 50, HOUR_MS]) for _ in ids]
         rows = [(id, due_ms, self.random.choice(["one", "two"])) for id, due_ms in zip(ids, due, strict=True)]
         zs = self.random.choice(["1", "1f", "1s", "1fs"])
-        self.ground.put(
-            *rows, lane=self._lane(), if_exists=self._if_exists(), fields=FIELDS | {"zs": zs}, op=self._op()
-        )
+        self.ns.put(*rows, lane=self._lane(), if_exists=self._if_exists(), fields=FIELDS | {"zs": zs}, op=self._op())
 
     def rule(self) -> None:
         number = self.random.randint(1, 2)
-        self.ground.put_recurring(
+        self.ns.put_recurring(
             self._id(), f"+{self.random.choice([5, 50, 5000])}", lane=self._lane(), trigger=f"rule-{number}",
             digest=f"digest-{number}-{self.random.randint(1, 2)}", if_exists=self._if_exists(), op=self._op(),
             own={"flags": self.random.choice(["", "f", "s"])},
         )  # fmt: skip
 
     def pause(self) -> None:
-        self.ground.call("pause", [self._id()], note="n")
+        self.ns.call("pause", [self._id()], note="n")
 
     def resume(self) -> None:
-        self.ground.call("resume", [self._id(), ""], missed="fire")
+        self.ns.call("resume", [self._id(), ""], missed="fire")
 
     def skip(self) -> None:
         id = self._id()
-        at = self.ground.places().get(id, "").split()
-        version = self.ground.schedule(id).get("version", "-")
-        next_ms = self.random.choice(["-", self.ground.now_ms + 77])
+        at = self.ns.places().get(id, "").split()
+        version = self.ns.schedule(id).get("version", "-")
+        next_ms = self.random.choice(["-", self.ns.now_ms + 77])
         plan = plan_text(at[-1] if at else "-", version, next_ms)
-        self.ground.call("resume", [id, plan], missed="skip")
+        self.ns.call("resume", [id, plan], missed="skip")
 
     def cancel(self) -> None:
-        self.ground.call("cancel", [self._id()])
+        self.ns.call("cancel", [self._id()])
 
     def run_now(self) -> None:
         for op in [self._op() or "op-now"] * self.random.randint(1, 2):  # sent again
-            self.ground.call("run_now", id=self._id(), op=op, keep_op_ms=60_000)
+            self.ns.call("run_now", id=self._id(), op=op, keep_op_ms=60_000)
 
     def backfill(self) -> None:
-        id, at_ms = self._id(), self.ground.now_ms - 60_000
+        id, at_ms = self._id(), self.ns.now_ms - 60_000
         rows = [text for n in range(3) for text in (str(at_ms + n), self.random.choice(["once", "again"]))]
-        version = self.ground.schedule(id).get("version", "")
+        version = self.ns.schedule(id).get("version", "")
         for op in [self._op() or "op-backfill"] * self.random.randint(1, 2):  # sent again
-            self.ground.call("run_now", rows, id=id, seen_version=version, op=op, keep_op_ms=60_000)
+            self.ns.call("run_now", rows, id=id, seen_version=version, op=op, keep_op_ms=60_000)
 
     def enqueue(self) -> None:
         arguments = {"if_exists": self._if_exists(), "keep_op_ms": 60_000, "at_front": self.random.randint(0, 1)}
-        self.ground.enqueue(self._id(), op=self._op() or "op-enqueue", **arguments)
+        self.ns.enqueue(self._id(), op=self._op() or "op-enqueue", **arguments)
 
     def tick(self) -> None:
-        fired = self.ground.fire(limit=self.random.choice([1, 2, 100]))
+        fired = self.ns.fire(limit=self.random.choice([1, 2, 100]))
         planned = [(row, int(row[2]), self.random.choice(["", fired.now_ms + 60])) for row in fired.recurring]
         if self.random.random() < 0.2:
             self.step()  # something comes between
-        self.ground.advance(*planned)
+        self.ns.advance(*planned)
         if self.random.random() < 0.2:
-            self.ground.advance(*planned)  # sent again
+            self.ns.advance(*planned)  # sent again
 
     def rq_cancels(self) -> None:
         for run in self._waiting()[:1]:
-            self.ground.redis.hset(f"{RQ}:job:{run}", "status", "canceled")
+            self.ns.redis.hset(f"{RQ}:job:{run}", "status", "canceled")
 
     def lose_hash(self) -> None:
         if self.random.random() < 0.3:
             for run in self._waiting()[:1]:
-                self.ground.redis.delete(f"{RQ}:job:{run}")
+                self.ns.redis.delete(f"{RQ}:job:{run}")
 
     def limit(self) -> None:
         """Set another limit of the only queue, or remove it."""
-        self.ground.limit(**self.random.choice([{"default": 0.01}, {"default": 0.02}, {"default": 1}, {"other": 1}]))
+        self.ns.limit(**self.random.choice([{"default": 0.01}, {"default": 0.02}, {"default": 1}, {"other": 1}]))
 
     def wait(self) -> None:
-        self.ground.pass_time(self.random.choice([1, 60, 5000]))
-        self.ground.redis.hset(self.ground.keys.meta(), "doubt", self.ground.now_ms - self.random.choice([0, 10_000]))
+        self.ns.pass_time(self.random.choice([1, 60, 5000]))
+        self.ns.redis.hset(self.ns.keys.meta(), "doubt", self.ns.now_ms - self.random.choice([0, 10_000]))
 
     def _id(self) -> str:
         return self.random.choice(IDS)
@@ -122,39 +120,39 @@ class Storm:
 
     def _waiting(self) -> list[str]:
         """Return run ids of waiting one-shots."""
-        recurring = {member.decode() for member in self.ground.redis.smembers(self.ground.keys.recurring())}
-        places = self.ground.places()
+        recurring = {member.decode() for member in self.ns.redis.smembers(self.ns.keys.recurring())}
+        places = self.ns.places()
         return [f"{id}-{places[id].split()[-1]}" for id in sorted(places.keys() - recurring)]
 
     def check(self) -> None:
-        ground = self.ground
-        places = ground.places()  # asserts that no id has two, nor is where nobody looks
-        assert {word.partition(":")[2] for word in ground.throttled()} <= ground.limits().keys()
-        recurring = {member.decode() for member in ground.redis.smembers(ground.keys.recurring())}
-        for prefix in (ground.keys.schedule_prefix(), ground.keys.template_prefix()):
-            held = {key.decode().removeprefix(prefix) for key in ground.redis.keys(prefix.replace("{", r"\{") + "*")}
+        ns = self.ns
+        places = ns.places()  # asserts that no id has two, nor is where nobody looks
+        assert {word.partition(":")[2] for word in ns.throttled()} <= ns.limits().keys()
+        recurring = {member.decode() for member in ns.redis.smembers(ns.keys.recurring())}
+        for prefix in (ns.keys.schedule_prefix(), ns.keys.template_prefix()):
+            held = {key.decode().removeprefix(prefix) for key in ns.redis.keys(prefix.replace("{", r"\{") + "*")}
             assert recurring == held
         for id in recurring:
-            state = ground.schedule(id)
+            state = ns.schedule(id)
             assert ("nominal" in state) == (id in places), (id, places, state)
             assert ("ended_at" in state) == (id not in places)
             assert "nominal" not in state or state["nominal"] == places[id].split()[-1]
-        queue = ground.queue()
+        queue = ns.queue()
         assert [] == [run for run, times in Counter(queue).items() if times > 1]
         waiting = set(self._waiting())
-        for key in ground.redis.keys(f"{RQ}:job:*"):
-            run, status = key.decode().removeprefix(f"{RQ}:job:"), ground.redis.hget(key, "status")
+        for key in ns.redis.keys(f"{RQ}:job:*"):
+            run, status = key.decode().removeprefix(f"{RQ}:job:"), ns.redis.hget(key, "status")
             if status == b"scheduled":
                 assert run in waiting, f"{run} waits in no lane"
             elif status == b"queued":
                 assert run in queue
-        ground.check_log()
+        ns.check_log()
         assert self._logged() == sorted(queue)
 
     def _logged(self) -> list[str]:
         """Return every run that the log says was pushed."""
         runs: list[str] = []
-        for entry in self.ground.entries():
+        for entry in self.ns.entries():
             fields = entry.fields if entry.kind in ("fire", "run_now", "backfill", "advance") else {}
             runs += fields.get("runs", "").split()
             runs += [fields["run"]] if entry.kind == "run_now" else []
@@ -169,7 +167,7 @@ class Storm:
     ("seed", "is_limited"),
     some([(seed, is_limited) for seed in range(6) for is_limited in (False, True)], (0, False), (1, True)),
 )
-def test_random_operations_keep_one_place_and_push_each_run_once(led: Ground, seed: int, is_limited: bool) -> None:
+def test_random_operations_keep_one_place_and_push_each_run_once(led: Namespace, seed: int, is_limited: bool) -> None:
     storm = Storm(led, seed, is_limited=is_limited)
     led.limit(**({"default": 0.01} if is_limited else {}))
 

@@ -12,7 +12,7 @@ from rq.job import Job
 from rq.registry import FailedJobRegistry, StartedJobRegistry
 
 from tests.builders.entries import LogEntry
-from tests.builders.namespaces import EPOCH, Ground
+from tests.builders.namespaces import EPOCH, Namespace
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
@@ -25,21 +25,21 @@ YEAR_S = 31_536_000
 PACKED = b64encode(zlib.compress(WHY.encode())).decode()
 
 
-def job(ground: Ground, run: str, status: str = "started", **more: str) -> None:
+def job(ns: Namespace, run: str, status: str = "started", **more: str) -> None:
     fields = {"data": DATA, "created_at": ENQUEUED, "enqueued_at": ENQUEUED, "started_at": BEAT, "origin": "default"}
-    ground.redis.hset(
-        ground.keys.rq.job(run),
+    ns.redis.hset(
+        ns.keys.rq.job(run),
         mapping=fields | {"last_heartbeat": BEAT, "worker_name": "w", "timeout": "180", "status": status} | more,
     )
 
 
-def execution(ground: Ground, run: str, name: str = "x", is_alive: bool = False) -> str:
+def execution(ns: Namespace, run: str, name: str = "x", is_alive: bool = False) -> str:
     """Write the traces of a worker that is killed during *run*."""
     member = f"{run}:{name}"
-    ground.redis.zadd(f"{RQ}:wip:default", {member: 1_767_225_660})
-    ground.redis.zadd(f"{RQ}:executions:{run}", {name: 9_999_999_999})
+    ns.redis.zadd(f"{RQ}:wip:default", {member: 1_767_225_660})
+    ns.redis.zadd(f"{RQ}:executions:{run}", {name: 9_999_999_999})
     if is_alive:
-        ground.redis.hset(f"{RQ}:execution:{member}", "id", name)
+        ns.redis.hset(f"{RQ}:execution:{member}", "id", name)
     return member
 
 
@@ -53,16 +53,18 @@ def end(run: str, members: str = "", status: str = "started") -> tuple[str, ...]
     return run.rpartition("-")[0], run, status, mark, members, "end", "lost", f'{{"error":"{WHY}"}}', PACKED
 
 
-def lose(ground: Ground, seen: LogEntry, *dead: tuple[str, ...], **over: Any) -> list[Any]:
+def lose(ns: Namespace, seen: LogEntry, *dead: tuple[str, ...], **over: Any) -> list[Any]:
     arguments = {"seen_entry": seen.id, "seen_t": seen.t, "ended_ms": LOST_MS} | over
-    return ground.call("lost", [text for one in dead for text in one], **arguments)
+    return ns.call("lost", [text for one in dead for text in one], **arguments)
 
 
 NOTHING: list[Any] = ["-", "0", [], [], []]
 
 
 @pytest.mark.parametrize(("flag", "is_front"), [("1", True), ("", False), ("0", False)])
-def test_a_lost_run_with_retries_left_is_queued_at_once(led: Ground, seen: LogEntry, flag: str, is_front: bool) -> None:
+def test_a_lost_run_with_retries_left_is_queued_at_once(
+    led: Namespace, seen: LogEntry, flag: str, is_front: bool
+) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "before")
     job(led, A, retries_left="2", enqueue_at_front_on_retry=flag)
     member = execution(led, A)
@@ -80,11 +82,11 @@ def test_a_lost_run_with_retries_left_is_queued_at_once(led: Ground, seen: LogEn
     assert f"{RQ}:queue:default".encode() in led.redis.smembers(f"{RQ}:queues")
 
 
-def _set(**fields: str) -> Callable[[Ground], Any]:
+def _set(**fields: str) -> Callable[[Namespace], Any]:
     return lambda led: led.redis.hset(led.keys.rq.job(A), mapping=fields)
 
 
-NOT_LOST: dict[str, tuple[str, Callable[[Ground], Any]]] = {  # its status when it was seen, and what happened then
+NOT_LOST: dict[str, tuple[str, Callable[[Namespace], Any]]] = {  # its status when it was seen, and what happened then
     "without retries left": ("started", _set(retries_left="0")),
     "without a number of retries": ("started", lambda led: led.redis.hdel(led.keys.rq.job(A), "retries_left")),
     "finished": ("started", _set(status="finished")),
@@ -101,7 +103,9 @@ NOT_LOST: dict[str, tuple[str, Callable[[Ground], Any]]] = {  # its status when 
 
 
 @pytest.mark.parametrize("state", NOT_LOST)
-def test_a_run_that_is_not_lost_or_has_no_retries_left_is_left_alone(led: Ground, seen: LogEntry, state: str) -> None:
+def test_a_run_that_is_not_lost_or_has_no_retries_left_is_left_alone(
+    led: Namespace, seen: LogEntry, state: str
+) -> None:
     status, act = NOT_LOST[state]
     job(led, A, status, retries_left="1")
     members = execution(led, A) if status == "started" else ""
@@ -113,7 +117,7 @@ def test_a_run_that_is_not_lost_or_has_no_retries_left_is_left_alone(led: Ground
     assert before == led.keyspace()
 
 
-def test_a_lost_run_without_retries_ends_as_failed_in_log_and_rq(led: Ground, seen: LogEntry) -> None:
+def test_a_lost_run_without_retries_ends_as_failed_in_log_and_rq(led: Namespace, seen: LogEntry) -> None:
     job(led, A, retries_left="2")
     member = execution(led, A)
 
@@ -133,7 +137,7 @@ def test_a_lost_run_without_retries_ends_as_failed_in_log_and_rq(led: Ground, se
     assert [] == led.queue()
 
 
-def test_a_lost_run_keeps_its_last_ten_results(led: Ground, seen: LogEntry) -> None:
+def test_a_lost_run_keeps_its_last_ten_results(led: Namespace, seen: LogEntry) -> None:
     job(led, A)
     for number in range(12):
         led.redis.xadd(f"{RQ}:results:{A}", {"type": "2", "number": number})
@@ -152,7 +156,7 @@ def test_a_lost_run_keeps_its_last_ten_results(led: Ground, seen: LogEntry) -> N
     ],
 )  # fmt: skip
 def test_a_lost_run_is_kept_for_its_failure_ttl(
-    led: Ground, seen: LogEntry, ttl: str, wish: dict[str, str], lives_s: int
+    led: Namespace, seen: LogEntry, ttl: str, wish: dict[str, str], lives_s: int
 ) -> None:
     job(led, A, failure_ttl=ttl, **wish)
     led.redis.xadd(f"{RQ}:results:{A}", {"type": "2"})  # of an attempt before
@@ -166,7 +170,7 @@ def test_a_lost_run_is_kept_for_its_failure_ttl(
     assert (lives_s != -2) == (led.redis.zscore(f"{RQ}:failed:default", A) is not None)
 
 
-def test_retried_and_ended_runs_are_logged_as_two_entries(led: Ground, seen: LogEntry) -> None:
+def test_retried_and_ended_runs_are_logged_as_two_entries(led: Namespace, seen: LogEntry) -> None:
     job(led, A, retries_left="1")
     job(led, B)
 
@@ -180,7 +184,7 @@ def test_retried_and_ended_runs_are_logged_as_two_entries(led: Ground, seen: Log
     "key", [f"{RQ}:job:{A}", f"{RQ}:queue:default", f"{RQ}:wip:default", f"{RQ}:failed:default", f"{RQ}:executions:{A}",
             f"{RQ}:results:{A}", f"{RQ}:queue:default:intermediate"],
 )  # fmt: skip
-def test_a_key_of_a_wrong_type_hides_no_other_run(led: Ground, seen: LogEntry, key: str) -> None:
+def test_a_key_of_a_wrong_type_hides_no_other_run(led: Namespace, seen: LogEntry, key: str) -> None:
     job(led, A, retries_left="1")
     job(led, B, retries_left="1", origin="other")
     led.redis.delete(key)
@@ -189,7 +193,7 @@ def test_a_key_of_a_wrong_type_hides_no_other_run(led: Ground, seen: LogEntry, k
     assert [B] == lose(led, seen, again(A), again(B))[3]
 
 
-def test_a_run_named_twice_is_pushed_once(led: Ground, seen: LogEntry) -> None:
+def test_a_run_named_twice_is_pushed_once(led: Namespace, seen: LogEntry) -> None:
     job(led, A, retries_left="2")
     members = f"{execution(led, A)} {execution(led, A, 'y')}"
 
@@ -202,16 +206,16 @@ def test_a_run_named_twice_is_pushed_once(led: Ground, seen: LogEntry) -> None:
 AFTER = "a-1767225660000"
 
 
-def waits(ground: Ground, run: str, before: str) -> None:
+def waits(ns: Namespace, run: str, before: str) -> None:
     """Let *run* wait behind *before* in the chain of its schedule."""
-    job(ground, run, "deferred", dependency_id=before)
-    ground.redis.zadd(f"{RQ}:deferred:default", {run: 1})
-    ground.redis.sadd(f"{RQ}:job:{before}:dependents", run)
-    ground.redis.sadd(f"{RQ}:job::{run}:dependencies", before)
-    ground.redis.hset(ground.keys.chains(), "a", f"queue {before} {run}")
+    job(ns, run, "deferred", dependency_id=before)
+    ns.redis.zadd(f"{RQ}:deferred:default", {run: 1})
+    ns.redis.sadd(f"{RQ}:job:{before}:dependents", run)
+    ns.redis.sadd(f"{RQ}:job::{run}:dependencies", before)
+    ns.redis.hset(ns.keys.chains(), "a", f"queue {before} {run}")
 
 
-def test_the_end_of_a_lost_run_releases_the_next_run_of_its_chain(led: Ground, seen: LogEntry) -> None:
+def test_the_end_of_a_lost_run_releases_the_next_run_of_its_chain(led: Namespace, seen: LogEntry) -> None:
     job(led, A)
     waits(led, AFTER, A)
 
@@ -224,7 +228,7 @@ def test_the_end_of_a_lost_run_releases_the_next_run_of_its_chain(led: Ground, s
     assert "end" == next(entry for entry in led.entries() if entry.id == reply[1]).kind
 
 
-def test_a_retried_lost_run_keeps_its_place_in_its_chain(led: Ground, seen: LogEntry) -> None:
+def test_a_retried_lost_run_keeps_its_place_in_its_chain(led: Namespace, seen: LogEntry) -> None:
     job(led, A, retries_left="1")
     waits(led, AFTER, A)
 
@@ -235,7 +239,7 @@ def test_a_retried_lost_run_keeps_its_place_in_its_chain(led: Ground, seen: LogE
     assert {AFTER.encode()} == led.redis.smembers(f"{RQ}:job:{A}:dependents")
 
 
-def test_chains_of_a_wrong_type_hide_no_lost_run(led: Ground, seen: LogEntry) -> None:
+def test_chains_of_a_wrong_type_hide_no_lost_run(led: Namespace, seen: LogEntry) -> None:
     job(led, A)
     led.redis.set(led.keys.chains(), "text")
 
@@ -245,7 +249,7 @@ def test_chains_of_a_wrong_type_hide_no_lost_run(led: Ground, seen: LogEntry) ->
 # -- lost before it began -------------------------------------------------------------------------
 
 
-def test_a_run_that_left_its_queue_is_pushed_again(led: Ground, seen: LogEntry) -> None:
+def test_a_run_that_left_its_queue_is_pushed_again(led: Namespace, seen: LogEntry) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "later")
     job(led, A, "queued", retries_left="1")
     job(led, B, "queued")
@@ -256,7 +260,9 @@ def test_a_run_that_left_its_queue_is_pushed_again(led: Ground, seen: LogEntry) 
     assert ["later", A] == led.queue()
 
 
-def test_a_run_whose_worker_died_before_starting_it_leaves_the_intermediate_queue(led: Ground, seen: LogEntry) -> None:
+def test_a_run_whose_worker_died_before_starting_it_leaves_the_intermediate_queue(
+    led: Namespace, seen: LogEntry
+) -> None:
     job(led, A, "queued", retries_left="1")
     led.redis.rpush(f"{RQ}:queue:default:intermediate", A)
     member = execution(led, A)
@@ -267,7 +273,7 @@ def test_a_run_whose_worker_died_before_starting_it_leaves_the_intermediate_queu
     assert not led.redis.exists(f"{RQ}:queue:default:intermediate", f"{RQ}:wip:default", f"{RQ}:executions:{A}")
 
 
-def test_a_run_twice_in_the_intermediate_queue_is_pushed_once(led: Ground, seen: LogEntry) -> None:
+def test_a_run_twice_in_the_intermediate_queue_is_pushed_once(led: Namespace, seen: LogEntry) -> None:
     job(led, A)
     led.redis.rpush(f"{RQ}:queue:default:intermediate", A, A)
 
@@ -276,7 +282,7 @@ def test_a_run_twice_in_the_intermediate_queue_is_pushed_once(led: Ground, seen:
     assert [A.encode()] == led.redis.lrange(f"{RQ}:queue:default:intermediate", 0, -1)
 
 
-def test_a_lost_run_counts_as_a_failure_only_if_it_is_not_retried(led: Ground) -> None:
+def test_a_lost_run_counts_as_a_failure_only_if_it_is_not_retried(led: Namespace) -> None:
     led.put_recurring("a", own={"pause_after": "2"})
     seen = led.last
     job(led, A, retries_left="1")
@@ -293,7 +299,7 @@ def test_a_lost_run_counts_as_a_failure_only_if_it_is_not_retried(led: Ground) -
     assert led.places()["a"].startswith("paused")
 
 
-def test_lost_is_refused_when_the_callers_log_entry_is_missing(led: Ground, seen: LogEntry) -> None:
+def test_lost_is_refused_when_the_callers_log_entry_is_missing(led: Namespace, seen: LogEntry) -> None:
     job(led, A, retries_left="1")
     dead = again(A, execution(led, A))
 

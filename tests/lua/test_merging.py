@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders.namespaces import HOUR_MS, LEASE_MS, Ground
+from tests.builders.namespaces import HOUR_MS, LEASE_MS, Namespace
 from tests.builders.records import DUE_MS, one_shot, open_run, rule
 from tests.lua.restoring import hold, merged, restore, seen
 from tests.prefix import RQ
@@ -18,7 +18,9 @@ from zsched.storage.scripts import load
 
 @pytest.mark.parametrize("other", [{"seen_entry": "7-99"}, {"seen_t": "5"}, {"seen_entry": "-", "seen_t": 0}])
 @pytest.mark.parametrize("call", [lambda g, **o: restore(g, one_shot(), rule(), **o), merged])
-def test_a_merge_is_refused_if_the_log_grew_since_the_comparison(led: Ground, call: Any, other: dict[str, Any]) -> None:
+def test_a_merge_is_refused_if_the_log_grew_since_the_comparison(
+    led: Namespace, call: Any, other: dict[str, Any]
+) -> None:
     led.put(("b", "+1000"))
     before = led.keyspace()
 
@@ -51,14 +53,14 @@ BEHIND: dict[str, tuple[tuple[str, ...], bool]] = {  # texts of an entry, and wh
 
 
 @pytest.mark.parametrize("what", BEHIND)
-def test_a_later_entry_refuses_a_restore_only_if_it_changes_a_restored_schedule(led: Ground, what: str) -> None:
+def test_a_later_entry_refuses_a_restore_only_if_it_changes_a_restored_schedule(led: Namespace, what: str) -> None:
     (kind, *texts), touches = BEHIND[what]
 
     assert touches == is_compared_again(led, "a", ["kind", kind, "t", str(led.now_ms * 1000), *texts])
 
 
 @pytest.mark.parametrize("name", TOUCHED)
-def test_lua_finds_the_changed_schedules_in_every_kind_of_entry(led: Ground, name: str) -> None:
+def test_lua_finds_the_changed_schedules_in_every_kind_of_entry(led: Namespace, name: str) -> None:
     given = TOUCHED[name][0]
     ids = {key[0] for key in TOUCHED[name][1]}
 
@@ -66,7 +68,7 @@ def test_lua_finds_the_changed_schedules_in_every_kind_of_entry(led: Ground, nam
     assert not ids or not is_compared_again(led, "nobody", given.texts)
 
 
-def is_compared_again(led: Ground, id: str, texts: Sequence[str | bytes]) -> bool:
+def is_compared_again(led: Namespace, id: str, texts: Sequence[str | bytes]) -> bool:
     """Return whether an entry of *texts* after the comparison prevents the restore of schedule *id*."""
     led.put(("first", "+1000"))
     compared = seen(led)
@@ -79,7 +81,7 @@ def is_compared_again(led: Ground, id: str, texts: Sequence[str | bytes]) -> boo
 
 
 @pytest.mark.parametrize(("number", "is_much"), [(100, False), (101, True)])
-def test_a_restore_is_refused_when_too_many_entries_came_later(led: Ground, number: int, is_much: bool) -> None:
+def test_a_restore_is_refused_when_too_many_entries_came_later(led: Namespace, number: int, is_much: bool) -> None:
     led.put(("first", "+1000"))
     compared = seen(led)
     for n in range(number):
@@ -88,14 +90,14 @@ def test_a_restore_is_refused_when_too_many_entries_came_later(led: Ground, numb
     assert is_much == (restore(led, one_shot(), **compared)[0] == "AGAIN")
 
 
-def test_a_restore_is_refused_when_the_log_became_empty(led: Ground) -> None:
+def test_a_restore_is_refused_when_the_log_became_empty(led: Namespace) -> None:
     before = led.keyspace()
 
     assert "AGAIN" == restore(led, one_shot(), seen_entry="7-1", seen_t=5)[0]
     assert before == led.keyspace()
 
 
-def test_a_restore_holds_fire(led: Ground) -> None:
+def test_a_restore_holds_fire(led: Namespace) -> None:
     led.put(("b", 5), allow_past=1)
 
     restore(led, one_shot())
@@ -106,7 +108,7 @@ def test_a_restore_holds_fire(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("how", ["restore", "report"])
-def test_a_hold_is_never_shortened_and_an_impossible_hold_is_replaced(led: Ground, how: str) -> None:
+def test_a_hold_is_never_shortened_and_an_impossible_hold_is_replaced(led: Namespace, how: str) -> None:
     def hold_for(ms: int) -> None:
         restore(led, one_shot(), hold_for_ms=ms) if how == "restore" else led.report(hold_for_ms=ms)
 
@@ -122,14 +124,14 @@ def test_a_hold_is_never_shortened_and_an_impossible_hold_is_replaced(led: Groun
     assert led.now_ms + 2000 == hold(led)
 
 
-def test_a_restore_wakes_a_sleeping_daemon(led: Ground) -> None:
+def test_a_restore_wakes_a_sleeping_daemon(led: Namespace) -> None:
     with led.heard(led.keys.wake()) as heard:
         restore(led, one_shot(id="b", due_ms=DUE_MS + 5), one_shot(), one_shot("paused", "p", note="5 "))
 
     assert [str(DUE_MS).encode()] == heard
 
 
-def test_a_merged_entry_lists_the_histories_that_redis_contains(led: Ground) -> None:
+def test_a_merged_entry_lists_the_histories_that_redis_contains(led: Namespace) -> None:
     reply = merged(led, Position(1, 2, 3), Position(4, 5, 6))
 
     assert [led.last.id, led.last.t] == reply[1:]
@@ -137,13 +139,13 @@ def test_a_merged_entry_lists_the_histories_that_redis_contains(led: Ground) -> 
     assert 0 == hold(led)
 
 
-def test_a_merged_entry_can_be_written_into_an_empty_redis(ground: Ground) -> None:
-    merged(ground, Position(1, 2, 3))
+def test_a_merged_entry_can_be_written_into_an_empty_redis(ns: Namespace) -> None:
+    merged(ns, Position(1, 2, 3))
 
-    assert ("0-1", "merged") == (ground.last.id, ground.last.kind)
+    assert ("0-1", "merged") == (ns.last.id, ns.last.kind)
 
 
-def test_a_run_is_put_back_without_a_set_of_queues(led: Ground) -> None:
+def test_a_run_is_put_back_without_a_set_of_queues(led: Namespace) -> None:
     led.redis.set(f"{RQ}:queues", "a text")
 
     restore(led, one_shot(), open_run(id="c"))

@@ -7,7 +7,7 @@ import rq
 from rq import Queue, Retry
 from rq.job import Job
 
-from tests.builders.namespaces import Ground
+from tests.builders.namespaces import Namespace
 from tests.lua.delayed import LOCK_S, OURS, Reply, delay, native, waiting
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
@@ -19,12 +19,12 @@ def _is_later(reply: Reply) -> bool:
     return isinstance(reply.next_ms, int) and reply.next_ms > reply.now_ms
 
 
-def _lock(ground: Ground, queue: str = "default") -> bytes | None:
-    held: bytes | None = ground.redis.get(f"{RQ}:scheduler-lock:{queue}")
+def _lock(ns: Namespace, queue: str = "default") -> bytes | None:
+    held: bytes | None = ns.redis.get(f"{RQ}:scheduler-lock:{queue}")
     return held
 
 
-def test_a_due_job_is_queued_as_rqs_scheduler_would(led: Ground) -> None:
+def test_a_due_job_is_queued_as_rqs_scheduler_would(led: Namespace) -> None:
     delay(led, "a")
     led.redis.srem(f"{RQ}:queues", f"{RQ}:queue:default")
 
@@ -41,7 +41,7 @@ def test_a_due_job_is_queued_as_rqs_scheduler_would(led: Ground) -> None:
     assert [] == led.entries()
 
 
-def test_a_job_that_is_due_in_two_registries_is_pushed_once(led: Ground) -> None:
+def test_a_job_that_is_due_in_two_registries_is_pushed_once(led: Namespace) -> None:
     delay(led, "a")
     delay(led, "a", queue="mail")
 
@@ -54,7 +54,7 @@ def test_a_job_that_is_due_in_two_registries_is_pushed_once(led: Ground) -> None
     assert ([], []) == (waiting(led), waiting(led, "mail"))
 
 
-def test_a_moved_job_has_the_fields_that_rqs_scheduler_writes(led: Ground) -> None:
+def test_a_moved_job_has_the_fields_that_rqs_scheduler_writes(led: Namespace) -> None:
     for id in ("ours", "rqs"):
         delay(led, id, queue=id, timeout=None, ttl=500, retry=Retry(max=3, interval=60), meta={"a": 1})
         led.redis.hdel(f"{RQ}:job:{id}", "timeout")
@@ -72,7 +72,7 @@ def test_a_moved_job_has_the_fields_that_rqs_scheduler_writes(led: Ground) -> No
     assert 490 < led.redis.ttl(f"{RQ}:job:ours") <= 500
 
 
-def test_the_next_due_time_is_the_earliest_of_all_queues(led: Ground) -> None:
+def test_the_next_due_time_is_the_earliest_of_all_queues(led: Namespace) -> None:
     delay(led, "a", in_s=3600)
     delay(led, "b", queue="other", in_s=60)
     earliest_ms = int(led.redis.zscore(f"{RQ}:scheduled:other", "b")) * 1000
@@ -80,14 +80,14 @@ def test_the_next_due_time_is_the_earliest_of_all_queues(led: Ground) -> None:
     assert earliest_ms == native(led, "default", "other", "unknown").next_ms
 
 
-def test_native_without_delayed_jobs_has_no_next_time_and_writes_only_the_lock(led: Ground) -> None:
+def test_native_without_delayed_jobs_has_no_next_time_and_writes_only_the_lock(led: Namespace) -> None:
     before = led.keyspace().keys()
 
     assert "" == native(led).next_ms
     assert {f"{RQ}:scheduler-lock:default".encode()} == led.keyspace().keys() - before
 
 
-def test_native_stops_at_its_limit_and_returns_the_current_time_as_the_next(led: Ground) -> None:
+def test_native_stops_at_its_limit_and_returns_the_current_time_as_the_next(led: Namespace) -> None:
     delay(led, "a", "b")
     delay(led, "c", "d", queue="other")
     delay(led, "e", queue="last")
@@ -103,7 +103,7 @@ def test_native_stops_at_its_limit_and_returns_the_current_time_as_the_next(led:
 # -- whose queue it is --------------------------------------------------------------------------------
 
 
-def test_a_queue_locked_by_another_scheduler_is_left_alone(led: Ground) -> None:
+def test_a_queue_locked_by_another_scheduler_is_left_alone(led: Namespace) -> None:
     delay(led, "a")
     delay(led, "b", queue="other")
     led.redis.set(f"{RQ}:scheduler-lock:default", "worker-1", ex=60)
@@ -117,7 +117,7 @@ def test_a_queue_locked_by_another_scheduler_is_left_alone(led: Ground) -> None:
     assert led.redis.ttl(f"{RQ}:scheduler-lock:default") > LOCK_S
 
 
-def test_native_takes_and_renews_its_scheduler_lock_and_leaves_its_queue_to_another_holder(led: Ground) -> None:
+def test_native_takes_and_renews_its_scheduler_lock_and_leaves_its_queue_to_another_holder(led: Namespace) -> None:
     native(led)
     since_ms = led.server_ms
     led.redis.expire(f"{RQ}:scheduler-lock:default", 3)
@@ -131,7 +131,7 @@ def test_native_takes_and_renews_its_scheduler_lock_and_leaves_its_queue_to_anot
     assert led.is_life(f"{RQ}:scheduler-lock:default", LOCK_S, since_ms)
 
 
-def test_only_own_scheduler_locks_are_released(led: Ground) -> None:
+def test_only_own_scheduler_locks_are_released(led: Namespace) -> None:
     delay(led, "a")
     led.redis.set(f"{RQ}:scheduler-lock:default", OURS)
     led.redis.set(f"{RQ}:scheduler-lock:other", "worker-1")
@@ -141,7 +141,7 @@ def test_only_own_scheduler_locks_are_released(led: Ground) -> None:
     assert (0, ["a"], None, b"worker-1") == (reply.pushed, waiting(led), _lock(led), _lock(led, "other"))
 
 
-def test_jobs_with_at_front_are_queued_first_by_their_time(led: Ground) -> None:
+def test_jobs_with_at_front_are_queued_first_by_their_time(led: Namespace) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "waiting")
     delay(led, "back")
     delay(led, "front-1", "front-2", at_front=True)
@@ -152,7 +152,7 @@ def test_jobs_with_at_front_are_queued_first_by_their_time(led: Ground) -> None:
 
 
 @pytest.mark.parametrize(("ended_at", "queue"), [("", ["waiting", "a"]), ("2026-01-01T00:00:00Z", ["a", "waiting"])])
-def test_a_retry_goes_to_the_front_from_the_second_attempt(led: Ground, ended_at: str, queue: list[str]) -> None:
+def test_a_retry_goes_to_the_front_from_the_second_attempt(led: Namespace, ended_at: str, queue: list[str]) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "waiting")
     delay(led, "a", retry=Retry(max=2, interval=60, enqueue_at_front=True))
     led.redis.hset(f"{RQ}:job:a", "ended_at", ended_at)
@@ -167,7 +167,7 @@ def test_a_retry_goes_to_the_front_from_the_second_attempt(led: Ground, ended_at
 # -- what is odd --------------------------------------------------------------------------------------
 
 
-def test_a_deleted_job_is_removed_from_its_registry_at_the_second_look(led: Ground) -> None:
+def test_a_deleted_job_is_removed_from_its_registry_at_the_second_look(led: Namespace) -> None:
     delay(led, "a", "b")
     led.redis.delete(f"{RQ}:job:a")
 
@@ -182,7 +182,7 @@ def test_a_deleted_job_is_removed_from_its_registry_at_the_second_look(led: Grou
 
 
 @pytest.mark.parametrize("status", ["queued", "started", "finished", "failed", "canceled", "deferred", "strange", None])
-def test_a_job_of_another_status_is_reported_and_not_queued_again(led: Ground, status: str | None) -> None:
+def test_a_job_of_another_status_is_reported_and_not_queued_again(led: Namespace, status: str | None) -> None:
     delay(led, "a")
     if status is None:
         led.redis.hdel(f"{RQ}:job:a", "status")
@@ -198,7 +198,7 @@ def test_a_job_of_another_status_is_reported_and_not_queued_again(led: Ground, s
     assert ([], [], before) == (led.queue(), waiting(led), led.redis.hgetall(f"{RQ}:job:a"))
 
 
-def test_an_odd_job_is_checked_again_after_five_seconds_and_not_before(led: Ground) -> None:
+def test_an_odd_job_is_checked_again_after_five_seconds_and_not_before(led: Namespace) -> None:
     delay(led, "a")
     led.redis.hset(f"{RQ}:job:a", "status", "started")
     first = native(led)
@@ -213,7 +213,7 @@ def test_an_odd_job_is_checked_again_after_five_seconds_and_not_before(led: Grou
     assert first.now_ms // 1000 * 1000 + 5500 == first.next_ms
 
 
-def test_a_job_whose_hash_rq_writes_after_the_registry_is_not_lost(led: Ground) -> None:
+def test_a_job_whose_hash_rq_writes_after_the_registry_is_not_lost(led: Namespace) -> None:
     delay(led, "a")
     written = led.redis.hgetall(f"{RQ}:job:a")
     led.redis.delete(f"{RQ}:job:a")  # RQ 2 writes the registry at once, also where it was given a pipeline
@@ -226,7 +226,7 @@ def test_a_job_whose_hash_rq_writes_after_the_registry_is_not_lost(led: Ground) 
     assert ["a"] == led.queue()
 
 
-def test_a_job_key_of_a_wrong_type_does_not_block_other_jobs(led: Ground) -> None:
+def test_a_job_key_of_a_wrong_type_does_not_block_other_jobs(led: Namespace) -> None:
     delay(led, "a", "b", "c")
     for id in ("a", "b"):
         led.redis.delete(f"{RQ}:job:{id}")
@@ -245,7 +245,7 @@ def test_a_job_key_of_a_wrong_type_does_not_block_other_jobs(led: Ground) -> Non
 
 
 @pytest.mark.parametrize("key", [f"{RQ}:scheduled:default", f"{RQ}:queue:default", f"{RQ}:scheduler-lock:default"])
-def test_a_queue_with_a_key_of_a_wrong_type_does_not_stop_other_queues(led: Ground, key: str) -> None:
+def test_a_queue_with_a_key_of_a_wrong_type_does_not_stop_other_queues(led: Namespace, key: str) -> None:
     delay(led, "a")
     delay(led, "b", queue="other")
     led.redis.delete(key)
@@ -260,7 +260,7 @@ def test_a_queue_with_a_key_of_a_wrong_type_does_not_stop_other_queues(led: Grou
 
 
 @pytest.mark.parametrize("ttl", ["0", "-1", "abc", "1.5", "9" * 30])
-def test_a_corrupted_time_to_live_or_set_of_queues_is_ignored(led: Ground, ttl: str) -> None:
+def test_a_corrupted_time_to_live_or_set_of_queues_is_ignored(led: Namespace, ttl: str) -> None:
     delay(led, "a")
     led.redis.hset(f"{RQ}:job:a", "ttl", ttl)
     led.redis.set(f"{RQ}:queues", "x")
@@ -269,7 +269,7 @@ def test_a_corrupted_time_to_live_or_set_of_queues_is_ignored(led: Ground, ttl: 
 
 
 @pytest.mark.parametrize("score", ["+inf", "-inf", "1e300", "-5", "1.5"])
-def test_a_corrupted_score_in_a_registry_does_no_harm(led: Ground, score: str) -> None:
+def test_a_corrupted_score_in_a_registry_does_no_harm(led: Namespace, score: str) -> None:
     delay(led, "a")
     led.redis.zadd(f"{RQ}:scheduled:default", {"a": float(score)})
 
@@ -284,19 +284,19 @@ def test_a_corrupted_score_in_a_registry_does_no_harm(led: Ground, score: str) -
 limited = pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")
 
 
-def limit(ground: Ground, *ids: str, most: int = 2, key: str = "mail") -> None:
+def limit(ns: Namespace, *ids: str, most: int = 2, key: str = "mail") -> None:
     for id in ids:
-        ground.redis.hset(f"{RQ}:job:{id}", mapping={"rate_limit_key": key, "rate_limit_concurrency": most})
+        ns.redis.hset(f"{RQ}:job:{id}", mapping={"rate_limit_key": key, "rate_limit_concurrency": most})
 
 
-def slots(ground: Ground, key: str = "mail") -> tuple[list[str], list[str]]:
+def slots(ns: Namespace, key: str = "mail") -> tuple[list[str], list[str]]:
     """Return the jobs with a slot, and the jobs that wait for one."""
-    allowed, held = (ground.redis.zrange(f"{RQ}:rl:{key}:{of}", 0, -1) for of in ("allowed", "rate_limited"))
+    allowed, held = (ns.redis.zrange(f"{RQ}:rl:{key}:{of}", 0, -1) for of in ("allowed", "rate_limited"))
     return [id.decode() for id in allowed], [id.decode() for id in held]
 
 
 @limited
-def test_a_job_with_a_rate_limit_has_the_fields_and_keys_that_rqs_scheduler_writes(led: Ground) -> None:
+def test_a_job_with_a_rate_limit_has_the_fields_and_keys_that_rqs_scheduler_writes(led: Namespace) -> None:
     for id in ("ours", "rqs"):
         ids = [f"{id}{n}" for n in range(3)]
         delay(led, *ids, queue=id, timeout=None, ttl=500)
@@ -320,7 +320,7 @@ def test_a_job_with_a_rate_limit_has_the_fields_and_keys_that_rqs_scheduler_writ
 
 
 @limited
-def test_jobs_wait_for_a_slot_in_the_order_of_their_times_also_beside_rqs_jobs(led: Ground) -> None:
+def test_jobs_wait_for_a_slot_in_the_order_of_their_times_also_beside_rqs_jobs(led: Namespace) -> None:
     from rq.rate_limit import RateLimitRegistry  # RQ 2 has none
 
     ids = [f"j{n}" for n in range(9)]
@@ -342,7 +342,7 @@ def test_jobs_wait_for_a_slot_in_the_order_of_their_times_also_beside_rqs_jobs(l
 @pytest.mark.parametrize(
     "key", [f"{RQ}:rl-keys", f"{RQ}:rl:mail", f"{RQ}:rl:mail:allowed", f"{RQ}:rl:mail:rate_limited"]
 )
-def test_a_limit_with_a_key_of_a_wrong_type_does_not_stop_other_jobs(led: Ground, key: str) -> None:
+def test_a_limit_with_a_key_of_a_wrong_type_does_not_stop_other_jobs(led: Namespace, key: str) -> None:
     delay(led, "a", "b")
     limit(led, "a")
     led.redis.set(key, "x")
@@ -354,7 +354,7 @@ def test_a_limit_with_a_key_of_a_wrong_type_does_not_stop_other_jobs(led: Ground
 
 
 @limited
-def test_a_deleted_job_or_a_job_for_a_queue_of_a_wrong_type_takes_no_slot(led: Ground) -> None:
+def test_a_deleted_job_or_a_job_for_a_queue_of_a_wrong_type_takes_no_slot(led: Namespace) -> None:
     delay(led, "a")
     limit(led, "a", most=1)
     led.redis.zadd(f"{RQ}:rl:mail:rate_limited", {"gone": 1, "stuck": 2})
@@ -368,7 +368,7 @@ def test_a_deleted_job_or_a_job_for_a_queue_of_a_wrong_type_takes_no_slot(led: G
 
 @limited
 @pytest.mark.parametrize("fields", [("", 2), ("mail", ""), ("mail", 0), ("mail", "many"), ("mail", -1)])
-def test_a_job_with_an_invalid_limit_is_pushed(led: Ground, fields: tuple[str, object]) -> None:
+def test_a_job_with_an_invalid_limit_is_pushed(led: Namespace, fields: tuple[str, object]) -> None:
     delay(led, "a")
     led.redis.hset(f"{RQ}:job:a", mapping={"rate_limit_key": fields[0], "rate_limit_concurrency": str(fields[1])})
 
@@ -377,7 +377,7 @@ def test_a_job_with_an_invalid_limit_is_pushed(led: Ground, fields: tuple[str, o
 
 
 @pytest.mark.parametrize(("flag", "is_at_front"), [("", False), ("0", False), ("-1", True), ("1", True)])
-def test_a_flag_in_a_job_counts_as_rq_reads_it(led: Ground, flag: str, is_at_front: bool) -> None:
+def test_a_flag_in_a_job_counts_as_rq_reads_it(led: Namespace, flag: str, is_at_front: bool) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "waiting")
     delay(led, "a")
     led.redis.hset(f"{RQ}:job:a", "enqueue_at_front", flag)

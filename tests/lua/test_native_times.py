@@ -10,7 +10,7 @@ import pytest
 from rq import Queue, Retry
 from rq.registry import ScheduledJobRegistry
 
-from tests.builders.namespaces import Ground
+from tests.builders.namespaces import Namespace
 from tests.lua.delayed import fail, fail_again, native, queued_at, waiting
 from tests.prefix import RQ
 from zsched.core.clock import from_ms, to_ms
@@ -21,24 +21,24 @@ MS, S = timedelta(milliseconds=1), timedelta(seconds=1)
 
 
 @pytest.fixture
-def at_second(led: Ground) -> Ground:
+def at_second(led: Namespace) -> Namespace:
     """A namespace with a clock that stands still at SECOND."""
     led.pass_time(SECOND_MS - led.now_ms)
     return led
 
 
-def _run_all(ground: Ground, until: datetime) -> None:
+def _run_all(ns: Namespace, until: datetime) -> None:
     """Call native.lua like the daemon, at each time that the last reply named, until *until*."""
-    while (next_ms := native(ground).next_ms) != "" and int(next_ms) <= to_ms(until):
-        ground.pass_time(max(int(next_ms) - ground.now_ms, 0))
+    while (next_ms := native(ns).next_ms) != "" and int(next_ms) <= to_ms(until):
+        ns.pass_time(max(int(next_ms) - ns.now_ms, 0))
 
 
-def _enqueue_at(ground: Ground, id: str, at: datetime) -> None:
-    Queue("default", connection=ground.redis).enqueue_at(at, "app.task", job_id=id)
+def _enqueue_at(ns: Namespace, id: str, at: datetime) -> None:
+    Queue("default", connection=ns.redis).enqueue_at(at, "app.task", job_id=id)
 
 
 @pytest.mark.parametrize("micros", [0, 1, 12_000, 500_000, 988_000, 999_999])
-def test_a_delayed_job_is_queued_when_the_second_of_its_time_is_over(at_second: Ground, micros: int) -> None:
+def test_a_delayed_job_is_queued_when_the_second_of_its_time_is_over(at_second: Namespace, micros: int) -> None:
     at = SECOND + 2 * S + timedelta(microseconds=micros)
     _enqueue_at(at_second, "a", at)
 
@@ -51,7 +51,7 @@ def test_a_delayed_job_is_queued_when_the_second_of_its_time_is_over(at_second: 
     assert SECOND + 3 * S == queued_at(at_second, "a")
 
 
-def test_a_job_scheduled_within_the_current_second_waits_for_its_end(at_second: Ground) -> None:
+def test_a_job_scheduled_within_the_current_second_waits_for_its_end(at_second: Namespace) -> None:
     at_second.pass_time(400)
     _enqueue_at(at_second, "now", SECOND + 400 * MS)
     _enqueue_at(at_second, "past", SECOND - S)
@@ -60,7 +60,7 @@ def test_a_job_scheduled_within_the_current_second_waits_for_its_end(at_second: 
     assert (["past"], ["now"]) == (at_second.queue(), waiting(at_second))
 
 
-def test_rqs_scheduler_also_moves_a_job_at_the_end_of_its_second(at_second: Ground) -> None:
+def test_rqs_scheduler_also_moves_a_job_at_the_end_of_its_second(at_second: Namespace) -> None:
     _enqueue_at(at_second, "a", SECOND)
     registry = ScheduledJobRegistry("default", connection=at_second.redis)
 
@@ -73,7 +73,9 @@ def test_rqs_scheduler_also_moves_a_job_at_the_end_of_its_second(at_second: Grou
     assert SECOND <= registry.get_scheduled_time("a") < SECOND + S
 
 
-def test_a_job_that_is_cancelled_within_its_second_is_not_queued_and_a_rescheduled_one_waits(at_second: Ground) -> None:
+def test_a_job_that_is_cancelled_within_its_second_is_not_queued_and_a_rescheduled_one_waits(
+    at_second: Namespace,
+) -> None:
     for id in ("a", "later"):
         _enqueue_at(at_second, id, SECOND)
     native(at_second)
@@ -91,7 +93,7 @@ def test_a_job_that_is_cancelled_within_its_second_is_not_queued_and_a_reschedul
     ("micros", "due_ms"), [(0, 0), (1, 1), (29_000, 29), (123_456, 124), (988_000, 988), (999_001, 1000)]
 )
 @pytest.mark.parametrize("interval", [1, 2, 3600])
-def test_another_attempt_waits_for_its_interval(at_second: Ground, micros: int, due_ms: int, interval: int) -> None:
+def test_another_attempt_waits_for_its_interval(at_second: Namespace, micros: int, due_ms: int, interval: int) -> None:
     fail(at_second, "a", Retry(max=2, interval=interval), SECOND + timedelta(microseconds=micros))
 
     _run_all(at_second, SECOND + 7200 * S)
@@ -99,7 +101,7 @@ def test_another_attempt_waits_for_its_interval(at_second: Ground, micros: int, 
     assert SECOND + interval * S + due_ms * MS == queued_at(at_second, "a")
 
 
-def test_a_retried_run_of_zsched_is_queued_when_its_interval_is_over(at_second: Ground) -> None:
+def test_a_retried_run_of_zsched_is_queued_when_its_interval_is_over(at_second: Namespace) -> None:
     fields = {"retries_left": "1", "zs_retries": "2", "retry_intervals": "[7, 1]", "status": "scheduled", "zs": "1"}
     times = {"started_at": "2027-01-15T07:59:59.600000Z", "ended_at": "2027-01-15T07:59:59.655321Z"}
     at_second.redis.hset(f"{RQ}:job:a-1", mapping=fields | times | {"origin": "default", "timeout": "180"})
@@ -111,7 +113,9 @@ def test_a_retried_run_of_zsched_is_queued_when_its_interval_is_over(at_second: 
 
 
 @pytest.mark.parametrize(("intervals", "waits_s"), [([1], [1, 1, 1]), ([1, 5, 2], [1, 5, 2]), ([4, 2], [4, 4, 2])])
-def test_every_attempt_waits_for_its_own_interval(at_second: Ground, intervals: list[int], waits_s: list[int]) -> None:
+def test_every_attempt_waits_for_its_own_interval(
+    at_second: Namespace, intervals: list[int], waits_s: list[int]
+) -> None:
     ended, waited = SECOND + 250 * MS, []
     fail(at_second, "a", Retry(max=3, interval=intervals), ended)
 
@@ -125,7 +129,7 @@ def test_every_attempt_waits_for_its_own_interval(at_second: Ground, intervals: 
     assert [wait_s * S for wait_s in waits_s] == waited
 
 
-def test_a_failure_handled_in_the_next_second_does_not_delay_its_retry(at_second: Ground) -> None:
+def test_a_failure_handled_in_the_next_second_does_not_delay_its_retry(at_second: Namespace) -> None:
     fail(at_second, "a", Retry(max=1, interval=5), SECOND + 998 * MS, took=4 * MS)
 
     _run_all(at_second, SECOND + 60 * S)
@@ -133,14 +137,14 @@ def test_a_failure_handled_in_the_next_second_does_not_delay_its_retry(at_second
     assert SECOND + 6 * S == queued_at(at_second, "a")
 
 
-def test_an_overdue_retry_is_queued_at_once(at_second: Ground) -> None:
+def test_an_overdue_retry_is_queued_at_once(at_second: Namespace) -> None:
     fail(at_second, "a", Retry(max=1, interval=1), SECOND - 700 * MS)
     at_second.pass_time(301)
 
     assert 1 == native(at_second).pushed
 
 
-def test_retries_of_random_failures_are_neither_early_nor_late(at_second: Ground) -> None:
+def test_retries_of_random_failures_are_neither_early_nor_late(at_second: Namespace) -> None:
     chance, due = random.Random(13), {}
     for number in range(300):
         ended = SECOND + timedelta(microseconds=chance.randrange(3_000_000))
@@ -192,7 +196,7 @@ FAILED = {
     ],
 )
 def test_a_retry_of_unknown_time_waits_until_its_second_ends(
-    at_second: Ground, other: Mapping[str, str | None]
+    at_second: Namespace, other: Mapping[str, str | None]
 ) -> None:
     fields = {**FAILED, **other}
     at_second.redis.hset(f"{RQ}:job:a", mapping={name: text for name, text in fields.items() if text is not None})

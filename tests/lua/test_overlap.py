@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.builders.namespaces import Ground
+from tests.builders.namespaces import Namespace
 from tests.lua.chained import LONG_AGO, chain
 from tests.lua.overlapping import advance, becomes, dependents, due, fired, put, told
 from tests.lua.test_lost import PACKED
@@ -22,7 +22,7 @@ OVER = ("finished", "failed", "stopped", "canceled", None)
 @pytest.mark.parametrize("status", [*OPEN, *OVER])
 @pytest.mark.parametrize("mode", ["skip", "allow", "queue", "cancel_previous"])
 def test_the_policy_decides_the_outcome_while_an_earlier_run_is_open(
-    led: Ground, mode: str, status: str | None
+    led: Namespace, mode: str, status: str | None
 ) -> None:
     [first] = fired(led, mode)
     becomes(led, first, status, worker_name="w")
@@ -38,7 +38,7 @@ def test_the_policy_decides_the_outcome_while_an_earlier_run_is_open(
 
 
 @pytest.mark.parametrize("mode", ["skip", "queue", "cancel_previous"])
-def test_a_forged_job_of_a_coming_run_does_not_delay_the_occurrences_after_it(led: Ground, mode: str) -> None:
+def test_a_forged_job_of_a_coming_run_does_not_delay_the_occurrences_after_it(led: Namespace, mode: str) -> None:
     [first] = fired(led, mode)
     becomes(led, first, "finished")
     led.redis.hset(led.keys.rq.job(led.run("r", due(led)[2])), mapping={"status": "started", "worker_name": "w"})
@@ -48,11 +48,11 @@ def test_a_forged_job_of_a_coming_run_does_not_delay_the_occurrences_after_it(le
     assert ["duplicate", "fired"] == words
 
 
-def skips(led: Ground) -> float | None:
+def skips(led: Namespace) -> float | None:
     return led.redis.zscore(led.keys.blocked(), "r")
 
 
-def test_skipped_occurrences_in_a_row_are_counted_until_one_is_pushed(led: Ground) -> None:
+def test_skipped_occurrences_in_a_row_are_counted_until_one_is_pushed(led: Namespace) -> None:
     [first] = fired(led, "skip")
     becomes(led, first, "started")
     assert skips(led) is None
@@ -65,7 +65,7 @@ def test_skipped_occurrences_in_a_row_are_counted_until_one_is_pushed(led: Groun
     assert skips(led) is None
 
 
-def test_skipped_occurrences_are_recorded_although_their_count_has_a_wrong_type(led: Ground) -> None:
+def test_skipped_occurrences_are_recorded_although_their_count_has_a_wrong_type(led: Namespace) -> None:
     [first] = fired(led, "skip")
     becomes(led, first, "started")
     led.redis.set(led.keys.blocked(), "?")
@@ -75,12 +75,12 @@ def test_skipped_occurrences_are_recorded_although_their_count_has_a_wrong_type(
     assert "advance" == led.last.kind
 
 
-def ends(led: Ground) -> list[str]:
+def ends(led: Namespace) -> list[str]:
     return [row for entry in led.entries() if entry.kind == "end" for row in entry.rows]
 
 
 @pytest.mark.parametrize("status", ["queued", "deferred", "scheduled"])
-def test_cancel_previous_withdraws_a_waiting_run_and_records_its_end(led: Ground, status: str) -> None:
+def test_cancel_previous_withdraws_a_waiting_run_and_records_its_end(led: Namespace, status: str) -> None:
     put(led, template={"zs_expires": "3600000"})
     [first] = fired(led, "cancel_previous")
     becomes(led, first, status)
@@ -99,7 +99,7 @@ def test_cancel_previous_withdraws_a_waiting_run_and_records_its_end(led: Ground
     assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 
-def test_cancel_previous_removes_a_deferred_run_from_rqs_dependents(led: Ground) -> None:
+def test_cancel_previous_removes_a_deferred_run_from_rqs_dependents(led: Namespace) -> None:
     first, second = fired(led, "queue", 2)
     becomes(led, first, "started")
 
@@ -109,7 +109,7 @@ def test_cancel_previous_removes_a_deferred_run_from_rqs_dependents(led: Ground)
     assert 0 == led.redis.exists(f"{RQ}:job::{second}:dependencies")
 
 
-def test_cancel_previous_stops_a_running_run_and_keeps_it_in_the_chain(led: Ground) -> None:
+def test_cancel_previous_stops_a_running_run_and_keeps_it_in_the_chain(led: Namespace) -> None:
     [first] = fired(led, "cancel_previous")
     becomes(led, first, "started", worker_name="w")
 
@@ -120,7 +120,7 @@ def test_cancel_previous_stops_a_running_run_and_keeps_it_in_the_chain(led: Grou
     assert ("fired", [second], f"cancel_previous {first} {second}", []) == (word, led.queue(), chain(led), ends(led))
 
 
-def test_cancel_previous_keeps_a_run_that_a_worker_has_just_taken(led: Ground) -> None:
+def test_cancel_previous_keeps_a_run_that_a_worker_has_just_taken(led: Namespace) -> None:
     [first] = fired(led, "cancel_previous")
     led.redis.lpop(f"{RQ}:queue:default")
 
@@ -129,7 +129,7 @@ def test_cancel_previous_keeps_a_run_that_a_worker_has_just_taken(led: Ground) -
     assert ("queued", f"cancel_previous {first} {second}", []) == (led.job(first)["status"], chain(led), ends(led))
 
 
-def test_cancel_previous_in_a_long_queue_deletes_only_the_jobs_data(led: Ground) -> None:
+def test_cancel_previous_in_a_long_queue_deletes_only_the_jobs_data(led: Namespace) -> None:
     [first] = fired(led, "cancel_previous")
     led.redis.lpush(f"{RQ}:queue:default", *(f"x{number}" for number in range(2001)))
 
@@ -141,7 +141,7 @@ def test_cancel_previous_in_a_long_queue_deletes_only_the_jobs_data(led: Ground)
     assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 
-def test_a_chain_of_queued_runs_remains_after_a_change_to_allow(led: Ground) -> None:
+def test_a_chain_of_queued_runs_remains_after_a_change_to_allow(led: Namespace) -> None:
     first, second = fired(led, "queue", 2)
 
     word, third = advance(led, "allow")
@@ -149,7 +149,7 @@ def test_a_chain_of_queued_runs_remains_after_a_change_to_allow(led: Ground) -> 
     assert ("fired", [first, third], f"queue {first} {second}") == (word, led.queue(), chain(led))
 
 
-def test_skip_waits_for_a_run_of_a_dead_worker_that_will_be_retried(led: Ground) -> None:
+def test_skip_waits_for_a_run_of_a_dead_worker_that_will_be_retried(led: Namespace) -> None:
     [first] = fired(led, "skip")
     becomes(led, first, "started", last_heartbeat=LONG_AGO, retries_left="1")
     assert ("overlap", [first]) == (advance(led, "skip")[0], told(led))
@@ -165,19 +165,19 @@ def test_skip_waits_for_a_run_of_a_dead_worker_that_will_be_retried(led: Ground)
 HOUR_S = 3600
 
 
-def skip(led: Ground, run: str) -> bool:
+def skip(led: Namespace, run: str) -> bool:
     """Return whether ``overlap="skip"`` ignores the run."""
     return advance(led, "skip")[0] == "fired"
 
 
-def release(led: Ground, run: str) -> bool:
+def release(led: Namespace, run: str) -> bool:
     """Return whether ``overlap="queue"`` releases the next run."""
     waits = advance(led, "queue")[1]
     _, *needs = led.call("survey", cursor="0", count=100)
     return [f"r\0release\0{waits}\0urgent\0the worker w of {run} died"] == needs
 
 
-def lost(led: Ground, run: str) -> bool:
+def lost(led: Namespace, run: str) -> bool:
     """Return True if ``lost`` ends the run as lost."""
     heartbeat = led.job(run).get("last_heartbeat", "")
     dead = ["r", run, "started", heartbeat, "", "end", "lost", "{}", PACKED]
@@ -203,7 +203,11 @@ JUDGES = [skip, release, lost]
     ],
 )
 def test_overlap_chains_and_lost_runs_agree_on_whether_a_worker_is_dead(
-    led: Ground, judge: Callable[[Ground, str], bool], silent_s: float | None, execution: str | None, is_dead: bool
+    led: Namespace,
+    judge: Callable[[Namespace, str], bool],
+    silent_s: float | None,
+    execution: str | None,
+    is_dead: bool,
 ) -> None:
     [run] = fired(led, "skip")
     heartbeat = {} if silent_s is None else {"last_heartbeat": rq_time(led.now_ms - int(silent_s * 1000))}
@@ -217,7 +221,7 @@ def test_overlap_chains_and_lost_runs_agree_on_whether_a_worker_is_dead(
 
 
 @pytest.mark.parametrize("status", ["queued", "deferred", "scheduled"])
-def test_a_run_that_has_not_started_has_no_dead_worker(led: Ground, status: str) -> None:
+def test_a_run_that_has_not_started_has_no_dead_worker(led: Namespace, status: str) -> None:
     [run] = fired(led, "skip")
     becomes(led, run, status, worker_name="w", last_heartbeat=rq_time(led.now_ms - HOUR_S * 1000))
 

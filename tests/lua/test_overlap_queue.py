@@ -6,13 +6,13 @@ import pytest
 from rq import Queue
 from rq.job import Job, JobStatus
 
-from tests.builders.namespaces import HOUR_MS, Ground
+from tests.builders.namespaces import HOUR_MS, Namespace
 from tests.lua.chained import LONG_AGO, chain
 from tests.lua.overlapping import advance, becomes, dependents, due, fired, put, told
 from tests.prefix import RQ
 
 
-def test_a_waiting_run_is_a_deferred_job_like_rqs_whose_deadline_counts(led: Ground) -> None:
+def test_a_waiting_run_is_a_deferred_job_like_rqs_whose_deadline_counts(led: Namespace) -> None:
     put(led, template={"zs_expires": "120000"})
     first, second = fired(led, "queue", 2)
 
@@ -26,7 +26,7 @@ def test_a_waiting_run_is_a_deferred_job_like_rqs_whose_deadline_counts(led: Gro
     assert 0 < led.redis.pttl(led.keys.rq.job(first)) <= 60_000
 
 
-def test_rq_releases_a_waiting_run_when_the_previous_run_is_over(led: Ground) -> None:
+def test_rq_releases_a_waiting_run_when_the_previous_run_is_over(led: Namespace) -> None:
     first, second = fired(led, "queue", 2)
     becomes(led, first, "failed")
 
@@ -36,7 +36,7 @@ def test_rq_releases_a_waiting_run_when_the_previous_run_is_over(led: Ground) ->
     assert ([second], b"queued", set()) == (led.queue(), status, dependents(led, first))
 
 
-def test_every_run_of_a_chain_waits_for_the_previous_run_up_to_the_overlap_limit(led: Ground) -> None:
+def test_every_run_of_a_chain_waits_for_the_previous_run_up_to_the_overlap_limit(led: Namespace) -> None:
     first, second, third = fired(led, "queue", 3)
 
     assert ({second}, {third}) == (dependents(led, first), dependents(led, second))
@@ -44,7 +44,7 @@ def test_every_run_of_a_chain_waits_for_the_previous_run_up_to_the_overlap_limit
     assert ["overlap", "deferred"] == [advance(led, "queue", limit=limit)[0] for limit in (3, 4)]
 
 
-def test_an_occurrence_beyond_the_overlap_limit_is_skipped(led: Ground) -> None:
+def test_an_occurrence_beyond_the_overlap_limit_is_skipped(led: Namespace) -> None:
     first, *_ = fired(led, "queue")
     becomes(led, first, "started")
 
@@ -55,7 +55,7 @@ def test_an_occurrence_beyond_the_overlap_limit_is_skipped(led: Ground) -> None:
     assert led.schedule("r")["last"] == (chain(led) or "").split(" ")[-1]
 
 
-def test_an_occurrence_also_waits_for_a_run_on_request(led: Ground) -> None:
+def test_an_occurrence_also_waits_for_a_run_on_request(led: Namespace) -> None:
     first, second = fired(led, "queue", 2)
     becomes(led, first, "started")
     led.redis.hset(led.keys.rq.job("r-extra"), mapping={"status": "started", "origin": "default"})
@@ -68,7 +68,7 @@ def test_an_occurrence_also_waits_for_a_run_on_request(led: Ground) -> None:
     assert f"queue {first} {second} r-extra {third}" == chain(led)
 
 
-def test_rq_releases_a_run_with_two_dependencies_after_both_are_over(led: Ground) -> None:
+def test_rq_releases_a_run_with_two_dependencies_after_both_are_over(led: Namespace) -> None:
     [first] = fired(led, "queue")
     becomes(led, first, "started")
     led.redis.hset(led.keys.rq.job("r-extra"), mapping={"status": "finished", "origin": "default", "data": ""})
@@ -94,7 +94,7 @@ def test_rq_releases_a_run_with_two_dependencies_after_both_are_over(led: Ground
         ("queue", {"status": "queued", "enqueued_at": LONG_AGO}),
     ],
 )
-def test_an_occurrence_waits_for_a_run_that_seems_dead_too(led: Ground, before: str, job: dict[str, str]) -> None:
+def test_an_occurrence_waits_for_a_run_that_seems_dead_too(led: Namespace, before: str, job: dict[str, str]) -> None:
     [first] = fired(led, before)
     becomes(led, first, **job)
 
@@ -103,7 +103,7 @@ def test_an_occurrence_waits_for_a_run_that_seems_dead_too(led: Ground, before: 
     assert ("deferred", f"queue {first} {second}", {second}) == (word, chain(led), dependents(led, first))
 
 
-def test_a_new_occurrence_removes_finished_runs_from_the_chain(led: Ground) -> None:
+def test_a_new_occurrence_removes_finished_runs_from_the_chain(led: Namespace) -> None:
     first, second = fired(led, "queue", 2)
     becomes(led, first, "finished")
     becomes(led, second, "started")
@@ -114,7 +114,7 @@ def test_a_new_occurrence_removes_finished_runs_from_the_chain(led: Ground) -> N
 
 
 @pytest.mark.parametrize("status", ["canceled", None])
-def test_withdrawing_a_deferred_run_removes_its_rq_dependencies(led: Ground, status: str | None) -> None:
+def test_withdrawing_a_deferred_run_removes_its_rq_dependencies(led: Namespace, status: str | None) -> None:
     first, second = fired(led, "queue", 2)
     if status is None:
         led.redis.delete(led.keys.rq.job(second))
@@ -129,7 +129,7 @@ def test_withdrawing_a_deferred_run_removes_its_rq_dependencies(led: Ground, sta
 
 
 @pytest.mark.parametrize("what", ["cancelled", "expired", "runs"])
-def test_a_run_in_the_middle_that_no_longer_waits_frees_a_place_in_a_full_chain(led: Ground, what: str) -> None:
+def test_a_run_in_the_middle_that_no_longer_waits_frees_a_place_in_a_full_chain(led: Namespace, what: str) -> None:
     first, second, third, fourth = fired(led, "queue", 4)
     becomes(led, first, "started")
     assert "overlap" == advance(led, "queue", limit=3)[0]
@@ -149,7 +149,7 @@ def test_a_run_in_the_middle_that_no_longer_waits_frees_a_place_in_a_full_chain(
 
 
 @pytest.mark.parametrize(("limit", "word"), [(200, "deferred"), (99, "overlap")])
-def test_advance_reads_only_the_ends_of_a_long_chain(led: Ground, limit: int, word: str) -> None:
+def test_advance_reads_only_the_ends_of_a_long_chain(led: Namespace, limit: int, word: str) -> None:
     first, *_ = fired(led, "queue", 100, limit=200)
     becomes(led, first, "started")
     row, before = due(led), chain(led)
@@ -163,7 +163,7 @@ def test_advance_reads_only_the_ends_of_a_long_chain(led: Ground, limit: int, wo
     assert looks < 10
 
 
-def test_a_chain_longer_than_luas_unpack_limit_is_counted(led: Ground) -> None:
+def test_a_chain_longer_than_luas_unpack_limit_is_counted(led: Namespace) -> None:
     runs = [f"r-{number}" for number in range(9000)]
     with led.redis.pipeline(transaction=False) as pipeline:
         for run in runs:
@@ -177,7 +177,7 @@ def test_a_chain_longer_than_luas_unpack_limit_is_counted(led: Ground) -> None:
     assert ("deferred", "overlap") == (advance(led, "queue", limit=9000)[0], advance(led, "queue", limit=9000)[0])
 
 
-def test_a_run_id_repeated_after_a_loss_is_deferred(led: Ground) -> None:
+def test_a_run_id_repeated_after_a_loss_is_deferred(led: Namespace) -> None:
     [first] = fired(led, "queue")
     row = due(led)
     again = led.run("r", row[2])
@@ -188,7 +188,7 @@ def test_a_run_id_repeated_after_a_loss_is_deferred(led: Ground) -> None:
     assert led.redis.zscore(f"{RQ}:deferred:default", again) is not None
 
 
-def test_a_deferred_run_with_the_front_flag_is_released_to_the_front(led: Ground) -> None:
+def test_a_deferred_run_with_the_front_flag_is_released_to_the_front(led: Namespace) -> None:
     put(led, flags="f")
     first, second = fired(led, "queue", 2)
     becomes(led, first, "finished")
@@ -199,7 +199,7 @@ def test_a_deferred_run_with_the_front_flag_is_released_to_the_front(led: Ground
     assert [second, "other"] == led.queue()
 
 
-def test_an_uncertain_run_is_deferred(led: Ground) -> None:
+def test_an_uncertain_run_is_deferred(led: Namespace) -> None:
     put(led)
     [first] = fired(led, "queue")
     led.redis.hset(led.keys.meta(), "doubt", led.now_ms)
@@ -211,7 +211,7 @@ def test_an_uncertain_run_is_deferred(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("what", ["deferred", "dependents", "dependencies", "chains"])
-def test_a_key_of_another_type_quarantines_one_schedule_and_the_rest_go_on(led: Ground, what: str) -> None:
+def test_a_key_of_another_type_quarantines_one_schedule_and_the_rest_go_on(led: Namespace, what: str) -> None:
     put(led)
     put(led, "s")
     [first] = fired(led, "queue")
@@ -234,7 +234,7 @@ def test_a_key_of_another_type_quarantines_one_schedule_and_the_rest_go_on(led: 
 
 
 @pytest.mark.parametrize("text", ["", "queue", "nonsense", "queue  r-1  ", "allow r-1"])
-def test_a_chain_of_any_text_does_no_harm(led: Ground, text: str) -> None:
+def test_a_chain_of_any_text_does_no_harm(led: Namespace, text: str) -> None:
     put(led)
     led.redis.hset(led.keys.chains(), "r", text)
 
@@ -243,7 +243,7 @@ def test_a_chain_of_any_text_does_no_harm(led: Ground, text: str) -> None:
     assert ("fired", f"queue {run}") == (word, chain(led))
 
 
-def test_a_queued_run_behind_the_last_deferred_run_counts_against_the_overlap_limit(led: Ground) -> None:
+def test_a_queued_run_behind_the_last_deferred_run_counts_against_the_overlap_limit(led: Namespace) -> None:
     *_, last = fired(led, "queue", 3)
     becomes(led, last, "queued")
 

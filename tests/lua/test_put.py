@@ -6,31 +6,31 @@ from typing import Any
 
 import pytest
 
-from tests.builders.namespaces import FIELDS, HOUR_MS, Ground
+from tests.builders.namespaces import FIELDS, HOUR_MS, Namespace
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
 
-def test_a_new_one_shot_is_in_its_lane_and_has_a_scheduled_rq_job(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
+def test_a_new_one_shot_is_in_its_lane_and_has_a_scheduled_rq_job(ns: Namespace) -> None:
+    due_ms = ns.now_ms + HOUR_MS
 
-    reply, words = ground.put_reply(("a", due_ms, "payload"), lane="high")
+    reply, words = ns.put_reply(("a", due_ms, "payload"), lane="high")
 
     assert [("created", str(due_ms))] == words
-    assert {"a": f"high {due_ms}"} == ground.places()
-    job = ground.job(f"a-{due_ms}")
+    assert {"a": f"high {due_ms}"} == ns.places()
+    job = ns.job(f"a-{due_ms}")
     assert FIELDS | {"data": "payload", "status": "scheduled", "created_at": job["created_at"]} == job
     made_at = from_ms(reply[0] - 1).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "002Z"  # a µs by the number of the entry
     assert (f"0-1/{made_at}", made_at) == (reply[1], job["created_at"])
-    assert {b"seq": b"1", b"rq_prefix": RQ.encode()} == ground.redis.hgetall(ground.keys.meta())
+    assert {b"seq": b"1", b"rq_prefix": RQ.encode()} == ns.redis.hgetall(ns.keys.meta())
 
 
-def test_the_log_entry_of_a_put_contains_everything_to_repeat_it(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
+def test_the_log_entry_of_a_put_contains_everything_to_repeat_it(ns: Namespace) -> None:
+    due_ms = ns.now_ms + HOUR_MS
 
-    reply, _ = ground.put_reply(("a", due_ms, "one"), ("b", due_ms + 1, "two"))
+    reply, _ = ns.put_reply(("a", due_ms, "one"), ("b", due_ms + 1, "two"))
 
-    entry = ground.last
+    entry = ns.last
     assert ("0-1", "put") == (entry.id, entry.kind)
     assert entry.id == reply[1].partition("/")[0]
     assert entry.t.startswith(str(reply[0]))
@@ -39,14 +39,14 @@ def test_the_log_entry_of_a_put_contains_everything_to_repeat_it(ground: Ground)
     assert ["lane", "normal", "fields", "4", *shared, "rows", "2", *rows] == entry.texts
 
 
-def test_entry_ids_continue_after_the_epoch_and_seq_in_meta(ground: Ground) -> None:
-    ground.put(("a", "+1000"))
-    ground.redis.hset(ground.keys.meta(), "epoch", 41)
+def test_entry_ids_continue_after_the_epoch_and_seq_in_meta(ns: Namespace) -> None:
+    ns.put(("a", "+1000"))
+    ns.redis.hset(ns.keys.meta(), "epoch", 41)
 
-    ground.put(("b", "+1000"))
+    ns.put(("b", "+1000"))
 
-    assert ["0-1", "41-2"] == [entry.id for entry in ground.entries()]
-    assert ["41-2", ground.last.t] == ground.call("get", ["a"])[1:3]
+    assert ["0-1", "41-2"] == [entry.id for entry in ns.entries()]
+    assert ["41-2", ns.last.t] == ns.call("get", ["a"])[1:3]
 
 
 @pytest.mark.parametrize(
@@ -61,34 +61,34 @@ def test_entry_ids_continue_after_the_epoch_and_seq_in_meta(ground: Ground) -> N
     ],
 )
 def test_a_put_with_another_payload_lane_or_time_replaces_the_job_and_moves_the_place(
-    ground: Ground, data: str, fields: dict[str, str], lane: str, later_ms: int
+    ns: Namespace, data: str, fields: dict[str, str], lane: str, later_ms: int
 ) -> None:
-    first_ms = ground.put_later("a", lane="low")
+    first_ms = ns.put_later("a", lane="low")
     due_ms = first_ms + later_ms
 
-    words = ground.put(("a", due_ms, data), fields=fields, lane=lane)
+    words = ns.put(("a", due_ms, data), fields=fields, lane=lane)
 
     assert [("updated", str(due_ms))] == words
-    assert {"a": f"{lane} {due_ms}"} == ground.places()
-    job = ground.job(f"a-{due_ms}")
+    assert {"a": f"{lane} {due_ms}"} == ns.places()
+    job = ns.job(f"a-{due_ms}")
     assert fields | {"data": data, "status": "scheduled", "created_at": job["created_at"]} == job
-    assert (later_ms == 0) == bool(ground.job(f"a-{first_ms}"))
+    assert (later_ms == 0) == bool(ns.job(f"a-{first_ms}"))
 
 
 @pytest.mark.parametrize("enabled", ["", 0])
 @pytest.mark.parametrize(("if_exists", "word"), [("keep", "kept"), ("error", "EXISTS")])
-def test_a_put_with_keep_or_error_keeps_a_schedule(ground: Ground, if_exists: str, word: str, enabled: Any) -> None:
-    due_ms = ground.put_later("a")
+def test_a_put_with_keep_or_error_keeps_a_schedule(ns: Namespace, if_exists: str, word: str, enabled: Any) -> None:
+    due_ms = ns.put_later("a")
 
-    words = ground.put(("a", due_ms + 9, "other"), ("b", due_ms), if_exists=if_exists, enabled=enabled)
+    words = ns.put(("a", due_ms + 9, "other"), ("b", due_ms), if_exists=if_exists, enabled=enabled)
 
     assert [(word, str(due_ms)), ("created", str(due_ms))] == words
-    assert {"a": f"normal {due_ms}", "b": f"{'paused ' if enabled == 0 else ''}normal {due_ms}"} == ground.places()
+    assert {"a": f"normal {due_ms}", "b": f"{'paused ' if enabled == 0 else ''}normal {due_ms}"} == ns.places()
 
 
 @pytest.mark.parametrize(("allow_past", "word"), [(0, "PAST"), (1, "created")])
 def test_times_count_by_the_servers_clock_and_a_passed_one_has_to_be_allowed(
-    led: Ground, allow_past: int, word: str
+    led: Namespace, allow_past: int, word: str
 ) -> None:
     past_ms, later_ms = led.now_ms - 1000, led.now_ms + 90_000
 
@@ -100,120 +100,120 @@ def test_times_count_by_the_servers_clock_and_a_passed_one_has_to_be_allowed(
     assert bool(allow_past) == bool(led.job(f"late-{past_ms}"))
 
 
-def test_an_overdue_schedule_may_change_its_payload_at_its_old_time(ground: Ground) -> None:
-    due_ms = ground.now_ms + 500
-    ground.put(("a", due_ms))
-    ground.pass_time(10_000)
+def test_an_overdue_schedule_may_change_its_payload_at_its_old_time(ns: Namespace) -> None:
+    due_ms = ns.now_ms + 500
+    ns.put(("a", due_ms))
+    ns.pass_time(10_000)
 
-    assert [("updated", str(due_ms))] == ground.put(("a", due_ms, "other"))
+    assert [("updated", str(due_ms))] == ns.put(("a", due_ms, "other"))
 
 
-def test_only_a_put_earlier_than_the_head_of_its_lane_wakes_the_daemon(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
+def test_only_a_put_earlier_than_the_head_of_its_lane_wakes_the_daemon(ns: Namespace) -> None:
+    due_ms = ns.now_ms + HOUR_MS
 
-    with ground.heard(ground.keys.wake()) as heard:
-        ground.put(("first", due_ms))
-        ground.put(("later", due_ms + 1))
-        ground.put(("same", due_ms))
-        ground.put(("low", due_ms + 2), lane="low")
-        ground.put(("later still", due_ms + 3), ("earlier", due_ms - 1))
+    with ns.heard(ns.keys.wake()) as heard:
+        ns.put(("first", due_ms))
+        ns.put(("later", due_ms + 1))
+        ns.put(("same", due_ms))
+        ns.put(("low", due_ms + 2), lane="low")
+        ns.put(("later still", due_ms + 3), ("earlier", due_ms - 1))
 
     assert [str(ms).encode() for ms in (due_ms, due_ms + 2, due_ms - 1)] == heard
 
 
-def test_two_hundred_new_rows_of_one_call_are_logged_as_one_entry_of_its_rows_alone(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
+def test_two_hundred_new_rows_of_one_call_are_logged_as_one_entry_of_its_rows_alone(ns: Namespace) -> None:
+    due_ms = ns.now_ms + HOUR_MS
 
-    words = ground.put(*((f"id-{n}", due_ms + n, f"data-{n}") for n in range(200)))
+    words = ns.put(*((f"id-{n}", due_ms + n, f"data-{n}") for n in range(200)))
 
     assert {"created"} == {word for word, _ in words}
-    assert (200, 1, []) == (len(ground.places()), len(ground.entries()), _beside_rows(ground))
+    assert (200, 1, []) == (len(ns.places()), len(ns.entries()), _beside_rows(ns))
 
 
 # -- replaced and paused schedules in the log entry ---------------------------------------------------
 
 
-def _beside_rows(ground: Ground) -> list[str]:
+def _beside_rows(ns: Namespace) -> list[str]:
     """Return the texts of the last entry behind its rows."""
-    texts = ground.last.texts
+    texts = ns.last.texts
     rows = texts.index("rows")
     return texts[rows + 2 + 4 * int(texts[rows + 1]) :]
 
 
-def test_the_log_entry_names_replaced_schedules_and_schedules_that_stay_paused(ground: Ground) -> None:
-    due_ms = ground.put_later("there", "paused")
-    ground.put_recurring("recurring")
-    ground.redis.hset(ground.keys.quarantine(), "bad", f"normal {due_ms} 1 its hash is gone")
-    ground.call("pause", ["paused"], note="")
+def test_the_log_entry_names_replaced_schedules_and_schedules_that_stay_paused(ns: Namespace) -> None:
+    due_ms = ns.put_later("there", "paused")
+    ns.put_recurring("recurring")
+    ns.redis.hset(ns.keys.quarantine(), "bad", f"normal {due_ms} 1 its hash is gone")
+    ns.call("pause", ["paused"], note="")
 
-    ground.put(*((id, due_ms + 1) for id in ("new", "there", "paused", "recurring", "bad")))
+    ns.put(*((id, due_ms + 1) for id in ("new", "there", "paused", "recurring", "bad")))
 
-    assert ["replaced", "there paused recurring bad", "paused", "paused"] == _beside_rows(ground)
+    assert ["replaced", "there paused recurring bad", "paused", "paused"] == _beside_rows(ns)
 
 
-def test_the_log_names_only_written_rows_as_replaced_or_paused(ground: Ground) -> None:
-    due_ms = ground.put_later("same", "paused")
-    ground.call("pause", ["paused"], note="")
+def test_the_log_names_only_written_rows_as_replaced_or_paused(ns: Namespace) -> None:
+    due_ms = ns.put_later("same", "paused")
+    ns.call("pause", ["paused"], note="")
 
-    words = ground.put(("same", due_ms), ("paused", due_ms), ("late", due_ms - 2 * HOUR_MS), ("new", due_ms))
+    words = ns.put(("same", due_ms), ("paused", due_ms), ("late", due_ms - 2 * HOUR_MS), ("new", due_ms))
 
     assert ["unchanged", "unchanged", "PAST", "created"] == [word for word, _ in words]
-    assert [] == _beside_rows(ground)
+    assert [] == _beside_rows(ns)
 
 
-def test_a_paused_schedule_that_becomes_a_one_shot_is_logged_as_paused(ground: Ground) -> None:
-    ground.put_recurring("a")
-    ground.call("pause", ["a"], note="")
+def test_a_paused_schedule_that_becomes_a_one_shot_is_logged_as_paused(ns: Namespace) -> None:
+    ns.put_recurring("a")
+    ns.call("pause", ["a"], note="")
 
-    due_ms = ground.put_later("a")
+    due_ms = ns.put_later("a")
 
-    assert {"a": f"paused normal {due_ms}"} == ground.places()
-    assert ["replaced", "a", "paused", "a"] == _beside_rows(ground)
-
-
-def test_a_disabled_put_of_an_active_schedule_pauses_it_once(ground: Ground) -> None:
-    due_ms = ground.put_later("a")
-
-    words = [ground.put(("a", due_ms), enabled=0)[0][0] for _ in range(2)]
-
-    assert (["updated", "unchanged"], {"a": f"paused normal {due_ms}"}) == (words, ground.places())
-    assert ["replaced", "a", "paused", "a"] == _beside_rows(ground)
+    assert {"a": f"paused normal {due_ms}"} == ns.places()
+    assert ["replaced", "a", "paused", "a"] == _beside_rows(ns)
 
 
-def test_a_disabled_put_makes_a_paused_schedule_that_never_was_in_a_lane(ground: Ground) -> None:
-    due_ms = ground.now_ms + HOUR_MS
+def test_a_disabled_put_of_an_active_schedule_pauses_it_once(ns: Namespace) -> None:
+    due_ms = ns.put_later("a")
 
-    words = ground.put(("a", due_ms), enabled=0)
+    words = [ns.put(("a", due_ms), enabled=0)[0][0] for _ in range(2)]
+
+    assert (["updated", "unchanged"], {"a": f"paused normal {due_ms}"}) == (words, ns.places())
+    assert ["replaced", "a", "paused", "a"] == _beside_rows(ns)
+
+
+def test_a_disabled_put_makes_a_paused_schedule_that_never_was_in_a_lane(ns: Namespace) -> None:
+    due_ms = ns.now_ms + HOUR_MS
+
+    words = ns.put(("a", due_ms), enabled=0)
 
     assert [("created", str(due_ms))] == words
-    assert {"a": f"paused normal {due_ms}"} == ground.places()
-    assert ground.redis.hget(ground.keys.paused(), "a").endswith(b" put with enabled=False")
-    assert (["put"], ["paused", "a"]) == ([entry.kind for entry in ground.entries()], _beside_rows(ground))
+    assert {"a": f"paused normal {due_ms}"} == ns.places()
+    assert ns.redis.hget(ns.keys.paused(), "a").endswith(b" put with enabled=False")
+    assert (["put"], ["paused", "a"]) == ([entry.kind for entry in ns.entries()], _beside_rows(ns))
 
 
 @pytest.mark.parametrize(
     ("enabled", "place", "word"), [("", "paused", "unchanged"), (0, "paused", "unchanged"), (1, "normal", "updated")]
 )
-def test_a_put_resumes_a_paused_schedule_only_if_enabled(ground: Ground, enabled: Any, place: str, word: str) -> None:
-    due_ms = ground.put_later("a")
-    ground.call("pause", ["a"], note="a note")
-    parked = ground.redis.hget(ground.keys.paused(), "a")
+def test_a_put_resumes_a_paused_schedule_only_if_enabled(ns: Namespace, enabled: Any, place: str, word: str) -> None:
+    due_ms = ns.put_later("a")
+    ns.call("pause", ["a"], note="a note")
+    parked = ns.redis.hget(ns.keys.paused(), "a")
 
-    assert [(word, str(due_ms))] == ground.put(("a", due_ms), enabled=enabled)
+    assert [(word, str(due_ms))] == ns.put(("a", due_ms), enabled=enabled)
 
-    assert ground.places()["a"].startswith(place)
-    assert (parked if place == "paused" else None) == ground.redis.hget(ground.keys.paused(), "a")
+    assert ns.places()["a"].startswith(place)
+    assert (parked if place == "paused" else None) == ns.redis.hget(ns.keys.paused(), "a")
 
 
-def test_the_log_names_the_rows_whose_time_had_passed_and_that_did_not_wait_for_it_before(ground: Ground) -> None:
-    now_ms = ground.now_ms
-    ground.put(("waits", now_ms - HOUR_MS), ("moves", now_ms - HOUR_MS), allow_past=1)
-    first = ground.last
+def test_the_log_names_the_rows_whose_time_had_passed_and_that_did_not_wait_for_it_before(ns: Namespace) -> None:
+    now_ms = ns.now_ms
+    ns.put(("waits", now_ms - HOUR_MS), ("moves", now_ms - HOUR_MS), allow_past=1)
+    first = ns.last
 
-    ground.put(
+    ns.put(
         ("waits", now_ms - HOUR_MS), ("moves", now_ms - 2 * HOUR_MS), ("new", now_ms - 5), ("later", now_ms + HOUR_MS),
         ("soon", "+0"), ("computed", f"={now_ms - 7}"), allow_past=1, fields=FIELDS | {"timeout": "60"},
     )  # fmt: skip
 
     assert ["past", "waits moves"] == first.texts[-2:]
-    assert ["replaced", "waits moves", "past", "moves new computed"] == ground.last.texts[-4:]
+    assert ["replaced", "waits moves", "past", "moves new computed"] == ns.last.texts[-4:]

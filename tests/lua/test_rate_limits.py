@@ -9,7 +9,7 @@ import rq
 from rq import Queue
 from rq.job import Job
 
-from tests.builders.namespaces import FIELDS, HOUR_MS, TEMPLATE, Ground, put_due
+from tests.builders.namespaces import FIELDS, HOUR_MS, TEMPLATE, Namespace, put_due
 from tests.builders.records import open_run, texts_of
 from tests.lua import restoring
 from tests.lua.chained import QUEUE, A, B, chain, jobs, unblock
@@ -28,70 +28,70 @@ ALLOWED, WAITING = f"{RQ}:rl:{KEY}:allowed", f"{RQ}:rl:{KEY}:rate_limited"
 KEYS = [f"{RQ}:rl-keys", f"{RQ}:rl:{KEY}", ALLOWED, WAITING]
 
 
-def take_slot(ground: Ground, name: str = "other") -> None:
+def take_slot(ns: Namespace, name: str = "other") -> None:
     """Let another job of RQ take the slot."""
-    ground.redis.hset(ground.keys.rq.job(name), mapping={"status": "started"})
-    ground.redis.zadd(ALLOWED, {name: 1})
+    ns.redis.hset(ns.keys.rq.job(name), mapping={"status": "started"})
+    ns.redis.zadd(ALLOWED, {name: 1})
 
 
-def _fire(ground: Ground) -> str:
-    [run] = put_due(ground, "a", **LIMITED)
-    ground.fire()
+def _fire(ns: Namespace) -> str:
+    [run] = put_due(ns, "a", **LIMITED)
+    ns.fire()
     return run
 
 
-def _advance(ground: Ground) -> str:
-    put(ground, template=LIMIT, flags="l")
-    return advance(ground, "allow")[1]
+def _advance(ns: Namespace) -> str:
+    put(ns, template=LIMIT, flags="l")
+    return advance(ns, "allow")[1]
 
 
-def _run_now_once(ground: Ground) -> str:
-    ground.put(("a", ground.now_ms + HOUR_MS), fields=LIMITED)
-    return str(ground.call("run_now", id="a")[-1])
+def _run_now_once(ns: Namespace) -> str:
+    ns.put(("a", ns.now_ms + HOUR_MS), fields=LIMITED)
+    return str(ns.call("run_now", id="a")[-1])
 
 
-def _run_now_of_a_rule(ground: Ground) -> str:
-    ground.put_recurring("r", template=LIMIT)
-    return str(ground.call("run_now", id="r")[-1])
+def _run_now_of_a_rule(ns: Namespace) -> str:
+    ns.put_recurring("r", template=LIMIT)
+    return str(ns.call("run_now", id="r")[-1])
 
 
-def _enqueue(ground: Ground) -> str:
-    return str(ground.enqueue("e", TEMPLATE | LIMIT)[3])
+def _enqueue(ns: Namespace) -> str:
+    return str(ns.enqueue("e", TEMPLATE | LIMIT)[3])
 
 
-def _retry(ground: Ground) -> str:
-    ground.redis.hset(ground.keys.rq.job("a-1700000000000"), mapping=TEMPLATE | LIMIT | {"status": "failed"})
-    return str(retry(ground)[2])
+def _retry(ns: Namespace) -> str:
+    ns.redis.hset(ns.keys.rq.job("a-1700000000000"), mapping=TEMPLATE | LIMIT | {"status": "failed"})
+    return str(retry(ns)[2])
 
 
-def _backfill(ground: Ground) -> str:
-    ground.put_recurring("r", template=LIMIT)
-    return str(backfill(ground, 1_700_000_000_000)[-1])
+def _backfill(ns: Namespace) -> str:
+    ns.put_recurring("r", template=LIMIT)
+    return str(backfill(ns, 1_700_000_000_000)[-1])
 
 
-def _restore(ground: Ground) -> str:
+def _restore(ns: Namespace) -> str:
     job = texts_of(LIMITED | {"data": "call"})
     lost = open_run(run="1700000000000", job=job)
-    restoring.restore(ground, lost)
+    restoring.restore(ns, lost)
     return "a-1700000000000"
 
 
-def _lost(ground: Ground) -> str:
-    ground.put(("waits", "+60000"))
-    job(ground, "r-1767225600000", retries_left="2", data="call", **LIMIT)
-    ground.redis.hdel(ground.keys.rq.job("r-1767225600000"), "enqueued_at")
-    lose(ground, ground.last, again("r-1767225600000"))
+def _lost(ns: Namespace) -> str:
+    ns.put(("waits", "+60000"))
+    job(ns, "r-1767225600000", retries_left="2", data="call", **LIMIT)
+    ns.redis.hdel(ns.keys.rq.job("r-1767225600000"), "enqueued_at")
+    lose(ns, ns.last, again("r-1767225600000"))
     return "r-1767225600000"
 
 
-def _unblock(ground: Ground) -> str:
-    jobs(ground, "stopped", "deferred", timeout="180", dependency_ids=f'["{A}"]', **LIMIT)
-    chain(ground, QUEUE)
-    unblock(ground, ("release", B))
+def _unblock(ns: Namespace) -> str:
+    jobs(ns, "stopped", "deferred", timeout="180", dependency_ids=f'["{A}"]', **LIMIT)
+    chain(ns, QUEUE)
+    unblock(ns, ("release", B))
     return B
 
 
-LAUNCHES: dict[str, Callable[[Ground], str]] = {
+LAUNCHES: dict[str, Callable[[Namespace], str]] = {
     "fire": _fire, "advance": _advance, "run_now of a one-shot": _run_now_once, "run_now of a rule": _run_now_of_a_rule,
     "enqueue": _enqueue, "retry": _retry, "backfill": _backfill, "restore": _restore, "lost": _lost,
     "unblock": _unblock,
@@ -101,7 +101,9 @@ each_launch = pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
 
 @pytest.mark.parametrize("is_full", [False, True], ids=["with a slot", "without a slot"])
 @each_launch
-def test_a_run_waits_while_all_slots_are_taken(led: Ground, launch: Callable[[Ground], str], is_full: bool) -> None:
+def test_a_run_waits_while_all_slots_are_taken(
+    led: Namespace, launch: Callable[[Namespace], str], is_full: bool
+) -> None:
     if is_full:
         take_slot(led)
 
@@ -118,7 +120,9 @@ def test_a_run_waits_while_all_slots_are_taken(led: Ground, launch: Callable[[Gr
 @pytest.mark.skipif(not hasattr(rq, "RateLimit"), reason="RQ 2 has no rate limits")
 @pytest.mark.parametrize("is_full", [False, True], ids=["with a slot", "without a slot"])
 @each_launch
-def test_a_run_has_the_fields_and_keys_of_rqs_own(led: Ground, launch: Callable[[Ground], str], is_full: bool) -> None:
+def test_a_run_has_the_fields_and_keys_of_rqs_own(
+    led: Namespace, launch: Callable[[Namespace], str], is_full: bool
+) -> None:
     if is_full:
         take_slot(led)
         led.redis.hset(f"{RQ}:job:rqs-other", "status", "started")
@@ -141,7 +145,7 @@ def test_a_run_has_the_fields_and_keys_of_rqs_own(led: Ground, launch: Callable[
 
 @each_launch
 @pytest.mark.parametrize("key", KEYS)
-def test_a_run_is_not_pushed_past_a_broken_limit(led: Ground, launch: Callable[[Ground], str], key: str) -> None:
+def test_a_run_is_not_pushed_past_a_broken_limit(led: Namespace, launch: Callable[[Namespace], str], key: str) -> None:
     led.redis.set(key, "x")
 
     launch(led)
@@ -150,7 +154,7 @@ def test_a_run_is_not_pushed_past_a_broken_limit(led: Ground, launch: Callable[[
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_one_shot_is_quarantined_with_the_limits_key_that_is_of_a_wrong_type(led: Ground, key: str) -> None:
+def test_a_one_shot_is_quarantined_with_the_limits_key_that_is_of_a_wrong_type(led: Namespace, key: str) -> None:
     led.redis.set(key, "x")
     put_due(led, "a", **LIMITED)
     put_due(led, "b")
@@ -160,7 +164,7 @@ def test_a_one_shot_is_quarantined_with_the_limits_key_that_is_of_a_wrong_type(l
     assert ([["a", f"wrong type at {key} (string)"]], 1) == (fired.quarantined, fired.runs)
 
 
-def test_a_rule_is_quarantined_with_the_limits_key_that_is_of_a_wrong_type(led: Ground) -> None:
+def test_a_rule_is_quarantined_with_the_limits_key_that_is_of_a_wrong_type(led: Namespace) -> None:
     led.redis.set(ALLOWED, "x")
     put(led, template=LIMIT, flags="l")
 
@@ -170,7 +174,7 @@ def test_a_rule_is_quarantined_with_the_limits_key_that_is_of_a_wrong_type(led: 
     assert [f"wrong type at {ALLOWED} (string)"] == [row.split(" ", 6)[6] for row in led.last.rows]
 
 
-def test_runs_wait_for_a_slot_in_the_order_of_their_times_also_beside_runs_without_a_limit(led: Ground) -> None:
+def test_runs_wait_for_a_slot_in_the_order_of_their_times_also_beside_runs_without_a_limit(led: Namespace) -> None:
     first_ms = led.now_ms - 1000
     limited = [(f"j{n}", first_ms + n) for n in range(9)]
     led.put(*reversed(limited), fields=LIMITED | {"rate_limit_concurrency": "2"}, allow_past=1)
@@ -186,7 +190,7 @@ def test_runs_wait_for_a_slot_in_the_order_of_their_times_also_beside_runs_witho
     assert (10, runs) == (len(logged), [run for run in logged if run in runs])
 
 
-def test_a_limited_run_with_the_front_flag_waits_and_is_pushed_to_the_front(led: Ground) -> None:
+def test_a_limited_run_with_the_front_flag_waits_and_is_pushed_to_the_front(led: Namespace) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "others")
     put_due(led, "a", **LIMITED | {"zs": "1fl"})
     put_due(led, "b", **LIMITED | {"zs": "1fl"})
@@ -198,7 +202,7 @@ def test_a_limited_run_with_the_front_flag_waits_and_is_pushed_to_the_front(led:
     assert ("1", "1") == (led.job(first)["enqueue_at_front"], led.job(second)["enqueue_at_front"])
 
 
-def test_a_limited_run_keeps_its_deadline_and_its_mark_while_it_waits(led: Ground) -> None:
+def test_a_limited_run_keeps_its_deadline_and_its_mark_while_it_waits(led: Namespace) -> None:
     take_slot(led)
     [run] = put_due(led, "a", **LIMITED | {"zs": "1el", "zs_expires": str(HOUR_MS)})
     led.redis.hset(led.keys.meta(), "doubt", led.now_ms)
@@ -210,7 +214,7 @@ def test_a_limited_run_keeps_its_deadline_and_its_mark_while_it_waits(led: Groun
     assert [run.encode()] == led.redis.zrange(led.keys.deadlines(), 0, -1)
 
 
-def test_a_run_with_the_flag_of_a_limit_but_no_limit_is_pushed(led: Ground) -> None:
+def test_a_run_with_the_flag_of_a_limit_but_no_limit_is_pushed(led: Namespace) -> None:
     [run] = put_due(led, "a", zs="1l")
 
     led.fire()
@@ -218,7 +222,7 @@ def test_a_run_with_the_flag_of_a_limit_but_no_limit_is_pushed(led: Ground) -> N
     assert ([run], ([], [])) == (led.queue(), slots(led))
 
 
-def test_the_newest_number_of_slots_counts(led: Ground) -> None:
+def test_the_newest_number_of_slots_counts(led: Namespace) -> None:
     first_ms = led.now_ms - 1000
     led.put(("a", first_ms), fields=LIMITED, allow_past=1)
     led.put(("b", first_ms + 1), fields=LIMITED | {"rate_limit_concurrency": "3"}, allow_past=1)
@@ -229,7 +233,7 @@ def test_the_newest_number_of_slots_counts(led: Ground) -> None:
     assert {b"concurrency": b"3"} == led.redis.hgetall(f"{RQ}:rl:{KEY}")
 
 
-def test_a_script_queues_at_most_a_thousand_waiting_jobs_of_all_limits(led: Ground) -> None:
+def test_a_script_queues_at_most_a_thousand_waiting_jobs_of_all_limits(led: Namespace) -> None:
     for key in ("a", "b"):
         led.redis.sadd(f"{RQ}:rl-keys", key)
         with led.redis.pipeline(transaction=False) as pipeline:
@@ -248,7 +252,7 @@ def test_a_script_queues_at_most_a_thousand_waiting_jobs_of_all_limits(led: Grou
     assert 1202 == len(led.queue()) + sum(len(slots(led, key)[1]) for key in ("a", "b"))
 
 
-def test_a_lost_run_comes_back_into_its_queue_with_its_slot_unless_it_ends(led: Ground) -> None:
+def test_a_lost_run_comes_back_into_its_queue_with_its_slot_unless_it_ends(led: Namespace) -> None:
     run = "r-1767225600000"
     take_slot(led, run)
     assert run == _lost(led)
@@ -261,7 +265,7 @@ def test_a_lost_run_comes_back_into_its_queue_with_its_slot_unless_it_ends(led: 
     assert ([], "failed") == (led.queue(), led.job(run)["status"])
 
 
-def test_a_throttled_run_is_handed_to_its_limit_when_its_queue_has_room(led: Ground) -> None:
+def test_a_throttled_run_is_handed_to_its_limit_when_its_queue_has_room(led: Namespace) -> None:
     led.limit(default=1)
     put_due(led, "a", "b", **LIMITED)
 
@@ -276,14 +280,14 @@ def test_a_throttled_run_is_handed_to_its_limit_when_its_queue_has_room(led: Gro
 # -- runs that wait ------------------------------------------------------------------------------------
 
 
-def cancel_run(ground: Ground, run: str) -> str:
-    id, status = run.rpartition("-")[0], ground.job(run)["status"]
-    seen = f"{status} {ground.job(run).get('enqueued_at', '')}"
-    return str(ground.call("cancel_run", [id, run, seen, FACTS], most_waiting=50)[1])
+def cancel_run(ns: Namespace, run: str) -> str:
+    id, status = run.rpartition("-")[0], ns.job(run)["status"]
+    seen = f"{status} {ns.job(run).get('enqueued_at', '')}"
+    return str(ns.call("cancel_run", [id, run, seen, FACTS], most_waiting=50)[1])
 
 
 @pytest.mark.parametrize("word", ["cancelled", "TAKEN", "BROKEN"])
-def test_a_run_that_waits_for_a_slot_is_cancelled_unless_it_just_got_one_or_has_none(led: Ground, word: str) -> None:
+def test_a_run_that_waits_for_a_slot_is_cancelled_unless_it_just_got_one_or_has_none(led: Namespace, word: str) -> None:
     take_slot(led)
     run = _fire(led)
     if word == "TAKEN":
@@ -298,7 +302,7 @@ def test_a_run_that_waits_for_a_slot_is_cancelled_unless_it_just_got_one_or_has_
     assert is_cancelled == (led.job(run)["status"] == "canceled") == (led.last.kind == "end")
 
 
-def test_a_run_that_waits_for_a_slot_is_withdrawn_for_the_next_run(led: Ground) -> None:
+def test_a_run_that_waits_for_a_slot_is_withdrawn_for_the_next_run(led: Namespace) -> None:
     take_slot(led)
     put(led, template=LIMIT, flags="l")
     _, first = advance(led, "cancel_previous")
@@ -308,7 +312,7 @@ def test_a_run_that_waits_for_a_slot_is_withdrawn_for_the_next_run(led: Ground) 
     assert ("fired", (["other"], [second]), "canceled") == (word, slots(led), led.job(first)["status"])
 
 
-def test_a_withdrawn_run_without_a_place_stays_in_its_chain(led: Ground) -> None:
+def test_a_withdrawn_run_without_a_place_stays_in_its_chain(led: Namespace) -> None:
     jobs(led, "rate_limited", "queued")
     led.redis.hset(led.keys.rq.job(B), "origin", "")
     chain(led, f"cancel_previous {A} {B}")
@@ -317,7 +321,7 @@ def test_a_withdrawn_run_without_a_place_stays_in_its_chain(led: Ground) -> None
     assert f"cancel_previous {A} {B}" == chain(led)
 
 
-def test_a_run_that_waits_for_a_slot_counts_as_overlap_for_an_hour(led: Ground) -> None:
+def test_a_run_that_waits_for_a_slot_counts_as_overlap_for_an_hour(led: Namespace) -> None:
     take_slot(led)
     put(led, template=LIMIT, flags="l")
     _, first = advance(led, "skip")
@@ -328,7 +332,7 @@ def test_a_run_that_waits_for_a_slot_counts_as_overlap_for_an_hour(led: Ground) 
     assert first in slots(led)[1]
 
 
-def test_a_deferred_run_of_a_wrong_limit_stays_deferred(led: Ground) -> None:
+def test_a_deferred_run_of_a_wrong_limit_stays_deferred(led: Namespace) -> None:
     led.redis.set(ALLOWED, "x")
 
     _unblock(led)
@@ -336,7 +340,7 @@ def test_a_deferred_run_of_a_wrong_limit_stays_deferred(led: Ground) -> None:
     assert "deferred" == led.job(B)["status"]
 
 
-def test_a_chained_run_is_deferred_without_a_slot_and_asks_for_one_when_it_is_released(led: Ground) -> None:
+def test_a_chained_run_is_deferred_without_a_slot_and_asks_for_one_when_it_is_released(led: Namespace) -> None:
     put(led, template=LIMIT, flags="l")
     _, first = advance(led, "queue")
     word, second = advance(led, "queue")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.builders.namespaces import FIELDS, HOUR_MS, TEMPLATE, Ground
+from tests.builders.namespaces import FIELDS, HOUR_MS, TEMPLATE, Namespace
 from tests.builders.records import DUE_MS, JOB_FIELDS, OLD_US, OWN_FIELDS, gone, job, one_shot, open_run, rule
 from tests.lua.restoring import hold, logged, merged, restore
 from tests.prefix import RQ
@@ -20,7 +20,9 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_restored_one_shot_is_in_its_place_with_its_job_and_its_note(led: Ground, place: str, is_there: bool) -> None:
+def test_a_restored_one_shot_is_in_its_place_with_its_job_and_its_note(
+    led: Namespace, place: str, is_there: bool
+) -> None:
     note, expected = PLACES[place]
     if is_there:
         led.put(("a", DUE_MS), fields=FIELDS | {"zs_owner": "ann"})
@@ -35,7 +37,7 @@ def test_a_restored_one_shot_is_in_its_place_with_its_job_and_its_note(led: Grou
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_restored_rule_is_in_its_place_with_a_new_version(led: Ground, place: str) -> None:
+def test_a_restored_rule_is_in_its_place_with_a_new_version(led: Namespace, place: str) -> None:
     note, expected = PLACES[place]
 
     restore(led, rule(place, note=note))
@@ -47,7 +49,7 @@ def test_a_restored_rule_is_in_its_place_with_a_new_version(led: Ground, place: 
     assert {b"r"} == led.redis.smembers(led.keys.recurring())
 
 
-def test_a_restore_deletes_the_old_keys_of_the_schedule(led: Ground) -> None:
+def test_a_restore_deletes_the_old_keys_of_the_schedule(led: Namespace) -> None:
     led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "of_another_history", "x")
     for key in (led.keys.schedule("r"), led.keys.template("r")):
         led.redis.hset(key, "of_another_history", "x")
@@ -59,7 +61,7 @@ def test_a_restore_deletes_the_old_keys_of_the_schedule(led: Ground) -> None:
     assert ["data" in found[0], "trigger" in found[1]] == [True, True]
 
 
-def test_a_restored_ended_rule_has_no_place_but_exists(led: Ground) -> None:
+def test_a_restored_ended_rule_has_no_place_but_exists(led: Namespace) -> None:
     restore(led, rule("ended"))
 
     assert {} == led.places()
@@ -67,7 +69,7 @@ def test_a_restored_ended_rule_has_no_place_but_exists(led: Ground) -> None:
     assert str(OLD_US // 1000) == led.schedule("r")["ended_at"]
 
 
-def test_a_restored_one_shot_and_a_restored_rule_fire_at_their_time(led: Ground) -> None:
+def test_a_restored_one_shot_and_a_restored_rule_fire_at_their_time(led: Namespace) -> None:
     restore(led, one_shot(), rule(), hold_for_ms=0)
     led.pass_until(DUE_MS)
 
@@ -79,7 +81,7 @@ def test_a_restored_one_shot_and_a_restored_rule_fire_at_their_time(led: Ground)
     assert "queued" == led.job(f"r-{DUE_MS}")["status"]  # else it counts as gone until a worker begins
 
 
-def test_a_plan_from_the_lost_history_is_refused(led: Ground) -> None:
+def test_a_plan_from_the_lost_history_is_refused(led: Namespace) -> None:
     led.put_recurring("r", DUE_MS)
     led.pass_until(DUE_MS)
     [row] = led.fire().recurring
@@ -94,7 +96,7 @@ def test_a_plan_from_the_lost_history_is_refused(led: Ground) -> None:
 
 @pytest.mark.parametrize("back", [one_shot(), one_shot("paused", note="5 why"), rule(id="a"), rule("ended", id="a")])
 @pytest.mark.parametrize("there", ["other lane", "paused", "quarantined", "rule", "ended"])
-def test_a_restore_replaces_an_existing_schedule(led: Ground, there: str, back: Record) -> None:
+def test_a_restore_replaces_an_existing_schedule(led: Namespace, there: str, back: Record) -> None:
     if there in ("rule", "ended"):
         led.put_recurring("a")
         if there == "ended":
@@ -126,7 +128,7 @@ def test_a_restore_replaces_an_existing_schedule(led: Ground, there: str, back: 
 
 
 @pytest.mark.parametrize("there", ["one-shot", "paused", "rule", "nothing", "cancelled by RQ"])
-def test_a_restore_removes_a_schedule_that_is_over_but_no_run_that_rq_changed(led: Ground, there: str) -> None:
+def test_a_restore_removes_a_schedule_that_is_over_but_no_run_that_rq_changed(led: Namespace, there: str) -> None:
     if there == "rule":
         led.put_recurring("a")
     elif there != "nothing":
@@ -145,7 +147,7 @@ def test_a_restore_removes_a_schedule_that_is_over_but_no_run_that_rq_changed(le
 
 
 @pytest.mark.parametrize("place", ["due", "paused"])
-def test_a_restore_removes_a_one_shot_whose_run_was_pushed_and_keeps_the_run(led: Ground, place: str) -> None:
+def test_a_restore_removes_a_one_shot_whose_run_was_pushed_and_keeps_the_run(led: Namespace, place: str) -> None:
     led.put(("a", DUE_MS))
     led.pass_until(DUE_MS)
     assert 1 == led.fire().runs
@@ -157,7 +159,7 @@ def test_a_restore_removes_a_one_shot_whose_run_was_pushed_and_keeps_the_run(led
     assert ["gone"] == [row.place for row in logged(led.last)]
 
 
-def test_the_restore_entry_contains_the_rows_unchanged(led: Ground) -> None:
+def test_the_restore_entry_contains_the_rows_unchanged(led: Namespace) -> None:
     rows = [one_shot(), rule(), gone("x", "5"), open_run("skipped"), one_shot("paused", "p", note="5 why")]
 
     reply = restore(led, *rows, reason="audit")
@@ -168,16 +170,16 @@ def test_the_restore_entry_contains_the_rows_unchanged(led: Ground) -> None:
     assert [row.texts() for row in rows] == [row.texts() for row in logged(entry)]
 
 
-def test_a_restore_into_an_empty_redis_works(ground: Ground) -> None:
-    restore(ground, one_shot(), rule())
+def test_a_restore_into_an_empty_redis_works(ns: Namespace) -> None:
+    restore(ns, one_shot(), rule())
 
-    assert ({"a": f"low {DUE_MS}", "r": f"low {DUE_MS}"}, "0-1") == (ground.places(), ground.last.id)
-    assert hold(ground) > ground.now_ms
+    assert ({"a": f"low {DUE_MS}", "r": f"low {DUE_MS}"}, "0-1") == (ns.places(), ns.last.id)
+    assert hold(ns) > ns.now_ms
     known = {b"seq", b"hold", b"doubt", b"format", b"rq_prefix", b"lost", b"lost_epoch"}
-    assert known == ground.redis.hgetall(ground.keys.meta()).keys()
+    assert known == ns.redis.hgetall(ns.keys.meta()).keys()
 
 
-def test_a_portion_of_rows_fits_into_one_script_call(led: Ground) -> None:
+def test_a_portion_of_rows_fits_into_one_script_call(led: Namespace) -> None:
     fields = {f"field-{number}": "x" for number in range(9)}
     rows = [one_shot(id=f"id-{number}", job=job(**fields)) for number in range(ROWS)]
     rows += [rule(id=f"rule-{number}") for number in range(ROWS)]
@@ -207,16 +209,16 @@ def test_a_row_larger_than_a_portion_is_sent_alone() -> None:
 
 
 HERE = {
-    "due": lambda ground: restore(ground, one_shot(lane="high")),
-    "paused": lambda ground: restore(ground, one_shot("paused", note="5 ")),
-    "in quarantine": lambda ground: restore(ground, one_shot("quarantine", note="5 broken")),
-    "ended": lambda ground: restore(ground, rule("ended", id="a")),
-    "recurring": lambda ground: restore(ground, rule(id="a")),
+    "due": lambda ns: restore(ns, one_shot(lane="high")),
+    "paused": lambda ns: restore(ns, one_shot("paused", note="5 ")),
+    "in quarantine": lambda ns: restore(ns, one_shot("quarantine", note="5 broken")),
+    "ended": lambda ns: restore(ns, rule("ended", id="a")),
+    "recurring": lambda ns: restore(ns, rule(id="a")),
 }
 
 
 @pytest.mark.parametrize("there", HERE)
-def test_schedules_that_were_not_compared_are_not_replaced(led: Ground, there: str) -> None:
+def test_schedules_that_were_not_compared_are_not_replaced(led: Namespace, there: str) -> None:
     HERE[there](led)
     before = led.keyspace()
 
@@ -226,7 +228,7 @@ def test_schedules_that_were_not_compared_are_not_replaced(led: Ground, there: s
     assert before == led.keyspace()
 
 
-def test_absent_schedules_are_restored_without_a_comparison(led: Ground) -> None:
+def test_absent_schedules_are_restored_without_a_comparison(led: Namespace) -> None:
     restore(led, one_shot(id="another"))
 
     reply = restore(led, one_shot(), rule(), open_run(id="x"), if_absent=1)
@@ -236,7 +238,7 @@ def test_absent_schedules_are_restored_without_a_comparison(led: Ground) -> None
     assert [f"x-{DUE_MS}"] == led.queue()
 
 
-def test_restore_deletes_only_the_key_that_exists(led: Ground) -> None:
+def test_restore_deletes_only_the_key_that_exists(led: Namespace) -> None:
     led.redis.hset(f"{RQ}:job:b-{DUE_MS}", "of_another_history", "x")
 
     restore(led, *(one_shot(id=id) for id in "abc"), if_absent=1)
@@ -244,20 +246,20 @@ def test_restore_deletes_only_the_key_that_exists(led: Ground) -> None:
     assert [JOB_FIELDS.keys() | {"status", "created_at"}] * 3 == [led.job(f"{id}-{DUE_MS}").keys() for id in "abc"]
 
 
-def test_the_last_of_two_rows_of_a_schedule_stays(led: Ground) -> None:
+def test_the_last_of_two_rows_of_a_schedule_stays(led: Namespace) -> None:
     restore(led, one_shot(job=job(of_the_first="x")), one_shot())
 
     assert "of_the_first" not in led.job(f"a-{DUE_MS}")
 
 
-def doubt(ground: Ground) -> int | None:
-    value = ground.redis.hget(ground.keys.meta(), "doubt")
+def doubt(ns: Namespace) -> int | None:
+    value = ns.redis.hget(ns.keys.meta(), "doubt")
     return None if value is None else int(value)
 
 
 @pytest.mark.parametrize("before", [5, None])
 @pytest.mark.parametrize("reason", ["lost", "corrected", "audit"])
-def test_a_restore_sets_a_missing_doubt_but_an_audit_sets_none(led: Ground, reason: str, before: int | None) -> None:
+def test_a_restore_sets_a_missing_doubt_but_an_audit_sets_none(led: Namespace, reason: str, before: int | None) -> None:
     led.redis.hdel(led.keys.meta(), "doubt")
     if before is not None:
         led.redis.hset(led.keys.meta(), "doubt", before)
@@ -280,7 +282,9 @@ NAMES = {  # the archive's; and whether it may put something into the data set "
 
 
 @pytest.mark.parametrize("names", NAMES)
-def test_a_restore_or_merge_is_refused_for_a_data_set_that_the_archive_never_followed(led: Ground, names: str) -> None:
+def test_a_restore_or_merge_is_refused_for_a_data_set_that_the_archive_never_followed(
+    led: Namespace, names: str
+) -> None:
     led.redis.hset(led.keys.meta(), "gen", "here there")
     before = len(led.entries())
 
@@ -292,7 +296,7 @@ def test_a_restore_or_merge_is_refused_for_a_data_set_that_the_archive_never_fol
     assert NAMES[names] == bool(led.places())
 
 
-def test_a_forced_restore_into_another_data_set_sets_the_doubt_to_now(led: Ground) -> None:
+def test_a_forced_restore_into_another_data_set_sets_the_doubt_to_now(led: Namespace) -> None:
     led.redis.hset(led.keys.meta(), mapping={"gen": "here", "doubt": 5})
 
     restore(led, one_shot(), names="elsewhere", is_forced=1)
@@ -302,7 +306,7 @@ def test_a_forced_restore_into_another_data_set_sets_the_doubt_to_now(led: Groun
     assert b"here" == led.redis.hget(led.keys.meta(), "gen")
 
 
-def test_a_restore_into_an_unnamed_data_set_gives_it_the_archives_names(led: Ground) -> None:
+def test_a_restore_into_an_unnamed_data_set_gives_it_the_archives_names(led: Namespace) -> None:
     led.redis.hdel(led.keys.meta(), "gen")
 
     restore(led, one_shot(), names="long-ago last")

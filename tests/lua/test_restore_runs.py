@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.builders.namespaces import HOUR_MS, Ground
+from tests.builders.namespaces import HOUR_MS, Namespace
 from tests.builders.records import DUE_MS, TEMPLATE, gone, job, one_shot, open_run, rule
 from tests.lua.restoring import logged, restore
 from tests.prefix import RQ
 from zsched.core.record import Record
 
 
-def test_an_open_run_is_pushed_again_and_marked_uncertain(led: Ground) -> None:
+def test_an_open_run_is_pushed_again_and_marked_uncertain(led: Namespace) -> None:
     reply = restore(led, open_run())
 
     job = led.job(f"a-{DUE_MS}")
@@ -24,7 +24,7 @@ def test_an_open_run_is_pushed_again_and_marked_uncertain(led: Ground) -> None:
     assert ({}, ["open"]) == (led.places(), reply[3])
 
 
-def test_restored_runs_are_pushed_in_order_and_runs_of_front_schedules_first(led: Ground) -> None:
+def test_restored_runs_are_pushed_in_order_and_runs_of_front_schedules_first(led: Namespace) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "others")
     of_rule = open_run(id="r", job=TEMPLATE, own=[b"flags", b"f"])
 
@@ -35,7 +35,7 @@ def test_restored_runs_are_pushed_in_order_and_runs_of_front_schedules_first(led
     assert "flags" not in led.job(f"r-{DUE_MS}")
 
 
-def test_a_skipped_run_is_only_recorded(led: Ground) -> None:
+def test_a_skipped_run_is_only_recorded(led: Namespace) -> None:
     before = led.keyspace()
 
     restore(led, open_run("skipped"), hold_for_ms=0)
@@ -45,7 +45,7 @@ def test_a_skipped_run_is_only_recorded(led: Ground) -> None:
     assert ["skipped"] == [row.place for row in logged(led.last)]
 
 
-def test_a_run_without_a_queue_or_for_a_broken_one_is_refused_and_the_others_go_on(led: Ground) -> None:
+def test_a_run_without_a_queue_or_for_a_broken_one_is_refused_and_the_others_go_on(led: Namespace) -> None:
     led.redis.set(f"{RQ}:queue:broken", "a text")
     without = open_run(id="w", job=[b"data", b"call"])
 
@@ -56,7 +56,7 @@ def test_a_run_without_a_queue_or_for_a_broken_one_is_refused_and_the_others_go_
     assert ["refused", "refused", "open", "due"] == [row.place for row in logged(led.last)] == reply[3]
 
 
-def test_a_run_whose_job_exists_is_not_pushed_again_also_if_its_queue_is_broken(led: Ground) -> None:
+def test_a_run_whose_job_exists_is_not_pushed_again_also_if_its_queue_is_broken(led: Namespace) -> None:
     restore(led, open_run(), open_run(id="b"))
     before = led.job(f"a-{DUE_MS}")
     led.redis.set(f"{RQ}:queue:broken", "a text")
@@ -69,7 +69,7 @@ def test_a_run_whose_job_exists_is_not_pushed_again_also_if_its_queue_is_broken(
 
 @pytest.mark.parametrize("place", ["open", "skipped"])
 @pytest.mark.parametrize("status", ["failed", "finished", "started"])
-def test_a_run_with_only_a_workers_fields_is_left_to_rq(led: Ground, place: str, status: str) -> None:
+def test_a_run_with_only_a_workers_fields_is_left_to_rq(led: Namespace, place: str, status: str) -> None:
     led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", status)
 
     reply = restore(led, open_run(place), open_run(place, id="b"))
@@ -80,7 +80,7 @@ def test_a_run_with_only_a_workers_fields_is_left_to_rq(led: Ground, place: str,
     assert open_run(place).job == logged(led.last)[0].job
 
 
-def test_a_dry_run_says_what_would_be_logged_and_writes_nothing(led: Ground) -> None:
+def test_a_dry_run_says_what_would_be_logged_and_writes_nothing(led: Namespace) -> None:
     led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", "started")
     led.redis.set(f"{RQ}:queue:broken", "a text")
     before = led.keyspace()
@@ -94,7 +94,7 @@ def test_a_dry_run_says_what_would_be_logged_and_writes_nothing(led: Ground) -> 
 
 @pytest.mark.parametrize("there", ["due", "paused"])
 @pytest.mark.parametrize("back", [one_shot(run=str(DUE_MS + 5)), rule(id="a"), gone("a")])
-def test_a_run_whose_schedule_was_removed_is_pushed_again(led: Ground, back: Record, there: str) -> None:
+def test_a_run_whose_schedule_was_removed_is_pushed_again(led: Namespace, back: Record, there: str) -> None:
     led.put(("a", DUE_MS))
     if there == "paused":
         led.call("pause", ["a"], note="")
@@ -105,7 +105,7 @@ def test_a_run_whose_schedule_was_removed_is_pushed_again(led: Ground, back: Rec
     assert [back.place, "open"] == [row.place for row in logged(led.last)]
 
 
-def test_a_scheduled_run_that_rq_cancelled_is_not_pushed(led: Ground) -> None:
+def test_a_scheduled_run_that_rq_cancelled_is_not_pushed(led: Namespace) -> None:
     led.put(("a", DUE_MS))
     led.redis.hset(f"{RQ}:job:a-{DUE_MS}", "status", "canceled")
 
@@ -116,7 +116,7 @@ def test_a_scheduled_run_that_rq_cancelled_is_not_pushed(led: Ground) -> None:
 
 
 @pytest.mark.parametrize(("left_ms", "is_guarded"), [(HOUR_MS, True), (-1, False)])
-def test_a_restored_run_has_the_rest_of_its_guard(led: Ground, left_ms: int, is_guarded: bool) -> None:
+def test_a_restored_run_has_the_rest_of_its_guard(led: Namespace, left_ms: int, is_guarded: bool) -> None:
     pushed_ms = led.now_ms - HOUR_MS
     one = open_run(run=str(pushed_ms), t_us=pushed_ms * 1000)
     one = replace(one, job=(*one.job, b"zs_unique", str(HOUR_MS + left_ms).encode()))
@@ -146,34 +146,36 @@ PUSHED = [
 AT = 1_700_000_000_000
 
 
-def _advance(ground: Ground) -> str:
-    version = ground.schedule("r")["version"]
-    [word] = ground.advance((["r", "normal", str(AT), version], AT, AT + HOUR_MS))
+def _advance(ns: Namespace) -> str:
+    version = ns.schedule("r")["version"]
+    [word] = ns.advance((["r", "normal", str(AT), version], AT, AT + HOUR_MS))
     return "-" if word == "duplicate" else word
 
 
-def _backfill(ground: Ground) -> str:
-    version = ground.schedule("r")["version"]
-    return str(ground.call("run_now", [AT, "once"], id="r", seen_version=version)[2])
+def _backfill(ns: Namespace) -> str:
+    version = ns.schedule("r")["version"]
+    return str(ns.call("run_now", [AT, "once"], id="r", seen_version=version)[2])
 
 
-def _restore(ground: Ground) -> str:
-    [place] = restore(ground, open_run(id="r", run=str(AT)))[3]
+def _restore(ns: Namespace) -> str:
+    [place] = restore(ns, open_run(id="r", run=str(AT)))[3]
     return "pushed" if place == "open" else "-"
 
 
-CALLS: dict[str, Callable[[Ground], str]] = {"advance": _advance, "backfill": _backfill, "restore": _restore}
+CALLS: dict[str, Callable[[Namespace], str]] = {"advance": _advance, "backfill": _backfill, "restore": _restore}
 
 
 @pytest.fixture
-def ruled(led: Ground) -> Ground:
+def ruled(led: Namespace) -> Namespace:
     led.put_recurring("r", AT)
     return led
 
 
 @pytest.mark.parametrize("fields", [*NOT_PUSHED, None], ids=str)
 @pytest.mark.parametrize("name", CALLS)
-def test_a_forged_hash_or_key_is_replaced_by_the_run(ruled: Ground, name: str, fields: dict[str, str] | None) -> None:
+def test_a_forged_hash_or_key_is_replaced_by_the_run(
+    ruled: Namespace, name: str, fields: dict[str, str] | None
+) -> None:
     if fields is None:
         ruled.redis.set(f"{RQ}:job:r-{AT}", "x", ex=1000)
     else:
@@ -187,7 +189,7 @@ def test_a_forged_hash_or_key_is_replaced_by_the_run(ruled: Ground, name: str, f
 
 @pytest.mark.parametrize("fields", PUSHED, ids=str)
 @pytest.mark.parametrize("name", CALLS)
-def test_a_run_that_was_pushed_or_taken_is_left_alone(ruled: Ground, name: str, fields: dict[str, str]) -> None:
+def test_a_run_that_was_pushed_or_taken_is_left_alone(ruled: Namespace, name: str, fields: dict[str, str]) -> None:
     ruled.redis.hset(f"{RQ}:job:r-{AT}", mapping=fields)
 
     assert "-" == CALLS[name](ruled)
@@ -198,7 +200,7 @@ def test_a_run_that_was_pushed_or_taken_is_left_alone(ruled: Ground, name: str, 
 @pytest.mark.parametrize(
     "fields", [{"zs": "1"}, {"zs": "1fse", "zs_expires": "1"}, {"status": "queued", "zs": "1"}], ids=str
 )
-def test_a_forged_one_shot_does_not_remove_a_rule_from_its_lane(led: Ground, fields: dict[str, str]) -> None:
+def test_a_forged_one_shot_does_not_remove_a_rule_from_its_lane(led: Namespace, fields: dict[str, str]) -> None:
     due_ms = led.now_ms - 1000
     led.put_recurring("r", due_ms)
     forged = {"status": "scheduled", "origin": "evil", "data": "mine", **fields}
@@ -216,7 +218,7 @@ def test_a_forged_one_shot_does_not_remove_a_rule_from_its_lane(led: Ground, fie
     assert ({"r": f"normal {due_ms + HOUR_MS}"}, []) == (led.places(), led.queue("evil"))
 
 
-def test_a_one_shot_and_a_rule_are_recognised_without_the_set_of_recurring_ids_and_by_no_field(led: Ground) -> None:
+def test_a_one_shot_and_a_rule_are_recognised_without_the_set_of_recurring_ids_and_by_no_field(led: Namespace) -> None:
     due_ms = led.now_ms - 1000
     led.put_recurring("r", due_ms)
     led.put(("a", due_ms), allow_past=1)
@@ -229,14 +231,14 @@ def test_a_one_shot_and_a_rule_are_recognised_without_the_set_of_recurring_ids_a
     assert (1, ["r"], [led.keys.recurring()]) == (fired.runs, [row[0] for row in fired.recurring], fired.wrong)
 
 
-def test_restoring_the_run_of_a_waiting_one_shot_changes_nothing(led: Ground) -> None:
+def test_restoring_the_run_of_a_waiting_one_shot_changes_nothing(led: Namespace) -> None:
     led.put(("r", AT), allow_past=1)
 
     assert "-" == _restore(led)
     assert {"r": f"normal {AT}"} == led.places()
 
 
-def test_a_restored_one_shot_replaces_a_job_key_of_another_type(led: Ground) -> None:
+def test_a_restored_one_shot_replaces_a_job_key_of_another_type(led: Namespace) -> None:
     led.redis.set(f"{RQ}:job:a-{DUE_MS}", "x")
 
     restore(led, one_shot())
@@ -244,7 +246,7 @@ def test_a_restored_one_shot_replaces_a_job_key_of_another_type(led: Ground) -> 
     assert ({"a": f"low {DUE_MS}"}, "scheduled") == (led.places(), led.job(f"a-{DUE_MS}")["status"])
 
 
-def test_a_run_on_request_avoids_an_id_that_a_forged_hash_occupies(ruled: Ground) -> None:
+def test_a_run_on_request_avoids_an_id_that_a_forged_hash_occupies(ruled: Namespace) -> None:
     ruled.freeze(AT + 5)
     ruled.redis.hset(f"{RQ}:job:r-{AT + 5}-r1", "status", "queued")
 

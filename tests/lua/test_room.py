@@ -9,24 +9,24 @@ from itertools import pairwise
 import pytest
 
 from tests.breadth import some
-from tests.builders.namespaces import HOUR_MS, Ground
+from tests.builders.namespaces import HOUR_MS, Namespace
 from tests.lua.limited import EMAIL, ids, put_due, put_many
 from tests.prefix import RQ
 from zsched.core.clock import LAST_MS
 
 
-def drained(ground: Ground, until_ms: int) -> Iterator[int]:
+def drained(ns: Namespace, until_ms: int) -> Iterator[int]:
     """Fire like a daemon, sleeping until the returned time; yield the number of runs of each call, until *until_ms*."""
-    while ground.now_ms < until_ms:
-        fired = ground.fire()
+    while ns.now_ms < until_ms:
+        fired = ns.fire()
         yield fired.runs
-        assert fired.next_ms == "" or int(fired.next_ms) > ground.now_ms or fired.runs or fired.looked
+        assert fired.next_ms == "" or int(fired.next_ms) > ns.now_ms or fired.runs or fired.looked
         if fired.next_ms == "":
             return
-        ground.pass_time(max(min(int(fired.next_ms), until_ms) - ground.now_ms, 0))
+        ns.pass_time(max(min(int(fired.next_ms), until_ms) - ns.now_ms, 0))
 
 
-def test_a_limit_fires_its_burst_and_throttles_the_rest(led: Ground) -> None:
+def test_a_limit_fires_its_burst_and_throttles_the_rest(led: Namespace) -> None:
     led.limit(email=100)
     put_due(led, *"abcdefg")
 
@@ -38,7 +38,7 @@ def test_a_limit_fires_its_burst_and_throttles_the_rest(led: Ground) -> None:
     assert "scheduled" == led.job(f"f-{led.now_ms - 995}")["status"]
 
 
-def test_throttling_is_not_logged(led: Ground) -> None:
+def test_throttling_is_not_logged(led: Namespace) -> None:
     led.limit(email=0.5)
     put_due(led, "a", "b")
     led.fire()
@@ -52,7 +52,7 @@ def test_throttling_is_not_logged(led: Ground) -> None:
     assert {"b", "c"} == led.places().keys()
 
 
-def test_a_throttled_run_fires_at_the_returned_time_and_not_before(led: Ground) -> None:
+def test_a_throttled_run_fires_at_the_returned_time_and_not_before(led: Namespace) -> None:
     led.limit(email=2)
     put_due(led, "a", "b")
     first = led.fire()
@@ -73,7 +73,9 @@ def test_a_throttled_run_fires_at_the_returned_time_and_not_before(led: Ground) 
     ("per_second", "count", "takes_ms"),
     [(0.5, 4, 6000), (3, 10, 3000), (19, 60, 3106), (100, 200, 1950), (1000, 400, 350), (30_000, 4000, 84)],
 )
-def test_runs_exceed_a_limit_by_at_most_five_percent(led: Ground, per_second: float, count: int, takes_ms: int) -> None:
+def test_runs_exceed_a_limit_by_at_most_five_percent(
+    led: Namespace, per_second: float, count: int, takes_ms: int
+) -> None:
     led.limit(email=per_second)
     put_many(led, "s", count, age_ms=10_000)
     begin_ms, pushes = led.now_ms, list[int]()
@@ -90,7 +92,7 @@ def test_runs_exceed_a_limit_by_at_most_five_percent(led: Ground, per_second: fl
     assert min(steps) >= min(1000 / per_second, 10) - 1  # nobody is woken more than a hundred times a second
 
 
-def test_an_idle_queue_gets_no_larger_burst_than_a_new_one(led: Ground) -> None:
+def test_an_idle_queue_gets_no_larger_burst_than_a_new_one(led: Namespace) -> None:
     led.limit(email=100)
     put_many(led, "s", 5)
     led.fire()
@@ -100,7 +102,7 @@ def test_an_idle_queue_gets_no_larger_burst_than_a_new_one(led: Ground) -> None:
     assert 5 == led.fire().runs
 
 
-def test_two_queues_have_independent_limits_and_runs_of_others_pass_throttled_runs_in_the_lane(led: Ground) -> None:
+def test_two_queues_have_independent_limits_and_runs_of_others_pass_throttled_runs_in_the_lane(led: Namespace) -> None:
     led.limit(email=1, sms=1)
     put_many(led, "s", 60, age_ms=5000)
     put_due(led, "c", "d", origin="sms", lane="high")
@@ -112,7 +114,7 @@ def test_two_queues_have_independent_limits_and_runs_of_others_pass_throttled_ru
     assert ["high:sms", "normal:email"] == led.throttled()
 
 
-def test_throttled_lanes_fire_high_before_normal_before_low_and_each_by_due_time(led: Ground) -> None:
+def test_throttled_lanes_fire_high_before_normal_before_low_and_each_by_due_time(led: Namespace) -> None:
     led.limit(email=1)
     put_due(led, "l1", "l2", lane="low", age_ms=5000)
     put_due(led, "n1", "n2", "n3", age_ms=4000)
@@ -126,7 +128,7 @@ def test_throttled_lanes_fire_high_before_normal_before_low_and_each_by_due_time
     assert ["h1", "h2", "n1", "h3", "n2", "n3", "l1", "l2"] == ids(led.queue("email"))
 
 
-def test_a_later_run_does_not_overtake_throttled_runs(led: Ground) -> None:
+def test_a_later_run_does_not_overtake_throttled_runs(led: Namespace) -> None:
     led.limit(email=1)
     put_due(led, "a", "b", "c")
     led.fire()
@@ -138,7 +140,7 @@ def test_a_later_run_does_not_overtake_throttled_runs(led: Ground) -> None:
     assert ["a", "b"] == ids(led.queue("email"))
 
 
-def test_a_full_batch_is_continued_at_once(led: Ground) -> None:
+def test_a_full_batch_is_continued_at_once(led: Namespace) -> None:
     led.limit(email=1000)
     put_many(led, "s", 30)
     led.fire(limit=10)
@@ -148,7 +150,7 @@ def test_a_full_batch_is_continued_at_once(led: Ground) -> None:
     assert (10, 10, led.now_ms) == (fired.looked, fired.runs, fired.next_ms)
 
 
-def test_more_runs_than_one_command_takes_can_be_throttled(led: Ground) -> None:
+def test_more_runs_than_one_command_takes_can_be_throttled(led: Namespace) -> None:
     led.limit(email=1)
     put_many(led, "s", 5000)
 
@@ -159,7 +161,7 @@ def test_more_runs_than_one_command_takes_can_be_throttled(led: Ground) -> None:
     assert 0 == led.redis.zcard(led.keys.due_normal())
 
 
-def test_an_expired_cancelled_or_broken_run_uses_no_token(led: Ground) -> None:
+def test_an_expired_cancelled_or_broken_run_uses_no_token(led: Namespace) -> None:
     led.limit(email=1)
     due_ms = led.now_ms - 1000
     led.put(("late", due_ms), ("later", due_ms + 1), allow_past=1, fields=EMAIL | {"zs": "1e", "zs_expires": "5"})
@@ -173,7 +175,7 @@ def test_an_expired_cancelled_or_broken_run_uses_no_token(led: Ground) -> None:
     assert ["good"] == ids(led.queue("email"))
 
 
-def test_many_expired_runs_do_not_block_a_throttled_run(led: Ground) -> None:
+def test_many_expired_runs_do_not_block_a_throttled_run(led: Namespace) -> None:
     led.limit(email=1)
     put_due(led, "first", age_ms=9000)
     rows = [(f"s{n:03}", led.now_ms - 1000 + n) for n in range(90)]
@@ -188,7 +190,7 @@ def test_many_expired_runs_do_not_block_a_throttled_run(led: Ground) -> None:
     assert ["first", "last"] == ids(led.queue("email"))
 
 
-def test_the_flags_of_throttled_runs_are_respected(led: Ground) -> None:
+def test_the_flags_of_throttled_runs_are_respected(led: Namespace) -> None:
     led.limit(email=1)
     put_due(led, "a")
     put_due(led, "b", zs="1f", age_ms=500)
@@ -207,7 +209,7 @@ def test_the_flags_of_throttled_runs_are_respected(led: Ground) -> None:
     assert (["c"], 1) == (ids(then.skipped), then.uncertain)
 
 
-def test_a_clock_that_was_set_back_starves_no_queue_and_fires_no_throttled_run_early(led: Ground) -> None:
+def test_a_clock_that_was_set_back_starves_no_queue_and_fires_no_throttled_run_early(led: Namespace) -> None:
     led.limit(email=10)
     put_due(led, "a", "b")
     led.fire()
@@ -227,7 +229,7 @@ def test_a_clock_that_was_set_back_starves_no_queue_and_fires_no_throttled_run_e
 
 
 @pytest.mark.parametrize("seed", some(range(4), 0, 1))
-def test_runs_of_a_second_do_not_exceed_the_limit_under_random_load(led: Ground, seed: int) -> None:
+def test_runs_of_a_second_do_not_exceed_the_limit_under_random_load(led: Namespace, seed: int) -> None:
     dice, pushes, made = random.Random(seed), list[int](), 0
     per_second = dice.choice([3, 40, 250])
     led.limit(email=per_second)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders.namespaces import Ground
+from tests.builders.namespaces import Namespace
 from tests.lua.scene import CALLS, DUE_MS, contents, furnish, kept, set_back
 from tests.lua.test_hostile_jobs import TERM
 from tests.prefix import RQ, needs_prefix
@@ -29,11 +29,11 @@ pytestmark = needs_prefix
 
 
 @pytest.fixture
-def moved(led: Ground, redis_server: EmbeddedRedis) -> Iterator[Ground]:
+def moved(led: Namespace, redis_server: EmbeddedRedis) -> Iterator[Namespace]:
     """The same namespace, with RQ's keys under another prefix."""
-    ground = Ground(led.redis, redis_server.url, rq_prefix=OTHER)
-    yield ground
-    ground.close()
+    ns = Namespace(led.redis, redis_server.url, rq_prefix=OTHER)
+    yield ns
+    ns.close()
 
 
 def renamed(value: Any) -> str:
@@ -42,7 +42,7 @@ def renamed(value: Any) -> str:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_script_works_the_same_under_another_prefix(led: Ground, moved: Ground, name: str) -> None:
+def test_a_script_works_the_same_under_another_prefix(led: Namespace, moved: Namespace, name: str) -> None:
     furnish(led)
     usual = kept(led)
 
@@ -59,7 +59,7 @@ def test_a_script_works_the_same_under_another_prefix(led: Ground, moved: Ground
     set_back(led, usual)
 
 
-def test_a_run_is_fired_executed_and_tracked_under_another_prefix(moved: Ground) -> None:
+def test_a_run_is_fired_executed_and_tracked_under_another_prefix(moved: Namespace) -> None:
     rq, client = moved.keys.rq, moved.redis
     moved.put(("a", DUE_MS), allow_past=1)
     run = moved.run("a", DUE_MS)
@@ -97,7 +97,9 @@ def test_a_prefix_with_special_characters_is_refused(prefix: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name != "report"])  # which is about archives alone
-def test_a_namespace_keeps_its_prefix_and_refuses_a_script_of_another(led: Ground, moved: Ground, name: str) -> None:
+def test_a_namespace_keeps_its_prefix_and_refuses_a_script_of_another(
+    led: Namespace, moved: Namespace, name: str
+) -> None:
     furnish(led)
     before = contents(led)
 

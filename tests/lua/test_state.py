@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.builders.namespaces import Ground
+from tests.builders.namespaces import Namespace
 from tests.builders.records import rule
 from tests.lua.overlapping import advance, becomes, fired
 from tests.lua.restoring import restore
@@ -13,13 +13,13 @@ from zsched.core.log.lives import StateEntry
 from zsched.core.log.puts import PutRecurringEntry
 
 
-def logged(ground: Ground) -> list[tuple[str, str]]:
+def logged(ns: Namespace) -> list[tuple[str, str]]:
     """Return id and state of all rows of entries of states."""
-    entries = filter(None, map(StateEntry.of, ground.parsed()))
+    entries = filter(None, map(StateEntry.of, ns.parsed()))
     return [(row.id, row.state) for entry in entries for row in entry.counted()]
 
 
-def test_the_log_has_each_new_state_as_an_absolute_value(led: Ground) -> None:
+def test_the_log_has_each_new_state_as_an_absolute_value(led: Namespace) -> None:
     put(led, None)
 
     for verdicts in ("!!", "-", "!", "+", "+"):
@@ -28,7 +28,7 @@ def test_the_log_has_each_new_state_as_an_absolute_value(led: Ground) -> None:
     assert [("r", "failures=2"), ("r", "failures=3"), ("r", "")] == logged(led)
 
 
-def test_a_skip_keeps_the_other_counts_of_a_state(led: Ground) -> None:
+def test_a_skip_keeps_the_other_counts_of_a_state(led: Namespace) -> None:
     [first] = fired(led, "skip")
     becomes(led, first, "started")
     led.redis.hset(led.keys.schedule("r"), "state", "failures=2,others=7")
@@ -41,7 +41,7 @@ def test_a_skip_keeps_the_other_counts_of_a_state(led: Ground) -> None:
     assert "failures=2,others=7" == led.schedule("r")["state"]
 
 
-def test_a_put_keeps_the_state_and_logs_it(led: Ground) -> None:
+def test_a_put_keeps_the_state_and_logs_it(led: Namespace) -> None:
     put(led, None)
     track(led, "!!")
 
@@ -52,7 +52,7 @@ def test_a_put_keeps_the_state_and_logs_it(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("verb", ["pause", "cancel"])
-def test_a_pause_and_a_cancel_end_the_state(led: Ground, verb: str) -> None:
+def test_a_pause_and_a_cancel_end_the_state(led: Namespace, verb: str) -> None:
     put(led, None)
     track(led, "!!")
 
@@ -62,7 +62,7 @@ def test_a_pause_and_a_cancel_end_the_state(led: Ground, verb: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["failures=3,skips=7", "skips=1,others=2", ""])
-def test_a_restore_writes_the_state_back_and_finds_its_trouble(led: Ground, state: str) -> None:
+def test_a_restore_writes_the_state_back_and_finds_its_trouble(led: Namespace, state: str) -> None:
     restore(led, rule(state=state))
 
     assert state == led.schedule("r").get("state", "")
@@ -72,7 +72,7 @@ def test_a_restore_writes_the_state_back_and_finds_its_trouble(led: Ground, stat
 
 
 @pytest.mark.parametrize("broken", ["failures", "failures=x", "a b", "=3", "failures=-2"])
-def test_a_broken_state_counts_nothing(led: Ground, broken: str) -> None:
+def test_a_broken_state_counts_nothing(led: Namespace, broken: str) -> None:
     put(led, None)
     led.redis.hset(led.keys.schedule("r"), "state", broken)
 

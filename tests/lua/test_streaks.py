@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import pytest
 
-from tests.builders.namespaces import Ground
+from tests.builders.namespaces import Namespace
 from tests.lua.test_pause_resume import _resume
 
 NOMINAL_MS = 1_767_225_600_000
 
 
-def put(ground: Ground, pause_after: int | None = 3, **over: str) -> str:
+def put(ns: Namespace, pause_after: int | None = 3, **over: str) -> str:
     own = {} if pause_after is None else {"pause_after": str(pause_after)}
-    return str(ground.put_recurring("r", own=own, **({"digest": f"digest-{pause_after}"} | over))[0])
+    return str(ns.put_recurring("r", own=own, **({"digest": f"digest-{pause_after}"} | over))[0])
 
 
-def track(ground: Ground, verdicts: str) -> list[str]:
+def track(ns: Namespace, verdicts: str) -> list[str]:
     """Record runs of r that ended as *verdicts* say, in one script; return the paused schedules."""
-    seen = ground.entries()[0]
+    seen = ns.entries()[0]
     rows: list[str] = []
     for number, verdict in enumerate(verdicts):
         run = f"r-{NOMINAL_MS + number}"
-        ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "failed", "ended_at": "now"})
+        ns.redis.hset(ns.keys.rq.job(run), mapping={"status": "failed", "ended_at": "now"})
         rows += ["r", run, "failed now", verdict, "failed", "{}"]
-    return list(ground.call("track", rows, seen_entry=seen.id, seen_t=seen.t)[4])
+    return list(ns.call("track", rows, seen_entry=seen.id, seen_t=seen.t)[4])
 
 
-def failures(ground: Ground) -> int | None:
-    count = ground.redis.zscore(ground.keys.failing(), "r")
-    assert (None if count is None else f"failures={int(count)}") == ground.schedule("r").get("state")
+def failures(ns: Namespace) -> int | None:
+    count = ns.redis.zscore(ns.keys.failing(), "r")
+    assert (None if count is None else f"failures={int(count)}") == ns.schedule("r").get("state")
     return None if count is None else int(count)
 
 
 @pytest.mark.parametrize("ends", [["!!!"], ["!", "!", "!"], ["+!", "!!"], ["!!+!", "!-!"]])
-def test_repeated_failures_pause_a_schedule_with_a_reason(led: Ground, ends: list[str]) -> None:
+def test_repeated_failures_pause_a_schedule_with_a_reason(led: Namespace, ends: list[str]) -> None:
     put(led)
 
     paused = [track(led, verdicts) for verdicts in ends]
@@ -48,7 +48,7 @@ def test_repeated_failures_pause_a_schedule_with_a_reason(led: Ground, ends: lis
 
 
 @pytest.mark.parametrize("ends", ["!!+!!", "!+!+!+!", "!-!", "+++"])
-def test_a_success_between_failures_prevents_the_pause(led: Ground, ends: str) -> None:
+def test_a_success_between_failures_prevents_the_pause(led: Namespace, ends: str) -> None:
     put(led)
 
     assert [] == track(led, ends)
@@ -60,7 +60,7 @@ def test_a_success_between_failures_prevents_the_pause(led: Ground, ends: str) -
     ("ends", "count"),
     [(["!!!!!"], 5), (["!!+!"], 1), (["+!"], 1), (["!-!"], 2), (["!!+"], None), (["+"], None), (["!!", "+"], None)],
 )
-def test_failures_in_a_row_are_counted_without_a_limit(led: Ground, ends: list[str], count: int | None) -> None:
+def test_failures_in_a_row_are_counted_without_a_limit(led: Namespace, ends: list[str], count: int | None) -> None:
     put(led, None)
 
     assert [[]] * len(ends) == [track(led, verdicts) for verdicts in ends]
@@ -69,7 +69,7 @@ def test_failures_in_a_row_are_counted_without_a_limit(led: Ground, ends: list[s
 
 
 @pytest.mark.parametrize("kind", ["one-shot", "ended"])
-def test_failures_of_a_one_shot_or_an_ended_schedule_are_not_counted(led: Ground, kind: str) -> None:
+def test_failures_of_a_one_shot_or_an_ended_schedule_are_not_counted(led: Namespace, kind: str) -> None:
     if kind == "one-shot":
         led.put(("r", NOMINAL_MS * 2))
     else:
@@ -83,7 +83,7 @@ def test_failures_of_a_one_shot_or_an_ended_schedule_are_not_counted(led: Ground
     assert failures(led) is None
 
 
-def test_a_key_of_a_wrong_type_does_not_stop_the_recording_of_ends(led: Ground) -> None:
+def test_a_key_of_a_wrong_type_does_not_stop_the_recording_of_ends(led: Namespace) -> None:
     put(led, None)
     led.redis.set(led.keys.failing(), "?")
 
@@ -93,7 +93,7 @@ def test_a_key_of_a_wrong_type_does_not_stop_the_recording_of_ends(led: Ground) 
 
 
 @pytest.mark.parametrize("verb", ["pause", "cancel"])
-def test_a_paused_or_cancelled_schedule_is_in_no_trouble(led: Ground, verb: str) -> None:
+def test_a_paused_or_cancelled_schedule_is_in_no_trouble(led: Namespace, verb: str) -> None:
     put(led)
     track(led, "!!")
     led.redis.zadd(led.keys.blocked(), {"r": 7, "other": 1})
@@ -104,7 +104,7 @@ def test_a_paused_or_cancelled_schedule_is_in_no_trouble(led: Ground, verb: str)
     assert [b"other"] == led.redis.zrange(led.keys.blocked(), 0, -1)
 
 
-def test_a_paused_schedule_is_not_paused_again_by_failures(led: Ground) -> None:
+def test_a_paused_schedule_is_not_paused_again_by_failures(led: Namespace) -> None:
     put(led, 1)
     led.call("pause", ["r"], note="by hand")
 
@@ -113,7 +113,7 @@ def test_a_paused_schedule_is_not_paused_again_by_failures(led: Ground) -> None:
     assert led.redis.hget(led.keys.paused(), "r").endswith(b" by hand")
 
 
-def test_resuming_a_schedule_resets_its_failure_count(led: Ground) -> None:
+def test_resuming_a_schedule_resets_its_failure_count(led: Namespace) -> None:
     put(led)
     track(led, "!!")
     led.call("pause", ["r"], note="by hand")
@@ -123,7 +123,7 @@ def test_resuming_a_schedule_resets_its_failure_count(led: Ground) -> None:
     assert [[], ["r"]] == [track(led, "!!"), track(led, "!")]
 
 
-def test_a_put_that_leaves_the_limit_alone_keeps_the_count(led: Ground) -> None:
+def test_a_put_that_leaves_the_limit_alone_keeps_the_count(led: Namespace) -> None:
     put(led)
     track(led, "!!")
 
@@ -134,7 +134,7 @@ def test_a_put_that_leaves_the_limit_alone_keeps_the_count(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("limit", [2, 5, None])
-def test_changing_pause_after_resets_the_failure_count(led: Ground, limit: int | None) -> None:
+def test_changing_pause_after_resets_the_failure_count(led: Namespace, limit: int | None) -> None:
     put(led)
     track(led, "!!")
 
@@ -143,7 +143,7 @@ def test_changing_pause_after_resets_the_failure_count(led: Ground, limit: int |
     assert failures(led) is None
 
 
-def test_resume_works_although_the_schedule_has_a_wrong_type(led: Ground) -> None:
+def test_resume_works_although_the_schedule_has_a_wrong_type(led: Namespace) -> None:
     put(led)
     led.call("pause", ["r"], note="")
     led.redis.delete(led.keys.schedule("r"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.builders.namespaces import Ground
+from tests.builders.namespaces import Namespace
 from tests.lua.chained import (
     CANCEL,
     FORGET,
@@ -43,7 +43,7 @@ SURVEYED: list[tuple[tuple[str, ...], dict[str, str], str, list[list[str]]]] = [
 
 @pytest.mark.parametrize(("statuses", "more", "text", "needs"), SURVEYED)
 def test_survey_releases_a_waiting_run_when_all_runs_before_it_are_over(
-    led: Ground, statuses: tuple[str, ...], more: dict[str, str], text: str, needs: list[list[str]]
+    led: Namespace, statuses: tuple[str, ...], more: dict[str, str], text: str, needs: list[list[str]]
 ) -> None:
     jobs(led, *statuses, **more)
     chain(led, text)
@@ -51,7 +51,7 @@ def test_survey_releases_a_waiting_run_when_all_runs_before_it_are_over(
     assert ("0", [["r", *need] for need in needs]) == survey(led)
 
 
-def test_survey_drops_a_ready_run_that_expired(led: Ground) -> None:
+def test_survey_drops_a_ready_run_that_expired(led: Namespace) -> None:
     jobs(led, "finished", "ready_to_enqueue")
     led.redis.hdel(led.keys.rq.job(B), "data")
     chain(led, QUEUE)
@@ -59,13 +59,13 @@ def test_survey_drops_a_ready_run_that_expired(led: Ground) -> None:
     assert ("0", [["r", "drop", "-", "urgent", ""]]) == survey(led)
 
 
-def dies(ground: Ground, run: str, **more: str) -> None:
+def dies(ns: Namespace, run: str, **more: str) -> None:
     """Kill the worker of *run*, long ago."""
-    ground.redis.hset(ground.keys.rq.job(run), mapping={"status": "started", "last_heartbeat": LONG_AGO} | more)
+    ns.redis.hset(ns.keys.rq.job(run), mapping={"status": "started", "last_heartbeat": LONG_AGO} | more)
 
 
 @pytest.mark.parametrize("text", [QUEUE, f"queue {B}"], ids=["in the chain", "not in the chain any more"])
-def test_survey_releases_a_waiting_run_when_the_previous_worker_died(led: Ground, text: str) -> None:
+def test_survey_releases_a_waiting_run_when_the_previous_worker_died(led: Namespace, text: str) -> None:
     jobs(led, "started", "deferred")
     dies(led, A)
     chain(led, text)
@@ -75,7 +75,7 @@ def test_survey_releases_a_waiting_run_when_the_previous_worker_died(led: Ground
 
 @pytest.mark.parametrize(("more", "waits"), [({"retries_left": "1"}, True), ({"retries_left": "0"}, False),
                                              ({"retries_left": "1", "zs_on_lost": "fail"}, False)])  # fmt: skip
-def test_a_dead_run_that_will_be_retried_blocks_its_chain(led: Ground, more: dict[str, str], waits: bool) -> None:
+def test_a_dead_run_that_will_be_retried_blocks_its_chain(led: Namespace, more: dict[str, str], waits: bool) -> None:
     jobs(led, "started", "deferred")
     dies(led, A, **more)
     chain(led, QUEUE)
@@ -86,7 +86,7 @@ def test_a_dead_run_that_will_be_retried_blocks_its_chain(led: Ground, more: dic
 
 
 @pytest.mark.parametrize("status", OPEN)
-def test_a_chain_without_waiting_runs_needs_nothing_until_a_run_is_over(led: Ground, status: str) -> None:
+def test_a_chain_without_waiting_runs_needs_nothing_until_a_run_is_over(led: Namespace, status: str) -> None:
     jobs(led, status)
     chain(led, f"queue {A}")
     assert ("0", []) == survey(led)
@@ -95,7 +95,7 @@ def test_a_chain_without_waiting_runs_needs_nothing_until_a_run_is_over(led: Gro
     assert ("0", [["r", *FORGET, "-", ""]]) == survey(led)
 
 
-def test_survey_reads_only_the_first_waiting_run_of_a_chain(led: Ground) -> None:
+def test_survey_reads_only_the_first_waiting_run_of_a_chain(led: Namespace) -> None:
     jobs(led, "stopped", "deferred", "deferred")
     chain(led, f"{QUEUE} {C}")
     led.redis.config_resetstat()
@@ -106,7 +106,7 @@ def test_survey_reads_only_the_first_waiting_run_of_a_chain(led: Ground) -> None
 
 
 @pytest.mark.parametrize("last", ["queued", "started"])
-def test_survey_withdraws_earlier_runs_with_cancel_previous(led: Ground, last: str) -> None:
+def test_survey_withdraws_earlier_runs_with_cancel_previous(led: Namespace, last: str) -> None:
     jobs(led, "started", last)
     chain(led, CANCEL)
     assert [["r", *WITHDRAW, "urgent", ""]] == survey(led)[1]
@@ -115,7 +115,7 @@ def test_survey_withdraws_earlier_runs_with_cancel_previous(led: Ground, last: s
     assert [] == survey(led)[1]
 
 
-def test_survey_treats_a_job_of_another_type_as_deleted(led: Ground) -> None:
+def test_survey_treats_a_job_of_another_type_as_deleted(led: Namespace) -> None:
     led.redis.set(led.keys.rq.job(A), "text")
     jobs(led)
     chain(led, f"queue {A}")
@@ -123,7 +123,7 @@ def test_survey_treats_a_job_of_another_type_as_deleted(led: Ground) -> None:
     assert [["r", *FORGET, "-", ""]] == survey(led)[1]
 
 
-def test_survey_returns_all_chains_page_by_page(led: Ground) -> None:
+def test_survey_returns_all_chains_page_by_page(led: Namespace) -> None:
     for number in range(2000):
         chain(led, f"queue {'x' * 70}-{number}", f"s{number}")
 
@@ -137,7 +137,7 @@ def test_survey_returns_all_chains_page_by_page(led: Ground) -> None:
     assert (2000, True) == (len(seen), pages > 5)
 
 
-def test_survey_returns_nothing_without_chains_or_for_a_key_of_another_type(led: Ground) -> None:
+def test_survey_returns_nothing_without_chains_or_for_a_key_of_another_type(led: Namespace) -> None:
     assert ("0", []) == survey(led)
 
     led.redis.set(led.keys.chains(), "text")

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.builders.namespaces import HOUR_MS, TEMPLATE, Ground
+from tests.builders.namespaces import HOUR_MS, TEMPLATE, Namespace
 from tests.builders.records import one_shot, texts_of
 from tests.lua.limited import EMAIL, ids, put_due, put_many
 from tests.lua.restoring import restore
 from tests.prefix import RQ
 
 
-def test_setting_unchanged_limits_writes_nothing_and_keeps_their_used_tokens(led: Ground) -> None:
+def test_setting_unchanged_limits_writes_nothing_and_keeps_their_used_tokens(led: Namespace) -> None:
     led.limit(email=1, sms=0.5)
     put_due(led, "a", "b")
     led.fire()
@@ -25,7 +25,7 @@ def test_setting_unchanged_limits_writes_nothing_and_keeps_their_used_tokens(led
     assert 0 == led.fire().runs
 
 
-def test_a_raised_limit_applies_from_the_next_fire(led: Ground) -> None:
+def test_a_raised_limit_applies_from_the_next_fire(led: Namespace) -> None:
     led.limit(email=0.01)
     put_many(led, "s", 20)
     led.fire()
@@ -37,7 +37,7 @@ def test_a_raised_limit_applies_from_the_next_fire(led: Ground) -> None:
     assert 5 == led.fire().runs
 
 
-def test_throttled_runs_fire_in_due_order_after_the_limit_is_removed(led: Ground) -> None:
+def test_throttled_runs_fire_in_due_order_after_the_limit_is_removed(led: Namespace) -> None:
     led.limit(email=1)
     put_many(led, "s", 150)
     led.fire(limit=1000)
@@ -52,7 +52,9 @@ def test_throttled_runs_fire_in_due_order_after_the_limit_is_removed(led: Ground
     assert sorted(led.queue("email")) == led.queue("email")
 
 
-def test_removing_a_limit_without_throttled_runs_deletes_its_keys_and_a_corrupted_limit_is_ignored(led: Ground) -> None:
+def test_removing_a_limit_without_throttled_runs_deletes_its_keys_and_a_corrupted_limit_is_ignored(
+    led: Namespace,
+) -> None:
     led.limit(email=1)
     led.limit()
     assert {} == led.limits()
@@ -63,7 +65,7 @@ def test_removing_a_limit_without_throttled_runs_deletes_its_keys_and_a_corrupte
     assert {} == led.limits()
 
 
-def test_a_limit_that_is_set_again_applies_to_the_runs_still_throttled(led: Ground) -> None:
+def test_a_limit_that_is_set_again_applies_to_the_runs_still_throttled(led: Namespace) -> None:
     led.limit(email=1)
     put_many(led, "s", 50)
     led.fire()
@@ -76,14 +78,14 @@ def test_a_limit_that_is_set_again_applies_to_the_runs_still_throttled(led: Grou
     assert 0 == led.fire().runs
 
 
-def put_rule(ground: Ground, id: str, **options: Any) -> int:
+def put_rule(ns: Namespace, id: str, **options: Any) -> int:
     """Put a recurring schedule of queue email that is due now; return its due time."""
-    due_ms = ground.now_ms
-    ground.put_recurring(id, due_ms, template=TEMPLATE | {"origin": "email"}, **options)
+    due_ms = ns.now_ms
+    ns.put_recurring(id, due_ms, template=TEMPLATE | {"origin": "email"}, **options)
     return due_ms
 
 
-def test_a_recurring_schedule_uses_a_token_when_fire_returns_it(led: Ground) -> None:
+def test_a_recurring_schedule_uses_a_token_when_fire_returns_it(led: Namespace) -> None:
     led.limit(email=1)
     due_ms = put_rule(led, "r")
     put_rule(led, "s")
@@ -94,7 +96,7 @@ def test_a_recurring_schedule_uses_a_token_when_fire_returns_it(led: Ground) -> 
     assert f"normal:email {due_ms}" == led.places()["s"]
 
 
-def test_a_throttled_schedule_advances_back_into_its_lane(led: Ground) -> None:
+def test_a_throttled_schedule_advances_back_into_its_lane(led: Namespace) -> None:
     led.limit(email=1)
     due_ms = put_rule(led, "r", lane="high")
     put_rule(led, "s", lane="high")
@@ -111,7 +113,7 @@ def test_a_throttled_schedule_advances_back_into_its_lane(led: Ground) -> None:
     assert f"s fired {due_ms} {due_ms + HOUR_MS}" == " ".join(led.last.rows[0].split()[:4])
 
 
-def test_a_throttled_schedule_can_end(led: Ground) -> None:
+def test_a_throttled_schedule_can_end(led: Namespace) -> None:
     led.limit(email=1)
     put_due(led, "a")
     due_ms = put_rule(led, "r")
@@ -127,7 +129,7 @@ def test_a_throttled_schedule_can_end(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("script", ["advance", "quarantine"])
-def test_a_throttled_schedule_can_be_quarantined_under_its_lane(led: Ground, script: str) -> None:
+def test_a_throttled_schedule_can_be_quarantined_under_its_lane(led: Namespace, script: str) -> None:
     led.limit(email=1)
     put_due(led, "a")
     due_ms = put_rule(led, "r", lane="low")
@@ -145,7 +147,7 @@ def test_a_throttled_schedule_can_be_quarantined_under_its_lane(led: Ground, scr
 
 
 @pytest.fixture
-def late(led: Ground) -> Ground:
+def late(led: Namespace) -> Namespace:
     """A namespace in which "b" (one-shot) and "r" (recurring) are throttled."""
     led.limit(email=1)
     put_due(led, "a", "b")
@@ -157,7 +159,7 @@ def late(led: Ground) -> Ground:
 
 
 @pytest.mark.parametrize("id", ["b", "r"])
-def test_a_throttled_schedule_is_paused_and_resumed_into_its_lane(late: Ground, id: str) -> None:
+def test_a_throttled_schedule_is_paused_and_resumed_into_its_lane(late: Namespace, id: str) -> None:
     due_ms = late.places()[id].split()[-1]
 
     late.call("pause", [id], note="n")
@@ -168,14 +170,14 @@ def test_a_throttled_schedule_is_paused_and_resumed_into_its_lane(late: Ground, 
 
 
 @pytest.mark.parametrize("id", ["b", "r"])
-def test_a_throttled_schedule_can_be_cancelled(late: Ground, id: str) -> None:
+def test_a_throttled_schedule_can_be_cancelled(late: Namespace, id: str) -> None:
     late.call("cancel", [id])
 
     assert id not in late.places()
     assert {} == late.schedule(id) | late.template(id)
 
 
-def test_a_throttled_schedule_can_be_put_with_another_time_queue_and_lane(late: Ground) -> None:
+def test_a_throttled_schedule_can_be_put_with_another_time_queue_and_lane(late: Namespace) -> None:
     due_ms = late.now_ms + HOUR_MS
 
     words = late.put(("b", due_ms), lane="high")
@@ -186,7 +188,7 @@ def test_a_throttled_schedule_can_be_put_with_another_time_queue_and_lane(late: 
     assert 2 == len(late.redis.keys(f"{RQ}:job:*"))  # the run of "a", and the one that waits
 
 
-def test_putting_the_same_definition_keeps_a_throttled_schedule_in_its_place(late: Ground) -> None:
+def test_putting_the_same_definition_keeps_a_throttled_schedule_in_its_place(late: Namespace) -> None:
     before = late.places()
 
     words = late.put(("b", before["b"].split()[-1]), allow_past=1, fields=EMAIL)
@@ -195,7 +197,7 @@ def test_putting_the_same_definition_keeps_a_throttled_schedule_in_its_place(lat
     assert before == late.places()
 
 
-def test_a_throttled_schedule_is_read_as_due_in_its_lane_and_an_audit_returns_all_its_places(late: Ground) -> None:
+def test_a_throttled_schedule_is_read_as_due_in_its_lane_and_an_audit_returns_all_its_places(late: Namespace) -> None:
     due_ms = late.places()["b"].split()[-1]
     row = late.call("get", ["b"])[3]
     late.redis.zadd(late.keys.due_high(), {"b": int(due_ms)})
@@ -207,7 +209,7 @@ def test_a_throttled_schedule_is_read_as_due_in_its_lane_and_an_audit_returns_al
 
 
 @pytest.mark.parametrize("is_scattered", [False, True])
-def test_a_restore_puts_a_throttled_schedule_into_its_lane_only(late: Ground, is_scattered: bool) -> None:
+def test_a_restore_puts_a_throttled_schedule_into_its_lane_only(late: Namespace, is_scattered: bool) -> None:
     due_ms = late.places()["b"].split()[-1]
     if is_scattered:
         late.redis.zadd(late.keys.due_high(), {"b": 5})
@@ -222,7 +224,7 @@ def test_a_restore_puts_a_throttled_schedule_into_its_lane_only(late: Ground, is
     assert f"normal {due_ms}" == late.places()["b"]
 
 
-def test_a_replan_leaves_a_throttled_schedule_in_one_place(late: Ground) -> None:
+def test_a_replan_leaves_a_throttled_schedule_in_one_place(late: Namespace) -> None:
     due_ms, version, new_ms = late.places()["r"].split()[-1], late.schedule("r")["version"], late.now_ms + HOUR_MS
     row = ["r", version, due_ms, due_ms, new_ms, new_ms]
 
@@ -237,7 +239,7 @@ def test_a_replan_leaves_a_throttled_schedule_in_one_place(late: Ground) -> None
     assert {"r": f"normal {new_ms + HOUR_MS}"} == late.places()
 
 
-def test_fire_removes_a_throttled_queue_whose_schedules_were_cancelled(late: Ground) -> None:
+def test_fire_removes_a_throttled_queue_whose_schedules_were_cancelled(late: Namespace) -> None:
     late.call("cancel", ["b"])
     late.call("cancel", ["r"])
     assert ["normal:email"] == late.throttled()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.builders.entries import LogEntry
-from tests.builders.namespaces import EPOCH, Ground
+from tests.builders.namespaces import EPOCH, Namespace
 from tests.prefix import RQ
 from zsched.core.runs.job import JOB_FIELDS, JobFacts
 from zsched.errors import RedisRefused
@@ -24,9 +24,9 @@ REGISTRIES = dict.fromkeys(("failed", "stopped"), f"{RQ}:failed:default") | {
 }
 
 
-def job(ground: Ground, run: str, status: str | None, **more: str) -> None:
+def job(ns: Namespace, run: str, status: str | None, **more: str) -> None:
     fields = {"origin": "default"} | ({"status": status} if status else {})
-    ground.redis.hset(ground.keys.rq.job(run), mapping=fields | more)
+    ns.redis.hset(ns.keys.rq.job(run), mapping=fields | more)
 
 
 def over(run: str, seen: str = f"finished {ENDED}", counts: str = "-") -> list[str]:
@@ -34,15 +34,15 @@ def over(run: str, seen: str = f"finished {ENDED}", counts: str = "-") -> list[s
     return [run.rpartition("-")[0], run, seen, counts, "told", "{}"]
 
 
-def track(ground: Ground, seen: LogEntry, *texts: list[str], **more: Any) -> list[Any]:
+def track(ns: Namespace, seen: LogEntry, *texts: list[str], **more: Any) -> list[Any]:
     arguments = {"seen_entry": seen.id, "seen_t": seen.t}
-    return ground.call("track", [each for run in texts for each in run], **(arguments | more))
+    return ns.call("track", [each for run in texts for each in run], **(arguments | more))
 
 
 # -- look -----------------------------------------------------------------------------------------
 
 
-def test_look_returns_all_fields_that_rq_has_of_a_run(led: Ground) -> None:
+def test_look_returns_all_fields_that_rq_has_of_a_run(led: Namespace) -> None:
     texts = {
         "status": "started", "enqueued_at": STARTED, "started_at": ENDED, "ended_at": "", "last_heartbeat": ENDED,
         "worker_name": "w", "origin": "mail", "retries_left": "1", "zs_retries": "3", "number_of_retries": "2",
@@ -56,7 +56,7 @@ def test_look_returns_all_fields_that_rq_has_of_a_run(led: Ground) -> None:
     assert JobFacts(**expected | {"note": '{"sent":\0 1}', "attempts": '[[1,"w"]]'}) == told
 
 
-def test_look_returns_the_newest_error_of_a_failed_run(led: Ground) -> None:
+def test_look_returns_the_newest_error_of_a_failed_run(led: Namespace) -> None:
     job(led, A, "failed")
     led.redis.hset(led.keys.rq.job(A), "zs_attempts", "[[1, 2]]")
     newest = "Traceback (most recent call last):\n  somewhere\nValueError: new"
@@ -73,7 +73,7 @@ def test_look_returns_the_newest_error_of_a_failed_run(led: Ground) -> None:
 
 
 @pytest.mark.parametrize("text", ["[\0]", "[\n]", "[\x7f]", "x" * 4001, "\xe9" * 2001])
-def test_look_leaves_attempts_out_that_no_worker_of_ours_wrote(led: Ground, text: str) -> None:
+def test_look_leaves_attempts_out_that_no_worker_of_ours_wrote(led: Namespace, text: str) -> None:
     job(led, A, "finished")
     led.redis.hset(led.keys.rq.job(A), mapping={"zs_attempts": text, "zs_note": "{}"})
 
@@ -84,7 +84,7 @@ def test_look_leaves_attempts_out_that_no_worker_of_ours_wrote(led: Ground, text
 
 
 @pytest.mark.parametrize("error", [b"", b"no base64!", b64encode(b"no zlib"), b"x" * 300_000, None])
-def test_look_returns_a_run_without_its_error_if_that_is_unreadable(led: Ground, error: bytes | None) -> None:
+def test_look_returns_a_run_without_its_error_if_that_is_unreadable(led: Namespace, error: bytes | None) -> None:
     job(led, A, "failed")
     if error is None:
         led.redis.set(f"{RQ}:results:{A}", "of a wrong type")
@@ -98,7 +98,7 @@ def test_look_returns_a_run_without_its_error_if_that_is_unreadable(led: Ground,
 
 
 @pytest.mark.parametrize("broken", ["no key", "no status", "another type"])
-def test_look_returns_none_for_a_missing_or_corrupted_job(led: Ground, broken: str) -> None:
+def test_look_returns_none_for_a_missing_or_corrupted_job(led: Namespace, broken: str) -> None:
     if broken == "no status":
         job(led, A, None)
     elif broken == "another type":
@@ -107,7 +107,7 @@ def test_look_returns_none_for_a_missing_or_corrupted_job(led: Ground, broken: s
     assert [None] == Jobs(led.link, led.keys).look([A])
 
 
-def test_a_job_that_may_not_be_read_does_not_count_as_deleted(led: Ground) -> None:
+def test_a_job_that_may_not_be_read_does_not_count_as_deleted(led: Namespace) -> None:
     job(led, A, "started")
     led.redis.execute_command("ACL", "SETUSER", "default", "resetkeys", "~zsched:*")
     try:
@@ -120,7 +120,7 @@ def test_a_job_that_may_not_be_read_does_not_count_as_deleted(led: Ground) -> No
 # -- track ----------------------------------------------------------------------------------------
 
 
-def test_track_records_the_end_of_an_unchanged_run(led: Ground, seen: LogEntry) -> None:
+def test_track_records_the_end_of_an_unchanged_run(led: Namespace, seen: LogEntry) -> None:
     job(led, A, "finished", ended_at=ENDED)
 
     reply = track(led, seen, over(A))
@@ -149,7 +149,7 @@ def test_track_records_the_end_of_an_unchanged_run(led: Ground, seen: LogEntry) 
     ],
 )
 def test_a_recorded_run_is_kept_as_long_as_its_schedule_wishes(
-    led: Ground, seen: LogEntry, status: str, wishes: dict[str, str], ttl_s: int, left_s: int
+    led: Namespace, seen: LogEntry, status: str, wishes: dict[str, str], ttl_s: int, left_s: int
 ) -> None:
     job(led, A, status, ended_at=ENDED, **wishes)
     led.redis.xadd(f"{RQ}:results:{A}", {"type": "1"})
@@ -165,14 +165,14 @@ def test_a_recorded_run_is_kept_as_long_as_its_schedule_wishes(
     assert "end" == led.last.kind
 
 
-def test_a_run_that_is_not_over_keeps_its_job(led: Ground, seen: LogEntry) -> None:
+def test_a_run_that_is_not_over_keeps_its_job(led: Namespace, seen: LogEntry) -> None:
     job(led, A, "queued", zs_result_ttl="0")
 
     assert NOTHING == track(led, seen, over(A))[1:]
     assert -1 == led.redis.pttl(led.keys.rq.job(A))
 
 
-def test_a_registry_of_a_wrong_type_does_not_stop_the_record_of_an_end(led: Ground, seen: LogEntry) -> None:
+def test_a_registry_of_a_wrong_type_does_not_stop_the_record_of_an_end(led: Namespace, seen: LogEntry) -> None:
     job(led, A, "finished", ended_at=ENDED, zs_result_ttl="0")
     led.redis.set(REGISTRIES["finished"], "?")
 
@@ -188,7 +188,9 @@ def test_a_registry_of_a_wrong_type_does_not_stop_the_record_of_an_end(led: Grou
         ("queued", "", "gone"),
     ],
 )
-def test_track_skips_a_run_that_changed(led: Ground, seen: LogEntry, status: str, ended_at: str, was_seen: str) -> None:
+def test_track_skips_a_run_that_changed(
+    led: Namespace, seen: LogEntry, status: str, ended_at: str, was_seen: str
+) -> None:
     job(led, A, status, ended_at=ended_at)
     before = led.keyspace()
 
@@ -200,7 +202,7 @@ def test_track_skips_a_run_that_changed(led: Ground, seen: LogEntry, status: str
     ("told", "ended_at", "recorded"), [(None, "", 1), (None, ENDED, 1), (STARTED, ENDED, 1), (ENDED, ENDED, 0)]
 )
 def test_a_cancelled_run_is_recorded_unless_its_cancellation_was_logged(
-    led: Ground, seen: LogEntry, told: str | None, ended_at: str, recorded: int
+    led: Namespace, seen: LogEntry, told: str | None, ended_at: str, recorded: int
 ) -> None:
     job(led, A, "canceled", **({"ended_at": ended_at} if ended_at else {}), **({"zs_told": told} if told else {}))
 
@@ -208,7 +210,9 @@ def test_a_cancelled_run_is_recorded_unless_its_cancellation_was_logged(
 
 
 @pytest.mark.parametrize("broken", ["no key", "no status", "another type"])
-def test_track_records_a_deleted_run_as_gone_also_by_an_earlier_entry(led: Ground, seen: LogEntry, broken: str) -> None:
+def test_track_records_a_deleted_run_as_gone_also_by_an_earlier_entry(
+    led: Namespace, seen: LogEntry, broken: str
+) -> None:
     if broken == "no status":
         job(led, A, None)
     elif broken == "another type":
@@ -218,7 +222,7 @@ def test_track_records_a_deleted_run_as_gone_also_by_an_earlier_entry(led: Groun
     assert 1 == track(led, seen, over(A, "gone"))[3]
 
 
-def test_track_writes_one_entry_with_a_row_per_ended_run(led: Ground, seen: LogEntry) -> None:
+def test_track_writes_one_entry_with_a_row_per_ended_run(led: Namespace, seen: LogEntry) -> None:
     runs = [f"r{number}-1767225600000" for number in range(200)]
     for number, run in enumerate(runs):
         job(led, run, "finished" if number % 2 else "started", ended_at=ENDED)
@@ -232,7 +236,7 @@ def test_track_writes_one_entry_with_a_row_per_ended_run(led: Ground, seen: LogE
 
 @pytest.mark.parametrize("other", [{"seen_entry": f"{EPOCH}-2"}, {"seen_t": "1767225600000000"}, {}])
 def test_track_is_refused_for_another_history_or_without_a_log(
-    led: Ground, seen: LogEntry, other: dict[str, str]
+    led: Namespace, seen: LogEntry, other: dict[str, str]
 ) -> None:
     if not other:
         led.redis.delete(led.keys.log())
@@ -246,29 +250,29 @@ def test_track_is_refused_for_another_history_or_without_a_log(
 JOB = f"{RQ}:job:a-1700000000000"
 
 
-def note(ground: Ground, text: str, seen: str = "", field: str = "zs_note") -> str:
-    word: bytes = ground.link.execute("EVAL", load("note").text, 1, JOB, field, seen, text)[1]
+def note(ns: Namespace, text: str, seen: str = "", field: str = "zs_note") -> str:
+    word: bytes = ns.link.execute("EVAL", load("note").text, 1, JOB, field, seen, text)[1]
     return word.decode()
 
 
-def test_a_note_is_stored_in_its_field_of_the_job_unless_it_is_based_on_a_stale_note(ground: Ground) -> None:
-    ground.redis.hset(JOB, mapping={"data": "call", "status": "started"})
+def test_a_note_is_stored_in_its_field_of_the_job_unless_it_is_based_on_a_stale_note(ns: Namespace) -> None:
+    ns.redis.hset(JOB, mapping={"data": "call", "status": "started"})
 
-    assert "noted" == note(ground, '{"sent":1}')
-    assert "AGAIN" == note(ground, '{"failed":1}')
-    assert "noted" == note(ground, '{"sent":2}', seen='{"sent":1}')
-    assert "noted" == note(ground, "a", field="zs_next")
+    assert "noted" == note(ns, '{"sent":1}')
+    assert "AGAIN" == note(ns, '{"failed":1}')
+    assert "noted" == note(ns, '{"sent":2}', seen='{"sent":1}')
+    assert "noted" == note(ns, "a", field="zs_next")
     held = {b"data": b"call", b"status": b"started", b"zs_note": b'{"sent":2}', b"zs_next": b"a"}
-    assert (held, []) == (ground.redis.hgetall(JOB), ground.entries())
+    assert (held, []) == (ns.redis.hgetall(JOB), ns.entries())
 
 
 @pytest.mark.parametrize("there", ["half of a job", "another type"])
-def test_a_note_does_not_recreate_a_deleted_job(ground: Ground, there: str) -> None:
+def test_a_note_does_not_recreate_a_deleted_job(ns: Namespace, there: str) -> None:
     if there == "half of a job":
-        ground.redis.hset(JOB, "status", "started")
+        ns.redis.hset(JOB, "status", "started")
     else:
-        ground.redis.set(JOB, "x")
-    before = ground.keyspace()
+        ns.redis.set(JOB, "x")
+    before = ns.keyspace()
 
-    assert "GONE" == note(ground, "{}")
-    assert before == ground.keyspace()
+    assert "GONE" == note(ns, "{}")
+    assert before == ns.keyspace()

@@ -11,7 +11,7 @@ import pytest
 from rq import Queue
 from rq.job import Job
 
-from tests.builders.namespaces import EPOCH, TERM, Ground
+from tests.builders.namespaces import EPOCH, TERM, Namespace
 from tests.lua.chained import CANCEL, FORGET, OVER, QUEUE, RELEASE, WHY, WITHDRAW, A, B, C, chain, jobs, survey, unblock
 from tests.prefix import RQ
 from zsched.core.clock import ManualClock
@@ -20,7 +20,7 @@ from zsched.errors import RedisRefused
 
 
 @pytest.mark.parametrize("status", OVER)
-def test_releasing_a_run_queues_it_and_removes_earlier_runs_from_the_chain(led: Ground, status: str) -> None:
+def test_releasing_a_run_queues_it_and_removes_earlier_runs_from_the_chain(led: Namespace, status: str) -> None:
     jobs(led, status, "deferred")
     chain(led, QUEUE)
     led.redis.rpush(f"{RQ}:queue:default", "before")
@@ -40,7 +40,7 @@ def test_releasing_a_run_queues_it_and_removes_earlier_runs_from_the_chain(led: 
     ("before", "status", "front"),
     [("stopped", "deferred", ""), ("stopped", "deferred", "1"), ("finished", "ready_to_enqueue", "")],
 )
-def test_releasing_a_run_keeps_later_runs_waiting_for_it(led: Ground, before: str, status: str, front: str) -> None:
+def test_releasing_a_run_keeps_later_runs_waiting_for_it(led: Namespace, before: str, status: str, front: str) -> None:
     jobs(led, before, status, "deferred", enqueue_at_front=front)
     chain(led, f"{QUEUE} {C}")
     led.redis.rpush(f"{RQ}:queue:default", "before")
@@ -53,7 +53,7 @@ def test_releasing_a_run_keeps_later_runs_waiting_for_it(led: Ground, before: st
     assert ([B, "before"] if front else ["before", B]) == led.queue()
 
 
-def test_dropping_an_expired_ready_run_deletes_it_and_releases_the_next_run(led: Ground) -> None:
+def test_dropping_an_expired_ready_run_deletes_it_and_releases_the_next_run(led: Namespace) -> None:
     jobs(led, "finished", "ready_to_enqueue", "deferred")
     led.redis.hdel(led.keys.rq.job(B), "data")
     chain(led, f"{QUEUE} {C}")
@@ -64,7 +64,7 @@ def test_dropping_an_expired_ready_run_deletes_it_and_releases_the_next_run(led:
     assert [["r", "release", C]] == [need[:3] for need in survey(led)[1]]
 
 
-def test_releasing_skips_an_expired_run_in_the_middle_of_a_chain(led: Ground) -> None:
+def test_releasing_skips_an_expired_run_in_the_middle_of_a_chain(led: Namespace) -> None:
     jobs(led, "finished", "deferred", "deferred")
     led.redis.delete(led.keys.rq.job(B))
     chain(led, f"{QUEUE} {C}")
@@ -74,7 +74,7 @@ def test_releasing_skips_an_expired_run_in_the_middle_of_a_chain(led: Ground) ->
     assert [] == led.redis.keys(f"{RQ}:deferred:*") + led.redis.keys(f"{RQ}:job:*:depend*")
 
 
-def test_releasing_a_run_removes_both_of_its_dependencies(led: Ground) -> None:
+def test_releasing_a_run_removes_both_of_its_dependencies(led: Namespace) -> None:
     jobs(led, "stopped", "stopped", "deferred")
     led.redis.sadd(f"{RQ}:job:{A}:dependents", C, "other")
     led.redis.sadd(f"{RQ}:job::{C}:dependencies", A)
@@ -86,7 +86,7 @@ def test_releasing_a_run_removes_both_of_its_dependencies(led: Ground) -> None:
     assert {b"other"} == led.redis.smembers(f"{RQ}:job:{A}:dependents")
 
 
-def test_a_run_that_rq_has_released_is_not_released_again(led: Ground) -> None:
+def test_a_run_that_rq_has_released_is_not_released_again(led: Namespace) -> None:
     jobs(led, "failed", "deferred", data="")
     chain(led, QUEUE)
     Queue("default", connection=led.redis).enqueue_dependents(Job.fetch(A, connection=led.redis))
@@ -95,7 +95,9 @@ def test_a_run_that_rq_has_released_is_not_released_again(led: Ground) -> None:
     assert ([B], [], QUEUE) == (led.queue(), led.entries(), chain(led))
 
 
-def test_rq_does_not_release_a_run_that_zsched_released_meanwhile(led: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rq_does_not_release_a_run_that_zsched_released_meanwhile(
+    led: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jobs(led, "failed", "deferred", data="")
     chain(led, QUEUE)
     fetch_many, released = Job.fetch_many, []
@@ -113,7 +115,7 @@ def test_rq_does_not_release_a_run_that_zsched_released_meanwhile(led: Ground, m
     assert ([[[B], []]], [B]) == (released, led.queue())
 
 
-CHANGES: dict[str, Callable[[Ground], Any]] = {
+CHANGES: dict[str, Callable[[Namespace], Any]] = {
     "its policy": lambda led: chain(led, CANCEL),
     "queued again": lambda led: led.redis.hset(led.keys.rq.job(A), "status", "queued"),
     "cancelled": lambda led: led.redis.hset(led.keys.rq.job(B), "status", "canceled"),
@@ -125,7 +127,7 @@ CHANGES: dict[str, Callable[[Ground], Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_chain_that_changed_since_the_survey_is_left_alone(led: Ground, change: str) -> None:
+def test_a_chain_that_changed_since_the_survey_is_left_alone(led: Namespace, change: str) -> None:
     jobs(led, "stopped", "deferred")
     chain(led, QUEUE)
     CHANGES[change](led)
@@ -135,7 +137,7 @@ def test_a_chain_that_changed_since_the_survey_is_left_alone(led: Ground, change
     assert before == led.keyspace()
 
 
-def test_forgetting_removes_finished_runs_and_empty_chains(led: Ground) -> None:
+def test_forgetting_removes_finished_runs_and_empty_chains(led: Namespace) -> None:
     jobs(led, "finished", "started")
     chain(led, QUEUE)
     unblock(led, FORGET)
@@ -146,12 +148,12 @@ def test_forgetting_removes_finished_runs_and_empty_chains(led: Ground) -> None:
     assert (None, []) == (chain(led), led.entries())
 
 
-def ends(led: Ground) -> list[str]:
+def ends(led: Namespace) -> list[str]:
     return [row for entry in led.entries() if entry.kind == "end" for row in entry.rows]
 
 
 @pytest.mark.parametrize("status", ["queued", "scheduled", "deferred"])
-def test_withdrawing_cancels_a_waiting_run_and_records_its_end(led: Ground, status: str) -> None:
+def test_withdrawing_cancels_a_waiting_run_and_records_its_end(led: Namespace, status: str) -> None:
     jobs(led, status, "started")
     chain(led, CANCEL)
 
@@ -164,7 +166,7 @@ def test_withdrawing_cancels_a_waiting_run_and_records_its_end(led: Ground, stat
     assert [] == led.redis.keys(f"{RQ}:scheduled:*") + led.redis.keys(f"{RQ}:deferred:*")
 
 
-def test_withdrawing_a_running_run_sends_its_worker_a_stop_command_every_ten_seconds(led: Ground) -> None:
+def test_withdrawing_a_running_run_sends_its_worker_a_stop_command_every_ten_seconds(led: Namespace) -> None:
     jobs(led, "started", "queued")
     chain(led, CANCEL)
 
@@ -183,7 +185,9 @@ def test_withdrawing_a_running_run_sends_its_worker_a_stop_command_every_ten_sec
     (("started", "finished"), CANCEL),  # it is still not to run
     (("stopped", "finished"), None),
 ])  # fmt: skip
-def test_the_last_run_of_a_chain_stays_till_all_end(led: Ground, statuses: tuple[str, str], left: str | None) -> None:
+def test_the_last_run_of_a_chain_stays_till_all_end(
+    led: Namespace, statuses: tuple[str, str], left: str | None
+) -> None:
     jobs(led, *statuses)
     chain(led, CANCEL)
 
@@ -192,7 +196,7 @@ def test_the_last_run_of_a_chain_stays_till_all_end(led: Ground, statuses: tuple
     assert (left, []) == (chain(led), led.entries())
 
 
-def test_withdrawing_skips_a_run_that_a_worker_has_just_taken(led: Ground) -> None:
+def test_withdrawing_skips_a_run_that_a_worker_has_just_taken(led: Namespace) -> None:
     jobs(led, "queued", "started")
     led.redis.delete(f"{RQ}:queue:default")
     chain(led, CANCEL)
@@ -202,7 +206,7 @@ def test_withdrawing_skips_a_run_that_a_worker_has_just_taken(led: Ground) -> No
     assert (CANCEL, "queued", []) == (chain(led), led.job(A)["status"], led.entries())
 
 
-def test_chains_of_another_type_are_refused_before_anything_is_written(led: Ground) -> None:
+def test_chains_of_another_type_are_refused_before_anything_is_written(led: Namespace) -> None:
     led.redis.set(led.keys.chains(), "text")
 
     with pytest.raises(RedisRefused, match="WRONGTYPE"):
@@ -219,7 +223,7 @@ def test_chains_of_another_type_are_refused_before_anything_is_written(led: Grou
     ],
 )
 def test_another_chain_hinders_no_release(
-    led: Ground, text: str | None, need: tuple[str, str], changed: list[str]
+    led: Namespace, text: str | None, need: tuple[str, str], changed: list[str]
 ) -> None:
     jobs(led, "stopped", "deferred")
     chain(led, QUEUE)
@@ -232,7 +236,7 @@ def test_another_chain_hinders_no_release(
     assert (None, f"queue {B}") == (chain(led, id="s"), chain(led))
 
 
-def test_the_reason_of_a_release_is_one_line_for_a_hostile_dependency_id(led: Ground) -> None:
+def test_the_reason_of_a_release_is_one_line_for_a_hostile_dependency_id(led: Namespace) -> None:
     jobs(led, "stopped", "deferred")
     led.redis.hset(led.keys.rq.job(B), "dependency_id", f"gone\n{B} {'x' * 300}")
     chain(led, QUEUE)

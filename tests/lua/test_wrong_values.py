@@ -9,7 +9,7 @@ import pytest
 
 from tests.breadth import everything
 from tests.builders import records
-from tests.builders.namespaces import HOUR_MS, Ground
+from tests.builders.namespaces import HOUR_MS, Namespace
 from tests.lua import restoring
 from tests.lua.scene import DUE_MS, Keyspace, contents, furnish, kept, seen, set_back
 from tests.lua.test_pause_resume import plan_text
@@ -26,11 +26,11 @@ TIMES = ["", "x", "-", "nan", "1.5", "1e300", "0x7", "9" * 400, b"\xff"]
 SCORES = [float("inf"), float("-inf"), 1.5, 1e300, -5.0]
 TEXTS = ["", "x", b"\xff\xfe", "{}", "[" * 5000, "a\nb c=d"]
 
-Spoil = Callable[[Ground], Any]
+Spoil = Callable[[Namespace], Any]
 
 
-def _hash(key: Callable[[Ground], str], field: str, value: Any) -> Spoil:
-    return lambda ground: ground.redis.hset(key(ground), field, value)
+def _hash(key: Callable[[Namespace], str], field: str, value: Any) -> Spoil:
+    return lambda ns: ns.redis.hset(key(ns), field, value)
 
 
 def _spoils() -> Iterator[tuple[str, str, Spoil]]:
@@ -68,11 +68,11 @@ def _bytes(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode()
 
 
-def _quarantined_rule(ground: Ground, value: Any) -> None:
-    ground.redis.zrem(ground.keys.due_normal(), "rule")
-    ground.put_recurring("qr", DUE_MS * 2)
-    ground.redis.zrem(ground.keys.due_normal(), "qr")
-    ground.redis.hset(ground.keys.quarantine(), "qr", value)
+def _quarantined_rule(ns: Namespace, value: Any) -> None:
+    ns.redis.zrem(ns.keys.due_normal(), "rule")
+    ns.put_recurring("qr", DUE_MS * 2)
+    ns.redis.zrem(ns.keys.due_normal(), "qr")
+    ns.redis.hset(ns.keys.quarantine(), "qr", value)
 
 
 SPOILS: dict[str, list[tuple[str, str, Spoil]]] = {}
@@ -84,29 +84,29 @@ ONE_SHOTS = ("paused", "q", "later", "expiring")
 # -- what is done ---------------------------------------------------------------------------------
 
 
-def _resume(ground: Ground, id: str, missed: str) -> Any:
-    plan = plan_text(DUE_MS, _bytes(_version(ground, id)).decode("latin-1"), DUE_MS * 2, until_ms=DUE_MS * 3)
-    return ground.call("resume", [id, plan], missed=missed)
+def _resume(ns: Namespace, id: str, missed: str) -> Any:
+    plan = plan_text(DUE_MS, _bytes(_version(ns, id)).decode("latin-1"), DUE_MS * 2, until_ms=DUE_MS * 3)
+    return ns.call("resume", [id, plan], missed=missed)
 
 
-def _version(ground: Ground, id: str) -> Any:
-    return ground.redis.hget(ground.keys.schedule(id), "version") or "?"
+def _version(ns: Namespace, id: str) -> Any:
+    return ns.redis.hget(ns.keys.schedule(id), "version") or "?"
 
 
-def _advance(ground: Ground, id: str, overlap: str) -> Any:
+def _advance(ns: Namespace, id: str, overlap: str) -> Any:
     """Return the row of *id* that fire would answer if it were due, with its score."""
-    [score] = ground.redis.zmscore(ground.keys.due_normal(), [id])
+    [score] = ns.redis.zmscore(ns.keys.due_normal(), [id])
     words = (
         id,
         "normal",
         f"{score:.17g}" if score is not None else "-",
-        _bytes(_version(ground, id)).decode("latin-1"),
+        _bytes(_version(ns, id)).decode("latin-1"),
     )
-    return ground.advance((words, DUE_MS * 2, DUE_MS * 2 + HOUR_MS), overlap=overlap)
+    return ns.advance((words, DUE_MS * 2, DUE_MS * 2 + HOUR_MS), overlap=overlap)
 
 
 _OP = {"op": "op", "keep_op_ms": 1000}
-VERBS: dict[str, Callable[[Ground, str], Any]] = {
+VERBS: dict[str, Callable[[Namespace, str], Any]] = {
     "put": lambda g, id: g.put((id, DUE_MS * 2 + 7), op="op"),
     "put the same": lambda g, id: g.put((id, DUE_MS * 2)),
     "put_recurring": lambda g, id: g.put_recurring(id, DUE_MS * 2),
@@ -136,7 +136,7 @@ FEW = 5  # in the usual run, a value is shown to every fifth verb; each kind of 
 
 
 @pytest.fixture
-def scene(led: Ground) -> Iterator[tuple[Ground, Keyspace]]:
+def scene(led: Namespace) -> Iterator[tuple[Namespace, Keyspace]]:
     furnish(led)
     led.limit()
     at_first = kept(led)
@@ -144,46 +144,46 @@ def scene(led: Ground) -> Iterator[tuple[Ground, Keyspace]]:
     set_back(led, at_first)  # for the check of the log
 
 
-def _places_of(ground: Ground, id: str) -> list[str]:
-    return str(ground.call("audit", [id, ""])[4]).split()
+def _places_of(ns: Namespace, id: str) -> list[str]:
+    return str(ns.call("audit", [id, ""])[4]).split()
 
 
-def _assert_whole(ground: Ground, verb: str, id: str, reply: Any) -> None:
+def _assert_whole(ns: Namespace, verb: str, id: str, reply: Any) -> None:
     """Check that the *reply* is true: an id is in one place, or gone with all its keys."""
-    places, recurring = _places_of(ground, id), ground.redis.sismember(ground.keys.recurring(), id)
-    own = ground.redis.exists(ground.keys.schedule(id), ground.keys.template(id))
+    places, recurring = _places_of(ns, id), ns.redis.sismember(ns.keys.recurring(), id)
+    own = ns.redis.exists(ns.keys.schedule(id), ns.keys.template(id))
     assert len(places) <= 1
     if verb in ("cancel", "restore as gone", "enqueue"):
         assert ([], False, 0) == (places, bool(recurring), own)
     elif verb in ("put", "put the same") and reply[0][0] in ("created", "updated", "unchanged"):
         assert (1, False) == (len(places), bool(recurring))
-        assert "scheduled" == ground.job(f"{id}-{reply[0][1]}")["status"]
+        assert "scheduled" == ns.job(f"{id}-{reply[0][1]}")["status"]
     elif verb.startswith("put_recurring") or verb == "restore as due":
         assert (1, True, 2) == (len(places), bool(recurring), own)
 
 
 @pytest.mark.parametrize("kind", SPOILS)
 def test_a_corrupted_value_makes_no_call_half_done_and_a_put_repairs_it(
-    scene: tuple[Ground, Keyspace], kind: str
+    scene: tuple[Namespace, Keyspace], kind: str
 ) -> None:
-    ground, at_first = scene
+    ns, at_first = scene
 
     for n, (name, id, spoil) in enumerate(SPOILS[kind]):
-        set_back(ground, at_first)
-        spoil(ground)
-        spoiled, before = kept(ground), contents(ground)
+        set_back(ns, at_first)
+        spoil(ns)
+        spoiled, before = kept(ns), contents(ns)
         for verb in list(VERBS) if everything() else list(VERBS)[n % FEW :: FEW]:
             call = VERBS[verb]
-            set_back(ground, spoiled)
-            reply, refused = _tried(lambda call=call, id=id: call(ground, id))
+            set_back(ns, spoiled)
+            reply, refused = _tried(lambda call=call, id=id: call(ns, id))
             if refused:
-                assert (name, verb, before) == (name, verb, contents(ground)), refused
+                assert (name, verb, before) == (name, verb, contents(ns)), refused
             elif kind != "op":  # then it is what stands there
-                _assert_whole(ground, verb, id, reply)
-        set_back(ground, spoiled)
-        ground.redis.delete(ground.keys.op("op"))
-        assert "paused" == ground.call("get", [id, "missed"])[4][0], name
-        _assert_a_put_puts_right(ground, id, name)
+                _assert_whole(ns, verb, id, reply)
+        set_back(ns, spoiled)
+        ns.redis.delete(ns.keys.op("op"))
+        assert "paused" == ns.call("get", [id, "missed"])[4][0], name
+        _assert_a_put_puts_right(ns, id, name)
 
 
 def _tried(call: Callable[[], Any]) -> tuple[Any, str]:
@@ -194,24 +194,24 @@ def _tried(call: Callable[[], Any]) -> tuple[Any, str]:
         return None, str(error)
 
 
-def _assert_a_put_puts_right(ground: Ground, id: str, name: str) -> None:
+def _assert_a_put_puts_right(ns: Namespace, id: str, name: str) -> None:
     """Check that another schedule fires, and that this one fires after it was put again."""
-    ground.put(("canary", DUE_MS), allow_past=1)
-    ground.fire()
-    assert f"canary-{DUE_MS}" in ground.queue(), name
+    ns.put(("canary", DUE_MS), allow_past=1)
+    ns.fire()
+    assert f"canary-{DUE_MS}" in ns.queue(), name
     due_ms = DUE_MS + 100
     if id in ONE_SHOTS:
-        ground.put((id, due_ms), allow_past=1)
+        ns.put((id, due_ms), allow_past=1)
     else:
-        ground.put_recurring(id, due_ms, trigger="rule-9", digest="d9")
+        ns.put_recurring(id, due_ms, trigger="rule-9", digest="d9")
     if id in ("paused", "paused-rule"):
-        ground.call("resume", [id, ""], missed="fire")
-    fired = ground.fire()
-    assert f"{id}-{due_ms}" in ground.queue() or id in [one[0] for one in fired.recurring], name
+        ns.call("resume", [id, ""], missed="fire")
+    fired = ns.fire()
+    assert f"{id}-{due_ms}" in ns.queue() or id in [one[0] for one in fired.recurring], name
 
 
 @pytest.mark.parametrize("id", ["", "two words", "line\nfeed", "l" * 129])
-def test_a_due_malformed_id_is_quarantined_although_it_has_a_rule(led: Ground, id: str) -> None:
+def test_a_due_malformed_id_is_quarantined_although_it_has_a_rule(led: Namespace, id: str) -> None:
     led.put_recurring("r")
     led.redis.hset(led.keys.schedule_prefix() + id, mapping=led.redis.hgetall(led.keys.schedule("r")))
     led.redis.zadd(led.keys.due_normal(), {id: led.now_ms - 10})

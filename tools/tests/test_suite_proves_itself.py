@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from tests.builders.leaders import KEYS, Leader, know
-from tests.builders.namespaces import Ground
+from tests.builders.namespaces import Namespace
 from tests.faults.ledger import doubles, queued
 from tests.faults.overdue import put_due
 from tests.lua import test_advance, test_every_script, test_fire, test_fire_refused
@@ -110,7 +110,7 @@ class Mutant:
     test: Callable[..., None]
     arguments: tuple[object, ...] = ()
 
-    def run(self, led: Ground) -> None:
+    def run(self, led: Namespace) -> None:
         """Run the script test."""
         self.test(led, *self.arguments)
 
@@ -202,18 +202,18 @@ def test_the_script_test_of_a_safeguard_line_fails_without_the_line(
     mutant: Mutant,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ground = Ground(redis_client, redis_server.url)
-    ground.lead()
-    ground.freeze()
-    mutant.run(ground)
+    ns = Namespace(redis_client, redis_server.url)
+    ns.lead()
+    ns.freeze()
+    mutant.run(ns)
     redis_client.flushall()
-    ground.lead()
-    ground.freeze()
+    ns.lead()
+    ns.freeze()
     mutate(monkeypatch, mutant.file, mutant.line, mutant.instead)
-    ground = Ground(redis_client, redis_server.url)
+    ns = Namespace(redis_client, redis_server.url)
 
     with pytest.raises((AssertionError, pytest.fail.Exception, RedisRefused, ValueError, TypeError)):
-        mutant.run(ground)
+        mutant.run(ns)
 
 
 def mutate(monkeypatch: pytest.MonkeyPatch, file: str, line: str, instead: str) -> None:

@@ -18,7 +18,7 @@ from rq.registry import ScheduledJobRegistry
 from rq.serializers import JSONSerializer
 
 from tests.builders.command_line import Zsched
-from tests.builders.namespaces import Fire, Ground
+from tests.builders.namespaces import Fire, Namespace
 from tests.builders.workers import work_off
 from tests.integration.imports.crontabs import LATER, SOON, summary
 from tests.prefix import RQ
@@ -288,17 +288,17 @@ def forget(job: Job, queue: Queue) -> None:
     job.connection.delete("zsched:{default}:moved:" + job.id)
 
 
-def fired(led: Ground) -> Fire:
+def fired(led: Namespace) -> Fire:
     led.pass_time(2 * LATER // timedelta(milliseconds=1))
     return led.fire()
 
 
 @pytest.fixture
-def led(redis_client: redis.Redis, redis_url: str) -> Iterator[Ground]:
+def led(redis_client: redis.Redis, redis_url: str) -> Iterator[Namespace]:
     """A leader by hand, without doubt."""
-    with closing(Ground(redis_client, redis_url)) as ground:
-        ground.lead()
-        yield ground
+    with closing(Namespace(redis_client, redis_url)) as ns:
+        ns.lead()
+        yield ns
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,13 @@ def led(redis_client: redis.Redis, redis_url: str) -> Iterator[Ground]:
     ],
 )
 def test_a_moved_job_that_a_service_cancels_or_moves_by_its_old_id_does_not_fire(
-    zsched: Zsched, client: Client, queue: Queue, led: Ground, does: Callable[[Job, Queue], None], word: str, why: str
+    zsched: Zsched,
+    client: Client,
+    queue: Queue,
+    led: Namespace,
+    does: Callable[[Job, Queue], None],
+    word: str,
+    why: str,
 ) -> None:
     job = queue.enqueue_at(datetime.now(UTC) + LATER, "app.tasks.remind", 42)
     zsched("import", "rq-scheduled")
@@ -330,7 +336,7 @@ def test_a_moved_job_that_a_service_cancels_or_moves_by_its_old_id_does_not_fire
 
 @pytest.mark.parametrize(("does", "uncertain"), [(nothing, 0), (forget, 1)])
 def test_a_moved_job_fires_if_nothing_shows_that_it_is_not_wanted(
-    zsched: Zsched, queue: Queue, led: Ground, does: Callable[[Job, Queue], None], uncertain: int
+    zsched: Zsched, queue: Queue, led: Namespace, does: Callable[[Job, Queue], None], uncertain: int
 ) -> None:
     job = queue.enqueue_at(datetime.now(UTC) + LATER, "app.tasks.remind", 42)
     zsched("import", "rq-scheduled")
@@ -341,7 +347,7 @@ def test_a_moved_job_fires_if_nothing_shows_that_it_is_not_wanted(
     assert (1, uncertain, []) == (result.runs, result.uncertain, result.cancelled)
 
 
-def test_a_moved_job_that_redis_may_have_evicted_fires(zsched: Zsched, queue: Queue, led: Ground) -> None:
+def test_a_moved_job_that_redis_may_have_evicted_fires(zsched: Zsched, queue: Queue, led: Namespace) -> None:
     job = queue.enqueue_at(datetime.now(UTC) + LATER, "app.tasks.remind", 42)
     zsched("import", "rq-scheduled")
     led.redis.config_set("maxmemory-policy", "volatile-lru")
