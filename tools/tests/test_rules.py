@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tests import prose
+from tests.adding import read_pages
 from tests.documents import PROJECT
 from tests.prose import LONGEST, Figures, sentences, words
 from tests.sources import Source
 from tests.unit.test_architecture import Module
-from tests.unit.test_documents import astray, dialect, read_pages
+from tests.unit.test_documents import astray, dialect
 from tests.unit.test_pickles import asks_to_run, knows_jobs, knows_pickles, of_pickles
 
 DILL = "def f():\n    import dill"
