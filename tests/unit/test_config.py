@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import zsched
-from zsched.config.parsing import QUEUES, URGENCY, QueueSettings, path
+from zsched.config.parsing import QUEUES, URGENCY, path
 from zsched.config.reading import read_password_file
 from zsched.config.settings import _PARSERS, Settings, load_settings, variable_of
 from zsched.config.urls import redact
@@ -219,7 +219,7 @@ def test_tables_of_queues_and_urgencies_are_read_by_name(tmp_path: Path) -> None
 
     settings = load_settings(write(tmp_path, text), env={})
 
-    assert {"email": QueueSettings(100.0), "mail:bulk": QueueSettings(0.5), "free": QueueSettings()} == settings.queues
+    assert {"email": {"max_per_second": 100.0}, "mail:bulk": {"max_per_second": 0.5}, "free": {}} == settings.queues
     assert {"email": 100.0, "mail:bulk": 0.5} == settings.runs_per_second
     expected = {"digest": {"jitter": 30.0}, "slow": {"priority": "low", "at_front": True, "expires_after": 0.5}}
     assert expected == settings.urgencies

@@ -10,7 +10,7 @@ import click
 
 from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
-from zsched.cli.lines import printable
+from zsched.cli.lines import cut, printable
 from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
 from zsched.cli.values import content
@@ -125,9 +125,7 @@ def _tell(invocation: Invocation, said: ScheduleFile, applied: Applied, is_dry: 
     summary = ", ".join(f"{number:,} {outcome}" for outcome, number in counts.items())
     lead = "dry run, nothing was written: " if is_dry else ""
     invocation.answer(value, *map(printable, applied_lines(applied)), f"{lead}{summary}")
-    invocation.remark(*(f"{one['id']}: {one['error']}" for one in errors[:_SHOWN]))
-    if len(errors) > _SHOWN:
-        invocation.remark(f"… and {len(errors) - _SHOWN:,} more errors; --json lists them")
+    invocation.remark(*cut([f"{id}: {error}" for id, error in applied.errors], _SHOWN, " errors; --json lists them"))
     if applied.stale:
         number = len(applied.stale)
         are, them = ("is", "it") if number == 1 else ("are", "them")

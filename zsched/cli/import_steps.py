@@ -11,7 +11,7 @@ from typing import Any, Final
 from zsched.cli.files import applied_lines
 from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
-from zsched.cli.lines import Table, printable
+from zsched.cli.lines import Table, cut, printable
 from zsched.cli.output import Progress, jsonable
 from zsched.cli.program import DONE, FAILED, Invocation, connect
 from zsched.client import Client
@@ -152,8 +152,8 @@ def tell_undone(invocation: Invocation, owner: str, undone: Undone) -> None:
     """Report the result for each schedule of *owner*."""
     counts = f"{len(undone.cancelled):,} cancelled, {len(undone.given_back):,} given back, {len(undone.kept):,} kept"
     done = [*(f"{id}: cancelled" for id in undone.cancelled), *(f"{id}: given back" for id in undone.given_back)]
-    invocation.answer({"owner": owner, **asdict(undone)}, *_cut(done), counts)
-    invocation.remark(*_cut([f"{one['id']} stays here: {one['reason']}" for one in undone.kept]))
+    invocation.answer({"owner": owner, **asdict(undone)}, *cut(done, _SHOWN), counts)
+    invocation.remark(*cut([f"{one['id']} stays here: {one['reason']}" for one in undone.kept], _SHOWN))
 
 
 def _schedules(one: Importing, now_ms: int) -> Iterator[dict[str, Any]]:
@@ -213,21 +213,14 @@ def _lines(one: Importing) -> Iterator[str]:
     """Yield a line for each schedule that changed."""
     yield from applied_lines(one.applied)
     moved = (item for item in one.source.items if isinstance(item, OneShot) and item.id in one.moved)
-    yield from _cut([f"{it.id}: {one.moved[it.id]}, moved, due {due_text(it.due_ms, 'UTC')}" for it in moved])
+    yield from cut([f"{it.id}: {one.moved[it.id]}, moved, due {due_text(it.due_ms, 'UTC')}" for it in moved], _SHOWN)
 
 
 def _remarks(one: Importing) -> Iterator[str]:
     """Yield notes, refusals, errors, and the schedules that are gone at the source."""
     yield from one.source.remarks
-    yield from _cut([refusal.text() for refusal in one.source.refusals])
+    yield from cut([refusal.text() for refusal in one.source.refusals], _SHOWN)
     yield from (f"{id}: {error}" for id, error in one.applied.errors[:_SHOWN])
     if stale := one.applied.stale:
         number = f"{plural(len(stale), 'schedule')} of {one.source.owner}"
         yield f"{number} no longer there: {some(stale, _SHOWN)}; --prune removes"
-
-
-def _cut(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the first lines, and a count of the rest."""
-    yield from lines[:_SHOWN]
-    if len(lines) > _SHOWN:
-        yield f"… and {len(lines) - _SHOWN:,} more; --json lists them"

@@ -133,7 +133,8 @@ def crontab(
     _try(ground, func, options)
     sources = []
     for file in dict.fromkeys(files):
-        source = read_crontab(file, content(file, "a crontab"), func, options, owner=_owner(file, user), user=user)
+        owner = f"crontab:{user if file == STDIN else os.path.abspath(file)}"
+        source = read_crontab(file, content(file, "a crontab"), func, options, owner=owner, user=user)
         if unknown := ", ".join(sorted(name for name in users_of(source) if not _is_user(name))):
             remedy = "if that is a command and not a user, give --user"
             source.remarks.append(f"{file}: this machine has no user {unknown}; {remedy}")
@@ -157,10 +158,6 @@ def _try(ground: Ground, func: str, options: dict[str, Any]) -> None:
     ground.checks.define(func, {"id": "import", "cron": "0 0 * * *", **called, **options})
     for mistake in ground.checks.mistakes(func, called):
         raise mistake
-
-
-def _owner(file: str, user: str | None) -> str:
-    return f"crontab:{user}" if file == STDIN else f"crontab:{os.path.abspath(file)}"
 
 
 def _is_user(name: str) -> bool:

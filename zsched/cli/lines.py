@@ -73,6 +73,13 @@ def with_remedy(text: str, remedy: str, style: Style = Style.PLAIN) -> Iterator[
         yield printable(f"  → {remedy}")
 
 
+def cut(lines: Sequence[str], most: int, more: str = "; --json lists them") -> Iterator[str]:
+    """Yield the first *most* of *lines*, and a count of the others, followed by *more*."""
+    yield from lines[:most]
+    if len(lines) > most:
+        yield f"… and {len(lines) - most:,} more{more}"
+
+
 def pairs(fields: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield ``name  value`` lines with the values aligned."""
     known = [(name, printable(text)) for name, text in fields]

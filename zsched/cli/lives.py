@@ -17,6 +17,7 @@ from zsched import errors
 from zsched.cli.completion import completed_ids
 from zsched.cli.filters import F, run_filters, schedule_filters, stacked
 from zsched.cli.formats import due_text
+from zsched.cli.lines import cut
 from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
 from zsched.cli.repairs import Repair, bulk_options
@@ -326,10 +327,8 @@ def _backfilled(done: Backfill) -> Iterator[str]:
     """Yield the result, line by line, for people."""
     number, times = len(done.runs), [local_text(one.nominal_ms, done.tz) for one in done.runs]
     if done.is_dry_run:
-        for at, one in zip(times[:_LISTED], done.runs, strict=False):
-            yield f"{at}  {one.run_id or 'an extra run'}"
-        if number > _LISTED:
-            yield f"… and {number - _LISTED:,} more, up to {times[-1]}"
+        runs = [f"{at}  {one.run_id or 'an extra run'}" for at, one in zip(times, done.runs, strict=True)]
+        yield from cut(runs, _LISTED, f", up to {times[-1]}" if times else "")
     which = f", {times[0]} to {times[-1]}" if number > 1 else f", {times[0]}" if number else ""
     verb = "would be pushed" if done.is_dry_run else "pushed"
     ran = f"; {done.ran:,} ran already, or are open" if done.ran else ""

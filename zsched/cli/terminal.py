@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, TextIO
 
 import click
@@ -72,14 +72,14 @@ class Terminal:
 
     def _fitting(self, line: Shown, tz: str | None) -> Iterator[StyledLine]:
         if isinstance(line, Table):
-            rows = map(TableRow.of, line.rows)
-            first = next(rows, None)
-            if first is None and line.nothing:
+            rows = (
+                TableRow([self.short(cell, tz) for cell in row.cells], row.style) for row in map(TableRow.of, line.rows)
+            )
+            first = list(islice(rows, 1))
+            if first or not line.nothing:
+                yield from aligned(line, chain(first, rows), self.width)
+            else:
                 yield StyledLine(line.nothing)
-                return
-            given = chain(() if first is None else (first,), rows)
-            short = (TableRow([self.short(cell, tz) for cell in cells], style) for cells, style in given)
-            yield from aligned(line, short, self.width)
             return
         text, style = (line, Style.PLAIN) if isinstance(line, str) else line
         for part in self.wrapped(self.short(text, tz)):

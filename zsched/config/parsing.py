@@ -187,13 +187,6 @@ _LONGEST_S: Final = 10 * 365 * 86_400.0  # longest span in an urgency
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSettings:
-    """``[queues.<name>]``. ``max_per_second``: most runs of schedules that go into the queue; None: no limit."""
-
-    max_per_second: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Tables:
     """The tables under one heading: their valid names, and the keys of each."""
 
@@ -235,7 +228,8 @@ QUEUES: Final = Tables(
     "queues",
     text_if(is_queue_name, "write 1 to 128 printable characters without spaces, not beginning with -"),
     {
-        # at the lowest a run is allowed within two weeks; at the highest a script can still count each run
+        # Most runs of schedules that go into the queue. The lowest rate allows a run within two weeks; at the highest
+        # a script can still count each run.
         "max_per_second": number_within(
             1e-6,
             1e6,

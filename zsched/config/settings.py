@@ -24,7 +24,7 @@ from typing import Any
 from zsched.config import parsing as parse
 from zsched.config import reading, urls
 from zsched.config.bounds import MOST_VALID_DAYS, RQ_PREFIX_FORM, RQ_PREFIX_REMEDY, VALID_DAYS
-from zsched.config.parsing import QUEUES, URGENCY, Given, QueueSettings, setting, suggest
+from zsched.config.parsing import QUEUES, URGENCY, Given, setting, suggest
 from zsched.errors import ConfigError
 
 FILE_VARIABLE = "ZSCHED_CONFIG"
@@ -201,7 +201,7 @@ class Settings:
     log: LogSettings = dataclasses.field(default_factory=LogSettings)
     metrics: MetricsSettings = dataclasses.field(default_factory=MetricsSettings)
     web: WebSettings = dataclasses.field(default_factory=WebSettings)
-    queues: Mapping[str, QueueSettings] = dataclasses.field(default_factory=dict)
+    queues: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
     urgencies: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
 
     @property
@@ -219,7 +219,7 @@ class Settings:
     @property
     def runs_per_second(self) -> dict[str, float]:
         """Return the limits by queue; queues without a limit are left out."""
-        return {name: queue.max_per_second for name, queue in self.queues.items() if queue.max_per_second is not None}
+        return {name: keys["max_per_second"] for name, keys in self.queues.items() if keys}
 
 
 SettingKey = tuple[str, str]  # (section, name); the section of a top-level key is ""
@@ -246,7 +246,9 @@ def load_settings(
     for (section, name), each in given.items():
         values[section][name] = each.parsed(_PARSERS[section, name])
     sections = {section: kind(**values[section]) for section, kind in _SECTIONS.items()}
-    settings = Settings(**values[""], **sections, **_named_tables(Path(file), read))
+    for field, tables in _TABLES.items():
+        sections[field] = tables.read(Path(file), read.get(tables.heading, {}))
+    settings = Settings(**values[""], **sections)
     _check_together(settings, given)
     keys_file = settings.signing.keys_file or reading.credential_file(env, reading.SIGNING_CREDENTIAL)
     return dataclasses.replace(
@@ -261,13 +263,6 @@ def _read(file: Path) -> dict[str, Any]:
         return reading.read_toml(reading.read_file(file).decode())
     except (OSError, ValueError) as error:
         raise ConfigError(f"configuration file {file}: {reading.reason_of(error)}") from error
-
-
-def _named_tables(file: Path, tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the tables whose names the user chose."""
-    queues = QUEUES.read(file, tables.get(QUEUES.heading, {}))
-    urgencies = URGENCY.read(file, tables.get(URGENCY.heading, {}))
-    return {"queues": {name: QueueSettings(**values) for name, values in queues.items()}, "urgencies": urgencies}
 
 
 def _from_file(file: Path, tables: Mapping[str, Any]) -> Iterator[tuple[SettingKey, Given]]:
@@ -385,7 +380,8 @@ def variable_of(key: SettingKey) -> str:
     return _PREFIX + "_".join(part for part in key if part).upper()
 
 
-_NAMED = (QUEUES.heading, URGENCY.heading)
+_TABLES = {"queues": QUEUES, "urgencies": URGENCY}  # by field: the tables whose names users choose
+_NAMED = tuple(tables.heading for tables in _TABLES.values())
 _SECTIONS: dict[str, Any] = {
     field.name: field.default_factory
     for field in dataclasses.fields(Settings)

@@ -104,15 +104,15 @@ class Moving:
             return [bool(reply) for reply in wire.execute_all(("ZREM", one.waiting_key, one.id) for one in page)]
 
     def _keep(self, page: Sequence[OneShot]) -> None:
-        keys = self._sync.keys
-        jobs = [keys.rq.job(one.id) for one in page]
+        """Keep RQ's jobs of *page* beyond their times, and mark them as moved."""
+        keys, commands = self._sync.keys, list[Command]()
         with self._link.wire() as wire:
-            created = wire.execute_all(("HGET", job, "created_at") for job in jobs)
-            wire.execute_all(
-                command
-                for one, job, created_at in zip(page, jobs, created, strict=True)
-                for command in _kept(job, keys.moved_prefix() + one.id, created_at, one.due_ms // 1000 + KEPT_S)
-            )
+            created = wire.execute_all(("HGET", keys.rq.job(one.id), "created_at") for one in page)
+            for one, created_at in zip(page, created, strict=True):
+                until_s, mark_key = one.due_ms // 1000 + KEPT_S, keys.moved_prefix() + one.id
+                commands.append(("EXPIREAT", keys.rq.job(one.id), until_s))
+                commands.append(("SET", mark_key, created_at or b"", "EXAT", until_s - _MARKED_LESS_S))
+            wire.execute_all(commands)
 
     def _is_imported(self, one: OneShot) -> bool:
         """Return True if an import has taken the missing job; if not, cancel it here and refuse it."""
@@ -131,12 +131,6 @@ class Moving:
 
     def _refuse(self, one: OneShot, error: ZschedError) -> None:
         self._source.refuse(one.place, one.func, str(error))
-
-
-def _kept(job: str, mark: str, created_at: bytes | None, until_s: int) -> Iterator[Command]:
-    """Yield the commands that keep RQ's *job* until *until_s*, and mark it as moved."""
-    yield "EXPIREAT", job, until_s
-    yield "SET", mark, created_at or b"", "EXAT", until_s - _MARKED_LESS_S
 
 
 # -- undo -------------------------------------------------------------------------------------------

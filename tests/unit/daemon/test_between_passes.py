@@ -16,7 +16,6 @@ from tests.builders.entries import entry, put
 from tests.builders.records import DUE_MS
 from tests.unit.archive.contents import rows
 from zsched.archive import Archive
-from zsched.config.parsing import QueueSettings
 from zsched.config.settings import ArchiveSettings, DaemonSettings, LogSettings, RedisSettings, Settings
 from zsched.core.clock import ManualClock
 from zsched.daemon.archiver import Archiver
@@ -64,7 +63,7 @@ def test_arguments_of_ended_runs_are_pruned_once_an_hour(tmp_path: Path) -> None
 
 def test_a_reload_starts_from_the_settings_of_the_previous_reload(tmp_path: Path) -> None:
     first = Settings(archive=ArchiveSettings(path=str(tmp_path / "a.db")))
-    second = replace(first, queues={"email": QueueSettings(5)})
+    second = replace(first, queues={"email": {"max_per_second": 5}})
     given: list[Settings] = []
 
     def read(before: Settings) -> Settings:
@@ -101,7 +100,7 @@ def reloaded(**given: Any) -> tuple[Settings, list[Any]]:
     ("given", "changed"),
     [
         ({}, []),
-        ({"queues": {"email": QueueSettings(5)}}, ["queues"]),
+        ({"queues": {"email": {"max_per_second": 5}}}, ["queues"]),
         ({"log": LogSettings(level="debug", format="json")}, ["log.level", "log.format"]),
         ({"urgencies": {"slow": {"jitter": 60.0}}}, ["urgencies"]),
     ],
@@ -117,7 +116,7 @@ def test_a_reload_changes_log_and_queues_at_once(
 
 
 def test_a_reload_names_settings_that_need_a_restart_and_keeps_them() -> None:
-    limits = {"email": QueueSettings(5)}
+    limits = {"email": {"max_per_second": 5}}
 
     now, said = reloaded(
         namespace="other",

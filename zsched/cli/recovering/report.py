@@ -70,10 +70,12 @@ class DifferenceRow(NamedTuple):
     def of(cls, row: Record) -> DifferenceRow:
         """Make one from a row of a merge."""
         what = _BY_PLACE.get(row.place, Action.BACK)
-        due_ms = row.due_ms
+        due_ms, job = row.due_ms, row.job_fields()
         if due_ms is None and row.run_id is not None and (parts := RunId.parse(row.run_id)):
             due_ms = parts.nominal_ms
-        return cls(what, row.id, row.run_id, row.place, due_ms, _func(row))
+        # zsched's field, or RQ's description if zsched's field is missing
+        func = row.own_fields().get(b"func") or job.get(b"zs_func") or job.get(b"description") or b""
+        return cls(what, row.id, row.run_id, row.place, due_ms, text(func))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
@@ -261,12 +263,6 @@ class RecoveryReport:
     def _age_ms(self) -> int | None:
         common = self.found.common
         return None if common is None else max(self.found.now_ms - common.t_us // 1000, 0)
-
-
-def _func(row: Record) -> str:
-    """Return the function's name: zsched's field, or RQ's description if zsched's field is missing."""
-    job, own = row.job_fields(), row.own_fields()
-    return text(own.get(b"func") or job.get(b"zs_func") or job.get(b"description") or b"")
 
 
 _VERDICTS: Final = {
