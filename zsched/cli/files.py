@@ -15,7 +15,7 @@ from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
 from zsched.cli.values import content
 from zsched.client.allowed import check_allowed
-from zsched.core.wording import plural
+from zsched.core.wording import plural, some
 from zsched.errors import InvalidFile
 from zsched.files import Application, Applied, ClientChecks, ScheduleFile, read, write
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED
@@ -129,9 +129,10 @@ def _tell(invocation: Invocation, said: ScheduleFile, applied: Applied, is_dry: 
     if applied.stale:
         number = len(applied.stale)
         are, them = ("is", "it") if number == 1 else ("are", "them")
-        shown = ", ".join(applied.stale[:_SHOWN]) + (", …" if number > _SHOWN else "")
         how = "with errors nothing is removed" if applied.errors else f"--prune removes {them}"
-        invocation.remark(f"{plural(number, 'schedule')} of this file's {are} no longer in it: {shown}; {how}")
+        invocation.remark(
+            f"{plural(number, 'schedule')} of this file's {are} no longer in it: {some(applied.stale, _SHOWN)}; {how}"
+        )
 
 
 def applied_lines(applied: Applied) -> Iterator[str]:

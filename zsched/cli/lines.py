@@ -43,11 +43,6 @@ class TableRow(NamedTuple):
     cells: Sequence[str]
     style: Style = Style.PLAIN
 
-    @classmethod
-    def of(cls, given: Sequence[str] | TableRow) -> TableRow:
-        """Return *given* as a row."""
-        return given if isinstance(given, TableRow) else cls(given)
-
 
 @dataclass(frozen=True, slots=True)
 class Table:

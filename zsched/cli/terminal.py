@@ -72,9 +72,8 @@ class Terminal:
 
     def _fitting(self, line: Shown, tz: str | None) -> Iterator[StyledLine]:
         if isinstance(line, Table):
-            rows = (
-                TableRow([self.short(cell, tz) for cell in row.cells], row.style) for row in map(TableRow.of, line.rows)
-            )
+            given = (row if isinstance(row, TableRow) else TableRow(row) for row in line.rows)
+            rows = (TableRow([self.short(cell, tz) for cell in cells], style) for cells, style in given)
             first = list(islice(rows, 1))
             if first or not line.nothing:
                 yield from aligned(line, chain(first, rows), self.width)
