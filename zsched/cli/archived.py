@@ -24,7 +24,7 @@ from zsched.client.past import Past
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import SystemClock
-from zsched.core.model import Schedule, iso
+from zsched.core.model import Schedule, json_of
 from zsched.core.runs.run import Run
 from zsched.core.story.sentences import local_text
 from zsched.core.story.source import Source
@@ -53,16 +53,15 @@ def archive_here(settings: Settings) -> Told:
     """
     address = address_of(settings.redis.url)
     if settings.archive.path:
-        places = [Path(settings.archive.path)]
-        paths: Iterable[Path] = places
+        places = paths = [Path(settings.archive.path)]
     else:
         homes = [home for home in (os.environ, _SERVICE) if _has_folder(home)]
         places = [state_folder(home) for home in homes]
-        paths = (path for home in homes for path in archives_of(settings.namespace, None, address, home))
-    known = [told for path in paths if (told := told_by(path)) is not None and told.position is not None]
-    fitting = [told for told in known if told.namespace == settings.namespace and not told.objection(None, address)]
-    if fitting:
-        return max(fitting, key=lambda told: -1 if told.position is None else told.position.t_us)
+        paths = [path for home in homes for path in archives_of(settings.namespace, None, address, home)]
+    known = [told for path in paths if (told := told_by(path)) is not None and told.namespace == settings.namespace]
+    ends = {told.position.t_us: told for told in known if told.position and not told.objection(None, address)}
+    if ends:
+        return ends[max(ends)]
     for place in places:
         if (owner := _owner_if_closed(place)) is not None:
             raise ArchiveError(f"{place} may have an archive, which user {owner} may read: sudo -u {owner} zsched …")
@@ -109,48 +108,42 @@ def past_without_redis(settings: Settings, error: RedisUnavailable) -> Past:
 @dataclass(frozen=True, slots=True)
 class ArchivedState:
     """
-    The state of a namespace by *archive*, up to its last entry. ``places``: the number of schedules by place, and of
-    open runs. ``due``: the number that is due by this machine's clock. ``first_ms``: the first due time.
+    The state of a namespace by *archive*, up to its last entry. ``overdue``: the number that is due by this machine's
+    clock. ``oldest_due_ms``: the first due time.
     """
 
     archive: str
     as_of_ms: int
-    places: dict[str, int]
-    due: int
-    first_ms: int | None
+    overdue: int
+    oldest_due_ms: int | None
+    waiting: int
+    paused: int
+    quarantined: int
+    open_runs: int
 
     @classmethod
     def here(cls, settings: Settings) -> ArchivedState:
         """Read the archive on this disk. Raises ArchiveError: there is none to read; the message says whom to ask."""
         archive, now_ms = archive_here(settings), SystemClock().now_ms()
         with recalling_beside(archive.path) as (recall, _):
-            due, _ids = recall.overdue(now_ms, 1)
+            (due, _ids), places = recall.overdue(now_ms, 1), recall.count_places()
             where, as_of_us = f"{socket.gethostname()}:{archive.path}", archive.position.t_us if archive.position else 0
-            return cls(where, as_of_us // 1000, recall.count_places(), due, recall.first_due_ms())
+            numbers = (places.get(place, 0) for place in (DUE, PAUSED, QUARANTINE, OPEN))
+            return cls(where, as_of_us // 1000, due, recall.first_due_ms(), *numbers)
 
     def lines(self, tz: str) -> Iterator[str]:
         """Yield it for people, with times in *tz*."""
-        waiting, first = self.places.get(DUE, 0), ""
-        if self.first_ms is not None:
-            first = f", the first at {local_text(self.first_ms, tz)}"
+        first = "" if self.oldest_due_ms is None else f", the first at {local_text(self.oldest_due_ms, tz)}"
         yield f"the archive {self.archive} knows, up to {local_text(self.as_of_ms, tz, has_ms=True)}:"
-        yield f"  {plural(waiting, 'schedule')} wait, {self.due:,} of them due{first}"
-        yield f"  {self.places.get(PAUSED, 0):,} paused, {self.places.get(QUARANTINE, 0):,} quarantined"
-        yield f"  {plural(self.places.get(OPEN, 0), 'run')} not over"
+        yield f"  {plural(self.waiting, 'schedule')} wait, {self.overdue:,} of them due{first}"
+        yield f"  {self.paused:,} paused, {self.quarantined:,} quarantined"
+        yield f"  {plural(self.open_runs, 'run')} not over"
         yield "  it also answers zsched why ID, and zsched history"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return {
-            "archive": self.archive,
-            "as_of_at": iso(self.as_of_ms),
-            "waiting": self.places.get(DUE, 0),
-            "overdue": self.due,
-            "oldest_due_at": iso(self.first_ms),
-            "paused": self.places.get(PAUSED, 0),
-            "quarantined": self.places.get(QUARANTINE, 0),
-            "open_runs": self.places.get(OPEN, 0),
-        }
+        """Return it for JSON, by ``json_of``."""
+        numbers = "waiting", "overdue", "oldest_due_at", "paused", "quarantined", "open_runs"
+        return json_of(self, "archive", "as_of_at", *numbers)
 
 
 class ArchivedPast(Past):

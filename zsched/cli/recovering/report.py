@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from zsched.cli.lines import Shown, Table, pairs
 from zsched.cli.recovering.archives import OpenedArchive, entry_text
 from zsched.core.log import Position, text
-from zsched.core.model import iso, seconds
+from zsched.core.model import iso, json_of, seconds
 from zsched.core.record import Record
 from zsched.core.recovery.difference import Verdict
 from zsched.core.runs.run_id import RunId
@@ -79,9 +79,8 @@ class DifferenceRow(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
-        row = {"what": self.what.word, "id": self.id, "due_at": iso(self.due_ms)}
         state = self.state if self.what is Action.BACK else None
-        return row | {"state": state, "func": self.func or None, "run_id": self.run_id}
+        return json_of(self, "what", "id", "due_at", "state", "func", "run_id", what=self.what.word, state=state)
 
     def cells(self, tz: str, *, is_done: bool) -> tuple[str, ...]:
         """Return the cells for a table."""
