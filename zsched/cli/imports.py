@@ -13,7 +13,7 @@ from zsched.cli.filters import stacked
 from zsched.cli.functions import importing
 from zsched.cli.import_steps import Ground, import_all, tell_undone
 from zsched.cli.output import Progress, say
-from zsched.cli.program import DONE, FAILED, Invocation, command, group, help_unless_invoked
+from zsched.cli.program import DONE, FAILED, Invocation, command, group
 from zsched.cli.values import content
 from zsched.client.allowed import check_allowed
 from zsched.core.options.choices import CatchUp, Overlap
@@ -314,9 +314,8 @@ def _remark(ground: Ground, owner: str, has_any: bool) -> None:
 # -- the group --------------------------------------------------------------------------------------
 
 
-@group("import", invoke_without_command=True)
-@click.pass_context
-def import_(ctx: click.Context) -> int:
+@group("import")
+def import_() -> None:
     """
     Take over schedules from cron, rq-scheduler, RQ's cron or RQ's enqueue_at. docs/how-to/move-in.md has the steps.
 
@@ -329,7 +328,6 @@ def import_(ctx: click.Context) -> int:
       zsched import crontab /etc/cron.d/backup --func app.tasks.run_command --dry-run
       zsched import rq-scheduler
     """
-    return help_unless_invoked(ctx)
 
 
 for _command in (crontab, rq_scheduler, rq_cron, rq_scheduled, undo_):

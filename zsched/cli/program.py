@@ -325,12 +325,14 @@ def _shared_options() -> list[click.Parameter]:
     return [click.Option(names, expose_value=False, callback=_keep, **attributes) for names, attributes in _SHARED]
 
 
-def group(name: str | None = None, **attributes: Any) -> Callable[[Callable[..., Any]], click.Group]:
-    """Make a group of commands of a function. It also accepts the shared options."""
-    return click.group(name, params=_shared_options(), context_settings=_HELP, **attributes)
+def group(name: str, cls: type[click.Group] = click.Group) -> Callable[[Callable[[], None]], click.Group]:
+    """Make a group of commands of a function with its help, which is shown if no command is given."""
+    options: dict[str, Any] = {"params": _shared_options(), "context_settings": _HELP, "invoke_without_command": True}
+    return lambda function: cls(name, help=function.__doc__, callback=_help_unless_invoked, **options)
 
 
-def help_unless_invoked(ctx: click.Context) -> int:
+@click.pass_context
+def _help_unless_invoked(ctx: click.Context) -> int:
     """Show a group's help if no subcommand was given; return the exit code."""
     if ctx.invoked_subcommand is not None:
         return DONE
@@ -339,10 +341,9 @@ def help_unless_invoked(ctx: click.Context) -> int:
 
 
 # The version by name: the package's root imports from the layers, and no layer imports from the root.
-@group(cls=Program, invoke_without_command=True)
 @click.version_option(importlib.import_module("zsched").__version__, message="%(prog)s %(version)s")
-@click.pass_context
-def program(ctx: click.Context) -> int:
+@group("zsched", cls=Program)
+def program() -> None:
     """
     Schedules that fire into RQ queues: exactly once, never early, nothing lost.
 
@@ -355,4 +356,3 @@ def program(ctx: click.Context) -> int:
       zsched add reminder-42 app.tasks.remind --at 2026-12-24T18:00 --tz Asia/Seoul --args '[42]'
       zsched ls --queue email --json
     """
-    return help_unless_invoked(ctx)
