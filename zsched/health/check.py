@@ -38,7 +38,8 @@ class Finding:
     One result of a check: the text, and the remedy ("" if nothing has to be done).
 
     ``command``: words of a command that ends the remedy; ``Shell`` writes them for the Redis that was checked.
-    ``queues``: those that it is about. ``name`` and ``group`` are the check's.
+    ``queues``: those in which nobody takes jobs. ``waits_in``: those in which its runs wait, so it follows from the
+    former. ``name``, ``group`` and ``follows`` are the check's.
     """
 
     severity: Severity
@@ -46,8 +47,10 @@ class Finding:
     remedy: str = ""
     command: tuple[object, ...] = ()
     queues: frozenset[str] = frozenset()
+    waits_in: frozenset[str] = frozenset()
     name: str = ""
     group: str = ""
+    follows: tuple[str, ...] = ()
 
     def completed(self, written: Callable[[Sequence[object]], str]) -> Finding:
         """Return it with its command, *written* for a shell, at the end of the remedy."""
@@ -60,13 +63,16 @@ class Finding:
 class HealthCheck(Generic[Fact]):
     """
     A check. ``name``: for programs; it never changes. ``group``: the doctor's heading, shared by several checks.
-    ``needs``: the type of the fact that ``judge`` takes. ``alert``: the text of Prometheus' alert on the same, or "".
+    ``needs``: the type of the fact that ``judge`` takes. ``follows``: the names of problems from which it follows, and
+    would lead away: daemons that cannot write cannot report, lead or fire. ``alert``: the text of Prometheus' alert on
+    the same, or "".
     """
 
     name: str
     group: str
     needs: type[Fact]
     judge: Callable[[Fact], Iterator[Finding]]
+    follows: tuple[str, ...] = ()
     alert: str = ""
 
     def findings(self, fact: Fact) -> Iterator[Finding]:
@@ -75,14 +81,14 @@ class HealthCheck(Generic[Fact]):
 
     def named(self, finding: Finding) -> Finding:
         """Return *finding* as one of this check."""
-        return replace(finding, name=self.name, group=self.group)
+        return replace(finding, name=self.name, group=self.group, follows=self.follows)
 
 
 def health_check(
-    name: str, needs: type[Fact], group: str = "", *, alert: str = ""
+    name: str, needs: type[Fact], group: str = "", *, follows: tuple[str, ...] = (), alert: str = ""
 ) -> Callable[[Callable[[Fact], Iterator[Finding]]], HealthCheck[Fact]]:
     """Make a check of a function; without *group*, its group is its name."""
-    return lambda judge: HealthCheck(name, group or name, needs, judge, alert)
+    return lambda judge: HealthCheck(name, group or name, needs, judge, follows, alert)
 
 
 def checks_of(modules: Iterable[ModuleType]) -> tuple[HealthCheck[Any], ...]:

@@ -45,7 +45,7 @@ check_archive_outdated = _of_state(
 )
 
 
-@health_check("no_archive", Overview, "archives", alert="no archive follows the log")
+@health_check("no_archive", Overview, "archives", follows=("writes",), alert="no archive follows the log")
 def check_no_archive(overview: Overview) -> Iterator[Finding]:
     """Report that no archive follows a leader's log. Without a leader, check_no_leader has the problem."""
     alive = sum(report.is_alive(overview.now_ms) for report in overview.archives)
@@ -72,7 +72,7 @@ def check_audit(overview: Overview) -> Iterator[Finding]:
         yield fine(f"the last audit: {audit_text(last, overview.now_ms)}")
 
 
-@health_check("archive_silent", Overview, "archives")
+@health_check("archive_silent", Overview, "archives", follows=("writes",))
 def check_archive_silent(overview: Overview) -> Iterator[Finding]:
     """Report an archive without recent reports, whose daemon did not stop in order."""
     for report in overview.known_archives:

@@ -48,7 +48,7 @@ def check_cannot_lead(health: DaemonHealth) -> Iterator[Finding]:
 # -- who leads --------------------------------------------------------------------------------------
 
 
-@health_check("no_leader", Overview, "daemons", alert="nobody leads")
+@health_check("no_leader", Overview, "daemons", follows=("writes",), alert="nobody leads")
 def check_no_leader(overview: Overview) -> Iterator[Finding]:
     """Report that no daemon leads."""
     running = [_where(daemon) for daemon in overview.daemons if daemon.is_running]
@@ -66,7 +66,7 @@ def check_no_leader(overview: Overview) -> Iterator[Finding]:
         yield problem(text, f"{see}{_start(overview)}; until then nothing fires, and nothing is lost")
 
 
-@health_check("no_standby", Overview, "daemons")
+@health_check("no_standby", Overview, "daemons", follows=("writes",))
 def check_no_standby(overview: Overview) -> Iterator[Finding]:
     """Report that no standby could take over, or that one of several could not."""
     barred = [_where(one) for one in overview.of_role(DaemonRole.BARRED)]
@@ -109,7 +109,7 @@ def _start(overview: Overview) -> str:
 # -- firing -------------------------------------------------------------------------------------------
 
 
-@health_check("late", Overview, "lateness", alert="due schedules fire late")
+@health_check("late", Overview, "lateness", follows=("writes",), alert="due schedules fire late")
 def check_late(overview: Overview) -> Iterator[Finding]:
     """Report that the oldest due schedule is late."""
     if overview.late_ms <= OVERDUE_MS:
@@ -125,7 +125,9 @@ def check_late(overview: Overview) -> Iterator[Finding]:
     yield problem(f"the oldest due schedule is {rough_duration(overview.late_ms)} late", remedy)
 
 
-@health_check("held_back", Overview, "lateness", alert="schedules that are due are held back")
+@health_check(
+    "held_back", Overview, "lateness", follows=("writes", "no_leader"), alert="schedules that are due are held back"
+)
 def check_held_back(overview: Overview) -> Iterator[Finding]:
     """Report schedules that the limit of their queue has held back for long."""
     for held in overview.held_back:
@@ -160,7 +162,7 @@ def check_kept_local(overview: Overview) -> Iterator[Finding]:
         yield warning(f"{number}: {first}", remedy)
 
 
-@health_check("rate_limited", SlotWaits, "lateness")
+@health_check("rate_limited", SlotWaits, "lateness", follows=("writes",))
 def check_rate_limited(slots: SlotWaits) -> Iterator[Finding]:
     """Report runs that have waited for long for a slot of RQ's rate limit."""
     for one in slots.limits:
@@ -177,7 +179,7 @@ def check_rate_limited(slots: SlotWaits) -> Iterator[Finding]:
             yield warning(text, "if it hangs, stop it", "zsched", "cancel-run", first)
         else:
             found = warning(text, "see why it does not begin", "zsched", "why", first)
-            yield replace(found, queues=frozenset(each.queue for each in holders))
+            yield replace(found, waits_in=frozenset(each.queue for each in holders))
 
 
 @health_check("doubt_ahead", Overview, "clock")
@@ -226,7 +228,7 @@ def wrong_type(key: str, type: str, wanted: str, but: str = "what needs it is re
 # -- differences between daemons, and failures inside them --------------------------------------------
 
 
-@health_check("daemon_failing", Overview, "daemons")
+@health_check("daemon_failing", Overview, "daemons", follows=("writes",))
 def check_daemon_failing(overview: Overview) -> Iterator[Finding]:
     """Report failing threads and chores of running daemons. No other check notices that their work is not done."""
     for daemon in (one for one in overview.daemons if one.is_running and one.failing):

@@ -17,6 +17,7 @@ from zsched.health.facts import Probe
 from zsched.storage.keys import Keys, NamedKey
 from zsched.storage.meta import NUMBERS, number
 from zsched.storage.overview import typed
+from zsched.storage.registries import members
 from zsched.storage.rqkeys import Registry
 from zsched.storage.scripts import unknown_format
 from zsched.storage.throttled import throttled_sets
@@ -36,7 +37,7 @@ def check_all_types(probe: Probe) -> Iterator[Finding]:
     use. A key of a wrong type stops the scripts that need it.
     """
     wanted = _singles(probe.keys) | dict(chain(_throttled(probe), _schedules(probe), _rqs(probe)))
-    replies = probe.replies(("TYPE", key) for key in wanted)
+    replies = probe.wire.replies(("TYPE", key) for key in wanted)
     found = {key: type.decode() for key, type in zip(wanted, replies, strict=True) if isinstance(type, bytes)}
     wrong = {key: type for key, type in found.items() if type not in (wanted[key], "none")}
     for key, type in wrong.items():
@@ -64,7 +65,7 @@ def _schedules(probe: Probe) -> Iterator[tuple[str, str]]:
     keys = probe.keys
     if not _is_readable(probe, "SCARD", keys.recurring()):
         return
-    for id in probe.members(keys.recurring(), _SCHEDULES):
+    for id in members(probe.wire, keys.recurring(), _SCHEDULES):
         yield keys.schedule(id), "hash"
         yield keys.template(id), "hash"
 
@@ -82,7 +83,7 @@ def _rqs(probe: Probe) -> Iterator[tuple[str, str]]:
 
 def _is_readable(probe: Probe, *command: str) -> bool:
     """Return True if *command* succeeds. Else its key has a wrong type or is forbidden; other findings report both."""
-    [reply] = probe.replies([command])
+    [reply] = probe.wire.replies([command])
     return not isinstance(reply, RedisRefused)
 
 

@@ -164,7 +164,7 @@ def check_schedules_blocked(overview: Overview) -> Iterator[Finding]:
         yield warning(text, remedy)
 
 
-@health_check("schedules_waiting", Overview, "schedules")
+@health_check("schedules_waiting", Overview, "schedules", follows=("writes",))
 def check_schedules_waiting(overview: Overview) -> Iterator[Finding]:
     """Report recurring schedules that are skipped for overlap again and again, while their run waits, by queue."""
     runs = overview.troubles.in_the_way
@@ -181,7 +181,7 @@ def check_schedules_waiting(overview: Overview) -> Iterator[Finding]:
         else:
             remedy = "its workers are busy, or it waits for another run; if there are too few, start one more"
             found = warning(text, remedy, "rq", "worker", queue)
-        yield replace(found, queues=frozenset({queue}))
+        yield replace(found, waits_in=frozenset({queue}))
 
 
 @health_check("overdue_paused", Overview, "schedules", alert="paused schedules are past their time")

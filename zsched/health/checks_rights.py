@@ -89,16 +89,12 @@ def check_rights(probe: Probe) -> Iterator[Finding]:
     except RedisRefused as error:
         if not is_denied(error):
             raise
-        yield skipped(
-            f"user {name} may not find out what it may: {error.__cause__}", _HOW[probe.server.release >= (7,)]
-        )
+        said = f"user {name} may not find out what it may: {error.__cause__}"
+        yield skipped(said, _HOW[probe.server.release >= (7,)])
         return
     if rule:
-        yield problem(
-            f"user {name} has not all rights of a {role}: scripts would fail, some of them in their middle",
-            "in the ACL file, and at once",
-            *("redis-cli", "ACL", "SETUSER", name, *rule),
-        )
+        said = f"user {name} has not all rights of a {role}: scripts would fail, some of them in their middle"
+        yield problem(said, "in the ACL file, and at once", *("redis-cli", "ACL", "SETUSER", name, *rule))
     else:
         has = f"{plural(len(rights.commands), 'command')} and {plural(len(rights.keys), 'pattern')} of keys"
         yield fine(f"user {name} has all rights of a {role}: {has}")

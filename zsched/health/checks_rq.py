@@ -38,10 +38,8 @@ def check_workers(probe: Probe) -> Iterator[Finding]:
         versions.setdefault(worker.version, []).append(worker.name)
     unknown = {found: names for found, names in versions.items() if not OLDEST <= release(found) < BEFORE}
     for found, names in sorted(unknown.items()):
-        yield problem(
-            f"{plural(len(names), 'worker')} of RQ {found} ({some(sorted(names))}), which zsched does not know",
-            "install RQ 2.8 to 3.x there",
-        )
+        said = f"{plural(len(names), 'worker')} of RQ {found} ({some(sorted(names))}), which zsched does not know"
+        yield problem(said, "install RQ 2.8 to 3.x there")
     shared = _shared_by_2_and_3(workers)
     if shared:
         yield problem(
@@ -77,16 +75,11 @@ def check_serializer(probe: Probe) -> Iterator[Finding]:
     if not stored:
         yield fine(f"nothing was scheduled yet; clients with these settings write {configured}")
     elif stored != configured:
-        yield problem(
-            f"the namespace's payloads are {stored}, and these settings say {configured}: such clients are refused",
-            f"set [rq] serializer = {toml_text(stored)}, or take another namespace",
-        )
+        said = f"the namespace's payloads are {stored}, and these settings say {configured}: such clients are refused"
+        yield problem(said, f"set [rq] serializer = {toml_text(stored)}, or take another namespace")
     elif configured == "json":
-        yield skipped(
-            "payloads are json, and RQ's workers do not report whether they read json",
-            "see that each is started as",
-            *("rq", "worker", "QUEUE"),
-        )
+        said = "payloads are json, and RQ's workers do not report whether they read json"
+        yield skipped(said, "see that each is started as", *("rq", "worker", "QUEUE"))
     else:
         yield fine("payloads are pickle, which RQ's workers read by default")
 
@@ -104,10 +97,8 @@ def check_prefix(probe: Probe) -> Iterator[Finding]:
         return
     theirs = prefix_of_environment() if HAS_PREFIX else RQ_PREFIX  # of RQ's own commands in this environment
     if theirs != ours:
-        yield warning(
-            f"{RQ_PREFIX_VARIABLE} of this environment makes RQ's prefix {theirs!r}, and [rq] prefix is {ours!r}",
-            f"set {RQ_PREFIX_VARIABLE}={ours} for services, workers and rq's commands",
-        )
+        said = f"{RQ_PREFIX_VARIABLE} of this environment makes RQ's prefix {theirs!r}, and [rq] prefix is {ours!r}"
+        yield warning(said, f"set {RQ_PREFIX_VARIABLE}={ours} for services, workers and rq's commands")
     others = [] if _has_workers(probe, ours) else sorted({RQ_PREFIX, theirs} - {ours})
     elsewhere = [other for other in others if _has_workers(probe, other)]
     if elsewhere:
@@ -200,10 +191,8 @@ def check_rq_scheduler(probe: Probe) -> Iterator[Finding]:
     jobs, names = plural(count, "job"), some(running.names) if running else ""
     remedy = "zsched import rq-scheduler" if count > here else ""
     if names and here:
-        yield problem(
-            f"rq-scheduler runs ({names}) with {jobs}, {here:,} of them scheduled here, too: that runs twice",
-            f"stop it, then: {remedy}" if remedy else "stop it: they run here",
-        )
+        said = f"rq-scheduler runs ({names}) with {jobs}, {here:,} of them scheduled here, too: that runs twice"
+        yield problem(said, f"stop it, then: {remedy}" if remedy else "stop it: they run here")
     elif names:
         yield warning(f"rq-scheduler runs ({names}) with {jobs}", f"stop it, then: {remedy}" if remedy else "stop it")
     elif count > here:
@@ -219,7 +208,7 @@ def check_rq_scheduler(probe: Probe) -> Iterator[Finding]:
 @health_check("rq_cron", Probe, "rq's cron")
 def check_rq_cron(probe: Probe) -> Iterator[Finding]:
     """Report RQ's own cron (``rq cron``), found by its heartbeats."""
-    running = crons(probe.wire, probe.keys.rq, probe.now_ms())
+    running = crons(probe.wire, probe.keys.rq, probe.reader.now_ms())
     imported = _imported(probe) if running else []
     for cron in running:
         is_here = any(cron.module and cron.is_of(module) for module in imported)
@@ -244,7 +233,7 @@ def _rq_schedulers(probe: Probe) -> RqSchedulers | None:
 
 def _imported(probe: Probe) -> list[str]:
     """Return the imported modules of RQ's cron, found by the owners of at most ``_JOBS`` recurring schedules."""
-    ids = probe.members(probe.keys.recurring(), _JOBS)
+    ids = members(probe.wire, probe.keys.recurring(), _JOBS)
     owners = set(probe.ask_all(("HGET", probe.keys.schedule(id), "owner") for id in ids))
     return [text(owner).removeprefix(CRON_OWNER) for owner in owners if owner and text(owner).startswith(CRON_OWNER)]
 
@@ -302,7 +291,7 @@ def check_guards(probe: Probe) -> Iterator[Finding]:
 def check_signatures(probe: Probe) -> Iterator[Finding]:
     """Check the signatures of recurring schedules: missing ones, and those that end soon. It needs no keys."""
     ids = members(probe.wire, probe.keys.recurring(), _SCHEDULES)[:_SCHEDULES]
-    replies = probe.replies(("HGET", probe.keys.template(id), SIGNATURE_FIELD) for id in ids)
+    replies = probe.wire.replies(("HGET", probe.keys.template(id), SIGNATURE_FIELD) for id in ids)
     ends_ms: dict[str, int] = {}
     for id, reply in zip(ids, replies, strict=True):
         parts = parts_of(reply) if isinstance(reply, bytes) else None

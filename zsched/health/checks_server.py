@@ -57,7 +57,7 @@ def check_writes(server: Server) -> Iterator[Finding]:
         yield problem(f"Redis refuses writes: {sentence}", remedy, *command)
 
 
-@health_check("no_replica", Server, "role")
+@health_check("no_replica", Server, "role", follows=("writes",))
 def check_no_replica(server: Server) -> Iterator[Finding]:
     """Check that a master that can be replaced has a replica for that."""
     if server.is_replica or not server.can_be_replaced or server.following_replicas:
@@ -160,11 +160,8 @@ def check_slot(probe: Probe) -> Iterator[Finding]:
     here = next(line for line in lines if "myself" in line)
     failing = sum(not _FAILING.isdisjoint(line.split(" ")[2].split(",")) for line in lines)
     if f"[{slot}-" in here:
-        yield warning(
-            f"slot {slot} is being moved key by key: nothing fires, and callers wait, until it is whole",
-            "if that lasts, end it",
-            *("redis-cli", "--cluster", "fix", "HOST:PORT"),
-        )
+        said = f"slot {slot} is being moved key by key: nothing fires, and callers wait, until it is whole"
+        yield warning(said, "if that lasts, end it", *("redis-cli", "--cluster", "fix", "HOST:PORT"))
     elif failing:
         yield warning(f"{failing} of {len(lines)} nodes of the Cluster do not answer", "start or remove them")
     else:
@@ -317,10 +314,8 @@ def check_zone_rules(probe: Probe) -> Iterator[Finding]:
     if here.version is None:
         yield warning(f"this machine's zones are {here}", "install them: apt install tzdata, or pip install tzdata")
     elif planned is not None and planned != here.version:
-        yield warning(
-            f"all is planned by tzdata {planned}, and this machine has {here}: clients here may plan otherwise",
-            "install the same version on both; a daemon that begins to lead plans again by its own",
-        )
+        said = f"all is planned by tzdata {planned}, and this machine has {here}: clients here may plan otherwise"
+        yield warning(said, "install the same version on both; a daemon that begins to lead plans again by its own")
     else:
         yield fine(f"tzdata {here}" + ("" if planned else "; no daemon has planned by any yet"))
 

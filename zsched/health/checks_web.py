@@ -37,10 +37,8 @@ def check_web(probe: Probe) -> Iterator[Finding]:
     if _is_loopback(web.listen):
         yield fine(f"[web] listen is {web.listen}, which only this machine reaches")
     elif web.allow_plain:
-        yield warning(
-            f"[web] listen is {web.listen}, and allow_plain is true: tokens go over the network as they are",
-            "let only a proxy with TLS reach it; or listen on 127.0.0.1 and take allow_plain away",
-        )
+        said = f"[web] listen is {web.listen}, and allow_plain is true: tokens go over the network as they are"
+        yield warning(said, "let only a proxy with TLS reach it; or listen on 127.0.0.1 and take allow_plain away")
     else:
         yield warning(
             f"[web] listen is {web.listen}, which other machines reach: zsched web does not start",
@@ -58,10 +56,8 @@ def check_web_writes(probe: Probe) -> Iterator[Finding]:
     if not tokens:
         yield note("there is no token: the API admits nobody", "make one", *_ADD)
     elif "*" in probe.settings.rq.allow_callables:
-        yield warning(
-            f"[rq] allow_callables is *: the API refuses all changes, of {number}",
-            'name the functions: [rq] allow_callables = ["app.tasks.*"]',
-        )
+        said = f"[rq] allow_callables is *: the API refuses all changes, of {number}"
+        yield warning(said, 'name the functions: [rq] allow_callables = ["app.tasks.*"]')
     else:
         yield fine(f"the API takes changes; {number}")
 
@@ -71,7 +67,7 @@ def check_web_tokens(probe: Probe) -> Iterator[Finding]:
     """Report tokens that have expired, or that nobody has used for a long time."""
     if Role.WEB not in probe.roles:
         return
-    now_ms, tokens = probe.now_ms(), _tokens(probe)
+    now_ms, tokens = probe.reader.now_ms(), _tokens(probe)
     expired = [token.name for token, _ in tokens if token.expires_ms is not None and token.expires_ms <= now_ms]
     unused = [
         token.name

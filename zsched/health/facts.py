@@ -27,11 +27,10 @@ from zsched.core.occurrences.recent import Recent
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Link, Wire
 from zsched.storage.keys import Keys
-from zsched.storage.meta import server_now_ms
 from zsched.storage.overview import Overview
 from zsched.storage.queues import StalledQueues
 from zsched.storage.reader import Reader
-from zsched.storage.registries import Registries, allowed_replies, members
+from zsched.storage.registries import Registries, allowed_replies
 from zsched.storage.rights import Role
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
@@ -153,17 +152,9 @@ class Probe:
         """Return the reply to *command*."""
         return self.wire.execute(*command)
 
-    def replies(self, commands: Iterable[Command]) -> list[Any]:
-        """Return the replies to *commands*, pipelined; a refused command gives its RedisRefused."""
-        return self.wire.replies(commands)
-
     def ask_all(self, commands: Iterable[Command]) -> list[Any]:
         """Return the replies to *commands*, pipelined; None for a key of a wrong type, which another check reports."""
         return allowed_replies(self.wire, commands)
-
-    def members(self, key: str, most: int) -> list[str]:
-        """Return at least *most* members of the set *key*, or all, sorted."""
-        return members(self.wire, key, most)
 
     def setting(self, name: str) -> str | None:
         """Return the value of *name* by CONFIG GET; None if this server does not know it."""
@@ -173,7 +164,3 @@ class Probe:
     def queues(self) -> list[str]:
         """Return the names of the queues that RQ knows, sorted."""
         return Registries(self.wire, self.keys.rq).queues()
-
-    def now_ms(self) -> int:
-        """Return the server's time, as scripts see it."""
-        return server_now_ms(self.wire, self.keys)

@@ -29,19 +29,6 @@ NAMES: Final = tuple(sorted(check.name for check in CHECKS if check.needs not in
 WORST: Final = (
     *("redis_unseen", "writes", "memory", "cannot_lead", "no_leader", "archive_lost", "late", "suspended", "unheard"),
 )
-# What follows from a problem, and would lead away from it: daemons that cannot write cannot report, lead or fire.
-FOLLOWS: Final = {
-    "writes": frozenset(
-        "no_leader no_standby no_replica no_archive archive_silent daemon_failing late held_back rate_limited "
-        "schedules_waiting".split()
-    ),
-    "no_leader": frozenset({"held_back"}),
-}
-
-
-# Findings that name stalled queues. What follows from such queues is left out: what waits for runs there.
-NAME_QUEUES: Final = frozenset({"unheard", "no_worker", "suspended"})
-OF_QUEUES: Final = frozenset({"schedules_waiting", "rate_limited"})
 
 
 class HealthVerdict(NamedTuple):
@@ -87,7 +74,6 @@ def causes_of(findings: Iterable[Finding]) -> list[Finding]:
     """Return *findings* without those that only follow from another one."""
     found = list(findings)
     present = {one.name for one in found if one.severity is Severity.PROBLEM}
-    left_out = frozenset[str]().union(*(FOLLOWS[name] for name in present & FOLLOWS.keys()))
-    stalled = frozenset[str]().union(*(one.queues for one in found if one.name in NAME_QUEUES))
-    causes = (one for one in found if one.name not in left_out)
-    return [one for one in causes if one.name not in OF_QUEUES or not one.queues or not one.queues <= stalled]
+    stalled = frozenset[str]().union(*(one.queues for one in found))
+    causes = (one for one in found if present.isdisjoint(one.follows))
+    return [one for one in causes if not one.waits_in or not one.waits_in <= stalled]
