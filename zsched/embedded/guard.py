@@ -25,10 +25,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import Any
 
 _UNWANTED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # of a terminal, or of who ends its owner
 _ROUNDS = 20  # searches for survivors; each kills all that it finds
@@ -69,37 +69,20 @@ class Guard:
         self._folders.append(folder)
         os.write(self._pipe, os.fsencode(folder) + b"\0")
 
-    def spawn(
-        self,
-        command: Sequence[str],
-        *,
-        stdin: int | IO[bytes] | None = subprocess.DEVNULL,
-        stdout: int | IO[bytes] | None = None,
-        stderr: int | IO[bytes] | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: Path | None = None,
-    ) -> subprocess.Popen[bytes]:
+    def spawn(self, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
         """
         Start *command* as a guarded child, in its own session; it is running when this returns.
 
-        The arguments are as for ``Popen``; stdin is empty unless given.
+        The *options* are those of ``Popen``; stdin is empty unless given.
 
         Raises:
             OSError: the command cannot be executed, or the guard is gone. Nothing was started.
         """
         if self._process.poll() is not None:
             raise OSError(f"cannot start {command[0]}: its guard is gone")
+        options = {"stdin": subprocess.DEVNULL, **options}
         try:
-            child = subprocess.Popen(
-                command,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                env=env,
-                cwd=cwd,
-                pass_fds=(self._leash,),
-                start_new_session=True,
-            )
+            child = subprocess.Popen(command, **options, pass_fds=(self._leash,), start_new_session=True)
         except OSError as error:
             raise OSError(f"cannot start {command[0]}: {error.strerror}") from error
         self._children = [known for known in self._children if known.returncode is None] + [child]
@@ -109,7 +92,7 @@ class Guard:
         """Kill the children that still run, remove the folders, end the guard. Idempotent."""
         if self._pipe < 0:
             return
-        _kill_sessions(child.pid for child in self._children if child.poll() is None)
+        _kill({child.pid for child in self._children if child.poll() is None})
         for child in self._children:
             child.wait()
             for stream in (child.stdin, child.stdout, child.stderr):
@@ -141,23 +124,36 @@ def _watch() -> None:
     owners = os.getsid(os.getppid())
     with open(0, "rb", closefd=False) as pipe:
         *folders, _ = pipe.read().split(b"\0")
-    for _ in range(_ROUNDS):
-        if not (leaders := _leashed() - {os.getsid(0), owners}):
-            break
-        _kill_sessions(leaders)
+    _kill(set(), os.readlink("/proc/self/fd/0"), but={os.getsid(0), owners})
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _leashed() -> set[int]:
-    """Return the sessions of the processes that have the pipe at this one's stdin."""
-    leash, found = os.readlink("/proc/self/fd/0"), set()
-    for pid in _processes():
-        with contextlib.suppress(OSError):  # it ended meanwhile, or is of another user
-            held = any(_link(entry.path) == leash for entry in os.scandir(f"/proc/{pid}/fd"))
-            if held and (session := _session(pid)) is not None:
-                found.add(session)
-    return found
+def _kill(sessions: set[int], leash: str = "", but: Collection[int] = ()) -> None:
+    """
+    Kill every process of these *sessions*, and of those with a process that has the *leash*, and wait until they have
+    ended; none of the sessions *but*.
+
+    Stopped processes die too. A process forked during the search is found in the next round.
+    """
+    for _ in range(_ROUNDS):
+        found = {int(name): _session(name) for name in os.listdir("/proc") if name.isdigit()}
+        ours = {pid: session for pid, session in found.items() if session is not None and session not in but}
+        sessions |= {session for pid, session in ours.items() if leash and _has(pid, leash)}
+        members = [pid for pid, session in ours.items() if session in sessions]
+        if not members:
+            return
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError), open(os.pidfd_open(pid), "rb", buffering=0) as held:
+                signal.pidfd_send_signal(held.fileno(), signal.SIGKILL)
+                select.select([held], [], [], _DEATH_S)
+
+
+def _has(pid: int, leash: str) -> bool:
+    """Return True if the process has the pipe *leash*; False also if it has ended, or is of another user."""
+    with contextlib.suppress(OSError):
+        return any(_link(entry.path) == leash for entry in os.scandir(f"/proc/{pid}/fd"))
+    return False
 
 
 def _link(path: str) -> str | None:
@@ -168,33 +164,7 @@ def _link(path: str) -> str | None:
         return None
 
 
-def _kill_sessions(leaders: Iterable[int]) -> None:
-    """
-    Kill every process of the sessions that *leaders* lead, and wait until they have ended.
-
-    Stopped processes die too. A process forked during the search is found in the next round.
-    """
-    wanted = set(leaders)
-    for _ in range(_ROUNDS):
-        members = [pid for pid in _processes() if _session(pid) in wanted]
-        if not members:
-            return
-        for pid in members:
-            with contextlib.suppress(ProcessLookupError):
-                held = os.pidfd_open(pid)
-                try:
-                    signal.pidfd_send_signal(held, signal.SIGKILL)
-                    select.select([held], [], [], _DEATH_S)
-                finally:
-                    os.close(held)
-
-
-def _processes() -> list[int]:
-    """Return the pids of this machine, from /proc."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def _session(pid: int) -> int | None:
+def _session(pid: str) -> int | None:
     """Return the session of *pid*; None if it has ended or is a zombie, which cannot be killed."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()

@@ -94,8 +94,7 @@ class EmbeddedRedis:
         self.folder = _short_temporary() / f"zsched-{secrets.token_hex(6)}"
         self.socket_path = self.folder / "redis.sock"
         self._tcp = tcp
-        self._guard = guard
-        self._own_guard: Guard | None = None
+        self._guard, self._owns_guard = guard, guard is None
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = {
             "bind": "127.0.0.1",
@@ -197,9 +196,9 @@ class EmbeddedRedis:
         shutil.rmtree(self.folder, ignore_errors=True)
         if self._port is not None:
             self._port.close()
-        if self._own_guard is not None:
-            self._own_guard.close()
-            self._own_guard = None
+        if self._owns_guard and self._guard is not None:
+            self._guard.close()
+            self._guard = None
 
     def __enter__(self) -> EmbeddedRedis:
         try:
@@ -219,14 +218,11 @@ class EmbeddedRedis:
 
     def _furnish(self) -> Guard:
         """Return the guard. First announce the folder to it, then make the folder, in this order."""
-        if self._guard is None and self._own_guard is None:
-            self._own_guard = Guard()
-        guard = self._guard or self._own_guard
-        assert guard is not None
+        self._guard = self._guard or Guard()
         if not self.folder.exists():
-            guard.remove_at_end(self.folder)
+            self._guard.remove_at_end(self.folder)
             self.folder.mkdir(mode=0o700)
-        return guard
+        return self._guard
 
     def _run(self, guard: Guard, port: int) -> bool:
         """Start the process on *port* (0: none). Return True if it answers; False if it ended or stayed silent."""
