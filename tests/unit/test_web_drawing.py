@@ -16,8 +16,7 @@ from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.replacements import Replacements
 from zsched.core.occurrences.search import Facets
 from zsched.core.runs.run import Run, RunStatus
-from zsched.web.console.drawing import COMING, ShownTime, drawn_rows
-from zsched.web.console.outcomes import Mark, Strip
+from zsched.web.console.drawing import COMING, Mark, ShownTime, Strip, drawn_rows
 from zsched.web.console.timeline import ListedRow
 
 HOUR_MS = 3_600_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple
 
 from zsched.client.bulk import ChangeOptions, demand_filter
 from zsched.core.model import Schedule, Scheduled
@@ -22,17 +22,27 @@ from zsched.storage.keys import keys_of
 from zsched.storage.refusals import contended, not_found
 from zsched.web.access import Caller
 
-T = TypeVar("T")
-
 ATTEMPTS: Final = 3
 
-_MISSED: Final = ("missed", Missed.FIRE.value)
-# By action: the state of the schedules that it is for, its outcome ("": its result), and its argument with the default.
-ACTIONS: Final[Mapping[str, tuple[Any, ...]]] = {
-    "pause": (ScheduleState.ACTIVE, "paused", ("note", "")),
-    "resume": (ScheduleState.PAUSED, "resumed", _MISSED),
-    "release": (ScheduleState.QUARANTINED, "resumed", _MISSED),
-    "cancel": (None, ""),
+
+class ScheduleAction(NamedTuple):
+    """
+    An action on schedules. ``state``: of the schedules that it is for. ``outcome``: "": its result. ``done``: the word
+    for a changed schedule. ``arguments``: with their defaults.
+    """
+
+    state: ScheduleState | None
+    outcome: str
+    done: str
+    arguments: Mapping[str, str] = {}
+
+
+_MISSED: Final = {"missed": Missed.FIRE.value}
+ACTIONS: Final = {
+    "pause": ScheduleAction(ScheduleState.ACTIVE, "paused", "paused", {"note": ""}),
+    "resume": ScheduleAction(ScheduleState.PAUSED, "resumed", "resumed", _MISSED),
+    "release": ScheduleAction(ScheduleState.QUARANTINED, "resumed", "released", _MISSED),
+    "cancel": ScheduleAction(None, "", "cancelled"),
 }
 
 
@@ -42,6 +52,14 @@ async def found_of(call: Caller, id: str) -> Schedule:
     if not call.sees(found):
         raise not_found(id, keys_of(call.settings))
     return call.own(found)
+
+
+async def coming_of(call: Caller, id: str, **options: Any) -> list[datetime]:
+    """Return the next times of schedule *id*, as ``Client.preview`` does; none if it has fired for the last time."""
+    try:
+        return list(await call.client.preview(id, **options))
+    except ScheduleNotFound:
+        return []
 
 
 # -- one schedule -----------------------------------------------------------------------------------
@@ -67,7 +85,7 @@ async def change(
 
 
 def _arguments(action: str, given: Mapping[str, Any]) -> list[Any]:
-    return [given.get(*each) for each in ACTIONS[action][2:]]
+    return [given.get(*each) for each in ACTIONS[action].arguments.items()]
 
 
 async def run_now(call: Caller, id: str) -> str:

@@ -37,13 +37,13 @@ from zsched.storage.people import People
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 from zsched.storage.tokens import Tokens
-from zsched.web import bulk, changes, login, occurrences, rq, runs, schedules, schemas
+from zsched.web import bulk, changes, login, rq, runs, schedules, schemas
 from zsched.web.access import COOKIE, Access
 from zsched.web.console import edit, now, operations, schedule, timeline
 from zsched.web.console import runs as runs_page
 from zsched.web.console import schedules as schedules_page
 from zsched.web.events import Events
-from zsched.web.labels import page_text
+from zsched.web.labels import page_problem
 from zsched.web.middleware import Deadline, Measured, PrintablePaths
 from zsched.web.problems import Problem
 from zsched.web.proxy import ForwardedScheme, Proxy
@@ -86,7 +86,6 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     if settings.web.proxy_addresses:
         app.add_middleware(ForwardedScheme, proxy=proxy)
     state = app.state
-    state.timeout_s = settings.web.timeout_s
     state.settings, state.link, state.client, state.clock = settings, link, client, clock
     state.tokens, state.people = Tokens(link, keys), People(link, keys)
     state.access = Access(client, state.tokens, state.people, proxy, settings, clock)
@@ -95,8 +94,9 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     state.pulse = now.Pulse(app)
     meter = state.meter = WebMeter()
     state.events, state.run_suffix = Events(client, Log(link, keys), keys.run_suffix), keys.run_suffix
-    for part in (schedules, bulk, occurrences, runs, changes):
-        app.include_router(part.router, prefix=PREFIX)
+    api = (schedules.router, bulk.router, runs.router, runs.occurrences, changes.router, changes.health)
+    for router in api:
+        app.include_router(router, prefix=PREFIX)
     for page in (now, timeline, schedules_page, edit, schedule, runs_page, operations, login):
         app.include_router(page.router)
     app.include_router(_probes(link, _exposition(meter)))
@@ -177,7 +177,7 @@ def _described(app: FastAPI) -> Any:
 
 async def _on_error(request: Request, error: Any) -> Response:
     is_for_people = login.is_page(request) or "hx-request" in request.headers
-    return await _on_problem(request, Problem.of(error, detail=page_text(error) if is_for_people else None))
+    return await _on_problem(request, page_problem(error) if is_for_people else Problem.of(error))
 
 
 async def _on_problem(request: Request, error: Any) -> Response:

@@ -28,9 +28,10 @@ from zsched.core.runs.run_id import ID
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.web import actions, schemas
-from zsched.web.calls import Admitted, ApiCall, routes
+from zsched.web.access import Caller
+from zsched.web.calls import Admitted, routes
 from zsched.web.problems import Problem
-from zsched.web.reading import aware, call_options, func_of, only, parsed, read_lines, read_object
+from zsched.web.reading import call_options, func_of, only, parsed, read_lines, read_object, with_times
 from zsched.web.rendering import JsonAnswer
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 router = routes("many schedules")
 
-_TIMES: Final = ("due_after", "due_before")
 _FILTERS: Final = tuple(ScheduleFilters.__annotations__)
 _OPTIONS: Final = ("dry_run", "limit")
 _LINES: Final = "application/x-ndjson"
@@ -88,7 +88,7 @@ async def cancel(request: Request, call: Admitted) -> Response:
 
 async def _change(request: Request, call: Admitted, action: str) -> Response:
     call.demand_write()
-    body = only(await read_object(request), "filter", *_OPTIONS, *(name for name, _ in actions.ACTIONS[action][2:]))
+    body = only(await read_object(request), "filter", *_OPTIONS, *actions.ACTIONS[action].arguments)
     options = {name: body[name] for name in _OPTIONS if name in body}
     return JsonAnswer((await actions.change_all(call, action, _filters(body), body, **options)).to_dict())
 
@@ -98,8 +98,7 @@ def _filters(body: dict[str, Any]) -> dict[str, Any]:
     given = body.get("filter")
     if not isinstance(given, dict):
         raise InvalidSchedule("filter", given, "not a filter", 'give one such as {"tag": "billing"}, or {"match": "*"}')
-    filters = only(given, *_FILTERS)
-    return {**filters, **{name: aware(name, given[name]) for name in _TIMES if name in given}}
+    return with_times(only(given, *_FILTERS))
 
 
 # -- a batch ----------------------------------------------------------------------------------------
@@ -116,7 +115,7 @@ class BatchResponse(Response):
 
     media_type = _LINES
 
-    def __init__(self, request: Request, call: ApiCall) -> None:
+    def __init__(self, request: Request, call: Caller) -> None:
         super().__init__()
         del self.headers["content-length"]
         self._request, self._call = request, call
@@ -153,7 +152,7 @@ class BatchResponse(Response):
 
     async def _keep(self, lines: list[str]) -> None:
         """Keep *lines* for the answer; none: it ends. Raises TimeoutError."""
-        async with asyncio.timeout(self._request.app.state.timeout_s):
+        async with asyncio.timeout(self._request.app.state.settings.web.timeout_s):
             await self._results.put("".join(line + "\n" for line in lines).encode() if lines else _END)
 
     async def _put(self, lines: list[bytes], first: int) -> list[str]:

@@ -1,9 +1,7 @@
-"""The part of a request that routes share: the caller, and ids that a repeated request makes again."""
+"""Parts that routes share: the caller, and parameters of the query and of the path."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
@@ -17,25 +15,10 @@ from zsched.core.options.forms import SCHEDULE_ID
 from zsched.web.access import Caller
 
 
-class ApiCall(Caller):
-    """The caller of one request."""
-
-    __slots__ = ()
-
-    def operation(self, key: str, body: dict[str, Any]) -> tuple[str, str]:
-        """
-        Return the operation id, and the schedule's id, of a request with the idempotency *key*. The schedule's id is of
-        caller and key, so another body meets it; the operation is of the body, too.
-        """
-        own = hashlib.sha256(f"{self.account.name}\0{key}".encode()).hexdigest()
-        whole = hashlib.sha256(f"{own}\0{json.dumps(body, sort_keys=True)}".encode()).hexdigest()
-        return whole[:32], own[:32]
-
-
-async def admitted(request: Request) -> ApiCall:
+async def admitted(request: Request) -> Caller:
     """Return the caller of *request*. Raises Problem."""
     found: Caller = await request.app.state.access.caller(request)
-    return ApiCall(found.account, found.client, found.settings)
+    return found
 
 
 class PlainRoute(APIRoute):
@@ -61,9 +44,9 @@ class PlainRoute(APIRoute):
         return handle
 
 
-def routes(*tags: str) -> APIRouter:
+def routes(tag: str) -> APIRouter:
     """Return a router for routes of the API."""
-    return APIRouter(tags=[*tags], route_class=PlainRoute)
+    return APIRouter(tags=[tag], route_class=PlainRoute)
 
 
 class PlainConvertor(StringConvertor):
@@ -74,7 +57,7 @@ class PlainConvertor(StringConvertor):
 
 register_url_convertor("plain", PlainConvertor())  # before the routes, which name it
 
-Admitted = Annotated[ApiCall, Depends(admitted)]
+Admitted = Annotated[Caller, Depends(admitted)]
 PathId = Annotated[str, Path(json_schema_extra=SCHEDULE_ID.schema)]
 QueryText = Annotated[str | None, Query()]
 QueryTime = Annotated[str | None, Query(description="RFC 3339, with an offset.")]

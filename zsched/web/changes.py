@@ -5,9 +5,8 @@ The namespace: ``/status``, ``/daemons`` and ``/queues`` as they are now; ``/log
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from enum import Enum
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated
 
 import structlog
 from fastapi import Query, Request
@@ -24,29 +23,27 @@ from zsched.web.reading import rfc3339
 from zsched.web.rendering import JsonAnswer
 
 log = structlog.get_logger(__name__)
-router = routes()
+router, health = routes("changes"), routes("health")
 
 _STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the latter for nginx
 _ENTRIES, _MOST = 50, 1000
-_HEALTH: Final[list[str | Enum]] = ["health"]
-_CHANGES: Final[list[str | Enum]] = ["changes"]
 
 
-@router.get("/status", tags=_HEALTH, **schemas.route("The verdict, its reasons and remedies, and counts.", "Status"))
+@health.get("/status", **schemas.route("The verdict, its reasons and remedies, and counts.", "Status"))
 async def status(request: Request, call: Admitted) -> Response:
     """Return what `zsched status --json` prints: the verdict with remedies, daemons, backlog, activity, archives."""
     call.demand_all("the status")
     return JsonAnswer((await run(request.app.state.look)).to_dict())
 
 
-@router.get("/daemons", tags=_HEALTH, **schemas.route("The daemons of the last hour.", "Daemon"))
+@health.get("/daemons", **schemas.route("The daemons of the last hour.", "Daemon"))
 async def daemons(call: Admitted) -> Response:
     """Return the daemons that reported within an hour, the leader first."""
     overview = await call.client.overview()
     return JsonAnswer({"daemons": [daemon.to_dict() for daemon in overview.known_daemons]})
 
 
-@router.get("/queues", tags=_HEALTH, **schemas.route("The queues in use, with workers and waiting jobs.", "Queue"))
+@health.get("/queues", **schemas.route("The queues in use, with workers and waiting jobs.", "Queue"))
 async def queues(request: Request, call: Admitted) -> Response:
     """Return the queues that schedules use, that RQ knows, or that workers listen to; without those beyond limits."""
     held = (await call.client.overview()).held_back
@@ -54,7 +51,7 @@ async def queues(request: Request, call: Admitted) -> Response:
     return JsonAnswer({"queues": [one.to_dict() for one in found if call.sees_queue(one.queue)]})
 
 
-@router.get("/log", tags=_CHANGES, **schemas.page("Entries of the log, in order.", "Entry", "entries", "source"))
+@router.get("/log", **schemas.page("Entries of the log, in order.", "Entry", "entries", "source"))
 async def entries(
     request: Request, call: Admitted, since: QueryTime = None, limit: Annotated[int, Query(ge=1, le=_MOST)] = _ENTRIES
 ) -> Response:
@@ -71,7 +68,6 @@ async def entries(
 
 @router.get(
     "/events",
-    tags=_CHANGES,
     **schemas.route("Every change as a server-sent event.", schemas.streamed("Events.", "text/event-stream")),
 )
 async def events(request: Request, call: Admitted) -> Response:

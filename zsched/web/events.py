@@ -87,13 +87,12 @@ class Events:
 
     def __init__(self, client: AsyncClient, entries: Log, run_suffix: str, look_s: float = _LOOK_S) -> None:
         self._client, self._log, self._run_suffix, self._look_s = client, entries, run_suffix, look_s
-        self._kept = deque[SentEvent](maxlen=_KEPT)
-        self._number = 0  # of events of this history so far
+        self._kept = deque[SentEvent](maxlen=_KEPT)  # their seq is dense
         self._history = 0  # number of the history
         self._last = _BEGINNING
         self._news = asyncio.Event()
         self._bell: asyncio.Handle | None = None
-        self._joined = 0, 0, b"", 0  # history, first number, texts, number behind them
+        self._joined = 0, 0, b"", 0  # history, first seq, texts, seq behind them
         self._reader: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
 
@@ -103,28 +102,28 @@ class Events:
         second, also while events wait. Raises RedisUnavailable.
         """
         await self._begin()
-        history, at = self._history, self._number
+        history, at = self._history, self._end
         is_held, gate = after is None or await self._holds(after), Gate(is_admitted, self._look_s)
         yield self._greeting() if after is None else _HELLO + b"\n"
         if not is_held:
             yield _RESET % _LOST
-            history, at = self._history, self._number
+            history, at = self._history, self._end
         elif after is not None:
             async for event in self._from_log(after):
                 if not await gate.is_open():
                     return
                 yield event.text
                 after = event.position
-            at = self._number + after.seq - self._last.seq  # the log may have been read further than memory
+            at = after.seq + 1  # the log may have been read further than memory
         loop = asyncio.get_running_loop()
         told_s = loop.time()
         while True:
             if not await gate.is_open():
                 return
-            if history != self._history or at < self._number - len(self._kept):
+            if history != self._history or at < self._first:
                 yield _RESET % _ANEW
-                history, at = self._history, self._number - len(self._kept)
-            elif at < self._number:
+                history, at = self._history, self._first
+            elif at < self._end:
                 told_s = loop.time()
                 text, at = self._texts_from(at)
                 yield text
@@ -159,9 +158,8 @@ class Events:
         last, self._last = self._last, entry.position
         if entry.position.seq != last.seq + 1:
             self._kept.clear()
-            self._number, self._history = 0, self._history + 1
+            self._history += 1
         self._kept.append(SentEvent(entry.position, self._text(entry)))
-        self._number += 1
         if self._bell is None:
             self._bell = asyncio.get_running_loop().call_soon(self._ring)
 
@@ -172,10 +170,10 @@ class Events:
         self._news = asyncio.Event()
 
     def _texts_from(self, at: int) -> tuple[bytes, int]:
-        """Return the texts of some events from number *at* on, and the number behind them. All streams share them."""
-        history, number, text, end = self._joined
-        if (history, number) != (self._history, at) or end < min(self._number, at + _AT_ONCE):
-            begin = at - self._number + len(self._kept)
+        """Return the texts of some events from seq *at* on, and the seq behind them. All streams share them."""
+        history, first, text, end = self._joined
+        if (history, first) != (self._history, at) or end < min(self._end, at + _AT_ONCE):
+            begin = at - self._first
             some = [event.text for event in islice(self._kept, begin, begin + _AT_ONCE)]
             text, end = b"".join(some), at + len(some)
             self._joined = self._history, at, text, end
@@ -189,22 +187,26 @@ class Events:
 
     async def _holds(self, after: Position) -> bool:
         """Return True if the event at *after* is in memory or in the log, so everything behind it is, too."""
-        return self._place_of(after) is not None or await run(self._log.contains, after)
+        return self._is_kept(after) or await run(self._log.contains, after)
 
-    def _place_of(self, after: Position) -> int | None:
-        """Return the number of the event behind *after*, if that is in memory, or the last one that was read."""
-        if after == self._last:
-            return self._number
-        for back, event in enumerate(reversed(self._kept)):
-            if event.position == after:
-                return self._number - back
-            if event.position.seq < after.seq:
-                return None
-        return None
+    @property
+    def _first(self) -> int:
+        """The seq of the oldest event in memory."""
+        return self._end - len(self._kept)
+
+    @property
+    def _end(self) -> int:
+        """The seq behind the last event."""
+        return self._last.seq + 1
+
+    def _is_kept(self, after: Position) -> bool:
+        """Return True if the event at *after* is in memory, or the last one that was read."""
+        place = after.seq - self._first
+        return after == self._last or (0 <= place < len(self._kept) and self._kept[place].position == after)
 
     async def _from_log(self, after: Position) -> AsyncIterator[SentEvent]:
         """Yield the events after *after* from the log in Redis, until one that is in memory."""
-        while self._place_of(after) is None and (entries := await run(self._log.read, f"({after.id}", _PAGE)):
+        while not self._is_kept(after) and (entries := await run(self._log.read, f"({after.id}", _PAGE)):
             for entry in entries:
                 after = entry.position
                 yield SentEvent(after, self._text(entry))

@@ -7,10 +7,9 @@ has labels instead, such as *Time zone*; its reader has no command line, so it l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from zsched.errors import InvalidSchedule, RunNotFound, ScheduleNotFound, VersionConflict, ZschedError
+from zsched.errors import InvalidSchedule, RunNotFound, ScheduleNotFound, VersionConflict
 from zsched.web.problems import Problem
 
 # By name, if the label is not the name with spaces and a capital.
@@ -35,36 +34,14 @@ def label_of(name: str) -> str:
     return _LABELS.get(name) or name.replace("_", " ").capitalize()
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """
-    An error for a page: its text, and its HTTP status. If it is about a field: the field's ``name``, and a ``brief``
-    text for the top of the page, as the whole one stands at the field.
-    """
-
-    text: str
-    status: int
-    name: str = ""
-    brief: str = ""
-
-    @classmethod
-    def of(cls, error: ZschedError | Problem) -> Trouble:
-        """Return *error* in the words of a page."""
-        if isinstance(error, Problem):
-            return cls(str(error), error.status)
-        text, status = page_text(error), Problem.of(error).status
-        if not isinstance(error, InvalidSchedule):
-            return cls(text, status)
-        return cls(text, status, error.field, f"{label_of(error.field)}: {error.problem}")
-
-    def __str__(self) -> str:
-        return self.text
-
-
-def page_text(error: ZschedError) -> str:
-    """Return the message of *error* with labels, and without commands."""
-    if isinstance(error, InvalidSchedule):
-        return error.named(label_of(error.field))
-    if isinstance(error, VersionConflict):
-        return f"schedule {error.id!r} was changed meanwhile; look at it again, and decide anew"
-    return error.problem if isinstance(error, ScheduleNotFound | RunNotFound) else str(error)
+def page_problem(error: Exception) -> Problem:
+    """Return *error* as a page tells it: with labels, and without commands."""
+    detail: str | None = None
+    match error:
+        case InvalidSchedule():
+            detail = error.named(label_of(error.field))
+        case VersionConflict():
+            detail = f"schedule {error.id!r} was changed meanwhile; look at it again, and decide anew"
+        case ScheduleNotFound() | RunNotFound():
+            detail = error.problem
+    return Problem.of(error, detail=detail)

@@ -59,7 +59,7 @@ _TITLES: Final = {
 class Problem(Exception):
     """
     An error as the API tells it. *kind*: the end of its type; *headers*: of the response; *members*: those of its body
-    beside type, title, status and detail.
+    beside type, title, status and detail. *field*: of a form, if it is about one; *brief*: what is wrong with that.
     """
 
     def __init__(
@@ -68,7 +68,8 @@ class Problem(Exception):
         self.status, self.kind, self.detail, self.remedy = status, kind, detail, remedy
         self.members = {**members, "remedy": remedy}
         self.headers = {**({"WWW-Authenticate": "Bearer"} if status == 401 else {}), **(headers or {})}
-        super().__init__(f"{detail}; {remedy}")
+        self.field = self.brief = ""
+        super().__init__(f"{detail}; {remedy}" if remedy else detail)
 
     @classmethod
     def of(cls, error: Exception, status: int | None = None, detail: str | None = None) -> Problem:
@@ -84,6 +85,8 @@ class Problem(Exception):
         headers = {"Retry-After": _RETRY_AFTER_S} if status == 503 or isinstance(error, errors.Contended) else {}
         problem = cls(status, kind_of(type(error)), detail or str(error), headers=headers)
         problem.members = _members_of(error)
+        if isinstance(error, InvalidSchedule):
+            problem.field, problem.brief = error.field, error.problem
         return problem
 
     @property

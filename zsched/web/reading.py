@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -24,6 +25,7 @@ _FIELDS: Final = 10  # of a form
 _LENGTH_DIGITS: Final = 18
 _DEEPEST: Final = 100  # levels of lists and objects
 _TIMES: Final = frozenset(options_taking(ValueType.TIME))
+_DUE: Final = frozenset({"due_after", "due_before"})
 _TOO_LARGE: Final = f"send at most {BODY_BYTES:,} bytes; arguments of this size belong into a store of their own"
 
 
@@ -96,6 +98,11 @@ def only(body: dict[str, Any], *names: str) -> dict[str, Any]:
     return body
 
 
+def with_times(filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *filters* of schedules, as the client takes them. Raises InvalidSchedule."""
+    return {**filters, **{name: aware(name, filters[name]) for name in _DUE & filters.keys()}}
+
+
 def aware(name: str, text: Any) -> datetime | None:
     """Return an RFC 3339 time with an offset as a datetime. Raises InvalidSchedule."""
     at = rfc3339(name, text)
@@ -123,43 +130,37 @@ async def _whole(request: Request, most: int, remedy: str) -> bytes:
     if length.isdecimal() and (len(length) > _LENGTH_DIGITS or int(length) > most):
         raise Problem(413, "too-large", "the body is too large", remedy)
     parts, size = list[bytes](), 0
-    try:
-        async with asyncio.timeout(request.app.state.timeout_s):
-            async for part in request.stream():
-                size += len(part)
-                if size > most:
-                    raise Problem(413, "too-large", "the body is too large", remedy)
-                parts.append(part)
-    except TimeoutError:
-        raise _too_slow() from None
-    except ClientDisconnect:
-        raise _ended_early() from None
+    async with _in_time(request):
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise Problem(413, "too-large", "the body is too large", remedy)
+            parts.append(part)
     return b"".join(parts)
 
 
 async def _parts(request: Request) -> AsyncIterator[bytes]:
     """Yield the parts of the body. Each must come within [web] timeout_s."""
-    stream = request.stream()
+    stream = aiter(request.stream())
     while True:
-        try:
-            async with asyncio.timeout(request.app.state.timeout_s):
-                yield await anext(stream)
-        except StopAsyncIteration:
+        async with _in_time(request):
+            part = await anext(stream, None)
+        if part is None:
             return
-        except TimeoutError:
-            raise _too_slow() from None
-        except ClientDisconnect:
-            raise _ended_early() from None
+        yield part
 
 
-def _ended_early() -> Problem:
-    return Problem(400, "not-json", "the body ended too early", "send it again")
-
-
-def _too_slow() -> Problem:
-    headers = {"Connection": "close"}
-    remedy = "send it without pauses, or raise [web] timeout_s"
-    return Problem(408, "too-slow", "the body came too slowly", remedy, headers)
+@asynccontextmanager
+async def _in_time(request: Request) -> AsyncIterator[None]:
+    """Bound a read of the body by [web] timeout_s. Raises Problem: it is too slow, or the body ends too early."""
+    try:
+        async with asyncio.timeout(request.app.state.settings.web.timeout_s):
+            yield
+    except TimeoutError:
+        remedy, headers = "send it without pauses, or raise [web] timeout_s", {"Connection": "close"}
+        raise Problem(408, "too-slow", "the body came too slowly", remedy, headers) from None
+    except ClientDisconnect:
+        raise Problem(400, "not-json", "the body ended too early", "send it again") from None
 
 
 def _finite(text: str) -> float:

@@ -1,6 +1,6 @@
 """
-``/runs``: list, read, retry and cancel; and the reader of runs that were pushed later for others
-(``core.occurrences.replacements``), from the history.
+``/runs``: list, read, retry and cancel. ``/occurrences``: past ones with their outcomes, and coming ones; of a
+schedule, or counted for the timeline. And the reader of runs that were pushed later for others, from the history.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.replacements import READ, Replacements
 from zsched.core.runs.run import Run
 from zsched.web import actions, schemas
+from zsched.web.actions import coming_of, found_of
 from zsched.web.calls import Admitted, Filters, QueryText, QueryTime, routes
-from zsched.web.reading import only, read_object, rfc3339
+from zsched.web.reading import aware, only, read_object, rfc3339
 from zsched.web.rendering import JsonAnswer
 
-router = routes("runs")
+router, occurrences = routes("runs"), routes("occurrences")
 
-_PAGE, _MOST = 20, 200
+_PAGE, _MOST, _MOST_PAST = 20, 200, 1000
 
 
 @router.get("/runs", **schemas.page("Runs, the last pushed first.", "Run", "runs", "next_page_token", "source"))
@@ -76,6 +77,51 @@ async def cancel(run_id: str, request: Request, call: Admitted) -> Response:
     call.demand_write()
     only(await read_object(request))
     return JsonAnswer({"id": run_id, "outcome": await actions.cancel_run(call, run_id)})
+
+
+# -- occurrences --------------------------------------------------------------------------------------
+
+
+@occurrences.get("/schedules/{id}/occurrences", **schemas.route("Its past and coming occurrences.", "Occurrence"))
+async def of_schedule(
+    id: str,
+    call: Admitted,
+    page_size: Annotated[int, Query(ge=1, le=_MOST_PAST)] = _PAGE,
+    page_token: QueryText = None,
+    coming: Annotated[int, Query(ge=1, le=_MOST_PAST)] = _PAGE,
+) -> Response:
+    """
+    Return the past occurrences with outcomes and runs, the newest first, and the next `coming` times. `retried` is the
+    last retry of a run, or null. `page_token` is the `next_page_token` of the page before.
+    """
+    if call.is_limited:
+        await found_of(call, id)
+    past = await call.client.history(id, limit=page_size, after=page_token)
+    retries = await retries_of(call.client, (one.run for one in past if one.run is not None), id)
+    shown = []
+    for one in past:
+        of_one = one.shown_occurrence() | {"retried": None if one.run is None else retries.last_retry(one.run)}
+        shown.append(of_one | {name: of_one[name] and call.shown(of_one[name]) for name in ("run", "retried")})
+    told = {
+        "past": shown,
+        "next_page_token": past.after,
+        "coming": [at.isoformat() for at in await coming_of(call, id, n=coming)],
+        "source": past.source.to_dict(),
+    }
+    return JsonAnswer(told)
+
+
+@occurrences.get("/occurrences", **schemas.route("Counts of occurrences by spans of time.", "Timeline"))
+async def timeline(
+    call: Admitted, start: Annotated[str, Query(alias="from")], end: Annotated[str, Query(alias="to")], bucket: str
+) -> Response:
+    """
+    Count the occurrences in [`from`, `to`) by spans of `bucket`, such as `15m`: outcomes by their words, and those that
+    are `expected`. Outcomes before `complete_since` are not counted.
+    """
+    call.demand_all("the timeline")
+    times = aware("from", start), aware("to", end)
+    return JsonAnswer((await call.client.timeline(*times, bucket)).to_dict())  # type: ignore[arg-type]  # given
 
 
 # -- runs in the place of others ----------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -35,15 +37,13 @@ _PAGE: Final = 50
 _MOST: Final = 1000
 _KEY_BYTES: Final = 128  # of an Idempotency-Key
 _GIVE_A_KEY: Final = f"send Idempotency-Key with 1 to {_KEY_BYTES} bytes, such as a UUID"
+_ONE: Final = "/schedules/{id:plain}"
 _IF_MATCH: Final = ("If-Match",)
 _CONDITIONS: Final = (*_IF_MATCH, "If-None-Match")
 _PREVIEWED: Final = 1000
 
 
-@router.put(
-    "/schedules/{id:plain}",
-    **schemas.put("Create or replace a schedule.", "ScheduleOptions", *_CONDITIONS, "Idempotency-Key"),
-)
+@router.put(_ONE, **schemas.put("Create or replace a schedule.", "ScheduleOptions", *_CONDITIONS, "Idempotency-Key"))
 async def put(id: PathId, request: Request, call: Admitted) -> Response:
     """
     Create schedule *id*, or replace it. 201: created; 200: updated or unchanged. `If-None-Match: *` only creates, and
@@ -53,7 +53,7 @@ async def put(id: PathId, request: Request, call: Admitted) -> Response:
     call.demand_write()
     body, key = await read_object(request), _idempotency_key(request)
     conditions = [request.headers.get(name) for name in ("if-match", "if-none-match")]
-    op = None if key is None else call.operation(key, {"id": id, "conditions": conditions, "body": body})[0]
+    op = None if key is None else _operation(call, key, {"id": id, "conditions": conditions, "body": body})[0]
     options = call_options(body)
     func = func_of(options)
     if options.setdefault("id", check_id(id)) != id:
@@ -86,7 +86,7 @@ async def create(request: Request, call: Admitted) -> Response:
         remedy = f"{_GIVE_A_KEY}; or PUT the schedule by its id"
         raise Problem(428, "no-idempotency-key", "the request has no Idempotency-Key", remedy)
     body = await read_object(request)
-    op, id = call.operation(key, body)
+    op, id = _operation(call, key, body)
     options = call_options(body)
     if "id" in options:
         raise InvalidSchedule("id", options["id"], "the server makes it", "PUT /api/v1/schedules/{id} takes yours")
@@ -101,16 +101,13 @@ async def create(request: Request, call: Admitted) -> Response:
     return await _told(call, made)
 
 
-@router.get("/schedules/{id:plain}", **schemas.route("A schedule.", "Schedule"))
+@router.get(_ONE, **schemas.route("A schedule.", "Schedule"))
 async def get(id: PathId, call: Admitted) -> Response:
     """Return a schedule. Its `ETag` is its version."""
     return _schedule(call, await found_of(call, id))
 
 
-@router.patch(
-    "/schedules/{id:plain}",
-    **schemas.put("Change some options of a schedule (RFC 7396).", "ScheduleChanges", "If-Match"),
-)
+@router.patch(_ONE, **schemas.put("Change some options of a schedule (RFC 7396).", "ScheduleChanges", "If-Match"))
 async def patch(id: PathId, request: Request, call: Admitted) -> Response:
     """Change the options that the body names; null sets one back to its default. Honours `If-Match`."""
     call.demand_write()
@@ -119,42 +116,33 @@ async def patch(id: PathId, request: Request, call: Admitted) -> Response:
     return await _told(call, await actions.update(call, id, changes, _if_match(request, changes)))
 
 
-@router.delete(
-    "/schedules/{id:plain}", **schemas.route("What became of it.", "Result", _IF_MATCH, failures=schemas.FAILED_WRITES)
-)
+@router.delete(_ONE, **schemas.route("What became of it.", "Result", _IF_MATCH, failures=schemas.FAILED_WRITES))
 async def cancel(id: PathId, request: Request, call: Admitted) -> Response:
     """Cancel a schedule: it never fires again. Honours `If-Match`."""
     return JsonAnswer({"id": id, "outcome": await actions.change(call, "cancel", id, {}, _if_match(request))})
 
 
-@router.post(
-    "/schedules/{id:plain}:pause",
-    **schemas.action("Stop it until it is resumed.", "Schedule", _IF_MATCH, note=str),
-)
+@router.post(f"{_ONE}:pause", **schemas.action("Stop it until it is resumed.", "Schedule", _IF_MATCH, note=str))
 async def pause(id: PathId, request: Request, call: Admitted) -> Response:
     """Stop a schedule until it is resumed; `note` is the reason. Honours `If-Match`."""
     return await _change(call, "pause", id, request)
 
 
-@router.post(
-    "/schedules/{id:plain}:resume",
-    **schemas.action("Resume a paused schedule.", "Resumed", _IF_MATCH, missed=Missed),
-)
+@router.post(f"{_ONE}:resume", **schemas.action("Resume a paused schedule.", "Resumed", _IF_MATCH, missed=Missed))
 async def resume(id: PathId, request: Request, call: Admitted) -> Response:
     """Resume a schedule; `missed` is fire or skip. Honours `If-Match`."""
     return await _change(call, "resume", id, request)
 
 
 @router.post(
-    "/schedules/{id:plain}:release",
-    **schemas.action("Put a quarantined schedule back.", "Resumed", _IF_MATCH, missed=Missed),
+    f"{_ONE}:release", **schemas.action("Put a quarantined schedule back.", "Resumed", _IF_MATCH, missed=Missed)
 )
 async def release(id: PathId, request: Request, call: Admitted) -> Response:
     """Put a quarantined schedule back; `missed` is fire or skip. Honours `If-Match`."""
     return await _change(call, "release", id, request)
 
 
-@router.post("/schedules/{id:plain}:run", **schemas.action("Push a run at once.", "Result"))
+@router.post(f"{_ONE}:run", **schemas.action("Push a run at once.", "Result"))
 async def run(id: PathId, request: Request, call: Admitted) -> Response:
     """Push a run at once. A one-shot runs now instead of at its time."""
     call.demand_write()
@@ -163,7 +151,7 @@ async def run(id: PathId, request: Request, call: Admitted) -> Response:
 
 
 @router.post(
-    "/schedules/{id:plain}:backfill",
+    f"{_ONE}:backfill",
     **schemas.action("Run past occurrences.", "Backfill", start=str, end=str, dry_run=bool, again=bool),
 )
 async def backfill(id: PathId, request: Request, call: Admitted) -> Response:
@@ -175,7 +163,7 @@ async def backfill(id: PathId, request: Request, call: Admitted) -> Response:
     return JsonAnswer(done.to_dict())
 
 
-@router.get("/schedules/{id:plain}/story", **schemas.route("What happened to it, and why.", "Story"))
+@router.get(f"{_ONE}/story", **schemas.route("What happened to it, and why.", "Story"))
 async def story(id: str, call: Admitted, tz: QueryText = None) -> Response:
     """Return what `zsched why` tells: created, changed, fired, skipped and why, and the next time."""
     if call.is_limited:
@@ -275,7 +263,7 @@ async def _told(call: Admitted, made: Scheduled) -> Response:
 
 async def _change(call: Admitted, action: str, id: str, request: Request) -> Response:
     call.demand_write()
-    body = only(await read_object(request), *(name for name, _ in actions.ACTIONS[action][2:]))
+    body = only(await read_object(request), *actions.ACTIONS[action].arguments)
     done = await actions.change(call, action, id, body, _if_match(request))
     return _schedule(call, done) if isinstance(done, Schedule) else JsonAnswer({"id": id, "outcome": None})
 
@@ -296,6 +284,16 @@ def _idempotency_key(request: Request) -> str | None:
     if key is not None and (not 1 <= len(key.encode()) <= _KEY_BYTES or not key.isprintable()):
         raise Problem(400, "bad-idempotency-key", "Idempotency-Key is empty, too long or not printable", _GIVE_A_KEY)
     return key
+
+
+def _operation(call: Admitted, key: str, body: dict[str, Any]) -> tuple[str, str]:
+    """
+    Return the operation id, and the schedule's id, of a request with the idempotency *key*. The schedule's id is of
+    caller and key, so another body meets it; the operation is of the body, too.
+    """
+    own = hashlib.sha256(f"{call.account.name}\0{key}".encode()).hexdigest()
+    whole = hashlib.sha256(f"{own}\0{json.dumps(body, sort_keys=True)}".encode()).hexdigest()
+    return whole[:32], own[:32]
 
 
 def _only_creates(request: Request) -> bool:

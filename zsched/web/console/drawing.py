@@ -1,24 +1,98 @@
 """
-Places of the timeline's marks and bars: pure, without I/O. Places and widths are shares of the shown time, in percent.
+Marks of occurrences, each with a shape of its own and not only a colour; the strip of a schedule's last ones; and the
+places of the timeline's marks and bars. Pure, without I/O. Places and widths are shares of the shown time, in percent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final
 
 from zsched.core.model import Schedule, iso
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import LEFT_OUT, PUSHES
 from zsched.core.occurrences.timeline import EXPECTED, Timeline
-from zsched.core.story.sentences import local_text
-from zsched.web.console.outcomes import Mark, mark_of, words_of
+from zsched.core.runs.run import BAD, RunStatus
+from zsched.core.story.sentences import local_text, reason_text
+from zsched.core.wording import rough_duration
 
+STRIP: Final = 20  # occurrences
+LATE_MS: Final = 1000.0  # a firing is shown as late from here on
 COMING: Final = 60  # marks of a row; with more, a bar stands for all of them
 ROWS_BY: Final = ("schedule", "tag", "queue")
 _STEPS_MS: Final = (5_000, 10_000, 60_000, 300_000, 900_000, 1_800_000, 3_600_000, 10_800_000, 21_600_000, 86_400_000)
 _TICKS: Final = 10  # at most, on the axis
+
+
+class Mark(StrEnum):
+    """The shape of an occurrence on the timeline and in a strip: its word, and what it ``means``."""
+
+    means: str
+
+    SUCCEEDED = "succeeded", "ran"  # filled
+    LATE = "late", "ran late"  # filled, darker: it fired a second or more after its time
+    OPEN = "open", "queued or running"  # a ring with a point
+    BAD = "failed", "failed, lost or expired"  # filled, with a cross in it
+    LEFT_OUT = "left-out", "did not run"  # a cross
+    EXPECTED = "expected", "to come"  # hollow
+
+    def __new__(cls, word: str, means: str) -> Mark:
+        """Make a member."""
+        mark = str.__new__(cls, word)
+        mark._value_, mark.means = word, means
+        return mark
+
+
+def mark_of(one: Change) -> Mark:
+    """Return the mark of an occurrence with an outcome."""
+    if one.what not in PUSHES:
+        return Mark.LEFT_OUT
+    run = one.run
+    if run is not None and (run.status in BAD or run.status in (RunStatus.EXPIRED, RunStatus.CANCELLED)):
+        return Mark.BAD
+    if run is not None and run.status in (RunStatus.QUEUED, RunStatus.RUNNING):
+        return Mark.OPEN
+    return Mark.LATE if (one.late_ms or 0.0) >= LATE_MS else Mark.SUCCEEDED
+
+
+def words_of(one: Change) -> str:
+    """Return what became of an occurrence, and why: ``skipped: the run before was not over``."""
+    parts = [one.what.value if one.run is None or one.what not in PUSHES else one.run.status.value]
+    if one.count > 1:
+        parts[0] = f"{one.count:,} {parts[0]}"
+    if one.late_ms is not None and one.late_ms >= LATE_MS:
+        parts.append(f"{rough_duration(one.late_ms)} late")
+    why = one.run.error if one.run is not None and one.run.error else reason_text(one)
+    text = ", ".join(parts)
+    return f"{text}: {why}" if why and why != parts[0] else text
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """The last occurrences of a schedule, the oldest first: a mark each, and the lateness of the last firing."""
+
+    marks: list[tuple[Mark, Change, str]]
+
+    @classmethod
+    def of(cls, newest_first: list[Change]) -> Strip:
+        """Return the strip of some occurrences."""
+        return cls([(mark_of(one), one, words_of(one)) for one in reversed(newest_first)])
+
+    @property
+    def late_ms(self) -> float | None:
+        """The lateness of the last firing."""
+        return next((max(one.late_ms, 0.0) for _, one, _ in reversed(self.marks) if one.late_ms is not None), None)
+
+    @property
+    def summary(self) -> str:
+        """``18 ran, 2 did not run``: for those who do not see it."""
+        counts = [(sum(max(one.count, 1) for each, one, _ in self.marks if each is mark), mark.means) for mark in Mark]
+        return ", ".join(f"{number} {means}" for number, means in counts if number) or "no occurrence yet"
+
+
+# -- the timeline -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +160,13 @@ def drawn_rows(
     for one in past:
         drawn = _past_mark(shown, now_ms, one)
         is_bad = drawn.mark in (Mark.LEFT_OUT, Mark.BAD)
-        for name in _names(by, one):
+        for name in _names(by, one.id, *((one.facets.queue, one.facets.tags) if one.facets else ("", ()))):
             row = rows.setdefault(name, DrawnRow(name))
             row.marks.append(drawn)
             row.bad += max(one.count, 1) if is_bad else 0
     for schedule, times in coming:
         marks = _coming_marks(shown, schedule, times)
-        for name in {"schedule": [schedule.id], "queue": [schedule.queue], "tag": schedule.tags or ["no tag"]}[by]:
+        for name in _names(by, schedule.id, schedule.queue, schedule.tags):
             rows.setdefault(name, DrawnRow(name)).marks.extend(marks)
     return sorted(rows.values(), key=lambda row: (-row.bad, len(row.marks) < 2, row.name))
 
@@ -109,14 +183,9 @@ def bars_of(counted: Timeline) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _names(by: str, one: Change) -> Iterator[str]:
-    facets = one.facets
-    if by == "schedule":
-        yield one.id
-    elif by == "queue":
-        yield (facets and facets.queue) or "unknown queue"
-    else:
-        yield from (facets and facets.tags) or ("no tag",)
+def _names(by: str, id: str, queue: str, tags: Sequence[str]) -> Sequence[str]:
+    """Return the names of the rows that have the marks of a schedule."""
+    return {"schedule": [id], "queue": [queue or "unknown queue"], "tag": tags or ["no tag"]}[by]
 
 
 def _past_mark(shown: ShownTime, now_ms: int, one: Change) -> DrawnMark:

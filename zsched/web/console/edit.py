@@ -30,7 +30,7 @@ from zsched.web.calls import Admitted
 from zsched.web.console.fields import FIRST, Field, editable_fields
 from zsched.web.console.schedule import with_remarks
 from zsched.web.console.view import View, Viewed
-from zsched.web.labels import Trouble, label_of
+from zsched.web.labels import label_of, page_problem
 from zsched.web.reading import read_form
 
 router = APIRouter(include_in_schema=False)
@@ -117,7 +117,7 @@ async def preview(call: Admitted, id: str, request: Request) -> Response:
         tz = zone_name(given.get("tz")) or "UTC"
         times = _once(view, given, tz) if one.kind == "once" else await _by_rule(view, given)
     except ZschedError as error:
-        return view.page("_preview", trouble=Trouble.of(error))
+        return view.page("_preview", trouble=page_problem(error))
     return view.page("_preview", coming=with_remarks(replace(one, tz=tz, jitter_ms=0), times), tz=tz)
 
 

@@ -115,11 +115,8 @@ async def accounts(view: Viewed) -> Response:
 async def _search(view: View, most: int) -> Searched:
     """Return the newest *most* entries."""
     found, source = await view.call.client.log(limit=most)
-    suffix, rows = view.request.app.state.run_suffix, list[LogRow]()
-    async for entry in found:
-        rows.append(_row(entry, suffix))
-        if len(rows) >= most:
-            break
+    suffix = view.request.app.state.run_suffix
+    rows = [_row(entry, suffix) async for entry in found]
     return Searched(rows[::-1], source, rows[0].at_ms if len(rows) >= most else None, most)
 
 

@@ -22,7 +22,7 @@ from zsched.core.triggers import has_zone, shown_zone
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.web import actions
-from zsched.web.console.outcomes import mark_of, words_of
+from zsched.web.console.drawing import mark_of, words_of
 from zsched.web.console.view import View, Viewed
 from zsched.web.problems import Problem
 from zsched.web.reading import read_form
@@ -128,10 +128,7 @@ async def _coming(view: View, one: Schedule) -> list[Coming]:
         return []
     if one.trigger is not None and not has_zone(one.tz):
         return with_remarks(one, [from_ms(first_ms)])
-    try:
-        times = await view.call.client.preview(one.id, n=_COMING, start=from_ms(max(first_ms - 1, 0)))
-    except ScheduleNotFound:  # it fired a moment ago
-        return []
+    times = await actions.coming_of(view.call, one.id, n=_COMING, start=from_ms(max(first_ms - 1, 0)))
     return with_remarks(one, [at.astimezone(shown_zone(one.tz)) for at in times])
 
 

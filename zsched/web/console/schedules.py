@@ -18,11 +18,11 @@ from zsched.core.repair import Repaired
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.web import actions
-from zsched.web.console.outcomes import STRIP, Strip
+from zsched.web.console.drawing import STRIP, Strip
 from zsched.web.console.view import Viewed
-from zsched.web.labels import Trouble
+from zsched.web.labels import page_problem
 from zsched.web.problems import Problem
-from zsched.web.reading import aware, read_form
+from zsched.web.reading import read_form, with_times
 
 router = APIRouter(include_in_schema=False)
 
@@ -30,9 +30,6 @@ FILTERS: Final = ("match", "name", "state", "kind", "tag", "queue", "func", "own
 _PAGE: Final = 50
 _STRIPS_AT_ONCE: Final = 10
 _GLOB: Final = frozenset("*?[")
-_MANY: Final[Mapping[str, str]] = {
-    "pause": "paused", "resume": "resumed", "release": "released", "cancel": "cancelled",
-}  # fmt: skip
 
 
 @router.get("/schedules")
@@ -42,7 +39,7 @@ async def list_(
     """List the schedules that the filters find. The rows come as they are found."""
     filters = given_filters(request.query_params)
     try:
-        options = as_options(filters)
+        options = with_times(filters)
         Filter.of(**options, after=after or None)
     except InvalidSchedule as error:
         return view.refused(error, "schedules", filters=filters, **_choices(after))
@@ -63,7 +60,7 @@ async def list_(
                 found.append(one)
                 yield view.text("_schedule_row", one=one)
         except ZschedError as error:
-            trouble = view.text("_trouble", trouble=Trouble.of(error))
+            trouble = view.text("_trouble", trouble=page_problem(error))
         yield middle
         last = found[-1].cursor if has_more else None
         is_empty = not found and not trouble and await run(request.app.state.is_empty)
@@ -100,7 +97,7 @@ async def confirm(view: Viewed, action: str, request: Request) -> Response:
     filters = _demanded(request.query_params, action)
 
     async def plan() -> dict[str, Any]:
-        planned = await actions.change_all(view.call, action, as_options(filters), {}, dry_run=True)
+        planned = await actions.change_all(view.call, action, with_times(filters), {}, dry_run=True)
         return {"plan": planned, "missed": [each.value for each in Missed]}
 
     return view.later("confirm", plan, action=action, filters=filters)
@@ -112,8 +109,8 @@ async def change_all(view: Viewed, action: str, request: Request) -> Response:
     view.call.demand_write()
     form = await read_form(request)
     filters = _demanded(form, action)
-    done = await actions.change_all(view.call, action, as_options(filters), form)
-    return view.done(told(done, _MANY[action]), "schedules", **{**filters, "state": ""})
+    done = await actions.change_all(view.call, action, with_times(filters), form)
+    return view.done(told(done, actions.ACTIONS[action].done), "schedules", **{**filters, "state": ""})
 
 
 def given_filters(given: Mapping[str, str]) -> dict[str, str]:
@@ -123,12 +120,6 @@ def given_filters(given: Mapping[str, str]) -> dict[str, str]:
     if match is not None and not _GLOB & set(match):
         filters["match"] = f"*{match}*"
     return filters
-
-
-def as_options(filters: Mapping[str, str]) -> dict[str, Any]:
-    """Return *filters* as the client takes them. Raises InvalidSchedule."""
-    times = {name: aware(name, filters[name]) for name in ("due_after", "due_before") if name in filters}
-    return {**filters, **times}
 
 
 def told(done: Repaired, word: str) -> str:
@@ -148,13 +139,13 @@ def _choices(after: str | None) -> dict[str, Any]:
         "kinds": list(LISTED_KINDS),
         "after": after,
         "names": FILTERS,
-        "actions": list(_MANY),
+        "actions": list(actions.ACTIONS),
     }
 
 
 def _demanded(given: Mapping[str, str], action: str) -> dict[str, str]:
-    if action not in _MANY:
-        raise Problem(404, "not-found", f"no such action: {action[:40]}", f"use one of {', '.join(_MANY)}")
+    if action not in actions.ACTIONS:
+        raise Problem(404, "not-found", f"no such action: {action[:40]}", f"use one of {', '.join(actions.ACTIONS)}")
     filters = given_filters(given)
     if not filters:
         raise InvalidSchedule("filter", "", "no filter", "filter by a tag, a queue or an id; * is any id")

@@ -28,11 +28,11 @@ from zsched.core.occurrences.replacements import Replacement, Replacements
 from zsched.core.occurrences.timeline import EXPECTED
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.instants import instant_ms
-from zsched.errors import InvalidSchedule, ScheduleNotFound
+from zsched.errors import InvalidSchedule
 from zsched.storage.inquiry import Inquiry
 from zsched.storage.keys import keys_of
-from zsched.web.console.drawing import COMING, ROWS_BY, ShownTime, bars_of, drawn_rows
-from zsched.web.console.outcomes import Mark, mark_of, words_of
+from zsched.web.actions import coming_of
+from zsched.web.console.drawing import COMING, ROWS_BY, Mark, ShownTime, bars_of, drawn_rows, mark_of, words_of
 from zsched.web.console.view import View, Viewed
 from zsched.web.reading import aware
 from zsched.web.runs import replaced_since
@@ -185,11 +185,7 @@ async def _coming(view: View, shown: ShownTime, filters: Mapping[str, Any]) -> l
     start = from_ms(max(shown.start_ms, view.now_ms) - 1)
 
     async def times_of(one: Schedule) -> list[int]:
-        try:
-            return [
-                ms for at in await client.preview(one.id, n=COMING, start=start) if (ms := to_ms(at)) < shown.end_ms
-            ]
-        except ScheduleNotFound:  # it fired a moment ago
-            return []
+        times = map(to_ms, await coming_of(view.call, one.id, n=COMING, start=start))
+        return [ms for ms in times if ms < shown.end_ms]
 
     return list(zip(first, await asyncio.gather(*map(times_of, first)), strict=True))

@@ -23,10 +23,10 @@ from zsched.core.triggers import shown_zone
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration
 from zsched.errors import ZschedError
 from zsched.storage.accounts import AccountRole
-from zsched.web.access import COOKIE
-from zsched.web.calls import ApiCall, admitted
+from zsched.web.access import Caller
+from zsched.web.calls import Admitted
 from zsched.web.events import BEAT_EVERY_S
-from zsched.web.labels import Trouble, label_of
+from zsched.web.labels import label_of, page_problem
 from zsched.web.problems import Problem
 from zsched.web.rendering import PAGE_HEADERS, TEMPLATES
 
@@ -49,7 +49,7 @@ class View:
 
     silent_ms: Final = round(BEAT_EVERY_S * 3000)
 
-    def __init__(self, request: Request, call: ApiCall, tz: str | None) -> None:
+    def __init__(self, request: Request, call: Caller, tz: str | None) -> None:
         """Raises InvalidSchedule: the zone *tz* is unknown."""
         self.request, self.call, self.tz = request, call, zone_name(tz or None)
         self.now_ms: int = request.app.state.clock.now_ms()
@@ -68,11 +68,6 @@ class View:
     def refusal(self) -> Problem | None:
         """The reason why this server takes no changes, for a caller who could make some; None: there is none."""
         return None if self.account.role is AccountRole.VIEWER else self.call.refusal_of_all_writes
-
-    @property
-    def has_session(self) -> bool:
-        """True if the caller can log out."""
-        return COOKIE in self.request.cookies
 
     @property
     def is_operator(self) -> bool:
@@ -138,15 +133,13 @@ class View:
         """
         if self._is_part:
             raise error
-        trouble = Trouble.of(error)
+        trouble = page_problem(error)
         return self.page(name, trouble.status, trouble=trouble, **shown)
 
     def text(self, name: str, *, is_part: bool = False, **shown: Any) -> str:
         """Return the text of page *name*, or of its block ``live``."""
-        template, given = (
-            TEMPLATES.get_template(f"console/{name}.html"),
-            {**_FUNCTIONS, "view": self, "trouble": None, **shown},
-        )
+        template = TEMPLATES.get_template(f"console/{name}.html")
+        given = {**_FUNCTIONS, "view": self, "trouble": None, **shown}
         text = "".join(template.blocks["live"](template.new_context(given))) if is_part else template.render(given)
         return text.encode(errors="backslashreplace").decode()  # other programs' JSON may have half of a character
 
@@ -166,7 +159,7 @@ class View:
             try:
                 yield self.text(f"_{name}", **shown, **await read())
             except (ZschedError, Problem) as error:
-                yield self.text("_trouble", trouble=Trouble.of(error))
+                yield self.text("_trouble", trouble=page_problem(error))
             yield tail
 
         return self.streamed(parts())
@@ -198,7 +191,7 @@ class View:
         return answer
 
 
-def viewed(request: Request, call: Annotated[ApiCall, Depends(admitted)]) -> View:
+def viewed(request: Request, call: Admitted) -> View:
     """Return the view of a request; its query has the chosen zone."""
     return View(request, call, request.query_params.get("tz"))
 
