@@ -36,7 +36,7 @@ def another_version(folder: Path, format: int) -> Path:
     being_written = shutil.ignore_patterns("*.pyc.*")  # by another process that compiles a module
     shutil.copytree(Path(zsched.__file__).parent, folder / "zsched", ignore=being_written)
     said = {
-        "lua/lib/time.lua": (f"\nFORMAT = {FORMAT}", f"\n-- another version\nFORMAT = {format}"),
+        "lua/lib/meta.lua": ("\nif format > ", "\n-- another version\nif format > "),
         "core/entry.py": (f"\nFORMAT: Final = {FORMAT}", f"\nFORMAT: Final = {format}"),
     }
     for name, (ours, theirs) in said.items():

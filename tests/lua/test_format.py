@@ -1,4 +1,4 @@
-"""lib/meta.lua and lib/time.lua: a namespace of another format is left alone, and corrupted numbers are named."""
+"""lib/meta.lua: a namespace of another format is left alone, and corrupted numbers are named."""
 
 from __future__ import annotations
 
@@ -84,11 +84,6 @@ def test_the_remedy_for_an_older_format_makes_the_first_leader_write_its_own(led
 @pytest.mark.parametrize("name", sorted(path.stem for path in LUA.glob("*.lua")))
 def test_every_script_that_reads_or_writes_schedules_checks_the_format(name: str) -> None:
     assert ("{'FORMAT', meta[9]}" in load(name).text) is (name not in WITHOUT)
-
-
-def test_python_and_lua_have_the_same_format_numbers() -> None:
-    assert f"\nFORMAT = {FORMAT} " in load("fire").text
-    assert f"\nOLDEST_FORMAT = {OLDEST_FORMAT} " in load("fire").text
 
 
 def test_a_restore_writes_its_format_into_meta_and_the_log(ns: Namespace) -> None:

@@ -26,8 +26,8 @@ from zsched.errors import ZschedError
 Texts = Sequence[bytes]
 StoredRow = tuple[bytes, bytes, bytes]  # id, words, a text from outside or b""; a plain tuple, as there are many
 
-# The format of keys, values and entries. It is raised when an older zsched would misread what a newer one writes.
-# lua/lib/time.lua has the same number, and the oldest format that is still read.
+# The format of keys, values and entries, also in scripts. It is raised when an older zsched would misread what a newer
+# one writes. The second one is the oldest that is still read.
 FORMAT: Final = 7
 OLDEST_FORMAT: Final = 7
 

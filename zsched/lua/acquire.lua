@@ -41,11 +41,11 @@ if last then
   epoch, seq = tonumber(last_epoch), math.max(seq, tonumber(last_seq))
 end
 epoch = epoch + 1
-append('term', {'daemon', daemon, 'server', server_id, 'format', FORMAT})
+append('term', {'daemon', daemon, 'server', server_id, 'format', '{format}'})
 if gen ~= '' then
   redis.call('HSETNX', meta_key, 'gen', gen)
 end
-redis.call('HSET', meta_key, 'epoch', string.format('%.0f', epoch), 'format', FORMAT)
+redis.call('HSET', meta_key, 'epoch', string.format('%.0f', epoch), 'format', '{format}')
 if server ~= server_id then
   hold_ms = now_ms + tonumber(lease_ms)
   redis.call('HSET', meta_key, 'server', server_id, 'doubt', string.format('%.0f', now_ms),

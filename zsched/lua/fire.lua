@@ -7,18 +7,16 @@
 --        limit                        most schedules looked at
 --        lacking                      zones that the leader's machine lacks, by spaces; see set_aside.lua
 -- RETURNS  OK, now in microseconds, next due ms after this batch or '', number looked at, number pushed, lists of
---          skipped, expired and cancelled as in LOGS, list of quarantined schedules (lists of id and reason), number
---          uncertain, the due recurring schedules, each with eight texts: id, word of lib/lanes, due ms, version,
---          trigger, anchor, nominal, policy; and a list of the found keys of a wrong type
+--          skipped, expired and cancelled as in LOGS, id and reason per quarantined schedule, number uncertain,
+--          eight texts per due recurring schedule (id, word of lib/lanes, due ms, version, trigger, anchor, nominal,
+--          policy), and a list of keys of a wrong type
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
--- LOGS   fire: runs = run ids pushed · uncertain = pushed runs that a lost history may have pushed before ·
---        skipped = uncertain and on_uncertain=skip · expired = later than their deadlines ·
---        cancelled = <run id>=<RQ status, or as in lib/moved.lua> · doubt = its new value in ms; no field is empty
+-- LOGS   fire: runs = run ids pushed · uncertain = those that a lost history may have pushed · skipped = uncertain
+--        before the push · expired · cancelled = <run id>=<RQ status, or as in lib/moved.lua> · doubt = its new ms
 --        quarantine: rows = id, "<lane> <due ms>", reason
 --
--- Removal from the ZSET makes the push happen exactly once. Before any job is read, the set of recurring schedules is
--- asked: another program could make a job at the next run id of a rule, like that of a waiting one-shot.
--- docs/reference/protocol.md has the rules (also CLAMP and WHENEVER_PUT), and the effects of keys of a wrong type.
+-- Removal from the ZSET makes the push happen exactly once. docs/reference/protocol.md has the rules, also CLAMP and
+-- WHENEVER_PUT, and the effects of keys of a wrong type.
 clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
 -- include lib/hold.lua
 -- include lib/deadline.lua
@@ -27,15 +25,16 @@ clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_u
 -- include lib/moved.lua
 
 local new_doubt = doubt_ms > now_ms and string.format('%.0f', now_ms)  -- CLAMP
-
 local runs, job_keys = {}, {}  -- pushed runs; keys of their jobs, without those of a rate limit
 local limited = {}  -- arguments of queue_run for runs with a rate limit
 local uncertain, skipped, expired, cancelled, quarantined, rows, recurring = {}, {}, {}, {}, {}, {}, {}
 local deadlines, dropped, bad, leaving, throttling = {}, {}, {}, {}, {}
 local wrong, is_noted = {}, {}  -- keys of a wrong type
 local pcall = redis.pcall
+local call = redis.call
 local NO_JOB, NEVER = {}, math.huge
-local recurring_type = redis.call('TYPE', recurring_key).ok
+local FEW = 32  -- schedules; a round trip seldom finds more
+local recurring_type, shown, doubt_iso = redis.call('TYPE', recurring_key).ok  -- the others: see is_in_doubt
 
 -- Return whether a key is free or of a *kind*; the reply names it otherwise.
 local function is_right(key, kind)
@@ -45,8 +44,6 @@ local function is_right(key, kind)
   end
   return is_so
 end
-
-local FEW = 32  -- schedules; a round trip seldom finds more
 
 -- Return the ids of due schedules in a ZSET, at most *most*, past the first *passed*; and the due time of each. If a
 -- few in a row have the same due time, the others with that time are read without it: Redis before 7.2 takes longer to
@@ -88,7 +85,6 @@ local function recurring_of(ids)
 end
 
 -- Return whether the one-shot of *job_key*, due until the end of the doubt, may have been pushed in a lost history.
-local shown, doubt_iso
 local function is_in_doubt(job_key, due_ms)
   shown = shown or redis.call('HMGET', meta_key, 'shown', 'lost')
   doubt_iso = doubt_iso or iso(doubt_ms)
@@ -189,9 +185,7 @@ local function take_one_shot(id, word, due_ms, run, job_key, job)
     job_keys[#job_keys + 1] = job_key
     push(queue, run, at_front)
   end
-  if is_uncertain then
-    uncertain[#uncertain + 1] = run
-  end
+  uncertain[#uncertain + 1] = is_uncertain and run or nil
   return true
 end
 
@@ -233,9 +227,7 @@ local function look_at(word, most, passed)
       if problem and not is_right(quarantine_key, 'hash') then
         leaves, problem, is_stuck = false, nil, true
       end
-      if leaves then
-        gone[#gone + 1] = id
-      end
+      gone[#gone + 1] = leaves and id or nil
       if problem then
         local shown = id == '' and '?' or name_of(id)
         bad[#bad + 1] = {id, name, due_ms, nil, problem}
@@ -307,7 +299,6 @@ for _, gone in ipairs(leaving) do
 end
 if #fields > 0 then
   local now_iso = iso(now_ms)
-  local call = redis.call
   for n = 1, #job_keys do
     call('HSET', job_keys[n], 'status', 'queued', 'enqueued_at', now_iso)
   end

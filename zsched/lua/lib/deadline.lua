@@ -12,9 +12,7 @@ function set_deadline(run, deadline_ms)
   local deadline = string.format('%.0f', deadline_ms)
   redis.call('HSET', RQ_JOB .. run, 'zs_deadline', deadline)
   redis.call('PEXPIRE', RQ_JOB .. run, string.format('%.0f', math.max(deadline_ms - now_ms, 1)))
-  if can_note_deadlines == nil then
-    can_note_deadlines = is_a(deadlines_key, 'zset')
-  end
+  can_note_deadlines = can_note_deadlines or is_a(deadlines_key, 'zset')
   if can_note_deadlines then
     redis.call('ZADD', deadlines_key, deadline, run)
   end

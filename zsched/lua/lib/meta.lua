@@ -3,11 +3,10 @@
 -- USES   meta_key log_key by
 -- GIVES  throttled_words version() append(kind, fields)
 --        add_row(rows, of, words, text) append_rows(kind, rows)  rows begins as {}
--- RETURNS  FORMAT, the format of a namespace that this zsched cannot read
---          |  PREFIX, that of RQ's keys in the namespace, where it is another one
+-- RETURNS  FORMAT, a format that this zsched cannot read  |  PREFIX, another one of RQ's keys
 -- include lib/time.lua
 -- include lib/untrusted.lua
-if format > FORMAT or meta[9] and format < OLDEST_FORMAT then
+if format > tonumber('{format}') or meta[9] and format < tonumber('{oldest_format}') then  -- of core/entry.py
   return {'FORMAT', meta[9]}
 end
 if meta[10] and meta[10] ~= '{rq}' then

@@ -4,9 +4,8 @@
 -- GIVES  undone(id)  why it is not wanted any more: deleted, scheduled_again, or the status of RQ's job; nil if it is.
 --          Second value: true if nothing shows whether it is
 --
--- A service may still cancel or move a job by RQ's own id. While the import's mark is there, which no recovery restores
--- (imports/moving.py), a job that is gone was deleted in this history. Without the mark, or if Redis may have evicted
--- the job, nothing is shown: the one-shot fires, marked as uncertain. The mark lapses before RQ's job does.
+-- A service may still cancel or move a job by RQ's own id. While the import's mark is there (imports/moving.py), which
+-- lapses before RQ's job does and which no recovery restores, a job that is gone was deleted in this history.
 -- include lib/untrusted.lua
 local may_evict
 

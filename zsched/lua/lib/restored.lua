@@ -35,9 +35,9 @@ end
 function log_restore()
   local fields = {'reason', reason, 'archive', archive, 'rows', row_count, unpack(ARGV, ROWS)}
   fields[#fields + 1] = 'format'
-  fields[#fields + 1] = FORMAT
+  fields[#fields + 1] = '{format}'
   local entry = append('restore', fields)
-  redis.call('HSET', meta_key, 'format', FORMAT)
+  redis.call('HSET', meta_key, 'format', '{format}')
   if not named and names ~= '' then
     redis.call('HSET', meta_key, 'gen', names)
   end

@@ -1,15 +1,12 @@
 -- time: read meta and TIME, each once per script.
 --
 -- USES   meta_key
--- GIVES  meta epoch seq server hold_ms doubt_ms format now_ms t FORMAT OLDEST_FORMAT LONGEST_HOLD
+-- GIVES  meta epoch seq server hold_ms doubt_ms format now_ms t LONGEST_HOLD
 -- RETURNS  GARBLED, the values of meta: another writer wrote an invalid number (storage/meta.py names it)
 --
--- `t` is the 16 digits of TIME's microseconds: a Lua number of that size does not survive tostring. meta.offset_ms
--- moves the clock for tests, meta.frozen_ms stops it. By an invalid number (nan, 1e300, 2.5) a script would fail
--- between writes.
+-- `t` is the 16 digits of TIME's microseconds: a Lua number of that size does not survive tostring. meta.offset_ms and
+-- frozen_ms are for tests. By an invalid number (nan, 1e300, 2.5) a script would fail between two writes.
 -- include lib/whole.lua
-FORMAT = 7  -- of keys, values and entries: core/entry.py says when it is raised
-OLDEST_FORMAT = 7  -- that is still read
 LONGEST_HOLD = 60000  -- ms: the longest lease that a daemon may have; LONGEST_LEASE_MS of config/settings.py
 local MOST = 253402300799999  -- the year 9999 in ms: LAST_MS of core/clock.py
 local time = redis.call('TIME')
