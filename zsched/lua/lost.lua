@@ -27,16 +27,6 @@
 -- include lib/failed.lua
 -- include lib/wording.lua
 
-local function are_of_types(types)
-  for key, wanted in pairs(types) do
-    local kind = redis.call('TYPE', key).ok
-    if kind ~= wanted and kind ~= 'none' then
-      return false
-    end
-  end
-  return true
-end
-
 -- Return whether a worker took the run: it is not in its queue. Without an execution it may be on its way to a worker.
 local function is_taken(one)
   local most = 10000  -- runs of a queue that are searched
@@ -65,8 +55,8 @@ local function look(run, status, mark, members)
     queue_key = RQ_QUEUE .. queue, intermediate_key = RQ_QUEUE .. queue .. ':intermediate',
     wip_key = RQ_WIP .. queue, failed_key = RQ_FAILED .. queue, executions_key = RQ_EXECUTIONS .. run,
     results_key = RQ_RESULTS .. run}
-  if not are_of_types({[one.intermediate_key] = 'list', [one.wip_key] = 'zset', [one.failed_key] = 'zset',
-    [one.executions_key] = 'zset', [one.results_key] = 'stream'}) then
+  if not (is_a(one.intermediate_key, 'list') and is_a(one.wip_key, 'zset') and is_a(one.failed_key, 'zset')
+    and is_a(one.executions_key, 'zset') and is_a(one.results_key, 'stream')) then
     return nil
   end
   local newest = redis.call('XREVRANGE', one.results_key, '+', '-', 'COUNT', 1)[1]

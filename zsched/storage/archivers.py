@@ -152,9 +152,10 @@ class Report:
             entry, entry_t, at_ms, state, about = text.decode().split(" ", 4)
             epoch, _, seq = entry.partition("-")
             position = Position(int(epoch), int(seq), int(entry_t)) if epoch else None
-            return cls(archive.decode(), position, _instant(at_ms), ArchiveState(state), _about(json.loads(about)))
+            found = cls(archive.decode(), position, int(at_ms), ArchiveState(state), json.loads(about))
         except (ValueError, RecursionError):
             return None
+        return found if 0 <= found.told_ms <= LAST_MS and isinstance(found.about, dict) else None
 
 
 def reports_of(flat: list[bytes]) -> list[Report]:
@@ -240,18 +241,6 @@ class Archivers:
         is_before = "" if place.is_written else "1"
         at: dict[str, Any] = {"entry": place.entry, "entry_ms": place.at_ms, "is_before": is_before}
         return self._scripts.call("archived", **at, alive_ms=ALIVE_MS)
-
-
-def _instant(text: str) -> int:
-    if not 0 <= int(text) <= LAST_MS:
-        raise ValueError(f"{text} ms is out of range")
-    return int(text)
-
-
-def _about(about: Any) -> dict[str, Any]:
-    if not isinstance(about, dict):
-        raise ValueError(f"{about!r} is not a JSON object")
-    return about
 
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.02  # between two readings of the reports

@@ -3,8 +3,8 @@ The number of schedules that are due soon, by queue: the work that workers will 
 
 A lane has ids and times; the queue is in the schedule's template or job. So each lane is read in slices, one per
 window of time. A slice of up to SAMPLE schedules is read whole, and its numbers are exact. Of a longer one, SAMPLE
-schedules at equal distances are read, and its exact length is shared out in their proportions. Overdue schedules are in
-the first window; throttled ones are left out, as a limit of their queue holds them back.
+schedules are read, some neighbours at each of equal distances, and its exact length is shared out in their proportions.
+Overdue schedules are in the first window; throttled ones are left out, as a limit of their queue holds them back.
 
 Not guaranteed: a recurring schedule counts once, with its next occurrence, however often it is due in a window.
 """
@@ -13,18 +13,19 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import accumulate, pairwise
-from typing import Any, Final
+from typing import Final
 
 from zsched.core.entry import text
 from zsched.core.options.choices import Priority
-from zsched.storage.connection import Command, Wire
+from zsched.core.pages import pages_of
+from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.meta import server_now_ms
 from zsched.storage.registries import allowed_replies
 
 WITHIN_MS: Final = {"1m": 60_000, "10m": 600_000, "60m": 3_600_000}
+_CHUNKS: Final = 10  # of a sample: each is read by one command
 SAMPLE: Final = 100  # schedules of a slice whose queue is read: two questions each, 2 ms of Redis in all
-_CHUNKS: Final = 10  # of a sample: neighbours are read together, so that a slice takes few commands
 
 
 def due_soon(wire: Wire, keys: Keys) -> dict[str, dict[str, int]]:
@@ -53,27 +54,20 @@ def _ends(wire: Wire, keys: Keys, lane: Priority, now_ms: int) -> list[int]:
 
 def _by_queue(wire: Wire, keys: Keys, lane: Priority, begin: int, end: int) -> dict[str, int]:
     """Count the schedules of *lane* from rank *begin* up to *end*, by queue."""
-    size = end - begin
-    if size <= 0:
-        return {}
-    per_chunk = SAMPLE // _CHUNKS
-    starts = range(begin, end, per_chunk) if size <= SAMPLE else [begin + size * n // _CHUNKS for n in range(_CHUNKS)]
-    commands: list[Command] = [
-        ("ZRANGE", keys.due(lane), first, min(first + per_chunk, end) - 1, "WITHSCORES") for first in starts
-    ]
-    pages = allowed_replies(wire, commands)
-    members = [pair for flat in pages for pair in zip((flat or [])[::2], (flat or [])[1::2], strict=True)]
-    seen = Counter(_queues_of(wire, keys, members))
-    return _shared(seen, size)
+    size, per_chunk = max(end - begin, 0), SAMPLE // _CHUNKS
+    starts = range(begin, end, max(size // _CHUNKS, per_chunk))
+    pages = allowed_replies(
+        wire, (("ZRANGE", keys.due(lane), at, min(at + per_chunk, end) - 1, "WITHSCORES") for at in starts)
+    )
+    members = [(id, due) for flat in pages for id, due in pages_of(flat or (), 2)]
+    return _shared(Counter(_queues_of(wire, keys, members)), size)
 
 
 def _queues_of(wire: Wire, keys: Keys, members: list[tuple[bytes, bytes]]) -> list[str]:
     """Return the queues of schedules with due times; a schedule that is gone meanwhile has none."""
-    templates = allowed_replies(wire, (("HGET", keys.template(text(id)), "origin") for id, _ in members))
-    once = [member for member, queue in zip(members, templates, strict=True) if not queue]
-    jobs = (keys.rq.job(keys.run_id(text(id), text(due))) for id, due in once)
-    found: list[Any] = [*templates, *allowed_replies(wire, (("HGET", job, "origin") for job in jobs))]
-    return [text(queue) for queue in found if queue]
+    places = [(keys.template(text(id)), keys.rq.job(keys.run_id(text(id), text(due)))) for id, due in members]
+    found = allowed_replies(wire, (("HGET", key, "origin") for pair in places for key in pair))
+    return [text(template or job) for template, job in pages_of(found, 2) if template or job]
 
 
 def _shared(seen: Counter[str], size: int) -> dict[str, int]:
