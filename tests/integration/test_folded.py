@@ -104,7 +104,7 @@ def test_a_kept_fold_takes_in_what_came_since_and_is_shared_by_views(client: Cli
     found = client.acting_as("ann").history()
 
     assert ["b", "a"] == [one.id for one in found]
-    assert (kept, at(4)) == (client._folded._kept, kept.tail)
+    assert (kept, at(4)) == (client._folded._kept, kept.last)
     assert 1 == redis_client.info("commandstats")["cmdstat_xrevrange"]["calls"] - read
     assert ["b"] == [one.id for one in client.history("b")]
 
@@ -119,8 +119,8 @@ def test_a_fold_that_grew_is_replaced(link: Link, redis_client: redis.Redis) -> 
         log.fold(None)
     grown = log.fold(None)
 
-    assert (at(1), at(8)) == (first.archive.first, first.archive.tail)
-    assert (at(5), at(8)) == (grown.archive.first, grown.last)
+    assert (at(1), at(8)) == (first.first, first.last)
+    assert (at(5), at(8)) == (grown.first, grown.last)
 
 
 @pytest.mark.usefixtures("few_rows")

@@ -22,14 +22,14 @@ _ENTRY: Final = f"INSERT INTO entry({body.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 class TemporaryArchive:
     """
-    The fold of entries of *namespace* from *first* on (None: its log is empty) to ``tail``. It ends with its last
+    The fold of a log of *namespace* from its entry *first* (None: it is empty) to ``last``. It ends with its last
     reference. Threads share it: one that adds or reads holds ``lock``. ``rows``: the number of schedules that its
     entries concern, each counted once per entry.
     """
 
     def __init__(self, namespace: str, first: Position | None) -> None:
         self.first, self.rows, self.lock = first, 0, Lock()
-        self.tail: Position | None = None
+        self.last: Position | None = None
         self._db = sqlite3.connect(_NOWHERE, isolation_level=None, check_same_thread=False)
         create(self._db)
         facts = {"archive": str(_NOWHERE), "namespace": namespace}
@@ -45,17 +45,20 @@ class TemporaryArchive:
         """True if it begins with the first entry of its log."""
         return self.first is None or self.first.seq == 1
 
-    def add(self, entries: Iterable[Entry]) -> None:
-        """Fold those of *entries*, in order, that come after its last one."""
+    def add(self, entries: Iterable[Entry], last: Position | None) -> None:
+        """Fold those of *entries*, in order, that come after its last one. *last*: the log was read up to it."""
+        known = (-1, -1) if self.last is None else self.last.order
         with self._db:
             self._db.execute("BEGIN")
             for entry in entries:
-                if self.tail is None or entry.position.order > self.tail.order:
+                if entry.position.order > known:
                     self._add(entry)
             self._fold.flush()
+        if last is not None and last.order > known:
+            self.last = last
 
     def _add(self, entry: Entry) -> None:
-        self._n, self.tail = self._n + 1, entry.position
+        self._n += 1
         try:
             ids = self._fold.add(self._n, entry)
         except UnknownEntry:  # it is kept raw

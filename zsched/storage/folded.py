@@ -32,24 +32,6 @@ _ENTRIES: Final = 50_000  # read backwards, at most
 _LOOKED_FOR_MS: Final = 5000.0  # the same
 
 
-class FoldedPart(NamedTuple):
-    """The log's end as an archive: ``archive.first`` is the oldest entry that was read, *last* the newest."""
-
-    archive: TemporaryArchive
-    last: Position | None
-    link: Link
-
-    def ask(self, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a question, as a daemon's archive gives it."""
-        return self.link.compute(self._answer, about, arguments)
-
-    def _answer(self, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        from zsched.storage.answering import answer_from
-
-        with self.archive.lock, self.archive.history() as history:
-            return answer_from(history, about, arguments)
-
-
 class _Read(NamedTuple):
     """
     The wanted *entries* of the log's end, in order, which was read from *first* to *last*. ``follows``: they follow the
@@ -69,18 +51,21 @@ class FoldedLog:
         self._link, self._namespace, self._log = link, keys.namespace, Log(link, keys)
         self._kept: TemporaryArchive | None = None
 
-    def fold(self, id: str | None) -> FoldedPart:
+    def fold(self, id: str | None) -> TemporaryArchive:
         """Fold the log's end; with *id*, the part about that schedule may do."""
         kept = self._kept
-        if kept is not None and (kept.rows >= 2 * _ROWS or kept.tail is None):
+        if kept is not None and (kept.rows >= 2 * _ROWS or kept.last is None):
             kept = None
         if id is None or (kept is not None and kept.is_whole):
-            read = self._read(None, None if kept is None else kept.tail)
+            read = self._read(None, None if kept is None else kept.last)
             if id is None or read.follows:
                 self._kept = archive = self._link.compute(self._folded, read, kept)
-                return FoldedPart(archive, archive.tail, self._link)
-        read = self._read(id, None)
-        return FoldedPart(self._link.compute(self._folded, read, None), read.last, self._link)
+                return archive
+        return self._link.compute(self._folded, self._read(id, None), None)
+
+    def answer(self, archive: TemporaryArchive, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer of a fold to a question, as a daemon's archive gives it."""
+        return self._link.compute(_answer, archive, about, arguments)
 
     def _read(self, id: str | None, known: Position | None) -> _Read:
         """Read the log backwards to the entry *known*, or as far as the bounds allow."""
@@ -104,8 +89,15 @@ class FoldedLog:
 
         archive = kept if kept is not None and read.follows else TemporaryArchive(self._namespace, read.first)
         with archive.lock:
-            archive.add(read.entries)
+            archive.add(read.entries, read.last)
         return archive
+
+
+def _answer(archive: TemporaryArchive, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    from zsched.storage.answering import answer_from
+
+    with archive.lock, archive.history() as history:
+        return answer_from(history, about, arguments)
 
 
 class _ScheduleParts:

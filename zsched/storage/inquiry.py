@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +27,7 @@ from zsched.core.story.verdict import Stalled
 from zsched.core.wording import in_a_line
 from zsched.errors import ArchiveError, RedisRefused
 from zsched.storage.connection import Link
-from zsched.storage.folded import FoldedLog, FoldedPart
+from zsched.storage.folded import FoldedLog
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
@@ -278,12 +279,12 @@ class Asking:
     def __init__(self, ask_archive: AskArchive, folded: FoldedLog, id: str | None) -> None:
         self._ask_archive, self._folded, self._id = ask_archive, folded, id
         self._was_answered = False
-        self._fold: FoldedPart | None = None
+        self._answer: Callable[[str, dict[str, Any]], dict[str, Any]] | None = None  # of the folded log
         self._source: Source  # of the last answer
 
     def ask(self, about: str, **arguments: Any) -> tuple[dict[str, Any], Source]:
         """Return the answer, and its source. Raises ArchiveError: an archive answered, and now none does."""
-        if self._fold is None:
+        if self._answer is None:
             answer, self._source = self._ask_archive(about, **arguments)
             if answer is not None:
                 self._was_answered = True
@@ -292,9 +293,9 @@ class Asking:
                 after = arguments.get("after")
                 remedy = "ask again" if after is None else f"the search goes on after cursor {after}"
                 raise ArchiveError(f"{self._source.problem}; {remedy}")
-            self._fold = self._folded.fold(self._id)
-            self._source = self._source.of_log(self._fold.archive.first, self._fold.last)
-        return self._fold.ask(about, arguments), self._source
+            fold = self._folded.fold(self._id)
+            self._answer, self._source = partial(self._folded.answer, fold), self._source.of_log(fold.first, fold.last)
+        return self._answer(about, arguments), self._source
 
     def ask_part(self, wanted: Wanted, after: str | None) -> tuple[dict[str, Any], Source]:
         """Return the part of a search after a cursor."""
