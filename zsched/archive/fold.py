@@ -59,13 +59,13 @@ _HAS = "SELECT 1 FROM live WHERE life = ? AND id = ? AND run = ?"
 
 class StateWriter:
     """
-    Applies entries to the state *life* of *db*. Nothing is written before ``flush``. ``is_part``: the log's first
+    Applies entries to the state *life* of *db*. Nothing is written before ``flush``. *is_part*: the log's first
     entries are missing, so an unknown schedule was put before them, and gets a row without a record (entry 0).
     """
 
-    def __init__(self, db: sqlite3.Connection, life: int, run_suffix: str) -> None:
+    def __init__(self, db: sqlite3.Connection, life: int, run_suffix: str, *, is_part: bool = False) -> None:
         db.create_function("live_sum", 11, self._opened_sum, deterministic=True)
-        self._db, self.life, self._suffix, self.is_part = db, life, run_suffix, False
+        self._db, self.life, self._suffix, self._is_part = db, life, run_suffix, is_part
         self._index = IndexWriter(db)
         self.unknown: set[Key] = set()  # a schedule by (id, ''), a run by both
         self.dropped: list[str] = []  # malformed ids of the last entry
@@ -137,7 +137,7 @@ class StateWriter:
             if done < len(rows):
                 missing = [key for key in self._opened if not db.execute(_HAS, (life, *key)).fetchone()]
                 self.unknown.update(missing)
-                for key in missing if self.is_part else ():
+                for key in missing if self._is_part else ():
                     self._rows[key] = Live(*key, OPEN, None, None, None, "", *self._opened[key], 0, 0)
         for n, keys in self._fired:
             self._index.fired(n, [self._sources.get(key) or self._source(*key) for key in keys])
@@ -290,7 +290,7 @@ class StateWriter:
         found = self._look(id)
         if found is None:
             self.unknown.add((id, ""))
-            if self.is_part:
+            if self._is_part:
                 return self._take(Live(id, "", DUE, None, None, None, "", None, self._t, 0, 0))
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -13,7 +14,7 @@ from zsched.archive import body
 from zsched.archive.fold import StateWriter
 from zsched.archive.history import History
 from zsched.archive.schema import create
-from zsched.core.log import Entry, Position, UnknownEntry
+from zsched.core.log import Entry, Position, UnknownEntry, changes
 from zsched.core.runs.run_id import suffix_of
 
 _NOWHERE: Final = Path(":memory:")
@@ -24,18 +25,19 @@ class TemporaryArchive:
     """
     The fold of a log of *namespace* from its entry *first* (None: it is empty) to ``last``. It ends with its last
     reference. Threads share it: one that adds or reads holds ``lock``. ``rows``: the number of schedules that its
-    entries concern, each counted once per entry.
+    entries concern, each counted once per entry. *id*: only the history of that schedule is wanted, which needs no
+    state, and no index but that of ids.
     """
 
-    def __init__(self, namespace: str, first: Position | None) -> None:
-        self.first, self.rows, self.lock = first, 0, Lock()
+    def __init__(self, namespace: str, first: Position | None, id: str | None = None) -> None:
+        self.first, self.rows, self.lock, self._id = first, 0, Lock(), id
         self.last: Position | None = None
         self._db = sqlite3.connect(_NOWHERE, isolation_level=None, check_same_thread=False)
         create(self._db)
         facts = {"archive": str(_NOWHERE), "namespace": namespace}
         self._db.executemany("INSERT INTO fact VALUES (?, ?)", facts.items())
-        self._fold, self._n = StateWriter(self._db, 1, suffix_of(namespace)), 0
-        self._fold.is_part = True
+        self._suffix, self._n = suffix_of(namespace), 0
+        self._fold = None if id is not None else StateWriter(self._db, 1, self._suffix, is_part=True)
 
     def __del__(self) -> None:
         self._db.close()
@@ -53,16 +55,19 @@ class TemporaryArchive:
             for entry in entries:
                 if entry.position.order > known:
                     self._add(entry)
-            self._fold.flush()
+            if self._fold is not None:
+                self._fold.flush()
         if last is not None and last.order > known:
             self.last = last
 
     def _add(self, entry: Entry) -> None:
         self._n += 1
-        try:
-            ids = self._fold.add(self._n, entry)
-        except UnknownEntry:  # it is kept raw
-            ids = ()
+        ids: Iterable[str] = ()
+        with suppress(UnknownEntry):  # it is kept raw
+            if self._fold is not None:
+                ids = self._fold.add(self._n, entry)
+            else:
+                ids = {one.id for one in changes(entry, self._suffix) if one.id == self._id}
         self._db.execute(_ENTRY, body.history_row(self._n, entry, body.pack(entry.texts_to_keep)))
         touched = ((crc32(id.encode()), self._n) for id in ids)
         self.rows += self._db.executemany("INSERT OR IGNORE INTO touch VALUES (0, ?, ?)", touched).rowcount

@@ -51,17 +51,19 @@ class FoldedLog:
         self._link, self._namespace, self._log = link, keys.namespace, Log(link, keys)
         self._kept: TemporaryArchive | None = None
 
-    def fold(self, id: str | None) -> TemporaryArchive:
-        """Fold the log's end; with *id*, the part about that schedule may do."""
+    def fold(self, id: str | None, *, is_searched: bool = True) -> TemporaryArchive:
+        """
+        Fold the log's end; with *id*, the part about that schedule may do. Not *is_searched*: so may its history alone.
+        """
         kept = self._kept
         if kept is not None and (kept.rows >= 2 * _ROWS or kept.last is None):
             kept = None
         if id is None or (kept is not None and kept.is_whole):
             read = self._read(None, None if kept is None else kept.last)
             if id is None or read.follows:
-                self._kept = archive = self._link.compute(self._folded, read, kept)
+                self._kept = archive = self._link.compute(self._folded, read, kept, None)
                 return archive
-        return self._link.compute(self._folded, self._read(id, None), None)
+        return self._link.compute(self._folded, self._read(id, None), None, None if is_searched else id)
 
     def answer(self, archive: TemporaryArchive, about: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a fold to a question, as a daemon's archive gives it."""
@@ -83,11 +85,11 @@ class FoldedLog:
                 break
         return _Read(found[::-1], first, last)
 
-    def _folded(self, read: _Read, kept: TemporaryArchive | None) -> TemporaryArchive:
+    def _folded(self, read: _Read, kept: TemporaryArchive | None, id: str | None) -> TemporaryArchive:
         """Return *kept* with the entries that follow it, or a new archive with them."""
         from zsched.archive.temporary import TemporaryArchive  # most clients fold nothing
 
-        archive = kept if kept is not None and read.follows else TemporaryArchive(self._namespace, read.first)
+        archive = kept if kept is not None and read.follows else TemporaryArchive(self._namespace, read.first, id)
         with archive.lock:
             archive.add(read.entries, read.last)
         return archive

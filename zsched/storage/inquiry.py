@@ -293,7 +293,7 @@ class Asking:
                 after = arguments.get("after")
                 remedy = "ask again" if after is None else f"the search goes on after cursor {after}"
                 raise ArchiveError(f"{self._source.problem}; {remedy}")
-            fold = self._folded.fold(self._id)
+            fold = self._folded.fold(self._id, is_searched=about == "search")
             self._answer, self._source = partial(self._folded.answer, fold), self._source.of_log(fold.first, fold.last)
         return self._answer(about, arguments), self._source
 
