@@ -19,7 +19,6 @@ pushes (``result_ttl=0``, and a worker quicker than the other call). With ``agai
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -42,25 +41,18 @@ _REPLANS: Final = 5  # changes of the schedule in a row, before the call gives u
 _SKEW_MS: Final = 60_000
 
 
-class _Decision(NamedTuple):
-    """An occurrence and its decision: a run, an extra run (if it ran already), or none."""
+class _Occurrence(NamedTuple):
+    """An occurrence of the past, and what becomes of it: a run ("once"), an extra run ("again"), or nothing ("")."""
 
     nominal_ms: int
-    is_wanted: bool
-    is_again: bool
-
-
-@dataclass(slots=True)
-class _BackfillPlan:
-    """The decisions for the occurrences of *past*, by *schedule* as it was read."""
-
-    schedule: Schedule
-    past: PastOccurrences
-    occurrences: list[_Decision]
+    wanted: str
 
 
 class Filling:
-    """One backfill of schedule *id*. *is_again*: run also occurrences that ran. *find* reads a schedule, or raises."""
+    """
+    One backfill of schedule *id*, for one use. *is_again*: run also occurrences that ran. *find* reads a schedule, or
+    raises.
+    """
 
     def __init__(
         self, link: Link, store: Store, inquiry: Inquiry, find: Callable[[str], Schedule], id: str, is_again: bool
@@ -73,17 +65,18 @@ class Filling:
         self, start: datetime, end: datetime, is_dry_run: bool, on_progress: Callable[[int, int], None]
     ) -> Backfill:
         """Push the occurrences in [start, end) that did not run. Raises as ``Client.backfill``."""
-        schedule = self._recurring(self._find(self._id))
-        start_ms, end_ms = _range(start, end, schedule.tz, schedule.read_ms)
-        past = _bounded(schedule, start_ms, end_ms)
+        self._schedule = self._recurring()
+        tz = self._schedule.tz
+        start_ms, end_ms = _range(start, end, tz, self._schedule.read_ms)
+        self._past = _bounded(self._schedule, start_ms, end_ms)
         with naming_lost_call(self._id, is_repeatable=not self._is_again):
             self._ran, source = self._inquiry.ran(self._id, start_ms, end_ms)
             if not self._is_again:
-                self._require(source, start_ms, schedule.tz)
-            plan = _BackfillPlan(schedule, past, self._occurrences(past))
-            runs = self._foreseen(plan) if is_dry_run else list(self._push(plan, end_ms, on_progress))
-        ran, times = len(plan.occurrences) - len(runs), (start_ms, end_ms)
-        return Backfill(self._id, schedule.tz, *times, tuple(runs), ran, plan.past.pending, source, is_dry_run)
+                self._require(source, start_ms, tz)
+            found = self._occurrences()
+            runs = self._foreseen(found) if is_dry_run else list(self._push(found, end_ms, on_progress))
+        ran, pending = len(found) - len(runs), self._past.pending
+        return Backfill(self._id, tz, start_ms, end_ms, tuple(runs), ran, pending, source, is_dry_run)
 
     def _require(self, source: Source, start_ms: int, tz: str) -> None:
         """Check that *source* reaches back far enough; otherwise an occurrence could run twice. Raises ArchiveError."""
@@ -96,55 +89,58 @@ class Filling:
             " further); give a later start, run a daemon whose archive has it, or run also what ran: the option again"
         )
 
-    def _occurrences(self, past: PastOccurrences) -> list[_Decision]:
-        """Decide on the occurrences of *past*, by the recorded runs and RQ's jobs."""
-        times: list[int] = self._link.compute(list, past.times())
+    def _occurrences(self) -> list[_Occurrence]:
+        """Decide on the past occurrences, by the recorded runs and RQ's jobs."""
+        times: list[int] = self._link.compute(list, self._past.times())
         run_id = self._store.keys.run_id
         looked_at = {run_id(self._id, ms): ms for ms in times if self._is_again or ms not in self._ran}
         is_over = {looked_at[id]: is_over for id, is_over in self._inquiry.held(list(looked_at)).items()}
         found = []
         for ms in times:
-            has_run = ms in self._ran or ms in is_over
-            is_again = has_run and self._is_again and is_over.get(ms, True)  # an open run is left alone
-            found.append(_Decision(ms, not has_run or is_again, is_again))
+            if ms not in self._ran and ms not in is_over:
+                wanted = "once"
+            else:  # an open run is left alone
+                wanted = "again" if self._is_again and is_over.get(ms, True) else ""
+            found.append(_Occurrence(ms, wanted))
         return found
 
-    def _foreseen(self, plan: _BackfillPlan) -> list[Filled]:
+    def _foreseen(self, found: list[_Occurrence]) -> list[Filled]:
         """Return the runs that would be pushed. An extra run gets its id only when it is pushed."""
         run_id = self._store.keys.run_id
-        wanted = (one for one in plan.occurrences if one.is_wanted)
-        return [Filled(one.nominal_ms, None if one.is_again else run_id(self._id, one.nominal_ms)) for one in wanted]
+        return [Filled(ms, run_id(self._id, ms) if wanted == "once" else None) for ms, wanted in found if wanted]
 
-    def _push(self, plan: _BackfillPlan, end_ms: int, on_progress: Callable[[int, int], None]) -> Iterator[Filled]:
-        """Push the runs of *plan*, and return them. Plan again if the schedule was changed meanwhile."""
+    def _push(self, found: list[_Occurrence], end_ms: int, on_progress: Callable[[int, int], None]) -> Iterator[Filled]:
+        """Push the wanted runs of *found*, and return them. Plan again if the schedule was changed meanwhile."""
         at = replans = 0
-        on_progress(at, len(plan.occurrences))  # from here on runs may be pushed that were not yet reported
-        while at < len(plan.occurrences):
-            some = plan.occurrences[at : at + BACKFILLED_AT_ONCE]
-            wanted = [one for one in some if one.is_wanted]
-            rows = [(one.nominal_ms, one.is_again) for one in wanted]
-            answer = self._store.backfill(self._id, plan.schedule.version or NO_VERSION, rows)
-            if is_changed(answer.word):
-                replans += 1
-                self._replan(plan, at, end_ms, replans)
-                continue
-            demand(answer.word, self._id, self._store.keys)
-            pushed = zip(wanted, answer.run_ids, strict=True)
-            yield from (Filled(one.nominal_ms, run_id) for one, run_id in pushed if run_id is not None)
+        on_progress(at, len(found))  # from here on runs may be pushed that were not yet reported
+        while at < len(found):
+            some = found[at : at + BACKFILLED_AT_ONCE]
+            wanted = [one for one in some if one.wanted]
+            if wanted:
+                version = self._schedule.version or NO_VERSION
+                word, run_ids = self._store.backfill(self._id, version, wanted)
+                if is_changed(word):
+                    replans += 1
+                    self._replan(found, at, end_ms, replans)
+                    continue
+                demand(word, self._id, self._store.keys)
+                pushed = zip(wanted, run_ids, strict=True)
+                yield from (Filled(one.nominal_ms, run_id) for one, run_id in pushed if run_id is not None)
             at, replans = at + len(some), 0
-            on_progress(at, len(plan.occurrences))
+            on_progress(at, len(found))
 
-    def _replan(self, plan: _BackfillPlan, at: int, end_ms: int, number: int) -> None:
+    def _replan(self, found: list[_Occurrence], at: int, end_ms: int, number: int) -> None:
         """Plan again from occurrence *at* on, by the present schedule."""
         if number > _REPLANS:
             stays = "the runs pushed so far stay; repeat the call to continue from there"
             raise contended(self._id, stays)
-        plan.schedule = self._recurring(self._find(self._id))
-        plan.past = _bounded(plan.schedule, plan.occurrences[at].nominal_ms, end_ms)
-        plan.occurrences[at:] = self._occurrences(plan.past)
+        self._schedule = self._recurring()
+        self._past = _bounded(self._schedule, found[at].nominal_ms, end_ms)
+        found[at:] = self._occurrences()
 
-    def _recurring(self, schedule: Schedule) -> Schedule:
-        """Return *schedule* if it can be backfilled. Raises InvalidSchedule."""
+    def _recurring(self) -> Schedule:
+        """Return the present schedule, if it can be backfilled. Raises ScheduleNotFound, InvalidSchedule."""
+        schedule = self._find(self._id)
         if schedule.state is ScheduleState.QUARANTINED:
             demand("QUARANTINED", self._id, self._store.keys)
         if schedule.kind == "once":

@@ -9,48 +9,23 @@ the puts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from itertools import chain
+from typing import Any, Final
 from uuid import uuid4
 
 from zsched.core.entry import text as shown
 from zsched.core.model import Schedule
-from zsched.core.occurrences.first_times import REPLANS, Bracket, after_missed
-from zsched.core.occurrences.policy import Range
+from zsched.core.occurrences.first_times import REPLANS, after_missed
 from zsched.core.options.choices import Missed
 from zsched.core.repair import IdOutcome
 from zsched.errors import RedisUnavailable, TriggerError
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
-from zsched.storage.refusals import refusal
+from zsched.storage.refusals import NO_VERSION, refusal
 from zsched.storage.scripts import KEEP_OP_MS, Scripts
 
 BACKFILLED_AT_ONCE: Final = 100  # runs: about 1 ms of the server
-
-
-class SkipPlan(NamedTuple):
-    """
-    The plan of a recurring schedule that is resumed without its missed occurrences; made for a schedule with this due
-    time and version.
-    """
-
-    seen_due_ms: int
-    version: str
-    passed: Range
-    bracket: Bracket
-
-    def to_text(self) -> str:
-        """Return the plan for resume.lua."""
-        bracket, passed = self.bracket, self.passed
-        words = (self.seen_due_ms, self.version, bracket.next or "-", bracket.from_ms, bracket.until_ms)
-        return " ".join(map(str, (*words, bracket.jitter_ms, passed.first_ms, passed.last_ms, passed.count)))
-
-
-class Refilled(NamedTuple):
-    """Runs that were pushed: a word, and per run its id; None for an occurrence whose run exists, or is open."""
-
-    word: str
-    run_ids: list[str | None]
 
 
 class Store:
@@ -85,9 +60,9 @@ class Store:
         planned, and resumed in another.
         """
         outcomes: dict[str, IdOutcome] = {}
-        plans: dict[str, SkipPlan | None] = dict.fromkeys(ids)
+        plans = dict.fromkeys(ids, "")
         for _ in range(1 + REPLANS):
-            rows = [text for id, plan in plans.items() for text in (id, "" if plan is None else plan.to_text())]
+            rows = [*chain(*plans.items())]
             now_ms, *words = self._call("resume", if_version, rows, missed=missed.value, place=place)
             outcomes |= {id: self._outcome(id, word, if_version) for id, word in zip(plans, words[::2], strict=True)}
             again = [id for id in plans if outcomes[id].word == "AGAIN"]
@@ -112,22 +87,21 @@ class Store:
         Push a run of a schedule at once: fired, and its run id; NOTFOUND, CHANGED:<version>, WRONGTYPE or QUARANTINED.
         SIGNED: it is a one-shot with a signature for its time.
         """
-        pushed = self._pushed(id, if_version, [])
-        return pushed.word, pushed.run_ids[0] if pushed.run_ids else None
+        word, run_ids = self.backfill(id, if_version, [])
+        return word, run_ids[0] if run_ids else None
 
-    def backfill(self, id: str, version: str, occurrences: Iterable[tuple[int, bool]]) -> Refilled:
+    def backfill(
+        self, id: str, version: str | None, occurrences: Iterable[tuple[int, str]]
+    ) -> tuple[str, list[str | None]]:
         """
-        Push runs of a recurring schedule for up to ``BACKFILLED_AT_ONCE`` *occurrences*: nominal ms, and True if it ran
-        and has to run again. The word is fired, NOTFOUND, CHANGED:<version>, QUARANTINED or WRONGTYPE.
+        Push runs of a recurring schedule for up to ``BACKFILLED_AT_ONCE`` *occurrences*: nominal ms, and "once", or
+        "again" if it ran and has to run again; without any, one for now. Return fired, NOTFOUND, CHANGED:<version>,
+        QUARANTINED or WRONGTYPE; and per run its id, None for an occurrence whose run exists, or is open.
         """
-        texts = [text for ms, is_again in occurrences for text in (str(ms), "again" if is_again else "once")]
-        return self._pushed(id, version, texts) if texts else Refilled("fired", [])
+        word, _, *run_ids = self._call("run_now", version, [text for one in occurrences for text in one], id=id)
+        return _text(word), [None if run_id == b"-" else _text(run_id) for run_id in run_ids]
 
-    def _pushed(self, id: str, version: str | None, rows: Sequence[str]) -> Refilled:
-        word, _, *run_ids = self._call("run_now", version, rows, id=id)
-        return Refilled(_text(word), [None if run_id == b"-" else _text(run_id) for run_id in run_ids])
-
-    def _call(self, name: str, version: str | None, rows: Sequence[str], **arguments: Any) -> list[Any]:
+    def _call(self, name: str, version: str | None, rows: Sequence[str | int], **arguments: Any) -> list[Any]:
         """Run a script; it changes only schedules with *version*, if one is given."""
         own = {"op": uuid4().hex, "keep_op_ms": KEEP_OP_MS, "seen_version": version or ""}
         return self._scripts.call(name, rows=rows, **own | arguments)
@@ -137,12 +111,17 @@ class Store:
         return IdOutcome(said, error=refusal(said, id, self.keys, if_version=if_version))
 
 
-def _skip_plan(schedule: Schedule | None, now_ms: int) -> SkipPlan | None:
-    """Return the plan of a recurring *schedule* that is resumed at *now_ms*; None if it was replaced meanwhile."""
+def _skip_plan(schedule: Schedule | None, now_ms: int) -> str:
+    """
+    Return the plan for resume.lua of a recurring *schedule* that is resumed at *now_ms* without its missed occurrences,
+    if it still has its due time and version; "" if it was replaced meanwhile.
+    """
     if schedule is None or schedule.trigger is None or schedule.nominal_ms is None or schedule.anchor_ms is None:
-        return None
-    passed, bracket = after_missed(schedule.trigger, schedule.anchor_ms, schedule.nominal_ms, now_ms, schedule.id)
-    return SkipPlan(schedule.next_ms or 0, schedule.version or "-", passed, bracket)
+        return ""
+    passed, plan = after_missed(schedule.trigger, schedule.anchor_ms, schedule.nominal_ms, now_ms, schedule.id)
+    seen, window = (schedule.next_ms or 0, schedule.version or NO_VERSION), (plan.from_ms, plan.until_ms)
+    words = (*seen, plan.next or "-", *window, plan.jitter_ms, passed.first_ms, passed.last_ms, passed.count)
+    return " ".join(map(str, words))
 
 
 def _text(word: bytes | str) -> str:

@@ -91,7 +91,9 @@ class Storm:
     def backfill(self) -> None:
         """Backfill by calling the script: no archive here answers which occurrences ran."""
         schedule, ms = self.client.get(self._id()), self.scene.now_ms - 60_000
-        occurrences = [(ms + n, self.random.random() < 0.3) for n in range(self.random.randint(1, 3))]
+        occurrences = [
+            (ms + n, "again" if self.random.random() < 0.3 else "once") for n in range(self.random.randint(1, 3))
+        ]
         self.client._store.backfill(schedule.id, schedule.version or "", occurrences)
 
     def update(self) -> None:

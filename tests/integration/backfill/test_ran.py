@@ -173,7 +173,7 @@ class Answering(threading.Thread):
 def test_entries_not_yet_in_the_archive_are_read_from_the_log(client: Client, link: Link) -> None:
     before = Log(link, KEYS).last()
     assert before is not None
-    client._store.backfill("r", client.get("r").version or "", [(to_ms(now() - 5 * HOUR), False)])
+    client._store.backfill("r", client.get("r").version or "", [(to_ms(now() - 5 * HOUR), "once")])
 
     with Answering(link, before.position.id, ran=[[to_ms(now() - 4 * HOUR), 0, 1]], read_to=None):
         ran, source = Inquiry(link, KEYS).ran("r", to_ms(now() - 9 * HOUR), to_ms(now()))
