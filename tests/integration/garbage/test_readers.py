@@ -26,9 +26,11 @@ from tests.integration.garbage.spoiling import FUNC, JOBS, VIEWED, Garbage, Read
 from tests.integration.guard.forging import key_file
 from zsched import Client
 from zsched.cli.program import DONE, FAILED, UNHEALTHY, USAGE
+from zsched.core.runs.signature import SIGNATURE_FIELD
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
 from zsched.storage import questions
+from zsched.storage.records import rq_fields
 
 NEW = f"k9 {'99' * 32}\nk2 {'22' * 32}\n"
 
@@ -243,7 +245,7 @@ def test_a_rotation_of_keys_signs_all_but_the_spoilt_schedules_and_names_them(re
     for id in readers.ground.canaries:
         found = readers.ground.client._reader.find(id)
         assert found is not None
-        assert found.signature.startswith(b"k9.")
+        assert rq_fields(found.record)[SIGNATURE_FIELD].startswith(b"k9.")
 
 
 def test_a_change_of_a_spoilt_schedule_works_or_says_why_not(readers: Readers) -> None:
