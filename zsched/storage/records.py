@@ -33,7 +33,7 @@ from zsched.storage.unpickling import NotPlain, excess, inflated
 T = TypeVar("T")
 PAGE: Final = 200  # schedules read by one script
 _SHOWN_BYTES: Final = 2**20  # of arguments, inflated; the default limit of a put is a quarter of that
-_LANES: Final = {lane.value: lane for lane in Priority}
+_LANES: Final = {lane.value: lane for lane in Priority}  # another program may have written another word
 _STATES: Final = {
     Place.DUE: ScheduleState.ACTIVE,
     Place.PAUSED: ScheduleState.PAUSED,

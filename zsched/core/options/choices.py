@@ -29,11 +29,6 @@ class Priority(Enum):
     NORMAL = "normal"
     LOW = "low"
 
-    @classmethod
-    def named(cls, text: str | None) -> Priority:
-        """Return the lane *text*, or the normal lane for any other text, which another program wrote."""
-        return next((lane for lane in cls if lane.value == text), cls.NORMAL)
-
 
 PriorityWord: TypeAlias = Priority | Literal["high", "normal", "low"]
 
