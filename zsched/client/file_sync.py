@@ -22,7 +22,7 @@ from zsched.core.clock import from_ms
 from zsched.core.entry import text
 from zsched.core.listing import id_test
 from zsched.core.model import Definition, Schedule, Scheduled
-from zsched.core.options.choices import IfExists, ScheduleState
+from zsched.core.options.choices import IfExists
 from zsched.core.options.revision import PAYLOAD, is_same
 from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
 from zsched.errors import InvalidSchedule, ZschedError
@@ -80,10 +80,6 @@ class FileSync:
         definition = replace(definition, **kept)
         expected = self._reader.expected(self._puts.from_definition(definition))
         return definition, replace(wanted, schedule=replace(wanted.schedule, record=expected.record))
-
-    def is_unchanged(self, held: ScheduleWithOptions, wanted: ScheduleWithOptions) -> bool:
-        """Return True if a put of *wanted* would change nothing: the decision of put_recurring.lua."""
-        return held.is_same_put(wanted) and held.schedule.state is not ScheduleState.QUARANTINED
 
     def put(self, definition: Definition, held: ScheduleWithOptions | None) -> Scheduled | None:
         """

@@ -72,10 +72,7 @@ class Replanner:
         self._ids: Iterator[list[str]] = iter(())  # of recurring schedules
         self._once: Iterator[list[str]] = iter(())  # of all that wait
         self._moved = self._kept = 0
-        self._next_ms, self._takes_ms = (
-            0.0,
-            0.0,
-        )  # monotonic: when a page may take firing time; duration of the last page
+        self._next_ms = self._takes_ms = 0.0  # monotonic: when a page may take firing time; how long the last one took
         self._refusal: str | None = None
         self._noticed, self._look_ms = rules, clock.monotonic_ms() + _LOOK_MS
 

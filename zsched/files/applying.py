@@ -159,7 +159,7 @@ class Application:
         if held is not None:
             self._refuse_others(held)
         definition, wanted = self._sync.wanted(entry.definition, held)
-        writes = held is None or not self._sync.is_unchanged(held, wanted)
+        writes = held is None or not held.is_same_put(wanted)
         if writes and isinstance(definition.when, TriggerSpec):
             check(definition.when, now_ms)  # ends may have passed; an unchanged schedule is not checked for that
         found = () if held is None else tuple(option_changes(held, wanted))

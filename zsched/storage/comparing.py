@@ -19,6 +19,7 @@ from zsched.core.log.kinds import LoggedPut
 from zsched.core.model import Schedule
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
+from zsched.core.options.choices import ScheduleState
 from zsched.core.options.forms import ValueType
 from zsched.core.options.revision import is_same, options_of
 from zsched.core.options.table import options_taking
@@ -61,8 +62,11 @@ class ScheduleWithOptions:
     def is_same_put(self, other: ScheduleWithOptions) -> bool:
         """Return True if a put of *other*, a recurring schedule, would change nothing: as put_recurring.lua decides."""
         mine, theirs = self.schedule.record, other.schedule.record
-        is_same_digest = mine.own_fields().get(b"digest") == theirs.own_fields().get(b"digest")
-        return is_same_digest and mine.job_fields().get(_SIGNATURE) == theirs.job_fields().get(_SIGNATURE)
+        return (
+            self.schedule.state is not ScheduleState.QUARANTINED
+            and mine.own_fields().get(b"digest") == theirs.own_fields().get(b"digest")
+            and mine.job_fields().get(_SIGNATURE) == theirs.job_fields().get(_SIGNATURE)
+        )
 
 
 def with_options(schedule: Schedule, encoder: Encoder) -> ScheduleWithOptions:
