@@ -25,8 +25,8 @@ from pathlib import Path
 import click
 
 from tests.builders.daemons import DaemonProcess
+from tests.builders.proxies import Proxy
 from tests.builders.workers import RqWorkers
-from tests.faults.proxy import Proxy
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard

@@ -10,8 +10,8 @@ import redis
 
 from tests.builders.daemons import DaemonProcess, Start
 from tests.builders.leaders import know
+from tests.builders.proxies import Proxy
 from tests.builders.redises import connect, own_server
-from tests.faults.proxy import Proxy
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 

@@ -9,7 +9,7 @@ import redis
 from tests.builders.daemons import DaemonProcess, Start
 from tests.builders.redises import connect
 from tests.faults.archives import KEYS, await_caught_up, fact
-from tests.faults.ledger import queued
+from tests.ledger import queued
 from tests.waiting import eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis

@@ -12,7 +12,7 @@ import redis
 from tests.builders.daemons import DaemonProcess, Start
 from tests.clocks import now_us
 from tests.faults.archives import KEYS, assert_state_is_redis_own, await_caught_up, history, log_in, stop
-from tests.faults.ledger import doubles, queued
+from tests.ledger import doubles, queued
 from tests.waiting import eventually
 from zsched import Client
 from zsched.config.urls import address_of

@@ -28,7 +28,7 @@ from tests.faults.archives import (
     stop,
 )
 from tests.faults.disks import Disk, LimitedFiles, small_disk
-from tests.faults.ledger import doubles, fired, queued
+from tests.ledger import doubles, fired, queued
 from tests.waiting import eventually
 from zsched import Client
 from zsched.archive import START

@@ -13,6 +13,7 @@ import redis
 
 from tests.builders.daemons import Others, Start
 from tests.builders.leaders import know
+from tests.builders.proxies import Proxy
 from tests.faults.archives import (
     KEYS,
     assert_state_is_redis_own,
@@ -27,7 +28,6 @@ from tests.faults.archives import (
     wire_to,
 )
 from tests.faults.life import Life
-from tests.faults.proxy import Proxy
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client

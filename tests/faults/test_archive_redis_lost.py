@@ -24,9 +24,9 @@ from tests.faults.archives import (
     repeated,
     stop_standby_first,
 )
-from tests.faults.ledger import doubles, queued
 from tests.faults.overdue import become_due
 from tests.faults.setbacks import archiving_daemons, put_back_by
+from tests.ledger import doubles, queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

@@ -31,8 +31,8 @@ from tests.faults.archives import (
     stop_standby_first,
 )
 from tests.faults.leases import lapse
-from tests.faults.ledger import assert_dense
 from tests.faults.life import Life
+from tests.ledger import assert_dense
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched.archive import START, History

@@ -14,8 +14,8 @@ from tests.builders.daemons import DaemonProcess, Others, Start
 from tests.builders.leaders import know
 from tests.builders.workers import work_off
 from tests.faults.archives import KEYS, assert_state_is_redis_own, await_caught_up, history, log_in, repeated
-from tests.faults.ledger import entries, queued
 from tests.integration.asking import ask, pages_of
+from tests.ledger import entries, queued
 from tests.waiting import eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis

@@ -16,7 +16,7 @@ from tests.builders.daemons import DaemonThread
 from tests.builders.leaders import know
 from tests.builders.redises import connect
 from tests.clocks import now_ms
-from tests.faults.ledger import assert_dense, entries, queued
+from tests.ledger import assert_dense, entries, queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

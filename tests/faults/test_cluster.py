@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 import redis
 
+from tests.builders.clusters import ENV, PREFIX, Cluster
 from tests.builders.daemons import DaemonProcess, Start
 from tests.builders.leaders import Leader, know
 from tests.builders.redises import connect
-from tests.faults.clusters import ENV, PREFIX, Cluster
 from tests.faults.leases import await_listeners, eventually_without_hold
-from tests.faults.ledger import assert_dense, doubles, fired, longest_pause_ms
+from tests.ledger import assert_dense, doubles, fired, longest_pause_ms
 from tests.prefix import needs_prefix
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client, RedisUnavailable

@@ -19,9 +19,9 @@ from rq import Queue
 
 from tests.builders.daemons import Start
 from tests.faults.leases import lapse, leader_and_standby
-from tests.faults.ledger import assert_dense, await_queued, doubles, entries, fired
 from tests.faults.overlap import Stage
 from tests.faults.streams import schedule_stream
+from tests.ledger import assert_dense, await_queued, doubles, entries, fired
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

@@ -11,9 +11,9 @@ from redis.connection import ConnectionPool
 
 from tests.builders.daemons import Start
 from tests.builders.leaders import know
+from tests.builders.proxies import Proxy
 from tests.builders.redises import connect
-from tests.faults.ledger import queued
-from tests.faults.proxy import Proxy
+from tests.ledger import queued
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.errors import RedisUnavailable

@@ -13,7 +13,7 @@ from tests.builders.daemons import DaemonProcess, Start
 from tests.builders.redises import connect
 from tests.faults.archives import KEYS, await_caught_up, fact, stop
 from tests.faults.identities import BRIEF, begin, copy, fill, gen, ids, path_of
-from tests.faults.ledger import queued
+from tests.ledger import queued
 from zsched import Client
 from zsched.config.urls import address_of
 from zsched.embedded import EmbeddedRedis

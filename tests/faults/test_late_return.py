@@ -16,11 +16,11 @@ import pytest
 import redis
 
 from tests.builders.daemons import STEADY_MS, DaemonProcess, Start
+from tests.builders.proxies import Proxy
 from tests.clocks import now_ms
 from tests.faults.archives import KEYS, await_caught_up, has_caught_up, held_in, is_leader, stop
 from tests.faults.leases import end_hold, eventually_without_hold, lapse
-from tests.faults.ledger import entries, queued
-from tests.faults.proxy import Proxy
+from tests.ledger import entries, queued
 from tests.waiting import eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis

@@ -9,8 +9,8 @@ import redis
 
 from tests.builders.daemons import Start
 from tests.builders.leaders import know
-from tests.faults.ledger import assert_dense, await_queued, doubles, fired, queued
-from tests.faults.proxy import Proxy
+from tests.builders.proxies import Proxy
+from tests.ledger import assert_dense, await_queued, doubles, fired, queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

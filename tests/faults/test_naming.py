@@ -12,7 +12,7 @@ from tests.builders.daemons import Start
 from tests.faults.archives import KEYS, await_caught_up, report_of, stop
 from tests.faults.disks import LimitedFiles
 from tests.faults.identities import BRIEF, PATIENT, begin, fill_held, gen, ids, path_of
-from tests.faults.ledger import queued
+from tests.ledger import queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

@@ -19,7 +19,7 @@ from tests.builders.daemons import Start
 from tests.builders.workers import RqWorkers
 from tests.faults import overdue
 from tests.faults.leases import lapse, leader_and_standby
-from tests.faults.ledger import await_queued, doubles
+from tests.ledger import await_queued, doubles
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

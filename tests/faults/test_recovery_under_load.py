@@ -28,8 +28,8 @@ from tests.faults.archives import (
     report_of,
     stop_standby_first,
 )
-from tests.faults.ledger import doubles, queued
 from tests.faults.setbacks import archiving_daemons, put_back_by
+from tests.ledger import doubles, queued
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, eventually
 from zsched import Client, NotArchived, RedisUnavailable

@@ -15,8 +15,8 @@ import redis
 from tests.builders.daemons import STEADY_MS, DaemonProcess, Start
 from tests.builders.redises import own_server
 from tests.faults.leases import end_hold
-from tests.faults.ledger import assert_dense, await_queued, doubles, entries, fired, queued
 from tests.faults.overdue import become_due
+from tests.ledger import assert_dense, await_queued, doubles, entries, fired, queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

@@ -18,8 +18,8 @@ import zsched
 from tests.builders.daemons import Start, archive_of_its_own
 from tests.faults.archives import fact, has_caught_up, log_in, report_of
 from tests.faults.leases import await_listeners, lapse
-from tests.faults.ledger import assert_dense, doubles, queued
 from tests.faults.streams import schedule_stream
+from tests.ledger import assert_dense, doubles, queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client, NewerFormat

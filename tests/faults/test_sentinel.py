@@ -24,11 +24,11 @@ from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonProcess, Start
 from tests.builders.leaders import know
 from tests.builders.redises import connect, replicate
+from tests.builders.sentinels import NAME, Sentinels
 from tests.documents import PROJECT
 from tests.faults.leases import await_listeners, eventually_without_hold
-from tests.faults.ledger import assert_dense, doubles, entries, fired, longest_pause_ms, queued
-from tests.faults.sentinels import NAME, Sentinels
 from tests.faults.streams import schedule_stream
+from tests.ledger import assert_dense, doubles, entries, fired, longest_pause_ms, queued
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client, NotArchived, RedisUnavailable

@@ -15,8 +15,8 @@ from tests.builders.leaders import know
 from tests.clocks import now_ms
 from tests.faults.archives import KEYS, assert_state_is_redis_own, await_caught_up, is_leader, stop
 from tests.faults.leases import end_hold, lapse
-from tests.faults.ledger import assert_dense, fired, queued
 from tests.faults.overdue import become_due
+from tests.ledger import assert_dense, fired, queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

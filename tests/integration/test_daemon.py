@@ -18,8 +18,8 @@ from tests.builders.daemons import NAP_MS, DaemonProcess, DaemonThread
 from tests.builders.leaders import know
 from tests.clocks import now_ms, set_back
 from tests.faults.leases import await_listeners
-from tests.faults.ledger import await_queued, doubles, entries, fired
 from tests.faults.overdue import become_due, put_due
+from tests.ledger import await_queued, doubles, entries, fired
 from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms

@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from tests.builders.leaders import ALWAYS, HOUR_MS, Leader
-from tests.faults.ledger import entries, queued
 from tests.faults.overdue import put_due
+from tests.ledger import entries, queued
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.core.occurrences.policy import USUAL, Plan

@@ -13,8 +13,8 @@ import redis
 from tests.builders.daemons import NAP_MS, DaemonProcess, DaemonThread
 from tests.builders.redises import connect, own_server
 from tests.faults.leases import end_hold
-from tests.faults.ledger import await_queued, queued
 from tests.faults.overdue import become_due
+from tests.ledger import await_queued, queued
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client

@@ -15,9 +15,9 @@ import redis
 
 from tests.builders.daemons import DaemonProcess
 from tests.builders.workers import RqWorkers
-from tests.faults.ledger import entries
 from tests.faults.overdue import become_due
 from tests.integration.users import GuardedRedis
+from tests.ledger import entries
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client

@@ -22,9 +22,9 @@ from tests.builders.leaders import know
 from tests.builders.scenes import Scene, rows_put_back
 from tests.clocks import now_ms
 from tests.faults.leases import lapse
-from tests.faults.ledger import doubles, entries, fired, queued
 from tests.faults.overdue import become_due, put_due
 from tests.integration.auditor.auditing import Auditing, Quiet, alarms, busy
+from tests.ledger import doubles, entries, fired, queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

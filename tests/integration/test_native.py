@@ -15,7 +15,7 @@ from rq import Queue, Retry
 from tests.builders.daemons import DaemonProcess, DaemonThread, Start
 from tests.builders.leaders import know
 from tests.builders.workers import RqWorkers
-from tests.faults.ledger import await_queued, queued
+from tests.ledger import await_queued, queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

@@ -9,7 +9,7 @@ import redis
 
 from tests.builders.daemons import DaemonThread
 from tests.clocks import now_ms, set_back
-from tests.faults.ledger import doubles, fired, queued
+from tests.ledger import doubles, fired, queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

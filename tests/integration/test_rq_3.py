@@ -18,9 +18,9 @@ from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonProcess, DaemonThread, leading_daemon
 from tests.builders.leaders import know
 from tests.builders.workers import RqWorkers, work_off
-from tests.faults.ledger import queued
 from tests.integration.doctor.examining import examined, only
 from tests.integration.reruns.ends import archived
+from tests.ledger import queued
 from tests.prefix import RQ, needs_prefix
 from tests.waiting import ENDS_S, eventually
 from zsched import Client, InvalidSchedule, OtherPrefix

@@ -22,7 +22,7 @@ from rq.job import Job
 from tests.builders.daemons import DaemonThread
 from tests.builders.entries import LogEntry
 from tests.builders.leaders import know
-from tests.faults.ledger import entries
+from tests.ledger import entries
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

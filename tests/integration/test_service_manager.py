@@ -12,7 +12,7 @@ import redis
 
 from tests.builders.daemons import DaemonProcess
 from tests.builders.leaders import know
-from tests.faults.proxy import Proxy
+from tests.builders.proxies import Proxy
 from tests.integration.service_manager import Manager
 from tests.prefix import RQ
 from tests.waiting import eventually

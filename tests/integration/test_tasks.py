@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import redis
 
-from tests.faults.ledger import queued
 from tests.integration.reminders import digest, plain, send_reminder, untyped
+from tests.ledger import queued
 from tests.unit.tasks.defining import define
 from zsched import Client, InvalidSchedule, NotArchived, NotImportable
 from zsched.client.putting import RowReader

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.clusters import PREFIX, Cluster
 from tests.builders.daemons import DaemonProcess
 from tests.builders.leaders import know
 from tests.builders.redises import connect
-from tests.faults.clusters import PREFIX, Cluster
 from tests.integration.cluster.running import SETTINGS
 from tests.prefix import RQ, needs_prefix
 from tests.waiting import ENDS_S, WITHIN_S, eventually

@@ -16,7 +16,7 @@ from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonProcess, DaemonThread, archive_of_its_own
 from tests.builders.leaders import HOUR_MS
 from tests.clocks import day_later, now_ms, set_back
-from tests.faults.ledger import doubles, entries, queued
+from tests.ledger import doubles, entries, queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client

@@ -11,9 +11,9 @@ import redis
 from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonProcess
 from tests.builders.leaders import HOUR_MS
+from tests.builders.machines import slim_machine
 from tests.clocks import set_back
-from tests.faults.ledger import queued
-from tests.faults.zones import slim_machine
+from tests.ledger import queued
 from tests.waiting import eventually
 from zsched import Client
 from zsched.core.triggers import zones

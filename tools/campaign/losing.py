@@ -12,9 +12,9 @@ import shutil
 
 import redis
 
+from tests.builders.proxies import Proxy
 from tests.builders.redises import connect
 from tests.faults.archives import await_caught_up, is_leader
-from tests.faults.proxy import Proxy
 from tests.waiting import eventually
 from tools.campaign.returning import fired_but_not_archived
 from tools.campaign.server import Server

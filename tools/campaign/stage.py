@@ -18,10 +18,10 @@ from pathlib import Path
 import redis
 
 from tests.builders.daemons import DaemonProcess
+from tests.builders.machines import slim_machine
+from tests.builders.proxies import Proxy
 from tests.builders.redises import connect
 from tests.faults.archives import has_caught_up, history, is_leader
-from tests.faults.proxy import Proxy
-from tests.faults.zones import slim_machine
 from tests.waiting import eventually
 from tools.campaign.calls import Ledger, now_us
 from tools.campaign.server import Server

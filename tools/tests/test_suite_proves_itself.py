@@ -16,8 +16,8 @@ import redis
 
 from tests.builders.leaders import KEYS, Leader, know
 from tests.builders.namespaces import Namespace
-from tests.faults.ledger import doubles, queued
 from tests.faults.overdue import put_due
+from tests.ledger import doubles, queued
 from tests.lua import test_advance, test_every_script, test_fire, test_fire_refused
 from tests.prefix import RQ
 from tools.campaign.safeguards import HOLD, WITHOUT_FENCE, WITHOUT_HOLD

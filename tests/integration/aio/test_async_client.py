@@ -15,9 +15,9 @@ import pytest
 import redis
 
 from tests.breadth import everything
-from tests.faults.ledger import queued
 from tests.integration.aio.turns import Turns, turn
 from tests.integration.client.calls import KEYS, SOON
+from tests.ledger import queued
 from tests.waiting import WITHIN_S, eventually
 from zsched import AsyncClient, Client, InvalidSchedule, ScheduleNotFound
 from zsched.client import preview

@@ -10,10 +10,10 @@ import redis
 import redis.asyncio
 from redis.asyncio.sentinel import Sentinel
 
+from tests.builders.clusters import PREFIX, Cluster
+from tests.builders.proxies import Proxy
 from tests.builders.redises import connect, replicate
-from tests.faults.clusters import PREFIX, Cluster
-from tests.faults.proxy import Proxy
-from tests.faults.sentinels import NAME, Sentinels
+from tests.builders.sentinels import NAME, Sentinels
 from tests.integration.aio.turns import turn
 from tests.integration.client.calls import KEYS, SOON
 from tests.prefix import needs_prefix

@@ -13,9 +13,9 @@ import redis
 
 from tests.builders.daemons import leading_daemon
 from tests.builders.scenes import Scene
-from tests.faults.ledger import queued
 from tests.integration.backfill.hours import HOUR, KEYS, backfill, now, run
 from tests.integration.reruns.ends import TASKS, archived
+from tests.ledger import queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client, InvalidSchedule, ScheduleNotFound

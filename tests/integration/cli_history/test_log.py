@@ -18,8 +18,8 @@ from click.testing import Result
 
 from tests.builders.command_line import FUNC, Zsched
 from tests.builders.daemons import DaemonThread, leading_daemon
-from tests.faults.ledger import await_queued
 from tests.integration.cli_history.answers import ALONE, KEYS, NO_ANSWER
+from tests.ledger import await_queued
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.cli.program import DONE, USAGE

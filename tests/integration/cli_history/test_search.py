@@ -20,8 +20,8 @@ from rq import Queue
 from tests.builders.command_line import FUNC, Zsched
 from tests.builders.daemons import DaemonThread, leading_daemon
 from tests.builders.workers import work_off
-from tests.faults.ledger import await_queued
 from tests.integration.cli_history.answers import ASKING, KEYS, NO_ANSWER, PATIENCE
+from tests.ledger import await_queued
 from tests.waiting import ENDS_S, eventually
 from zsched import Client
 from zsched.cli.program import INTERRUPTED, NOT_FOUND, USAGE

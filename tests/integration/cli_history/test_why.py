@@ -19,9 +19,9 @@ from rq import SimpleWorker
 from tests.builders.command_line import FUNC, Zsched
 from tests.builders.daemons import DaemonThread, leading_daemon
 from tests.clocks import now_ms, set_back
-from tests.faults.ledger import await_queued
 from tests.faults.overdue import HOUR_MS, become_due
 from tests.integration.cli_history.answers import ALONE, ASKING, KEYS, NO_ANSWER, PATIENCE
+from tests.ledger import await_queued
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client

@@ -14,8 +14,8 @@ import pytest
 import redis
 
 from tests.clocks import freeze, pass_time
-from tests.faults.ledger import queued
 from tests.integration.client.calls import KEYS, SOON
+from tests.ledger import queued
 from tests.waiting import WITHIN_S
 from zsched import Client, InvalidSchedule, RedisUnavailable, ScheduleNotFound
 from zsched.core.clock import from_ms, to_ms

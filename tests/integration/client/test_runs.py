@@ -15,8 +15,8 @@ import pytest
 import redis
 
 from tests.clocks import freeze
-from tests.faults.ledger import queued
 from tests.integration.client.calls import HOUR, KEYS, SOON
+from tests.ledger import queued
 from zsched import Client, InvalidSchedule, ScheduleExists, ScheduleNotFound
 from zsched.client.caller import caller
 from zsched.core.clock import ManualClock, from_ms, to_ms

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.clusters import PREFIX, Cluster
+from tests.builders.clusters import PREFIX, Cluster
 from zsched import Client
 from zsched.embedded.guard import Guard
 

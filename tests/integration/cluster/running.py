@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.builders.clusters import ENV, PREFIX, Cluster
 from tests.builders.redises import connect
-from tests.faults.clusters import ENV, PREFIX, Cluster
 from zsched.embedded.guard import Guard
 
 # After each failover fire is held as long as a lease lasts; a term may end earlier.

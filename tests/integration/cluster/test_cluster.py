@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import redis
 
+from tests.builders.clusters import ENV, PREFIX, SLOT, Cluster
 from tests.builders.daemons import DaemonProcess, archive_of_its_own
 from tests.builders.redises import connect
 from tests.builders.web import Web
-from tests.faults.clusters import ENV, PREFIX, SLOT, Cluster
-from tests.faults.ledger import doubles
 from tests.integration.cluster.running import SETTINGS, environment, start_worker, status_of
 from tests.integration.doctor.examining import examined, only
 from tests.integration.users import fill_in_passwords, refusals
+from tests.ledger import doubles
 from tests.prefix import needs_prefix
 from tests.waiting import ENDS_S, eventually
 from zsched import Client, ConfigError, RedisRefused

@@ -17,8 +17,8 @@ import redis
 from flask import Flask
 from rq import SimpleWorker
 
+from tests.builders.sentinels import Sentinels
 from tests.builders.web import Web
-from tests.faults.sentinels import Sentinels
 from tests.integration.dashboard.runs import DONE, FAILED, NOMINAL, WAITS, fill, job, listed
 from tests.prefix import RQ, needs_prefix
 from tests.waiting import ENDS_S, eventually

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import redis
 
+from tests import ledger
 from tests.builders.daemons import DaemonThread
 from tests.builders.leaders import KEYS, know
-from tests.faults import ledger
 from tests.integration.reruns.ends import archived, ends
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, eventually

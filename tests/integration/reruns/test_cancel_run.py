@@ -14,8 +14,8 @@ from rq.job import Job
 from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonThread
 from tests.builders.leaders import KEYS
-from tests.faults.ledger import queued
 from tests.integration.reruns.ends import TASKS, UNKNOWN, archived, ends, status
+from tests.ledger import queued
 from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client, RunNotOver

@@ -13,8 +13,8 @@ import redis
 
 from tests.builders.daemons import archive_of_its_own, leading_daemon
 from tests.builders.leaders import KEYS, Leader
-from tests.faults.ledger import queued
 from tests.integration.reruns.ends import TASKS, UNKNOWN, archived, ends, status
+from tests.ledger import queued
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client, InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver

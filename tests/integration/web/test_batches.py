@@ -13,8 +13,8 @@ import httpx
 import pytest
 import redis
 
+from tests.builders.proxies import Proxy
 from tests.builders.web import Web
-from tests.faults.proxy import Proxy
 from tests.integration.client.calls import KEYS
 from tests.integration.web.routes import LIMITS, WITHIN
 from tests.waiting import WITHIN_S, eventually

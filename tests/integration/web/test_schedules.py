@@ -14,9 +14,9 @@ import redis
 
 from tests.breadth import everything
 from tests.builders.web import Web
-from tests.faults.ledger import queued
 from tests.integration.client.calls import KEYS
 from tests.integration.web.raw import Answer, Api, connected, cut, put_bytes, status_of
+from tests.ledger import queued
 from tests.waiting import WITHIN_S
 from zsched import Client
 

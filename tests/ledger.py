@@ -1,4 +1,4 @@
-"""The runs by log and by RQ queues, which the fault tests compare."""
+"""The runs by log and by RQ queues, which tests compare."""
 
 from __future__ import annotations
 
