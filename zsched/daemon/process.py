@@ -72,7 +72,7 @@ def run_daemon(read: Callable[[], Settings]) -> int:
 def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervisor: Supervisor) -> None:
     daemon_id = uuid.uuid4().hex
     link = link_of(settings)  # before the fork, so that only one process reports a wrong setting
-    archivist = ArchivistProcess(settings, daemon_id, _tally(settings, clock, daemon_id))
+    archivist = ArchivistProcess(settings, daemon_id, _tally(settings, daemon_id))
     signals = Signals()  # after the fork: the archivist's process ignores them
     health = DaemonHealth(clock)
     with _metered(settings, clock, health, archivist) as meter:
@@ -90,13 +90,13 @@ def _run(settings: Settings, read: Callable[[], Settings], clock: Clock, supervi
             line.stop()
 
 
-def _tally(settings: Settings, clock: Clock, daemon: str) -> Meter:
-    """Return the meter of the archivist's process. Its health is never read."""
+def _tally(settings: Settings, daemon: str) -> Meter:
+    """Return the meter of the archivist's process."""
     if settings.metrics.listen is None:
         return Meter()
-    from zsched.metrics.meter import DaemonMeter, LogTally, Names
+    from zsched.metrics.meter import LogTally, Names
 
-    return DaemonMeter(LogTally(keys_of(settings).run_suffix, Names(), daemon), DaemonHealth(clock))
+    return LogTally(keys_of(settings).run_suffix, Names(), daemon)
 
 
 def _metered(

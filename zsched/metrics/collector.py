@@ -92,7 +92,7 @@ class DaemonCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metric families."""
-        yield from _of_log(self._meter.tally)
+        yield from _of_log(self._meter)
         yield from _of_daemon(self._meter)
         versions = tuple(version or UNKNOWN for version in self._build.values())
         yield gauge("build_info", "Versions of this daemon.", {versions: 1}, tuple(self._build))

@@ -131,16 +131,16 @@ TIMEOUT_RATIO: Final = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1)  # above 1: the run 
 _COUNTS: Final = ("outcomes", "lateness_s", "wait_s", "duration_s", "timeout_ratio", "ended", "requeued")
 
 
-class LogTally:
+class LogTally(Meter):
     """
-    Counts of log entries since the process's start. Any thread may call ``led`` and read the counts; only one thread
-    may call ``see``.
+    Counts of log entries since the process's start. Any thread may call ``began`` and read the counts; only one thread
+    may call ``archived``.
     """
 
     def __init__(self, run_suffix: str, queues: Names, daemon: str | None = None) -> None:
         """
         *run_suffix*: the namespace's part of run ids. *daemon*: its id. A term counts from its first entry, which
-        names the daemon. A term that began before the tally counts from the call of ``led``.
+        names the daemon. A term that began before the tally counts from the call of ``began``.
         """
         self._run_suffix, self._queues, self._daemon = run_suffix, queues, daemon and daemon.encode()
         self._epochs: set[int] = set()
@@ -154,16 +154,16 @@ class LogTally:
         self.ended: Counter[tuple[str, str]] = Counter()  # by queue and status
         self.requeued: Counter[tuple[str, str]] = Counter()  # ends among them that do not count any more
 
-    def led(self, epoch: int) -> None:
+    def began(self, epoch: int) -> None:
         """Count entries of *epoch* from now on: it is a term of this daemon."""
         self._epochs.add(epoch)
 
-    def see(self, entries: Sequence[Entry]) -> None:
+    def archived(self, entries: Sequence[Entry]) -> None:
         """Count *entries* of its own terms that are new. The archiver reports entries that cannot be read."""
         kinds = kinds_telling(*_COUNTED)
         for entry in entries:
             if entry.kind == "term" and self._daemon in entry.body:
-                self.led(entry.position.epoch)
+                self._epochs.add(entry.position.epoch)
             elif entry.kind in kinds:
                 with suppress(UnknownEntry), reading(entry):
                     parsed = parse(entry, self._run_suffix)
@@ -173,10 +173,10 @@ class LogTally:
                         self._count(parsed)
 
     def counts(self) -> dict[str, Any]:
-        """Return all counts, not a copy. Only the thread that calls ``see`` may call it."""
+        """Return all counts, not a copy. Only the thread that calls ``archived`` may call it."""
         return {name: getattr(self, name) for name in _COUNTS}
 
-    def take(self, counts: dict[str, Any]) -> None:
+    def counted(self, counts: dict[str, Any]) -> None:
         """Replace the counts by *counts* of another process, which reads the log."""
         for name in _COUNTS:
             setattr(self, name, counts[name])
@@ -223,14 +223,15 @@ RENEWAL_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 FIRED: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)  # by one script
 
 
-class DaemonMeter(Meter):
+class DaemonMeter(LogTally):
     """
-    Records measurements, in a few hundred ns each. Archived entries go to *tally*; *health* is that of the main loop.
-    Any thread may read it.
+    Records measurements, in a few hundred ns each, and counts log entries. *health* is that of the main loop. Any
+    thread may read it.
     """
 
-    def __init__(self, tally: LogTally, health: DaemonHealth) -> None:
-        self.tally, self.health = tally, health
+    def __init__(self, run_suffix: str, queues: Names, health: DaemonHealth) -> None:
+        super().__init__(run_suffix, queues)
+        self.health = health
         self.terms, self.clock_jumps = 0, 0
         self.renewal_s = Distribution(RENEWAL_S)
         self.script_s = defaultdict[str, Distribution](partial(Distribution, SCRIPT_S))
@@ -238,7 +239,7 @@ class DaemonMeter(Meter):
 
     def began(self, epoch: int) -> None:
         """Record that a term began."""
-        self.tally.led(epoch)
+        super().began(epoch)
         self.terms += 1
 
     def renewed(self, took_ms: float) -> None:
@@ -254,15 +255,3 @@ class DaemonMeter(Meter):
     def jumped(self, by_ms: float) -> None:
         """Record a jump of the server's clock."""
         self.clock_jumps += 1
-
-    def archived(self, entries: Sequence[Entry]) -> None:
-        """Count entries that the archive has stored."""
-        self.tally.see(entries)
-
-    def counts(self) -> dict[str, Any]:
-        """Return the counts of the log."""
-        return self.tally.counts()
-
-    def counted(self, counts: Any) -> None:
-        """Take the counts of another process."""
-        self.tally.take(counts)

@@ -23,7 +23,7 @@ from zsched.daemon.failures import Failures
 from zsched.health.facts import TIMEOUTS, DaemonHealth, RedisUnseen
 from zsched.health.verdict import problems
 from zsched.metrics.collector import LONGEST_S, DaemonCollector, Lookout
-from zsched.metrics.meter import DaemonMeter, LogTally, Names
+from zsched.metrics.meter import DaemonMeter, Names
 from zsched.metrics.pages import served
 from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
@@ -50,7 +50,7 @@ def serving(
         ZschedError: the server cannot listen at this address now.
     """
     keys, queues = keys_of(settings), Names()
-    meter = DaemonMeter(LogTally(keys.run_suffix, queues), health)
+    meter = DaemonMeter(keys.run_suffix, queues, health)
     link = link_of(settings, LONGEST_S)
     lookout = Lookout(Reader(link, keys, Encoder(settings.rq.serializer)), clock)
     registry = CollectorRegistry()

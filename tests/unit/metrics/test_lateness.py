@@ -69,9 +69,9 @@ def test_lateness_counts_from_the_time_since_when_a_schedule_could_fire(name: st
     past, lates_ms = CASES[name]
     namespace, suffix = ("shop", "-nshop") if "namespace" in name else ("default", "")
     tally, counting = LogTally(suffix, Names()), Counting(suffix, windows_ms=(30 * HOUR_MS,))
-    tally.led(1)
+    tally.began(1)
 
-    tally.see(past)
+    tally.archived(past)
     for each in reversed(past):
         assert counting.see(each, T_MS)
 
@@ -88,9 +88,11 @@ def test_lateness_counts_from_the_time_since_when_a_schedule_could_fire(name: st
 
 def test_a_put_by_a_client_in_another_term_counts_for_the_fire_of_this_one() -> None:
     tally = LogTally("", Names())
-    tally.led(2)
+    tally.began(2)
 
-    tally.see([PUT_LATE, fire(T_MS - 895, RUN)._replace(position=fire(T_MS - 895, RUN).position._replace(epoch=2))])
+    tally.archived(
+        [PUT_LATE, fire(T_MS - 895, RUN)._replace(position=fire(T_MS - 895, RUN).position._replace(epoch=2))]
+    )
 
     assert 0.005 == pytest.approx(tally.lateness_s.total)
 
@@ -98,9 +100,9 @@ def test_a_put_by_a_client_in_another_term_counts_for_the_fire_of_this_one() -> 
 def test_only_the_last_schedules_that_were_put_late_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zsched.core.occurrences.lateness._WAITING", 2)
     tally = LogTally("", Names())
-    tally.led(1)
+    tally.began(1)
 
     puts = [put(T_MS - 902 + n, id, past=id) for n, id in enumerate("abc")]
-    tally.see([*puts, fire(T_MS - 895, *(f"{id}-{DUE_MS}" for id in "bc"))])
+    tally.archived([*puts, fire(T_MS - 895, *(f"{id}-{DUE_MS}" for id in "bc"))])
 
     assert 0.011 == pytest.approx(tally.lateness_s.total)

@@ -20,7 +20,7 @@ from zsched.core.clock import ManualClock
 from zsched.core.options.choices import Priority
 from zsched.health.facts import DaemonHealth
 from zsched.metrics.collector import DaemonCollector, Lookout, Sight
-from zsched.metrics.meter import OTHER, DaemonMeter, Distribution, LogTally, Names
+from zsched.metrics.meter import OTHER, DaemonMeter, Distribution, Names
 from zsched.metrics.web_collector import exposition
 from zsched.metrics.web_meter import WebMeter
 from zsched.storage.overview import Overview
@@ -87,7 +87,7 @@ class Seen(Lookout):
 
 def scraped(**changes: Any) -> dict[str, dict[str, float]]:
     """Return the values by name and by label, of a standby that sees NOBODY with *changes*."""
-    meter = DaemonMeter(LogTally("", Names()), DaemonHealth(ManualClock()))
+    meter = DaemonMeter("", Names(), DaemonHealth(ManualClock()))
     found: dict[str, dict[str, float]] = {}
     for family in DaemonCollector(meter, Seen(replace(NOBODY, **changes)), Names(), {}).collect():
         for sample in family.samples:
@@ -120,7 +120,7 @@ def test_the_age_of_the_oldest_due_run_is_never_negative() -> None:
 def test_a_daemon_reports_the_number_of_its_failing_threads_and_chores() -> None:
     health = DaemonHealth(ManualClock())
     health.failing |= {"thread waker": "'a bug'", "chore auditor": "'a bug'"}
-    meter = DaemonMeter(LogTally("", Names()), health)
+    meter = DaemonMeter("", Names(), health)
 
     families = DaemonCollector(meter, Seen(NOBODY), Names(), {}).collect()
 

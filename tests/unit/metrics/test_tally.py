@@ -51,7 +51,7 @@ OF_A_SCHEDULE = [
 @pytest.fixture
 def tally() -> LogTally:
     tally = LogTally("", Names(2))
-    tally.led(1)
+    tally.began(1)
     return tally
 
 
@@ -80,7 +80,7 @@ ONCE = "uncertain skipped_uncertain skipped_overlap expired duplicate quarantine
     ],
 )
 def test_every_word_of_a_fire_or_an_advance_is_counted(tally: LogTally, given: Entry, words: dict[str, int]) -> None:
-    tally.see([given])
+    tally.archived([given])
 
     assert words == counted(tally)
     assert outcomes_of([given]) == tally.outcomes
@@ -99,13 +99,13 @@ def test_every_word_of_a_fire_or_an_advance_is_counted(tally: LogTally, given: E
     ],
 )
 def test_calls_of_clients_are_counted(tally: LogTally, given: Entry, expected: dict[str, int]) -> None:
-    tally.see([given])
+    tally.archived([given])
 
     assert expected == counted(tally)
 
 
 def test_lateness_counts_from_the_due_time_with_jitter(tally: LogTally) -> None:
-    tally.see([moved(FIRE, "1-1"), moved(ADVANCE, "1-2")])
+    tally.archived([moved(FIRE, "1-1"), moved(ADVANCE, "1-2")])
 
     # 0, 0.04 and 7 s; 0.003 s, 5 s less 4 s of jitter, and twice 0
     expected = {"0.001": 3, "0.005": 4, "0.05": 5, "1.0": 6, "10.0": 7}
@@ -117,7 +117,7 @@ def test_a_requeued_run_ends_again_and_its_end_before_no_longer_counts(tally: Lo
     run = Run(f"a-{T_MS}", RunStatus.FAILED, T_MS * 1000, T_MS, T_MS + 9, T_MS + 99, queue="mail")
     again = run._replace(status=RunStatus.SUCCEEDED, attempt=2, was=RunStatus.FAILED)
 
-    tally.see([end(1, run), end(2, again)])
+    tally.archived([end(1, run), end(2, again)])
 
     assert {("mail", "failed"): 1, ("mail", "succeeded"): 1} == tally.ended
     assert {("mail", "failed"): 1} == tally.requeued
@@ -126,9 +126,9 @@ def test_a_requeued_run_ends_again_and_its_end_before_no_longer_counts(tally: Lo
 
 def test_run_ids_with_the_suffix_of_the_namespace_are_read() -> None:
     tally = LogTally("-nother", Names())
-    tally.led(1)
+    tally.began(1)
 
-    tally.see([entry(1, "fire", runs=f"a-{T_MS - 1000}-nother b-7-{T_MS - 1000}-nother", t_us=T_MS * 1000)])
+    tally.archived([entry(1, "fire", runs=f"a-{T_MS - 1000}-nother b-7-{T_MS - 1000}-nother", t_us=T_MS * 1000)])
 
     assert (2, 2.0) == (number(tally.lateness_s), pytest.approx(tally.lateness_s.total))
 
@@ -138,7 +138,7 @@ def test_a_term_is_counted_from_the_entry_that_names_the_daemon() -> None:
     others = entry(1, "term", daemon="d2"), moved(FIRE, "1-2")
     ours = entry(3, "term", daemon="d1", epoch=2), moved(FIRE, "2-4")
 
-    tally.see([*others, *ours])
+    tally.archived([*others, *ours])
 
     assert outcomes_of([FIRE]) == tally.outcomes
 
@@ -150,7 +150,7 @@ def run(queue: str, status: RunStatus = RunStatus.SUCCEEDED, timeout_s: int | No
 
 
 def test_ended_runs_are_counted_by_queue_and_status_with_their_times(tally: LogTally) -> None:
-    tally.see([end(1, run("mail"), run("mail", RunStatus.FAILED), run("bulk", timeout_s=None))])
+    tally.archived([end(1, run("mail"), run("mail", RunStatus.FAILED), run("bulk", timeout_s=None))])
 
     expected = {("mail", "succeeded"): 1, ("mail", "failed"): 1, ("bulk", "succeeded"): 1}
     assert expected == dict(tally.ended)
@@ -162,7 +162,7 @@ def test_ended_runs_are_counted_by_queue_and_status_with_their_times(tally: LogT
 def test_a_run_whose_job_rq_forgot_is_counted_without_its_queue(tally: LogTally) -> None:
     times = {"queued_ms": T_MS, "started_ms": T_MS + 50, "ended_ms": T_MS + 90}
 
-    tally.see([end(1, Run(f"a-{T_MS}", RunStatus.FAILED, T_MS * 1000, **times))])
+    tally.archived([end(1, Run(f"a-{T_MS}", RunStatus.FAILED, T_MS * 1000, **times))])
 
     assert {("unknown", "failed"): 1} == dict(tally.ended)
     assert 0.04 == pytest.approx(tally.duration_s["unknown"].total)
@@ -170,28 +170,28 @@ def test_a_run_whose_job_rq_forgot_is_counted_without_its_queue(tally: LogTally)
 
 
 def test_a_run_that_never_began_has_no_times(tally: LogTally) -> None:
-    tally.see([end(1, Run(f"a-{T_MS}", RunStatus.CANCELLED, queue="mail", ended_ms=T_MS))])
+    tally.archived([end(1, Run(f"a-{T_MS}", RunStatus.CANCELLED, queue="mail", ended_ms=T_MS))])
 
     assert {("mail", "cancelled"): 1} == dict(tally.ended)
     assert {} == tally.wait_s == tally.duration_s
 
 
 def test_a_thousand_queues_take_two_labels_and_other(tally: LogTally) -> None:
-    tally.see([end(1, *(run(f"q{n}") for n in range(1000)))])
+    tally.archived([end(1, *(run(f"q{n}") for n in range(1000)))])
 
     assert {"q0": 1, "q1": 1, "other": 998} == {queue: count for (queue, _), count in tally.ended.items()}
     assert {"q0", "q1", "other"} == tally.wait_s.keys() == tally.duration_s.keys()
 
 
 def test_only_entries_of_led_terms_are_counted(tally: LogTally) -> None:
-    tally.see([moved(OTHERS[0], "0-9"), moved(OTHERS[0], "1-10"), moved(OTHERS[0], "2-11")])
+    tally.archived([moved(OTHERS[0], "0-9"), moved(OTHERS[0], "1-10"), moved(OTHERS[0], "2-11")])
 
     assert {"enqueued": 1} == counted(tally)
 
 
 def test_two_entries_of_one_moment_and_entries_of_a_rolled_back_redis_with_old_ids_are_counted(tally: LogTally) -> None:
-    tally.see([moved(OTHERS[0], "1-7"), moved(OTHERS[0], "1-8")])
-    tally.see([moved(OTHERS[0], "1-6", T_MS * 1000 + 5)])
+    tally.archived([moved(OTHERS[0], "1-7"), moved(OTHERS[0], "1-8")])
+    tally.archived([moved(OTHERS[0], "1-6", T_MS * 1000 + 5)])
 
     assert {"enqueued": 3} == counted(tally)
 
@@ -199,9 +199,9 @@ def test_two_entries_of_one_moment_and_entries_of_a_rolled_back_redis_with_old_i
 def test_an_entry_seen_twice_is_counted_once(tally: LogTally) -> None:
     entries = [moved(OTHERS[0], f"1-{seq}", T_MS * 1000 + seq) for seq in (1, 2, 3)]
 
-    tally.see(entries[:2])
-    tally.see(entries)
-    tally.see(entries[:1])
+    tally.archived(entries[:2])
+    tally.archived(entries)
+    tally.archived(entries[:1])
 
     assert {"enqueued": 3} == counted(tally)
 
@@ -219,7 +219,7 @@ def test_an_entry_seen_twice_is_counted_once(tally: LogTally) -> None:
     ],
 )
 def test_an_entry_of_another_writer_does_not_stop_the_tally(tally: LogTally, broken: Entry) -> None:
-    tally.see([broken, moved(OTHERS[0], "1-2")])
+    tally.archived([broken, moved(OTHERS[0], "1-2")])
 
     assert 1 == tally.outcomes["enqueued"]
     assert tuple(tally.outcomes) == LABELS

@@ -20,7 +20,7 @@ from zsched.core.clock import SystemClock
 from zsched.core.runs.run import RunStatus
 from zsched.health.facts import DaemonHealth
 from zsched.metrics.collector import DaemonCollector, Lookout
-from zsched.metrics.meter import DURATION_S, WAIT_S, DaemonMeter, Distribution, LogTally, Names
+from zsched.metrics.meter import DURATION_S, WAIT_S, DaemonMeter, Distribution, Names
 from zsched.metrics.web_collector import WebCollector
 from zsched.metrics.web_meter import WebMeter
 from zsched.storage.archivers import Archivers, ArchiveState
@@ -48,12 +48,12 @@ def exposed(redis_url: str, redis_client: redis.Redis) -> dict[str, Labels]:
     about = {"host": "a", "path": "1.db", "audit": audit}
     Archivers(link, keys).report("some", last.position, ArchiveState.FOLLOWING, about)
 
-    meter = DaemonMeter(LogTally(keys.run_suffix, Names()), DaemonHealth(SystemClock()))
+    meter = DaemonMeter(keys.run_suffix, Names(), DaemonHealth(SystemClock()))
     for script in ("fire", "advance"):
         meter.ran(script, 1.0, 1)
-    meter.tally.wait_s["email"], meter.tally.duration_s["email"] = Distribution(WAIT_S), Distribution(DURATION_S)
-    meter.tally.ended.update(("email", status.value) for status in RunStatus)
-    meter.tally.requeued.update(("email", status.value) for status in RunStatus)
+    meter.wait_s["email"], meter.duration_s["email"] = Distribution(WAIT_S), Distribution(DURATION_S)
+    meter.ended.update(("email", status.value) for status in RunStatus)
+    meter.requeued.update(("email", status.value) for status in RunStatus)
     registry = CollectorRegistry()
     lookout = Lookout(Reader(link, keys, Encoder("pickle")), SystemClock())
     registry.register(DaemonCollector(meter, lookout, Names(), {"version": "1.0", "rq": "2.12"}))

@@ -166,10 +166,10 @@ def test_an_entry_of_a_new_kind_is_read_with_nothing_but_its_class(conjured: Ent
 
 def test_an_entry_of_a_new_kind_is_counted_and_found_with_nothing_but_its_class(conjured: Entry) -> None:
     counting, tally = Counting(SUFFIX), LogTally(SUFFIX, Names(10))
-    tally.led(conjured.position.epoch)
+    tally.began(conjured.position.epoch)
 
     counting.see(conjured, NOW_MS)
-    tally.see([conjured])
+    tally.archived([conjured])
 
     assert 1 == counting.told(NOW_MS).stretches[0].happened[What.FIRED]
     assert 1 == tally.outcomes["fired"]

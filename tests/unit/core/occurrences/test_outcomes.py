@@ -81,8 +81,8 @@ def test_a_row_of_an_advance_is_counted_as_its_changes(word: str) -> None:
 
     found = {change.what for change in changes(row)}
     tally = LogTally("", Names())
-    tally.led(1)
-    tally.see([row])
+    tally.began(1)
+    tally.archived([row])
 
     assert found <= AdvanceEntry.whats
     assert found == {what for what, _ in parse(row).counts().happened}
