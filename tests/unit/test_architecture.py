@@ -205,7 +205,8 @@ def test_clients_workers_and_the_command_line_alone_read_the_file_of_signing_key
     readers = {
         name.partition("/")[0]
         for name, source in sources(PACKAGE.rglob("*.py")).items()
-        if "keys_file" in source.attribute_names or any("KeyFile" in each for each in source.imports)
+        if {"keys_file", "client_options"} & set(source.attribute_names)
+        or any("KeyFile" in each for each in source.imports)
     }
 
     assert {"cli", "client", "rq", "storage", "tasks", "web"} == readers - {"config"}

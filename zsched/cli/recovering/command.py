@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -100,12 +100,12 @@ class RecoveryRefused(ZschedError):
 
 
 @contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """Yield an event that the first Ctrl-C sets inside the block; the second one interrupts as usual."""
-    asked = threading.Event()
+def stopping() -> Iterator[list[int]]:
+    """Yield a list that the first Ctrl-C inside the block adds its number to; the second one interrupts as usual."""
+    asked: list[int] = []
 
     def ask(number: int, frame: FrameType | None) -> None:
-        asked.set()
+        asked.append(number)
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
@@ -226,7 +226,7 @@ class ManualRecovery:
             if gen not in (found.gen or "").split():
                 Naming(wire, self._keys).adopt(gen)
 
-    def _drive(self, loop: RecoveryLoop, asked: threading.Event) -> None:
+    def _drive(self, loop: RecoveryLoop, asked: Sequence[int]) -> None:
         """Run the recovery, and report its progress."""
         before: Doing | None = None
         progress, total = self._progress(), 0
@@ -242,7 +242,7 @@ class ManualRecovery:
                         progress.at(min(loop.compared, total), total)
                     elif not doing.is_busy:
                         time.sleep(_SLEEP_S)
-                    if asked.is_set():
+                    if asked:
                         shown.close()
                         self._say(f"stopped; {self._kept()}")
                         raise click.Abort
