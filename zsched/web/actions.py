@@ -21,6 +21,7 @@ from zsched.errors import NOT_GIVEN, InvalidSchedule, ScheduleNotFound, VersionC
 from zsched.storage.keys import keys_of
 from zsched.storage.refusals import contended, not_found
 from zsched.web.access import Caller
+from zsched.web.problems import Problem
 
 ATTEMPTS: Final = 3
 
@@ -168,18 +169,12 @@ async def change_all(
 # -- runs ---------------------------------------------------------------------------------------------
 
 
-async def retry(call: Caller, run_id: str) -> str:
-    """Run a finished run once more, and return the new run's id. Raises as ``Client.retry``, Problem."""
+async def change_run(call: Caller, action: str, run_id: str) -> str:
+    """``retry`` or ``cancel_run`` a run of this caller, and return the result. Raises as ``Client.retry``, Problem."""
     call.demand_write()
     await call.client.get_run(run_id)  # else it is not this caller's
-    return await call.client.retry(run_id)
-
-
-async def cancel_run(call: Caller, run_id: str) -> str:
-    """Cancel a queued run, or stop a running one, and return the outcome. Raises as ``Client.cancel_run``, Problem."""
-    call.demand_write()
-    await call.client.get_run(run_id)
-    return await call.client.cancel_run(run_id)
+    done: str = await getattr(call.client, action)(run_id)
+    return done
 
 
 async def retry_all(call: Caller, status: str, **given: Any) -> Repaired:
@@ -187,3 +182,8 @@ async def retry_all(call: Caller, status: str, **given: Any) -> Repaired:
     call.demand_write()
     call.demand_all("a search for runs")
     return await call.client.retry_many(status, **given)
+
+
+def unknown_action(action: str, remedy: str) -> Problem:
+    """Return the problem of a path with an action that there is not."""
+    return Problem(404, "not-found", f"no such action: {action[:40]}", remedy)

@@ -68,7 +68,7 @@ async def retry(run_id: str, request: Request, call: Admitted) -> Response:
     """Run a finished run once more. Returns the id of the new run."""
     call.demand_write()
     only(await read_object(request))
-    return JsonAnswer({"id": run_id, "run_id": await actions.retry(call, run_id)})
+    return JsonAnswer({"id": run_id, "run_id": await actions.change_run(call, "retry", run_id)})
 
 
 @router.post("/runs/{run_id:plain}:cancel", **schemas.action("Take it out of its queue, or stop it.", "Result"))
@@ -76,7 +76,7 @@ async def cancel(run_id: str, request: Request, call: Admitted) -> Response:
     """Cancel a queued run, or stop a running one."""
     call.demand_write()
     only(await read_object(request))
-    return JsonAnswer({"id": run_id, "outcome": await actions.cancel_run(call, run_id)})
+    return JsonAnswer({"id": run_id, "outcome": await actions.change_run(call, "cancel_run", run_id)})
 
 
 # -- occurrences --------------------------------------------------------------------------------------

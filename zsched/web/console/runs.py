@@ -16,7 +16,6 @@ from zsched.core.wording import duration_argument, plural
 from zsched.errors import InvalidSchedule
 from zsched.web import actions
 from zsched.web.console.view import View, Viewed
-from zsched.web.problems import Problem
 from zsched.web.reading import aware, read_form
 from zsched.web.runs import retries_of
 
@@ -24,6 +23,7 @@ router = APIRouter(include_in_schema=False)
 
 _PAGE: Final = 50
 _FILTERS: Final = ("status", "func", "queue", "tag", "owner", "name", "match", "since")
+_ACTIONS: Final = {"retry": "retry", "cancel": "cancel_run"}
 _USUAL: Final = {"status": RunStatus.FAILED.value, "since": "1h"}
 
 
@@ -83,11 +83,10 @@ async def show(view: Viewed, run_id: str) -> Response:
 async def act(view: Viewed, run_id: str, action: str) -> Response:
     """Retry or cancel a run."""
     view.call.demand_write()
-    if action == "retry":
-        return view.done(f"retry of {run_id}", "runs", await actions.retry(view.call, run_id))
-    if action == "cancel":
-        return view.done(await actions.cancel_run(view.call, run_id), "runs", run_id)
-    raise Problem(404, "not-found", f"no such action: {action[:40]}", "use the buttons of the run's page")
+    if action not in _ACTIONS:
+        raise actions.unknown_action(action, "use the buttons of the run's page")
+    done = await actions.change_run(view.call, _ACTIONS[action], run_id)
+    return view.done(f"retry of {run_id}", "runs", done) if action == "retry" else view.done(done, "runs", run_id)
 
 
 def _filters(given: Mapping[str, str]) -> dict[str, str]:

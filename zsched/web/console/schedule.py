@@ -24,7 +24,6 @@ from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.web import actions
 from zsched.web.console.drawing import mark_of, words_of
 from zsched.web.console.view import View, Viewed
-from zsched.web.problems import Problem
 from zsched.web.reading import read_form
 from zsched.web.runs import replaced_since
 
@@ -89,7 +88,7 @@ async def act(view: Viewed, id: str, action: str, request: Request) -> Response:
         except ZschedError as error:
             return await _backfill_page(view, id, form, error=error)
         return view.done(f"pushed {plural(len(done.runs), 'run')}", "schedules", id)
-    raise Problem(404, "not-found", f"no such action: {action[:40]}", "use the buttons of the schedule's page")
+    raise actions.unknown_action(action, "use the buttons of the schedule's page")
 
 
 @router.get("/schedules/{id:plain}/backfill")

@@ -145,7 +145,7 @@ def _choices(after: str | None) -> dict[str, Any]:
 
 def _demanded(given: Mapping[str, str], action: str) -> dict[str, str]:
     if action not in actions.ACTIONS:
-        raise Problem(404, "not-found", f"no such action: {action[:40]}", f"use one of {', '.join(actions.ACTIONS)}")
+        raise actions.unknown_action(action, f"use one of {', '.join(actions.ACTIONS)}")
     filters = given_filters(given)
     if not filters:
         raise InvalidSchedule("filter", "", "no filter", "filter by a tag, a queue or an id; * is any id")
