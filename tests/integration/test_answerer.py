@@ -32,7 +32,8 @@ ALONE = Keys("alone")  # no daemon of another test, which ends a moment later, a
 FUNC = "app.tasks.run"
 
 
-GOOD: dict[str, Any] = {"id": "x", "about": "schedule", "arguments": {"id": "a", "newest": 3}, "seen": None}
+ARGUMENTS = {"id": "a", "newest": 3, "is_limited": False}
+GOOD: dict[str, Any] = {"id": "x", "about": "schedule", "arguments": ARGUMENTS, "seen": None}
 
 NO_QUESTIONS = [
     "",
@@ -55,11 +56,11 @@ def search(after: Any = None, **wanted: Any) -> tuple[str, dict[str, Any]]:
 NOT_UNDERSTOOD: list[tuple[str, dict[str, Any]]] = [
     ("the weather", {}),
     ("schedule", {}),
-    ("schedule", {"id": 7, "newest": 3}),
-    ("schedule", {"id": None, "newest": 3}),
-    ("schedule", {"id": "\ud800", "newest": 3}),
-    ("schedule", {"id": "a", "newest": "three"}),
-    ("schedule", {"id": "a", "newest": 3, "more": 1}),
+    ("schedule", {"id": 7, "newest": 3, "is_limited": False}),
+    ("schedule", {"id": None, "newest": 3, "is_limited": False}),
+    ("schedule", {"id": "\ud800", "newest": 3, "is_limited": False}),
+    ("schedule", {"id": "a", "newest": "three", "is_limited": False}),
+    ("schedule", {"id": "a", "newest": 3, "is_limited": False, "more": 1}),
     ("search", {"wanted": 7, "after": None}),
     search(whats=["enchanted"]),
     search(whats=7),
@@ -139,7 +140,7 @@ def test_the_wait_for_a_question_ends_before_the_connection_times_out(
 
 
 def test_an_unhealthy_archive_returns_a_question_to_the_queue(link: Link, redis_client: redis.Redis) -> None:
-    question = Question("x", "schedule", {"id": "a", "newest": 3}, Position(1, 2, 3))
+    question = Question("x", "schedule", ARGUMENTS, Position(1, 2, 3))
     redis_client.rpush(ALONE.ask(), question.text)
     answerer = Answerer(Sick(), link, ALONE)  # type: ignore[arg-type]  # what it looks at
     with closing(link.open()) as wire:
@@ -155,7 +156,7 @@ def test_an_unhealthy_archive_returns_a_question_to_the_queue(link: Link, redis_
 def test_an_unhealthy_archive_answers_only_questions_about_names(
     link: Link, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    redis_client.rpush(ALONE.ask(), Question("x", "schedule", {"id": "a", "newest": 3}, None).text)
+    redis_client.rpush(ALONE.ask(), Question("x", "schedule", ARGUMENTS, None).text)
     naming, archiver = Naming(link, ALONE), Sick()
     naming.ask()
     naming.ask()  # nobody took the first one
@@ -182,7 +183,7 @@ def test_a_long_history_question_does_not_delay_a_names_question(
         return {}
 
     monkeypatch.setattr(Answerer, "_answer", look)
-    redis_client.rpush(KEYS.ask(), Question("x", "schedule", {"id": "a", "newest": 3}, None).text)
+    redis_client.rpush(KEYS.ask(), Question("x", "schedule", ARGUMENTS, None).text)
     assert began.wait(WITHIN_S)
     naming = Naming(link, KEYS)
 
@@ -210,7 +211,7 @@ def test_an_unreadable_answer_about_names_is_ignored(link: Link, redis_client: r
 
 
 def test_an_unread_answer_expires(link: Link, redis_client: redis.Redis) -> None:
-    question = Question("x", "schedule", {"id": "a", "newest": 3}, None)
+    question = Question("x", "schedule", ARGUMENTS, None)
     with closing(link.open()) as wire:
         Inbox(wire, KEYS).answer(question, {})
 

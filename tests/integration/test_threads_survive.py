@@ -137,7 +137,7 @@ def test_a_bug_while_answering_is_logged_and_sent_to_the_asker(
     client.schedule("app.run", id="a", after=3600)
     eventually(Archivers(link, KEYS).alive)
 
-    answers = [Questions(link, KEYS).ask("schedule", id="a", newest=3) for _ in range(TIMES)]
+    answers = [Questions(link, KEYS).ask("schedule", id="a", newest=3, is_limited=False) for _ in range(TIMES)]
 
     assert [] == [answer for answer in answers if "failed to answer 'schedule'" not in answer.get("error", "")]
     assert client.why("a").source.archive is not None

@@ -64,10 +64,13 @@ def answer_of(path: Path, about: str, arguments: dict[str, Any]) -> dict[str, An
     return {"source": source, **answer}
 
 
-def _story_of(history: History, *, id: str, newest: int) -> dict[str, Any]:
-    """Return the changes of one schedule, with the leaders before late ones, as in ``Chronicle``."""
+def _story_of(history: History, *, id: str, newest: int, is_limited: bool) -> dict[str, Any]:
+    """
+    Return the changes of one schedule, with the leaders before late ones, as in ``Chronicle``. *is_limited*: its first
+    put, too, is needed with what limits are about.
+    """
     found, left_out = history.of_schedule(id, _bounded(newest))
-    found = with_definitions(found, partial(puts_of, history, id), has_first=not left_out)
+    found = with_definitions(found, partial(puts_of, history, id), has_first=is_limited and not left_out)
     return {"changes": [_with_leaders(history, change) for change in found], "left_out": left_out}
 
 
@@ -165,7 +168,7 @@ def _numbers(value: Any) -> dict[str, int]:
 
 
 _TOPICS: Final[dict[str, tuple[Callable[..., dict[str, Any]], Mapping[str, Callable[[Any], Any]]]]] = {
-    "schedule": (_story_of, {"id": question_text, "newest": _whole}),
+    "schedule": (_story_of, {"id": question_text, "newest": _whole, "is_limited": bool}),
     "search": (_searched, {"wanted": Wanted.of_dict, "after": _maybe(_cursor)}),
     "entries": (_log_entries, {"since_us": _maybe(_whole), "behind": _maybe(_position), "limit": _whole}),
     "record": (_record_of, {"run_id": question_text}),

@@ -61,6 +61,8 @@ class Looked(NamedTuple):
 class Inquiry:
     """Questions about one namespace's past over one link. Raises RedisUnavailable, RedisRefused."""
 
+    _is_limited = False  # the limits of a caller are about the puts of a schedule
+
     def __init__(self, link: Link, keys: Keys, folded: FoldedLog | None = None) -> None:
         self._link, self._keys, self._folded = link, keys, folded or FoldedLog(link, keys)
         self._questions, self._log = Questions(link, keys), Log(link, keys)
@@ -69,7 +71,7 @@ class Inquiry:
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
         """Return the first change of schedule *id* and its *newest* ones."""
-        answer, source = self._asking(id).ask("schedule", id=id, newest=newest)
+        answer, source = self._asking(id).ask("schedule", id=id, newest=newest, is_limited=self._is_limited)
         return Chronicle(id, source, answer["changes"], answer["left_out"])
 
     def search(self, wanted: Wanted, after: str | None = None) -> Iterator[Looked]:

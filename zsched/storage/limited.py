@@ -91,6 +91,8 @@ def history_begins(chronicle: Chronicle, present: Reader, limits: Limits) -> int
 class LimitedInquiry(Inquiry):
     """Questions about the past of schedules within *limits*, as *reader* finds them now."""
 
+    _is_limited = True
+
     def __init__(self, link: Link, keys: Keys, folded: FoldedLog, reader: Reader, limits: Limits) -> None:
         super().__init__(link, keys, folded)
         self._reader, self._limits = reader, limits
