@@ -169,29 +169,12 @@ class Schedule(CheckedOptions):
             options |= dict.fromkeys(POLICIES)
         elif self.policy.overlap not in WAITING:
             options["overlap_limit"] = None
-        return {
-            "id": self.id,
-            "state": self.state.value,
-            "kind": self.kind,
-            "next_at": iso(self.next_ms),
-            "tz": self.tz,
-            "trigger": None if self.trigger is None else _trigger_dict(self.trigger),
-            "anchor_at": iso(self.anchor_ms),
-            "nominal_at": iso(self.nominal_ms),
-            "func": self.func,
-            "args": self.args,
-            "kwargs": self.kwargs,
-            **options,
-            "created_at": iso(self.created_ms),
-            "updated_at": iso(self.updated_ms),
-            "version": self.version,
-            "last_run_id": self.last_run_id,
-            "last_nominal_at": iso(self.last_nominal_ms),
-            "note": self.note,
-            "paused_by": self.paused_by,
-            "since": iso(self.since_ms),
-            "unreadable": list(self.unreadable),
-        }
+        call = {"func": self.func, "args": self.args, "kwargs": self.kwargs}
+        trigger = None if self.trigger is None else _trigger_dict(self.trigger)
+        names = "id", "state", "kind", "next_at", "tz", "trigger", "anchor_at", "nominal_at"
+        lasting = "created_at", "updated_at", "version", "last_run_id", "last_nominal_at", "note", "paused_by"
+        history = json_of(self, *lasting, "since", "unreadable", since=iso(self.since_ms))
+        return json_of(self, *names, trigger=trigger) | call | options | history
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,14 +275,6 @@ def _attribute(value: object, name: str) -> Any:
 
 
 def _trigger_dict(spec: TriggerSpec) -> dict[str, Any]:
-    return {
-        "kind": spec.kind.name,
-        "expr": spec.kind.describe(spec.expr),
-        "tz": spec.tz,
-        "starts": iso(spec.starts_ms),
-        "ends": iso(spec.ends_ms),
-        "count": spec.count,
-        "gap": spec.gap.value,
-        "fold": spec.fold.value,
-        "jitter_s": spec.jitter_ms / 1000,
-    }
+    times = {"starts": iso(spec.starts_ms), "ends": iso(spec.ends_ms)}
+    rule = {"kind": spec.kind.name, "expr": spec.kind.describe(spec.expr), "tz": spec.tz}
+    return rule | times | json_of(spec, "count", "gap", "fold", "jitter_s")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from zsched.core.model import json_of
 from zsched.errors import ZschedError
 
 if TYPE_CHECKING:
@@ -56,16 +57,10 @@ class Repaired:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON; the keys are stable."""
-        return {
-            "found": self.found,
-            "done": self.done,
-            "skipped": self.skipped,
-            "refused": [{"id": id, "reason": reason} for id, reason in self.refused],
-            "refused_count": self.refused_count,
-            "sample": list(self.sample),
-            "source": None if self.source is None else self.source.to_dict(),
-            "dry_run": self.is_dry_run,
-        }
+        refused = [{"id": id, "reason": reason} for id, reason in self.refused]
+        source = None if self.source is None else self.source.to_dict()
+        names = "found", "done", "skipped", "refused", "refused_count", "sample", "source", "dry_run"
+        return json_of(self, *names, refused=refused, source=source, dry_run=self.is_dry_run)
 
 
 class Tally:
