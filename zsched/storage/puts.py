@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from uuid import uuid4
 
-from zsched.core.entry import text as shown
 from zsched.core.model import After, At, Definition
 from zsched.core.occurrences.first_times import Bracket, PlannedRule
 from zsched.core.options.checked import policy_text
@@ -33,7 +32,7 @@ from zsched.storage.meta import server_now_ms
 from zsched.storage.refusals import CHANGED
 from zsched.storage.rivals import RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
 from zsched.storage.rqjob import Encoder, Pairs
-from zsched.storage.scripts import KEEP_OP_MS, BulkCall, Scripts, stream
+from zsched.storage.scripts import KEEP_OP_MS, BulkCall, Scripts, stream, word_text
 
 if TYPE_CHECKING:
     from zsched.storage.signer import Signer
@@ -225,7 +224,7 @@ class PutScripts:
 
     def _claim_serializer(self, *words: bytes | str) -> None:
         """Record the serializer of the namespace, after the first put that wrote a schedule."""
-        if not self._is_serializer_agreed and any(_text(word) in _WRITTEN for word in words):
+        if not self._is_serializer_agreed and any(word_text(word) in _WRITTEN for word in words):
             try:  # another client may be faster; the next check finds that out
                 claimed = self._link.execute("HSETNX", self.keys.meta(), "serializer", self.encoder.serializer)
             except RedisUnavailable as error:  # the put itself was answered
@@ -381,7 +380,7 @@ class PutScripts:
                 seen_version=seen_version,
                 rows=flat(pairs),
             )
-            if _text(word) != "AGAIN":
+            if word_text(word) != "AGAIN":
                 break
         self._claim_serializer(word)
         return Answer.from_reply(word, now_ms, run_id, entry)
@@ -405,11 +404,7 @@ def _separated(*texts: str | bytes) -> bytes:
     return b"".join(each for text in texts for each in (text if isinstance(text, bytes) else text.encode(), b"\0"))
 
 
-def _text(word: bytes | str) -> str:
-    return shown(word) if isinstance(word, bytes) else word
-
-
 def _place(change: bytes | str, now_ms: bytes | int, *words: bytes | str) -> LogPlace:
     """Return the place of a put in the log, from its ``<next entry>/<version>`` and its rows' words."""
-    is_written = any(_text(word) in _WRITTEN for word in words)
-    return LogPlace(_text(change).partition("/")[0], int(now_ms), is_written)
+    is_written = any(word_text(word) in _WRITTEN for word in words)
+    return LogPlace(word_text(change).partition("/")[0], int(now_ms), is_written)

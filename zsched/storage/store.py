@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Any, Final
 from uuid import uuid4
 
-from zsched.core.entry import text as shown
 from zsched.core.model import Schedule
 from zsched.core.occurrences.first_times import REPLANS, after_missed
 from zsched.core.options.choices import Missed
@@ -23,7 +22,7 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
 from zsched.storage.refusals import NO_VERSION, refusal
-from zsched.storage.scripts import KEEP_OP_MS, Scripts
+from zsched.storage.scripts import KEEP_OP_MS, Scripts, word_text
 
 BACKFILLED_AT_ONCE: Final = 100  # runs: about 1 ms of the server
 
@@ -99,7 +98,7 @@ class Store:
         QUARANTINED or WRONGTYPE; and per run its id, None for an occurrence whose run exists, or is open.
         """
         word, _, *run_ids = self._call("run_now", version, [text for one in occurrences for text in one], id=id)
-        return _text(word), [None if run_id == b"-" else _text(run_id) for run_id in run_ids]
+        return word_text(word), [None if run_id == b"-" else word_text(run_id) for run_id in run_ids]
 
     def _call(self, name: str, version: str | None, rows: Sequence[str | int], **arguments: Any) -> list[Any]:
         """Run a script; it changes only schedules with *version*, if one is given."""
@@ -107,7 +106,7 @@ class Store:
         return self._scripts.call(name, rows=rows, **own | arguments)
 
     def _outcome(self, id: str, word: bytes | str, if_version: str | None) -> IdOutcome:
-        said = _text(word)
+        said = word_text(word)
         return IdOutcome(said, error=refusal(said, id, self.keys, if_version=if_version))
 
 
@@ -122,7 +121,3 @@ def _skip_plan(schedule: Schedule | None, now_ms: int) -> str:
     seen, window = (schedule.next_ms or 0, schedule.version or NO_VERSION), (plan.from_ms, plan.until_ms)
     words = (*seen, plan.next or "-", *window, plan.jitter_ms, passed.first_ms, passed.last_ms, passed.count)
     return " ".join(map(str, words))
-
-
-def _text(word: bytes | str) -> str:
-    return shown(word) if isinstance(word, bytes) else word
