@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from zsched.core.options.arguments import (
@@ -144,14 +145,8 @@ class Form:
 
 def word_of(enum: type[Enum]) -> Form:
     """Return the form of a word of *enum*."""
-
-    def word(value: Enum) -> str:
-        return str(value.value)
-
-    def check(name: str, value: Any) -> Enum:
-        return choice(name, value, enum)
-
-    schema = {"enum": [word(member) for member in enum]}
+    schema, word = {"enum": [member.value for member in enum]}, attrgetter("value")
+    check = partial(choice, enum=enum)
     return Form("", ValueType.WORD, schema, check, to_text=word, from_text=enum, to_json=word, enum=enum)
 
 
