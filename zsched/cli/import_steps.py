@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
@@ -14,10 +14,8 @@ from zsched.cli.functions import importing, tell_unchecked
 from zsched.cli.lines import Table, cut, printable
 from zsched.cli.output import Progress, jsonable
 from zsched.cli.program import DONE, FAILED, Invocation, connect
-from zsched.client import Client
 from zsched.client.allowed import check_allowed
 from zsched.client.file_sync import FileSync
-from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock, to_ms
 from zsched.core.model import Definition, iso
 from zsched.core.occurrences.planning import occurrences
@@ -32,36 +30,22 @@ from zsched.imports.found import ImportSource, Item, OneShot
 from zsched.imports.moving import Undone
 from zsched.imports.putting import Importing, refuse_twins
 from zsched.imports.rqjobs import RQJobs
-from zsched.storage.connection import Link, link_of
+from zsched.storage.connection import link_of
 from zsched.storage.rqjob import Encoder
 
 
-@dataclass(frozen=True, slots=True)
 class Ground:
-    """The context of an import. Connections are made at first use."""
+    """
+    The context of an import. Connections are made at first use. ``jobs``: RQ's, read with the serializer of the
+    settings. ``now_ms`` returns the server's time; InvalidSchedule: the namespace uses another serializer.
+    """
 
-    invocation: Invocation
-    settings: Settings
-    client: Client
-    link: Link
-    checks: ClientChecks
-
-    @classmethod
-    def of(cls, invocation: Invocation) -> Ground:
-        settings = invocation.settings()
-        client = connect(settings)
-        checks = ClientChecks(client, partial(check_allowed, settings.rq.allow_callables), importing)
-        return cls(invocation, settings, client, link_of(settings), checks)
-
-    @property
-    def jobs(self) -> RQJobs:
-        """RQ's jobs, read with the serializer of the settings."""
-        encoder = Encoder(self.settings.rq.serializer, self.settings.limits.payload_bytes)
-        return RQJobs(self.link, FileSync(self.client).keys.rq, encoder)
-
-    def now_ms(self) -> int:
-        """The server's time. Raises InvalidSchedule: the namespace uses another serializer."""
-        return FileSync(self.client).now_ms()
+    def __init__(self, invocation: Invocation) -> None:
+        self.invocation, settings = invocation, invocation.settings()
+        self.client, self.link = connect(settings), link_of(settings)
+        sync, encoder = FileSync(self.client), Encoder(settings.rq.serializer, settings.limits.payload_bytes)
+        self.jobs, self.now_ms = RQJobs(self.link, sync.keys.rq, encoder), sync.now_ms
+        self.checks = ClientChecks(self.client, partial(check_allowed, settings.rq.allow_callables), importing)
 
 
 def import_all(

@@ -15,7 +15,6 @@ from zsched.cli.import_steps import Ground, import_all, tell_undone
 from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, Invocation, command, group
 from zsched.cli.values import content
-from zsched.client.allowed import check_allowed
 from zsched.core.options.choices import CatchUp, Overlap
 from zsched.core.triggers import zone
 from zsched.core.wording import plural, some
@@ -125,7 +124,7 @@ def crontab(
     """
     if STDIN in files and user is None:
         raise click.UsageError("standard input is a user's crontab (crontab -l): give the user's name with --user")
-    ground = Ground.of(invocation)
+    ground = Ground(invocation)
     zone_name, remarks = _zone_of(tz)
     how = {name: given.pop(name) for name in ("prune", "dry_run", "take_over")}
     options = {**_usual_of(ground, func), **{name: value for name, value in given.items() if value is not None}}
@@ -146,7 +145,7 @@ def crontab(
 
 def _usual_of(ground: Ground, func: str) -> dict[str, Any]:
     """Return the options that make zsched act as cron, except options that the task FUNC sets itself."""
-    check_allowed(ground.settings.rq.allow_callables, func, {})
+    ground.checks.allow(func, {})
     with importing():
         task = Lookup().find(func)
     return {name: value for name, value in _AS_CRON.items() if task is None or name not in task.options}
@@ -189,7 +188,7 @@ def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
       zsched import rq-scheduler --dry-run
       zsched import rq-scheduler --tz Europe/Berlin
     """
-    ground = Ground.of(invocation)
+    ground = Ground(invocation)
     with ground.link.wire() as wire:
         others = rq_schedulers(wire).names
     zone_name, remarks = _zone_of(tz)
@@ -221,7 +220,7 @@ def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool)
       zsched import rq-cron app.cron_config --dry-run
       zsched import rq-cron app.cron_config --tz Europe/Berlin
     """
-    ground = Ground.of(invocation)
+    ground = Ground(invocation)
     now_ms = ground.now_ms()
     with ground.link.wire() as wire:
         others = [one.name for one in crons(wire, ground.jobs.rq, now_ms) if one.is_of(module)]
@@ -252,7 +251,7 @@ def rq_scheduled(invocation: Invocation, /, queues: tuple[str, ...], dry_run: bo
     Example:
       zsched import rq-scheduled --queue email --dry-run
     """
-    ground = Ground.of(invocation)
+    ground = Ground(invocation)
     with importing():
         source = read_rq_scheduled(ground.jobs, ground.now_ms(), queues)
     return import_all(ground, [source], "", dry_run=dry_run)
@@ -286,7 +285,7 @@ def undo_(invocation: Invocation, /, owner: str, dry_run: bool) -> int:
         raise InvalidSchedule("owner", owner, "no import has such an owner", f"give one of {names}")
     if owner.startswith(CRON_OWNER):
         owner = owner_of(owner.removeprefix(CRON_OWNER))
-    ground = Ground.of(invocation)
+    ground = Ground(invocation)
     if dry_run:
         ids = [schedule.id for schedule in owned(ground.client, owner)]
         value = {"owner": owner, "dry_run": True, "ids": ids}
