@@ -18,14 +18,13 @@ from zsched.cli.completion import completed_ids
 from zsched.cli.filters import F, run_filters, schedule_filters, stacked
 from zsched.cli.formats import due_text
 from zsched.cli.lines import cut
-from zsched.cli.output import Progress, say
+from zsched.cli.output import Progress, stoppable
 from zsched.cli.program import DONE, FAILED, NOT_FOUND, USAGE, Invocation, command
 from zsched.cli.repairs import Repair, bulk_options
 from zsched.cli.values import instant
 from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill
 from zsched.core.options.choices import Missed, ScheduleState
-from zsched.core.repair import Repaired
 from zsched.core.story.sentences import local_text
 from zsched.core.wording import plural
 from zsched.storage.store import BACKFILLED_AT_ONCE
@@ -40,6 +39,9 @@ _WORDS: Final[dict[type[errors.ZschedError], str]] = {
 }
 _CODES: Final = dict.fromkeys(("already_fired", "already_over", *_WORDS.values()), FAILED)
 _CODES.update(not_found=NOT_FOUND, refused=USAGE)
+
+
+ClientCall = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ _CANCEL_RUN = Repair("cancel-run", "cancelled", "run", "--queue emial --dry-run"
 
 @command()
 @_schedules(is_pushing=False)
-def cancel(invocation: Invocation, ids: tuple[str, ...], if_version: str | None, **given: Any) -> int:
+def cancel(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
     """
     Cancel schedules, by id or by filters; they never fire again. Prints per id: cancelled, already_fired or changed
     (exit code 1), or not_found (exit code 3).
@@ -88,14 +90,13 @@ def cancel(invocation: Invocation, ids: tuple[str, ...], if_version: str | None,
       zsched cancel --tag campaign-7 --dry-run
     """
     client = invocation.client()
-    one = lambda id: _Result(id, client.cancel(id, if_version=if_version))  # noqa: E731
-    return _change(invocation, _CANCEL, ids, if_version, client.cancel_many, one, given)
+    return _change(invocation, _CANCEL, ids, given, client.cancel, client.cancel_many)
 
 
 @command()
 @click.option("--note", default="", metavar="TEXT", help="The reason, one line; `zsched show` shows it.")
 @_schedules(is_pushing=False)
-def pause(invocation: Invocation, ids: tuple[str, ...], note: str, if_version: str | None, **given: Any) -> int:
+def pause(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
     """
     Stop schedules until they are resumed, by id or by filters. Occurrences that become due meanwhile wait.
 
@@ -105,8 +106,7 @@ def pause(invocation: Invocation, ids: tuple[str, ...], note: str, if_version: s
       zsched pause --queue email --note 'until the mail provider is back'
     """
     client = invocation.client()
-    one = lambda id: _Result(id, client.pause(id, note, if_version=if_version).state.value)  # noqa: E731
-    return _change(invocation, _PAUSE, ids, if_version, partial(client.pause_many, note), one, given)
+    return _change(invocation, _PAUSE, ids, given, client.pause, client.pause_many)
 
 
 _MISSED = click.option(
@@ -121,7 +121,7 @@ _MISSED = click.option(
 @command()
 @_MISSED
 @_schedules(is_pushing=True)
-def resume(invocation: Invocation, ids: tuple[str, ...], missed: str, if_version: str | None, **given: Any) -> int:
+def resume(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
     """
     Resume paused schedules, by id or by filters. A one-shot whose time has passed fires now; with --missed skip it is
     dropped.
@@ -132,14 +132,13 @@ def resume(invocation: Invocation, ids: tuple[str, ...], missed: str, if_version
       zsched resume --queue email --per-second 20
     """
     client = invocation.client()
-    one = lambda id: _goes_on(_RESUME, id, client.resume(id, missed, if_version=if_version), missed)  # noqa: E731
-    return _change(invocation, _RESUME, ids, if_version, partial(client.resume_many, missed), one, given)
+    return _change(invocation, _RESUME, ids, given, client.resume, client.resume_many)
 
 
 @command()
 @_MISSED
 @_schedules(is_pushing=True)
-def release(invocation: Invocation, ids: tuple[str, ...], missed: str, if_version: str | None, **given: Any) -> int:
+def release(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
     """
     Put quarantined schedules back, by id or by filters, when what was in their way is gone. A time that has passed
     fires now, by the schedule's own catch-up policy and deadline; with --missed skip it is dropped.
@@ -155,8 +154,7 @@ def release(invocation: Invocation, ids: tuple[str, ...], missed: str, if_versio
       zsched release --queue email --missed skip
     """
     client = invocation.client()
-    one = lambda id: _goes_on(_RELEASE, id, client.release(id, missed, if_version=if_version), missed)  # noqa: E731
-    return _change(invocation, _RELEASE, ids, if_version, partial(client.release_many, missed), one, given)
+    return _change(invocation, _RELEASE, ids, given, client.release, client.release_many)
 
 
 @command()
@@ -223,15 +221,6 @@ def cancel_run(invocation: Invocation, run_ids: tuple[str, ...], **given: Any) -
     return _each(invocation, run_ids, lambda run_id: _Result(run_id, client.cancel_run(run_id)))
 
 
-def _goes_on(by: Repair, id: str, schedule: Schedule | None, missed: str) -> _Result:
-    if schedule is None and missed == Missed.SKIP.value:
-        return _Result(id, "skipped", "its time had passed, so it has ended")
-    if schedule is None:
-        return _Result(id, by.done, f"its time had passed, so it fires now; see zsched why {id}")
-    due_ms, word = schedule.next_ms, by.done if schedule.state is ScheduleState.ACTIVE else schedule.state.value
-    return _Result(id, word, "" if due_ms is None else f"next {due_text(due_ms, schedule.tz)}")
-
-
 def _each(invocation: Invocation, ids: Iterable[str], act: Callable[[str], _Result]) -> int:
     """Act on every id, and return the gravest exit code. A refused id does not stop the others; a lost Redis does."""
     results = [_attempt(id, act) for id in ids]
@@ -242,13 +231,28 @@ def _each(invocation: Invocation, ids: Iterable[str], act: Callable[[str], _Resu
 
 
 def _change(
-    invocation: Invocation, by: Repair, ids: tuple[str, ...], if_version: str | None, many: Callable[..., Repaired],
-    one: Callable[[str], _Result], given: dict[str, Any],
-) -> int:  # fmt: skip
-    """Change the schedules that the filters in *given* find, or *ids*. Raises click.UsageError."""
+    invocation: Invocation, by: Repair, ids: tuple[str, ...], given: dict[str, Any], one: ClientCall, many: ClientCall
+) -> int:
+    """Change *ids* by *one* call each, or what the filters in *given* find by *many*. Raises click.UsageError."""
+    if_version, own = given.pop("if_version"), {name: given.pop(name) for name in ("note", "missed") if name in given}
     if if_version is not None and len(ids) != 1:
         raise click.UsageError(f"--if-version is of one schedule, and {len(ids)} ids are given; give one ID")
-    return by.carry_out(invocation, many, given) if by.are_filters(ids, given) else _each(invocation, ids, one)
+    if by.are_filters(ids, given):
+        return by.carry_out(invocation, partial(many, **own), given)
+    return _each(invocation, ids, lambda id: _changed(by, id, one(id, if_version=if_version, **own), own.get("missed")))
+
+
+def _changed(by: Repair, id: str, answer: str | Schedule | None, missed: str | None) -> _Result:
+    """Return the result of a change by the client's *answer*; None: the schedule ended."""
+    if isinstance(answer, str):
+        return _Result(id, answer)
+    if answer is None and missed == Missed.SKIP.value:
+        return _Result(id, "skipped", "its time had passed, so it has ended")
+    if answer is None:
+        return _Result(id, by.done, f"its time had passed, so it fires now; see zsched why {id}")
+    word = by.done if answer.state is ScheduleState.ACTIVE else answer.state.value
+    due_ms = None if answer.state is ScheduleState.PAUSED else answer.next_ms
+    return _Result(id, word, "" if due_ms is None else f"next {due_text(due_ms, answer.tz)}")
 
 
 def _attempt(id: str, act: Callable[[str], _Result]) -> _Result:
@@ -301,12 +305,8 @@ def backfill(invocation: Invocation, /, id: str, start: datetime, end: datetime,
       zsched backfill digest --from 2026-11-01T00:00Z --to 2026-11-08T00:00Z --json | jq '.runs | length'
     """
     progress = Progress("backfilling", is_quiet=invocation.wants_json, least=_MUCH)
-    try:
-        with progress:
-            done = invocation.client().backfill(id, start, end, dry_run=dry_run, again=again, on_progress=progress.at)
-    except KeyboardInterrupt:
-        say(_stopped(progress, again))
-        raise
+    with stoppable(progress, partial(_stopped, is_again=again)):
+        done = invocation.client().backfill(id, start, end, dry_run=dry_run, again=again, on_progress=progress.at)
     invocation.answer(done.to_dict(), *_backfilled(done))
     invocation.tell_source(done.source)
 

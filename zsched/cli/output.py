@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import click
@@ -92,3 +92,14 @@ class Progress:
         if self._bar is not None:
             self._bar.length = self.total
             self._bar.update(self.done - self._bar.pos)
+
+
+@contextmanager
+def stoppable(progress: Progress, told: Callable[[Progress], str]) -> Iterator[Progress]:
+    """Show *progress* of the block. After a Ctrl-C in it, say what *told* returns: how far it came."""
+    try:
+        with progress:
+            yield progress
+    except KeyboardInterrupt:
+        say(told(progress))
+        raise

@@ -16,7 +16,7 @@ import click
 
 from zsched.cli.filters import F, stacked
 from zsched.cli.lines import Shown
-from zsched.cli.output import Progress, say
+from zsched.cli.output import Progress, stoppable
 from zsched.cli.program import DONE, FAILED, Invocation
 from zsched.cli.values import moment_at
 from zsched.core.repair import AT_ONCE, CHANGED_PER_SECOND, PUSHED_PER_SECOND, SAMPLED, Repaired
@@ -55,12 +55,8 @@ class Repair:
             if name in filters:
                 filters[name] = moment_at(filters[name], name, None)
         progress = Progress(self.name, is_quiet=invocation.wants_json, least=_MUCH, counted=f"{self.noun}s")
-        try:
-            with progress:
-                result = call(**filters, **options, confirm=confirm, on_progress=progress.at)
-        except KeyboardInterrupt:
-            say(self._stopped(progress))
-            raise
+        with stoppable(progress, self._stopped):
+            result = call(**filters, **options, confirm=confirm, on_progress=progress.at)
         invocation.answer(result.to_dict(), *self._lines(result))
         if result.source is not None:
             invocation.tell_source(result.source)
