@@ -229,7 +229,7 @@ class _Search:
         """Yield the parts, as they come."""
         try:
             for part in self._parts:
-                _, self.source, self._after, self._reached_us = part
+                self.source, self._after, self._reached_us = part.source, part.after, part.reached_us
                 self.count += len(part.occurrences)
                 self._retries.read(part.occurrences)
                 self._show_progress("" if part.occurrences or part.after is None else self._reached())

@@ -160,11 +160,6 @@ def score_of(due_ms: int) -> float:
     return due_ms / 1000 - 0.0001
 
 
-def status_of(fields: Mapping[str, bytes]) -> str:
-    """Return RQ's word for the status."""
-    return fields.get("status", b"").decode(errors="replace")
-
-
 def _refuse(fields: Mapping[str, bytes]) -> None:
     """Refuse jobs without an equivalent, and jobs that must not be moved. Raises ValueError."""
     if "data" not in fields:
@@ -224,8 +219,9 @@ def _has_begun(fields: Mapping[str, bytes]) -> bool:
 
 def _refuse_others(fields: Mapping[str, bytes]) -> None:
     """Refuse a job that RQ would not push as waiting. Raises ValueError."""
-    if fields and status_of(fields) != "scheduled":
-        problem = f"RQ has it as {status_of(fields) or 'nothing'}, not as scheduled"
+    status = fields.get("status", b"").decode(errors="replace")
+    if fields and status != "scheduled":
+        problem = f"RQ has it as {status or 'nothing'}, not as scheduled"
         raise ValueError(f"{problem}; leave it, or take it out of the registry")
 
 
