@@ -29,9 +29,9 @@ from zsched.core.wording import LONGEST_NAME
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.web import actions, schemas
 from zsched.web.access import Caller
-from zsched.web.calls import Admitted, routes
+from zsched.web.calls import Admitted, Body, routes
 from zsched.web.problems import Problem
-from zsched.web.reading import call_options, func_of, only, parsed, read_lines, read_object, with_times
+from zsched.web.reading import call_options, func_of, only, parsed, read_lines, with_times
 from zsched.web.rendering import JsonAnswer
 
 if TYPE_CHECKING:
@@ -63,32 +63,30 @@ async def batch(request: Request, call: Admitted) -> Response:
 
 
 @router.post("/schedules:pause", **schemas.bulk("Pause the schedules that a filter finds.", note=str))
-async def pause(request: Request, call: Admitted) -> Response:
+async def pause(call: Admitted, body: Body) -> Response:
     """Pause the active schedules that `filter` finds; `note` is the reason. `dry_run` only counts them."""
-    return await _change(request, call, "pause")
+    return await _change(call, "pause", body)
 
 
 @router.post("/schedules:resume", **schemas.bulk("Resume the schedules that a filter finds.", missed=str))
-async def resume(request: Request, call: Admitted) -> Response:
+async def resume(call: Admitted, body: Body) -> Response:
     """Resume the paused schedules that `filter` finds, 200 a second; `missed` is fire or skip."""
-    return await _change(request, call, "resume")
+    return await _change(call, "resume", body)
 
 
 @router.post("/schedules:release", **schemas.bulk("Put quarantined schedules that a filter finds back.", missed=str))
-async def release(request: Request, call: Admitted) -> Response:
+async def release(call: Admitted, body: Body) -> Response:
     """Put the quarantined schedules that `filter` finds back, 200 a second; `missed` is fire or skip."""
-    return await _change(request, call, "release")
+    return await _change(call, "release", body)
 
 
 @router.post("/schedules:cancel", **schemas.bulk("Cancel the schedules that a filter finds."))
-async def cancel(request: Request, call: Admitted) -> Response:
+async def cancel(call: Admitted, body: Body) -> Response:
     """Cancel the schedules that `filter` finds: they never fire again. `dry_run` only counts them."""
-    return await _change(request, call, "cancel")
+    return await _change(call, "cancel", body)
 
 
-async def _change(request: Request, call: Admitted, action: str) -> Response:
-    call.demand_write()
-    body = only(await read_object(request), "filter", *_OPTIONS, *actions.ACTIONS[action].arguments)
+async def _change(call: Admitted, action: str, body: dict[str, Any]) -> Response:
     options = {name: body[name] for name in _OPTIONS if name in body}
     return JsonAnswer((await actions.change_all(call, action, _filters(body), body, **options)).to_dict())
 

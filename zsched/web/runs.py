@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import Query, Request
+from fastapi import Query
 from starlette.responses import Response
 
 from zsched.aio.client import AsyncClient
@@ -19,8 +19,8 @@ from zsched.core.occurrences.replacements import READ, Replacements
 from zsched.core.runs.run import Run
 from zsched.web import actions, schemas
 from zsched.web.actions import coming_of, found_of
-from zsched.web.calls import Admitted, Filters, QueryText, QueryTime, routes
-from zsched.web.reading import aware, only, read_object, rfc3339
+from zsched.web.calls import Admitted, Body, Filters, QueryText, QueryTime, routes
+from zsched.web.reading import aware, rfc3339
 from zsched.web.rendering import JsonAnswer
 
 router, occurrences = routes("runs"), routes("occurrences")
@@ -64,19 +64,15 @@ async def get(run_id: str, call: Admitted) -> Response:
 
 
 @router.post("/runs/{run_id:plain}:retry", **schemas.action("Run it once more.", "Result"))
-async def retry(run_id: str, request: Request, call: Admitted) -> Response:
+async def retry(run_id: str, call: Admitted, body: Body) -> Response:
     """Run a finished run once more. Returns the id of the new run."""
-    call.demand_write()
-    only(await read_object(request))
-    return JsonAnswer({"id": run_id, "run_id": await actions.change_run(call, "retry", run_id)})
+    return JsonAnswer({"id": run_id, "run_id": await actions.change_run(call, "retry", run_id, **body)})
 
 
 @router.post("/runs/{run_id:plain}:cancel", **schemas.action("Take it out of its queue, or stop it.", "Result"))
-async def cancel(run_id: str, request: Request, call: Admitted) -> Response:
+async def cancel(run_id: str, call: Admitted, body: Body) -> Response:
     """Cancel a queued run, or stop a running one."""
-    call.demand_write()
-    only(await read_object(request))
-    return JsonAnswer({"id": run_id, "outcome": await actions.change_run(call, "cancel_run", run_id)})
+    return JsonAnswer({"id": run_id, "outcome": await actions.change_run(call, "cancel_run", run_id, **body)})
 
 
 # -- occurrences --------------------------------------------------------------------------------------

@@ -26,9 +26,9 @@ from zsched.errors import InvalidSchedule, NotArchived, ScheduleExists, Schedule
 from zsched.storage.refusals import contended
 from zsched.web import actions, schemas
 from zsched.web.actions import found_of
-from zsched.web.calls import Admitted, Filters, PathId, QueryText, QueryTime, routes
+from zsched.web.calls import Admitted, Body, Filters, PathId, QueryText, QueryTime, routes
 from zsched.web.problems import Problem
-from zsched.web.reading import aware, call_options, func_of, only, read_object, rfc3339
+from zsched.web.reading import aware, call_options, func_of, read_object, rfc3339
 from zsched.web.rendering import JsonAnswer
 
 router = routes("schedules")
@@ -123,41 +123,37 @@ async def cancel(id: PathId, request: Request, call: Admitted) -> Response:
 
 
 @router.post(f"{_ONE}:pause", **schemas.action("Stop it until it is resumed.", "Schedule", _IF_MATCH, note=str))
-async def pause(id: PathId, request: Request, call: Admitted) -> Response:
+async def pause(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Stop a schedule until it is resumed; `note` is the reason. Honours `If-Match`."""
-    return await _change(call, "pause", id, request)
+    return await _change(call, "pause", id, body, request)
 
 
 @router.post(f"{_ONE}:resume", **schemas.action("Resume a paused schedule.", "Resumed", _IF_MATCH, missed=Missed))
-async def resume(id: PathId, request: Request, call: Admitted) -> Response:
+async def resume(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Resume a schedule; `missed` is fire or skip. Honours `If-Match`."""
-    return await _change(call, "resume", id, request)
+    return await _change(call, "resume", id, body, request)
 
 
 @router.post(
     f"{_ONE}:release", **schemas.action("Put a quarantined schedule back.", "Resumed", _IF_MATCH, missed=Missed)
 )
-async def release(id: PathId, request: Request, call: Admitted) -> Response:
+async def release(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Put a quarantined schedule back; `missed` is fire or skip. Honours `If-Match`."""
-    return await _change(call, "release", id, request)
+    return await _change(call, "release", id, body, request)
 
 
 @router.post(f"{_ONE}:run", **schemas.action("Push a run at once.", "Result"))
-async def run(id: PathId, request: Request, call: Admitted) -> Response:
+async def run(id: PathId, call: Admitted, body: Body) -> Response:
     """Push a run at once. A one-shot runs now instead of at its time."""
-    call.demand_write()
-    only(await read_object(request))
-    return JsonAnswer({"id": id, "run_id": await actions.run_now(call, id)})
+    return JsonAnswer({"id": id, "run_id": await actions.run_now(call, id, **body)})
 
 
 @router.post(
     f"{_ONE}:backfill",
     **schemas.action("Run past occurrences.", "Backfill", start=str, end=str, dry_run=bool, again=bool),
 )
-async def backfill(id: PathId, request: Request, call: Admitted) -> Response:
+async def backfill(id: PathId, call: Admitted, body: Body) -> Response:
     """Run the occurrences in [`start`, `end`) that did not run; `dry_run` only plans; `again` also those that ran."""
-    call.demand_write()
-    body = only(await read_object(request), "start", "end", "dry_run", "again")
     start, end = (rfc3339(name, body.pop(name, None)) for name in ("start", "end"))
     done = await actions.backfill(call, id, start, end, **body)
     return JsonAnswer(done.to_dict())
@@ -261,9 +257,7 @@ async def _told(call: Admitted, made: Scheduled) -> Response:
     return JsonAnswer({**made.to_dict(), "version": version}, status, headers)
 
 
-async def _change(call: Admitted, action: str, id: str, request: Request) -> Response:
-    call.demand_write()
-    body = only(await read_object(request), *actions.ACTIONS[action].arguments)
+async def _change(call: Admitted, action: str, id: str, body: dict[str, Any], request: Request) -> Response:
     done = await actions.change(call, action, id, body, _if_match(request))
     return _schedule(call, done) if isinstance(done, Schedule) else JsonAnswer({"id": id, "outcome": None})
 

@@ -144,7 +144,7 @@ def action(
 
 def bulk(summary: str, **members: Any) -> Json:
     """Return the arguments of a change of the schedules that a filter finds."""
-    made = action(summary, "Repaired", dry_run=bool, limit=int, **members, filter={"type": "object"})
+    made = action(summary, "Repaired", filter={"type": "object"}, dry_run=bool, limit=int, **members)
     made["openapi_extra"]["requestBody"]["content"][_JSON]["schema"]["required"] = ["filter"]
     return made
 
