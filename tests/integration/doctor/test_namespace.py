@@ -222,6 +222,7 @@ def throttle(sound: redis.Redis) -> None:
     [
         lambda sound: [sound.rpush(key, "a question to archives") for key in (KEYS.ask(), KEYS.ask_names())],
         throttle,
+        lambda sound: sound.hset(KEYS.kept_local(), "a", "1 2"),
         lambda sound: sound.set("zsched:{other}:mine", "of another namespace"),
     ],
 )
