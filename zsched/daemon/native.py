@@ -158,8 +158,8 @@ class Native:
                 log.info("native_queue_left", queue=text(queue), holder=reason, reason="somebody else has its lock")
             else:
                 log.warning("native_queue_left", queue=text(queue), reason=f"wrong type at {reason}")
-        first = {(odd.queue, odd.word): odd.id for odd in reversed(moved.odd)}
-        for (queue, word), count in Counter((odd.queue, odd.word) for odd in moved.odd).items():
+        first = {(queue, word): id for queue, id, word in reversed(moved.odd)}
+        for (queue, word), count in Counter((queue, word) for queue, _, word in moved.odd).items():
             reason = _WORDS.get(word, f"RQ has it as {word}: taken out of the registry, not pushed")
             log.warning(
                 "native_jobs_odd", queue=text(queue), count=count, first=text(first[queue, word]), reason=reason

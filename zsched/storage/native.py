@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from zsched.core.entry import text
 from zsched.core.pages import pages_of
@@ -17,20 +17,13 @@ from zsched.storage.scripts import Scripts
 LOCK_S = 30  # a queue is RQ's again this long after the last daemon was killed
 
 
-class Odd(NamedTuple):
-    """A job that was not pushed, and the reason: ``gone``, ``no status``, WRONGTYPE, or its status in RQ."""
-
-    queue: bytes
-    id: bytes
-    word: str
-
-
 @dataclass(frozen=True, slots=True)
 class Moved:
     """
     Result of one call. ``next_ms``: the time of the next job: ``now_ms`` if it is due, None if no job waits.
     ``others``: queue → holder of its lock, for queues that another scheduler serves. ``broken``: queue → key of a wrong
-    type, for queues that cannot be served.
+    type, for queues that cannot be served. ``odd``: queue and id of jobs that were not pushed, with the reason:
+    ``gone``, ``no status``, WRONGTYPE, or the status in RQ.
     """
 
     now_ms: int
@@ -39,7 +32,7 @@ class Moved:
     pushed: int
     others: dict[bytes, str]
     broken: dict[bytes, str]
-    odd: list[Odd]
+    odd: list[tuple[bytes, bytes, str]]
 
     @property
     def has_more(self) -> bool:
@@ -81,7 +74,7 @@ class NativeJobs:
             pushed=pushed,
             others={queue: text(holder) for queue, holder in pages_of(others, 2)},
             broken={queue: text(key) for queue, key in pages_of(broken, 2)},
-            odd=[Odd(queue, id, text(word)) for queue, id, word in pages_of(odd, 3)],
+            odd=[(queue, id, text(word)) for queue, id, word in pages_of(odd, 3)],
         )
 
     def release(self, term: Term, queues: Sequence[bytes]) -> None:

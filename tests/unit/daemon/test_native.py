@@ -15,7 +15,7 @@ from zsched.core.clock import ManualClock
 from zsched.daemon.native import Native, NextLook
 from zsched.errors import RedisRefused, Stale
 from zsched.storage.lease import Term
-from zsched.storage.native import Moved, Odd
+from zsched.storage.native import Moved
 
 TERM = Term("token", 1, "server", 2000, 1e12, 0, 0)
 NOW_MS = 1_800_000_000_250
@@ -32,7 +32,7 @@ class _Jobs:
     next_ms: int | None = None
     others: dict[bytes, str] = field(default_factory=dict)
     broken: dict[bytes, str] = field(default_factory=dict)
-    odd: list[Odd] = field(default_factory=list)
+    odd: list[tuple[bytes, bytes, str]] = field(default_factory=list)
     error: Exception | None = None
     now_ms: int = NOW_MS
     asked: int = 0
@@ -218,7 +218,7 @@ def test_an_event_is_logged_when_another_process_begins_or_ends_to_serve_a_queue
 
 
 def test_odd_jobs_are_logged_by_queue_and_reason(events: Events) -> None:
-    odd = [Odd(b"default", b"a", "finished"), Odd(b"default", b"b", "finished"), Odd(b"default", b"c", "gone")]
+    odd = [(b"default", b"a", "finished"), (b"default", b"b", "finished"), (b"default", b"c", "gone")]
 
     _native(_Jobs(odd=odd)).look_if_due(TERM, NOW_MS, is_busy=False)
 
