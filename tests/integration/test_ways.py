@@ -37,7 +37,7 @@ def why(client: Client) -> None:
 WAYS: dict[str, tuple[Call, Call, tuple[int, int, int], tuple[int, int, int]]] = {
     "put": (put, put_again, (11, 60, 9), (11, 50, 9)),
     "update": (update, lambda client: client.update("r", queue="sms"), (22, 127, 15), (22, 104, 13)),
-    # Without an archive: the writer and the reader of the folded log are on the way, too.
+    # Without an archive: the log's entries about the schedule are put into a temporary one, and read from it.
     "why": (why, why, (42, 184, 18), (39, 169, 18)),
 }
 
