@@ -107,19 +107,17 @@ def define_trigger(options: Mapping[str, Any]) -> TriggerSpec:
         problem = "the delay of an occurrence within its jitter depends on the schedule's id"
         raise InvalidSchedule("jitter", options["jitter"], problem, "leave it out, or preview a schedule by its id")
     when = _when(options)
-    if not isinstance(when, TriggerSpec):  # the other kinds are excluded by the option names above
-        raise InvalidSchedule("at", when, "a single instant has no preview", GIVE_A_RULE)
+    assert isinstance(when, TriggerSpec)  # the other kinds are excluded by the option names above
     return when
 
 
 def define_rule(options: Mapping[str, Any], jitter_ms: int) -> TriggerSpec:
     """
-    Return the rule in *options* of a recurring schedule. Its other options are checked already, and have the jitter
-    *jitter_ms*. Raises as ``define``.
+    Return the rule in *options* of a recurring schedule, which have no time of a one-shot. Its other options are
+    checked already, and have the jitter *jitter_ms*. Raises as ``define``.
     """
     when = _when(options)
-    if not isinstance(when, TriggerSpec):
-        raise InvalidSchedule("at", when, "a one-shot has no rule", GIVE_A_RULE)
+    assert isinstance(when, TriggerSpec)
     return _with_jitter(when, jitter_ms, options.get("jitter")) if jitter_ms else when
 
 
