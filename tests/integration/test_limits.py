@@ -160,7 +160,7 @@ def test_recurring_schedules_of_a_limited_queue_fire_one_after_another(
     daemon.stop()
 
     moves = [line.split() for one in entries(redis_client, "advance") for line in one.rows]
-    times_ms = [one.t / 1000 for one in entries(redis_client, "advance")]
+    times_ms = [one.t_us / 1000 for one in entries(redis_client, "advance")]
     assert {(f"r{n}", "fired", str(start_ms)) for n in range(10)} == {tuple(move[:3]) for move in moves}
     assert 10 == len(times_ms)
     assert all(at_ms >= start_ms + 100 * n for n, at_ms in enumerate(times_ms))  # each is answered by a fire no earlier
