@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from uuid import uuid4
 
@@ -231,8 +232,6 @@ class PutScripts:
                 raise error.but(may_have_been_applied=True) from error
             self._is_serializer_agreed = bool(claimed)
 
-    # -- one ----------------------------------------------------------------------------------------
-
     def from_definition(self, definition: Definition, *, signs: bool = True) -> Put:
         """
         Return the schedule of a checked *definition*, ready to be put, and signed if *signs* and there is a signer.
@@ -331,8 +330,6 @@ class PutScripts:
         """Return the server's time, as scripts see it."""
         return server_now_ms(self._link, self.keys)
 
-    # -- many -------------------------------------------------------------------------------------
-
     def put_many(self, calls: Iterable[BulkCall]) -> Iterator[Replies]:
         """Put by ``one_shots_call`` and ``recurring_call``, ids distinct in a call. Yield replies in their order."""
         for reply in stream(self._link, self.keys, ("put", "put_recurring"), self._agreed(calls), self._by):
@@ -345,8 +342,6 @@ class PutScripts:
             self.check_serializer()
             yield call
 
-    # -- runs now ---------------------------------------------------------------------------------
-
     def enqueue(self, definition: Definition, waits_ms: int | None = None) -> Answer:
         """
         Push one run at once; ``detail`` is its run id, or that of the run that is kept; None: a schedule is.
@@ -356,20 +351,22 @@ class PutScripts:
         data = self.encoder.data(definition)
         pairs = self.encoder.shared(definition) | {"data": data} | definition.texts(Stored.LABEL, "zs_")
         signer, seen_version = self.signer, ""
+        run_times: Iterable[str | int] = [""]  # the script makes the id of a run that is not signed
         if waits_ms is not None:
             assert signer is not None  # it has checked the signature of the one that waits
-            signer, seen_version = signer.letting_run_now(), definition.if_version or ""
+            signer, seen_version, run_times = signer.letting_run_now(), definition.if_version or "", [waits_ms]
             pairs["zs"] = "1" + definition.letters()
+        elif signer is not None:
+            run_times = count(signer.server_now_ms())  # another call of this id may have the same ms
         if definition.unique_ms:
             pairs["zs_unique"] = str(definition.unique_ms)
         self._demand_signable(definition.id, flat(pairs), data)
         self.check_serializer()
-        op = uuid4().hex
-        word, now_ms, entry, run_id = b"AGAIN", 0, b"", b""
-        for run_ms in self._run_times() if waits_ms is None else [str(waits_ms)]:
+        op, reply = uuid4().hex, list[Any]()
+        for run_ms in islice(map(str, run_times), _RUN_TIMES):
             if signer is not None:
                 [pairs[SIGNATURE_FIELD]] = signer.one_shots(signer.shared(pairs), [definition.id], [run_ms], [data])
-            word, now_ms, entry, run_id = self._scripts.call(
+            reply = self._scripts.call(
                 "enqueue",
                 id=definition.id,
                 if_exists=definition.if_exists.value,
@@ -380,18 +377,11 @@ class PutScripts:
                 seen_version=seen_version,
                 rows=flat(pairs),
             )
-            if word_text(word) != "AGAIN":
+            if word_text(reply[0]) != "AGAIN":
                 break
+        word, now_ms, entry, run_id = reply
         self._claim_serializer(word)
         return Answer.from_reply(word, now_ms, run_id, entry)
-
-    def _run_times(self) -> Iterator[str]:
-        """Yield times for the id of a run that is pushed now: a signer signs it; else the script makes it."""
-        if self.signer is None:
-            yield ""
-            return
-        now_ms = self.signer.server_now_ms()
-        yield from map(str, range(now_ms, now_ms + _RUN_TIMES))
 
 
 def flat(pairs: Pairs | dict[str, str]) -> tuple[str | bytes, ...]:
