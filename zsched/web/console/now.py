@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
 from zsched.core.clock import from_ms
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.replacements import Replacements
-from zsched.core.occurrences.timeline import Timeline
 from zsched.core.runs.run_id import RunId
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.health.status import StatusView
@@ -48,34 +48,23 @@ class Pulse:
 
     async def chart(self) -> list[dict[str, Any]]:
         """Return a bar for each of the last minutes; none if that is not known in time."""
-        found = await self._chart.in_time(_PATIENCE_S, None)
-        return [] if found is None else bars_of(found)
+        return await self._chart.in_time(_PATIENCE_S, [])
 
     async def replacements(self) -> Replacements:
         """Return the retries of the last half hour; none if that is not known in time."""
         return await self._replacements.in_time(_PATIENCE_S, Replacements())
 
     async def _replaced(self) -> Replacements:
-        try:
+        with suppress(ZschedError):
             return await replaced_since(self._state.client, self._state.clock.now_ms() - _CHART_MS)
-        except ZschedError:
-            return Replacements()
+        return Replacements()
 
-    async def _counted(self) -> Timeline | None:
+    async def _counted(self) -> list[dict[str, Any]]:
         end_ms = (self._state.clock.now_ms() // _BAR_MS + 1) * _BAR_MS
-        try:
-            found: Timeline = await self._state.client.timeline(
-                from_ms(end_ms - _CHART_MS), from_ms(end_ms), timedelta(milliseconds=_BAR_MS)
-            )
-        except ZschedError:
-            return None
-        return found
-
-
-def pulse_of(request: Request) -> Pulse:
-    """Return the state that the viewers of this server share."""
-    found: Pulse = request.app.state.pulse
-    return found
+        start, end = from_ms(end_ms - _CHART_MS), from_ms(end_ms)
+        with suppress(ZschedError):
+            return bars_of(await self._state.client.timeline(start, end, timedelta(milliseconds=_BAR_MS)))
+        return []
 
 
 @router.get("/")
@@ -83,7 +72,7 @@ async def now(view: Viewed) -> Response:
     """Show the verdict, the daemons, the last and the next minutes, and the latest failures."""
     if view.call.is_limited:
         return view.to("schedules")
-    pulse = pulse_of(view.request)
+    pulse: Pulse = view.request.app.state.pulse
     bars = await pulse.chart()  # the first viewer may wait for an archive: the state comes after that
     status = await pulse.status()
     replacements = await pulse.replacements() if status.facts.recent.failures else Replacements()
