@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -115,14 +115,10 @@ def rfc3339(name: str, value: Any) -> datetime | None:
     """Return an RFC 3339 time as a datetime; without an offset it is local in ``tz``. Raises InvalidSchedule."""
     if value is None:
         return None
-    try:
-        return datetime.fromisoformat(value) if "T" in value else _no_time(value)
-    except (ValueError, TypeError):
-        raise InvalidSchedule(name, value, "not a time", "give one such as 2026-12-24T18:00:00+09:00") from None
-
-
-def _no_time(value: str) -> datetime:
-    raise ValueError(value)
+    with suppress(ValueError, TypeError):
+        if "T" in value:
+            return datetime.fromisoformat(value)
+    raise InvalidSchedule(name, value, "not a time", "give one such as 2026-12-24T18:00:00+09:00")
 
 
 async def _whole(request: Request, most: int, remedy: str) -> bytes:

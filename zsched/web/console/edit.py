@@ -89,22 +89,19 @@ async def save(view: Viewed, id: str, request: Request) -> Response:
     given = await read_form(request, _FIELDS)
     opened = dict(each.partition(":")[::2] for each in given.get("opened", "").split())
     version = given.get("version") or None
-    one = await actions.found_of(view.call, id)
-    merged = [Merged.of(field, given, opened) for field in _fields(view, one)]
-    if version != one.version:
-        return await _conflict(view, one, merged, opened)
-    try:
-        changes = {each.field.name: each.field.value() for each in merged if each.is_changed}
-        if not changes:
-            return view.done("nothing to change", "schedules", id)
-        done = await actions.update(view.call, id, changes, version)
-    except VersionConflict:
-        one = await actions.found_of(view.call, id)
-        merged = [Merged.of(field, given, opened) for field in _fields(view, one)]
-        return await _conflict(view, one, merged, opened)
-    except ZschedError as error:
-        return view.refused(error, "edit", **_shown(one, merged))
-    return view.done(f"{done.outcome}: {', '.join(map(label_of, changes))}", "schedules", id)
+    one, merged = await _merged(view, id, given, opened)
+    if version == one.version:
+        try:
+            changes = {each.field.name: each.field.value() for each in merged if each.is_changed}
+            if not changes:
+                return view.done("nothing to change", "schedules", id)
+            done = await actions.update(view.call, id, changes, version)
+            return view.done(f"{done.outcome}: {', '.join(map(label_of, changes))}", "schedules", id)
+        except VersionConflict:
+            one, merged = await _merged(view, id, given, opened)
+        except ZschedError as error:
+            return view.refused(error, "edit", **_shown(one, merged))
+    return await _conflict(view, one, merged, opened)
 
 
 @router.get("/schedules/{id:plain}/preview")
@@ -142,6 +139,14 @@ async def _conflict(view: View, one: Schedule, merged: list[Merged], opened: Map
     story = await view.call.client.why(one.id, view.tz)
     gone = opened.keys() - {each.field.name for each in merged}
     return view.page("edit", 409, **_shown(one, merged, story=story, gone=sorted(map(label_of, gone))))
+
+
+async def _merged(
+    view: View, id: str, given: Mapping[str, str], opened: Mapping[str, str]
+) -> tuple[Schedule, list[Merged]]:
+    """Return the present schedule, and its fields merged with the form."""
+    one = await actions.found_of(view.call, id)
+    return one, [Merged.of(field, given, opened) for field in _fields(view, one)]
 
 
 def _fields(view: View, one: Schedule) -> list[Field]:
