@@ -256,7 +256,7 @@ def json_of(value: object, *names: str, **given: Any) -> dict[str, Any]:
     """
     Return the attributes *names* of *value* for JSON, in this order, or what is *given* for them. ``started_at`` is the
     instant ``started_ms`` by ``iso``, ``duration_s`` the duration ``duration_ms`` by ``seconds``; a member of an enum
-    is its value, a tuple a list, a mapping a dict, '' None.
+    is its value, a tuple a list, a mapping a dict, what has ``to_dict`` its result, '' None.
     """
     return {name: given[name] if name in given else _attribute(value, name) for name in names}
 
@@ -269,6 +269,8 @@ def _attribute(value: object, name: str) -> Any:
     found = getattr(value, name)
     if isinstance(found, Enum):
         return found.value
+    if hasattr(found, "to_dict"):
+        return found.to_dict()
     if isinstance(found, tuple):
         return list(found)
     return dict(found) if isinstance(found, Mapping) else None if found == "" else found

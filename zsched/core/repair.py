@@ -58,9 +58,8 @@ class Repaired:
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON; the keys are stable."""
         refused = [{"id": id, "reason": reason} for id, reason in self.refused]
-        source = None if self.source is None else self.source.to_dict()
         names = "found", "done", "skipped", "refused", "refused_count", "sample", "source", "dry_run"
-        return json_of(self, *names, refused=refused, source=source, dry_run=self.is_dry_run)
+        return json_of(self, *names, refused=refused, dry_run=self.is_dry_run)
 
 
 class Tally:

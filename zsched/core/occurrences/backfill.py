@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from zsched.core.model import Schedule, iso
+from zsched.core.model import Schedule, iso, json_of
 from zsched.core.occurrences.changes import RUN_NOW, Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import is_push
@@ -63,16 +63,10 @@ class Backfill:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result for JSON; the keys are stable."""
-        return {
-            "schedule_id": self.schedule_id,
-            "start": iso(self.start_ms),
-            "end": iso(self.end_ms),
-            "dry_run": self.is_dry_run,
-            "runs": [{"run_id": one.run_id, "nominal_at": iso(one.nominal_ms)} for one in self.runs],
-            "ran": self.ran,
-            "pending": self.pending,
-            "source": self.source.to_dict(),
-        }
+        runs = [{"run_id": one.run_id, "nominal_at": iso(one.nominal_ms)} for one in self.runs]
+        others = {"start": iso(self.start_ms), "end": iso(self.end_ms), "dry_run": self.is_dry_run, "runs": runs}
+        names = "schedule_id", "start", "end", "dry_run", "runs", "ran", "pending", "source"
+        return json_of(self, *names, **others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from zsched.core.log import Entry, Position, UnknownEntry, parse, reading
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.log.recovery import MergedEntry, RestoreEntry
-from zsched.core.model import iso, seconds
+from zsched.core.model import iso, json_of
 from zsched.core.occurrences.lateness import LATE_MS, Waits
 from zsched.core.occurrences.outcomes import LEFT_OUT, OUTCOMES, Outcome, What
 from zsched.core.runs.run import BAD, OVER, Run, RunStatus
@@ -68,16 +68,10 @@ class Stretch:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the stretch for JSON; every key is always present and stable."""
-        return {
-            "span_s": seconds(self.span_ms),
-            "happened": {what.value: self.happened.get(what, 0) for what in HAPPENED},
-            "ended": {status.value: self.ended.get(status, 0) for status in RunStatus if status in OVER},
-            "late_s": seconds(self.late_ms),
-            "late_p50_s": seconds(self.late_p50_ms),
-            "late_p99_s": seconds(self.late_p99_ms),
-            "missed": self.missed,
-            "is_whole": self.is_whole,
-        }
+        happened = {what.value: self.happened.get(what, 0) for what in HAPPENED}
+        ended = {status.value: self.ended.get(status, 0) for status in RunStatus if status in OVER}
+        names = "span_s", "happened", "ended", "late_s", "late_p50_s", "late_p99_s", "missed", "is_whole"
+        return json_of(self, *names, happened=happened, ended=ended)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zsched.core.entry import Position
-from zsched.core.model import iso
+from zsched.core.model import iso, json_of
 from zsched.core.story.sentences import local_text
 
 
@@ -67,11 +67,5 @@ class Source:
         since = iso(self.complete_since_ms)
         if since is None and self.archive is not None:
             since = "start"
-        return {
-            "place": self.place,
-            "archive": self.archive,
-            "complete_since": since,
-            "as_of": self.as_of,
-            "as_of_at": iso(self.as_of_ms),
-            "problem": self.problem or None,
-        }
+        names = "place", "archive", "complete_since", "as_of", "as_of_at", "problem"
+        return json_of(self, *names, complete_since=since)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from zsched.core.model import Schedule, iso
+from zsched.core.model import Schedule, iso, json_of
 from zsched.core.occurrences.changes import BACKFILL, Change
 from zsched.core.occurrences.lateness import Lateness
 from zsched.core.occurrences.outcomes import LEFT_OUT, OF_RUNS, RAN, RESTORED_RUNS, Outcome, What
@@ -80,17 +80,13 @@ class Story:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the story for JSON: the text for people, and the unchanged changes."""
-        return {
-            "id": self.id,
-            "name": self.name,
+        others = {
             "known": self.is_known,
-            "verdict": self.verdict.to_dict(),
-            "created_by": self.created_by,
-            "changed_by": self.changed_by,
             "story": [{"at": iso(at_ms), "text": text} for at_ms, text in self.lines],
             "changes": [change.shown() for change in self.changes],
-            "source": self.source.to_dict(),
         }
+        names = "id", "name", "known", "verdict", "created_by", "changed_by", "story", "changes", "source"
+        return json_of(self, *names, **others)
 
 
 def tell(
