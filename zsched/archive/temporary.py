@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -24,13 +24,13 @@ _ENTRY: Final = f"INSERT INTO entry({body.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)
 class TemporaryArchive:
     """
     The fold of a log of *namespace* from its entry *first* (None: it is empty) to ``last``. It ends with its last
-    reference. Threads share it: one that adds or reads holds ``lock``. ``rows``: the number of schedules that its
-    entries concern, each counted once per entry. *id*: only the history of that schedule is wanted, which needs no
-    state, and no index but that of ids.
+    reference. Threads share it: they add and read in turn. ``rows``: the number of schedules that its entries concern,
+    each counted once per entry. *id*: only the history of that schedule is wanted, which needs no state, and no index
+    but that of ids.
     """
 
     def __init__(self, namespace: str, first: Position | None, id: str | None = None) -> None:
-        self.first, self.rows, self.lock, self._id = first, 0, Lock(), id
+        self.first, self.rows, self._lock, self._id = first, 0, Lock(), id
         self.last: Position | None = None
         self._db = sqlite3.connect(_NOWHERE, isolation_level=None, check_same_thread=False)
         create(self._db)
@@ -49,16 +49,16 @@ class TemporaryArchive:
 
     def add(self, entries: Iterable[Entry], last: Position | None) -> None:
         """Fold those of *entries*, in order, that come after its last one. *last*: the log was read up to it."""
-        known = (-1, -1) if self.last is None else self.last.order
-        with self._db:
+        with self._lock, self._db:
+            known = (-1, -1) if self.last is None else self.last.order
             self._db.execute("BEGIN")
             for entry in entries:
                 if entry.position.order > known:
                     self._add(entry)
             if self._fold is not None:
                 self._fold.flush()
-        if last is not None and last.order > known:
-            self.last = last
+            if last is not None and last.order > known:
+                self.last = last
 
     def _add(self, entry: Entry) -> None:
         self._n += 1
@@ -72,6 +72,8 @@ class TemporaryArchive:
         touched = ((crc32(id.encode()), self._n) for id in ids)
         self.rows += self._db.executemany("INSERT OR IGNORE INTO touch VALUES (0, ?, ?)", touched).rowcount
 
-    def history(self) -> History:
-        """Return its reader."""
-        return History(_NOWHERE, self._db)
+    @contextmanager
+    def history(self) -> Iterator[History]:
+        """Read it in the block."""
+        with self._lock, History(_NOWHERE, self._db) as history:
+            yield history
