@@ -57,7 +57,6 @@ class Archive:
         """
         self.path, self.namespace = path, namespace
         self._keeps_args = keep_args
-        self._file: tuple[int, int] | None = None  # in memory there is none
         self._suffix = suffix_of(namespace)
         self._check: Check | None = None
         self._open(holder)
@@ -129,7 +128,7 @@ class Archive:
                 unreadable_entries=self.unreadable_entries,
             )
             self._commit()
-            if self._file is not None and identity(self.path) != self._file:
+            if identity(self.path) != self._file:
                 raise ArchiveFailed(f"archive {self.path}: another file is in its place")
         if not self.is_bootstrapping:
             self.position = self._tail
