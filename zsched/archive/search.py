@@ -60,10 +60,13 @@ _TOLD: Final = body.of_kinds(kinds_telling(*OUTCOMES, What.FOUND))
 
 
 class SearchPart(NamedTuple):
-    """Hits, and how far the search came: *cursor*, None at its end; *reached_us*, the time of the entry there."""
+    """
+    The hits, and how far the search came: the cursor to continue *after*, None at its end; *reached_us*, the time of
+    the entry there.
+    """
 
-    hits: list[Change]
-    cursor: SearchCursor | None
+    occurrences: list[Change]
+    after: str | None
     reached_us: int | None
 
 
@@ -76,8 +79,9 @@ class Search:
         self._runs = PushedRuns(history)
         self._ranges: list[NumberRange] = []  # parts of the history that may have wanted ids, the newest first
 
-    def look(self, after: SearchCursor | None = None) -> SearchPart:
-        """Return the next part of the search, after the cursor of an earlier one."""
+    def look(self, after_part: str | None = None) -> SearchPart:
+        """Return the next part of the search, after the cursor of an earlier one. Raises ValueError."""
+        after = None if after_part is None else SearchCursor.parse(after_part)
         until_ms = self._clock.monotonic_ms() + _LOOKED_FOR_MS
         hits: list[Change] = []
         matched = 0
@@ -100,7 +104,7 @@ class Search:
                         matched += self._is_sure(hit)
                     is_full = matched >= self._wanted.limit or len(hits) >= _MOST
                     if is_full or self._clock.monotonic_ms() >= until_ms:
-                        return SearchPart(hits, place, place.position.t_us)
+                        return SearchPart(hits, str(place), place.position.t_us)
             if self._clock.monotonic_ms() >= until_ms:
                 return self._stopped(hits, abs(n))
         return SearchPart(hits, None, None)
@@ -130,7 +134,7 @@ class Search:
                 if hit is not None:
                     hits.append(hit)
                 if len(hits) >= _MOST:
-                    return SearchPart(hits, SearchCursor.parse(hits[-1].cursor), row.t)
+                    return SearchPart(hits, hits[-1].cursor, row.t)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
@@ -156,7 +160,7 @@ class Search:
         if row is None:
             return SearchPart(hits, None, None)
         position = Position(row[1], row[2] or 0, row[3])
-        return SearchPart(hits, SearchCursor(position, row[0], 0), position.t_us)
+        return SearchPart(hits, str(SearchCursor(position, row[0], 0)), position.t_us)
 
     def _place_of(self, cursor: SearchCursor | None) -> tuple[int, int]:
         """Return the number of the entry at *cursor*, and the row before which the search continues."""

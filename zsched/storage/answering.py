@@ -79,10 +79,7 @@ def _searched(history: History, *, wanted: Wanted, after: str | None) -> dict[st
     Return a part of a search: its hits, and the cursor ``after`` which the asker continues (None: it is over), with the
     time ``reached_us`` there.
     """
-    search = Search(history, replace(wanted, limit=_bounded(wanted.limit)))
-    part = search.look(None if after is None else SearchCursor.parse(after))
-    cursor = None if part.cursor is None else str(part.cursor)
-    return {"occurrences": part.hits, "after": cursor, "reached_us": part.reached_us}
+    return Search(history, replace(wanted, limit=_bounded(wanted.limit))).look(after)._asdict()
 
 
 def _log_entries(history: History, *, since_us: int | None, behind: Position | None, limit: int) -> dict[str, Any]:

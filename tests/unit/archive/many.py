@@ -98,8 +98,8 @@ def first_page(path: Path, wanted: Wanted, clock: Clock | None = None) -> tuple[
         hits = []
         while True:
             part, looks = search.look(cursor), looks + 1
-            hits += part.hits
-            cursor = part.cursor
+            hits += part.occurrences
+            cursor = part.after
             if cursor is None or len(hits) >= wanted.limit:
                 return SearchPart(hits, cursor, part.reached_us), looks
 

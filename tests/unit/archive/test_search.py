@@ -19,7 +19,7 @@ from zsched.core.facets import Facets
 from zsched.core.log import Entry
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What
-from zsched.core.occurrences.search import SearchCursor, Wanted, kept
+from zsched.core.occurrences.search import Wanted, kept
 from zsched.core.runs.run import Run, RunStatus
 
 ALL = frozenset(RunStatus)
@@ -41,13 +41,13 @@ def end(seq: int, status: RunStatus, *ids: str, fired_seq: int = 0, was: RunStat
 def look(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> tuple[list[Change], int | None]:
     with History(path) as history:
         part = Search(history, wanted, clock or SteppingClock(0)).look()
-        return part.hits, part.reached_us
+        return part.occurrences, part.reached_us
 
 
 def all_parts(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> list[SearchPart]:
     """Return all parts of a search, each of which may be of another reader."""
-    parts = [SearchPart([], SearchCursor(at(10_000)), None)]
-    while (cursor := parts[-1].cursor) is not None:
+    parts = [SearchPart([], "", None)]
+    while (cursor := parts[-1].after) is not None:
         with History(path) as history:
             parts.append(Search(history, wanted, clock or SteppingClock(0)).look(cursor if len(parts) > 1 else None))
     return parts[1:]
@@ -111,8 +111,8 @@ def test_a_search_out_of_time_goes_on_from_its_cursor(
     [whole] = all_parts(path, replace(wanted, limit=100))
 
     assert 1 < len(parts) or wanted.words is not None
-    assert [one for part in parts for one in part.hits] == whole.hits != []
-    assert parts[-1].cursor is None
+    assert [one for part in parts for one in part.occurrences] == whole.occurrences != []
+    assert parts[-1].after is None
 
 
 @pytest.mark.parametrize("entries", [[], [put(seq, "a") for seq in range(1, 9)]], ids=["empty", "without runs"])

@@ -27,7 +27,7 @@ from zsched.core.facets import Facets
 from zsched.core.log import Entry
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.search import SearchCursor, Wanted
+from zsched.core.occurrences.search import Wanted
 from zsched.core.runs.run import Run, RunStatus
 from zsched.errors import ArchiveCorrupt
 
@@ -71,12 +71,12 @@ def end(seq: int, **statuses: RunStatus) -> Entry:
 def found(path: Path, wanted: Wanted) -> list[Change]:
     """Return all results of a search, page by page, each page by another reader."""
     results: list[Change] = []
-    cursor: SearchCursor | None = None
+    cursor: str | None = None
     while True:
         with History(path) as history:
             part = Search(history, wanted, SteppingClock(0)).look(cursor)
-        results += part.hits
-        if (cursor := part.cursor) is None:
+        results += part.occurrences
+        if (cursor := part.after) is None:
             return results
 
 
@@ -318,9 +318,9 @@ def test_a_search_goes_on_in_another_archive(path: Path, tmp_path: Path) -> None
     with History(path) as history:
         first = Search(history, wanted(limit=2), SteppingClock(0)).look()
     with History(other) as history:
-        second = Search(history, wanted(limit=2), SteppingClock(0)).look(first.cursor)
+        second = Search(history, wanted(limit=2), SteppingClock(0)).look(first.after)
 
-    assert (["d", "c"], ["b", "a"]) == tuple([one.id for one in part.hits] for part in (first, second))
+    assert (["d", "c"], ["b", "a"]) == tuple([one.id for one in part.occurrences] for part in (first, second))
 
 
 def test_a_filter_of_prefixes_has_all_of_them_and_few_others() -> None:
@@ -389,5 +389,5 @@ def test_the_first_page_among_many_runs_is_found_after_few_of_them(path: Path) -
     by_tag, _ = first_page(path, wanted(limit=1000, tags=(customer(50 * 200),)), SteppingClock(0))
 
     assert {} == {name: clock.reads for name, clock in clocks.items() if clock.reads > 1000}
-    assert [id_of(number) for number in reversed(range(50 * 200, 51 * 200))] == [one.id for one in by_tag.hits]
+    assert [id_of(number) for number in reversed(range(50 * 200, 51 * 200))] == [one.id for one in by_tag.occurrences]
     assert CUSTOMERS > 60_000 // 200
