@@ -100,7 +100,7 @@ class Client(Schedules):
         self._serializer, self._payload_limit = serializer_name(serializer), payload_limit
         self._durable_timeout_s, self._runs_pickles = durable_timeout_s, runs_pickles
         self._urgencies = _checked_urgencies(urgencies)
-        self._signer, self._limits = None, None
+        self._signer = None
         if signing_keys_file is not None:
             self._signer = _signer(self._link, self._keys, self._clock, signing_keys_file, signing_valid_days)
 
