@@ -11,7 +11,7 @@ import redis
 from tests.builders.records import DUE_MS, OLD_US
 from zsched.core.entry import row_texts, rows_of
 from zsched.core.log import FORMAT, Entry, Position
-from zsched.core.record import Record
+from zsched.core.record import Portion, Record
 from zsched.core.runs.run import Run, RunStatus, facts_text
 
 T_US: Final = OLD_US + 5
@@ -83,9 +83,8 @@ def cancel(seq: int, id: str) -> Entry:
 
 def restore(seq: int, *records: Record, archive: str = "archive-1") -> Entry:
     """Return the entry of a merge that restored *records*."""
-    texts = [text for record in records for text in record.texts()]
-    head = ["reason", "lost", "archive", archive, "rows", len(records)]
-    return entry(seq, "restore", *head, *texts, "format", FORMAT)
+    texts = Portion(records).texts
+    return entry(seq, "restore", "reason", "lost", "archive", archive, *texts, "format", FORMAT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,22 @@ from tests.builders.namespaces import LEASE_MS, Namespace
 from zsched.core.log import Entry as Read
 from zsched.core.log import Position
 from zsched.core.log.recovery import restored
-from zsched.core.record import Record
+from zsched.core.record import Portion, Record
+from zsched.storage.restoring import portions, script_of
 
 WHOSE = {"archive": "archive-1", "names": "", "is_forced": 0}
 
 
 def restore(ns: Namespace, *rows: Record, **over: Any) -> list[Any]:
-    arguments = seen(ns) | {"hold_for_ms": LEASE_MS, "reason": "lost", "if_absent": 0, **WHOSE} | over
-    script = "finish" if rows and rows[0].is_over else "restore"
-    return ns.call(script, [text for row in rows for text in row.texts()], row_count=len(rows), **arguments)
+    """Restore *rows*, schedules before runs; return the reply, with the places of all of them."""
+    places: list[str] = []
+    for portion in portions(sorted(rows, key=lambda row: not row.is_schedule)) if rows else [Portion()]:
+        arguments = seen(ns) | {"hold_for_ms": LEASE_MS, "reason": "lost", "if_absent": 0, **WHOSE} | over
+        reply = ns.call(script_of(portion) if rows else "restore", portion.texts, **arguments)
+        if len(reply) < 4:  # a word why not
+            return reply
+        places += reply[-1].split()
+    return [*reply[:-1], places]
 
 
 def merged(ns: Namespace, *positions: Position, **over: Any) -> list[Any]:

@@ -205,7 +205,7 @@ CALLS: dict[str, Callable[[Namespace], Any]] = {
         g, records.one_shot("paused", "later"), records.rule("due", "rule"), records.one_shot("quarantine", "x"),
         records.rule("due", "y"), records.one_shot("due", "z"), records.open_run(id="w"), **seen(g),
     ),
-    "finish": lambda g: restoring.restore(g, records.open_run("over", *GONE.split("-"), job=()), **seen(g)),
+    "restore_runs": lambda g: restoring.restore(g, records.open_run("over", *GONE.split("-"), job=()), **seen(g)),
     "merged": lambda g: restoring.merged(g, Position(1, 2, 3), **seen(g)),
     "report": lambda g: g.report(hold_for_ms=1000),
     "trim": lambda g: g.call("trim", first_kept="7-2", limit=100, silent_ms=-1),

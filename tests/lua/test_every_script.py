@@ -60,8 +60,8 @@ def test_an_entry_has_who_asked_once_before_its_own_texts_and_nobody_of_a_daemon
 
 def test_the_scripts_that_clients_ask_for_are_these() -> None:
     assert {
-        "cancel", "cancel_run", "enqueue", "finish", "pause", "put", "put_recurring", "restore", "resume", "retry",
-        "run_now",
+        "cancel", "cancel_run", "enqueue", "pause", "put", "put_recurring", "restore", "restore_runs", "resume",
+        "retry", "run_now",
     } == {name.split(" ")[0] for name in ASKED_FOR}  # fmt: skip
 
 
@@ -231,7 +231,7 @@ def _assert_sound(ns: Namespace, told: int, placed: set[str]) -> None:
 
 
 # These deal with many, one by one: what a wrong type is in the way of is quarantined, told, or left as it is.
-ONE_BY_ONE = {"fire", "advance", "replan", "lost", "unblock", "restore", "finish"}
+ONE_BY_ONE = {"fire", "advance", "replan", "lost", "unblock", "restore", "restore_runs"}
 
 
 @pytest.mark.parametrize("name", CALLS)

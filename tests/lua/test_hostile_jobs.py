@@ -54,7 +54,7 @@ READ = re.compile(
     r"call\('(?:HM?GET|HGETALL)',\s*(?:'rq:job:'[^,)]*|(?:rq_)?job_key|run_key\([^)]*\)|run|source)\s*([,)][^)]*)"
 )
 # What reads a job to compare its status with `scheduled`, and nothing else; or for archives and people, as it is.
-COMPARE = {"cancel", "enqueue", "finish", "note", "pause", "put_recurring", "resume", "restore"}
+COMPARE = {"cancel", "enqueue", "restore_runs", "note", "pause", "put_recurring", "resume", "restore"}
 TELL = {"get"}
 
 

@@ -21,7 +21,7 @@ from zsched.storage.rights import _RQ_KEYS, SCRIPTS, USERS, Role, acl_file, comm
 LUA = PACKAGE / "lua"
 ACL = PROJECT / "deploy" / "redis" / "users.acl"
 # Calls of scripts whose command stands in a table, and their number: they set or delete fields of a hash.
-FROM_TABLES = {"put.lua": 1, "put_recurring.lua": 2}
+FROM_TABLES = {"put.lua": 1, "put_recurring.lua": 2, "restore.lua": 1}
 # What sends commands to a Redis that rights are for; zsched.testing and zsched.demo have one of their own.
 SENDERS = ("storage", "daemon", "client", "tasks", "files", "metrics", "current.py")
 

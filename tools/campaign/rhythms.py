@@ -86,9 +86,8 @@ def _follow(
     again: dict[str, set[int]],
 ) -> Findings:
     if entry.kind == "put_recurring":
-        parsed = PutRecurringEntry(entry)
-        for number in range(len(parsed.puts)):
-            _begin(rhythms, parsed.record_of(number))
+        for _, put in PutRecurringEntry(entry).found:
+            _begin(rhythms, put)
     elif entry.kind == SCAN:
         for _, found in ScanEntry(entry).found:
             if not found.run:

@@ -25,7 +25,7 @@ from zsched.archive.body import Arguments, without_arguments
 from zsched.archive.check import SUM, Check, stored_facts, sum_of
 from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect_to_write, converted, identity
 from zsched.archive.fold import StateWriter
-from zsched.archive.live import Live
+from zsched.archive.live import record_in
 from zsched.archive.prefixes import PREFIX_IDS, PrefixWriter
 from zsched.archive.recall import Recall
 from zsched.archive.retention import Retention
@@ -195,10 +195,7 @@ class Archive:
         entry = ScanEntry.entry_of(rows, at)
         with converted(self.path):
             n = self._insert(entry, [row.id for row in rows], is_ours=True)
-            self._fold.found_all(n, entry)
-            for number, row in enumerate(rows):
-                place = (row.place, row.due_ms, row.nominal_ms, row.last, row.state, row.note)
-                self._fold.found(Live(row.id, row.run, *place, at.t_us, n, number), at)
+            self._fold.found(n, entry, at)
             self._flush()
 
     def end_bootstrap(self, complete_since: str) -> None:
@@ -246,7 +243,7 @@ class Archive:
         query, recall = f"SELECT {live.COLUMNS} FROM live WHERE life = ? ORDER BY id, run", self.recall()
         with converted(self.path):
             for row in self._db.execute(query, (self._life,)):
-                yield recall.record(Live.of(row))
+                yield recall.filled(record_in(row)).whole()
 
     def recall(self) -> Recall:
         """Return the archive's knowledge, for a comparison with Redis; it is valid until the next change."""

@@ -14,12 +14,12 @@ from __future__ import annotations
 import sqlite3
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 from zlib import crc32
 
 from zsched.core.log import Entry, Position, Texts, parse, reading
-from zsched.core.record import Record
+from zsched.core.record import RecordFields
 from zsched.errors import ArchiveCorrupt
 
 _HEAD = 5  # bytes
@@ -89,20 +89,11 @@ def position_of(text: str | None) -> Position | None:
     return None if text is None else Position.parse(text)
 
 
-def reader(entry: Entry) -> Callable[[int], Record]:
-    """
-    Return a function that returns the record in a row of *entry*. The entry is parsed once.
-
-    Raises:
-        UnknownEntry: the entry's kind is unknown. The function raises it, too, for a kind without records.
-    """
+def fields_in(entry: Entry) -> Sequence[RecordFields]:
+    """Return the fields of the records in *entry*, row by row. Raises UnknownEntry."""
     parsed = parse(entry)
-
-    def record_of(row: int) -> Record:
-        with reading(entry):
-            return parsed.record_of(row)
-
-    return record_of
+    with reading(entry):
+        return parsed.fields_of_records()
 
 
 def with_arguments(job: Texts, data: bytes) -> Texts:

@@ -23,7 +23,7 @@ from zlib import crc32
 from zsched.archive import body, live
 from zsched.archive.body import arguments_of, entry_of
 from zsched.archive.index import facets_in
-from zsched.archive.live import Live
+from zsched.archive.live import record_in
 from zsched.archive.prefixes import bits_in
 from zsched.core.clock import Clock
 from zsched.core.log import FORMAT
@@ -139,7 +139,7 @@ class Check:
 
     def _look_at_row(self, row: tuple[Any, ...]) -> None:
         life, *stored, has_entry = row
-        found = Live.of(tuple(stored))
+        found = record_in(tuple(stored))
         if life not in self._lives:  # not in the checksum; a wrong one would hide later rows from a search
             raise ArchiveCorrupt(f"archive {self._path}: schedule {found.id!r} belongs to no known state")
         if not has_entry:

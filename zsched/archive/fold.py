@@ -18,30 +18,28 @@ from typing import Any, Final
 
 from zsched.archive import live
 from zsched.archive.index import IndexWriter, RecordPlace
-from zsched.archive.live import DUE, ENDED, OPEN, PAUSED, QUARANTINE, Live, LiveRow
+from zsched.archive.live import LiveRow, record_in, stored
 from zsched.core.log import Entry, Key, Position, parse, reading
 from zsched.core.log.kinds import ParsedEntry
 from zsched.core.log.puts import DISABLED
 from zsched.core.log.rows import (
     Advanced,
     Counted,
-    Forgotten,
     Mentioned,
     OneShotsFired,
     OneShotsLeft,
     OneShotsPut,
     Paused,
-    Placed,
     PushedByRule,
     Quarantined,
     Replanned,
     Resumed,
     Row,
-    RunPushed,
     RunsOver,
 )
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import Outcome
+from zsched.core.record import Place, Record
 from zsched.core.runs.run_id import nominal_ms_of, run_id_of
 
 _SELECT = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id = ? AND place <> 'open'"
@@ -74,7 +72,7 @@ class StateWriter:
         self._clear()
 
     def _clear(self) -> None:
-        self._rows: dict[Key, Live | LiveRow] = {}  # new rows
+        self._rows: dict[Key, Record | LiveRow] = {}  # new rows
         self._schedules: dict[str, Key] = {}  # the row in _rows that is not open
         self._opened: dict[Key, tuple[str | None, int]] = {}  # rows in the file that become open: note, t
         self._forgotten: set[str] = set()  # deleted schedules in the file
@@ -111,18 +109,17 @@ class StateWriter:
             self._note(parsed)
         return touched_ids(rows)
 
-    def found(self, row: Live, at: Position) -> None:
-        """Add a row that a bootstrap read from Redis when its log ended with *at*."""
-        if row.place != OPEN:
-            self._scanned_to = max(self._scanned_to, at.order)
-            self._forget(row.id)
-            self._schedules[row.id] = row.key
-        self._rows[row.key] = row
-
-    def found_all(self, n: int, entry: Entry) -> None:
-        """Add *entry*, number *n* of the history, with what a bootstrap found, to the index."""
-        self._n = n
-        self._note(parse(entry, self._suffix))
+    def found(self, n: int, entry: Entry, at: Position) -> None:
+        """Add the records in *entry*, number *n*, which a bootstrap read from Redis when its log ended with *at*."""
+        parsed = parse(entry, self._suffix)
+        self._n, self._t = n, at.t_us
+        self._note(parsed)
+        for number in range(len(parsed.owners())):
+            record = parsed.record_of(number)
+            if record.is_schedule:
+                self._scanned_to = max(self._scanned_to, at.order)
+            record.row, record.t_us = number, at.t_us
+            self._place(record)
 
     def forget_index(self) -> None:
         """Free the memory of the index."""
@@ -138,7 +135,8 @@ class StateWriter:
                 missing = [key for key in self._opened if not db.execute(_HAS, (life, *key)).fetchone()]
                 self.unknown.update(missing)
                 for key in missing if self._is_part else ():
-                    self._rows[key] = Live(*key, OPEN, None, None, None, "", *self._opened[key], 0, 0)
+                    note, t = self._opened[key]
+                    self._rows[key] = Record(*key, Place.OPEN, "", None, (), note=note, t_us=t)
         for n, keys in self._fired:
             self._index.fired(n, [self._sources.get(key) or self._source(*key) for key in keys])
         self._index.flush()
@@ -147,8 +145,8 @@ class StateWriter:
         if self._deleted:
             db.executemany(_DELETE, [(life, *key) for key in sorted(self._deleted)])
         if self._rows:
-            stored = (row.stored() if isinstance(row, Live) else row for row in self._rows.values())
-            db.executemany(_INSERT, sorted((life, *row) for row in stored))
+            rows_now = (stored(row) if isinstance(row, Record) else row for row in self._rows.values())
+            db.executemany(_INSERT, sorted((life, *row) for row in rows_now))
         self._clear()
 
     # -- the index --------------------------------------------------------------------------------
@@ -173,7 +171,7 @@ class StateWriter:
     def _source(self, id: str, run: str) -> RecordPlace | None:
         row = self._rows.get((id, run))
         if row is not None:
-            return (row.n, row.row) if isinstance(row, Live) else (row[9], row[10])
+            return (row.n, row.row) if isinstance(row, Record) else (row[9], row[10])
         found: RecordPlace | None = self._db.execute(_SOURCE, (self.life, id, run)).fetchone()
         return found
 
@@ -190,30 +188,40 @@ class StateWriter:
     def _put(self, put: OneShotsPut) -> None:
         n, t, suffix = self._n, self._t, put.run_suffix
         rows, schedules, replaced, paused = self._rows, self._schedules, put.replaced, put.paused
-        shared = live.shared_sum(DUE, None, None, "", None, t, n)
+        shared = live.shared_sum(Place.DUE.value, None, None, "", None, t, n)
         for number, (id, due_ms) in enumerate(zip(put.at, put.dues, strict=True)):
             run = f"{due_ms}{suffix}"
-            note = self._note_of_pause(id) if id in paused else None
+            if id in paused:
+                record = put.record_of(number)
+                record.row = number
+                self._place(record)
+                continue
             if id in replaced:
                 self._forget(id)
-            if id in paused:
-                self._take(Live(id, run, PAUSED, due_ms, None, None, "", note, t, n, number))
-            else:
-                key = schedules[id] = (id, run)
-                rows[key] = live.waiting(id, run, due_ms, t, n, number, shared)
+            key = schedules[id] = (id, run)
+            rows[key] = live.waiting(id, run, due_ms, t, n, number, shared)
 
-    def _place(self, row: Placed) -> None:
-        note = self._note_of_pause(row.id) if row.keeps_note else row.note
-        self._forget(row.id)
-        place = row.place, row.due_ms, row.nominal_ms, row.last, row.state, note
-        self._take(Live(row.id, row.run, *place, self._t if row.t_us is None else row.t_us, self._n, row.number))
+    def _place(self, record: Record) -> None:
+        """Keep a new schedule or run as it is, or delete it. A paused one without a note keeps that which it has."""
+        record.n = self._n
+        if not record.is_schedule:
+            if record.place is Place.OPEN:
+                self._rows[record.key] = record
+            else:
+                self._delete(*record.key)
+            return
+        if record.place is Place.PAUSED and record.note is None:
+            record.note = self._note_of_pause(record.id)
+        self._forget(record.id)
+        if record.place is not Place.GONE:
+            self._take(record)
 
     def _pause(self, row: Paused) -> None:
         schedule = self._schedule(row.id)
         if schedule is not None:
-            since = schedule.note if schedule.place == PAUSED and schedule.note else str(self._t // 1000)
+            since = schedule.note if schedule.place is Place.PAUSED and schedule.note else str(self._t // 1000)
             note = f"{since.partition(' ')[0]} {row.note}"
-            schedule.place, schedule.note, schedule.due, schedule.t = PAUSED, note, row.due_ms, self._t
+            schedule.place, schedule.note, schedule.due_ms, schedule.t_us = Place.PAUSED, note, row.due_ms, self._t
             schedule.state = ""
 
     def _resume(self, row: Resumed) -> None:
@@ -223,15 +231,16 @@ class StateWriter:
         if row.is_skipped and schedule.run:
             self._forget(row.id)  # a one-shot with a time in the pause
             return
-        schedule.place, schedule.note, schedule.due = (DUE if row.due_ms is not None else ENDED), None, row.due_ms
-        schedule.state, schedule.t = "", self._t
+        schedule.place = Place.ENDED if row.due_ms is None else Place.DUE
+        schedule.note, schedule.due_ms = None, row.due_ms
+        schedule.state, schedule.t_us = "", self._t
         if row.is_skipped:
-            schedule.nominal = row.nominal_ms
+            schedule.nominal_ms = row.nominal_ms
 
     def _replan(self, row: Replanned) -> None:
         schedule = self._schedule(row.id)
         if schedule is not None:
-            schedule.nominal, schedule.due, schedule.t = row.new_nominal_ms, row.new_due_ms, self._t
+            schedule.nominal_ms, schedule.due_ms, schedule.t_us = row.new_nominal_ms, row.new_due_ms, self._t
 
     def _count(self, row: Counted) -> None:
         schedule = self._look(row.id)
@@ -241,19 +250,19 @@ class StateWriter:
     def _quarantine(self, row: Quarantined) -> None:
         schedule = self._schedule(row.id)
         if schedule is not None:
-            schedule.place, schedule.due = QUARANTINE, row.due_ms
-            schedule.note, schedule.t = f"{self._t // 1000} {row.reason}", self._t
+            schedule.place, schedule.due_ms = Place.QUARANTINE, row.due_ms
+            schedule.note, schedule.t_us = f"{self._t // 1000} {row.reason}", self._t
 
     def _advance(self, row: Advanced) -> None:
         schedule = self._schedule(row.id)
         if schedule is None:
             return
-        schedule.t, outcome = self._t, row.outcome
+        schedule.t_us, outcome = self._t, row.outcome
         if outcome is Outcome.QUARANTINED:
-            schedule.place, schedule.note = QUARANTINE, f"{schedule.t // 1000} {row.why}"
+            schedule.place, schedule.note = Place.QUARANTINE, f"{schedule.t_us // 1000} {row.why}"
             return
-        schedule.nominal, schedule.due = row.next_nominal_ms, row.next_due_ms
-        schedule.place = ENDED if row.next_due_ms is None else DUE
+        schedule.nominal_ms, schedule.due_ms = row.next_nominal_ms, row.next_due_ms
+        schedule.place = Place.ENDED if row.next_due_ms is None else Place.DUE
         schedule.note = None  # a remaining note of a pause that another writer ended
         if outcome.is_pushed:
             schedule.last = run_id_of(row.id, row.run)
@@ -267,44 +276,38 @@ class StateWriter:
         for key in row.at:
             self._delete(*key)
 
-    def _push_one(self, row: RunPushed) -> None:
-        t = self._t if row.t_us is None else row.t_us
-        self._rows[row.id, row.run] = Live(
-            row.id, row.run, OPEN, row.due_ms, None, None, "", row.note, t, self._n, row.number
-        )
-
     def _push_all(self, row: PushedByRule) -> None:
         schedule = self._schedule(row.id)
         if schedule is None:
             self.unknown |= {(row.id, run) for run in row.runs if not row.is_last}
             return
         if row.is_last:
-            schedule.last, schedule.t = run_id_of(row.id, row.runs[-1]), self._t
+            schedule.last, schedule.t_us = run_id_of(row.id, row.runs[-1]), self._t
         for run in row.runs:
             self._push(schedule, run, None)
 
     # -- rows of the state ---------------------------------------------------------------------------
 
-    def _schedule(self, id: str) -> Live | None:
+    def _schedule(self, id: str) -> Record | None:
         """Return the row of schedule *id* that is not open; None if there is none, and *id* is then unknown."""
         found = self._look(id)
         if found is None:
             self.unknown.add((id, ""))
             if self._is_part:
-                return self._take(Live(id, "", DUE, None, None, None, "", None, self._t, 0, 0))
+                return self._take(Record(id, "", Place.DUE, "", None, (), t_us=self._t))
         return found
 
-    def _look(self, id: str) -> Live | None:
+    def _look(self, id: str) -> Record | None:
         key = self._schedules.get(id)
         if key is not None:
             found = self._rows[key]
-            return found if isinstance(found, Live) else self._take(Live.of(found))
+            return found if isinstance(found, Record) else self._take(record_in(found))
         row = None if id in self._forgotten else self._db.execute(_SELECT, (self.life, id)).fetchone()
         if row is None or any((row[0], row[1]) in changed for changed in (self._opened, self._deleted, self._rows)):
             return None  # the stored row is stale: its run was pushed, or it is gone
-        return self._take(Live.of(row))
+        return self._take(record_in(row))
 
-    def _take(self, row: Live) -> Live:
+    def _take(self, row: Record) -> Record:
         self._rows[row.key] = row
         self._schedules[row.id] = row.key
         return row
@@ -312,27 +315,27 @@ class StateWriter:
     def _note_of_pause(self, id: str) -> str:
         """Return the note of a schedule that a put leaves paused: since when, and the reason."""
         found = self._look(id)
-        return found.note if found and found.place == PAUSED and found.note else f"{self._t // 1000} {DISABLED}"
+        return found.note if found and found.place is Place.PAUSED and found.note else f"{self._t // 1000} {DISABLED}"
 
     def _open(self, id: str, run: str, note: str | None) -> None:
         """Fire a one-shot: its row becomes its run's."""
         key, t = (id, run), self._t
         row = self._look(id) if self._schedules.get(id) == key else None
         if row is not None:
-            row.place, row.note, row.t = OPEN, note, t
+            row.place, row.note, row.t_us = Place.OPEN, note, t
             self._sources[key] = row.n, row.row
             del self._schedules[id]
         else:
             self._opened[key] = note, t
 
-    def _push(self, schedule: Live, run: str, note: str | None) -> None:
+    def _push(self, schedule: Record, run: str, note: str | None) -> None:
         """Fire a recurring schedule: its run gets a row."""
         if self._at <= self._scanned_to:  # the schedule may have been put again between the push and the scan
             if not self._db.execute(_HAS, (self.life, schedule.id, run)).fetchone():
                 self.unknown.add((schedule.id, run))
             return
-        n, number = schedule.n, schedule.row
-        pushed = Live(schedule.id, run, OPEN, nominal_ms_of(run), None, None, "", note, self._t, n, number)
+        pushed = Record(schedule.id, run, Place.OPEN, "", nominal_ms_of(run), (), note=note, t_us=self._t)
+        pushed.n, pushed.row = schedule.n, schedule.row
         self._rows[pushed.key] = pushed
 
     def _forget(self, id: str) -> None:
@@ -359,8 +362,7 @@ def touched_ids(rows: Sequence[Row]) -> Sequence[str]:
 
 _FOLDS: Final[dict[type[Row], Callable[[StateWriter, Any], None]]] = {
     OneShotsPut: StateWriter._put,
-    Placed: StateWriter._place,
-    Forgotten: lambda fold, row: fold._forget(row.id),
+    Record: StateWriter._place,
     Paused: StateWriter._pause,
     Resumed: StateWriter._resume,
     Replanned: StateWriter._replan,
@@ -369,7 +371,6 @@ _FOLDS: Final[dict[type[Row], Callable[[StateWriter, Any], None]]] = {
     Advanced: StateWriter._advance,
     OneShotsFired: StateWriter._fire,
     OneShotsLeft: StateWriter._leave,
-    RunPushed: StateWriter._push_one,
     PushedByRule: StateWriter._push_all,
     RunsOver: StateWriter._leave,
     Mentioned: lambda fold, row: None,

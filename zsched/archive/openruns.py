@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from zsched.archive import live
-from zsched.archive.body import reader
 from zsched.archive.history import History
-from zsched.archive.live import Live
-from zsched.core.log import UnknownEntry, text
+from zsched.archive.live import record_in
+from zsched.core.log import UnknownEntry, parse, reading, text
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import run_that_ended
 from zsched.core.runs.run import Run, pushed
@@ -73,7 +72,7 @@ class OpenRuns:
             stored = self._history.db.execute(_ROW, (self.life, *key)).fetchone()
             if stored is not None:
                 with suppress(ArchiveCorrupt):
-                    row = Live.of(stored)
+                    row = record_in(stored)
                     by_entry.setdefault(row.n, {})[run_id] = row.row
         for n, rows in by_entry.items():
             with suppress(ArchiveCorrupt, UnknownEntry):
@@ -85,10 +84,10 @@ class OpenRuns:
         entry = self._history.entry(n)
         if entry is None:
             return {}
-        record_in, found = reader(entry), {}
-        for run_id, row in rows.items():
-            found[run_id] = text(record_in(row).job_fields().get(b"origin", b""))[:LONGEST_NAME]
-        return found
+        parsed = parse(entry)
+        with reading(entry):
+            fields = {run_id: parsed.record_of(row).job_fields() for run_id, row in rows.items()}
+        return {run_id: text(job.get(b"origin", b""))[:LONGEST_NAME] for run_id, job in fields.items()}
 
     def next(self, after: RunKey | None, looked_at: int, limit: int) -> tuple[list[Run], RunKey | None]:
         """

@@ -10,18 +10,17 @@ do not count here (``fact`` known_from).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
 from zsched.archive import body, live
-from zsched.archive.body import Arguments, reader, with_arguments
+from zsched.archive.body import Arguments, fields_in, with_arguments
 from zsched.archive.check import Check, stored_facts
 from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, converted
-from zsched.archive.live import OPEN, Live
+from zsched.archive.live import record_in
 from zsched.archive.schema import last_n, number_of, segments
 from zsched.core.clock import Clock
 from zsched.core.log import (
@@ -40,7 +39,7 @@ from zsched.core.log.lives import EndEntry
 from zsched.core.log.recovery import RestoreEntry
 from zsched.core.occurrences.outcomes import OF_RUNS, What
 from zsched.core.pages import pages_of
-from zsched.core.record import Place, Record
+from zsched.core.record import Place, Record, RecordFields
 from zsched.core.recovery.difference import OverRun, Recalled
 from zsched.core.runs.run_id import run_key, suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveError
@@ -60,7 +59,7 @@ class Recall:
         self.archive, self.life, self.run_suffix = archive, life, run_suffix
         self._db, self._path, self._known_from = db, path, known_from
         self._arguments = Arguments(db)
-        self._readers: dict[int, Callable[[int], Record]] = {}
+        self._fields: dict[int, Sequence[RecordFields]] = {}
         self._touched: dict[int, dict[str, int]] = {}  # entry → the schedules that it changed
 
     def number_of(self, position: Position) -> int | None:
@@ -265,46 +264,47 @@ class Recall:
         for run in over.values():
             over_of.setdefault(run.id, []).append(run)
         for page in pages_of(ids, _PAGE):
-            rows: dict[str, list[Live]] = {id: [] for id in page}
+            found: dict[str, list[Record]] = {id: [] for id in page}
             query = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id IN ({','.join('?' * len(page))})"
             with converted(self._path):
                 for stored in self._db.execute(query, (self.life, *page)):
-                    row = Live.of(stored)
-                    rows[row.id].append(row)
-            for id in page:
-                open_runs = {row.run for row in rows[id] if row.place == OPEN}
-                ended = tuple(run for run in over_of.get(id, ()) if run.run not in open_runs)
-                yield replace(self._recalled(id, rows[id], touched), over=ended)
+                    found[stored[0]].append(record_in(stored))
+            for id, records in found.items():
+                yield self._recalled(id, records, touched, over_of.get(id, ()))
 
-    def record(self, row: Live) -> Record:
-        """Return the record of a row of the state, with the row's place."""
-        give = self._readers.get(row.n)
-        if give is None:
-            if len(self._readers) >= _READERS:
-                self._readers.clear()
-            give = self._readers[row.n] = reader(self._entry(row))
-        put = give(row.row)
-        job = put.job
-        if b"" in job and (data := self._argument(row)) is not None:
-            job = with_arguments(job, data)
-        place = Place(row.place)
-        return Record(
-            row.id, row.run, place, put.lane, row.due, job, put.own, row.nominal, row.last, row.note, row.t, row.state
-        )  # fmt: skip
+    def filled(self, record: Record) -> Record:
+        """Give a record of the state the fields that the history has, and return it."""
+        fields = self._fields.get(record.n)
+        if fields is None:
+            if len(self._fields) >= _READERS:
+                self._fields.clear()
+            fields = self._fields[record.n] = fields_in(self._entry(record))
+        try:
+            shape, job, own = fields[record.row]
+        except IndexError:
+            raise UnknownEntry(f"history entry {record.n} has no record in row {record.row}") from None
+        record.lane, record.shape, record.job, record.own = "" if shape is None else shape.lane, shape, job, own
+        if b"" in job and (data := self._argument(record)) is not None:
+            record.job = with_arguments(job, data)
+        return record
 
-    def _recalled(self, id: str, rows: list[Live], touched: dict[Key, int] | None) -> Recalled:
+    def _recalled(
+        self, id: str, records: list[Record], touched: dict[Key, int] | None, over: Sequence[OverRun]
+    ) -> Recalled:
         schedule, gone_us, runs, unchanged = None, None, list[Record](), set[str]()
-        for row in rows:
-            if row.place == OPEN:
-                is_touched = touched is None or row.key in touched
-                if touched is None or is_touched or (id, "") in touched:  # it may wait in Redis: see ``lacking``
-                    runs.append(self.record(row))
-                    unchanged |= set() if is_touched else {row.run}
-            elif touched is None or (id, "") in touched:
-                schedule = self.record(row)
+        is_changed = touched is None or (id, "") in touched
+        for one in records:
+            if one.place is not Place.OPEN:
+                schedule = self.filled(one) if is_changed else None
+                continue
+            over = [run for run in over if run.run != one.run]
+            is_touched = touched is None or one.key in touched
+            if is_touched or is_changed:  # it may wait in Redis: see ``lacking``
+                runs.append(self.filled(one))
+                unchanged |= set() if is_touched else {one.run}
         if touched is not None and schedule is None:
             gone_us = touched.get((id, ""))
-        return Recalled(id, schedule, gone_us, tuple(runs), frozenset(unchanged))
+        return Recalled(id, schedule, gone_us, runs, unchanged, over)
 
     def _touches(self, row: body.HistoryRow | None) -> Iterator[Touch]:
         """Yield the keys that the log's entry in *row* changed; none for an entry that was kept raw."""
@@ -312,14 +312,14 @@ class Recall:
             with suppress(UnknownEntry):
                 yield from touches(body.entry_of(row), self.run_suffix)
 
-    def _entry(self, row: Live) -> Entry:
+    def _entry(self, row: Record) -> Entry:
         with converted(self._path):
             found = self._db.execute(f"SELECT {body.COLUMNS} FROM entry WHERE n = ?", (row.n,)).fetchone()
         if found is None:
             raise ArchiveCorrupt(f"archive {self._path}: history entry {row.n} of schedule {row.id!r} is gone")
         return body.entry_of(found)
 
-    def _argument(self, row: Live) -> bytes | None:
+    def _argument(self, row: Record) -> bytes | None:
         with converted(self._path):
             return self._arguments.of(row.n, row.row)
 

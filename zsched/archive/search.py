@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 from zsched.archive import body, live
 from zsched.archive.history import ENTRY, History
 from zsched.archive.index import BLOCK_BITS, UNKNOWN, facets_in, key_of
-from zsched.archive.live import OPEN, Live
+from zsched.archive.live import record_in
 from zsched.archive.prefixes import NumberRange, ranges
 from zsched.archive.pushes import PushedRuns
 from zsched.archive.records import facets_before
@@ -43,6 +43,7 @@ from zsched.core.log.kinds import ParsedEntry
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What
 from zsched.core.occurrences.search import SearchCursor, Wanted, is_push, record_key_of, run_that_ended
+from zsched.core.record import Place, Record
 from zsched.core.runs.run import pushed
 from zsched.core.runs.run_id import nominal_ms_of, run_id_of, run_key
 
@@ -129,12 +130,12 @@ class Search:
         hits: list[Change] = []
         self._db.set_progress_handler(lambda: self._clock.monotonic_ms() >= until_ms, _OPCODES)
         try:
-            for row in map(Live.of, self._db.execute(_OPEN_RUNS, arguments)):
+            for row in map(record_in, self._db.execute(_OPEN_RUNS, arguments)):
                 hit = self._open_run(row)
                 if hit is not None:
                     hits.append(hit)
                 if len(hits) >= _MOST:
-                    return SearchPart(hits, hits[-1].cursor, row.t)
+                    return SearchPart(hits, hits[-1].cursor, row.t_us)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
@@ -143,16 +144,16 @@ class Search:
             self._db.set_progress_handler(None, 0)
         return SearchPart(hits, None, None)
 
-    def _open_run(self, row: Live) -> Change | None:
+    def _open_run(self, row: Record) -> Change | None:
         run_id = run_id_of(row.id, row.run)
         stored = self._history.facets_at(row.n)
         facets = NO_FACETS if stored is None else stored.at(row.row)
         if not self._wanted.is_of(row.id) or not facets.has(self._wanted.facets):
             return None
-        known = Change(row.id, What.FOUND, row.t, "", run_id, nominal_ms_of(row.run), why=OPEN)
-        push = self._runs.push_at(row.t, run_id)
-        run = pushed(run_id, row.t, row.note == "uncertain")
-        cursor = str(SearchCursor(Position(0, 0, row.t), run_id=run_id))
+        known = Change(row.id, What.FOUND, row.t_us, "", run_id, nominal_ms_of(row.run), why=Place.OPEN)
+        push = self._runs.push_at(row.t_us, run_id)
+        run = pushed(run_id, row.t_us, row.note == "uncertain")
+        cursor = str(SearchCursor(Position(0, 0, row.t_us), run_id=run_id))
         return replace(known if push is None else push[1], run=run, facets=facets, cursor=cursor)
 
     def _stopped(self, hits: list[Change], n: int) -> SearchPart:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from zsched.archive.live import DUE, OPEN, PAUSED, QUARANTINE
 from zsched.archive.places import Told, archives_of, state_folder, told_by
 from zsched.archive.recall import recalling_beside
 from zsched.client.answers import Answers
@@ -25,6 +24,7 @@ from zsched.config.settings import Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import SystemClock
 from zsched.core.model import Schedule, json_of
+from zsched.core.record import Place
 from zsched.core.runs.run import Run
 from zsched.core.story.sentences import local_text
 from zsched.core.story.source import Source
@@ -128,7 +128,7 @@ class ArchivedState:
         with recalling_beside(archive.path) as (recall, _):
             (due, _ids), places = recall.overdue(now_ms, 1), recall.count_places()
             where, as_of_us = f"{socket.gethostname()}:{archive.path}", archive.position.t_us if archive.position else 0
-            numbers = (places.get(place, 0) for place in (DUE, PAUSED, QUARANTINE, OPEN))
+            numbers = (places.get(place, 0) for place in (Place.DUE, Place.PAUSED, Place.QUARANTINE, Place.OPEN))
             return cls(where, as_of_us // 1000, due, recall.first_due_ms(), *numbers)
 
     def lines(self, tz: str) -> Iterator[str]:

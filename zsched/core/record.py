@@ -5,8 +5,9 @@ A record has a place (where it is, and when it is due) and fields, as Redis hold
 the run, or of the template of a recurring schedule's runs; and ``own``, of a recurring schedule's hash. Both are names
 and values in turn. Views for people read a record: ``storage.reader`` as a schedule, ``core.runs.run`` as a run.
 
-``texts`` writes a record as a row, for restore.lua and finish.lua, and for entries of the kinds ``restore`` and
-``scan``; ``rows_in`` reads such rows.
+Records that were put together share a *shape*: a record with the fields that they have in common. ``job`` and ``own``
+of each are then only the rest: its arguments, and its rule. A ``Portion`` writes records as texts, each shape once:
+for restore.lua and restore_runs.lua, and for entries of the kinds ``restore`` and ``scan``. ``records_in`` reads them.
 
 Records are not frozen: a merge makes one for each schedule, and a frozen value takes five times as long to make. No
 code changes them.
@@ -15,7 +16,7 @@ code changes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -24,15 +25,21 @@ from zsched.core.entry import Texts, bounded_ms, expect, milliseconds, text
 from zsched.core.runs.run_id import run_id_of
 
 STATE: Final = re.compile(r"[a-z]+=[0-9]{1,9}(,[a-z]+=[0-9]{1,9})*")  # lua/lib/state.lua
-ROW_HEAD: Final = 4  # texts before the fields in a row: id, words, "", note
+ROW_HEAD: Final = 2  # texts before the fields in a row: id, words
+_ROW_WORDS: Final = 11  # the last one is the note, which may have blanks
 
-# Fields that change during the life of a run or schedule. They are no part of the request.
+# RecordFields that change during the life of a run or schedule. They are no part of the request.
 _OF_JOB: Final = frozenset(
     b"status created_at enqueued_at started_at ended_at last_heartbeat worker_name dependency_id dependency_ids"
     b" allow_dependency_failures enqueue_at_front zs_uncertain zs_deadline zs_stop zs_version".split()
 )
 _OF_OWN: Final = frozenset(b"version created_at updated_at ended_at".split())
 _ANEW: Final = frozenset([b"version", b"ended_at"])  # those of a schedule that a restore writes anew
+_OF_ROWS: Final = frozenset(b"data zs_sig trigger digest anchor created_at updated_at".split())  # in no shape
+
+
+RecordFields = tuple["Record | None", Texts, Texts]  # shape, job and own of a record
+Key = tuple[str, str]  # of a schedule: its id and ""; of a run: its schedule's id, and the rest of the run's id
 
 
 class Place(StrEnum):
@@ -63,6 +70,8 @@ class Record:
     no time. ``last``: the id of a recurring schedule's last run. ``state``: its counts, such as
     ``failures=2`` (lua/lib/state.lua). ``note``: "<since ms> <reason>" of a paused or
     quarantined schedule; ``uncertain`` for a run. ``t_us``: the time of its last change in an archive's history.
+    ``shape``: the record with the fields that it shares with others, or None. ``n`` and ``row``: the entry in an
+    archive's history, and the row in it, with its fields.
     """
 
     id: str
@@ -77,11 +86,25 @@ class Record:
     note: str | None = None
     t_us: int = 0
     state: str = ""
+    shape: Record | None = None
+    n: int = 0
+    row: int = 0
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> Key:
         """Its id and run, which nothing else has."""
         return self.id, self.run
+
+    def ids(self) -> Iterable[str]:
+        """Return the schedule that it concerns."""
+        return (self.id,)
+
+    def changed_keys(self) -> Iterator[Key]:
+        """Yield the keys that it changes in an entry: of a schedule also its waiting run, of a run only that."""
+        if self.is_schedule:
+            yield self.id, ""
+        if self.run:
+            yield self.id, self.run
 
     @property
     def run_id(self) -> str | None:
@@ -100,7 +123,7 @@ class Record:
 
     @property
     def is_over(self) -> bool:
-        """True for a run that is over, and that RQ has once more; see finish.lua."""
+        """True for a run that is over, and that RQ has once more; see restore_runs.lua."""
         return self.place in (Place.OVER, Place.AGAIN)
 
     @property
@@ -109,12 +132,26 @@ class Record:
         return self.due_ms is not None and (not self.run or self.run.partition("-")[0] == str(self.due_ms))
 
     def job_fields(self) -> dict[bytes, bytes]:
-        """Return the values of ``job`` by name."""
-        return dict(zip(self.job[::2], self.job[1::2], strict=True))
+        """Return the values of ``job`` by name, with those of the shape."""
+        return _by_name(self.job) if self.shape is None else _by_name(self.shape.job) | _by_name(self.job)
 
     def own_fields(self) -> dict[bytes, bytes]:
-        """Return the values of ``own`` by name."""
-        return dict(zip(self.own[::2], self.own[1::2], strict=True))
+        """Return the values of ``own`` by name, with those of the shape."""
+        return _by_name(self.own) if self.shape is None else _by_name(self.shape.own) | _by_name(self.own)
+
+    def whole(self) -> Record:
+        """Return the record with all of its fields, without a shape."""
+        if self.shape is None:
+            return self
+        return replace(self, job=[*self.shape.job, *self.job], own=[*self.shape.own, *self.own], shape=None)
+
+    def shaped(self) -> Record:
+        """Return the record with a shape, which has all of its fields that a row need not have."""
+        if self.shape is not None or not (self.lane or self.job or self.own):
+            return self
+        job, own = _without(self.job, _OF_ROWS), _without(self.own, _OF_ROWS)
+        shape = Record("", "", Place.DUE, self.lane, None, job, own)
+        return replace(self, job=_without(self.job, job[::2]), own=_without(self.own, own[::2]), shape=shape)
 
     def request(self) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
         """Return the fields of job and schedule that a caller asked for: those that no run or firing changes."""
@@ -133,55 +170,133 @@ class Record:
             return self
         return replace(self, job=_without(self.job, _OF_JOB), own=_without(self.own, _ANEW))
 
-    def texts(self) -> list[bytes]:
-        """Return the record as a row."""
-        due, nominal = _number(self.due_ms), _number(self.nominal_ms)
-        words = (
-            f"{self.run or '-'} {self.place} {self.lane or '-'} {due} {nominal} {self.last or '-'}"
-            f" {self.state or '-'} {self.t_us} {len(self.job)} {len(self.own)}"
-        )
-        return [self.id.encode(), words.encode(), b"", (self.note or "").encode(), *self.job, *self.own]
+
+def gone(id: str, run: str = "") -> Record:
+    """Return a schedule that is gone, with its waiting *run*; its open runs stay."""
+    return Record(id, run, Place.GONE, "", None, ())
 
 
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
-def _without(texts: Texts, names: frozenset[bytes]) -> list[bytes]:
-    pairs = zip(texts[::2], texts[1::2], strict=True)
-    return [each for name, value in pairs if name not in names for each in (name, value)]
-
-
-def rows_in(texts: Texts, at: int, places: Container[str] | None = None) -> Iterator[tuple[int, Record]]:
+class Portion:
     """
-    Yield the rows in *texts* from *at* to the end, each with its place there; only those at *places*, if given.
+    Records, and their texts: ``shapes``, their number, and each as "lane", its lane, "schedule", number of pairs, the
+    pairs of ``own``, "template", number of pairs, the pairs of ``job``; then ``rows``, their number, and each as id,
+    words, and the texts of ``job`` and ``own``. The words are the number of the shape, from 1; run, place, due,
+    nominal, last, state, t; the numbers of texts of both; and the note. A missing value is -, and for the shape 0.
+    """
+
+    def __init__(self, rows: Iterable[Record] = ()) -> None:
+        self.rows: list[Record] = []
+        self._shapes: dict[tuple[str, tuple[bytes, ...], tuple[bytes, ...]], int] = {}
+        self._numbers: dict[int, int] = {}  # of the shapes, by identity: quicker
+        self._shape_texts: list[bytes] = []
+        self._texts: list[bytes] = []
+        for row in rows:
+            self.add(row)
+
+    @property
+    def texts(self) -> list[bytes]:
+        """Its texts."""
+        counts = b"%d" % len(self._shapes), b"%d" % len(self.rows)
+        return [b"shapes", counts[0], *self._shape_texts, b"rows", counts[1], *self._texts]
+
+    def has_room(self, row: Record, most: int) -> bool:
+        """Return True if it has at most *most* texts with *row*, or if that is the first."""
+        shape = row.shape or row
+        more = 0 if id(shape) in self._numbers else len(shape.job) + len(shape.own)
+        more += len(self._shape_texts) + len(self._texts) + len(row.job) + len(row.own)
+        return not self.rows or more <= most
+
+    def add(self, row: Record) -> None:
+        """Add a record."""
+        one = row if row.shape is not None else row.shaped()
+        shape, job, own = one.shape, one.job, one.own
+        number = 0 if shape is None else self._numbers.get(id(shape)) or self._add_shape(shape)
+        due, nominal = one.due_ms, one.nominal_ms
+        words = (
+            f"{number} {one.run or '-'} {one.place} {'-' if due is None else due} {'-' if nominal is None else nominal}"
+            f" {one.last or '-'} {one.state or '-'} {one.t_us} {len(job)} {len(own)} {one.note or ''}"
+        )
+        self.rows.append(one)
+        self._texts += (one.id.encode(), words.encode(), *job, *own)
+
+    def _add_shape(self, shape: Record) -> int:
+        key = shape.lane, tuple(shape.job), tuple(shape.own)
+        number = self._shapes.get(key)
+        if number is None:
+            number = self._shapes[key] = len(self._shapes) + 1
+            own, job = b"%d" % (len(shape.own) // 2), b"%d" % (len(shape.job) // 2)
+            head = b"lane", shape.lane.encode(), b"schedule", own
+            self._shape_texts += (*head, *shape.own, b"template", job, *shape.job)
+        self._numbers[id(shape)] = number
+        return number
+
+
+def shapes_in(texts: Texts, at: int) -> tuple[list[Record], int]:
+    """
+    Return the shapes in *texts* from *at* on, without fields that a restore writes anew; and where the rows begin.
 
     Raises:
-        ValueError, IndexError: the rows are malformed.
+        ValueError, IndexError: they are malformed.
     """
-    while at < len(texts):
-        words = text(texts[at + 1]).split(" ")
-        run, place, lane, due, nominal, last, state, t_us, job_size, own_size = words
+    expect(texts[at] == b"shapes")
+    shapes, count, at = list[Record](), int(texts[at + 1]), at + 2
+    for _ in range(count):
+        first = at + 4
+        last = first + 2 * int(texts[at + 3])
+        end = last + 2 + 2 * int(texts[last + 1])
+        expect((texts[at], texts[at + 2], texts[last]) == (b"lane", b"schedule", b"template"))
+        own, job = texts[first:last], texts[last + 2 : end]
+        shapes.append(Record("", "", Place.DUE, text(texts[at + 1]), None, job, own).to_keep())
+        at = end
+    expect(texts[at] == b"rows")
+    return shapes, at
+
+
+def records_in(texts: Texts, at: int, places: Container[str] | None = None) -> Iterator[tuple[int, Record]]:
+    """
+    Yield the records of a portion, whose *texts* are from *at* to the end, each with the place there where its
+    ``job`` begins; only those at *places*, if given.
+
+    Raises:
+        ValueError, IndexError: the texts are malformed.
+    """
+    shapes, at = shapes_in(texts, at)
+    count, at = int(texts[at + 1]), at + 2
+    for _ in range(count):
+        words = text(texts[at + 1]).split(" ", _ROW_WORDS - 1)
+        number, run, place, due, nominal, last, state, t_us, job_size, own_size, note = words
         first = at + ROW_HEAD
         first_own = first + int(job_size)
         after = first_own + int(own_size)
-        expect(len(texts) >= after >= first_own >= first)
+        expect(len(texts) >= after >= first_own >= first and 0 <= int(number) <= len(shapes))
         if places is None or place in places:
+            shape = shapes[int(number) - 1] if number != "0" else None
             yield (
-                at,
+                first,
                 Record(
                     id=text(texts[at]),
                     run="" if run == "-" else run,
                     place=Place(place),
-                    lane="" if lane == "-" else lane,
+                    lane="" if shape is None else shape.lane,
                     due_ms=milliseconds(due),
                     job=texts[first:first_own],
                     own=texts[first_own:after],
                     nominal_ms=milliseconds(nominal),
                     last=None if last == "-" else last,
-                    state="" if state == "-" else state,
-                    note=text(texts[first - 1]) or None,
+                    note=note or None,
                     t_us=bounded_ms(t_us),
+                    state="" if state == "-" else state,
+                    shape=shape,
                 ),
             )
         at = after
+    expect(at == len(texts))
+
+
+def _by_name(texts: Texts) -> dict[bytes, bytes]:
+    return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+def _without(texts: Texts, names: Container[bytes]) -> list[bytes]:
+    pairs = zip(texts[::2], texts[1::2], strict=True)
+    return [each for name, value in pairs if name not in names for each in (name, value)]

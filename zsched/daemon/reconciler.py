@@ -28,14 +28,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from zsched.core.log import Entry, Position
-from zsched.core.record import Record
+from zsched.core.record import Portion, Record
 from zsched.core.recovery.difference import Branch, Recalled, lacking, over_row
 from zsched.storage.connection import Wire
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log, Pages
 from zsched.storage.meta import doubted_until_ms
-from zsched.storage.restoring import ROWS, NotAbsent, Portion, Restoring, portions
+from zsched.storage.restoring import ROWS, NotAbsent, Restoring, portions
 from zsched.storage.scanner import Scanner
 
 _READ: Final = 100  # log entries in one read, at most
@@ -96,7 +96,7 @@ class Reconciler:
         Judge *page* without asking Redis, which may be at work. Return None if it has to be compared: Redis had
         something of the last page, or a schedule without a row would stay unexamined.
         """
-        if not self._is_bare or any(recalled.over for recalled in page):
+        if not self._is_bare or any(recalled.runs or recalled.over for recalled in page):
             return None
         ids = {recalled.id for recalled in page}
         self.touched -= ids
@@ -212,8 +212,12 @@ def lacking_rows(
         is_run = waits is not None and any(waits.run == run.run for run in recalled.runs)
         until_ms = doubted_until_ms(wire, keys) if is_run else None
         rows += lacking(recalled, waits, branch, until_ms)
+    rows.sort(key=lambda row: not row.is_schedule)  # schedules first: a run may have waited in one
+    over = [run for recalled in page for run in recalled.over]
+    if not over:
+        return rows
     waiting = {(waits.id, waits.run) for waits in held.values()}
-    over = [run for recalled in page for run in recalled.over if (run.id, run.run) not in waiting]
+    over = [run for run in over if (run.id, run.run) not in waiting]
     rows += [run.back() for run in over if branch.ran_again(run)]
     over = [run for run in over if not branch.is_newer((run.id, run.run), run.t_us)]
     jobs = Jobs(wire, keys, tracebacks=False).look([run.run_id for run in over])

@@ -27,7 +27,7 @@ clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(c
 -- include lib/launch.lua
 -- include lib/overlap.lua
 -- include lib/pushed.lua
--- include lib/state.lua
+-- include lib/states.lua
 
 local pcall = redis.pcall
 local IS_PUSHED = {fired = true, uncertain = true, deferred = true}

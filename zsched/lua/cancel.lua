@@ -12,6 +12,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/state.lua
+-- include lib/rows.lua
 
 local ids = {unpack(ARGV, ROWS)}
 local found, rows, reply = find(ids), {}, {'OK', now_ms}

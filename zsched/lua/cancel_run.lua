@@ -34,6 +34,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/waiting.lua
 -- include lib/tell.lua
 -- include lib/wording.lua
+-- include lib/rows.lua
 
 local OVER = {finished = true, failed = true, stopped = true, canceled = true}
 most_waiting = tonumber(most_waiting)

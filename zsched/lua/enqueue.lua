@@ -25,7 +25,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/version.lua
 
 local fields = {unpack(ARGV, ROWS)}
-local job, at, waits = by_name(fields, 1, #fields), find({id})[1], seen_version ~= ''
+local job, at, waits = by_name(fields), find({id})[1], seen_version ~= ''
 if waits and (not at or at.recurring or at.due_ms ~= run_ms or version_of(id, at) ~= seen_version) then
   return answer({'OK', 'CHANGED:' .. version_of(id, at), now_ms, version(), '-'})
 end

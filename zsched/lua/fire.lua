@@ -23,6 +23,7 @@ clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_u
 -- include lib/slots.lua
 -- include lib/room.lua
 -- include lib/moved.lua
+-- include lib/rows.lua
 
 local new_doubt = doubt_ms > now_ms and string.format('%.0f', now_ms)  -- CLAMP
 local runs, job_keys = {}, {}  -- pushed runs; keys of their jobs, without those of a rate limit

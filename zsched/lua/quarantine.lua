@@ -8,6 +8,7 @@
 -- LOGS   quarantine: rows = id, "<lane> <due ms>", reason
 -- include lib/fence.lua
 -- include lib/lanes.lua
+-- include lib/rows.lua
 
 local rows, taken = {}, {}
 for i = ROWS, is_a(quarantine_key, 'hash') and #ARGV or 0, 5 do

@@ -22,7 +22,7 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/wake.lua
--- include lib/state.lua
+-- include lib/states.lua
 
 local WHOLE = '^%d+$'
 

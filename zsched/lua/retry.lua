@@ -89,10 +89,10 @@ local function decide(id, run, nominal_ms, signature, given)
   elseif texts.err then
     return 'BROKEN', '-'
   end
-  local job = by_name(texts, 1, #texts)
+  local job = by_name(texts)
   local is_forgotten = #texts == 0 or job.zs_gone and not job.data  -- see lib/waiting.lua
   if is_forgotten then
-    texts, job = given, by_name(given, 1, #given)
+    texts, job = given, by_name(given)
   end
   if #texts == 0 then
     return 'GONE', '-'

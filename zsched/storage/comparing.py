@@ -141,7 +141,7 @@ def _recorded(put: LoggedPut) -> ScheduleWithOptions:
     """Return the schedule of a put in the history, with its options."""
     payloads = put.record.job_fields()
     encoder = Encoder("pickle" if is_pickle(payloads.get(b"data") or payloads.get(b"meta", b"")) else "json")
-    found = with_options(as_schedule(put.record, encoder), encoder)
+    found = with_options(as_schedule(put.record.whole(), encoder), encoder)
     return found if found.data else replace(found, unreadable="")  # an archive may keep no arguments
 
 

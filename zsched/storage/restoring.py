@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import Position, text
-from zsched.core.record import Place, Record
+from zsched.core.record import Place, Portion, Record
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Scripts, checked
@@ -21,18 +21,6 @@ class Written(NamedTuple):
 
     entry: Position
     rows: list[Record]
-
-
-class Portion(NamedTuple):
-    """Rows for one script, and their texts."""
-
-    rows: list[Record]
-    texts: list[bytes]
-
-    @property
-    def script(self) -> str:
-        """The name of the script."""
-        return "finish" if self.rows[0].is_over else "restore"
 
 
 class NotAbsent(Exception):
@@ -77,15 +65,14 @@ class Restoring:
             **self._whose(seen),
             "hold_for_ms": self._hold_for_ms,
             "reason": self._reason,
-            "row_count": len(portion.rows),
             "if_absent": int(if_absent),
         }
-        command = self._scripts.command(portion.script, portion.texts, arguments)
+        command = self._scripts.command(script_of(portion), portion.texts, arguments)
         self._wire.send(*command)
         try:
             meanwhile()
         finally:  # otherwise the next call would read this reply
-            reply = checked(self._scripts.reply(portion.script, command, self._wire.receive), self._keys)
+            reply = checked(self._scripts.reply(script_of(portion), command, self._wire.receive), self._keys)
         entry = _position(reply)
         if entry is None:
             return None
@@ -96,7 +83,7 @@ class Restoring:
         Return the rows of *portion* with the places that ``restore`` would log now, in any data set; it writes nothing.
         """
         arguments = {**self._whose(None), "is_forced": 1, "hold_for_ms": 0, "reason": "dry", "if_absent": 0}
-        reply = self._scripts.call(portion.script, rows=portion.texts, row_count=len(portion.rows), **arguments)
+        reply = self._scripts.call(script_of(portion), rows=portion.texts, **arguments)
         return _placed(portion.rows, reply[3])
 
     def merged(self, positions: Iterable[Position], seen: Position | None) -> Position | None:
@@ -119,22 +106,25 @@ class Restoring:
 
 def portions(rows: Iterable[Record]) -> Iterator[Portion]:
     """Yield *rows* in portions for one script each."""
-    portion = Portion([], [])
+    portion = Portion()
     for row in rows:
-        texts = row.texts()
-        is_full = len(portion.rows) >= ROWS or len(portion.texts) + len(texts) > _TEXTS
-        if portion.rows and (is_full or row.is_over is not portion.rows[0].is_over):
+        is_full = len(portion.rows) >= ROWS or not portion.has_room(row, _TEXTS)
+        if is_full or (portion.rows and row.is_schedule is not portion.rows[0].is_schedule):
             yield portion
-            portion = Portion([], [])
-        portion.rows.append(row)
-        portion.texts.extend(texts)
+            portion = Portion()
+        portion.add(row)
     if portion.rows:
         yield portion
 
 
-def _placed(rows: Iterable[Record], places: Iterable[bytes]) -> list[Record]:
+def script_of(portion: Portion) -> str:
+    """Return the name of the script for *portion*."""
+    return "restore" if portion.rows[0].is_schedule else "restore_runs"
+
+
+def _placed(rows: Iterable[Record], places: bytes) -> list[Record]:
     """Return *rows* with their *places* as logged, which seldom differ from the asked ones."""
-    named = zip(rows, map(text, places), strict=True)
+    named = zip(rows, text(places).split(), strict=True)
     return [row if row.place == place else replace(row, place=Place(place)) for row, place in named]
 
 

@@ -61,8 +61,8 @@ _OF_CLIENTS: Final = (
 SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.CLIENT: _OF_CLIENTS,
     Role.DAEMON: (
-        "acquire", "adopt", "advance", "audit", "finish", "fire", "free_slots", "get", "limits", "look", "lost",
-        "merged", "name", "native", "quarantine", "release", "renew", "replan", "report", "restore", "set_aside",
+        "acquire", "adopt", "advance", "audit", "fire", "free_slots", "get", "limits", "look", "lost", "merged", "name",
+        "native", "quarantine", "release", "renew", "replan", "report", "restore", "restore_runs", "set_aside",
         "shown", "survey", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),

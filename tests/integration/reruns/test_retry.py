@@ -177,7 +177,7 @@ def test_a_retry_is_recognisable_in_the_log(client: Client, link: Link, redis_cl
 
     entries: list[Entry] = list(Log(link, KEYS).entries())
 
-    assert [run] == [one.retry_of for one in EnqueueEntry(entries[-1]).runs]
+    assert [run] == list(EnqueueEntry(entries[-1]).retries())
 
 
 def test_a_leader_fires_beside_a_retry_of_the_same_occurrence(client: Client, redis_url: str) -> None:

@@ -12,6 +12,7 @@ from tests.builders.records import DUE_MS, JOB, OLD_US, RUN, TEMPLATE, one_shot,
 from tests.unit.archive.contents import places, take
 from zsched.archive import Archive
 from zsched.core.log import Entry
+from zsched.core.record import Portion
 from zsched.core.recovery.difference import restored_row
 
 ADVANCED = f"r fired {RUN} {DUE_MS + 5} {DUE_MS + 5} -"
@@ -105,8 +106,8 @@ def test_an_ended_run_is_not_open_and_its_schedule_stays(archive: Archive) -> No
 @pytest.mark.parametrize(
     "broken",
     [
-        entry(2, "restore", "reason", "lost", "archive", "x", "rows", 2, *one_shot(id="b").texts()),
-        entry(2, "restore", "rows", 0),
+        entry(2, "restore", "reason", "lost", "archive", "x", *Portion([one_shot(id="b")]).texts[:-1], "format", 7),
+        entry(2, "restore", "shapes", 0, "rows", 0),
         entry(2, "end", "rows", 1, "a"),
         put(2, "b", due_ms=10**30),
         put_recurring(2, "r", due_ms=10**19),

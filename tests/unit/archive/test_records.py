@@ -151,4 +151,4 @@ def test_an_entry_of_many_retries_opens_each_run_with_its_own_record(path: Path)
 
     assert {b"origin": b"mail", b"data": b"one"} == {name: records["a"][name] for name in (b"origin", b"data")}
     assert {b"origin": b"sms", b"data": b"two"} == records["b"]
-    assert [f"a-{DUE_MS}", f"b-{DUE_MS}"] == [run.retry_of for run in EnqueueEntry(many).runs]
+    assert [f"a-{DUE_MS}", f"b-{DUE_MS}"] == list(EnqueueEntry(many).retries())

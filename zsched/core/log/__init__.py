@@ -33,7 +33,8 @@ from zsched.core.log.kinds import (
     parse,
     touches,
 )
-from zsched.core.log.rows import Key, Touch
+from zsched.core.log.rows import Touch
+from zsched.core.record import Key
 
 __all__ = [
     "FORMAT",

@@ -16,16 +16,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar, overload
 
-from zsched.core.entry import Entry, Texts, UnknownEntry, reading, rows_of, text
+from zsched.core.entry import Entry, UnknownEntry, reading, rows_of, text
 from zsched.core.facets import Facets, FacetsOfRows
-from zsched.core.log.rows import Key, Row, Touch
+from zsched.core.log.rows import Row, Touch
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import TOLD, What
-from zsched.core.record import Record
+from zsched.core.record import Key, Place, Record, RecordFields
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import ID, RunKey, nominal_ms_of, run_id_of, run_key, usual_keys
 
 T = TypeVar("T")
+KINDS: Final[dict[str, type[ParsedEntry]]] = {}  # by name; ``zsched.core.log`` imports the modules of all of them
 
 
 class once(Generic[T]):
@@ -83,6 +84,7 @@ class ParsedEntry:
     is_leaders: ClassVar[bool] = False  # only leaders write it
     is_logged: ClassVar[bool] = True  # it is in the log, not only in archives
     has_records: ClassVar[bool] = False
+    is_restored: ClassVar[bool] = False  # its rows repeat changes, each with the time of that change
     is_told: ClassVar[bool] = False  # it may have changes that a search finds
 
     def __init__(self, entry: Entry, run_suffix: str = "") -> None:
@@ -93,11 +95,12 @@ class ParsedEntry:
         self.dropped: list[str] = []  # malformed ids, left out; only another writer makes them
 
     def __init_subclass__(cls, *, kind: str) -> None:
-        """Register the class for *kind*."""
+        """Register the class for *kind*; "": it is a base of others."""
         if kind in KINDS:
             raise TypeError(f"two classes for log entries of the kind {kind!r}")
         cls.kind, cls.is_told = kind, not cls.whats.isdisjoint(TOLD)
-        KINDS[kind] = cls
+        if kind:
+            KINDS[kind] = cls
 
     @classmethod
     def of(cls, entry: Entry) -> Self | None:
@@ -187,13 +190,21 @@ class ParsedEntry:
         """Return the record in row *number*. Raises UnknownEntry."""
         raise UnknownEntry(f"entry {self.entry.position.id} ({self.entry.kind}) holds no record")
 
+    def fields_of_records(self) -> Sequence[RecordFields]:
+        """Return the fields of all its records."""
+        return ()
+
     def owners(self) -> Sequence[Key]:
         """Return the keys of the schedules or runs with records in the rows."""
         return ()
 
     def facets(self) -> FacetsOfRows:
-        """Return the facets of its records."""
-        return FacetsOfRows.of([Facets.of(self.record_of(number)) for number in range(len(self.owners()))])
+        """Return the facets of its records. Those of a shape are read once: no row has others."""
+        records, known = [self.record_of(number) for number in range(len(self.owners()))], dict[int, Facets]()
+        for source in (record.shape or record for record in records):
+            if id(source) not in known:
+                known[id(source)] = Facets.of(source)
+        return FacetsOfRows.of([known[id(record.shape or record)] for record in records])
 
     def logged_put(self, id: str) -> LoggedPut | None:
         """Return the record of schedule *id*, not of its runs."""
@@ -271,13 +282,38 @@ class ParsedEntry:
             self.dropped.append(id)
         return is_one
 
-    def _payloads_of(self, jobs: Iterable[tuple[int, Texts]]) -> dict[int, int]:
-        """Find the arguments in *jobs*, each with the place in the body where it begins."""
-        named = ((number, at, list(job[::2])) for number, (at, job) in enumerate(jobs))
+
+class RecordsEntry(ParsedEntry, kind=""):
+    """An entry with a record in each row."""
+
+    has_records = True
+
+    @once
+    def found(self) -> list[tuple[int, Record]]:
+        """Return the records, each with the place in the body where its ``job`` begins."""
+        raise NotImplementedError
+
+    def rows(self) -> Iterable[Row]:
+        for number, (_, record) in enumerate(self.found):
+            record.row = number
+            yield record
+
+    def record_of(self, number: int) -> Record:
+        return self.found[number][1]
+
+    def fields_of_records(self) -> Sequence[RecordFields]:
+        return [(record.shape, record.job, record.own) for _, record in self.found]
+
+    def owners(self) -> Sequence[Key]:
+        return [record.key for _, record in self.found]
+
+    def has_schedule(self, number: int) -> bool:
+        record = self.found[number][1]
+        return record.is_schedule and record.place is not Place.GONE
+
+    def payloads(self) -> Mapping[int, int]:
+        named = ((number, at, list(record.job[::2])) for number, (at, record) in enumerate(self.found))
         return {number: at + 2 * names.index(b"data") + 1 for number, at, names in named if b"data" in names}
-
-
-KINDS: Final[dict[str, type[ParsedEntry]]] = {}  # by name; ``zsched.core.log`` imports the modules of all of them
 
 
 def parse(entry: Entry, run_suffix: str = "") -> ParsedEntry:
@@ -350,7 +386,9 @@ def logged_put(entry: Entry, id: str, run_suffix: str = "") -> LoggedPut | None:
 
 def touches(entry: Entry, run_suffix: str) -> Iterator[Touch]:
     """Yield the schedules and runs that *entry* changed. Raises as ``changes``."""
-    parsed = parse(entry, run_suffix)
+    parsed, t_us = parse(entry, run_suffix), entry.position.t_us
     with reading(entry):
         for row in parsed.rows():
-            yield from row.touches(entry.position.t_us)
+            at_us = row.t_us if parsed.is_restored and isinstance(row, Record) else t_us
+            for key in row.changed_keys():
+                yield Touch(key, at_us, parsed.is_restored)

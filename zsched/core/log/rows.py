@@ -1,26 +1,27 @@
 """
-Rows: the changes of log entries to the state of a namespace, one shape for each change.
+Rows: the changes of log entries to the state of a namespace.
 
 Each kind of entry gives its changes as rows (``kinds.ParsedEntry.rows``). An archive folds them into its state
 (``archive.fold``), and needs neither kinds nor texts. The changed keys follow from the rows, too. A *key* is a
 schedule, (id, ''), or a run, (id, rest of the run id). A waiting one-shot has both keys.
 
-Rows are not frozen: an entry has up to 5,000, and a frozen value takes five times as long to make. No code changes
-them.
+A new schedule or run is a ``Record``, also one that is gone or over. The classes here are later changes, and the many
+one-shots of a put. Rows are not frozen: an entry has up to 5,000, and a frozen value takes five times as long to make.
+No code changes them but the archive's, which keeps the records.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
+from zsched.core.entry import Texts
 from zsched.core.occurrences.outcomes import Outcome, outcome_of
 from zsched.core.occurrences.policy import Passed
+from zsched.core.record import Key, Place, Record
 from zsched.core.runs.run_id import RunKey
-
-Key = tuple[str, str]
+from zsched.core.runs.signature import job_pairs
 
 
 class Touch(NamedTuple):
@@ -31,29 +32,18 @@ class Touch(NamedTuple):
     is_restored: bool = False
 
 
-@dataclass(slots=True)
-class Row(ABC):
-    """One change. ``t_us``: the original time of a repeated change; None: the time of its entry."""
+class Row(Protocol):
+    """One change."""
 
-    t_us: int | None = field(default=None, kw_only=True)
-
-    @abstractmethod
     def ids(self) -> Iterable[str]:
         """Return the schedules that it concerns."""
 
-    @abstractmethod
-    def keys(self) -> Iterator[Key]:
+    def changed_keys(self) -> Iterator[Key]:
         """Yield the keys that it changes."""
-
-    def touches(self, entry_us: int) -> Iterator[Touch]:
-        """Yield the same, each with its time; *entry_us* is the time of the entry."""
-        t_us, is_restored = (entry_us, False) if self.t_us is None else (self.t_us, True)
-        for key in self.keys():
-            yield Touch(key, t_us, is_restored)
 
 
 @dataclass(slots=True)
-class OfSchedule(Row):
+class OfSchedule:
     """A row of one schedule."""
 
     id: str
@@ -61,24 +51,12 @@ class OfSchedule(Row):
     def ids(self) -> Iterable[str]:
         return (self.id,)
 
-    def keys(self) -> Iterator[Key]:
+    def changed_keys(self) -> Iterator[Key]:
         yield self.id, ""
 
 
 @dataclass(slots=True)
-class OfOccurrence(OfSchedule):
-    """A row of one schedule, and of the run that waits or waited there (``run``, or '')."""
-
-    run: str
-
-    def keys(self) -> Iterator[Key]:
-        yield self.id, ""
-        if self.run:
-            yield self.id, self.run
-
-
-@dataclass(slots=True)
-class OfRuns(Row):
+class OfRuns:
     """A row of many runs."""
 
     at: Sequence[RunKey]
@@ -86,7 +64,7 @@ class OfRuns(Row):
     def ids(self) -> Iterable[str]:
         return [id for id, _ in self.at]
 
-    def keys(self) -> Iterator[Key]:
+    def changed_keys(self) -> Iterator[Key]:
         yield from self.at
 
 
@@ -94,7 +72,7 @@ class OfRuns(Row):
 class OfOneShots(OfRuns):
     """A row of many one-shots."""
 
-    def keys(self) -> Iterator[Key]:
+    def changed_keys(self) -> Iterator[Key]:
         for id, run in self.at:
             yield id, ""
             yield id, run
@@ -104,14 +82,17 @@ class OfOneShots(OfRuns):
 
 
 @dataclass(slots=True)
-class OneShotsPut(Row):
+class OneShotsPut:
     """
-    One-shots wait. The entry has the record of each, in the row of its number. ``replaced``: ids that existed.
-    ``paused``: ids that are paused.
+    One-shots of a *shape* wait: in a put each is only a time, its data, and the name of that. ``replaced``: ids that
+    existed. ``paused``: ids that are paused.
     """
 
+    shape: Record
     at: Sequence[str]
     dues: Sequence[int]
+    names: Texts
+    datas: Texts
     run_suffix: str
     replaced: Set[str]
     paused: Set[str]
@@ -119,34 +100,21 @@ class OneShotsPut(Row):
     def ids(self) -> Iterable[str]:
         return self.at
 
-    def keys(self) -> Iterator[Key]:
+    def changed_keys(self) -> Iterator[Key]:
         for id, due_ms in zip(self.at, self.dues, strict=True):
             yield id, ""
             yield id, f"{due_ms}{self.run_suffix}"
 
+    def runs(self) -> list[RunKey]:
+        """Return the keys of their runs."""
+        return [(id, f"{due_ms}{self.run_suffix}") for id, due_ms in zip(self.at, self.dues, strict=True)]
 
-@dataclass(slots=True)
-class Placed(OfOccurrence):
-    """
-    A schedule is at *place*, and replaces an earlier one. The entry has its record, in row *number*. ``keeps_note``: it
-    keeps its note.
-    """
-
-    place: str
-    due_ms: int | None
-    nominal_ms: int | None = None
-    last: str | None = None
-    note: str | None = None
-    keeps_note: bool = False
-    number: int = 0
-    state: str = ""
-
-
-@dataclass(slots=True)
-class Forgotten(OfOccurrence):
-    """A schedule is deleted. Its open runs stay."""
-
-    run: str = ""
+    def record_of(self, number: int) -> Record:
+        """Return the record of one of them."""
+        id, due_ms, shape = self.at[number], self.dues[number], self.shape
+        place = Place.PAUSED if id in self.paused else Place.DUE
+        job = job_pairs(self.names[number], self.datas[number])
+        return Record(id, f"{due_ms}{self.run_suffix}", place, shape.lane, due_ms, job, t_us=shape.t_us, shape=shape)
 
 
 @dataclass(slots=True)
@@ -176,7 +144,7 @@ class Replanned(OfSchedule):
 
 
 @dataclass(slots=True)
-class Counted(Row):
+class Counted:
     """
     A schedule has another state. It is a mere count: no story tells it, and no history wins by it over another one. So
     the row concerns nothing.
@@ -188,7 +156,7 @@ class Counted(Row):
     def ids(self) -> Iterable[str]:
         return ()
 
-    def keys(self) -> Iterator[Key]:
+    def changed_keys(self) -> Iterator[Key]:
         return iter(())
 
 
@@ -202,12 +170,13 @@ class Quarantined(OfSchedule):
 
 
 @dataclass(slots=True)
-class Advanced(OfOccurrence):
+class Advanced(OfSchedule):
     """
     One occurrence of a recurring schedule, its result, and the next one; see advance.lua, LOGS. ``nominal_ms`` is None
     and ``run`` '' if no occurrence fires.
     """
 
+    run: str
     word: str
     nominal_ms: int | None
     next_nominal_ms: int | None
@@ -215,6 +184,11 @@ class Advanced(OfOccurrence):
     passed: tuple[Passed, ...]
     why: str
     jitter_ms: int = 0
+
+    def changed_keys(self) -> Iterator[Key]:
+        yield self.id, ""
+        if self.run:
+            yield self.id, self.run
 
     @property
     def outcome(self) -> Outcome:
@@ -238,30 +212,13 @@ class OneShotsLeft(OfOneShots):
 
 
 @dataclass(slots=True)
-class RunPushed(Row):
-    """A run was pushed. The entry has its record, in row *number*."""
-
-    id: str
-    run: str
-    due_ms: int | None
-    note: str | None = None
-    number: int = 0
-
-    def ids(self) -> Iterable[str]:
-        return (self.id,)
-
-    def keys(self) -> Iterator[Key]:
-        yield self.id, self.run
-
-
-@dataclass(slots=True)
 class PushedByRule(OfSchedule):
     """Runs of a recurring schedule were pushed on request. ``is_last``: it is the schedule's last run."""
 
     runs: Sequence[str]
     is_last: bool
 
-    def keys(self) -> Iterator[Key]:
+    def changed_keys(self) -> Iterator[Key]:
         if self.is_last:
             yield self.id, ""
         for run in self.runs:

@@ -11,14 +11,14 @@ Recalled is not frozen, like a record: a merge makes one for each schedule.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
 from zsched.core.log import Entry, Key, Position, Touch, reading, touches
 from zsched.core.log.lives import EndEntry
-from zsched.core.log.recovery import MergedEntry, RestoreEntry, touches_of
+from zsched.core.log.recovery import MergedEntry, RestoreEntry
 from zsched.core.record import Place, Record
 from zsched.core.runs.job import JobFacts, rq_time
 from zsched.core.runs.run import RunStatus, of_job
@@ -96,9 +96,9 @@ class Recalled:
     id: str
     schedule: Record | None
     gone_us: int | None
-    runs: tuple[Record, ...]
-    unchanged: frozenset[str] = frozenset()
-    over: tuple[OverRun, ...] = ()
+    runs: Sequence[Record]
+    unchanged: Set[str] = frozenset()
+    over: Sequence[OverRun] = ()
 
 
 class Branch:
@@ -123,7 +123,7 @@ class Branch:
         if merged := MergedEntry.of(entry):
             self.merged += merged.positions()
         elif restore := RestoreEntry.of(entry):
-            self._open |= {(row.id, row.run) for _, row in restore.restored if row.is_open}
+            self._open |= {(row.id, row.run) for _, row in restore.found if row.is_open}
             if self.restored is None or self.restored[0].order < entry.position.order:
                 self.restored = entry.position, restore.archive
         return touched
@@ -160,21 +160,20 @@ class Branch:
 
     def _is_changed(self, key: Key, t_us: int) -> bool:
         if self._untold:  # seldom: a page is compared again only if others changed its schedules
-            self._taken.update((touch.key, touch.t_us) for row in self._untold for touch in touches_of(row))
+            self._taken.update((key, row.t_us) for row in self._untold for key in row.changed_keys())
             self._untold.clear()
         return self._touched.get(key, -1) >= t_us or self._taken.get(key, -1) >= t_us or key in self._open
 
 
-def lacking(recalled: Recalled, here: Record | None, branch: Branch, doubt_ms: int | None = None) -> Iterator[Record]:
+def lacking(recalled: Recalled, here: Record | None, branch: Branch, doubt_ms: int | None = None) -> list[Record]:
     """
-    Yield the rows that Redis lacks to hold what is *recalled*.
+    Return the rows that Redis lacks to hold what is *recalled*.
 
     *here*: the schedule in Redis. *doubt_ms*: schedules due until then are marked as uncertain when they fire; None:
     all. RQ's jobs are not considered here: a worker may write to its job at any moment, so restore.lua checks them.
     """
     schedule = _schedule(recalled, here, branch, doubt_ms)
-    if schedule is not None:
-        yield schedule
+    rows = [] if schedule is None else [schedule]
     is_leaving, has_job = schedule is not None, here is not None and bool(here.job)
     for run in recalled.runs:
         waits = here is not None and here.run == run.run
@@ -183,7 +182,8 @@ def lacking(recalled: Recalled, here: Record | None, branch: Branch, doubt_ms: i
         if run.run in recalled.unchanged and not (waits and is_leaving):
             continue  # it exists unchanged; otherwise it waited, and will not be marked by a later fire
         if not branch.is_newer((run.id, run.run), run.t_us):
-            yield _run(run)
+            rows.append(_run(run))
+    return rows
 
 
 def _schedule(recalled: Recalled, here: Record | None, branch: Branch, doubt_ms: int | None) -> Record | None:

@@ -5,7 +5,7 @@
 --        plan_urgent(id)  for actions that nobody else takes; it only reads
 --        log_plans() mend_planned()  then, in this order, and push_all()
 --        released  the runs that are released
--- include lib/meta.lua
+-- include lib/rows.lua
 -- include lib/overlap.lua
 released = {}
 local planned, releases, is_looked_at = {}, {}, {}

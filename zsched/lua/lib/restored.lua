@@ -1,8 +1,10 @@
--- restored: read the rows of a restore, log them, and note what they show.
+-- restored: read the records of a restore, log them, and note what they show.
 --
--- USES   meta_key reason archive names row_count hold_for_ms ROWS
--- GIVES  row_at(at)  the record in ARGV, as core/record.py writes it: its words, and where its fields begin and end
---        note_place(row)  log it with its `place`
+-- USES   meta_key reason archive names hold_for_ms ROWS
+-- GIVES  rows_given()  the records in ARGV (core/record.py), in order: each with its words by name; its `shape`, which
+--          has a lane; and where the texts of its job and its schedule's own hash begin and end
+--        texts_at(first, after, to)  texts of ARGV, added to those in *to*
+--        places_of(rows)  the places of all rows, as one text; each will be logged with its `place`
 --        log_restore()  the entry's id
 --
 -- The entry keeps each row's old t, by which archives with different data agree (rule: LATEST_CHANGE). A row may be of
@@ -17,23 +19,56 @@
 -- include lib/meta.lua
 -- include lib/loss.lua
 -- include lib/same_set.lua
-local WORDS = '^' .. string.rep('(%S+) ', 9) .. '(%S+)$'
+local WORDS = '^' .. string.rep('(%S+) ', 10) .. '(.*)$'
 
-function row_at(at)
-  local id, words, _, note = unpack(ARGV, at, at + 3)
-  local run, place, lane, due_ms, nominal_ms, last, state, t_us, job_size, own_size = string.match(words, WORDS)
-  local first_own = at + 4 + tonumber(job_size)
-  return {id = id, run = run, place = place, lane = lane, due_ms = due_ms, nominal_ms = nominal_ms, last = last,
-    state = state, t_us = t_us, note = note, words_at = at + 1, first = at + 4, first_own = first_own,
-    after = first_own + tonumber(own_size)}
+-- Return the shape in ARGV at *at*, and where it ends (core/record.py).
+local function shape_at(at)
+  local after_own = at + 4 + 2 * tonumber(ARGV[at + 3])
+  local after = after_own + 2 + 2 * tonumber(ARGV[after_own + 1])
+  return {lane = ARGV[at + 1], first_own = at + 4, after_own = after_own, first = after_own + 2, after = after}, after
 end
 
-function note_place(row)
-  ARGV[row.words_at] = string.gsub(ARGV[row.words_at], ' %S+', ' ' .. row.place, 1)
+function rows_given()
+  local rows, shapes, at = {}, {['0'] = {lane = '-', first_own = 1, after_own = 1, first = 1, after = 1}}, ROWS + 2
+  for n = 1, tonumber(ARGV[ROWS + 1]) do
+    shapes[string.format('%d', n)], at = shape_at(at)
+  end
+  local count = tonumber(ARGV[at + 1])
+  at = at + 2
+  for n = 1, count do
+    local shape, run, place, due_ms, nominal_ms, last, state, t_us, job_size, own_size, note
+      = string.match(ARGV[at + 1], WORDS)
+    local first_own = at + 2 + tonumber(job_size)
+    rows[n] = {id = ARGV[at], run = run, place = place, due_ms = due_ms, nominal_ms = nominal_ms, last = last,
+      state = state, t_us = t_us, note = note, shape = shapes[shape], words_at = at + 1, given = place,
+      first = at + 2, first_own = first_own, after = first_own + tonumber(own_size)}
+    at = rows[n].after
+  end
+  return rows
+end
+
+function texts_at(first, after, to)
+  to = to or {}
+  local size = #to + 1 - first
+  for i = first, after - 1 do
+    to[size + i] = ARGV[i]
+  end
+  return to
+end
+
+function places_of(rows)
+  local places = {}
+  for n, row in ipairs(rows) do
+    places[n] = row.place
+    if row.place ~= row.given then
+      ARGV[row.words_at] = string.gsub(ARGV[row.words_at], '^(%S+ %S+) %S+', '%1 ' .. row.place)
+    end
+  end
+  return table.concat(places, ' ')
 end
 
 function log_restore()
-  local fields = {'reason', reason, 'archive', archive, 'rows', row_count, unpack(ARGV, ROWS)}
+  local fields = {'reason', reason, 'archive', archive, unpack(ARGV, ROWS)}
   fields[#fields + 1] = 'format'
   fields[#fields + 1] = '{format}'
   local entry = append('restore', fields)

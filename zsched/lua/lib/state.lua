@@ -1,12 +1,9 @@
 -- state: the state of a recurring schedule: counts, in one text of its hash, such as "failures=2,skips=1".
 --
--- USES   schedule_prefix failing_key blocked_key add_row append_rows
+-- USES   schedule_prefix failing_key blocked_key
 -- GIVES  count_in(state, name)  0 if it is not there
 --        with_count(state, name, number)  the new text; '' if all counts are 0
 --        state_word(state)  the text in a row of an entry, - for ''
---        change_state(id, state)  collect a change; it only reads
---        log_states()  append the entry `state`: rows = id, state
---        write_states()  write the changes, after the entry
 --        keep_state(id, state)  write one that another entry has
 --        forget_state(id)  because somebody paused, resumed or removed the schedule, which may be a one-shot
 --
@@ -15,7 +12,6 @@
 -- keys as another type, it is left alone.
 -- include lib/untrusted.lua
 local INDEXES = {failures = failing_key, skips = blocked_key}
-local changed, rows = {}, {}
 
 function count_in(state, name)
   return tonumber(string.match(',' .. (state or ''), ',' .. name .. '=(%d+)') or '') or 0
@@ -65,19 +61,4 @@ function forget_state(id)
     redis.call('HDEL', schedule_prefix .. id, 'state')
   end
   index(id, '')
-end
-
-function change_state(id, state)
-  changed[id] = state
-  add_row(rows, id, state_word(state))
-end
-
-function log_states()
-  append_rows('state', rows)
-end
-
-function write_states()
-  for id, state in pairs(changed) do
-    keep_state(id, state)
-  end
 end

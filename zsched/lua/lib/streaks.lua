@@ -9,7 +9,7 @@
 -- a resumed schedule has as many attempts again. The first two functions only read: call them before the first write,
 -- and pause_failing after the entry with the ends of the runs.
 -- include lib/place.lua
--- include lib/state.lua
+-- include lib/states.lua
 local streaks, last_runs, failing = {}, {}, {}
 local is_any
 

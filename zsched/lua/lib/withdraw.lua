@@ -1,9 +1,10 @@
 -- withdraw: take back runs that a later run replaces.
 --
--- USES   now_ms deadlines_key add_row
+-- USES   now_ms deadlines_key
 -- GIVES  plan_cancels(open, mode)  for runs in the form of job_of and their overlap policy; it only reads
 --        cancel(open)  then: the runs that are still open
 --        ends  the rows of runs that were cancelled before they began, for an `end` entry
+-- include lib/rows.lua
 -- include lib/waiting.lua
 -- include lib/tell.lua
 local MOST_WAITING = 2000  -- searched runs of a queue: this may happen every second

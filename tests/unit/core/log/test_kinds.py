@@ -97,7 +97,7 @@ BROKEN = [entry(7, "conjure"), entry(7, "put", "lane", "low"), entry(7, "pause")
           entry(7, "advance", "rows", 1, "r", "fired"), entry(7, "end", "rows", 1, "r"),
           entry(7, "again", "rows", 2, f"r-{RUN}", "2", "", "w"), entry(7, "quarantine", "row", "x"),
           entry(7, "cancel", "id", "a"), entry(7, "enqueue"), entry(7, "replan", "rows", 1, "r", "5 6"),
-          entry(7, "restore", "reason", "lost", "archive", "x", "rows", 1, "a")]  # fmt: skip
+          entry(7, "restore", "reason", "lost", "archive", "x", "shapes", 0, "rows", 1, "a")]  # fmt: skip
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.kind)

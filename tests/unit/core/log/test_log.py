@@ -18,6 +18,7 @@ from zsched.core.log.puts import PutEntry, PutRecurringEntry
 from zsched.core.log.rows import Quarantined
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
+from zsched.core.record import Place
 from zsched.core.runs.run_id import schedule_of
 
 DUE_MS = T_US // 1000 - 123
@@ -265,18 +266,17 @@ def test_an_entry_keeps_who_asked_apart_from_its_own_texts() -> None:
 def test_a_put_entry_returns_its_rows() -> None:
     puts = PutEntry(entry(7, "put", *PUT, "paused", "a", "replaced", "a b-1")).puts
 
-    assert "low" == puts.lane
-    assert [b"origin", b"mail", b"zs_owner", b"ann"] == puts.shared
-    assert (["a", "b-1"], [DUE_MS, DUE_MS + 1], [b"\x80\n", b""]) == (puts.ids, puts.dues, puts.datas)
+    assert ("low", [b"origin", b"mail", b"zs_owner", b"ann"]) == (puts.shape.lane, puts.shape.job)
+    assert (["a", "b-1"], [DUE_MS, DUE_MS + 1], [b"\x80\n", b""]) == (puts.at, puts.dues, puts.datas)
     assert ({"a", "b-1"}, {"a"}) == (puts.replaced, puts.paused)
 
 
 def test_a_put_recurring_entry_returns_its_record() -> None:
     parsed = PutRecurringEntry(entry(7, "put_recurring", *rule("r", "s", state="paused", digest="d e")))
-    put = parsed.puts[1]
+    put = parsed.found[1][1]
 
-    assert ("s", DUE_MS, True, "r-1") == (put.id, put.due_ms, put.is_paused, put.last)
-    own = {b"owner": b"ann", b"version": f"1-7-{T_US}".encode(), b"trigger": b"every 5", b"digest": b"d e"}
+    assert ("s", DUE_MS, Place.PAUSED, "r-1") == (put.id, put.due_ms, put.place, put.last)
+    own = {b"owner": b"ann", b"trigger": b"every 5", b"digest": b"d e"}
     own |= {b"lane": b"low", b"anchor": b"11", b"created_at": b"12", b"updated_at": b"%d" % (T_US // 1000)}
     record = parsed.record_of(1)
     assert (("s", ""), "paused", "low") == (record.key, record.place, record.lane)
@@ -298,7 +298,7 @@ def test_a_put_recurring_that_stays_ended_has_no_nominal_time() -> None:
 
     [row] = parsed.rows()
 
-    assert ("ended", None, None) == (row.place, row.due_ms, row.nominal_ms)  # type: ignore[attr-defined]  # Placed
+    assert ("ended", None, None) == (row.place, row.due_ms, row.nominal_ms)  # type: ignore[attr-defined]  # a record
     assert parsed.record_of(0).nominal_ms is None
 
 
@@ -404,7 +404,7 @@ ROW = ("a", "1", "due", "low", 1, 1, "", "2 0", "format", 9)
         (entry(7, "term", *TERM), None),
         (entry(7, "term"), None),
         (entry(7, "term", *TERM, "format", "a newer one"), None),
-        (entry(7, "restore", "reason", "lost", "archive", "x", "rows", 1, *ROW, "format", 3), 3),
+        (entry(7, "restore", "reason", "lost", "archive", "x", "shapes", 0, "rows", 1, *ROW, "format", 3), 3),
         (entry(7, "put", *PUT, "format", 2), 2),
     ],
 )

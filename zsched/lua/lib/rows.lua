@@ -1,0 +1,27 @@
+-- rows: the rows of an entry.
+--
+-- USES   append
+-- GIVES  add_row(rows, of, words, text) append_rows(kind, rows)  rows begins as {}
+-- Add a row: the id of a schedule or run, zsched's own words, and perhaps another writer's text, a field without a
+-- name.
+function add_row(rows, of, words, text)
+  local fields = rows[#rows]
+  if not fields or #fields > 4000 then  -- texts of an entry; unpack fails near 8,000
+    fields = {'rows', 0}
+    rows[#rows + 1] = fields
+  end
+  local at = #fields
+  fields[2], fields[at + 1], fields[at + 2] = fields[2] + 1, of, words
+  if text then
+    fields[at + 3], fields[at + 4] = '', text
+  end
+end
+
+-- Append the rows, thousands of them in more than one entry. Returns the id of the last one, nil without rows.
+function append_rows(kind, rows)
+  local entry
+  for _, fields in ipairs(rows) do
+    entry = append(kind, fields)
+  end
+  return entry
+end

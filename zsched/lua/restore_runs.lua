@@ -1,0 +1,157 @@
+-- restore_runs: push runs again that were not over, and end runs that RQ has once more, because Redis went back.
+--
+-- KEYS   @schedules rq_queues rq_limits deadlines
+-- ARGV   @prefixes unique_prefix
+--        by              who asks, for the log; or ''
+--        seen_entry seen_t hold_for_ms reason archive names is_forced   as in restore
+--        ...             records with their shapes, as in restore
+--        places: open skipped over
+-- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), the places of the rows as logged, by spaces  |
+--          AGAIN, now ms  |  OTHER, now ms
+-- LOGS   restore: as in restore; `open` is `refused` if it cannot be pushed, and `open` and `skipped` are `held` if RQ
+--          has the run already; `over` is `again` if the run does not wait any more, or others wait for it, or a worker
+--          began it once more
+--
+-- A run that was fired and is not over (`open`) is pushed again here, and marked uncertain. `skipped` records that it
+-- is not pushed, as its schedule demands. RQ may have the run already: a worker that took it before the loss writes its
+-- status or its end into the Redis that lost it, often without the rest of the job. Such a run (`held`) is marked
+-- uncertain, and else left as it is. It is open, and the tracker records its end. A run that was enqueued with a guard
+-- (zs_unique) has it again. The guards of runs that are over are lost.
+--
+-- A run that is over is taken out of its queue. A worker may have taken it before: such a run (`again`) is marked
+-- uncertain. So is a run that others wait for: RQ releases them when it ends. If Redis went back to the middle of the
+-- run, its job says that a worker has it, and that is not so any more: the note is "<started_at> <status> <ended_at>",
+-- the first as the job has it, the others its end. Then that end is written into the job, unless a worker began it
+-- since.
+hold_for_ms = tonumber(hold_for_ms)
+-- include lib/restored.lua
+-- include lib/waiting.lua
+-- include lib/failed.lua
+-- include lib/place.lua
+-- include lib/texts.lua
+-- include lib/launch.lua
+-- include lib/pushed.lua
+-- include lib/unique.lua
+
+local MOST_WAITING = 50000  -- runs of a queue to search: more would block Redis
+
+-- Return the run as take_out needs it; nil if it does not wait, or others wait for it.
+local function waiting_still(run)
+  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'origin', 'rate_limit_key')
+  if job.err then
+    return nil
+  end
+  local one = {run = run, status = word_of(job[1]), queue = job[2] or '', limit_key = job[3]}
+  if redis.call('EXISTS', dependents_key(run)) == 0 and is_in_place(one, MOST_WAITING) then
+    one.dependencies = dependencies_of(run)
+    return one
+  end
+end
+
+-- Return the run with its end; nil if its job is not as it was in the middle of the run. The
+-- list of its executions lapses after a minute, so its members in rq:wip are searched: one per busy worker.
+local function running_still(run, note)
+  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'started_at', 'origin', 'failure_ttl',
+    'zs_failure_ttl')
+  local started_at, status, ended_at = string.match(note, '^(%S+) (%S+) (%S+)$')
+  if job.err or job[1] ~= 'started' or job[2] ~= started_at or not job[3] then
+    return nil
+  end
+  local one = {run = run, queue = job[3], failure_ttl = job[5] or job[4], status = status, ended_at = ended_at}
+  one.wip_key, one.members = RQ_WIP .. one.queue, {}
+  if not is_a(one.wip_key, 'zset') or not is_a(RQ_FAILED .. one.queue, 'zset') then
+    return nil
+  end
+  local start = one.run .. ':'
+  for _, member in ipairs(redis.call('ZRANGE', one.wip_key, 0, -1)) do
+    if string.sub(member, 1, #start) == start and not string.find(member, ':', #start + 1, true) then
+      one.members[#one.members + 1] = member
+    end
+  end
+  return one
+end
+
+-- Give the run the end that it had. No worker has it: its slot and its chain are free by its job's status.
+local function end_as_known(one)
+  local job_key = RQ_JOB .. one.run
+  for _, member in ipairs(one.members) do
+    redis.call('ZREM', one.wip_key, member)
+  end
+  redis.call('DEL', RQ_EXECUTIONS .. one.run)
+  redis.call('HSET', job_key, 'status', one.status, 'ended_at', one.ended_at)
+  if one.status == 'failed' then
+    keep_failed(one.run, one.queue, one.failure_ttl)
+  else
+    redis.call('PEXPIRE', job_key, REMAINS_MS)
+  end
+end
+
+-- Return whether the run waits for its time, with its job. A dry run cannot tell: the schedule may be replaced before.
+local function waits(row)
+  local at = find({row.id})[1]
+  return at and not at.recurring and run_key(row.id, at.due_ms) == row.key and is_a(row.key, 'hash')
+end
+
+-- Read what the push of an open run needs; return whether it can be pushed.
+local function may_push(row)
+  local shape = row.shape
+  row.job = texts_at(row.first, row.first_own, texts_at(shape.first, shape.after))
+  local own_texts = texts_at(row.first_own, row.after, texts_at(shape.first_own, shape.after_own))
+  local job, own = by_name(row.job), by_name(own_texts)
+  row.queue, row.expires_ms, row.unique_ms = job.origin, whole_of(job.zs_expires), whole_of(job.zs_unique)
+  row.at_front = string.find((job.zs or '') .. (own.flags or ''), 'f', 1, true)
+  row.rate_limit = limit_of(job.rate_limit_key, job.rate_limit_concurrency)
+  return row.rate_limit ~= false and queue_accepts(row.queue) and (reason == 'dry' or not waits(row))
+end
+
+local function push_again(row)
+  redis.call('DEL', row.key)
+  -- The deadline counts from the run's time, or from its push (t) if that was later: backfilled, retried, or late. It
+  -- may have passed long ago: then no worker begins the run.
+  local due_ms, deadline_ms = tonumber(row.due_ms), nil
+  if row.expires_ms and due_ms then
+    deadline_ms = math.max(due_ms, tonumber(row.t_us) / 1000) + row.expires_ms
+  end
+  launch(row.run_id, row.queue, {fields = row.job, at_front = row.at_front, rate_limit = row.rate_limit,
+    is_uncertain = true, deadline_ms = deadline_ms})
+end
+
+local rows, wanted = rows_given(), {}
+for _, row in ipairs(rows) do
+  row.run_id, wanted[row.id] = row.id .. '-' .. row.run, true
+  row.key = RQ_JOB .. row.run_id
+  if row.place == 'over' then
+    row.ending = waiting_still(row.run_id) or running_still(row.run_id, row.note)
+    row.place = row.ending and 'over' or 'again'
+  else
+    local is_pushable = row.place == 'skipped' or may_push(row)
+    row.place = not make_way(row.run_id) and 'held' or is_pushable and row.place or 'refused'
+  end
+end
+local places = places_of(rows)
+if reason == 'dry' then
+  return {'OK', now_ms, '-', '0', places}
+end
+-- include lib/behind.lua
+local entry = log_restore()
+for _, row in ipairs(rows) do
+  local ending = row.ending
+  if row.place == 'open' then
+    push_again(row)
+  elseif ending and ending.ended_at then
+    end_as_known(ending)
+  elseif ending then
+    take_out(ending)
+    redis.call('PEXPIRE', row.key, REMAINS_MS)
+  elseif (row.place == 'held' or row.place == 'again') and is_a(row.key, 'hash') then
+    redis.call('HSET', row.key, 'zs_uncertain', '1')  -- it may also wait in its queue: an older copy
+  end
+  if ending and is_a(deadlines_key, 'zset') then
+    redis.call('ZREM', deadlines_key, row.run_id)
+  end
+  if row.unique_ms and (row.place == 'open' or row.place == 'held') then
+    guard(row.id, row.run_id, math.floor(tonumber(row.t_us) / 1000) + row.unique_ms)
+  end
+end
+push_all()
+return {'OK', now_ms, entry, t, places}
