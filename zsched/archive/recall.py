@@ -98,13 +98,6 @@ class Recall:
         with converted(self._path):
             return last_n(self._db)
 
-    def ids(self) -> Iterator[str]:
-        """Yield every schedule id of the state; ids that were put together are adjacent."""
-        query = "SELECT id, min(n), min(row) FROM live WHERE life = ? GROUP BY id ORDER BY 2, 3"
-        with converted(self._path):
-            for id, _, _ in self._db.execute(query, (self.life,)).fetchall():
-                yield id
-
     def has(self, id: str) -> bool:
         """Return True if the state has a row of schedule *id*."""
         with converted(self._path):
@@ -271,6 +264,22 @@ class Recall:
                     found[stored[0]].append(record_in(stored))
             for id, records in found.items():
                 yield self._recalled(id, records, touched, over_of.get(id, ()))
+
+    def known_all(self) -> Iterator[Recalled]:
+        """
+        Yield the knowledge of every schedule. Most have one row: these are read in the order of the history, where
+        those that were put together are adjacent.
+        """
+        several = "SELECT id FROM live WHERE life = ? GROUP BY id HAVING count(*) > 1"
+        query = f"SELECT {live.COLUMNS} FROM live WHERE life = ? ORDER BY n, row"
+        with converted(self._path):
+            left = {id: None for (id,) in self._db.execute(several, (self.life,))}
+            for stored in self._db.execute(query, (self.life,)):
+                if stored[0] not in left:
+                    one = self.filled(record_in(stored))
+                    is_open = one.place is Place.OPEN
+                    yield Recalled(one.id, None if is_open else one, None, [one] if is_open else ())
+        yield from self.known(left)
 
     def filled(self, record: Record) -> Record:
         """Give a record of the state the fields that the history has, and return it."""

@@ -240,12 +240,10 @@ class Merge:
 
     def _pages(self) -> Iterator[list[Recalled]]:
         """Yield the archive's data of the compared schedules, a page at a time."""
-        touched = self._touched
-        ids = self._recall.ids() if touched is None else iter(dict.fromkeys(id for id, _ in touched))
-        known = self._recall.known(ids, touched, self._over)
-        if touched is None and not self._is_whole:
-            known = chain(self._gone(), known)
-        return pages_of(known, PAGE)
+        if self._touched is not None:
+            ids = dict.fromkeys(id for id, _ in self._touched)
+            return pages_of(self._recall.known(ids, self._touched, self._over), PAGE)
+        return pages_of(chain(() if self._is_whole else self._gone(), self._recall.known_all()), PAGE)
 
     def _fetch(self) -> None:
         if self._next is None and (page := next(self._left, None)) is not None:

@@ -19,7 +19,6 @@
 -- A row replaces the schedule, whatever exists there; `gone` removes it. If another program put the schedule into
 -- several places, it leaves all of them. After a FLUSHALL none of the keys exists: one EXISTS for all shows it, and
 -- nothing is deleted row by row.
-hold_for_ms = tonumber(hold_for_ms)
 -- include lib/restored.lua
 -- include lib/place.lua
 -- include lib/stamp.lua
@@ -29,14 +28,10 @@ hold_for_ms = tonumber(hold_for_ms)
 -- Read the rows. *keys* are those that the rows write; is_new: none of them exists, and no two rows have the same id.
 local rows, ids, wanted, keys, is_new = rows_given(), {}, {}, {}, true
 for n, row in ipairs(rows) do
-  local id = row.id
-  if row.run ~= '-' then
-    row.key = RQ_JOB .. id .. '-' .. row.run
-  else
-    row.key = schedule_prefix .. id
-    keys[#keys + 1] = template_prefix .. id
-  end
-  keys[#keys + 1] = row.key
+  local id, is_recurring = row.id, row.run == '-'
+  row.key = is_recurring and schedule_prefix .. id or RQ_JOB .. id .. '-' .. row.run
+  row.template_key = is_recurring and template_prefix .. id or row.key
+  keys[2 * n - 1], keys[2 * n] = row.key, row.template_key
   is_new = is_new and not wanted[id]
   ids[n], wanted[id] = id, true
 end
@@ -80,12 +75,12 @@ local function begin(first, after, ...)
   return begun
 end
 
-local isos = {}  -- RQ's created_at by t. With the number of this entry it is a new version
 local function write_one_shot(row)
-  local shape, t_us = row.shape, row.t_us
-  isos[t_us] = isos[t_us] or stamp(tonumber(t_us) / 1000, seq)
+  local shape = row.shape
   shape.job = shape.job or begin(shape.first, shape.after, 'status', 'scheduled', 'created_at', '')
-  shape.job[6] = isos[t_us]
+  if shape.t_us ~= row.t_us then  -- with the number of this entry it is a new version
+    shape.t_us, shape.job[6] = row.t_us, stamp(tonumber(row.t_us) / 1000, seq)
+  end
   if row.first_own > row.first or shape.after > shape.first then
     write(shape.job, row.key, row.first, row.first_own)
   end
@@ -108,7 +103,7 @@ local function write_recurring(row)
     keep_state(row.id, row.state)
   end
   shape.template = shape.template or begin(shape.first, shape.after)
-  write(shape.template, template_prefix .. row.id, row.first, row.first_own)
+  write(shape.template, row.template_key, row.first, row.first_own)
 end
 
 if #leaving > 0 then
@@ -118,7 +113,7 @@ if #leaving > 0 then
   redis.call('HDEL', paused_key, unpack(leaving))
   redis.call('HDEL', quarantine_key, unpack(leaving))
 end
-local due, earliest = {high = {}, normal = {}, low = {}}, math.huge
+local due, earliest = {}, math.huge
 for n, row in ipairs(rows) do
   local id, at, place, lane = row.id, found[n], row.place, row.shape.lane
   if at then
@@ -129,14 +124,15 @@ for n, row in ipairs(rows) do
   end
   if place ~= 'gone' then
     if not is_new then
-      redis.call('DEL', row.key, row.run == '-' and template_prefix .. id or row.key)
+      redis.call('DEL', row.key, row.template_key)
     end
     (row.run == '-' and write_recurring or write_one_shot)(row)
   end
   if place == 'due' then
-    local members = due[lane]
+    local members = due[lane] or {}
     members[#members + 1] = row.due_ms
     members[#members + 1] = id
+    due[lane] = members
     earliest = math.min(earliest, tonumber(row.due_ms))
   elseif place == 'paused' or place == 'quarantine' then
     local since_ms, note = string.match(row.note, '^(%S*) ?(.*)$')
@@ -144,9 +140,7 @@ for n, row in ipairs(rows) do
   end
 end
 for lane, members in pairs(due) do
-  if #members > 0 then
-    redis.call('ZADD', lane_keys[lane], unpack(members))
-  end
+  redis.call('ZADD', lane_keys[lane], unpack(members))
 end
 if #recurring > 0 then
   redis.call('SADD', recurring_key, unpack(recurring))

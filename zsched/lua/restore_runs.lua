@@ -23,7 +23,6 @@
 -- run, its job says that a worker has it, and that is not so any more: the note is "<started_at> <status> <ended_at>",
 -- the first as the job has it, the others its end. Then that end is written into the job, unless a worker began it
 -- since.
-hold_for_ms = tonumber(hold_for_ms)
 -- include lib/restored.lua
 -- include lib/waiting.lua
 -- include lib/failed.lua

@@ -18,7 +18,8 @@ from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign
 
 def known(archive: Archive, *ids: str, behind: int | None = None) -> list[Recalled]:
     recall = archive.recall()
-    return list(recall.known(ids or recall.ids(), None if behind is None else recall.touched_behind(behind)))
+    ids = ids or tuple(one.id for one in recall.known_all())
+    return list(recall.known(ids, None if behind is None else recall.touched_behind(behind)))
 
 
 def test_an_entry_of_its_own_history_has_a_number_by_id_and_time(archive: Archive) -> None:
@@ -105,7 +106,7 @@ def test_recall_lists_schedules_in_the_order_of_their_entries(archive: Archive) 
     ids = [f"{number * 7919 % 1000}" for number in range(450)]
     take(archive, put(1, *ids[:300]), put_recurring(2, "r"), put(3, *ids[300:]), fire(4, f"{ids[5]}-{RUN}"))
 
-    found = list(archive.recall().ids())
+    found = [mine.id for mine in archive.recall().known_all()]
 
     assert [*ids[:300], "r", *ids[300:]] == found
     assert found == [mine.id for mine in known(archive)]
@@ -180,7 +181,7 @@ def test_recall_reads_an_archive_beside_its_writer(archive: Archive) -> None:
 
     with recalling(archive.path, "default", ManualClock()) as (recall, facts):
         archive.commit()
-        assert (archive.id, ["a"]) == (recall.archive, list(recall.ids()))
+        assert (archive.id, ["a"]) == (recall.archive, [mine.id for mine in recall.known_all()])
         assert (str(at(1)), "default") == (facts["position"], facts["namespace"])
 
 
@@ -192,7 +193,7 @@ def test_recall_during_a_bootstrap_reads_the_old_state(archive: Archive) -> None
     archive.commit()
 
     with recalling(archive.path, "default", ManualClock()) as (recall, facts):
-        assert ["a"] == list(recall.ids())
+        assert ["a"] == [mine.id for mine in recall.known_all()]
         assert str(at(1)) == facts["position"]
 
 

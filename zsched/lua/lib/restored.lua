@@ -76,7 +76,7 @@ function log_restore()
   if not named and names ~= '' then
     redis.call('HSET', meta_key, 'gen', names)
   end
-  hold_on(hold_for_ms)
+  hold_on(tonumber(hold_for_ms))
   if reason ~= 'audit' then
     note_loss()
   end
