@@ -122,11 +122,6 @@ class Record:
         return self.place in (Place.OPEN, Place.HELD)
 
     @property
-    def is_over(self) -> bool:
-        """True for a run that is over, and that RQ has once more; see restore_runs.lua."""
-        return self.place in (Place.OVER, Place.AGAIN)
-
-    @property
     def is_at_its_time(self) -> bool:
         """True if it has a due time, and the run of a one-shot has that time; False if another writer moved it."""
         return self.due_ms is not None and (not self.run or self.run.partition("-")[0] == str(self.due_ms))

@@ -42,10 +42,10 @@ from zsched.archive import Recall
 from zsched.core.log import Entry, Key, Position, UnknownEntry
 from zsched.core.log.recovery import RestoreEntry
 from zsched.core.pages import pages_of
-from zsched.core.record import Record
+from zsched.core.record import Portion, Record
 from zsched.core.recovery.audit import misplaced
 from zsched.core.recovery.difference import Branch, OverRun, Recalled
-from zsched.daemon.reconciler import Guess, Reconciler, lacking_rows
+from zsched.daemon.reconciler import Reconciler, lacking_rows
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
@@ -86,7 +86,7 @@ class Merge:
         what = ("audit", 0) if is_whole else ("lost", hold_for_ms)
         self._restoring = Restoring(wire, keys, recall.archive, *what, gens, by)
         self._left: Iterator[list[Recalled]] = iter(())  # pages of this run
-        self._next: tuple[list[Recalled], Guess | None] | None = None  # the next of them, read while Redis works
+        self._next: tuple[list[Recalled], list[Portion]] | None = None  # the next of them, read while Redis works
         self.archive = recall.archive  # its id
         self.reconciler = Reconciler(self._log, self._scanner, self._restoring, self, None, meanwhile=self._fetch)
         self.branch = Branch()

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from zsched.core.log import Entry, Position
 from zsched.core.record import Portion, Record
@@ -61,13 +61,6 @@ class Scope(Protocol):
         """Note *rows*, which were put back, with their places as logged."""
 
 
-class Guess(NamedTuple):
-    """The rows to restore for a page if Redis has nothing of it, and the same in portions."""
-
-    rows: list[Record]
-    portions: list[Portion]
-
-
 class Reconciler:
     """
     Comparisons of one *scope*, as of the log entry ``seen`` (None: the log is empty). ``touched``: schedules that other
@@ -91,19 +84,20 @@ class Reconciler:
         self.seen = seen
         self.touched: set[str] = set()
 
-    def guess(self, page: Sequence[Recalled]) -> Guess | None:
+    def guess(self, page: Sequence[Recalled]) -> list[Portion]:
         """
-        Judge *page* without asking Redis, which may be at work. Return None if it has to be compared: Redis had
-        something of the last page, or a schedule without a row would stay unexamined.
+        Judge *page* without asking Redis, which may be at work: return what to restore if Redis has nothing of it. []
+        if it has to be compared: Redis had something of the last page, the page has runs, or a schedule without a row
+        would stay unexamined.
         """
         if not self._is_bare or any(recalled.runs or recalled.over for recalled in page):
-            return None
+            return []
         ids = {recalled.id for recalled in page}
         self.touched -= ids
         rows = self._scope.judge(page, {})
-        return Guess(rows, list(portions(rows))) if ids == {row.id for row in rows} else None
+        return list(portions(rows)) if ids == {row.id for row in rows} else []
 
-    def reconcile(self, page: Sequence[Recalled], guess: Guess | None = None) -> Iterator[None]:
+    def reconcile(self, page: Sequence[Recalled], guess: Sequence[Portion] = ()) -> Iterator[None]:
         """
         Restore the missing data of *page*, by *guess* if it proves right. Schedules touched meanwhile are compared
         again. Yield when it takes long.
@@ -111,8 +105,8 @@ class Reconciler:
         Raises:
             HistoryChanged, OtherDataSet, errors of the scope. RedisUnavailable, RedisRefused, ArchiveError.
         """
-        if guess is not None:
-            yield from self.put_back(guess.rows, guess.portions)
+        if guess:
+            yield from self.put_back([row for portion in guess for row in portion.rows], guess)
             page = self._touched_of(page)
         while page:
             yield from self.put_back(self.compare(page))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.entries import advance, cancel, end, entry, fire, put, put_recurring, restore
-from tests.builders.records import DUE_MS, JOB, OLD_US, RUN, TEMPLATE, one_shot, open_run, rule
+from tests.builders.records import DUE_MS, OLD_US, RUN, one_shot, open_run, rule
 from tests.unit.archive.contents import places, take
 from zsched.archive import Archive
 from zsched.core.log import Entry
@@ -83,7 +83,10 @@ def test_a_restored_schedule_has_the_record_of_its_row(archive: Archive) -> None
     take(archive, restore(1, open_run(), rule(), one_shot(id="b")))
 
     found = {one.id: one for one in archive.state()}
-    assert [("", JOB), ("low", TEMPLATE), ("low", JOB)] == [(found[id].lane, list(found[id].job)) for id in "arb"]
+    given = ("", open_run()), ("low", rule()), ("low", one_shot())
+    assert [(lane, one.job_fields()) for lane, one in given] == [
+        (found[id].lane, found[id].job_fields()) for id in "arb"
+    ]
     assert (b"rule-1", {}) == (found["r"].own_fields()[b"trigger"], found["a"].own_fields())
 
 

@@ -13,7 +13,7 @@ from tests.builders.records import RUN, one_shot, open_run
 from zsched.core.log import Entry, Position
 from zsched.core.record import Record
 from zsched.core.recovery.difference import Branch, Recalled
-from zsched.daemon.reconciler import Guess, HistoryChanged, Reconciler, lacking_rows
+from zsched.daemon.reconciler import HistoryChanged, Reconciler, lacking_rows
 from zsched.storage.keys import Keys
 from zsched.storage.restoring import ROWS, NotAbsent, Portion, Written
 
@@ -180,8 +180,8 @@ def test_a_page_is_guessed_only_after_redis_had_nothing_of_the_last_one(redis: R
     comparison.compare(page("second"))
     with_nothing = comparison.guess(page("a"))
 
-    assert (None, None) == (before, with_something)
-    assert ["a"] == [row.id for row in with_nothing.rows]
+    assert ([], []) == (before, with_something)
+    assert ["a"] == [row.id for portion in with_nothing for row in portion.rows]
 
 
 def test_a_right_guess_is_restored_without_a_comparison(redis: Redis, scope: All) -> None:
@@ -200,7 +200,7 @@ def test_a_wrong_guess_is_compared_and_ends_guessing(redis: Redis, scope: All) -
     list(comparison.reconcile(page("a", "b"), guess))
 
     assert ([["a", "b"]] * 2, ["a", "b"]) == (scope.judged, scope.put_back)
-    assert comparison.guess(page("c")) is None
+    assert [] == comparison.guess(page("c"))
 
 
 def test_a_wrong_guess_of_a_later_portion_repeats_no_earlier_one(redis: Redis, scope: All) -> None:
@@ -229,7 +229,7 @@ def test_schedules_changed_after_a_guess_are_compared(redis: Redis, scope: All) 
 
 def test_schedules_changed_during_the_restore_before_their_page_are_compared(redis: Redis, scope: All) -> None:
     comparison = guessing(redis, scope)
-    guesses: list[Guess | None] = []
+    guesses: list[list[Portion]] = []
     comparison._meanwhile = lambda: guesses or guesses.append(comparison.guess(page("b", "c")))
     redis.come = [[put(2, "c")]]
 
@@ -241,11 +241,19 @@ def test_schedules_changed_during_the_restore_before_their_page_are_compared(red
     assert ["a", "b", "c"] == scope.put_back
 
 
+def test_a_page_with_runs_is_not_guessed(redis: Redis, scope: All) -> None:
+    comparison = guessing(redis, scope)
+    [known] = page("a")
+
+    assert comparison.guess([known])
+    assert [] == comparison.guess([replace(known, runs=[one_shot("open")])])
+
+
 def test_a_page_with_a_schedule_without_a_row_is_not_guessed(redis: Redis, scope: All) -> None:
     comparison = guessing(redis, scope)
     scope.judge = lambda page, held: [one_shot(id=page[0].id)]  # type: ignore[method-assign]  # nothing of the second
 
-    assert comparison.guess(page("a", "gone")) is None
+    assert [] == comparison.guess(page("a", "gone"))
 
 
 def test_a_fired_run_among_other_runs_does_not_fire_unmarked() -> None:
