@@ -101,9 +101,9 @@ class OneShotsPut:
         return self.at
 
     def changed_keys(self) -> Iterator[Key]:
-        for id, due_ms in zip(self.at, self.dues, strict=True):
+        for id, run in self.runs():
             yield id, ""
-            yield id, f"{due_ms}{self.run_suffix}"
+            yield id, run
 
     def runs(self) -> list[RunKey]:
         """Return the keys of their runs."""
