@@ -49,6 +49,12 @@ def test_a_script_compiles_below_the_limits_of_lua_and_declares_its_names(name: 
     assert set() == set().union(*(each.global_names for each in found)) - OF_LUA - {"f_sha1"}
 
 
+# The scripts that an operator waits for most, with their pieces, as Redis gets them.
+@pytest.mark.parametrize(("name", "most"), [("fire", 850), ("restore", 800)])
+def test_an_expanded_script_is_no_longer_than_its_bound(name: str, most: int) -> None:
+    assert len(load(name).text.splitlines()) <= most
+
+
 @pytest.mark.parametrize("path", PIECES)
 def test_the_header_of_a_piece_lists_the_names_that_it_uses_and_gives(path: str) -> None:
     code, given = _code(source(path)), names_in(source(path), "GIVES")

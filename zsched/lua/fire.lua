@@ -15,8 +15,7 @@
 --        before the push · expired · cancelled = <run id>=<RQ status, or as in lib/moved.lua> · doubt = its new ms
 --        quarantine: rows = id, "<lane> <due ms>", reason
 --
--- Removal from the ZSET makes the push happen exactly once. docs/reference/protocol.md has the rules, also CLAMP and
--- WHENEVER_PUT, and the effects of keys of a wrong type.
+-- Removal from the ZSET makes the push happen exactly once. docs/reference/protocol.md has the rules and their names.
 clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(limit)
 -- include lib/hold.lua
 -- include lib/deadline.lua

@@ -17,8 +17,7 @@ function version()
   return string.format('%.0f-%.0f', epoch, seq + 1)
 end
 
--- Append one entry, before any other write of the script: Redis may refuse it, and then nothing is applied.
--- lib/behind.lua finds ids by the names of fields. `by`: who asked, or ''.
+-- Append an entry, before all other writes: Redis may refuse it. lib/behind.lua finds ids by the names of fields.
 function append(kind, fields)
   local id = version()
   if by == '' then

@@ -1,9 +1,8 @@
--- rows: the rows of an entry.
+-- rows: the rows of an entry: the id of a schedule or run, zsched's own words, and perhaps another writer's text.
 --
 -- USES   append
--- GIVES  add_row(rows, of, words, text) append_rows(kind, rows)  rows begins as {}
--- Add a row: the id of a schedule or run, zsched's own words, and perhaps another writer's text, a field without a
--- name.
+-- GIVES  add_row(rows, of, words, text)  rows begins as {}; text: in a field without a name
+--        append_rows(kind, rows)  thousands of rows are several entries; returns the id of the last, nil without rows
 function add_row(rows, of, words, text)
   local fields = rows[#rows]
   if not fields or #fields > 4000 then  -- texts of an entry; unpack fails near 8,000
@@ -17,7 +16,6 @@ function add_row(rows, of, words, text)
   end
 end
 
--- Append the rows, thousands of them in more than one entry. Returns the id of the last one, nil without rows.
 function append_rows(kind, rows)
   local entry
   for _, fields in ipairs(rows) do
