@@ -28,7 +28,7 @@ STATE: Final = re.compile(r"[a-z]+=[0-9]{1,9}(,[a-z]+=[0-9]{1,9})*")  # lua/lib/
 ROW_HEAD: Final = 2  # texts before the fields in a row: id, words
 _ROW_WORDS: Final = 11  # the last one is the note, which may have blanks
 
-# RecordFields that change during the life of a run or schedule. They are no part of the request.
+# Fields that change during the life of a run or schedule. They are no part of the request.
 _OF_JOB: Final = frozenset(
     b"status created_at enqueued_at started_at ended_at last_heartbeat worker_name dependency_id dependency_ids"
     b" allow_dependency_failures enqueue_at_front zs_uncertain zs_deadline zs_stop zs_version".split()
@@ -67,9 +67,9 @@ class Record:
     A schedule, or an open run.
 
     ``run``: the part of the run id after the schedule's id; "" for a recurring schedule. ``due_ms`` is None if it has
-    no time. ``last``: the id of a recurring schedule's last run. ``state``: its counts, such as
-    ``failures=2`` (lua/lib/state.lua). ``note``: "<since ms> <reason>" of a paused or
-    quarantined schedule; ``uncertain`` for a run. ``t_us``: the time of its last change in an archive's history.
+    no time. ``last``: the id of a recurring schedule's last run. ``state``: its counts, such as ``failures=2``
+    (lua/lib/state.lua). ``note``: "<since ms> <reason>" of a paused or quarantined schedule; ``uncertain`` for a run.
+    ``t_us``: the time of its last change in an archive's history.
     ``shape``: the record with the fields that it shares with others, or None. ``n`` and ``row``: the entry in an
     archive's history, and the row in it, with its fields.
     """
