@@ -19,7 +19,7 @@ from zsched.core.log import Entry, Position, changes, parse, touches
 from zsched.core.runs.job import JOB_FIELDS, JobFacts, rq_time
 from zsched.core.runs.run import of_job, pushed
 from zsched.daemon.chains import SETTLED_MS, ChainKeeper
-from zsched.daemon.lost import _Case
+from zsched.daemon.lost import lost_row
 from zsched.daemon.slots import SlotKeeper
 from zsched.embedded import EmbeddedRedis
 from zsched.errors import ZschedError
@@ -149,7 +149,7 @@ def lost(scene: Scene) -> None:
             dead = []
             for run, job in zip(runs, jobs_of(scene, runs), strict=True):
                 if job is not None:
-                    dead.append(_Case(pushed(run, 1), job).row(scene.led.now_ms))
+                    dead.append(lost_row(pushed(run, 1), job, (), scene.led.now_ms))
             Dispatch(scene.wire, scene.led.keys).lose(TERM, scene.seen, dead, scene.led.now_ms)
 
 

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,8 +46,8 @@ from zsched.core.options.choices import OnLost
 from zsched.core.pages import pages_of
 from zsched.core.runs.attempts import Attempt, added, attempts_of, attempts_text
 from zsched.core.runs.job import JobFacts, attempt_of_job, ms_of, whole
-from zsched.core.runs.run import Run, RunStatus, facts_text, of_job
-from zsched.core.runs.run_id import RunKey, run_key
+from zsched.core.runs.run import Run, RunStatus, as_seen, facts_text
+from zsched.core.runs.run_id import run_key
 from zsched.core.wording import in_a_line
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.tracker import CATCH_UP_S, Tracker, say_paused
@@ -83,54 +83,7 @@ class LostDelays:
 USUAL: Final = LostDelays()
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """A run that seems lost, with its job as read. ``members``: its lapsed entries in ``rq:wip``."""
-
-    run: Run
-    job: JobFacts
-    members: Sequence[str] = ()
-
-    @property
-    def why(self) -> str:
-        """Return the reason in one line."""
-        if self.job.status == "queued":
-            return _LEFT
-        reason = f"its worker {self.job.worker} died: no heartbeat since {self.job.heartbeat_at}"
-        return in_a_line(reason, _LONGEST_WHY)
-
-    @property
-    def queued_ms(self) -> float:
-        """Return the time of its last push."""
-        return ms_of(self.job.queued_at) or float("inf")
-
-    @property
-    def goes_on(self) -> bool:
-        """Return True if it is to be retried."""
-        return self.job.on_lost != OnLost.FAIL.value and whole(self.job.retries_left) > 0
-
-    def row(self, now_ms: int) -> tuple[str, ...]:
-        """Return its row for lost.lua."""
-        job, run_id, why = self.job, self.run.id, self.why
-        mark = job.queued_at if job.status == "queued" else job.heartbeat_at
-        if self.goes_on:
-            row, packed = ("again", str(job.attempt + 1), why), self._attempts(now_ms)
-        else:
-            seen = of_job(run_id, job, self.run.fired_us, self.run.is_uncertain)
-            heartbeat_ms = ms_of(job.heartbeat_at)
-            lost = seen._replace(status=RunStatus.LOST, ended_ms=now_ms, error=why, heartbeat_ms=heartbeat_ms)
-            row = ("end", lost.status.value, facts_text(lost))
-            packed = b64encode(zlib.compress(f"AbandonedJobError: {why}".encode())).decode()
-        return self.run.schedule_id, run_id, job.status, mark, " ".join(self.members), *row, packed
-
-    def _attempts(self, now_ms: int) -> str:
-        """Return the text of its attempts with this one, which has no known end; the next one may begin now."""
-        if self.job.status == "queued":
-            attempt = Attempt(self.job.attempt, queued_ms=ms_of(self.job.queued_at))
-        else:
-            attempt = attempt_of_job(self.job, "")._replace(ended_ms=None)
-        lost = attempt._replace(error=self.why, next_ms=now_ms)
-        return attempts_text(added(attempts_of(self.job.attempts), lost))
+_Suspect = tuple[Run, JobFacts]  # a run that seems lost, and its job as read
 
 
 class LostRuns:
@@ -153,7 +106,8 @@ class LostRuns:
     ) -> None:
         self._archiver, self._keys, self._tracker, self._patience = archiver, keys, tracker, patience or USUAL
         self._tracebacks = tracebacks
-        self._missing: dict[str, tuple[_Case, int]] = {}  # by run, with the second in which it was first missed
+        # By run id: the run, the time of its push in RQ's form, and the second in which it was first missed.
+        self._missing: dict[str, tuple[Run, str, int]] = {}
 
     def over(self, wire: Wire) -> LostRuns:
         """Use *wire* from now on."""
@@ -173,87 +127,119 @@ class LostRuns:
         if path is None:
             return False
         now_s = self._registries.now_s()
-        lapsed = self._ours(self._registries.lapsed(now_s))
+        lapsed = self._registries.lapsed(now_s)
+        ours = [key for run_id in lapsed if (key := run_key(run_id, self._keys.namespace)) is not None]
         queued = self._tracker.take_queued()
-        if not lapsed and not queued and not self._missing:
+        if not ours and not queued and not self._missing:
             return False
         with open_runs(path) as runs:
             as_of = runs.position
             if runs.life is None or as_of is None or as_of.epoch != term.epoch:
                 return False
-            open = runs.among(lapsed)
-        cases = self._seen((run, lapsed[key]) for key, run in open.items())
-        silent = [one for one in cases if one.job.status == "started"]
-        met = [_Case(run, job) for run, job in queued] + [one for one in cases if one.job.status == "queued"]
-        self._lose(term, as_of, silent, _SILENT_AT_ONCE, now_s)
-        self._lose(term, as_of, self._missed(met, now_s), _MISSED_AT_ONCE, now_s)
+            open = runs.among(ours)
+        seen = self._seen(open.values())
+        silent = [(run, job) for run, job in seen if job.status == "started"]
+        met = [*queued, *((run, job) for run, job in seen if job.status == "queued")]
+        self._lose(term, as_of, silent, lapsed, _SILENT_AT_ONCE, now_s)
+        self._lose(term, as_of, self._missed(met, lapsed, now_s), lapsed, _MISSED_AT_ONCE, now_s)
         return False
 
-    def _ours(self, lapsed: Mapping[str, list[str]]) -> dict[RunKey, list[str]]:
-        """Return the lapsed entries of runs that look like ours."""
-        found = {}
-        for run_id, members in lapsed.items():
-            key = run_key(run_id, self._keys.namespace)
-            if key is not None:
-                found[key] = members
-        return found
-
-    def _seen(self, open: Iterable[tuple[Run, Sequence[str]]]) -> list[_Case]:
+    def _seen(self, runs: Iterable[Run]) -> list[_Suspect]:
         """Return the runs with their jobs, if RQ has them."""
-        runs = list(open)
-        jobs = self._jobs.look([run.id for run, _ in runs])
-        return [_Case(run, job, members) for (run, members), job in zip(runs, jobs, strict=True) if job is not None]
+        open = list(runs)
+        jobs = self._jobs.look([run.id for run in open])
+        return [(run, job) for run, job in zip(open, jobs, strict=True) if job is not None]
 
     # -- runs lost before their start -------------------------------------------------------------
 
-    def _missed(self, met: Iterable[_Case], now_s: int) -> list[_Case]:
+    def _missed(self, met: Iterable[_Suspect], lapsed: Container[str], now_s: int) -> list[_Suspect]:
         """Return queued runs that were in no list for long enough, and remember the others."""
         before = self._missing
-        known = self._seen((case.run, case.members) for case, _ in before.values())
-        cases = {case.run.id: case for case in (*known, *met)}
+        known = self._seen(run for run, _, _ in before.values())
+        suspects = {run.id: (run, job) for run, job in (*known, *met)}
         self._missing, found = {}, []
-        for case in self._absent(cases.values(), now_s)[:_SUSPECTS]:
-            earlier, since_s = before.get(case.run.id, (case, now_s))
-            if earlier.job.queued_at != case.job.queued_at:  # pushed again meanwhile
+        for run, job in self._absent(suspects.values(), lapsed, now_s)[:_SUSPECTS]:
+            _, queued_at, since_s = before.get(run.id, (run, job.queued_at, now_s))
+            if queued_at != job.queued_at:  # pushed again meanwhile
                 since_s = now_s
-            self._missing[case.run.id] = case, since_s
+            self._missing[run.id] = run, job.queued_at, since_s
             if now_s - since_s >= self._patience.missing_s:
-                found.append(case)
+                found.append((run, job))
         return found
 
-    def _absent(self, cases: Iterable[_Case], now_s: int) -> list[_Case]:
+    def _absent(self, suspects: Iterable[_Suspect], lapsed: Container[str], now_s: int) -> list[_Suspect]:
         """Return the runs that were pushed long ago and are in no list of their queues."""
         until_ms = (now_s - self._patience.queued_s) * 1000
-        by_queue: dict[str, list[_Case]] = {}
-        for case in cases:
-            if case.job.status == "queued" and case.queued_ms <= until_ms:
-                by_queue.setdefault(case.job.queue, []).append(case)
+        by_queue: dict[str, list[tuple[int, _Suspect]]] = {}
+        for run, job in suspects:
+            queued_ms = ms_of(job.queued_at)
+            if job.status == "queued" and queued_ms and queued_ms <= until_ms:
+                by_queue.setdefault(job.queue, []).append((queued_ms, (run, job)))
         absent = []
         for queue, head_ms in self._registries.heads(list(by_queue)).items():
-            older = [case for case in by_queue[queue] if case.queued_ms < head_ms]  # workers take the oldest first
+            older = [one for one in by_queue[queue] if one[0] < head_ms]  # workers take the oldest first
             line = self._registries.line(queue) if older else None
             if line is not None and line.since_ms is not None:
-                gone = [one for one in older if one.queued_ms < line.since_ms and one.run.id not in line.ids]
-                starting = self._registries.on_their_way(queue, [one.run.id for one in gone])
-                absent += [one for one in gone if one.members or one.run.id not in starting]
+                gone = [one for queued_ms, one in older if queued_ms < line.since_ms and one[0].id not in line.ids]
+                starting = self._registries.on_their_way(queue, [run.id for run, _ in gone])
+                absent += [(run, job) for run, job in gone if run.id in lapsed or run.id not in starting]
         return absent
 
     # -- the decision -----------------------------------------------------------------------------
 
-    def _lose(self, term: Term, as_of: Position, cases: Sequence[_Case], at_once: int, now_s: int) -> None:
+    def _lose(
+        self,
+        term: Term,
+        as_of: Position,
+        suspects: Sequence[_Suspect],
+        lapsed: Mapping[str, Sequence[str]],
+        at_once: int,
+        now_s: int,
+    ) -> None:
         written: Position | None = None
         now_ms = now_s * 1000
-        for portion in pages_of(cases, at_once):
-            lost = self._dispatch.lose(term, as_of, [case.row(now_ms) for case in portion], now_ms)
+        for portion in pages_of(suspects, at_once):
+            rows = [lost_row(run, job, lapsed.get(run.id, ()), now_ms) for run, job in portion]
+            lost = self._dispatch.lose(term, as_of, rows, now_ms)
             if lost is None:  # LOST: the archive will notice and report the loss in Redis
                 break
-            for case in portion:
-                run_id = case.run.id
-                if run_id in lost.again or run_id in lost.ended:
-                    self._missing.pop(run_id, None)
-                    log.warning("run_lost", run_id=run_id, reason=case.why, goes_on=run_id in lost.again)
+            for run, job in portion:
+                if run.id in lost.again or run.id in lost.ended:
+                    self._missing.pop(run.id, None)
+                    log.warning("run_lost", run_id=run.id, reason=_reason(job), goes_on=run.id in lost.again)
             say_paused(lost.paused)
             if lost.entry is not None:
                 written = lost.entry
                 self._tracker.wrote(term, written)
         self._archiver.wait_until(written, CATCH_UP_S)
+
+
+def lost_row(run: Run, job: JobFacts, lapsed: Iterable[str], now_ms: int) -> tuple[str, ...]:
+    """Return the row for lost.lua of a *run* that seems lost; *lapsed*: its lapsed entries in ``rq:wip``."""
+    reason = _reason(job)
+    if job.on_lost != OnLost.FAIL.value and whole(job.retries_left) > 0:
+        decision = "again", str(job.attempt + 1), reason, _attempts(job, now_ms)
+    else:
+        heartbeat_ms, seen = ms_of(job.heartbeat_at), as_seen(run, job)
+        lost = seen._replace(status=RunStatus.LOST, ended_ms=now_ms, error=reason, heartbeat_ms=heartbeat_ms)
+        packed = b64encode(zlib.compress(f"AbandonedJobError: {reason}".encode())).decode()
+        decision = "end", lost.status.value, facts_text(lost), packed
+    mark = job.queued_at if job.status == "queued" else job.heartbeat_at
+    return run.schedule_id, run.id, job.status, mark, " ".join(lapsed), *decision
+
+
+def _reason(job: JobFacts) -> str:
+    """Return why the run of *job* is lost, in one line."""
+    if job.status == "queued":
+        return _LEFT
+    return in_a_line(f"its worker {job.worker} died: no heartbeat since {job.heartbeat_at}", _LONGEST_WHY)
+
+
+def _attempts(job: JobFacts, now_ms: int) -> str:
+    """Return the text of the attempts with this one, which has no known end; the next one may begin now."""
+    if job.status == "queued":
+        attempt = Attempt(job.attempt, queued_ms=ms_of(job.queued_at))
+    else:
+        attempt = attempt_of_job(job, "")._replace(ended_ms=None)
+    lost = attempt._replace(error=_reason(job), next_ms=now_ms)
+    return attempts_text(added(attempts_of(job.attempts), lost))
