@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -46,17 +46,6 @@ class Fired:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Push:
-    """A run that was pushed, by its time or on request. ``deadline_ms``: by when it must begin, or None."""
-
-    change: Change
-    run_id: str
-    queue: str
-    data: bytes
-    deadline_ms: int | None
-
-
 @dataclass
 class Pushes:
     """Reads new entries of the log. ``last``: its newest entry; ``fired_us``: by run, the time of its push."""
@@ -66,10 +55,23 @@ class Pushes:
     last: Position | None = None
     fired_us: dict[str, int] = field(default_factory=dict)
 
-    def new(self) -> list[Push]:
-        """Return the runs that were pushed since the last call, in order."""
+    def new(self) -> list[Change]:
+        """Return the pushes of runs since the last call, in order."""
         found = [change for entry in self._entries() for change in changes(entry, self.keys.run_suffix)]
-        return [self._push(change) for change in found if change.what in PUSHES]
+        pushes = [change for change in found if change.what in PUSHES]
+        self.fired_us.update((change.run_id or "", change.at_us) for change in pushes)
+        return pushes
+
+    def fired(self, pushes: Iterable[Change], encoder: Encoder) -> list[Fired]:
+        """Return the runs among *pushes* that fired by their time."""
+        return [self._fired(change, encoder) for change in pushes if change.what is What.FIRED]
+
+    def _fired(self, change: Change, encoder: Encoder) -> Fired:
+        run_id = change.run_id or ""
+        queue, data = self.wire.execute("HMGET", self.keys.rq.job(run_id), "origin", "data")
+        func, args, kwargs = encoder.open(data or b"", runs=True)
+        nominal_at, at = from_ms(change.nominal_ms or 0), from_ms(change.at_us // 1000)
+        return Fired(run_id, change.id, func, args, kwargs, (queue or b"").decode(), nominal_at, at)
 
     def _entries(self) -> list[Entry]:
         log, found, page = Log(self.wire, self.keys), list[Entry](), list[Entry]()
@@ -80,33 +82,6 @@ class Pushes:
             found += page
             self.last = page[-1].position
         return found
-
-    def _push(self, change: Change) -> Push:
-        run_id = change.run_id or ""
-        self.fired_us[run_id] = change.at_us
-        job_key = self.keys.rq.job(run_id)
-        queue, data, deadline_ms = self.wire.execute("HMGET", job_key, "origin", "data", "zs_deadline")
-        return Push(change, run_id, (queue or b"").decode(), data or b"", int(deadline_ms) if deadline_ms else None)
-
-
-def fired(pushes: Sequence[Push], encoder: Encoder) -> list[Fired]:
-    """Return the runs among *pushes* that fired by their time."""
-    return [_fired(push, encoder) for push in pushes if push.change.what is What.FIRED]
-
-
-def _fired(push: Push, encoder: Encoder) -> Fired:
-    change = push.change
-    func, args, kwargs = encoder.open(push.data, runs=True)
-    return Fired(
-        id=push.run_id,
-        schedule_id=change.id,
-        func=func,
-        args=args,
-        kwargs=kwargs,
-        queue=push.queue,
-        nominal_at=from_ms(change.nominal_ms or 0),
-        at=from_ms(change.at_us // 1000),
-    )
 
 
 # -- ends -------------------------------------------------------------------------------------------
@@ -145,12 +120,13 @@ class ManualDeadlines:
         self._wire, self._keys = wire, keys
         self._waiting: list[tuple[int, str]] = []
 
-    def note(self, pushes: Iterable[Push]) -> None:
+    def note(self, run_ids: Iterable[str]) -> None:
         """Extend the time to live of jobs with a deadline by years: it counts by the server's real clock."""
-        for push in pushes:
-            if push.deadline_ms is not None:
-                self._wire.execute("PEXPIRE", self._keys.rq.job(push.run_id), _OUTLIVES_MS)
-                heapq.heappush(self._waiting, (push.deadline_ms, push.run_id))
+        for run_id in run_ids:
+            job_key = self._keys.rq.job(run_id)
+            if deadline_ms := self._wire.execute("HGET", job_key, "zs_deadline"):
+                self._wire.execute("PEXPIRE", job_key, _OUTLIVES_MS)
+                heapq.heappush(self._waiting, (int(deadline_ms), run_id))
 
     def expire(self, now_ms: int) -> list[str]:
         """Remove the runs that have not begun by their deadlines at *now_ms*. Return their ids."""

@@ -35,6 +35,7 @@ from zsched.client import Client
 from zsched.config.reading import MOST_BYTES, read_file
 from zsched.config.settings import DaemonSettings
 from zsched.core.clock import LAST_MS, ManualClock, from_ms
+from zsched.core.occurrences.changes import Change
 from zsched.core.options.instants import instant_ms
 from zsched.core.runs.run import Run
 from zsched.daemon.chains import ChainKeeper
@@ -51,7 +52,7 @@ from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
 from zsched.testing import ground
 from zsched.testing.ground import ClientClock, FrozenClock
-from zsched.testing.runs import Delayed, Fired, ManualDeadlines, ManualEndings, Push, Pushes, fired
+from zsched.testing.runs import Delayed, Fired, ManualDeadlines, ManualEndings, Pushes
 from zsched.testing.worker import InlineWorker
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ class ManualScheduler:
             if delayed_ms <= now_ms:
                 self._delayed.move(self._term)
             elif not tick.has_more:
-                return fired(self._look(), self._encoder), min(_next_ms(tick, now_ms), delayed_ms)
+                return self._pushes.fired(self._look(), self._encoder), min(_next_ms(tick, now_ms), delayed_ms)
         raise ZschedError(f"{self.now.isoformat()}: after {_MOST_PASSES} passes there is still something due")
 
     def _filled(self, queues: Sequence[str]) -> Sequence[str]:
@@ -282,10 +283,10 @@ class ManualScheduler:
                 self._chains.step(self._term)
                 self._slots.step(self._term)
 
-    def _look(self) -> list[Push]:
-        """Return the runs that were pushed since the last call; note their deadlines."""
+    def _look(self) -> list[Change]:
+        """Return the pushes of runs since the last call; note their deadlines."""
         pushes = self._pushes.new()
-        self._deadlines.note(pushes)
+        self._deadlines.note(change.run_id or "" for change in pushes)
         return pushes
 
     def _ended(self, run_id: str, went_well: bool) -> Run:
