@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from shlex import quote
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from zsched.cli.lines import Shown, Table, pairs
 from zsched.cli.recovering.archives import OpenedArchive, entry_text
 from zsched.core.log import Position, text
 from zsched.core.model import iso, json_of, seconds
-from zsched.core.record import Record
+from zsched.core.record import Place, Record
 from zsched.core.recovery.difference import Verdict
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.sentences import local_text
@@ -56,38 +56,28 @@ class Action(Enum):
 _BY_PLACE: Final = {what.place: what for what in Action}
 
 
-class DifferenceRow(NamedTuple):
-    """One difference. ``state`` is the place where the schedule was; ``func`` is "" if it is unknown."""
+def _listed(row: Record) -> Record:
+    """Return *row* of a merge with its function as its only field, and with the due time of its run."""
+    parts = RunId.parse(row.run_id) if row.due_ms is None and row.run_id is not None else None
+    job = row.job_fields()
+    # zsched's field, or RQ's description if zsched's field is missing
+    func = row.own_fields().get(b"func") or job.get(b"zs_func") or job.get(b"description") or b""
+    due_ms = row.due_ms if parts is None else parts.nominal_ms
+    return replace(row, due_ms=due_ms, job=(), own=(b"func", func), shape=None)
 
-    what: Action
-    id: str
-    run_id: str | None
-    state: str
-    due_ms: int | None
-    func: str
 
-    @classmethod
-    def of(cls, row: Record) -> DifferenceRow:
-        """Make one from a row of a merge."""
-        what = _BY_PLACE.get(row.place, Action.BACK)
-        due_ms, job = row.due_ms, row.job_fields()
-        if due_ms is None and row.run_id is not None and (parts := RunId.parse(row.run_id)):
-            due_ms = parts.nominal_ms
-        # zsched's field, or RQ's description if zsched's field is missing
-        func = row.own_fields().get(b"func") or job.get(b"zs_func") or job.get(b"description") or b""
-        return cls(what, row.id, row.run_id, row.place, due_ms, text(func))
+def _row_dict(what: Action, row: Record) -> dict[str, Any]:
+    """Return a listed row for JSON."""
+    state, func = row.place.value if what is Action.BACK else None, text(row.own[1]) or None
+    return json_of(row, "what", "id", "due_at", "state", "func", "run_id", what=what.word, state=state, func=func)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        state = self.state if self.what is Action.BACK else None
-        return json_of(self, "what", "id", "due_at", "state", "func", "run_id", what=self.what.word, state=state)
 
-    def cells(self, tz: str, *, is_done: bool) -> tuple[str, ...]:
-        """Return the cells for a table."""
-        is_elsewhere = self.what is Action.BACK and self.state != "due"
-        what = (self.what.done if is_done else self.what.verb) + (f" ({self.state})" if is_elsewhere else "")
-        due = "-" if self.due_ms is None else local_text(self.due_ms, tz)
-        return what, self.id, due, self.func or "-", self.run_id or ""
+def _cells(what: Action, row: Record, tz: str, *, is_done: bool) -> tuple[str, ...]:
+    """Return the cells of a listed row for a table."""
+    is_elsewhere = what is Action.BACK and row.place is not Place.DUE
+    word = (what.done if is_done else what.verb) + (f" ({row.place})" if is_elsewhere else "")
+    due = "-" if row.due_ms is None else local_text(row.due_ms, tz)
+    return word, row.id, due, text(row.own[1]) or "-", row.run_id or ""
 
 
 class Difference:
@@ -97,19 +87,19 @@ class Difference:
         self._now_ms, self._keeps_all = now_ms, keeps_all
         self.counts: Counter[Action] = Counter()
         self.overdue = self.schedules = 0  # schedules that should have fired by now; number of different ids
-        self._rows: dict[Action, list[DifferenceRow]] = {what: [] for what in Action}
+        self._rows: dict[Action, list[Record]] = {what: [] for what in Action}
         self._last_id: str | None = None
 
     def add(self, rows: Iterable[Record]) -> None:
         """Add *rows*; rows with the same id must be adjacent."""
-        for restored in rows:
-            row = DifferenceRow.of(restored)
-            self.counts[row.what] += 1
-            self.overdue += row.state == "due" and row.due_ms is not None and row.due_ms <= self._now_ms
+        for row in rows:
+            what = _BY_PLACE.get(row.place, Action.BACK)
+            self.counts[what] += 1
+            self.overdue += row.place is Place.DUE and row.due_ms is not None and row.due_ms <= self._now_ms
             self.schedules += row.id != self._last_id
             self._last_id = row.id
-            if self._keeps_all or len(self._rows[row.what]) < (_RUNS_SHOWN if row.what.is_of_runs else SHOWN):
-                self._rows[row.what].append(row)
+            if self._keeps_all or len(self._rows[what]) < (_RUNS_SHOWN if what.is_of_runs else SHOWN):
+                self._rows[what].append(_listed(row))
 
     def __bool__(self) -> bool:
         return bool(self.counts)
@@ -122,7 +112,7 @@ class Difference:
         """Return counts and the kept rows; *left*: schedules without a difference."""
         counts = {what.word: self.counts[what] for what in Action if what is not Action.REFUSED}
         counts |= {"overdue": self.overdue, "left_as_is": left, "refused": self.counts[Action.REFUSED]}
-        return {"counts": counts, "rows": [row.to_dict() for row in self._kept(Action)]}
+        return {"counts": counts, "rows": [_row_dict(what, row) for what, row in self._kept(Action)]}
 
     def summary(self, left: int, *, is_done: bool) -> Iterator[str]:
         """Yield the counts, a line each."""
@@ -142,16 +132,16 @@ class Difference:
         if not any(self.counts[what] for what in whats):
             return
         yield ""
-        yield Table(_HEADER, (row.cells(tz, is_done=is_done) for row in self._kept(whats)))
+        yield Table(_HEADER, (_cells(what, row, tz, is_done=is_done) for what, row in self._kept(whats)))
         for what in whats:
             if more := self.counts[what] - len(self._shown(what)):
                 yield f"… and {more:,} more to {what.verb}; --all lists them"
 
-    def _kept(self, whats: Iterable[Action]) -> Iterator[DifferenceRow]:
-        """Yield the listed rows."""
-        return (row for what in whats for row in self._shown(what))
+    def _kept(self, whats: Iterable[Action]) -> Iterator[tuple[Action, Record]]:
+        """Yield the listed rows, each with its action."""
+        return ((what, row) for what in whats for row in self._shown(what))
 
-    def _shown(self, what: Action) -> list[DifferenceRow]:
+    def _shown(self, what: Action) -> list[Record]:
         """Return the listed rows of one kind: all runs in doubt, up to a thousand; of others the first ones."""
         is_listed_wholly = self._keeps_all or (what.is_of_runs and self.counts[what] <= _RUNS_SHOWN)
         return self._rows[what] if is_listed_wholly else self._rows[what][:SHOWN]
