@@ -40,8 +40,9 @@ from zsched.core.log.recovery import RestoreEntry
 from zsched.core.occurrences.outcomes import OF_RUNS, What
 from zsched.core.pages import pages_of
 from zsched.core.record import Place, Record, RecordFields
-from zsched.core.recovery.difference import OverRun, Recalled
-from zsched.core.runs.run_id import run_key, suffix_of
+from zsched.core.recovery.difference import Recalled
+from zsched.core.runs.run import Run
+from zsched.core.runs.run_id import nominal_ms_of, run_key, suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveError
 
 _PAGE: Final = 200  # schedules, or entries, at a time
@@ -79,8 +80,11 @@ class Recall:
                     touched[touch.key] = max(touch.t_us, touched.get(touch.key, 0))
         return touched
 
-    def ended_behind(self, n: int, until: int) -> Iterator[OverRun]:
-        """Yield the runs that ended by entries after number *n*, up to number *until*; one that ended again twice."""
+    def ended_behind(self, n: int, until: int) -> Iterator[tuple[Record, Run]]:
+        """
+        Yield the runs that ended by entries after number *n*, up to number *until*, as ``Recalled.over``; one that
+        ended again twice.
+        """
         query = f"SELECT {body.COLUMNS} FROM entry WHERE n > ? AND n <= ? AND seq IS NOT NULL AND kind = ? ORDER BY n"
         with converted(self._path):
             for row in self._db.execute(query, (n, until, EndEntry.kind)):
@@ -88,10 +92,8 @@ class Recall:
                 with suppress(UnknownEntry):
                     for run in parse(entry).ended_runs():
                         if (key := run_key(run.id)) is not None:
-                            t_us = entry.position.t_us
-                            ended_ms = t_us // 1000 if run.ended_ms is None else run.ended_ms
-                            started_ms = ended_ms if run.started_ms is None else run.started_ms
-                            yield OverRun(*key, run.status, started_ms, ended_ms, t_us)
+                            due_ms, t_us = nominal_ms_of(key[1]), entry.position.t_us
+                            yield Record(*key, Place.OVER, "", due_ms, (), t_us=t_us), run
 
     def last_n(self) -> int:
         """Return the number of the last entry of the history."""
@@ -247,15 +249,15 @@ class Recall:
             return dict(self._db.execute(query, (self.life,)).fetchall())
 
     def known(
-        self, ids: Iterable[str], touched: dict[Key, int] | None = None, over: Mapping[Key, OverRun] = {}
+        self, ids: Iterable[str], touched: dict[Key, int] | None = None, over: Mapping[Key, tuple[Record, Run]] = {}
     ) -> Iterator[Recalled]:
         """
         Yield the knowledge of each of *ids*. With *touched*, only of its keys: a schedule that is no longer in the
         state is then reported as gone. *over*: runs that ended by those changes.
         """
-        over_of: dict[str, list[OverRun]] = {}
-        for run in over.values():
-            over_of.setdefault(run.id, []).append(run)
+        over_of: dict[str, list[tuple[Record, Run]]] = {}
+        for row, run in over.values():
+            over_of.setdefault(row.id, []).append((row, run))
         for page in pages_of(ids, _PAGE):
             found: dict[str, list[Record]] = {id: [] for id in page}
             query = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id IN ({','.join('?' * len(page))})"
@@ -298,7 +300,7 @@ class Recall:
         return record
 
     def _recalled(
-        self, id: str, records: list[Record], touched: dict[Key, int] | None, over: Sequence[OverRun]
+        self, id: str, records: list[Record], touched: dict[Key, int] | None, over: Sequence[tuple[Record, Run]]
     ) -> Recalled:
         schedule, gone_us, runs, unchanged = None, None, list[Record](), set[str]()
         is_changed = touched is None or (id, "") in touched
@@ -306,7 +308,7 @@ class Recall:
             if one.place is not Place.OPEN:
                 schedule = self.filled(one) if is_changed else None
                 continue
-            over = [run for run in over if run.run != one.run]
+            over = [(row, run) for row, run in over if row.run != one.run]
             is_touched = touched is None or one.key in touched
             if is_touched or is_changed:  # it may wait in Redis: see ``lacking``
                 runs.append(self.filled(one))

@@ -44,7 +44,8 @@ from zsched.core.log.recovery import RestoreEntry
 from zsched.core.pages import pages_of
 from zsched.core.record import Portion, Record
 from zsched.core.recovery.audit import misplaced
-from zsched.core.recovery.difference import Branch, OverRun, Recalled
+from zsched.core.recovery.difference import Branch, Recalled
+from zsched.core.runs.run import Run
 from zsched.daemon.reconciler import Reconciler, lacking_rows
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Wire
@@ -98,7 +99,7 @@ class Merge:
         # Called with the rows of each restore entry.
         self.on_restored: Callable[[Sequence[Record]], None] | None = None
         self._touched: dict[Key, int] | None = None  # ids touched after the common entry; None: all known ids
-        self._over: dict[Key, OverRun] = {}  # runs that ended after it
+        self._over: dict[Key, tuple[Record, Run]] = {}  # runs that ended after it
 
     @property
     def seen(self) -> Position | None:
@@ -149,7 +150,7 @@ class Merge:
             for first in range(last_n, self._recall.last_n(), PAGE):
                 for key, t_us in self._recall.touched_behind(first, first + PAGE).items():
                     self._touched[key] = max(t_us, self._touched.get(key, 0))
-                self._over |= {(run.id, run.run): run for run in self._recall.ended_behind(first, first + PAGE)}
+                self._over |= {over[0].key: over for over in self._recall.ended_behind(first, first + PAGE)}
                 yield
 
     @property

@@ -207,13 +207,12 @@ def lacking_rows(
         until_ms = doubted_until_ms(wire, keys) if is_run else None
         rows += lacking(recalled, waits, branch, until_ms)
     rows.sort(key=lambda row: not row.is_schedule)  # schedules first: a run may have waited in one
-    over = [run for recalled in page for run in recalled.over]
+    waiting = {waits.key for waits in held.values()}
+    over = [(row, run) for recalled in page for row, run in recalled.over if row.key not in waiting]
     if not over:
         return rows
-    waiting = {(waits.id, waits.run) for waits in held.values()}
-    over = [run for run in over if (run.id, run.run) not in waiting]
-    rows += [run.back() for run in over if branch.ran_again(run)]
-    over = [run for run in over if not branch.is_newer((run.id, run.run), run.t_us)]
-    jobs = Jobs(wire, keys, tracebacks=False).look([run.run_id for run in over])
-    backs = (over_row(run, job) for run, job in zip(over, jobs, strict=True))
+    rows += [row for row, run in over if branch.ran_again(row, run)]
+    over = [(row, run) for row, run in over if not branch.is_newer(row.key, row.t_us)]
+    jobs = Jobs(wire, keys, tracebacks=False).look([run.id for _, run in over])
+    backs = (over_row(row, run, job) for (row, run), job in zip(over, jobs, strict=True))
     return rows + [row for row in backs if row is not None]

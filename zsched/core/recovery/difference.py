@@ -14,15 +14,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from zsched.core.log import Entry, Key, Position, Touch, reading, touches
 from zsched.core.log.lives import EndEntry
 from zsched.core.log.recovery import MergedEntry, RestoreEntry
 from zsched.core.record import Place, Record
 from zsched.core.runs.job import JobFacts, rq_time
-from zsched.core.runs.run import RunStatus, of_job
-from zsched.core.runs.run_id import nominal_ms_of, run_id_of
+from zsched.core.runs.run import Run, RunStatus, of_job
 
 # RQ's status of a run that ended; of the others it is failed.
 _JOB_STATUSES: Final = {
@@ -62,35 +61,13 @@ def judge(mine: Position, first: Position | None, *, is_same_set: bool) -> Verdi
     return Verdict.LOST
 
 
-class OverRun(NamedTuple):
-    """
-    A run that is over: its id, the part behind the schedule's id, and its end, by its worker's clock; ``t_us`` is the
-    time of the entry. ``started_ms``: the start of its last attempt, or its end if nobody recorded that.
-    """
-
-    id: str
-    run: str
-    status: RunStatus
-    started_ms: int
-    ended_ms: int
-    t_us: int
-
-    @property
-    def run_id(self) -> str:
-        """The id of the run."""
-        return run_id_of(self.id, self.run)
-
-    def back(self, note: str | None = None) -> Record:
-        """Return the row that tells that Redis has or had it once more."""
-        return Record(self.id, self.run, Place.OVER, "", nominal_ms_of(self.run), (), note=note, t_us=self.t_us)
-
-
 @dataclass(slots=True)
 class Recalled:
     """
     An archive's knowledge of one schedule id. ``schedule`` is None if it is gone (fired, cancelled, taken out);
     ``gone_us`` is since when, None if not needed. ``runs``: its open runs; ``unchanged``: those that the new history
-    has as well. ``over``: runs that ended after the last common entry.
+    has as well. ``over``: runs that ended after the last common entry, each as the row that tells that Redis has or had
+    it once more, and as it ended.
     """
 
     id: str
@@ -98,7 +75,7 @@ class Recalled:
     gone_us: int | None
     runs: Sequence[Record]
     unchanged: Set[str] = frozenset()
-    over: Sequence[OverRun] = ()
+    over: Sequence[tuple[Record, Run]] = ()
 
 
 class Branch:
@@ -146,10 +123,9 @@ class Branch:
         self._began[key] = max(started_ms, self._began.get(key, 0))
         return key[0]
 
-    def ran_again(self, over: OverRun) -> bool:
+    def ran_again(self, over: Record, run: Run) -> bool:
         """Return True if a worker began the run *over* after that start, and it ended here, where nobody pushed it."""
-        key = (over.id, over.run)
-        return self._began.get(key, 0) > over.started_ms and not self._is_changed(key, over.t_us)
+        return self._began.get(over.key, 0) > _started_ms(over, run) and not self._is_changed(over.key, over.t_us)
 
     def is_newer(self, key: Key, t_us: int) -> bool:
         """
@@ -201,19 +177,26 @@ def _schedule(recalled: Recalled, here: Record | None, branch: Branch, doubt_ms:
     return Record(recalled.id, here.run, Place.GONE, here.lane, here.due_ms, (), t_us=recalled.gone_us)
 
 
-def over_row(over: OverRun, job: JobFacts | None) -> Record | None:
+def over_row(over: Record, run: Run, job: JobFacts | None) -> Record | None:
     """
-    Return the row of a run that is over, if RQ has it once more in its hash *job*: Redis went back to a time before
-    that end. None if it has not. A worker that began it after that start executes it again. If no worker did, the
-    row's note says how the job ends; see restore.lua.
+    Return the row *over* of a run that is over, if RQ has it once more in its hash *job*: Redis went back to a time
+    before that end. None if it has not. A worker that began it after that start executes it again. If no worker did,
+    the row's note says how the job ends; see restore.lua.
     """
-    seen, note = of_job(over.run_id, job, None), None
-    began_again = seen.started_ms is not None and seen.started_ms > over.started_ms
+    seen = of_job(run.id, job, None)
+    began_again = seen.started_ms is not None and seen.started_ms > _started_ms(over, run)
     if job is None or (seen.is_over and not began_again):
         return None
-    if seen.status is RunStatus.RUNNING and not began_again:
-        note = f"{job.started_at} {_JOB_STATUSES.get(over.status, 'failed')} {rq_time(over.ended_ms)}"
-    return over.back(note)
+    if seen.status is not RunStatus.RUNNING or began_again:
+        return over
+    ended_at = rq_time(over.t_us // 1000 if run.ended_ms is None else run.ended_ms)
+    return replace(over, note=f"{job.started_at} {_JOB_STATUSES.get(run.status, 'failed')} {ended_at}")
+
+
+def _started_ms(over: Record, run: Run) -> int:
+    """Return the start of its last attempt, or its end if nobody recorded that."""
+    times_ms = run.started_ms, run.ended_ms, over.t_us // 1000
+    return next(ms for ms in times_ms if ms is not None)
 
 
 def restored_row(known: Record) -> Record:
