@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from zsched.core.entry import Entry, any_milliseconds, expect, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
@@ -20,21 +20,6 @@ from zsched.core.runs.run_id import RunKey, nominal_ms_of, run_id_of
 
 _LANES: Final = frozenset(lane.value for lane in Priority)
 _LISTS: Final = frozenset({b"runs", b"uncertain", b"skipped", b"expired", b"cancelled"})  # of run ids, in a fire
-
-
-class Fires(NamedTuple):
-    """
-    Results of firing one-shots. ``uncertain``: *runs* that a lost history may have pushed. ``cancelled``: runs with
-    their status in RQ.
-    """
-
-    runs: list[RunKey]
-    uncertain: frozenset[RunKey]
-    skipped: list[RunKey]
-    expired: list[RunKey]
-    cancelled: list[tuple[RunKey, str]]
-
-
 _UNDONE: Final = {  # words of lua/lib/moved.lua
     "deleted": "RQ's job, from which it was imported, was deleted",
     "scheduled_again": "RQ's job, from which it was imported, was scheduled again in RQ",
@@ -48,42 +33,37 @@ class FireEntry(ParsedEntry, kind="fire"):
     is_leaders = True
 
     @once
-    def fires(self) -> Fires:
-        """Parse the entry's rows."""
-        runs = self._keys(b"runs")
-        if runs and len(self.fields) == 1:  # the usual case; the rest takes as long again
-            return Fires(runs, frozenset(), [], [], [])
+    def pushed(self) -> OneShotsFired:
+        """The runs that were pushed."""
+        return OneShotsFired(self._keys(b"runs"), frozenset(self._keys(b"uncertain")))
+
+    @once
+    def left(self) -> list[tuple[RunKey, What, str]]:
+        """The runs that were not pushed, each with what became of it, and why."""
         words = (word.partition("=") for word in text(self.fields.get(b"cancelled", b"")).split())
-        return Fires(
-            runs=runs,
-            uncertain=frozenset(self._keys(b"uncertain")),
-            skipped=self._keys(b"skipped"),
-            expired=self._keys(b"expired"),
-            cancelled=[(key, status) for run_id, _, status in words if (key := self._key(run_id)) is not None],
-        )
+        undone = [(key, status) for run_id, _, status in words if (key := self._key(run_id)) is not None]
+        return [
+            *((key, What.SKIPPED, Outcome.UNCERTAIN.reason) for key in self._keys(b"skipped")),
+            *((key, What.EXPIRED, "") for key in self._keys(b"expired")),
+            *((key, What.CANCELLED, _UNDONE.get(status) or f"RQ has it as {status}") for key, status in undone),
+        ]
 
     def only_fired(self) -> Sequence[RunKey] | None:
-        return self.fires.runs if len(self.fields) == 1 and b"runs" in self.fields else None
+        return self.pushed.at if len(self.fields) == 1 and b"runs" in self.fields else None
 
     def rows(self) -> Iterable[Row]:
-        fires = self.fires
-        yield OneShotsFired(fires.runs, fires.uncertain)
-        if left := [*fires.skipped, *fires.expired, *(key for key, _ in fires.cancelled)]:
-            yield OneShotsLeft(left)
+        yield self.pushed
+        if self.left:
+            yield OneShotsLeft([key for key, _, _ in self.left])
 
     def changes(self) -> Iterator[Change]:
-        fires = self.fires
-        for key in fires.runs:
-            yield self._change_of(key, What.FIRED, Outcome.UNCERTAIN.reason if key in fires.uncertain else "")
-        for key in fires.skipped:
-            yield self._change_of(key, What.SKIPPED, Outcome.UNCERTAIN.reason)
-        for key in fires.expired:
-            yield self._change_of(key, What.EXPIRED)
-        for key, status in fires.cancelled:
-            yield self._change_of(key, What.CANCELLED, _UNDONE.get(status) or f"RQ has it as {status}")
+        for key in self.pushed.at:
+            yield self._change_of(key, What.FIRED, Outcome.UNCERTAIN.reason if key in self.pushed.uncertain else "")
+        for key, what, why in self.left:
+            yield self._change_of(key, what, why)
 
     def fired(self) -> Iterable[tuple[str, int]]:
-        return ((id, nominal_ms_of(run) or 0) for id, run in self.fires.runs)
+        return ((id, nominal_ms_of(run) or 0) for id, run in self.pushed.at)
 
     def counts(self) -> Counts:
         words = {text(name): len(runs.split()) for name, runs in self.fields.items() if name in _LISTS}

@@ -326,9 +326,9 @@ def test_a_malformed_run_id_is_dropped_from_a_fire() -> None:
     runs = f"nothing a-{DUE_MS} {'b' * 129}-{DUE_MS} \u00e9-{DUE_MS} a-x"
     parsed = FireEntry(entry(7, "fire", "runs", runs, "cancelled", f"a=b c-{DUE_MS}=odd"))
 
-    fires = parsed.fires
+    pushed, left = parsed.pushed, parsed.left
 
-    assert ([("a", str(DUE_MS))], [(("c", str(DUE_MS)), "odd")]) == (fires.runs, fires.cancelled)
+    assert ([("a", str(DUE_MS))], [(("c", str(DUE_MS)), What.CANCELLED, "RQ has it as odd")]) == (pushed.at, left)
     assert 5 == len(parsed.dropped)
 
 
