@@ -228,13 +228,13 @@ class StateWriter:
         schedule = self._schedule(row.id)
         if schedule is None:
             return
-        if row.is_skipped and schedule.run:
+        if row.passed and schedule.run:
             self._forget(row.id)  # a one-shot with a time in the pause
             return
         schedule.place = Place.ENDED if row.due_ms is None else Place.DUE
         schedule.note, schedule.due_ms = None, row.due_ms
         schedule.state, schedule.t_us = "", self._t
-        if row.is_skipped:
+        if row.passed:
             schedule.nominal_ms = row.nominal_ms
 
     def _replan(self, row: Replanned) -> None:

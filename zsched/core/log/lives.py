@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
-from typing import Final, NamedTuple
+from typing import Final
 
 from zsched.core.entry import BEFORE_BY, Entry, expect, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
@@ -41,15 +41,6 @@ class PauseEntry(ParsedEntry, kind="pause"):
             yield self._change(row.id, What.PAUSED, nominal_ms=row.due_ms, why=note)
 
 
-class ResumedRow(NamedTuple):
-    """A resumed schedule. ``due_ms`` is None if it ended. ``passed``: the occurrences that were skipped, or None."""
-
-    id: str
-    due_ms: int | None
-    nominal_ms: int | None
-    passed: Range | None
-
-
 class ResumeEntry(ParsedEntry, kind="resume"):
     """
     Schedules were resumed. A row is id, and "<lane> <due ms>". Without the occurrences that passed in the pause, its
@@ -59,21 +50,20 @@ class ResumeEntry(ParsedEntry, kind="resume"):
     whats = frozenset({What.RESUMED, What.SKIPPED, What.ENDED})
 
     @once
-    def resumed(self) -> list[ResumedRow]:
-        """Parse the entry's rows."""
+    def resumed(self) -> list[Resumed]:
+        """The schedules, with their due times."""
         found = []
         for id, words, _ in self._stored():
             _, due, *skipped = words.split(" ")
+            row = Resumed(id, milliseconds(due))
             if skipped:
                 first, last, count, nominal = skipped
-                passed = Range(int(first), int(last), int(count))
-                found.append(ResumedRow(id, milliseconds(due), milliseconds(nominal), passed))
-            else:
-                found.append(ResumedRow(id, milliseconds(due), None, None))
+                row.nominal_ms, row.passed = milliseconds(nominal), Range(int(first), int(last), int(count))
+            found.append(row)
         return found
 
     def rows(self) -> Iterable[Row]:
-        return [Resumed(row.id, row.due_ms, row.nominal_ms, row.passed is not None) for row in self.resumed]
+        return self.resumed
 
     def changes(self) -> Iterator[Change]:
         past = frozenset(self.made_due())

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from zsched.core.entry import Texts
 from zsched.core.occurrences.outcomes import Outcome, outcome_of
-from zsched.core.occurrences.policy import Passed
+from zsched.core.occurrences.policy import Passed, Range
 from zsched.core.record import Key, Place, Record
 from zsched.core.runs.run_id import RunKey
 from zsched.core.runs.signature import job_pairs
@@ -127,11 +127,14 @@ class Paused(OfSchedule):
 
 @dataclass(slots=True)
 class Resumed(OfSchedule):
-    """A schedule is resumed. ``is_skipped``: occurrences in the pause do not fire, and *nominal_ms* is the next."""
+    """
+    A schedule is resumed. ``due_ms`` is None if it ended. ``passed``: the occurrences in the pause, which do not fire;
+    *nominal_ms* is then the next.
+    """
 
     due_ms: int | None
-    nominal_ms: int | None
-    is_skipped: bool
+    nominal_ms: int | None = None
+    passed: Range | None = None
 
 
 @dataclass(slots=True)
