@@ -14,7 +14,7 @@ from typing import Any, Final
 from zsched.core.entry import text
 from zsched.core.repair import IdOutcome
 from zsched.core.runs.run import Run, RunStatus, as_seen, facts_text
-from zsched.core.runs.run_id import RunId
+from zsched.core.runs.run_id import run_key, schedule_of
 from zsched.errors import PayloadGone, RedisRefused, RunNotFound, RunNotOver, ZschedError
 from zsched.storage.connection import Link
 from zsched.storage.jobs import Jobs
@@ -26,6 +26,7 @@ from zsched.storage.signer import Signer
 
 MOST_WAITING: Final = 50_000  # runs of queues that are searched in one call: 1 ms of Redis
 _KEEP_RETRIED_MS: Final = 86_400_000  # time for which Redis knows that a run was retried; then the history knows it
+_RETRIED: Final = {"retried": "retried", "RETRIED": "retried_before", "SUCCEEDED": "succeeded"}  # words of retry.lua
 _LOOKS: Final = 60  # attempts for a run on its way to a worker or back to its queue
 _PAUSE_S: Final = 0.05  # between two attempts
 
@@ -46,14 +47,13 @@ class Reruns:
         the last day are retried_before; runs that RQ has as succeeded, requeued after their recorded end, are
         succeeded. Errors: RunNotFound, RunNotOver, PayloadGone; RedisRefused: another writer changed its job.
         """
-        parts, outcomes = self._parted(run_ids)
+        rest, outcomes = self._ours(run_ids)
         records: dict[str, list[bytes]] = {}
-        rest = list(parts)
         while rest:
             rows: list[Any] = []
             for run_id, signature in zip(rest, self._signatures(rest, records), strict=True):
-                record = records.get(run_id, [])
-                rows += (parts[run_id].schedule_id, run_id, parts[run_id].nominal_ms, signature, len(record), *record)
+                record, run = records.get(run_id, []), Run(run_id, RunStatus.QUEUED)
+                rows += (run.schedule_id, run_id, run.nominal_ms, signature, len(record), *record)
             answers = self._call("retry", rest, rows, is_once=int(is_once), keep_retried_ms=_KEEP_RETRIED_MS)
             rest = [run_id for run_id, (word, _) in answers.items() if word == "LATER"]
             for run_id, (word, detail) in answers.items():
@@ -62,18 +62,13 @@ class Reruns:
                     if original:
                         records[run_id] = original
                         rest.append(run_id)
-                    elif original is None:
-                        outcomes[run_id] = IdOutcome("", error=self._not_found(run_id, problem))
                     else:
-                        outcomes[run_id] = IdOutcome("", error=self._gone(run_id))
-                elif word == "retried":
-                    outcomes[run_id] = IdOutcome(word, detail)
-                elif word == "RETRIED":
-                    outcomes[run_id] = IdOutcome("retried_before", detail)
-                elif word == "SUCCEEDED":
-                    outcomes[run_id] = IdOutcome("succeeded")
+                        error = self._not_found(run_id, problem) if original is None else self._gone(run_id)
+                        outcomes[run_id] = IdOutcome("", error=error)
+                elif word in _RETRIED:
+                    outcomes[run_id] = IdOutcome(_RETRIED[word], detail)
                 elif word != "LATER":
-                    outcomes[run_id] = IdOutcome("", error=self._refusal(run_id, parts[run_id], word, detail))
+                    outcomes[run_id] = IdOutcome("", error=self._refusal(run_id, word, detail))
         return outcomes
 
     def cancel(self, run_ids: Sequence[str]) -> dict[str, IdOutcome]:
@@ -82,10 +77,10 @@ class Reruns:
         ``already_over``. Errors: RunNotFound. RunNotOver: it has not fired, its worker does not listen, or it was on
         its way to a worker for 3 s. RedisRefused: another writer changed its job.
         """
-        parts, outcomes = self._parted(run_ids)
-        rest, looks = list(parts), 0
+        rest, outcomes = self._ours(run_ids)
+        looks = 0
         while rest:
-            answers = self._cancel(rest, parts)
+            answers = self._cancel(rest)
             unsure = [run_id for run_id, (word, _) in answers.items() if word in ("AGAIN", "TAKEN")]
             looks += bool(unsure)
             rest = [run_id for run_id, (word, _) in answers.items() if word == "LATER"]
@@ -94,7 +89,7 @@ class Reruns:
                 self._link.pause(_PAUSE_S)
             for run_id, (word, detail) in answers.items():
                 if run_id not in rest:
-                    outcomes[run_id] = self._cancelled(run_id, parts[run_id], word, detail)
+                    outcomes[run_id] = self._cancelled(run_id, word, detail)
         return outcomes
 
     def original(self, run_id: str) -> tuple[list[bytes] | None, str]:
@@ -122,13 +117,12 @@ class Reruns:
             found.append(self._signer.retry(run_id, dict(zip(map(text, texts[::2]), texts[1::2], strict=True))))
         return found
 
-    def _parted(self, run_ids: Sequence[str]) -> tuple[dict[str, RunId], dict[str, IdOutcome]]:
-        """Return the parts of each of *run_ids*, and outcomes for others than runs of this namespace."""
-        parts, outcomes = {}, {}
-        for run_id in run_ids:
-            found = RunId.ours(run_id, self._keys.namespace)
-            if found is not None:
-                parts[run_id] = found
+    def _ours(self, run_ids: Sequence[str]) -> tuple[list[str], dict[str, IdOutcome]]:
+        """Return the runs of this namespace among *run_ids*, each once, and outcomes for the others."""
+        ours, outcomes = [], {}
+        for run_id in dict.fromkeys(run_ids):
+            if run_key(run_id, self._keys.namespace) is not None:
+                ours.append(run_id)
                 continue
             error = RunNotFound(
                 f"{run_id!r} is not a run of namespace {self._keys.namespace!r}: run ids are <schedule id>-<ms>"
@@ -136,7 +130,7 @@ class Reruns:
                 "zsched history",
             )
             outcomes[run_id] = IdOutcome("", error=error)
-        return parts, outcomes
+        return ours, outcomes
 
     def _call(self, name: str, run_ids: Sequence[str], rows: list[Any], **arguments: Any) -> dict[str, tuple[str, str]]:
         """Return the word and detail of each of *run_ids*."""
@@ -145,17 +139,17 @@ class Reruns:
         answers = zip(map(text, texts[::2]), map(text, texts[1::2]), strict=True)
         return dict(zip(run_ids, answers, strict=True))
 
-    def _cancel(self, run_ids: Sequence[str], parts: Mapping[str, RunId]) -> dict[str, tuple[str, str]]:
+    def _cancel(self, run_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
         now_ms, rows = server_now_ms(self._link, self._keys), []
         for run_id, job in zip(run_ids, self._jobs.look(run_ids), strict=True):
             run = Run(run_id, RunStatus.QUEUED)
             run = run if job is None else as_seen(run, job)
             facts = facts_text(run._replace(status=RunStatus.CANCELLED, ended_ms=now_ms))
             seen = "-" if job is None else f"{job.status} {job.queued_at}"
-            rows += [parts[run_id].schedule_id, run_id, seen, facts]
+            rows += [run.schedule_id, run_id, seen, facts]
         return self._call("cancel_run", run_ids, rows, most_waiting=MOST_WAITING)
 
-    def _cancelled(self, run_id: str, parts: RunId, word: str, detail: str) -> IdOutcome:
+    def _cancelled(self, run_id: str, word: str, detail: str) -> IdOutcome:
         """Return the outcome for a word of cancel_run.lua."""
         if word in ("cancelled", "stopping"):
             return IdOutcome(word)
@@ -164,7 +158,7 @@ class Reruns:
             if record is None:
                 return IdOutcome("", error=self._not_found(run_id, problem))
         elif word != "over":
-            return IdOutcome("", error=self._refusal(run_id, parts, word, detail))
+            return IdOutcome("", error=self._refusal(run_id, word, detail))
         return IdOutcome("already_over")
 
     @staticmethod
@@ -179,10 +173,10 @@ class Reruns:
         why = f"; {problem}, so it is unknown whether it existed before" if problem else ", and no archive knows it"
         return RunNotFound(f"no run {run_id!r} in namespace {self._keys.namespace!r}: RQ has no such job{why}")
 
-    def _refusal(self, run_id: str, parts: RunId, word: str, detail: str) -> ZschedError:
+    def _refusal(self, run_id: str, word: str, detail: str) -> ZschedError:
         """Return the exception for a refusal by retry.lua or cancel_run.lua."""
         if word == "WAITS":
-            id = parts.schedule_id
+            id = schedule_of(run_id)
             remedy = f"cancel or run_now the schedule {id!r}"
             return RunNotOver(f"{run_id!r} is no run yet: schedule {id!r} has not fired; {remedy}")
         if word == "NOTOVER":
