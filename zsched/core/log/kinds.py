@@ -293,7 +293,7 @@ class RecordsEntry(ParsedEntry, kind=""):
         """Return the records, each with the place in the body where its ``job`` begins."""
         raise NotImplementedError
 
-    def rows(self) -> Iterable[Row]:
+    def rows(self) -> Iterable[Record]:
         for number, (_, record) in enumerate(self.found):
             record.row = number
             yield record
@@ -308,7 +308,7 @@ class RecordsEntry(ParsedEntry, kind=""):
         return [record.key for _, record in self.found]
 
     def has_schedule(self, number: int) -> bool:
-        record = self.found[number][1]
+        record = self.record_of(number)
         return record.is_schedule and record.place is not Place.GONE
 
     def payloads(self) -> Mapping[int, int]:

@@ -178,10 +178,9 @@ class EnqueueEntry(RecordsEntry, kind="enqueue"):
         """Return the run that the run in row *number* repeats; or ``now``, or -."""
         return text(self.entry.body[self.found[number][0] - 1].split(b" ")[2])
 
-    def rows(self) -> Iterator[Row]:
-        for number, (_, run) in enumerate(self.found):
-            run.row = number
-            if self._of(number) in ("-", _NOW):  # a retried run does not change the schedule of its id
+    def rows(self) -> Iterator[Record]:
+        for run in super().rows():
+            if self._of(run.row) in ("-", _NOW):  # a retried run does not change the schedule of its id
                 yield gone(run.id)
             yield run
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from zsched.core.entry import Entry, Position, expect, reading, text
 from zsched.core.log.kinds import Counts, ParsedEntry, RecordsEntry, once
-from zsched.core.log.rows import Row
 from zsched.core.occurrences.changes import RUN_OVER, Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.record import Place, Portion, Record, records_in, shapes_in
@@ -52,9 +51,8 @@ class RestoreEntry(RecordsEntry, kind="restore"):
         expect(body[0] == b"reason" and body[2] == b"archive" and body[-2] == b"format")
         return records_in(body[:-2], 4, places)
 
-    def rows(self) -> Iterator[Row]:
-        for number, (_, row) in enumerate(self.found):
-            row.row = number
+    def rows(self) -> Iterator[Record]:
+        for row in super().rows():
             yield replace(row, place=Place.OPEN, note="uncertain") if row.is_open else row
 
     def changes(self) -> Iterator[Change]:
@@ -103,7 +101,7 @@ class ScanEntry(RecordsEntry, kind="scan"):
         """Return the records that the bootstrap found."""
         return list(records_in(self.entry.body, 0))
 
-    def rows(self) -> Iterable[Row]:
+    def rows(self) -> Iterable[Record]:
         return ()  # the state has them already
 
     def changes(self) -> Iterator[Change]:
