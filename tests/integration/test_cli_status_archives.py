@@ -195,8 +195,8 @@ def test_failed_archives_and_a_leader_without_a_following_one_are_problems(
     ("about", "says"),
     [
         ({"trouble": "Redis lost it: run zsched recover", "awaits_people": True}, "run zsched recover"),
-        ({"trouble": "disk full"}, "Redis lost something that this archive has, and it is being put back"),
-        ({}, "Redis lost something that this archive has, and it is being put back"),
+        ({"trouble": "disk full"}, "Redis lost data; this archive is restoring it"),
+        ({}, "Redis lost data; this archive is restoring it"),
     ],
 )
 def test_a_lost_history_is_a_problem_with_its_next_step(

@@ -154,7 +154,7 @@ async def test_an_asynchronous_client_speaks_tls(tls: TlsRedis) -> None:
 def test_an_untrusted_certificate_is_refused_with_the_remedy(
     tls: TlsRedis, guard: Guard, host: str, query: dict[str, str], problem: str
 ) -> None:
-    told = rf"certificate that is not trusted here \(.*({problem}).*\); name who signed it .*ssl_ca_certs="
+    told = rf"certificate that is not trusted here \(.*({problem}).*\); set the CA .*ssl_ca_certs="
 
     with pytest.raises(RedisRefused, match=told):
         Client.from_url(tls.url(host, **query)).schedule("tasks.note", after=3600)

@@ -235,7 +235,7 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
         patch.setenv("ZSCHED_REDIS_TIMEOUT_S", "0.5")  # why waits for half of it, as no archive answers
         silent = "UNHEALTHY: nobody leads: the daemon of pid ", " was last heard of "
         reader.zsched("status", *silent, code=UNHEALTHY)
-        remedy = "it waits for a daemon that leads\n  → see what is wrong: zsched status\n"
+        remedy = "no daemon is leading\n  → see what is wrong: zsched status\n"
         reader.zsched("why reminder-dinner", "OVERDUE: due ", remedy)
     due = Client.from_url(redis_url).get("reminder-dinner").next_at
     assert due is not None

@@ -1,5 +1,5 @@
 """
-The caller's name for the log: who asked for a change, as he says himself.
+The caller's name for the log: the self-reported author of a change.
 
 It is a label for people and proves nothing. The log has it once per entry.
 """

@@ -177,7 +177,7 @@ class SentinelUrl:
             raise ValueError(f"hosts, master and database cannot be read; {_FORM}")
         scheme, userinfo, hosts, master, db, query = found.groups()
         if not re.fullmatch(MASTER, master or ""):
-            raise ValueError(f"after the Sentinels comes the name of the master, as they know it; {_FORM}")
+            raise ValueError(f"add the master's name after the Sentinel addresses; {_FORM}")
         pairs = parse_qsl(query or "", keep_blank_values=True)
         options = {name: value for name, value in pairs if name.startswith("sentinel_")}
         if "sentinel_password" in options and "sentinel_password_file" in options:

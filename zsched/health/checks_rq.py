@@ -59,13 +59,13 @@ def check_workers(probe: Probe) -> Iterator[Finding]:
 def _unregistered(queues: StalledQueues) -> Finding:
     """Return the finding of no registered worker. Workers that take jobs all the same began before a loss of Redis."""
     if queues.heard:
-        said = "no worker of RQ is registered, and workers take jobs: they began before Redis lost its data"
+        said = "no RQ worker is registered, and workers take jobs: they began before Redis lost its data"
         return note(said, "restart them: then RQ and zsched see them, also while they wait")
     worker = worker_of([one.queue for one in queues.unheard])
     if queues.is_after_loss:
-        said = "no worker of RQ is registered: what fires waits, unless workers ran when Redis lost its data"
+        said = "no RQ worker is registered: fired runs stay queued, unless workers ran when Redis lost its data"
         return warning(said, "restart those workers, or start one", *worker)
-    return warning("no worker of RQ is registered: what fires waits", "start one", *worker)
+    return warning("no RQ worker is registered: fired runs stay in their queues", "start one", *worker)
 
 
 @health_check("serializer", Probe)
@@ -104,7 +104,7 @@ def check_prefix(probe: Probe) -> Iterator[Finding]:
     if elsewhere:
         worker = worker_of(sorted(used_queues(probe.wire, probe.keys)))
         yield problem(
-            f"no worker takes jobs under RQ's prefix {ours!r}, and workers do under {elsewhere[0]!r}: what fires waits",
+            f"workers take jobs under RQ's prefix {elsewhere[0]!r}, none under {ours!r}: fired runs stay queued",
             "start workers under the prefix of the namespace",
             *worker,
         )

@@ -47,7 +47,7 @@ def check_writes(server: Server) -> Iterator[Finding]:
             case WriteRefusal.FEW_REPLICAS:
                 keeping = server.good_replicas
                 wanted = server.settings.get("min-replicas-to-write", "larger")
-                sentence = f"{keeping} of its replicas keep up, and min-replicas-to-write is {wanted}"
+                sentence = f"{keeping} of its replicas are in sync, and min-replicas-to-write is {wanted}"
                 command = ("redis-cli", "CONFIG", "SET", "min-replicas-to-write", keeping)
             case WriteRefusal.FULL:
                 sentence = f"it is full: {_memory(server)}"
@@ -143,7 +143,7 @@ def check_role(probe: Probe) -> Iterator[Finding]:
             *config_set("min-replicas-to-write", 1),
         )
     else:
-        yield fine(f"a master of {replicas}, that takes no writes without them")
+        yield fine(f"a master of {replicas}, that rejects writes without them")
 
 
 _FAILING: Final = frozenset({"fail", "fail?"})  # flags in CLUSTER NODES; "nofailover" is none

@@ -100,7 +100,7 @@ def check_databases(probe: Probe) -> Iterator[Finding]:
         yield warning(
             f"RQ or this namespace is also in database {some(shared)}, and users are not held to one: "
             f"who may write in database {database} may write there",
-            "give each its own Redis; databases keep apart who connects by mistake, not who wants to",
+            "give each its own Redis; Redis databases prevent accidents, not attacks",
         )
     elif unknown:
         yield skipped(f"this user may not look into database {some(unknown)}", "ask as the operator of users.acl")

@@ -74,7 +74,7 @@ _STAR: Final = (
 )
 _NUL: Final = "a NUL ends it, for cron and for the shell; take it out"
 _NO_END: Final = "nothing ends its last line, so Debian's cron ignores the whole file; here it is read as any other"
-_NOT_READ: Final = "cron reads no file of such a name in cron.d; rename it, or import the one that cron reads"
+_NOT_READ: Final = "cron ignores files with this name in cron.d; rename it, or import the one that cron reads"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ ALIVE_MS = 30_000
 REPORT_EVERY_MS = 3_000
 _LONG_AFTER_MS = 15_000  # five reports: before ALIVE_MS, so that nothing is said of the process that is gone
 FORGOTTEN_MS = 3_600_000  # after this time without a report, an archive counts as moved or gone
-_PUTS_BACK = "Redis lost something that this archive has, and it is being put back"
+_PUTS_BACK = "Redis lost data; this archive is restoring it"
 
 
 class ArchiveState(Enum):

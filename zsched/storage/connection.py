@@ -139,7 +139,7 @@ class Link:
             self._give_back(wire)
 
     def pause(self, seconds: float) -> None:
-        """Wait between two attempts. Every wait of a client, but for replies, is one of these."""
+        """Sleep before a retry. A client waits here, and for replies."""
         time.sleep(seconds)
 
     def compute(self, function: Callable[..., T], *arguments: Any) -> T:

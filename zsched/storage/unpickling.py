@@ -219,4 +219,4 @@ def _load(unpickler: type[pickle.Unpickler], data: bytes) -> Any:
     except NotPlain:
         raise
     except Exception as error:  # a broken pickle may raise any error
-        raise NotPlain(f"it is no pickle, or a broken one ({type(error).__name__})") from error
+        raise NotPlain(f"it is not a pickle, or it is damaged ({type(error).__name__})") from error

@@ -181,7 +181,7 @@ def test_why_without_an_archive_uses_redis_and_says_so(zsched: Zsched, client: C
     assert (DONE, NOT_FOUND) == (story.exit_code, unknown.exit_code)
     assert "  created by " in story.stdout
     assert re.fullmatch(rf"{ALONE}: {NO_ANSWER}\n", story.stderr)
-    told = r"UNKNOWN: nothing is known of a schedule nobody in namespace .* since .*; what was before is not in reach"
+    told = r"UNKNOWN: nothing is known of a schedule nobody in namespace .* since .*; earlier history is not available"
     assert re.fullmatch(told, unknown.stdout.splitlines()[0])
 
 
@@ -212,7 +212,7 @@ def test_why_says_since_when_a_trimmed_log_is_whole(zsched: Zsched, client: Clie
 
     since = re.search(r"whose log goes back to (.*?): no archive reported", result.stderr)
     assert since is not None
-    assert f" since {since[1]}; what was before is not in reach" in result.stdout
+    assert f" since {since[1]}; earlier history is not available" in result.stdout
 
 
 def change_a_rule(client: Client) -> None:

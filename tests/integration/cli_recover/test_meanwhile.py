@@ -56,8 +56,8 @@ def test_recover_is_refused_while_a_daemon_leads_unless_forced(scene: Scene, zsc
 
     said = zsched.refusal()
 
-    assert "daemon somebody leads, and its archive box:/x.db is lost: a daemon puts back lost data on its own" in said
-    assert "--force does it all the same, and zsched recover --dry-run shows what is missing" in said
+    assert "daemon somebody leads, and its archive box:/x.db is lost: daemons restore lost data automatically" in said
+    assert "use --force to restore now, and zsched recover --dry-run shows what is missing" in said
     assert 1 == len(zsched.json("--dry-run")["warnings"])
     assert before == dump(scene.redis)
     assert 4 == zsched.json("--force")["counts"]["put_back"]

@@ -165,7 +165,7 @@ def test_a_daemon_that_may_not_lead_is_no_standby(url: str, sound: redis.Redis, 
 ARCHIVES: dict[str, tuple[dict[str, Any], str]] = {
     "failed": ({"state": "failed", "trouble": "disk full"}, "failed: disk full"),
     "refused": ({"state": "refused"}, "refused: it gives no reason"),
-    "lost": ({"state": "lost"}, "lost: Redis lost something that this archive has, and it is being put back"),
+    "lost": ({"state": "lost"}, "lost: Redis lost data; this archive is restoring it"),
     "unreadable": ({"unknown_entries": 3}, "cannot read 3 entries of the log; nothing is audited by it"),
     "outdated": ({"state": "outdated", "trouble": "a newer one keeps it"}, "outdated: a newer one keeps it"),
     "behind": ({"at": "1-1 1"}, "is 200,000 entries behind"),

@@ -105,7 +105,7 @@ def test_a_master_that_accepts_writes_without_replicas_is_a_warning(
 
     configure("min-replicas-to-write", "1")
     eventually(lambda: sound.info("replication")["min_slaves_good_slaves"] == 1)
-    assert "takes no writes without them" in only(examined(url)["role"], OK).text
+    assert "rejects writes without them" in only(examined(url)["role"], OK).text
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_master_without_required_replicas_is_a_problem(url: str, sound: redis.
 
     finding = only(examined(url)["writes"], PROBLEM)
 
-    assert "Redis refuses writes: 0 of its replicas keep up, and min-replicas-to-write is 1" == finding.text
+    assert "Redis refuses writes: 0 of its replicas are in sync, and min-replicas-to-write is 1" == finding.text
     sound.execute_command(*command_of(finding))
     assert OK is only(examined(url)["writes"], OK).severity
 

@@ -114,7 +114,7 @@ def runs_cron(sound: redis.Redis, module: str) -> None:
 
 
 ONLY_EMAIL = {"rq": {"native": ["email"]}}
-NO_WORKER = "…no worker of RQ is registered…"
+NO_WORKER = "…no RQ worker is registered…"
 ABSENT = "nobody listens to queue email, where 1 job waits for …"
 SUSPENDED = ("RQ's workers are suspended: 1 job waits for … in queue email", "let them go on: …RQ_REDIS_URL=…resume")
 CASES = {
@@ -300,7 +300,7 @@ def test_workers_under_another_prefix_than_the_settings_are_a_problem(url: str, 
 
     assert f"RQ_KEY_PREFIX of this environment makes RQ's prefix '{RQ}', and [rq] prefix is '{{app}}:rq'" == other.text
     assert (WARNING, PROBLEM) == (other.severity, nobody.severity)
-    assert f"no worker takes jobs under RQ's prefix '{{app}}:rq', and workers do under '{RQ}'" in nobody.text
+    assert f"workers take jobs under RQ's prefix '{RQ}', none under '{{app}}:rq'" in nobody.text
     command = nobody.remedy.partition(": ")[2]
     assert ["RQ_KEY_PREFIX={app}:rq", f"RQ_REDIS_URL={url}", "rq", "worker", "default"] == shlex.split(command)
 

@@ -83,8 +83,8 @@ def test_objects_of_other_classes_are_shown_by_their_names(value: object, name: 
     ("data", "reason"),
     [
         (b"", "neither pickle nor JSON"),
-        (b"\x80", "it is no pickle, or a broken one"),
-        (b"\x80\x05garbage", "it is no pickle, or a broken one"),
+        (b"\x80", "it is not a pickle, or it is damaged"),
+        (b"\x80\x05garbage", "it is not a pickle, or it is damaged"),
         (b"{", "neither pickle nor JSON"),
         (b"\xff\xfe", "neither pickle nor JSON"),
         (b"[" * 100_000, "neither pickle nor JSON (RecursionError)"),

@@ -84,7 +84,7 @@ def test_an_option_that_files_cannot_have_is_refused(option: str, said: str) -> 
         ("args_json = '[NaN]'", "args_json: not JSON (NaN is not in JSON)"),
         ("args_json = [1]", "args_json: [1] is not a text"),
         ("args_json = '[1]'\nargs = [1]", "args_json: args is given too; give one of the two"),
-        ("enabled = 1", "enabled=1: not a yes or no"),
+        ("enabled = 1", "enabled=1: not a boolean"),
         ("paused = true", "paused=True: no such option here; our option is enabled="),
         ("tags = 'x'", "tags='x': not a list of tags"),
         ("on_success = { fun = 'a.b' }", "on_success={'fun': 'a.b'}: RQ refuses it"),

@@ -63,7 +63,7 @@ PROBLEMS: list[tuple[str, dict[str, str], str]] = [
     ("0 5 * * * * backup", {}, "'*' is in the place of the user's name"),
     *((f"{macro} root true", {}, f"{macro!r} is no time that cron knows; write one of @hourly")
       for macro in ("@Daily", "@every_minute", "@")),
-    ("@daily root a", {"name": "/etc/cron.d/php.dpkg-old"}, "cron reads no file of such a name in cron.d"),
+    ("@daily root a", {"name": "/etc/cron.d/php.dpkg-old"}, "cron ignores files with this name in cron.d"),
     ("@daily root a\0b", {}, "a NUL ends it, for cron and for the shell"),
 ]  # fmt: skip
 

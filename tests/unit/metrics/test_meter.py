@@ -185,7 +185,7 @@ def test_a_request_counts_by_its_route_template(given: dict[str, Any], counted: 
     assert ({counted: 2} if counted else {}) == dict(meter.requests)
 
 
-def test_the_time_of_a_request_ends_with_the_beginning_of_its_answer() -> None:
+def test_request_time_stops_at_the_first_response_byte() -> None:
     meter = WebMeter()
 
     answer(meter, route=ROUTE)

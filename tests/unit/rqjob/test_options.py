@@ -119,8 +119,8 @@ def test_a_rate_limit_is_written_in_two_fields_and_as_a_flag(given_as: Any, monk
         ("mail:٣", "not a rate limit"), ("mail:" + "9" * 5000, "not a rate limit"),
         ("mail:0", "0 slots; give 1 to 1000000"), ("mail:1000001", "1000001 slots; give 1 to 1000000"),
         (":3", "not a usable key; give 1 to 200 printable"), ("x" * 201 + ":3", "not a usable key"),
-        ("a\nb:3", "not a usable key"), ("mail:allowed:3", "RQ has its own sets at keys that end in :allowed"),
-        ("mail:rate_limited:3", "and :rate_limited; give another key"),
+        ("a\nb:3", "not a usable key"), ("mail:allowed:3", "keys that end in :allowed and :rate_limited are reserved"),
+        ("mail:rate_limited:3", "reserved by RQ; give another key"),
     ],
 )  # fmt: skip
 def test_an_invalid_or_ambiguous_rate_limit_is_refused(rate_limit: Any, problem: str) -> None:

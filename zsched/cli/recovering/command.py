@@ -294,7 +294,7 @@ class ManualRecovery:
         own = (report for report in overview.archives if report.about.get("daemon") == overview.leader)
         report = next(own, None)
         archive = f"its archive {report.place} is {report.state.value}" if report else "it reports no archive"
-        remedy = "a daemon puts back lost data on its own; --force does it all the same, and " + _DRY_RUN
+        remedy = "daemons restore lost data automatically; use --force to restore now, and " + _DRY_RUN
         return f"daemon {overview.leader} leads, and {archive}: {remedy}"
 
     def _say(self, text: str) -> None:

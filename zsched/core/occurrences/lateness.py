@@ -7,7 +7,7 @@ no daemon led        a term began in the wait, and the wait has no entry before 
 it was paused        the schedule was resumed after it was due
 it was put late      the schedule was put after it was due, and not to fire at once
 new zone rules       they moved it to a time that had passed
-it was held up       no other reason: a daemon led, or may have led, and it was not fired
+firing was delayed   no other reason: a daemon led, or may have led, and it was not fired
 ===================  ==========================================================================================
 
 Of several reasons the one that ended last counts: before its end the occurrence could not fire anyway. For occurrences
@@ -34,7 +34,7 @@ _WAITING: Final = 20_000  # schedules that may fire since a time after their due
 
 _PASSED: Final = (Outcome.MISSED.reason, Outcome.LIMIT.reason)
 _PASSED_THEN: Final = "when its time had passed"
-_HELD_UP: Final = "it was held up, by a hold, a limit of its queue or others that were due"
+_DELAYED: Final = "firing was on hold, its queue was rate-limited, or other runs were due first"
 
 
 def waited_since_us(change: Change) -> int | None:
@@ -115,9 +115,9 @@ class Lateness:
         if waited_us is None:
             return ""
         if term_us <= since_us:
-            return _HELD_UP
+            return _DELAYED
         led = f"between {self._at(led_us)} and" if led_us >= since_us else "before"
-        return f"{_HELD_UP}, or for want of a leader {led} {self._at(term_us)}"
+        return f"{_DELAYED}, or no daemon led {led} {self._at(term_us)}"
 
     def _at(self, us: int) -> str:
         return local_text(us // 1000, self._tz)

@@ -168,7 +168,7 @@ def check_tags(tags: object) -> tuple[str, ...]:
 def flag(field: str, value: object) -> bool:
     """Return *value* if it is True or False. Raises InvalidSchedule for any other value, 0 and 1 too."""
     if not isinstance(value, bool):
-        raise InvalidSchedule(field, value, "not a yes or no", "give True or False")
+        raise InvalidSchedule(field, value, "not a boolean", "give True or False")
     return value
 
 

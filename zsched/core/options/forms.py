@@ -187,7 +187,7 @@ def _rate_limit(name: str, value: Any) -> RateLimit:
     if not 1 <= len(key) <= _LONGEST_KEY or not key.isprintable():
         raise InvalidSchedule(name, value, "not a usable key", f"give 1 to {_LONGEST_KEY} printable characters")
     if key.endswith(_RQ_SETS):
-        problem = f"RQ has its own sets at keys that end in {' and '.join(_RQ_SETS)}"
+        problem = f"keys that end in {' and '.join(_RQ_SETS)} are reserved by RQ"
         raise InvalidSchedule(name, value, problem, "give another key")
     return RateLimit(key, concurrency)
 

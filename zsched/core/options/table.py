@@ -63,9 +63,9 @@ class RuleOptions(KindOptions, total=False):
         "The total number of a rule's occurrences.", forms.count_of("occurrences"), Stored.RULE,
         once=_OF_RULES, elsewhere="repeat")]
     gap: Annotated[forms.GapWord | None, Option(
-        "Policy for a local time that summer time skips.", forms.word_of(Gap), Stored.RULE)]
+        "Policy for a local time skipped when clocks go forward.", forms.word_of(Gap), Stored.RULE)]
     fold: Annotated[forms.FoldWord | None, Option(
-        "Policy for a local time that winter time repeats.", forms.word_of(Fold), Stored.RULE)]
+        "Policy for a local time repeated when clocks go back.", forms.word_of(Fold), Stored.RULE)]
 
 
 class _CallOptions(TypedDict, total=False):
@@ -82,10 +82,10 @@ class _PlaceOptions(TypedDict, total=False):
     queue: Annotated[str, Option(
         'The RQ queue; default "default".', forms.QUEUE, Stored.PLACE, elsewhere="queue_name")]
     priority: Annotated[choices.PriorityWord, Option(
-        "Due runs of a higher priority are pushed first. It ends there: queues keep their order.",
+        "Due runs of a higher priority are pushed first. Order within a queue does not change.",
         forms.word_of(choices.Priority), Stored.PLACE)]
     at_front: Annotated[bool, Option(
-        "The end of the queue; default the back.", forms.BOOLEAN, Stored.FLAG, letter="f", off="--at-back")]
+        "Push to the front of its queue; default the back.", forms.BOOLEAN, Stored.FLAG, letter="f", off="--at-back")]
     on_uncertain: Annotated[choices.OnUncertainWord, Option(
         "Policy when a lost Redis may have pushed the run.", forms.word_of(choices.OnUncertain), Stored.FLAG,
         letter="s")]

@@ -216,13 +216,13 @@ def _stopping(change: Change, tz: str, _: str) -> str:
 
 
 def _released(change: Change, tz: str, _: str) -> str:
-    return f"run {change.run_id} waits no more for those before it, and is in its queue: {change.why}"
+    return f"run {change.run_id} was released to its queue: {change.why}"
 
 
 def _restored(change: Change, tz: str, _: str) -> str:
     when = "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}"
     if change.why == "audit":
-        return f"put back{when}: it was missing in Redis, and nobody had said why"
+        return f"put back{when}: it was missing from Redis, and the log has no reason"
     if change.why == "corrected":
         return f"put back{when}: an archive had restored an older state, and another one knows a later change"
     return f"put back{_by(change)}{when}: Redis had lost it"

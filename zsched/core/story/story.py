@@ -357,4 +357,4 @@ def _unknown(chronicle: Chronicle) -> StoryVerdict:
         return StoryVerdict(Word.UNKNOWN, f"no schedule {chronicle.id} was ever put into {source.place}", *remedy)
     since = "" if source.complete_since_ms is None else f" since {local_text(source.complete_since_ms, 'UTC')}"
     text = f"nothing is known of a schedule {chronicle.id} in {source.place}{since}"
-    return StoryVerdict(Word.UNKNOWN, f"{text}; what was before is not in reach", *remedy)
+    return StoryVerdict(Word.UNKNOWN, f"{text}; earlier history is not available", *remedy)

@@ -87,7 +87,7 @@ class Hindrance(NamedTuple):
 
 
 NOTHING: Final = "nothing has to be done"
-LEADERLESS: Final = Hindrance("it waits for a daemon that leads", "see what is wrong", ("zsched", "status"))
+LEADERLESS: Final = Hindrance("no daemon is leading", "see what is wrong", ("zsched", "status"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from zsched.core.occurrences.outcomes import What
 from zsched.core.story.source import Source
 from zsched.storage.scripts import load
 
-HELD_UP = "it was held up, by a hold, a limit of its queue or others that were due"
+DELAYED = "firing was on hold, its queue was rate-limited, or other runs were due first"
 
 
 def fired_late(
@@ -56,10 +56,10 @@ LATE = {
         fired_late(put(0), resumed(DUE_MS + MINUTE_MS), term_ms=DUE_MS - 1),
         "it was paused until 2026-01-01 00:01:00+00:00",
     ),
-    "a pause that ended before the due time": (fired_late(put(0), resumed(DUE_MS - MINUTE_MS)), HELD_UP),
+    "a pause that ended before the due time": (fired_late(put(0), resumed(DUE_MS - MINUTE_MS)), DELAYED),
     "a pause that ended before a late put": (fired_late(resumed(DUE_MS + MINUTE_MS), put(FIVE_MS)), PUT_LATE),
     "put late": (fired_late(put(FIVE_MS), term_ms=DUE_MS + MINUTE_MS), PUT_LATE),
-    "put to fire at once": (fired_late(put(DUE_MS + 0.5)), HELD_UP),
+    "put to fire at once": (fired_late(put(DUE_MS + 0.5)), DELAYED),
     "the new rules of its zone came late": (
         fired_late(put(0), NEW_RULES, term_ms=DUE_MS + 4 * MINUTE_MS),
         "its zone's new rules came only 2026-01-01 00:05:00+00:00, when its time had passed",
@@ -68,11 +68,11 @@ LATE = {
         fired_late(put(FIVE_MS), term_ms=DUE_MS + 6 * MINUTE_MS),
         outage("06:00", "2026-01-01 00:05:00+00:00"),
     ),
-    "no term is known": (fired_late(put(0)), HELD_UP),
-    "a term began before": (fired_late(put(0), term_ms=DUE_MS - MINUTE_MS), HELD_UP),
+    "no term is known": (fired_late(put(0)), DELAYED),
+    "a term began before": (fired_late(put(0), term_ms=DUE_MS - MINUTE_MS), DELAYED),
     "a leader wrote an entry": (
         fired_late(put(0), led_ms=DUE_MS + 6000, term_ms=DUE_MS + 8000, by_ms=13_000),
-        f"{HELD_UP}, or for want of a leader {LED}",
+        f"{DELAYED}, or no daemon led {LED}",
     ),
     "a leader wrote before it was due": (fired_late(put(0), led_ms=DUE_MS - 1, term_ms=DUE_MS + 8000), outage("00:08")),
     "a leader wrote before the put": (
@@ -137,7 +137,7 @@ def test_absence_of_a_leader_is_not_claimed_before_the_history_begins() -> None:
     line = fired_late(term_ms=DUE_MS + 8000, source=since)
     whole = fired_late(term_ms=DUE_MS + 8000, source=replace(since, is_untrimmed=True))
 
-    assert f"{HELD_UP}, or for want of a leader before 2026-01-01 00:00:08+00:00" == reason(line)
+    assert f"{DELAYED}, or no daemon led before 2026-01-01 00:00:08+00:00" == reason(line)
     assert outage("00:08") == reason(whole)
 
 

@@ -88,11 +88,11 @@ BEFORE = " what was before is not in this archive"
         ),
         (
             change(What.RELEASED, run_id=RUN, why="a-1 is over"),
-            f"run {RUN} waits no more for those before it, and is in its queue: a-1 is over",
+            f"run {RUN} was released to its queue: a-1 is over",
         ),
         (change(What.RESTORED, nominal_ms=DUE_MS, why="lost"), f"put back, due {DUE}: Redis had lost it"),
         (change(What.RESTORED, why="lost", by="ann@host"), "put back by ann@host: Redis had lost it"),
-        (change(What.RESTORED, why="audit"), "put back: it was missing in Redis, and nobody had said why"),
+        (change(What.RESTORED, why="audit"), "put back: it was missing from Redis, and the log has no reason"),
         (
             change(What.RESTORED, nominal_ms=DUE_MS, why="corrected"),
             f"put back, due {DUE}: an archive had restored an older state, and another one knows a later change",

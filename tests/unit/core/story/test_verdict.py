@@ -52,7 +52,7 @@ def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
         (
             held(next_ms=DUE_MS - 5000),
             "OVERDUE",
-            "due 2025-12-31 23:59:55+00:00, 5.0 s ago; it waits for a daemon that leads",
+            "due 2025-12-31 23:59:55+00:00, 5.0 s ago; no daemon is leading",
             "see what is wrong: zsched status",
         ),
         (
@@ -402,7 +402,7 @@ def test_every_verdict_says_what_to_do_or_that_nothing_has_to_be_done() -> None:
     [
         (change(What.RUN_AGAIN, run_id=RUN, count=2, why="worker w died"), "worker w died: pushed again, attempt 2"),
         (change(What.RUN_AGAIN, run_id=RUN, count=3), "its worker died: pushed again, attempt 3"),
-        (change(What.RELEASED, run_id=RUN, why="a-5 was stopped"), "waits no more for those before it, and is in its"),
+        (change(What.RELEASED, run_id=RUN, why="a-5 was stopped"), "was released to its queue"),
     ],
 )
 def test_a_run_pushed_again_or_released_is_shown_with_the_reason(later: Change, line: str) -> None:
@@ -430,8 +430,8 @@ def test_an_absence_is_explained_unless_the_last_change_left_a_schedule() -> Non
     ("source", "expected"),
     [
         (COMPLETE, "no schedule a was ever put into this namespace"),
-        (PARTIAL, f"nothing is known of a schedule a in this namespace since {DUE}; what was before is not in reach"),
-        (REDIS, f"nothing is known of a schedule a in this namespace since {DUE}; what was before is not in reach"),
+        (PARTIAL, f"nothing is known of a schedule a in this namespace since {DUE}; earlier history is not available"),
+        (REDIS, f"nothing is known of a schedule a in this namespace since {DUE}; earlier history is not available"),
     ],
 )
 def test_an_unknown_id_is_reported_with_the_reach_of_the_source(source: Source, expected: str) -> None:
