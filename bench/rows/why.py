@@ -24,7 +24,7 @@ from bench.results import Broken, Result
 from zsched.core.log import Entry, Position
 from zsched.core.occurrences.outcomes import What
 from zsched.storage.connection import Link
-from zsched.storage.inquiry import Inquiry
+from zsched.storage.history_reader import HistoryReader
 
 _ASKED = 20  # ids
 _AHEAD_S = 86_400
@@ -86,7 +86,7 @@ def _ask(arena: Arena, ground: Ground, path: Path, id: str, *, is_cold: bool) ->
     if is_cold:
         drop_from_cache(path)
     started_ms = arena.clock.monotonic_ms()
-    told = Inquiry(Link.from_url(ground.url, 60.0), ground.keys).chronicle(id)
+    told = HistoryReader(Link.from_url(ground.url, 60.0), ground.keys).chronicle(id)
     took_s = (arena.clock.monotonic_ms() - started_ms) / 1000
     if told.source.archive is None or [change.what for change in told.changes] != [What.PUT]:
         raise Broken(f"no archive told of {id}: {told.source.problem or told.changes}")

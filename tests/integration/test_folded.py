@@ -19,7 +19,7 @@ from zsched.errors import ArchiveError
 from zsched.storage import answering, folded
 from zsched.storage.connection import Link
 from zsched.storage.folded import FoldedLog
-from zsched.storage.inquiry import Inquiry
+from zsched.storage.history_reader import HistoryReader
 from zsched.storage.keys import Keys
 from zsched.storage.questions import Questions
 
@@ -52,7 +52,10 @@ def test_the_fold_of_one_schedule_is_its_part_of_the_whole_log(link: Link, redis
     entries += [fire(5, RUNS[0]), put(7, "new"), entry(10, "term", "daemon", "d", "server", "s")]
     entries += [fire(11, RUNS[2], RUNS[3]), entry(13, "term", "daemon", "d", "server", "s"), fire(14, RUNS[4], RUNS[1])]
     write(redis_client, *entries, ended(15, RUNS[2], RunStatus.FAILED), put_recurring(16, "r"), rule_fired(17, "r"))
-    whole, alone = Inquiry(link, KEYS), {id: Inquiry(link, KEYS).chronicle(id) for id in ("s0", "s2", "s4", "r")}
+    whole, alone = (
+        HistoryReader(link, KEYS),
+        {id: HistoryReader(link, KEYS).chronicle(id) for id in ("s0", "s2", "s4", "r")},
+    )
     whole._folded.fold(None)
 
     assert alone == {id: whole.chronicle(id) for id in alone}

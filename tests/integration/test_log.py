@@ -17,7 +17,7 @@ from zsched.core.runs.run import RunStatus
 from zsched.daemon.bell import Bell
 from zsched.storage import log as module
 from zsched.storage.connection import Link
-from zsched.storage.inquiry import Inquiry
+from zsched.storage.history_reader import HistoryReader
 from zsched.storage.keys import Keys
 from zsched.storage.last_minutes import LastMinutes
 from zsched.storage.log import Log
@@ -254,7 +254,7 @@ def look_at_the_last_minutes(link: Link) -> Any:
 
 
 def look_for_occurrences(link: Link) -> Any:
-    return list(Inquiry(link, KEYS).search(Wanted(frozenset(What), frozenset(RunStatus), 20)))
+    return list(HistoryReader(link, KEYS).search(Wanted(frozenset(What), frozenset(RunStatus), 20)))
 
 
 @pytest.mark.parametrize("look", [look_for_a_run, look_at_the_last_minutes, look_for_occurrences])

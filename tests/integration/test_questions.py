@@ -27,7 +27,7 @@ from zsched.core.story.source import Source
 from zsched.errors import ArchiveError
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
-from zsched.storage.inquiry import Asking, Inquiry
+from zsched.storage.history_reader import HistoryQuery, HistoryReader
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 
@@ -280,7 +280,7 @@ def test_a_long_story_is_cut_in_the_middle(client: Client, link: Link) -> None:
     for number in range(10):
         client.schedule(FUNC, id="a", after=3600 + number)
 
-    chronicle = Inquiry(link, KEYS).chronicle("a", newest=4)
+    chronicle = HistoryReader(link, KEYS).chronicle("a", newest=4)
 
     assert (5, 5) == (len(chronicle.changes), chronicle.left_out)
 
@@ -310,16 +310,16 @@ def test_an_unreadable_answer_counts_as_no_answer(
 
 
 def test_a_run_that_failed_during_a_search_counts_as_found(link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts, inquiry = [["failed-meanwhile"], ["b", "c"]], Inquiry(link, KEYS)
+    parts, history = [["failed-meanwhile"], ["b", "c"]], HistoryReader(link, KEYS)
 
     def ask(*_: object) -> tuple[dict[str, object], Source]:
         found = [SimpleNamespace(run_id=id, cursor=f"at {id}") for id in parts.pop(0)]
         return {"occurrences": found, "after": None, "reached_us": None}, Source("here", 0, "1-1")
 
-    monkeypatch.setattr(Asking, "ask_part", ask)
-    monkeypatch.setattr(inquiry, "_now", lambda found, _: found)
+    monkeypatch.setattr(HistoryQuery, "ask_part", ask)
+    monkeypatch.setattr(history, "_now", lambda found, _: found)
 
-    [part] = inquiry.search(Wanted(frozenset(), frozenset({RunStatus.FAILED}), limit=2))
+    [part] = history.search(Wanted(frozenset(), frozenset({RunStatus.FAILED}), limit=2))
 
     assert (["failed-meanwhile", "b"], "at b") == ([one.run_id for one in part.occurrences], part.after)
 

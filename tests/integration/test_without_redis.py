@@ -150,7 +150,7 @@ def test_an_archive_that_this_user_may_not_read_is_named_with_its_owner(
     cut_off: Zsched, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access = os.access
-    monkeypatch.setattr("zsched.cli.archived.told_by", lambda path: None)
+    monkeypatch.setattr("zsched.cli.archived.facts_at", lambda path: None)
     monkeypatch.setattr(os, "access", lambda path, mode: path != scene.archive.path and access(path, mode))
 
     result = cut_off("why", "once")

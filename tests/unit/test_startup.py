@@ -23,7 +23,7 @@ SHOWN = "; import sys; print(*sys.modules)"
 CALLED = "from zsched.cli import main; import sys; sys.argv = ['zsched', {}]; main()"
 OUTSIDE = {"click", "croniter", "dateutil", "fakeredis", "redis", "rich", "rq", "sqlite3", "structlog", "typeguard"}
 INSIDE = {f"zsched.{name}" for name in ("archive", "cli", "client", "core", "daemon", "files", "health", "tasks")}
-OF_THE_PAST = {"zsched.client.answers", "zsched.core.log", "zsched.core.story.story", "zsched.storage.inquiry"}
+OF_THE_PAST = {"zsched.client.answers", "zsched.core.log", "zsched.core.story.story", "zsched.storage.history_reader"}
 
 
 def imported_by(code: str) -> set[str]:

@@ -40,7 +40,7 @@ _NOWHERE: Final = Position(0, 0, -1)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ArchiveFacts:
     """
     Facts of the archive at *path*. ``gens``: names of the data sets that it followed. ``address``: the Redis that it
     was created for, or None. ``position``: its last entry.
@@ -69,13 +69,13 @@ class Told:
         return f"archive {self.path} was made for the Redis at {self.address}, and {there}"
 
 
-def told_by(path: Path) -> Told | None:
+def facts_at(path: Path) -> ArchiveFacts | None:
     """Return the facts of the archive at *path*; None if it cannot be read or has none."""
     with suppress(ArchiveError, ValueError, KeyError, TypeError), closing(connect_to_read(path)) as db:
         with converted(path):
             facts = stored_facts(db, path)
         gens, address = str(facts.get("gens", "")).split(), facts.get("address")
-        return Told(path, str(facts["namespace"]), gens, address, body.position_of(facts.get("position")))
+        return ArchiveFacts(path, str(facts["namespace"]), gens, address, body.position_of(facts.get("position")))
     return None
 
 
@@ -108,7 +108,7 @@ def archives_of(namespace: str, gen: str | None, address: str, environment: Mapp
     """
     folder = _folder_of(_found(namespace, environment), gen, address)
     paths = [] if folder is None else sorted(folder.glob("*.db"))
-    return [path for path in paths if (facts := told_by(path)) is None or facts.objection(gen, address) is None]
+    return [path for path in paths if (facts := facts_at(path)) is None or facts.objection(gen, address) is None]
 
 
 def paths_for(namespace: str, gen: str | None, address: str, environment: Mapping[str, str]) -> list[Path]:
@@ -134,14 +134,14 @@ def refused(objection: str, file: Path, away: Path) -> ArchiveOfAnother:
     )
 
 
-def _found(namespace: str, environment: Mapping[str, str]) -> list[Told]:
+def _found(namespace: str, environment: Mapping[str, str]) -> list[ArchiveFacts]:
     """Return the facts of all archives of *namespace* below the state folder, the newest archive first."""
     paths = state_folder(environment).glob(f"{namespace}-*/*.db")
-    found = [facts for path in paths if (facts := told_by(path)) is not None and facts.namespace == namespace]
+    found = [facts for path in paths if (facts := facts_at(path)) is not None and facts.namespace == namespace]
     return sorted(found, key=lambda facts: (-(facts.position or _NOWHERE).t_us, facts.path))
 
 
-def _folder_of(found: Sequence[Told], gen: str | None, address: str) -> Path | None:
+def _folder_of(found: Sequence[ArchiveFacts], gen: str | None, address: str) -> Path | None:
     """Return the folder of the data set, or None if there is none. Raises ArchiveOfAnother."""
     for facts in found:
         if gen is not None and facts.gens and is_same_set(gen, facts.gens):
@@ -155,7 +155,7 @@ def _folder_of(found: Sequence[Told], gen: str | None, address: str) -> Path | N
     return None
 
 
-def _fresh(state: Path, namespace: str, address: str, found: Sequence[Told]) -> Path:
+def _fresh(state: Path, namespace: str, address: str, found: Sequence[ArchiveFacts]) -> Path:
     """Return a folder named after *address* that has no archive of another address."""
     name = re.sub(r"[^A-Za-z0-9.]+", "-", address).strip("-")
     if len(name) > _LONGEST:

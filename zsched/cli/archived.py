@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from zsched.archive.places import Told, archives_of, state_folder, told_by
+from zsched.archive.places import ArchiveFacts, archives_of, facts_at, state_folder
 from zsched.archive.recall import recalling_beside
 from zsched.client.answers import Answers
 from zsched.client.past import Past
@@ -34,7 +34,7 @@ from zsched.core.wording import plural
 from zsched.errors import ArchiveError, RedisUnavailable
 from zsched.storage.answering import answer_of
 from zsched.storage.connection import link_of
-from zsched.storage.inquiry import Inquiry, source_of
+from zsched.storage.history_reader import HistoryReader, source_of
 from zsched.storage.keys import keys_of
 from zsched.storage.reader import Reader
 from zsched.storage.records import as_schedule
@@ -44,7 +44,7 @@ from zsched.storage.shell import Shell
 _SERVICE: Final = {"STATE_DIRECTORY": "/var/lib/zsched"}  # of the units in deploy/systemd
 
 
-def archive_here(settings: Settings) -> Told:
+def archive_here(settings: Settings) -> ArchiveFacts:
     """
     Return the archive on this disk, of this namespace and Redis, that goes furthest.
 
@@ -58,8 +58,8 @@ def archive_here(settings: Settings) -> Told:
         homes = [home for home in (os.environ, _SERVICE) if _has_folder(home)]
         places = [state_folder(home) for home in homes]
         paths = [path for home in homes for path in archives_of(settings.namespace, None, address, home)]
-    known = [told for path in paths if (told := told_by(path)) is not None and told.namespace == settings.namespace]
-    ends = {told.position.t_us: told for told in known if told.position and not told.objection(None, address)}
+    known = [facts for path in paths if (facts := facts_at(path)) is not None and facts.namespace == settings.namespace]
+    ends = {facts.position.t_us: facts for facts in known if facts.position and not facts.objection(None, address)}
     if ends:
         return ends[max(ends)]
     for place in places:
@@ -152,12 +152,12 @@ class ArchivedPast(Past):
     them, and this machine's clock is asked instead of Redis.
     """
 
-    def __init__(self, settings: Settings, archive: Told, error: RedisUnavailable) -> None:
+    def __init__(self, settings: Settings, archive: ArchiveFacts, error: RedisUnavailable) -> None:
         self._answers = _ArchivedAnswers(settings, archive, error)
 
 
-class _ArchivedInquiry(Inquiry):
-    def __init__(self, settings: Settings, archive: Told, error: RedisUnavailable) -> None:
+class _ArchivedHistoryReader(HistoryReader):
+    def __init__(self, settings: Settings, archive: ArchiveFacts, error: RedisUnavailable) -> None:
         super().__init__(link_of(settings), keys_of(settings))
         self._archive, self._error = archive, error
 
@@ -187,7 +187,7 @@ class _ArchivedInquiry(Inquiry):
 
 
 class _ArchivedReader(Reader):
-    def __init__(self, settings: Settings, archive: Told) -> None:
+    def __init__(self, settings: Settings, archive: ArchiveFacts) -> None:
         super().__init__(link_of(settings), keys_of(settings), Encoder(settings.rq.serializer))
         self._archive = archive
 
@@ -203,9 +203,9 @@ class _ArchivedReader(Reader):
 
 
 class _ArchivedAnswers(Answers):
-    def __init__(self, settings: Settings, archive: Told, error: RedisUnavailable) -> None:
+    def __init__(self, settings: Settings, archive: ArchiveFacts, error: RedisUnavailable) -> None:
         shell = Shell(link_of(settings), settings.rq.serializer, keys_of(settings).rq.prefix)
-        super().__init__(_ArchivedReader(settings, archive), _ArchivedInquiry(settings, archive, error), shell)
+        super().__init__(_ArchivedReader(settings, archive), _ArchivedHistoryReader(settings, archive, error), shell)
         self._error = error
 
     def why(self, id: str, tz: str | None = None) -> Story:

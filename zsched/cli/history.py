@@ -29,7 +29,7 @@ from zsched.core.story.source import Source
 from zsched.core.story.verdict import StoryVerdict
 from zsched.core.wording import rough_duration, with_name
 from zsched.errors import RedisUnavailable
-from zsched.storage.inquiry import Looked
+from zsched.storage.history_reader import HistoryPage
 
 _HEADER: Final = ("DECIDED", "SCHEDULE", "STATUS", "OCCURRENCE", "LATE", *CELLS, "RUN", "WHY")
 _LIMIT: Final = 20
@@ -193,14 +193,14 @@ class _Retries:
     """The retries of failed runs, of schedule *id* or of any."""
 
     def __init__(self, asking: _Asking, id: str | None) -> None:
-        self._asking, self._id, self._known = asking, id, Replacements()
+        self._query, self._id, self._known = asking, id, Replacements()
 
     def read(self, found: Sequence[Change]) -> None:
         """Read those of the runs in *found*. Raises as ``Past.history``."""
         times = self._known.further_back(one.run for one in found if one.run is not None)
         if times is not None:
             during: SearchFilters = {"since": times[0], "until": times[1]}
-            for retry in self._asking.parts(
+            for retry in self._query.parts(
                 lambda past: past.iter_history(self._id, status=What.RETRIED, limit=READ, **during)
             ):
                 self._known.add(retry)
@@ -217,7 +217,7 @@ class _Retries:
 class _Search:
     """Follows a search, part by part, until it ends or Ctrl-C stops it; shows its progress on a terminal."""
 
-    def __init__(self, parts: Iterator[Looked], retries: _Retries, tz: str, *, has_progress: bool) -> None:
+    def __init__(self, parts: Iterator[HistoryPage], retries: _Retries, tz: str, *, has_progress: bool) -> None:
         self._parts, self._retries, self._tz = parts, retries, tz
         self._has_progress = has_progress and sys.stderr.isatty()
         self.source: Source | None = None  # of the last part, as are its cursor and its time
@@ -225,7 +225,7 @@ class _Search:
         self._reached_us: int | None = None
         self.count, self.is_stopped = 0, False
 
-    def parts(self) -> Iterator[Looked]:
+    def parts(self) -> Iterator[HistoryPage]:
         """Yield the parts, as they come."""
         try:
             for part in self._parts:

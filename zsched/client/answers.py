@@ -34,7 +34,7 @@ from zsched.core.story.story import Chronicle, Story, in_the_way, tell
 from zsched.core.story.verdict import LEADERLESS, Hindrance, Stalled, Word, on_run
 from zsched.core.wording import alternatives, duration_text, plural, rough_duration, some
 from zsched.errors import InvalidSchedule, RunNotFound
-from zsched.storage.inquiry import MOST_AT_ONCE, Inquiry, Looked
+from zsched.storage.history_reader import MOST_AT_ONCE, HistoryPage, HistoryReader
 from zsched.storage.meta import moving_away
 from zsched.storage.queues import similar
 from zsched.storage.reader import Reader
@@ -67,8 +67,8 @@ class Results(list[T]):
 class Answers:
     """Answers to the calls of ``Past``."""
 
-    def __init__(self, reader: Reader, inquiry: Inquiry, shell: Shell) -> None:
-        self._reader, self._inquiry, self._shell = reader, inquiry, shell
+    def __init__(self, reader: Reader, history: HistoryReader, shell: Shell) -> None:
+        self._reader, self._history, self._shell = reader, history, shell
 
     def why(self, id: str, tz: str | None = None) -> Story:
         """See ``Past``."""
@@ -79,18 +79,18 @@ class Answers:
         """Return the story, its verdict without the command of the remedy."""
         zone, parts = zone_name(tz), RunId.parse(id) if isinstance(id, str) else None
         check_id(id if parts is None else parts.schedule_id)
-        chronicle = self._inquiry.chronicle(id)
+        chronicle = self._history.chronicle(id)
         found = self._reader.find(id)
         if found is None and not chronicle.explains_absence:  # it may have fired between the two reads
-            chronicle = self._inquiry.chronicle(id)
+            chronicle = self._history.chronicle(id)
         run_id = ""
         if found is None and not chronicle.changes and parts is not None:
-            of_schedule = self._inquiry.chronicle(parts.schedule_id, _OF_A_RUN)
+            of_schedule = self._history.chronicle(parts.schedule_id, _OF_A_RUN)
             if of_schedule.changes:
                 run_id, chronicle, found = id, of_schedule, self._reader.find(parts.schedule_id)
         known = [run for run in runs_of(chronicle.changes) if run_id in ("", run.id)]
-        runs = self._inquiry.seen(known) if run_id else self._now(chronicle, known)
-        stalled = self._inquiry.stalled(runs) if runs else {}
+        runs = self._history.seen(known) if run_id else self._now(chronicle, known)
+        stalled = self._history.stalled(runs) if runs else {}
         now_ms = found.read_ms if found else self._reader.now_ms()
         story = tell(chronicle, found, now_ms, zone, runs, stalled, self._hindrance(found, now_ms), run_id)
         if not story.is_known and not run_id:
@@ -105,11 +105,11 @@ class Answers:
         that occurrences are skipped for, if its push is too long ago to be known.
         """
         unsure = [run for run in known if run.status is not RunStatus.SUCCEEDED]
-        now = zip(unsure, self._inquiry.seen(unsure), strict=True)
+        now = zip(unsure, self._history.seen(unsure), strict=True)
         runs = [run for before, run in now if not before.is_over or run is not before]
         before_id = in_the_way(chronicle)
         if before_id is not None and all(run.id != before_id for run in known):
-            runs += (run for run in self._inquiry.seen([Run(before_id, RunStatus.QUEUED)]) if not run.is_over)
+            runs += (run for run in self._history.seen([Run(before_id, RunStatus.QUEUED)]) if not run.is_over)
         return runs
 
     def _hindrance(self, schedule: Schedule | None, now_ms: int) -> Hindrance:
@@ -155,7 +155,7 @@ class Answers:
     def _with_queues(self, story: Story, runs: Sequence[Run], stalled: Mapping[str, Stalled]) -> Story:
         """Add to the verdict on a run that no worker takes the queues that have workers: its own may be misspelt."""
         queue = next((run.queue for run in runs if stalled.get(run.queue) is Stalled.UNHEARD), None)
-        heard = None if queue is None else self._inquiry.heard()
+        heard = None if queue is None else self._history.heard()
         if queue is None or not heard:
             return story
         meant = similar(queue, heard)
@@ -165,10 +165,10 @@ class Answers:
     def _with_slots(self, story: Story, runs: Sequence[Run], _: Mapping[str, Stalled]) -> Story:
         """Add to the verdict on a run that waits for a slot of RQ's rate limit which run has one, and its remedy."""
         run = next((run for run in runs if run.limit), None)
-        holders = [] if run is None else self._inquiry.slot_holders(run)
+        holders = [] if run is None else self._history.slot_holders(run)
         if not holders:
             return story
-        stalled = self._inquiry.stalled(holders)
+        stalled = self._history.stalled(holders)
         verdicts = [on_run(one, story.tz, stalled.get(one.queue)) for one in holders]
         told = "; ".join(one.text for one in verdicts)
         verdict = story.verdict.after(f"{'a slot has' if len(holders) == 1 else 'slots have'}: {told}")
@@ -179,7 +179,7 @@ class Answers:
     def _with_host(self, story: Story, runs: Sequence[Run], _: Mapping[str, Stalled]) -> Story:
         """Name the host of the worker to whose code the remedy belongs, while RQ knows the worker."""
         run = next((run for run in runs if run.status is RunStatus.FAILED and run.worker), None)
-        host = self._inquiry.host_of(run.worker) if run is not None and ITS_PLACE in story.verdict.remedy else None
+        host = self._history.host_of(run.worker) if run is not None and ITS_PLACE in story.verdict.remedy else None
         remedy = story.verdict.remedy.replace(ITS_PLACE, f"on {host}")
         return story if host is None else replace(story, verdict=replace(story.verdict, remedy=remedy))
 
@@ -200,7 +200,7 @@ class Answers:
         )
         if begun:
             why = f"meanwhile {plural(begun, 'other run')} of queue {run.queue} began: its workers were busy"
-        elif (heard := self._inquiry.heard()) is not None and run.queue not in heard:
+        elif (heard := self._history.heard()) is not None and run.queue not in heard:
             why = f"no run of queue {run.queue} began meanwhile; now {Stalled.UNHEARD.value.format(run.queue)}"
         else:
             why = f"no run of queue {run.queue} began meanwhile: no worker listened, or all were busy"
@@ -210,9 +210,9 @@ class Answers:
         """See ``Past``."""
         parts = RunId.parse(run_id) if isinstance(run_id, str) else None
         id = check_id(run_id if parts is None else parts.schedule_id)
-        chronicle = self._inquiry.chronicle(id, _OF_A_RUN)
+        chronicle = self._history.chronicle(id, _OF_A_RUN)
         known = [run for run in runs_of(chronicle.changes) if run.id == run_id]
-        runs = self._inquiry.seen(known) or ([] if parts is None else self._inquiry.in_rq([run_id]))
+        runs = self._history.seen(known) or ([] if parts is None else self._history.in_rq([run_id]))
         if not runs:
             problem = f"schedule {id!r} has no such run" if chronicle.changes else f"schedule {id!r} is not known"
             raise RunNotFound(f"no run {run_id!r}: {problem}", f"zsched history {id}")
@@ -233,20 +233,20 @@ class Answers:
 
     def history_parts(
         self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
-    ) -> Iterator[Looked]:
+    ) -> Iterator[HistoryPage]:
         """See ``Past``."""
         most = _ENDLESS if limit is None else _checked(limit, _ENDLESS)
-        return self._inquiry.search(self._outcomes(id, status, most, filters), _cursor(after))
+        return self._history.search(self._outcomes(id, status, most, filters), _cursor(after))
 
     def run_parts(
         self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
-    ) -> Iterator[Looked]:
+    ) -> Iterator[HistoryPage]:
         """Yield the parts of the search of ``Past.iter_runs``."""
         most = _ENDLESS if limit is None else _checked(limit, _ENDLESS)
-        return self._inquiry.search(self._ended_or_open(id, status, most, filters), _cursor(after))
+        return self._history.search(self._ended_or_open(id, status, most, filters), _cursor(after))
 
     def _page(self, wanted: Wanted, after: object) -> Results[Change]:
-        parts = list(self._inquiry.search(wanted, _cursor(after)))
+        parts = list(self._history.search(wanted, _cursor(after)))
         return Results((one for part in parts for one in part.occurrences), parts[-1].source, parts[-1].after)
 
     def _outcomes(self, id: str | None, status: object, limit: int, filters: SearchFilters) -> Wanted:
@@ -265,11 +265,11 @@ class Answers:
         """See ``Past``."""
         _checked(limit, 50_000)
         since_us = None if since is None else instant_ms("since", since, None) * 1000
-        return self._inquiry.entries(since_us, limit)
+        return self._history.entries(since_us, limit)
 
     def follow_log(self, after: Position | None, gather_s: float) -> Iterator[Entry]:
         """See ``Past``."""
-        return self._inquiry.follow(after or self._inquiry.last(), gather_s)
+        return self._history.follow(after or self._history.last(), gather_s)
 
 
 _Hint = Callable[[Answers, Story, Sequence[Run], Mapping[str, Stalled]], Story]

@@ -32,7 +32,7 @@ from zsched.core.story.source import Source
 from zsched.core.triggers import shown_zone
 from zsched.errors import ArchiveError, InvalidSchedule
 from zsched.storage.connection import Link
-from zsched.storage.inquiry import Inquiry
+from zsched.storage.history_reader import HistoryReader
 from zsched.storage.refusals import NO_VERSION, contended, demand, is_changed
 from zsched.storage.store import BACKFILLED_AT_ONCE, Store
 
@@ -55,9 +55,9 @@ class Filling:
     """
 
     def __init__(
-        self, link: Link, store: Store, inquiry: Inquiry, find: Callable[[str], Schedule], id: str, is_again: bool
+        self, link: Link, store: Store, history: HistoryReader, find: Callable[[str], Schedule], id: str, is_again: bool
     ) -> None:
-        self._link, self._store, self._inquiry, self._find = link, store, inquiry, find
+        self._link, self._store, self._history, self._find = link, store, history, find
         self._id, self._is_again = id, is_again
         self._ran: set[int] = set()
 
@@ -70,7 +70,7 @@ class Filling:
         start_ms, end_ms = _range(start, end, tz, self._schedule.read_ms)
         self._past = _bounded(self._schedule, start_ms, end_ms)
         with naming_lost_call(self._id, is_repeatable=not self._is_again):
-            self._ran, source = self._inquiry.ran(self._id, start_ms, end_ms)
+            self._ran, source = self._history.ran(self._id, start_ms, end_ms)
             if not self._is_again:
                 self._require(source, start_ms, tz)
             found = self._occurrences()
@@ -94,7 +94,7 @@ class Filling:
         times: list[int] = self._link.compute(list, self._past.times())
         run_id = self._store.keys.run_id
         looked_at = {run_id(self._id, ms): ms for ms in times if self._is_again or ms not in self._ran}
-        is_over = {looked_at[id]: is_over for id, is_over in self._inquiry.held(list(looked_at)).items()}
+        is_over = {looked_at[id]: is_over for id, is_over in self._history.held(list(looked_at)).items()}
         found = []
         for ms in times:
             if ms not in self._ran and ms not in is_over:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from zsched.core.repair import Repaired
     from zsched.storage.accounts import Limits
     from zsched.storage.folded import FoldedLog
-    from zsched.storage.inquiry import Inquiry
+    from zsched.storage.history_reader import HistoryReader
     from zsched.storage.puts import PutScripts
     from zsched.storage.reader import Reader
     from zsched.storage.reruns import Reruns
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from zsched.storage.store import Store
 
 # Parts that know the caller, and are made anew for another one.
-_NAMED = ("_store", "_updating", "_reruns", "_bulk", "_inquiry", "_answers")
+_NAMED = ("_store", "_updating", "_reruns", "_bulk", "_history", "_answers")
 
 
 class ClientOptions(TypedDict, total=False):
@@ -288,14 +288,14 @@ class Client(Schedules):
         return BulkChanges(self._link, self._reader, self._reruns, self._answers)
 
     @cached_property
-    def _inquiry(self) -> Inquiry:
-        from zsched.storage.inquiry import Inquiry
+    def _history(self) -> HistoryReader:
+        from zsched.storage.history_reader import HistoryReader
 
         if self._limits is None or self._limits.are_none:
-            return Inquiry(self._link, self._keys, self._folded)
-        from zsched.storage.limited import LimitedInquiry
+            return HistoryReader(self._link, self._keys, self._folded)
+        from zsched.storage.limited import LimitedHistoryReader
 
-        return LimitedInquiry(self._link, self._keys, self._folded, self._reader, self._limits)
+        return LimitedHistoryReader(self._link, self._keys, self._folded, self._reader, self._limits)
 
     @cached_property
     def _folded(self) -> FoldedLog:
@@ -308,7 +308,7 @@ class Client(Schedules):
         from zsched.client.answers import Answers
         from zsched.storage.shell import Shell
 
-        return Answers(self._reader, self._inquiry, Shell(self._link, self._serializer, self._keys.rq.prefix))
+        return Answers(self._reader, self._history, Shell(self._link, self._serializer, self._keys.rq.prefix))
 
 
 def _checked_urgencies(urgencies: Presets | None) -> Presets | None:

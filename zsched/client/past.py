@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from zsched.core.runs.run import Run, RunStatus
     from zsched.core.story.source import Source
     from zsched.core.story.story import Story
-    from zsched.storage.inquiry import Looked
+    from zsched.storage.history_reader import HistoryPage
     from zsched.storage.reader import Reader
 
 
@@ -103,7 +103,7 @@ class Past:
         limit: int | None = None,
         after: str | None = None,
         **filters: Unpack[SearchFilters],
-    ) -> Iterator[Looked]:
+    ) -> Iterator[HistoryPage]:
         """
         Yield the parts of the search of ``iter_history``, also those without a result: each says how far it came
         (``reached_us``), and has the ``source``. Raises as ``history``.

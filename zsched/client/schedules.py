@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from zsched.core.repair import Repaired
     from zsched.core.runs.run import RunStatus
     from zsched.storage.accounts import Limits
-    from zsched.storage.inquiry import Inquiry
+    from zsched.storage.history_reader import HistoryReader
     from zsched.storage.overview import Overview
     from zsched.storage.queues import StalledQueues
     from zsched.storage.reruns import Reruns
@@ -73,7 +73,7 @@ class Schedules(Past):
 
     _bulk: BulkChanges
     _clock: Clock
-    _inquiry: Inquiry
+    _history: HistoryReader
     _limits: Limits | None = None
     _reruns: Reruns
     _store: Store
@@ -213,7 +213,7 @@ class Schedules(Past):
         """
         from zsched.client.backfill import Filling  # it reads the past, which other calls need not wait for
 
-        filling = Filling(self._link, self._store, self._inquiry, self._found, check_id(id), flag("again", again))
+        filling = Filling(self._link, self._store, self._history, self._found, check_id(id), flag("again", again))
         return filling.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))
 
     def _found(self, id: str) -> Schedule:
@@ -294,7 +294,7 @@ class Schedules(Past):
         """
         from zsched.client.doubtful_queues import misspelt_queues, shared_queues  # for `zsched add` and `apply`
 
-        given, heard = list(put), self._inquiry.heard()
+        given, heard = list(put), self._history.heard()
         return [*shared_queues(self._reader, given), *misspelt_queues(heard or set(), given)]
 
     def recent(self) -> Recent:

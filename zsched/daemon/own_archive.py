@@ -24,7 +24,7 @@ import structlog
 
 from zsched.archive import Archive
 from zsched.archive.file import open_to_others, set_aside
-from zsched.archive.places import Told, demand_folder, paths_for, refused, state_folder
+from zsched.archive.places import ArchiveFacts, demand_folder, paths_for, refused, state_folder
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import Clock, from_ms
@@ -122,7 +122,7 @@ class OwnArchive:
                 archive.close()
 
     def _objection(self, archive: Archive, gen: str | None) -> str | None:
-        noted = Told(archive.path, archive.namespace, archive.gens, archive.address, archive.position)
+        noted = ArchiveFacts(archive.path, archive.namespace, archive.gens, archive.address, archive.position)
         return noted.objection(gen, self.address)
 
     def _objection_of_log(self, archive: Archive, wire: Wire) -> str | None:

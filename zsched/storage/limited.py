@@ -25,7 +25,7 @@ from zsched.core.story.story import Chronicle
 from zsched.storage.accounts import Limits
 from zsched.storage.connection import Link
 from zsched.storage.folded import FoldedLog
-from zsched.storage.inquiry import Inquiry, Looked
+from zsched.storage.history_reader import HistoryPage, HistoryReader
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
 
@@ -88,7 +88,7 @@ def history_begins(chronicle: Chronicle, present: Reader, limits: Limits) -> int
     return since_us
 
 
-class LimitedInquiry(Inquiry):
+class LimitedHistoryReader(HistoryReader):
     """Questions about the past of schedules within *limits*, as *reader* finds them now."""
 
     _is_limited = True
@@ -107,8 +107,8 @@ class LimitedInquiry(Inquiry):
         source = replace(whole.source, complete_since_ms=since_us // 1000, is_untrimmed=False)
         return replace(whole, source=source, changes=seen, left_out=0)
 
-    def search(self, wanted: Wanted, after: str | None = None) -> Iterator[Looked]:
-        """Yield the seen of the *wanted* occurrences, as ``Inquiry.search`` does, if they are of one schedule."""
+    def search(self, wanted: Wanted, after: str | None = None) -> Iterator[HistoryPage]:
+        """Yield the seen of the *wanted* occurrences, as ``HistoryReader.search`` does, if they are of one schedule."""
         if wanted.id is None:
             yield from super().search(wanted, after)
             return

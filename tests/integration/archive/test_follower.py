@@ -17,7 +17,7 @@ from tests.integration.archive.storms import Storm
 from tests.prefix import RQ
 from zsched import Client
 from zsched.archive import START
-from zsched.archive.places import told_by
+from zsched.archive.places import facts_at
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry, Position
 from zsched.daemon.bell import Bell
@@ -118,7 +118,7 @@ def test_a_new_archive_has_position_and_name_on_disk_after_its_bootstrap(scene: 
 
     assert scene.follower.step()
 
-    facts = told_by(scene.archive.path)
+    facts = facts_at(scene.archive.path)
     assert facts is not None
     assert (scene.archive.tail, scene.archive.gens) == (facts.position, facts.gens)
     assert facts.gens

@@ -25,7 +25,7 @@ from zsched.embedded.guard import Guard
 from zsched.errors import ArchiveError
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
-from zsched.storage.inquiry import Inquiry
+from zsched.storage.history_reader import HistoryReader
 from zsched.storage.log import Log
 from zsched.storage.questions import Inbox
 
@@ -176,7 +176,7 @@ def test_entries_not_yet_in_the_archive_are_read_from_the_log(client: Client, li
     client._store.backfill("r", client.get("r").version or "", [(to_ms(now() - 5 * HOUR), "once")])
 
     with Answering(link, before.position.id, ran=[[to_ms(now() - 4 * HOUR), 0, 1]], read_to=None):
-        ran, source = Inquiry(link, KEYS).ran("r", to_ms(now() - 9 * HOUR), to_ms(now()))
+        ran, source = HistoryReader(link, KEYS).ran("r", to_ms(now() - 9 * HOUR), to_ms(now()))
 
     assert {to_ms(now() - 5 * HOUR), to_ms(now() - 4 * HOUR)} == ran
     assert "host:/a.db" == source.archive

@@ -30,7 +30,7 @@ from zsched.core.story.source import Source
 from zsched.errors import InvalidSchedule
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
-from zsched.storage.inquiry import Asking
+from zsched.storage.history_reader import HistoryQuery
 
 pytestmark = pytest.mark.once
 PAST: Any = {"at": datetime(2020, 1, 1, tzinfo=UTC), "allow_past": True}
@@ -123,10 +123,10 @@ def test_the_client_pages_and_iterates_with_the_same_filters(stocked: Client) ->
 def test_a_run_whose_end_is_archived_between_two_questions_is_found_once(
     client: Client, redis_client: redis.Redis, redis_url: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask, asked = Asking.ask_part, list[Wanted]()
+    ask, asked = HistoryQuery.ask_part, list[Wanted]()
 
-    def ask_then_end(asking: Asking, wanted: Wanted, after: str | None) -> tuple[dict[str, Any], Source]:
-        answer = ask(asking, wanted, after)
+    def ask_then_end(query: HistoryQuery, wanted: Wanted, after: str | None) -> tuple[dict[str, Any], Source]:
+        answer = ask(query, wanted, after)
         asked.append(wanted)
         if len(asked) == 1:
             work_off(Queue("fax", connection=redis_client), redis_client)
@@ -137,7 +137,7 @@ def test_a_run_whose_end_is_archived_between_two_questions_is_found_once(
         client.schedule("builtins.int", args=("x",), id="fax-bolt", queue="fax", **PAST)
         eventually(lambda: Queue("fax", connection=redis_client).count)
         eventually(lambda: client.runs(status="queued"))
-        monkeypatch.setattr(Asking, "ask_part", ask_then_end)
+        monkeypatch.setattr(HistoryQuery, "ask_part", ask_then_end)
 
         assert ["fax-bolt"] == [run.schedule_id for run in client.runs(status="failed")]
     assert 2 == len(asked)

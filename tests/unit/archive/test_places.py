@@ -10,7 +10,7 @@ import pytest
 
 from tests.builders.entries import put
 from zsched.archive import Archive
-from zsched.archive.places import archives_of, paths_for, state_folder, told_by
+from zsched.archive.places import archives_of, facts_at, paths_for, state_folder
 from zsched.config.urls import address_of
 from zsched.errors import ArchiveError, ArchiveOfAnother
 
@@ -157,6 +157,6 @@ TOLD: list[tuple[dict[str, Any], str | None, bool]] = [
 def test_an_archive_of_another_data_set_causes_an_objection(
     tmp_path: Path, archive: dict[str, Any], gen: str | None, expected: bool
 ) -> None:
-    told = told_by(made(tmp_path, **archive))
+    told = facts_at(made(tmp_path, **archive))
 
     assert expected is (told.objection(gen, HERE) is not None)

@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Any, Final
 
 from zsched.archive import START, History, Recall, recalling
-from zsched.archive.places import Told, archives_of, state_folder, told_by
+from zsched.archive.places import ArchiveFacts, archives_of, facts_at, state_folder
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import SystemClock
@@ -28,7 +28,7 @@ class NoArchive(ArchiveError):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedArchive(Told):
+class OpenedArchive(ArchiveFacts):
     """A verified archive: its facts, and its contents as ``recall``."""
 
     position: Position
@@ -120,10 +120,10 @@ def _named(path: Path, error: Exception) -> str:
 
 def _other_namespace(path: Path, namespace: str, error: ArchiveForeign) -> ArchiveError:
     """Return *error*, with the command to run if the archive is of another namespace."""
-    told = told_by(path)
-    if told is None or told.namespace == namespace:
+    facts = facts_at(path)
+    if facts is None or facts.namespace == namespace:
         return error
-    found = told.namespace
+    found = facts.namespace
     remedy = f"run zsched recover -n {quote(found)} --from {quote(str(path))}, or give another file with --from"
     return ArchiveForeign(f"archive {path} is of namespace {found!r}, not of {namespace!r}; {remedy}")
 

@@ -29,7 +29,7 @@ from zsched.core.occurrences.timeline import EXPECTED
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.instants import instant_ms
 from zsched.errors import InvalidSchedule
-from zsched.storage.inquiry import Inquiry
+from zsched.storage.history_reader import HistoryReader
 from zsched.storage.keys import keys_of
 from zsched.web.actions import coming_of
 from zsched.web.console.drawing import COMING, ROWS_BY, Mark, ShownTime, bars_of, drawn_rows, mark_of, words_of
@@ -150,12 +150,12 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
 async def _absences(view: View, listed: Iterable[Change]) -> Absences:
     """Return the times without a daemon in which *listed* occurrences were due, from a few schedules' histories."""
     state, found, asked = view.request.app.state, Absences(view.zone()), set[str]()
-    inquiry = Inquiry(state.link, keys_of(state.settings))
+    history = HistoryReader(state.link, keys_of(state.settings))
     for one in listed:
         is_open = waited_since_us(one) is not None and not found.reason(one)
         if is_open and one.id not in asked and len(asked) < _EXPLAINED_BY:
             asked.add(one.id)
-            known = await run(inquiry.chronicle, one.id)
+            known = await run(history.chronicle, one.id)
             found.add(known.changes, known.source.whole_since_us)
     return found
 

@@ -46,7 +46,7 @@ AskArchive = Callable[..., tuple[dict[str, Any] | None, Source]]
 _NEWEST: Final = str(SearchCursor(Position(0, 0, LAST_MS * 1000)))  # before the newest entry
 
 
-class Looked(NamedTuple):
+class HistoryPage(NamedTuple):
     """
     A part of a search. ``after``: the cursor to continue from; None: there is no more. ``reached_us``: the time of the
     last entry that was read; None: the beginning was reached.
@@ -58,7 +58,7 @@ class Looked(NamedTuple):
     reached_us: int | None
 
 
-class Inquiry:
+class HistoryReader:
     """Questions about one namespace's past over one link. Raises RedisUnavailable, RedisRefused."""
 
     _is_limited = False  # the limits of a caller are about the puts of a schedule
@@ -71,10 +71,10 @@ class Inquiry:
 
     def chronicle(self, id: str, newest: int = 40) -> Chronicle:
         """Return the first change of schedule *id* and its *newest* ones."""
-        answer, source = self._asking(id).ask("schedule", id=id, newest=newest, is_limited=self._is_limited)
+        answer, source = self._query(id).ask("schedule", id=id, newest=newest, is_limited=self._is_limited)
         return Chronicle(id, source, answer["changes"], answer["left_out"])
 
-    def search(self, wanted: Wanted, after: str | None = None) -> Iterator[Looked]:
+    def search(self, wanted: Wanted, after: str | None = None) -> Iterator[HistoryPage]:
         """
         Yield the *wanted* occurrences part by part, the newest first, until there are enough, or no more; *after* the
         cursor of an earlier search. Open runs are updated from RQ.
@@ -82,13 +82,13 @@ class Inquiry:
         Raises:
             ArchiveError: an archive stops to answer, or gives the same part again and again.
         """
-        left, asking, over = wanted.limit, self._asking(wanted.id), list[Change]()
+        left, query, over = wanted.limit, self._query(wanted.id), list[Change]()
         if after is None and wanted.words is not None and wanted.statuses:
             still_open = replace(wanted, whats=frozenset(), statuses=OPEN, limit=MOST_AT_ONCE)
-            answer, _ = asking.ask_part(still_open, None)
+            answer, _ = query.ask_part(still_open, None)
             over = self._now(answer["occurrences"], wanted)  # in RQ; the archive may have their ends a moment later
         while True:
-            answer, source = asking.ask_part(replace(wanted, limit=min(left, MOST_AT_ONCE)), after)
+            answer, source = query.ask_part(replace(wanted, limit=min(left, MOST_AT_ONCE)), after)
             if answer["after"] is not None and answer["after"] == after:
                 raise ArchiveError(f"archive {source.archive} makes no progress in its history: ask again")
             found = self._now(answer["occurrences"], wanted)
@@ -101,7 +101,7 @@ class Inquiry:
             elif len(found) > left or (len(found) == left and after is not None):
                 after = found[left - 1].cursor
             found, left = found[:left], max(left - len(found), 0)
-            yield Looked([*new, *found], source, after, answer["reached_us"])
+            yield HistoryPage([*new, *found], source, after, answer["reached_us"])
             if after is None or not left:
                 return
 
@@ -196,9 +196,9 @@ class Inquiry:
         Raises:
             ArchiveError: an archive gives the same part again and again.
         """
-        ran, read_to, asking = set[int](), dict[str, int](), self._asking(id)
+        ran, read_to, query = set[int](), dict[str, int](), self._query(id)
         while True:
-            answer, source = asking.ask("ran", id=id, start_ms=start_ms, end_ms=end_ms, read_to=read_to)
+            answer, source = query.ask("ran", id=id, start_ms=start_ms, end_ms=end_ms, read_to=read_to)
             ran.update(answer["ran"])
             if answer["read_to"] is None:
                 break
@@ -254,10 +254,10 @@ class Inquiry:
                 instants = (ran_at(change) for change in changes(entry, self._keys.run_suffix) if change.id == id)
                 yield from (ms for ms in instants if ms is not None)
 
-    # -- asking ---------------------------------------------------------------------------------------
+    # -- query ---------------------------------------------------------------------------------------
 
-    def _asking(self, id: str | None) -> Asking:
-        return Asking(self._ask_archive, self._folded, id)
+    def _query(self, id: str | None) -> HistoryQuery:
+        return HistoryQuery(self._ask_archive, self._folded, id)
 
     def _ask_archive(self, about: str, **arguments: Any) -> tuple[dict[str, Any] | None, Source]:
         """Return a daemon's answer and its source; or None, and the problem."""
@@ -272,7 +272,7 @@ class Inquiry:
         return None, Source(None, None, None, problem, place=self._place)
 
 
-class Asking:
+class HistoryQuery:
     """
     A question, or the parts of a search, about all schedules or *id*: if no archive answers the first one, the folded
     log answers all.
