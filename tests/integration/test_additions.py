@@ -150,12 +150,12 @@ CHECK = Addition(
     {
         "zsched/health/checks_recent.py": [
             (
-                '@health_check("rebuilt", Recent, "loss")\n',
-                '@health_check("calm", Recent, "loss")\n'
-                "def check_calm(recent: Recent) -> Iterator[Finding]:\n"
+                '@health_check("rebuilt", RecentActivity, "loss")\n',
+                '@health_check("calm", RecentActivity, "loss")\n'
+                "def check_calm(recent: RecentActivity) -> Iterator[Finding]:\n"
                 '    """Report that all is calm."""\n'
                 '    yield warning("it is too calm", "zsched add something")\n\n\n'
-                '@health_check("rebuilt", Recent, "loss")\n',
+                '@health_check("rebuilt", RecentActivity, "loss")\n',
             )
         ]
     },

@@ -12,7 +12,7 @@ from zsched import Client
 from zsched.core.clock import ManualClock
 from zsched.core.entry import Entry
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.recent import Recent
+from zsched.core.occurrences.recent import RecentActivity
 from zsched.errors import RedisUnavailable
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
@@ -47,11 +47,11 @@ class SlowLog(Log):
         return super().read_back(last, count)
 
 
-def fired(found: Recent) -> list[tuple[int, int]]:
+def fired(found: RecentActivity) -> list[tuple[int, int]]:
     return [(stretch.span_ms, stretch.happened.get(What.FIRED, 0)) for stretch in found.stretches]
 
 
-def read(log: Log) -> Recent:
+def read(log: Log) -> RecentActivity:
     """Return a first reading."""
     return LastMinutes(log, "").read(NOW_MS, ManualClock())
 

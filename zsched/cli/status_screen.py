@@ -16,7 +16,7 @@ from zsched.cli.lines import Shown, Style, StyledLine, Table, pairs, with_remedy
 from zsched.cli.terminal import Terminal
 from zsched.core.model import Schedule
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.recent import Failure, Recent, Stretch
+from zsched.core.occurrences.recent import Failure, RecentActivity, Stretch
 from zsched.core.options.choices import Priority
 from zsched.core.runs.cells import remark
 from zsched.core.runs.run import RunStatus
@@ -142,7 +142,7 @@ def _rate(per_second: float) -> str:
     return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2f}"
 
 
-def _gaps(recent: Recent) -> Iterator[str]:
+def _gaps(recent: RecentActivity) -> Iterator[str]:
     if not all(stretch.is_whole for stretch in recent.stretches):
         yield "* without what Redis lost of that time: zsched history looks further"
     if recent.is_cut:
@@ -169,7 +169,7 @@ def _failure(failure: Failure, now_ms: int) -> tuple[str, ...]:
     return ended, ", ".join(filter(None, (state, failure.repair))), run.id, remark(run)
 
 
-def _no_failure(recent: Recent) -> str:
+def _no_failure(recent: RecentActivity) -> str:
     return f"no run failed, was lost or expired in the last {_window(recent.stretches[-1])}"
 
 

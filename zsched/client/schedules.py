@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from zsched.client.updating import Updating
     from zsched.core.model import Schedule
     from zsched.core.occurrences.backfill import Backfill
-    from zsched.core.occurrences.recent import Recent
+    from zsched.core.occurrences.recent import RecentActivity
     from zsched.core.options.table import RuleOptions
     from zsched.core.repair import Repaired
     from zsched.core.runs.run import RunStatus
@@ -297,7 +297,7 @@ class Schedules(Past):
         given, heard = list(put), self._history.heard()
         return [*shared_queues(self._reader, given), *misspelt_queues(heard or set(), given)]
 
-    def recent(self) -> Recent:
+    def recent(self) -> RecentActivity:
         """
         Count the events of the last 1, 5 and 30 minutes, and list the latest failed runs. This reads the end of the log
         in Redis, for a quarter of a second at most. ``is_cut``: the time was too short, so the last period is

@@ -12,7 +12,7 @@ from typing import Final
 
 from zsched.core.clock import from_ms
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.recent import Recent, Stretch
+from zsched.core.occurrences.recent import RecentActivity, Stretch
 from zsched.core.runs.cells import lasting, remark, with_short_workers
 from zsched.core.runs.job import DEFAULT_TIMEOUT_S
 from zsched.core.runs.run import FAILURES, RunStatus
@@ -38,8 +38,8 @@ _PUT_BACK: Final = {
 }
 
 
-@health_check("rebuilt", Recent, "loss")
-def check_rebuilt(recent: Recent) -> Iterator[Finding]:
+@health_check("rebuilt", RecentActivity, "loss")
+def check_rebuilt(recent: RecentActivity) -> Iterator[Finding]:
     """Report that Redis lost data and was rebuilt."""
     if recent.rebuilt is None:
         yield fine(f"Redis lost nothing in the last {rough_duration(recent.stretches[-1].span_ms)}")
@@ -56,8 +56,8 @@ def check_rebuilt(recent: Recent) -> Iterator[Finding]:
     )
 
 
-@health_check("clock_was_ahead", Recent, "clock")
-def check_clock_was_ahead(recent: Recent) -> Iterator[Finding]:
+@health_check("clock_was_ahead", RecentActivity, "clock")
+def check_clock_was_ahead(recent: RecentActivity) -> Iterator[Finding]:
     """Report that the clock of Redis was ahead, and that schedules have been silent since."""
     ahead = recent.ahead
     if ahead is not None and ahead.times:
@@ -70,8 +70,8 @@ def check_clock_was_ahead(recent: Recent) -> Iterator[Finding]:
         )
 
 
-@health_check("failing", Recent, "runs")
-def check_failing(recent: Recent) -> Iterator[Finding]:
+@health_check("failing", RecentActivity, "runs")
+def check_failing(recent: RecentActivity) -> Iterator[Finding]:
     """Report that a tenth of the latest runs failed or were lost."""
     stretch = _lately(recent)
     ended, bad = sum(stretch.ended.values()), sum(stretch.ended.get(status, 0) for status in FAILURES)
@@ -87,8 +87,8 @@ def check_failing(recent: Recent) -> Iterator[Finding]:
         yield fine(of)
 
 
-@health_check("default_timeout", Recent, "runs")
-def check_default_timeout(recent: Recent) -> Iterator[Finding]:
+@health_check("default_timeout", RecentActivity, "runs")
+def check_default_timeout(recent: RecentActivity) -> Iterator[Finding]:
     """Report runs that RQ stopped at its default time limit, which nobody has chosen."""
     stopped = (one.run for one in recent.failures if one.run.is_timed_out)
     if names := sorted({run.schedule_id for run in stopped if run.timeout_s == DEFAULT_TIMEOUT_S}):
@@ -96,8 +96,8 @@ def check_default_timeout(recent: Recent) -> Iterator[Finding]:
         yield warning(text, "give more: zsched set ID --timeout 1h; a one-shot gets it when it is scheduled")
 
 
-@health_check("too_late", Recent, "runs")
-def check_too_late(recent: Recent) -> Iterator[Finding]:
+@health_check("too_late", RecentActivity, "runs")
+def check_too_late(recent: RecentActivity) -> Iterator[Finding]:
     """Report runs and occurrences that came too late."""
     stretch = _lately(recent)
     counts = (
@@ -112,8 +112,8 @@ def check_too_late(recent: Recent) -> Iterator[Finding]:
         )
 
 
-@health_check("refused", Recent, "runs")
-def check_refused(recent: Recent) -> Iterator[Finding]:
+@health_check("refused", RecentActivity, "runs")
+def check_refused(recent: RecentActivity) -> Iterator[Finding]:
     """Report runs that guarded workers refused."""
     stretch = _lately(recent)
     if count := stretch.ended.get(RunStatus.REFUSED, 0):
@@ -122,7 +122,7 @@ def check_refused(recent: Recent) -> Iterator[Finding]:
         yield warning(text, "zsched history --status refused lists them, zsched why ID has the reason")
 
 
-def _lately(recent: Recent) -> Stretch:
+def _lately(recent: RecentActivity) -> Stretch:
     """Return the last five minutes, or the known part of them."""
     return next((one for one in reversed(recent.stretches) if one.span_ms <= _LATELY_MS), recent.stretches[0])
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.occurrences.recent import Recent
+from zsched.core.occurrences.recent import RecentActivity
 from zsched.errors import Garbled, RedisRefused, SlotMoves
 from zsched.health import checks_namespace, checks_rights, checks_rq, checks_server, checks_walls, checks_web, verdict
 from zsched.health.check import Finding, HealthCheck, Severity, checks_of, skipped
@@ -44,7 +44,7 @@ def _checks() -> tuple[HealthCheck[Any], ...]:
     modules = (checks_server, checks_rights, checks_walls, checks_namespace, checks_rq, checks_web)
     probing = [check for check in checks_of(modules) if check.needs is Probe]
     closer = {check.name for check in probing}
-    facts = (Server, Overview, Recent, StalledQueues, SlotWaits)
+    facts = (Server, Overview, RecentActivity, StalledQueues, SlotWaits)
     known = [check for check in verdict.CHECKS if check.needs in facts]
     every = [*probing, *(check for check in known if check.name not in closer)]
     groups = list(dict.fromkeys(check.group for check in every))
@@ -97,7 +97,7 @@ def _facts(probe: Probe) -> dict[type, Ask]:
         Probe: lambda: probe,
         Server: lambda: probe.server,
         Overview: cache(probe.reader.overview),
-        Recent: lambda: probe.recent,
+        RecentActivity: lambda: probe.recent,
         StalledQueues: lambda: probe.stalled_queues,
         SlotWaits: cache(probe.reader.slot_waits),
     }

@@ -5,7 +5,7 @@ Facts: the input of checks. A view has some of the facts, and shows the checks t
     RedisUnseen    no answer from Redis                                /readyz, status line
     Server         INFO of the Redis server                            /readyz, status line, status, doctor
     Overview       counts, leader, archives: one reading of Redis      status line, status, doctor
-    Recent         the last minutes, from the log in Redis             status, doctor
+    RecentActivity the last minutes, from the log in Redis             status, doctor
     StalledQueues  queues from which no worker takes jobs              status, doctor
     SlotWaits      runs that wait for slots of RQ's rate limits        status, doctor
     QueuesUnknown  no right to read the queues                         status
@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
 from zsched.core.log import text
-from zsched.core.occurrences.recent import Recent
+from zsched.core.occurrences.recent import RecentActivity
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Link, Wire
 from zsched.storage.keys import Keys
@@ -72,7 +72,7 @@ class Facts:
     """One reading of a namespace. No archive is asked, so a failing archive delays nothing."""
 
     overview: Overview
-    recent: Recent
+    recent: RecentActivity
     queues: StalledQueues | QueuesUnknown
     slots: SlotWaits
 
@@ -129,7 +129,7 @@ class Probe:
         return Reader(self.link, self.keys, Encoder(self.settings.rq.serializer))
 
     @cached_property
-    def recent(self) -> Recent:
+    def recent(self) -> RecentActivity:
         """The last minutes; read once."""
         return self.reader.recent(self.clock)
 

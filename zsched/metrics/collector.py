@@ -40,7 +40,7 @@ _SOON_EVERY_MS: Final = 10_000.0  # for the schedules due soon: 15 ms of the pro
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class RedisReading:
     """
     One reading of Redis. Without an answer ``overview`` is None, and ``trouble`` is the reason. ``depths``, ``warned``
     and ``due_soon``: by queue.
@@ -53,32 +53,32 @@ class Sight:
     trouble: str = ""
 
 
-class Lookout:
+class CachedReader:
     """Reads Redis by *reader*. Any thread may ask; one thread reads, and the others wait for its result."""
 
     def __init__(self, reader: Reader, clock: Clock) -> None:
         self._reader, self._clock, self._lock = reader, clock, Lock()
-        self._sight, self._looked_ms = Sight(), float("-inf")
+        self._reading, self._looked_ms = RedisReading(), float("-inf")
         self._due_soon: Mapping[str, Mapping[str, int]] = {}
         self._counted_ms = float("-inf")
 
-    def look(self) -> Sight:
+    def read(self) -> RedisReading:
         """Return a reading that is at most a second old. A Redis that is unreachable or refuses is a reading too."""
         with self._lock:
             if self._clock.monotonic_ms() - self._looked_ms >= _EVERY_MS:
-                self._sight = self._see()
+                self._reading = self._read_redis()
                 self._looked_ms = self._clock.monotonic_ms()
-            return self._sight
+            return self._reading
 
-    def _see(self) -> Sight:
+    def _read_redis(self) -> RedisReading:
         try:
             overview, depths, warned = self._reader.overview(), self._reader.queue_depths(), self._reader.warned_jobs()
             if self._clock.monotonic_ms() - self._counted_ms >= _SOON_EVERY_MS:
                 self._due_soon = self._reader.due_soon()
                 self._counted_ms = self._clock.monotonic_ms()
-            return Sight(overview, depths, warned, self._due_soon)
+            return RedisReading(overview, depths, warned, self._due_soon)
         except ZschedError as error:
-            return Sight(trouble=str(error))
+            return RedisReading(trouble=str(error))
 
 
 # -- the collector ----------------------------------------------------------------------------------
@@ -87,8 +87,8 @@ class Lookout:
 class DaemonCollector(Collector):
     """Collector of one daemon's metrics; *build*: versions, by label."""
 
-    def __init__(self, meter: DaemonMeter, lookout: Lookout, queues: Names, build: Mapping[str, str | None]) -> None:
-        self._meter, self._lookout, self._queues, self._build = meter, lookout, queues, build
+    def __init__(self, meter: DaemonMeter, redis: CachedReader, queues: Names, build: Mapping[str, str | None]) -> None:
+        self._meter, self._redis, self._queues, self._build = meter, redis, queues, build
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metric families."""
@@ -96,19 +96,19 @@ class DaemonCollector(Collector):
         yield from _of_daemon(self._meter)
         versions = tuple(version or UNKNOWN for version in self._build.values())
         yield gauge("build_info", "Versions of this daemon.", {versions: 1}, tuple(self._build))
-        sight = self._lookout.look()
+        reading = self._redis.read()
         help = "Reachability of Redis at this daemon's last reading: 1 or 0."
-        yield gauge("redis_up", help, sight.overview is not None)
-        if sight.overview is not None:
-            if sight.overview.server is not None:
-                yield from _of_server(sight.overview.server)
-            yield from _of_redis(sight.overview)
-            yield from _of_archives(sight.overview)
+        yield gauge("redis_up", help, reading.overview is not None)
+        if reading.overview is not None:
+            if reading.overview.server is not None:
+                yield from _of_server(reading.overview.server)
+            yield from _of_redis(reading.overview)
+            yield from _of_archives(reading.overview)
             help = "Jobs that wait in RQ's queues, from any producer."
-            yield gauge("queue_depth", help, self._by_label(sight.depths), ["queue"])
+            yield gauge("queue_depth", help, self._by_label(reading.depths), ["queue"])
             help = "Jobs that workers with a guard in the mode warn say they ran, and that enforce would have refused."
-            yield counter("jobs_warned", help, self._by_label(sight.warned), ["queue"])
-            yield self._of_due_soon(sight.due_soon)
+            yield counter("jobs_warned", help, self._by_label(reading.warned), ["queue"])
+            yield self._of_due_soon(reading.due_soon)
 
     def _of_due_soon(self, numbers: Mapping[str, Mapping[str, int]]) -> Metric:
         help = (

@@ -22,7 +22,7 @@ from zsched.core.clock import Clock
 from zsched.daemon.failures import Failures
 from zsched.health.facts import TIMEOUTS, DaemonHealth, RedisUnseen
 from zsched.health.verdict import problems
-from zsched.metrics.collector import LONGEST_S, DaemonCollector, Lookout
+from zsched.metrics.collector import LONGEST_S, CachedReader, DaemonCollector
 from zsched.metrics.meter import DaemonMeter, Names
 from zsched.metrics.pages import served
 from zsched.storage.connection import link_of
@@ -52,9 +52,9 @@ def serving(
     keys, queues = keys_of(settings), Names()
     meter = DaemonMeter(keys.run_suffix, queues, health)
     link = link_of(settings, LONGEST_S)
-    lookout = Lookout(Reader(link, keys, Encoder(settings.rq.serializer)), clock)
+    reader = CachedReader(Reader(link, keys, Encoder(settings.rq.serializer)), clock)
     registry = CollectorRegistry()
-    registry.register(DaemonCollector(meter, lookout, queues, build))
+    registry.register(DaemonCollector(meter, reader, queues, build))
     ProcessCollector(registry=registry)  # seconds of processor, memory, open files
     if archivist is not None:
         ProcessCollector("zsched_archivist", archivist, registry=registry)
@@ -64,7 +64,7 @@ def serving(
         return silent_ms <= _patience_ms(settings), f"the main loop ended a pass {silent_ms / 1000:.1f} s ago"
 
     def ready() -> tuple[bool, str]:
-        seen = lookout.look()
+        seen = reader.read()
         server = None if seen.overview is None else seen.overview.server
         found = problems(RedisUnseen(seen.trouble) if seen.overview is None else server, health)
         reasons = [one.text for one in found if one.name != "memory"]  # it works until then

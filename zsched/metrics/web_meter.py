@@ -33,7 +33,7 @@ class WebMeter:
         self.requests[route, method, _CLASSES[status // 100]] += 1
         if (times := self.request_s.get((route, method))) is None:
             times = self.request_s[route, method] = Distribution(REQUEST_S)
-        times.note(took_ms / 1000)
+        times.observe(took_ms / 1000)
 
     def refuse(self, reason: str) -> None:
         """Count a request that was answered with an error."""

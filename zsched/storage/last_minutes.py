@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Final
 
 from zsched.core.clock import Clock
-from zsched.core.occurrences.recent import Counting, Recent
+from zsched.core.occurrences.recent import LogCounter, RecentActivity
 from zsched.storage.log import Log
 
 _LOOKED_FOR_MS: Final = 250.0
@@ -26,10 +26,10 @@ class LastMinutes:
 
     def __init__(self, log: Log, run_suffix: str) -> None:
         self._log, self._run_suffix, self._lock = log, run_suffix, Lock()
-        self._known: Counting | None = None
+        self._known: LogCounter | None = None
         self._read_ms = 0
 
-    def read(self, now_ms: int, clock: Clock) -> Recent:
+    def read(self, now_ms: int, clock: Clock) -> RecentActivity:
         """
         Return the counts before *now_ms*, the server's time; *clock* measures the time of this reading. Raises
         RedisUnavailable, RedisRefused.
@@ -37,22 +37,22 @@ class LastMinutes:
         with self._lock:
             known = self._known if now_ms >= self._read_ms - _BACK_MS else None
             self._known, self._read_ms = None, now_ms  # a reading that fails is forgotten
-            counting = self._read(known, now_ms, clock.monotonic_ms() + _LOOKED_FOR_MS, clock)
-            found = counting.told(now_ms)
-            self._known = counting
+            counter = self._read(known, now_ms, clock.monotonic_ms() + _LOOKED_FOR_MS, clock)
+            found = counter.summary(now_ms)
+            self._known = counter
             return found
 
-    def _read(self, known: Counting | None, now_ms: int, until_ms: float, clock: Clock) -> Counting:
+    def _read(self, known: LogCounter | None, now_ms: int, until_ms: float, clock: Clock) -> LogCounter:
         """Count the entries behind *known*, then those before it. If the log does not hold its end, count anew."""
-        counting = Counting(self._run_suffix)
+        counter = LogCounter(self._run_suffix)
         for entry in self._log.back(for_ms=until_ms - clock.monotonic_ms(), clock=clock):
             if known is not None and entry.position == known.newest:
-                counting.append(known)
+                counter.append(known)
                 break
-            if not counting.see(entry, now_ms):
-                return counting
-        if known is not None and counting.oldest == known.oldest and not counting.is_all:
+            if not counter.add(entry, now_ms):
+                return counter
+        if known is not None and counter.oldest == known.oldest and not counter.is_all:
             for entry in self._log.back(before=known.oldest, for_ms=until_ms - clock.monotonic_ms(), clock=clock):
-                if not counting.see(entry, now_ms):
+                if not counter.add(entry, now_ms):
                     break
-        return counting
+        return counter

@@ -33,7 +33,7 @@ from zsched.storage.throttled import HeldBack, throttled_sets
 from zsched.storage.upcoming import WITHIN_MS, due_soon
 
 if TYPE_CHECKING:
-    from zsched.core.occurrences.recent import Recent
+    from zsched.core.occurrences.recent import RecentActivity
 
 
 UNATTENDED_MS: Final = 300_000  # longer than a restart of a worker, or a pause between batches
@@ -101,7 +101,7 @@ class StalledQueues(NamedTuple):
     heard: int = 0
     is_after_loss: bool = False
 
-    def after(self, recent: Recent) -> StalledQueues:
+    def after(self, recent: RecentActivity) -> StalledQueues:
         """Return them with what *recent* knows of a loss."""
         return self._replace(is_after_loss=recent.rebuilt is not None)
 

@@ -29,7 +29,7 @@ from zsched.storage.scripts import Scripts
 from zsched.storage.throttled import HeldBack, throttled_sets
 
 if TYPE_CHECKING:
-    from zsched.core.occurrences.recent import Ahead, Recent
+    from zsched.core.occurrences.recent import Ahead, RecentActivity
     from zsched.storage.last_minutes import LastMinutes
     from zsched.storage.overview import Overview
     from zsched.storage.puts import Put
@@ -183,7 +183,7 @@ class Reader:
         with self._link.wire() as wire:
             return due_soon(wire, self._keys)
 
-    def recent(self, clock: Clock) -> Recent:
+    def recent(self, clock: Clock) -> RecentActivity:
         """
         Count the last minutes, as far as the log can be read quickly; *clock* measures the time of the read. The next
         call of the same reader counts only what is new, and what this one had no time for.

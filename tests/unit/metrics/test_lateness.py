@@ -13,7 +13,7 @@ from zsched.archive import History
 from zsched.archive.search import Search
 from zsched.core.log import Entry
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.recent import Counting
+from zsched.core.occurrences.recent import LogCounter
 from zsched.core.occurrences.search import Wanted
 from zsched.metrics.meter import LogTally, Names
 
@@ -68,15 +68,15 @@ CASES: dict[str, tuple[list[Entry], list[float]]] = {
 def test_lateness_counts_from_the_time_since_when_a_schedule_could_fire(name: str, tmp_path: Path) -> None:
     past, lates_ms = CASES[name]
     namespace, suffix = ("shop", "-nshop") if "namespace" in name else ("default", "")
-    tally, counting = LogTally(suffix, Names()), Counting(suffix, windows_ms=(30 * HOUR_MS,))
+    tally, counter = LogTally(suffix, Names()), LogCounter(suffix, windows_ms=(30 * HOUR_MS,))
     tally.began(1)
 
     tally.archived(past)
     for each in reversed(past):
-        assert counting.see(each, T_MS)
+        assert counter.add(each, T_MS)
 
-    counting.is_all = True
-    [stretch] = counting.told(T_MS).stretches
+    counter.is_all = True
+    [stretch] = counter.summary(T_MS).stretches
     assert sum(lates_ms) / 1000 == pytest.approx(tally.lateness_s.total)
     assert (max(lates_ms, default=None), len(lates_ms)) == (stretch.late_ms, tally.lateness_s.buckets()[-1][1])
     with History(archived(tmp_path / "a.zarchive", past, namespace=namespace)) as history:

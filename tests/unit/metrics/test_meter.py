@@ -19,7 +19,7 @@ from zsched.config.settings import Settings
 from zsched.core.clock import ManualClock
 from zsched.core.options.choices import Priority
 from zsched.health.facts import DaemonHealth
-from zsched.metrics.collector import DaemonCollector, Lookout, Sight
+from zsched.metrics.collector import CachedReader, DaemonCollector, RedisReading
 from zsched.metrics.meter import OTHER, DaemonMeter, Distribution, Names
 from zsched.metrics.web_collector import exposition
 from zsched.metrics.web_meter import WebMeter
@@ -49,7 +49,7 @@ def test_a_value_is_in_the_first_bucket_that_it_does_not_exceed() -> None:
     distribution = Distribution(BOUNDS)
 
     for value in (0.05, 0.1, 0.11, 10, 11):
-        distribution.note(value)
+        distribution.observe(value)
 
     assert [("0.1", 2), ("1.0", 3), ("10.0", 4), ("+Inf", 5)] == distribution.buckets()
     assert 21.26 == pytest.approx(distribution.total)
@@ -60,8 +60,8 @@ def test_many_values_at_once_count_like_single_values(values: list[float]) -> No
     one_by_one, at_once = Distribution(BOUNDS), Distribution(BOUNDS)
 
     for value in values:
-        one_by_one.note(value)
-    at_once.note_all(list(values))
+        one_by_one.observe(value)
+    at_once.observe_all(list(values))
 
     assert one_by_one.buckets() == at_once.buckets()
     assert one_by_one.total == pytest.approx(at_once.total)
@@ -75,14 +75,14 @@ NOBODY = Overview(
 )  # fmt: skip
 
 
-class Seen(Lookout):
-    """A lookout with a given *overview*."""
+class Seen(CachedReader):
+    """A reader with a given *overview*."""
 
     def __init__(self, overview: Overview) -> None:
-        self._sight = Sight(overview)
+        self._reading = RedisReading(overview)
 
-    def look(self) -> Sight:
-        return self._sight
+    def read(self) -> RedisReading:
+        return self._reading
 
 
 def scraped(**changes: Any) -> dict[str, dict[str, float]]:

@@ -19,7 +19,7 @@ from zsched import Client
 from zsched.core.clock import SystemClock
 from zsched.core.runs.run import RunStatus
 from zsched.health.facts import DaemonHealth
-from zsched.metrics.collector import DaemonCollector, Lookout
+from zsched.metrics.collector import CachedReader, DaemonCollector
 from zsched.metrics.meter import DURATION_S, WAIT_S, DaemonMeter, Distribution, Names
 from zsched.metrics.web_collector import WebCollector
 from zsched.metrics.web_meter import WebMeter
@@ -55,8 +55,8 @@ def exposed(redis_url: str, redis_client: redis.Redis) -> dict[str, Labels]:
     meter.ended.update(("email", status.value) for status in RunStatus)
     meter.requeued.update(("email", status.value) for status in RunStatus)
     registry = CollectorRegistry()
-    lookout = Lookout(Reader(link, keys, Encoder("pickle")), SystemClock())
-    registry.register(DaemonCollector(meter, lookout, Names(), {"version": "1.0", "rq": "2.12"}))
+    reader = CachedReader(Reader(link, keys, Encoder("pickle")), SystemClock())
+    registry.register(DaemonCollector(meter, reader, Names(), {"version": "1.0", "rq": "2.12"}))
     web = WebMeter()
     web.answered("/api/v1/schedules", "GET", 503, 1.0)
     web.refuse("redis-unavailable")

@@ -127,7 +127,7 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
-class Recent:
+class RecentActivity:
     """
     The *stretches*, the shortest first; the latest runs that failed, were lost or expired, the latest end first; the
     last loss of Redis; the last time that its clock was ``ahead``. ``is_cut``: the longest stretch is shorter than
@@ -152,7 +152,7 @@ class Recent:
         }
 
 
-class Slice:
+class LogCounts:
     """
     Counts of some entries: those of one second of the log, or of a stretch. The newest entries are added first.
 
@@ -187,7 +187,7 @@ class Slice:
         happened, ended, is_whole = Counter(self.happened), Counter(self.ended), self.rebuilt_ms is None
         return Stretch(span_ms, happened, ended, self.late_ms, self.missed, is_whole, p50, p99)
 
-    def add(self, older: Slice) -> None:
+    def add(self, older: LogCounts) -> None:
         """Add the counts of *older*, but for its ``ahead``."""
         self.oldest_ms = min(self.oldest_ms, older.oldest_ms)
         self.happened.update(older.happened)
@@ -236,7 +236,7 @@ class Slice:
         return last
 
 
-class Counting:
+class LogCounter:
     """
     Counts entries of the log, the newest first: it saw those from ``newest`` back to ``oldest``. ``is_all``: none
     before them is needed. *run_suffix* is the namespace's part of run ids.
@@ -244,13 +244,13 @@ class Counting:
 
     def __init__(self, run_suffix: str = "", windows_ms: Sequence[int] = WINDOWS_MS) -> None:
         self._run_suffix, self._windows_ms = run_suffix, windows_ms
-        self._slices = deque[Slice]()
+        self._slices = deque[LogCounts]()
         self._compared = self._late = 0
         self.newest: Position | None = None
         self.oldest: Position | None = None
         self.is_all = True  # an empty log
 
-    def see(self, entry: Entry, now_ms: int) -> bool:
+    def add(self, entry: Entry, now_ms: int) -> bool:
         """Count *entry*; return False if it is before the requested time, so that no more entries are needed."""
         at_ms = entry.position.t_us // 1000
         self.newest, self.oldest = self.newest or entry.position, entry.position
@@ -259,7 +259,7 @@ class Counting:
         if is_before:
             return False
         if not self._slices or self._slices[-1].second != at_ms // 1000:
-            self._slices.append(Slice(at_ms // 1000))
+            self._slices.append(LogCounts(at_ms // 1000))
         one = self._slices[-1]
         one.oldest_ms = min(one.oldest_ms, at_ms)
         if at_ms > now_ms + _AHEAD_MS:
@@ -268,18 +268,18 @@ class Counting:
             self._count(one, entry)
         return True
 
-    def append(self, older: Counting) -> None:
+    def append(self, older: LogCounter) -> None:
         """Add the counts of *older*: its entries are all before those that were seen here."""
         self._slices.extend(older._slices)
         self.newest, self.oldest, self.is_all = self.newest or older.newest, older.oldest, older.is_all
 
-    def told(self, now_ms: int) -> Recent:
+    def summary(self, now_ms: int) -> RecentActivity:
         """Return the counts at *now_ms*, and forget what is before the requested time."""
         waits = Waits()
         for one in reversed(self._slices):
             one.waited_ms = [late_ms for entry in reversed(one.waits) for late_ms in waits.lates_ms(*entry)]
-        total, stretches, windows_ms = Slice(), list[Stretch](), list(self._windows_ms)
-        used = deque[Slice]()
+        total, stretches, windows_ms = LogCounts(), list[Stretch](), list(self._windows_ms)
+        used = deque[LogCounts]()
         for one in self._slices:
             while windows_ms and _is_before(one.second, now_ms - windows_ms[0]):
                 stretches.append(total.stretch(windows_ms.pop(0)))
@@ -294,9 +294,9 @@ class Counting:
         read_ms = max(now_ms - total.oldest_ms, 1)
         stretches += map(total.stretch, [read_ms] if is_cut else windows_ms)
         rebuilt = None if total.rebuilt_ms is None else Rebuilt(total.rebuilt_ms, total.put_back)
-        return Recent(stretches, list(total.failures.values()), rebuilt, is_cut, _ahead(used, now_ms))
+        return RecentActivity(stretches, list(total.failures.values()), rebuilt, is_cut, _ahead(used, now_ms))
 
-    def _count(self, one: Slice, entry: Entry) -> None:
+    def _count(self, one: LogCounts, entry: Entry) -> None:
         """Count *entry*. Raises UnknownEntry; the counts of its readable part stay."""
         parsed = parse(entry, self._run_suffix)
         with reading(entry):
@@ -323,7 +323,7 @@ class Counting:
         if MergedEntry.of(entry):
             one.rebuilt_ms = one.rebuilt_ms or entry.position.t_us // 1000
 
-    def _count_ends(self, one: Slice, parsed: ParsedEntry) -> None:
+    def _count_ends(self, one: LogCounts, parsed: ParsedEntry) -> None:
         one.ended.update(parsed.end_statuses())
         one.retries = dict(parsed.retries()) | one.retries
         one.reruns = dict(parsed.ends_of_reruns()) | one.reruns
@@ -339,7 +339,7 @@ def _is_before(second: int, begin_ms: int) -> bool:
     return second * 1000 < begin_ms
 
 
-def _note_ahead(one: Slice, entry: Entry, now_ms: int) -> None:
+def _note_ahead(one: LogCounts, entry: Entry, now_ms: int) -> None:
     """Note an entry of a clock that was ahead. The newest entry of a schedule has its next nominal time."""
     until_ms, advance = entry.position.t_us // 1000, AdvanceEntry.of(entry)
     times = dict(one.ahead.times) if one.ahead else {}
@@ -350,7 +350,7 @@ def _note_ahead(one: Slice, entry: Entry, now_ms: int) -> None:
     one.ahead = Ahead(max(until_ms, one.ahead.until_ms if one.ahead else 0), times)
 
 
-def _ahead(slices: Iterable[Slice], now_ms: int) -> Ahead | None:
+def _ahead(slices: Iterable[LogCounts], now_ms: int) -> Ahead | None:
     """Return what *slices*, the newest first, tell of a clock that is still ahead of the right one."""
     found = [one.ahead for one in slices if one.ahead and one.ahead.until_ms > now_ms + _AHEAD_MS]
     times = {id: next_ms for one in reversed(found) for id, next_ms in one.times.items()}

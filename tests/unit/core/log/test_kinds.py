@@ -20,7 +20,7 @@ from zsched.core.log.kinds import KINDS, ParsedEntry, kinds_telling_only
 from zsched.core.log.rows import OneShotsFired, Row
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What
-from zsched.core.occurrences.recent import Counting
+from zsched.core.occurrences.recent import LogCounter
 from zsched.core.occurrences.search import runs_of
 from zsched.metrics.meter import LogTally, Names
 
@@ -165,13 +165,13 @@ def test_an_entry_of_a_new_kind_is_read_with_nothing_but_its_class(conjured: Ent
 
 
 def test_an_entry_of_a_new_kind_is_counted_and_found_with_nothing_but_its_class(conjured: Entry) -> None:
-    counting, tally = Counting(SUFFIX), LogTally(SUFFIX, Names(10))
+    counter, tally = LogCounter(SUFFIX), LogTally(SUFFIX, Names(10))
     tally.began(conjured.position.epoch)
 
-    counting.see(conjured, NOW_MS)
+    counter.add(conjured, NOW_MS)
     tally.archived([conjured])
 
-    assert 1 == counting.told(NOW_MS).stretches[0].happened[What.FIRED]
+    assert 1 == counter.summary(NOW_MS).stretches[0].happened[What.FIRED]
     assert 1 == tally.outcomes["fired"]
     assert [f"a-{RUN}"] == [run.id for run in runs_of(changes(conjured, SUFFIX))]
 

@@ -14,7 +14,7 @@ from tests.unit.core.log.test_log import SAID, T_US
 from zsched.core.log import Entry, outcomes
 from zsched.core.model import iso
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.recent import FAILURES, HAPPENED, Ahead, Counting, Rebuilt, Recent, Stretch
+from zsched.core.occurrences.recent import FAILURES, HAPPENED, Ahead, LogCounter, Rebuilt, RecentActivity, Stretch
 from zsched.core.runs.run import Run, RunStatus
 
 SUFFIX = "-nshop"
@@ -35,11 +35,11 @@ def end(ago_ms: int, *runs: Run) -> Entry:
     return entry(ago_ms, "end", *end_fields(*runs))
 
 
-def recent(*entries: Entry, is_all: bool = True, **how: Any) -> Recent:
+def recent(*entries: Entry, is_all: bool = True, **how: Any) -> RecentActivity:
     """Return the counts of *entries*, which are given the newest first."""
-    counting = Counting(SUFFIX, **how)
-    counting.is_all = any(not counting.see(each, NOW_MS) for each in entries) or is_all
-    return counting.told(NOW_MS)
+    counter = LogCounter(SUFFIX, **how)
+    counter.is_all = any(not counter.add(each, NOW_MS) for each in entries) or is_all
+    return counter.summary(NOW_MS)
 
 
 def happened(stretch: Stretch) -> dict[What, int]:
@@ -82,34 +82,34 @@ def test_every_period_counts_the_entries_within_it_and_those_from_before_a_clock
 
 
 def test_entries_older_than_the_longest_period_are_not_needed() -> None:
-    counting = Counting()
+    counter = LogCounter()
 
-    assert [True, True, False] == [counting.see(fire(minutes * MINUTE_MS, "a-5"), NOW_MS) for minutes in (0, 29, 30)]
+    assert [True, True, False] == [counter.add(fire(minutes * MINUTE_MS, "a-5"), NOW_MS) for minutes in (0, 29, 30)]
 
 
 def test_counts_of_two_readings_are_those_of_one() -> None:
     alike = [Run("a-1", RunStatus.FAILED, error="no"), Run("a-2", RunStatus.FAILED, error="no")]
     newer = [fire(10, "c-5"), end(20, alike[1]), fire(30_000, "d-5")]
     older = [fire(30_500, "b-5"), end(40_000, alike[0]), merged(70_000), fire(80_000, "a-5")]
-    first, second = Counting(SUFFIX), Counting(SUFFIX)
+    first, second = LogCounter(SUFFIX), LogCounter(SUFFIX)
 
     for each in older:
-        first.see(each, NOW_MS - 15_000)
+        first.add(each, NOW_MS - 15_000)
     for each in newer:
-        second.see(each, NOW_MS)
+        second.add(each, NOW_MS)
     second.append(first)
     second.is_all = True
 
-    assert recent(*newer, *older) == second.told(NOW_MS)
+    assert recent(*newer, *older) == second.summary(NOW_MS)
 
 
 def test_entries_that_grew_too_old_are_not_counted_later() -> None:
-    counting = Counting(SUFFIX)
-    counting.see(fire(1000, "b-5"), NOW_MS)
-    counting.see(fire(20 * MINUTE_MS, "a-5"), NOW_MS)
+    counter = LogCounter(SUFFIX)
+    counter.add(fire(1000, "b-5"), NOW_MS)
+    counter.add(fire(20 * MINUTE_MS, "a-5"), NOW_MS)
 
-    counting.is_all = True
-    told = [counting.told(NOW_MS + minutes * MINUTE_MS) for minutes in (0, 5, 11, 40)]
+    counter.is_all = True
+    told = [counter.summary(NOW_MS + minutes * MINUTE_MS) for minutes in (0, 5, 11, 40)]
 
     fired = [[stretch.happened[What.FIRED] for stretch in one.stretches] for one in told]
     assert [[1, 1, 2], [0, 0, 2], [0, 0, 1], [0, 0, 0]] == fired
