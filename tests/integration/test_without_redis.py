@@ -161,7 +161,7 @@ def test_an_archive_that_this_user_may_not_read_is_named_with_its_owner(
 
 
 def test_an_archive_of_another_redis_does_not_answer(cut_off: Zsched, scene: Scene) -> None:
-    scene.archive.note(address="127.0.0.1:2/0")
+    scene.archive.set_facts(address="127.0.0.1:2/0")
     scene.archive.commit()
 
     result = cut_off("why", "once")

@@ -133,7 +133,7 @@ class Archive:
         if not self.is_bootstrapping:
             self.position = self._tail
 
-    def note(
+    def set_facts(
         self, *, gen: str | None = None, address: str | None = None, complete_since: str | None = None, format: int = 0
     ) -> None:
         """
@@ -211,7 +211,7 @@ class Archive:
             self.unknown_entries - unknown,
             self.unreadable_entries - unreadable,
         )
-        self.note(complete_since=complete_since)
+        self.set_facts(complete_since=complete_since)
         if self.began_us is None and self._tail is not None:
             self.began_us = self._tail.t_us
             self._set(began_us=self.began_us)
@@ -274,7 +274,7 @@ class Archive:
             has_more = self._retention.step()
             before_us, since = self._retention.forgotten_before_us, self.complete_since
             if before_us is not None and (since is None or since == START or int(since) < before_us):
-                self.note(complete_since=str(before_us))
+                self.set_facts(complete_since=str(before_us))
         self.commit()
         return has_more
 

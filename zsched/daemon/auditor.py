@@ -109,7 +109,7 @@ class Pass:
 
 class Inspection:
     """
-    The scope of one page: schedules by *recall*, and their places found by the *look*. Schedules that other writers
+    The policy of one page: schedules by *recall*, and their places found by the *look*. Schedules that other writers
     touched since the archive's last entry are not judged. ``well``: schedules in their right place.
     """
 
@@ -120,7 +120,7 @@ class Inspection:
         self.alarms: dict[str, Alarm] = {}
         self.well: list[Record] = []
 
-    def take_in(self, entry: Entry) -> set[str]:
+    def add_entry(self, entry: Entry) -> set[str]:
         """Return the schedules that *entry* touched. Raises UnknownEntry."""
         touched = {touch.key[0] for touch in touches(entry, self._run_suffix)}
         self.touched |= touched
@@ -139,7 +139,7 @@ class Inspection:
                 self.well.append(one.schedule)
         return [alarm.row for alarm in self.alarms.values() if alarm.row is not None]
 
-    def note(self, rows: Sequence[Record]) -> None:
+    def record_restored(self, rows: Sequence[Record]) -> None:
         """Note that *rows* were put back."""
         self.repaired |= {row.id for row in rows}
 

@@ -191,7 +191,7 @@ class Follower:
     def note_gen(self) -> None:
         """Note the name of the followed data set, but not of another one."""
         if self.state is ArchiveState.FOLLOWING and (gen := self._gen_of(self._archive.position)) is not None:
-            self._archive.note(gen=gen)
+            self._archive.set_facts(gen=gen)
             self._archive.commit()
 
     # -- following --------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ class Follower:
             return False
         gen, format = self._gen_of(archive.tail), self._demand_known_format()
         archive.end_bootstrap(since)
-        archive.note(gen=gen, format=format)
+        archive.set_facts(gen=gen, format=format)
         archive.commit()
         self.state = ArchiveState.FOLLOWING
         self._recovery.forget()

@@ -200,9 +200,9 @@ class Merge:
                 yield compared
         self.merged, self.covered = entry, frozenset(known)
 
-    # -- the scope: ids that its history touched after the common entry -----------------------------
+    # -- the policy: ids that its history touched after the common entry -----------------------------
 
-    def take_in(self, entry: Entry) -> set[str]:
+    def add_entry(self, entry: Entry) -> set[str]:
         """Add *entry* to the branch. Raises OtherRestores."""
         restore = RestoreEntry.of(entry)
         if restore is not None and restore.archive == self.archive:
@@ -218,7 +218,7 @@ class Merge:
             return [row for one in page if (row := self._misplaced_row(one.schedule, held.get(one.id))) is not None]
         return lacking_rows(self._wire, self._keys, page, held, self.branch)
 
-    def note(self, rows: Sequence[Record]) -> None:
+    def record_restored(self, rows: Sequence[Record]) -> None:
         """Count *rows*, which were put back."""
         self.branch.take(rows)
         self.done.update(row.place for row in rows)

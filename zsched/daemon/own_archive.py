@@ -92,7 +92,7 @@ class OwnArchive:
             raise self.refused(objection)
         self.has_past = self.has_past or bool(archive.gens) or archive.position is not None
         was = archive.address
-        archive.note(address=self.address)
+        archive.set_facts(address=self.address)
         archive.commit()
         if was not in (None, self.address):
             log.warning("archive_moved", archive=str(archive.path), made_for=was, redis=self.address)

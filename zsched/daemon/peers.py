@@ -94,7 +94,7 @@ class Correction:
 
 
 class RestoreAnswer:
-    """The scope of one answer: the schedules in others' restores for which the own history has a later change."""
+    """The policy of one answer: the schedules in others' restores for which the own history has a later change."""
 
     def __init__(self, archive: Archive, wire: Wire, keys: Keys, hold_for_ms: int) -> None:
         self._archive, self._recall, self._wire, self._keys = archive, archive.recall(), wire, keys
@@ -107,7 +107,7 @@ class RestoreAnswer:
     def steps(self, entries: Sequence[Entry], concerns: Callable[[Entry], bool]) -> Iterator[None]:
         """Correct *entries*, in parts. *concerns* returns True for a restore of another archive."""
         for entry in entries:
-            self.take_in(entry)
+            self.add_entry(entry)
             if concerns(entry):
                 yield from self._add_lost(self._recall.better(_rows_of(entry)))
         reconciler = Reconciler(self._log, self._scanner, self._restoring, self, entries[-1].position)
@@ -126,7 +126,7 @@ class RestoreAnswer:
         if self._corrected:
             log.warning("restore_corrected", archive=str(self._archive.path), schedules=self._corrected)
 
-    def take_in(self, entry: Entry) -> set[str]:
+    def add_entry(self, entry: Entry) -> set[str]:
         """Leave out the schedules that *entry* changed. If the leader changed them, only note that."""
         try:
             touched = {touch.key[0] for touch in touches(entry, self._keys.run_suffix)}
@@ -146,7 +146,7 @@ class RestoreAnswer:
         rows = lacking_rows(self._wire, self._keys, page, held, Branch())
         return [row for row in rows if row.place == "gone" or row.id not in self._went_on]
 
-    def note(self, rows: Sequence[Record]) -> None:
+    def record_restored(self, rows: Sequence[Record]) -> None:
         """Count *rows*, which were put back."""
         self._corrected += len(rows)
 

@@ -1,7 +1,7 @@
 """
 Reconciler: compare an archive with Redis, and repair the differences.
 
-The comparison has three callers, each with its own scope and judge: a merge after a loss (``daemon.merge``), the audit
+The comparison has three callers, each with its own policy: a merge after a loss (``daemon.merge``), the audit
 (``daemon.auditor``), and the correction of another archive's restore (``daemon.peers``)::
 
     a page of the archive's data
@@ -48,22 +48,22 @@ class HistoryChanged(Exception):
     """The log no longer contains an entry that was just read."""
 
 
-class Scope(Protocol):
+class RestorePolicy(Protocol):
     """The caller's part of a comparison: its use of log entries, and its judge."""
 
-    def take_in(self, entry: Entry) -> Collection[str]:
+    def add_entry(self, entry: Entry) -> Collection[str]:
         """Add an entry that another writer wrote after the comparison. Return the ids of the touched schedules."""
 
     def judge(self, page: Sequence[Recalled], held: Mapping[str, Record]) -> list[Record]:
         """Return the rows to restore for *page*; *held* is the data in Redis, by id."""
 
-    def note(self, rows: Sequence[Record]) -> None:
-        """Note *rows*, which were put back, with their places as logged."""
+    def record_restored(self, rows: Sequence[Record]) -> None:
+        """Record *rows*, which were put back, with their places as logged."""
 
 
 class Reconciler:
     """
-    Comparisons of one *scope*, as of the log entry ``seen`` (None: the log is empty). ``touched``: schedules that other
+    Comparisons by a *policy*, as of log entry ``seen`` (None: the log is empty). ``touched``: schedules that other
     writers touched since they were compared or guessed. *meanwhile* is called while Redis works.
     """
 
@@ -72,12 +72,12 @@ class Reconciler:
         log: Log,
         scanner: Scanner,
         restoring: Restoring,
-        scope: Scope,
+        policy: RestorePolicy,
         seen: Position | None,
         *,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
-        self._log, self._scanner, self._restoring, self._scope = log, scanner, restoring, scope
+        self._log, self._scanner, self._restoring, self._policy = log, scanner, restoring, policy
         self._meanwhile, self._size, self._pages = meanwhile, ROWS, Pages(_READ, _READ_BYTES, _FIRST)
         self._own: Position | None = None  # the last entry that was written here
         self._is_bare = False  # Redis had nothing of the last page
@@ -94,7 +94,7 @@ class Reconciler:
             return []
         ids = {recalled.id for recalled in page}
         self.touched -= ids
-        rows = self._scope.judge(page, {})
+        rows = self._policy.judge(page, {})
         return list(portions(rows)) if ids == {row.id for row in rows} else []
 
     def reconcile(self, page: Sequence[Recalled], guess: Sequence[Portion] = ()) -> Iterator[None]:
@@ -103,7 +103,7 @@ class Reconciler:
         again. Yield when it takes long.
 
         Raises:
-            HistoryChanged, OtherDataSet, errors of the scope. RedisUnavailable, RedisRefused, ArchiveError.
+            HistoryChanged, OtherDataSet, errors of the policy. RedisUnavailable, RedisRefused, ArchiveError.
         """
         if guess:
             yield from self.put_back([row for portion in guess for row in portion.rows], guess)
@@ -124,7 +124,7 @@ class Reconciler:
             held |= {one.id: one for one in found}
         self._is_bare = not held
         self.touched.difference_update(recalled.id for recalled in page)
-        return self._scope.judge(page, held)
+        return self._policy.judge(page, held)
 
     def put_back(self, rows: list[Record], guessed: Sequence[Portion] = ()) -> Iterator[None]:
         """
@@ -151,7 +151,7 @@ class Reconciler:
                 yield from self.catch_up()
                 continue
             self._size, self._own = min(self._size * 2, ROWS), written.entry
-            self._scope.note(written.rows)
+            self._policy.record_restored(written.rows)
             if self.seen is not None and written.entry.seq > self.seen.seq + 1:  # other writers changed other schedules
                 self.read_to(written.entry)
             self.seen = written.entry
@@ -191,7 +191,7 @@ class Reconciler:
             if self.seen is not None and entry.position.seq != self.seen.seq + 1:
                 raise HistoryChanged
             if entry.position != self._own:
-                self.touched.update(self._scope.take_in(entry))
+                self.touched.update(self._policy.add_entry(entry))
             self.seen = entry.position
         return has_more
 

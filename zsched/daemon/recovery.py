@@ -50,7 +50,7 @@ _NEWEST_BYTES: Final = 1_048_576  # at most, of these entries
 SLICE_MS: Final = 200.0  # of work, between two reports
 
 
-class Doing(Enum):
+class RecoveryStep(Enum):
     """The next part of a recovery. Its driver acts on it between two parts."""
 
     COMPARING = "comparing"
@@ -58,12 +58,12 @@ class Doing(Enum):
     STARTING_OVER = "starting over"  # Redis lost its history once more, or another data set came
     WAITING = "waiting"  # for archives that may know more (rule: WAIT)
     YIELDING = "yielding"  # to another archive that is restoring (rule: YIELD)
-    AWAITING_PEOPLE = "awaiting people"  # to run ``zsched recover``
+    AWAITING_OPERATOR = "waiting for an operator"  # to run ``zsched recover``
 
     @property
     def is_busy(self) -> bool:
         """Return True if there is work at once; else the driver may sleep."""
-        return self in (Doing.COMPARING, Doing.RESTORING, Doing.STARTING_OVER)
+        return self in (RecoveryStep.COMPARING, RecoveryStep.RESTORING, RecoveryStep.STARTING_OVER)
 
 
 class RecoveryLoop:
@@ -91,7 +91,7 @@ class RecoveryLoop:
         self.merge = compare()
         self.compared = 0
 
-    def steps(self) -> Iterator[Doing]:
+    def steps(self) -> Iterator[RecoveryStep]:
         """
         Recover, and yield the next part. It ends when *judge* says no, or when all data is back (``merge.merged``).
         """
@@ -101,51 +101,51 @@ class RecoveryLoop:
             merge, self.compared = self.merge, 0
             try:
                 for _ in merge.comparing():
-                    yield Doing.COMPARING
+                    yield RecoveryStep.COMPARING
                 if not self._judge(merge):
                     return
                 before, others = others, merge.restored_by_other
                 if is_first:
-                    yield from self._wait(Doing.WAITING, WAIT_MS)
+                    yield from self._wait(RecoveryStep.WAITING, WAIT_MS)
                     yield from self._wait_for_followers(merge.archive)
                     is_first = False
                 elif others not in (None, before) and not merge.branch.merged:
-                    yield from self._wait(Doing.YIELDING, WAIT_MS)
+                    yield from self._wait(RecoveryStep.YIELDING, WAIT_MS)
                 elif self._is_manual and (yield from self._is_lacking(merge)):
-                    yield from self._wait(Doing.AWAITING_PEOPLE, _AWAITED_MS)
+                    yield from self._wait(RecoveryStep.AWAITING_OPERATOR, _AWAITED_MS)
                 else:
-                    yield Doing.RESTORING
+                    yield RecoveryStep.RESTORING
                     for self.compared in merge.run():
-                        yield Doing.RESTORING
+                        yield RecoveryStep.RESTORING
                     return
             except (HistoryChanged, OtherDataSet):
-                yield Doing.STARTING_OVER
+                yield RecoveryStep.STARTING_OVER
             except (
                 OtherRestores
             ):  # it counts as new in the next comparison, too: both colliding recoveries wait for long
-                yield from self._wait(Doing.YIELDING, WAIT_MS)
+                yield from self._wait(RecoveryStep.YIELDING, WAIT_MS)
             self.merge = self._compare()
 
     @staticmethod
-    def _is_lacking(merge: Merge) -> Generator[Doing, None, bool]:
+    def _is_lacking(merge: Merge) -> Generator[RecoveryStep, None, bool]:
         for is_lacking in merge.look():
             if is_lacking:
                 return True
-            yield Doing.COMPARING
+            yield RecoveryStep.COMPARING
         return False
 
-    def _wait(self, doing: Doing, for_ms: float) -> Iterator[Doing]:
+    def _wait(self, step: RecoveryStep, for_ms: float) -> Iterator[RecoveryStep]:
         """Wait this long, or until another archive has merged: a hold should end as soon as possible."""
         until_ms, before = self._clock.monotonic_ms() + for_ms, self._last_merged()
-        yield doing
+        yield step
         while self._clock.monotonic_ms() < until_ms and self._last_merged() == before:
-            yield doing
+            yield step
 
-    def _wait_for_followers(self, archive: str) -> Iterator[Doing]:
+    def _wait_for_followers(self, archive: str) -> Iterator[RecoveryStep]:
         """Wait until all archives that follow this log have checked the lost position, for PATIENCE_MS at most."""
         until_ms = self._clock.monotonic_ms() + PATIENCE_MS - WAIT_MS
         while self._clock.monotonic_ms() < until_ms and self._is_awaited(archive):
-            yield Doing.WAITING
+            yield RecoveryStep.WAITING
 
     def _is_awaited(self, archive: str) -> bool:
         reports = self._archivers.reports()
@@ -178,8 +178,8 @@ class Recovery:
         self._hold_for_ms, self._is_manual = hold_for_ms, is_manual
         self._log, self._naming = Log(wire, keys), Naming(wire, keys)
         self._reported: Position | None = None  # the lost position that was logged
-        self._under_way: tuple[RecoveryLoop, Iterator[Doing]] | None = None
-        self._doing, self._began_ms = Doing.COMPARING, 0.0
+        self._under_way: tuple[RecoveryLoop, Iterator[RecoveryStep]] | None = None
+        self._step, self._began_ms = RecoveryStep.COMPARING, 0.0
         self.covered: frozenset[Position] = frozenset()
         self.verdict = Verdict.LOST
         self.awaits_people = False
@@ -187,7 +187,7 @@ class Recovery:
     @property
     def is_busy(self) -> bool:
         """Return True if there is work at once."""
-        return self._under_way is not None and self._doing.is_busy
+        return self._under_way is not None and self._step.is_busy
 
     def forget(self) -> None:
         """Note that the log continues from the archive's position."""
@@ -207,9 +207,9 @@ class Recovery:
             self._under_way = loop, loop.steps()
         loop, steps = self._under_way
         until_ms = self._clock.monotonic_ms() + SLICE_MS
-        for doing in steps:
-            self._say(doing, loop.merge)
-            if not doing.is_busy or self._clock.monotonic_ms() >= until_ms:
+        for step in steps:
+            self._say(step, loop.merge)
+            if not step.is_busy or self._clock.monotonic_ms() >= until_ms:
                 return None
         self._under_way, self.awaits_people = None, False
         if loop.merge.merged is not None:
@@ -240,17 +240,17 @@ class Recovery:
             self._reported = position
         return is_lost
 
-    def _say(self, doing: Doing, merge: Merge) -> None:
+    def _say(self, step: RecoveryStep, merge: Merge) -> None:
         """Log the part that begins."""
         path = str(self._archive.path)
-        if doing is Doing.RESTORING and self._doing is not doing:
+        if step is RecoveryStep.RESTORING and self._step is not step:
             self._began_ms, self.awaits_people = self._clock.monotonic_ms(), False
             log.info("recovery_began", archive=path, compared=merge.total)
-        elif doing is Doing.AWAITING_PEOPLE and not self.awaits_people:
+        elif step is RecoveryStep.AWAITING_OPERATOR and not self.awaits_people:
             remedy = "zsched recover --dry-run shows what is missing, zsched recover puts it back"
             log.error("recovery_awaited", archive=path, remedy=remedy)
             self.awaits_people = True
-        self._doing = doing
+        self._step = step
 
     def _say_done(self, merge: Merge) -> None:
         done = merge.done

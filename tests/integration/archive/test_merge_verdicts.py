@@ -86,7 +86,7 @@ def test_another_data_set_is_never_changed(scene: Scene) -> None:
 @pytest.mark.parametrize("moment", ["comparing", "restore", "merged"])
 def test_another_data_set_amid_a_recovery_is_kept(scene: Scene, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     schedule(scene, "a", "b")
-    scene.archive.note(gen="mine")
+    scene.archive.set_facts(gen="mine")
     watched = watch(scene)
     watched.go_on()
     put_back(scene)

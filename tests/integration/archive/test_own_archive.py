@@ -43,7 +43,7 @@ def folder(tmp_path: Path, redis_url: str, redis_client: redis.Redis, monkeypatc
         with closing(Archive(folder / name, "default")) as archive:
             if gen is not None:
                 archive.append([put(1, "a")])
-            archive.note(gen=gen, address=address_of(redis_url))
+            archive.set_facts(gen=gen, address=address_of(redis_url))
             archive.commit()
     return folder
 
@@ -122,7 +122,7 @@ def test_archives_with_entries_or_a_name_have_a_past(own: OwnArchive, wire: Wire
 
     for is_noted in (False, True):
         with own_at(folder / "2.db", redis_url) as again:
-            again.open(wire).note(gen="g1")
+            again.open(wire).set_facts(gen="g1")
             assert is_noted == again.has_past
             assert again.archive is not None
             again.archive.commit()

@@ -251,7 +251,7 @@ def test_a_one_shot_that_fired_in_the_lost_history_is_restored_as_uncertain(
 ) -> None:
     # given: a run that the archive does not know to be pushed
     scene.client.schedule("app.pay", id="pay", after=0, on_uncertain=on_uncertain)
-    scene.archive.note(gen="old")
+    scene.archive.set_facts(gen="old")
     assert scene.follower.step()
     scene.tick()
     assert 1 == len(scene.queued())

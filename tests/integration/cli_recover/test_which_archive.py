@@ -46,7 +46,7 @@ def test_recover_without_an_archive_names_the_searched_folder(redis_url: str, tm
 def a_folder_of_archives(scene: Scene, state: Path, url: str) -> Path:
     """Return the empty folder of daemons' archives below *state*; the scene's archive is ready to be copied."""
     populate(scene)
-    scene.archive.note(address=address_of(url))
+    scene.archive.set_facts(address=address_of(url))
     scene.archive.commit()
     folder = state / "zsched" / "default-something"
     folder.mkdir(parents=True)
@@ -111,7 +111,7 @@ def test_archives_of_other_redis_servers_are_ignored(scene: Scene, redis_url: st
     mine = copied(scene, folder / "1.db")
     scene.client.schedule("app.more", id="more", after=HOUR_S)
     assert scene.follower.step()
-    scene.archive.note(gen="another", address="elsewhere:6379/0")
+    scene.archive.set_facts(gen="another", address="elsewhere:6379/0")
     scene.archive.commit()
     (tmp_path / "zsched" / "default-elsewhere").mkdir()
     others = copied(scene, tmp_path / "zsched" / "default-elsewhere" / "1.db")
@@ -129,7 +129,7 @@ def test_archives_of_other_redis_servers_are_ignored(scene: Scene, redis_url: st
 
 def test_a_configured_archive_of_another_address_is_refused_for_an_unnamed_redis(scene: Scene, zsched: Recover) -> None:
     populate(scene)
-    scene.archive.note(address="elsewhere:6379/0")
+    scene.archive.set_facts(address="elsewhere:6379/0")
     scene.archive.commit()
     [name] = scene.archive.gens
     scene.redis.flushall()

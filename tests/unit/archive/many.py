@@ -84,7 +84,7 @@ def write(path: Path, runs: int) -> None:
     archive, log = Archive(path, "default"), Log()
     for first in range(0, runs, _STEP):
         archive.append(list(log.entries(first, min(first + _STEP, runs))))
-        archive.note(complete_since="start")
+        archive.set_facts(complete_since="start")
         archive.commit()
     archive.index_step(1e9, ManualClock())
     archive.close()

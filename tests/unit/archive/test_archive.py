@@ -55,7 +55,7 @@ def test_a_new_pause_begins_with_its_own_note_not_with_an_ended_pause_of_one_tra
 
 def test_committed_entries_are_in_the_reopened_archive(archive: Archive) -> None:
     archive.append([put(1, "a"), put_recurring(2, "r")])
-    archive.note(gen="gen-1", complete_since=START)
+    archive.set_facts(gen="gen-1", complete_since=START)
     archive.commit()
     id = archive.id
 
@@ -268,7 +268,7 @@ def test_pruning_removes_old_history_except_entries_that_the_state_needs(archive
 
 def test_a_pruned_archive_is_complete_since_the_time_of_pruning(archive: Archive) -> None:
     archive.append([put(1, "gone"), cancel(2, "gone"), put(20, "young")])
-    archive.note(complete_since=START)
+    archive.set_facts(complete_since=START)
 
     for before_us in (T_US - SECOND_US, T_US + 10 * SECOND_US):
         prune(archive, before_us)

@@ -170,7 +170,7 @@ def test_the_leaders_before_late_runs_are_found(path: Path) -> None:
 def test_a_reader_knows_namespace_and_position_of_the_archive(path: Path) -> None:
     with closing(Archive(path, "shop")) as archive:
         archive.append([put(1, "a")])
-        archive.note(complete_since=START)
+        archive.set_facts(complete_since=START)
         archive.commit()
 
     with History(path) as history:

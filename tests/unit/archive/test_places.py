@@ -25,7 +25,7 @@ def made(folder: Path, name: str = "1.db", *, gen: str | None = None, at: str | 
     """Make an archive in *folder* that followed *gen* up to entry *n*."""
     with closing(Archive(folder / name, "default")) as archive:
         archive.append([put(k + 1, "a") for k in range(n)])
-        archive.note(gen=gen, address=at)
+        archive.set_facts(gen=gen, address=at)
         archive.commit()
     return folder / name
 

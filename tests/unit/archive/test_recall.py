@@ -166,7 +166,7 @@ def test_an_archive_that_was_left_behind_begins_again_and_keeps_its_history(arch
 
 def test_the_data_set_that_was_followed_last_is_named_last(archive: Archive) -> None:
     for gen in ("one", "two", "one", "one", "three"):
-        archive.note(gen=gen)
+        archive.set_facts(gen=gen)
     archive.commit()
     assert ["two", "one", "three"] == archive.gens
 

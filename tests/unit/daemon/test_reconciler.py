@@ -60,14 +60,14 @@ class Redis:
 
 
 class All:
-    """A scope in which everything recalled has to be restored."""
+    """A policy in which everything recalled has to be restored."""
 
     def __init__(self) -> None:
         self.taken_in: list[int] = []
         self.judged: list[list[str]] = []
         self.put_back: list[str] = []
 
-    def take_in(self, entry: Entry) -> set[str]:
+    def add_entry(self, entry: Entry) -> set[str]:
         self.taken_in.append(entry.position.seq)
         return {text.decode() for text in entry.body}
 
@@ -75,7 +75,7 @@ class All:
         self.judged.append([one.id for one in page])
         return [one_shot(id=one.id) for one in page]
 
-    def note(self, rows: Sequence[Record]) -> None:
+    def record_restored(self, rows: Sequence[Record]) -> None:
         self.put_back += [one.id for one in rows]
 
 
@@ -85,45 +85,45 @@ def redis() -> Redis:
 
 
 @pytest.fixture
-def scope() -> All:
+def policy() -> All:
     return All()
 
 
-def reconciler(redis: Redis, scope: All) -> Reconciler:
+def reconciler(redis: Redis, policy: All) -> Reconciler:
     seen = redis.entries[0].position
-    return Reconciler(redis, redis, redis, scope, seen)  # type: ignore[arg-type]  # in their place
+    return Reconciler(redis, redis, redis, policy, seen)  # type: ignore[arg-type]  # in their place
 
 
 def page(*ids: str) -> list[Recalled]:
     return [Recalled(id, None, None, ()) for id in ids]
 
 
-def test_schedules_changed_meanwhile_are_compared_again(redis: Redis, scope: All) -> None:
+def test_schedules_changed_meanwhile_are_compared_again(redis: Redis, policy: All) -> None:
     redis.come = [[put(2, "b")]]
 
-    steps = list(reconciler(redis, scope).reconcile(page("a", "b")))
+    steps = list(reconciler(redis, policy).reconcile(page("a", "b")))
 
-    assert [["a", "b"], ["b"]] == scope.judged
-    assert ["a", "b"] == scope.put_back
+    assert [["a", "b"], ["b"]] == policy.judged
+    assert ["a", "b"] == policy.put_back
     assert steps
 
 
-def test_the_reconcilers_own_entries_are_not_taken_in(redis: Redis, scope: All) -> None:
-    comparison = reconciler(redis, scope)
+def test_the_reconcilers_own_entries_are_not_taken_in(redis: Redis, policy: All) -> None:
+    comparison = reconciler(redis, policy)
     list(comparison.reconcile(page("a")))
     list(comparison.reconcile(page("b")))
 
-    assert ([], redis.end) == (scope.taken_in, comparison.seen)
+    assert ([], redis.end) == (policy.taken_in, comparison.seen)
 
 
 def test_the_log_is_taken_in_exactly_up_to_the_position_of_the_read() -> None:
-    redis, scope = Redis(*map(put, range(1, 60))), All()
+    redis, policy = Redis(*map(put, range(1, 60))), All()
     redis.read_at = redis.entries[40].position
 
-    comparison = reconciler(redis, scope)
+    comparison = reconciler(redis, policy)
     comparison.compare(page("a"))
 
-    assert (list(range(2, 42)), redis.read_at) == (scope.taken_in, comparison.seen)
+    assert (list(range(2, 42)), redis.read_at) == (policy.taken_in, comparison.seen)
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_a_log_without_the_position_of_the_read_is_another_history(at: Position)
         reconciler(redis, All()).compare(page("a"))
 
 
-def test_a_log_with_a_gap_or_without_the_entry_that_was_seen_is_another_history(redis: Redis, scope: All) -> None:
-    comparison = reconciler(redis, scope)
+def test_a_log_with_a_gap_or_without_the_entry_that_was_seen_is_another_history(redis: Redis, policy: All) -> None:
+    comparison = reconciler(redis, policy)
     redis.entries = [put(1, t_us=99), put(2)]
 
     for each in (comparison, reconciler(Redis(put(1), put(3)), All())):
@@ -151,28 +151,28 @@ def test_a_log_with_a_gap_or_without_the_entry_that_was_seen_is_another_history(
             each.compare(page("a"))
 
 
-def test_portions_shrink_while_the_log_grows_quickly_and_grow_again(redis: Redis, scope: All) -> None:
+def test_portions_shrink_while_the_log_grows_quickly_and_grow_again(redis: Redis, policy: All) -> None:
     redis.come = [[put(2)], [put(3)], []]
     ids = [f"s{number}" for number in range(4 * ROWS)]
 
-    list(reconciler(redis, scope).put_back([one_shot(id=id) for id in ids]))
+    list(reconciler(redis, policy).put_back([one_shot(id=id) for id in ids]))
 
     assert [ROWS, ROWS // 4, 12, 24, 48] == redis.sizes[:5]
     assert ROWS in redis.sizes[5:]
-    assert ids == scope.put_back
+    assert ids == policy.put_back
 
 
-def guessing(redis: Redis, scope: All) -> Reconciler:
+def guessing(redis: Redis, policy: All) -> Reconciler:
     """Return a reconciler that has found nothing of the last page."""
-    comparison = reconciler(redis, scope)
+    comparison = reconciler(redis, policy)
     comparison.compare(page("first"))
-    scope.judged.clear()
+    policy.judged.clear()
     return comparison
 
 
-def test_a_page_is_guessed_only_after_redis_had_nothing_of_the_last_one(redis: Redis, scope: All) -> None:
+def test_a_page_is_guessed_only_after_redis_had_nothing_of_the_last_one(redis: Redis, policy: All) -> None:
     redis.held = {"first"}
-    comparison = reconciler(redis, scope)
+    comparison = reconciler(redis, policy)
 
     before = comparison.guess(page("a"))
     comparison.compare(page("first"))
@@ -184,51 +184,51 @@ def test_a_page_is_guessed_only_after_redis_had_nothing_of_the_last_one(redis: R
     assert ["a"] == [row.id for portion in with_nothing for row in portion.rows]
 
 
-def test_a_right_guess_is_restored_without_a_comparison(redis: Redis, scope: All) -> None:
-    comparison = guessing(redis, scope)
+def test_a_right_guess_is_restored_without_a_comparison(redis: Redis, policy: All) -> None:
+    comparison = guessing(redis, policy)
 
     list(comparison.reconcile(page("a", "b"), comparison.guess(page("a", "b"))))
 
-    assert ([["a", "b"]], ["a", "b"]) == (scope.judged, scope.put_back)
+    assert ([["a", "b"]], ["a", "b"]) == (policy.judged, policy.put_back)
 
 
-def test_a_wrong_guess_is_compared_and_ends_guessing(redis: Redis, scope: All) -> None:
-    comparison = guessing(redis, scope)
+def test_a_wrong_guess_is_compared_and_ends_guessing(redis: Redis, policy: All) -> None:
+    comparison = guessing(redis, policy)
     guess = comparison.guess(page("a", "b"))
     redis.held = {"b"}
 
     list(comparison.reconcile(page("a", "b"), guess))
 
-    assert ([["a", "b"]] * 2, ["a", "b"]) == (scope.judged, scope.put_back)
+    assert ([["a", "b"]] * 2, ["a", "b"]) == (policy.judged, policy.put_back)
     assert [] == comparison.guess(page("c"))
 
 
-def test_a_wrong_guess_of_a_later_portion_repeats_no_earlier_one(redis: Redis, scope: All) -> None:
-    comparison = guessing(redis, scope)
+def test_a_wrong_guess_of_a_later_portion_repeats_no_earlier_one(redis: Redis, policy: All) -> None:
+    comparison = guessing(redis, policy)
     ids = [f"s{number}" for number in range(ROWS + 5)]
     guess = comparison.guess(page(*ids))
     redis.held = {ids[-1]}
 
     list(comparison.reconcile(page(*ids), guess))
 
-    assert [ids, ids[ROWS:]] == scope.judged
-    assert ids == scope.put_back
+    assert [ids, ids[ROWS:]] == policy.judged
+    assert ids == policy.put_back
 
 
-def test_schedules_changed_after_a_guess_are_compared(redis: Redis, scope: All) -> None:
-    comparison = guessing(redis, scope)
+def test_schedules_changed_after_a_guess_are_compared(redis: Redis, policy: All) -> None:
+    comparison = guessing(redis, policy)
     guess = comparison.guess(page("a", "b"))
     redis.entries.append(put(2, "b"))
     list(comparison.catch_up())
 
     list(comparison.reconcile(page("a", "b"), guess))
 
-    assert [["a", "b"], ["b"]] == scope.judged
-    assert ["a", "b"] == scope.put_back
+    assert [["a", "b"], ["b"]] == policy.judged
+    assert ["a", "b"] == policy.put_back
 
 
-def test_schedules_changed_during_the_restore_before_their_page_are_compared(redis: Redis, scope: All) -> None:
-    comparison = guessing(redis, scope)
+def test_schedules_changed_during_the_restore_before_their_page_are_compared(redis: Redis, policy: All) -> None:
+    comparison = guessing(redis, policy)
     guesses: list[list[Portion]] = []
     comparison._meanwhile = lambda: guesses or guesses.append(comparison.guess(page("b", "c")))
     redis.come = [[put(2, "c")]]
@@ -237,21 +237,21 @@ def test_schedules_changed_during_the_restore_before_their_page_are_compared(red
     comparison._meanwhile = lambda: None
     list(comparison.reconcile(page("b", "c"), guesses[0]))
 
-    assert ["c"] == scope.judged[-1]
-    assert ["a", "b", "c"] == scope.put_back
+    assert ["c"] == policy.judged[-1]
+    assert ["a", "b", "c"] == policy.put_back
 
 
-def test_a_page_with_runs_is_not_guessed(redis: Redis, scope: All) -> None:
-    comparison = guessing(redis, scope)
+def test_a_page_with_runs_is_not_guessed(redis: Redis, policy: All) -> None:
+    comparison = guessing(redis, policy)
     [known] = page("a")
 
     assert comparison.guess([known])
     assert [] == comparison.guess([replace(known, runs=[one_shot("open")])])
 
 
-def test_a_page_with_a_schedule_without_a_row_is_not_guessed(redis: Redis, scope: All) -> None:
-    comparison = guessing(redis, scope)
-    scope.judge = lambda page, held: [one_shot(id=page[0].id)]  # type: ignore[method-assign]  # nothing of the second
+def test_a_page_with_a_schedule_without_a_row_is_not_guessed(redis: Redis, policy: All) -> None:
+    comparison = guessing(redis, policy)
+    policy.judge = lambda page, held: [one_shot(id=page[0].id)]  # type: ignore[method-assign]  # nothing of the second
 
     assert [] == comparison.guess(page("a", "gone"))
 

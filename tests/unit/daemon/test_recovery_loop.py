@@ -14,12 +14,12 @@ from zsched.core.clock import ManualClock
 from zsched.core.log import Position
 from zsched.daemon.merge import OtherRestores
 from zsched.daemon.reconciler import HistoryChanged
-from zsched.daemon.recovery import WAIT_MS, Doing, RecoveryLoop
+from zsched.daemon.recovery import WAIT_MS, RecoveryLoop, RecoveryStep
 from zsched.storage.keys import Keys
 from zsched.storage.restoring import OtherDataSet
 
 FIRST, SECOND = Position(1, 5, 50), Position(1, 6, 60)
-COMPARES_AND_RESTORES = [Doing.COMPARING, Doing.RESTORING]
+COMPARES_AND_RESTORES = [RecoveryStep.COMPARING, RecoveryStep.RESTORING]
 
 
 class Comparison:
@@ -57,15 +57,15 @@ class Driver:
             self.log, Keys("default"), self.clock, lambda: self.left.pop(0), lambda merge: is_lost, is_manual=is_manual
         )  # type: ignore[arg-type]  # in their place
 
-    def run(self, most: int = 50, between: Callable[[], None] = lambda: None) -> list[Doing]:
+    def run(self, most: int = 50, between: Callable[[], None] = lambda: None) -> list[RecoveryStep]:
         """Return the steps of the loop, each once."""
-        did: list[Doing] = []
-        for doing, _ in zip(self.loop.steps(), range(most), strict=False):
-            did.append(doing)
-            if not doing.is_busy:
+        did: list[RecoveryStep] = []
+        for step, _ in zip(self.loop.steps(), range(most), strict=False):
+            did.append(step)
+            if not step.is_busy:
                 self.clock.advance(WAIT_MS / 3)
                 between()
-        return [doing for doing, _ in groupby(did)]
+        return [step for step, _ in groupby(did)]
 
 
 def test_a_lost_history_is_compared_and_restored_and_a_complete_history_is_only_compared() -> None:
@@ -73,13 +73,13 @@ def test_a_lost_history_is_compared_and_restored_and_a_complete_history_is_only_
 
     assert COMPARES_AND_RESTORES == driver.run()
     assert (True, 200) == (driver.loop.merge.is_done, driver.loop.compared)  # type: ignore[attr-defined]
-    assert [Doing.COMPARING] == Driver(Comparison(), is_lost=False).run()
+    assert [RecoveryStep.COMPARING] == Driver(Comparison(), is_lost=False).run()
 
 
 def test_recovery_yields_to_another_restore_until_it_is_done() -> None:
     driver = Driver(Comparison(FIRST), Comparison(SECOND), Comparison(SECOND))
 
-    assert [Doing.COMPARING, Doing.YIELDING] * 2 + COMPARES_AND_RESTORES == driver.run()
+    assert [RecoveryStep.COMPARING, RecoveryStep.YIELDING] * 2 + COMPARES_AND_RESTORES == driver.run()
 
 
 def test_recovery_yields_twice_to_a_restore_that_interrupts_it() -> None:
@@ -93,8 +93,8 @@ def test_recovery_yields_twice_to_a_restore_that_interrupts_it() -> None:
 
     first.run = restored_meanwhile  # type: ignore[method-assign]
 
-    compares = COMPARES_AND_RESTORES[: COMPARES_AND_RESTORES.index(Doing.RESTORING)]
-    yields = [Doing.YIELDING, *compares, Doing.YIELDING]
+    compares = COMPARES_AND_RESTORES[: COMPARES_AND_RESTORES.index(RecoveryStep.RESTORING)]
+    yields = [RecoveryStep.YIELDING, *compares, RecoveryStep.YIELDING]
     assert [*COMPARES_AND_RESTORES, *yields, *COMPARES_AND_RESTORES] == driver.run()
 
 
@@ -116,10 +116,10 @@ def test_a_wait_ends_as_soon_as_another_archive_has_merged() -> None:
 def test_a_redis_that_loses_its_history_again_is_compared_again(error: Exception) -> None:
     driver = Driver(Comparison(error=error), Comparison())
 
-    assert [*COMPARES_AND_RESTORES, Doing.STARTING_OVER, *COMPARES_AND_RESTORES] == driver.run()
+    assert [*COMPARES_AND_RESTORES, RecoveryStep.STARTING_OVER, *COMPARES_AND_RESTORES] == driver.run()
 
 
 def test_recovery_in_manual_mode_waits_for_people_while_something_is_missing() -> None:
     driver = Driver(Comparison(), Comparison(), Comparison(is_lacking=False), is_manual=True)
 
-    assert [Doing.COMPARING, Doing.AWAITING_PEOPLE] * 2 + COMPARES_AND_RESTORES == driver.run()
+    assert [RecoveryStep.COMPARING, RecoveryStep.AWAITING_OPERATOR] * 2 + COMPARES_AND_RESTORES == driver.run()

@@ -32,7 +32,7 @@ from zsched.core.recovery.difference import judge
 from zsched.daemon import recovery
 from zsched.daemon.merge import PAGE, Merge, OtherRestores
 from zsched.daemon.reconciler import HistoryChanged
-from zsched.daemon.recovery import Doing, RecoveryLoop
+from zsched.daemon.recovery import RecoveryLoop, RecoveryStep
 from zsched.errors import RedisRefused, RedisUnavailable, ZschedError
 from zsched.storage.connection import Wire, link_of
 from zsched.storage.keys import keys_of
@@ -228,27 +228,27 @@ class ManualRecovery:
 
     def _drive(self, loop: RecoveryLoop, asked: Sequence[int]) -> None:
         """Run the recovery, and report its progress."""
-        before: Doing | None = None
+        before: RecoveryStep | None = None
         progress, total = self._progress(), 0
         with ExitStack() as shown:
             try:
-                for doing in loop.steps():
-                    if doing is not before:
+                for step in loop.steps():
+                    if step is not before:
                         shown.close()
-                        self._begin(doing, loop.merge)
-                    if doing is Doing.RESTORING:
-                        if doing is not before:
+                        self._begin(step, loop.merge)
+                    if step is RecoveryStep.RESTORING:
+                        if step is not before:
                             progress, total = shown.enter_context(self._progress()), loop.merge.total
                         progress.at(min(loop.compared, total), total)
-                    elif not doing.is_busy:
+                    elif not step.is_busy:
                         time.sleep(_SLEEP_S)
                     if asked:
                         shown.close()
                         self._say(f"stopped; {self._kept()}")
                         raise click.Abort
-                    before = doing
+                    before = step
             except (RedisUnavailable, RedisRefused) as error:  # for example gone, or out of memory
-                if before is not Doing.RESTORING:
+                if before is not RecoveryStep.RESTORING:
                     raise
                 if isinstance(error, RedisUnavailable):
                     raise error.but(f"{error.problem}; {self._kept()}") from error
@@ -257,12 +257,12 @@ class ManualRecovery:
     def _progress(self, label: str = "recovering") -> Progress:
         return Progress(label, is_quiet=self._is_quiet, counted="schedules compared")
 
-    def _begin(self, doing: Doing, merge: Merge) -> None:
+    def _begin(self, step: RecoveryStep, merge: Merge) -> None:
         """Report the part that begins, if it is an unusual one."""
-        if doing is Doing.STARTING_OVER:
+        if step is RecoveryStep.STARTING_OVER:
             self._say("Redis lost its history once more; comparing again")
             self._difference = self._difference.emptied()
-        elif doing is Doing.YIELDING:
+        elif step is RecoveryStep.YIELDING:
             archive = merge.branch.restored[1] if merge.branch.restored else "?"
             again = f"comparing again in {recovery.WAIT_MS / 1000:g} s"
             self._say(f"archive {archive} is putting back what it knows; {again}")
