@@ -16,6 +16,7 @@ from zsched import Client
 from zsched.cli.program import DONE, UNHEALTHY
 from zsched.core.clock import from_ms
 from zsched.core.log import FORMAT
+from zsched.core.record import Place, Portion, Record
 from zsched.core.runs.job import rq_time
 from zsched.core.runs.run import Run, RunStatus
 from zsched.storage.connection import Link, Wire
@@ -409,10 +410,11 @@ def test_a_rebuilt_redis_is_a_warning_for_half_an_hour(zsched: Zsched, led: redi
     report(led, daemon="d2")
     at_ms = now_ms(led) - 240_000
     places = {"one-shot": "due", "rule": "due", "pushed": "open", "left": "skipped"}
-    rows = [text for id, place in places.items() for text in row(id, "" if id == "rule" else "5", place)]
+    lost = [Record(id, "" if id == "rule" else "5", Place(place), "low", 5, ()) for id, place in places.items()]
+    other = Record("other", "", Place.DUE, "low", 5, ())
     led.delete(KEYS.log())
-    for seq, (reason, texts) in enumerate([("lost", rows), ("audit", row("other", "", "due"))], 1):
-        body = ["reason", reason, "archive", "x", "rows", len(texts) // 4, *texts]
+    for seq, (reason, rows) in enumerate([("lost", lost), ("audit", [other])], 1):
+        body = ["reason", reason, "archive", "x", *Portion(rows).texts]
         add_entry(led, KEYS.log(), f"3-{seq}", "restore", at_ms * 1000, *body, "format", FORMAT)
     for seq in (3, 4):
         add_entry(led, KEYS.log(), f"3-{seq}", "merged", at_ms * 1000, "archive", "x", "rows", 1, "3-1", 5)
@@ -427,11 +429,6 @@ def test_a_rebuilt_redis_is_a_warning_for_half_an_hour(zsched: Zsched, led: redi
     assert ["1m", "5m*", "30m*"] == [line.split()[0] for line in windows[:3]]
     assert "* without what Redis lost of that time: zsched history looks further" == windows[3]
     assert "no run failed, was lost or expired in the last 30m*" in result.stdout
-
-
-def row(id: str, run: str, place: str) -> list[str]:
-    """Return a row of a ``restore`` entry, without a job."""
-    return [id, f"{run or '-'} {place} low 5 - - - 5 0 0", "", ""]
 
 
 def test_a_merge_that_restored_nothing_is_not_a_warning(zsched: Zsched, led: redis.Redis) -> None:

@@ -18,7 +18,7 @@ from tools.campaign.verdict import Verdict, judge
 from tools.campaign.witnesses import Loss, Place, Window, Witnesses
 from zsched.core.log import FORMAT, Entry, Position
 from zsched.core.record import Place as At
-from zsched.core.record import Record
+from zsched.core.record import Portion, Record
 
 pytestmark = pytest.mark.once
 
@@ -101,9 +101,8 @@ def put_back(seq: int, nominal_ms: int) -> Entry:
     been pushed.
     """
     lost = Record("r", str(nominal_ms), At.OPEN, "normal", None, ())
-    texts = [*rule_before(nominal_ms + 1000).texts(), *lost.texts(), "format", str(FORMAT)]
-    head = ["reason", "lost", "archive", "a", "rows", "2"]
-    return entry(seq, "restore", *head, *texts, t_us=nominal_ms * 1000 + 500_000)
+    texts = [*Portion([rule_before(nominal_ms + 1000), lost]).texts, "format", str(FORMAT)]
+    return entry(seq, "restore", "reason", "lost", "archive", "a", *texts, t_us=nominal_ms * 1000 + 500_000)
 
 
 def rule_before(next_ms: int) -> Record:

@@ -95,6 +95,7 @@ class Archive:
         self._arguments, self._retention = Arguments(self._db), Retention(self._db)
         self._prefixes, self._prefixed = PrefixWriter(self._db, self._suffix), -PREFIX_IDS
         self._tail = self.position
+        self._fold = StateWriter(self._db, self._life, self._suffix)
         self._start_fold(self._life)
         if "archive" not in facts:
             self._begin()
@@ -372,7 +373,7 @@ class Archive:
         self._fold.flush()
 
     def _start_fold(self, life: int) -> None:
-        self._fold = StateWriter(self._db, life, self._suffix)
+        self._fold.begin(life)
         self._entries: list[body.HistoryRow] = []
         self._touched: list[tuple[int, int, int]] = []
 

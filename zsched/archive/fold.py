@@ -62,9 +62,13 @@ class StateWriter:
     """
 
     def __init__(self, db: sqlite3.Connection, life: int, run_suffix: str, *, is_part: bool = False) -> None:
-        db.create_function("live_sum", 11, self._opened_sum, deterministic=True)
-        self._db, self.life, self._suffix, self._is_part = db, life, run_suffix, is_part
-        self._index = IndexWriter(db)
+        db.create_function("live_sum", 11, self._opened_sum, deterministic=True)  # refused while a statement is open
+        self._db, self._suffix, self._is_part = db, run_suffix, is_part
+        self.begin(life)
+
+    def begin(self, life: int) -> None:
+        """Apply the next entries to the state *life*; forget what was not written."""
+        self.life, self._index = life, IndexWriter(self._db)
         self.unknown: set[Key] = set()  # a schedule by (id, ''), a run by both
         self.dropped: list[str] = []  # malformed ids of the last entry
         self._at = self._scanned_to = (-1, -1)  # the current entry; the last entry in a scanned schedule

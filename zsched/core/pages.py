@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def pages_of(items: Iterable[T], size: int, first: int | None = None) -> Iterator[list[T]]:
+def pages_of(items: Iterable[T], size: int, first: int | None = None) -> Generator[list[T], None, None]:
     """
     Yield *items* in order, in lists of at most *size*. *items* may be endless: it is read one page at a time. With
     *first*, the first page has at most *first* items, and each further page at most twice as many as the one before.

@@ -34,7 +34,8 @@ Not guaranteed: data that no archive had.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import chain
 from typing import Final
 
@@ -178,16 +179,17 @@ class Merge:
             HistoryChanged, OtherRestores: begin again, with another comparison. OtherDataSet: this is another one.
             RedisUnavailable, RedisRefused, ArchiveCorrupt, ArchiveFailed.
         """
-        compared, self._left = 0, self._pages()
-        self._fetch()
-        while self._next is not None:
-            page, self._next = self._next, None
-            for _ in self.reconciler.reconcile(*page):
-                yield compared
-            self.branch.forget_taken()
-            compared += PAGE
+        compared = 0
+        with closing(self._pages()) as self._left:  # else a run that is given up leaves the archive's reader open
             self._fetch()
-            yield compared
+            while self._next is not None:
+                page, self._next = self._next, None
+                for _ in self.reconciler.reconcile(*page):
+                    yield compared
+                self.branch.forget_taken()
+                compared += PAGE
+                self._fetch()
+                yield compared
         if self._is_whole:
             return
         positions = [report.position for report in self._archivers.reports() if report.position is not None]
@@ -239,7 +241,7 @@ class Merge:
         except UnknownEntry:  # of a newer version: the touched ids are unknown
             return set()
 
-    def _pages(self) -> Iterator[list[Recalled]]:
+    def _pages(self) -> Generator[list[Recalled], None, None]:
         """Yield the archive's data of the compared schedules, a page at a time."""
         if self._touched is not None:
             ids = dict.fromkeys(id for id, _ in self._touched)
