@@ -120,7 +120,7 @@ def found_again(before: int) -> list[Entry]:
     """Return the rule as an archive read it in Redis, before the occurrence of that number, and another schedule."""
     next_ms = DUE_MS + 1000 * (before - 3)
     other = Record("other", "", At.DUE, "normal", DUE_MS, ())
-    return [entry(0, "scan", *one.texts(), t_us=next_ms * 1000 - 1) for one in (other, rule_before(next_ms))]
+    return [entry(0, "scan", *Portion([one]).texts, t_us=next_ms * 1000 - 1) for one in (other, rule_before(next_ms))]
 
 
 ASKED = Call("put", "a", DUE_US - S + 1500, DUE_US - S + 2500, run_id=f"a-{DUE_MS}", due_ms=DUE_MS)
