@@ -19,9 +19,9 @@ from zsched.core.facets import NO_FACETS, Facets
 from zsched.core.log import Entry, UnknownEntry, logged_put, parse, reading
 from zsched.core.log.kinds import LoggedPut, kinds_with_records
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.search import is_push
-from zsched.core.record import Record
-from zsched.core.runs.run_id import RunId, run_id_of
+from zsched.core.occurrences.search import is_push, record_key_of
+from zsched.core.record import Key, Record
+from zsched.core.runs.run_id import nominal_ms_of, run_id_of, run_key
 
 _PUTS_AMONG: Final = 20_000  # entries of the schedule that are looked at, most of them its runs: 0.1 s
 _PUSH_AMONG: Final = 5000  # entries of the schedule, in each direction, to find a push: the caller waits for 2 s
@@ -46,25 +46,25 @@ def puts_of(history: History, id: str, wanted: Collection[str]) -> list[LoggedPu
 
 def original_of(history: History, run_id: str) -> list[bytes] | None:
     """Return the original fields of a run's job; [] if they are not kept, None if its push is not in the history."""
-    parts = RunId.ours(run_id, history.namespace)
-    push = None if parts is None else _push(history, run_id, parts)
-    if parts is None or push is None:
+    key = run_key(run_id, history.namespace)
+    push = None if key is None else _push(history, *key)
+    if key is None or push is None:
         return None
     n, entry = push
-    found = _record_before(history, parts.schedule_id, run_id, n, is_by_rule=parse(entry).is_by_rule)
+    found = _record_before(history, key, n, is_by_rule=parse(entry).is_by_rule)
     return [] if found is None else _whole(history, *found)
 
 
 def facets_before(history: History, change: Change, n: int) -> Facets:
     """Return the facets of the newest record before entry *n* of the change's run, or of its schedule."""
-    found = _record_before(history, change.id, change.run_id or run_id_of(change.id, ""), n, is_by_rule=True)
+    found = _record_before(history, record_key_of(change), n, is_by_rule=True)
     return NO_FACETS if found is None else Facets.of(found[0])
 
 
-def _push(history: History, run_id: str, parts: RunId) -> tuple[int, Entry] | None:
+def _push(history: History, id: str, run: str) -> tuple[int, Entry] | None:
     """Return the number and entry of its push: usually at its time or later, for a one-shot on request before."""
-    id, ms = parts.schedule_id, b"%d" % parts.nominal_ms
-    from_n = first_since(history.db, parts.nominal_ms * 1000, history.last_n)
+    nominal_ms, run_id = nominal_ms_of(run) or 0, run_id_of(id, run)
+    ms, from_n = b"%d" % nominal_ms, first_since(history.db, nominal_ms * 1000, history.last_n)
     later, all = history.entries(id, from_n, most=_PUSH_AMONG, is_forwards=True), history.entries(id, most=_PUSH_AMONG)
     for n, entry in chain(later, all):
         if not any(ms in each for each in entry.body):  # faster than parsing the entry
@@ -74,16 +74,13 @@ def _push(history: History, run_id: str, parts: RunId) -> tuple[int, Entry] | No
     return None
 
 
-def _record_before(
-    history: History, id: str, run_id: str, push_n: int, *, is_by_rule: bool
-) -> tuple[Record, int, int] | None:
+def _record_before(history: History, key: Key, push_n: int, *, is_by_rule: bool) -> tuple[Record, int, int] | None:
     """
     Return the newest record up to entry *push_n*, of the run itself or, if its rule pushed it, of the schedule; and the
     number of its entry, and its row.
     """
-    run = run_id[len(id) + 1 :]
-    wanted = {(id, run), (id, "")} if is_by_rule else {(id, run)}
-    for n, entry in history.entries(id, end_n=push_n + 1, kinds=_KINDS):
+    wanted = {key, (key[0], "")} if is_by_rule else {key}
+    for n, entry in history.entries(key[0], end_n=push_n + 1, kinds=_KINDS):
         with suppress(UnknownEntry), reading(entry):
             parsed = parse(entry, history.run_suffix)
             for row, of in enumerate(parsed.owners()):

@@ -15,7 +15,7 @@ from zsched.core.log import Position, text
 from zsched.core.model import iso, json_of, seconds
 from zsched.core.record import Place, Record
 from zsched.core.recovery.difference import Verdict
-from zsched.core.runs.run_id import RunId
+from zsched.core.runs.run_id import nominal_ms_of
 from zsched.core.story.sentences import local_text
 from zsched.core.wording import plural, rough_duration
 
@@ -58,11 +58,9 @@ _BY_PLACE: Final = {what.place: what for what in Action}
 
 def _listed(row: Record) -> Record:
     """Return *row* of a merge with its function as its only field, and with the due time of its run."""
-    parts = RunId.parse(row.run_id) if row.due_ms is None and row.run_id is not None else None
-    job = row.job_fields()
+    job, due_ms = row.job_fields(), nominal_ms_of(row.run) if row.due_ms is None else row.due_ms
     # zsched's field, or RQ's description if zsched's field is missing
     func = row.own_fields().get(b"func") or job.get(b"zs_func") or job.get(b"description") or b""
-    due_ms = row.due_ms if parts is None else parts.nominal_ms
     return replace(row, due_ms=due_ms, job=(), own=(b"func", func), shape=None)
 
 
