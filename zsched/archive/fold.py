@@ -39,6 +39,7 @@ from zsched.core.log.rows import (
 )
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import Outcome
+from zsched.core.occurrences.search import record_key_of
 from zsched.core.record import Place, Record
 from zsched.core.runs.run_id import nominal_ms_of, run_id_of
 
@@ -168,7 +169,7 @@ class StateWriter:
     def _source_of(self, change: Change, is_by_rule: bool) -> RecordPlace | None:
         """Return the record of *change*: of its run, or of its schedule."""
         if change.run_id is not None and not is_by_rule:
-            return self._source(change.id, change.run_id[len(change.id) + 1 :])
+            return self._source(*record_key_of(change))
         schedule = self._look(change.id)
         return None if schedule is None else (schedule.n, schedule.row)
 

@@ -21,7 +21,7 @@ from zsched.core.log import kinds_telling
 from zsched.core.log.lives import EndEntry
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.search import is_push, run_that_ended
+from zsched.core.occurrences.search import is_push, record_key_of, run_that_ended
 from zsched.core.runs.run import Run, pushed
 
 _OF_ONE_RUN: Final = 200  # entries of an id after the push, among which the run's end is searched
@@ -45,10 +45,10 @@ class PushedRuns:
         Return the run of *push* in entry *n*, and True if a later entry pushed it again; None if a recovery skipped it:
         it is no run any more.
         """
-        run_id, id = push.run_id or "", push.id
-        is_open = self._db.execute(_IS_OPEN, (self._history.life, id, run_id[len(id) + 1 :])).fetchone() is not None
+        run_id = push.run_id or ""
+        is_open = self._db.execute(_IS_OPEN, (self._history.life, *record_key_of(push))).fetchone() is not None
         is_superseded, attempt = False, 1
-        for later_n, kind in islice(self._history.numbers(id, n + 1, is_forwards=True), _OF_ONE_RUN):
+        for later_n, kind in islice(self._history.numbers(push.id, n + 1, is_forwards=True), _OF_ONE_RUN):
             for change in self._by_run(later_n).get(run_id, ()) if kind in _TELLING else ():
                 if change.what is What.RUN_ENDED and not is_open:
                     return run_that_ended(self.last_end(run_id, later_n, change)[1]), is_superseded
