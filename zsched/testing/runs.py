@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from zsched.core.clock import LAST_MS, from_ms
-from zsched.core.log import Entry, Position, changes
+from zsched.core.log import Position, changes
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import PUSHES, What
 from zsched.core.runs.run import Run, RunStatus, of_job
@@ -57,8 +57,10 @@ class Pushes:
 
     def new(self) -> list[Change]:
         """Return the pushes of runs since the last call, in order."""
-        found = [change for entry in self._entries() for change in changes(entry, self.keys.run_suffix)]
-        pushes = [change for change in found if change.what in PUSHES]
+        pushes = list[Change]()
+        for entry in Log(self.wire, self.keys).entries("-" if self.last is None else f"({self.last.id}", _PAGE):
+            self.last = entry.position
+            pushes += [change for change in changes(entry, self.keys.run_suffix) if change.what in PUSHES]
         self.fired_us.update((change.run_id or "", change.at_us) for change in pushes)
         return pushes
 
@@ -72,16 +74,6 @@ class Pushes:
         func, args, kwargs = encoder.open(data or b"", runs=True)
         nominal_at, at = from_ms(change.nominal_ms or 0), from_ms(change.at_us // 1000)
         return Fired(run_id, change.id, func, args, kwargs, (queue or b"").decode(), nominal_at, at)
-
-    def _entries(self) -> list[Entry]:
-        log, found, page = Log(self.wire, self.keys), list[Entry](), list[Entry]()
-        while not found or len(page) == _PAGE:
-            page = log.read("-" if self.last is None else f"({self.last.id}", _PAGE)
-            if not page:
-                break
-            found += page
-            self.last = page[-1].position
-        return found
 
 
 # -- ends -------------------------------------------------------------------------------------------
