@@ -155,7 +155,7 @@ def test_a_task_knows_its_run_and_its_notes_survive_an_attempt(
     RqWorkers(guard, redis_url, tmp_path).work(*options)
 
     assert b"finished" == redis_client.hget(KEYS.rq.job(run), "status")
-    [job] = Jobs(Link.from_url(redis_url, 5), KEYS).look([run])
+    [job] = Jobs(Link.from_url(redis_url, 5), KEYS).read([run])
     assert job is not None
     noted = json.loads(job.note)
     assert {

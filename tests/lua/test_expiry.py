@@ -231,7 +231,7 @@ def test_expired_before_start_is_claimed_only_if_its_end_would_have_been_recorde
     ns.pass_time(MINUTE_MS + 500)
     since_ms = None if watched_since_ms is None else pushed_ms + watched_since_ms
 
-    [job] = Jobs(ns.link, ns.keys).look([run])
+    [job] = Jobs(ns.link, ns.keys).read([run])
     told = of_job(run, job, pushed_ms * 1000, watched_since_ms=since_ms)
 
     assert (RunStatus.EXPIRED, expected) == (told.status, told.error)
@@ -241,7 +241,7 @@ def test_a_run_that_is_gone_before_its_deadline_did_not_expire(ns: Namespace) ->
     run = _enqueue(ns, **EXPIRES)
     ns.redis.delete(ns.keys.rq.job(run))
 
-    assert [None] == Jobs(ns.link, ns.keys).look([run])
+    assert [None] == Jobs(ns.link, ns.keys).read([run])
 
 
 def test_a_run_with_an_execution_counts_as_running_not_as_expired(ns: Namespace) -> None:
@@ -250,7 +250,7 @@ def test_a_run_with_an_execution_counts_as_running_not_as_expired(ns: Namespace)
     ns.redis.zadd(f"{RQ}:executions:{run}", {"one": 1})
     ns.pass_time(2 * MINUTE_MS)
 
-    [job] = Jobs(ns.link, ns.keys).look([run])
+    [job] = Jobs(ns.link, ns.keys).read([run])
 
     assert RunStatus.RUNNING is of_job(run, job, None).status
 

@@ -138,7 +138,7 @@ def look_and_track(scene: Scene) -> None:
 
 
 def jobs_of(scene: Scene, runs: list[str]) -> list[JobFacts | None]:
-    return Jobs(scene.wire, scene.led.keys).look(runs)
+    return Jobs(scene.wire, scene.led.keys).read(runs)
 
 
 def lost(scene: Scene) -> None:

@@ -78,7 +78,7 @@ def test_a_run_is_fired_executed_and_tracked_under_another_prefix(moved: Namespa
         client.hset(rq.job(run), mapping={"status": "finished", "ended_at": rq_time(DUE_MS)})
         client.zadd(rq.registry("finished", "default"), {run: DUE_MS / 1000})
         ended = registries.members([(key, "-inf", "+inf") for key in registries.keys()])  # noqa: SIM118 - no dict
-        [job] = Jobs(wire, moved.keys).look([run])
+        [job] = Jobs(wire, moved.keys).read([run])
         assert seen is not None
         assert job is not None
         tracked = dispatch.track(TERM, seen.position, [(of_job(run, job, DUE_MS * 1000), job.seen)])

@@ -50,7 +50,7 @@ def test_look_returns_all_fields_that_rq_has_of_a_run(led: Namespace) -> None:
     }  # fmt: skip
     led.redis.hset(led.keys.rq.job(A), mapping=texts | {"zs_attempts": '[[1,"w"]]', "zs_note": '{"sent":\0 1}'})
 
-    [told] = Jobs(led.link, led.keys).look([A])
+    [told] = Jobs(led.link, led.keys).read([A])
 
     expected = {field: texts.get(name, "") for field, name in JOB_FIELDS.items()}
     assert JobFacts(**expected | {"note": '{"sent":\0 1}', "attempts": '[[1,"w"]]'}) == told
@@ -64,7 +64,7 @@ def test_look_returns_the_newest_error_of_a_failed_run(led: Namespace) -> None:
         packed = b64encode(zlib.compress(text.encode()))
         led.redis.xadd(f"{RQ}:results:{A}", {"type": 2, "exc_string": packed})
 
-    [told] = Jobs(led.link, led.keys).look([A])
+    [told] = Jobs(led.link, led.keys).read([A])
 
     assert told is not None
     assert "ValueError: new" == told.error
@@ -77,7 +77,7 @@ def test_look_leaves_attempts_out_that_no_worker_of_ours_wrote(led: Namespace, t
     job(led, A, "finished")
     led.redis.hset(led.keys.rq.job(A), mapping={"zs_attempts": text, "zs_note": "{}"})
 
-    [told] = Jobs(led.link, led.keys).look([A])
+    [told] = Jobs(led.link, led.keys).read([A])
 
     assert told is not None
     assert ("", "{}") == (told.attempts, told.note)
@@ -91,7 +91,7 @@ def test_look_returns_a_run_without_its_error_if_that_is_unreadable(led: Namespa
     else:
         led.redis.xadd(f"{RQ}:results:{A}", {"type": 2, "exc_string": error})
 
-    [told] = Jobs(led.link, led.keys).look([A])
+    [told] = Jobs(led.link, led.keys).read([A])
 
     assert told is not None
     assert ("failed", "") == (told.status, told.error)
@@ -104,7 +104,7 @@ def test_look_returns_none_for_a_missing_or_corrupted_job(led: Namespace, broken
     elif broken == "another type":
         led.redis.set(led.keys.rq.job(A), "?")
 
-    assert [None] == Jobs(led.link, led.keys).look([A])
+    assert [None] == Jobs(led.link, led.keys).read([A])
 
 
 def test_a_job_that_may_not_be_read_does_not_count_as_deleted(led: Namespace) -> None:
@@ -112,7 +112,7 @@ def test_a_job_that_may_not_be_read_does_not_count_as_deleted(led: Namespace) ->
     led.redis.execute_command("ACL", "SETUSER", "default", "resetkeys", "~zsched:*")
     try:
         with pytest.raises(RedisRefused):
-            Jobs(led.link, led.keys).look([A, B])
+            Jobs(led.link, led.keys).read([A, B])
     finally:
         led.redis.execute_command("ACL", "SETUSER", "default", "allkeys")
 

@@ -235,7 +235,7 @@ def test_connections_to_a_former_master_break_before_the_next_command_but_not_in
     wire = Wire(connection, "x", pool)
     wire.send("GET")
 
-    pool.look()
+    pool.find_master()
     wire.send("GET")
     wire.receive()
     wire.receive()
@@ -253,7 +253,7 @@ def test_a_subscription_leaves_a_former_master_after_any_number_of_messages() ->
     wire.hear()
     wire.hear()
 
-    pool.look()
+    pool.find_master()
 
     with pytest.raises(RedisUnavailable, match="x has another master now"):
         wire.wait_for_data(1.0)

@@ -163,8 +163,8 @@ class StateWriter:
             self._index.records(n, parsed)
         elif fired is not None:
             self._fired.append((n, fired))  # the records become known when the rows are changed
-        elif parsed.is_told and (told := list(parsed.told())):
-            self._index.told(n, told, [self._source_of(one, parsed.is_by_rule) for one in told])
+        elif parsed.is_searched and (changes := list(parsed.searched())):
+            self._index.add_changes(n, changes, [self._source_of(one, parsed.is_by_rule) for one in changes])
 
     def _source_of(self, change: Change, is_by_rule: bool) -> RecordPlace | None:
         """Return the record of *change*: of its run, or of its schedule."""

@@ -1,9 +1,9 @@
 """
 The index for searches of the history: what the rows of an entry are about, and which entries have a value.
 
-``facet`` has a row per entry with records, or with outcomes (``ParsedEntry.told``): the function, queue, owner, tags
-and name of each record or change. A change has those of the record that was valid then. So a search reads no records:
-they may be far away, or deleted.
+``facet`` has a row per entry with records, or with outcomes (``ParsedEntry.searched``): the function, queue, owner,
+tags and name of each record or change. A change has those of the record that was valid then. So a search reads no
+records: they may be far away, or deleted.
 
 ``posting`` has a row per value and place, if the place has changes with this value. The place of a word (``failed``) is
 an entry. The place of a facet (``queue:email``), or of a word with a facet (``failed|queue:email``), is a block of 64
@@ -62,15 +62,15 @@ class IndexWriter:
         facets = parsed.facets()
         self._remember(n, facets)
         self._rows.append(facet_row(n, facets))
-        if parsed.is_told:
+        if parsed.is_searched:
             of = {owner: facets.at(row) for row, owner in enumerate(parsed.owners())}
-            self._post(n, ((one, of.get(record_key_of(one), NO_FACETS)) for one in parsed.told()))
+            self._post(n, ((one, of.get(record_key_of(one), NO_FACETS)) for one in parsed.searched()))
 
-    def told(self, n: int, told: Sequence[Change], sources: Iterable[RecordPlace | None]) -> None:
-        """Add entry *n* without records: its changes, in the order of ``ParsedEntry.told``, and their records."""
+    def add_changes(self, n: int, changes: Sequence[Change], sources: Iterable[RecordPlace | None]) -> None:
+        """Add entry *n* without records: its changes, in the order of ``ParsedEntry.searched``, and their records."""
         facets = [NO_FACETS if source is None else self._of(source[0]).at(source[1]) for source in sources]
         self._rows.append(facet_row(n, FacetsOfRows.of(facets)))
-        self._post(n, zip(told, facets, strict=True))
+        self._post(n, zip(changes, facets, strict=True))
 
     def fired(self, n: int, sources: Sequence[RecordPlace | None]) -> None:
         """Add entry *n* of fired one-shots. Fast if the records in an entry have the same facets."""

@@ -21,7 +21,7 @@ from zlib import crc32
 from zsched.archive import body
 from zsched.core.clock import Clock
 from zsched.core.log import UnknownEntry, kinds_telling, parse, reading
-from zsched.core.occurrences.outcomes import TOLD
+from zsched.core.occurrences.outcomes import SEARCHED
 from zsched.errors import ArchiveCorrupt
 
 LENGTHS: Final = (3, 5, 8, 12, 16, 24)  # characters
@@ -29,7 +29,7 @@ PREFIX_IDS: Final = 4096  # in a block, at least, but for one with very many sma
 _ENTRIES: Final = 65_536  # of any kind in a block, at most
 _BITS: Final = 8  # per prefix, at least
 _PROBES: Final = 3
-_TOLD: Final = body.of_kinds(kinds_telling(*TOLD))
+_SEARCHED: Final = body.of_kinds(kinds_telling(*SEARCHED))
 
 PrefixRow = tuple[int, int, int, bytes, int]  # length, first_n, last_n, bits, sum
 NumberRange = tuple[int, int]  # numbers of entries, both included
@@ -52,7 +52,7 @@ class PrefixWriter:
         """Return the filters of the next block; None if it is not complete."""
         first_n = covered_to(self._db) + 1
         ids, end_n = set[str](), 0
-        query = f"SELECT {body.COLUMNS} FROM entry WHERE n >= ? AND n <= ? AND {_TOLD} ORDER BY n"
+        query = f"SELECT {body.COLUMNS} FROM entry WHERE n >= ? AND n <= ? AND {_SEARCHED} ORDER BY n"
         most_n = min(first_n + _ENTRIES - 1, last_n)
         with closing(self._db.execute(query, (first_n, most_n))) as rows:
             count = 0
@@ -75,7 +75,7 @@ class PrefixWriter:
             parsed = parse(entry, self._suffix)
             with reading(entry):
                 keys = parsed.only_fired()
-                return [change.id for change in parsed.told()] if keys is None else [id for id, _ in keys]
+                return [change.id for change in parsed.searched()] if keys is None else [id for id, _ in keys]
         except UnknownEntry:
             return []
 

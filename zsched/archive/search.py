@@ -80,7 +80,7 @@ class Search:
         self._runs = PushedRuns(history)
         self._ranges: list[NumberRange] = []  # parts of the history that may have wanted ids, the newest first
 
-    def look(self, after_part: str | None = None) -> SearchPart:
+    def next_part(self, after_part: str | None = None) -> SearchPart:
         """Return the next part of the search, after the cursor of an earlier one. Raises ValueError."""
         after = None if after_part is None else SearchCursor.parse(after_part)
         until_ms = self._clock.monotonic_ms() + _LOOKED_FOR_MS
@@ -277,7 +277,7 @@ class Search:
         with suppress(UnknownEntry):
             parsed = parse(entry, self._history.run_suffix)
             with reading(entry):
-                return list(parsed.told())
+                return list(parsed.searched())
         return []
 
     def _facets(self, n: int, entry: Entry) -> _Facets:

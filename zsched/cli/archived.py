@@ -165,7 +165,7 @@ class _ArchivedHistoryReader(HistoryReader):
         answer = answer_of(self._archive.path, about, arguments)
         return answer, replace(source_of(answer, self._place), problem=str(self._error))
 
-    def seen(self, runs: Sequence[Run]) -> list[Run]:
+    def updated(self, runs: Sequence[Run]) -> list[Run]:
         """Return *runs* unchanged: RQ cannot be asked."""
         return list(runs)
 
@@ -181,7 +181,7 @@ class _ArchivedHistoryReader(HistoryReader):
         """Return nothing: RQ cannot be asked."""
         return []
 
-    def heard(self) -> set[str] | None:
+    def heard_queues(self) -> set[str] | None:
         """Return None: workers cannot be asked."""
         return None
 

@@ -89,7 +89,7 @@ class Answers:
             if of_schedule.changes:
                 run_id, chronicle, found = id, of_schedule, self._reader.find(parts.schedule_id)
         known = [run for run in runs_of(chronicle.changes) if run_id in ("", run.id)]
-        runs = self._history.seen(known) if run_id else self._now(chronicle, known)
+        runs = self._history.updated(known) if run_id else self._now(chronicle, known)
         stalled = self._history.stalled(runs) if runs else {}
         now_ms = found.read_ms if found else self._reader.now_ms()
         story = tell(chronicle, found, now_ms, zone, runs, stalled, self._hindrance(found, now_ms), run_id)
@@ -105,11 +105,11 @@ class Answers:
         that occurrences are skipped for, if its push is too long ago to be known.
         """
         unsure = [run for run in known if run.status is not RunStatus.SUCCEEDED]
-        now = zip(unsure, self._history.seen(unsure), strict=True)
+        now = zip(unsure, self._history.updated(unsure), strict=True)
         runs = [run for before, run in now if not before.is_over or run is not before]
         before_id = in_the_way(chronicle)
         if before_id is not None and all(run.id != before_id for run in known):
-            runs += (run for run in self._history.seen([Run(before_id, RunStatus.QUEUED)]) if not run.is_over)
+            runs += (run for run in self._history.updated([Run(before_id, RunStatus.QUEUED)]) if not run.is_over)
         return runs
 
     def _hindrance(self, schedule: Schedule | None, now_ms: int) -> Hindrance:
@@ -155,7 +155,7 @@ class Answers:
     def _with_queues(self, story: Story, runs: Sequence[Run], stalled: Mapping[str, Stalled]) -> Story:
         """Add to the verdict on a run that no worker takes the queues that have workers: its own may be misspelt."""
         queue = next((run.queue for run in runs if stalled.get(run.queue) is Stalled.UNHEARD), None)
-        heard = None if queue is None else self._history.heard()
+        heard = None if queue is None else self._history.heard_queues()
         if queue is None or not heard:
             return story
         meant = similar(queue, heard)
@@ -200,7 +200,7 @@ class Answers:
         )
         if begun:
             why = f"meanwhile {plural(begun, 'other run')} of queue {run.queue} began: its workers were busy"
-        elif (heard := self._history.heard()) is not None and run.queue not in heard:
+        elif (heard := self._history.heard_queues()) is not None and run.queue not in heard:
             why = f"no run of queue {run.queue} began meanwhile; now {Stalled.UNHEARD.value.format(run.queue)}"
         else:
             why = f"no run of queue {run.queue} began meanwhile: no worker listened, or all were busy"
@@ -212,7 +212,7 @@ class Answers:
         id = check_id(run_id if parts is None else parts.schedule_id)
         chronicle = self._history.chronicle(id, _OF_A_RUN)
         known = [run for run in runs_of(chronicle.changes) if run.id == run_id]
-        runs = self._history.seen(known) or ([] if parts is None else self._history.in_rq([run_id]))
+        runs = self._history.updated(known) or ([] if parts is None else self._history.in_rq([run_id]))
         if not runs:
             problem = f"schedule {id!r} has no such run" if chronicle.changes else f"schedule {id!r} is not known"
             raise RunNotFound(f"no run {run_id!r}: {problem}", f"zsched history {id}")

@@ -294,7 +294,7 @@ class Schedules(Past):
         """
         from zsched.client.doubtful_queues import misspelt_queues, shared_queues  # for `zsched add` and `apply`
 
-        given, heard = list(put), self._history.heard()
+        given, heard = list(put), self._history.heard_queues()
         return [*shared_queues(self._reader, given), *misspelt_queues(heard or set(), given)]
 
     def recent(self) -> RecentActivity:

@@ -64,14 +64,14 @@ class Answerer:
     def _serve_names(self, inbox: Inbox) -> None:
         if (knowledge := self._archiver.knowledge()) is None:
             self._names.pause(_LOOK_S)
-        elif (question := inbox.take(self._wait_s, names=True)) is not None:
+        elif (question := inbox.receive(self._wait_s, names=True)) is not None:
             inbox.answer(question, (self._archiver.knowledge() or knowledge).to_dict())
 
     def _serve(self, inbox: Inbox) -> None:
         if not self._archiver.is_healthy:
             self._loop.pause(_LOOK_S)
             return
-        if (question := inbox.take(self._wait_s)) is None:
+        if (question := inbox.receive(self._wait_s)) is None:
             return
         path = self._archiver.path
         if self._loop.is_stopping or path is None or not self._archiver.is_healthy:

@@ -238,7 +238,7 @@ class Auditor:
         ids = list(dict.fromkeys([*oldest, *again, *self._in_quarantine(), *next, *strangers]))
         pages = deque(pages_of(ids, _PAGE))
         going = Pass(pages, is_whole=True, due=due, now_ms=look.now_ms)
-        suppressed, going.alarms = self._suppressed.look(path, look.now_ms)
+        suppressed, going.alarms = self._suppressed.read_new(path, look.now_ms)
         for alarm in suppressed:
             self._say(going, alarm, is_repaired=False)
         return going

@@ -35,9 +35,9 @@ class Endings:
         self._lifetimes: dict[str, dict[int, None]] = {}  # by registry, in the order in which they were learnt
         self._reported: dict[str, set[bytes]] = {}  # by registry, at the last scan
         self._last_s: int | None = None  # of the server, at the last scan
-        self._looks = 0
+        self._scans = 0
 
-    def look(self, registries: Registries) -> list[str]:
+    def scan(self, registries: Registries) -> list[str]:
         """
         Return the jobs that ended since the last scan; at the first scan, in the last half minute. RQ's own are
         included.
@@ -45,8 +45,8 @@ class Endings:
         now_s, keys = registries.now_s(), registries.keys()
         for key, kind in keys.items():
             self._lifetimes.setdefault(key, {_USUAL[kind]: None})
-        is_to_learn = self._looks % _LEARN_EVERY == 0
-        self._looks += 1
+        is_to_learn = self._scans % _LEARN_EVERY == 0
+        self._scans += 1
         if is_to_learn:
             self._learn(registries, keys)
         earliest_s = now_s - _BEFORE_S

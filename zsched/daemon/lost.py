@@ -147,7 +147,7 @@ class LostRuns:
     def _seen(self, runs: Iterable[Run]) -> list[_Suspect]:
         """Return the runs with their jobs, if RQ has them."""
         open = list(runs)
-        jobs = self._jobs.look([run.id for run in open])
+        jobs = self._jobs.read([run.id for run in open])
         return [(run, job) for run, job in zip(open, jobs, strict=True) if job is not None]
 
     # -- runs lost before their start -------------------------------------------------------------

@@ -165,7 +165,7 @@ class Merge:
             found = map(self._restoring.foresee, portions(self.reconciler.compare(page)))
             yield list(chain.from_iterable(found))
 
-    def look(self) -> Iterator[bool]:
+    def find_lacking(self) -> Iterator[bool]:
         """Yield, page by page, whether Redis lacks something; nothing is written."""
         for page in self._pages():
             yield bool(self.reconciler.compare(page))

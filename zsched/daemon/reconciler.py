@@ -213,6 +213,6 @@ def lacking_rows(
         return rows
     rows += [row for row, run in over if branch.ran_again(row, run)]
     over = [(row, run) for row, run in over if not branch.is_newer(row.key, row.t_us)]
-    jobs = Jobs(wire, keys, tracebacks=False).look([run.id for _, run in over])
+    jobs = Jobs(wire, keys, tracebacks=False).read([run.id for _, run in over])
     backs = (over_row(row, run, job) for (row, run), job in zip(over, jobs, strict=True))
     return rows + [row for row in backs if row is not None]

@@ -128,7 +128,7 @@ class RecoveryLoop:
 
     @staticmethod
     def _is_lacking(merge: Merge) -> Generator[RecoveryStep, None, bool]:
-        for is_lacking in merge.look():
+        for is_lacking in merge.find_lacking():
             if is_lacking:
                 return True
             yield RecoveryStep.COMPARING

@@ -20,7 +20,7 @@ class SuppressedRuns:
         self._read_to: int | None = None
         self._at_ms = deque[int]()
 
-    def look(self, path: Path, now_ms: int) -> tuple[list[Alarm], int]:
+    def read_new(self, path: Path, now_ms: int) -> tuple[list[Alarm], int]:
         """Return the new alarms, and the number of earlier ones of the last hour. Raises ArchiveError."""
         while self._at_ms and self._at_ms[0] < now_ms - _LASTS_MS:
             self._at_ms.popleft()

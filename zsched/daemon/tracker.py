@@ -127,7 +127,7 @@ class Tracker:
             return False
         self._expect_unheard(term)
         is_first = self._of is None or self._of[0] != term.token  # ends before its term were archived long ago
-        self._note(self._endings.look(self._registries), 0 if is_first else _PATIENCE)
+        self._note(self._endings.scan(self._registries), 0 if is_first else _PATIENCE)
         self._note(self._deadlines.passed(), _PATIENCE)
         is_round = self._is_round_due()
         self.every_ms = _EVERY_MS if self._ended else _SELDOM_MS
@@ -234,7 +234,7 @@ class Tracker:
         over: list[tuple[Run, str]] = []
         forgotten: list[str] = []
         self._near_timeout.clear()
-        for one, job in zip(open, self._jobs.look([run.id for run in open]), strict=True):
+        for one, job in zip(open, self._jobs.read([run.id for run in open]), strict=True):
             run = of_job(one.id, job, one.fired_us, one.is_uncertain, self._deadlines.since_ms)
             if run.is_over:
                 if (before := self._attempts.pop(run.id, None)) is not None:
@@ -265,7 +265,7 @@ class Tracker:
     def _requeued(self, before: Sequence[Run]) -> list[tuple[Run, str]]:
         """Return the runs with one more end than recorded, with the states of their jobs."""
         over = []
-        for known, job in zip(before, self._jobs.look([run.id for run in before]), strict=True):
+        for known, job in zip(before, self._jobs.read([run.id for run in before]), strict=True):
             run = requeued(known, job)
             if run is not None and run.is_over and job is not None:
                 over.append((run, job.seen))

@@ -41,7 +41,7 @@ class RunReader:
 
     def runs(self, fired_us: Mapping[str, int]) -> list[Run]:
         """Return runs by their ids, which were fired at these times."""
-        jobs = zip(fired_us.items(), self._jobs.look(list(fired_us)), strict=True)
+        jobs = zip(fired_us.items(), self._jobs.read(list(fired_us)), strict=True)
         return [of_job(run_id, job, at_us) for (run_id, at_us), job in jobs]
 
     def unheard(self, queues: Collection[str]) -> frozenset[str]:

@@ -77,7 +77,7 @@ class Facts:
     slots: SlotWaits
 
     @classmethod
-    def look(cls, reader: Reader, clock: Clock) -> Facts:
+    def read(cls, reader: Reader, clock: Clock) -> Facts:
         """
         Read the facts now; queues: those with the namespace's runs, and those that its schedules use.
 

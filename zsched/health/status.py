@@ -113,7 +113,7 @@ def looking(settings: Settings, link: Link) -> Callable[[], StatusView]:
 
     def look() -> StatusView:
         upcoming = _upcoming(reader)
-        facts = Facts.look(reader, SystemClock())
+        facts = Facts.read(reader, SystemClock())
         verdict = judge_health(facts, Shell(link, serializer, keys.rq.prefix))
         return StatusView(settings.namespace, redact(settings.redis.url), facts, verdict, upcoming)
 

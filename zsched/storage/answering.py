@@ -79,7 +79,7 @@ def _searched(history: History, *, wanted: Wanted, after: str | None) -> dict[st
     Return a part of a search: its hits, and the cursor ``after`` which the asker continues (None: it is over), with the
     time ``reached_us`` there.
     """
-    return Search(history, replace(wanted, limit=_bounded(wanted.limit))).look(after)._asdict()
+    return Search(history, replace(wanted, limit=_bounded(wanted.limit))).next_part(after)._asdict()
 
 
 def _log_entries(history: History, *, since_us: int | None, behind: Position | None, limit: int) -> dict[str, Any]:

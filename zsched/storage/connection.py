@@ -106,7 +106,7 @@ class Link:
         """Ask Sentinels or nodes for the master, if any, so that connections to a former one break. Raises nothing."""
         if self._found is not None:
             with suppress(*_LOST):  # open connections may work without them
-                self._found.look()
+                self._found.find_master()
 
     def execute(self, *command: Any) -> Any:
         """

@@ -81,7 +81,7 @@ class FoundPool(SentinelConnectionPool):
         tls = "rediss" if issubclass(self.connection_class, redis.SSLConnection) else "redis"
         self.where = f"{tls}+{scheme}://{place}"
 
-    def look(self) -> None:
+    def find_master(self) -> None:
         """Look the server up now. Raises MasterNotFoundError."""
         self.proxy.get_master_address()  # type: ignore[no-untyped-call]  # redis-py's
 

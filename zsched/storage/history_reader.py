@@ -107,19 +107,19 @@ class HistoryReader:
 
     def _now(self, found: list[Change], wanted: Wanted) -> list[Change]:
         """Return *found* with its open runs as RQ has them, without those that are not *wanted* any more."""
-        now = {run.id: run for run in self.seen([one.run for one in found if one.run is not None])}
+        now = {run.id: run for run in self.updated([one.run for one in found if one.run is not None])}
         return kept([one if one.run is None else replace(one, run=now[one.run.id]) for one in found], wanted)
 
-    def seen(self, runs: Sequence[Run]) -> list[Run]:
+    def updated(self, runs: Sequence[Run]) -> list[Run]:
         """Return *runs*, updated from RQ: those without a known end, and those that did not succeed and came back."""
         unsure = list(dict.fromkeys(run.id for run in runs if run.status is not RunStatus.SUCCEEDED))
-        jobs = dict(zip(unsure, self._jobs.look(unsure), strict=True)) if unsure else {}
+        jobs = dict(zip(unsure, self._jobs.read(unsure), strict=True)) if unsure else {}
         return [as_seen(run, jobs[run.id]) if run.id in jobs else run for run in runs]
 
     def in_rq(self, run_ids: Sequence[str]) -> list[Run]:
         """Return the runs of *run_ids* that were pushed and that RQ has, by RQ alone."""
         ours = [id for id in run_ids if RunId.ours(id, self._keys.namespace) is not None]
-        jobs = zip(ours, self._jobs.look(ours), strict=True)
+        jobs = zip(ours, self._jobs.read(ours), strict=True)
         return [of_job(id, job, None) for id, job in jobs if job is not None and job.queued_at]
 
     def stalled(self, runs: Iterable[Run]) -> dict[str, Stalled]:
@@ -133,7 +133,7 @@ class HistoryReader:
                     found |= dict.fromkeys(queues, Stalled.SUSPENDED) if suspended(wire, self._keys.rq) else {}
         return found
 
-    def heard(self) -> set[str] | None:
+    def heard_queues(self) -> set[str] | None:
         """Return the queues with registered workers; None if this user may not read them."""
         with suppress(RedisRefused), self._link.wire() as wire:
             return registered_queues(wire, self._keys.rq)
@@ -211,7 +211,7 @@ class HistoryReader:
 
     def held(self, run_ids: Sequence[str]) -> dict[str, bool]:
         """Return the runs of *run_ids* that RQ has, with True if the run is over."""
-        jobs = zip(run_ids, self._jobs.look(run_ids), strict=True)
+        jobs = zip(run_ids, self._jobs.read(run_ids), strict=True)
         return {id: as_seen(Run(id, RunStatus.QUEUED), job).is_over for id, job in jobs if job is not None}
 
     def last(self) -> Position | None:

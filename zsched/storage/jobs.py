@@ -43,7 +43,7 @@ class Jobs:
     def __init__(self, channel: Channel, keys: Keys, *, tracebacks: bool = True) -> None:
         self._scripts, self._job = Scripts(channel, keys), _job if tracebacks else _job_without_tracebacks
 
-    def look(self, run_ids: Sequence[str]) -> list[JobFacts | None]:
+    def read(self, run_ids: Sequence[str]) -> list[JobFacts | None]:
         """Read RQ's hash of each of *run_ids*; None if there is none."""
         return [
             None if reply == b"-" else self._job(reply)

@@ -121,7 +121,7 @@ class LimitedHistoryReader(HistoryReader):
         """Return no runs: RQ does not know in whose time they were pushed."""
         return []
 
-    def heard(self) -> None:
+    def heard_queues(self) -> None:
         """Return None: other queues are beyond the limits."""
 
     def slot_holders(self, run: Run) -> list[Run]:

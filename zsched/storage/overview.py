@@ -231,7 +231,7 @@ class Overview:
         return [one for one in self.daemons if one.role is role]
 
 
-def look(link: Link, keys: Keys) -> Overview:
+def read_overview(link: Link, keys: Keys) -> Overview:
     """
     Read the namespace now. A report or a lease that another writer wrote is ignored, or shown unchanged.
 

@@ -146,7 +146,7 @@ class Inbox:
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._wire, self._keys = wire, keys
 
-    def take(self, wait_s: float, *, names: bool = False) -> Question | None:
+    def receive(self, wait_s: float, *, names: bool = False) -> Question | None:
         """Return the next question about history, or about *names*; None if none comes within *wait_s*."""
         taken = self._wire.execute("BLPOP", self._keys.ask_names() if names else self._keys.ask(), wait_s)
         return Question.parse(taken[1]) if taken else None

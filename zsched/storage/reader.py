@@ -144,10 +144,10 @@ class Reader:
         return None
 
     def overview(self) -> Overview:
-        """Return counts, leader and backlog. Raises as ``storage.overview.look``."""
-        from zsched.storage.overview import look  # for `zsched status`
+        """Return counts, leader and backlog. Raises as ``storage.overview.read_overview``."""
+        from zsched.storage.overview import read_overview  # for `zsched status`
 
-        return look(self._link, self._keys)
+        return read_overview(self._link, self._keys)
 
     def stalled_queues(self) -> StalledQueues:
         """Return the queues from which no worker takes jobs. Raises as ``storage.queues.stalled_queues``."""

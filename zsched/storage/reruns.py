@@ -141,7 +141,7 @@ class Reruns:
 
     def _cancel(self, run_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
         now_ms, rows = server_now_ms(self._link, self._keys), []
-        for run_id, job in zip(run_ids, self._jobs.look(run_ids), strict=True):
+        for run_id, job in zip(run_ids, self._jobs.read(run_ids), strict=True):
             run = Run(run_id, RunStatus.QUEUED)
             run = run if job is None else as_seen(run, job)
             facts = facts_text(run._replace(status=RunStatus.CANCELLED, ended_ms=now_ms))

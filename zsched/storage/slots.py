@@ -84,7 +84,7 @@ def _runs(wire: Wire, keys: Keys, slots: Iterable[Sequence[bytes] | None]) -> li
     """Return the runs of each of *slots*, replies with ids, all read together."""
     pages = [[text(id) for id in page or ()] for page in slots]
     ids = [id for page in pages for id in page]
-    jobs = dict(zip(ids, Jobs(wire, keys, tracebacks=False).look(ids), strict=True))
+    jobs = dict(zip(ids, Jobs(wire, keys, tracebacks=False).read(ids), strict=True))
     return [[of_job(id, job, None) for id in page if (job := jobs[id]) is not None] for page in pages]
 
 

@@ -151,7 +151,7 @@ def runs_in_the_way(wire: Wire, keys: Keys, blocked: Troubled) -> dict[str, Run]
         chains = allowed_replies(wire, (("HGET", keys.chains(), id) for id in ids))
         found = {id: _first_run(chain, last) for id, chain, last in zip(ids, chains, lasts, strict=True)}
         runs = {id: run for id, run in found.items() if run}
-        jobs = Jobs(wire, keys, tracebacks=False).look(list(runs.values())) if runs else []
+        jobs = Jobs(wire, keys, tracebacks=False).read(list(runs.values())) if runs else []
         return {id: of_job(run, job, None) for (id, run), job in zip(runs.items(), jobs, strict=True)}
     return {}
 

@@ -87,7 +87,7 @@ class ManualEndings:
 
     def of(self, run_id: str, went_well: bool, term: Term) -> Run:
         """Return a run after its execution or deadline: over, or queued for a retry. RQ may have forgotten it."""
-        [job] = self._jobs.look([run_id])
+        [job] = self._jobs.read([run_id])
         if job is None:
             return Run(run_id, RunStatus.SUCCEEDED if went_well else RunStatus.FAILED)
         fired_us, seen = self._pushes.fired_us.get(run_id), self._pushes.last

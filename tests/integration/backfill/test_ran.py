@@ -165,7 +165,7 @@ class Answering(threading.Thread):
         with self._link.wire() as wire:
             inbox = Inbox(wire, KEYS)
             while not self._stopping.is_set():
-                question = inbox.take(0.1)
+                question = inbox.receive(0.1)
                 if question is not None:
                     inbox.answer(question, self._answer)
 

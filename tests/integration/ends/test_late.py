@@ -131,23 +131,23 @@ def test_a_requeued_cancelled_run_is_recorded_again(tracking: Tracking) -> None:
 def test_a_second_end_is_recorded_after_a_failed_read(tracking: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: Jobs, ids: list[str]) -> list[Any]:
         if ids:
-            monkeypatch.setattr(Jobs, "look", look)
+            monkeypatch.setattr(Jobs, "read", read)
             raise RedisUnavailable("no reply in time")
-        return look(self, ids)
+        return read(self, ids)
 
-    run, look = tracking.client.enqueue(FUNC, id="a").run_id, Jobs.look
+    run, read = tracking.client.enqueue(FUNC, id="a").run_id, Jobs.read
     tracking.step()
     finish(tracking.redis, run)
     tracking.step()
     tracking.redis.zrem(f"{RQ}:finished:default", run)
     fail(tracking.redis, run, tracking.redis.time()[0] + 2)
-    monkeypatch.setattr(Jobs, "look", interrupted)
+    monkeypatch.setattr(Jobs, "read", interrupted)
 
     for _ in range(2 * tracker._PATIENCE):
         with suppress(RedisUnavailable):
             tracking.step()
 
-    assert look is Jobs.look  # it was interrupted
+    assert read is Jobs.read  # it was interrupted
     assert [f"{run} succeeded", f"{run} failed"] == ends(tracking.link)
 
 

@@ -145,7 +145,7 @@ def test_a_bulk_retry_leaves_out_requeued_runs_whose_end_no_daemon_recorded(
     stage.workers.work()
 
     found = stage.client.retry_many("failed", dry_run=True)
-    monkeypatch.setattr(stage.client._history, "seen", lambda runs: list(runs))  # requeued after they were found
+    monkeypatch.setattr(stage.client._history, "updated", lambda runs: list(runs))  # requeued after they were found
     retried = stage.client.retry_many("failed")
 
     assert (None, (runs[1],)) == (found.source and found.source.archive, found.sample)

@@ -97,7 +97,7 @@ def first_page(path: Path, wanted: Wanted, clock: Clock | None = None) -> tuple[
         cursor = None
         hits = []
         while True:
-            part, looks = search.look(cursor), looks + 1
+            part, looks = search.next_part(cursor), looks + 1
             hits += part.occurrences
             cursor = part.after
             if cursor is None or len(hits) >= wanted.limit:

@@ -40,7 +40,7 @@ def end(seq: int, status: RunStatus, *ids: str, fired_seq: int = 0, was: RunStat
 
 def look(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> tuple[list[Change], int | None]:
     with History(path) as history:
-        part = Search(history, wanted, clock or SteppingClock(0)).look()
+        part = Search(history, wanted, clock or SteppingClock(0)).next_part()
         return part.occurrences, part.reached_us
 
 
@@ -49,7 +49,9 @@ def all_parts(path: Path, wanted: Wanted, clock: ManualClock | None = None) -> l
     parts = [SearchPart([], "", None)]
     while (cursor := parts[-1].after) is not None:
         with History(path) as history:
-            parts.append(Search(history, wanted, clock or SteppingClock(0)).look(cursor if len(parts) > 1 else None))
+            parts.append(
+                Search(history, wanted, clock or SteppingClock(0)).next_part(cursor if len(parts) > 1 else None)
+            )
     return parts[1:]
 
 

@@ -74,7 +74,7 @@ def found(path: Path, wanted: Wanted) -> list[Change]:
     cursor: str | None = None
     while True:
         with History(path) as history:
-            part = Search(history, wanted, SteppingClock(0)).look(cursor)
+            part = Search(history, wanted, SteppingClock(0)).next_part(cursor)
         results += part.occurrences
         if (cursor := part.after) is None:
             return results
@@ -316,9 +316,9 @@ def test_a_search_goes_on_in_another_archive(path: Path, tmp_path: Path) -> None
     other = archived(tmp_path / "other" / "archive.db", [put(seq, FAX, "x") for seq in ()] + log[1:])
 
     with History(path) as history:
-        first = Search(history, wanted(limit=2), SteppingClock(0)).look()
+        first = Search(history, wanted(limit=2), SteppingClock(0)).next_part()
     with History(other) as history:
-        second = Search(history, wanted(limit=2), SteppingClock(0)).look(first.after)
+        second = Search(history, wanted(limit=2), SteppingClock(0)).next_part(first.after)
 
     assert (["d", "c"], ["b", "a"]) == tuple([one.id for one in part.occurrences] for part in (first, second))
 

@@ -52,7 +52,7 @@ class _Registries:
 
 
 def _look(registries: _Registries, endings: Endings | None = None) -> list[str]:
-    return (endings or Endings()).look(registries)  # type: ignore[arg-type]  # the fake
+    return (endings or Endings()).scan(registries)  # type: ignore[arg-type]  # the fake
 
 
 def test_ends_are_searched_with_the_newest_16_lifetimes_that_differ_by_more_than_clock_errors() -> None:
@@ -120,9 +120,9 @@ def history(monkeypatch: pytest.MonkeyPatch) -> type[_History]:
 def test_suppressed_runs_of_the_last_hour_come_before_new_runs(history: type[_History]) -> None:
     runs = SuppressedRuns()
 
-    first, others = runs.look(PATH, NOW_MS)
+    first, others = runs.read_new(PATH, NOW_MS)
     history.last_n = 5
-    second, still = runs.look(PATH, NOW_MS + 1)
+    second, still = runs.read_new(PATH, NOW_MS + 1)
 
     assert (["s3", "s4"], 0) == ([alarm.id for alarm in first], others)
     assert (["s5"], 2) == ([alarm.id for alarm in second], still)
@@ -132,11 +132,11 @@ def test_suppressed_runs_of_the_last_hour_come_before_new_runs(history: type[_Hi
 
 def test_a_suppressed_run_counts_as_an_alarm_for_an_hour(history: type[_History]) -> None:
     runs = SuppressedRuns()
-    runs.look(PATH, NOW_MS)
+    runs.read_new(PATH, NOW_MS)
     history.last_n = 5
-    runs.look(PATH, NOW_MS + HOUR_MS // 2)
+    runs.read_new(PATH, NOW_MS + HOUR_MS // 2)
 
-    later = [runs.look(PATH, NOW_MS + HOUR_MS + ms)[1] for ms in (0, 1, HOUR_MS // 2, HOUR_MS // 2 + 1)]
+    later = [runs.read_new(PATH, NOW_MS + HOUR_MS + ms)[1] for ms in (0, 1, HOUR_MS // 2, HOUR_MS // 2 + 1)]
 
     assert [3, 1, 1, 0] == later
 
@@ -144,10 +144,10 @@ def test_a_suppressed_run_counts_as_an_alarm_for_an_hour(history: type[_History]
 def test_suppressed_runs_of_the_last_hour_are_read_again_from_a_new_archive(history: type[_History]) -> None:
     runs = SuppressedRuns()
     history.last_n = 7
-    runs.look(PATH, NOW_MS)
+    runs.read_new(PATH, NOW_MS)
     history.last_n = 3
 
-    told, _ = runs.look(PATH, NOW_MS)
+    told, _ = runs.read_new(PATH, NOW_MS)
 
     assert ["s3"] == [alarm.id for alarm in told]
 

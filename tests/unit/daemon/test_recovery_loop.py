@@ -37,7 +37,7 @@ class Comparison:
     def comparing(self) -> Iterator[None]:
         yield
 
-    def look(self) -> Iterator[bool]:
+    def find_lacking(self) -> Iterator[bool]:
         yield self._is_lacking
 
     def run(self) -> Iterator[int]:

@@ -80,7 +80,7 @@ def test_lateness_counts_from_the_time_since_when_a_schedule_could_fire(name: st
     assert sum(lates_ms) / 1000 == pytest.approx(tally.lateness_s.total)
     assert (max(lates_ms, default=None), len(lates_ms)) == (stretch.late_ms, tally.lateness_s.buckets()[-1][1])
     with History(archived(tmp_path / "a.zarchive", past, namespace=namespace)) as history:
-        found = Search(history, Wanted(frozenset([What.FIRED]), frozenset(), 9)).look().occurrences
+        found = Search(history, Wanted(frozenset([What.FIRED]), frozenset(), 9)).next_part().occurrences
         told = [one for id in {one.id for one in found} for one in history.of_schedule(id, 9)[0]]
     assert sorted(lates_ms) == sorted(one.late_ms for one in found)
     assert sorted(lates_ms) == sorted(one.late_ms for one in told if one.what is What.FIRED)

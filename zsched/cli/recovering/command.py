@@ -87,7 +87,7 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
     try:
         settings, is_quiet = invocation.settings(), invocation.wants_json
         manual = ManualRecovery(settings, file, is_dry=dry_run, is_forced=force, is_quiet=is_quiet)
-        outcome = manual.look(lists_all or is_quiet) if dry_run else manual.put_back(lists_all or is_quiet)
+        outcome = manual.preview(lists_all or is_quiet) if dry_run else manual.put_back(lists_all or is_quiet)
     except NoArchive as error:
         invocation.tell_error(str(error), error)
         return NOT_FOUND
@@ -135,7 +135,7 @@ class ManualRecovery:
         self._path = choose(settings, file, gen, is_only_read=is_dry, say=self._say)
         self._place = {"namespace": settings.namespace, "redis": redact(settings.redis.url)}
 
-    def look(self, keeps_all: bool) -> RecoveryReport:
+    def preview(self, keeps_all: bool) -> RecoveryReport:
         """
         Find out what a recovery would do; nothing is written.
 

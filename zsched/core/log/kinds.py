@@ -20,7 +20,7 @@ from zsched.core.entry import Entry, UnknownEntry, reading, rows_of, text
 from zsched.core.facets import Facets, FacetsOfRows
 from zsched.core.log.rows import Row, Touch
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.outcomes import TOLD, What
+from zsched.core.occurrences.outcomes import SEARCHED, What
 from zsched.core.record import Key, Place, Record, RecordFields
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import ID, RunKey, nominal_ms_of, run_id_of, run_key, usual_keys
@@ -85,7 +85,7 @@ class ParsedEntry:
     is_logged: ClassVar[bool] = True  # it is in the log, not only in archives
     has_records: ClassVar[bool] = False
     is_restored: ClassVar[bool] = False  # its rows repeat changes, each with the time of that change
-    is_told: ClassVar[bool] = False  # it may have changes that a search finds
+    is_searched: ClassVar[bool] = False  # it may have changes that a search finds
 
     def __init__(self, entry: Entry, run_suffix: str = "") -> None:
         """*run_suffix* is the namespace's part of run ids."""
@@ -98,7 +98,7 @@ class ParsedEntry:
         """Register the class for *kind*; "": it is a base of others."""
         if kind in KINDS:
             raise TypeError(f"two classes for log entries of the kind {kind!r}")
-        cls.kind, cls.is_told = kind, not cls.whats.isdisjoint(TOLD)
+        cls.kind, cls.is_searched = kind, not cls.whats.isdisjoint(SEARCHED)
         if kind:
             KINDS[kind] = cls
 
@@ -121,7 +121,7 @@ class ParsedEntry:
         """Yield ``changes`` without restored schedules, which may be very many."""
         return self.changes()
 
-    def told(self) -> Iterable[Change]:
+    def searched(self) -> Iterable[Change]:
         """
         Yield the changes that a search of the history finds: outcomes of occurrences, and ends of runs that did not
         succeed, each with its ``word``.

@@ -131,7 +131,7 @@ class EndEntry(ParsedEntry, kind="end"):
         for key, status, facts in self.run_rows:
             yield self._change_of(key, What.RUN_ENDED, status, record=facts)
 
-    def told(self) -> Iterator[Change]:
+    def searched(self) -> Iterator[Change]:
         succeeded = RunStatus.SUCCEEDED.value
         for key, status, facts in self.run_rows:
             if status != succeeded or ANOTHER_END in facts:

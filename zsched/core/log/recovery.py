@@ -108,7 +108,7 @@ class ScanEntry(RecordsEntry, kind="scan"):
         for _, row in self.found:
             yield self._change(row.id, What.FOUND, run_id=row.run_id, nominal_ms=row.due_ms, why=row.place)
 
-    def told(self) -> Iterator[Change]:
+    def searched(self) -> Iterator[Change]:
         return (change for change in self.changes() if change.why == Place.OPEN)
 
 

@@ -111,5 +111,5 @@ def outcome_of(word: str) -> Outcome:
 
 
 OUTCOMES: Final = tuple(dict.fromkeys(outcome.what for outcome in Outcome if outcome.what is not None))
-TOLD: Final = frozenset({*OUTCOMES, What.RUN_ENDED, What.FOUND})  # a search of the history finds some of them
+SEARCHED: Final = frozenset({*OUTCOMES, What.RUN_ENDED, What.FOUND})  # a search of the history finds some of them
 RAN: Final = PUSHES | {What.FOUND}  # changes that may mean that a run was pushed

@@ -110,7 +110,7 @@ async def change_all(view: Viewed, action: str, request: Request) -> Response:
     form = await read_form(request)
     filters = _demanded(form, action)
     done = await actions.change_all(view.call, action, with_times(filters), form)
-    return view.done(told(done, actions.ACTIONS[action].done), "schedules", **{**filters, "state": ""})
+    return view.done(result_text(done, actions.ACTIONS[action].done), "schedules", **{**filters, "state": ""})
 
 
 def given_filters(given: Mapping[str, str]) -> dict[str, str]:
@@ -122,7 +122,7 @@ def given_filters(given: Mapping[str, str]) -> dict[str, str]:
     return filters
 
 
-def told(done: Repaired, word: str) -> str:
+def result_text(done: Repaired, word: str) -> str:
     """Return what a change in bulk did, in a sentence."""
     parts = [f"{done.done:,} of {plural(done.found, 'schedule')} {word}"]
     if done.skipped:
