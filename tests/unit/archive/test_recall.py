@@ -112,7 +112,6 @@ def test_a_bootstrap_begins_while_the_state_is_still_read(archive: Archive) -> N
     assert ["b"] == [one.id for one in reader]
 
 
-
 def test_recall_lists_schedules_in_the_order_of_their_entries(archive: Archive) -> None:
     ids = [f"{number * 7919 % 1000}" for number in range(450)]
     take(archive, put(1, *ids[:300]), put_recurring(2, "r"), put(3, *ids[300:]), fire(4, f"{ids[5]}-{RUN}"))
