@@ -296,4 +296,4 @@ def lost_keys(path: Path, daemon: DaemonProcess) -> int:
     told, entries = daemon.of("redis_history_lost")[0], history(path)
     ids = [entry.position.id for entry in entries]
     lost = entries[ids.index(told["common"]) + 1 : ids.index(told["had"]) + 1]
-    return len({touch.key for entry in lost for touch in touches(entry, "")})
+    return len({key for entry in lost for key, _ in touches(entry, "")})

@@ -261,7 +261,7 @@ def test_hostile_text_in_a_job_forges_nothing_in_the_log(
         entries = list(Log(scene.wire, led.keys).entries())[before:]
         assert entries or drive in (native, slots)  # what is RQ's alone is in no log
     for entry in entries:
-        own = {change.id for change in changes(entry)} | {touch.key[0] for touch in touches(entry, "")}
+        own = {change.id for change in changes(entry)} | {id for (id, _), _ in touches(entry, "")}
         assert all(id.startswith("bait") for id in own), entry
         assert dropped_in(entry) == []
         if entry.kind not in ("put", "enqueue"):  # these have their own lengths, and hold what is called

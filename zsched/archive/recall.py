@@ -27,7 +27,6 @@ from zsched.core.log import (
     Entry,
     Key,
     Position,
-    Touch,
     UnknownEntry,
     changes,
     kinds_telling,
@@ -76,8 +75,8 @@ class Recall:
         query = f"SELECT {body.COLUMNS} FROM entry WHERE n > ? AND n <= ? AND seq IS NOT NULL ORDER BY n"
         with converted(self._path):
             for row in self._db.execute(query, (n, self.last_n() if until is None else until)):
-                for touch in self._touches(row):
-                    touched[touch.key] = max(touch.t_us, touched.get(touch.key, 0))
+                for key, t_us in self._touches(row):
+                    touched[key] = max(t_us, touched.get(key, 0))
         return touched
 
     def ended_behind(self, n: int, until: int) -> Iterator[tuple[Record, Run]]:
@@ -164,7 +163,7 @@ class Recall:
             if len(self._touched) >= _READERS:
                 self._touched.clear()
             schedules: dict[str, int] = {}
-            for (id, run), t_us, _ in self._touches(row):
+            for (id, run), t_us in self._touches(row):
                 if not run:
                     schedules[id] = max(t_us, schedules.get(id, 0))
             self._touched[row[0]] = schedules
@@ -317,7 +316,7 @@ class Recall:
             gone_us = touched.get((id, ""))
         return Recalled(id, schedule, gone_us, runs, unchanged, over)
 
-    def _touches(self, row: body.HistoryRow | None) -> Iterator[Touch]:
+    def _touches(self, row: body.HistoryRow | None) -> Iterator[tuple[Key, int]]:
         """Yield the keys that the log's entry in *row* changed; none for an entry that was kept raw."""
         if row is not None and row[2] is not None:
             with suppress(UnknownEntry):

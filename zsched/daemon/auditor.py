@@ -122,7 +122,7 @@ class Inspection:
 
     def add_entry(self, entry: Entry) -> set[str]:
         """Return the schedules that *entry* touched. Raises UnknownEntry."""
-        touched = {touch.key[0] for touch in touches(entry, self._run_suffix)}
+        touched = {id for (id, _), _ in touches(entry, self._run_suffix)}
         self.touched |= touched
         return touched
 

@@ -129,7 +129,7 @@ class RestoreAnswer:
     def add_entry(self, entry: Entry) -> set[str]:
         """Leave out the schedules that *entry* changed. If the leader changed them, only note that."""
         try:
-            touched = {touch.key[0] for touch in touches(entry, self._keys.run_suffix)}
+            touched = {id for (id, _), _ in touches(entry, self._keys.run_suffix)}
         except UnknownEntry:  # of a newer version: its schedules are not known here
             return set()
         if is_leaders(entry) or entry.kind in kinds_telling_only(OF_RUNS):

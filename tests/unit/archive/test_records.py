@@ -122,8 +122,8 @@ def test_an_enqueue_of_another_run_counts_as_a_retry_which_touches_only_its_run(
     [change] = changes(retried(1, "origin", "mail", "data", "call", "zs_owner", "ann")._replace(by=b"bob"))
 
     assert (What.RETRIED, AGAIN, BEFORE, "bob") == (change.what, change.run_id, change.why, change.by)
-    assert [("a", AGAIN[2:])] == [touch.key for touch in touches(retried(1), "")]
-    assert [("a", ""), ("a", BEFORE[2:])] == [touch.key for touch in touches(enqueue(1, BEFORE), "")]
+    assert [("a", AGAIN[2:])] == [key for key, _ in touches(retried(1), "")]
+    assert [("a", ""), ("a", BEFORE[2:])] == [key for key, _ in touches(enqueue(1, BEFORE), "")]
 
 
 def test_removing_arguments_keeps_the_id_of_the_retried_run(path: Path) -> None:

@@ -33,7 +33,6 @@ from zsched.core.log.kinds import (
     parse,
     touches,
 )
-from zsched.core.log.rows import Touch
 from zsched.core.record import Key
 
 __all__ = [
@@ -42,7 +41,6 @@ __all__ = [
     "Key",
     "Position",
     "Texts",
-    "Touch",
     "UnknownEntry",
     "UnreadableEntry",
     "any_milliseconds",

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar, ove
 
 from zsched.core.entry import Entry, UnknownEntry, reading, rows_of, text
 from zsched.core.facets import Facets, FacetsOfRows
-from zsched.core.log.rows import Row, Touch
+from zsched.core.log.rows import Row
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import SEARCHED, What
 from zsched.core.record import Key, Place, Record, RecordFields
@@ -384,11 +384,14 @@ def logged_put(entry: Entry, id: str, run_suffix: str = "") -> LoggedPut | None:
         return parsed.logged_put(id)
 
 
-def touches(entry: Entry, run_suffix: str) -> Iterator[Touch]:
-    """Yield the schedules and runs that *entry* changed. Raises as ``changes``."""
+def touches(entry: Entry, run_suffix: str) -> Iterator[tuple[Key, int]]:
+    """
+    Yield the keys that *entry* changed, each with the time in µs; of a restored row, the time of the change that it
+    repeats. Raises as ``changes``.
+    """
     parsed, t_us = parse(entry, run_suffix), entry.position.t_us
     with reading(entry):
         for row in parsed.rows():
             at_us = row.t_us if parsed.is_restored and isinstance(row, Record) else t_us
             for key in row.changed_keys():
-                yield Touch(key, at_us, parsed.is_restored)
+                yield key, at_us

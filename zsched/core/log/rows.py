@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from zsched.core.entry import Texts
 from zsched.core.occurrences.outcomes import Outcome, outcome_of
@@ -22,14 +22,6 @@ from zsched.core.occurrences.policy import Passed, Range
 from zsched.core.record import Key, Place, Record
 from zsched.core.runs.run_id import RunKey
 from zsched.core.runs.signature import job_pairs
-
-
-class Touch(NamedTuple):
-    """A change of *key* by an entry; ``t_us`` of a restored row is the time of the change that it repeats."""
-
-    key: Key
-    t_us: int
-    is_restored: bool = False
 
 
 class Row(Protocol):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from zsched.core.log import Entry, Key, Position, Touch, reading, touches
+from zsched.core.log import Entry, Key, Position, reading, touches
 from zsched.core.log.lives import EndEntry
 from zsched.core.log.recovery import MergedEntry, RestoreEntry
 from zsched.core.record import Place, Record
@@ -96,10 +96,13 @@ class Branch:
             with reading(entry):
                 rows = zip(end.run_rows, end.ended_runs(), strict=True)
                 return {self._end(key, run.started_ms or 0) for (key, _, _), run in rows}
-        touched = {self._touch(touch) for touch in touches(entry, run_suffix)}
+        restore, touched = RestoreEntry.of(entry), set[str]()
+        for key, t_us in touches(entry, run_suffix):
+            self._touched[key] = max(self._touched.get(key, 0), t_us if restore else _FOR_GOOD)
+            touched.add(key[0])
         if merged := MergedEntry.of(entry):
             self.merged += merged.positions()
-        elif restore := RestoreEntry.of(entry):
+        elif restore:
             self._open |= {(row.id, row.run) for _, row in restore.found if row.is_open}
             if self.restored is None or self.restored[0].order < entry.position.order:
                 self.restored = entry.position, restore.archive
@@ -113,11 +116,6 @@ class Branch:
         """Forget the rows that ``take`` added."""
         self._untold.clear()
         self._taken.clear()
-
-    def _touch(self, touch: Touch) -> str:
-        t_us = touch.t_us if touch.is_restored else _FOR_GOOD
-        self._touched[touch.key] = max(self._touched.get(touch.key, 0), t_us)
-        return touch.key[0]
 
     def _end(self, key: Key, started_ms: int) -> str:
         self._began[key] = max(started_ms, self._began.get(key, 0))

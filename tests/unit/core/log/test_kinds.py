@@ -15,7 +15,7 @@ from tests.builders.entries import at, entry, put, put_recurring, restore, row_f
 from tests.builders.records import DUE_MS
 from tests.unit.core.recovering import RUN, SUFFIX, T_US, one_shot
 from zsched.archive import Archive, History
-from zsched.core.log import Entry, Touch, UnknownEntry, changes, kinds_telling, parse, touches
+from zsched.core.log import Entry, UnknownEntry, changes, kinds_telling, parse, touches
 from zsched.core.log.kinds import KINDS, ParsedEntry, kinds_telling_only
 from zsched.core.log.rows import OneShotsFired, Row
 from zsched.core.occurrences.changes import Change
@@ -70,7 +70,7 @@ TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
 def test_an_entry_touches_the_schedules_and_runs_that_it_names(name: str) -> None:
     given, keys = TOUCHED[name]
 
-    assert [Touch(key, T_US) for key in keys] == list(touches(given, SUFFIX))
+    assert [(key, T_US) for key in keys] == list(touches(given, SUFFIX))
 
 
 def test_a_restore_touches_its_rows_at_the_times_of_their_original_changes() -> None:
@@ -83,7 +83,7 @@ def test_a_restore_touches_its_rows_at_the_times_of_their_original_changes() -> 
     )
 
     expected = [(("a", ""), 5), (("a", RUN), 5), (("r", ""), 6), (("a", RUN), 7), (("b", RUN), 8)]
-    assert [Touch(key, t_us, True) for key, t_us in expected] == list(touches(given, SUFFIX))
+    assert expected == list(touches(given, SUFFIX))
 
 
 def test_every_kind_of_log_entry_is_in_the_table() -> None:
@@ -127,7 +127,7 @@ def test_an_entry_touches_the_schedules_that_it_names(name: str) -> None:
 
     told = {change.id for change in changes(given, SUFFIX)}
 
-    assert told == {touch.key[0] for touch in touches(given, SUFFIX)}
+    assert told == {id for (id, _), _ in touches(given, SUFFIX)}
     assert told == {id for row in parse(given, SUFFIX).rows() for id in row.ids()}
 
 
@@ -160,7 +160,7 @@ def test_an_entry_of_a_new_kind_is_read_with_nothing_but_its_class(conjured: Ent
 
     assert [(("a", RUN), "open")] == folded
     assert [What.PUT, What.FIRED] == [change.what for change in told]
-    assert [("a", ""), ("a", RUN)] == [touch.key for touch in touches(conjured, SUFFIX)]
+    assert [("a", ""), ("a", RUN)] == [key for key, _ in touches(conjured, SUFFIX)]
     assert "conjure" in kinds_telling(*OUTCOMES)
 
 

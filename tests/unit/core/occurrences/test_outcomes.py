@@ -117,4 +117,4 @@ def test_a_reader_shows_an_unknown_word_and_goes_on(words: str, times: dict[str,
     assert UNKNOWN in told.lines[0][1]
     assert ("UNKNOWN", True) == (told.verdict.word, UNKNOWN in told.verdict.text)
     assert {("unknown", UNKNOWN): change.count} == spans.reasons
-    assert [("a", "")] == [touch.key for touch in touches(advanced(words), "")][:1]
+    assert [("a", "")] == [key for key, _ in touches(advanced(words), "")][:1]
