@@ -44,7 +44,7 @@ def test_options_of_the_sentinels_are_separated_from_options_of_the_master() -> 
     assert "redis:///0?socket_timeout=2" == parsed.plain
 
 
-SENTINELS, MASTER, NODES = "the hosts of the Sentinels", "the name of the master", "the nodes cannot be read"
+SENTINELS, MASTER, NODES = "the hosts of the Sentinels", "add the master's name", "the nodes cannot be read"
 BAD_URLS = {
     f"{NODES}; write redis+cluster://host:6379,host2:6379": ["redis+cluster://"],
     NODES: ["redis+cluster://h1,,h2", "redis+cluster://h:port", "redis+cluster://:se/cr3t@h"],

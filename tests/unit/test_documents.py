@@ -14,7 +14,7 @@ from tests.adding import ADDING, PAGES, QUOTED, Page, astray
 from tests.documents import PROJECT, pages
 from tests.prose import LONGEST, MEAN, MEAN_OF_PAGE, Figures, figures, sentences
 from zsched.health import verdict
-from zsched.health.checks_walls import PATCHED_REDIS, PATCHED_VALKEY, releases
+from zsched.health.checks_users import PATCHED_REDIS, PATCHED_VALKEY, releases
 
 
 def anchors(page: Path) -> set[str]:

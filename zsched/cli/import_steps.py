@@ -34,7 +34,7 @@ from zsched.storage.connection import link_of
 from zsched.storage.rqjob import Encoder
 
 
-class Ground:
+class ImportContext:
     """
     The context of an import. Connections are made at first use. ``jobs``: RQ's, read with the serializer of the
     settings. ``now_ms`` returns the server's time; InvalidSchedule: the namespace uses another serializer.
@@ -49,7 +49,7 @@ class Ground:
 
 
 def import_all(
-    ground: Ground,
+    context: ImportContext,
     sources: Sequence[ImportSource],
     advice: str,
     *,
@@ -62,7 +62,7 @@ def import_all(
     Check, compare, put unless it is a dry run, and report; return the exit code. *advice* is shown when schedules were
     copied, and may contain the source's name. Without *needs_redis*, a dry run compares nothing.
     """
-    ours = ground.client, ground.link, ground.checks
+    ours = context.client, context.link, context.checks
     imported = [Importing(*ours, source, takes_over=take_over) for source in sources]
     for one in imported:
         one.check()
@@ -70,13 +70,13 @@ def import_all(
     for one in imported if needs_redis else ():
         one.foretell(prune=prune)  # all of them, before anything is written
     if not dry_run:
-        _run(ground.invocation, imported)
+        _run(context.invocation, imported)
     for source in sources if not dry_run else ():
         if not all(isinstance(item, OneShot) for item in source.items):  # what was moved cannot run twice
             back = f"zsched import undo {shlex.quote(source.owner)}"
             source.remarks.append(f"{advice.format(source.name)}; to go back: {back}")
-    tell_import(ground.invocation, imported, is_dry=dry_run, is_compared=needs_redis)
-    tell_unchecked(ground.checks.unchecked)
+    tell_import(context.invocation, imported, is_dry=dry_run, is_compared=needs_redis)
+    tell_unchecked(context.checks.unchecked)
     return DONE if all(one.is_whole for one in imported) else FAILED
 
 

@@ -11,7 +11,7 @@ import click
 
 from zsched.cli.filters import stacked
 from zsched.cli.functions import importing
-from zsched.cli.import_steps import Ground, import_all, tell_undone
+from zsched.cli.import_steps import ImportContext, import_all, tell_undone
 from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, Invocation, command, group
 from zsched.cli.values import content
@@ -124,12 +124,12 @@ def crontab(
     """
     if STDIN in files and user is None:
         raise click.UsageError("standard input is a user's crontab (crontab -l): give the user's name with --user")
-    ground = Ground(invocation)
+    context = ImportContext(invocation)
     zone_name, remarks = _zone_of(tz)
     how = {name: given.pop(name) for name in ("prune", "dry_run", "take_over")}
-    options = {**_usual_of(ground, func), **{name: value for name, value in given.items() if value is not None}}
+    options = {**_usual_of(context, func), **{name: value for name, value in given.items() if value is not None}}
     options["tz"] = zone_name
-    _try(ground, func, options)
+    _try(context, func, options)
     sources = []
     for file in dict.fromkeys(files):
         owner = f"crontab:{user if file == STDIN else os.path.abspath(file)}"
@@ -140,22 +140,22 @@ def crontab(
         sources.append(source)
     sources[0].remarks[:0] = remarks
     advice = "cron is as it was: take these lines out of {} now, or every command runs twice"
-    return import_all(ground, sources, advice, needs_redis=not how["dry_run"], **how)
+    return import_all(context, sources, advice, needs_redis=not how["dry_run"], **how)
 
 
-def _usual_of(ground: Ground, func: str) -> dict[str, Any]:
+def _usual_of(context: ImportContext, func: str) -> dict[str, Any]:
     """Return the options that make zsched act as cron, except options that the task FUNC sets itself."""
-    ground.checks.allow(func, {})
+    context.checks.allow(func, {})
     with importing():
         task = Lookup().find(func)
     return {name: value for name, value in _AS_CRON.items() if task is None or name not in task.options}
 
 
-def _try(ground: Ground, func: str, options: dict[str, Any]) -> None:
+def _try(context: ImportContext, func: str, options: dict[str, Any]) -> None:
     """Check the options that all lines share. Raises InvalidSchedule."""
     called = {"args": ["true"], "kwargs": {"user": "root", "environment": {}, "stdin": None}}
-    ground.checks.define(func, {"id": "import", "cron": "0 0 * * *", **called, **options})
-    for mistake in ground.checks.mistakes(func, called):
+    context.checks.define(func, {"id": "import", "cron": "0 0 * * *", **called, **options})
+    for mistake in context.checks.mistakes(func, called):
         raise mistake
 
 
@@ -188,17 +188,17 @@ def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
       zsched import rq-scheduler --dry-run
       zsched import rq-scheduler --tz Europe/Berlin
     """
-    ground = Ground(invocation)
-    with ground.link.wire() as wire:
+    context = ImportContext(invocation)
+    with context.link.wire() as wire:
         others = rq_schedulers(wire).names
     zone_name, remarks = _zone_of(tz)
     killed = "the mark of a killed one lapses after its --interval and 10 s"
     running = _about_running("an rq-scheduler", others, killed, is_dry=how["dry_run"])
     with importing():
-        source = read_rq_scheduler(ground.jobs, zone_name)
+        source = read_rq_scheduler(context.jobs, zone_name)
     source.remarks += _about_zone(source, remarks) + running
     advice = "recurring jobs are still in {}: do not start rq-scheduler on this Redis again, or they run twice"
-    return import_all(ground, [source], advice, **how)
+    return import_all(context, [source], advice, **how)
 
 
 @command("rq-cron")
@@ -220,10 +220,10 @@ def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool)
       zsched import rq-cron app.cron_config --dry-run
       zsched import rq-cron app.cron_config --tz Europe/Berlin
     """
-    ground = Ground(invocation)
-    now_ms = ground.now_ms()
-    with ground.link.wire() as wire:
-        others = [one.name for one in crons(wire, ground.jobs.rq, now_ms) if one.is_of(module)]
+    context = ImportContext(invocation)
+    now_ms = context.now_ms()
+    with context.link.wire() as wire:
+        others = [one.name for one in crons(wire, context.jobs.rq, now_ms) if one.is_of(module)]
     killed = "the mark of a killed one lapses after 2 minutes"
     running = _about_running(f"`rq cron {module}`", others, killed, is_dry=how["dry_run"])
     zone_name, remarks = _zone_of(tz, is_utc=not IS_CRON_LOCAL)
@@ -231,7 +231,7 @@ def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool)
         source = read_rq_cron(module, zone_name)
     source.remarks += _about_zone(source, remarks) + running
     advice = "the module is as it was: do not start `rq cron {}` again, or every job runs twice"
-    return import_all(ground, [source], advice, **how)
+    return import_all(context, [source], advice, **how)
 
 
 @command("rq-scheduled")
@@ -251,10 +251,10 @@ def rq_scheduled(invocation: Invocation, /, queues: tuple[str, ...], dry_run: bo
     Example:
       zsched import rq-scheduled --queue email --dry-run
     """
-    ground = Ground(invocation)
+    context = ImportContext(invocation)
     with importing():
-        source = read_rq_scheduled(ground.jobs, ground.now_ms(), queues)
-    return import_all(ground, [source], "", dry_run=dry_run)
+        source = read_rq_scheduled(context.jobs, context.now_ms(), queues)
+    return import_all(context, [source], "", dry_run=dry_run)
 
 
 # -- undo -------------------------------------------------------------------------------------------
@@ -285,28 +285,28 @@ def undo_(invocation: Invocation, /, owner: str, dry_run: bool) -> int:
         raise InvalidSchedule("owner", owner, "no import has such an owner", f"give one of {names}")
     if owner.startswith(CRON_OWNER):
         owner = owner_of(owner.removeprefix(CRON_OWNER))
-    ground = Ground(invocation)
+    context = ImportContext(invocation)
     if dry_run:
-        ids = [schedule.id for schedule in owned(ground.client, owner)]
+        ids = [schedule.id for schedule in owned(context.client, owner)]
         value = {"owner": owner, "dry_run": True, "ids": ids}
         invocation.answer(value, *ids, f"{plural(len(ids), 'schedule')} to undo")
-        _remark(ground, owner, bool(ids))
+        _remark(context, owner, bool(ids))
         return DONE
     with Progress("undoing", is_quiet=invocation.wants_json) as progress:
-        undone = undo(ground.client, ground.link, owner, ground.now_ms, progress.at)
+        undone = undo(context.client, context.link, owner, context.now_ms, progress.at)
     tell_undone(invocation, owner, undone)
     back = [*undone.cancelled, *undone.given_back]
-    _remark(ground, owner, bool(back or undone.kept))
+    _remark(context, owner, bool(back or undone.kept))
     condition = next((said for start, said in _NEXT.items() if owner.startswith(start)), None)
     if back and condition is not None:
         invocation.remark(f"nothing fires these until {condition}")
     return FAILED if undone.kept else DONE
 
 
-def _remark(ground: Ground, owner: str, has_any: bool) -> None:
+def _remark(context: ImportContext, owner: str, has_any: bool) -> None:
     """List the known owners on stderr if *owner* has no schedules: it may be misspelt."""
-    if not has_any and not ground.invocation.wants_json:
-        others = some(owners(ground.client), _SHOWN) or "nothing"
+    if not has_any and not context.invocation.wants_json:
+        others = some(owners(context.client), _SHOWN) or "nothing"
         say(f"nothing here is of {owner}; of other imports there is: {others}")
 
 

@@ -48,7 +48,7 @@ class _Occurrence(NamedTuple):
     wanted: str
 
 
-class Filling:
+class Backfiller:
     """
     One backfill of schedule *id*, for one use. *is_again*: run also occurrences that ran. *find* reads a schedule, or
     raises.

@@ -211,10 +211,10 @@ class Schedules(Past):
             Contended: another writer changed it at every attempt.
             RedisUnavailable, RedisRefused: Redis was not reached, or refused. Runs that were pushed until then stay.
         """
-        from zsched.client.backfill import Filling  # it reads the past, which other calls need not wait for
+        from zsched.client.backfill import Backfiller  # it reads the past, which other calls need not wait for
 
-        filling = Filling(self._link, self._store, self._history, self._found, check_id(id), flag("again", again))
-        return filling.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))
+        backfiller = Backfiller(self._link, self._store, self._history, self._found, check_id(id), flag("again", again))
+        return backfiller.fill(start, end, flag("dry_run", dry_run), on_progress or (lambda done, total: None))
 
     def _found(self, id: str) -> Schedule:
         """Return one schedule. Raises ScheduleNotFound, also if it is beyond the limits of the caller."""

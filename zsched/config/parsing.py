@@ -162,8 +162,8 @@ def path(given: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A given value, and its place for messages."""
+class RawValue:
+    """A value of a setting before it is parsed, and its place for messages."""
 
     place: str
     value: object
@@ -220,7 +220,7 @@ class Tables:
             place = f"{file}: [{self.heading}.{name}] {key}"
             if key not in self.keys:
                 raise ConfigError(f"{place} is no setting; {suggest(key, self.keys)}")
-            values[key] = Given(place, value).parsed(self.keys[key])
+            values[key] = RawValue(place, value).parsed(self.keys[key])
         return values
 
 

@@ -24,7 +24,7 @@ from typing import Any
 from zsched.config import parsing as parse
 from zsched.config import reading, urls
 from zsched.config.bounds import MOST_VALID_DAYS, RQ_PREFIX_FORM, RQ_PREFIX_REMEDY, VALID_DAYS
-from zsched.config.parsing import QUEUES, URGENCY, Given, setting, suggest
+from zsched.config.parsing import QUEUES, URGENCY, RawValue, setting, suggest
 from zsched.errors import ConfigError
 
 FILE_VARIABLE = "ZSCHED_CONFIG"
@@ -265,7 +265,7 @@ def _read(file: Path) -> dict[str, Any]:
         raise ConfigError(f"configuration file {file}: {reading.reason_of(error)}") from error
 
 
-def _from_file(file: Path, tables: Mapping[str, Any]) -> Iterator[tuple[SettingKey, Given]]:
+def _from_file(file: Path, tables: Mapping[str, Any]) -> Iterator[tuple[SettingKey, RawValue]]:
     for name, value in tables.items():
         if name in _NAMED:
             continue
@@ -274,18 +274,18 @@ def _from_file(file: Path, tables: Mapping[str, Any]) -> Iterator[tuple[SettingK
         if name in _SECTIONS:
             for inner, inner_value in value.items():
                 place = f"{file}: [{name}] {inner}"
-                yield _known((name, inner), place), Given(place, inner_value)
+                yield _known((name, inner), place), RawValue(place, inner_value)
         elif isinstance(value, dict):
             raise ConfigError(f"{file}: [{name}] is no section; {suggest(name, [*_SECTIONS, *_NAMED])}")
         else:
-            yield _known(("", name), f"{file}: {name}"), Given(f"{file}: {name}", value)
+            yield _known(("", name), f"{file}: {name}"), RawValue(f"{file}: {name}", value)
 
 
-def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[SettingKey, Given]]:
+def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[SettingKey, RawValue]]:
     names = {variable_of(key): key for key in _PARSERS}
     for variable, value in env.items():
         if variable in names:
-            yield names[variable], Given(variable, value)
+            yield names[variable], RawValue(variable, value)
         elif variable.startswith(_PREFIX) and variable not in _OTHER_VARIABLES and not variable.startswith(_OF_TESTS):
             if _FROM_KUBERNETES.match(f"{variable}={value}"):
                 continue
@@ -294,12 +294,12 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[SettingKey, Give
             raise ConfigError(f"{variable} in the environment is no setting; {hint}")
 
 
-def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[SettingKey, Given]]:
+def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[SettingKey, RawValue]]:
     for dotted, value in flags.items():
         if value is None:
             continue
         section, _, name = dotted.rpartition(".")
-        flag = Given("--" + dotted.replace(".", "-").replace("_", "-"), value)
+        flag = RawValue("--" + dotted.replace(".", "-").replace("_", "-"), value)
         key = _known((section, name), flag.place)
         if key == ("redis", "url") and urls.has_password(str(value)):
             remedy = f"put it in {variable_of(key)} or name a file in {variable_of(('redis', 'password_file'))}"
@@ -318,7 +318,7 @@ def _known(key: SettingKey, place: str) -> SettingKey:
     raise ConfigError(f"{place} is no setting; {suggest(key[1], names)}")
 
 
-def _check_together(settings: Settings, given: Mapping[SettingKey, Given]) -> None:
+def _check_together(settings: Settings, given: Mapping[SettingKey, RawValue]) -> None:
     """Check rules between two keys. The message names the places of the given keys."""
     daemon, redis = settings.daemon, settings.redis
     if daemon.renew_ms * 2 >= daemon.lease_ms:
@@ -332,7 +332,7 @@ def _check_together(settings: Settings, given: Mapping[SettingKey, Given]) -> No
         raise ConfigError(f"{places}: two passwords; take the one in the URL away")
 
 
-def _connection(redis: RedisSettings, given: Mapping[SettingKey, Given], env: Mapping[str, str]) -> RedisSettings:
+def _connection(redis: RedisSettings, given: Mapping[SettingKey, RawValue], env: Mapping[str, str]) -> RedisSettings:
     """Return *redis* with one URL of all its settings, and with systemd's credential unless it has a password."""
     url, file = _joined_url(redis, given), redis.password_file
     if file is None and not urls.gives_password(urls.of_the_server(url)):
@@ -342,7 +342,7 @@ def _connection(redis: RedisSettings, given: Mapping[SettingKey, Given], env: Ma
     return dataclasses.replace(redis, url=url, password_file=file, given_by=given_by or default)
 
 
-def _joined_url(redis: RedisSettings, given: Mapping[SettingKey, Given]) -> str:
+def _joined_url(redis: RedisSettings, given: Mapping[SettingKey, RawValue]) -> str:
     """Return the URL with the Sentinels or the nodes of the Cluster in it."""
     url, base = redis.url, redis.url if ("redis", "url") in given else _NO_HOST
     places = partial(_places, given, "redis")
@@ -370,7 +370,7 @@ def _joined_url(redis: RedisSettings, given: Mapping[SettingKey, Given]) -> str:
     return urls.with_password_file(url, redis.sentinel_password_file)
 
 
-def _places(given: Mapping[SettingKey, Given], section: str, *names: str) -> str:
+def _places(given: Mapping[SettingKey, RawValue], section: str, *names: str) -> str:
     """Name the places of the keys *names* of *section* that were given."""
     return ", ".join(given[section, name].place for name in names if (section, name) in given)
 

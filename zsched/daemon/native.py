@@ -34,7 +34,7 @@ from zsched.core.pages import pages_of
 from zsched.daemon.batch import Batch
 from zsched.errors import RedisRefused, ServerChanged, Stale
 from zsched.storage.lease import Term
-from zsched.storage.native import Moved, NativeJobs
+from zsched.storage.native import MovedJobs, NativeJobs
 
 log = structlog.get_logger(__name__)
 
@@ -144,7 +144,7 @@ class Native:
         self._next_ms = now_ms if self._parts else min(second_ms, self._earliest_ms or second_ms)
         self._latest_ms = self._clock.monotonic_ms() + _EVERY_MS
 
-    def _tell(self, part: Sequence[bytes], moved: Moved) -> None:
+    def _tell(self, part: Sequence[bytes], moved: MovedJobs) -> None:
         if moved.pushed:
             log.debug("native_jobs_queued", count=moved.pushed)
         for queue in part:

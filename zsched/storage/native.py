@@ -18,7 +18,7 @@ LOCK_S = 30  # a queue is RQ's again this long after the last daemon was killed
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedJobs:
     """
     Result of one call. ``next_ms``: the time of the next job: ``now_ms`` if it is due, None if no job waits.
     ``others``: queue → holder of its lock, for queues that another scheduler serves. ``broken``: queue → key of a wrong
@@ -61,13 +61,13 @@ class NativeJobs:
         registries = {self._keys.rq.registry("scheduled", queue): queue for queue in queues}
         return {registries[key] for key in existing(self._wire, registries)}
 
-    def move(self, term: Term, queues: Sequence[bytes], limit: int) -> Moved:
+    def move(self, term: Term, queues: Sequence[bytes], limit: int) -> MovedJobs:
         """
         Read the first *limit* jobs of *queues* with a score up to the current second, and push the due ones. Raises
         Stale, ServerChanged, RedisRefused.
         """
         now_ms, next_ms, looked, pushed, others, broken, odd = self._call(term, queues, LOCK_S, limit)
-        return Moved(
+        return MovedJobs(
             now_ms=now_ms,
             next_ms=int(next_ms) if next_ms != b"" else None,
             looked=looked,

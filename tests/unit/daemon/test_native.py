@@ -15,7 +15,7 @@ from zsched.core.clock import ManualClock
 from zsched.daemon.native import Native, NextLook
 from zsched.errors import RedisRefused, Stale
 from zsched.storage.lease import Term
-from zsched.storage.native import Moved
+from zsched.storage.native import MovedJobs
 
 TERM = Term("token", 1, "server", 2000, 1e12, 0, 0)
 NOW_MS = 1_800_000_000_250
@@ -48,7 +48,7 @@ class _Jobs:
     def with_jobs(self, queues: Sequence[bytes]) -> set[bytes]:
         return {queue for queue in queues if queue not in self.empty}
 
-    def move(self, term: Term, queues: Sequence[bytes], limit: int) -> Moved:
+    def move(self, term: Term, queues: Sequence[bytes], limit: int) -> MovedJobs:
         self.moved.append(list(queues))
         self.limits.append(limit)
         if self.error:
@@ -57,7 +57,7 @@ class _Jobs:
             self.clock.advance(limit / 10)
         self.more -= 1
         next_ms = self.now_ms if self.more >= 0 else self.next_ms
-        return Moved(self.now_ms, next_ms, limit, limit, self.others, self.broken, self.odd)
+        return MovedJobs(self.now_ms, next_ms, limit, limit, self.others, self.broken, self.odd)
 
     def release(self, term: Term, queues: Sequence[bytes]) -> None:
         self.released.append(list(queues))

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 from zsched.core.triggers.projection import Projection
 from zsched.core.triggers.spec import Anchor, BadRule, Fold, Gap, TriggerKind, TriggerSpec, refuse_foreign, refuse_stray
-from zsched.core.triggers.walls import CYCLE_YEARS, Layer, Times, WallRule, Year, shape
+from zsched.core.triggers.wall_clock import CYCLE_YEARS, Layer, Times, WallRule, Year, shape
 from zsched.core.triggers.zones import zone
 from zsched.errors import InvalidSchedule, show
 

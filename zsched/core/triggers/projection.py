@@ -21,7 +21,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from zsched.core.triggers.spec import Fold, Gap
-from zsched.core.triggers.walls import WallRule
+from zsched.core.triggers.wall_clock import WallRule
 from zsched.core.triggers.zones import DAY_S, FLOOR_S, HORIZON_S, offset_changes, offset_s
 
 _BLOCK_S: Final = 400 * DAY_S  # pieces are found and cached for this much time at once
@@ -47,7 +47,7 @@ class Plain:
 
     def count(self, rule: WallRule, start_s: int, end_s: int) -> int:
         """Count the occurrences in [start_s, end_s), which is within this piece."""
-        return rule.count_walls(start_s + self.offset_s, end_s + self.offset_s)
+        return rule.count_wall_times(start_s + self.offset_s, end_s + self.offset_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from functools import lru_cache
 from math import gcd
 from typing import Final
 
-from zsched.core.triggers.walls import (
+from zsched.core.triggers.wall_clock import (
     CYCLE_YEARS,
     FIRST_YEAR,
     LAST_YEAR,

@@ -192,7 +192,7 @@ class WallRule(ABC):
                 return start + max(found)
         return None
 
-    def count_walls(self, start_s: int, end_s: int) -> int:
+    def count_wall_times(self, start_s: int, end_s: int) -> int:
         """Count the matches in [start_s, end_s). The cost grows with the years, not with the matches."""
         total = 0
         for number in range(year_of(start_s), year_of(end_s) + 1):

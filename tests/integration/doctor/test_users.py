@@ -1,4 +1,4 @@
-"""The doctor's check of the walls between the users of deploy/redis/users.acl: Lua sandbox and databases."""
+"""The doctor's checks of the isolation of the users in deploy/redis/users.acl: Lua sandbox and databases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.prefix import RQ
 from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
 from zsched.embedded import EmbeddedRedis, find_server, packaged_server
-from zsched.health import checks_walls
+from zsched.health import checks_users
 from zsched.health.check import Finding, Severity
 from zsched.health.facts import Probe
 from zsched.storage.connection import Link
@@ -79,7 +79,7 @@ def looked_at(url: str, **info: str) -> Finding:
     try:
         with link.wire() as wire:
             probe = Probe(Settings(), link, wire, KEYS, SystemClock(), Server(info))
-            [finding] = checks_walls.check_sandbox.findings(probe)
+            [finding] = checks_users.check_sandbox.findings(probe)
     finally:
         link.pool.disconnect()
     return finding
