@@ -20,7 +20,7 @@
 -- A schedule is left alone (changed) if its version or due time differs from the plan. The due time alone is not
 -- enough: when only the rule changed, a plan of the old rule would pass. An exhausted schedule is marked ended. A
 -- schedule is also left alone if the key where it should go is of a wrong type. If that is its queue, the queue becomes
--- one that fire looks at before it returns a recurring schedule (lib/room.lua).
+-- one that fire looks at before it returns a recurring schedule (lib/capacity.lua).
 clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(patience_ms)
 -- include lib/hold.lua
 -- include lib/lanes.lua

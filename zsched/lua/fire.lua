@@ -20,7 +20,7 @@ clock_from_ms, clock_until_ms, limit = tonumber(clock_from_ms), tonumber(clock_u
 -- include lib/hold.lua
 -- include lib/deadline.lua
 -- include lib/slots.lua
--- include lib/room.lua
+-- include lib/capacity.lua
 -- include lib/moved.lua
 -- include lib/rows.lua
 
@@ -123,7 +123,7 @@ local function take_other(id, word, due_ms, run, _, job)
   local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal', 'policy')
   if schedule[1] and string.match(schedule[1], '^%d+%-%d+%-%d+$') then
     local queue = is_limited and pcall('HGET', template_prefix .. id, 'origin')
-    if room[queue] == 0 then
+    if capacity[queue] == 0 then
       return throttle(id, word, due_ms, queue)
     end
     spend(queue)
@@ -166,7 +166,7 @@ local function take_one_shot(id, word, due_ms, run, job_key, job)
   if not is_accepting then
     block(queue)
   end
-  if room[queue] == 0 then
+  if capacity[queue] == 0 then
     return throttle(id, word, due_ms, queue)
   end
   local rate_limit, wrong_key
@@ -215,7 +215,7 @@ local function look_at(word, most, passed)
       job = pcall('HMGET', job_key, 'status', 'origin', 'zs')
     end
     local queue = job[2]
-    if job[3] == '1' and job[1] == 'scheduled' and queue ~= plain_queue and not is_doubtful and not room[queue]
+    if job[3] == '1' and job[1] == 'scheduled' and queue ~= plain_queue and not is_doubtful and not capacity[queue]
       and queue_accepts(queue) then
       plain_queue, back = queue, back_of(queue)
     end
@@ -241,12 +241,12 @@ local function look_at(word, most, passed)
   return #ids, #gone - 1
 end
 
--- Take the due schedules of a lane, or the throttled ones of a *queue* while it has room. If the quarantine cannot be
+-- Take the due schedules of a lane, or the throttled ones of a *queue* up to its capacity. If the quarantine cannot be
 -- written, page past those that stay, also past recurring ones: advance may find no place for them either.
 local function look_along(word, queue)
   local passed, pages, most, seen, left = 0, 0
   repeat
-    most = math.min(queue and room[queue] or limit, limit - looked + alone)
+    most = math.min(queue and capacity[queue] or limit, limit - looked + alone)
     seen, left = look_at(word, most, passed)
     passed = passed + seen
     if seen > left and not is_a(quarantine_key, 'hash') then
@@ -256,7 +256,7 @@ local function look_along(word, queue)
 end
 
 for _, lane in ipairs(lanes) do
-  for queue in pairs(room) do
+  for queue in pairs(capacity) do
     if throttled[lane .. ':' .. queue] then
       look_along(lane .. ':' .. queue, queue)
     end
@@ -325,13 +325,13 @@ local next_ms = looked - alone >= limit and now_ms or is_stuck and now_ms + STUC
 for word, queue in pairs(throttled) do
   local due_ms = tonumber(redis.call('ZRANGE', key_of(word), 0, 0, 'WITHSCORES')[2])
   if due_ms then  -- it is ahead if the clock was set back
-    next_ms = math.min(next_ms, due_ms > now_ms and due_ms or room[queue] == 0 and room_again_ms(queue) or now_ms)
+    next_ms = math.min(next_ms, due_ms > now_ms and due_ms or capacity[queue] == 0 and free_again_ms(queue) or now_ms)
   else
     throttled[word] = nil
   end
 end
 if is_limited then
-  note_room()
+  write_capacity()
 end
 for _, lane in ipairs(next_ms == now_ms and {} or lanes) do
   local head = redis.call('ZRANGEBYSCORE', lane_keys[lane], '(' .. string.format('%.0f', now_ms), LAST_MS, 'WITHSCORES',

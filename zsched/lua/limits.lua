@@ -7,7 +7,7 @@
 -- LOGS   nothing: limits are the leader's settings, and no state of a schedule
 --
 -- A limit that stays keeps its count. A limit that is removed while schedules are throttled for it becomes "- 0": fire
--- then pushes them as they are due (lib/room.lua).
+-- then pushes them as they are due (lib/capacity.lua).
 -- include lib/fence.lua
 
 local before = redis.call('HGETALL', limits_key)

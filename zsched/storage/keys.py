@@ -76,7 +76,7 @@ class Keys:
 
     limits = NamedKey(
         "limits",
-        "HASH: queue → ``<runs per second> <µs>``, by the leader's settings; ``- 0``: none; see lua/lib/room.lua.",
+        "HASH: queue → ``<runs per second> <µs>``, by the leader's settings; ``- 0``: none; see lua/lib/capacity.lua.",
     )
     paused = NamedKey("paused", "HASH: id → ``<lane> <due ms> <since ms> <note>``.")
     quarantine = NamedKey("quarantine", "HASH: id → ``<lane> <due ms> <since ms> <reason>``.")

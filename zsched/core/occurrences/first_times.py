@@ -26,8 +26,8 @@ from zsched.core.triggers import (
     due_of,
     has_zone,
     lag_of,
+    max_jitter_of,
     resolve_local,
-    room_of,
     zone,
 )
 from zsched.errors import InvalidSchedule
@@ -98,10 +98,10 @@ class FirstTimes:
             plan = self._planned(spec, now_ms, id)
             if plan.anchor_ms is not None:  # a rule that is counted from here, by this id
                 return plan
-            room_ms = room_of(build(spec, now_ms), int(plan.next or 0)) if spec.jitter_ms else 0
-            planned = rule.planned = plan, room_ms
-        plan, room_ms = planned
-        return replace(plan, jitter_ms=lag_of(id, int(plan.next or 0), room_ms)) if room_ms else plan
+            max_jitter_ms = max_jitter_of(build(spec, now_ms), int(plan.next or 0)) if spec.jitter_ms else 0
+            planned = rule.planned = plan, max_jitter_ms
+        plan, max_jitter_ms = planned
+        return replace(plan, jitter_ms=lag_of(id, int(plan.next or 0), max_jitter_ms)) if max_jitter_ms else plan
 
     def _planned(self, spec: TriggerSpec, now_ms: int, id: str) -> Bracket:
         plan = first(spec, now_ms, id)

@@ -22,9 +22,9 @@ from zsched.core.triggers.trigger import (
     due_of,
     kind_named,
     lag_of,
+    max_jitter_of,
     nth_after,
     read_spec,
-    room_of,
     spec_of,
 )
 from zsched.core.triggers.zones import has_zone, lack_of, offset_s, resolve_local, shown_zone, zone
@@ -48,11 +48,11 @@ __all__ = [
     "kind_named",
     "lack_of",
     "lag_of",
+    "max_jitter_of",
     "nth_after",
     "offset_s",
     "read_spec",
     "resolve_local",
-    "room_of",
     "shown_zone",
     "spec_of",
     "zone",

@@ -239,10 +239,10 @@ def due_of(trigger: Trigger, id: str, nominal_ms: int) -> int:
     Raises:
         TriggerError: the trigger cannot produce a time.
     """
-    return nominal_ms + lag_of(id, nominal_ms, room_of(trigger, nominal_ms))
+    return nominal_ms + lag_of(id, nominal_ms, max_jitter_of(trigger, nominal_ms))
 
 
-def room_of(trigger: Trigger, nominal_ms: int) -> int:
+def max_jitter_of(trigger: Trigger, nominal_ms: int) -> int:
     """
     Return the largest delay of the occurrence *nominal_ms*: the rule's jitter, or less if the next one comes before.
 
@@ -254,9 +254,9 @@ def room_of(trigger: Trigger, nominal_ms: int) -> int:
     return most_ms if next_ms is None else min(most_ms, next_ms - nominal_ms - 1)
 
 
-def lag_of(id: str, nominal_ms: int, room_ms: int) -> int:
-    """Return the delay of the occurrence *nominal_ms* of schedule *id*, at most *room_ms*."""
-    return _spread(f"{id} {nominal_ms}", room_ms) if room_ms else 0
+def lag_of(id: str, nominal_ms: int, max_jitter_ms: int) -> int:
+    """Return the delay of the occurrence *nominal_ms* of schedule *id*, at most *max_jitter_ms*."""
+    return _spread(f"{id} {nominal_ms}", max_jitter_ms) if max_jitter_ms else 0
 
 
 def delay_of(id: str, most_ms: int) -> int:

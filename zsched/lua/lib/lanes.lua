@@ -1,4 +1,4 @@
--- lanes: the ZSETs of schedules that wait for their time or for room; and the values in paused and quarantine.
+-- lanes: the ZSETs of schedules that wait for their time or for capacity; and the values in paused and quarantine.
 --
 -- USES   due_high_key due_normal_key due_low_key now_ms
 -- GIVES  lanes lane_keys  their words; their keys
@@ -6,8 +6,8 @@
 --        park(key, id, lane, due_ms, since_ms, note)  write the value of a schedule in the hash at *key*; since_ms: nil
 --          for now; note: nil if a put pauses it
 --
--- Each ZSET has a word: "<lane>", or, also in `meta.throttled`, "<lane>:<queue>" of schedules whose queue had no room
--- (lib/room.lua) and "<lane>:-<zone>" of those whose zone the leader's machine lacks (set_aside.lua).
+-- Each ZSET has a word: "<lane>", or, also in `meta.throttled`, "<lane>:<queue>" of schedules whose queue was full
+-- (lib/capacity.lua) and "<lane>:-<zone>" of those whose zone the leader's machine lacks (set_aside.lua).
 lanes = {'high', 'normal', 'low'}
 lane_keys = {high = due_high_key, normal = due_normal_key, low = due_low_key}
 

@@ -2,7 +2,7 @@
 --
 -- USES   now_ms rq_queues_key
 -- GIVES  is_listed  rq:queues is a set or free; workers do not need it
---        queue_accepts(queue)  its key is a list or free; and by its name, schedules could wait for it (lib/room.lua)
+--        queue_accepts(queue)  its key is a list or free; and by its name, schedules could wait for it (capacity.lua)
 --        enqueue(run, queue, at_front, ...)  for a run that has a job; ... are further texts of the hash
 --        push(queue, run, at_front) back_of(queue)  if the hash has the status queued; the second is a list of runs
 --        push_queues()  call it last

@@ -1,12 +1,12 @@
--- room: the number of runs that each limited queue accepts now, and the time of its next free place (GCRA).
+-- capacity: the number of runs that each limited queue accepts now, and the time of its next free place (GCRA).
 --
 -- USES   meta_key limits_key now_ms throttled_words lacking queue_accepts
--- GIVES  is_limited spend(queue) room_again_ms(queue) note_room()
---        room  by queue, number of runs; nil for a queue without a limit
+-- GIVES  is_limited spend(queue) free_again_ms(queue) write_capacity()
+--        capacity  by queue, number of runs; nil for a queue without a limit
 --        throttled  queues by words that may have schedules
 --        block(queue) blocked  it does not accept runs; set of such queues
 --
--- A queue whose key is of a wrong type has no room until it is right, nor has "-<zone>" while the zone is lacking.
+-- A queue whose key is of a wrong type has no capacity until it is right, nor has "-<zone>" while the zone is lacking.
 -- A limit is "<per second> <time in µs>", or "- 0" until the throttled schedules of a removed limit are pushed.
 -- include lib/lanes.lua
 -- include lib/untrusted.lua
@@ -15,20 +15,20 @@ local CLOSE = 1e-6  -- of a run: rounding error of doubles
 local BLOCKED_MS = 1000  -- until the next look at a blocked queue
 
 local limits = redis.call('HGETALL', limits_key)
-room, throttled, blocked = {}, {}, {}
+capacity, throttled, blocked = {}, {}, {}
 local rates, spent = {}, {}
 for word in string.gmatch(throttled_words, '%S+') do
   local queue = queue_of(word)
   if queue and is_a(key_of(word), 'zset') then
     throttled[word] = queue
-    room[queue] = math.huge  -- unless it has a limit
+    capacity[queue] = math.huge  -- unless it has a limit
   end
 end
 is_limited = #limits > 0 or throttled_words ~= ''
 for i = 1, #limits, 2 do
   local queue, text, next_us = limits[i], string.match(limits[i + 1], '^(%S+) (%d+)$')
   local per_second = tonumber(text or '')
-  room[queue] = math.huge
+  capacity[queue] = math.huge
   if per_second and per_second > 0 then
     local now_us, each_us, burst = now_ms * 1000, 1e6 / per_second, math.max(per_second * BURST, 1)
     next_us = math.max(tonumber(next_us), now_us)
@@ -38,28 +38,28 @@ for i = 1, #limits, 2 do
     end
     rates[queue] = {text = text, each_us = each_us, burst = burst, next_us = next_us,
       wake = math.max(math.floor(per_second * WAKE), 1)}
-    room[queue] = math.max(math.floor(burst - (next_us - now_us) / each_us + CLOSE), 0)
+    capacity[queue] = math.max(math.floor(burst - (next_us - now_us) / each_us + CLOSE), 0)
   end
 end
 
 function block(queue)
-  room[queue], blocked[queue], is_limited = 0, true, true
+  capacity[queue], blocked[queue], is_limited = 0, true, true
 end
 
 for zone in string.gmatch(lacking, '%S+') do
-  if room['-' .. zone] then
+  if capacity['-' .. zone] then
     block('-' .. zone)
   end
 end
-for queue in pairs(room) do
+for queue in pairs(capacity) do
   if not queue_accepts(queue) then
     block(queue)
   end
 end
 
 function spend(queue)
-  if room[queue] then
-    room[queue] = room[queue] - 1
+  if capacity[queue] then
+    capacity[queue] = capacity[queue] - 1
     spent[queue] = (spent[queue] or 0) + 1
   end
 end
@@ -69,8 +69,8 @@ local function next_of(queue)
   return rate.next_us + math.ceil((spent[queue] or 0) * rate.each_us)
 end
 
--- Return the time at which there is room for enough runs for a wake-up: a hundred times a second at most.
-function room_again_ms(queue)
+-- Return the time at which there is capacity for enough runs for a wake-up: a hundred times a second at most.
+function free_again_ms(queue)
   if blocked[queue] then
     return now_ms + BLOCKED_MS
   end
@@ -78,8 +78,8 @@ function room_again_ms(queue)
   return math.max(math.ceil((next_of(queue) - (rate.burst - rate.wake) * rate.each_us) / 1000), now_ms + 1)
 end
 
--- Write the spent room of each limit, and the words that still have throttled schedules.
-function note_room()
+-- Write the spent capacity of each limit, and the words that still have throttled schedules.
+function write_capacity()
   for queue in pairs(spent) do
     if rates[queue] then
       redis.call('HSET', limits_key, queue, rates[queue].text .. ' ' .. string.format('%.0f', next_of(queue)))
@@ -94,7 +94,7 @@ function note_room()
   if now_throttled ~= throttled_words then
     redis.call('HSET', meta_key, 'throttled', now_throttled)
   end
-  for queue in pairs(room) do
+  for queue in pairs(capacity) do
     if not rates[queue] and not throttled_queues[queue] then
       redis.call('HDEL', limits_key, queue)
     end
