@@ -61,7 +61,7 @@ def test_an_http_problem_and_the_line_of_systemctl_have_the_remedy() -> None:
     with pytest.raises(RedisUnavailable) as caught:
         Link.from_url("redis://somewhere", 1.0).execute("PING")
 
-    body = json.loads(Problem.of(caught.value).response().body)
+    body = json.loads(Problem.from_error(caught.value).response().body)
 
     assert REMEDY == body["remedy"]
     assert body["detail"].endswith(f"{PROBLEM}; {REMEDY}")

@@ -91,7 +91,7 @@ def test_the_probes_of_containers_look_only_at_the_age_of_the_file_that_beats_to
 ) -> None:
     file = tmp_path / "alive"
     if age_s is not None:
-        Supervisor.of({"ZSCHED_ALIVE_FILE": str(file), "WATCHDOG_USEC": "60000000"}, SystemClock()).beat()
+        Supervisor.from_environment({"ZSCHED_ALIVE_FILE": str(file), "WATCHDOG_USEC": "60000000"}, SystemClock()).beat()
         at_s = file.stat().st_mtime - age_s
         os.utime(file, (at_s, at_s))
     env = os.environ | {"ZSCHED_ALIVE_FILE": str(file)}

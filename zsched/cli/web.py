@@ -50,7 +50,7 @@ def web(invocation: Invocation, listen: str | None) -> int:
       zsched web
       zsched web --listen 127.0.0.1:8080 --config /etc/zsched/zsched.toml
     """
-    supervisor = Supervisor.of(os.environ, SystemClock())
+    supervisor = Supervisor.from_environment(os.environ, SystemClock())
     try:
         return _serve(invocation, listen, supervisor)
     except ZschedError as error:

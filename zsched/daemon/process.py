@@ -51,7 +51,7 @@ def run_daemon(read: Callable[[], Settings]) -> int:
         ConfigError: the settings are invalid, now or after a reload; an operator must correct them.
     """
     clock = SystemClock()
-    supervisor = Supervisor.of(os.environ, clock)
+    supervisor = Supervisor.from_environment(os.environ, clock)
     try:
         settings = read()
         sys.setswitchinterval(_SWITCH_S)

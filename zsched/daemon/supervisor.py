@@ -48,7 +48,7 @@ class Supervisor:
         self._speaking, self._has_failed = threading.Lock(), False
 
     @classmethod
-    def of(cls, env: Mapping[str, str], clock: Clock) -> Supervisor:
+    def from_environment(cls, env: Mapping[str, str], clock: Clock) -> Supervisor:
         """Read the variables of sd_notify(3) and sd_watchdog_enabled(3); an invalid value counts as absent."""
         address, limit_us, pid = env.get("NOTIFY_SOCKET"), env.get("WATCHDOG_USEC", ""), env.get("WATCHDOG_PID")
         is_watched = limit_us.isdecimal() and int(limit_us) > 0 and pid in (None, str(os.getpid()))

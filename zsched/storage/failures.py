@@ -87,7 +87,7 @@ class Destination:
                 return RedisUnavailable(*self._of_garbage(error), may_have_been_applied=True)
 
     def _of_reply(self, error: redis.ResponseError) -> ZschedError:
-        if (refusal := WriteRefusal.of(error)) is not None:
+        if (refusal := WriteRefusal.from_error(error)) is not None:
             return self._of_writes(refusal)
         if _UNTYPED.match(str(error)):
             return self._of_pause(error)

@@ -36,7 +36,7 @@ class WriteRefusal(Enum):
         return _REMEDIES[self]
 
     @classmethod
-    def of(cls, error: redis.ResponseError) -> WriteRefusal | None:
+    def from_error(cls, error: redis.ResponseError) -> WriteRefusal | None:
         """Return the member for an error reply; None for another error."""
         if isinstance(error, redis.ReadOnlyError):  # redis-py takes the code off
             return cls.REPLICA

@@ -177,7 +177,7 @@ def _described(app: FastAPI) -> Any:
 
 async def _on_error(request: Request, error: Any) -> Response:
     is_for_people = login.is_page(request) or "hx-request" in request.headers
-    return await _on_problem(request, page_problem(error) if is_for_people else Problem.of(error))
+    return await _on_problem(request, page_problem(error) if is_for_people else Problem.from_error(error))
 
 
 async def _on_problem(request: Request, error: Any) -> Response:
@@ -211,4 +211,4 @@ def _methods_of(request: Request) -> list[str]:
 
 async def _on_failure(request: Request, error: Exception) -> Response:
     log.error("request_failed", path=request.url.path, exc_info=error)
-    return await _on_problem(request, Problem.of(error))
+    return await _on_problem(request, Problem.from_error(error))

@@ -145,7 +145,7 @@ class BatchResponse(Response):
         except Exception as error:
             if not isinstance(error, ZschedError | Problem):
                 log.error("request_failed", path=self._request.url.path, exc_info=error)
-            await self._keep([json.dumps({"error": Problem.of(error).short})])
+            await self._keep([json.dumps({"error": Problem.from_error(error).short})])
         await self._keep([])
 
     async def _keep(self, lines: list[str]) -> None:
@@ -200,7 +200,7 @@ def _refused(number: int, row: dict[str, Any] | None, error: Exception) -> str:
     """Return the line of a refused row; *row*: None if it could not be read."""
     id = None if row is None else row.get("id")
     named = {"row": number, "id": id} if isinstance(id, str) and len(id) <= LONGEST_NAME else {"row": number}
-    return json.dumps({**named, "error": Problem.of(error).short})
+    return json.dumps({**named, "error": Problem.from_error(error).short})
 
 
 def _without_repeated_ids(rows: list[_Row]) -> Iterator[list[_Row]]:

@@ -44,4 +44,4 @@ def page_problem(error: Exception) -> Problem:
             detail = f"schedule {error.id!r} was changed meanwhile; look at it again, and decide anew"
         case ScheduleNotFound() | RunNotFound():
             detail = error.problem
-    return Problem.of(error, detail=detail)
+    return Problem.from_error(error, detail=detail)

@@ -72,7 +72,7 @@ class Problem(Exception):
         super().__init__(f"{detail}; {remedy}" if remedy else detail)
 
     @classmethod
-    def of(cls, error: Exception, status: int | None = None, detail: str | None = None) -> Problem:
+    def from_error(cls, error: Exception, status: int | None = None, detail: str | None = None) -> Problem:
         """
         Return *error* as a problem; *status*: another than that of its class; *detail*: other words for it. Of an error
         that nobody expected, the server's events have the rest.

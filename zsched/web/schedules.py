@@ -67,9 +67,9 @@ async def put(id: PathId, request: Request, call: Admitted) -> Response:
     try:
         made = await _put(call, func, options, op)
     except ScheduleExists as error:
-        return Problem.of(error, 412 if only_creates else None).response()
+        return Problem.from_error(error, 412 if only_creates else None).response()
     except NotArchived as error:
-        return Problem.of(error, 202 if error.is_in_redis else None).response()
+        return Problem.from_error(error, 202 if error.is_in_redis else None).response()
     return await _told(call, made)
 
 

@@ -132,7 +132,7 @@ def test_the_watchdog_is_fed_by_passes_but_not_by_every_pass(manager: Manager, a
 
 def test_a_beat_touches_the_file_that_the_probe_of_a_container_looks_at(tmp_path: Path) -> None:
     clock, file = ManualClock(), tmp_path / "alive"
-    supervisor = Supervisor.of({"ZSCHED_ALIVE_FILE": str(file), "WATCHDOG_USEC": "60000000"}, clock)
+    supervisor = Supervisor.from_environment({"ZSCHED_ALIVE_FILE": str(file), "WATCHDOG_USEC": "60000000"}, clock)
     assert not file.exists()
 
     supervisor.beat()
@@ -146,7 +146,9 @@ def test_a_beat_touches_the_file_that_the_probe_of_a_container_looks_at(tmp_path
 
 
 def test_a_file_that_cannot_be_touched_stops_nothing(tmp_path: Path) -> None:
-    Supervisor.of({"ZSCHED_ALIVE_FILE": f"{tmp_path}/no/alive", "WATCHDOG_USEC": "1"}, ManualClock()).beat()
+    Supervisor.from_environment(
+        {"ZSCHED_ALIVE_FILE": f"{tmp_path}/no/alive", "WATCHDOG_USEC": "1"}, ManualClock()
+    ).beat()
 
 
 def test_a_daemon_without_a_watchdog_feeds_none_and_has_no_sleep_limit(
@@ -187,7 +189,7 @@ def test_a_stopped_or_stuck_service_manager_does_not_raise(address: str, supervi
 def test_a_socket_may_have_an_abstract_name() -> None:
     manager = Manager(f"\0zsched-test-{os.getpid()}")
 
-    Supervisor.of({"NOTIFY_SOCKET": f"@zsched-test-{os.getpid()}"}, ManualClock()).ready()
+    Supervisor.from_environment({"NOTIFY_SOCKET": f"@zsched-test-{os.getpid()}"}, ManualClock()).ready()
 
     assert ["READY=1"] == manager.heard()
     manager.close()
@@ -210,7 +212,7 @@ def test_a_socket_may_have_an_abstract_name() -> None:
 def test_the_environment_configures_a_supervisor(env: dict[str, str], listens: bool, watchdog_ms: float | None) -> None:
     pid = {"WATCHDOG_PID": str(os.getpid())} if env.get("WATCHDOG_PID") == "this" else {}
 
-    supervisor = Supervisor.of(env | pid, ManualClock())
+    supervisor = Supervisor.from_environment(env | pid, ManualClock())
 
     assert listens == supervisor.listens
     assert watchdog_ms == supervisor.watchdog_ms
