@@ -4,9 +4,8 @@ Connections to Redis: no command is sent twice unless zsched itself decides so.
 redis-py ≥ 6 re-sends a command when only its *reply* was lost, which pushes a job twice (measured through a proxy that
 cuts replies). So commands go over redis-py's connections without its client's retries. ``Link`` is a pool for calls
 that are safe to repeat by their ids, and re-sends them itself. ``Wire`` is one physical connection that never
-reconnects silently, for a leader's scripts.
-
-RESP 2 is pinned: replies differ in shape between the protocols, not in speed (measured).
+reconnects silently, for a leader's scripts. RESP 2 is pinned: replies differ in shape between the protocols, not in
+speed (measured).
 """
 
 from __future__ import annotations
