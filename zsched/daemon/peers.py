@@ -127,18 +127,23 @@ class RestoreAnswer:
             log.warning("restore_corrected", archive=str(self._archive.path), schedules=self._corrected)
 
     def add_entry(self, entry: Entry) -> set[str]:
-        """Leave out the schedules that *entry* changed. If the leader changed them, only note that."""
+        """
+        Leave out the schedules that *entry* changed. If the leader changed them, only note that. A restore of runs
+        changes no schedule: another entry of the same restorer has their schedules.
+        """
         try:
-            touched = {id for (id, _), _ in touches(entry, self._keys.run_suffix)}
+            keys = [key for key, _ in touches(entry, self._keys.run_suffix)]
         except UnknownEntry:  # of a newer version: its schedules are not known here
             return set()
+        is_restore = entry.kind == RestoreEntry.kind
+        touched = {id for id, run in keys if not (is_restore and run)}
         if is_leaders(entry) or entry.kind in kinds_telling_only(OF_RUNS):
             self._went_on |= touched
         else:
             self._went_on -= touched
             for id in touched:
                 self._better.pop(id, None)
-        return touched
+        return {id for id, _ in keys}
 
     def judge(self, page: Sequence[Recalled], held: Mapping[str, Record]) -> list[Record]:
         """Return the rows with the data of this history. A schedule that the leader changed can only be removed."""

@@ -20,7 +20,7 @@ from zsched.core.occurrences.outcomes import What
 from zsched.core.record import Record
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.follower import Follower
-from zsched.daemon.peers import RestoreAnswer
+from zsched.daemon.peers import Correction, RestoreAnswer
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.restoring import Restoring, Written
 
@@ -212,6 +212,27 @@ def test_a_restore_during_a_bootstrap_is_corrected(scene: Scene, two: Two, monke
 
     assert {"kept": "due"} == lane_states(scene)
     assert_both_have_what_redis_holds(scene, two)
+
+
+def test_a_rule_that_was_restored_with_an_open_run_is_corrected(scene: Scene, two: Two) -> None:
+    late, knowing = two
+    scene.client.schedule("app.task", id="rule", every=60)
+    scene.pass_time(60_000)
+    scene.tick()
+    late.go_on()
+    scene.client.cancel("rule")
+    knowing.go_on()
+    put_back(scene)
+    lead(scene)
+    run(scene, late.archive)
+    restores = [entry for entry in scene.log() if entry.kind == "restore"]
+    assert (["rule"], ["rule"]) == tuple([row.id for row in restored(entry)] for entry in restores)
+
+    correction = Correction(knowing.archive, scene.wire, scene.keys, knowing.clock, lambda: None, hold_for_ms=1000)
+    correction.answer(restores)
+
+    assert [("rule", "gone")] == corrections(scene)
+    assert not scene.redis.exists(scene.keys.schedule("rule"))
 
 
 class Busy:
