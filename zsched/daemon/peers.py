@@ -73,8 +73,7 @@ class Correction:
     def concerns(self, entry: Entry) -> bool:
         """Return True if *entry* is a ``restore`` of another archive, to be checked before it is taken in."""
         restore = RestoreEntry.of(entry)
-        by = restore.archive if restore else ""
-        return by not in ("", self._archive.id) and self._archive.position is not None
+        return restore is not None and restore.archive not in ("", self._archive.id) and bool(self._archive.position)
 
     def answer(self, entries: Sequence[Entry]) -> None:
         """
@@ -135,8 +134,7 @@ class RestoreAnswer:
             keys = [key for key, _ in touches(entry, self._keys.run_suffix)]
         except UnknownEntry:  # of a newer version: its schedules are not known here
             return set()
-        is_restore = entry.kind == RestoreEntry.kind
-        touched = {id for id, run in keys if not (is_restore and run)}
+        touched = {id for id, run in keys if not run or entry.kind != RestoreEntry.kind}
         if is_leaders(entry) or entry.kind in kinds_telling_only(OF_RUNS):
             self._went_on |= touched
         else:
