@@ -14,6 +14,8 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -25,10 +27,8 @@ from bench.results import Broken
 from zsched.config.settings import Settings, WebSettings
 from zsched.core.clock import SystemClock
 from zsched.daemon.supervisor import Supervisor
-from zsched.storage.accounts import Account, AccountRole
-from zsched.storage.connection import Link
-from zsched.storage.keys import Keys
-from zsched.storage.tokens import Tokens
+from zsched.web.accounts import Account, AccountRole
+from zsched.web.accounts_file import AccountsFile
 from zsched.web.serving import bound, serve, url_of
 
 PATH: Final = "/api/v1/schedules"
@@ -39,9 +39,12 @@ _OURS: Final = [sys.executable, "-m", "zsched.cli", "web", "--listen", "127.0.0.
 @contextmanager
 def web(arena: Arena, redis_url: str) -> Iterator[tuple[str, str]]:
     """``zsched web`` during the block: its URL, and an operator's token."""
-    secret = Tokens(Link.from_url(redis_url, 5), Keys("default")).add(Account("bench", AccountRole.OPERATOR))
-    with _serving(arena, _OURS, ZSCHED_REDIS_URL=redis_url, ZSCHED_RQ_ALLOW_CALLABLES="app.tasks.*") as url:
-        yield url, secret
+    with TemporaryDirectory() as folder:
+        accounts = Path(folder, "accounts.toml")
+        secret = AccountsFile(accounts).add(Account("bench", AccountRole.OPERATOR))
+        settings = {"ZSCHED_WEB_ACCOUNTS_FILE": str(accounts), "ZSCHED_RQ_ALLOW_CALLABLES": "app.tasks.*"}
+        with _serving(arena, _OURS, ZSCHED_REDIS_URL=redis_url, **settings) as url:
+            yield url, secret
 
 
 @contextmanager

@@ -16,28 +16,29 @@ import httpx
 
 from tests.builders.command_line import Zsched
 from tests.waiting import WITHIN_S
+from zsched.core.clock import SystemClock
+from zsched.core.options.allowed import Limits
 from zsched.embedded.guard import Guard
-from zsched.storage.accounts import Account, AccountRole, Limits
-from zsched.storage.connection import Link
-from zsched.storage.keys import Keys
-from zsched.storage.people import People
-from zsched.storage.tokens import Tokens
-from zsched.web.access import COOKIE
+from zsched.web.accounts import Account, AccountRole
+from zsched.web.accounts_file import AccountsFile
 
-PASSWORD = "open sesame"
 ALLOWED = "app.*,app.mail.*,app.pay.*,app.tasks.*"
 # No client of these tests speaks TLS; to read the certificates that it would trust takes longer than most requests.
 _PLAIN: Any = {"timeout": WITHIN_S, "verify": False}
 
 
 class Web:
-    """A running ``zsched web`` on a free port of loopback. ``zsched``: the command line with its settings."""
+    """
+    A running ``zsched web`` on a free port of loopback. ``zsched``: the command line with its settings; ``accounts``:
+    its file of accounts.
+    """
 
     def __init__(self, guard: Guard, redis_url: str, folder: Path, *arguments: str, **settings: str) -> None:
-        self.redis_url, self._keys = redis_url, Keys("default", settings.get("ZSCHED_RQ_PREFIX"))
+        self.redis_url, self.accounts = redis_url, AccountsFile(folder / "accounts.toml")
         env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
         env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        given = {"ZSCHED_RQ_ALLOW_CALLABLES": ALLOWED} | settings
+        ours = {"ZSCHED_RQ_ALLOW_CALLABLES": ALLOWED, "ZSCHED_WEB_ACCOUNTS_FILE": str(self.accounts.path)}
+        given = ours | settings
         self.zsched = Zsched(redis_url, **given)
         self._env = env | {"ZSCHED_REDIS_URL": redis_url} | given
         self.log = folder / "web.log"
@@ -52,14 +53,9 @@ class Web:
         self.url = str(json.loads(line)["url"])
 
     def token(self, name: str, role: str = "operator", *, sees_arguments: bool = False, **limits: Any) -> str:
-        """Make a token; *limits* as in ``Limits``."""
-        given = Account(name, AccountRole(role), Limits(**limits), sees_arguments=sees_arguments)
-        return Tokens(self._link(), self._keys).add(given)
-
-    def person(self, name: str, role: str = "operator", *, sees_arguments: bool = False, **limits: Any) -> None:
-        """Add a person with the password PASSWORD; *limits* as in ``Limits``."""
-        given = Account(name, AccountRole(role), Limits(**limits), sees_arguments=sees_arguments)
-        People(self._link(), self._keys).add(given, PASSWORD)
+        """Add an account, and return its token; *limits* as in ``Limits``."""
+        now_ms = SystemClock().now_ms()
+        return self.accounts.add(Account(name, AccountRole(role), Limits(**limits), sees_arguments, created_ms=now_ms))
 
     def client(self, name: str = "ann", role: str = "operator", **given: Any) -> httpx.Client:
         """Return a client with a token of its own."""
@@ -73,12 +69,10 @@ class Web:
     def browser(
         self, name: str = "ann", role: str = "operator", *, at: str = "", **given: Any
     ) -> Iterator[httpx.Client]:
-        """A client of the pages below *at* with a session of a new person, for whom no password is computed."""
-        self.person(name, role, **given)
-        people = People(self._link(), self._keys)
-        [person] = [each for each in people.all() if each.account.name == name]
+        """A client of the pages below *at* with a session of a new account."""
         with self.stranger(at) as client:
-            client.cookies.set(COOKIE, people.begin_session(person, 3_600_000), httpx.URL(self.url).host)
+            entered = client.post(f"{self.url}/login", data={"token": self.token(name, role, **given)})
+            assert 303 == entered.status_code, entered.text
             yield client
 
     def stranger(self, at: str = "") -> httpx.Client:
@@ -107,9 +101,6 @@ class Web:
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code
-
-    def _link(self) -> Link:
-        return Link.from_url(self.redis_url, 5, keys=self._keys)
 
     def _cli(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "zsched.cli", *arguments]

@@ -28,7 +28,7 @@ from tests.waiting import WITHIN_S
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
-from zsched.storage import people, questions
+from zsched.storage import questions
 from zsched.storage.connection import Link
 
 OLDER_RQ = ("2.8", "2.12")  # the lowest of pyproject.toml's range, and the last before 3
@@ -151,7 +151,8 @@ def web_server(redis_server: EmbeddedRedis, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def web(web_server: Web, redis_client: redis.Redis) -> Web:
-    """The server, on an empty Redis."""
+    """The server without accounts, on an empty Redis."""
+    web_server.accounts.path.unlink(missing_ok=True)
     return web_server
 
 
@@ -195,12 +196,6 @@ def scene(
     scene = Scene(redis_client, redis_url, tmp_path, request.param)
     yield scene
     scene.close()
-
-
-@pytest.fixture(autouse=True)
-def cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let passwords that this process stores cost little, also at a login: a stored password names its cost."""
-    monkeypatch.setattr(people, "_N", 2**8)
 
 
 @pytest.fixture

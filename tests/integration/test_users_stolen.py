@@ -80,8 +80,6 @@ CAN = {
     "zsched-web": [
         f"HGETALL {RUN}", f"XRANGE {NAMESPACE}log - +", f"LRANGE {RQ}:queue:default 0 -1", f"SMEMBERS {RQ}:workers",
         f"DEL {RQ}:queue:default", f"SET {RQ}:suspended 1", f"HSET {NAMESPACE}meta seq 1",
-        "HSET zsched-web:{default}:tokens x y", "HSET zsched-web:{default}:people x y",
-        "SET zsched-web:{default}:session:x y",
     ],
     "operator": ["KEYS *", "CONFIG GET *", "ACL LIST", "FLUSHALL"],
 }  # fmt: skip
@@ -231,8 +229,6 @@ DENIED = {
         "FLUSHALL", "FLUSHDB", "CONFIG GET *", "KEYS *", "SCAN 0", "SLOWLOG RESET", "SHUTDOWN", "ACL LIST", "MONITOR",
         "CLIENT LIST", "EVAL return(1) 0", "SET other x", f"HGETALL {RQ}:execution:x",
         f"ZRANGE {RQ}:finished:default 0 -1", "HGET zsched:{mail}:meta seq", "PUBLISH elsewhere x",
-        "HSET zsched-web:{default}:tokens x y", "HGETALL zsched-web:{default}:tokens",
-        "HSET zsched-web:{default}:people x y", "SET zsched-web:{default}:session:x y",
         f"SORT {RQ}:queue:default", "REPLICAOF NO ONE",
     ],
     "zsched-daemon": [
@@ -241,8 +237,7 @@ DENIED = {
         "SUBSCRIBE elsewhere", "SAVE", "SWAPDB 0 1",
     ],
     "zsched-web": [
-        "FLUSHALL", "CONFIG GET *", "KEYS *", "SCAN 0", "SET other x", "HGET zsched-web:{mail}:tokens x",
-        "HGET zsched-web:{mail}:people x", "SET zsched-web:{mail}:session:x y", "EVAL return(1) 0",
+        "FLUSHALL", "CONFIG GET *", "KEYS *", "SCAN 0", "SET other x", "EVAL return(1) 0",
         f"SUBSCRIBE {RQ}:pubsub:w", "HGET zsched:{mail}:meta seq",
     ],
     "zsched-worker": [

@@ -56,6 +56,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "imports.rqcron": (("errors", "core", "storage", "imports"),         ("croniter", "rq")),
     "zone_rules":     ((),                                               ()),  # what this machine has
     "health":         (("errors", "config", "zone_rules", "core", "storage", "health"), ("redis",)),
+    "health.checks_web": (("errors", "core", "storage", "health", "web.accounts_file"), ()),
     "daemon":         ((*SHARED, "zone_rules", "core", "archive", "storage", "health", "daemon"), ("structlog",)),
     "daemon.process": ((*SHARED, "core", "storage", "health", "daemon", "metrics"), ("structlog",)),
     "daemon.failures": (("errors", "core"),                              ("structlog",)),
@@ -68,6 +69,8 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "web":            (("", "errors", "config", "aio", "client", "core", "storage", "health", "daemon.supervisor",
                         "metrics", "dashboard", "web"),
                        ("fastapi", "jinja2", "starlette", "structlog", "uvicorn")),
+    "web.accounts":   (("errors", "config", "core"),                     ()),
+    "web.accounts_file": (("errors", "config", "web.accounts"),          ()),  # for the command line and doctor, too
     "web.rq":         (("web",),                                         ("a2wsgi", "starlette")),
     "testing":        ((*SHARED, "core", "storage", "aio", "client", "files", "daemon", "rq", "testing"), FOR_TESTS),
     "demo":           (EVERYTHING,                                       ("click", "structlog")),

@@ -71,7 +71,8 @@ def test_the_shipped_file_documents_every_key_with_its_default() -> None:
     for name in ("password_file", "master", "sentinel_password_file"):  # TOML has no null: the text says what holds
         flat[("redis", name)] = None
     flat[("archive", "path")] = flat[("metrics", "listen")] = None
-    flat[("web", "proxy_header")] = flat[("web", "proxy_role_header")] = None
+    assert "/var/lib/zsched-web/accounts-default.toml" == flat[("web", "accounts_file")]
+    flat[("web", "accounts_file")] = flat[("web", "proxy_header")] = flat[("web", "proxy_role_header")] = None
     assert flat[("signing", "keys_file")].startswith("/etc/zsched/")
     flat[("signing", "keys_file")] = None
     flat[("worker", "allow_callables")] = flat[("worker", "task_modules")] = []

@@ -21,6 +21,7 @@ from zsched.config.settings import Settings
 from zsched.core.clock import ManualClock
 from zsched.daemon.supervisor import Supervisor
 from zsched.metrics.pages import HANDLERS
+from zsched.web.accounts_file import _OF_ROOT
 
 CHECKOUT = Path(__file__).parents[2]
 DAEMONS, WEBS = ("zsched.service", "zsched@.service"), ("zsched-web.service", "zsched-web@.service")
@@ -179,15 +180,17 @@ def test_a_daemon_has_no_privileges_and_sees_no_home_and_writes_to_its_state_alo
     assert not [line for line in lines if line.startswith(("ReadWritePaths", "BindPaths", "SupplementaryGroups"))]
 
 
-def test_the_web_is_confined_as_a_daemon_is_and_writes_to_nothing() -> None:
+def test_the_web_is_confined_as_a_daemon_is_and_writes_to_its_state_alone() -> None:
     def confinement(name: str) -> list[str]:
         lines = unit(name).partition("\nCapabilityBoundingSet=")[2].splitlines()
         return [line for line in lines if not line.startswith("#")]
 
     lines = unit(WEBS[0]).splitlines()
     assert confinement(DAEMONS[0]) == confinement(WEBS[0])
-    assert {"DynamicUser=yes", "User=zsched-web"} <= set(lines)
-    assert not [line for line in lines if line.startswith(("StateDirectory", "ReadWritePaths", "BindPaths"))]
+    ours = {"DynamicUser=yes", "User=zsched-web", f"StateDirectory={Path(_OF_ROOT).name}", "StateDirectoryMode=0700"}
+    assert ours <= set(lines)
+    assert "/var/lib" == str(Path(_OF_ROOT).parent)
+    assert not [line for line in lines if line.startswith(("ReadWritePaths", "BindPaths"))]
 
 
 def test_a_unit_bounds_files_threads_and_memory_above_what_a_daemon_needs() -> None:

@@ -181,13 +181,6 @@ def test_a_namespace_has_its_own_keys_and_channel_and_a_worker_has_no_keys_of_zs
     assert (f"{RQ}:*",) == rights_of([Role.WORKER], Keys("default")).keys
 
 
-def test_only_the_web_server_has_keys_of_tokens_people_and_sessions() -> None:
-    held = {role: {key for key in rights_of([role], Keys("default")).keys if "zsched-web" in key} for role in Role}
-
-    keys = {f"zsched-web:{{default}}:{name}" for name in ("tokens", "used", "people", "session:*")}
-    assert held == {role: keys if role is Role.WEB else set() for role in Role}
-
-
 def test_a_user_of_two_roles_has_the_rights_of_both() -> None:
     keys = Keys("default")
     roles = ([Role.WORKER, Role.CLIENT], [Role.WORKER], [Role.CLIENT])

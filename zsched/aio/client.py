@@ -17,10 +17,10 @@ from zsched.client import answers, bulk, preview, putting, updating
 from zsched.client.client import Client, ClientOptions
 from zsched.core.log import Entry, Position
 from zsched.core.model import Many
+from zsched.core.options.allowed import Limits
 from zsched.core.options.choices import Refused
 from zsched.core.options.table import ScheduleRow
 from zsched.core.story.source import Source
-from zsched.storage.accounts import Limits
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 

@@ -3,9 +3,9 @@ The command line: one file per group of commands, all thin over ``zsched.client`
 
 Reading order: program (exit codes, shared options, a command's context, errors), values (parses arguments), filters
 (options that choose schedules or runs), functions (resolves dotted paths), formats (times and runs as texts), lines
-(what a command shows), tables and terminal (fit it into a width), output (progress), then the commands. Five files are
-parts of commands: status_screen formats ``zsched status``, run_view shows one run, repairs changes many, import_steps
-runs an import, and accounts has the rights of tokens and people.
+(what a command shows), tables and terminal (fit it into a width), output (progress), then the commands. Four files are
+parts of commands: status_screen formats ``zsched status``, run_view shows one run, repairs changes many, and
+import_steps runs an import.
 
 Results go to stdout, everything else to stderr; with ``--json`` both are JSON, and an error is
 ``{"error": …, "type": …}`` on stderr.
@@ -54,8 +54,7 @@ _COMMANDS: Final = {
         ("daemon", "processes.daemon", "Run a daemon in the foreground."),
         ("worker", "worker.worker", "Run a worker of RQ, by zsched's settings."),
         ("web", "web.web", "Serve the HTTP API, and RQ's queues, jobs and workers."),
-        ("tokens", "tokens.tokens", "Make, list, revoke and back up tokens of the HTTP API."),
-        ("users", "users.users", "Add, list and remove people who log in to zsched web."),
+        ("tokens", "tokens.tokens", "Add, list and revoke the accounts of zsched web."),
         ("keys", "keys.keys", "Make signing keys, and sign what waits."),
         ("recover", "recovering.command.recover", "Put back from an archive what Redis lost."),
         ("acl", "acl.acl", "Print an ACL file for Redis, with the users that it needs."),

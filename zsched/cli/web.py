@@ -39,8 +39,8 @@ def web(invocation: Invocation, listen: str | None) -> int:
     install 'zsched[web]'.
 
     The API is under /api/v1, its description at /api/docs. A request needs a token, which `zsched tokens add` makes.
-    The console shows what ran, what did not and why, and changes it. People log in with a name and a password by
-    `zsched users add`. rq-dashboard is under /rq, read-only; it needs --arguments, as it shows them.
+    The console shows what ran, what did not and why, and changes it. People log in by pasting their token once.
+    rq-dashboard is under /rq, read-only; it needs --arguments, as it shows them.
 
     While [rq] allow_callables is *, it only reads: else a caller could name any function. It listens on loopback; put a
     proxy with TLS in front of it.

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from zsched.client.putting import Putting
     from zsched.client.updating import Updating
     from zsched.core.model import Many, Scheduled
+    from zsched.core.options.allowed import Limits
     from zsched.core.options.define import Presets
     from zsched.core.options.table import EnqueueOptions, ScheduleOptions, ScheduleRow, UpdateOptions
     from zsched.core.repair import Repaired
-    from zsched.storage.accounts import Limits
     from zsched.storage.folded import FoldedLog
     from zsched.storage.history_reader import HistoryReader
     from zsched.storage.puts import PutScripts

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from zsched.core.model import Schedule
     from zsched.core.occurrences.backfill import Backfill
     from zsched.core.occurrences.recent import RecentActivity
+    from zsched.core.options.allowed import Limits
     from zsched.core.options.table import RuleOptions
     from zsched.core.repair import Repaired
     from zsched.core.runs.run import RunStatus
-    from zsched.storage.accounts import Limits
     from zsched.storage.history_reader import HistoryReader
     from zsched.storage.overview import Overview
     from zsched.storage.queues import StalledQueues

@@ -11,12 +11,15 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Mapping
+import stat
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Generic, TypeVar
 
 from zsched.errors import ConfigError
+
+T = TypeVar("T")
 
 MOST_BYTES: Final = 16 * 2**20  # of a file of schedules, a crontab or a backup
 SMALL_BYTES: Final = 2**20  # of a file of settings, keys or a password
@@ -80,6 +83,61 @@ def read_password_file(file: str, place: str) -> str:
     if not password:
         raise ConfigError(f"{place}={file!r}: it is empty; write the password into it")
     return password
+
+
+def read_private(
+    file: str, place: str, *, made_by: str, closed_by: str, owners: Collection[int], others: int = 0o077
+) -> bytes:
+    """
+    Read a *file* of secrets, which *place* names in messages. *made_by*, *closed_by*: what makes such a file, and what
+    ends the access of others to it. *owners*: the users who may own it; *others*: the bits of its mode that let others
+    in.
+
+    Raises:
+        ConfigError: it cannot be read, others may read it, or another user owns it.
+    """
+    try:
+        with open_file(file) as opened:
+            status, content = os.fstat(opened.fileno()), bounded(opened, SMALL_BYTES)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{place}: {reason_of(error)}; make one with: {made_by}") from error
+    if (mode := stat.S_IMODE(status.st_mode)) & others:
+        raise ConfigError(f"{place}: its mode is {mode:04o}: other users of this machine can read it; {closed_by}")
+    if status.st_uid not in owners:
+        problem = f"user {status.st_uid} owns it, and could write into it"
+        raise ConfigError(f"{place}: {problem}; let root or the user of this process own it")
+    return content
+
+
+class Watched(Generic[T]):
+    """The content of *file* by *read*, again after a change. ``problem``: why the last change is not used; or ""."""
+
+    def __init__(self, file: str, read: Callable[[], T]) -> None:
+        self._file, self._read = file, read
+        self._content: T | None = None
+        self._seen: tuple[int, ...] | None = None
+        self.problem = ""
+
+    def content(self) -> T:
+        """Return it; if its last change cannot be used, as before. Raises ConfigError: there is nothing before."""
+        seen = _identity(self._file)
+        if self._content is None or seen != self._seen:
+            try:
+                self._content, self.problem = self._read(), ""
+            except ConfigError as error:
+                if self._content is None:
+                    raise
+                self.problem = str(error)
+            self._seen = seen
+        return self._content
+
+
+def _identity(file: str) -> tuple[int, ...] | None:
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size  # ctime: also its mode
 
 
 def read_toml(text: str) -> dict[str, Any]:

@@ -173,11 +173,13 @@ class WebSettings:
     The address of ``zsched web``, and its callers. ``allow_plain``: also an address that is not of loopback, without
     TLS. ``timeout_s``: for a header, for a body, and for a client that reads nothing. ``least_every_s``: between two
     times of a rule of a limited caller. ``proxy_header`` and ``proxy_role_header`` count only from ``proxy_addresses``.
+    ``accounts_file``: by default as ``web.accounts_file`` says.
     """
 
     listen: str = setting("127.0.0.1:9180", parse.listen_address)
     allow_plain: bool = setting(False, parse.boolean)
     timeout_s: float = setting(30.0, parse.number_within(0.1, 3600))
+    accounts_file: str | None = setting(None, parse.path)
     session_hours: int = setting(12, parse.integer(1, 720))
     least_every_s: float = setting(1.0, parse.number_within(0, 86_400))
     proxy_header: str | None = setting(None, parse.matching(_HEADER, _HEADER_REMEDY))

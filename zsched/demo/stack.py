@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import secrets
 import subprocess
 import sys
 import time
@@ -28,12 +27,11 @@ from zsched.core.toml import toml_text
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
-from zsched.storage.accounts import Account, AccountRole
-from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.overview import Overview
-from zsched.storage.people import People
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE
+from zsched.web.accounts import Account, AccountRole
+from zsched.web.accounts_file import accounts_file
 
 _ROOT: Final = Path(__file__).resolve().parents[2]  # where children find zsched, installed or not
 _LEADER_S: Final = 20.0  # from the daemon's start to its first lease
@@ -43,7 +41,6 @@ _LOG_LINES: Final = 15
 _FILE: Final = "zsched.toml"  # beside the files of Redis
 _WEB_PACKAGES: Final = ("fastapi", "uvicorn", "greenlet", "a2wsgi", "rq_dashboard")
 _PERSON: Final = "demo"
-_PASSWORD_BYTES: Final = 9
 # Arguments of `rq worker`. Pickle is its default, and the only serializer that has changed its class name since 2.8.
 _WORKER: Final = (sys.executable, "-m", "rq.cli", "worker", "--worker-class", "zsched.rq.Worker")
 _SERIALIZER: Final = {"pickle": (), "json": ("--serializer", "rq.serializers.JSONSerializer")}
@@ -74,7 +71,8 @@ class Stack:
         self._redis = EmbeddedRedis(guard=self._guard)
         redis = RedisSettings(url=self._redis.url, timeout_s=settings.redis.timeout_s)
         archive = dataclasses.replace(settings.archive, path=str(self._redis.folder / "archive.db"))
-        self.settings = dataclasses.replace(settings, redis=redis, archive=archive)
+        web = dataclasses.replace(settings.web, accounts_file=str(self._redis.folder / "accounts.toml"))
+        self.settings = dataclasses.replace(settings, redis=redis, archive=archive, web=web)
         self._worker_names = [f"worker-{n + 1}" for n in range(workers)]
         self._quiet, self._worker_arguments = quiet, [*queues]
         if preload is not None:  # RQ reads its settings from this module; ours has none, but is then imported
@@ -109,19 +107,18 @@ class Stack:
 
     def start_console(self) -> str | None:
         """
-        Start ``zsched web`` on a free port, and return its address with the name and the password of the one person who
-        may log in. None: its packages are not installed. Raises ZschedError.
+        Start ``zsched web`` on a free port, and return its address with the token of the one person who may log in.
+        None: its packages are not installed. Raises ZschedError.
         """
         if any(find_spec(package) is None for package in _WEB_PACKAGES):
             return None
-        password = secrets.token_urlsafe(_PASSWORD_BYTES)
         account = Account(_PERSON, AccountRole.OPERATOR, sees_arguments=True, created_ms=SystemClock().now_ms())
-        People(link_of(self.settings), keys_of(self.settings)).add(account, password)
+        token = accounts_file(self.settings).add(account)
         stdout = self._zsched("console", "web", "--listen", "127.0.0.1:0", "--json", stdout=subprocess.PIPE).stdout
         assert stdout is not None
         if not (line := stdout.readline()):
             raise ZschedError(f"the console did not start{self._end_of_log('console')}")
-        return f"console: {json.loads(line)['url']}/  name: {_PERSON}  password: {password}"
+        return f"console: {json.loads(line)['url']}/  token: {token}"
 
     def wait_for_leader(self, client: Client) -> Overview:
         """Wait until the daemon leads, and return the overview. Raises ZschedError: it does not lead in time."""

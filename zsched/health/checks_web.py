@@ -1,7 +1,7 @@
 """
-Checks of the HTTP API: is its address safe, can its tokens write, and is each token still needed?
+Checks of the HTTP API: is its address safe, can its accounts be read and write, and is each still needed?
 
-They are made for the role web alone: only its user and an operator may read the tokens, and only its settings count.
+They are made for the role web alone: only its settings count, and only its user and root may read its accounts.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Final
 
+from zsched.core.clock import SystemClock
 from zsched.core.wording import plural, some
-from zsched.health.check import Finding, fine, health_check, note, warning
+from zsched.errors import ConfigError
+from zsched.health.check import Finding, fine, health_check, note, problem, skipped, warning
 from zsched.health.facts import Probe
-from zsched.storage.accounts import Account
 from zsched.storage.rights import Role
-from zsched.storage.tokens import Tokens
+from zsched.web.accounts_file import ADD, accounts_file
 
 _PACKAGES: Final = ("fastapi", "uvicorn", "greenlet")  # of the extra web
-_ADD: Final = ("zsched", "tokens", "add", "NAME", "--role", "viewer")
 _UNUSED_DAYS: Final = 90
 _UNUSED_MS: Final = _UNUSED_DAYS * 86_400_000
 
@@ -46,48 +46,42 @@ def check_web(probe: Probe) -> Iterator[Finding]:
         )
 
 
-@health_check("web_writes", Probe, "http api")
-def check_web_writes(probe: Probe) -> Iterator[Finding]:
-    """Check that the API takes changes, if there are tokens."""
+@health_check("web_accounts", Probe, "http api")
+def check_web_accounts(probe: Probe) -> Iterator[Finding]:
+    """Read the accounts; check that they may write, and report those that have expired or that nobody uses."""
     if Role.WEB not in probe.roles:
         return
-    tokens = _tokens(probe)
-    number = plural(len(tokens), "token")
-    if not tokens:
-        yield note("there is no token: the API admits nobody", "make one", *_ADD)
+    file = accounts_file(probe.settings)
+    try:
+        accounts = file.with_uses(file.read())
+    except ConfigError as error:
+        if isinstance(error.__cause__, PermissionError):
+            yield skipped(f"this user may not read {file.path}", "ask as the user of zsched web, or as root")
+        else:
+            yield problem(f"{error}: a running zsched web keeps the accounts that it has", "correct the file")
+        return
+    number = plural(len(accounts), "account")
+    if not accounts:
+        yield note(f"no account is in {file.path}: only people whom a proxy names get in", "add one", *ADD)
     elif "*" in probe.settings.rq.allow_callables:
         said = f"[rq] allow_callables is *: the API refuses all changes, of {number}"
         yield warning(said, 'name the functions: [rq] allow_callables = ["app.tasks.*"]')
     else:
-        yield fine(f"the API takes changes; {number}")
-
-
-@health_check("web_tokens", Probe, "http api")
-def check_web_tokens(probe: Probe) -> Iterator[Finding]:
-    """Report tokens that have expired, or that nobody has used for a long time."""
-    if Role.WEB not in probe.roles:
-        return
-    now_ms, tokens = probe.reader.now_ms(), _tokens(probe)
-    expired = [token.name for token, _ in tokens if token.expires_ms is not None and token.expires_ms <= now_ms]
+        yield fine(f"the API takes changes; {number} in {file.path}")
+    now_ms = SystemClock().now_ms()
     unused = [
-        token.name
-        for token, used_ms in tokens
-        if token.name not in expired and now_ms - (used_ms or token.created_ms) >= _UNUSED_MS
+        account.name
+        for account, used_ms in accounts
+        if account.is_valid(now_ms) and now_ms - (used_ms or account.created_ms) >= _UNUSED_MS
     ]
-    yield from _advice(expired, "expired tokens, which admit nobody")
-    yield from _advice(unused, f"tokens that nobody has used for {_UNUSED_DAYS} days")
-    if tokens and not expired and not unused:
-        yield fine("every token is in use")
+    expired = [account.name for account, _ in accounts if not account.is_valid(now_ms)]
+    yield from _advice(expired, "expired accounts, which admit nobody")
+    yield from _advice(unused if file.records_uses else [], f"accounts that nobody has used for {_UNUSED_DAYS} days")
 
 
 def _advice(names: Sequence[str], what: str) -> Iterator[Finding]:
     if names:
         yield note(f"{what}: {some(names)}", "take away what nobody needs", "zsched", "tokens", "revoke", names[0])
-
-
-def _tokens(probe: Probe) -> list[tuple[Account, int | None]]:
-    """Return the tokens and the times of their last use."""
-    return [(token, used_ms) for _, token, used_ms in Tokens(probe.link, probe.keys).all()]
 
 
 def _is_loopback(listen: str) -> bool:

@@ -25,14 +25,12 @@ import hashlib
 import os
 import re
 import secrets
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
+from functools import cached_property, partial
 from typing import Final
 
-from zsched.config.reading import SIGNING_CREDENTIAL, SMALL_BYTES, bounded, credential_file, open_file
+from zsched.config.reading import SIGNING_CREDENTIAL, Watched, credential_file, read_private
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.options.allowed import is_allowed
 from zsched.errors import ConfigError
@@ -110,14 +108,18 @@ class KeyRing:
 
 
 class KeyFile:
-    """The keys of a *file*, read when they are first needed. ``problem``: why its last change is not used; or ""."""
+    """The keys of a *file*, read when they are first needed."""
 
     def __init__(self, file: str, clock: Clock | None = None) -> None:
-        self._file, self._clock = os.path.expanduser(file), clock or SystemClock()
+        path = os.path.expanduser(file)
+        self._watched, self._clock = Watched(path, partial(read_keys, path)), clock or SystemClock()
         self._ring: KeyRing | None = None
-        self._seen: tuple[int, int, int] | None = None
         self._looked_ms = 0.0
-        self.problem = ""
+
+    @property
+    def problem(self) -> str:
+        """Return why the last change of the file is not used; or ""."""
+        return self._watched.problem
 
     def ring(self, *, looks_now: bool = False) -> KeyRing:
         """
@@ -126,28 +128,8 @@ class KeyFile:
         """
         now_ms = self._clock.monotonic_ms()
         if self._ring is None or looks_now or now_ms - self._looked_ms >= _LOOK_EVERY_MS:
-            seen = _identity(self._file)
-            if self._ring is None or seen != self._seen:
-                self._ring = self._read()
-            self._seen, self._looked_ms = seen, now_ms
+            self._ring, self._looked_ms = self._watched.content(), now_ms
         return self._ring
-
-    def _read(self) -> KeyRing:
-        try:
-            ring, self.problem = read_keys(self._file), ""
-        except ConfigError as error:
-            if self._ring is None:
-                raise
-            ring, self.problem = self._ring, str(error)
-        return ring
-
-
-def _identity(file: str) -> tuple[int, int, int] | None:
-    try:
-        status = Path(file).stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def read_keys(file: str, env: Mapping[str, str] = os.environ) -> KeyRing:
@@ -158,20 +140,19 @@ def read_keys(file: str, env: Mapping[str, str] = os.environ) -> KeyRing:
         ConfigError: it cannot be read, others may read it, or a line is wrong; the message has the line's number.
     """
     place = f"[signing] keys_file={file!r}"
-    try:
-        with open_file(file) as opened:
-            status, text = os.fstat(opened.fileno()), bounded(opened, SMALL_BYTES).decode("ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror or str(error) if isinstance(error, OSError) else "it has other characters than ASCII"
-        raise ConfigError(f"{place}: {reason}; make one with: zsched keys new") from error
     is_credential = file == credential_file(env, SIGNING_CREDENTIAL)  # systemd grants it by an ACL, seen as the group's
-    others = 0o007 if is_credential else 0o077
-    if stat.S_IMODE(status.st_mode) & others:
-        problem = f"its mode is {stat.S_IMODE(status.st_mode):04o}: other users of this machine can read the keys"
-        raise ConfigError(f"{place}: {problem}; make new keys, and give the file the mode 0600")
-    if status.st_uid not in (0, os.geteuid()):
-        problem = f"user {status.st_uid} owns it, and could write other keys into it"
-        raise ConfigError(f"{place}: {problem}; let root or the user of this process own it")
+    content = read_private(
+        file,
+        place,
+        made_by="zsched keys new",
+        closed_by="make new keys, and give the file the mode 0600",
+        owners=(0, os.geteuid()),
+        others=0o007 if is_credential else 0o077,
+    )
+    try:
+        text = content.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{place}: it has other characters than ASCII; make one with: zsched keys new") from error
     keys: dict[str, SigningKey] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

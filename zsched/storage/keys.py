@@ -149,22 +149,6 @@ class Keys:
         "job; see lua/lib/moved.lua.",
     )
 
-    def tokens(self) -> str:
-        """HASH: SHA-256 of a token → its JSON (``storage.tokens``). Operators write it, ``zsched web`` reads it."""
-        return f"zsched-web:{{{self.namespace}}}:tokens"
-
-    def tokens_used(self) -> str:
-        """HASH: SHA-256 of a token → time of its last use (ms)."""
-        return f"zsched-web:{{{self.namespace}}}:used"
-
-    def people(self) -> str:
-        """HASH: name → JSON of the account and the password's hash (``storage.people``). Operators write it."""
-        return f"zsched-web:{{{self.namespace}}}:people"
-
-    def session(self, digest: str) -> str:
-        """STRING with PX: ``<mark of the password> <name>`` of a person who has logged in; see ``storage.people``."""
-        return f"zsched-web:{{{self.namespace}}}:session:{digest}"
-
     def answer(self, question: str) -> str:
         """LIST with PX: the answer to a question, JSON."""
         return f"{self.prefix}answer:{question}"

@@ -19,10 +19,10 @@ from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OF_RUNS, RESTORED_RUNS, Outcome, What
 from zsched.core.occurrences.search import Wanted
+from zsched.core.options.allowed import Limits
 from zsched.core.runs.run import Run
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.story import Chronicle
-from zsched.storage.accounts import Limits
 from zsched.storage.connection import Link
 from zsched.storage.folded import FoldedLog
 from zsched.storage.history_reader import HistoryPage, HistoryReader

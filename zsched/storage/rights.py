@@ -39,7 +39,7 @@ class Role(StrEnum):
     WORKER = "worker"
     """RQ's worker, and ``current_run`` in its tasks."""
     WEB = "web"
-    """``zsched web``: a client that also reads its tokens and people, and all that RQ keeps, for rq-dashboard."""
+    """``zsched web``: a client that also reads all that RQ keeps, for rq-dashboard."""
 
 
 # The users of deploy/redis/users.acl, and their roles. If tasks return a Next, their worker schedules over its own
@@ -144,8 +144,6 @@ def rights_of(roles: Iterable[Role], keys: Keys) -> Rights:
             patterns |= {_pattern(keys.named(key)) for key in load(script).keys if key.startswith("rq_")}
         if role is not Role.WORKER:
             patterns.add(f"{keys.prefix}*")
-        if role is Role.WEB:
-            patterns |= {keys.tokens(), keys.tokens_used(), keys.people(), keys.session("*")}
         if role in (Role.CLIENT, Role.DAEMON, Role.WEB):
             channels.add(keys.wake())
         channels.add(keys.rq.pubsub("*"))  # clients and leaders ask workers to stop a run

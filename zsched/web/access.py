@@ -1,9 +1,9 @@
 """
 The caller of a request and their rights: an account with its role and its limits.
 
-An account is that of a bearer token, or of a person: by the session of their login, else as a trusted proxy says. A
-browser sends the cookie of a session, and a proxy its header, also with a request that another site's page made. So a
-write needs the Origin of this server then.
+An account is that of a token, which a program sends with each request, and a person pastes once to begin a session.
+Else a trusted proxy names a person. A browser sends the cookie of a session, and a proxy its header, also with a
+request that another site's page made. So a write needs the Origin of this server then.
 
 A limit is checked on the schedule as it is and as it will be. Between that look and the change somebody may replace the
 schedule, so the change of a limited caller names the version that was looked at.
@@ -11,8 +11,7 @@ schedule, so the change of a limited caller names the version that was looked at
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -20,7 +19,6 @@ from urllib.parse import urlsplit
 import structlog
 from starlette.requests import Request
 
-from zsched.aio.bridge import run
 from zsched.aio.client import AsyncClient
 from zsched.client.allowed import check_allowed, functions_named
 from zsched.client.preview import demand_apart
@@ -29,10 +27,9 @@ from zsched.core.clock import LAST_MS, Clock, SystemClock
 from zsched.core.model import Schedule
 from zsched.core.options.allowed import LimitedBy
 from zsched.core.options.arguments import check_tags
-from zsched.storage.accounts import Account, AccountRole
-from zsched.storage.people import People
 from zsched.storage.refusals import NO_VERSION
-from zsched.storage.tokens import Tokens, digest_of
+from zsched.web.accounts import Account, AccountRole, Accounts, digest_of
+from zsched.web.accounts_file import AccountsFile
 from zsched.web.brake import Brake
 from zsched.web.problems import Problem
 from zsched.web.proxy import Proxy
@@ -43,15 +40,9 @@ COOKIE: Final = "zsched_session"
 
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MS_PER_HOUR: Final = 3_600_000
-_KEPT_MS: Final = 500.0  # an account is looked up so often; a revoked token or a removed person ends within that time
-_REMEMBERED: Final = 1000
-_LOOKS_AT_ONCE: Final = 10  # for accounts; each takes a connection to Redis
-_CHECKED_AT_ONCE: Final = 1  # passwords: a flood of logins keeps one processor busy, and 32 MiB
 _WRITES_REFUSED: Final = (
     'changes are refused while [rq] allow_callables is ["*"]: any function of the workers\' machine could be named'
 )
-
-AccountFinder = Callable[[str, int], Account | None]  # by the digest of a secret, at an instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +62,7 @@ class Caller:
     def refusal_of_writes(self) -> Problem | None:
         """The reason why this caller may change nothing; None: they may."""
         if self.account.role is AccountRole.VIEWER:
-            remedy = "use the token or the login of a scheduler"
+            remedy = "use the token of a scheduler"
             return Problem(403, "read-only", f"{self.account.name!r} is a viewer, who only reads", remedy)
         return self.refusal_of_all_writes
 
@@ -98,7 +89,7 @@ class Caller:
         if (found := self.account.limits.refusal(limited_by)) is not None:
             option, value, patterns = found
             detail = f"{self.account.name!r} is limited to {option} {', '.join(patterns)}"
-            raise Problem(403, "outside-limits", detail, "use another token or login", option=option, value=value)
+            raise Problem(403, "outside-limits", detail, "use another token", option=option, value=value)
         demand_apart(options, self.settings.web.least_every_s, SystemClock().now_ms())
 
     def guarded(self, options: dict[str, Any], present: Schedule | None) -> dict[str, Any]:
@@ -108,7 +99,7 @@ class Caller:
         """
         if present is not None and not self.sees(present):
             detail = f"schedule {present.id!r} is beyond the limits of {self.account.name!r}"
-            raise Problem(403, "outside-limits", detail, "give another id, or use another token or login")
+            raise Problem(403, "outside-limits", detail, "give another id, or use another token")
         if options.get("if_version") is not None or options.get("if_exists") in ("error", "keep"):
             return options
         if present is None:
@@ -125,7 +116,7 @@ class Caller:
         """Check that this caller may see arguments, results and tracebacks, which are in *what*. Raises Problem."""
         if not self.account.sees_arguments:
             detail = f"{self.account.name!r} may not see arguments, and {what} has them"
-            raise Problem(403, "arguments-hidden", detail, "use a token or a login that was made with --arguments")
+            raise Problem(403, "arguments-hidden", detail, "use a token that was made with --arguments")
 
     def sees(self, schedule: Schedule) -> bool:
         """Return True if a listing shows *schedule* to this caller."""
@@ -154,89 +145,72 @@ class Caller:
 
 
 class Access:
-    """Finds the caller of a request, and logs people in and out."""
+    """Finds the caller of a request, and begins sessions of people."""
 
-    def __init__(
-        self, client: AsyncClient, tokens: Tokens, people: People, proxy: Proxy, settings: Settings, clock: Clock
-    ) -> None:
-        self._client, self._people, self.proxy = client, people, proxy
+    def __init__(self, client: AsyncClient, file: AccountsFile, proxy: Proxy, settings: Settings, clock: Clock) -> None:
+        self._client, self._file, self.proxy = client, file, proxy
         self._settings, self._clock = settings, clock
-        self._finders: dict[str, AccountFinder] = {"token": tokens.find, "session": people.of_session}
-        self._known: dict[tuple[str, str], tuple[float, Caller]] = {}  # by finder and digest: until when, in ms
-        self._checked = asyncio.Semaphore(_CHECKED_AT_ONCE)
-        self._asked: dict[tuple[str, str], asyncio.Future[Account | None]] = {}  # look-ups that are under way
-        self._looks = asyncio.Semaphore(_LOOKS_AT_ONCE)
+        self._accounts, self._problem = file.current(), ""
+        self._callers: dict[str, Caller] = {}  # of these accounts, by the digest of the token
         self._brake = Brake(clock)
+        self._known()  # says if there are none
 
-    async def caller(self, request: Request) -> Caller:
+    def caller(self, request: Request) -> Caller:
         """Return the caller of *request*. Raises Problem."""
         kind, _, secret = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and secret.strip():
-            return await self._of_token(secret.strip())
+            if (caller := self._found(digest_of(secret.strip()))) is None:
+                remedy = "zsched tokens list shows the tokens; make another by zsched tokens add"
+                raise Problem(401, "wrong-token", "the token is unknown, revoked or has expired", remedy)
+            return caller
         cookie = request.cookies.get(COOKIE)
-        caller = await self._found("session", cookie) if cookie else None
+        caller = self._found(self._known().digest_in(cookie, self._clock.now_ms())) if cookie else None
         if caller is None and (account := self.proxy.account(request)) is not None:
             caller = self._acting(account)
         if caller is None:
-            remedy = "send Authorization: Bearer zs_…; zsched tokens add makes a token. People log in at /login"
+            remedy = "send Authorization: Bearer zs_…; zsched tokens add makes a token. People paste theirs at /login"
             raise Problem(401, "no-token", "the request has no token, and no session of a login", remedy)
         if request.method not in _READS:
             demand_own_origin(request)
         return caller
 
-    async def log_in(self, name: str, password: str, address: str) -> str | None:
+    def log_in(self, secret: str, address: str) -> str | None:
         """
-        Return the secret of a new session; None: name or password is wrong, which is logged.
+        Return the cookie of a new session by the token *secret*; None: it is wrong. Either is logged.
 
         Raises:
-            Problem: too many wrong attempts from this address or on this account.
+            Problem: too many wrong attempts from this address.
         """
-        wait_s = self._brake.begin(address, name)
-        async with self._checked:
-            person = await run(self._people.admitted, name, password, self._clock.now_ms())
-        if person is None:  # what is no name may be a password, in the wrong field
-            known = name if await run(self._people.knows, name) else None
-            log.warning("login_refused", address=address, name=known, wait_s=wait_s)
+        wait_s, digest, now_ms = self._brake.begin(address), digest_of(secret), self._clock.now_ms()
+        if (caller := self._found(digest)) is None:
+            log.warning("login_refused", address=address, wait_s=wait_s)
             return None
-        self._brake.forgive(address, name)
-        return await run(self._people.begin_session, person, self._settings.web.session_hours * _MS_PER_HOUR)
+        self._brake.forgive(address)
+        log.info("logged_in", name=caller.account.name, address=address)
+        return self._known().cookie(digest, now_ms + self._settings.web.session_hours * _MS_PER_HOUR)
 
-    async def log_out(self, secret: str) -> None:
-        """End the session of *secret*, if it has not ended."""
-        digest = digest_of(secret)
-        self._known.pop(("session", digest), None)
-        await run(self._people.end_session, digest)
-
-    async def _of_token(self, secret: str) -> Caller:
-        if (caller := await self._found("token", secret)) is None:
-            remedy = "zsched tokens list shows the tokens; make another by zsched tokens add"
-            raise Problem(401, "wrong-token", "the token is unknown, revoked or has expired", remedy)
+    def _found(self, digest: str | None) -> Caller | None:
+        """Return the caller whose token has this *digest*, and record the use."""
+        now_ms = self._clock.now_ms()
+        if digest is None or (account := self._known().find(digest, now_ms)) is None:
+            return None
+        self._file.note_use(digest, now_ms)
+        if (caller := self._callers.get(digest)) is None:
+            caller = self._callers[digest] = self._acting(account)
         return caller
 
-    async def _found(self, kind: str, secret: str) -> Caller | None:
-        """Return the caller whom the finder *kind* knows by *secret*, as it was in the last half second."""
-        known, now_ms = (kind, digest_of(secret)), self._clock.monotonic_ms()
-        until_ms, caller = self._known.get(known, (0.0, None))
-        if caller is not None and now_ms < until_ms:
-            return caller
-        if (asked := self._asked.get(known)) is None:  # else many requests at once would each ask Redis
-            asked = self._asked[known] = asyncio.ensure_future(self._looked_up(*known))
-            asked.add_done_callback(lambda _: self._asked.pop(known, None))
-        if (account := await asyncio.shield(asked)) is None:
-            self._known.pop(known, None)
-            return None
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        caller = self._acting(account)
-        self._known[known] = now_ms + _KEPT_MS, caller
-        return caller
+    def _known(self) -> Accounts:
+        """Return the accounts of the file; those of before if it cannot be used now, which is logged."""
+        accounts, problem = self._file.current(), self._file.problem
+        if problem and problem != self._problem:
+            log.warning("accounts_refused", problem=problem, accounts=len(accounts.by_digest))
+        if accounts is not self._accounts:
+            self._accounts, self._callers = accounts, {}
+        self._problem = problem
+        return accounts
 
     def _acting(self, account: Account) -> Caller:
         return Caller(account, self._client.acting_as(account.name, account.limits), self._settings)
-
-    async def _looked_up(self, kind: str, digest: str) -> Account | None:
-        async with self._looks:
-            return await run(self._finders[kind], digest, self._clock.now_ms())
 
 
 def demand_own_origin(request: Request) -> None:

@@ -33,12 +33,11 @@ from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
 from zsched.storage.meta import is_empty
-from zsched.storage.people import People
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
-from zsched.storage.tokens import Tokens
 from zsched.web import bulk, changes, login, rq, runs, schedules, schemas
 from zsched.web.access import COOKIE, Access
+from zsched.web.accounts_file import accounts_file
 from zsched.web.console import edit, now, operations, schedule, timeline
 from zsched.web.console import runs as runs_page
 from zsched.web.console import schedules as schedules_page
@@ -60,7 +59,7 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     Make the application by *settings*, on *link*. No connection is made yet.
 
     Raises:
-        ConfigError: [web] names a header of a proxy, and no address of it.
+        ConfigError: [web] names a header of a proxy, and no address of it; or the file of accounts cannot be used.
     """
     keys, clock, proxy = keys_of(settings), SystemClock(), Proxy(settings)
     threads_link = link_of(settings)  # of rq-dashboard, which runs in threads
@@ -87,8 +86,9 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
         app.add_middleware(ForwardedScheme, proxy=proxy)
     state = app.state
     state.settings, state.link, state.client, state.clock = settings, link, client, clock
-    state.tokens, state.people = Tokens(link, keys), People(link, keys)
-    state.access = Access(client, state.tokens, state.people, proxy, settings, clock)
+    state.accounts = accounts_file(settings)
+    state.accounts.read()  # a server begins with good accounts, or with none
+    state.access = Access(client, state.accounts, proxy, settings, clock)
     state.is_empty = partial(is_empty, link, keys)
     state.look, state.reader = looking(settings, link), Reader(link, keys, Encoder(settings.rq.serializer))
     state.pulse = now.Pulse(app)

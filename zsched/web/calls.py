@@ -18,7 +18,7 @@ from zsched.web.reading import only, read_object
 
 async def admitted(request: Request) -> Caller:
     """Return the caller of *request*. Raises Problem."""
-    found: Caller = await request.app.state.access.caller(request)
+    found: Caller = request.app.state.access.caller(request)
     return found
 
 

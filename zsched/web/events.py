@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from itertools import islice
 from typing import Final, NamedTuple
@@ -62,24 +62,22 @@ class SentEvent(NamedTuple):
     text: bytes
 
 
-IsAdmitted = Callable[[], Awaitable[bool | None]]  # None: unknown, because Redis does not answer
+IsAdmitted = Callable[[], bool]
 
 
 class Gate:
-    """The right to a stream, asked for at most every *look_s* seconds. While it is unknown, nothing goes on."""
+    """The right to a stream, asked for at most every *look_s* seconds."""
 
     def __init__(self, is_admitted: IsAdmitted, look_s: float) -> None:
         self._is_admitted, self._look_s, self._asked_s = is_admitted, look_s, 0.0
 
-    async def is_open(self) -> bool:
+    def is_open(self) -> bool:
         """Return False if the stream must end."""
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._asked_s < self._look_s:
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._asked_s < self._look_s:
             return True
-        while (admitted := await self._is_admitted()) is None:
-            await asyncio.sleep(_RETRY_S)
-        self._asked_s = loop.time()
-        return admitted
+        self._asked_s = now_s
+        return self._is_admitted()
 
 
 class Events:
@@ -110,7 +108,7 @@ class Events:
             history, at = self._history, self._end
         elif after is not None:
             async for event in self._from_log(after):
-                if not await gate.is_open():
+                if not gate.is_open():
                     return
                 yield event.text
                 after = event.position
@@ -118,7 +116,7 @@ class Events:
         loop = asyncio.get_running_loop()
         told_s = loop.time()
         while True:
-            if not await gate.is_open():
+            if not gate.is_open():
                 return
             if history != self._history or at < self._first:
                 yield _RESET % _ANEW

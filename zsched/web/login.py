@@ -1,8 +1,9 @@
 """
 ``/login`` and ``/logout``: people log in on a small page without scripts.
 
-A session is a random secret in a cookie that no script reads (HttpOnly) and that no other site's page sends
-(SameSite=Strict). An unknown name is answered as a wrong password is, after the same work.
+A person pastes a token once. Their session is a signed cookie (``accounts``) that no script reads (HttpOnly) and that
+no other site's page sends (SameSite=Strict). It ends with the token, and after its hours. Logging out takes it from
+this browser.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import structlog
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from zsched.storage.accounts import Account
 from zsched.web.access import COOKIE, Access, Caller, demand_own_origin
+from zsched.web.accounts import Account
 from zsched.web.problems import Problem
 from zsched.web.reading import read_form
 from zsched.web.rendering import html_page
@@ -34,7 +35,7 @@ _LOCAL: Final = re.compile(r"/(?!/)[^\\\x00-\x20\x7f]*")
 @router.get(PATH)
 async def page(request: Request, next: str = "") -> Response:
     """Show the form, or who is logged in."""
-    caller = await _caller(request)
+    caller = _caller(request)
     if caller is not None and next:
         return RedirectResponse(local_path(next), _SEE_OTHER)
     has_session = COOKIE in request.cookies
@@ -48,25 +49,20 @@ async def log_in(request: Request) -> Response:
     access = _access(request)
     address = access.proxy.address(request)
     form = await read_form(request)
-    name, next = form.get("name", ""), local_path(form.get("next", ""))
-    secret = await access.log_in(name, form.get("password", ""), address)
-    if secret is None:
-        return _form(401, next=next, name=name, is_refused=True)
-    if (before := request.cookies.get(COOKIE)) is not None:
-        await access.log_out(before)
-    log.info("logged_in", name=name, address=address)
+    next = local_path(form.get("next", ""))
+    cookie = access.log_in(form.get("token", "").strip(), address)
+    if cookie is None:
+        return _form(401, next=next, is_refused=True)
     answer = RedirectResponse(next, _SEE_OTHER)
-    answer.set_cookie(COOKIE, secret, path="/", httponly=True, samesite="strict", secure=request.url.scheme == "https")
+    answer.set_cookie(COOKIE, cookie, path="/", httponly=True, samesite="strict", secure=request.url.scheme == "https")
     return answer
 
 
 @router.post("/logout")
 async def log_out(request: Request) -> Response:
-    """End the session."""
+    """Take the session from this browser."""
     demand_own_origin(request)
-    caller = await _caller(request)
-    if (secret := request.cookies.get(COOKIE)) is not None:
-        await _access(request).log_out(secret)
+    caller = _caller(request)
     if caller is not None:
         log.info("logged_out", name=caller.account.name, address=_access(request).proxy.address(request))
     answer = RedirectResponse(PATH, _SEE_OTHER)
@@ -92,9 +88,9 @@ def local_path(next: str) -> str:
     return next if _LOCAL.fullmatch(next) else HOME
 
 
-async def _caller(request: Request) -> Caller | None:
+def _caller(request: Request) -> Caller | None:
     try:
-        return await _access(request).caller(request)
+        return _access(request).caller(request)
     except Problem as problem:
         if problem.status != 401:
             raise
@@ -110,11 +106,8 @@ def _form(
     status: int = 200,
     *,
     next: str,
-    name: str = "",
     account: Account | None = None,
     has_session: bool = False,
     is_refused: bool = False,
 ) -> Response:
-    return html_page(
-        "login.html", status, next=next, name=name, account=account, has_session=has_session, is_refused=is_refused
-    )
+    return html_page("login.html", status, next=next, account=account, has_session=has_session, is_refused=is_refused)

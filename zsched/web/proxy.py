@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from zsched.config.settings import Settings
 from zsched.core.options.arguments import check_by
 from zsched.errors import ConfigError, InvalidSchedule, show
-from zsched.storage.accounts import Account, AccountRole
+from zsched.web.accounts import Account, AccountRole
 from zsched.web.problems import Problem
 
 _ROLES = ", ".join(role.value for role in AccountRole)

@@ -30,7 +30,7 @@ class RqPages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            caller = await self._access.caller(Request(scope))
+            caller = self._access.caller(Request(scope))
             caller.demand_all(_NAME)
             caller.demand_arguments(_NAME)
         await self._pages(scope, receive, send)

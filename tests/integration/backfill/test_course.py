@@ -21,8 +21,8 @@ from tests.waiting import eventually
 from zsched import Client, InvalidSchedule, ScheduleNotFound
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.occurrences.outcomes import What
+from zsched.core.options.allowed import Limits
 from zsched.errors import Contended
-from zsched.storage.accounts import Limits
 from zsched.storage.connection import Link
 from zsched.storage.log import Log
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Page
 
 pytest.importorskip("rq_dashboard", reason="needs the extra web")
 
-from tests.builders.web import PASSWORD, Web
+from tests.builders.web import Web
 from tests.integration.dashboard import tasks
 from tests.integration.dashboard.runs import DONE, FAILED, NOMINAL, WAITS, fill
 from tests.waiting import eventually
@@ -40,20 +40,19 @@ def page(chromium: Any) -> Iterator[Page]:
 def see(page: Page, web: Web, redis_client: redis.Redis) -> See:
     """A function that opens a path, after a login on the way, and returns the document as soon as it has a text."""
     fill(redis_client, "json")
-    web.person("ann", sees_arguments=True)
+    token = web.token("ann", sees_arguments=True)
 
     def see(path: str, text: str) -> str:
         page.goto(f"{web.url}/rq{path}")
         if "Log in" in page.content():
-            log_in(page, PASSWORD)
+            log_in(page, token)
         return wait_for(page, text)
 
     return see
 
 
-def log_in(page: Page, password: str) -> None:
-    page.get_by_label("Name").fill("ann")
-    page.get_by_label("Password").fill(password)
+def log_in(page: Page, token: str) -> None:
+    page.get_by_label("Token").fill(token)
     with page.expect_navigation():
         page.get_by_role("button", name="Log in").click()
 
@@ -64,12 +63,10 @@ def wait_for(page: Page, text: str) -> str:
 
 
 def test_the_pages_show_nothing_before_the_login(page: Page, web: Web) -> None:
-    web.person("ann", sees_arguments=True)
-
     page.goto(f"{web.url}/rq/0/view/queues")
     form = wait_for(page, "Log in")
     log_in(page, "wrong")
-    refused = wait_for(page, "Name or password is wrong.")
+    refused = wait_for(page, "The token is wrong")
 
     assert "Queues" not in form + refused
 
@@ -88,7 +85,7 @@ def test_a_login_leads_to_the_page_that_was_wanted_and_a_logout_ends_it(see: See
     assert "<strong>ann</strong>, operator" in page.content()
     with page.expect_navigation():
         page.get_by_role("button", name="Log out").click()
-    wait_for(page, "Password")
+    wait_for(page, "Token")
     page.goto(f"{web.url}/rq/0/view/queues")
 
     assert "/login?" in page.url

@@ -19,7 +19,7 @@ import httpx
 from rq import Queue, SimpleWorker
 from rq.job import Job, JobStatus
 
-from tests.builders.web import PASSWORD, Web
+from tests.builders.web import Web
 from tests.builders.workers import work_off
 from tests.integration.dashboard import tasks
 from tests.integration.dashboard.runs import DONE, FAILED, NOMINAL, WAITS, job, listed
@@ -50,12 +50,12 @@ def test_every_page_is_refused_without_a_login(web: Web, path: str, authorizatio
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_leads_to_the_login_and_back(web: Web, filled: redis.Redis, path: str) -> None:
-    web.person("ann", sees_arguments=True)
+    token = web.token("ann", sees_arguments=True)
     with web.stranger() as browser:
         asked = browser.get(f"/rq{path}?a=b%20c", headers={"Accept": "text/html"})
         form = browser.get(asked.headers["location"])
         [wanted] = re.findall(r'name="next" value="([^"]+)"', form.text)
-        entered = browser.post("/login", data={"name": "ann", "password": PASSWORD, "next": unescape(wanted)})
+        entered = browser.post("/login", data={"token": token, "next": unescape(wanted)})
         shown = browser.get(entered.headers["location"], follow_redirects=True)
 
     assert (303, 200, 303, 200) == (asked.status_code, form.status_code, entered.status_code, shown.status_code)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from errno import EACCES
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +26,21 @@ from zsched import Client
 from zsched.cli import program
 from zsched.cli.health import doctor
 from zsched.cli.program import DONE, UNHEALTHY, USAGE
-from zsched.core.clock import to_ms
+from zsched.core.clock import SystemClock, to_ms
 from zsched.core.wording import plural
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.health.check import Finding, Severity
 from zsched.health.doctor import CHECKS
-from zsched.storage.accounts import Account, AccountRole
-from zsched.storage.connection import Link
 from zsched.storage.rights import USERS, Role
-from zsched.storage.tokens import Tokens
+from zsched.web.accounts import Account, AccountRole, digest_of
+from zsched.web.accounts_file import AccountsFile
 
 Zsched = Callable[..., Result]
 pytestmark = pytest.mark.redis
-OK, NOTE, WARNING, SKIPPED = Severity.OK, Severity.NOTE, Severity.WARNING, Severity.SKIPPED
+OK, NOTE, WARNING, PROBLEM, SKIPPED = (
+    Severity.OK, Severity.NOTE, Severity.WARNING, Severity.PROBLEM, Severity.SKIPPED,
+)  # fmt: skip
 DAY_MS = 86_400_000
 ALLOWED = ("app.*",)
 
@@ -147,6 +150,13 @@ def test_several_skipped_checks_have_one_line_with_their_number(url: str, sound:
     assert f"{len(skipped)} skipped" in lines[-1]
 
 
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AccountsFile:
+    """The accounts of the examined server."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return AccountsFile(tmp_path / "zsched" / "accounts-default.toml")
+
+
 def findings(url: str, **settings: Any) -> dict[str, list[Finding]]:
     """Return the findings for the role web, by the name of the check."""
     given: dict[str, Any] = {"rq": {"allow_callables": ALLOWED}} | settings
@@ -156,16 +166,15 @@ def findings(url: str, **settings: Any) -> dict[str, list[Finding]]:
     return found
 
 
-def add(url: str, name: str, client: redis.Redis, **about: int) -> None:
-    """Add a token; *about*: days ago (negative: to come) of its ``created``, ``used`` and ``expires``."""
-    now_ms = client.time()[0] * 1000
+def add(file: AccountsFile, name: str, **about: int) -> None:
+    """Add an account; *about*: days ago (negative: to come) of its ``created``, ``used`` and ``expires``."""
+    now_ms = SystemClock().now_ms()
     at_ms = {what: now_ms - days * DAY_MS for what, days in about.items()}
-    token = Account(name, AccountRole.VIEWER, created_ms=at_ms.get("created", now_ms), expires_ms=at_ms.get("expires"))
-    tokens = Tokens(Link.from_url(url, 5.0), KEYS)
-    tokens.add(token)
-    [digest] = [digest for digest, other, _ in tokens.all() if other == token]
+    created_ms, expires_ms = at_ms.get("created", now_ms), at_ms.get("expires")
+    digest = digest_of(file.add(Account(name, AccountRole.VIEWER, created_ms=created_ms, expires_ms=expires_ms)))
     if "used" in at_ms:
-        client.hset(KEYS.tokens_used(), digest, at_ms["used"])
+        file.note_use(digest, now_ms)
+        os.utime(f"{file.path}.used/{digest}", ns=(at_ms["used"] * 1_000_000,) * 2)
 
 
 def test_other_roles_are_not_bothered_with_the_api(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,40 +184,65 @@ def test_other_roles_are_not_bothered_with_the_api(url: str, monkeypatch: pytest
         assert "--role web" in only(examined(url, roles=(role,))["http api"], OK).text
 
 
-def test_an_api_with_tokens_in_use_is_ok(url: str, sound: redis.Redis) -> None:
-    add(url, "ann", sound, created=400, used=1, expires=-10)
-    add(url, "bob", sound)
+def test_an_api_with_accounts_in_use_is_ok(url: str, file: AccountsFile) -> None:
+    add(file, "ann", created=400, used=1, expires=-10)
+    add(file, "bob")
 
     found = findings(url)
 
-    assert {"web", "web_writes", "web_tokens"} == found.keys()
-    assert "2 tokens" in only(found["web_writes"], OK).text
-    assert "in use" in only(found["web_tokens"], OK).text
+    assert {"web", "web_accounts"} == found.keys()
+    assert f"the API takes changes; 2 accounts in {file.path}" == only(found["web_accounts"], OK).text
 
 
-def test_an_api_without_tokens_or_without_changes_gets_the_remedy(url: str, sound: redis.Redis) -> None:
-    assert "zsched tokens add NAME --role viewer" in only(findings(url)["web_writes"], NOTE).remedy
+def test_an_api_without_accounts_or_without_changes_gets_the_remedy(url: str, file: AccountsFile) -> None:
+    finding = only(findings(url)["web_accounts"], NOTE)
 
-    add(url, "ann", sound)
+    assert f"no account is in {file.path}" in finding.text
+    assert "zsched tokens add NAME --role operator" in finding.remedy
 
-    finding = only(findings(url, rq={"allow_callables": ("*",)})["web_writes"], WARNING)
+    add(file, "ann")
 
-    assert "refuses all changes, of 1 token" in finding.text
+    finding = only(findings(url, rq={"allow_callables": ("*",)})["web_accounts"], WARNING)
+
+    assert "refuses all changes, of 1 account" in finding.text
     assert "[rq] allow_callables" in finding.remedy
 
 
-def test_expired_and_unused_tokens_are_notes_that_name_them(url: str, sound: redis.Redis) -> None:
-    add(url, "gone", sound, created=10, expires=1)
-    add(url, "idle", sound, created=400, used=91)
-    add(url, "never", sound, created=91)
-    add(url, "new", sound, created=89)
+def test_expired_and_unused_accounts_are_notes_that_name_them(url: str, file: AccountsFile) -> None:
+    add(file, "never", created=91)
+    assert [OK] == [each.severity for each in findings(url)["web_accounts"]]  # no server has recorded a use yet
 
-    expired, unused = findings(url)["web_tokens"]
+    add(file, "gone", created=10, expires=1)
+    add(file, "idle", created=400, used=91)
+    add(file, "new", created=89)
+
+    _, expired, unused = findings(url)["web_accounts"]
 
     assert (NOTE, NOTE) == (expired.severity, unused.severity)
-    assert "expired tokens, which admit nobody: gone" == expired.text
-    assert "tokens that nobody has used for 90 days: idle, never" == unused.text
+    assert "expired accounts, which admit nobody: gone" == expired.text
+    assert "accounts that nobody has used for 90 days: idle, never" == unused.text
     assert "zsched tokens revoke idle" in unused.remedy
+
+
+def test_a_file_of_accounts_that_cannot_be_used_is_a_problem_with_its_line(url: str, file: AccountsFile) -> None:
+    add(file, "ann")
+    file.path.write_text("[accounts.ann]\nrole = 'boss'\n")
+
+    finding = only(findings(url)["web_accounts"], PROBLEM)
+
+    assert f"{file.path}: [accounts.ann] role='boss': write one of: viewer, scheduler, operator" in finding.text
+    assert "a running zsched web keeps the accounts that it has" in finding.text
+
+
+def test_a_user_who_may_not_read_the_accounts_gets_skipped(
+    url: str, file: AccountsFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(EACCES, "Permission denied")
+
+    monkeypatch.setattr("zsched.config.reading.open_file", refuse)
+
+    assert f"this user may not read {file.path}" == only(findings(url)["web_accounts"], SKIPPED).text
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:9180", "[::]:9180", "192.0.2.1:80", "web.example.org:80"])
@@ -231,12 +265,3 @@ def test_a_missing_package_of_the_extra_is_a_warning(url: str, monkeypatch: pyte
     assert (WARNING, OK) == (missing.severity, listens.severity)
     assert "uvicorn is not installed" in missing.text
     assert "pip install 'zsched[web]'" == missing.remedy
-
-
-def test_a_user_who_may_not_read_the_tokens_gets_skipped(url: str, sound: redis.Redis) -> None:
-    sound.execute_command("ACL", "SETUSER", "shop", "reset", "on", "nopass", "~zsched:*", "~rq:*", "+@all")
-    try:
-        found = findings(url.replace("://", "://shop:x@", 1))
-        assert [SKIPPED] == [each.severity for name in ("web_writes", "web_tokens") for each in found.get(name, ())]
-    finally:
-        sound.acl_deluser("shop")

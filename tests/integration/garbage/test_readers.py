@@ -158,7 +158,7 @@ def readers(
     ground.put()
     web = Web(guard, redis_url, tmp_path, **settings)
     readers = Readers(ground, Zsched(redis_url, **settings), web, tmp_path)
-    with readers.api, web.browser(sees_arguments=True) as readers.pages:
+    with readers.api, web.browser("eve", sees_arguments=True) as readers.pages:
         yield readers
 
 

@@ -33,8 +33,7 @@ def browser(web: Web) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def stranger(web: Web) -> Iterator[httpx.Client]:
-    """A browser without a login; there is a person Ann."""
-    web.person("ann")
+    """A browser without a login."""
     with web.stranger() as client:
         yield client
 
@@ -48,8 +47,8 @@ def server_of_a_proxy(redis_server: EmbeddedRedis, tmp_path_factory: pytest.Temp
 
 @pytest.fixture
 def web_of_a_proxy(server_of_a_proxy: Web, redis_client: redis.Redis) -> Web:
-    """A server that trusts this machine: X-Forwarded-For names a browser's address. There is a person Ann."""
-    server_of_a_proxy.person("ann")
+    """A server that trusts this machine: X-Forwarded-For names a browser's address."""
+    server_of_a_proxy.accounts.path.unlink(missing_ok=True)
     return server_of_a_proxy
 
 

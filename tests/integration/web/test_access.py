@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import redis
-from starlette.requests import Request
 
 from tests.builders.web import Web
 from tests.integration.client.calls import KEYS
 from tests.integration.web.routes import LIMITS, WITHIN, write_routes
-from tests.waiting import eventually
-from zsched import AsyncClient, Client
-from zsched.aio.bridge import wait
-from zsched.config.settings import Settings
-from zsched.core.clock import ManualClock
+from tests.waiting import WITHIN_S, eventually
+from zsched import Client
+from zsched.cli.program import USAGE
 from zsched.core.runs.attempts import Attempt, attempts_text
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
-from zsched.storage.accounts import Account, AccountRole, Limits
-from zsched.web.access import Access
-from zsched.web.problems import Problem
-from zsched.web.proxy import Proxy
 
 WRITES = [(method, path.format(id="a", run_id="a-1795650943297")) for method, path in write_routes()]
 OUTSIDE = [{"func": "app.pay.send"}, {"queue": "pay"}, {"tags": ["other"]}, {"tags": []}]
-FREE = 10  # wrong attempts of an address without a wait
 BEHIND = {
     "ZSCHED_WEB_PROXY_HEADER": "X-Forwarded-User",
     "ZSCHED_WEB_PROXY_ROLE_HEADER": "X-Forwarded-Role",
@@ -206,94 +201,87 @@ def test_a_token_that_was_revoked_or_has_expired_admits_nobody(web: Web) -> None
         assert 200 == client.get("/schedules").status_code
         assert {"name": "ann", "result": "revoked"} == web.zsched.json("tokens", "revoke", "ann")
 
-        eventually(lambda: client.get("/schedules").status_code == 401)
-    assert "not_found" == web.zsched.json("tokens", "revoke", "ann")["result"]
+        assert 401 == client.get("/schedules").status_code
 
     secret = web.zsched.json("tokens", "add", "ann", "--role", "viewer", "--expires", "1s")["token"]
     with web.client_of(secret) as client:
         eventually(lambda: client.get("/schedules").status_code == 401)
 
 
-def test_the_list_of_tokens_has_no_secret(web: Web, redis_client: redis.Redis) -> None:
-    added = ("add", "shop", "--role", "scheduler", "--func", "app.mail.*", "--queue", "mail", "--tag", "shop")
-    secret = web.zsched.json("tokens", *added)["token"]
-    web.get("/api/v1/schedules", headers={"Authorization": f"Bearer {secret}"})
+def test_a_request_and_a_login_record_the_use_of_a_token(web: Web) -> None:
+    for name in ("api", "nobody"):
+        web.token(name)
+    with web.client("shop") as shop, web.browser("ann"):
+        shop.get("/schedules")
 
-    [shown] = web.zsched.json("tokens", "list")
+    listed = {one["name"]: one["used_at"] is not None for one in web.zsched.json("tokens", "list")}
 
-    assert ("shop", "scheduler", ["app.mail.*"], True) == (
-        shown["name"], shown["role"], shown["funcs"], shown["used_at"] is not None,
+    assert {"api": False, "nobody": False, "shop": True, "ann": True} == listed
+
+
+BROKEN: list[tuple[str, Callable[[Path], object]]] = [
+    ("Invalid value", lambda file: file.write_text("cookie_key =")),
+    (
+        "[accounts.ann] role='boss': write one of",
+        lambda file: file.write_text(file.read_text().replace("operator", "boss")),
+    ),
+    ("its mode is 0644: other users of this machine can read it; chmod 600", lambda file: file.chmod(0o644)),
+    ("No such file or directory; make one with: zsched tokens add", lambda file: file.unlink()),
+]
+
+
+@pytest.mark.parametrize(("reason", "break_it"), BROKEN, ids=["no TOML", "a wrong line", "open to others", "missing"])
+def test_a_file_of_accounts_that_breaks_changes_nothing_until_it_is_good_again(
+    web: Web, reason: str, break_it: Callable[[Path], object]
+) -> None:
+    file, told = web.accounts.path, len(web.events("accounts_refused"))
+    with web.client("ann") as ann, web.browser("bob") as bob:
+        good = file.read_text()
+        assert 200 == ann.get("/schedules").status_code
+        break_it(file)
+
+        assert [200] * 4 == [each.get(path).status_code for each, path in [(ann, "/schedules"), (bob, "/")] * 2]
+        [event] = web.events("accounts_refused")[told:]
+        assert (2, True) == (event["accounts"], reason in event["problem"])
+        assert str(file) in event["problem"]
+
+        file.write_text(good.replace("accounts.ann", "accounts.joe"))
+        file.chmod(0o600)
+        bob.put("/api/v1/schedules/a", json=WITHIN)
+        ann.put("/schedules/a", json=WITHIN | {"timeout": 60})
+        assert "joe" in bob.get("/log").text
+
+
+def test_a_server_without_accounts_says_so_and_admits_an_account_when_it_is_added(
+    start_web: Callable[..., Web], tmp_path: Path
+) -> None:
+    web = start_web()
+    [event] = web.events("accounts_refused")
+
+    assert 0 == event["accounts"]
+    assert f"{tmp_path}/accounts.toml: No such file" in event["problem"]
+    assert event["problem"].endswith("; make one with: zsched tokens add NAME --role operator")
+    with web.client("ann") as ann:
+        assert 200 == ann.get("/schedules").status_code
+
+
+@pytest.mark.parametrize(("text", "mode", "problem"), [
+    ("[accounts.ann]\nrole = 'boss'\n", 0o600, "[accounts.ann] role='boss': write one of: viewer, scheduler, operator"),
+    ("", 0o640, "its mode is 0640: other users of this machine can read it; chmod 600"),
+])  # fmt: skip
+def test_a_server_does_not_start_on_a_file_of_accounts_that_it_cannot_use(
+    guard: Guard, redis_url: str, tmp_path: Path, text: str, mode: int, problem: str
+) -> None:
+    file = tmp_path / "accounts.toml"
+    file.write_text(text)
+    file.chmod(mode)
+    ended = guard.spawn(
+        [sys.executable, "-m", "zsched.cli", "web", "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE,
+        env=os.environ | {"ZSCHED_REDIS_URL": redis_url, "ZSCHED_WEB_ACCOUNTS_FILE": str(file)},
     )  # fmt: skip
-    stored = b"".join(redis_client.dump(key) for key in redis_client.scan_iter())
-    assert secret.encode() not in stored
-    assert secret.removeprefix("zs_").encode() not in stored
+    _, said = ended.communicate(timeout=WITHIN_S)
 
-
-class SlowPeople:
-    """People whose passwords are checked when the gate opens; all are wrong, and nobody is known."""
-
-    def knows(self, _: str) -> bool:
-        return False
-
-    def __init__(self) -> None:
-        self.gate, self.at_once, self.most = asyncio.Event(), 0, 0
-
-    def admitted(self, *_: object) -> None:
-        self.at_once += 1
-        self.most = max(self.most, self.at_once)
-        wait(self.gate.wait())
-        self.at_once -= 1
-
-    def of_session(self, *_: object) -> None: ...
-
-    find = of_session
-
-
-def access_of(accounts: Any, clock: ManualClock) -> Access:
-    """Return the access of *accounts*, which are tokens and people."""
-    client = AsyncClient.from_url("redis://127.0.0.1:1/0")
-    return Access(client, accounts, accounts, Proxy(Settings()), Settings(), clock)
-
-
-@pytest.mark.anyio
-async def test_logins_of_an_address_beyond_the_tenth_at_once_are_refused_and_passwords_are_checked_one_by_one() -> None:
-    people = SlowPeople()
-    access = access_of(people, ManualClock())
-    *waiting, last = (asyncio.create_task(access.log_in("ann", "wrong", "192.0.2.1")) for _ in range(FREE + 1))
-
-    with pytest.raises(Problem, match="too many wrong passwords from") as refused:
-        await last
-    people.gate.set()
-
-    assert (429, "2") == (refused.value.status, refused.value.headers["Retry-After"])
-    assert [None] * FREE == await asyncio.gather(*waiting)
-    assert 1 == people.most
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("header", [("authorization", "Bearer zs_x"), ("cookie", "zsched_session=x")])
-async def test_an_account_is_looked_up_again_after_half_a_second(header: tuple[str, str]) -> None:
-    class Accounts:
-        def __init__(self) -> None:
-            self.found: list[Account | None] = [Account("ann", AccountRole.VIEWER, Limits()), None]
-
-        def find(self, *_: object) -> Account | None:
-            return self.found.pop(0)
-
-        of_session = find
-
-    clock = ManualClock()
-    access = access_of(Accounts(), clock)
-    request = Request({"type": "http", "method": "GET", "headers": [tuple(part.encode() for part in header)]})
-
-    first = await access.caller(request)
-    clock.advance(499)
-    assert first is await access.caller(request)
-    clock.advance(1)
-    with pytest.raises(Problem) as ended:
-        await access.caller(request)
-
-    assert ("ann", 401) == (first.account.name, ended.value.status)
+    assert (USAGE, True) == (ended.returncode, f"{file}: {problem}" in said.decode())
 
 
 @pytest.fixture(scope="module")

@@ -50,8 +50,8 @@ def test_the_remedy_of_a_story_is_the_same_at_every_door_and_reaches_its_redis(
     web: Web, http: httpx.Client, client: Client, redis_url: str
 ) -> None:
     pushed = client.enqueue("app.x", queue="mail")
-    with web.browser("ann") as ann:
-        pages = [unescape(ann.get(path).text) for path in (f"/schedules/{pushed.id}", f"/runs/{pushed.run_id}")]
+    with web.browser("eve") as eve:
+        pages = [unescape(eve.get(path).text) for path in (f"/schedules/{pushed.id}", f"/runs/{pushed.run_id}")]
     over_http, command = http.get(f"/schedules/{pushed.id}/story").json(), web.zsched.json("why", pushed.id)
 
     remedy = client.why(pushed.id).verdict.remedy

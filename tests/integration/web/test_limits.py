@@ -1,4 +1,4 @@
-"""Limits of tokens and people: what they may name, what they see of the past, and that a refusal tells nothing."""
+"""Limits of accounts: what they may name, what they see of the past, and that a refusal tells nothing."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from zsched.aio import AsyncClient
 from zsched.config.settings import RqSettings, Settings
 from zsched.core.model import Schedule
 from zsched.core.occurrences.outcomes import What
-from zsched.storage.accounts import Account, AccountRole, Limits
+from zsched.core.options.allowed import Limits
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.web import actions
 from zsched.web.access import Caller
+from zsched.web.accounts import Account, AccountRole
 
 RULE: dict[str, Any] = {**WITHIN, "after": None, "every": 3600}
 OUTSIDE: dict[str, Any] = {"func": "app.pay.send", "every": 3600, "queue": "pay", "tags": ["other"], "name": "salaries"}

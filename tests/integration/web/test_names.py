@@ -107,7 +107,7 @@ def test_the_history_finds_by_the_name_and_the_owner_of_then(
     with web.client() as http:
         [run] = http.get("/runs", params={"name": NAME}).json()["runs"]
     assert NAME == run["name"]
-    with web.browser("ann") as browser:
+    with web.browser("eve") as browser:
         assert NAME in browser.get("/runs").text
 
 

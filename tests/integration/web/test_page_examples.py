@@ -210,11 +210,12 @@ def test_the_commands_of_the_tutorial_answer_as_the_page_shows(
     start_web: Callable[..., Web], guard: Guard, tmp_path: Path, redis_url: str, redis_client: redis.Redis
 ) -> None:
     know(redis_client)
-    web = start_web(ZSCHED_RQ_ALLOW_CALLABLES="tasks.*")
+    accounts = tmp_path / "accounts-default.toml"
+    web = start_web(ZSCHED_RQ_ALLOW_CALLABLES="tasks.*", ZSCHED_WEB_ACCOUNTS_FILE=str(accounts))
     lines = program(PAGE, "env.sh").replace(". .venv/bin/activate\n", "")
     lines = lines.replace("redis://localhost:6379/0", redis_url).replace("http://127.0.0.1:9180", web.url)
     [rows] = BATCH.findall(TEXT)
-    (tmp_path / "env.sh").write_text(lines)
+    (tmp_path / "env.sh").write_text(f"{lines}export ZSCHED_WEB_ACCOUNTS_FILE={accounts}\n")
     (tmp_path / "tasks.py").write_text(programs(PAGE)["tasks.py"])
     (tmp_path / "reminders.ndjson").write_text(rows)
     stream, expected = tmp_path / "stream", ""

@@ -15,7 +15,6 @@ from typing import Any
 
 import httpx
 import pytest
-import redis
 from click.testing import CliRunner, Result
 
 from tests.builders.command_line import Zsched
@@ -220,10 +219,3 @@ def test_the_api_and_the_pages_work_as_a_user_of_redis(guarded: GuardedRedis, gu
     assert [200, 200, 200, 303] == [each.status_code for each in pages], [each.text for each in pages]
     assert [201] + [200] * 8 == [each.status_code for each in (made, *answers)], [each.text for each in answers]
     assert [] == guarded.refused()
-
-
-@pytest.mark.parametrize("user", ["zsched-client", "zsched-daemon", "zsched-worker", "zsched-scheduling-worker"])
-def test_a_service_cannot_make_itself_an_operator(guarded: GuardedRedis, user: str) -> None:
-    for command in ("HSET zsched-web:{default}:tokens x y", "HSET zsched-web:{default}:people x y"):
-        with guarded.connect(user) as service, pytest.raises(redis.exceptions.NoPermissionError):
-            service.execute_command(*command.split(" "))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import httpx
@@ -10,10 +11,12 @@ import redis
 
 from tests.builders.web import Web
 from tests.integration.client.calls import KEYS
-from tests.integration.web.routes import WITHIN
+from tests.integration.web.routes import LIMITS, WITHIN
 from tests.integration.web.test_access import WRITES
-from tests.integration.web.test_login import API, PATH, RIGHT, status
-from tests.waiting import eventually
+from tests.integration.web.test_login import API, status
+from zsched.core.clock import LAST_MS, SystemClock
+from zsched.web.accounts import Accounts
+from zsched.web.login import PATH
 
 
 def test_a_session_is_no_token_and_a_token_goes_before_it(web: Web, browser: httpx.Client) -> None:
@@ -27,82 +30,97 @@ def test_a_session_is_no_token_and_a_token_goes_before_it(web: Web, browser: htt
 
 
 def test_a_cookie_of_no_session_admits_nobody(web: Web) -> None:
-    secret = web.token("t")
-    for value in ("", "x", "*", secret, "x" * 10_000):
-        assert 401 == web.get(f"{API}/schedules", headers={"Cookie": f"zsched_session={value}"}).status_code
+    secret, accounts = web.token("t"), web.accounts.read()
+    [digest] = accounts.by_digest
+    good, ended = accounts.cookie(digest, LAST_MS), accounts.cookie(digest, 1)
+    forged = [Accounts().cookie(digest, LAST_MS), good.replace(digest, digest[::-1]), good[:-1], f"{digest}.{LAST_MS}."]
+    for value in ("", "x", "*", ".", "..", secret, "x" * 10_000, digest, ended, *forged, f"{good}x", "é.é.é"):
+        assert 401 == web.get(f"{API}/schedules", headers={"Cookie": f"zsched_session={value}".encode()}).status_code
+    assert 200 == web.get(f"{API}/schedules", headers={"Cookie": f"zsched_session={good}"}).status_code
 
 
-def test_a_session_ends_at_another_login_and_at_logout(
-    browser: httpx.Client, redis_client: redis.Redis, web: Web
-) -> None:
-    browser.post(PATH, data=RIGHT)
+def test_a_session_lasts_for_its_hours(start_web: Callable[..., Web]) -> None:
+    web = start_web(ZSCHED_WEB_SESSION_HOURS="3")
+    first_ms = SystemClock().now_ms() + 3 * 3_600_000
+    with web.browser() as browser:
+        until_ms = int(browser.cookies["zsched_session"].split(".")[1])
 
-    assert 1 == len(list(redis_client.scan_iter("zsched-web:*session*")))
-    assert 200 == status(browser)
+    assert first_ms <= until_ms <= SystemClock().now_ms() + 3 * 3_600_000
 
-    secret = browser.cookies["zsched_session"]
+
+def test_a_logout_takes_the_session_from_the_browser(browser: httpx.Client, web: Web) -> None:
     answer = browser.post("/logout")
 
     assert (303, PATH) == (answer.status_code, answer.headers["location"])
+    assert "zsched_session" not in browser.cookies
     assert 401 == status(browser)
-    browser.cookies.set("zsched_session", secret)
-    assert 401 == status(browser)
-    assert [] == list(redis_client.scan_iter("zsched-web:*session*"))
     assert "ann" == web.events("logged_out")[-1]["name"]
 
 
-def test_a_session_lapses_after_its_hours(start_web: Callable[..., Web], redis_client: redis.Redis) -> None:
-    web = start_web(ZSCHED_WEB_SESSION_HOURS="3")
-    web.person("ann")
-    with web.stranger() as browser:
-        browser.post(PATH, data=RIGHT)
-        [session] = redis_client.scan_iter("zsched-web:*session*")
-        assert 2 * 3600 < redis_client.ttl(session) <= 3 * 3600
+def test_another_login_of_a_browser_takes_the_place_of_the_first(browser: httpx.Client, web: Web) -> None:
+    browser.post(PATH, data={"token": web.token("eve", "viewer")})
 
-        redis_client.pexpire(session, 1)
-
-        eventually(lambda: status(browser) == 401)
+    assert "<strong>eve</strong>, viewer" in browser.get(PATH).text
 
 
-def test_the_sessions_of_a_removed_person_end(web: Web, browser: httpx.Client) -> None:
-    assert 200 == status(browser)
-    assert "removed" == web.zsched.json("users", "remove", "ann")["result"]
-
-    eventually(lambda: status(browser) == 401)
-
-    web.person("ann")  # with the same password
-    assert 401 == status(browser)
-
-
-def test_a_changed_password_ends_the_sessions_of_its_person_only(web: Web, browser: httpx.Client) -> None:
+def test_a_session_of_a_revoked_token_ends_and_others_go_on(web: Web, browser: httpx.Client) -> None:
     with web.browser("bob") as other:
-        web.zsched("users", "password", "ann", "--password-file", "-", input="another one")
+        assert [200, 200] == [status(each) for each in (browser, other)]
+        web.zsched.json("tokens", "revoke", "ann")
 
-        eventually(lambda: status(browser) == 401)
-        assert 200 == status(other)
-    assert 401 == browser.post(PATH, data=RIGHT).status_code
-    assert 303 == browser.post(PATH, data=RIGHT | {"password": "another one"}).status_code
+        assert [401, 200] == [status(each) for each in (browser, other)]
+        web.token("ann")  # another one
+        assert [401, 200] == [status(each) for each in (browser, other)]
 
 
-def test_a_changed_role_holds_for_a_session(web: Web, browser: httpx.Client, redis_client: redis.Redis) -> None:
+def test_a_changed_role_holds_for_a_session(web: Web, browser: httpx.Client) -> None:
     assert 201 == browser.put(f"{API}/schedules/a", json=WITHIN).status_code
-    stored = redis_client.hget(KEYS.people(), "ann")
+    file = web.accounts.path
 
-    redis_client.hset(KEYS.people(), "ann", stored.replace(b'"operator"', b'"viewer"'))
+    file.write_text(file.read_text().replace('"operator"', '"viewer"'))
 
-    eventually(lambda: browser.put(f"{API}/schedules/b", json=WITHIN).status_code == 403)
+    assert 403 == browser.put(f"{API}/schedules/b", json=WITHIN).status_code
     assert 200 == status(browser)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "x", '{"name": "ann"}', "NAME"])
-def test_a_person_that_another_program_wrote_is_not_admitted(
-    web: Web, browser: httpx.Client, redis_client: redis.Redis, text: str
-) -> None:
-    stored = redis_client.hget(KEYS.people(), "ann")
-    redis_client.hset(KEYS.people(), "ann", text if text != "NAME" else stored.replace(b'"ann"', b'"bob"'))
+def test_a_new_key_of_cookies_ends_all_sessions_and_no_token(web: Web, browser: httpx.Client) -> None:
+    token, file = web.token("shop"), web.accounts.path
 
-    eventually(lambda: status(browser) == 401)
-    assert 401 == browser.post(PATH, data=RIGHT).status_code
+    file.write_text(re.sub("cookie_key.*\n", "", file.read_text()))
+
+    assert 401 == status(browser)
+    with web.client_of(token) as shop:
+        assert 200 == shop.get("/schedules").status_code
+
+
+def test_a_session_outlives_the_server_and_is_good_at_others_that_share_the_file(
+    web: Web, browser: httpx.Client, start_web: Callable[..., Web]
+) -> None:
+    other = start_web(ZSCHED_WEB_ACCOUNTS_FILE=str(web.accounts.path))
+    cookie = {"Cookie": f"zsched_session={browser.cookies['zsched_session']}"}
+
+    assert 200 == other.get(f"{API}/schedules", headers=cookie).status_code
+
+
+@pytest.mark.true_start
+def test_a_lost_redis_loses_no_session_and_no_token_and_a_revoked_one_ends_within_a_second(
+    start_web: Callable[..., Web], redis_client: redis.Redis
+) -> None:
+    web = start_web()
+    shop, keys = web.token("shop", "scheduler", **LIMITS), redis_client.dbsize()
+    with web.client_of(shop) as script, web.browser("ann") as ann:
+        assert 201 == ann.put(f"{API}/schedules/a", json=WITHIN).status_code
+        assert 0 == keys
+        redis_client.flushall()
+
+        assert [200, 200] == [status(ann), script.get("/schedules").status_code]
+        assert 201 == script.put("/schedules/b", json=WITHIN).status_code
+        assert 201 == ann.put(f"{API}/schedules/a", json=WITHIN).status_code
+
+        web.zsched.json("tokens", "revoke", "shop")
+        assert [200, 401] == [status(ann), script.get("/schedules").status_code]
+        web.zsched.json("tokens", "revoke", "ann")
+        assert 401 == status(ann)
 
 
 @pytest.mark.parametrize("origin", [None, "null", "https://evil.example", "http://127.0.0.1:1", "http://[", "http://"])
@@ -117,7 +135,7 @@ def test_a_write_or_login_from_another_sites_page_is_refused(
     for method, path in [*((method, API + path) for method, path in WRITES), ("POST", "/logout")]:
         answer = browser.request(method, path, json=WITHIN, headers=headers)
         assert (403, "urn:zsched:error:cross-origin") == (answer.status_code, answer.json()["type"]), path
-    login = web.request("POST", PATH, data=RIGHT, headers=headers)
+    login = web.request("POST", PATH, data={"token": web.token("eve")}, headers=headers)
 
     assert (403, None) == (login.status_code, login.headers.get("set-cookie"))
     assert before == redis_client.xlen(KEYS.log())

@@ -67,8 +67,8 @@ def ask(client: httpx.Client, route: tuple[str, str], run_id: str, body: Any = O
 
 
 def size_of(redis_client: redis.Redis) -> tuple[int, int]:
-    """Return the number of entries in the log, and of keys without those that record uses of tokens."""
-    return redis_client.xlen(KEYS.log()), redis_client.dbsize() - redis_client.exists(KEYS.tokens_used())
+    """Return the number of entries in the log, and of keys."""
+    return redis_client.xlen(KEYS.log()), redis_client.dbsize()
 
 
 def test_the_routes_that_write_are_known(web: Web) -> None:

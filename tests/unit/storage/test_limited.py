@@ -10,10 +10,9 @@ import pytest
 from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.changes import BACKFILL, RUN_NOW, Change
 from zsched.core.occurrences.outcomes import Outcome, What
-from zsched.core.options.allowed import LimitedBy
+from zsched.core.options.allowed import LimitedBy, Limits
 from zsched.core.story.source import Source
 from zsched.core.story.story import Chronicle
-from zsched.storage.accounts import Limits
 from zsched.storage.limited import Extent, history_begins
 
 LIMITS = Limits(queues=("mail",))

@@ -1,4 +1,4 @@
-"""Stored secrets: signatures of jobs and the file of their keys, and the costs of passwords."""
+"""Signatures of jobs, and the file of their keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from zsched.core.runs.signature import SIGNATURE_FIELD
 from zsched.errors import ConfigError, InvalidSchedule
 from zsched.rq.guard import GuardMode, JobGuard
 from zsched.storage.keyfile import KeyFile, KeyRing, SigningKey, new_key_line, read_keys
-from zsched.storage.people import PasswordHash
 from zsched.storage.signer import checked_valid_days
 from zsched.storage.signing import (
     EARLY_S,
@@ -243,7 +242,7 @@ def test_a_wrong_file_is_refused_with_its_line_and_without_the_secret(tmp_path: 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
-    with pytest.raises(ConfigError, match=f"its mode is {mode:04o}: other users of this machine can read the keys"):
+    with pytest.raises(ConfigError, match=f"its mode is {mode:04o}: other users of this machine can read it"):
         read_keys(write(tmp_path, LINES, mode))
 
 
@@ -254,7 +253,7 @@ def test_a_file_that_another_user_owns_is_refused(tmp_path: Path, monkeypatch: p
     else:
         monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
 
-    with pytest.raises(ConfigError, match="owns it, and could write other keys into it; let root or the user"):
+    with pytest.raises(ConfigError, match="owns it, and could write into it; let root or the user"):
         read_keys(file)
 
 
@@ -311,19 +310,3 @@ def test_a_validity_that_is_no_number_of_days_in_the_limits_is_refused(days: obj
 
     with pytest.raises(InvalidSchedule, match="signing_valid_days"):
         checked_valid_days(days)
-
-
-# -- passwords ---------------------------------------------------------------------------------------
-
-
-HELD = {"n": 2**15, "r": 8, "p": 1, "salt": "00" * 16, "hash": "00" * 32}
-
-
-@pytest.mark.parametrize("cost", [{"p": 5}, {"r": 33}, {"n": 2**18}, {"n": 0}, {"r": 0}, {"p": -1}])
-def test_a_stored_password_with_a_cost_out_of_bounds_is_refused(cost: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="no parameters of scrypt, or too expensive ones"):
-        PasswordHash.of(HELD | cost)
-
-
-def test_the_highest_cost_of_a_stored_password_is_accepted() -> None:
-    assert 2**20 == 2**15 * 8 * PasswordHash.of(HELD | {"p": 4}).p

@@ -1,10 +1,11 @@
-"""Functions that patterns allow: those of settings (``allow_callables``), of a key, and of an account's limits."""
+"""Patterns: the functions that settings (``allow_callables``) or a key allow, and the limits of an account."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class LimitedBy(NamedTuple):
@@ -13,6 +14,37 @@ class LimitedBy(NamedTuple):
     functions: Mapping[str, str]
     queue: str
     tags: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """
+    Patterns of the functions, queues and tags of the schedules that a caller may read and change; empty: all. Every
+    function that a schedule names must be allowed, part by part (``is_allowed``). Queues and tags are globs. With
+    ``tags``, a schedule needs one that matches.
+    """
+
+    funcs: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+    @property
+    def are_none(self) -> bool:
+        """Return True if there are no limits."""
+        return not (self.funcs or self.queues or self.tags)
+
+    def refusal(self, by: LimitedBy) -> tuple[str, Any, tuple[str, ...]] | None:
+        """Return the option, the value and the patterns that refuse a schedule; None: it is within the limits."""
+        for option, path in by.functions.items():
+            if self.funcs and not is_allowed(path, self.funcs):
+                return option, path, self.funcs
+        if not self.has_queue(by.queue):
+            return "queue", by.queue, self.queues
+        return ("tags", list(by.tags), self.tags) if self.tags and not _any_matches(by.tags, self.tags) else None
+
+    def has_queue(self, queue: str) -> bool:
+        """Return True if a schedule of *queue* can be within the limits."""
+        return not self.queues or _any_matches([queue], self.queues)
 
 
 def is_allowed(path: str, patterns: Iterable[str]) -> bool:
@@ -28,3 +60,7 @@ def _matches(path: str, pattern: str) -> bool:
         return True
     parts, wanted = path.split("."), pattern.split(".")
     return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+
+
+def _any_matches(values: Iterable[str], patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(value, pattern) for value in values for pattern in patterns)

@@ -101,15 +101,14 @@ async def doctor(view: Viewed) -> Response:
 
 @router.get("/accounts")
 async def accounts(view: Viewed) -> Response:
-    """Show tokens and people with their rights, and what they did lately."""
+    """Show the accounts with their rights, and what they did lately."""
     view.demand_operator("the accounts")
-    state = view.request.app.state
-    tokens = await run(lambda: list(state.tokens.all()))
-    people = await run(lambda: [person.account for person in state.people.all()])
-    names = {account.name for _, account, _ in tokens} | {account.name for account in people}
+    file = view.request.app.state.accounts
+    known = file.with_uses(file.current())
+    names = {account.name for account, _ in known}
     found = await _search(view, _SEARCHED)
     deeds = replace(found, rows=[row for row in found.rows if row.by in names])
-    return view.page("accounts", tokens=tokens, people=people, deeds=deeds)
+    return view.page("accounts", accounts=known, deeds=deeds)
 
 
 async def _search(view: View, most: int) -> Searched:

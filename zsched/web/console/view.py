@@ -22,8 +22,8 @@ from zsched.core.story.sentences import local_text, note_text, reason_text, sent
 from zsched.core.triggers import shown_zone
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration
 from zsched.errors import ZschedError
-from zsched.storage.accounts import AccountRole
 from zsched.web.access import Caller
+from zsched.web.accounts import AccountRole
 from zsched.web.calls import Admitted
 from zsched.web.events import BEAT_EVERY_S
 from zsched.web.labels import label_of, page_problem

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from zsched.client.allowed import functions_named
-from zsched.core.options.allowed import LimitedBy, is_allowed
+from zsched.core.options.allowed import LimitedBy, Limits, is_allowed
 from zsched.core.options.table import OPTIONS
 from zsched.core.runs.job import CALLBACKS
-from zsched.storage.accounts import Limits
 
 
 def by(*functions: str, queue: str = "default", tags: tuple[str, ...] = ()) -> LimitedBy:
