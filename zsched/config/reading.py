@@ -100,7 +100,9 @@ def read_private(
         with open_file(file) as opened:
             status, content = os.fstat(opened.fileno()), bounded(opened, SMALL_BYTES)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{place}: {reason_of(error)}; make one with: {made_by}") from error
+        is_closed = isinstance(error, PermissionError)
+        remedy = "let the user of this process own it" if is_closed else f"make one with: {made_by}"
+        raise ConfigError(f"{place}: {reason_of(error)}; {remedy}") from error
     if (mode := stat.S_IMODE(status.st_mode)) & others:
         raise ConfigError(f"{place}: its mode is {mode:04o}: other users of this machine can read it; {closed_by}")
     if status.st_uid not in owners:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from errno import EACCES
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,18 @@ def test_a_file_of_a_stranger_is_refused(file: AccountsFile, monkeypatch: pytest
     monkeypatch.setattr(os, "fstat", lambda _: seen)
 
     with pytest.raises(ConfigError, match=f"user {mine.st_uid + 54321} owns it, and could write into it"):
+        file.read()
+
+
+def test_a_file_that_this_user_may_not_read_is_refused_with_the_remedy(
+    file: AccountsFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(EACCES, "Permission denied")
+
+    monkeypatch.setattr("zsched.config.reading.open_file", refuse)
+
+    with pytest.raises(ConfigError, match=r"accounts\.toml: Permission denied; let the user of this process own it"):
         file.read()
 
 
