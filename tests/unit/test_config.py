@@ -431,6 +431,6 @@ def test_a_configuration_file_a_password_file_and_a_key_file_may_be_below_the_ho
         == load_settings(env={"ZSCHED_CONFIG": "~/z.toml"}).namespace
     )
     assert "secret" == read_password_file("~/password", "here")
-    assert "a" == KeyFile("~/keys").ring().first.id
+    assert "a" == KeyFile("~/keys").current().first.id
     with pytest.raises(ConfigError, match=r"~nobody_of_this_name/z\.toml: No such file"):
         load_settings("~nobody_of_this_name/z.toml", env={})

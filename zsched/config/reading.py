@@ -112,16 +112,17 @@ def read_private(
 
 
 class Watched(Generic[T]):
-    """The content of *file* by *read*, again after a change. ``problem``: why the last change is not used; or ""."""
+    """A file that is read again when it has changed. ``problem``: why its last change is not used; or ""."""
 
     def __init__(self, file: str, read: Callable[[], T]) -> None:
+        """*read* returns the content of *file*, or raises ConfigError."""
         self._file, self._read = file, read
         self._content: T | None = None
         self._seen: tuple[int, ...] | None = None
         self.problem = ""
 
-    def content(self) -> T:
-        """Return it; if its last change cannot be used, as before. Raises ConfigError: there is nothing before."""
+    def current(self) -> T:
+        """Return the content; if its last change cannot be used, that of before. Raises ConfigError: there is none."""
         seen = _identity(self._file)
         if self._content is None or seen != self._seen:
             try:

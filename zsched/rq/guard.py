@@ -36,7 +36,7 @@ from zsched.core.wording import in_a_line, plural
 from zsched.errors import ConfigError
 from zsched.rq.plain import PlainPickles, WarnedPickles, log
 from zsched.storage.called import called
-from zsched.storage.keyfile import KeyFile
+from zsched.storage.keyfile import KeyFile, KeyRing
 from zsched.storage.signing import (
     BadSignature,
     Checked,
@@ -44,7 +44,6 @@ from zsched.storage.signing import (
     Stamp,
     Subject,
     TooEarly,
-    UnknownKey,
     check_run,
     demand_in_limits,
     shared_digest,
@@ -135,7 +134,7 @@ class JobGuard:
         tasks = [plural(len(self._tasks), "task")] if self._tasks else []
         allowed = " and ".join([*tasks, *self._patterns])
         verb = "is" if len(self._tasks) + len(self._patterns) == 1 else "are"
-        keys = "no keys" if self._keys is None else f"keys {', '.join(self._keys.ring().keys)}"
+        keys = "no keys" if self._keys is None else f"keys {', '.join(self._keys.current().keys)}"
         return f"{allowed} {verb} allowed; {keys}{'; unsigned jobs of RQ, too' if self._allows_unsigned else ''}"
 
     def decide(self, job_id: str, fields: Mapping[str, Any], server_s: Callable[[], int]) -> Permission:
@@ -177,11 +176,11 @@ class JobGuard:
         if self._keys is None:
             raise BadSignature("this worker has no keys: [signing] keys_file is not set")
         try:
-            self._keys.ring()
+            ring = self._keys.current()
             self._tell_of(self._keys)
             with suppress(TooEarly):
-                return _checked(self._keys, job_id, fields, self._clock.now_ms() // 1000)
-            return _checked(self._keys, job_id, fields, server_s())
+                return _checked(ring, job_id, fields, self._clock.now_ms() // 1000)
+            return _checked(ring, job_id, fields, server_s())
         except ConfigError as error:
             raise BadSignature(f"this worker cannot read its keys: {error}") from error
 
@@ -211,12 +210,9 @@ def _refused(reason: str, func: str = "") -> Permission:
     return Permission(in_a_line(reason, _LONGEST_REASON), func=func)
 
 
-def _checked(keys: KeyFile, job_id: str, fields: Fields, now_s: int) -> Checked:
-    """Return the good signature, as it is at *now_s*. Raises BadSignature, ConfigError."""
-    try:
-        checked = check_run(keys.ring(), job_id, fields, now_s)
-    except UnknownKey:  # it may be new in the file
-        checked = check_run(keys.ring(looks_now=True), job_id, fields, now_s)
+def _checked(ring: KeyRing, job_id: str, fields: Fields, now_s: int) -> Checked:
+    """Return the good signature, as it is at *now_s*. Raises BadSignature."""
+    checked = check_run(ring, job_id, fields, now_s)
     demand_in_limits(checked, fields)
     return checked
 

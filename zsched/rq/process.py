@@ -41,7 +41,7 @@ def guard_of(settings: Settings) -> JobGuard:
         raise ConfigError(f"{problem}; name modules in [worker] task_modules, or functions in allow_callables")
     keys = None if settings.signing.keys_file is None else KeyFile(settings.signing.keys_file)
     if keys is not None:
-        keys.ring()  # a file that cannot be used ends the worker now, and not its first job
+        keys.current()  # a file that cannot be used ends the worker now, and not its first job
     elif mode is GuardMode.ENFORCE and not worker.unsigned_rq_jobs:
         problem = "[worker] guard='enforce': without keys no job could run"
         raise ConfigError(f"{problem}; set [signing] keys_file, or [worker] unsigned_rq_jobs = true")

@@ -31,13 +31,11 @@ from functools import cached_property, partial
 from typing import Final
 
 from zsched.config.reading import SIGNING_CREDENTIAL, Watched, credential_file, read_private
-from zsched.core.clock import Clock, SystemClock
 from zsched.core.options.allowed import is_allowed
 from zsched.errors import ConfigError
 
 BLOCK_BYTES: Final = 64  # of SHA-256
 _SECRET_BYTES: Final = 32  # as long as HMAC-SHA256's result: more gives no more strength
-_LOOK_EVERY_MS: Final = 1000.0
 _MOST: Final = 2  # keys of each sort: an old one and a new one
 _ID: Final = re.compile(r"[a-z0-9]{1,8}")
 _SECRET: Final = re.compile(rf"[0-9a-f]{{{2 * _SECRET_BYTES}}}")
@@ -107,29 +105,12 @@ class KeyRing:
     first: SigningKey
 
 
-class KeyFile:
+class KeyFile(Watched[KeyRing]):
     """The keys of a *file*, read when they are first needed."""
 
-    def __init__(self, file: str, clock: Clock | None = None) -> None:
+    def __init__(self, file: str) -> None:
         path = os.path.expanduser(file)
-        self._watched, self._clock = Watched(path, partial(read_keys, path)), clock or SystemClock()
-        self._ring: KeyRing | None = None
-        self._looked_ms = 0.0
-
-    @property
-    def problem(self) -> str:
-        """Return why the last change of the file is not used; or ""."""
-        return self._watched.problem
-
-    def ring(self, *, looks_now: bool = False) -> KeyRing:
-        """
-        Return the keys; look for a change of the file once a second, or with *looks_now*. Raises ConfigError if they
-        were never read, and cannot be read now.
-        """
-        now_ms = self._clock.monotonic_ms()
-        if self._ring is None or looks_now or now_ms - self._looked_ms >= _LOOK_EVERY_MS:
-            self._ring, self._looked_ms = self._watched.content(), now_ms
-        return self._ring
+        super().__init__(path, partial(read_keys, path))
 
 
 def read_keys(file: str, env: Mapping[str, str] = os.environ) -> KeyRing:

@@ -76,7 +76,7 @@ class Signer:
 
     def problem_of(self, pairs: Sequence[Any], data: bytes) -> str:
         """Return why the key's limits do not let it sign a job with *data* and the flat *pairs*; or ""."""
-        key = self._file.ring().first
+        key = self._file.current().first
         try:
             if key.is_limited:
                 fields = dict(zip(pairs[::2], pairs[1::2], strict=True)) | {"data": data}
@@ -87,7 +87,7 @@ class Signer:
 
     def one_shots(self, shared: bytes, ids: Iterable[str], dues: Iterable[str], datas: Iterable[bytes]) -> list[bytes]:
         """Return the signatures of one-shots of a shape; *dues* as in their rows. Many at once take 0.7 of the time."""
-        key, now_ms, suffix = self._file.ring().first, self._clock.now_ms(), self._keys.run_suffix
+        key, now_ms, suffix = self._file.current().first, self._clock.now_ms(), self._keys.run_suffix
         signatures = []
         stamp, from_ms, before_ms = None, 0, 0  # it signs one-shots that are due from from_ms on, before before_ms
         for id, due, data in zip(ids, dues, datas, strict=True):
@@ -103,7 +103,7 @@ class Signer:
     def schedule(self, shared: bytes, id: str, data: bytes) -> bytes:
         """Return the signature of the recurring schedule *id*."""
         until_s = self._until_s(self._clock.now_ms())
-        return Stamp(self._file.ring().first, Subject.SCHEDULE, shared, until_s).sign(id, data)
+        return Stamp(self._file.current().first, Subject.SCHEDULE, shared, until_s).sign(id, data)
 
     def retry(self, run_id: str, fields: Mapping[str, Any]) -> bytes:
         """
@@ -112,17 +112,17 @@ class Signer:
         """
         parts = RunId.parse(run_id)
         try:
-            demand_in_limits(check_run(self._file.ring(), run_id, fields, self._now_s()), fields)
+            demand_in_limits(check_run(self._file.current(), run_id, fields, self._now_s()), fields)
         except BadSignature:
             return b""
         assert parts is not None  # checked
         until_s, name = self._until_s(self._clock.now_ms()), retried_as(parts)
-        return Stamp(self._file.ring().first, Subject.RETRY, self.shared(fields), until_s).sign(name, fields["data"])
+        return Stamp(self._file.current().first, Subject.RETRY, self.shared(fields), until_s).sign(name, fields["data"])
 
     def check_found(self, id: str, due_ms: int | None, fields: Fields) -> None:
         """Check the signature of a waiting schedule: *due_ms* is None for a recurring one. Raises BadSignature."""
         run_id, namespace = None if due_ms is None else self._keys.run_id(id, due_ms), self._keys.namespace
-        demand_in_limits(check_schedule(self._file.ring(), namespace, id, run_id, fields, self._now_s()), fields)
+        demand_in_limits(check_schedule(self._file.current(), namespace, id, run_id, fields, self._now_s()), fields)
 
     def server_now_ms(self) -> int:
         """Return the server's time, which is read once a second at most. Raises RedisUnavailable, RedisRefused."""

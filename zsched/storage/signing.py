@@ -64,10 +64,6 @@ class BadSignature(ValueError):
     """A job is not signed as its run demands; the message has the reason, without a subject."""
 
 
-class UnknownKey(BadSignature):
-    """The signature is by a key that is not in the file of keys."""
-
-
 class TooEarly(BadSignature):
     """The time of the run is to come, by the clock that was read."""
 
@@ -177,7 +173,7 @@ def _check(
     id, until_s, _ = parts
     key = ring.keys.get(id)
     if key is None:
-        raise UnknownKey(f"its signature is by key {id!r}, which is not in this process's file of keys")
+        raise BadSignature(f"its signature is by key {id!r}, which is not in this process's file of keys")
     try:
         data, shared = inflated(_bytes(fields.get("data"))), shared_digest(namespace, fields)
     except NotPlain as error:

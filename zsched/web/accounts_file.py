@@ -51,7 +51,7 @@ class AccountsFile:
     def current(self) -> Accounts:
         """Return its accounts as a server knows them: those that it read last, if the file cannot be used now."""
         try:
-            found, self.problem = self._watched.content(), self._watched.problem
+            found, self.problem = self._watched.current(), self._watched.problem
         except ConfigError as error:
             found, self.problem = self._nobody, str(error)
         return found

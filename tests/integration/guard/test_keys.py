@@ -67,7 +67,7 @@ def wait(client: Client, *ids: str) -> None:
 def test_a_new_key_with_a_usable_id_is_a_line_for_a_file(forge: Forge, tmp_path: Path) -> None:
     made, refused = zsched(forge, "keys", "new", "k7"), zsched(forge, "keys", "new", "Key-1")
 
-    keys = KeyFile(key_file(tmp_path, made.stdout, "made")).ring()
+    keys = KeyFile(key_file(tmp_path, made.stdout, "made")).current()
     assert (DONE, ["k7"]) == (made.exit_code, list(keys.keys))
     assert (USAGE, "") == (refused.exit_code, refused.stdout)
     assert "key id 'Key-1': use 1 to 8 of a-z and 0-9" in refused.stderr
