@@ -1,7 +1,7 @@
 -- advance: fire planned occurrences of recurring schedules and set their next ones.
 --
 -- KEYS   lease meta log @lanes quarantine rq_queues rq_limits chains deadlines limits @trouble
--- ARGV   @prefixes
+-- ARGV   @prefixes waiting_prefix
 --        @term
 --        clock_from_ms clock_until_ms   as in fire
 --        patience_ms                  a run that waits longer than this no longer counts for overlap
@@ -171,11 +171,8 @@ local function start(id, run, queue, one, is_new)
     launch(run, queue, plain)
     return
   end
-  join(one)
   launch(run, queue, one)
-  if one.before then
-    defer(one)
-  end
+  join(one)
 end
 
 local returning = {high = {}, normal = {}, low = {}}

@@ -1,33 +1,42 @@
--- unblock: release runs that RQ would leave waiting, withdraw replaced runs, drop finished runs from chains.
+-- unblock: launch waiting runs for which no run before them is open, withdraw replaced runs, drop finished runs.
 --
 -- KEYS   lease meta log chains rq_queues rq_limits deadlines
--- ARGV   @term
---        ...   three texts per chain: its schedule's id, the action, and the run, as in the reply of survey
--- RETURNS  OK, now ms, list of the runs that were released, list of the chains that no longer need the action
---          |  STALE  |  SERVER
+-- ARGV   @prefixes waiting_prefix
+--        @term
+--        clock_from_ms clock_until_ms   as in fire
+--        cursor          0, then the cursor of the last reply
+--        count           chains to look at, about
+-- RETURNS  OK, now ms, cursor (0: that was all), whether runs still wait in these chains (1 or 0), then per launched
+--          run: its id and the reason
+--          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   unblock: rows = run id, why
---        end: rows of runs that were withdrawn, as in advance
---
--- RQ's worker may release a run at the same time. It watches the sets of dependents, and the run is removed from them
--- here, so only one of the two succeeds.
--- include lib/fence.lua
--- include lib/mend.lua
+--        end: rows of runs that were withdrawn, as in advance; and of runs that a lost Redis may have launched, if their
+--        schedules have on_uncertain="skip"
+clock_from_ms, clock_until_ms = tonumber(clock_from_ms), tonumber(clock_until_ms)
+-- include lib/hold.lua
+-- include lib/overlap.lua
 
 if not is_a(chains_key, 'hash') then
   return redis.error_reply('WRONGTYPE ' .. chains_key .. ' is no hash')
 end
 
-local changed = {}
-for i = ROWS, #ARGV, 3 do
-  local id, what, run = unpack(ARGV, i, i + 2)
-  local need = need_of(id, redis.call('HGET', chains_key, id))
-  if need and need.what == what and (need.run or '-') == run then
-    plan(need)
-  else
-    changed[#changed + 1] = id
+local page = redis.call('HSCAN', chains_key, cursor, 'COUNT', count)
+local reply, needs, rows = {'OK', now_ms, page[1], 0}, {}, {}
+for i = 1, #page[2], 2 do
+  local need = need_of(page[2][i], page[2][i + 1])
+  needs[#needs + 1] = need
+  if need.waits then
+    reply[4] = 1
+  end
+  if need.run then
+    add_row(rows, need.run, need.why)
+    reply[#reply + 1], reply[#reply + 2] = need.run, need.why
   end
 end
-log_plans()
-mend_planned()
+append_rows('unblock', rows)
+append_rows('end', ends)
+for _, need in ipairs(needs) do
+  mend(need)
+end
 push_all()
-return {'OK', now_ms, released, changed}
+return reply

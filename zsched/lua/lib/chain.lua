@@ -1,164 +1,85 @@
--- chain: the runs of a schedule that may be open, oldest first.
+-- chain: the runs of a schedule that others wait for, or replace; and the list of the runs that wait.
 --
--- USES   chains_key
--- GIVES  open_chain(id, last)  its open runs, in the form of job_of
---        open_queue(id, last, limit, queue)  for runs that wait for each other: before, the open runs from the last
---          deferred run on, or all; waiting, the number of waiting runs, *limit* or more only if that many wait; text,
---          of all runs that stay
---        chains  by id, the text of the runs that stay
---        text_of(runs)  such a text
---        follow(id, mode, run, queue)  writes it
+-- USES   chains_key waiting_prefix
+-- GIVES  pushed_runs(id, last)  ids of its runs that were pushed and may be open, oldest first
+--        waiting_runs(id)  ids of the runs that wait, oldest first
+--        open_jobs(id, runs)  the open ones among *runs*, in the form of job_of
+--        waits_still(run)  false if it expired, or another program cancelled or deleted it
+--        follow(id, mode, jobs, run, seen)  writes the pushed runs: *jobs*, in the form of job_of, then *run*, if given;
+--          unless the text is *seen*
+--        wait_again(id, runs, held)  after a restore: adds runs to those that wait, and *held* to those that were pushed
 --
--- A chain is "<policy> <run> <run> …"; lib/overlap.lua has the rules of each policy. If the worker of a run seems dead,
--- the run stays in its chain until the leader looks at it.
+-- The pushed runs are a text "<policy> <run> <run> …" in `chains`; runs that wait are in a list of their own. While
+-- that list has a run, `chains` has the schedule: unblock.lua finds it there. lib/overlap.lua has the rules of each
+-- policy. A run whose worker seems dead stays in its chain until its end is recorded.
 -- include lib/status.lua
--- include lib/waiting.lua
-local AT_ONCE = 1000  -- arguments of a call; Lua cannot unpack more than 8,000
-local SPACE = 32  -- as a byte
-chains = {}
-local stale = {}
-
--- Return " <run> <run> …" with the run that was pushed last. It may be missing in the chain if run_now pushed it, or if
--- the policy was another one then.
-local function held(id, last)
-  local text = string.match(redis.call('HGET', chains_key, id) or '', ' .*') or ''
-  if last and not string.find(text .. ' ', ' ' .. last .. ' ', 1, true) then
-    text = text .. ' ' .. last
-  end
-  return text
+local function text_of(id)
+  return redis.call('HGET', chains_key, id) or ''
 end
 
--- Return the job of a run of schedule *id* if it is open; note a run that is gone or cancelled in `stale`.
-local function meet(id, run)
-  local job = job_of(run)
-  if is_open(job.status) then
-    return job
-  elseif not job.status or job.status == 'canceled' then
-    stale[id][#stale[id] + 1] = run
+-- Return a list of the words in *text*, and *added*.
+local function with(text, added)
+  local words = {}
+  for word in string.gmatch(text, '%S+') do
+    words[#words + 1] = word
+    added = added ~= word and added or nil
   end
+  words[#words + 1] = added or nil
+  return words
 end
 
-function text_of(open)
-  local words = {''}
-  for _, one in ipairs(open) do
-    words[#words + 1] = one.run
-  end
-  return table.concat(words, ' ')
+function waits_still(run)
+  return redis.pcall('HGET', RQ_JOB .. run, 'status') == 'deferred'
 end
 
-function open_chain(id, last)
+-- The last run may be missing in the chain: it waits, run_now pushed it, or another policy applied then.
+function pushed_runs(id, last)
+  return with(string.match(text_of(id), '^%S+(.*)$') or '', last and not waits_still(last) and last)
+end
+
+function waiting_runs(id)
+  return redis.call('LRANGE', waiting_prefix .. id, 0, -1)
+end
+
+function open_jobs(id, runs)
   local open = {}
-  stale[id] = {}
-  for run in string.gmatch(held(id, last), '[^ ]+') do
-    open[#open + 1] = meet(id, run)
+  for _, run in ipairs(runs) do
+    local job = job_of(run)
+    job.id, open[#open + 1] = id, is_open(job.status) and job or nil
   end
   return open
 end
 
-local function count_waiting(open)
-  local count = 0
-  for _, one in ipairs(open) do
-    count = count + (one.status == 'started' and 0 or 1)
+function follow(id, mode, jobs, run, seen)
+  local words = {mode}
+  for _, job in ipairs(jobs) do
+    words[#words + 1] = job.run
   end
-  return count
-end
-
--- Return whether each of *runs* still is a deferred job of *queue*. Two calls for all take half as long as one per run.
-local function all_wait(runs, queue)
-  local keys, deferred_key = {}, RQ_DEFERRED .. queue
-  for n, run in ipairs(runs) do
-    keys[n] = RQ_JOB .. run
-  end
-  for first = 1, is_a(deferred_key, 'zset') and #runs or 0, AT_ONCE do
-    local last = math.min(first + AT_ONCE - 1, #runs)
-    if redis.call('EXISTS', unpack(keys, first, last)) <= last - first then
-      return false
-    end
-    for _, score in ipairs(redis.call('ZMSCORE', deferred_key, unpack(runs, first, last))) do
-      if not score then
-        return false
-      end
-    end
-  end
-  return true
-end
-
--- Return the open runs at the end of a chain, oldest first, from the last deferred run on; and the end of its id in the
--- text, or 0.
-local function open_at_the_end(id, text)
-  local open, to = {}, #text
-  while to > 0 do
-    local space = to
-    while string.byte(text, space) ~= SPACE do
-      space = space - 1
-    end
-    local job = meet(id, string.sub(text, space + 1, to))
-    if job then
-      table.insert(open, 1, job)
-    end
-    if job and job.status == 'deferred' then
-      return open, to
-    end
-    to = space - 1
-  end
-  return open, 0
-end
-
--- Return the open runs before the first deferred run; and the position of the space before its id. The chain must have
--- a deferred run.
-local function open_in_front(id, text)
-  local open, from = {}, 1
-  while true do
-    local first, to = string.find(text, '[^ ]+', from)
-    local job = meet(id, string.sub(text, first, to))
-    if job and job.status == 'deferred' then
-      return open, first - 1
-    end
-    open[#open + 1], from = job, to + 1
+  words[#words + 1] = run
+  local text = table.concat(words, ' ')
+  if text ~= seen then
+    redis.call('HSET', chains_key, id, text)
   end
 end
 
--- Return the text of the waiting runs from the first to the last deferred run, and their number. The number is exact if
--- it is *limit* or more.
-local function between(id, text, limit, queue)
-  local count, at, runs, open = 0, string.find(text, ' ', 1, true), {}, {}
-  while at do
-    count, at = count + 1, string.find(text, ' ', at + 1, true)
-  end
-  if count < limit then
-    return text, count
-  end
-  for run in string.gmatch(text, '[^ ]+') do
-    runs[#runs + 1] = run
-  end
-  if all_wait(runs, queue) then
-    return text, #runs
+-- Ids of the runs of a schedule are in the order of their times.
+function wait_again(id, runs, held)
+  local key, is_listed = waiting_prefix .. id, {}
+  local sorted = waiting_runs(id)
+  for _, run in ipairs(sorted) do
+    is_listed[run] = true
   end
   for _, run in ipairs(runs) do
-    open[#open + 1] = meet(id, run)
+    sorted[#sorted + 1] = not is_listed[run] and run or nil
   end
-  return text_of(open), count_waiting(open)
-end
-
--- A chain of waiting runs is read from both ends, each up to a deferred run. The runs between them wait too, except a
--- run that was cancelled or expired out of turn. That matters only when the chain is full, so only then all are read.
-function open_queue(id, last, limit, queue)
-  local text, after = held(id, last), {}
-  stale[id] = {}
-  local before, to = open_at_the_end(id, text)
-  if to == 0 then
-    return {before = before, waiting = count_waiting(before), text = text_of(before)}
+  table.sort(sorted)
+  redis.call('DEL', key)
+  for _, run in ipairs(sorted) do
+    redis.call('RPUSH', key, run)
   end
-  local ahead, from = open_in_front(id, text)
-  for n = 2, #before do
-    after[#after + 1] = before[n]
+  local words = text_of(id)
+  for _, run in ipairs(held) do
+    words = table.concat(with(words ~= '' and words or 'queue', run), ' ')
   end
-  local waiting = count_waiting(ahead) + count_waiting(after)
-  local waits, count = between(id, string.sub(text, from, to), limit - waiting, queue)
-  return {before = before, waiting = waiting + count, text = text_of(ahead) .. waits .. text_of(after)}
-end
-
-function follow(id, mode, run, queue)
-  redis.call('HSET', chains_key, id, mode .. chains[id] .. ' ' .. run)
-  sweep(stale[id], queue)
+  redis.call('HSET', chains_key, id, words ~= '' and words or 'queue')
 end
