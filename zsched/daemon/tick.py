@@ -187,7 +187,7 @@ class Ticker:
             took_ms = self._clock.monotonic_ms() - sent_ms
             self._advance_batch.learn(took_ms, len(part))
             counts = Counter(words)
-            if Outcome.DEFERRED.word in counts and self._waiting is not None:
+            if self._waiting is not None and any(written.has_chain for _, written in part):
                 self._waiting.expect()
             pushed = sum(number for word, number in counts.items() if outcome_of(word).is_pushed)
             self._meter.ran("advance", took_ms, pushed)

@@ -115,6 +115,31 @@ local function push_again(row)
     waits = row.waits, is_uncertain = true, deadline_ms = deadline_ms})
 end
 
+-- Add *runs* to those of schedule *id* that wait, and *held* to those that were pushed. Ids of runs are in the order of
+-- their times.
+local function wait_again(id, runs, held)
+  local key, sorted, is_listed = waiting_prefix .. id, waiting_runs(id), {}
+  for _, run in ipairs(sorted) do
+    is_listed[run] = true
+  end
+  for _, run in ipairs(runs) do
+    sorted[#sorted + 1] = not is_listed[run] and run or nil
+  end
+  table.sort(sorted)
+  redis.call('DEL', key)
+  for _, run in ipairs(sorted) do
+    redis.call('RPUSH', key, run)
+  end
+  local pushed = {}
+  for _, run in ipairs(pushed_runs(id)) do
+    pushed[#pushed + 1], is_listed[run] = {run = run}, true
+  end
+  for _, run in ipairs(held) do
+    pushed[#pushed + 1] = not is_listed[run] and {run = run} or nil
+  end
+  follow(id, 'queue', pushed)
+end
+
 local rows, wanted = rows_given(), {}
 for _, row in ipairs(rows) do
   row.run_id, wanted[row.id] = row.id .. '-' .. row.run, true

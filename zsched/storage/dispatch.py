@@ -49,13 +49,15 @@ class DueRecurring(NamedTuple):
 class WrittenPlan(NamedTuple):
     """
     A plan, also in the form for advance.lua. It holds from ``from_ms``, the due time of its occurrence, to
-    ``until_ms``, when the next occurrence is due or this one is too late.
+    ``until_ms``, when the next occurrence is due or this one is too late. ``has_chain``: its run may wait for others or
+    replace them.
     """
 
     plan: Plan
     words: bytes
     from_ms: int = 0
     until_ms: int = 0
+    has_chain: bool = False
 
 
 PlannedDue = tuple[DueRecurring, WrittenPlan]

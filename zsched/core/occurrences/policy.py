@@ -21,6 +21,7 @@ ON_TIME_MS: Final = 5000  # a shorter delay is on time, with any window: a take-
 
 
 WAITING: Final = (Overlap.QUEUE,)  # policies with a limited number of waiting runs
+CHAINED: Final = (Overlap.QUEUE, Overlap.CANCEL_PREVIOUS)  # policies by which runs wait for others, or replace them
 EACH_RUNS: Final = (Overlap.QUEUE, Overlap.ALLOW)  # policies by which every occurrence runs
 
 

@@ -7,34 +7,23 @@
 --        waits_still(run)  false if it expired, or another program cancelled or deleted it
 --        follow(id, mode, jobs, run, seen)  writes the pushed runs: *jobs*, in the form of job_of, then *run*, if given;
 --          unless the text is *seen*
---        wait_again(id, runs, held)  after a restore: adds runs to those that wait, and *held* to those that were pushed
 --
 -- The pushed runs are a text "<policy> <run> <run> …" in `chains`; runs that wait are in a list of their own. While
 -- that list has a run, `chains` has the schedule: unblock.lua finds it there. lib/overlap.lua has the rules of each
 -- policy. A run whose worker seems dead stays in its chain until its end is recorded.
 -- include lib/status.lua
-local function text_of(id)
-  return redis.call('HGET', chains_key, id) or ''
-end
-
--- Return a list of the words in *text*, and *added*.
-local function with(text, added)
-  local words = {}
-  for word in string.gmatch(text, '%S+') do
-    words[#words + 1] = word
-    added = added ~= word and added or nil
-  end
-  words[#words + 1] = added or nil
-  return words
-end
-
 function waits_still(run)
   return redis.pcall('HGET', RQ_JOB .. run, 'status') == 'deferred'
 end
 
 -- The last run may be missing in the chain: it waits, run_now pushed it, or another policy applied then.
 function pushed_runs(id, last)
-  return with(string.match(text_of(id), '^%S+(.*)$') or '', last and not waits_still(last) and last)
+  local runs, is_missing = {}, last and not waits_still(last)
+  for run in string.gmatch(string.match(redis.call('HGET', chains_key, id) or '', ' .*') or '', '%S+') do
+    runs[#runs + 1], is_missing = run, is_missing and run ~= last
+  end
+  runs[#runs + 1] = is_missing and last or nil
+  return runs
 end
 
 function waiting_runs(id)
@@ -60,26 +49,4 @@ function follow(id, mode, jobs, run, seen)
   if text ~= seen then
     redis.call('HSET', chains_key, id, text)
   end
-end
-
--- Ids of the runs of a schedule are in the order of their times.
-function wait_again(id, runs, held)
-  local key, is_listed = waiting_prefix .. id, {}
-  local sorted = waiting_runs(id)
-  for _, run in ipairs(sorted) do
-    is_listed[run] = true
-  end
-  for _, run in ipairs(runs) do
-    sorted[#sorted + 1] = not is_listed[run] and run or nil
-  end
-  table.sort(sorted)
-  redis.call('DEL', key)
-  for _, run in ipairs(sorted) do
-    redis.call('RPUSH', key, run)
-  end
-  local words = text_of(id)
-  for _, run in ipairs(held) do
-    words = table.concat(with(words ~= '' and words or 'queue', run), ' ')
-  end
-  redis.call('HSET', chains_key, id, words ~= '' and words or 'queue')
 end
