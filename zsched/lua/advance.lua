@@ -14,7 +14,6 @@
 --          changed quarantined
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   advance: rows = id, "<word> <nominal[+<jitter>]|-> <next nominal|-> <next due|-> <passed|->", why or nothing
---        end: rows of runs that a later run replaced before they began
 --        state: the schedules with another count of skipped occurrences (lib/state.lua)
 --
 -- A schedule is left alone (changed) if its version or due time differs from the plan. The due time alone is not
@@ -214,5 +213,4 @@ for _, one in ipairs(bad) do
   redis.call('ZREM', one.plan.key, one.id)
   park(quarantine_key, one.id, one.plan.lane, one.due_ms, nil, one.why)
 end
-append_rows('end', ends)
 return reply

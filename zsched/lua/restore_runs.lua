@@ -9,8 +9,8 @@
 -- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), the places of the rows as logged, by spaces  |
 --          AGAIN, now ms  |  OTHER, now ms
 -- LOGS   restore: as in restore; `open` is `refused` if it cannot be pushed, and `open` and `skipped` are `held` if RQ
---          has the run already; `over` is `again` if the run does not wait any more, or a worker began it once
---          more
+--          has the run already; `over` is `again` if the run does not wait any more, or a worker began it
+--          once more
 --
 -- A run that was fired and is not over (`open`) is pushed again here, and marked uncertain. `skipped` records that it
 -- is not pushed, as its schedule demands. RQ may have the run already: a worker that took it before the loss writes its
@@ -20,9 +20,9 @@
 -- pushed: it waits in the list of its schedule, behind those that RQ has; unblock.lua launches them one by one.
 --
 -- A run that is over is taken out of its queue. A worker may have taken it before: such a run (`again`) is marked
--- uncertain. If Redis went back to the middle of the run, its job says that a worker has it, and that is not so any more: the note is "<started_at> <status> <ended_at>",
--- the first as the job has it, the others its end. Then that end is written into the job, unless a worker began it
--- since.
+-- uncertain. If Redis went back to the middle of the run, its job says that a worker has it, which is not so any more.
+-- The note is then "<started_at> <status> <ended_at>", the first as the job has it, the others its end. That end is
+-- written into the job, unless a worker began it since.
 -- include lib/restored.lua
 -- include lib/waiting.lua
 -- include lib/failed.lua

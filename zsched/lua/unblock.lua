@@ -1,7 +1,7 @@
 -- unblock: launch waiting runs for which no run before them is open, withdraw replaced runs, drop finished runs.
 --
 -- KEYS   lease meta log chains rq_queues rq_limits deadlines
--- ARGV   @prefixes waiting_prefix
+-- ARGV   waiting_prefix
 --        @term
 --        clock_from_ms clock_until_ms   as in fire
 --        cursor          0, then the cursor of the last reply
@@ -10,8 +10,8 @@
 --          run: its id and the reason
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   unblock: rows = run id, why
---        end: rows of runs that were withdrawn, as in advance; and of runs that a lost Redis may have launched, if their
---        schedules have on_uncertain="skip"
+--        end: rows = run id, cancelled, JSON: runs that a later run replaces, before they began; and runs that a lost
+--        Redis may have launched, if their schedules have on_uncertain="skip"
 clock_from_ms, clock_until_ms = tonumber(clock_from_ms), tonumber(clock_until_ms)
 -- include lib/hold.lua
 -- include lib/slots.lua

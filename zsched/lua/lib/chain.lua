@@ -2,11 +2,11 @@
 --
 -- USES   chains_key waiting_prefix
 -- GIVES  pushed_runs(id, last)  ids of its runs that were pushed and may be open, oldest first
---        waiting_runs(id)  ids of the runs that wait, oldest first
+--        waiting_runs(id)  ids of the runs that wait, oldest first; none if their key is of a wrong type
 --        open_jobs(id, runs)  the open ones among *runs*, in the form of job_of
 --        waits_still(run)  false if it expired, or another program cancelled or deleted it
---        follow(id, mode, jobs, run, seen)  writes the pushed runs: *jobs*, in the form of job_of, then *run*, if given;
---          unless the text is *seen*
+--        follow(id, mode, jobs, run, seen)  writes the pushed runs, unless the text is *seen*: *jobs*, in the form of
+--          job_of, then *run*, if given
 --
 -- The pushed runs are a text "<policy> <run> <run> …" in `chains`; runs that wait are in a list of their own. While
 -- that list has a run, `chains` has the schedule: unblock.lua finds it there. lib/overlap.lua has the rules of each
@@ -27,7 +27,7 @@ function pushed_runs(id, last)
 end
 
 function waiting_runs(id)
-  return redis.call('LRANGE', waiting_prefix .. id, 0, -1)
+  return is_a(waiting_prefix .. id, 'list') and redis.call('LRANGE', waiting_prefix .. id, 0, -1) or {}
 end
 
 function open_jobs(id, runs)
