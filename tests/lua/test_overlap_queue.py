@@ -141,7 +141,7 @@ def test_advance_reads_only_the_ends_of_a_long_list(led: Namespace, limit: int, 
     asked = {name: row["calls"] for name, row in led.redis.info("commandstats").items()}
     assert (word, [*before, *([led.run("r", row[2])] if word == "deferred" else [])]) == (found, waiting(led))
     assert asked["cmdstat_hmget"] < 10
-    assert (99 if word == "overlap" else 0) + 5 >= asked["cmdstat_hget"]  # a full list is searched for runs that are gone
+    assert asked["cmdstat_hget"] <= 5 + (99 if word == "overlap" else 0)  # a full list may have runs that are gone
 
 
 def test_a_list_longer_than_luas_unpack_limit_is_counted(led: Namespace) -> None:

@@ -70,9 +70,7 @@ def test_a_waiting_run_is_launched_behind_a_run_that_is_over_whatever_its_end(le
 
 @pytest.mark.parametrize("statuses", [(), ("finished",), ("-",)], ids=str)
 @pytest.mark.parametrize("status", OPEN)
-def test_a_run_waits_while_a_run_before_it_is_open(
-    led: Namespace, status: str, statuses: tuple[str, ...]
-) -> None:
+def test_a_run_waits_while_a_run_before_it_is_open(led: Namespace, status: str, statuses: tuple[str, ...]) -> None:
     jobs(led, *statuses, status, "deferred")
     [open, waits] = [A, B, C][len(statuses) : len(statuses) + 2]
     chain(led, f"queue {open}")
@@ -240,7 +238,9 @@ def test_a_waiting_list_of_another_type_hinders_no_other_chain(led: Namespace, m
     assert b"text" == led.redis.get(led.keys.waiting("s"))
 
 
-@pytest.mark.parametrize("text", ["", " ", "nonsense", f"allow {A}", f"skip {A}", "cancel_previous ", "cancel_previous  "])
+@pytest.mark.parametrize(
+    "text", ["", " ", "nonsense", f"allow {A}", f"skip {A}", "cancel_previous", "cancel_previous  "]
+)
 def test_a_corrupted_or_empty_chain_is_removed_and_hinders_no_other_chain(led: Namespace, text: str) -> None:
     jobs(led, "finished", "deferred")
     chain(led, QUEUE)
