@@ -207,6 +207,7 @@ class Campaign:
             return Witnesses(
                 calls=stage.ledger.calls(),
                 receipts=receipts.read(stage.folder / "receipts.txt"),
+                ends=receipts.read(receipts.ends_beside(stage.folder / "receipts.txt")),
                 histories=[*stage.kept, *(history(seat.archive) for seat in stage.seats)],
                 log=log_in(url),
                 seq=int(seq) if seq else None,
@@ -281,7 +282,8 @@ def _is_due(stage: Stage) -> bool:
 
 def _is_queued(stage: Stage) -> bool:
     with stage.watch() as watch:
-        return any(watch.llen(f"{RQ}:queue:{queue}") for queue in (QUEUE, BULK, ODD))
+        waiting = watch.keys(KEYS.waiting("*"))
+        return bool(waiting) or any(watch.llen(f"{RQ}:queue:{queue}") for queue in (QUEUE, BULK, ODD))
 
 
 _LANES = ("high", "normal", "low")

@@ -20,9 +20,10 @@
 -- pushed: it waits in the list of its schedule, behind those that RQ has; unblock.lua launches them one by one.
 --
 -- A run that is over is taken out of its queue. A worker may have taken it before: such a run (`again`) is marked
--- uncertain. If Redis went back to the middle of the run, its job says that a worker has it, which is not so any more.
+-- uncertain. So is a run that jobs of RQ depend on: RQ releases them when it ends. If Redis went back to the middle of the run, its job says that a worker has it, which is not so any more.
 -- The note is then "<started_at> <status> <ended_at>", the first as the job has it, the others its end. That end is
 -- written into the job, unless a worker began it since.
+-- include lib/rq.lua
 -- include lib/restored.lua
 -- include lib/waiting.lua
 -- include lib/failed.lua
@@ -35,14 +36,14 @@
 
 local MOST_WAITING = 50000  -- runs of a queue to search: more would block Redis
 
--- Return the run as take_out needs it; nil if it does not wait.
+-- Return the run as take_out needs it; nil if it does not wait, or jobs of RQ depend on it.
 local function waiting_still(row)
   local job = redis.pcall('HMGET', row.key, 'status', 'origin', 'rate_limit_key')
   if job.err then
     return nil
   end
   local one = {id = row.id, run = row.run_id, status = word_of(job[1]), queue = job[2] or '', limit_key = job[3]}
-  return is_in_place(one, MOST_WAITING) and one or nil
+  return redis.call('EXISTS', dependents_key(row.run_id)) == 0 and is_in_place(one, MOST_WAITING) and one or nil
 end
 
 -- Return the run with its end; nil if its job is not as it was in the middle of the run. The
