@@ -20,7 +20,7 @@ from uuid import uuid4
 from zsched.core.model import After, At, Definition
 from zsched.core.occurrences.first_times import Bracket, PlannedRule
 from zsched.core.options.checked import policy_text
-from zsched.core.options.choices import IfExists, Overlap, Priority
+from zsched.core.options.choices import IfExists, Priority
 from zsched.core.options.forms import Stored
 from zsched.core.runs.job import OFFSET_FIELD
 from zsched.core.runs.signature import SIGNATURE_FIELD, UNSIGNED
@@ -255,7 +255,7 @@ class PutScripts:
             if policy := policy_text(definition):
                 own["policy"] = policy
             job["status"], allow_past = "queued", False
-            if definition.policy.overlap is Overlap.QUEUE:
+            if definition.policy.overlap.waits:
                 letters += "q"  # its worker says when it is over (rq/workers.py)
             if letters:  # also in a run's job: a new archive reads them there while the run is open
                 job["zs"] = "1" + letters
