@@ -320,7 +320,7 @@ RUN = "a-1700000000000"
 def test_the_scanner_finds_open_runs_as_they_were_asked(redis_client: redis.Redis, redis_url: str, status: str) -> None:
     redis_client.sadd(f"{RQ}:queues", f"{RQ}:queue:mail")
     asked_for = {"data": "call", "origin": "mail", "description": "app.task", "zs_expires": "60000"}
-    way = {"status": status, "dependency_id": "b", "zs_deadline": "1700000060000", "zs_stop": "1700000000001"}
+    way = {"status": status, "zs_deadline": "1700000060000", "zs_stop": "1700000000001"}
     redis_client.hset(KEYS.rq.job(RUN), mapping=asked_for | way)
     if status == "queued":
         redis_client.rpush(f"{RQ}:queue:mail", RUN, "somebody-elses")
