@@ -28,7 +28,6 @@ from tests.lua.chained import (
 )
 from tests.prefix import RQ
 from zsched.core.runs.job import ms_of
-from zsched.errors import RedisRefused
 
 OPEN = ("queued", "started", "scheduled", "rate_limited")
 
@@ -260,12 +259,11 @@ def test_a_chain_of_odd_spaces_or_repeated_runs_is_read(led: Namespace, text: st
     assert [B] == list(unblock(led))
 
 
-def test_chains_of_another_type_are_refused_before_anything_is_written(led: Namespace) -> None:
+def test_chains_of_another_type_are_left_alone_without_an_error(led: Namespace) -> None:
     led.redis.set(led.keys.chains(), "text")
 
-    with pytest.raises(RedisRefused, match="WRONGTYPE"):
-        unblock(led)
-    assert [] == led.entries()
+    with writing_nothing(led):
+        assert ("0", False, {}) == page(led)  # an error would delay all runs that are due
 
 
 # -- doubt -------------------------------------------------------------------------------------------

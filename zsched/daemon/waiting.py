@@ -60,8 +60,10 @@ class WaitingRuns:
             Stale, ServerChanged, RedisUnavailable, RedisRefused.
         """
         due_ms = self._rested_ms if self._waits else self._next_ms  # of the next round
-        if self._cursor != "0" or is_busy:  # a part of a round
-            due_ms = self._looked_ms + (_SHARE_MS if is_busy else 0)
+        if self._cursor != "0":  # a part of a round
+            due_ms = self._looked_ms
+        if is_busy:
+            due_ms = max(due_ms, self._looked_ms + _SHARE_MS)
         if self._clock.monotonic_ms() >= due_ms:
             self._look(term, window)
             due_ms = self._next_ms
