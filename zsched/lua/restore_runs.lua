@@ -20,9 +20,10 @@
 -- pushed: it waits in the list of its schedule, behind those that RQ has; unblock.lua launches them one by one.
 --
 -- A run that is over is taken out of its queue. A worker may have taken it before: such a run (`again`) is marked
--- uncertain. So is a run that jobs of RQ depend on: RQ releases them when it ends. If Redis went back to the middle of the run, its job says that a worker has it, which is not so any more.
--- The note is then "<started_at> <status> <ended_at>", the first as the job has it, the others its end. That end is
--- written into the job, unless a worker began it since.
+-- uncertain. So is a run that jobs of RQ depend on: RQ releases them when it ends. If Redis went back to the middle of
+-- the run, its job says that a worker has it, which is not so any more. The note is then "<started_at> <status>
+-- <ended_at>", the first as the job has it, the others its end. That end is written into the job, unless a worker began
+-- it since.
 -- include lib/rq.lua
 -- include lib/restored.lua
 -- include lib/waiting.lua
