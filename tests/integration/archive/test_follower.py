@@ -331,6 +331,9 @@ def test_the_scanner_finds_open_runs_as_they_were_asked(redis_client: redis.Redi
     elif status == "rate_limited":
         redis_client.sadd(f"{RQ}:rl-keys", "digest")
         redis_client.zadd(f"{RQ}:rl:digest:rate_limited", {RUN: 1, "somebody-elses": 1})
+    elif status == "deferred":
+        redis_client.hset(KEYS.chains(), "a", "queue")
+        redis_client.rpush(KEYS.waiting("a"), RUN, "somebody-elses")
     else:
         redis_client.zadd(f"{RQ}:{status}:mail", {RUN: 1, "somebody-elses": 1})
 
