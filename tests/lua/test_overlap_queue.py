@@ -95,20 +95,30 @@ def test_an_occurrence_waits_for_runs_that_wait_although_no_run_before_them_is_o
 
     word, third = advance(led, "queue")
 
-    assert ("deferred", "queue", [second, third]) == (word, chain(led), waiting(led))
-    assert [second] == list(unblock(led))
+    assert ("deferred", f"queue {first}", [second, third]) == (word, chain(led), waiting(led))
+    assert {second: f"{first} finished"} == unblock(led)
 
 
-def test_a_new_occurrence_removes_finished_runs_from_the_chain(led: Namespace) -> None:
+def test_an_occurrence_that_need_not_wait_removes_finished_runs_from_the_chain(led: Namespace) -> None:
     first, second = fired(led, "queue", 2)
     becomes(led, first, "finished")
     unblock(led)
-    led.redis.hset(led.keys.chains(), "r", f"queue {first} {second}")
-    becomes(led, second, "started")
+    becomes(led, second, "finished")
+
+    word, third = advance(led, "queue")
+
+    assert ("fired", f"queue {third}", []) == (word, chain(led), waiting(led))
+
+
+@pytest.mark.parametrize("status", ["canceled", None])
+def test_the_end_of_a_run_that_waited_is_not_the_reason_of_a_launch(led: Namespace, status: str | None) -> None:
+    first, second = fired(led, "queue", 2)
+    becomes(led, second, status)
 
     _, third = advance(led, "queue")
+    becomes(led, first, "finished")
 
-    assert (f"queue {second}", [third]) == (chain(led), waiting(led))
+    assert {third: f"{first} finished"} == unblock(led)
 
 
 @pytest.mark.parametrize("what", ["cancelled", "expired", "queued by hand"])

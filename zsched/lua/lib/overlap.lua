@@ -54,10 +54,16 @@ function POLICIES.queue.at_due(one, last)
   if not is_a(key, 'list') then
     return 'broken', 'wrong type at ' .. key .. ' (' .. redis.call('TYPE', key).ok .. ')'
   end
-  one.before = open_jobs(one.id, pushed_runs(one.id, last))
+  one.before = {}  -- also a run that is over: its end is the reason of the next launch
   local room, newest = one.limit, nil
-  for _, job in ipairs(one.before) do
-    room, newest = room - (job.status == 'started' and 0 or 1), job.run  -- it waits, too: for a worker
+  for _, run in ipairs(pushed_runs(one.id, last)) do
+    local job = job_of(run)
+    if is_open(job.status) then
+      room, newest = room - (job.status == 'started' and 0 or 1), run  -- it waits, too: for a worker
+    end
+    if is_open(job.status) or job.status and run ~= last then
+      one.before[#one.before + 1] = job
+    end
   end
   if redis.call('LLEN', key) >= room then
     one.left = {}
@@ -77,7 +83,11 @@ end
 
 function POLICIES.queue.join(one)
   local key, left = waiting_prefix .. one.id, one.left or {}
-  follow(one.id, 'queue', one.before, not one.waits and one.run or nil)
+  if one.waits then
+    follow(one.id, 'queue', one.before)
+  else
+    follow(one.id, 'queue', {}, one.run)
+  end
   if one.left then
     redis.call('DEL', key)
   end
