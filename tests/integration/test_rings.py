@@ -85,7 +85,7 @@ def test_a_worker_rings_for_the_namespace_of_the_run(work: Work, redis_url: str,
 
 
 @pytest.mark.parametrize("kind", [OURS, PLAIN])
-def test_nothing_rings_for_runs_without_waiting_runs_and_for_jobs_of_others(
+def test_a_worker_does_not_ring_for_runs_that_nobody_waits_for_and_for_jobs_of_others(
     work: Work, client: Client, rung: Namespace, kind: str
 ) -> None:
     for overlap in ("skip", "allow", "cancel_previous", *(["queue"] if kind == PLAIN else [])):

@@ -96,7 +96,7 @@ def test_an_idle_pass_before_that_is_a_ring_and_begins_a_round_at_once() -> None
     assert 3 == len(dispatch.asked)
 
 
-def test_no_time_is_set_for_the_next_round_while_no_run_waits() -> None:
+def test_a_leader_without_waiting_runs_sets_no_time_for_the_next_round() -> None:
     runs = waiting_runs(dispatch := _Dispatch(waits=False))
 
     assert [NextLook()] * 2 == look(runs, dispatch, 0, 999)
@@ -106,7 +106,7 @@ def test_no_time_is_set_for_the_next_round_while_no_run_waits() -> None:
 
 
 @pytest.mark.parametrize("is_busy", [False, True])
-def test_while_no_run_waits_each_second_has_one_round_however_many_passes_it_has(is_busy: bool) -> None:
+def test_a_leader_without_waiting_runs_does_one_round_a_second_however_many_passes_it_makes(is_busy: bool) -> None:
     runs = waiting_runs(dispatch := _Dispatch(waits=False))
 
     look(runs, dispatch, *[10] * 250, is_busy=is_busy)
@@ -221,7 +221,7 @@ def test_a_new_term_begins_a_round_from_its_start() -> None:
     assert ["0", "1", "0"] == dispatch.asked
 
 
-def test_a_launched_run_is_told_with_its_reason(events: Events) -> None:
+def test_a_launched_run_is_logged_with_its_reason(events: Events) -> None:
     runs = waiting_runs(dispatch := _Dispatch(launched=[("a-1", "a-0 finished"), ("b-1", "b-0 failed")]))
 
     look(runs, dispatch, 0, 300)
