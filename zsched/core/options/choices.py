@@ -78,7 +78,7 @@ CatchUpWord: TypeAlias = CatchUp | Literal["latest", "all", "none"]
 class Overlap(Enum):
     """
     The policy for an occurrence while the previous run is open. ``runs_each``: every occurrence runs. ``has_chain``:
-    runs wait for others, or replace them; the leader then looks after them.
+    runs wait for others, or replace them; the leader then looks after them. ``waits``: they wait, up to a limit.
     """
 
     SKIP = "skip", False, False  # recorded as skipped
@@ -90,16 +90,12 @@ class Overlap(Enum):
         """Make the member whose value is *word*."""
         member = object.__new__(cls)
         member._value_ = word
-        member.runs_each, member.has_chain = runs_each, has_chain
+        member.runs_each, member.has_chain, member.waits = runs_each, has_chain, runs_each and has_chain
         return member
 
     runs_each: bool
     has_chain: bool
-
-    @property
-    def waits(self) -> bool:
-        """True if runs wait for others, up to a limit."""
-        return self.runs_each and self.has_chain
+    waits: bool
 
 
 OverlapWord: TypeAlias = Overlap | Literal["skip", "allow", "queue", "cancel_previous"]
