@@ -162,7 +162,7 @@ class Stage:
 
     def waiting(self) -> int:
         """Return the number of runs, of all schedules, that wait for others."""
-        return int(self.redis.zcard(f"{RQ}:deferred:default"))
+        return sum(self.redis.llen(key) for key in self.redis.keys(f"{KEYS.waiting_prefix()}*"))
 
 
 @dataclass(frozen=True)

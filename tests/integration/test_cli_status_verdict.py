@@ -389,7 +389,8 @@ def test_a_blocked_schedule_whose_run_is_over_is_no_warning(zsched: Zsched, well
 def test_the_run_in_the_way_of_a_chain_is_its_first_one(zsched: Zsched, well: redis.Redis) -> None:
     last, first = block(well, "stock", status="deferred"), block(well, "other", status="started", worker_name="w")
     well.zrem(KEYS.blocked(), "other")
-    well.hset(KEYS.chains(), "stock", f"queue {first} {last}")
+    well.hset(KEYS.chains(), "stock", f"queue {first}")
+    well.rpush(KEYS.waiting("stock"), last)
 
     [blocked] = status(zsched)["troubled"]["blocked"]["schedules"]
 

@@ -129,12 +129,13 @@ def test_chained_runs_are_executed_one_after_the_other(
     client = Client.from_url(redis_url)
     with DaemonThread(redis_url):
         client.schedule("tasks.note", id="rule", every=0.3, overlap="queue", overlap_limit=4)
-        eventually(lambda: redis_client.zcard(f"{RQ}:deferred:default") == 3)
+        eventually(lambda: redis_client.llen(KEYS.waiting("rule")) == 3)
         client.pause("rule")
-        workers.work()
+        workers.start()
+        eventually(lambda: redis_client.llen("noted") >= 4)
+        eventually(lambda: not redis_client.exists(KEYS.chains(), KEYS.waiting("rule"), f"{RQ}:queue:default"))
 
     assert 4 == redis_client.llen("noted")
-    assert 0 == redis_client.exists(f"{RQ}:deferred:default", f"{RQ}:ready:default", f"{RQ}:queue:default")
 
 
 # -- the current run of a task ------------------------------------------------------------------------

@@ -9,22 +9,18 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
 import redis
 from rq.job import Job
 
-from tests.builders.daemons import DaemonThread
 from tests.faults import overlap
 from tests.faults.overdue import become_due
 from tests.faults.overlap import KEYS, LIMIT, Stage, play
 from tests.integration.ends.tracking import lapse
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
-from zsched.daemon import archivist
-from zsched.daemon.chains import ChainKeeper
 from zsched.embedded.guard import Guard
 
 pytestmark = pytest.mark.once
@@ -51,26 +47,26 @@ def test_skip_runs_one_occurrence_at_a_time_and_records_the_skipped(stage: Stage
     assert told.fired == told.began == told.finished
 
 
-def test_queue_runs_occurrences_back_to_back_up_to_the_overlap_limit(
-    stage: Stage, redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The leader takes no part: RQ's workers release all runs."""
-    monkeypatch.setattr(archivist, "ChainKeeper", partial(ChainKeeper, settled_ms=float("inf")))
+def test_queue_runs_occurrences_back_to_back_up_to_the_overlap_limit(stage: Stage) -> None:
     stage.workers(4)
-    with DaemonThread(redis_url):
-        told = play(
-            stage,
-            "queue",
-            every=0.25,
-            seconds=0.6,
-            is_enough=lambda waiting: waiting >= LIMIT and stage.words("queue")["overlap"] > 2,
-        )
+    stage.daemon()
 
-    runs = stage.runs("queue")
+    told = play(
+        stage,
+        "queue",
+        every=0.25,
+        seconds=0.6,
+        is_enough=lambda waiting: waiting >= LIMIT and stage.words("queue")["overlap"] > 2,
+    )
+
+    runs, released = stage.runs("queue"), stage.released("queue")
     assert (1, LIMIT) == (told.peak, told.most_waiting)
     assert runs == [span.run_id for span in stage.spans("queue")]
     assert told.fired + told.deferred == told.finished == len(runs) > LIMIT
-    assert [] == stage.released("queue")
+    waited = [KEYS.run_id("queue", move.nominal_ms or 0) for move in stage.moves("queue") if move.word == "deferred"]
+    assert waited == [one.run_id for one in released]
+    before = dict(zip(runs[1:], runs, strict=False))
+    assert [f"{before[run]} finished" for run in waited] == [one.why for one in released]
 
 
 def test_allow_runs_occurrences_in_parallel(stage: Stage) -> None:
@@ -123,8 +119,7 @@ def test_cancel_previous_withdraws_queued_runs_while_the_only_worker_is_busy(sta
 
 
 @pytest.mark.parametrize("what", ["stopped", "cancelled", "deleted", "expired"])
-def test_the_next_run_starts_where_rq_would_leave_it_deferred(stage: Stage, what: str) -> None:
-    """The previous run, or a waiting one, ends in the way *what*. The exact delay is tested in test_chains.py."""
+def test_the_next_run_starts_however_the_run_before_it_or_a_waiting_one_ends(stage: Stage, what: str) -> None:
     stage.workers(2)
     leader = stage.daemon()
     every = 3600 if what == "expired" else 0.3
@@ -156,11 +151,8 @@ def test_the_next_run_starts_where_rq_would_leave_it_deferred(stage: Stage, what
 
     released = stage.released("r")[0]
     assert following == began.run_id == released.run_id == leader.wait_for("run_released")["run_id"]
-    why = {"stopped": "was stopped", "cancelled": "was cancelled"}.get(
-        what, "is gone: it expired, or somebody deleted it"
-    )
-    assert released.why.endswith(why)
-    assert any(why in line for _, line in stage.client.why("r").lines)
+    assert f"{first} {'was stopped' if what in ('stopped', 'expired') else 'finished'}" == released.why
+    assert any(released.why in line for _, line in stage.client.why("r").lines)
 
 
 def test_the_next_run_starts_after_the_heartbeat_of_a_killed_worker_lapsed(stage: Stage) -> None:
@@ -188,7 +180,7 @@ def kill_the_worker_of(stage: Stage, run_id: str, workers: Sequence[subprocess.P
     return str(worker.decode())
 
 
-def test_a_run_of_a_killed_worker_is_retried_before_the_deferred_runs(stage: Stage) -> None:
+def test_a_run_of_a_killed_worker_is_retried_before_the_waiting_runs(stage: Stage) -> None:
     workers = stage.workers(2)
     stage.daemon()
     stage.schedule("r", "queue", every=0.3, seconds=600.0, gate="over", overlap_limit=2, retry=1)
@@ -201,7 +193,8 @@ def test_a_run_of_a_killed_worker_is_retried_before_the_deferred_runs(stage: Sta
     eventually(lambda: stage.status(second) == "finished")
 
     assert [first, first, second] == [span.run_id for span in stage.spans("r")[:3]]
-    assert (1, []) == (overlap.peak(stage.spans("r")[1:]), stage.released("r"))
+    released = stage.released("r")[0]
+    assert (1, second, f"{first} finished") == (overlap.peak(stage.spans("r")[1:]), released.run_id, released.why)
 
 
 SIMPLE = ("--worker-class", "rq.SimpleWorker")

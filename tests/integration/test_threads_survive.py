@@ -113,7 +113,7 @@ def test_chores_are_done_after_a_bug(start: Start, monkeypatch: pytest.MonkeyPat
     )
 
     daemon = start()
-    eventually(lambda: {"auditor", "chains", "lost", "slots", "tracker"} <= done)
+    eventually(lambda: {"auditor", "lost", "slots", "tracker"} <= done)
 
     assert ["chores"] == failures(daemon)
 

@@ -70,11 +70,11 @@ CAN = {
     "zsched-daemon": [
         f"HGETALL {RUN}", f"HSET {RUN} data another", f"DEL {RQ}:queue:default", f"PUBLISH {RQ}:pubsub:worker x",
         f"SET {NAMESPACE}lease mine", f"XTRIM {NAMESPACE}log MAXLEN 0",
-        f"ZREM {RQ}:finished:default x", f"ZREM {RQ}:failed:default x", f"ZADD {RQ}:deferred:default 1 x",
+        f"ZREM {RQ}:finished:default x", f"ZREM {RQ}:failed:default x", f"DEL {NAMESPACE}waiting:x",
     ],
     "zsched-worker": [
         f"HGETALL {RUN}", f"HSET {RUN} data another", f"DEL {RUN}", f"DEL {RQ}:queue:default", f"SET {RQ}:suspended 1",
-        f"PUBLISH {RQ}:pubsub:worker x", "EVAL return(1) 0",
+        f"PUBLISH {RQ}:pubsub:worker x", f"PUBLISH {NAMESPACE}wake 0", "EVAL return(1) 0",
     ],
     "zsched-scheduling-worker": [f"DEL {NAMESPACE}recurring", f"SET {RQ}:suspended 1", f"DEL {RQ}:queue:default"],
     "zsched-web": [
@@ -234,7 +234,7 @@ DENIED = {
     "zsched-daemon": [
         "FLUSHALL", "FLUSHDB", "CONFIG SET maxmemory 1", "CONFIG GET *", "KEYS *", "SCAN 0", "SHUTDOWN", "ACL LIST",
         "EVAL return(1) 0", "SET other x", f"HGETALL {RQ}:worker:w", "HGET zsched:{mail}:meta seq",
-        "SUBSCRIBE elsewhere", "SAVE", "SWAPDB 0 1",
+        "SUBSCRIBE elsewhere", "SAVE", "SWAPDB 0 1", f"ZADD {RQ}:deferred:default 1 x",
     ],
     "zsched-web": [
         "FLUSHALL", "CONFIG GET *", "KEYS *", "SCAN 0", "SET other x", "EVAL return(1) 0",
@@ -243,7 +243,7 @@ DENIED = {
     "zsched-worker": [
         "FLUSHALL", "CONFIG GET *", "KEYS *", "SCAN 0", "SET other x", "HGET zsched:{default}:meta seq",
         "HSET zsched:{default}:meta seq 1", "DEL zsched:{default}:lease", "ZADD zsched:{default}:due:high 1 x",
-        "XADD zsched:{default}:log * kind put", "SUBSCRIBE zsched:{default}:wake", "CLIENT KILL ID 1",
+        "XADD zsched:{default}:log * kind put", "SUBSCRIBE zsched:{mail}:wake", "CLIENT KILL ID 1",
     ],
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Chains of runs, written into Redis by hand, and the calls of survey.lua and unblock.lua."""
+"""Chains of runs and lists of waiting runs, written into Redis by hand, and the calls of unblock.lua."""
 
 from __future__ import annotations
 
@@ -8,41 +8,33 @@ from tests.builders.namespaces import Namespace
 from tests.prefix import RQ
 
 A, B, C = "r-1767225600000", "r-1767225660000", "r-1767225720000"
-QUEUE, CANCEL = f"queue {A} {B}", f"cancel_previous {A} {B}"
-RELEASE, WITHDRAW, FORGET = ("release", B), ("withdraw", "-"), ("forget", "-")
-WHY = {  # a run is released after the one before it
-    **dict.fromkeys(("finished", "failed"), f"{A} is over, and RQ did not say so"),
+QUEUE, CANCEL = f"queue {A}", f"cancel_previous {A} {B}"
+ENDS = {  # why a run is launched, by the status of the run before it
+    "finished": f"{A} finished",
+    "failed": f"{A} failed",
     "stopped": f"{A} was stopped",
     "canceled": f"{A} was cancelled",
     "-": f"{A} is gone: it expired, or somebody deleted it",
+    "odd": f"{A} is over",  # of a later RQ
 }
-OVER = tuple(WHY)
-_REGISTRIES = {"deferred": "deferred", "scheduled": "scheduled", "ready_to_enqueue": "ready"}
 LONG_AGO = "2000-01-01T00:00:00.000000Z"
+MADE = "2026-01-01T00:00:00.000000Z"
 
 
 def jobs(ns: Namespace, *statuses: str, **more: str) -> None:
-    """Write RQ's jobs of A, B and C with these statuses; "-": a deleted job. A deferred job waits for the last one."""
-    before = ""
+    """Write RQ's jobs of A, B and C with these statuses, each where it waits; "-": a deleted job."""
     for run, status in zip((A, B, C), statuses, strict=False):
         ns.redis.delete(ns.keys.rq.job(run))
-        if status != "-":
-            fields = {
-                "status": status,
-                "origin": "default",
-                "created_at": "2026-01-01T00:00:00.000000Z",
-                "data": "call",
-            }
-            ns.redis.hset(ns.keys.rq.job(run), mapping=fields | {"worker_name": "w"} | more)
+        if status == "-":
+            continue
+        fields = {"status": status, "origin": "default", "created_at": MADE, "data": "call", "worker_name": "w"}
+        ns.redis.hset(ns.keys.rq.job(run), mapping=fields | more)
         if status == "queued":
             ns.redis.rpush(f"{RQ}:queue:default", run)
-        elif status in _REGISTRIES:
-            ns.redis.zadd(f"{RQ}:{_REGISTRIES[status]}:default", {run: 1})
-        if status == "deferred" and before:
-            ns.redis.sadd(f"{RQ}:job:{before}:dependents", run)
-            ns.redis.sadd(f"{RQ}:job::{run}:dependencies", before)
-            ns.redis.hset(ns.keys.rq.job(run), mapping={"dependency_id": before, "allow_dependency_failures": "1"})
-        before = run
+        elif status == "deferred":
+            ns.redis.rpush(ns.keys.waiting("r"), run)
+        elif status == "scheduled":
+            ns.redis.zadd(f"{RQ}:scheduled:default", {run: 1})
 
 
 def chain(ns: Namespace, text: str | None = None, id: str = "r") -> str | None:
@@ -53,12 +45,26 @@ def chain(ns: Namespace, text: str | None = None, id: str = "r") -> str | None:
     return told.decode() if told else None
 
 
-def survey(ns: Namespace, cursor: str = "0", count: int = 100) -> tuple[str, list[list[str]]]:
-    after, *told = ns.call("survey", cursor=cursor, count=count)
-    return after, [one.split("\0") for one in told]
+def waiting(ns: Namespace, id: str = "r") -> list[str]:
+    """Return the runs of schedule *id* that wait for another run, oldest first."""
+    return [run.decode() for run in ns.redis.lrange(ns.keys.waiting(id), 0, -1)]
 
 
-def unblock(ns: Namespace, *needed: tuple[str, str], **over: Any) -> list[Any]:
-    """Call unblock for the chain of ``r``; return released runs and changed chains."""
-    rows = [text for one in needed for text in ("r", *one)]
-    return ns.call("unblock", rows, **over)[1:]
+def page(ns: Namespace, cursor: str = "0", count: int = 100, **over: Any) -> tuple[str, bool, dict[str, str]]:
+    """Call unblock once. Return the next cursor, whether runs still wait, and why each launched run was launched."""
+    _now_ms, after, waits, *told = ns.call("unblock", cursor=cursor, count=count, **over)
+    return after, bool(waits), dict(zip(told[::2], told[1::2], strict=True))
+
+
+def unblock(ns: Namespace) -> dict[str, str]:
+    """Do a round through all chains; return why each launched run was launched."""
+    cursor, _, launched = page(ns)
+    while cursor != "0":
+        cursor, _, more = page(ns, cursor)
+        launched |= more
+    return launched
+
+
+def ends(ns: Namespace) -> list[str]:
+    """Return the rows of all ends in the log."""
+    return [row for entry in ns.entries() if entry.kind == "end" for row in entry.rows]

@@ -32,21 +32,20 @@ def fired(led: Namespace, mode: str, number: int = 1, limit: int = 100) -> list[
 
 
 def becomes(led: Namespace, run: str, status: str | None, **more: str) -> None:
-    """Move RQ's job of *run* to *status*; None deletes it."""
+    """Move RQ's job of *run* to *status*; None deletes it, and leaves it where it waits for another run, as RQ does."""
+    waiting = led.keys.waiting(run.rpartition("-")[0])
     led.redis.lrem(f"{RQ}:queue:default", 0, run)
-    led.redis.zrem(f"{RQ}:deferred:default", run)
     if status is None:
         led.redis.delete(led.keys.rq.job(run))
         return
+    led.redis.lrem(waiting, 0, run)
     led.redis.hset(led.keys.rq.job(run), mapping={"status": status} | more)
     if status == "queued":
         led.redis.rpush(f"{RQ}:queue:default", run)
-    elif status in ("deferred", "scheduled"):
-        led.redis.zadd(f"{RQ}:{status}:default", {run: 1})
-
-
-def dependents(led: Namespace, run: str) -> set[str]:
-    return {member.decode() for member in led.redis.smembers(f"{RQ}:job:{run}:dependents")}
+    elif status == "deferred":
+        led.redis.rpush(waiting, run)
+    elif status == "scheduled":
+        led.redis.zadd(f"{RQ}:scheduled:default", {run: 1})
 
 
 def told(led: Namespace) -> list[str]:

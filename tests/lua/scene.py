@@ -20,7 +20,7 @@ LIMITED = FIELDS | {"zs": "1l", "rate_limit_key": "sms", "rate_limit_concurrency
 EXPIRES = str(10 * 365 * 24 * HOUR_MS)  # so long after DUE_MS that it has not passed
 WORKED = [f"{name}-1767225600000" for name in ("ended", "again", "lost")]  # runs that workers had
 CHAIN = [f"chain-{ms}" for ms in (1767225600000, 1767225660000)]  # of which the first is over, and the second waits
-GONE = "withdrawn-1767225600000"  # the run before of one with overlap=cancel_previous
+GONE, LAST = (f"withdrawn-{ms}" for ms in (1767225600000, 1767225660000))  # of a schedule with cancel_previous
 RULES = ("rule", "due-rule", "paused-rule", "chain", "withdrawn")
 Keyspace = dict[bytes, tuple[bytes, int]]
 
@@ -62,13 +62,12 @@ def _chain(ns: Namespace) -> None:
     client, keys = ns.redis, ns.keys
     first, second = CHAIN
     client.hset(keys.rq.job(first), mapping={"status": "stopped", "origin": "default"})
-    client.hset(keys.rq.job(second), mapping={"status": "deferred", "origin": "default", "dependency_id": first})
-    client.sadd(f"{RQ}:job:{first}:dependents", second)
-    client.sadd(f"{RQ}:job::{second}:dependencies", first)
-    client.zadd(f"{RQ}:deferred:default", {second: 1})
+    client.hset(keys.rq.job(second), mapping={"status": "deferred", "origin": "default"})
+    client.rpush(keys.waiting("chain"), second)
     client.hset(keys.rq.job(GONE), mapping={"status": "queued", "origin": "default", "enqueued_at": "then"})
     client.rpush(f"{RQ}:queue:default", GONE)
-    client.hset(keys.chains(), mapping={"chain": f"queue {first} {second}", "withdrawn": f"cancel_previous {GONE}"})
+    client.hset(keys.chains(), mapping={"chain": f"queue {first}", "withdrawn": f"cancel_previous {GONE} {LAST}"})
+    client.hset(keys.rq.job(LAST), mapping={"status": "started", "origin": "default"})
     client.zadd(keys.deadlines(), {GONE: DUE_MS * 2, WORKED[0]: DUE_MS})
 
 
@@ -196,9 +195,7 @@ CALLS: dict[str, Callable[[Namespace], Any]] = {
         [*again(WORKED[1], f"{WORKED[1]}:x"), *end(WORKED[2], f"{WORKED[2]}:x")],
         ended_ms=DUE_MS, **seen(g),
     ),
-    "unblock": lambda g: g.call(
-        "unblock", ["chain", "release", CHAIN[1]]
-    ),
+    "unblock": lambda g: g.call("unblock", cursor="0", count=100),
     "free_slots": lambda g: g.call("free_slots", ["sms", 0], most=10),
     "native": lambda g: g.call("native", ["default"], owner="zsched:default", lock_s=30, limit=10),
     "restore": lambda g: restoring.restore(

@@ -17,9 +17,8 @@ RUN = f"a-{AT}"
 QUEUED_AT = "2023-11-14T22:13:20.000000Z"
 JOB = {"data": "call", "origin": "mail", "timeout": "180", "description": "app.task", "enqueued_at": QUEUED_AT}
 FACTS = '{"ended":1700000000001}'
-REGISTRIES = {
-    "scheduled": f"{RQ}:scheduled:mail", "deferred": f"{RQ}:deferred:mail", "ready_to_enqueue": f"{RQ}:ready:mail",
-}  # fmt: skip
+SCHEDULED = f"{RQ}:scheduled:mail"
+ELSEWHERE = ("scheduled", "deferred")  # runs that wait outside of a queue
 
 
 def cancel_run(ns: Namespace, status: str = "queued", run: str = RUN, **over: Any) -> list[Any]:
@@ -34,8 +33,10 @@ def queued(ns: Namespace, *before: str, status: str = "queued") -> None:
     ns.redis.hset(ns.keys.rq.job(RUN), mapping=JOB | {"status": status})
     if status == "queued":
         ns.redis.rpush(f"{RQ}:queue:mail", *before, RUN, "behind")
-    elif status in REGISTRIES:
-        ns.redis.zadd(REGISTRIES[status], {RUN: 1_700_000_060, "other": 1})
+    elif status == "scheduled":
+        ns.redis.zadd(SCHEDULED, {RUN: 1_700_000_060, "other": 1})
+    elif status == "deferred":
+        ns.redis.rpush(ns.keys.waiting("a"), *before, RUN, "other")
 
 
 def test_a_queued_run_leaves_its_queue_and_its_end_is_logged(ns: Namespace) -> None:
@@ -51,13 +52,27 @@ def test_a_queued_run_leaves_its_queue_and_its_end_is_logged(ns: Namespace) -> N
     assert ("0-1", "end", [f"{RUN} cancelled {FACTS}"]) == (ns.last.id, ns.last.kind, ns.last.rows)
 
 
-@pytest.mark.parametrize("status", REGISTRIES)
-def test_cancelling_a_run_that_waits_in_a_registry_removes_it_from_there(ns: Namespace, status: str) -> None:
-    queued(ns, status=status)
+def test_cancelling_a_run_that_waits_in_a_registry_removes_it_from_there(ns: Namespace) -> None:
+    queued(ns, status="scheduled")
 
-    assert "cancelled" == cancel_run(ns, status)[0]
-    assert [b"other"] == ns.redis.zrange(REGISTRIES[status], 0, -1)
+    assert "cancelled" == cancel_run(ns, "scheduled")[0]
+    assert [b"other"] == ns.redis.zrange(SCHEDULED, 0, -1)
     assert ("canceled", "end") == (ns.job(RUN)["status"], ns.last.kind)
+
+
+@pytest.mark.parametrize("enqueued_at", [QUEUED_AT, ""])
+def test_cancelling_a_run_that_waits_for_another_removes_it_from_the_list_of_its_schedule(
+    ns: Namespace, enqueued_at: str
+) -> None:
+    queued(ns, *(f"x{number}" for number in range(60)), status="deferred")
+    ns.redis.hset(ns.keys.rq.job(RUN), "enqueued_at", enqueued_at)
+
+    assert "cancelled" == cancel_run(ns, "deferred", seen=f"deferred {enqueued_at}", most_waiting=50)[0]
+
+    left = ns.redis.lrange(ns.keys.waiting("a"), 0, -1)
+    assert (61, False, b"other") == (len(left), RUN.encode() in left, left[-1])
+    assert ("canceled", True, "end") == (ns.job(RUN)["status"], "data" in ns.job(RUN), ns.last.kind)
+    assert [RUN.encode()] == ns.redis.zrange(f"{RQ}:canceled:mail", 0, -1)
 
 
 @pytest.mark.parametrize(("before", "is_searched"), [(49_998, True), (50_000, False)])
@@ -97,18 +112,6 @@ def test_a_stop_command_is_not_repeated_within_ten_seconds_as_that_may_kill_the_
     assert (2, ["stop", "stop"]) == (len(heard), [entry.kind for entry in ns.entries()])
 
 
-@pytest.mark.parametrize("status", ["deferred", "queued"])  # which RQ released
-def test_cancelling_a_run_that_waits_or_waited_for_another_removes_its_keys(ns: Namespace, status: str) -> None:
-    queued(ns, status=status)
-    ns.redis.sadd(f"{RQ}:job:before:dependents", RUN)
-    ns.redis.sadd(f"{RQ}:job::{RUN}:dependencies", "before")
-
-    assert "cancelled" == cancel_run(ns, status)[0]
-
-    assert [] == ns.redis.keys(f"{RQ}:job:before:dependents") + ns.redis.keys(f"{RQ}:job::*")
-    assert status != "deferred" or [b"other"] == ns.redis.zrange(f"{RQ}:deferred:mail", 0, -1)
-
-
 def test_cancelling_reports_a_worker_that_does_not_listen(ns: Namespace) -> None:
     ns.redis.hset(ns.keys.rq.job(RUN), mapping=JOB | {"status": "started", "worker_name": "w1"})
 
@@ -126,6 +129,11 @@ def _registry_of_another_type(ns: Namespace) -> None:
     ns.redis.set(f"{RQ}:canceled:mail", "x")
 
 
+def _list_of_another_type(ns: Namespace) -> None:
+    ns.redis.hset(ns.keys.rq.job(RUN), mapping=JOB | {"status": "deferred"})
+    ns.redis.set(ns.keys.waiting("a"), "x")
+
+
 REFUSED: dict[str, tuple[Callable[[Namespace], Any], str, dict[str, str]]] = {
     **{
         f"it is {status}": (lambda ns, status=status: queued(ns, status=status), "over", {})
@@ -135,14 +143,21 @@ REFUSED: dict[str, tuple[Callable[[Namespace], Any], str, dict[str, str]]] = {
     "it was not seen": (queued, "AGAIN", {"seen": "-"}),
     **{
         f"it was just taken from where it was {status}": (_job(status=status), "TAKEN", {"status": status})
-        for status in ("queued", *REGISTRIES)
+        for status in ("queued", *ELSEWHERE)
     },
     **{
         f"its job has {fields}": (_job(**fields), "BROKEN", {})
-        for fields in ({"status": "odd"}, {"origin": ""}, {"status": "created"}, {"status": "started"})
+        for fields in (
+            {"status": "odd"},
+            {"origin": ""},
+            {"status": "created"},
+            {"status": "started"},
+            {"status": "ready_to_enqueue"},
+        )
     },
     "its job is of another type": (lambda ns: ns.redis.set(ns.keys.rq.job(RUN), "x"), "BROKEN", {}),
     "the registry is of another type": (_registry_of_another_type, "WRONGTYPE", {}),
+    "the list where it waits is of another type": (_list_of_another_type, "WRONGTYPE", {"status": "deferred"}),
 }
 
 
@@ -154,7 +169,7 @@ def test_a_run_that_cannot_be_cancelled_is_named_with_the_reason_and_left_alone(
 
     word, _, detail = cancel_run(ns, **call)
 
-    assert (expected, call.get("status", detail)) == (word, detail)
+    assert (expected, call["status"] if expected == "TAKEN" else detail) == (word, detail)
     assert before == ns.keyspace()
 
 

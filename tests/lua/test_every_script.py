@@ -10,7 +10,8 @@ import pytest
 
 from tests.builders.entries import LogEntry
 from tests.builders.namespaces import LEASE_MS, Namespace
-from tests.lua.scene import CALLS, CHAIN, GONE, WORKED, contents, furnish, kept, set_back, spoil
+from tests.lua.chained import waiting as list_of_waiting
+from tests.lua.scene import CALLS, CHAIN, GONE, LAST, WORKED, contents, furnish, kept, set_back, spoil
 from tests.lua.test_retry import retry
 from tests.lua.test_track import note
 from tests.prefix import RQ
@@ -158,10 +159,9 @@ def test_a_leader_without_memory_keeps_its_lease_releases_it_and_reads_schedules
 IDS = ("later", "rule", "due-rule", "new", "paused-rule")
 OF_RQ = (
     [f"{RQ}:queues", f"{RQ}:queue:default", f"{RQ}:queue:email", f"{RQ}:queue:default:intermediate"]
-    + [f"{RQ}:{registry}:default" for registry in ("deferred", "scheduled", "wip", "failed", "canceled")]
-    + [f"{RQ}:{kind}:{run}" for run in (*WORKED, *CHAIN, GONE) for kind in ("job", "executions", "results")]
-    + [f"{RQ}:job:{CHAIN[0]}:dependents", f"{RQ}:job::{CHAIN[1]}:dependencies", f"{RQ}:scheduler-lock:default"]
-    + [f"{RQ}:rl:sms", f"{RQ}:rl:sms:allowed", f"{RQ}:rl:sms:rate_limited"]
+    + [f"{RQ}:{registry}:default" for registry in ("scheduled", "wip", "failed", "canceled")]
+    + [f"{RQ}:{kind}:{run}" for run in (*WORKED, *CHAIN, GONE, LAST) for kind in ("job", "executions", "results")]
+    + [f"{RQ}:scheduler-lock:default", f"{RQ}:rl:sms", f"{RQ}:rl:sms:allowed", f"{RQ}:rl:sms:rate_limited"]
 )
 
 
@@ -185,6 +185,7 @@ def _keys(ns: Namespace, script: str) -> Iterator[str]:
     yield f"{ns.keys.due_normal()}:email"
     yield from (ns.keys.schedule(id) for id in IDS)
     yield from (ns.keys.template(id) for id in IDS)
+    yield from (ns.keys.waiting(id) for id in ("chain", "withdrawn"))
     yield from OF_RQ
 
 
@@ -224,7 +225,8 @@ def _assert_sound(ns: Namespace, told: int, placed: set[str]) -> None:
         status = ns.redis.hget(ns.keys.rq.job(run), "status")
         has_slot = status == b"queued" and run.encode() in waiting
         waits_for_slot = status == b"rate_limited" and ns.redis.zscore(f"{RQ}:rl:sms:rate_limited", run) is not None
-        assert status == b"deferred" or has_slot or waits_for_slot, run
+        waits_for_run = status == b"deferred" and run in list_of_waiting(ns, run.rpartition("-")[0])
+        assert waits_for_run or has_slot or waits_for_slot, run
     words = {word for entry in new for text in entry.texts for word in text.replace("=", " ").split()}
     for id in placed - _places(ns):
         assert id in words or any(word.startswith(f"{id}-") for word in words), id

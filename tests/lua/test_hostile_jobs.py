@@ -12,13 +12,13 @@ import pytest
 
 from tests.breadth import each
 from tests.builders.namespaces import FIELDS, HOUR_MS, TERM, Namespace
+from tests.lua import chained
 from tests.prefix import RQ
 from zsched import Client
 from zsched.core.clock import ManualClock
 from zsched.core.log import Entry, Position, changes, parse, touches
 from zsched.core.runs.job import JOB_FIELDS, JobFacts, rq_time
 from zsched.core.runs.run import of_job, pushed
-from zsched.daemon.chains import SETTLED_MS, ChainKeeper
 from zsched.daemon.lost import lost_row
 from zsched.daemon.slots import SlotKeeper
 from zsched.embedded import EmbeddedRedis
@@ -154,23 +154,18 @@ def lost(scene: Scene) -> None:
 
 
 def chains(scene: Scene) -> None:
-    led, clock = scene.led, ManualClock()
-    for mode, statuses in (("queue", "stopped"), ("queue", "started"), ("cancel_previous", "queued")):
-        for run in scene.victims(statuses, worker_name="w"):
+    led = scene.led
+    for mode, status in (("queue", "stopped"), ("queue", "started"), ("cancel_previous", "queued")):
+        for number, run in enumerate(scene.victims(status, worker_name="w")):
             id = run.rpartition("-")[0]
             after = f"{id}-1800000060000"
-            waits = {"status": "deferred", "origin": "default", "dependency_id": run}
-            led.redis.hset(led.keys.rq.job(after), mapping=waits)
-            led.redis.zadd(f"{RQ}:deferred:default", {after: 1})
-            led.redis.hset(led.keys.chains(), id, f"{mode} {run} {after}")
+            waits = {"status": "deferred", "origin": "default", "zs": "1q"}
+            led.redis.hset(led.keys.rq.job(after), mapping=waits | {fields_read()[number]: scene.text})
+            led.redis.rpush(led.keys.waiting(id), after)
+            led.redis.hset(led.keys.chains(), id, f"{mode} {run} {id}-1800000030000")
             led.redis.rpush(f"{RQ}:queue:default", run)
-        for field, number in zip(fields_read(), range(1000), strict=False):  # and of the one that waits
-            led.redis.hset(led.keys.rq.job(f"bait{number}-1800000060000"), field, scene.text)
-        keeper = ChainKeeper(led.keys, clock).over(scene.wire)
         for _ in range(6):
-            keeper.step(TERM)
-            clock.advance(SETTLED_MS)
-        assert keeper.every_ms < 60_000
+            chained.unblock(led)
 
 
 def slots(scene: Scene) -> None:
@@ -230,7 +225,7 @@ DRIVES: dict[Callable[[Scene], None], set[str]] = {
     advance: {"advance"},
     look_and_track: {"look", "track"},
     lost: {"lost"},
-    chains: {"survey", "unblock"},
+    chains: {"unblock"},
     native: {"native"},
     slots: {"free_slots"},
     client_calls: {"cancel_run", "retry", "run_now", "put", "audit"},
@@ -241,7 +236,7 @@ def test_every_script_that_reads_job_fields_is_covered_by_a_driver() -> None:
     readers = {name for name in NAMES if READ.search(load(name).text)}
 
     assert readers == set().union(*DRIVES.values()) | COMPARE | TELL
-    assert {"status", "origin", "ended_at", "worker_name", "dependency_id", "zs_expires"} <= set(fields_read())
+    assert {"status", "origin", "ended_at", "worker_name", "created_at", "zs_expires"} <= set(fields_read())
 
 
 @pytest.mark.parametrize(

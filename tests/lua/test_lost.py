@@ -13,6 +13,7 @@ from rq.registry import FailedJobRegistry, StartedJobRegistry
 
 from tests.builders.entries import LogEntry
 from tests.builders.namespaces import EPOCH, Namespace
+from tests.lua.chained import chain, unblock, waiting
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
@@ -207,25 +208,36 @@ AFTER = "a-1767225660000"
 
 
 def waits(ns: Namespace, run: str, before: str) -> None:
-    """Let *run* wait behind *before* in the chain of its schedule."""
-    job(ns, run, "deferred", dependency_id=before)
-    ns.redis.zadd(f"{RQ}:deferred:default", {run: 1})
-    ns.redis.sadd(f"{RQ}:job:{before}:dependents", run)
-    ns.redis.sadd(f"{RQ}:job::{run}:dependencies", before)
-    ns.redis.hset(ns.keys.chains(), "a", f"queue {before} {run}")
+    """Let *run* wait for *before* in the list of its schedule."""
+    job(ns, run, "deferred")
+    ns.redis.rpush(ns.keys.waiting("a"), run)
+    ns.redis.hset(ns.keys.chains(), "a", f"queue {before}")
 
 
-def test_the_end_of_a_lost_run_releases_the_next_run_of_its_chain(led: Namespace, seen: LogEntry) -> None:
+def test_a_run_that_waits_for_a_lost_run_is_launched_in_the_next_round(led: Namespace, seen: LogEntry) -> None:
     job(led, A)
     waits(led, AFTER, A)
 
-    reply = lose(led, seen, end(A, execution(led, A)))
+    assert [A] == lose(led, seen, end(A, execution(led, A)))[4]
+    assert ("end", [], [AFTER]) == (led.last.kind, led.queue(), waiting(led, "a"))
 
-    released = led.last
-    assert ["end", "unblock"] == [entry.kind for entry in led.entries()][-2:]
-    assert ([f"{AFTER} the worker w of {A} died"], [A]) == (released.rows, reply[4])
-    assert ([AFTER], f"queue {AFTER}".encode()) == (led.queue(), led.redis.hget(led.keys.chains(), "a"))
-    assert "end" == next(entry for entry in led.entries() if entry.id == reply[1]).kind
+    assert {AFTER: f"{A} failed"} == unblock(led)
+    assert ([AFTER], f"queue {AFTER}") == (led.queue(), chain(led, id="a"))
+
+
+def test_a_run_that_was_launched_behind_a_dead_worker_does_not_start_twice_when_the_loss_is_recorded(
+    led: Namespace, seen: LogEntry
+) -> None:
+    job(led, A)
+    member = execution(led, A)
+    waits(led, AFTER, A)
+    assert {AFTER: f"the worker w of {A} died"} == unblock(led)
+    assert f"queue {A} {AFTER}" == chain(led, id="a")
+
+    lose(led, seen, end(A, member))
+
+    assert {} == unblock(led)
+    assert ([AFTER], f"queue {AFTER}") == (led.queue(), chain(led, id="a"))
 
 
 def test_a_retried_lost_run_keeps_its_place_in_its_chain(led: Namespace, seen: LogEntry) -> None:
@@ -234,9 +246,8 @@ def test_a_retried_lost_run_keeps_its_place_in_its_chain(led: Namespace, seen: L
 
     lose(led, seen, again(A, execution(led, A)))
 
-    assert ([A], b"deferred") == (led.queue(), led.redis.hget(led.keys.rq.job(AFTER), "status"))
-    assert f"queue {A} {AFTER}".encode() == led.redis.hget(led.keys.chains(), "a")
-    assert {AFTER.encode()} == led.redis.smembers(f"{RQ}:job:{A}:dependents")
+    assert {} == unblock(led)
+    assert ([A], f"queue {A}", [AFTER]) == (led.queue(), chain(led, id="a"), waiting(led, "a"))
 
 
 def test_chains_of_a_wrong_type_hide_no_lost_run(led: Namespace, seen: LogEntry) -> None:

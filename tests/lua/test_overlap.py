@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.builders.namespaces import Namespace
-from tests.lua.chained import LONG_AGO, chain
-from tests.lua.overlapping import advance, becomes, dependents, due, fired, put, told
+from tests.lua.chained import LONG_AGO, chain, ends, page, unblock, waiting
+from tests.lua.overlapping import advance, becomes, due, fired, put, told
 from tests.lua.test_lost import PACKED
 from tests.prefix import RQ
 from zsched.core.runs.job import rq_time
@@ -33,7 +33,7 @@ def test_the_policy_decides_the_outcome_while_an_earlier_run_is_open(
     assert (blocked if status in OPEN else "fired") == word
     assert [first if word in ("overlap", "deferred") else ""] == told(led)
     assert (run in led.queue()) == (word == "fired")
-    assert (led.redis.zscore(f"{RQ}:deferred:default", run) is not None) == (word == "deferred")
+    assert (run in waiting(led)) == (word == "deferred")
     assert ("" if mode in ("skip", "allow") else mode) == (chain(led) or "").partition(" ")[0]
 
 
@@ -75,38 +75,39 @@ def test_skipped_occurrences_are_recorded_although_their_count_has_a_wrong_type(
     assert "advance" == led.last.kind
 
 
-def ends(led: Namespace) -> list[str]:
-    return [row for entry in led.entries() if entry.kind == "end" for row in entry.rows]
-
-
-@pytest.mark.parametrize("status", ["queued", "deferred", "scheduled"])
-def test_cancel_previous_withdraws_a_waiting_run_and_records_its_end(led: Namespace, status: str) -> None:
+@pytest.mark.parametrize("status", ["queued", "scheduled", "rate_limited"])
+def test_cancel_previous_fires_and_the_leaders_next_look_withdraws_the_run_before(led: Namespace, status: str) -> None:
     put(led, template={"zs_expires": "3600000"})
     [first] = fired(led, "cancel_previous")
-    becomes(led, first, status)
+    becomes(led, first, status, rate_limit_key="mail")
+    led.redis.zadd(f"{RQ}:rl:mail:rate_limited", {first: 1})
 
     word, second = advance(led, "cancel_previous")
+    assert ("fired", f"cancel_previous {first} {second}") == (word, chain(led))
+    unblock(led)
 
     [row] = ends(led)
-    assert ("fired", [second], f"cancel_previous {second}") == (word, led.queue(), chain(led))
+    assert ([second], f"cancel_previous {second}") == (led.queue(), chain(led))
     assert row.startswith(f'{first} cancelled {{"ended":')
-    assert ("canceled", [], []) == (
-        led.job(first)["status"],
-        led.redis.zrange(f"{RQ}:deferred:default", 0, -1),
-        led.redis.zrange(f"{RQ}:scheduled:default", 0, -1),
-    )
+    assert "canceled" == led.job(first)["status"]
+    assert (status == "rate_limited") != led.redis.exists(f"{RQ}:rl:mail:rate_limited")
+    assert [] == led.redis.zrange(f"{RQ}:scheduled:default", 0, -1)
     assert [second.encode()] == led.redis.zrange(led.keys.deadlines(), 0, -1)
     assert 0 < led.redis.ttl(led.keys.rq.job(first)) <= 600
 
 
-def test_cancel_previous_removes_a_deferred_run_from_rqs_dependents(led: Namespace) -> None:
-    first, second = fired(led, "queue", 2)
-    becomes(led, first, "started")
+def test_cancel_previous_withdraws_runs_that_waited_by_a_former_policy(led: Namespace) -> None:
+    first, second, third = fired(led, "queue", 3)
+    becomes(led, first, "started", worker_name="w")
 
-    advance(led, "cancel_previous")
+    word, fourth = advance(led, "cancel_previous")
+    with led.heard(f"{RQ}:pubsub:w") as heard:
+        assert ("0", True, {}) == page(led)
 
-    assert (set(), "canceled") == (dependents(led, first), led.job(second)["status"])
-    assert 0 == led.redis.exists(f"{RQ}:job::{second}:dependencies")
+    assert ("fired", f"cancel_previous {first} {fourth}", []) == (word, chain(led), waiting(led))
+    assert [second, third] == [row.split(" ")[0] for row in ends(led)]
+    assert ["canceled", "canceled", "started"] == [led.job(run)["status"] for run in (second, third, first)]
+    assert [first] == [json.loads(message)["job_id"] for message in heard]
 
 
 def test_cancel_previous_stops_a_running_run_and_keeps_it_in_the_chain(led: Namespace) -> None:
@@ -115,6 +116,7 @@ def test_cancel_previous_stops_a_running_run_and_keeps_it_in_the_chain(led: Name
 
     with led.heard(f"{RQ}:pubsub:w") as heard:
         word, second = advance(led, "cancel_previous")
+        unblock(led)
 
     assert [{"command": "stop-job", "job_id": first}] == [json.loads(message) for message in heard]
     assert ("fired", [second], f"cancel_previous {first} {second}", []) == (word, led.queue(), chain(led), ends(led))
@@ -125,6 +127,7 @@ def test_cancel_previous_keeps_a_run_that_a_worker_has_just_taken(led: Namespace
     led.redis.lpop(f"{RQ}:queue:default")
 
     _, second = advance(led, "cancel_previous")
+    unblock(led)
 
     assert ("queued", f"cancel_previous {first} {second}", []) == (led.job(first)["status"], chain(led), ends(led))
 
@@ -134,6 +137,7 @@ def test_cancel_previous_in_a_long_queue_deletes_only_the_jobs_data(led: Namespa
     led.redis.lpush(f"{RQ}:queue:default", *(f"x{number}" for number in range(2001)))
 
     advance(led, "cancel_previous")
+    unblock(led)
 
     job = led.job(first)
     assert ("canceled", "1", None) == (job["status"], job["zs_gone"], job.get("data"))
@@ -145,8 +149,10 @@ def test_a_chain_of_queued_runs_remains_after_a_change_to_allow(led: Namespace) 
     first, second = fired(led, "queue", 2)
 
     word, third = advance(led, "allow")
+    assert ("fired", [first, third], f"queue {first}", [second]) == (word, led.queue(), chain(led), waiting(led))
 
-    assert ("fired", [first, third], f"queue {first} {second}") == (word, led.queue(), chain(led))
+    becomes(led, first, "finished")
+    assert {second: f"{first} finished"} == unblock(led)
 
 
 def test_skip_waits_for_a_run_of_a_dead_worker_that_will_be_retried(led: Namespace) -> None:
@@ -173,8 +179,7 @@ def skip(led: Namespace, run: str) -> bool:
 def release(led: Namespace, run: str) -> bool:
     """Return whether ``overlap="queue"`` releases the next run."""
     waits = advance(led, "queue")[1]
-    _, *needs = led.call("survey", cursor="0", count=100)
-    return [f"r\0release\0{waits}\0urgent\0the worker w of {run} died"] == needs
+    return unblock(led) == {waits: f"the worker w of {run} died"}
 
 
 def lost(led: Namespace, run: str) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.builders.namespaces import HOUR_MS, Namespace
 from tests.builders.records import DUE_MS, TEMPLATE, gone, job, one_shot, open_run, rule
+from tests.lua.chained import chain, unblock, waiting
 from tests.lua.restoring import logged, restore
 from tests.prefix import RQ
 from zsched.core.record import Record
@@ -126,6 +127,114 @@ def test_a_restored_run_has_the_rest_of_its_guard(led: Namespace, left_ms: int, 
 
     guard = led.redis.get(f"{led.keys.unique_prefix()}a")
     assert (f"{pushed_ms + HOUR_MS + left_ms} a-{pushed_ms}".encode() if is_guarded else None) == guard
+
+
+# -- runs that wait for others -----------------------------------------------------------------------
+
+
+def queued_run(n: int, place: str = "open", **fields: str) -> Record:
+    """Return the *n*-th run of a schedule with overlap=queue."""
+    return open_run(place, run=str(DUE_MS + n), job=job(**({"zs": "1q"} | fields)))
+
+
+RUNS = [f"a-{DUE_MS + n}" for n in range(4)]
+
+
+def test_restored_runs_of_a_schedule_that_queues_wait_in_order_and_are_launched_one_by_one(led: Namespace) -> None:
+    reply = restore(led, queued_run(2), queued_run(0, zs="1fq"), queued_run(1))
+
+    assert (["open"] * 3, [], RUNS[:3], "queue") == (reply[3], led.queue(), waiting(led, "a"), chain(led, id="a"))
+    fields = led.job(RUNS[0])
+    assert ("deferred", "1", "call", None) == (
+        fields["status"], fields["zs_uncertain"], fields["data"], fields.get("enqueued_at")
+    )  # fmt: skip
+    led.redis.hdel(led.keys.meta(), "hold")
+    assert {RUNS[0]: "no run is before it"} == unblock(led) | unblock(led)
+    assert ([RUNS[0]], RUNS[1:3], f"queue {RUNS[0]}") == (led.queue(), waiting(led, "a"), chain(led, id="a"))
+
+
+@pytest.mark.parametrize("text", [None, f"queue {RUNS[0]}", "cancel_previous a-1", "nonsense"])
+def test_restored_runs_wait_behind_a_run_that_rq_has(led: Namespace, text: str | None) -> None:
+    led.redis.hset(led.keys.rq.job(RUNS[0]), mapping={"status": "started", "worker_name": "w"})
+    if text is not None:
+        chain(led, text, "a")
+
+    reply = restore(led, queued_run(0), queued_run(1), queued_run(2))
+
+    led.redis.hdel(led.keys.meta(), "hold")
+    assert (["held", "open", "open"], {}) == (reply[3], unblock(led))
+    assert (f"queue {RUNS[0]}", RUNS[1:3]) == (chain(led, id="a"), waiting(led, "a"))
+    led.redis.hset(led.keys.rq.job(RUNS[0]), "status", "finished")
+    assert {RUNS[1]: f"{RUNS[0]} finished"} == unblock(led)
+
+
+def test_restored_runs_take_their_places_among_runs_that_wait_in_redis(led: Namespace) -> None:
+    led.redis.hset(led.keys.rq.job(RUNS[0]), mapping={"status": "queued", "origin": "default"})
+    for run in (RUNS[1], RUNS[3]):
+        led.redis.hset(led.keys.rq.job(run), mapping={"status": "deferred", "origin": "default"})
+        led.redis.rpush(led.keys.waiting("a"), run)
+    chain(led, f"queue {RUNS[0]}", "a")
+
+    reply = restore(led, *(queued_run(n) for n in (1, 2, 3)))
+
+    assert ["held", "open", "held"] == reply[3]
+    assert (f"queue {RUNS[0]}", RUNS[1:4]) == (chain(led, id="a"), waiting(led, "a"))
+    assert ["1"] * 3 == [led.job(run)["zs_uncertain"] for run in RUNS[1:4]]
+
+
+def test_a_waiting_run_that_was_lost_from_its_list_alone_waits_again(led: Namespace) -> None:
+    led.redis.hset(led.keys.rq.job(RUNS[0]), mapping={"status": "deferred", "origin": "default"})
+
+    assert ["held"] == restore(led, queued_run(0))[3]
+
+    assert ([RUNS[0]], "queue") == (waiting(led, "a"), chain(led, id="a"))
+
+
+def test_a_skipped_run_of_a_schedule_that_queues_does_not_wait(led: Namespace) -> None:
+    assert ["skipped"] == restore(led, queued_run(0, "skipped"))[3]
+    assert ([], None) == (waiting(led, "a"), chain(led, id="a"))
+
+
+def test_a_run_that_is_over_is_taken_out_of_the_list_where_it_waits_once_more(led: Namespace) -> None:
+    for run in RUNS[:2]:
+        led.redis.hset(led.keys.rq.job(run), mapping={"status": "deferred", "origin": "default"})
+        led.redis.rpush(led.keys.waiting("a"), run)
+    led.redis.zadd(led.keys.deadlines(), {RUNS[0]: 1})
+
+    assert ["over"] == restore(led, open_run("over", run=str(DUE_MS), job=()))[3]
+
+    assert ([RUNS[1]], "canceled", []) == (
+        waiting(led, "a"),
+        led.job(RUNS[0])["status"],
+        led.redis.zrange(led.keys.deadlines(), 0, -1),
+    )
+    assert 0 < led.redis.ttl(led.keys.rq.job(RUNS[0])) <= 600
+
+
+@pytest.mark.parametrize("key", ["waiting", "chains"])
+def test_a_run_that_cannot_wait_because_of_a_key_of_another_type_is_pushed(led: Namespace, key: str) -> None:
+    led.redis.set(led.keys.waiting("a") if key == "waiting" else led.keys.chains(), "text")
+
+    assert ["open", "open"] == restore(led, queued_run(0), queued_run(1))[3]
+
+    assert RUNS[:2] == led.queue()
+
+
+def test_a_dry_run_lets_no_run_wait(led: Namespace) -> None:
+    before = led.keyspace()
+
+    assert ["open"] == restore(led, queued_run(0), reason="dry")[3]
+    assert before == led.keyspace()
+
+
+def test_a_waiting_run_keeps_the_rest_of_its_deadline(led: Namespace) -> None:
+    pushed_ms = led.now_ms - HOUR_MS
+    one = open_run(run=str(pushed_ms), t_us=pushed_ms * 1000, job=job(zs="1eq", zs_expires=str(HOUR_MS + 60_000)))
+
+    restore(led, one)
+
+    assert [f"a-{pushed_ms}"] == waiting(led, "a")
+    assert 0 < led.redis.pttl(led.keys.rq.job(f"a-{pushed_ms}")) <= 60_001
 
 
 # -- a hash that exists already ----------------------------------------------------------------------

@@ -59,6 +59,7 @@ def _spoils() -> Iterator[tuple[str, str, Spoil]]:
         for field in ("origin", "zs", "status", "data"):
             yield f"job's {field} {n}", "later", _hash(lambda g: g.keys.rq.job(f"later-{DUE_MS * 2}"), field, value)
         yield f"chain {n}", "chain", _hash(lambda g: g.keys.chains(), "chain", value)
+        yield f"waiting {n}", "chain", lambda g, value=value: g.redis.lset(g.keys.waiting("chain"), 0, value)
         yield f"op {n}", "later", lambda g, value=value: g.redis.set(g.keys.op("op"), value)
     for n, value in enumerate([*TEXTS, "normal", "normal:", ":email", "normal.x:email", "urgent:email", "low:default"]):
         yield f"throttled {n}", "later", _hash(lambda g: g.keys.meta(), "throttled", value)
@@ -128,6 +129,7 @@ VERBS: dict[str, Callable[[Namespace, str], Any]] = {
     "fire": lambda g, id: g.fire(),
     "advance": lambda g, id: _advance(g, id, "skip"),
     "advance with queue": lambda g, id: _advance(g, id, "queue"),
+    "unblock": lambda g, id: g.call("unblock", cursor="0", count=100),
     "limits": lambda g, id: g.limit(default=5),
 }  # fmt: skip
 

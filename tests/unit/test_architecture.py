@@ -47,6 +47,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "current":        (("errors", "core", "storage"),                    ("rq",)),  # inside a worker's job
     "rq":             (("errors", "core", "storage", "current", "rq"),   ("rq",)),  # in workers
     "rq.process":     (("errors", "config", "storage", "tasks", "rq"),   ()),
+    "rq.rings":       (("core", "current", "rq"),                        ("redis", "rq")),
     "rq.workers":     (("storage", "rq"),                                ("rq",)),
     "tasks":          (("errors", "core", "storage", "client", "current", "tasks"), ()),
     "tasks.signature": (("errors", "core"),                              ("typeguard",)),

@@ -8,6 +8,6 @@ workers received, with every history of the log, and with the contents of Redis.
 Run it with ``python -m tools.campaign --help``, or ``make faults``. To read: ``stage`` (the processes),
 ``clients`` (the load) with ``calls`` (requests and replies), ``receipts`` and ``workers`` (received runs), ``faults``
 (the list) with ``plain``, ``losing``, ``crowds`` and ``clocks`` (the faults), ``run`` (the order of events),
-``witnesses`` (the evidence), ``histories`` (the logs), ``checks``, ``rhythms`` and ``places`` (the promises),
-``verdict`` (the summary), ``safeguards`` (proof that the audit can fail).
+``witnesses`` (the evidence), ``histories`` (the logs), ``checks``, ``rhythms``, ``queued`` and ``places`` (the
+promises), ``verdict`` (the summary), ``safeguards`` (proof that the audit can fail).
 """

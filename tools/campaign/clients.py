@@ -15,13 +15,14 @@ from contextlib import suppress
 from typing import Any
 
 from tools.campaign.calls import Call, Ledger, now_us
-from tools.campaign.receipts import FUNC
+from tools.campaign.receipts import FUNC, LINGER
 from tools.campaign.workers import BULK, QUEUE
 from zsched import Client, ScheduleOptions, ScheduleRow
 from zsched.core.clock import from_ms
 from zsched.core.options.choices import Priority
 from zsched.errors import InvalidSchedule, ScheduleExists, ScheduleNotFound, ZschedError
 
+QUEUED = "-queued"  # ends the id of a rule with overlap="queue"
 TIMEOUT_S = 2.0
 _HOUR_MS = 3_600_000
 _RECENT = 40  # one-shots that things are done to
@@ -254,13 +255,17 @@ class Rules(Writer):
     def _new(self) -> None:
         every_ms = self._random.randint(30, 100) * 10
         is_skip = self._random.random() < 0.2
-        options = {"every": every_ms / 1000, "on_uncertain": "skip" if is_skip else "refire"}
-        self._put(self.new_id(), options)
+        options: dict[str, Any] = {"every": every_ms / 1000, "on_uncertain": "skip" if is_skip else "refire"}
+        overlap = self._random.choices(("skip", "queue", "cancel_previous"), (6, 3, 1))[0]
+        if overlap == "queue":
+            options |= {"overlap_limit": 5}  # they are to be received soon after the end
+        self._put(self.new_id() + (QUEUED if overlap == "queue" else ""), options | {"overlap": overlap})
 
     def _put(self, id: str, options: dict[str, Any]) -> None:
         facts = {"every_ms": round(options["every"] * 1000), "is_skip": options["on_uncertain"] == "skip"}
         schedule = self.client.schedule
-        put = lambda: schedule(FUNC, id=id, queue=QUEUE, **options)  # noqa: E731
+        func = LINGER if id.endswith(QUEUED) else FUNC
+        put = lambda: schedule(func, id=id, queue=QUEUE, **options)  # noqa: E731
         self._rules[id] = options  # also when that is not known, so that it is ended in the end
         self.insist(lambda: self.call("rule", id, put, **facts))
 

@@ -1,5 +1,6 @@
 """
-The runs that workers really received: each executed job writes one line, and only these lines count as received.
+The runs that workers really received: each executed job writes one line, and only these lines count as received. A run
+of a schedule with ``overlap="queue"`` also writes when it ends.
 
 RQ imports this module before it forks (``--config``), so that a run does not pay for the import.
 """
@@ -14,7 +15,8 @@ from typing import NamedTuple
 from rq import get_current_job
 
 PATH_VARIABLE = "CAMPAIGN_RECEIPTS"
-FUNC = "tools.campaign.receipts.receive"
+FUNC, LINGER = "tools.campaign.receipts.receive", "tools.campaign.receipts.linger"
+_LINGERS_S = 0.1
 
 
 class Receipt(NamedTuple):
@@ -30,6 +32,20 @@ def receive(*words: str) -> None:
     job = get_current_job()
     assert job is not None
     write(Path(os.environ[PATH_VARIABLE]), [job.id])
+
+
+def linger(*words: str) -> None:
+    """Write a receipt at the begin of a run that takes a moment, and another one at its end, elsewhere."""
+    receive(*words)
+    time.sleep(_LINGERS_S)
+    job = get_current_job()
+    assert job is not None
+    write(ends_beside(Path(os.environ[PATH_VARIABLE])), [job.id])
+
+
+def ends_beside(path: Path) -> Path:
+    """Return the file of ends for the file of receipts *path*."""
+    return path.with_name("ends.txt")
 
 
 def write(path: Path, run_ids: list[str]) -> None:

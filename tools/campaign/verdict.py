@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tools.campaign.checks import CHECKS, Audit, percentile
+from tools.campaign.queued import out_of_turn
 from tools.campaign.rhythms import out_of_rhythm
 from tools.campaign.witnesses import Witnesses
 
@@ -41,7 +42,7 @@ class Verdict:
 def judge(witnesses: Witnesses) -> Verdict:
     """Run every check."""
     audit, verdict = Audit(witnesses), Verdict()
-    for name, check in (CHECKS | {"rhythm": out_of_rhythm}).items():
+    for name, check in (CHECKS | {"rhythm": out_of_rhythm, "turns": out_of_turn}).items():
         verdict.found[name] = list(check(audit))
     verdict.numbers = dict(_numbers(audit, verdict))
     return verdict

@@ -45,6 +45,7 @@ class Witnesses:
 
     calls: list[Call] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
+    ends: list[Receipt] = field(default_factory=list)  # of runs with overlap="queue"
     histories: list[list[Entry]] = field(default_factory=list)
     log: list[Entry] = field(default_factory=list)
     seq: int | None = None  # that Redis counted to

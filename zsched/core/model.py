@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any, Final
 
 from zsched.core.clock import clamped_ms, from_ms, to_ms
-from zsched.core.occurrences.policy import WAITING
 from zsched.core.options.allowed import LimitedBy
 from zsched.core.options.checked import POLICIES, CheckedOptions, options_for_json
 from zsched.core.options.choices import IfExists, ScheduleState
@@ -167,7 +166,7 @@ class Schedule(CheckedOptions):
         options = options_for_json(self)
         if self.kind == "once":
             options |= dict.fromkeys(POLICIES)
-        elif self.policy.overlap not in WAITING:
+        elif not self.policy.overlap.waits:
             options["overlap_limit"] = None
         call = {"func": self.func, "args": self.args, "kwargs": self.kwargs}
         trigger = None if self.trigger is None else _trigger_dict(self.trigger)

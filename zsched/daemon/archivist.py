@@ -15,7 +15,6 @@ from zsched.core.clock import Clock
 from zsched.daemon.answerer import Answerer
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.auditor import Auditor
-from zsched.daemon.chains import ChainKeeper
 from zsched.daemon.chores import ChoreThread
 from zsched.daemon.failures import Failures
 from zsched.daemon.lost import LostRuns
@@ -85,13 +84,13 @@ class Threads:
         tracker = Tracker(self.archiver, keys, tracebacks=tracebacks)
         lost = LostRuns(self.archiver, keys, tracker, tracebacks=tracebacks)
         auditor = Auditor(self.archiver, keys, clock)
-        chains, slots = ChainKeeper(keys, clock), SlotKeeper(keys, clock)
+        slots = SlotKeeper(keys, clock)
         self._chores = ChoreThread(
             link,
             self.archiver,
             clock,
             [tracker.over, lost.over, auditor.over],
-            without_archive=[chains.over, slots.over],
+            without_archive=[slots.over],
             failures=failures,
         )
 

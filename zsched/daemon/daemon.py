@@ -32,6 +32,7 @@ from zsched.daemon.replan import Replanner
 from zsched.daemon.supervisor import Supervisor
 from zsched.daemon.tick import Tick, Ticker
 from zsched.daemon.trimmer import Trimmer
+from zsched.daemon.waiting import WaitingRuns
 from zsched.daemon.waker import Waker
 from zsched.errors import OlderFormat, OtherPrefix, RedisRefused, RedisUnavailable, ServerChanged, Stale
 from zsched.health.facts import DaemonHealth
@@ -159,7 +160,8 @@ class Daemon:
             dispatch = Dispatch(wire, self._keys)
             native = Native(NativeJobs(wire, self._keys), self._settings.rq.native, self._clock)
             limits, keep_back = self._settings.runs_per_second, replanner.keep_back
-            ticker = Ticker(dispatch, native, settings, self._clock, limits, self._meter, keep_back)
+            waiting = WaitingRuns(dispatch, self._clock)
+            ticker = Ticker(dispatch, native, settings, self._clock, limits, self._meter, keep_back, waiting)
             trimmer = Trimmer(dispatch, Log(wire, self._keys), self._settings.archive, self._clock)
             archivers, doubt = Archivers(wire, self._keys), DoubtEnder(wire, self._keys, self._clock)
             yield Session(server, elector, self._namer.over(wire), ticker, replanner, trimmer, archivers, doubt)

@@ -67,7 +67,8 @@ class Planner:
         until_ms = from_ms + policy.patience_ms
         if made.next_ms is not None:
             until_ms = min(until_ms, made.next_ms - 1)
-        shared = WrittenPlan(made, advance_words(made, policy), from_ms, until_ms)
+        words = advance_words(made, policy)
+        shared = WrittenPlan(made, words, from_ms, until_ms, policy.overlap.has_chain)
         is_shared = spec.kind.anchor is Anchor.NOTHING and spec.count is None and not spec.jitter_ms
         if is_shared and made.fire_ms is not None and (policy.catch_up is not CatchUp.ALL or not made.passed):
             if len(self._shared) >= _REMEMBERED:

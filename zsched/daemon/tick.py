@@ -1,9 +1,10 @@
 """
-One pass of the leader: fire due one-shots, plan and advance due recurring schedules, move RQ's own delayed jobs.
+One pass of the leader: fire due one-shots, advance due recurring schedules, launch waiting runs, move RQ's own jobs.
 
 One script moves one-shots from their lane to their RQ queue. It returns due recurring schedules, which are planned
 here. Another script commits the plans. It compares version and due time, so a rule that changed in between is left
-alone and returns in the next pass. RQ's own delayed jobs come last (``daemon/native.py``).
+alone and returns in the next pass. Runs that wait for another run (``daemon/waiting.py``) and RQ's own delayed jobs
+(``daemon/native.py``) come last.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from zsched.daemon.meter import Meter
 from zsched.daemon.native import Native
 from zsched.daemon.planner import Planner
 from zsched.daemon.server_clock import ServerClock
+from zsched.daemon.waiting import WaitingRuns
 from zsched.storage.dispatch import Dispatch, DueRecurring, FireResult, PlannedDue, Stopped
 from zsched.storage.lease import Term
 from zsched.storage.meta import moving_away
@@ -64,12 +66,14 @@ class Ticker:
         limits: Mapping[str, float] | None = None,
         meter: Meter | None = None,
         keep_back: Callable[[Term, FireResult], FireResult] = lambda term, fired: fired,
+        waiting: WaitingRuns | None = None,
     ) -> None:
         """
         Make a ticker. *limits*: by queue, the most runs per second. *keep_back*: removes, from the due recurring
-        schedules, those that must not fire yet.
+        schedules, those that must not fire yet. *waiting*: None, another caller launches the runs that wait.
         """
         self._dispatch, self._native, self._clock = dispatch, native, clock
+        self._waiting = waiting
         self._meter = meter or Meter()
         self._limits, self._is_limited = limits or {}, False  # whether Redis has them, in this term
         self._patience_ms = settings.overlap_patience_s * 1000
@@ -84,6 +88,8 @@ class Ticker:
         """Begin a term: its reply has the first TIME of the server's clock."""
         self.observe(term.now_ms, term.trusted_until_ms - term.lease_ms)
         self._native.begin()
+        if self._waiting is not None:
+            self._waiting.begin()
         self._is_limited = False
         self._wrong.clear()
 
@@ -136,12 +142,17 @@ class Ticker:
             return self._stopped(term, moved)
         is_stuck = bool(fired.recurring) and not moved
         has_more = not is_stuck and (moved or (fired.next_ms is not None and fired.next_ms <= fired.now_ms))
-        look = self._native.look_if_due(term, fired.now_ms, is_busy=has_more)
-        if has_more or look.has_more:  # a recurring schedule's next time may be earlier than fire's answer
+        looks = [self._native.look_if_due(term, fired.now_ms, is_busy=has_more)]
+        if self._waiting is not None:
+            looks.append(self._waiting.look_if_due(term, self._server_clock.window(), fired.now_ms, is_busy=has_more))
+        if has_more or any(
+            look.has_more for look in looks
+        ):  # a recurring schedule's next time may be earlier than fire's answer
             return Tick(has_more=True)
         if is_stuck:
             return Tick(wait_ms=_RETRY_STUCK_MS)
-        next_ms = min((at_ms for at_ms in (fired.next_ms, look.next_ms) if at_ms is not None), default=None)
+        times = (fired.next_ms, *(look.next_ms for look in looks))
+        next_ms = min((at_ms for at_ms in times if at_ms is not None), default=None)
         return Tick(next_ms=next_ms, server_offset_ms=self._server_clock.arrival_offset_ms())
 
     def hold(self, term: Term, for_ms: float, look_ms: float) -> Tick:
@@ -176,6 +187,8 @@ class Ticker:
             took_ms = self._clock.monotonic_ms() - sent_ms
             self._advance_batch.learn(took_ms, len(part))
             counts = Counter(words)
+            if self._waiting is not None and any(written.has_chain for _, written in part):
+                self._waiting.expect()
             pushed = sum(number for word, number in counts.items() if outcome_of(word).is_pushed)
             self._meter.ran("advance", took_ms, pushed)
             silent = {word for word in counts if not outcome_of(word).event}

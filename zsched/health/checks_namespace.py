@@ -68,6 +68,7 @@ def _schedules(probe: Probe) -> Iterator[tuple[str, str]]:
     for id in members(probe.wire, keys.recurring(), _SCHEDULES):
         yield keys.schedule(id), "hash"
         yield keys.template(id), "hash"
+        yield keys.waiting(id), "list"
 
 
 def _rqs(probe: Probe) -> Iterator[tuple[str, str]]:
@@ -134,12 +135,14 @@ def check_quarantine_closely(probe: Probe) -> Iterator[Finding]:
 _STEPS: Final = 50
 _PER_STEP: Final = 1000  # keys per step of the scan: about 0.3 ms of Redis
 _OF_IDS: Final = ("schedule:", "template:")
+_WAITING: Final = "waiting:"
 _AT_ONCE: Final = 20  # keys in one command of a remedy
 _LASTS: Final = -1  # PTTL of a key without expiry
 _KINDS: Final = {  # of unused keys: the remedy, and a command
     "of a recurring schedule that is not there": ("zsched why ID shows what it was; then", "UNLINK"),
     "of a call that should have lapsed": ("", "UNLINK"),
     "of schedules held back that no fire looks at": ("put again what is in it", "ZRANGE"),
+    "of waiting runs that no leader looks at": ("put its schedule again, with overlap=queue; in it is", "LRANGE"),
     "that zsched does not know": ("let nobody else write under zsched:", ""),
 }
 
@@ -169,9 +172,9 @@ def check_leftovers(probe: Probe) -> Iterator[Finding]:
 
 
 def _by_key(probe: Probe, command: str, names: set[str]) -> tuple[object, ...]:
-    """Return *command* on the keys *names*: UNLINK on the first of many, ZRANGE on the first one."""
+    """Return *command* on the keys *names*: UNLINK on the first of many, others on the first one."""
     keys = [probe.keys.prefix + name for name in sorted(names)]
-    if command == "ZRANGE":
+    if command in ("ZRANGE", "LRANGE"):
         return "redis-cli", command, keys[0], 0, -1
     return ("redis-cli", command, *keys[:_AT_ONCE]) if command else ()
 
@@ -180,23 +183,26 @@ def _sorted(probe: Probe, names: list[str]) -> Iterator[Iterable[str]]:
     """Yield the leftovers among *names*, without the namespace's prefix, by kind."""
     keys = probe.keys
     of_ids = [name for name in names if name.startswith(_OF_IDS)]
+    waiting = [name for name in names if name.startswith(_WAITING)]
     lapsing = [name for name in names if (keys.prefix + name).startswith(keys.lapsing_prefixes())]
     throttled_names = [name for name in names if _is_throttled(name)]
-    *are_there, words = probe.ask_all(
-        [
-            *(("SISMEMBER", keys.recurring(), name.partition(":")[2]) for name in of_ids),
-            ("HGET", keys.meta(), "throttled"),
-        ]
-    )
-    suspects = [name for name, is_there in zip(of_ids, are_there, strict=True) if is_there == 0]
-    still = probe.ask_all(("EXISTS", keys.prefix + name) for name in suspects)
     lives = probe.ask_all(("PTTL", keys.prefix + name) for name in lapsing)
+    [words] = probe.ask_all([("HGET", keys.meta(), "throttled")])
     named = text(words or b"").split()
-    yield (name for name, exists in zip(suspects, still, strict=True) if exists)
+    yield _unknown(probe, of_ids, "SISMEMBER", keys.recurring())
     yield (name for name, ms in zip(lapsing, lives, strict=True) if ms == _LASTS)
     yield (name for name in throttled_names if name.removeprefix("due:") not in named)
+    yield _unknown(probe, waiting, "HEXISTS", keys.chains())
     whole = {key.removeprefix(keys.prefix) for key in _singles(keys)}
-    yield set(names) - {*of_ids, *lapsing, *throttled_names} - whole
+    yield set(names) - {*of_ids, *waiting, *lapsing, *throttled_names} - whole
+
+
+def _unknown(probe: Probe, names: list[str], command: str, place: str) -> list[str]:
+    """Return the keys among *names* whose ids are not at *place*, as *command* says, if they are still there."""
+    are_known = probe.ask_all((command, place, name.partition(":")[2]) for name in names)
+    suspects = [name for name, is_known in zip(names, are_known, strict=True) if is_known == 0]
+    still = probe.ask_all(("EXISTS", probe.keys.prefix + name) for name in suspects)
+    return [name for name, exists in zip(suspects, still, strict=True) if exists]
 
 
 def _is_throttled(name: str) -> bool:

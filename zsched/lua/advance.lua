@@ -1,7 +1,7 @@
 -- advance: fire planned occurrences of recurring schedules and set their next ones.
 --
 -- KEYS   lease meta log @lanes quarantine rq_queues rq_limits chains deadlines limits @trouble
--- ARGV   @prefixes
+-- ARGV   @prefixes waiting_prefix
 --        @term
 --        clock_from_ms clock_until_ms   as in fire
 --        patience_ms                  a run that waits longer than this no longer counts for overlap
@@ -14,7 +14,6 @@
 --          changed quarantined
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   advance: rows = id, "<word> <nominal[+<jitter>]|-> <next nominal|-> <next due|-> <passed|->", why or nothing
---        end: rows of runs that a later run replaced before they began
 --        state: the schedules with another count of skipped occurrences (lib/state.lua)
 --
 -- A schedule is left alone (changed) if its version or due time differs from the plan. The due time alone is not
@@ -171,11 +170,8 @@ local function start(id, run, queue, one, is_new)
     launch(run, queue, plain)
     return
   end
-  join(one)
   launch(run, queue, one)
-  if one.before then
-    defer(one)
-  end
+  join(one)
 end
 
 local returning = {high = {}, normal = {}, low = {}}
@@ -217,5 +213,4 @@ for _, one in ipairs(bad) do
   redis.call('ZREM', one.plan.key, one.id)
   park(quarantine_key, one.id, one.plan.lane, one.due_ms, nil, one.why)
 end
-append_rows('end', ends)
 return reply

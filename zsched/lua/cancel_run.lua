@@ -1,7 +1,7 @@
 -- cancel_run: keep runs from running, or ask their workers to stop them.
 --
 -- KEYS   @schedules op
--- ARGV   run_suffix      as in keys.py
+-- ARGV   run_suffix waiting_prefix   as in keys.py
 --        by              who asks, for the log; or ''
 --        most_waiting    runs of queues to search in one call: more would block Redis
 --        keep_op_ms      op holds the reply that long, and a call sent again gets it
@@ -67,12 +67,12 @@ local function decide(id, run, seen)
   if at and not at.recurring and id .. '-' .. at.due_ms .. run_suffix == run then
     return 'WAITS', '-'
   end
-  local one = {run = run, status = status, queue = queue, limit_key = job[6]}
-  local place_key = place_of(one)
+  local one = {id = id, run = run, status = status, queue = queue, limit_key = job[6]}
+  local place_key, kind = place_of(one)
   if not place_key or queue == '' then
     return 'BROKEN', status
   end
-  if not is_a(place_key, status == 'queued' and 'list' or 'zset') or not is_a(RQ_CANCELED .. queue, 'zset') then
+  if not is_a(place_key, kind) or not is_a(RQ_CANCELED .. queue, 'zset') then
     return 'WRONGTYPE', '-'
   end
   if status .. ' ' .. enqueued_at ~= seen then
@@ -87,7 +87,6 @@ local function decide(id, run, seen)
   if not is_there then
     return 'TAKEN', status
   end
-  one.dependencies = dependencies_of(run)
   return 'cancelled', '-', one
 end
 

@@ -1,6 +1,6 @@
 -- lost: put runs back into their queues after their worker died, or record them as lost.
 --
--- KEYS   lease @schedules @trouble rq_queues rq_limits chains deadlines
+-- KEYS   lease @schedules @trouble rq_queues rq_limits
 -- ARGV   @prefixes
 --        @term
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
@@ -15,15 +15,17 @@
 --        end: rows = run id, status, JSON
 --        state: the schedules with another count of failures (lib/state.lua)
 --        pause: as in pause.lua, of a schedule with pause_after failures in a row
---        unblock: as in unblock.lua, of the runs that waited for the ended runs
 --
 -- LOST as in track.lua. A run is left alone if its job has changed since it was seen, if its worker is not dead
 -- (lib/liveness.lua), if it is in its queue after all, or if a key of RQ's is of a wrong type. A run that goes on
--- keeps its place in its chain.
+-- keeps its place in its chain. Runs that waited for a run that ends are launched by unblock.lua.
 -- include lib/fence.lua
 -- include lib/same_history.lua
 -- include lib/streaks.lua
--- include lib/mend.lua
+-- include lib/slots.lua
+-- include lib/status.lua
+-- include lib/liveness.lua
+-- include lib/rows.lua
 -- include lib/failed.lua
 -- include lib/wording.lua
 
@@ -100,7 +102,6 @@ local function decide(id, run, status, mark, members, word, words, text, packed)
     one.packed, one.goes_on = packed, word == 'again'
     if not one.goes_on then
       count(id, run, '!')
-      plan_urgent(id)
     end
     local kind = one.goes_on and again or ended
     kind.runs[#kind.runs + 1] = run
@@ -122,7 +123,6 @@ local entry
 for _, what in ipairs({again, ended}) do
   entry = append_rows(what.kind, what.rows) or entry
 end
-log_plans()
 for _, one in ipairs(lost) do
   clear(one)
   if one.goes_on then
@@ -132,6 +132,5 @@ for _, one in ipairs(lost) do
     fail(one)
   end
 end
-mend_planned()
 push_all()
 return {'OK', now_ms, entry, t, again.runs, ended.runs, pause_failing()}

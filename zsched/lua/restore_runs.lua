@@ -1,7 +1,7 @@
 -- restore_runs: push runs again that were not over, and end runs that RQ has once more, because Redis went back.
 --
--- KEYS   @schedules rq_queues rq_limits deadlines
--- ARGV   @prefixes unique_prefix
+-- KEYS   @schedules rq_queues rq_limits chains deadlines
+-- ARGV   @prefixes unique_prefix waiting_prefix
 --        by              who asks, for the log; or ''
 --        seen_entry seen_t hold_for_ms reason archive names is_forced   as in restore
 --        ...             records with their shapes, as in restore
@@ -9,42 +9,42 @@
 -- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), the places of the rows as logged, by spaces  |
 --          AGAIN, now ms  |  OTHER, now ms
 -- LOGS   restore: as in restore; `open` is `refused` if it cannot be pushed, and `open` and `skipped` are `held` if RQ
---          has the run already; `over` is `again` if the run does not wait any more, or others wait for it, or a worker
---          began it once more
+--          has the run already; `over` is `again` if the run does not wait any more, or a worker began it
+--          once more
 --
 -- A run that was fired and is not over (`open`) is pushed again here, and marked uncertain. `skipped` records that it
 -- is not pushed, as its schedule demands. RQ may have the run already: a worker that took it before the loss writes its
 -- status or its end into the Redis that lost it, often without the rest of the job. Such a run (`held`) is marked
 -- uncertain, and else left as it is. It is open, and the tracker records its end. A run that was enqueued with a guard
--- (zs_unique) has it again. The guards of runs that are over are lost.
+-- (zs_unique) has it again. The guards of runs that are over are lost. A run with overlap="queue" (zs has a q) is not
+-- pushed: it waits in the list of its schedule, behind those that RQ has; unblock.lua launches them one by one.
 --
 -- A run that is over is taken out of its queue. A worker may have taken it before: such a run (`again`) is marked
--- uncertain. So is a run that others wait for: RQ releases them when it ends. If Redis went back to the middle of the
--- run, its job says that a worker has it, and that is not so any more: the note is "<started_at> <status> <ended_at>",
--- the first as the job has it, the others its end. Then that end is written into the job, unless a worker began it
--- since.
+-- uncertain. So is a run that jobs of RQ depend on: RQ releases them when it ends. If Redis went back to the middle of
+-- the run, its job says that a worker has it, which is not so any more. The note is then "<started_at> <status>
+-- <ended_at>", the first as the job has it, the others its end. That end is written into the job, unless a worker began
+-- it since.
+-- include lib/rq.lua
 -- include lib/restored.lua
 -- include lib/waiting.lua
 -- include lib/failed.lua
 -- include lib/place.lua
 -- include lib/texts.lua
 -- include lib/launch.lua
+-- include lib/chain.lua
 -- include lib/pushed.lua
 -- include lib/unique.lua
 
 local MOST_WAITING = 50000  -- runs of a queue to search: more would block Redis
 
--- Return the run as take_out needs it; nil if it does not wait, or others wait for it.
-local function waiting_still(run)
-  local job = redis.pcall('HMGET', RQ_JOB .. run, 'status', 'origin', 'rate_limit_key')
+-- Return the run as take_out needs it; nil if it does not wait, or jobs of RQ depend on it.
+local function waiting_still(row)
+  local job = redis.pcall('HMGET', row.key, 'status', 'origin', 'rate_limit_key')
   if job.err then
     return nil
   end
-  local one = {run = run, status = word_of(job[1]), queue = job[2] or '', limit_key = job[3]}
-  if redis.call('EXISTS', dependents_key(run)) == 0 and is_in_place(one, MOST_WAITING) then
-    one.dependencies = dependencies_of(run)
-    return one
-  end
+  local one = {id = row.id, run = row.run_id, status = word_of(job[1]), queue = job[2] or '', limit_key = job[3]}
+  return redis.call('EXISTS', dependents_key(row.run_id)) == 0 and is_in_place(one, MOST_WAITING) and one or nil
 end
 
 -- Return the run with its end; nil if its job is not as it was in the middle of the run. The
@@ -99,6 +99,8 @@ local function may_push(row)
   local job, own = by_name(row.job), by_name(own_texts)
   row.queue, row.expires_ms, row.unique_ms = job.origin, whole_of(job.zs_expires), whole_of(job.zs_unique)
   row.at_front = string.find((job.zs or '') .. (own.flags or ''), 'f', 1, true)
+  row.waits = string.find(job.zs or '', 'q', 1, true) and is_a(waiting_prefix .. row.id, 'list')
+    and is_a(chains_key, 'hash')
   row.rate_limit = limit_of(job.rate_limit_key, job.rate_limit_concurrency)
   return row.rate_limit ~= false and queue_accepts(row.queue) and (reason == 'dry' or not waits(row))
 end
@@ -112,7 +114,32 @@ local function push_again(row)
     deadline_ms = math.max(due_ms, tonumber(row.t_us) / 1000) + row.expires_ms
   end
   launch(row.run_id, row.queue, {fields = row.job, at_front = row.at_front, rate_limit = row.rate_limit,
-    is_uncertain = true, deadline_ms = deadline_ms})
+    waits = row.waits, is_uncertain = true, deadline_ms = deadline_ms})
+end
+
+-- Add *runs* to those of schedule *id* that wait, and *held* to those that were pushed. Ids of runs are in the order of
+-- their times.
+local function wait_again(id, runs, held)
+  local key, sorted, is_listed = waiting_prefix .. id, waiting_runs(id), {}
+  for _, run in ipairs(sorted) do
+    is_listed[run] = true
+  end
+  for _, run in ipairs(runs) do
+    sorted[#sorted + 1] = not is_listed[run] and run or nil
+  end
+  table.sort(sorted)
+  redis.call('DEL', key)
+  for _, run in ipairs(sorted) do
+    redis.call('RPUSH', key, run)
+  end
+  local pushed = {}
+  for _, run in ipairs(pushed_runs(id)) do
+    pushed[#pushed + 1], is_listed[run] = {run = run}, true
+  end
+  for _, run in ipairs(held) do
+    pushed[#pushed + 1] = not is_listed[run] and {run = run} or nil
+  end
+  follow(id, 'queue', pushed)
 end
 
 local rows, wanted = rows_given(), {}
@@ -120,7 +147,7 @@ for _, row in ipairs(rows) do
   row.run_id, wanted[row.id] = row.id .. '-' .. row.run, true
   row.key = RQ_JOB .. row.run_id
   if row.place == 'over' then
-    row.ending = waiting_still(row.run_id) or running_still(row.run_id, row.note)
+    row.ending = waiting_still(row) or running_still(row.run_id, row.note)
     row.place = row.ending and 'over' or 'again'
   else
     local is_pushable = row.place == 'skipped' or may_push(row)
@@ -132,7 +159,7 @@ if reason == 'dry' then
   return {'OK', now_ms, '-', '0', places}
 end
 -- include lib/behind.lua
-local entry = log_restore()
+local entry, chained = log_restore(), {}
 for _, row in ipairs(rows) do
   local ending = row.ending
   if row.place == 'open' then
@@ -151,6 +178,14 @@ for _, row in ipairs(rows) do
   if row.unique_ms and (row.place == 'open' or row.place == 'held') then
     guard(row.id, row.run_id, math.floor(tonumber(row.t_us) / 1000) + row.unique_ms)
   end
+  if row.waits and (row.place == 'open' or row.place == 'held') then
+    local chain = chained[row.id] or {waiting = {}, pushed = {}}
+    local list = (row.place == 'open' or waits_still(row.run_id)) and chain.waiting or chain.pushed
+    list[#list + 1], chained[row.id] = row.run_id, chain
+  end
+end
+for id, chain in pairs(chained) do
+  wait_again(id, chain.waiting, chain.pushed)
 end
 push_all()
 return {'OK', now_ms, entry, t, places}

@@ -1,5 +1,5 @@
 """
-RQ's workers with the guard and the recorder of attempts.
+RQ's workers with the guard, the ring and the recorder of attempts.
 
 RQ's SimpleWorker renews nothing while a task runs: its death is found a minute after the task's timeout. This one has a
 thread that renews the signs of life as RQ's forking worker does. So its death is found after 60 to 90 s, too.
@@ -22,11 +22,12 @@ from rq.worker import BaseWorker
 
 from zsched.rq.attempts import RecordsAttempts, log
 from zsched.rq.guarded import Guarded
+from zsched.rq.rings import Rings
 from zsched.storage.rqversion import HAS_EXECUTIONS
 from zsched.storage.sentinel import remember_master
 
 
-class Worker(Guarded, RecordsAttempts, rq.Worker):
+class Worker(Guarded, Rings, RecordsAttempts, rq.Worker):
     """RQ's worker, with a process for each task. That process finds the master also while no Sentinel answers."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -34,7 +35,7 @@ class Worker(Guarded, RecordsAttempts, rq.Worker):
         remember_master(self.connection.connection_pool)
 
 
-class SimpleWorker(Guarded, RecordsAttempts, rq.SimpleWorker):
+class SimpleWorker(Guarded, Rings, RecordsAttempts, rq.SimpleWorker):
     """RQ's worker that runs tasks in its own process."""
 
     def execute_job(self, job: Job, queue: Queue) -> None:

@@ -18,6 +18,7 @@ from zsched.storage.keys import Keys
 from zsched.storage.lease import Term
 from zsched.storage.scripts import Scripts
 
+_CHAINS = 100  # schedules per call of unblock: Redis does nothing else meanwhile
 _SILENT_MS = 7 * 86_400_000  # without a report for this long, an archive is no longer listed
 
 
@@ -48,13 +49,15 @@ class DueRecurring(NamedTuple):
 class WrittenPlan(NamedTuple):
     """
     A plan, also in the form for advance.lua. It holds from ``from_ms``, the due time of its occurrence, to
-    ``until_ms``, when the next occurrence is due or this one is too late.
+    ``until_ms``, when the next occurrence is due or this one is too late. ``has_chain``: its run may wait for others or
+    replace them.
     """
 
     plan: Plan
     words: bytes
     from_ms: int = 0
     until_ms: int = 0
+    has_chain: bool = False
 
 
 PlannedDue = tuple[DueRecurring, WrittenPlan]
@@ -93,6 +96,17 @@ class Stopped:
     word: str
     now_ms: int
     until_ms: int | None = None
+
+
+class Unblocked(NamedTuple):
+    """
+    Result of a part of a round through chains: the ``cursor`` for the next part ("0": the round is over), whether runs
+    still wait there, and the launched runs, each with the reason.
+    """
+
+    cursor: str
+    waits: bool
+    launched: list[tuple[str, str]]
 
 
 _COUNTS = {"succeeded": "+"} | dict.fromkeys(map(str, FAILURES), "!")  # by status, as track.lua counts
@@ -167,6 +181,15 @@ class Dispatch:
             return Stopped(*reply)
         words = dict(zip(order, _texts(reply[1:]), strict=True))
         return [words[number] for number in range(len(planned))]
+
+    def unblock(self, term: Term, window: Window, cursor: str) -> Unblocked | Stopped:
+        """Launch waiting runs whose turn it is, and withdraw replaced runs. Begin with the cursor "0"."""
+        reply = self._scripts.call("unblock", cursor=cursor, count=_CHAINS, **_guard(term, window))
+        if isinstance(reply[0], str):
+            return Stopped(*reply)
+        _now_ms, after, waits, *launched = reply
+        texts = _texts(launched)
+        return Unblocked(text(after), bool(waits), [*zip(texts[::2], texts[1::2], strict=True)])
 
     def quarantine(self, term: Term, bad: Sequence[tuple[DueRecurring, bytes]]) -> int:
         """Quarantine schedules that cannot be planned, each with a reason; return the number of moved ones."""

@@ -82,7 +82,7 @@ class Keys:
     quarantine = NamedKey("quarantine", "HASH: id → ``<lane> <due ms> <since ms> <reason>``.")
     chains = NamedKey(
         "chains",
-        "HASH: id → ``<overlap policy> <run id> …``: runs that may be open, oldest first; see lua/lib/chain.lua.",
+        "HASH: id → ``<overlap policy> <run id> …``: its pushed runs that may be open; see lua/lib/chain.lua.",
     )
     deadlines = NamedKey(
         "deadlines",
@@ -104,7 +104,11 @@ class Keys:
         "blocked",
         "ZSET: id → number of the last occurrences that were skipped for overlap, of recurring schedules.",
     )
-    wake = NamedKey("wake", "Channel: ``<due ms>`` when an earlier due time was put, ``lease`` when a leader left.")
+    wake = NamedKey(
+        "wake",
+        "Channel: ``<due ms>`` when an earlier due time was put; ``0`` from a worker when a run is over for which "
+        "others may wait; ``lease`` when a leader left.",
+    )
     archivers = NamedKey(
         "archivers",
         "HASH: archive id → ``<entry id> <t> <server ms> <state> <JSON>``, see ``storage/archivers.py``.",
@@ -119,6 +123,7 @@ class Keys:
 
     schedule_prefix = NamedKey("schedule:", "The text before a schedule's id in its key.")
     template_prefix = NamedKey("template:", "The text before a schedule's id in its template's key.")
+    waiting_prefix = NamedKey("waiting:", "The text before a schedule's id in the key of its waiting runs.")
 
     def schedule(self, id: str) -> str:
         """
@@ -130,6 +135,10 @@ class Keys:
     def template(self, id: str) -> str:
         """HASH, recurring only: the RQ fields that its runs are copied from."""
         return self.template_prefix() + id
+
+    def waiting(self, id: str) -> str:
+        """LIST, with ``overlap="queue"``: ids of the runs that wait for a run of this schedule, oldest first."""
+        return self.waiting_prefix() + id
 
     def op(self, op: str) -> str:
         """STRING with PX: the reply of a call that has no id of its own, so that a re-send is a no-op."""

@@ -255,6 +255,8 @@ class PutScripts:
             if policy := policy_text(definition):
                 own["policy"] = policy
             job["status"], allow_past = "queued", False
+            if definition.policy.overlap.waits:
+                letters += "q"  # its worker says when it is over (rq/workers.py)
             if letters:  # also in a run's job: a new archive reads them there while the run is open
                 job["zs"] = "1" + letters
         else:

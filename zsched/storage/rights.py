@@ -63,7 +63,7 @@ SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.DAEMON: (
         "acquire", "adopt", "advance", "audit", "fire", "free_slots", "get", "limits", "look", "lost", "merged", "name",
         "native", "quarantine", "release", "renew", "replan", "report", "restore", "restore_runs", "set_aside",
-        "shown", "survey", "track", "trim", "unblock",
+        "shown", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),
     Role.WEB: _OF_CLIENTS,
@@ -104,10 +104,7 @@ _COMMANDS: Final[Mapping[Role, str]] = {
 # RQ's keys that are used outside of scripts, without their prefix.
 _RQ_KEYS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "queues rl-keys rl:* suspended wip:* worker:* workers:*",
-    Role.DAEMON: (
-        "deferred:* executions:* failed:* finished:* job:* queue:* queues ready:* rl-keys rl:* scheduled:* wip:* "
-        "zsched:warned"
-    ),
+    Role.DAEMON: ("executions:* failed:* finished:* job:* queue:* queues rl-keys rl:* scheduled:* wip:* zsched:warned"),
     Role.WORKER: "*",
     Role.WEB: "*",
 }
@@ -144,8 +141,7 @@ def rights_of(roles: Iterable[Role], keys: Keys) -> Rights:
             patterns |= {_pattern(keys.named(key)) for key in load(script).keys if key.startswith("rq_")}
         if role is not Role.WORKER:
             patterns.add(f"{keys.prefix}*")
-        if role in (Role.CLIENT, Role.DAEMON, Role.WEB):
-            channels.add(keys.wake())
+        channels.add(keys.wake())
         channels.add(keys.rq.pubsub("*"))  # clients and leaders ask workers to stop a run
     if (every := f"{keys.rq.prefix}:*") in patterns:
         patterns = {every, *(pattern for pattern in patterns if not pattern.startswith(every[:-1]))}

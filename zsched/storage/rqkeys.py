@@ -18,7 +18,7 @@ from zsched.errors import ConfigError
 RQ_PREFIX: Final = "rq"  # RQ's default
 RQ_PREFIX_VARIABLE: Final = "RQ_KEY_PREFIX"  # of the environment, for RQ 3
 
-Registry = Literal["canceled", "deferred", "failed", "finished", "ready", "scheduled", "wip"]
+Registry = Literal["canceled", "failed", "finished", "scheduled", "wip"]
 
 # Keys of the package rq-scheduler, which has no prefix.
 RQ_SCHEDULER_JOBS: Final = "rq:scheduler:scheduled_jobs"  # ZSET

@@ -106,11 +106,13 @@ class Scanner:
         are read after, also if a worker died before it started them.
         """
         rq = self._keys.rq
+        chains = self._wire.execute("HKEYS", self._keys.chains()) if self._is(self._keys.chains(), b"hash") else []
+        for key in (self._keys.waiting(text(id)) for id in chains):
+            if self._is(key, b"list"):
+                yield from self._ours(map(text, self._wire.execute("LRANGE", key, 0, -1)))
         queues = queue_keys(self._wire, self._keys.rq)
         for queue in queues:
-            name = rq.queue_name(queue)
-            for registry in (rq.registry("deferred", name), rq.registry("ready", name), rq.registry("scheduled", name)):
-                yield from self._waiting(registry)
+            yield from self._waiting(rq.registry("scheduled", rq.queue_name(queue)))
         if self._is(rq.limits(), b"set"):  # a run may move from a registry to its limit, and then to its queue
             for limit in self._wire.execute("SMEMBERS", rq.limits()):
                 yield from self._waiting(rq.limit_waiting(limit))

@@ -83,7 +83,7 @@ _GROUPS = {  # words in headers for common groups of names
     "@term": ("token", "expected_server"),  # of the leader; see lib/fence.lua
 }
 _PER_CALL = ("schedule", "template", "op")  # keys that need an id besides the namespace
-_PREFIXES = tuple(f"{name}_prefix" for name in ("schedule", "template", "retried", "unique", "moved"))  # as in keys.py
+_PREFIXES = tuple(f"{name}_prefix" for name in "schedule template waiting retried unique moved".split())  # in keys.py
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ one due time to the next. ``scheduler`` is that loop. ``ground`` is its Redis wi
 fired, expired, are delayed by RQ, or ended. ``worker`` executes runs in the test's process, and ``fixtures`` is for
 pytest.
 
-One chore of the leader is here, the one that ``overlap`` needs (``daemon/chains.py``), at every stop. Missing are an
+Runs that wait for another run (``overlap``) are launched at every stop. Missing are an
 archive (``durable=True`` raises NotArchived, and ``client.retry`` finds only runs that RQ still has), and the chores
 that need one. No worker is ever found dead.
 """

@@ -320,7 +320,7 @@ RUN = "a-1700000000000"
 def test_the_scanner_finds_open_runs_as_they_were_asked(redis_client: redis.Redis, redis_url: str, status: str) -> None:
     redis_client.sadd(f"{RQ}:queues", f"{RQ}:queue:mail")
     asked_for = {"data": "call", "origin": "mail", "description": "app.task", "zs_expires": "60000"}
-    way = {"status": status, "dependency_id": "b", "zs_deadline": "1700000060000", "zs_stop": "1700000000001"}
+    way = {"status": status, "zs_deadline": "1700000060000", "zs_stop": "1700000000001"}
     redis_client.hset(KEYS.rq.job(RUN), mapping=asked_for | way)
     if status == "queued":
         redis_client.rpush(f"{RQ}:queue:mail", RUN, "somebody-elses")
@@ -331,6 +331,9 @@ def test_the_scanner_finds_open_runs_as_they_were_asked(redis_client: redis.Redi
     elif status == "rate_limited":
         redis_client.sadd(f"{RQ}:rl-keys", "digest")
         redis_client.zadd(f"{RQ}:rl:digest:rate_limited", {RUN: 1, "somebody-elses": 1})
+    elif status == "deferred":
+        redis_client.hset(KEYS.chains(), "a", "queue")
+        redis_client.rpush(KEYS.waiting("a"), RUN, "somebody-elses")
     else:
         redis_client.zadd(f"{RQ}:{status}:mail", {RUN: 1, "somebody-elses": 1})
 
@@ -341,6 +344,24 @@ def test_the_scanner_finds_open_runs_as_they_were_asked(redis_client: redis.Redi
 
     assert [RUN] == found
     assert {name.encode(): value.encode() for name, value in asked_for.items()} == held.request()[0]
+
+
+@pytest.mark.parametrize("spoilt", [KEYS.chains(), KEYS.waiting("b")])
+def test_the_scanner_finds_other_open_runs_beside_lists_of_waiting_runs_of_a_wrong_type(
+    redis_client: redis.Redis, redis_url: str, spoilt: str
+) -> None:
+    redis_client.sadd(f"{RQ}:queues", f"{RQ}:queue:mail")
+    redis_client.rpush(f"{RQ}:queue:mail", RUN)
+    for id in ("b", "c"):
+        redis_client.hset(KEYS.chains(), id, "queue")
+        redis_client.rpush(KEYS.waiting(id), f"{id}-1700000000000")
+    redis_client.delete(spoilt)
+    redis_client.set(spoilt, "text")
+
+    with Link.from_url(redis_url, 5.0).wire() as wire:
+        found = [*Scanner(wire, KEYS).run_ids()]
+
+    assert ([RUN] if spoilt == KEYS.chains() else ["c-1700000000000", RUN]) == found
 
 
 def test_the_scanner_skips_a_run_cancelled_in_a_long_queue(

@@ -58,6 +58,11 @@ def rule_with_a_template_of_another_type(sound: redis.Redis) -> None:
     sound.sadd(KEYS.template("a"), "mine")
 
 
+def waiting_list_of_another_type(sound: redis.Redis) -> None:
+    Client(sound).schedule("app.task", id="a", every=HOUR, overlap="queue")
+    sound.set(KEYS.waiting("a"), "mine")
+
+
 def queue_with_a_key_of_another_type(sound: redis.Redis, key: str) -> None:
     sound.sadd(f"{RQ}:queues", f"{RQ}:queue:email")
     sound.set(key, "mine")
@@ -68,6 +73,10 @@ CASES = {
     "a key of a schedule has another type": Case(
         rule_with_a_template_of_another_type, "key types", PROBLEM,
         f"…{KEYS.template('a')} is a set, and has to be a hash…",
+    ),
+    "the list of a schedule's waiting runs has another type": Case(
+        waiting_list_of_another_type, "key types", PROBLEM,
+        f"…{KEYS.waiting('a')} is a string, and has to be a list…",
     ),
     "a key of a queue has another type": Case(
         lambda sound: queue_with_a_key_of_another_type(sound, f"{RQ}:queue:email"), "key types", PROBLEM,
@@ -198,6 +207,7 @@ def test_orphaned_keys_are_named(client: Client, url: str, sound: redis.Redis) -
     sound.set(KEYS.op("1"), "done")
     sound.set(KEYS.op("2"), "done", px=60_000)
     sound.zadd(KEYS.due(Priority.LOW) + ":email", {"a": 1})
+    sound.rpush(KEYS.waiting("gone"), "gone-1")
     sound.set(KEYS.prefix + "mine", "x")
 
     found = examined(url)
@@ -207,9 +217,10 @@ def test_orphaned_keys_are_named(client: Client, url: str, sound: redis.Redis) -
         "1 key of a recurring schedule that is not there: template:gone",
         "1 key of a call that should have lapsed: op:1",
         "1 key of schedules held back that no fire looks at: due:low:email",
+        "1 key of waiting runs that no leader looks at: waiting:gone",
         "1 key that zsched does not know: mine",
     ] == said
-    assert [1, 1, [b"a"]] == [sound.execute_command(*command_of(one)) for one in found["leftovers"][:3]]
+    assert [1, 1, [b"a"], [b"gone-1"]] == [sound.execute_command(*command_of(one)) for one in found["leftovers"][:4]]
 
 
 def throttle(sound: redis.Redis) -> None:
@@ -217,11 +228,17 @@ def throttle(sound: redis.Redis) -> None:
     sound.zadd(KEYS.due(Priority.LOW) + ":email", {"a": 1})
 
 
+def wait(sound: redis.Redis) -> None:
+    sound.hset(KEYS.chains(), "gone", "queue gone-1")  # also of a schedule that was cancelled meanwhile
+    sound.rpush(KEYS.waiting("gone"), "gone-2")
+
+
 @pytest.mark.parametrize(
     "given",
     [
         lambda sound: [sound.rpush(key, "a question to archives") for key in (KEYS.ask(), KEYS.ask_names())],
         throttle,
+        wait,
         lambda sound: sound.hset(KEYS.kept_local(), "a", "1 2"),
         lambda sound: sound.set("zsched:{other}:mine", "of another namespace"),
     ],

@@ -10,7 +10,7 @@ import pytest
 import redis
 from rq import SimpleWorker
 
-from tests.builders.leaders import KEYS
+from tests.builders.leaders import ALWAYS, KEYS
 from tests.builders.workers import perform
 from tests.integration.ends.tracking import FUNC, Losing, Tracking, ago, ends, entries, finish, recorded, taken
 from tests.prefix import RQ
@@ -97,6 +97,7 @@ def test_a_run_replaced_by_cancel_previous_is_recorded_once_with_that_reason(tra
     def fire() -> None:
         fired = eventually(lambda: (fired := tracking.leader.fire()).recurring and fired)
         tracking.leader.advance(fired.recurring, fired.now_ms)
+        tracking.leader.dispatch.unblock(tracking.leader.term, ALWAYS, "0")
 
     tracking.client.schedule(FUNC, id="r", every=0.001, overlap="cancel_previous")
     fire()

@@ -210,7 +210,7 @@ class StopEntry(ParsedEntry, kind="stop"):
 
 
 class UnblockEntry(ParsedEntry, kind="unblock"):
-    """Runs that waited for others are in their queues, which RQ would not have done. A row is run id and reason."""
+    """Runs that waited for others are in their queues. A row is run id and reason."""
 
     whats = frozenset({What.RELEASED})
     is_leaders = True

@@ -35,7 +35,7 @@ class What(Enum):
     RUN_ENDED = "run_ended"  # a run is over: ``why`` is its status, ``record`` the rest
     RUN_AGAIN = "run_again"  # a run's worker died: it is in its queue again
     STOPPING = "stopping"  # the worker of a run was asked to stop it
-    RELEASED = "released"  # a run that waited for others was put into its queue, which RQ would not have done
+    RELEASED = "released"  # a run that waited for others was put into its queue
     RESTORED = "restored"  # Redis had lost it, and holds it again
     PUSHED_AGAIN = "pushed_again"  # Redis had lost an open run: it is in its queue again
     HELD = "held"  # Redis had lost an open run, but RQ has it again from a worker: not pushed again

@@ -20,8 +20,8 @@ from zsched.errors import TriggerError
 ON_TIME_MS: Final = 5000  # a shorter delay is on time, with any window: a take-over lasts half as long
 
 
-WAITING: Final = (Overlap.QUEUE,)  # policies with a limited number of waiting runs
-EACH_RUNS: Final = (Overlap.QUEUE, Overlap.ALLOW)  # policies by which every occurrence runs
+_WAIT: Final = tuple(policy for policy in Overlap if policy.waits)
+_RUN_EACH: Final = tuple(policy for policy in Overlap if policy.runs_each)
 
 
 class Contradiction(NamedTuple):
@@ -40,9 +40,9 @@ class Contradiction(NamedTuple):
 
 CONTRADICTIONS: Final = (
     Contradiction(
-        "catch_up", "overlap", EACH_RUNS, "one of them runs and the others do not", (CatchUp.ALL,), 'catch_up="latest"'
+        "catch_up", "overlap", _RUN_EACH, "one of them runs and the others do not", (CatchUp.ALL,), 'catch_up="latest"'
     ),
-    Contradiction("overlap_limit", "overlap", WAITING, "nothing waits"),
+    Contradiction("overlap_limit", "overlap", _WAIT, "nothing waits"),
     Contradiction("catch_up_limit", "catch_up", (CatchUp.ALL,), "no more than one is caught up"),
     Contradiction("catch_up_window", "catch_up", (CatchUp.LATEST, CatchUp.ALL), "nothing is caught up"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum, StrEnum
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 
 class ScheduleState(StrEnum):
@@ -76,12 +76,26 @@ CatchUpWord: TypeAlias = CatchUp | Literal["latest", "all", "none"]
 
 
 class Overlap(Enum):
-    """The policy for an occurrence while the previous run is open."""
+    """
+    The policy for an occurrence while the previous run is open. ``runs_each``: every occurrence runs. ``has_chain``:
+    runs wait for others, or replace them; the leader then looks after them. ``waits``: they wait, up to a limit.
+    """
 
-    SKIP = "skip"  # recorded as skipped
-    ALLOW = "allow"  # both run at the same time
-    QUEUE = "queue"  # waits until the previous run is over
-    CANCEL_PREVIOUS = "cancel_previous"  # the previous run is cancelled, or stopped
+    SKIP = "skip", False, False  # recorded as skipped
+    ALLOW = "allow", True, False  # both run at the same time
+    QUEUE = "queue", True, True  # waits until the previous run is over
+    CANCEL_PREVIOUS = "cancel_previous", False, True  # the previous run is cancelled, or stopped
+
+    def __new__(cls, word: str, runs_each: bool, has_chain: bool) -> Self:
+        """Make the member whose value is *word*."""
+        member = object.__new__(cls)
+        member._value_ = word
+        member.runs_each, member.has_chain, member.waits = runs_each, has_chain, runs_each and has_chain
+        return member
+
+    runs_each: bool
+    has_chain: bool
+    waits: bool
 
 
 OverlapWord: TypeAlias = Overlap | Literal["skip", "allow", "queue", "cancel_previous"]

@@ -3,8 +3,8 @@
 -- USES   now_ms
 -- GIVES  launch(run, queue, job)  for a run without a job, or with a job that may be replaced. *job* may have:
 --          `template`, the key that its hash is copied from; is_new, if the run's key does not exist; or `fields`, the
---          texts of the hash; rate_limit, as limit_of returns it; at_front; deadline_ms; is_uncertain; and `before`,
---          the runs that it waits for: then it is not pushed, and lib/overlap.lua makes it wait
+--          texts of the hash; rate_limit, as limit_of returns it; at_front; deadline_ms; is_uncertain; and `waits`:
+--          then it is not pushed, and lib/overlap.lua puts it into its list
 -- include lib/deadline.lua
 -- include lib/slots.lua
 local launched_at  -- now, as RQ writes times
@@ -18,8 +18,8 @@ function launch(run, queue, job)
   elseif job.template then
     redis.call('COPY', job.template, job_key, 'REPLACE')  -- see lib/pushed.lua
   end
-  if job.before then
-    redis.call('HSET', job_key, 'created_at', launched_at)
+  if job.waits then
+    redis.call('HSET', job_key, 'status', 'deferred', 'created_at', launched_at, unpack(job.fields or NO_FIELDS))
   elseif job.rate_limit then
     queue_run(run, queue, job.at_front, job.rate_limit, 'created_at', launched_at, unpack(job.fields or NO_FIELDS))
   else

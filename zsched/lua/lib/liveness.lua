@@ -4,7 +4,7 @@
 -- GIVES  executions_of(run)  list of '<run>:<execution>', as in rq:wip
 --        is_alive(executions)  a worker has one of them in hand
 --        is_dead(job)  its worker is dead; a job is in the form of job_of
---        is_dead_for_good(job)  and the run does not come back into its queue
+--        is_in_the_way(job)  it is open, and its worker is alive or its run comes back into its queue
 --
 -- RQ's worker renews the key of its execution every 30 s, for 60 to 90 s ahead. The key lapses by this server's clock:
 -- 60 to 90 s after the worker was killed. RQ's SimpleWorker sets it once, for as long as its job may take and a minute
@@ -13,7 +13,7 @@
 -- memory, a worker writes its keys again within 30 s (RQ 2; RQ 3 renews only the heartbeat).
 -- docs/explanation/policies.md has the delay.
 -- include lib/iso.lua
--- include lib/untrusted.lua
+-- include lib/status.lua
 local SILENT_MS = 62000  -- a minute, and 2 s for a late heartbeat
 local silent_before
 
@@ -41,7 +41,7 @@ function is_dead(job)
 end
 
 -- With on_lost=retry and a retry left, lost.lua puts the run back into its queue: it keeps its place in its chain.
-function is_dead_for_good(job)
+function is_in_the_way(job)
   local comes_back = job.on_lost ~= 'fail' and (whole_of(job.retries_left) or 0) > 0
-  return not comes_back and is_dead(job)
+  return is_open(job.status) and (comes_back or not is_dead(job))
 end

@@ -102,7 +102,7 @@ def test_a_run_at_once_expires_too_and_has_no_jitter() -> None:
 
 
 BAD: list[tuple[str, str, dict[str, Any]]] = [
-    ("catch_up", r"overlap='skip'.*give overlap=.queue. or .allow.", {"every": 5, "catch_up": "all"}),
+    ("catch_up", r"overlap='skip'.*give overlap=.allow. or .queue.", {"every": 5, "catch_up": "all"}),
     ("catch_up", r"overlap='skip'", {"every": 5, "catch_up": "all", "overlap": "skip"}),
     ("catch_up", r"overlap='skip'", {"every": 5, "catch_up": "all", "overlap": None}),
     ("catch_up", r"overlap='cancel_previous'", {"every": 5, "catch_up": "all", "overlap": "cancel_previous"}),
