@@ -432,6 +432,16 @@ def test_the_last_run_of_a_chain_stays_till_all_end(
     assert (left, []) == (chain(led), led.entries())
 
 
+def test_a_change_to_cancel_previous_leaves_no_list_of_expired_runs(led: Namespace) -> None:
+    jobs(led, "started", "deferred", "deferred")
+    led.redis.delete(led.keys.rq.job(B))  # it expired
+    chain(led, f"cancel_previous {A}")
+
+    unblock(led)
+
+    assert ([], "canceled") == (waiting(led), led.job(C)["status"])
+
+
 def test_withdrawing_skips_a_run_that_a_worker_has_just_taken(led: Namespace) -> None:
     jobs(led, "queued", "started")
     led.redis.delete(f"{RQ}:queue:default")
