@@ -143,7 +143,7 @@ end
 
 function POLICIES.cancel_previous.mend(need)
   local left = cancel(need.open)
-  if is_a(waiting_prefix .. need.id, 'list') then  -- runs of a former policy that expired while they waited
+  if redis.call('TYPE', waiting_prefix .. need.id).ok == 'list' then  -- runs of a former policy that expired while they waited
     redis.call('DEL', waiting_prefix .. need.id)
   end
   if #left > 0 or need.is_last_open then
