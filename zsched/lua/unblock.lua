@@ -143,8 +143,9 @@ end
 
 function POLICIES.cancel_previous.mend(need)
   local left = cancel(need.open)
-  if redis.call('TYPE', waiting_prefix .. need.id).ok == 'list' then  -- runs of a former policy that expired while they waited
-    redis.call('DEL', waiting_prefix .. need.id)
+  local key = waiting_prefix .. need.id  -- runs of a former policy that expired while they waited
+  if redis.call('TYPE', key).ok == 'list' then
+    redis.call('DEL', key)
   end
   if #left > 0 or need.is_last_open then
     left[#left + 1] = need.last
