@@ -207,7 +207,7 @@ def client_calls(scene: Scene) -> None:
             client.schedule("app.task", id=f"bait{number}", at=datetime.fromtimestamp(due_ms / 1000, UTC))
     scene.spoil(scene.one_shots(due_ms + 1))
     baits = [(f"bait{n}", f"{due_ms + 1}") for n, _ in enumerate(fields_read())]
-    Scanner(scene.wire, scene.led.keys).places(TERM, baits)
+    Scanner(scene.wire, scene.led.keys).missing(baits)
     for number, _ in enumerate(fields_read()):
         with suppress(ZschedError):
             client.run_now(f"bait{number}")

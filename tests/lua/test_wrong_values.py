@@ -147,7 +147,8 @@ def scene(led: Namespace) -> Iterator[tuple[Namespace, Keyspace]]:
 
 
 def _places_of(ns: Namespace, id: str) -> list[str]:
-    return str(ns.call("audit", [id, ""])[4]).split()
+    row = ns.call("get", [id])[3]
+    return str(row[-1]).split() if row else []
 
 
 def _assert_whole(ns: Namespace, verb: str, id: str, reply: Any) -> None:

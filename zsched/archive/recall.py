@@ -224,17 +224,14 @@ class Recall:
             query = f"SELECT id {source} ORDER BY due LIMIT ?"
             return count, [id for (id,) in self._db.execute(query, (self.life, before_ms, limit))]
 
-    def next_ids(self, after: tuple[int, int], limit: int) -> list[tuple[str, tuple[int, int]]]:
+    def next_schedules(self, after: str, limit: int) -> list[tuple[str, str]]:
         """
-        Return at most *limit* schedules after the place *after*, each with its place: where the history has its record.
-        So schedules that were put together are read together. Reads every row, without an index.
+        Return at most *limit* schedules with ids behind *after* that have not ended, each with the rest of its waiting
+        run's id.
         """
-        query = (
-            "SELECT id, n, row FROM live WHERE life = ? AND (n, row) > (?, ?) AND place <> 'open'"
-            " ORDER BY n, row LIMIT ?"
-        )
+        query = "SELECT id, run FROM live WHERE life = ? AND id > ? AND place NOT IN (?, ?) ORDER BY id LIMIT ?"
         with converted(self._path):
-            return [(id, (n, row)) for id, n, row in self._db.execute(query, (self.life, *after, limit))]
+            return self._db.execute(query, (self.life, after, Place.OPEN, Place.ENDED, limit)).fetchall()
 
     def count(self) -> int:
         """Count the schedules and open runs of the state."""

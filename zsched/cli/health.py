@@ -155,7 +155,8 @@ _STYLES: Final = {"problem": Style.BAD, "warning": Style.WARNING, "ok": Style.PL
 @click.option(
     "--user", metavar="NAME", help="Check this user's rights, by ACL DRYRUN (Redis 7); default: the connection's user."
 )
-def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> int:
+@click.option("--deep", is_flag=True, help="Also compare each schedule with its history in an archive on this disk.")
+def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None, deep: bool) -> int:
     """
     Check the surroundings of zsched, and everything that `zsched status` checks. Redis: version, role, eviction,
     memory, persistence, clock, users' rights, the Lua sandbox. Files with passwords. The namespace: key types, format,
@@ -165,9 +166,13 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> 
     The command writes nothing and needs no daemon. It needs only read rights: a check without its right is skipped,
     with the reason. The exit code is 4 when there is a problem, also when Redis cannot be reached.
 
+    A daemon finds overdue and missing schedules by itself, within minutes. --deep finds all other changes by another
+    program, such as a changed payload or a schedule in two places. It reads an archive on this disk, as its user.
+
     \b
     Examples:
       zsched doctor
+      zsched doctor --deep
       zsched doctor --json | jq '.[] | select(.verdict != "ok")'
       zsched doctor --role client --user shop
     """
@@ -179,6 +184,10 @@ def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None) -> 
     link, asked = invocation.link(settings), tuple(role for name in roles for role in USERS[f"zsched-{name}"])
     with reaching(invocation):
         findings = causes_of(examine(settings, link, asked, user, config_file=invocation.config_file))
+        if deep:
+            from zsched.cli.deep import deep_findings
+
+            findings += deep_findings(settings, link)
     invocation.answer(map(_to_dict, findings), Table(_HEADER, _rows(findings)), "", _summary(findings))
     is_unwell = any(finding.severity is Severity.PROBLEM for finding in findings)
     return UNHEALTHY if is_unwell else DONE

@@ -16,8 +16,8 @@ code changes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -69,7 +69,8 @@ class Record:
     ``run``: the part of the run id after the schedule's id; "" for a recurring schedule. ``due_ms`` is None if it has
     no time. ``last``: the id of a recurring schedule's last run. ``state``: its counts, such as ``failures=2``
     (lua/lib/state.lua). ``note``: "<since ms> <reason>" of a paused or quarantined schedule; ``uncertain`` for a run.
-    ``t_us``: the time of its last change in an archive's history.
+    ``t_us``: the time of its last change in an archive's history. ``places``: where Redis has it, such as ``normal``,
+    ``normal:mail`` (throttled) or ``paused``: another program may have put it into several places.
     ``shape``: the record with the fields that it shares with others, or None. ``n`` and ``row``: the entry in an
     archive's history, and the row in it, with its fields.
     """
@@ -89,6 +90,7 @@ class Record:
     shape: Record | None = None
     n: int = 0
     row: int = 0
+    places: Sequence[str] = field(default=(), compare=False)
 
     @property
     def key(self) -> Key:

@@ -83,8 +83,7 @@ class Threads:
         tracebacks = settings.rq.tracebacks
         tracker = Tracker(self.archiver, keys, tracebacks=tracebacks)
         lost = LostRuns(self.archiver, keys, tracker, tracebacks=tracebacks)
-        auditor = Auditor(self.archiver, keys, clock)
-        slots = SlotKeeper(keys, clock)
+        auditor, slots = Auditor(self.archiver, keys), SlotKeeper(keys, clock)
         self._chores = ChoreThread(
             link,
             self.archiver,

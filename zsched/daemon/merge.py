@@ -231,7 +231,7 @@ class Merge:
         """Return the row that repairs a schedule as the auditor does; None if it is right, or others changed it."""
         if known is None or self.branch.is_newer((known.id, ""), known.t_us):
             return None
-        alarm = misplaced(known, here, [] if here is None else [here.place], "")
+        alarm = misplaced(known, here)
         return None if alarm is None else alarm.row
 
     def _add(self, entry: Entry) -> set[str]:

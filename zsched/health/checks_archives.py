@@ -58,7 +58,7 @@ def check_no_archive(overview: Overview) -> Iterator[Finding]:
         yield skipped("none follows the log, as no daemon leads")
 
 
-@health_check("audit", Overview, alert="the auditor found a missing or wrong schedule or occurrence")
+@health_check("audit", Overview, alert="the auditor found a missing or overdue schedule")
 def check_audit(overview: Overview) -> Iterator[Finding]:
     """Report alarms of the last audit that it could not repair."""
     last = last_audit(overview.archives, overview.now_ms)
@@ -66,7 +66,7 @@ def check_audit(overview: Overview) -> Iterator[Finding]:
         yield fine("no audit was made lately")
     elif last.alarms > last.repaired:
         text = f"the last audit: {audit_text(last, overview.now_ms)}; the daemon's log says what"
-        events = "schedule_missing, occurrence_missing, occurrence_overdue, run_suppressed"
+        events = "schedule_missing, occurrence_overdue, run_suppressed"
         yield problem(text, f"look for {events}; zsched why ID explains")
     else:
         yield fine(f"the last audit: {audit_text(last, overview.now_ms)}")

@@ -5,7 +5,7 @@
 --        ...   ids
 -- RETURNS  OK, now ms, id and t of the log's last entry or '' twice, then per id: '' when unknown, else a list of
 --          place, lane or '', due ms, '' or -, since ms or '', note or '', 1 when recurring, schedule's pairs,
---          pairs of template or waiting job
+--          pairs of template or waiting job, all its places by spaces
 -- LOGS   nothing
 -- include lib/place.lua
 
@@ -36,7 +36,7 @@ for i, id in ipairs(ids) do
       job = at.due_ms == '-' and {} or pairs_at(run_key(id, at.due_ms))
     end
     reply[#reply + 1] = {at.place, at.lane or '', at.due_ms or '', at.since_ms or '', at.note or '',
-      at.recurring and 1 or 0, schedule, job}
+      at.recurring and 1 or 0, schedule, job, at.places or ''}
   else
     reply[#reply + 1] = ''
   end

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import redis
 
+from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import text
 from zsched.errors import Garbled, RedisRefused
@@ -108,6 +109,11 @@ def server_now_ms(channel: Channel, keys: Keys) -> int:
     if not 0 <= now_ms <= LAST_MS:
         raise garbled(keys, field, value)
     return now_ms
+
+
+def is_held(channel: Channel, keys: Keys, now_ms: int) -> bool:
+    """Return True if nothing fires now. A longer hold was written before the clock was set back (lib/hold.lua)."""
+    return now_ms < number(keys, "hold", channel.execute("HGET", keys.meta(), "hold")) <= now_ms + LONGEST_LEASE_MS
 
 
 def doubted_until_ms(channel: Channel, keys: Keys) -> int:

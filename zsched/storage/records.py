@@ -64,7 +64,7 @@ def read_page(scripts: Scripts, keys: Keys, ids: Sequence[str]) -> RecordPage:
 
 def _record(id: str, row: list[Any], run_suffix: str) -> Record:
     """Return the record in a row of the reply. Another program may have written any value."""
-    place, lane, due, since_ms, note, is_recurring, own, job = row
+    place, lane, due, since_ms, note, is_recurring, own, job, places = row
     fields = dict(zip(own[::2], own[1::2], strict=True))
     nominal, last, state = fields.pop(b"nominal", b""), text(fields.pop(b"last", b"")), text(fields.pop(b"state", b""))
     return Record(
@@ -79,6 +79,7 @@ def _record(id: str, row: list[Any], run_suffix: str) -> Record:
         last=last if last.split() == [last] else None,
         state=state if STATE.fullmatch(state) else "",
         note=f"{text(since_ms)} {text(note)}" if since_ms else None,
+        places=text(places).split(),
     )
 
 

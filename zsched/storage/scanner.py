@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
-from zsched.config.settings import LONGEST_LEASE_MS
 from zsched.core.entry import Position, text
 from zsched.core.options.choices import Priority
 from zsched.core.pages import pages_of
@@ -15,35 +13,12 @@ from zsched.core.runs.run_id import RunId, nominal_ms_of, run_key
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
-from zsched.storage.lease import Term
 from zsched.storage.records import PAGE, read_records
 from zsched.storage.registries import queue_keys
 from zsched.storage.scripts import Scripts
 from zsched.storage.throttled import throttled_sets
 
 Page = tuple[Position | None, list[Record]]
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """
-    Places of schedules at ``now_ms`` of the server, when the log ended with ``tail``. By id: ``places``, all its places
-    ("<lane>:<queue>" if throttled); ``statuses``, RQ's status of its waiting run, or ''.
-    """
-
-    now_ms: int
-    hold_ms: int
-    tail: Position | None
-    places: dict[str, list[str]]
-    statuses: dict[str, str]
-
-    def is_throttled(self, id: str) -> bool:
-        """Return True if its queue's limit throttles it: its lateness is intended."""
-        return any(":" in place for place in self.places[id])
-
-    def is_held(self) -> bool:
-        """Return True if nothing fires now. A longer hold was written before the clock was set back (lib/hold.lua)."""
-        return self.now_ms < self.hold_ms <= self.now_ms + LONGEST_LEASE_MS
 
 
 class Scanner:
@@ -75,21 +50,12 @@ class Scanner:
         """Yield the ids in quarantine, one reply of Redis after the other; some come twice."""
         yield from self._scan("HSCAN", self._keys.quarantine(), 2)
 
-    def places(self, term: Term, schedules: Sequence[tuple[str, str]]) -> Placement:
+    def missing(self, schedules: Sequence[tuple[str, str]]) -> list[str]:
         """
-        Return all places of *schedules*, each given with the rest of its waiting run's id ('' for a recurring
-        schedule). Only the leader of *term* may call this.
-
-        Raises:
-            Stale, ServerChanged.
+        Return those of *schedules*, each given with the rest of its waiting run's id ('' for a recurring schedule),
+        that have no place, or no hash, template or job.
         """
-        rows = [each for schedule in schedules for each in schedule]
-        reply = self._scripts.call("audit", rows=rows, **term.fence)
-        now_ms, hold_ms, last, last_t, *found = reply
-        ids = [id for id, _ in schedules]
-        places = {id: text(each).split() for id, each in zip(ids, found[::2], strict=True)}
-        statuses = {id: text(each) for id, each in zip(ids, found[1::2], strict=True)}
-        return Placement(int(now_ms), int(hold_ms), Position.of(last, last_t), places, statuses)
+        return list(map(text, self._scripts.call("audit", rows=list(chain.from_iterable(schedules)))))
 
     def schedules(self, ids: Iterable[str]) -> Iterator[Page]:
         """Yield the existing schedules of *ids*, in pages."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,16 @@ from tests.builders.scenes import SOON, Scene
 from tests.integration.archive.storms import Storm
 from tests.prefix import RQ
 from tests.states import State
-from zsched.core.clock import ManualClock, from_ms
+from zsched.archive.recall import recalling_beside
+from zsched.core.clock import from_ms
 from zsched.core.log import Entry
+from zsched.core.recovery.audit import Alarm
 from zsched.daemon import auditor as module
 from zsched.daemon.auditor import Auditor
+from zsched.daemon.inspection import Inspection
 from zsched.storage.dispatch import FireResult
+from zsched.storage.log import Log
+from zsched.storage.scanner import Scanner
 
 FUNC = "app.task"
 
@@ -28,55 +32,41 @@ class Auditing:
     """An auditor by hand on *scene*. It also stands in for the archiver that the auditor asks."""
 
     def __init__(self, scene: Scene) -> None:
-        self.scene, self.clock = scene, ManualClock()
+        self.scene = scene
         self.audit: dict[str, Any] | None = None
         self.begin()
 
     def begin(self) -> None:
-        """Start with a new auditor that has read the clock once."""
-        self.auditor = Auditor(self, self.scene.keys, self.clock).over(self.scene.wire)  # type: ignore[arg-type]
+        """Start with a new auditor in a new term."""
+        self.auditor = Auditor(self, self.scene.keys).over(self.scene.wire)  # type: ignore[arg-type]
         self.auditor.step(self.scene.term)
-        assert module._LOOK_MS == self.auditor.every_ms
 
     @property
     def path(self) -> Path:
         return self.scene.archive.path
 
-    def pass_time(self, ms: int) -> None:
-        """Move the clocks of the server and of this machine."""
-        self.scene.pass_time(ms)
-        self.clock.advance(ms)
-
-    def steps(self, between: Callable[[], None] = lambda: None) -> None:
-        """Run one whole pass."""
-        self.audit, self.auditor._next_ms = None, 0.0
-        for _ in range(100):
-            between()
-            assert not self.auditor.step(self.scene.term)
-            if self.auditor.every_ms != module._PAUSE_MS:
-                return
-        raise AssertionError("a pass without an end")
-
-    def look(self) -> list[dict[str, Any]]:
-        """Let it look for new schedules in quarantine, when the archive has the whole log; return the alarms."""
-        assert self.scene.follower.step()
-        self.auditor._next_ms = math.inf
-        with capture_logs() as told:
-            while not self.auditor.step(self.scene.term) and self.auditor.every_ms == module._PAUSE_MS:
-                pass
-        return alarms(told)
+    def step(self) -> None:
+        """Make a pass; ``audit`` is its result, None if nothing could be concluded."""
+        self.audit = None
+        assert not self.auditor.step(self.scene.term)
+        assert (module._AGAIN_MS if self.audit is None else module._EVERY_MS) == self.auditor.every_ms
 
     def run(self) -> list[dict[str, Any]]:
         """Run a pass of an archive that has the whole log; return the alarms."""
         assert self.scene.follower.step()
         with capture_logs() as told:
-            self.steps()
+            self.step()
         assert self.audit is not None
         return alarms(told)
 
 
 def alarms(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [dict(each) for each in told if each["log_level"] == "error"]
+
+
+def faults(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the alarms without those of late schedules: a storm fires late."""
+    return [alarm for alarm in alarms(told) if alarm["event"] != "occurrence_overdue"]
 
 
 def schedules(state: State) -> dict[str, Any]:
@@ -139,8 +129,8 @@ def lane(scene: Scene, name: str = "normal") -> str:
 MISSING, DIFFERENT, MANY = "schedule_missing", "schedule_different", "schedule_in_many_places"
 HANDS: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
     "takes it out of its lane": ("a", MISSING, lambda s: s.redis.zrem(lane(s), "a")),
-    "takes a rule out of its lane": ("r", DIFFERENT, lambda s: s.redis.zrem(lane(s), "r")),
-    "deletes its job": ("a", DIFFERENT, lambda s: s.redis.delete(job_of(s, "a"))),
+    "takes a rule out of its lane": ("r", MISSING, lambda s: s.redis.zrem(lane(s), "r")),
+    "deletes its job": ("a", MISSING, lambda s: s.redis.delete(job_of(s, "a"))),
     "deletes its lane": ("b", MISSING, lambda s: s.redis.delete(lane(s, "high"))),
     "moves it in time": ("a", DIFFERENT, lambda s: s.redis.zincrby(lane(s), HOUR_MS, "a")),
     "moves a rule in time": ("r", DIFFERENT, lambda s: s.redis.zincrby(lane(s), HOUR_MS, "r")),
@@ -152,15 +142,20 @@ HANDS: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
     "pauses what waits": ("r", MANY, lambda s: s.redis.hset(s.keys.paused(), "r", "normal 5 5 by hand")),
     "quarantines what waits": ("a", MANY, lambda s: s.redis.hset(s.keys.quarantine(), "a", "normal 5 5 by hand")),
     "lets go what is paused": ("paused", MISSING, lambda s: s.redis.hdel(s.keys.paused(), "paused")),
-    "lets go a paused rule": ("paused_rule", DIFFERENT, lambda s: s.redis.hdel(s.keys.paused(), "paused_rule")),
-    "deletes a rule": ("r", DIFFERENT, lambda s: s.redis.delete(s.keys.schedule("r"))),
-    "deletes a template": ("r", DIFFERENT, lambda s: s.redis.delete(s.keys.template("r"))),
+    "lets go a paused rule": ("paused_rule", MISSING, lambda s: s.redis.hdel(s.keys.paused(), "paused_rule")),
+    "deletes a rule": ("r", MISSING, lambda s: s.redis.delete(s.keys.schedule("r"))),
+    "deletes a template": ("r", MISSING, lambda s: s.redis.delete(s.keys.template("r"))),
     "changes a rule": ("r", DIFFERENT, lambda s: s.redis.hset(s.keys.schedule("r"), "trigger", "never")),
     "says that it does not recur": ("r", DIFFERENT, lambda s: s.redis.srem(s.keys.recurring(), "r")),
     "says that it recurs": ("a", DIFFERENT, lambda s: s.redis.sadd(s.keys.recurring(), "a")),
     "forgets what has ended": ("ended", MISSING, lambda s: s.redis.srem(s.keys.recurring(), "ended")),
     "lets what has ended wait": ("ended", DIFFERENT, lambda s: s.redis.zadd(lane(s), {"ended": 5})),
 }
+
+AUDITED = [
+    "quarantines what waits",
+    *(hand for hand, (id, event, _) in HANDS.items() if event == MISSING and id != "ended"),
+]
 
 
 class Quiet(Storm):
@@ -173,19 +168,34 @@ class Quiet(Storm):
         self.tick()
 
 
-def busy(auditing: Auditing, storm: Storm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the storm make changes also between two questions of the auditor."""
+def inspected(scene: Scene) -> dict[str, Alarm]:
+    """Compare all schedules with an archive that has the whole log; return the alarms by id."""
+    assert scene.follower.step()
+    with recalling_beside(scene.archive.path) as (recall, position):
+        assert position is not None
+        inspection = Inspection(scene.wire, scene.keys, recall, position)
+        inspection.compare(list(recall.known_all()))
+        inspection.compare(list(recall.known(recall.absent(list(Scanner(scene.wire, scene.keys).ids())))))
+        return inspection.alarms
 
-    def between(owner: object, name: str) -> None:
+
+def busy(storm: Storm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the storm make changes also between two questions of the auditor."""
+    is_in_storm = False
+
+    def between(owner: type, name: str) -> None:
         does = getattr(owner, name)
 
         def done(*arguments: Any, **options: Any) -> Any:
-            if storm.random.random() < 0.2:
+            nonlocal is_in_storm
+            if not is_in_storm and storm.random.random() < 0.2:
+                is_in_storm = True
                 storm.step()
+                is_in_storm = False
             return does(*arguments, **options)
 
         monkeypatch.setattr(owner, name, done)
 
-    between(auditing.auditor._scanner, "places")
-    between(auditing.auditor._log, "read")
-    between(auditing.auditor._scanner, "schedules")
+    between(Scanner, "missing")
+    between(Scanner, "schedules")
+    between(Log, "read")

@@ -15,12 +15,14 @@ from tests.builders.command_line import Zsched
 from tests.builders.scenes import SOON, Scene, rows_put_back
 from tests.integration.archive.merging import put_back, snapshot
 from tests.integration.auditor.auditing import (
+    AUDITED,
     FUNC,
     HANDS,
     Auditing,
     Quiet,
     alarms,
     busy,
+    faults,
     fill,
     is_due_as_its_run,
     lane,
@@ -35,24 +37,23 @@ SEEDS = some(range(6), 0, 1)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("page", [2, 200])
+@pytest.mark.parametrize("round", [4, 10_000])
 def test_concurrent_clients_and_a_leader_raise_no_alarm(
-    scene: Scene, auditing: Auditing, seed: int, page: int, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, auditing: Auditing, seed: int, round: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PAGE", page)
-    monkeypatch.setattr(module, "_ROUND", 2 * page)
+    monkeypatch.setattr(module, "_ROUND", round)
     storm, rounds = Quiet(scene, seed), 0
-    busy(auditing, storm, monkeypatch)
+    busy(storm, monkeypatch)
 
     with capture_logs() as told:
         for _ in range(60):
             storm.run(4)
             if storm.random.random() < 0.7:
                 scene.follower.step()
-            auditing.steps(lambda: storm.step() if storm.random.random() < 0.3 else None)
+            auditing.step()
             rounds += auditing.audit is not None and auditing.audit["checked"] > 0
 
-    assert [] == alarms(told)
+    assert [] == faults(told)
     assert [] == rows_put_back(scene)
     assert rounds > 20
 
@@ -66,7 +67,7 @@ def test_an_audit_stops_at_another_history_with_the_same_entry_ids(scene: Scene,
         scene.client.schedule(FUNC, id=id, at=SOON)
 
     with capture_logs() as told:
-        auditing.steps()
+        auditing.step()
 
     assert [] == alarms(told)
     assert [] == rows_put_back(scene)
@@ -76,20 +77,19 @@ def test_an_audit_stops_at_another_history_with_the_same_entry_ids(scene: Scene,
 def test_changes_by_another_writer_during_an_audit_are_finally_repaired(
     scene: Scene, auditing: Auditing, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PAGE", 2)
     storm = Quiet(scene, seed)
     fill(scene)
     auditing.run()
-    busy(auditing, storm, monkeypatch)
+    busy(storm, monkeypatch)
     for _ in range(10):
-        does = storm.random.choice(list(HANDS.values()))[2]
+        does = HANDS[storm.random.choice(AUDITED)][2]
         with capture_logs():
             try:
                 does(scene)
             except (ValueError, redis.ResponseError):  # what it looks for is not there any more
                 continue
             scene.follower.step()
-            auditing.steps(lambda: storm.step() if storm.random.random() < 0.3 else None)
+            auditing.step()
     monkeypatch.undo()
 
     for _ in range(2):
@@ -109,19 +109,18 @@ def test_a_refused_restore_is_tried_again(scene: Scene, auditing: Auditing, monk
     fill(scene)
     auditing.run()
     scene.redis.zrem(lane(scene), "a")
-    scene.redis.zadd(lane(scene, "low"), {"b": 5})
-    does, puts = module.Restoring.restore, count()
+    scene.redis.zrem(lane(scene, "high"), "b")
+    does, puts = restoring.Restoring.restore, count()
 
     def late(*arguments: Any, **more: Any) -> Any:
         for _ in range(101):  # more than the script looks at
             scene.client.schedule(FUNC, id=f"new{next(puts)}", at=SOON)
         return does(*arguments, **more)
 
-    monkeypatch.setattr(module.Restoring, "restore", late)
+    monkeypatch.setattr(restoring.Restoring, "restore", late)
     told = auditing.run()
     assert [("a", False), ("b", False)] == sorted((each["schedule_id"], each["repaired"]) for each in told)
     monkeypatch.undo()
-    monkeypatch.setattr(module, "_ROUND", 1)
 
     auditing.run()
 
@@ -136,14 +135,14 @@ def test_an_audit_keeps_a_schedule_that_a_client_put_during_the_repair(
     scene.client.schedule(FUNC, id="b", at=SOON)
     auditing.run()
     scene.redis.delete(lane(scene))
-    does, puts = module.Restoring.restore, iter(["b"])
+    does, puts = restoring.Restoring.restore, iter(["b"])
 
     def late(*arguments: Any, **more: Any) -> Any:
         for id in puts:
             scene.client.schedule(FUNC, id=id, at=SOON + timedelta(hours=1))
         return does(*arguments, **more)
 
-    monkeypatch.setattr(module.Restoring, "restore", late)
+    monkeypatch.setattr(restoring.Restoring, "restore", late)
 
     told = auditing.run()
 
@@ -165,7 +164,7 @@ def _stand_in_the_way(scene: Scene, **fields: str) -> str:
 def test_a_suppressed_run_raises_an_alarm_and_why_names_it(scene: Scene, auditing: Auditing, redis_url: str) -> None:
     run = _stand_in_the_way(scene, status="finished")
     assert [] == auditing.run()
-    auditing.pass_time(600_000)
+    scene.pass_time(600_000)
     scene.tick()
 
     [alarm] = auditing.run()
@@ -186,7 +185,7 @@ def test_a_suppressed_run_raises_an_alarm_and_why_names_it(scene: Scene, auditin
 
 def test_a_forged_hash_does_not_suppress_a_run(scene: Scene, auditing: Auditing) -> None:
     run = _stand_in_the_way(scene, x="1")
-    auditing.pass_time(600_000)
+    scene.pass_time(600_000)
     scene.tick()
 
     assert {run} == scene.queued()
@@ -198,7 +197,7 @@ def test_a_pushed_run_is_not_pushed_again_and_raises_no_alarm(scene: Scene, audi
     schedule = scene.client.schedule(FUNC, id="r", every=600)
     assert schedule.next_at is not None
     nominal_ms = round(schedule.next_at.timestamp() * 1000)
-    auditing.pass_time(600_000)
+    scene.pass_time(600_000)
     scene.tick()
     run = scene.keys.run_id("r", nominal_ms)
     assert {run} == scene.queued()
@@ -222,7 +221,7 @@ def test_a_one_shot_run_early_raises_no_alarm_for_a_rule_with_its_id(scene: Scen
     run = scene.client.run_now("r")
     assert scene.keys.run_id("r", round(rule.next_at.timestamp() * 1000)) == run
     scene.client.schedule(FUNC, id="r", every=20, starts=rule.next_at)
-    auditing.pass_time(20_000)
+    scene.pass_time(20_000)
     scene.tick()
 
     assert not any(each["event"] == "run_suppressed" for each in auditing.run())

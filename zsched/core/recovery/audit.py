@@ -1,9 +1,9 @@
 """
-The findings of an audit: a schedule that differs from its history, and an occurrence without a record. Pure.
+The findings of an audit or an inspection: a schedule that differs from its history, and an occurrence without a
+record. Pure.
 
 The expected state follows from the log: its entries, and the rules in them. It is compared with the contents of Redis
-and with the promised occurrences. The most important alarm is "expected to fire, and no record of it": the log has
-entries for everything else.
+and with the promised occurrences.
 
 **Place.** A schedule is in one place, with the content that the log has. If RQ has the run of a waiting one-shot (in
 any status except ``scheduled``), the one-shot is not put back, because it would run twice: restore.lua takes it out.
@@ -35,13 +35,12 @@ from zsched.core.runs.run_id import RunId
 from zsched.core.triggers import Trigger, build, spec_of
 
 GRACE_MS: Final = 60_000  # after its time; then an occurrence counts as missed
-_WAITS: Final = ("", "scheduled")  # statuses of a job that is not in RQ's hands; '' for no job
 
 
 class Event(Enum):
     """One kind of finding, by the name of the event that reports it."""
 
-    MISSING = "schedule_missing"  # in the log, but not in Redis
+    MISSING = "schedule_missing"  # Redis lacks it, its place, or its hash, template or job
     DIFFERENT = "schedule_different"  # Redis and the log differ in place, time or content
     SCATTERED = "schedule_in_many_places"  # in more than one lane, or in a lane and paused, …
     UNKNOWN = "schedule_unknown"  # in Redis, but never in the log
@@ -62,26 +61,28 @@ class Alarm:
     row: Record | None = None
 
 
-def misplaced(
-    known: Record, here: Record | None, places: Sequence[str], status: str, *, is_released: bool = False
-) -> Alarm | None:
+def misplaced(known: Record, here: Record | None, *, is_released: bool = False) -> Alarm | None:
     """
     Return the alarm for a schedule's place or content; None if it is as *known*.
 
-    *here*: the schedule in Redis; *places*: all places that it is in; *status*: RQ's status of its waiting run, or '';
-    *is_released*: it is in quarantine, and the cause is over.
+    *here*: the schedule in Redis; *is_released*: it is in quarantine, and the cause is over.
     """
-    is_scattered = len(places) > 1
+    is_scattered = here is not None and len(here.places) > 1
     if here is not None and _is_as(known, here) and not is_scattered:
         return _released(known, here, is_released=is_released) if known.place == Place.QUARANTINE else None
-    event = Event.SCATTERED if is_scattered else Event.MISSING if here is None else Event.DIFFERENT
-    found = "in " + " and ".join(places) if is_scattered else "nothing" if here is None else _difference(known, here)
-    if known.run and status not in _WAITS:
-        found += f"; its run is {status} in RQ"
+    event = Event.SCATTERED if is_scattered else Event.MISSING if _is_missing(known, here) else Event.DIFFERENT
+    found = "nothing" if here is None else _places(here) if is_scattered else _difference(known, here)
     if known.run and not known.is_at_its_time:  # another writer moved it, then it was paused
         return Alarm(event, known.id, _shown(known), f"{found}; by the log it is not due when its run is")
     row = None if known.place == Place.QUARANTINE else restored_row(known)
     return Alarm(event, known.id, _shown(known), found, row)
+
+
+def _is_missing(known: Record, here: Record | None) -> bool:
+    """Return True if Redis lacks the schedule, its place, or its hash, template or job."""
+    if here is None or (here.place == Place.ENDED and known.place != Place.ENDED):
+        return True
+    return here.run == known.run and not (here.job and (here.run or here.own))
 
 
 def _is_as(known: Record, here: Record) -> bool:
@@ -104,9 +105,9 @@ def _released(known: Record, here: Record, *, is_released: bool) -> Alarm | None
     return Alarm(Event.RELEASED, known.id, _shown(due), f"quarantine: {reason}", restored_row(due))
 
 
-def unknown_schedule(id: str, places: Sequence[str]) -> Alarm:
+def unknown_schedule(here: Record) -> Alarm:
     """Return the alarm for an id that is in Redis and was never in the log. ``fire`` quarantines it when it is due."""
-    return Alarm(Event.UNKNOWN, id, "nothing", "in " + " and ".join(places))
+    return Alarm(Event.UNKNOWN, here.id, "nothing", _places(here))
 
 
 def suppressed(id: str, run_id: str, nominal_ms: int | None) -> Alarm:
@@ -116,9 +117,17 @@ def suppressed(id: str, run_id: str, nominal_ms: int | None) -> Alarm:
     )
 
 
-def is_overdue(record: Record, since_ms: int, now_ms: int) -> bool:
-    """Return True if *record* should have fired by *now_ms*; firing has been possible since *since_ms*."""
-    return record.place == Place.DUE and record.due_ms is not None and max(record.due_ms, since_ms) < now_ms - GRACE_MS
+def is_overdue(here: Record, now_ms: int) -> bool:
+    """Return True if the schedule in Redis should have fired by *now_ms*. A throttled one is late by intent."""
+    is_throttled = any(":" in place for place in here.places)
+    return here.place == Place.DUE and not is_throttled and (here.due_ms or now_ms) < now_ms - GRACE_MS
+
+
+def late(here: Sequence[Record]) -> Alarm:
+    """Return the alarm for the oldest of the overdue schedules *here*."""
+    oldest = min(here, key=lambda each: (each.due_ms, each.id))
+    others = f", with {len(here) - 1} others" if len(here) > 1 else ""
+    return Alarm(Event.OVERDUE, oldest.id, f"fired {iso(oldest.due_ms)}", f"waiting{others}")
 
 
 def may_be_left_out(known: Record, told_ms: int, now_ms: int) -> int | None:
@@ -177,6 +186,10 @@ def left_out(known: Record, missing_ms: int) -> Alarm:
 def _shown(record: Record) -> str:
     due = "" if record.due_ms is None else f", due {iso(record.due_ms)}"
     return f"{_place(record)}{due}"
+
+
+def _places(here: Record) -> str:
+    return "in " + " and ".join(here.places or (here.place,))
 
 
 def _place(record: Record) -> str:

@@ -1,13 +1,14 @@
 -- find: find the places of schedules. Only this file knows lanes, paused and quarantine.
 --
 -- USES   paused_key quarantine_key recurring_key
--- GIVES  find(ids)  list of {place, lane, key, due_ms, since_ms, note, recurring} or false
+-- GIVES  find(ids)  list of {place, lane, key, due_ms, since_ms, note, recurring, places} or false
 --
 -- place is 'due', 'paused', 'quarantine', or 'ended' for a recurring schedule without a place. A schedule that is due
 -- is in a lane or throttled (lib/lanes.lua): `key` is the key of that ZSET. lanes and lane_keys have the words of both
 -- kinds.
 -- If another program wrote a value into paused or quarantine that does not match PARKED, find returns that schedule as
--- quarantined, without a lane, due '-'. `key` is the key of the hash with that value.
+-- quarantined, without a lane, due '-'. `key` is the key of the hash with that value. `places`: words of all its
+-- places, by spaces, as another program may have put it into several.
 -- include lib/meta.lua
 -- include lib/lanes.lua
 local PARKED = '^(%a+) (%S+) (%d+) ?(.*)$'  -- as park writes it
@@ -46,11 +47,15 @@ function find(ids)
   for i = 1, #ids do
     found[i] = false
   end
+  local function note(i, word, at)
+    at.places = found[i] and found[i].places .. ' ' .. word or word
+    found[i] = at
+  end
   for _, word in ipairs(lanes) do
     local scores = exists(lane_keys[word]) and redis.call('ZMSCORE', lane_keys[word], unpack(ids)) or {}
     for i = 1, #scores do
       if scores[i] then
-        found[i] = {place = 'due', lane = lane_of(word), key = lane_keys[word], due_ms = scores[i]}
+        note(i, word, {place = 'due', lane = lane_of(word), key = lane_keys[word], due_ms = scores[i]})
       end
     end
   end
@@ -58,7 +63,7 @@ function find(ids)
     local values = exists(key) and redis.call('HMGET', key, unpack(ids)) or {}
     for i = 1, #values do
       if values[i] then
-        found[i] = standing(place, key, values[i])
+        note(i, place, standing(place, key, values[i]))
       end
     end
   end

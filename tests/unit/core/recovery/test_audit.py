@@ -18,6 +18,7 @@ from zsched.core.recovery.audit import (
     GRACE_MS,
     Event,
     is_overdue,
+    late,
     left_out,
     may_be_left_out,
     misplaced,
@@ -114,14 +115,14 @@ def test_a_schedule_that_the_engine_advanced_lacks_no_occurrence(
     spec = TriggerSpec(**RULES[rule])
     trigger = build(spec, first_ms)
     t_ms, nominal_ms = first_ms, trigger.next_after(first_ms)
-    for late in late_ms:
+    for delay_ms in late_ms:
         if nominal_ms is None:
             return
         for touch in touched_ms:  # a put of the same rule, run_now, pause: only the time of the last change moves
             assert missing_occurrence(trigger, nominal_ms, t_ms, LATER_MS) is None
             t_ms += touch
         assert missing_occurrence(trigger, nominal_ms, t_ms, LATER_MS) is None
-        t_ms = max(t_ms, nominal_ms) + late
+        t_ms = max(t_ms, nominal_ms) + delay_ms
         if skips:
             _, bracket = after_missed(spec, first_ms, nominal_ms, t_ms)
             nominal_ms = None if bracket.next is None else int(bracket.next)
@@ -171,7 +172,7 @@ def test_alarms_show_no_arguments() -> None:
     known = rule(1)
     there = Record("r", "", Place.DUE, "low", 5, [b"origin", b"mail", b"data", b"other"], OWN, 5)
 
-    alarm = misplaced(known, there, ["low"], "")
+    alarm = misplaced(known, there)
 
     assert (Event.DIFFERENT, "normal lane, due 2026-01-01T01:00:00.000Z") == (alarm.event, alarm.expected)
     shown = "low lane; due 1970-01-01T00:00:00.005Z; nominal 1970-01-01T00:00:00.005Z; other data, origin"
@@ -201,9 +202,10 @@ QUARANTINED = Record("a", str(DUE_MS), Place.QUARANTINE, "normal", DUE_MS, JOB, 
     ],
 )
 def test_an_alarm_names_the_difference(known: Record, changes: dict[str, Any], found: str) -> None:
-    alarm = misplaced(known, replace(known, **changes), ["normal"], "")
+    alarm = misplaced(known, replace(known, **changes))
 
-    assert (Event.DIFFERENT, found) == (alarm.event, alarm.found)
+    event = Event.MISSING if found.endswith("is gone") else Event.DIFFERENT
+    assert (event, found) == (alarm.event, alarm.found)
 
 
 @pytest.mark.parametrize(
@@ -215,9 +217,7 @@ def test_an_alarm_names_the_difference(known: Record, changes: dict[str, Any], f
     ],
 )
 def test_a_schedule_that_agrees_with_the_log_raises_no_alarm(known: Record, there: Record) -> None:
-    places = ["quarantine"] if known.place == "quarantine" else ["normal"]
-
-    assert misplaced(known, there, places, "scheduled") is None
+    assert misplaced(known, there) is None
 
 
 @pytest.mark.parametrize(
@@ -230,26 +230,30 @@ def test_a_schedule_that_agrees_with_the_log_raises_no_alarm(known: Record, ther
     ids=["lost", "changed", "its cause is over"],
 )
 def test_a_schedule_goes_back_from_quarantine_with_the_content_of_the_log(there: Record, is_released: bool) -> None:
-    alarm = misplaced(QUARANTINED, there, ["quarantine"], "", is_released=is_released)
+    alarm = misplaced(QUARANTINED, there, is_released=is_released)
 
     assert (Event.RELEASED, "quarantine: why") == (alarm.event, alarm.found)
     assert ("due", DUE_MS, JOB) == (alarm.row.place, alarm.row.due_ms, alarm.row.job)
 
 
 @pytest.mark.parametrize(
-    ("places", "status", "event", "found"),
+    ("there", "event", "found"),
     [
-        ([], "", Event.MISSING, "nothing"),
-        ([], "scheduled", Event.MISSING, "nothing"),
-        ([], "queued", Event.MISSING, "nothing; its run is queued in RQ"),
-        (["normal", "paused"], "", Event.SCATTERED, "in normal and paused"),
+        (None, Event.MISSING, "nothing"),
+        (replace(ONCE, places=["normal", "paused"]), Event.SCATTERED, "in normal and paused"),
     ],
 )
-def test_a_missing_or_duplicated_schedule_is_restored(places: list[str], status: str, event: Event, found: str) -> None:
-    alarm = misplaced(ONCE, ONCE if places else None, places, status)
+def test_a_missing_or_duplicated_schedule_is_restored(there: Record | None, event: Event, found: str) -> None:
+    alarm = misplaced(ONCE, there)
 
     assert (event, "normal lane, due 2026-01-01T01:00:00.000Z", found) == (alarm.event, alarm.expected, alarm.found)
     assert ("a", "due", DUE_MS) == (alarm.row.id, alarm.row.place, alarm.row.due_ms)
+
+
+def test_a_rule_that_is_in_no_place_is_missing() -> None:
+    alarm = misplaced(rule(1), replace(rule(1), place=Place.ENDED, due_ms=None))
+
+    assert (Event.MISSING, "ended; due None") == (alarm.event, alarm.found)
 
 
 @pytest.mark.parametrize(
@@ -257,13 +261,13 @@ def test_a_missing_or_duplicated_schedule_is_restored(places: list[str], status:
     [(replace(ONCE, due_ms=5), "nothing; by the log it is not due when its run is"), (QUARANTINED, "nothing")],
 )
 def test_a_missing_quarantined_schedule_or_one_with_another_due_time_is_not_restored(known: Record, found: str) -> None:
-    alarm = misplaced(known, None, [], "")
+    alarm = misplaced(known, None)
 
     assert (Event.MISSING, None, found) == (alarm.event, alarm.row, alarm.found)
 
 
 def test_an_id_that_the_log_never_had_is_reported_with_its_places() -> None:
-    alarm = unknown_schedule("x", ["low", "paused"])
+    alarm = unknown_schedule(replace(ONCE, places=["low", "paused"]))
 
     assert (Event.UNKNOWN, "nothing", "in low and paused", None) == (
         alarm.event, alarm.expected, alarm.found, alarm.row
@@ -271,9 +275,18 @@ def test_an_id_that_the_log_never_had_is_reported_with_its_places() -> None:
 
 
 @pytest.mark.parametrize(
-    ("since_ms", "now_ms", "expected"), [(0, 60_006, True), (0, 60_005, False), (6, 60_006, False)]
+    ("place", "now_ms", "expected"),
+    [("normal", 60_006, True), ("normal", 60_005, False), ("normal:mail", 60_006, False)],
 )
-def test_a_schedule_is_overdue_when_it_could_fire_beyond_the_grace(since_ms: int, now_ms: int, expected: bool) -> None:
-    held = Record("a", "5", "due", "normal", 5, None, None, None, [])
+def test_a_schedule_is_overdue_after_the_grace_unless_it_is_throttled(place: str, now_ms: int, expected: bool) -> None:
+    here = Record("a", "5", Place.DUE, "normal", 5, [], places=[place])
 
-    assert expected == is_overdue(held, since_ms, now_ms)
+    assert expected == is_overdue(here, now_ms)
+
+
+def test_the_alarm_of_overdue_schedules_names_the_oldest() -> None:
+    alarm = late([replace(ONCE, id=id, due_ms=due_ms) for id, due_ms in [("b", 7000), ("a", 6000), ("c", 8000)]])
+
+    assert (Event.OVERDUE, "a", "fired 1970-01-01T00:00:06.000Z", "waiting, with 2 others") == (
+        alarm.event, alarm.id, alarm.expected, alarm.found
+    )  # fmt: skip
