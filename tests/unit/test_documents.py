@@ -14,7 +14,6 @@ from tests.adding import ADDING, PAGES, QUOTED, Page, astray
 from tests.documents import PROJECT, pages
 from tests.prose import LONGEST, MEAN, MEAN_OF_PAGE, Figures, figures, sentences
 from zsched.health import verdict
-from zsched.health.checks_users import PATCHED_REDIS, PATCHED_VALKEY, releases
 
 
 def anchors(page: Path) -> set[str]:
@@ -61,12 +60,6 @@ def test_the_pages_of_the_architecture_name_only_existing_files_and_each_package
     assert set() == {name for name in names if not any((package / f"{name}{end}").exists() for end in ("", ".py"))}
     assert packages == {name for name in packages if f"\n| `{name}` |" in page}
     assert len(page.splitlines()) <= 100
-
-
-def test_the_security_page_names_the_patched_releases_that_the_doctor_knows() -> None:
-    page = (PROJECT / "SECURITY.md").read_text()
-
-    assert {releases(PATCHED_REDIS), releases(PATCHED_VALKEY)} <= set(re.findall(r"(?m)\| ([\d., ]+) \|$", page))
 
 
 # A phrase of the private dialect, and the plain words for it.

@@ -5,9 +5,8 @@ Redis restricts a script to the rights of its caller, and ``deploy/redis/users.a
 interpreter runs the scripts of all users. If a script can change a table that all of them share, it puts its own code
 into the scripts of others, and that code runs with their rights (CVE-2025-46818, measured on 6.2.14).
 
-The sandbox itself is tried first: a script sets a shared field to the value that the field has. A patched server
-refuses that. So a distribution's backport (Debian 12's 7.0.15) is judged by its behaviour. The version decides only if
-the user may not run scripts.
+The sandbox itself is tried: a script sets a shared field to the value that the field has. A patched server refuses
+that. So a distribution's backport (Debian 12's 7.0.15) is judged by its behaviour.
 
 Databases do not isolate users: an ACL restricts keys and commands, in the same way in each database.
 
@@ -21,7 +20,7 @@ from __future__ import annotations
 import re
 import shlex
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -33,11 +32,6 @@ from zsched.core.wording import plural, some
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.facts import Probe
-
-# The first patched release of each series (Redis of 3 October 2025; Valkey of the same day). A missing series
-# has no patched release (Redis 7.0), unless it is later than the last one here.
-PATCHED_REDIS: Final = {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2}
-PATCHED_VALKEY: Final = {(7, 2): 11, (8, 0): 6, (8, 1): 4}
 
 _DATABASES: Final = 100  # checked at most
 
@@ -53,27 +47,26 @@ return is_open and 1 or 0
 
 @health_check("sandbox", Probe)
 def check_sandbox(probe: Probe) -> Iterator[Finding]:
-    """Try to change a table that all scripts share; without the right to run scripts, judge by the version."""
-    holds, is_patched = _holds(probe), _is_patched(probe)
-    if holds is False:
-        # Without users of their own all clients may do everything, so there is no wall to break.
-        said = problem if probe.own_user != "default" else warning
-        yield said(
-            f"{probe.server.product} lets a script change what other users' scripts do (CVE-2025-46818): "
-            "users.acl does not restrict a user who may run scripts",
-            _remedy(),
+    """Try to change a table that all scripts share."""
+    try:
+        sha = probe.ask("SCRIPT", "LOAD", _TRIES)
+        is_open = probe.ask("EVALSHA", sha, 0) == 1
+    except RedisRefused:
+        yield skipped(
+            f"user {probe.own_user} may not run the script that tests this", "ask as a user who may run scripts"
         )
-    elif holds is None and not is_patched:
-        yield warning(
-            f"{probe.server.product} may be older than the fixes of its Lua sandbox (CVE-2025-46818, CVE-2025-49844), "
-            f"and user {probe.own_user} may not run the script that tests this",
-            f"{_remedy()}; or ask as a user who may run scripts",
-        )
-    elif holds is None:
-        yield fine(f"{probe.server.product} has the fixes of the Lua sandbox, by its version")
-    else:
-        how = "" if is_patched else f"; {probe.server.product} has the fixes by a backport"
-        yield fine(f"scripts cannot change what other users' scripts do{how}")
+        return
+    if not is_open:
+        yield fine("scripts cannot change what other users' scripts do")
+        return
+    # Without users of their own all clients may do everything, so there is no wall to break.
+    said = problem if probe.own_user != "default" else warning
+    yield said(
+        f"{probe.server.product} lets a script change what other users' scripts do (CVE-2025-46818): "
+        "users.acl does not restrict a user who may run scripts",
+        "upgrade to a release of Redis or Valkey of October 2025 or later, or to your distribution's security update "
+        "(Redis 7.0 has no other)",
+    )
 
 
 @health_check("databases", Probe)
@@ -106,41 +99,6 @@ def check_databases(probe: Probe) -> Iterator[Finding]:
         yield skipped(f"this user may not look into database {some(unknown)}", "ask as the operator of users.acl")
     else:
         yield fine("no other database has RQ or this namespace in it")
-
-
-def _holds(probe: Probe) -> bool | None:
-    """Return True if the server refuses the change; None if this user may not try."""
-    try:
-        sha = probe.ask("SCRIPT", "LOAD", _TRIES)
-        return bool(probe.ask("EVALSHA", sha, 0) == 0)
-    except RedisRefused:
-        return None
-
-
-def _is_patched(probe: Probe) -> bool:
-    """Compare the version with the first patched release of its series."""
-    valkey = probe.server.info.get("valkey_version")
-    version, first = (valkey, PATCHED_VALKEY) if valkey else (probe.server.info.get("redis_version", ""), PATCHED_REDIS)
-    parts = version.split(".")[:3]
-    if len(parts) < 3 or not all(map(str.isdecimal, parts)):
-        return False
-    major, minor, patch = map(int, parts)
-    if (major, minor) > max(first):
-        return True
-    return (major, minor) in first and patch >= first[major, minor]
-
-
-def _remedy() -> str:
-    redis, valkey = map(releases, (PATCHED_REDIS, PATCHED_VALKEY))
-    return (
-        f"upgrade to Redis {redis} or later, to Valkey {valkey} or later, or to your distribution's security update "
-        "(7.0 has no other)"
-    )
-
-
-def releases(first: Mapping[tuple[int, int], int]) -> str:
-    """Write the first patched releases as people do: "7.2.11, 8.0.6, 8.1.4"."""
-    return ", ".join(f"{major}.{minor}.{patch}" for (major, minor), patch in first.items())
 
 
 # -- files of passwords ------------------------------------------------------------------------------
