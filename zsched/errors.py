@@ -156,7 +156,9 @@ class RedisRefused(ZschedError):
 
 
 class Garbled(RedisRefused):
-    """Another writer changed one of zsched's own keys. Nothing was written. ``problem`` names the key."""
+    """
+    Another writer changed a value or the type of one of zsched's own keys. Nothing was written. ``problem`` names it.
+    """
 
     def __init__(self, problem: str, remedy: str) -> None:
         self.problem, self.remedy = problem, remedy

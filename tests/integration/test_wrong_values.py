@@ -171,28 +171,27 @@ def test_a_leader_logs_a_corrupted_set_of_queues_once_per_term_and_fires(
     assert f"due-{DUE_MS}" in ns.queue()
 
 
-def test_a_schedule_that_cannot_go_into_quarantine_does_not_keep_the_leader_busy(
-    ns: Namespace, ticker: Ticker, term: Term
+STOPPED, IGNORED = "nothing fires until it is", "firing goes on without it"
+
+
+@pytest.mark.parametrize(
+    ("key", "effect"),
+    [
+        (f"{RQ}:queues", IGNORED),
+        (KEYS.archivers(), IGNORED),
+        *((key, STOPPED) for key in (KEYS.deadlines(), KEYS.limits(), KEYS.due_low(), KEYS.recurring())),
+    ],
+)
+def test_status_names_a_key_of_a_wrong_type_and_its_effect(
+    zsched: Zsched, ns: Namespace, key: str, effect: str
 ) -> None:
-    ns.redis.hset(ns.keys.schedule("due-rule"), "trigger", "nonsense")
-    spoil(ns, ns.keys.quarantine())
-
-    with capture_logs() as told:
-        ticks = [ticker.tick(term) for _ in range(5)]
-
-    assert not ticks[-1].has_more
-    assert not any(one["event"] == "schedule_quarantined" for one in told)
-    assert 1 == sum(one["event"] == "key_of_wrong_type" for one in told)
-
-
-@pytest.mark.parametrize("key", [f"{RQ}:queues", "zsched:{default}:deadlines"])
-def test_status_names_a_key_of_a_wrong_type(zsched: Zsched, ns: Namespace, key: str) -> None:
     spoil(ns, key)
 
     told = json.loads(zsched("status", "--json").stdout)
 
     [alarm] = [one for one in told["alarms"] if one["name"] == "wrong_type"]
-    assert key in alarm["problem"]
+    assert f"{key} is a " in alarm["problem"]
+    assert alarm["problem"].endswith(f"another program wrote it; {effect}")
     assert f"RENAME {shlex.quote(key)}" in alarm["remedy"]
 
 
@@ -236,7 +235,7 @@ def test_add_refuses_a_corrupted_test_clock(zsched: Zsched, redis_client: redis.
     assert 0 == redis_client.exists(KEYS.log())
 
 
-@pytest.mark.parametrize("key", [META, KEYS.lease(), KEYS.archivers(), KEYS.limits(), KEYS.due_low(), KEYS.paused()])
+@pytest.mark.parametrize("key", [META, KEYS.lease(), KEYS.log()])
 def test_a_key_of_a_wrong_type_is_named(zsched: Zsched, redis_client: redis.Redis, key: str) -> None:
     redis_client.lpush(key, "mine")
 

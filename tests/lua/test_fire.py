@@ -167,14 +167,6 @@ def test_a_corrupted_set_of_queues_is_reported_and_does_not_stop_a_push(led: Nam
     assert [f"{RQ}:queues"] == led.fire().wrong  # also where nothing is due
 
 
-@pytest.mark.parametrize("key", ["deadlines", "quarantine", "recurring"])
-def test_fire_reports_a_key_of_a_wrong_type_even_if_nothing_is_due(led: Namespace, key: str) -> None:
-    name = getattr(led.keys, key)()
-    led.redis.set(name, "odd")
-
-    assert (0, [name]) == ((fired := led.fire()).looked, fired.wrong)
-
-
 def test_due_recurring_schedules_are_returned_and_stay_in_their_lane(led: Namespace) -> None:
     due_ms = led.now_ms - 10
     _, anchor_ms, version, _ = led.put_recurring("r", due_ms, lane="high")

@@ -152,41 +152,6 @@ def _due_rules(ns: Namespace, number: int) -> None:
         ns.put_recurring(f"stuck{n:03}", ns.now_ms - 2000)
 
 
-@pytest.mark.parametrize("number", [2, 9])
-@pytest.mark.parametrize("put", [_stuck_one_shots, _due_rules])
-def test_schedules_that_cannot_be_quarantined_are_reported_and_do_not_block_later_schedules(
-    led: Namespace, put: Callable[[Namespace, int], None], number: int
-) -> None:
-    put(led, number)
-    good = put_due(led, *(f"good{n}" for n in range(5)))
-    low = put_due(led, "low", lane="low")
-    key = _spoil_quarantine(led)
-
-    fired = [led.fire(limit=3) for _ in range(3)]
-
-    assert [(3, [key]), (3, [key]), (0, [key])] == [(one.runs, one.wrong) for one in fired]
-    assert [*good, *low] == led.queue()
-    assert number == led.redis.zcard(led.keys.due_normal())
-
-
-@pytest.mark.parametrize("number", [1, 3, 100])
-def test_a_schedule_that_cannot_be_quarantined_is_tried_once_a_second(led: Namespace, number: int) -> None:
-    _stuck_one_shots(led, number)
-    _spoil_quarantine(led)
-
-    fired = led.fire(limit=3)
-
-    assert (fired.now_ms + 1000, min(number, 30)) == (fired.next_ms, fired.looked)
-
-
-def test_fire_does_not_page_through_a_lane_if_quarantine_works(led: Namespace) -> None:
-    _due_rules(led, 9)
-
-    fired = led.fire(limit=3)
-
-    assert (3, 3, fired.now_ms) == (fired.looked, len(fired.recurring), fired.next_ms)
-
-
 # -- quarantine --------------------------------------------------------------------------------------
 
 

@@ -250,13 +250,6 @@ def test_a_retried_lost_run_keeps_its_place_in_its_chain(led: Namespace, seen: L
     assert ([A], f"queue {A}", [AFTER]) == (led.queue(), chain(led, id="a"), waiting(led, "a"))
 
 
-def test_chains_of_a_wrong_type_hide_no_lost_run(led: Namespace, seen: LogEntry) -> None:
-    job(led, A)
-    led.redis.set(led.keys.chains(), "text")
-
-    assert [A] == lose(led, seen, end(A, execution(led, A)))[4]
-
-
 # -- lost before it began -------------------------------------------------------------------------
 
 

@@ -65,16 +65,6 @@ def test_skipped_occurrences_in_a_row_are_counted_until_one_is_pushed(led: Names
     assert skips(led) is None
 
 
-def test_skipped_occurrences_are_recorded_although_their_count_has_a_wrong_type(led: Namespace) -> None:
-    [first] = fired(led, "skip")
-    becomes(led, first, "started")
-    led.redis.set(led.keys.blocked(), "?")
-
-    assert "overlap" == advance(led, "skip")[0]
-
-    assert "advance" == led.last.kind
-
-
 @pytest.mark.parametrize("status", ["queued", "scheduled", "rate_limited"])
 def test_cancel_previous_fires_and_the_leaders_next_look_withdraws_the_run_before(led: Namespace, status: str) -> None:
     put(led, template={"zs_expires": "3600000"})

@@ -210,13 +210,12 @@ def test_an_uncertain_run_waits_too(led: Namespace) -> None:
     assert (f"queue {first}", [second]) == (chain(led), waiting(led))
 
 
-@pytest.mark.parametrize("what", ["waiting", "chains"])
-def test_a_key_of_another_type_quarantines_one_schedule_and_the_rest_go_on(led: Namespace, what: str) -> None:
+def test_a_list_of_another_type_quarantines_one_schedule_and_the_rest_go_on(led: Namespace) -> None:
     put(led)
     put(led, "s")
     fired(led, "queue")
     row, other = due(led), due(led, "s")
-    key = led.keys.waiting("r") if what == "waiting" else led.keys.chains()
+    key = led.keys.waiting("r")
     led.redis.delete(key)
     led.redis.set(key, "text")
 

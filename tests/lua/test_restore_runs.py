@@ -328,19 +328,6 @@ def test_a_forged_one_shot_does_not_remove_a_rule_from_its_lane(led: Namespace, 
     assert ({"r": f"normal {due_ms + HOUR_MS}"}, []) == (led.places(), led.queue("evil"))
 
 
-def test_a_one_shot_and_a_rule_are_recognised_without_the_set_of_recurring_ids_and_by_no_field(led: Namespace) -> None:
-    due_ms = led.now_ms - 1000
-    led.put_recurring("r", due_ms)
-    led.put(("a", due_ms), allow_past=1)
-    led.redis.set(led.keys.recurring(), "x")
-    led.redis.hset(f"{RQ}:job:r-{due_ms}", mapping={"status": "scheduled", "origin": "evil", "zs": "1"})
-    led.redis.hset(f"{RQ}:job:a-{due_ms}", mapping={**led.schedule("r"), "zs": "1"})
-
-    fired = led.fire()
-
-    assert (1, ["r"], [led.keys.recurring()]) == (fired.runs, [row[0] for row in fired.recurring], fired.wrong)
-
-
 def test_restoring_the_run_of_a_waiting_one_shot_changes_nothing(led: Namespace) -> None:
     led.put(("r", AT), allow_past=1)
 

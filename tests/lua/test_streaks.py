@@ -83,15 +83,6 @@ def test_failures_of_a_one_shot_or_an_ended_schedule_are_not_counted(led: Namesp
     assert failures(led) is None
 
 
-def test_a_key_of_a_wrong_type_does_not_stop_the_recording_of_ends(led: Namespace) -> None:
-    put(led, None)
-    led.redis.set(led.keys.failing(), "?")
-
-    assert [] == track(led, "!!!")
-
-    assert "end" == led.last.kind
-
-
 @pytest.mark.parametrize("verb", ["pause", "cancel"])
 def test_a_paused_or_cancelled_schedule_is_in_no_trouble(led: Namespace, verb: str) -> None:
     put(led)

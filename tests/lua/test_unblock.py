@@ -28,6 +28,7 @@ from tests.lua.chained import (
 )
 from tests.prefix import RQ
 from zsched.core.runs.job import ms_of
+from zsched.errors import Garbled
 
 OPEN = ("queued", "started", "scheduled", "rate_limited")
 
@@ -259,13 +260,6 @@ def test_a_chain_of_odd_spaces_or_repeated_runs_is_read(led: Namespace, text: st
     assert [B] == list(unblock(led))
 
 
-def test_chains_of_another_type_are_left_alone_without_an_error(led: Namespace) -> None:
-    led.redis.set(led.keys.chains(), "text")
-
-    with writing_nothing(led):
-        assert ("0", False, {}) == page(led)  # an error would delay all runs that are due
-
-
 # -- doubt -------------------------------------------------------------------------------------------
 
 
@@ -450,6 +444,14 @@ def test_withdrawing_skips_a_run_that_a_worker_has_just_taken(led: Namespace) ->
     unblock(led)
 
     assert (CANCEL, "queued", []) == (chain(led), led.job(A)["status"], led.entries())
+
+
+def test_chains_of_another_type_are_refused_before_anything_is_written(led: Namespace) -> None:
+    led.redis.set(led.keys.chains(), "text")
+
+    with pytest.raises(Garbled, match="chains is a string"):
+        unblock(led)
+    assert [] == led.entries()
 
 
 # -- texts of others ---------------------------------------------------------------------------------

@@ -29,13 +29,13 @@ from zsched.daemon.planner import Planner
 from zsched.daemon.server_clock import ServerClock
 from zsched.daemon.waiting import WaitingRuns
 from zsched.storage.dispatch import Dispatch, DueRecurring, FireResult, PlannedDue, Stopped
+from zsched.storage.key_types import moving_away
 from zsched.storage.lease import Term
-from zsched.storage.meta import moving_away
 
 log = structlog.get_logger(__name__)
 
 _RETRY_JUMPED_MS = 1.0  # the reply with TIME was only late: try again at once
-_RETRY_STUCK_MS = 20.0  # all schedules were changed meanwhile, or the quarantine's key has a wrong type
+_RETRY_STUCK_MS = 20.0  # all schedules were changed meanwhile
 _STAYED = (Outcome.CHANGED, Outcome.UNKNOWN)  # of an unknown word, nobody knows whether the schedule moved
 _ADVANCE_SHARE = 0.5  # of a fire's batch: advancing costs two to three times as much per schedule
 
@@ -81,7 +81,7 @@ class Ticker:
         self._advance_batch = Batch(max(int(settings.batch_max * _ADVANCE_SHARE), 1), settings.script_target_ms)
         self._planner, self._server_clock = Planner(), ServerClock(clock)
         self._is_held, self._keep_back = False, keep_back
-        self._wrong = set[str]()  # keys of a wrong type that were logged in this term
+        self._wrong = set[str]()  # RQ's keys of a wrong type that were logged in this term
         self.lacking = set[str]()  # zones of due schedules that this machine lacks
 
     def begin(self, term: Term) -> None:

@@ -20,9 +20,11 @@ from zsched.core.runs.run_id import RunId
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration, some
 from zsched.health.check import Finding, fine, health_check, problem, warning
 from zsched.health.facts import DaemonHealth, QueuesUnknown, RedisUnseen
-from zsched.storage.meta import moving_away
+from zsched.storage.key_types import moving_away, wrong_text
+from zsched.storage.keys import Keys
 from zsched.storage.overview import SILENT_MS, DaemonRole, DaemonSeen, Overview
 from zsched.storage.queues import UNATTENDED_MS, StalledQueue, StalledQueues, waiting_text
+from zsched.storage.scripts import load
 from zsched.storage.slots import SlotWaits
 
 OVERDUE_MS: Final = 10_000  # longer than a take-over by a standby lasts
@@ -211,18 +213,20 @@ def in_quarantine(number: int, names: str = "") -> Finding:
 
 @health_check("wrong_type", Overview, "key types", alert="another program wrote keys that zsched or RQ needs")
 def check_wrong_type(overview: Overview) -> Iterator[Finding]:
-    """Report keys of a wrong type that firing does without."""
-    blocked = {held.blocked_by: held for held in overview.held_back}
+    """Report keys of a wrong type: of zsched, and those of RQ that firing needs."""
+    effects = {held.blocked_by: f"{plural(held.waiting, 'schedule')} wait until it is" for held in overview.held_back}
     for key, (type, wanted) in overview.wrong_types.items():
-        held = blocked.get(key)
-        but = "firing goes on without it" if held is None else f"{plural(held.waiting, 'schedule')} wait until it is"
-        yield wrong_type(key, type, wanted, but)
+        effect = effects.get(key, "firing goes on without it")
+        yield wrong_type(Keys(overview.namespace), key, type, wanted, effect)
 
 
-def wrong_type(key: str, type: str, wanted: str, but: str = "what needs it is refused") -> Finding:
-    """Return the finding of a *key* of a wrong *type*."""
-    text = f"{key} is a {type}, and has to be a {wanted}: another program wrote it; {but}"
-    return problem(text, *moving_away(key))
+def wrong_type(keys: Keys, key: str, type: str, wanted: str, effect: str) -> Finding:
+    """Return the finding of a *key* of a wrong *type*; *effect*: if zsched fires without it."""
+    needed = {keys.named(name)() for script in ("fire", "advance") for name in load(script).keys if "rq_" not in name}
+    is_needed = key in needed or key.startswith(f"{keys.prefix}due:")
+    return problem(
+        f"{wrong_text(key, type, wanted)}; {'nothing fires until it is' if is_needed else effect}", *moving_away(key)
+    )
 
 
 # -- differences between daemons, and failures inside them --------------------------------------------

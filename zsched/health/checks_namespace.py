@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final, get_args
@@ -14,9 +13,7 @@ from zsched.errors import Garbled, RedisRefused
 from zsched.health.check import Finding, fine, health_check, problem, skipped, warning
 from zsched.health.checks_daemons import in_quarantine, wrong_type
 from zsched.health.facts import Probe
-from zsched.storage.keys import Keys, NamedKey
 from zsched.storage.meta import NUMBERS, number
-from zsched.storage.overview import typed
 from zsched.storage.registries import members
 from zsched.storage.rqkeys import Registry
 from zsched.storage.scripts import unknown_format
@@ -36,24 +33,18 @@ def check_all_types(probe: Probe) -> Iterator[Finding]:
     Check the types of the namespace's single keys, of the keys of some of its schedules, and of RQ's keys that scripts
     use. A key of a wrong type stops the scripts that need it.
     """
-    wanted = _singles(probe.keys) | dict(chain(_throttled(probe), _schedules(probe), _rqs(probe)))
+    wanted = probe.keys.types() | dict(chain(_throttled(probe), _schedules(probe), _rqs(probe)))
     replies = probe.wire.replies(("TYPE", key) for key in wanted)
     found = {key: type.decode() for key, type in zip(wanted, replies, strict=True) if isinstance(type, bytes)}
     wrong = {key: type for key, type in found.items() if type not in (wanted[key], "none")}
     for key, type in wrong.items():
-        goes_on = ("firing goes on without it",) if key in typed(probe.keys) else ()
-        yield wrong_type(key, type, wanted[key], *goes_on)
+        is_ignored = key == probe.keys.rq.queues()
+        effect = "firing goes on without it" if is_ignored else "what needs it is refused"
+        yield wrong_type(probe.keys, key, type, wanted[key], effect)
     if denied := [key for key in wanted if key not in found]:
         yield skipped(f"this user may not ask for the type of {some(denied)}", "ask as a user who may")
     if found and not wrong:
         yield fine(f"{plural(len(found), 'key')} looked at: each has its type, or is not there")
-
-
-def _singles(keys: Keys) -> dict[str, str]:
-    """Return the keys that exist once per namespace, with their types."""
-    named = ((getattr(keys, name)(), key.content) for name, key in vars(Keys).items() if isinstance(key, NamedKey))
-    types = {key: re.split("[: ]", content)[0] for key, content in named}
-    return {key: type.lower() for key, type in types.items() if type.isupper()}  # others are channels and prefixes
 
 
 def _throttled(probe: Probe) -> Iterator[tuple[str, str]]:
@@ -193,7 +184,7 @@ def _sorted(probe: Probe, names: list[str]) -> Iterator[Iterable[str]]:
     yield (name for name, ms in zip(lapsing, lives, strict=True) if ms == _LASTS)
     yield (name for name in throttled_names if name.removeprefix("due:") not in named)
     yield _unknown(probe, waiting, "HEXISTS", keys.chains())
-    whole = {key.removeprefix(keys.prefix) for key in _singles(keys)}
+    whole = {key.removeprefix(keys.prefix) for key in keys.types()}
     yield set(names) - {*of_ids, *waiting, *lapsing, *throttled_names} - whole
 
 

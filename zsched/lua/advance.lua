@@ -18,8 +18,8 @@
 --
 -- A schedule is left alone (changed) if its version or due time differs from the plan. The due time alone is not
 -- enough: when only the rule changed, a plan of the old rule would pass. An exhausted schedule is marked ended. A
--- schedule is also left alone if the key where it should go is of a wrong type. If that is its queue, the queue becomes
--- one that fire looks at before it returns a recurring schedule (lib/capacity.lua).
+-- schedule is also left alone if its queue's key is of a wrong type. Then fire looks at the queue before it returns a
+-- recurring schedule (lib/capacity.lua).
 clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(patience_ms)
 -- include lib/hold.lua
 -- include lib/lanes.lua
@@ -114,9 +114,6 @@ local function look_at(id, due_ms, score, planned_version, plan, run)
     word, why = overlapping(plan, schedule[2], patience_ms)
     word, plain_queue = word == 'free' and 'fired' or word, queue
   end
-  if word == 'quarantined' and not is_a(quarantine_key, 'hash') then
-    word = 'changed'
-  end
   reply[#reply + 1] = word
   if word == 'changed' then
     return
@@ -147,10 +144,9 @@ while at <= #ARGV do
   end
   local scores = redis.call('ZMSCORE', key_of(word), unpack(ARGV, first, first + size - 1))
   has_jobs = redis.call('EXISTS', unpack(job_keys)) > 0
-  local is_stuck = word ~= lane_of(word) and not is_a(lane_keys[lane_of(word)], 'zset')
   for i = 1, size do
     local k = first + i - 1
-    look_at(ARGV[k], ARGV[k + size], not is_stuck and scores[i], ARGV[k + 2 * size], plan_of[i], run_of[i])
+    look_at(ARGV[k], ARGV[k + size], scores[i], ARGV[k + 2 * size], plan_of[i], run_of[i])
   end
   at = first + 3 * size
 end

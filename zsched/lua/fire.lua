@@ -9,7 +9,7 @@
 -- RETURNS  OK, now in microseconds, next due ms after this batch or '', number looked at, number pushed, lists of
 --          skipped, expired and cancelled as in LOGS, id and reason per quarantined schedule, number uncertain,
 --          eight texts per due recurring schedule (id, word of lib/lanes, due ms, version, trigger, anchor, nominal,
---          policy), and a list of keys of a wrong type
+--          policy), and a list of RQ's keys of a wrong type
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   fire: runs = run ids pushed · uncertain = those that a lost history may have pushed · skipped = uncertain
 --        before the push · expired · cancelled = <run id>=<RQ status, or as in lib/moved.lua> · doubt = its new ms
@@ -29,21 +29,11 @@ local runs, job_keys = {}, {}  -- pushed runs; keys of their jobs, without those
 local limited = {}  -- arguments of queue_run for runs with a rate limit
 local uncertain, skipped, expired, cancelled, quarantined, rows, recurring = {}, {}, {}, {}, {}, {}, {}
 local deadlines, dropped, bad, leaving, throttling = {}, {}, {}, {}, {}
-local wrong, is_noted = {}, {}  -- keys of a wrong type
 local pcall = redis.pcall
 local call = redis.call
 local NO_JOB, NEVER = {}, math.huge
 local FEW = 32  -- schedules; a round trip seldom finds more
-local recurring_type, shown, doubt_iso = redis.call('TYPE', recurring_key).ok  -- the others: see is_in_doubt
-
--- Return whether a key is free or of a *kind*; the reply names it otherwise.
-local function is_right(key, kind)
-  local is_so = is_a(key, kind)
-  if not is_so and not is_noted[key] then
-    is_noted[key], wrong[#wrong + 1] = true, key
-  end
-  return is_so
-end
+local has_recurring, shown, doubt_iso = redis.call('EXISTS', recurring_key) == 1  -- the others: see is_in_doubt
 
 -- Return the ids of due schedules in a ZSET, at most *most*, past the first *passed*; and the due time of each. If a
 -- few in a row have the same due time, the others with that time are read without it: Redis before 7.2 takes longer to
@@ -72,18 +62,6 @@ local function due_in(key, most, passed)
   return ids, times
 end
 
--- Return a list with 1 for each of *ids* that is recurring; empty if the namespace has no recurring schedule.
-local function recurring_of(ids)
-  if recurring_type == 'set' and ids[1] then
-    return redis.call('SMISMEMBER', recurring_key, unpack(ids))
-  end
-  local answers = {}
-  for n, id in ipairs(recurring_type == 'none' and answers or ids) do  -- another program wrote this key
-    answers[n] = redis.call('EXISTS', schedule_prefix .. id)
-  end
-  return answers
-end
-
 -- Return whether the one-shot of *job_key*, due until the end of the doubt, may have been pushed in a lost history.
 local function is_in_doubt(job_key, due_ms)
   shown = shown or redis.call('HMGET', meta_key, 'shown', 'lost')
@@ -95,17 +73,17 @@ local function is_in_doubt(job_key, due_ms)
   return not created_at or created_at <= doubt_iso
 end
 
--- Throttle a schedule. Return true if it leaves the ZSET named *word*; second value: the reason of its quarantine.
+-- Throttle a schedule. Return true if it leaves the ZSET named *word*.
 local function throttle(id, word, due_ms, queue)
   local to = lane_of(word) .. ':' .. queue
-  local key, members = key_of(to), throttling[to] or {}
   if to == word then
     return false
-  elseif not throttling[to] and not is_right(key, 'zset') then
-    return true, 'wrong type at ' .. name_of(key) .. ' (' .. redis.call('TYPE', key).ok .. ')'
+  elseif not throttling[to] then
+    redis.call('ZCARD', key_of(to))  -- see lib/meta.lua
+    throttling[to] = {}
   end
+  local members = throttling[to]
   local n = #members
-  throttling[to] = members
   members[n + 1], members[n + 2] = due_ms, id
   return true
 end
@@ -115,7 +93,8 @@ local function drop(list, text, job_key)
   return true
 end
 
--- Handle an id without a waiting one-shot: a recurring schedule or an invalid one. Return as throttle.
+-- Handle an id without a waiting one-shot: a recurring schedule or an invalid one. Return true if it leaves its ZSET;
+-- second value: the reason of its quarantine.
 local function take_other(id, word, due_ms, run, _, job)
   if not string.find(id, '^[%w_-]+$') or #id > 128 then  -- another program wrote it; advance splits words at spaces
     return true, 'its id is malformed'
@@ -140,7 +119,7 @@ local function take_other(id, word, due_ms, run, _, job)
     or 'its hash is gone'
 end
 
--- Handle a waiting one-shot that is not plain, or is the first of its queue. Return as throttle.
+-- Handle a waiting one-shot that is not plain, or is the first of its queue. Return as take_other.
 local function take_one_shot(id, word, due_ms, run, job_key, job)
   local queue, flags = job[2], job[3]
   local is_accepting, is_named = queue_accepts(queue)
@@ -189,18 +168,15 @@ local function take_one_shot(id, word, due_ms, run, job_key, job)
   return true
 end
 
-local PAGES = 10  -- of a lane in one script: schedules that cannot be moved make it at most ten times as long
-local STUCK_MS = 1000  -- until the next look at what fire cannot move
-local looked, alone, is_stuck = 0, 0, false  -- alone: how many may have no place to go to
-
--- Take due schedules of one ZSET: at most *most*, past the first *passed*. Return how many there were, and how many
--- leave.
+-- Take the due schedules of a lane, or the throttled ones of a queue: at most *most*, past the first *passed*. Return
+-- how many there were.
+local looked = 0
 local function look_at(word, most, passed)
   local key, name = key_of(word), lane_of(word)
   local gone = {key}
-  local ids, times = due_in(key, most, passed)
+  local ids, times = due_in(key, math.min(most, limit - looked), passed)
   local is_doubtful = times[1] and tonumber(times[1]) <= doubt_ms  -- the oldest is, so others may be
-  local is_recurring = recurring_of(ids)
+  local is_recurring = has_recurring and ids[1] and redis.call('SMISMEMBER', recurring_key, unpack(ids)) or {}
   local due_ms, tail, plain_queue, back  -- of the schedule before: most are alike
   for n = 1, #ids do
     local id = ids[n]
@@ -224,9 +200,6 @@ local function look_at(word, most, passed)
     else
       local take = job[1] == 'scheduled' and job[3] and take_one_shot or take_other
       local leaves, problem = take(id, word, due_ms, run, job_key, job)
-      if problem and not is_right(quarantine_key, 'hash') then
-        leaves, problem, is_stuck = false, nil, true
-      end
       gone[#gone + 1] = leaves and id or nil
       if problem then
         local shown = id == '' and '?' or name_of(id)
@@ -238,30 +211,18 @@ local function look_at(word, most, passed)
   end
   leaving[#leaving + 1] = gone[2] and gone or nil
   looked = looked + #ids
-  return #ids, #gone - 1
-end
-
--- Take the due schedules of a lane, or the throttled ones of a *queue* up to its capacity. If the quarantine cannot be
--- written, page past those that stay, also past recurring ones: advance may find no place for them either.
-local function look_along(word, queue)
-  local passed, pages, most, seen, left = 0, 0
-  repeat
-    most = math.min(queue and capacity[queue] or limit, limit - looked + alone)
-    seen, left = look_at(word, most, passed)
-    passed = passed + seen
-    if seen > left and not is_a(quarantine_key, 'hash') then
-      alone, pages = alone + seen - left, pages + 1
-    end
-  until seen < most or most == 0 or pages == PAGES
+  return #ids
 end
 
 for _, lane in ipairs(lanes) do
   for queue in pairs(capacity) do
-    if throttled[lane .. ':' .. queue] then
-      look_along(lane .. ':' .. queue, queue)
+    local passed, seen = 0, throttled[lane .. ':' .. queue]
+    while seen and seen ~= 0 do  -- expired and cancelled runs use no capacity
+      seen = look_at(lane .. ':' .. queue, capacity[queue], passed)
+      passed = passed + seen
     end
   end
-  look_along(lane)
+  look_at(lane, limit, 0)
 end
 
 local fields = {}
@@ -321,7 +282,7 @@ for _, one in ipairs(bad) do
 end
 
 local LAST_MS = '253402300799999'  -- the year 9999; a score beyond it is of another writer, and no integer
-local next_ms = looked - alone >= limit and now_ms or is_stuck and now_ms + STUCK_MS or NEVER
+local next_ms = looked >= limit and now_ms or NEVER
 for word, queue in pairs(throttled) do
   local due_ms = tonumber(redis.call('ZRANGE', key_of(word), 0, 0, 'WITHSCORES')[2])
   if due_ms then  -- it is ahead if the clock was set back
@@ -338,16 +299,9 @@ for _, lane in ipairs(next_ms == now_ms and {} or lanes) do
     'LIMIT', 0, 1)
   next_ms = math.min(next_ms, tonumber(head[2]) or NEVER)
 end
-if not is_listed then
-  is_right(rq_queues_key, 'set')
-end
+local wrong = {not is_listed and rq_queues_key or nil}
 for queue in pairs(blocked) do
-  is_right(RQ_QUEUE .. queue, 'list')
-end
-if looked == 0 or #recurring > 0 or next(deadlines) then  -- there is time; and advance may need them
-  is_right(deadlines_key, 'zset')
-  is_right(quarantine_key, 'hash')
-  is_right(recurring_key, 'set')
+  wrong[#wrong + 1] = not queue_accepts(queue) and RQ_QUEUE .. queue or nil
 end
 next_ms = next_ms < NEVER and next_ms or ''
 return {'OK', t, next_ms, looked, #runs, skipped, expired, cancelled, quarantined, #uncertain, recurring, wrong}

@@ -36,7 +36,7 @@ end
 
 -- Return the fields that are known of a run without a hash, or nil.
 local function of_gone(run)
-  local deadline_ms = is_a(deadlines_key, 'zset') and tonumber(redis.call('ZSCORE', deadlines_key, run) or '')
+  local deadline_ms = tonumber(redis.call('ZSCORE', deadlines_key, run) or '')
   if redis.call('EXISTS', RQ_EXECUTIONS .. run) == 1 then
     return {status = 'started'}
   elseif deadline_ms and deadline_ms <= now_ms then

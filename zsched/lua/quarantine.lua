@@ -11,7 +11,7 @@
 -- include lib/rows.lua
 
 local rows, taken = {}, {}
-for i = ROWS, is_a(quarantine_key, 'hash') and #ARGV or 0, 5 do
+for i = ROWS, #ARGV, 5 do
   local id, word, due_ms, planned_version, reason = unpack(ARGV, i, i + 4)
   local lane, key = lane_of(word), key_of(word)
   if redis.call('ZSCORE', key, id) == due_ms

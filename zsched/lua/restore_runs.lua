@@ -100,7 +100,6 @@ local function may_push(row)
   row.queue, row.expires_ms, row.unique_ms = job.origin, whole_of(job.zs_expires), whole_of(job.zs_unique)
   row.at_front = string.find((job.zs or '') .. (own.flags or ''), 'f', 1, true)
   row.waits = string.find(job.zs or '', 'q', 1, true) and is_a(waiting_prefix .. row.id, 'list')
-    and is_a(chains_key, 'hash')
   row.rate_limit = limit_of(job.rate_limit_key, job.rate_limit_concurrency)
   return row.rate_limit ~= false and queue_accepts(row.queue) and (reason == 'dry' or not waits(row))
 end
@@ -172,7 +171,7 @@ for _, row in ipairs(rows) do
   elseif (row.place == 'held' or row.place == 'again') and is_a(row.key, 'hash') then
     redis.call('HSET', row.key, 'zs_uncertain', '1')  -- it may also wait in its queue: an older copy
   end
-  if ending and is_a(deadlines_key, 'zset') then
+  if ending then
     redis.call('ZREM', deadlines_key, row.run_id)
   end
   if row.unique_ms and (row.place == 'open' or row.place == 'held') then

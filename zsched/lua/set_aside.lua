@@ -17,7 +17,8 @@ local members, words = {}, {}
 for i = ROWS, #ARGV, 5 do
   local id, word, due_ms, planned_version, zone = unpack(ARGV, i, i + 4)
   local key, to = key_of(word), lane_of(word) .. ':-' .. zone
-  if is_a(key_of(to), 'zset') and redis.call('ZSCORE', key, id) == due_ms
+  redis.call('ZCARD', key_of(to))  -- see lib/meta.lua
+  if redis.call('ZSCORE', key, id) == due_ms
     and redis.pcall('HGET', schedule_prefix .. id, 'version') == planned_version then
     members[#members + 1] = {id = id, key = key, to = to, due_ms = due_ms}
     words[to] = true

@@ -51,9 +51,7 @@ end
 decide_pauses()
 log_states()
 local entry = append_rows('end', rows)
-if is_a(deadlines_key, 'zset') then
-  redis.call('ZREM', deadlines_key, unpack(runs))
-end
+redis.call('ZREM', deadlines_key, unpack(runs))
 for _, one in ipairs(shorter) do
   local run, ttl_ms = one.run, redis.call('PTTL', RQ_JOB .. one.run)
   local left_ms = (ttl_ms < 0 and KEPT_MS or ttl_ms) - one.less_ms

@@ -44,9 +44,7 @@ local function cancel(jobs)
     if one.is_withdrawn then
       take_out(one)
       redis.call('PEXPIRE', RQ_JOB .. one.run, REMAINS_MS)
-      if is_a(deadlines_key, 'zset') then
-        redis.call('ZREM', deadlines_key, one.run)
-      end
+      redis.call('ZREM', deadlines_key, one.run)
     else
       if one.status == 'started' then
         tell(one)
@@ -176,10 +174,6 @@ local function mend(need)
   else
     follow(need.id, need.mode, left, nil, need.text)
   end
-end
-
-if not is_a(chains_key, 'hash') then  -- advance names it as the reason of a quarantine; other runs fire
-  return {'OK', now_ms, '0', 0}
 end
 
 local page = redis.call('HSCAN', chains_key, cursor, 'COUNT', count)

@@ -204,7 +204,7 @@ def _of_redis(seen: Overview) -> Iterator[Metric]:
     help = "Paused schedules whose due time has passed, among the first two thousand paused ones."
     yield gauge("schedules_overdue_paused", help, troubles.overdue_paused.count)
     yield gauge("epoch", "Number of the namespace's latest term.", seen.epoch)
-    help = "Keys of a wrong type that firing does without; zsched status names them."
+    help = "Keys of a wrong type of zsched, and those of RQ that firing needs; zsched status names them."
     yield gauge("keys_of_wrong_type", help, len(seen.wrong_types))
     yield gauge("log_entries", "Entries of the log that Redis holds.", seen.log_length)
 

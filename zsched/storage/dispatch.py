@@ -68,7 +68,7 @@ class FireResult:
     """
     Result of one fire, at ``now_us`` by TIME. ``next_ms``: when to fire again; None if nothing waits. ``looked``:
     number of schedules read. ``skipped``, ``expired``: run ids; ``quarantined``: ids, each with the reason;
-    ``cancelled``: "<run id>=<RQ status>"; ``wrong``: keys of a wrong type that were ignored.
+    ``cancelled``: "<run id>=<RQ status>"; ``wrong``: RQ's keys of a wrong type that were ignored.
     """
 
     now_us: int

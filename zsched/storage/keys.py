@@ -24,12 +24,16 @@ NAMESPACE = re.compile(r"[a-z0-9_]{1,32}")
 
 
 class NamedKey:
-    """A key of each namespace: what follows the prefix in its name; its type and its members."""
+    """
+    A key of each namespace: what follows the prefix in its name; its type and its members. ``type``: as Redis says it;
+    "" for a channel or a prefix.
+    """
 
-    __slots__ = ("content", "name")
+    __slots__ = ("name", "type")
 
     def __init__(self, name: str, content: str) -> None:
-        self.name, self.content = name, content
+        first = re.split("[: ]", content)[0]
+        self.name, self.type = name, first.lower() if first.isupper() else ""
 
     def __get__(self, keys: Keys, owner: type[Keys]) -> Callable[[], str]:
         """Return the function of the key in the namespace of *keys*."""
@@ -171,6 +175,11 @@ class Keys:
     def run_id(self, schedule_id: str, nominal_ms: int | str) -> str:
         """Return the id of the run of *schedule_id* at *nominal_ms*; unique over namespaces."""
         return f"{schedule_id}-{nominal_ms}{self.run_suffix}"
+
+    def types(self) -> dict[str, str]:
+        """Return the keys that exist once per namespace, with their types."""
+        named = {name: key.type for name, key in vars(Keys).items() if isinstance(key, NamedKey) and key.type}
+        return {getattr(self, name)(): type for name, type in named.items()}
 
     def named(self, name: str) -> Callable[..., str]:
         """Return the function for the key *name* in headers of scripts; RQ's names begin with ``rq_``."""

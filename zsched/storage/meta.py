@@ -75,11 +75,6 @@ def garbled_among(keys: Keys, values: list[Any]) -> Garbled:
     return garbled(keys, field, found[field] or b"")
 
 
-def moving_away(key: str) -> tuple[str, ...]:
-    """Return the remedy for a *key* of a wrong type, which another program wrote: a first step, and the command."""
-    return "find out who wrote it, then", "redis-cli", "RENAME", key, f"wrong:{key}"
-
-
 @contextmanager
 def asking(key: str) -> Iterator[None]:
     """Convert refusals inside the block that have no type in redis-py, such as WRONGTYPE: the error names the *key*."""

@@ -38,6 +38,7 @@ from zsched.storage.throttled import HeldBack, Throttled, held_back, throttled_s
 from zsched.storage.troubled import Troubles, runs_in_the_way, trouble_commands, troubles_of
 
 _FIRST: Final = 10  # schedules of a lane that are read
+_EMPTY: Final = {"ZCARD": 0, "ZCOUNT": 0, "SCARD": 0, "HLEN": 0, "HSCAN": (b"0", [])}  # replies; of others []
 _LATE_MS: Final = 1000  # a longer wait is explained by a late put, or not
 SILENT_MS: Final = 10_000  # without a report; three reports are missing then, so a slow disk is not enough
 
@@ -158,7 +159,7 @@ class Overview:
     last report of each file, of any age; an archive may have advanced since, up to ``log_last``, the log's last entry.
     ``held_back``: schedules that a queue's limit throttles; they count as waiting, not as overdue. ``led_since_ms``:
     the beginning of the leader's term; None without a leader, or if the log was trimmed since. ``wrong_types``: keys of
-    a wrong type that firing does without, with their type and the right one. ``troubles``: schedules that need a look.
+    a wrong type, with their type and the right one. ``troubles``: schedules that need a look.
     ``server``: the Redis that was asked; None if this user may not ask for INFO. ``overdue_since_ms``: the time since
     when a schedule could fire and did not, None: ``oldest_due_ms``; later than that if it was put or resumed late.
     """
@@ -240,7 +241,7 @@ def read_overview(link: Link, keys: Keys) -> Overview:
     """
     now_ms, throttled = server_now_ms(link, keys), throttled_sets(link, keys)
     with link.wire() as wire:
-        found = _replies(wire, _commands(keys, now_ms, throttled), typed(keys, throttled))
+        found = _replies(wire, _commands(keys, now_ms, throttled), (keys.meta(), keys.log(), keys.lease()))
         server = _server(wire)
         troubles = troubles_of(found, now_ms)
         if troubles.blocked.worst:
@@ -253,7 +254,7 @@ def read_overview(link: Link, keys: Keys) -> Overview:
         began = Log(wire, keys).read(f"{max(meta['epoch'], 0)}-0", 1)  # the first entry of a term
     wrong_types = {
         key: (text(found[f"type {key}"]), type)
-        for key, type in typed(keys, throttled).items()
+        for key, type in _types(keys, throttled).items()
         if found[f"type {key}"] not in (type.encode(), b"none")
     }
     blocked = {one.queue: key for one in throttled if (key := keys.rq.queue(one.queue)) in wrong_types}
@@ -326,10 +327,11 @@ def _server(wire: Wire) -> Server | None:
         return None
 
 
-def typed(keys: Keys, throttled: Sequence[Throttled] = ()) -> dict[str, str]:
-    """Return the keys that firing does without, or waits for, each with its right type."""
-    ours = {keys.rq.queues(): "set", keys.deadlines(): "zset", keys.failing(): "zset", keys.blocked(): "zset"}
-    return ours | {keys.rq.queue(one.queue): "list" for one in throttled if one.zone is None}
+def _types(keys: Keys, throttled: Sequence[Throttled]) -> dict[str, str]:
+    """Return zsched's own keys, and those of RQ that firing needs, each with its right type."""
+    sets = {one.key(keys): "zset" for one in throttled}
+    queues = {keys.rq.queue(one.queue): "list" for one in throttled if one.zone is None}
+    return keys.types() | sets | {keys.rq.queues(): "set"} | queues
 
 
 def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, Command]:
@@ -340,7 +342,7 @@ def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, 
         commands[f"head {lane}"] = ("ZRANGE", keys.due(lane), 0, _FIRST - 1, "WITHSCORES")
     commands |= {one.key(keys): ("ZCARD", one.key(keys)) for one in throttled}
     commands |= {f"first {one.key(keys)}": ("ZRANGE", one.key(keys), 0, _FIRST - 1, "WITHSCORES") for one in throttled}
-    commands |= {f"type {key}": ("TYPE", key) for key in typed(keys, throttled)}
+    commands |= {f"type {key}": ("TYPE", key) for key in _types(keys, throttled)}
     commands |= trouble_commands(keys) | {
         "recurring": ("SCARD", keys.recurring()),
         "paused": ("HLEN", keys.paused()),
@@ -357,13 +359,15 @@ def _commands(keys: Keys, now_ms: int, throttled: list[Throttled]) -> dict[str, 
     return commands | {"last": ("XREVRANGE", keys.log(), "+", "-", "COUNT", 1)}
 
 
-def _replies(wire: Wire, commands: dict[str, Command], optional: Collection[str]) -> dict[str, Any]:
-    """Return the replies to *commands* by name; [] for a key of *optional* that has a wrong type."""
+def _replies(wire: Wire, commands: dict[str, Command], needed: Collection[str]) -> dict[str, Any]:
+    """
+    Return the replies to *commands* by name. A key of a wrong type counts as empty. Raises Garbled for one of *needed*.
+    """
     found = dict(zip(commands, wire.replies(commands.values()), strict=True))
     for name, reply in found.items():
         if isinstance(reply, RedisRefused):
-            if commands[name][1] in optional and not is_denied(reply):
-                found[name] = []
+            if commands[name][1] not in needed and not is_denied(reply):
+                found[name] = _EMPTY.get(str(commands[name][0]), [])
                 continue
             with asking(commands[name][1]):
                 raise reply

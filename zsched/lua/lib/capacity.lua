@@ -19,7 +19,8 @@ capacity, throttled, blocked = {}, {}, {}
 local rates, spent = {}, {}
 for word in string.gmatch(throttled_words, '%S+') do
   local queue = queue_of(word)
-  if queue and is_a(key_of(word), 'zset') then
+  if queue then
+    redis.call('ZCARD', key_of(word))  -- see lib/meta.lua
     throttled[word] = queue
     capacity[queue] = math.huge  -- unless it has a limit
   end

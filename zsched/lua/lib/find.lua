@@ -15,7 +15,7 @@ local PARKED = '^(%a+) (%S+) (%d+) ?(.*)$'  -- as park writes it
 local BROKEN = 'its value in paused or quarantine is broken'
 
 for word in string.gmatch(throttled_words, '%S+') do
-  if queue_of(word) and is_a(key_of(word), 'zset') then
+  if queue_of(word) then
     lanes[#lanes + 1] = word
     lane_keys[word] = key_of(word)
   end

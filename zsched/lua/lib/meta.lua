@@ -17,8 +17,10 @@ function version()
   return string.format('%.0f-%.0f', epoch, seq + 1)
 end
 
--- Append an entry, before all other writes: Redis may refuse it. lib/behind.lua finds ids by the names of fields.
+-- Append an entry, before all other writes: Redis may refuse it. It also refuses to tell the size of a key that another
+-- program wrote as another type: then nothing is written. lib/behind.lua finds ids by the names of fields.
 function append(kind, fields)
+  -- sizes
   local id = version()
   if by == '' then
     redis.call('XADD', log_key, id, 'kind', kind, 't', t, unpack(fields))

@@ -112,11 +112,7 @@ function has_chain(mode)
 end
 
 function overlapping(one, last, patience_ms)
-  local policy = POLICIES[one.mode]
-  if policy.join and not is_a(chains_key, 'hash') then
-    return 'broken', 'wrong type at ' .. chains_key .. ' (' .. redis.call('TYPE', chains_key).ok .. ')'
-  end
-  return policy.at_due(one, last, patience_ms)
+  return POLICIES[one.mode].at_due(one, last, patience_ms)
 end
 
 function join(one)

@@ -8,8 +8,7 @@
 --        forget_state(id)  because somebody paused, resumed or removed the schedule, which may be a one-shot
 --
 -- A text has absolute values, so an archive keeps the last one, and a restore writes it back. Counts of trouble have an
--- index besides, a ZSET of the schedules with a count: `zsched status` reads it. If another program wrote one of these
--- keys as another type, it is left alone.
+-- index besides, a ZSET of the schedules with a count: `zsched status` reads it.
 -- include lib/untrusted.lua
 local INDEXES = {failures = failing_key, skips = blocked_key}
 
@@ -37,9 +36,7 @@ end
 local function index(id, state)
   for name, key in pairs(INDEXES) do
     local number = count_in(state, name)
-    if not is_a(key, 'zset') then
-      -- another program's
-    elseif number > 0 then
+    if number > 0 then
       redis.call('ZADD', key, string.format('%.0f', number), id)
     else
       redis.call('ZREM', key, id)

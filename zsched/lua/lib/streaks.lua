@@ -15,7 +15,7 @@ local is_any
 
 local function failures_of(id)
   if is_any == nil then  -- most often there is none: one question for all runs of a call
-    is_any = is_a(failing_key, 'zset') and redis.call('ZCARD', failing_key) > 0
+    is_any = redis.call('ZCARD', failing_key) > 0
   end
   return is_any and tonumber(redis.call('ZSCORE', failing_key, id) or '') or 0
 end
