@@ -211,9 +211,8 @@ def test_a_run_that_is_over_is_taken_out_of_the_list_where_it_waits_once_more(le
     assert 0 < led.redis.ttl(led.keys.rq.job(RUNS[0])) <= 600
 
 
-@pytest.mark.parametrize("key", ["waiting", "chains"])
-def test_a_run_that_cannot_wait_because_of_a_key_of_another_type_is_pushed(led: Namespace, key: str) -> None:
-    led.redis.set(led.keys.waiting("a") if key == "waiting" else led.keys.chains(), "text")
+def test_a_run_that_cannot_wait_because_of_a_list_of_another_type_is_pushed(led: Namespace) -> None:
+    led.redis.set(led.keys.waiting("a"), "text")
 
     assert ["open", "open"] == restore(led, queued_run(0), queued_run(1))[3]
 

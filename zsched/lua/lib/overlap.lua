@@ -1,6 +1,6 @@
 -- overlap: the rules for a due occurrence whose earlier runs may be open. A policy is a row of POLICIES.
 --
--- USES   now_ms chains_key waiting_prefix
+-- USES   now_ms waiting_prefix
 -- GIVES  has_chain(mode)  its runs wait for others or replace them; else overlapping needs only *one*'s mode
 --        overlapping(one, last, patience_ms)  for *one*, a due occurrence with its id, mode, limit, run and queue:
 --          'overlap', run | 'deferred', run | 'free', why the run before does not count | 'broken', the problem. It
