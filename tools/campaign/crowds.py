@@ -92,7 +92,7 @@ def vanish(stage: Stage, rng: random.Random) -> None:
         keys = [f"{RQ}:job:{id}-{due_ms}" for id in rng.sample(ids, 40)]
         keys += [rng.choice([KEYS.schedule, KEYS.template])(id) for id in rules]
         watch.delete(*keys)
-        eventually(lambda: not _are_lost(watch, [*ids, *rules], due_ms), 20.0)
+        eventually(lambda: not _are_lost(watch, [*ids, *rules], due_ms), 90.0)  # the auditor looks each minute
     for id in rules:
         caller.conclude(partial(caller.cancel, id))
 
