@@ -19,8 +19,12 @@ import structlog
 
 from tests.waiting import WITHIN_S, eventually
 from zsched.config.settings import ArchiveSettings, DaemonSettings, Settings
+from zsched.core.clock import SystemClock
+from zsched.daemon.about import facts
+from zsched.daemon.archivist import Archivist
 from zsched.daemon.daemon import Daemon
 from zsched.embedded.guard import Guard
+from zsched.health.facts import DaemonHealth
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -103,19 +107,14 @@ class DaemonProcess(Telling):
         return self._process.pid
 
     @property
-    def keeper_pid(self) -> int:
-        """The pid of the process that starts its archivist."""
-        return _child_of(self.pid)
-
-    @property
     def archivist_pid(self) -> int:
         """The pid of its archivist."""
-        return _child_of(self.keeper_pid)
+        return _child_of(self.pid)
 
     @property
     def pids(self) -> tuple[int, ...]:
         """The pids of all its processes."""
-        return self.pid, self.keeper_pid, self.archivist_pid
+        return self.pid, self.archivist_pid
 
     @property
     def has_ended(self) -> bool:
@@ -154,8 +153,8 @@ class DaemonProcess(Telling):
 
 class DaemonThread(Telling):
     """
-    A daemon that runs inside the block; structlog belongs to it alone. *settings* are of [daemon]: without them its
-    lease is steady. *archive*, of [archive], names an archive, by default a separate one.
+    A daemon and its archivist, in threads, which run inside the block; structlog belongs to them alone. *settings* are
+    of [daemon]: without them its lease is steady. *archive*, of [archive], names an archive, by default a separate one.
     """
 
     def __init__(
@@ -165,7 +164,15 @@ class DaemonThread(Telling):
         settings = {"lease_ms": STEADY_MS} | settings
         chosen = DaemonSettings(**{"renew_ms": settings["lease_ms"] // 3} | settings)
         archive = archive or ArchiveSettings(path=archive_of_its_own())
-        self.daemon = Daemon(Settings(daemon=chosen, archive=archive), Link.from_url(url, timeout_s))
+        all_settings, link, clock = (
+            Settings(daemon=chosen, archive=archive),
+            Link.from_url(url, timeout_s),
+            SystemClock(),
+        )
+        self._health = DaemonHealth(clock)
+        self.daemon = Daemon(all_settings, link, clock, health=self._health, on_pass=self._tell)
+        self._facts = facts(self.daemon.id, clock)
+        self.archivist = Archivist(all_settings, link, clock, self._facts)
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -191,9 +198,22 @@ class DaemonThread(Telling):
         if self.error is not None and error is None:
             raise self.error
 
+    def _tell(self) -> None:
+        """Tell the archivist what a child would hear."""
+        health = self._health
+        objection = {} if health.may_not_lead is None else {"may_not_lead": health.may_not_lead}
+        part = self._facts | objection | {"failing": health.failing.copy()}
+        if part != self.archivist.archiver.daemon:
+            self.archivist.archiver.daemon = part
+
     def _run(self) -> None:
         try:
-            self.daemon.run()
+            self.archivist.open()
+            self.archivist.start()
+            try:
+                self.daemon.run()
+            finally:
+                self.archivist.stop()
         except BaseException as error:
             self.error = error
             self.add({"event": "died", "error": repr(error)})
@@ -215,21 +235,16 @@ def leading_daemon(url: str, path: Path | str | None = None, **archive: Any) -> 
         yield daemon
 
 
-class Others:
-    """The keeper and the archivist of a daemon, held by descriptors."""
+class HeldArchivist:
+    """The present archivist of a daemon, held by a descriptor."""
 
     def __init__(self, daemon: DaemonProcess) -> None:
-        self.keeper, self.archivist = daemon.keeper_pid, daemon.archivist_pid
-        self._held = [os.pidfd_open(pid) for pid in (self.keeper, self.archivist)]
+        self.pid = daemon.archivist_pid
+        self._held = os.pidfd_open(self.pid)
 
-    def have_ended(self) -> bool:
-        """Return True when both have ended; afterwards they can no longer be asked."""
-        return all(_is_over(held) for held in self._held)
-
-
-def _is_over(held: int) -> bool:
-    """Return True if the process of the descriptor has ended, even if its parent did not wait for it yet."""
-    return bool(select.select([held], (), (), 0)[0])
+    def has_ended(self) -> bool:
+        """Return True if it has ended, even if its parent did not wait for it yet."""
+        return bool(select.select([self._held], (), (), 0)[0])
 
 
 def _child_of(pid: int) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import redis
 
-from tests.builders.daemons import Others, Start
+from tests.builders.daemons import HeldArchivist, Start
 from tests.builders.leaders import know
 from tests.builders.proxies import Proxy
 from tests.faults.archives import (
@@ -202,10 +202,10 @@ def test_a_bootstrap_interrupted_by_kill_9_is_completed_by_the_next_start(start_
             slow.keeps = lambda _: is_in_the_middle_of_a_bootstrap(path)  # it gets no further
             killed = start_daemon(slow.url, ARCHIVE_PATH=str(path), REDIS_TIMEOUT_S=str(WITHIN_S))
             eventually(lambda: slow.kept)
-            others = Others(killed)
+            archivist = HeldArchivist(killed)
             killed.send(signal.SIGKILL)
             killed.wait()
-            eventually(others.have_ended)
+            eventually(archivist.has_ended)
         interrupted = is_in_the_middle_of_a_bootstrap(path), len(killed.of("archive_bootstrapped"))
         left = state_of(path)
         next_one = start_daemon(server.url, ARCHIVE_PATH=str(path))

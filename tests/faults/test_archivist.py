@@ -1,4 +1,4 @@
-"""The processes of a daemon (daemon, keeper, archivist): each is killed, stopped or hangs, and all get signals."""
+"""The processes of a daemon (daemon and archivist): each is killed, stopped or hangs, and both get signals."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 import redis
 from rq import Queue
 
-from tests.builders.daemons import DaemonProcess, Others, Start
+from tests.builders.daemons import DaemonProcess, HeldArchivist, Start
 from tests.builders.leaders import know
 from tests.builders.workers import work_off
 from tests.faults.archives import KEYS, assert_state_is_redis_own, await_caught_up, history, log_in, repeated
+from tests.faults.identities import begin, fill_held, gen, ids
 from tests.integration.asking import ask, pages_of
 from tests.ledger import entries, queued
 from tests.waiting import eventually
@@ -106,32 +107,17 @@ def test_the_metrics_of_the_next_archivist_begin_at_zero(
     daemon.stop()
 
 
-def test_a_daemon_whose_keeper_is_killed_stops_in_order_and_fails(
-    daemon: DaemonProcess, redis_client: redis.Redis, path: Path
-) -> None:
-    others = Others(daemon)
-
-    os.kill(others.keeper, signal.SIGKILL)
-
-    assert 1 == daemon.wait()
-    [failed] = daemon.of("daemon_failed")
-    assert "the processes that archive have died" in failed["reason"]
-    assert 1 == len(daemon.of("daemon_stopped"))
-    assert not redis_client.exists(KEYS.lease())
-    eventually(others.have_ended)
-
-
 def test_a_killed_daemon_leaves_no_process_and_the_next_daemon_has_its_archive(
     daemon: DaemonProcess, start_daemon: Start, client: Client, redis_url: str, path: Path
 ) -> None:
-    others = Others(daemon)
+    archivist = HeldArchivist(daemon)
     client.schedule(FUNC, id="before", after=3600)
 
     daemon.send(signal.SIGKILL)
     daemon.wait()
     next_one = start_daemon(redis_url, ARCHIVE_PATH=str(path))
 
-    eventually(others.have_ended)
+    eventually(archivist.has_ended)
     next_one.wait_for("archive_opened")
     await_caught_up(redis_url, path)
     next_one.stop()
@@ -140,8 +126,8 @@ def test_a_killed_daemon_leaves_no_process_and_the_next_daemon_has_its_archive(
 
 @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "stopped"])
 def test_a_hanging_archivist_ends_as_well(daemon: DaemonProcess, redis_client: redis.Redis, is_killed: bool) -> None:
-    others = Others(daemon)
-    os.kill(others.archivist, signal.SIGSTOP)
+    archivist = HeldArchivist(daemon)
+    os.kill(archivist.pid, signal.SIGSTOP)
 
     if is_killed:
         daemon.send(signal.SIGKILL)
@@ -149,7 +135,7 @@ def test_a_hanging_archivist_ends_as_well(daemon: DaemonProcess, redis_client: r
     else:
         daemon.stop()
 
-    eventually(others.have_ended)
+    eventually(archivist.has_ended)
     assert is_killed or not redis_client.exists(KEYS.lease())
 
 
@@ -169,12 +155,37 @@ def test_a_daemon_fires_while_its_archivist_hangs_and_the_archive_catches_up(
     assert is_complete(redis_url, path)
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_daemon_without_its_archivist_keeps_the_name_and_the_hold_of_a_flushed_redis(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, path: Path, number: signal.Signals
+) -> None:
+    daemon = begin(start_daemon, server.url, ARCHIVE_PATH=str(path))
+    fill_held(server.url)
+    await_caught_up(server.url, path)
+    name, archivist = gen(watch), daemon.archivist_pid
+
+    os.kill(archivist, number)
+    watch.flushall()
+    eventually(lambda: gen(watch))
+    held = daemon.wait_for("fire_held")
+    Client.from_url(server.url).schedule(FUNC, id="due", after=0)
+    if number == signal.SIGSTOP:
+        os.kill(archivist, signal.SIGCONT)
+
+    assert name == gen(watch)
+    assert 0 < held["for_ms"]
+    daemon.wait_for("recovery_done")
+    assert {"mail-bob", "mail-cron", "due"} == ids(server.url)
+    assert [] == queued(watch)
+    daemon.stop()
+
+
 def test_an_archivist_archives_while_its_daemon_hangs(
     daemon: DaemonProcess, client: Client, redis_url: str, path: Path
 ) -> None:
     daemon.send(signal.SIGSTOP)
 
-    for n in range(500):  # more states than the daemon's socket holds
+    for n in range(500):
         client.schedule(FUNC, id=f"later-{n}", after=3600, durable=n % 20 == 0)
     await_caught_up(redis_url, path)
 
@@ -203,13 +214,13 @@ def test_a_failing_thread_of_daemon_or_archivist_is_in_status_and_in_the_metrics
 def test_a_signal_to_all_processes_stops_the_daemon_in_order_and_the_last_entries_are_archived(
     daemon: DaemonProcess, client: Client, redis_client: redis.Redis, redis_url: str, path: Path, number: signal.Signals
 ) -> None:
-    others = Others(daemon)
+    archivist = HeldArchivist(daemon)
     client.schedule_many([{"func": FUNC, "id": f"s{n}", "after": 3600} for n in range(2000)])
 
     daemon.send_to_all(number)
 
     assert 0 == daemon.wait()
-    assert others.have_ended()
+    assert archivist.has_ended()
     assert [] == [each for each in daemon.events if each["level"] == "error"]
     assert not redis_client.exists(KEYS.lease())
     assert is_complete(redis_url, path)
@@ -240,7 +251,6 @@ def test_a_daemon_that_stops_while_its_archivist_is_away_archives_the_last_entri
     daemon: DaemonProcess, client: Client, redis_url: str, path: Path
 ) -> None:
     os.kill(daemon.archivist_pid, signal.SIGKILL)
-    daemon.wait_for("archivist_died")
     client.schedule(FUNC, id="last", after=3600)
 
     daemon.stop()
@@ -248,10 +258,22 @@ def test_a_daemon_that_stops_while_its_archivist_is_away_archives_the_last_entri
     assert is_complete(redis_url, path)
 
 
-def test_keeper_and_archivist_have_names_for_ps_and_top(daemon: DaemonProcess) -> None:
-    archivist = Path("/proc", str(daemon.archivist_pid))
-    keeper = Path("/proc", archivist.joinpath("stat").read_text().rpartition(")")[2].split()[1])
+def test_an_archivist_has_a_name_for_ps_and_top(daemon: DaemonProcess) -> None:
+    assert "zsched-archive\n" == Path("/proc", str(daemon.archivist_pid), "comm").read_text()
 
-    assert ["zsched-keeper\n", "zsched-archive\n"] == [
-        (process / "comm").read_text() for process in (keeper, archivist)
-    ]
+
+def test_a_daemon_killed_ten_times_leads_again_with_its_archive(
+    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, path: Path
+) -> None:
+    daemon = begin(start_daemon, server.url, ARCHIVE_PATH=str(path))
+
+    for _ in range(10):
+        daemon.send(signal.SIGKILL)
+        watch.delete(KEYS.lease())
+        daemon = start_daemon(server.url, ARCHIVE_PATH=str(path))
+        daemon.wait_for("term_began")
+        assert [] == daemon.of("daemon_failed")
+
+    await_caught_up(server.url, path)
+    daemon.stop()
+    assert is_complete(server.url, path)

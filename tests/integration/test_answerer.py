@@ -21,6 +21,7 @@ from zsched.core.occurrences.outcomes import OUTCOMES
 from zsched.core.occurrences.search import Wanted
 from zsched.daemon.answerer import Answerer
 from zsched.daemon.naming import Namer
+from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease, Term
@@ -117,7 +118,7 @@ def test_an_answer_is_limited_in_size(daemon: DaemonThread, client: Client, link
 class Sick:
     """An archiver whose archive fails as soon as a question was taken."""
 
-    path = Path("/nowhere")
+    path, daemon = Path("/nowhere"), {"daemon": "leader"}
 
     def __init__(self) -> None:
         self._looks = iter([True])  # before a question is taken; then it fails
@@ -168,7 +169,7 @@ def test_an_unhealthy_archive_answers_only_questions_about_names(
         answerer._serve(Inbox(wire, ALONE))
         answerer._serve_names(Inbox(wire, ALONE))
 
-    assert [Knowledge("g1", None, is_new=False)] == list(naming.answers())
+    assert [Knowledge("g1", None, is_new=False, daemon="leader")] == list(naming.answers())
     assert (0, 1) == (redis_client.llen(ALONE.ask_names()), redis_client.llen(ALONE.ask()))
 
 
@@ -221,24 +222,14 @@ def test_an_unread_answer_expires(link: Link, redis_client: redis.Redis) -> None
 # -- the name of an unnamed data set ------------------------------------------------------------------
 
 
-class Knowing:
-    """An archiver whose archive has the given knowledge."""
-
-    has_looked = True
-
-    def __init__(self) -> None:
-        self.known: Knowledge | None = Knowledge(None, None, is_new=True)
-
-    def knowledge(self) -> Knowledge | None:
-        return self.known
-
-
 class NamingLeader:
     """A leader that does a step of naming on command, by a clock that moves on command."""
 
     def __init__(self, link: Link, client: redis.Redis) -> None:
-        self.clock, self.archiver, self._redis, self._link = ManualClock(), Knowing(), client, link
-        self._namer = Namer(NAMING_KEYS, self.archiver, self.clock)  # type: ignore[arg-type]  # what it looks at
+        self.clock, self._redis, self._link = ManualClock(), client, link
+        trouble = {"daemon": "leader", "trouble": "its disk is full"}  # so nobody waits for its archive
+        Archivers(link, NAMING_KEYS).report("own", None, ArchiveState.FAILED, trouble)
+        self._namer = Namer(NAMING_KEYS, "leader", self.clock)
         self._connect()
 
     def close(self) -> None:
@@ -261,11 +252,11 @@ class NamingLeader:
         self.clock.advance(after_ms)
         return self._namer.step(self.term) is None
 
-    def answer(self, gen: str | None, position: Position | None) -> None:
-        """Take the waiting question, and answer it."""
+    def answer(self, gen: str | None, position: Position | None, daemon: str = "another") -> None:
+        """Take the waiting question, and answer it as the archive of *daemon*."""
         question = Question.parse(self._redis.lpop(NAMING_KEYS.ask_names()))
         assert question is not None
-        told = Knowledge(gen, position, is_new=False).to_dict()
+        told = Knowledge(gen, position, is_new=False, daemon=daemon).to_dict()
         self._redis.rpush(NAMING_KEYS.answer(question.id), json.dumps(told))
 
     @property
@@ -300,8 +291,10 @@ def test_a_late_opened_archive_of_the_leader_counts_for_the_name(
     naming.step()
     naming.answer("other", Position(1, 5, 1_500))
 
-    naming.archiver.known = Knowledge("own", own, is_new=False)
-    naming.step(after_ms=LEASE_MS)
+    naming.step()
+    naming.answer("own", own, daemon="leader")
+
+    assert naming.step()  # it waits for no more answers
 
     assert expected == naming.name
 

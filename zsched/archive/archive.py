@@ -48,7 +48,7 @@ class Archive:
     Every method raises ArchiveCorrupt or ArchiveFailed; after that, only ``close`` may be called.
     """
 
-    def __init__(self, path: Path, namespace: str, *, keep_args: bool = True, holder: int | None = None) -> None:
+    def __init__(self, path: Path, namespace: str, *, keep_args: bool = True) -> None:
         """
         Open the archive, or create it. *holder*: as in ``Lock``.
 
@@ -59,11 +59,11 @@ class Archive:
         self._keeps_args = keep_args
         self._suffix = suffix_of(namespace)
         self._check: Check | None = None
-        self._open(holder)
+        self._open()
 
-    def _open(self, holder: int | None) -> None:
+    def _open(self) -> None:
         with ExitStack() as undo:
-            self._lock = Lock(self.path, holder)
+            self._lock = Lock(self.path)
             undo.callback(self._lock.release)
             self._db = connect_to_write(self.path, self.namespace, leaves_traces=self._keeps_args)
             undo.callback(self._db.close)

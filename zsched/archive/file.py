@@ -1,7 +1,7 @@
 """
 An archive's file: its permissions, its lock, its opening, and the meaning of its errors.
 
-One process writes it, guarded by a lock on ``<path>.lock``. The lock file has the process id of the archive's daemon. A
+One process writes it, guarded by a lock on ``<path>.lock``. The lock file has the id of that process. A
 lock on the file itself would be lost whenever any code in the process closed it (fcntl(2), "record locks"). Only its
 owner may read it (0600 in a folder 0700), because it has payloads. A file that is a symbolic link, belongs to another
 user, or is open to others is refused: SQLite gives its write-ahead log the modes of the file. A file with a second name
@@ -38,9 +38,9 @@ _PARTS: Final = ("", "-wal", "-shm")  # of one database
 class Lock:
     """The right to write the archive at *path*, until ``release`` or the process's end."""
 
-    def __init__(self, path: Path, holder: int | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         """
-        *holder*: the process named in the lock file; by default this one.
+        Take the right, and note this process in the lock file.
 
         Raises:
             ArchiveInUse: another process has it. ArchiveError, ArchiveFailed: folder or file cannot be created.
@@ -58,7 +58,7 @@ class Lock:
             raise ArchiveInUse(f"archive {path} is in use by process {who}; {remedy}") from error
         with suppress(OSError):  # on a full disk the lock is held, but without a number
             os.truncate(self._fd, 0)
-            os.pwrite(self._fd, f"{holder or os.getpid()}\n".encode(), 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Release it; a second call does nothing. The file stays: without it two processes could have the lock."""

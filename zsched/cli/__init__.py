@@ -52,6 +52,7 @@ _COMMANDS: Final = {
     "Processes and Redis": (
         ("up", "processes.up", "Run a private Redis, the daemon and a worker here."),
         ("daemon", "processes.daemon", "Run a daemon in the foreground."),
+        ("archivist", "processes.archivist", "Keep one more archive, without a daemon."),
         ("worker", "worker.worker", "Run a worker of RQ, by zsched's settings."),
         ("web", "web.web", "Serve the HTTP API, and RQ's queues, jobs and workers."),
         ("tokens", "tokens.tokens", "Add, list and revoke the accounts of zsched web."),

@@ -1,4 +1,4 @@
-"""``zsched daemon`` and ``zsched up``: commands that run until they are stopped."""
+"""``zsched daemon``, ``zsched archivist`` and ``zsched up``: commands that run until they are stopped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,24 @@ def daemon(invocation: Invocation) -> int:
     """
     from zsched.daemon.process import run_daemon  # other commands need not wait for it
 
-    return run_daemon(invocation.settings)
+    return run_daemon(invocation.settings, invocation.environment)
+
+
+@command()
+@click.option("--child", type=click.Choice(["first", "again"]), hidden=True, help="It was started by a daemon.")
+def archivist(invocation: Invocation, child: str | None) -> int:
+    """
+    Keep an archive, in the foreground, until SIGTERM or Ctrl-C. It never fires: it follows the log, answers questions
+    about history, and restores what Redis lost. Each daemon starts one by itself. Start another one on a machine
+    without a daemon, for a copy there; give it an archive of its own.
+
+    \b
+    Example:
+      zsched archivist --config /etc/zsched/zsched.toml
+    """
+    from zsched.daemon.archivist import run_archivist, run_child
+
+    return run_archivist(invocation.settings) if child is None else run_child(invocation.settings, child)
 
 
 @command()

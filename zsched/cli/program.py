@@ -68,6 +68,19 @@ class Invocation:
 
         return os.path.expanduser(self.given.get("config") or os.environ.get(FILE_VARIABLE) or "") or None
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the shared options about settings as variables, for a process with the same settings."""
+        from zsched.config.settings import FILE_VARIABLE, variable_of
+
+        file, given = self.given.get("config"), self.given
+        values = {
+            FILE_VARIABLE: None if file is None else os.path.abspath(os.path.expanduser(file)),
+            variable_of(("redis", "url")): given.get("redis_url"),
+            variable_of(("", "namespace")): given.get("namespace"),
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
     def settings(self) -> Settings:
         """Merge defaults < file < environment < options. Raises ConfigError."""
         from zsched.config.settings import load_settings

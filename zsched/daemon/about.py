@@ -16,10 +16,10 @@ from zsched.core.clock import Clock
 from zsched.zone_rules import installed
 
 
-def facts(daemon: str, clock: Clock) -> dict[str, Any]:
+def facts(daemon: str | None, clock: Clock) -> dict[str, Any]:
     """
-    Return the facts of the daemon called *daemon*, which starts now. An unknown fact is None. ``started``: ms, by the
-    clock of its machine.
+    Return the facts of the daemon called *daemon*, which starts now; None: of an archivist without one. An unknown fact
+    is None. ``started``: ms, by the clock of its machine.
     """
     return {"daemon": daemon, "host": socket.gethostname(), "pid": os.getpid(), "started": clock.now_ms(), **versions()}
 

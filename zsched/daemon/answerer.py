@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,7 +66,8 @@ class Answerer:
         if (knowledge := self._archiver.knowledge()) is None:
             self._names.pause(_LOOK_S)
         elif (question := inbox.receive(self._wait_s, names=True)) is not None:
-            inbox.answer(question, (self._archiver.knowledge() or knowledge).to_dict())
+            latest = self._archiver.knowledge() or knowledge
+            inbox.answer(question, replace(latest, daemon=self._archiver.daemon["daemon"]).to_dict())
 
     def _serve(self, inbox: Inbox) -> None:
         if not self._archiver.is_healthy:

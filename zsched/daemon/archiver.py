@@ -1,18 +1,18 @@
 """
-The archiver: a thread of every daemon, leader or standby, that keeps the archive up with the log.
+The archiver: a thread of every archivist that keeps the archive up with the log.
 
 A failing archive never stops the firing. The thread logs an event, reports the failure (``zsched status``), and tries
 again every second. A corrupted file is kept under another name, and a new archive begins beside it.
 
 Before it follows the log, it checks that the archive belongs to the data set in this Redis (``daemon.own_archive``).
-This happens at the start of the daemon, which ends if the archive does not belong. If Redis is away at the start, the
+This happens at the start of a daemon, which ends if the archive does not belong. If Redis is away at the start, the
 check comes later. Then the daemon stays up, fires, and reports that its archive is refused.
 """
 
 from __future__ import annotations
 
-import math
 import threading
+import uuid
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -26,7 +26,6 @@ from zsched.config.settings import Settings
 from zsched.core.clock import Clock
 from zsched.core.log import Position
 from zsched.daemon import heap
-from zsched.daemon.about import facts
 from zsched.daemon.bell import Bell
 from zsched.daemon.failures import Failures
 from zsched.daemon.follower import Follower
@@ -41,7 +40,6 @@ from zsched.storage.questions import Knowledge
 
 log = structlog.get_logger(__name__)
 
-AWAITED_MS: Final = 3000.0  # how long a leader waits for its own archive, beyond the hold of a new or restarted Redis
 _FEW: Final = 2  # entries of a pass: single entries are archived at once
 _STEP_MS: Final = 2000.0  # time in a backlog, between two reports of progress
 _GATHER_MS: Final = 12.0  # from one pass to the next otherwise; at 25 ms the p99 of lateness was 20 % higher (measured)
@@ -66,7 +64,8 @@ class Archiver:
     Keeps one archive. Call ``open`` in the main thread, so that a wrong path fails at once; then ``start`` and
     ``stop``.
 
-    ``position`` and ``is_healthy`` may be read by any thread.
+    Any thread may read ``position`` and ``is_healthy``, and set ``daemon``, the facts and troubles of its daemon for
+    the reports, ``leads``, whether that daemon leads, and ``audit``, the result of the last audit.
     """
 
     def __init__(
@@ -74,36 +73,29 @@ class Archiver:
         settings: Settings,
         link: Link,
         clock: Clock,
-        daemon: str,
+        daemon: dict[str, Any],
         meter: Meter | None = None,
         failures: Failures | None = None,
-        about: dict[str, Any] | None = None,
         on_pass: Callable[[], None] = lambda: None,
     ) -> None:
-        """
-        *about*: the facts of the daemon, if it is another process. *on_pass*: called in the archiver's thread when a
-        pass over the log has ended, or failed.
-        """
+        """Keep an archive. *on_pass*: called in the archiver's thread when a pass over the log has ended, or failed."""
         self._settings, self._link, self._clock = settings, link, clock
-        self._facts = facts(daemon, clock) if about is None else about
+        self.daemon, self.leads = daemon, False
         self._on_pass = on_pass
         self._meter = meter or Meter()
-        self._keys, self._own = keys_of(settings), OwnArchive(settings, clock, self._facts["pid"])
+        self._keys, self._own = keys_of(settings), OwnArchive(settings, clock)
         self._follower: Follower | None = None
         self._knew: Knowledge | None = None  # its knowledge before the failure, until it is open again
         self._trouble: str | None = None  # the last logged problem, until it is over
         self._failed = 0  # times in a row
         self._next_prune_ms, self._is_pruning = clock.monotonic_ms(), False
-        self._known_as: tuple[str, Position | None] = f"none-{daemon}", None
-        self._failures = failures or Failures()  # of the whole daemon, for the report
+        self._known_as: tuple[str, Position | None] = f"none-{daemon.get('daemon') or uuid.uuid4().hex}", None
+        self._failures = failures or Failures()  # of this process, for the report
         self._bell = Bell()  # ends a wait for the log
         retry_s = min(_RETRY_S, settings.daemon.lease_ms / 4000)  # a returned Redis is held for a lease
         self._loop = Loop("archiver", self._keep_over, self._failures, retry_s=retry_s, finishes=True)
-        self._looked_ms = -math.inf  # begin of the last pass over the log that ended, and was reported
         self.moved = threading.Condition()  # notified when the position moved
-        self.audit: dict[str, Any] | None = None  # result of the last audit, for the report; any thread may set it
-        self.may_not_lead: str | None = None  # why its daemon may not lead; any thread may set it
-        self.leads = False  # its daemon leads; any thread may set it
+        self.audit: dict[str, Any] | None = None
 
     @property
     def path(self) -> Path | None:
@@ -115,34 +107,6 @@ class Archiver:
         """Return the last entry on disk."""
         archive = self._own.archive
         return archive.position if archive else None
-
-    @property
-    def gen(self) -> str | None:
-        """Return the names of the data set that the archive followed, separated by blanks, or None."""
-        knowledge = self.knowledge()
-        return knowledge.gen if knowledge else None
-
-    @property
-    def has_looked(self) -> bool:
-        """Return True once the archive of this data set is chosen, or found to be unusable."""
-        return self._own.is_ours or not self.is_trusted
-
-    @property
-    def is_trusted(self) -> bool:
-        """Return False if it is in trouble: then no leader waits for it."""
-        return self._trouble is None and self._loop.is_running
-
-    @property
-    def looked_ms(self) -> float:
-        """Return the begin (monotonic ms) of the last pass over the log that has ended and was reported."""
-        return self._looked_ms
-
-    def has_looked_since(self, since_ms: float) -> bool:
-        """
-        Return True if a pass over the log began after *since_ms* of the monotonic clock, and has ended. If it found a
-        loss, it has set a hold. Also return True if the archive is unusable.
-        """
-        return self._looked_ms > since_ms or not self.is_trusted
 
     def knowledge(self) -> Knowledge | None:
         """
@@ -284,8 +248,7 @@ class Archiver:
                 archive.rest()
                 heap.trim()
                 taken_in = 0
-            may_not_lead = self.may_not_lead
-            news = archive.position, follower.state, may_not_lead, self.leads, follower.looked_at
+            news = archive.position, follower.state, self.daemon, self.leads, follower.looked_at
             hold_for_ms = self._hold_for_ms(follower)
             is_news = news != reported or hold_for_ms > 0
             if is_news or began_ms - reported_ms > REPORT_EVERY_MS:
@@ -299,7 +262,6 @@ class Archiver:
                 taken_in = _MUCH if self._own.is_checked else taken_in  # it has read the whole file
             else:
                 archive.index_step(_INDEX_MS, self._clock)
-            self._looked_ms = began_ms
             self._on_pass()
             if self._loop.is_stopping:
                 return
@@ -338,7 +300,7 @@ class Archiver:
         Report to Redis and to waiting threads. A failed archive reports its last name and position. Returns TIME in ms.
         """
         archive = self._own.archive
-        about = {**self._facts, "path": str(self.path)}
+        about = {**self.daemon, "path": str(self.path)}
         if self._loop.is_stopping:  # the last report of an archiver that is stopped in order
             state = ArchiveState.STOPPED
         if archive is not None:
@@ -354,11 +316,9 @@ class Archiver:
             about["looked_at"] = sorted(map(str, self._follower.looked_at))
         if (audit := self.audit) is not None:
             about["audit"] = audit
-        if (may_not_lead := self.may_not_lead) is not None:
-            about["may_not_lead"] = may_not_lead
         if self.leads:
             about["leads"] = True
-        if failing := self._failures.shown:
+        if failing := self.daemon.get("failing", {}) | self._failures.shown:
             about["failing"] = failing
         now_ms = archivers.report(*self._known_as, state, about, hold_for_ms)
         self._on_pass()

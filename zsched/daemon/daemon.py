@@ -1,8 +1,8 @@
 """
 The daemon: connect, lead or stand by, and fire due schedules until it is stopped.
 
-One thread does all of it. A background thread (``daemon.waker``) wakes it. Its archivist archives, answers questions
-and does a leader's chores, in a separate process. Every pass ends with a sleep until the next event: a due time, the
+One thread does all of it. A background thread (``daemon.waker``) wakes it. Another process archives, answers questions
+and does a leader's chores (``daemon.child``). Every pass ends with a sleep until the next event: a due time, the
 renewal of the lease, the end of a hold, or the end of another daemon's lease. A lost Redis is a state like the others:
 logged once, and tried again with growing pauses.
 """
@@ -19,14 +19,11 @@ import structlog
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.triggers import lack_of
-from zsched.daemon.archiver import AWAITED_MS
-from zsched.daemon.archivist import Archivist, Threads
-from zsched.daemon.archivist_process import ArchivistProcess
 from zsched.daemon.doubt import DoubtEnder
 from zsched.daemon.elector import Elector
 from zsched.daemon.failures import Failures
 from zsched.daemon.meter import Meter
-from zsched.daemon.naming import ASK_EVERY_MS, Namer
+from zsched.daemon.naming import ASK_EVERY_MS, AWAITED_MS, Namer
 from zsched.daemon.native import Native
 from zsched.daemon.replan import Replanner
 from zsched.daemon.supervisor import Supervisor
@@ -82,28 +79,26 @@ class Daemon:
         meter: Meter | None = None,
         health: DaemonHealth | None = None,
         reload: Callable[[Settings], Settings] | None = None,
-        archivist: ArchivistProcess | None = None,
+        on_pass: Callable[[], None] = lambda: None,
+        id: str = "",
     ) -> None:
         """
-        Make a daemon. *reload* returns the new settings after SIGHUP, given the old ones. *archivist*: the process that
-        archives, and has this daemon's id; else threads do.
+        Make a daemon. *reload* returns the new settings after SIGHUP, given the old ones. *on_pass* is called after
+        each pass, and when *health* has a new reason not to lead. *id*: its own, a new one by default.
         """
-        self.id = uuid.uuid4().hex if archivist is None else archivist.daemon
+        self.id = id or uuid.uuid4().hex
         self._settings, self._link, self._clock = settings, link, clock or SystemClock()
         self._supervisor, self._meter = supervisor or Supervisor(self._clock), meter or Meter()
         self._health = health or DaemonHealth(self._clock)
-        self._reload, self._must_reload = reload, False
+        self._reload, self._must_reload, self._on_pass = reload, False, on_pass
         self._keys = keys_of(settings)
         self._zone_rules = installed()  # read at the start: a process keeps the zones that it has read
         failures = Failures(self._health.failing)
         self._waker = Waker(link, self._keys, self._clock, failures)
-        self._archivist: Archivist = archivist or Threads(settings, link, self._clock, self.id, self._meter, failures)
-        if archivist is not None:
-            archivist.share(failures, self._meter, self.stop)
-        self._namer = Namer(self._keys, self._archivist, self._clock)
+        self._namer = Namer(self._keys, self.id, self._clock)
+        self._gen: str | None = None  # name of the data set of the last term: it gets it back after a flush
         self._is_stopping = False
         self._logged: str | None = None  # the logged problem, until it is over
-        self._objected: str | None = None  # why it may not lead, as the archivist knows it
         self._yielded_for, self._next_look_ms = set[str](), 0.0  # zones that this machine lacks
         self._pause_ms = _FIRST_PAUSE_MS
         self._longest_pause_ms = _NEW_MASTER_PAUSE_MS if link.finds_master else _LONGEST_PAUSE_MS
@@ -112,6 +107,10 @@ class Daemon:
     def stop(self) -> None:
         """Finish the script in flight, release the lease, return from ``run``."""
         self._is_stopping = True
+        self._waker.wake()
+
+    def wake(self) -> None:
+        """End the present pass of the main loop early."""
         self._waker.wake()
 
     def reload(self) -> None:
@@ -124,13 +123,10 @@ class Daemon:
         Lead or stand by until stopped.
 
         Raises:
-            RedisRefused: this Redis is unusable (cluster mode, OlderFormat), or refuses our password. ArchiveError: the
-            archive belongs to another daemon or data set, or is not writable.
+            RedisRefused: this Redis is unusable (cluster mode, OlderFormat), or refuses our password.
         """
         log.info("daemon_started", daemon=self.id, namespace=self._settings.namespace, redis=self._link.where)
-        self._archivist.open()
         self._waker.start()
-        self._archivist.start()
         try:
             while not self._is_stopping:
                 try:
@@ -145,7 +141,6 @@ class Daemon:
         finally:
             self._supervisor.stopping()
             self._waker.stop()
-            self._archivist.stop()
             log.info("daemon_stopped", daemon=self.id)
 
     @contextmanager
@@ -176,7 +171,7 @@ class Daemon:
                     self._pause(self._objection_pause_ms)
                     return  # and check again over a new connection
                 try:
-                    busy = session.elector.campaign(self._archivist.gen)
+                    busy = session.elector.campaign(self._gen)
                     self._say_well()
                     if busy:  # a jump of TIME may end the other daemon's lease: notice it first
                         session.ticker.observe(busy.now_ms, busy.sent_ms)
@@ -207,12 +202,13 @@ class Daemon:
         ticker.begin(elector.term)
         first = elector.term
         is_named, has_looked = first.gen is not None, first.hold_ms <= first.now_ms
+        self._gen = first.gen or self._gen
         while not self._is_stopping:
             self._renew(session)
             try:
                 if not is_named and (naming_ms := session.namer.step(elector.term)) is not None:
                     tick, has_moved = ticker.hold(elector.term, naming_ms, ASK_EVERY_MS), False
-                elif not has_looked and (looking_ms := self._looking_ms(first)) is not None:
+                elif not has_looked and (looking_ms := self._looking_ms(session, first)) is not None:
                     tick, has_moved = ticker.hold(elector.term, looking_ms, ASK_EVERY_MS), False
                 else:
                     is_named = has_looked = True
@@ -241,7 +237,7 @@ class Daemon:
         if not zones or now_ms < self._next_look_ms:
             return False
         self._next_look_ms = now_ms + _STANDBY_LOOK_MS
-        others = [one for one in session.archivers.reports() if one.about.get("daemon") != self.id]
+        others = [one for one in session.archivers.reports() if one.daemon not in (None, self.id)]
         server_ms = session.ticker.server_now_ms()
         if not any(one.is_present(server_ms) and not one.about.get("may_not_lead") for one in others):
             return False
@@ -267,13 +263,13 @@ class Daemon:
         session.trimmer.trim_if_due(elector.term, renewed_at_ms)
         return has_jumped
 
-    def _looking_ms(self, term: Term) -> float | None:
+    def _looking_ms(self, session: Session, term: Term) -> float | None:
         """
-        Return the ms to wait for the own archive, or None once it has read the log. *term* began on a new or restarted
-        Redis. The hold of ``acquire`` lasts for a lease; on a busy machine the archive may need longer to find that an
-        older state came back.
+        Return the ms to wait for the own archive, or None once it has followed the log into *term*, which began on a
+        new or restarted Redis. The hold of ``acquire`` lasts for a lease; on a busy machine the archive may need longer
+        to find that an older state came back.
         """
-        if self._archivist.has_looked_since(term.trusted_until_ms - term.lease_ms):
+        if session.archivers.has_followed(self.id, term):
             return None
         left_ms = term.trusted_until_ms - self._clock.monotonic_ms()  # of the hold
         if left_ms <= 0:
@@ -282,15 +278,13 @@ class Daemon:
 
     @contextmanager
     def _serving(self, term: Term | None) -> Iterator[None]:
-        """Publish the term to archivist, meter and health inside the block."""
+        """Publish the term to meter and health inside the block."""
         assert term is not None  # the campaign was won
         self._health.leads = True
         self._meter.began(term.epoch)
-        self._archivist.serve(term)
         try:
             yield
         finally:
-            self._archivist.serve(None)
             self._health.leads = False
 
     def _rest(self, session: Session, tick: Tick) -> None:
@@ -320,11 +314,11 @@ class Daemon:
         """Report a finished pass to the watchdog. If a reload was requested, *ticker* gets the new settings."""
         self._health.last_pass_ms = self._clock.monotonic_ms()
         self._supervisor.beat()
+        self._on_pass()
         if self._must_reload and self._reload is not None:
             self._must_reload = False
             with self._supervisor.reloading():
                 self._settings = self._reload(self._settings)
-                self._archivist.log_as(self._settings.log)
                 if ticker is not None:
                     ticker.limit(self._settings.runs_per_second)
 
@@ -346,6 +340,6 @@ class Daemon:
         self._pause_ms = _FIRST_PAUSE_MS
 
     def _object(self, reason: str | None) -> None:
-        if reason != self._objected:
-            self._objected = reason
-            self._archivist.objected(reason)
+        if reason != self._health.may_not_lead:
+            self._health.may_not_lead = reason
+            self._on_pass()

@@ -24,24 +24,11 @@ class Failures:
         """Start without failures. *shown* is a dict to update for readers: ``<kind> <name>`` → a reason of one line."""
         self._reasons: dict[tuple[str, str], str] = {}  # by kind and name
         self._shown: dict[str, str] = {} if shown is None else shown
-        self._others: dict[str, str] = {}  # shown, and of another process
 
     @property
     def shown(self) -> dict[str, str]:
         """Return a copy of the present failures: ``<kind> <name>`` → reason."""
         return self._shown.copy()
-
-    @property
-    def own(self) -> dict[str, str]:
-        """Return the failures of this process, as ``shown``."""
-        return {name: reason for name, reason in self.shown.items() if name not in self._others}
-
-    def show_others(self, others: dict[str, str]) -> None:
-        """Show *others*, the present failures of another process, as well."""
-        for name in self._others.keys() - others.keys():
-            self._shown.pop(name, None)
-        self._others = others
-        self._shown.update(others)
 
     def begin(self, kind: str, name: str, error: Exception) -> None:
         """Note that the *kind* (thread, chore, question) called *name* failed with *error*."""

@@ -52,8 +52,8 @@ class OwnArchive:
     verified.
     """
 
-    def __init__(self, settings: Settings, clock: Clock, holder: int | None = None) -> None:
-        self._settings, self._clock, self._holder = settings, clock, holder
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings, self._clock = settings, clock
         self._keys = keys_of(settings)
         self.address = address_of(settings.redis.url)
         self.archive: Archive | None = None
@@ -194,8 +194,7 @@ class OwnArchive:
 
     def _open(self, path: Path) -> None:
         try:
-            keep_args = self._settings.archive.keep_args
-            archive = Archive(path, self._settings.namespace, keep_args=keep_args, holder=self._holder)
+            archive = Archive(path, self._settings.namespace, keep_args=self._settings.archive.keep_args)
             self.archive, self.is_ours = archive, False
             self.is_checked = not archive.check_step(_CHECK_AT_OPEN_MS, self._clock)
         except (ArchiveCorrupt, ArchiveFailed):

@@ -23,12 +23,15 @@ HEARD: Final = ENDING | {signal.SIGHUP}
 class Signals:
     """SIGTERM, SIGINT and SIGHUP of this process: held back from the beginning, and heard from ``start`` on."""
 
-    def __init__(self) -> None:
-        """Hold signals back. Call it in the main thread before other threads start: they inherit what is blocked."""
+    def __init__(self, *, has_parent: bool = False) -> None:
+        """
+        Hold signals back. Call it in the main thread before threads or children start: they inherit what is blocked.
+        *has_parent*: leave SIGTERM and SIGINT to it; they do nothing here.
+        """
         for each in HEARD:
             signal.signal(each, signal.SIG_DFL)  # sigwait may miss a signal that is ignored or has a handler
         signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
-        self._awaited = HEARD
+        self._awaited = HEARD - ENDING if has_parent else HEARD
 
     def start(self, stop: Callable[[], None], reload: Callable[[], None], failures: Failures | None = None) -> None:
         """

@@ -43,18 +43,21 @@ TIMEOUTS: Final = 5
 
 class DaemonHealth:
     """
-    Health of a daemon's main loop. Only that loop writes it, except ``failing``; any thread reads it.
+    Health of a daemon's main loop. Only that loop writes it, except what fails; any thread reads it.
 
     ``last_pass_ms``: the end of the last pass, by the monotonic clock, as leader or not, with Redis or without.
     ``leads``: True during a term. ``trouble``: the reason why the daemon is neither leader nor standby, or None.
-    ``failing``: threads and chores beside the main loop that fail at present, with reasons (``daemon.failures``).
+    ``may_not_lead``: the reason why Redis does not let it lead, for its reports. ``failing``: threads beside the main
+    loop that fail at present, with reasons (``daemon.failures``); ``archivist_failing``: those of its archivist.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.last_pass_ms = clock.monotonic_ms()
         self.leads = False
         self.trouble: str | None = "it starts: Redis has not said yet whether it may lead"
+        self.may_not_lead: str | None = None
         self.failing: dict[str, str] = {}
+        self.archivist_failing: dict[str, str] = {}
 
 
 class RedisUnseen(NamedTuple):

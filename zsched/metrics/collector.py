@@ -154,7 +154,7 @@ def _of_log(tally: LogTally) -> Iterator[Metric]:
 def _of_daemon(meter: DaemonMeter) -> Iterator[Metric]:
     yield gauge("leader", "Role of this daemon: 1 leader, 0 not.", meter.health.leads)
     help = "Threads, chores and kinds of questions of this daemon that fail at present; its log has the reasons."
-    yield gauge("failing", help, len(meter.health.failing))
+    yield gauge("failing", help, len(meter.health.failing) + len(meter.health.archivist_failing))
     yield counter("terms", "Terms that this daemon began.", meter.terms)
     help = "Runs that one call of fire or advance queued, without calls that queued none."
     yield histogram("fired_per_tick", help, meter.fired_per_tick)

@@ -4,8 +4,8 @@ Measurements of one daemon: its reports while it works, and counts of log entrie
 Every daemon's archive follows the whole log. Each daemon counts only the entries of its own terms (an entry's id begins
 with its epoch), so the sum over all daemons counts each entry once. The archiver's thread counts an entry when its
 archive has stored it; the firing loop computes nothing. An entry that an archive receives again, after a loss, counts
-once. An archivist in a process of its own has its own meter, and sends its counts to the daemon's about once a second
-(``counts`` and ``counted``).
+once. The archivist has its own meter, and sends its counts to the daemon's about once a second (``counts`` and
+``counted``).
 
 Not guaranteed: the entries that clients wrote while no daemon led, if the leader before is gone; the last entries of a
 killed daemon. While the archive fails, the counts do not change. They catch up when it reads the log again, except for
@@ -49,8 +49,7 @@ class Names:
 
     def of(self, name: str) -> str:
         """
-        Return the label value for *name*. Later calls return the same object, so a pickle of the counts has it once.
-        Any thread may call.
+        Return the label value for *name*. Any thread may call.
         """
         if (known := self._known.get(name)) is not None:
             return known
@@ -101,6 +100,14 @@ class Distribution:
         counts[-1] += len(values) - before
         self.total += sum(values)
 
+    def to_list(self) -> list[float]:
+        """Return the counts and their total, for ``set``."""
+        return [*self._counts, self.total]
+
+    def set(self, counted: list[Any]) -> None:
+        """Take over the counts of another one with the same bounds."""
+        *self._counts, self.total = counted
+
     def buckets(self) -> list[tuple[str, float]]:
         """Return the buckets for Prometheus: each bound with the number of values that are no larger, ``+Inf`` last."""
         return list(zip(_names_of(self._bounds), accumulate(self._counts.copy()), strict=True))
@@ -127,8 +134,6 @@ LATENESS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2
 WAIT_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)  # in a queue
 DURATION_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)
 TIMEOUT_RATIO: Final = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1)  # above 1: the run was stopped, or should have been
-# The counts of a LogTally.
-_COUNTS: Final = ("outcomes", "lateness_s", "wait_s", "duration_s", "timeout_ratio", "ended", "requeued")
 
 
 class LogTally(Meter):
@@ -173,13 +178,27 @@ class LogTally(Meter):
                         self._count(parsed)
 
     def counts(self) -> dict[str, Any]:
-        """Return all counts, not a copy. Only the thread that calls ``archived`` may call it."""
-        return {name: getattr(self, name) for name in _COUNTS}
+        """Return a copy of all counts, for JSON. Only the thread that calls ``archived`` may call it."""
+        return {
+            "outcomes": self.outcomes.copy(),
+            "lateness_s": self.lateness_s.to_list(),
+            "timeout_ratio": self.timeout_ratio.to_list(),
+            "wait_s": {queue: each.to_list() for queue, each in self.wait_s.items()},
+            "duration_s": {queue: each.to_list() for queue, each in self.duration_s.items()},
+            "ended": [[*key, number] for key, number in self.ended.items()],
+            "requeued": [[*key, number] for key, number in self.requeued.items()],
+        }
 
     def counted(self, counts: dict[str, Any]) -> None:
         """Replace the counts by *counts* of another process, which reads the log."""
-        for name in _COUNTS:
-            setattr(self, name, counts[name])
+        self.outcomes = counts["outcomes"]
+        self.lateness_s.set(counts["lateness_s"])
+        self.timeout_ratio.set(counts["timeout_ratio"])
+        for name in ("wait_s", "duration_s"):
+            for queue, each in counts[name].items():
+                getattr(self, name)[queue].set(each)
+        for name in ("ended", "requeued"):
+            setattr(self, name, Counter({(queue, status): number for queue, status, number in counts[name]}))
 
     def _is_new(self, position: Position) -> bool:
         """

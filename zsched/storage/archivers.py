@@ -25,7 +25,8 @@ from zsched.core.entry import Position
 from zsched.errors import NotArchived, RedisUnavailable
 from zsched.storage.connection import Channel, Link
 from zsched.storage.keys import Keys
-from zsched.storage.log import LogPlace
+from zsched.storage.lease import Term
+from zsched.storage.log import Log, LogPlace
 from zsched.storage.scripts import Scripts
 
 ALIVE_MS = 30_000
@@ -75,6 +76,12 @@ class Report:
     def is_stopped(self) -> bool:
         """True if it was the last report before its daemon stopped in order."""
         return self.state is ArchiveState.STOPPED
+
+    @property
+    def daemon(self) -> str | None:
+        """The id of its daemon; None for an archivist without one."""
+        daemon = self.about.get("daemon")
+        return daemon if isinstance(daemon, str) else None
 
     @property
     def place(self) -> str:
@@ -202,6 +209,7 @@ class Archivers:
 
     def __init__(self, channel: Channel, keys: Keys) -> None:
         self._channel, self._key, self._scripts = channel, keys.archivers(), Scripts(channel, keys)
+        self._log = Log(channel, keys)
 
     def report(
         self, archive: str, position: Position | None, state: ArchiveState, about: dict[str, Any], hold_for_ms: int = 0
@@ -228,6 +236,26 @@ class Archivers:
     def reports(self) -> list[Report]:
         """Return the last report of every archiver, the latest first."""
         return reports_of(self._channel.execute("HGETALL", self._key))
+
+    def has_followed(self, daemon: str, term: Term) -> bool:
+        """
+        Return True if the archive of *daemon* has followed the log into *term*. Also return True if it reported since
+        then that it cannot: it found a loss, and has set a hold with that report; or it is unusable.
+        """
+        own = self._of(daemon)
+        if own is None or own.told_ms < term.now_ms:
+            return False
+        if own.state is not ArchiveState.FOLLOWING:
+            return True
+        return own.position is not None and own.position.epoch >= term.epoch and self._log.contains(own.position)
+
+    def is_in_trouble(self, daemon: str) -> bool:
+        """Return True if the archive of *daemon* reported trouble: nobody waits for it."""
+        own = self._of(daemon)
+        return own is not None and own.trouble is not None
+
+    def _of(self, daemon: str) -> Report | None:
+        return next((one for one in self.reports() if one.daemon == daemon), None)
 
     def alive(self) -> int:
         """Count the archives that are alive."""

@@ -10,17 +10,20 @@ A term is valid on one ``Server``: the process, and the history, on which it was
 
 from __future__ import annotations
 
+import math
 import uuid
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from zsched.core.clock import Clock
 from zsched.core.entry import text
 from zsched.errors import RedisRefused
-from zsched.storage.connection import Wire
+from zsched.storage.connection import Channel, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.scripts import Scripts
 from zsched.storage.server import Server
+
+_TOKEN_PARTS: Final = 3  # of a token after the daemon: epoch, length and nonce (acquire.lua)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,20 @@ class Busy:
     retry_ms: int
     now_ms: int
     sent_ms: float
+
+
+def term_of(daemon_id: str, channel: Channel, keys: Keys) -> Term | None:
+    """
+    Return the term of the daemon called *daemon_id* if it has the lease now; for its archivist, which writes by the
+    term's fence. Nobody may trust this copy: it says nothing of the time that is left.
+    """
+    token = text(channel.execute("GET", keys.lease()) or b"")
+    server_id = text(channel.execute("HGET", keys.meta(), "server") or b"")
+    holder, *rest = token.split(":")
+    if holder != daemon_id or len(rest) != _TOKEN_PARTS or not server_id:
+        return None
+    epoch, lease_ms, _ = rest
+    return Term(token, int(epoch), server_id, int(lease_ms), trusted_until_ms=-math.inf, now_ms=0, hold_ms=0)
 
 
 class Lease:

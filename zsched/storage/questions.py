@@ -170,16 +170,19 @@ ABOUT: Final = "names"  # topic of these questions
 class Knowledge:
     """
     Knowledge of an archive about data sets. ``gen``: the names of the data set that it followed, or None. ``position``:
-    its last entry. ``is_new``: its daemon created it, and it missed no entry since.
+    its last entry. ``is_new``: its daemon created it, and it missed no entry since. ``daemon``: the id of that daemon,
+    in an answer.
     """
 
     gen: str | None
     position: Position | None
     is_new: bool
+    daemon: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the form of an answer."""
-        return {"gen": self.gen, "position": self.position and list(self.position), "is_new": self.is_new}
+        position = self.position and list(self.position)
+        return {"gen": self.gen, "position": position, "is_new": self.is_new, "daemon": self.daemon}
 
     @classmethod
     def of_dict(cls, answer: Any) -> Knowledge:
@@ -187,7 +190,8 @@ class Knowledge:
         gen, position = answer["gen"], answer["position"]
         if gen is not None and (not isinstance(gen, str) or not gen.split()):
             raise ValueError(f"{gen!r} is not a name")
-        return cls(gen, None if position is None else Position(*map(int, position)), answer["is_new"] is True)
+        at = None if position is None else Position(*map(int, position))
+        return cls(gen, at, answer["is_new"] is True, answer.get("daemon"))
 
 
 def about_names() -> Question:

@@ -67,7 +67,7 @@ def test_an_archive_that_keeps_failing_after_a_loss_does_not_stop_firing(
         redis_client.flushall()
         daemon.wait_for("recovery_began", 3)
         client.schedule("app.tasks.run", id="due", after=0)
-        eventually(lambda: daemon.daemon._archivist.archiver._failed >= module._MOST_FAILURES)
+        eventually(lambda: daemon.archivist.archiver._failed >= module._MOST_FAILURES)
         end_hold(redis_client, daemon)
 
         eventually(lambda: redis_client.llen(f"{RQ}:queue:default"))
@@ -83,7 +83,7 @@ def test_a_bug_is_logged_with_its_traceback_and_a_disk_failure_without(
             failing.setattr(Follower, "step", raising(ArchiveFailed("disk I/O error")))
             client.schedule("app.tasks.run", id="a", after=3600)
             daemon.wait_for("archive_failed")
-            eventually(lambda: daemon.daemon._archivist.archiver._failed > 2)
+            eventually(lambda: daemon.archivist.archiver._failed > 2)
             assert [] == daemon.of("archiver_crashed")
 
             failing.setattr(Follower, "step", raising(KeyError("a bug")))
@@ -96,9 +96,9 @@ def test_an_archive_refused_at_run_time_gives_no_name_to_a_data_set(
     redis_url: str, redis_client: redis.Redis, client: Client, archivers: Archivers
 ) -> None:
     with DaemonThread(redis_url) as daemon:
-        archiver = daemon.daemon._archivist.archiver
+        archiver = daemon.archivist.archiver
         client.schedule("app.tasks.run", id="a", after=3600)
-        eventually(lambda: following(archivers) and archiver.gen and archiver.position)
+        eventually(lambda: following(archivers) and gen_of(daemon) and archiver.position)
 
         with redis_client.pipeline() as another:  # another data set comes in its place
             another.hset(KEYS.meta(), "gen", "another")
@@ -122,8 +122,8 @@ def test_an_archive_opened_alone_joins_later(redis_url: str, client: Client, mon
     with DaemonThread(redis_url) as daemon:
         client.schedule("app.tasks.run", id="a", after=3600)
 
-        eventually(lambda: daemon.daemon._archivist.archiver.position)
-        assert eventually(lambda: daemon.daemon._archivist.archiver.gen)
+        eventually(lambda: daemon.archivist.archiver.position)
+        assert eventually(lambda: gen_of(daemon))
 
 
 def test_a_new_archive_learns_the_name_of_the_data_set_as_soon_as_the_leader_gives_it(
@@ -133,7 +133,7 @@ def test_a_new_archive_learns_the_name_of_the_data_set_as_soon_as_the_leader_giv
     with DaemonThread(redis_url, lease_ms=400) as daemon:  # timing: as long it asks archives for a name
         named = daemon.wait_for("data_set_named")
 
-        assert named["name"] == eventually(lambda: daemon.daemon._archivist.archiver.gen)
+        assert named["name"] == eventually(lambda: gen_of(daemon))
 
 
 def test_an_archive_frees_its_memory_once_after_a_backlog(
@@ -161,6 +161,12 @@ def test_an_archive_frees_its_memory_once_after_a_backlog(
     assert earlier + 1 == len(rests)
     assert rests[-1] is not None
     assert rests[-1].order < last.position.order
+
+
+def gen_of(daemon: DaemonThread) -> str | None:
+    """Return the name of the data set that the daemon's archive follows."""
+    knowledge = daemon.archivist.archiver.knowledge()
+    return knowledge.gen if knowledge else None
 
 
 def raising(error: Exception) -> Callable[..., bool]:

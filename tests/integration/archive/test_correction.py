@@ -325,7 +325,7 @@ def test_a_daemon_can_stop_during_a_correction(scene: Scene, two: Two, monkeypat
     knowing.archive.close()
     Busy(scene, knowing, 1_000_000, monkeypatch)
     settings = Settings(namespace=scene.keys.namespace, archive=ArchiveSettings(path=str(path)))
-    archiver = Archiver(settings, scene.link, knowing.clock, "daemon-1")
+    archiver = Archiver(settings, scene.link, knowing.clock, {"daemon": "daemon-1"})
     monkeypatch.setattr(archiver, "_hold_for_ms", lambda _: is_under_way.set() or 0)
     monkeypatch.setattr("zsched.daemon.archiver._STOP_S", WITHIN_S)
 

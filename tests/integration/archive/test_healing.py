@@ -224,7 +224,7 @@ def archiver(scene: Scene) -> Iterator[Archiver]:
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         assert 1 == db.execute("UPDATE entry SET t = t + 1 WHERE n = 1").rowcount
     settings = Settings(namespace=scene.keys.namespace, archive=ArchiveSettings(path=str(path)))
-    archiver = Archiver(settings, scene.link, SystemClock(), "daemon-1")
+    archiver = Archiver(settings, scene.link, SystemClock(), {"daemon": "daemon-1"})
     yield archiver
     archiver.stop()
 

@@ -212,7 +212,7 @@ def test_a_daemon_restores_a_schedule_that_another_writer_removed(
         eventually(lambda: redis_client.zscore(keys.due_normal(), "a") is not None)
         eventually(lambda: any(each["event"] == "schedule_missing" for each in daemon.events))
         story = client.why("a")
-        eventually(lambda: (daemon.daemon._archivist.archiver.audit or {}).get("checked") == 1)
+        eventually(lambda: (daemon.archivist.archiver.audit or {}).get("checked") == 1)
 
     assert "put back" in story.lines[-1][1]
 

@@ -231,7 +231,7 @@ def test_history_is_a_table_of_occurrences_with_their_outcome(
     assert ("fired", "2020-01-01T00:00:00.000Z", "a-1577836800000") == tuple(
         occurrence[name] for name in ("what", "nominal_at", "run_id")
     )
-    assert fired["source"]["archive"].endswith(str(daemon.daemon._archivist.archiver.path))
+    assert fired["source"]["archive"].endswith(str(daemon.archivist.archiver.path))
     assert "nothing was quarantined, of schedule b\n" == none.stdout
 
 

@@ -32,7 +32,7 @@ LINK = Link.from_url("redis://127.0.0.1:1", 1)
 
 def test_history_older_than_the_retention_is_pruned(tmp_path: Path) -> None:
     settings = Settings(archive=ArchiveSettings(path=str(tmp_path / "a.db"), retention_days=30))
-    archiver, archive = Archiver(settings, LINK, ManualClock(), "daemon"), Mock(prune=lambda: False)
+    archiver, archive = Archiver(settings, LINK, ManualClock(), {"daemon": "daemon"}), Mock(prune=lambda: False)
 
     archiver._prune(archive, NOW_MS)
 
@@ -41,7 +41,9 @@ def test_history_older_than_the_retention_is_pruned(tmp_path: Path) -> None:
 
 def test_arguments_of_ended_runs_are_pruned_once_an_hour(tmp_path: Path) -> None:
     path, clock = tmp_path / "a.db", ManualClock()
-    archiver = Archiver(Settings(archive=ArchiveSettings(path=str(path), keep_args=False)), LINK, clock, "daemon")
+    archiver = Archiver(
+        Settings(archive=ArchiveSettings(path=str(path), keep_args=False)), LINK, clock, {"daemon": "daemon"}
+    )
 
     def at_a_few_reports() -> list[int]:
         """Return the numbers of the entries whose arguments are stored."""

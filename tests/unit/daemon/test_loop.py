@@ -156,19 +156,6 @@ def test_a_finishing_loop_does_a_last_step_when_it_is_stopped() -> None:
 ERROR = ArchiveFailed("the disk is full")
 
 
-def test_failures_of_another_process_are_shown_until_they_end() -> None:
-    failures = Failures()
-    failures.begin("thread", "waker", ERROR)
-
-    failures.show_others({"thread archiver": "a bug", "chore auditor": "another"})
-    failures.show_others({"thread archiver": "a bug"})
-
-    assert {"thread waker": "the disk is full", "thread archiver": "a bug"} == failures.shown
-    assert {"thread waker": "the disk is full"} == failures.own
-    failures.show_others({})
-    assert failures.own == failures.shown
-
-
 def test_an_ended_failure_is_not_shown() -> None:
     shown: dict[str, str] = {}
     failures = Failures(shown)
@@ -176,7 +163,7 @@ def test_an_ended_failure_is_not_shown() -> None:
 
     failures.end("chore", "auditor")
 
-    assert {} == shown == failures.own
+    assert {} == shown == failures.shown
 
 
 def test_a_bell_that_is_closed_twice_closes_no_other_descriptor() -> None:
