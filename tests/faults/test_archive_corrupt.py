@@ -16,7 +16,7 @@ from tests.ledger import doubles, queued
 from tests.waiting import eventually
 from zsched import Client
 from zsched.config.urls import address_of
-from zsched.daemon.process import UNUSABLE
+from zsched.daemon.running import UNUSABLE
 
 
 def flip(path: Path, at: int, number: int = 64) -> None:

@@ -38,7 +38,7 @@ from typing import Any
 MODULES = {  # what each kind of command is forked with
     "rq": ("rq.cli", "rq.worker", "rq.job", "redis.retry"),
     "zsched": (
-        "zsched.cli.program", "zsched.cli.processes", "zsched.daemon.process", "zsched.daemon.archivist",
+        "zsched.cli.program", "zsched.cli.processes", "zsched.daemon.process", "zsched.daemon.archivist_main",
         "prometheus_client", "rich.live",
     ),
     "web": ("zsched.web.app", "zsched.dashboard", "uvicorn", "httptools", "uvloop"),

@@ -60,6 +60,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "health.checks_web": (("errors", "core", "storage", "health", "web.accounts_file"), ()),
     "daemon":         ((*SHARED, "zone_rules", "core", "archive", "storage", "health", "daemon"), ("structlog",)),
     "daemon.process": ((*SHARED, "core", "storage", "health", "daemon", "metrics"), ("structlog",)),
+    "daemon.archivist_main": ((*SHARED, "core", "storage", "daemon", "metrics"), ("structlog",)),
     "daemon.failures": (("errors", "core"),                              ("structlog",)),
     "daemon.loop":    (("errors", "core", "daemon.failures"),            ()),  # every thread, that of metrics too
     "daemon.meter":   (("core",),                                        ()),  # what metrics override

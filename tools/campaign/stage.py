@@ -28,7 +28,7 @@ from tools.campaign.server import Server
 from tools.campaign.witnesses import Loss
 from tools.campaign.workers import QuickHand, Workers
 from zsched.core.log import Entry
-from zsched.daemon.process import UNUSABLE
+from zsched.daemon.running import UNUSABLE
 from zsched.embedded import Guard
 
 LEASE_MS = 1_000

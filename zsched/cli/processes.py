@@ -44,7 +44,7 @@ def archivist(invocation: Invocation, child: str | None) -> int:
     Example:
       zsched archivist --config /etc/zsched/zsched.toml
     """
-    from zsched.daemon.archivist import run_archivist, run_child
+    from zsched.daemon.archivist_main import run_archivist, run_child
 
     return run_archivist(invocation.settings) if child is None else run_child(invocation.settings, child)
 

@@ -5,7 +5,7 @@
 --        nonce           never used before: a rolled-back Redis may give the same epoch twice
 --        server_id       of the connection, from INFO
 --        lease_ms
---        gen             names that the candidate's archive knows, for a data set without a name; '' if there are none
+--        gen             names that the candidate knows, for a data set without a name; '' if there are none
 -- RETURNS  OK, token, epoch, now ms, hold ms, names of the data set or ''
 --        |  BUSY, now ms, ms until the lease lapses  |  OFFSET
 -- LOGS   term: epoch's own entry: daemon, server, format
