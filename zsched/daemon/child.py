@@ -100,7 +100,7 @@ class ArchivistChild:
         self._was_opened, self._refusal = threading.Event(), ""
         self._next_start_ms = 0.0
         self._told, self._unsent = dict[str, Any](), b""
-        self._process = self._start(FIRST)
+        self._start(FIRST)
 
     @property
     def pid(self) -> int:
@@ -115,9 +115,8 @@ class ArchivistChild:
         Order it to archive the log up to now, if that is quick, and to end. Kill it if it does not.
         """
         if self._process.poll() is not None and not self._refusal:
-            self._process = self._start(AGAIN)  # it ends after its first pass
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+            self._restart()  # it ends after its first pass
+        self._stdin.close()
         try:
             self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
@@ -147,44 +146,49 @@ class ArchivistChild:
             self.end()
         elif (code := self._process.poll()) is not None and self._clock.monotonic_ms() >= self._next_start_ms:
             log.error("archivist_died", exit_code=code)
-            self._process = self._start(AGAIN)
+            self._restart()
         self._tell()
 
     def reload(self) -> None:
         """Let it read the log settings again."""
         self._process.send_signal(signal.SIGHUP)
 
-    def _start(self, word: str) -> subprocess.Popen[bytes]:
+    def _restart(self) -> None:
+        self._stdin.close()
+        with suppress(OSError):  # no memory, for example: tried again a second later
+            self._start(AGAIN)
+
+    def _start(self, word: str) -> None:
         self._next_start_ms = self._clock.monotonic_ms() + _APART_MS
         pipe = subprocess.PIPE
-        process = subprocess.Popen([*self._command, word], stdin=pipe, stdout=pipe, env=self._env)
-        stdin, stdout = process.stdin, process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        os.set_blocking(stdin.fileno(), False)
-        self._told, self._unsent, self._process = {}, b"", process
+        self._process = subprocess.Popen([*self._command, word], stdin=pipe, stdout=pipe, env=self._env)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, stdout = self._process.stdin, self._process.stdout
+        os.set_blocking(self._stdin.fileno(), False)
+        self._told, self._unsent = {}, b""
         self._tell()
         loop = Loop("archivist", lambda: self._hear(stdout, loop), clock=self._clock)
         loop.start()
-        return process
 
     def _tell(self) -> None:
         """Send the daemon's part of the reports if it is new, or the rest of the last one."""
-        health, stdin = self._health, self._process.stdin
+        health = self._health
         part = {**self._facts, "failing": health.failing.copy()}
         if health.may_not_lead is not None:
             part["may_not_lead"] = health.may_not_lead
         if not self._unsent and part != self._told:
             self._told, self._unsent = part, json.dumps(part).encode() + b"\n"
         with suppress(BlockingIOError, BrokenPipeError):  # it hangs, or has ended
-            if self._unsent and stdin is not None:
-                self._unsent = self._unsent[os.write(stdin.fileno(), self._unsent) :]
+            if self._unsent and not self._stdin.closed:
+                self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent) :]
 
     def _hear(self, stdout: IO[bytes], loop: Loop) -> None:
         """Note the next line of the archivist. At the end, wake the main thread when it may start another."""
         line = stdout.readline()
         if not line.endswith(b"\n"):
             loop.stop()
+            stdout.close()
             self._health.archivist_failing = {}
             threading.Event().wait(max(self._next_start_ms - self._clock.monotonic_ms(), 0.0) / 1000)
             self.wake()
