@@ -19,9 +19,9 @@ from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.daemon import daemon as daemon_module
-from zsched.daemon.archiver import Archiver
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
+from zsched.storage.archivers import Archivers
 from zsched.storage.dispatch import Dispatch, FireResult, Stopped
 
 pytestmark = pytest.mark.redis
@@ -70,12 +70,12 @@ def test_a_restart_of_redis_is_logged_once_and_firing_continues(own_redis: Embed
     assert 2 == len(daemon.of("term_began"))
 
 
-def test_a_leader_fires_in_a_new_redis_when_its_archive_has_looked(
+def test_a_leader_fires_in_a_new_redis_when_its_archive_has_followed(
     client: Client, redis_client: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    has_looked, asked = threading.Event(), list[float]()
+    has_followed, asked = threading.Event(), list[object]()
     monkeypatch.setattr(daemon_module, "AWAITED_MS", 60_000.0)
-    monkeypatch.setattr(Archiver, "has_looked_since", lambda _, since_ms: asked.append(since_ms) or has_looked.is_set())
+    monkeypatch.setattr(Archivers, "has_followed", lambda *of: asked.append(of) or has_followed.is_set())
     redis_client.hdel("zsched:{default}:meta", "server")  # so that it is another one now
     with DaemonThread(redis_url) as daemon:
         run = client.schedule(FUNC, id="a", after=0)
@@ -85,16 +85,16 @@ def test_a_leader_fires_in_a_new_redis_when_its_archive_has_looked(
         eventually(lambda: len(asked) > number + 3)
         assert [] == queued(redis_client)
 
-        has_looked.set()
+        has_followed.set()
 
         assert [run.run_id] == await_queued(redis_client, 1)
 
 
-def test_a_leader_does_not_wait_for_ever_for_an_archive_that_does_not_look(
+def test_a_leader_does_not_wait_for_ever_for_an_archive_that_does_not_follow(
     client: Client, redis_client: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daemon_module, "AWAITED_MS", 300.0)
-    monkeypatch.setattr(Archiver, "has_looked_since", lambda *_: False)
+    monkeypatch.setattr(Archivers, "has_followed", lambda *_: False)
     redis_client.hdel("zsched:{default}:meta", "server")  # so that it is another one now
     with DaemonThread(redis_url, lease_ms=5_000):  # as long as it waits before
         run = client.schedule(FUNC, id="a", after=0)
