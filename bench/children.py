@@ -31,10 +31,10 @@ from bench.arena import Arena, Ground
 from bench.load import FUNC, QUEUE_KEY, RQ
 from bench.results import Broken
 from zsched.client import Client
-from zsched.config.settings import Settings, load_settings
+from zsched.config.settings import load_settings
 from zsched.core.clock import SystemClock
 from zsched.core.runs.job import rq_time
-from zsched.daemon import archivist, archivist_main, process
+from zsched.daemon import archivist, process
 from zsched.daemon.archiver import Archiver
 from zsched.daemon.chores import ChoreThread
 from zsched.embedded.guard import Guard
@@ -112,17 +112,8 @@ def leader(
         yield child
 
 
-def _settings(url: str) -> Callable[[], Settings]:
-    return partial(load_settings, env={}, flags={"redis.url": url, "log.level": "warning"})
-
-
-def _daemon(url: str, role: str = "archivist") -> int:
-    """A whole daemon, whose archivist is a child in that *role*."""
-    return process.run_daemon(_settings(url), archivist=("-m", "bench.children", role, url))
-
-
-def _archivist(url: str, word: str) -> int:
-    return archivist_main.run_child(_settings(url), word)
+def _daemon(url: str) -> int:
+    return process.run_daemon(partial(load_settings, env={}, flags={"redis.url": url, "log.level": "warning"}))
 
 
 CHORES_TID = "chores.tid"  # in the state's folder of a daemon in the role daemon-told
@@ -136,10 +127,10 @@ class _TellingChores(ChoreThread):
         super()._serve_once()
 
 
-def _archivist_told(url: str, word: str) -> int:
-    """An archivist of which one thread's processor time can be told."""
+def _daemon_told(url: str) -> int:
+    """A whole daemon, of which one thread's processor time can be told."""
     with patch.object(archivist, "ChoreThread", _TellingChores):
-        return _archivist(url, word)
+        return _daemon(url)
 
 
 class _NoArchiver(Archiver):
@@ -152,10 +143,10 @@ class _NoArchiver(Archiver):
         """No thread."""
 
 
-def _archivist_none(url: str, word: str) -> int:
-    """Only a yardstick: no setting makes an archivist like this."""
+def _daemon_alone(url: str) -> int:
+    """Only a yardstick: no setting makes a daemon like this."""
     with patch.object(archivist, "Archiver", _NoArchiver):
-        return _archivist(url, word)
+        return _daemon(url)
 
 
 def _rq_scheduler(url: str) -> int:
@@ -237,10 +228,7 @@ def _ends(url: str, per_s: int, seconds: int) -> int:
 
 if __name__ == "__main__":
     roles: dict[str, Callable[..., int]] = {
-        "daemon": _daemon, "daemon-alone": partial(_daemon, role="archivist-none"),
-        "daemon-told": partial(_daemon, role="archivist-told"), "archivist": _archivist,
-        "archivist-none": _archivist_none, "archivist-told": _archivist_told, "rq-scheduler": _rq_scheduler,
+        "daemon": _daemon, "daemon-alone": _daemon_alone, "daemon-told": _daemon_told, "rq-scheduler": _rq_scheduler,
         "puts": _puts, "bulk": _bulk, "http": _http, "ends": _ends, "timer": _timer,
     }  # fmt: skip
-    numbers = (int(each) if each.isdecimal() else each for each in sys.argv[3:])
-    sys.exit(roles[sys.argv[1]](sys.argv[2], *numbers))
+    sys.exit(roles[sys.argv[1]](sys.argv[2], *map(int, sys.argv[3:])))

@@ -6,8 +6,6 @@ and brings its descriptors. The new process is made by clone(2) with CLONE_PAREN
 process: pid, ``wait``, signals and exit status are there as those of any child. Then it does what a fresh interpreter
 does: environment, folder, session, ``sys.argv``, ``sys.path``, streams; and it runs the module or the code as __main__.
 
-A daemon's archivist is a fork of the daemon, if that has no threads yet: the first one. Later ones get a true start.
-
 Unlike after a fresh start, modules are imported already, and those that read the environment at import have read this
 process's. ``starts`` sends only commands here for which that makes no difference.
 """
@@ -25,11 +23,8 @@ import platform
 import runpy
 import signal
 import socket
-import subprocess
 import sys
-import threading
 import time
-import traceback
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -37,10 +32,7 @@ from typing import Any
 
 MODULES = {  # what each kind of command is forked with
     "rq": ("rq.cli", "rq.worker", "rq.job", "redis.retry"),
-    "zsched": (
-        "zsched.cli.program", "zsched.cli.processes", "zsched.daemon.process", "zsched.daemon.archivist_main",
-        "prometheus_client", "rich.live",
-    ),
+    "zsched": ("zsched.cli.program", "zsched.daemon.process", "zsched.archive", "prometheus_client", "rich.live"),
     "web": ("zsched.web.app", "zsched.dashboard", "uvicorn", "httptools", "uvloop"),
 }  # fmt: skip
 _CLONE = {"x86_64": 56, "aarch64": 220}[platform.machine()]
@@ -107,7 +99,6 @@ def _become(request: dict[str, Any], descriptors: list[int], path: list[str]) ->
     os.environ.update(request["env"])
     time.tzset()
     _open_streams()
-    subprocess.Popen = ForkingPopen  # type: ignore[misc]
     arguments = request["arguments"]
     sys.orig_argv = [sys.executable, *arguments]
     sys.path[:] = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *path]
@@ -120,41 +111,6 @@ def _become(request: dict[str, Any], descriptors: list[int], path: list[str]) ->
     program = sys.modules["__main__"] = types.ModuleType("__main__")
     program.__annotations__ = {}
     return lambda: exec(compile(arguments[1], "<string>", "exec"), vars(program))
-
-
-class ForkingPopen(subprocess.Popen[Any]):
-    """``Popen`` of a process that was forked here: an archivist is forked, too."""
-
-    def _execute_child(
-        self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, pass_fds: Any, cwd: Any, env: Any, *rest: Any
-    ) -> None:
-        pipes = rest[3:9]
-        if "archivist" not in args or threading.active_count() > 1:
-            super()._execute_child(args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *rest)  # type: ignore[misc]
-            return
-        sys.stdout.flush()
-        self.pid = os.fork()
-        self._child_created = True
-        if self.pid == 0:
-            _run_forked(args, env, stdin=pipes[0], stdout=pipes[3])
-        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
-
-
-def _run_forked(args: list[str], env: dict[str, str], stdin: int, stdout: int) -> None:
-    """Be the Python with *args*, which begin with ``-P -m MODULE``, and end with its exit code."""
-    try:
-        _take({0: stdin, 1: stdout, 2: 2})
-        os.environ.clear()
-        os.environ.update(env)
-        _open_streams()
-        sys.argv = args[3:]
-        runpy.run_module(args[3], run_name="__main__", alter_sys=True)
-    except SystemExit as end:
-        sys.stdout.flush()
-        os._exit(end.code if isinstance(end.code, int) else 0)
-    except BaseException:
-        traceback.print_exc()
-    os._exit(1)
 
 
 def _take(wanted: dict[int, int]) -> None:

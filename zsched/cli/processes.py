@@ -35,8 +35,8 @@ def daemon(invocation: Invocation) -> int:
 
 
 @command()
-@click.option("--child", type=click.Choice(["first", "again"]), hidden=True, help="It was started by a daemon.")
-def archivist(invocation: Invocation, child: str | None) -> int:
+@click.option("--child", is_flag=True, hidden=True, help="It was started by a daemon.")
+def archivist(invocation: Invocation, child: bool) -> int:
     """
     Keep an archive, in the foreground, until SIGTERM or Ctrl-C. It never fires: it follows the log, answers questions
     about history, and restores what Redis lost. Each daemon starts one by itself. Start another one on a machine
@@ -49,7 +49,7 @@ def archivist(invocation: Invocation, child: str | None) -> int:
     _import_structlog()
     from zsched.daemon.archivist_main import run_archivist, run_child
 
-    return run_archivist(invocation.settings) if child is None else run_child(invocation.settings, child)
+    return run_child(invocation.settings) if child else run_archivist(invocation.settings)
 
 
 def _import_structlog() -> None:

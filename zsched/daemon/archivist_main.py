@@ -17,7 +17,7 @@ from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.daemon.about import facts
 from zsched.daemon.archivist import Archivist
-from zsched.daemon.child import FIRST, Parent
+from zsched.daemon.child import Parent
 from zsched.daemon.failures import Failures
 from zsched.daemon.loop import Loop
 from zsched.daemon.meter import Meter
@@ -59,10 +59,10 @@ def run_archivist(read: Callable[[], Settings]) -> int:
     return DONE
 
 
-def run_child(read: Callable[[], Settings], word: str) -> int:
+def run_child(read: Callable[[], Settings], *, is_first: bool = False) -> int:
     """
     Run the archivist of the daemon that started this process, until that ends or says so. Return the exit code, and
-    raise, as ``run_archivist``. *word*: FIRST, or AGAIN if another one before had opened the archive.
+    raise, as ``run_archivist``. *is_first*: of this daemon, so that a refused archive ends both.
     """
     parent = Parent()
     settings, clock, failures = _begin(read), SystemClock(), Failures()
@@ -70,7 +70,7 @@ def run_child(read: Callable[[], Settings], word: str) -> int:
     news = _News(parent, meter, failures, clock)
     archivist = Archivist(settings, link_of(settings), clock, parent.facts, meter, failures, news.count)
     signals.start(archivist.stop, partial(_reload, read), failures)
-    if word == FIRST:
+    if is_first:
         try:
             _open(archivist, clock)
         except ZschedError as error:

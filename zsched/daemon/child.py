@@ -3,12 +3,13 @@ The archivist as a child of the daemon: its start, its streams and its end.
 
 ::
 
-    zsched daemon ── exec ──► zsched archivist          two processes
-          └─────── both use Redis ───────┘
+    zsched daemon ── fork, later exec ──► zsched archivist          two processes
+          └──────── both use Redis ──────────────┘
 
-In one process, firing and archiving would share Python's interpreter lock. So the daemon's main thread starts ``zsched
-archivist`` as a new process (``ArchivistChild``), and another one when it dies, at most one a second. Meanwhile the
-daemon fires.
+In one process, firing and archiving would share Python's interpreter lock. So the daemon's main thread starts an
+archivist as a child (``ArchivistChild``), and another one when it dies, at most one a second. Meanwhile the daemon
+fires. The first one is a fork: the modules are loaded once, and shared in memory. By then there are no threads and no
+connections. A process with threads cannot fork safely, so a later one is a new process, ``zsched archivist``.
 
 **They meet in Redis.** The archivist reads from the lease whether its daemon leads, and takes the token from there: the
 fence of each script is the same for both. The daemon reads from the archive's report whether the archive has followed
@@ -45,13 +46,14 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import select
 import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import IO, Any, Final
+from functools import partial
+from typing import IO, Any, Final, NamedTuple
 
 import structlog
 
@@ -65,8 +67,7 @@ from zsched.health.facts import DaemonHealth
 
 log = structlog.get_logger(__name__)
 
-COMMAND: Final = ("-P", "-m", "zsched.cli", "archivist", "--child")  # for this Python; then one of the next two
-FIRST, AGAIN = "first", "again"
+_COMMAND: Final = ("-P", "-m", "zsched.cli", "archivist", "--child")  # for this Python
 _OPEN_S: Final = 10.0  # for an archive to be opened, before the daemon continues without it
 _LOOK_S: Final = 0.05  # between two looks meanwhile
 _APART_MS: Final = 1000.0  # between two starts
@@ -78,9 +79,10 @@ class ArchivistChild:
     """
     The archivist of the daemon called *daemon*: the daemon's side. All methods are for the main thread.
 
-    *command*: the arguments of Python. *env*: the environment's variables to change. *health*: that of the daemon. Set
-    ``meter``, which gets the archivist's counts; ``wake``, which another thread calls when ``watch`` has work; and
-    ``end``, which is called when the daemon must end because of its archivist: ``check`` then raises the reason.
+    *run*: runs the first one, and returns its exit code. *env*: changes to the environment's variables for a later one,
+    so that it has the same settings. *health*: that of the daemon. Set ``meter``, which gets the archivist's counts;
+    ``wake``, which another thread calls when ``watch`` has work; and ``end``, which is called when the daemon must end
+    because of its archivist: ``check`` then raises the reason.
     """
 
     def __init__(
@@ -88,11 +90,10 @@ class ArchivistChild:
         daemon: str,
         health: DaemonHealth,
         clock: Clock,
+        run: Callable[[], int],
         env: Mapping[str, str],
-        command: Sequence[str] = COMMAND,
     ) -> None:
         self._facts, self._health, self._clock = facts(daemon, clock), health, clock
-        self._command = [sys.executable, *command]
         self._env = {**os.environ, **env, "PYTHONPATH": os.pathsep.join(each or os.getcwd() for each in sys.path)}
         self.meter = Meter()
         self.wake: Callable[[], None] = lambda: None
@@ -100,12 +101,8 @@ class ArchivistChild:
         self._was_opened, self._refusal = threading.Event(), ""
         self._next_start_ms = 0.0
         self._told, self._unsent = dict[str, Any](), b""
-        self._start(FIRST)
-
-    @property
-    def pid(self) -> int:
-        """Return its process id."""
-        return self._process.pid
+        self._code: int | None = None  # exit code of the present archivist, once it has ended
+        self._start(partial(_fork, run))
 
     def __enter__(self) -> ArchivistChild:
         return self
@@ -114,19 +111,17 @@ class ArchivistChild:
         """
         Order it to archive the log up to now, if that is quick, and to end. Kill it if it does not.
         """
-        if self._process.poll() is not None and not self._refusal:
+        if self._exit_code() is not None and not self._refusal:
             self._restart()  # it ends after its first pass
         self._stdin.close()
-        try:
-            self._process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        if self._exit_code(_STOP_S) is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self._exit_code(None)
 
     def check(self) -> None:
         """Raise ArchiveForeign or ArchiveError if the first archivist refused its archive."""
-        if self._refusal and (code := self._process.wait()):
-            raise (ArchiveForeign if code == UNUSABLE else ArchiveError)(self._refusal)
+        if self._refusal:
+            raise (ArchiveForeign if self._exit_code(None) == UNUSABLE else ArchiveError)(self._refusal)
 
     def wait_until_open(self) -> None:
         """Wait until the archive is open, for some seconds at most. Raises as ``check``."""
@@ -144,31 +139,47 @@ class ArchivistChild:
         """
         if self._refusal:
             self.end()
-        elif (code := self._process.poll()) is not None and self._clock.monotonic_ms() >= self._next_start_ms:
+        elif (code := self._exit_code()) is not None and self._clock.monotonic_ms() >= self._next_start_ms:
             log.error("archivist_died", exit_code=code)
             self._restart()
         self._tell()
 
     def reload(self) -> None:
         """Let it read the log settings again."""
-        self._process.send_signal(signal.SIGHUP)
+        if self._exit_code() is None:
+            os.kill(self.pid, signal.SIGHUP)
+
+    def _exit_code(self, within_s: float | None = 0) -> int | None:
+        """Return the exit code of the archivist if it ends *within_s* (None: whenever that is), else None."""
+        if self._code is None and select.select([self._held], (), (), within_s)[0]:
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            os.close(self._held)
+        return self._code
 
     def _restart(self) -> None:
         self._stdin.close()
         with suppress(OSError):  # no memory, for example: tried again a second later
-            self._start(AGAIN)
+            self._start(partial(_spawn, self._env))
 
-    def _start(self, word: str) -> None:
+    def _start(self, start: Callable[[_Pipes], int]) -> None:
+        """Start an archivist by *start*, which returns its id."""
         self._next_start_ms = self._clock.monotonic_ms() + _APART_MS
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen([*self._command, word], stdin=pipe, stdout=pipe, env=self._env)
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._stdin, stdout = self._process.stdin, self._process.stdout
-        os.set_blocking(self._stdin.fileno(), False)
+        pipes = _Pipes(*os.pipe(), *os.pipe())
+        try:
+            self.pid = start(pipes)
+        except BaseException:
+            os.close(pipes.stdin)
+            os.close(pipes.stdout)
+            raise
+        finally:
+            os.close(pipes.their_stdin)
+            os.close(pipes.their_stdout)
+        os.set_blocking(pipes.stdin, False)
+        self._stdin, heard = os.fdopen(pipes.stdin, "wb", 0), os.fdopen(pipes.stdout, "rb")
+        self._held, self._code = os.pidfd_open(self.pid), None
         self._told, self._unsent = {}, b""
         self._tell()
-        loop = Loop("archivist", lambda: self._hear(stdout, loop), clock=self._clock)
+        loop: Loop = Loop("archivist", lambda: self._hear(heard, loop), clock=self._clock)
         loop.start()
 
     def _tell(self) -> None:
@@ -201,6 +212,36 @@ class ArchivistChild:
             self._was_opened.set()
 
 
+class _Pipes(NamedTuple):
+    """The descriptors of two pipes: the archivist reads ``their_stdin``, and writes ``their_stdout``."""
+
+    their_stdin: int
+    stdin: int
+    stdout: int
+    their_stdout: int
+
+
+def _fork(run: Callable[[], int], pipes: _Pipes) -> int:
+    """Fork this process, which has no threads yet, and *run* an archivist there. Return its id."""
+    if pid := os.fork():
+        return pid
+    try:
+        os.dup2(pipes.their_stdin, 0)
+        os.dup2(pipes.their_stdout, 1)
+        for each in pipes:
+            os.close(each)
+        os._exit(run())
+    except BaseException:
+        log.exception("archivist_crashed")
+        os._exit(1)
+
+
+def _spawn(env: Mapping[str, str], pipes: _Pipes) -> int:
+    """Start ``zsched archivist`` with the environment *env*. Return its id."""
+    streams = [(os.POSIX_SPAWN_DUP2, pipes.their_stdin, 0), (os.POSIX_SPAWN_DUP2, pipes.their_stdout, 1)]
+    return os.posix_spawn(sys.executable, [sys.executable, *_COMMAND], env, file_actions=streams)
+
+
 class Parent:
     """
     The daemon of this archivist: the archivist's side. ``facts``: the daemon's part of the reports.
@@ -210,6 +251,7 @@ class Parent:
 
     def __init__(self) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        self._stdin, self._stdout = os.fdopen(0, "rb", closefd=False), os.fdopen(1, "w", closefd=False)
         self.facts = self.hear() or {}
         if os.getppid() != self.facts.get("pid"):  # it ended before the kernel knew of the wish
             os._exit(1)
@@ -217,7 +259,7 @@ class Parent:
 
     def hear(self) -> dict[str, Any] | None:
         """Wait for the next part of the reports. Return None if the daemon orders the end."""
-        line = sys.stdin.buffer.readline()
+        line = self._stdin.readline()
         return json.loads(line) if line.endswith(b"\n") else None
 
     def tell(self, failing: Mapping[str, str], counts: object, refused: str = "") -> None:
@@ -225,5 +267,5 @@ class Parent:
         state = json.dumps({"refused": refused, "failing": failing, "counts": counts})
         if state != self._told:
             self._told = state
-            sys.stdout.write(state + "\n")
-            sys.stdout.flush()
+            self._stdout.write(state + "\n")
+            self._stdout.flush()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import structlog
 
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.daemon.about import versions
-from zsched.daemon.child import COMMAND, ArchivistChild
+from zsched.daemon.archivist_main import run_child
+from zsched.daemon.child import ArchivistChild
 from zsched.daemon.daemon import Daemon
 from zsched.daemon.failures import Failures
 from zsched.daemon.meter import Meter
@@ -31,17 +33,14 @@ from zsched.storage.rqjob import Encoder
 log = structlog.get_logger(__name__)
 
 
-def run_daemon(
-    read: Callable[[], Settings], env: Mapping[str, str] | None = None, archivist: Sequence[str] = COMMAND
-) -> int:
+def run_daemon(read: Callable[[], Settings], env: Mapping[str, str] | None = None) -> int:
     """
     Run a daemon with the settings that *read* returns, until SIGTERM or SIGINT; a second signal ends it at once. SIGHUP
     reads the settings again, and applies those that can change. Return the exit code: UNUSABLE if the archive or
     namespace is not for this daemon; an operator must upgrade it, or name another archive or namespace. The reason of a
     failure is also its last status.
 
-    *archivist*: the arguments of Python for its archivist, which reads the same settings from its environment: that of
-    this process, with the changes *env*.
+    *env*: changes to the environment by which an archivist that is started later reads the same settings.
 
     Raises:
         ConfigError: the settings are invalid, now or after a reload; an operator must correct them.
@@ -51,7 +50,7 @@ def run_daemon(
     try:
         settings = read()
         prepare(settings.log)
-        _run(settings, read, clock, supervisor, env or {}, archivist)
+        _run(settings, read, clock, supervisor, env or {})
     except ConfigError as error:
         supervisor.failed(str(error))
         raise
@@ -68,13 +67,12 @@ def _run(
     clock: Clock,
     supervisor: Supervisor,
     env: Mapping[str, str],
-    archivist: Sequence[str],
 ) -> None:
     link = link_of(settings)  # before another process starts, so that only one reports a wrong setting
     signals = Signals()  # before its start: it inherits the signals that are held back
     health, id = DaemonHealth(clock), uuid.uuid4().hex
     with (
-        ArchivistChild(id, health, clock, env, archivist) as child,
+        ArchivistChild(id, health, clock, partial(run_child, read, is_first=True), env) as child,
         _metered(settings, clock, health, child) as child.meter,
     ):
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -42,10 +43,16 @@ def health(clock: ManualClock) -> DaemonHealth:
 
 
 @pytest.fixture
-def begin(health: DaemonHealth, clock: ManualClock) -> Iterator[Begin]:
+def begin(health: DaemonHealth, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
     """Start a child with a program, which ends with the test."""
     with ExitStack() as stack:
-        yield lambda program: stack.enter_context(ArchivistChild("d1", health, clock, {}, ("-c", program)))
+
+        def child(program: str) -> ArchivistChild:
+            monkeypatch.setattr(module, "_COMMAND", ("-c", program, "again"))
+            first = partial(os.execv, sys.executable, [sys.executable, "-c", program, "first"])
+            return stack.enter_context(ArchivistChild("d1", health, clock, first, {}))
+
+        yield child
 
 
 def test_a_child_hears_what_fails_in_its_daemon_and_tells_what_fails_there(begin: Begin, health: DaemonHealth) -> None:
