@@ -16,7 +16,7 @@ _ABSENT: Final = (AttributeError, OSError)  # another C library lacks the functi
 
 
 def share_one() -> None:
-    """Let all threads of this process allocate from one heap."""
+    """Let all threads of this process, and of its forks, allocate from one heap."""
     with suppress(*_ABSENT):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
