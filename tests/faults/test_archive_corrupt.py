@@ -143,7 +143,7 @@ def test_the_archive_of_another_namespace_is_refused(start_daemon: Start, redis_
 
 
 @pytest.mark.once
-def test_a_second_daemon_with_the_same_path_is_refused_with_the_pid_of_the_first(
+def test_a_second_daemon_with_the_same_path_is_refused_with_the_pid_of_the_archivist(
     start_daemon: Start, redis_url: str, redis_client: redis.Redis, path: Path
 ) -> None:
     first = start_daemon(redis_url, ARCHIVE_PATH=str(path))
@@ -154,7 +154,7 @@ def test_a_second_daemon_with_the_same_path_is_refused_with_the_pid_of_the_first
     assert 1 == second.wait()
     [failed] = second.of("daemon_failed")
     remedy = "give each daemon an [archive] path of its own"
-    assert f"archive {path} is in use by process {first.pid}; {remedy}" == failed["reason"]
+    assert f"archive {path} is in use by process {first.archivist_pid}; {remedy}" == failed["reason"]
     Client.from_url(redis_url).schedule("app.task", id="one", after=0)
     eventually(lambda: queued(redis_client))
     await_caught_up(redis_url, path)
