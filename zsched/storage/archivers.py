@@ -208,8 +208,7 @@ class Archivers:
     """The reports of one namespace over one channel."""
 
     def __init__(self, channel: Channel, keys: Keys) -> None:
-        self._channel, self._key, self._scripts = channel, keys.archivers(), Scripts(channel, keys)
-        self._log = Log(channel, keys)
+        self._channel, self._keys, self._scripts = channel, keys, Scripts(channel, keys)
 
     def report(
         self, archive: str, position: Position | None, state: ArchiveState, about: dict[str, Any], hold_for_ms: int = 0
@@ -231,11 +230,11 @@ class Archivers:
 
     def forget(self, archive: str) -> None:
         """Delete the report of *archive*."""
-        self._channel.execute("HDEL", self._key, archive)
+        self._channel.execute("HDEL", self._keys.archivers(), archive)
 
     def reports(self) -> list[Report]:
         """Return the last report of every archiver, the latest first."""
-        return reports_of(self._channel.execute("HGETALL", self._key))
+        return reports_of(self._channel.execute("HGETALL", self._keys.archivers()))
 
     def has_followed(self, daemon: str, term: Term) -> bool:
         """
@@ -247,7 +246,9 @@ class Archivers:
             return False
         if own.state is not ArchiveState.FOLLOWING:
             return True
-        return own.position is not None and own.position.epoch >= term.epoch and self._log.contains(own.position)
+        if own.position is None or own.position.epoch < term.epoch:
+            return False
+        return Log(self._channel, self._keys).contains(own.position)
 
     def is_in_trouble(self, daemon: str) -> bool:
         """Return True if the archive of *daemon* reported trouble: nobody waits for it."""
