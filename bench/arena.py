@@ -112,7 +112,7 @@ class Ground:
         self.redis.flushall()
         with self.wire() as wire:
             lease = Lease(wire, self.keys, Server.of(wire), self._clock, "bench", 1000)
-            term = lease.acquire("bench")
+            term = lease.acquire()
             assert isinstance(term, Term), "an empty server has no leader"
             lease.release(term)
         self.redis.hset(self.keys.meta(), mapping={"hold": 0, "doubt": -1})

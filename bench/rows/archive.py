@@ -114,7 +114,7 @@ def _fire(arena: Arena, ground: Ground) -> None:
     window = Window(now_ms - _LEASE_MS, now_ms + _LEASE_MS)
     with ground.wire() as wire:
         lease = Lease(wire, ground.keys, Server.of(wire), arena.clock, "bench", _LEASE_MS)
-        term = lease.acquire("bench")
+        term = lease.acquire()
         assert isinstance(term, Term), "no daemon runs here"
         dispatch = Dispatch(wire, ground.keys)
         while ground.waiting():

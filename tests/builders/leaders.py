@@ -30,8 +30,10 @@ def know(client: redis.Redis, namespace: str = "default") -> None:
 def begin_term(wire: Wire, keys: Keys = KEYS, gen: str | None = None, lease_ms: int = 600_000) -> Term:
     """Acquire the lease of *keys*, and name its data set *gen* if it has no name."""
     lease = Lease(wire, keys, Server.of(wire), SystemClock(), "leader", lease_ms)
-    term = lease.acquire(gen)
+    term = lease.acquire()
     assert isinstance(term, Term)
+    if gen is not None:
+        wire.execute("HSETNX", keys.meta(), "gen", gen)
     return term
 
 

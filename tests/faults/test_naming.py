@@ -24,7 +24,7 @@ def test_a_data_set_keeps_its_name_if_the_disk_fails_during_a_flush(
     start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis, tmp_path: Path
 ) -> None:
     path, disk = tmp_path / "archive.db", LimitedFiles(tmp_path)
-    daemon = begin(start_daemon, server.url, ARCHIVE_PATH=str(path))
+    daemon = begin(start_daemon, server.url, ARCHIVE_PATH=str(path), **BRIEF)
     fill_held(server.url)
     await_caught_up(server.url, path)
     before = gen(watch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 import redis
 
 from tests.builders.daemons import DaemonThread
-from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.core.clock import ManualClock
 from zsched.core.log import Position
@@ -25,7 +23,7 @@ from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Lease, Term
-from zsched.storage.questions import Inbox, Knowledge, Naming, Question, Questions
+from zsched.storage.questions import Inbox, Question, Questions
 from zsched.storage.server import Server
 
 KEYS = Keys("default")
@@ -127,9 +125,6 @@ class Sick:
     def is_healthy(self) -> bool:
         return next(self._looks, False)
 
-    def knowledge(self) -> Knowledge:
-        return Knowledge("g1", None, is_new=False)
-
 
 @pytest.mark.parametrize(("timeout_s", "expected_s"), [(5.0, 2.0), (1.0, 0.5)])
 def test_the_wait_for_a_question_ends_before_the_connection_times_out(
@@ -154,63 +149,6 @@ def test_an_unhealthy_archive_returns_a_question_to_the_queue(link: Link, redis_
     assert question == Question.parse(question.text.encode())
 
 
-def test_an_unhealthy_archive_answers_only_questions_about_names(
-    link: Link, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    redis_client.rpush(ALONE.ask(), Question("x", "schedule", ARGUMENTS, None).text)
-    naming, archiver = Naming(link, ALONE), Sick()
-    naming.ask()
-    naming.ask()  # nobody took the first one
-    assert (1, False) == (redis_client.llen(ALONE.ask_names()), next(archiver._looks) is False)
-    answerer = Answerer(archiver, link, ALONE)  # type: ignore[arg-type]  # what it looks at
-    monkeypatch.setattr(answerer._loop, "pause", lambda for_s: None)
-
-    with closing(link.open()) as wire:
-        answerer._serve(Inbox(wire, ALONE))
-        answerer._serve_names(Inbox(wire, ALONE))
-
-    assert [Knowledge("g1", None, is_new=False, daemon="leader")] == list(naming.answers())
-    assert (0, 1) == (redis_client.llen(ALONE.ask_names()), redis_client.llen(ALONE.ask()))
-
-
-def test_a_long_history_question_does_not_delay_a_names_question(
-    client: Client, daemon: DaemonThread, link: Link, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    began, may_end = threading.Event(), threading.Event()
-
-    def look(self: Answerer, path: Path, question: Question) -> dict[str, Any]:
-        began.set()
-        may_end.wait()
-        return {}
-
-    monkeypatch.setattr(Answerer, "_answer", look)
-    redis_client.rpush(KEYS.ask(), Question("x", "schedule", ARGUMENTS, None).text)
-    assert began.wait(WITHIN_S)
-    naming = Naming(link, KEYS)
-
-    naming.ask()
-
-    try:
-        assert eventually(lambda: list(naming.answers()))
-    finally:
-        may_end.set()
-
-
-@pytest.mark.parametrize(
-    "told", [b"", b"nonsense", b"[1]", b"{}", b'{"gen": 5, "position": null, "is_new": true}',
-             b'{"gen": " ", "position": null, "is_new": true}', b'{"gen": "a", "position": [1], "is_new": true}']
-)  # fmt: skip
-def test_an_unreadable_answer_about_names_is_ignored(link: Link, redis_client: redis.Redis, told: bytes) -> None:
-    naming = Naming(link, ALONE)
-    naming.ask()
-    question = Question.parse(redis_client.lindex(ALONE.ask_names(), 0))
-    assert question is not None
-    good = Knowledge("g1", Position(1, 2, 3), is_new=True)
-    redis_client.rpush(ALONE.answer(question.id), told, json.dumps(good.to_dict()))
-
-    assert [good] == list(naming.answers())
-
-
 def test_an_unread_answer_expires(link: Link, redis_client: redis.Redis) -> None:
     question = Question("x", "schedule", ARGUMENTS, None)
     with closing(link.open()) as wire:
@@ -225,10 +163,10 @@ def test_an_unread_answer_expires(link: Link, redis_client: redis.Redis) -> None
 class NamingLeader:
     """A leader that does a step of naming on command, by a clock that moves on command."""
 
-    def __init__(self, link: Link, client: redis.Redis) -> None:
+    def __init__(self, link: Link, client: redis.Redis, *, has_archive: bool = True) -> None:
         self.clock, self._redis, self._link = ManualClock(), client, link
-        trouble = {"daemon": "leader", "trouble": "its disk is full"}  # so nobody waits for its archive
-        Archivers(link, NAMING_KEYS).report("own", None, ArchiveState.FAILED, trouble)
+        if has_archive:
+            Archivers(link, NAMING_KEYS).report("of leader", None, ArchiveState.FAILED, {"daemon": "leader"})
         self._namer = Namer(NAMING_KEYS, "leader", self.clock)
         self._connect()
 
@@ -252,12 +190,14 @@ class NamingLeader:
         self.clock.advance(after_ms)
         return self._namer.step(self.term) is None
 
-    def answer(self, gen: str | None, position: Position | None, daemon: str = "another") -> None:
-        """Take the waiting question, and answer it as the archive of *daemon*."""
-        question = Question.parse(self._redis.lpop(NAMING_KEYS.ask_names()))
-        assert question is not None
-        told = Knowledge(gen, position, is_new=False, daemon=daemon).to_dict()
-        self._redis.rpush(NAMING_KEYS.answer(question.id), json.dumps(told))
+    def remember(self, names: str) -> None:
+        """Have led the data set *names* before."""
+        self._namer.remember(names)
+
+    def report(self, names: str | None, position: Position | None, daemon: str = "another") -> None:
+        """Report as the archive of *daemon* that Redis lost what it has."""
+        about = {"daemon": daemon, "names": names} if names else {"daemon": daemon}
+        Archivers(self._link, NAMING_KEYS).report(f"of {daemon}", position, ArchiveState.LOST, about)
 
     @property
     def name(self) -> str | None:
@@ -275,9 +215,9 @@ def naming(link: Link, redis_client: redis.Redis) -> Iterator[NamingLeader]:
 def test_a_leader_uses_the_name_from_the_most_recent_archive(naming: NamingLeader, first_is_newer: bool) -> None:
     told = [("new", NEWER), ("old", OLDER)]
 
-    for gen, position in told if first_is_newer else reversed(told):
+    for names, position in told if first_is_newer else reversed(told):
         assert not naming.step()
-        naming.answer(gen, position)
+        naming.report(names, position, daemon=names)
     assert (False, None) == (naming.step(), naming.name)
 
     assert naming.step(after_ms=LEASE_MS)
@@ -285,23 +225,52 @@ def test_a_leader_uses_the_name_from_the_most_recent_archive(naming: NamingLeade
 
 
 @pytest.mark.parametrize(("own", "expected"), [(OLDER, "other"), (NEWER, "own"), (None, "other")])
-def test_a_late_opened_archive_of_the_leader_counts_for_the_name(
+def test_the_archive_of_the_leader_counts_like_the_others(
     naming: NamingLeader, own: Position | None, expected: str
 ) -> None:
-    naming.step()
-    naming.answer("other", Position(1, 5, 1_500))
+    naming.report("other", Position(1, 5, 1_500))
+    naming.report("own", own, daemon="leader")
 
-    naming.step()
-    naming.answer("own", own, daemon="leader")
-
-    assert naming.step()  # it waits for no more answers
+    assert not naming.step()
+    assert naming.step(after_ms=LEASE_MS)
 
     assert expected == naming.name
 
 
+def test_a_leader_waits_longer_for_its_own_archive(link: Link, redis_client: redis.Redis) -> None:
+    with closing(NamingLeader(link, redis_client, has_archive=False)) as naming:
+        assert not naming.step()
+        assert not naming.step(after_ms=LEASE_MS)
+        naming.report("own", OLDER, daemon="leader")
+
+        assert naming.step()
+        assert "own" == naming.name
+
+
+@pytest.mark.parametrize("names", ["", "  ", 5, None, ["a"]])
+def test_a_report_with_an_unreadable_name_is_ignored(naming: NamingLeader, names: Any) -> None:
+    naming.report("known", OLDER)
+    naming.report(names, NEWER, daemon="third")
+
+    naming.step()
+    assert naming.step(after_ms=LEASE_MS)
+
+    assert "known" == naming.name
+
+
+def test_a_restore_before_the_leader_names_the_data_set_gives_its_name(
+    naming: NamingLeader, redis_client: redis.Redis
+) -> None:
+    naming.step()
+    redis_client.hset(NAMING_KEYS.meta(), "gen", "restored")
+
+    assert naming.step(after_ms=LEASE_MS)
+    assert "restored" == naming.name
+
+
 def test_a_leader_whose_connections_break_names_the_data_set_in_the_same_time(naming: NamingLeader) -> None:
     naming.step()
-    naming.answer("known", OLDER)
+    naming.report("known", OLDER)
 
     for _ in range(9):
         naming.reconnect()
@@ -312,9 +281,16 @@ def test_a_leader_whose_connections_break_names_the_data_set_in_the_same_time(na
     assert "known" == naming.name
 
 
+def test_a_leader_without_reports_gives_the_name_of_its_last_term(naming: NamingLeader) -> None:
+    naming.remember("led before")
+    naming.step()
+
+    assert naming.step(after_ms=LEASE_MS)
+    assert "led before" == naming.name
+
+
 def test_naming_begins_again_when_redis_was_emptied(naming: NamingLeader, redis_client: redis.Redis) -> None:
     naming.step()
-    naming.answer("known", OLDER)
     naming.step(after_ms=LEASE_MS / 2)
 
     redis_client.delete(NAMING_KEYS.meta(), NAMING_KEYS.log(), NAMING_KEYS.lease())
@@ -322,16 +298,4 @@ def test_naming_begins_again_when_redis_was_emptied(naming: NamingLeader, redis_
 
     assert not naming.step(after_ms=LEASE_MS / 2)
     assert naming.step(after_ms=LEASE_MS / 2)
-    assert "known" != naming.name
-
-
-def test_a_question_list_of_a_wrong_type_does_not_prevent_naming(
-    naming: NamingLeader, redis_client: redis.Redis
-) -> None:
-    redis_client.set(NAMING_KEYS.ask_names(), "foreign")
-
-    assert not naming.step()
-    assert naming.step(after_ms=LEASE_MS)
-
     assert naming.name
-    assert b"foreign" == redis_client.get(NAMING_KEYS.ask_names())

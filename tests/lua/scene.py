@@ -174,7 +174,7 @@ CALLS: dict[str, Callable[[Namespace], Any]] = {
     "resume with skip of a rule": lambda g: _skip(g, DUE_MS * 2),
     "resume with skip to the end": lambda g: _skip(g, "-"),
     "get": lambda g: g.call("get", ["later", "rule", "paused"]),
-    "acquire": lambda g: g.call("acquire", daemon="daemon-1", nonce="n", server_id="s2", lease_ms=LEASE_MS, gen="g"),
+    "acquire": lambda g: g.call("acquire", daemon="daemon-1", nonce="n", server_id="s2", lease_ms=LEASE_MS),
     "renew": lambda g: g.call("renew", lease_ms=LEASE_MS),
     "fire": lambda g: g.fire(),
     "advance": _advance("skip"),

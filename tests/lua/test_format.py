@@ -29,7 +29,7 @@ CALLS = pytest.mark.parametrize(
     [
         lambda ns: ns.put(("a", "+60000")),
         lambda ns: ns.put_recurring("r", ns.now_ms + HOUR_MS),
-        lambda ns: ns.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS, gen="g"),
+        lambda ns: ns.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS),
         lambda ns: ns.fire(),
         lambda ns: ns.advance(),
         lambda ns: ns.call("get", ["a"]),
@@ -75,7 +75,7 @@ def test_the_remedy_for_an_older_format_makes_the_first_leader_write_its_own(led
         led.put(("a", "+60000"))
 
     led.redis.delete(*led.redis.keys(r"zsched:{default}:*"))
-    led.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS, gen="g")
+    led.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS)
 
     assert str(FORMAT).encode() == led.redis.hget(led.keys.meta(), "format")
     assert ("1-1", "term", str(FORMAT)) == (led.last.id, led.last.kind, led.last.fields["format"])
@@ -156,7 +156,7 @@ def test_the_remedy_of_a_corrupted_meta_field_repairs_it(ns: Namespace, field: s
 
     for command in caught.value.remedy.partition(": ")[0].split(", then "):
         ns.redis.execute_command(*command.split())
-    ns.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS, gen="g")
+    ns.call("acquire", daemon="d", nonce="n", server_id="s", lease_ms=LEASE_MS)
     ns.put(("b", 1_800_000_000_000))
 
     assert [1, 2, 3] == [int(entry.id.split("-")[1]) for entry in ns.entries()]

@@ -14,7 +14,7 @@ from zsched.errors import ServerChanged, Stale
 
 
 def _acquire(ns: Namespace, daemon: str = "one", nonce: str = "n1", **over: Any) -> list[Any]:
-    arguments = {"server_id": "s1", "lease_ms": LEASE_MS, "gen": f"gen-{daemon}"}
+    arguments = {"server_id": "s1", "lease_ms": LEASE_MS}
     return ns.call("acquire", daemon=daemon, nonce=nonce, **(arguments | over))
 
 
@@ -27,7 +27,7 @@ def test_the_first_term_on_a_new_redis_begins_with_doubt_and_hold(ns: Namespace)
 
     assert (f"one:1:{LEASE_MS}:n1", 1, now_ms + LEASE_MS) == (token, epoch, hold_ms)
     expected = {
-        "gen": "gen-one", "epoch": "1", "seq": "1", "server": "s1", "doubt": str(now_ms), "hold": str(hold_ms),
+        "epoch": "1", "seq": "1", "server": "s1", "doubt": str(now_ms), "hold": str(hold_ms),
         "format": str(FORMAT), "rq_prefix": RQ,
     }  # fmt: skip
     assert expected == _meta(ns)
@@ -69,7 +69,7 @@ def test_a_takeover_on_the_same_server_raises_the_epoch_without_hold_or_doubt(ns
 
     assert (f"two:2:{LEASE_MS}:n2", 2, first_hold_ms) == (token, epoch, hold_ms)
     meta = _meta(ns)
-    assert [str(first_ms), "2", "gen-one"] == [meta[name] for name in ("doubt", "epoch", "gen")]
+    assert [str(first_ms), "2"] == [meta[name] for name in ("doubt", "epoch")]
     assert ["1-1", "2-2"] == [entry.id for entry in ns.entries()]
 
 
@@ -100,7 +100,7 @@ def test_a_term_on_another_server_sets_doubt_and_hold(ns: Namespace) -> None:
 
     meta = _meta(ns)
     assert ["s2", str(now_ms), str(now_ms + LEASE_MS)] == [meta[name] for name in ("server", "doubt", "hold")]
-    assert (now_ms + LEASE_MS, "gen-one") == (hold_ms, meta["gen"])
+    assert now_ms + LEASE_MS == hold_ms
 
 
 def test_the_next_epoch_is_above_the_log_when_meta_was_lost(ns: Namespace) -> None:
@@ -205,6 +205,7 @@ def _trim(ns: Namespace) -> None:
 NAMED: dict[str, tuple[Callable[[Namespace], Any], str, str | None]] = {  # and its name and doubt afterwards
     "new": (lambda ns: None, "new", None),
     "new beside an archive of another history": (lambda ns: None, "new", "5"),
+    "after a loss": (lambda ns: ns.redis.hset(ns.keys.meta(), "lost", 5), "new", "5"),
     "in a later term": (lambda ns: ns.redis.hset(ns.keys.meta(), "epoch", 2), "new", "5"),
     "with a trimmed log": (_trim, "new", "5"),
     "with a name": (lambda ns: ns.redis.hset(ns.keys.meta(), "gen", "old"), "old", "5"),

@@ -9,7 +9,8 @@ Every method is one step, so that anything may happen between two. The states of
 
 The state is forgotten when the daemon dies, or when the log contains the archive's position (again).
 
-A leader of a data set without a name asks the others' archives for one, and fires when the data set has a name.
+A leader of a data set without a name gives it the name that the furthest archive reports, and fires when it has one.
+Who restores before that gives its own name.
 
 Not guaranteed:
 
@@ -72,7 +73,7 @@ class Daemon:
         self.server: int | None = None
         self.token: Token | None = None
         self.recovery: Waiting | Merging | Merged | None = None
-        self.peers: list[Daemon] = [self]  # who may be asked for a name, itself too
+        self.peers: list[Daemon] = [self]  # whose archives report their names, itself too
         self.asks_until = 0
         self.looked_at: frozenset[Position] = frozenset()
 
@@ -94,8 +95,7 @@ class Daemon:
 
     def acquire(self) -> None:
         """Try to lead."""
-        gen = None if self.is_refused else self.archive.gen
-        reply = self.redis.acquire(self.name, self.token, self.server, gen)
+        reply = self.redis.acquire(self.name, self.token, self.server)
         if reply != "BUSY":
             assert not isinstance(reply, str)
             self.token, self.asks_until = reply, self.redis.now + ASK
@@ -108,11 +108,15 @@ class Daemon:
             self.acquire()
 
     def _name(self) -> None:
-        """Ask the archives present for the data set's name; after a while give it a new one."""
+        """Give the data set the name that the furthest archive reports; after a while, a new one."""
         redis = self.redis
         redis.renew(self.token)
-        there = [peer for peer in self.peers if peer.is_up and not peer.is_paused]
-        known = [peer.archive.gen for peer in there if peer.archive.gen is not None and not peer.is_refused]
+        there = self._let_them_look()
+        named = [peer.archive for peer in there if peer.archive.gen is not None and not peer.is_refused]
+        named.sort(
+            key=lambda archive: archive.position.t if archive.position else 0, reverse=redis.keeps(Rule.FURTHEST)
+        )
+        known = [archive.gen for archive in named]
         if redis.keeps(Rule.ASK):
             if not known and redis.now < self.asks_until:
                 return
@@ -126,6 +130,15 @@ class Daemon:
             redis.witness.missed |= {peer.name for peer in self.peers if peer not in there}
             if not others:
                 redis.witness.begin_anew()
+
+    def _let_them_look(self) -> list[Daemon]:
+        """Return the daemons that are there. Within a lease each of them reports what the log lacks of its archive."""
+        there = [peer for peer in self.peers if peer.is_up and not peer.is_paused]
+        for peer in there:
+            position = peer.archive.position
+            if position is not None and not self.redis.contains(position) and not peer.is_refused:
+                self.redis.report(peer.name, position)
+        return there
 
     @property
     def has_something_else(self) -> bool:
@@ -161,8 +174,8 @@ class Daemon:
         self.looked_at = frozenset()
         if archive.position is None:
             self._bootstrap()
-        elif self.recovery is None and self.is_refused:
-            archive.bootstrap = None
+        elif self.is_refused:
+            self.recovery = archive.bootstrap = None
         elif is_trimmed_past(archive, redis.data, redis.left_out):
             self.archive, self.recovery = Archive(), None
             self.archive.gens = archive.gens
@@ -203,7 +216,7 @@ class Daemon:
         found = find_correction(self.archive, self.name, data, taken_in, redis.left_out)
         if found is None:
             return False
-        redis.restore(self.name, data.tail, *found)
+        redis.restore(self.name, data.tail, *found, None)
         redis.witness.corrections += 1
         return True
 
@@ -230,6 +243,8 @@ class Daemon:
                 redis.report(self.name, position)
                 if self._must_yield(seen):
                     self._wait(WAIT)
+                elif self._is_behind(position):
+                    self._wait(0)
                 elif self._was_merged(seen) or (redis.now >= until and not self._is_awaited(position, at_most)):
                     missing = find_missing(self.archive, redis.data, redis.left_out)
                     self.recovery = Merging(redis.data.tail, tuple(missing))
@@ -257,6 +272,17 @@ class Daemon:
         )
         return redis.keeps(Rule.WAIT) and redis.now < at_most and is_silent
 
+    def _is_behind(self, position: Position) -> bool:
+        """Return True if the data set has no name, and an archive that goes further reported a loss lately."""
+        redis = self.redis
+        if redis.data.gen is not None or not redis.keeps(Rule.FURTHEST):
+            return False
+        self._let_them_look()
+        return any(
+            report.position.t > position.t and redis.now - report.told <= ALIVE and not redis.contains(report.position)
+            for report in redis.data.reports.values()
+        )
+
     def _must_yield(self, seen: Position) -> bool:
         """Return True if another archive has restored since *seen* and has not finished."""
         is_restoring = any(entry.kind == "restore" for entry in self.redis.data.since(seen))
@@ -270,7 +296,7 @@ class Daemon:
         if left:
             if self.archive.gens and redis.data.origin != self.archive.origin:
                 raise Broken(Invariant.I7, f"{self.name} puts {left[0][0]} into another data set")
-            refused = redis.restore(self.name, seen, *left[0])
+            refused = redis.restore(self.name, seen, *left[0], self.archive.gen)
             done: Merging | Merged = Merging(redis.data.tail, left[1:])
         else:
             reported = [report.position for report in redis.data.reports.values()]

@@ -56,7 +56,11 @@ class Rule(Enum):
     KEEP_OLD = "The old state and position stay, and count, until the bootstrap that replaces them is complete."
     MERGED_STAYS = "The bootstrap after a merge goes on only while the log still has the merged entry."
     NAME = "A data set with a name that an archive never followed is another one: it puts nothing in there."
-    ASK = "Who leads a data set without a name asks the archives that are there for one before it makes one up."
+    ASK = "Who leads a data set without a name reads the reports of the archives that are there before it makes one up."
+    FURTHEST = (
+        "Of several names that of the furthest archive that is there counts: who is behind it waits with a restore, "
+        "which gives a name as well."
+    )
     NEW = "A data set that is named anew is without doubt only where no archive that is there has anything else."
 
     @property

@@ -78,7 +78,7 @@ class Redis:
 
     # -- the leader
 
-    def acquire(self, name: str, token: Token | None, server: int | None, gen: int | None) -> Token | Refusal:
+    def acquire(self, name: str, token: Token | None, server: int | None) -> Token | Refusal:
         """Lead, or continue to lead. A changed server casts doubt on every run due until now, and holds."""
         data, is_changed = self.data, self.data.server != server
         is_mine = self.leads(token)
@@ -87,7 +87,6 @@ class Redis:
         if token and is_mine and not is_changed:
             return token
         self._append("term", epoch=data.epoch + 1)
-        data.gen = gen if data.gen is None else data.gen
         if is_changed:
             data.server, data.doubt, data.doubted_t, data.is_shown = server, self.now, self.t, False
             if data.lost_epoch == data.epoch - 1:  # an archive has found the loss before
@@ -114,7 +113,7 @@ class Redis:
             return "SERVER"
         if data.gen is None:
             data.gen = gen or self.t
-            if is_new and data.epoch == 1 and data.is_complete:
+            if is_new and data.epoch == 1 and data.is_complete and data.lost is None:
                 data.doubt = None
         return None
 
@@ -201,9 +200,10 @@ class Redis:
             doubt = self.now if data.doubt is None else data.doubt
             data.lost, data.lost_epoch = doubt if data.lost is None else max(data.lost, doubt), data.epoch
 
-    def restore(self, name: str, seen: Position, id: int, known: Known) -> Refusal | None:
+    def restore(self, name: str, seen: Position, id: int, known: Known, gen: int | None) -> Refusal | None:
         """
-        Set *id* to the state that an archive knows, if the log still ends at *seen*.
+        Set *id* to the state that an archive knows, if the log still ends at *seen*. A data set without a name gets the
+        name *gen*, if the archive has one.
 
         A run that was fired and has no recorded end goes to its queue in this very step, marked uncertain. A skip run
         may have been pushed, so it is recorded as skipped.
@@ -218,6 +218,7 @@ class Redis:
             self.witness.skipped.add(id)
         changed_t = known.changed_t if self.keeps(Rule.LATEST_CHANGE) else None
         self._append("restore", id, record, changed_t, by=name)
+        self.data.gen = self.data.gen or gen
         self._note_loss()
         if record.state is State.GONE:
             self.data.records.pop(id, None)

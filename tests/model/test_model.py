@@ -26,6 +26,11 @@ NAMED = "acquire {0} · fire {0} · tick ×2 · fire {0} · tick · fire {0} · 
 # A leads, and has archived that.
 LED = NAMED.format("A") + "follow A ×5 · "
 
+RETURNS_WITH_AN_OLD_NAME = (
+    LED + "put 0 999 · follow B ×8 · pause B · new_disk A · flush · tick ×9 · acquire A · tick ×2 · fire A ×2 · "
+    "put 1 999 · follow A ×8 · flush · tick ×9 · pause B · "
+)
+
 # A and B have archived the put of 0, then A alone its cancel; all is lost, and A has recovered when B returns. It is
 # silent for longer than B waits, and then reads that B put back what it knows to be cancelled.
 SILENT_FOR_LONG = (
@@ -102,8 +107,9 @@ CASES = [
     Case(
         Rule.OLD_SHOW,
         Invariant.I2,
-        "put 0 2 · acquire B · tick · fire B · tick · follow B ×2 · tick · fire B · follow B ×2 · failover 3 · "
-        "acquire B · put 0 999 · new_disk B",
+        "put 0 2 · acquire B · follow A · tick · follow B · tick · follow A · fire B · tick · follow A · "
+        "follow B · follow A · follow B · fire B · follow B · flush · acquire A · fire A · new_disk A · "
+        "new_disk B · put 0 999",
     ),
     # The loss is found before the leader notices the change of server; then after another restart.
     Case(
@@ -115,9 +121,9 @@ CASES = [
     Case(
         Rule.LOSS_STAYS,
         Invariant.I2,
-        "acquire B · follow A · tick · put 3 2 · tick · follow A · tick · acquire A · tick · fire A · follow A · "
-        "crash B · fire A · follow A · flush · follow A · tick · follow A ×3 · crash B · follow B · acquire B · "
-        "restart · fire B · put 3 0",
+        "put 1 2 · acquire A · follow A · follow B · tick · follow A · follow B ×2 · tick · follow B · "
+        "crash B · fire A · tick · fire A · follow A ×2 · failover 3 · follow A · tick · follow A ×6 · "
+        "crash B · acquire B · put 1 999 · follow B · tick · follow A ×2",
     ),
     Case(Rule.PASSED_BY_TIME, Invariant.I2, TRIMMED_AT_LOWER_IDS),
     Case(
@@ -135,6 +141,9 @@ CASES = [
     Case(Rule.MERGED_STAYS, Invariant.I1, LOST_AFTER_A_MERGE.format(4)),
     Case(Rule.NAME, Invariant.I7, LED + "put 1 999 · follow A ×3 · swap · follow A · tick"),
     Case(Rule.ASK, Invariant.I4, LED + "put 0 999 · follow A ×3 · new_disk B · flush · acquire B · fire B"),
+    # B comes back with an old name when the Redis of a new one is flushed. Then the leader names it, or B restores.
+    Case(Rule.FURTHEST, Invariant.I4, RETURNS_WITH_AN_OLD_NAME + "acquire B · fire B · follow A"),
+    Case(Rule.FURTHEST, Invariant.I4, RETURNS_WITH_AN_OLD_NAME + "follow B ×2 · tick ×2 · follow B ×4"),
     # The archive was behind: it followed, and knew no name yet, when the leader fired.
     Case(
         Rule.NEW,

@@ -1,15 +1,12 @@
 """
 Answer questions about history from this daemon's archive, in a separate thread with a separate reader. So a long query
-does not stop the archiver. Questions about names of data sets have another thread, because a leader waits for their
-answer, for a lease at most.
+does not stop the archiver.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,42 +29,29 @@ _CATCH_UP_S: Final = 1.0  # wait until the archive has the log entries that the 
 
 
 class Answerer:
-    """
-    Answers questions from ``start`` to ``stop``, while the archive is healthy. Questions about names of data sets are
-    also answered when the archive lost its place: the asker may want to name the data set that it followed.
-    """
+    """Answers questions from ``start`` to ``stop``, while the archive is healthy."""
 
     def __init__(self, archiver: Archiver, link: Link, keys: Keys, failures: Failures | None = None) -> None:
         self._archiver, self._link, self._keys = archiver, link, keys
         self._failures = failures or Failures()
         self._wait_s = _LOOK_S if link.finds_master else min(_WAIT_S, link.timeout_s / 2)
-        self._loop = Loop("answerer", lambda: self._serve_all(self._loop, self._serve), self._failures)
-        self._names = Loop("names", lambda: self._serve_all(self._names, self._serve_names), self._failures)
+        self._loop = Loop("answerer", self._serve_all, self._failures)
 
     def start(self) -> None:
         """Begin to answer."""
         self._loop.start()
-        self._names.start()
 
     def stop(self) -> None:
-        """Take no more questions. The threads end within one wait; this call does not wait for them."""
+        """Take no more questions. The thread ends within one wait; this call does not wait for it."""
         self._loop.stop()
-        self._names.stop()
 
-    def _serve_all(self, loop: Loop, serve: Callable[[Inbox], None]) -> None:
+    def _serve_all(self) -> None:
         """Answer over one connection, until stopped or until it breaks."""
         with closing(self._link.open()) as wire:
             inbox = Inbox(wire, self._keys)
-            while not loop.is_stopping:
-                serve(inbox)
-                loop.well()
-
-    def _serve_names(self, inbox: Inbox) -> None:
-        if (knowledge := self._archiver.knowledge()) is None:
-            self._names.pause(_LOOK_S)
-        elif (question := inbox.receive(self._wait_s, names=True)) is not None:
-            latest = self._archiver.knowledge() or knowledge
-            inbox.answer(question, replace(latest, daemon=self._archiver.daemon["daemon"]).to_dict())
+            while not self._loop.is_stopping:
+                self._serve(inbox)
+                self._loop.well()
 
     def _serve(self, inbox: Inbox) -> None:
         if not self._archiver.is_healthy:

@@ -15,7 +15,6 @@ import threading
 import uuid
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +35,6 @@ from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveFailed, ArchiveOf
 from zsched.storage.archivers import REPORT_EVERY_MS, Archivers, ArchiveState
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import keys_of
-from zsched.storage.questions import Knowledge
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +83,7 @@ class Archiver:
         self._meter = meter or Meter()
         self._keys, self._own = keys_of(settings), OwnArchive(settings, clock)
         self._follower: Follower | None = None
-        self._knew: Knowledge | None = None  # its knowledge before the failure, until it is open again
+        self._names: str | None = None  # of the data set that the archive followed, also if its disk failed since
         self._trouble: str | None = None  # the last logged problem, until it is over
         self._failed = 0  # times in a row
         self._next_prune_ms, self._is_pruning = clock.monotonic_ms(), False
@@ -107,18 +105,6 @@ class Archiver:
         """Return the last entry on disk."""
         archive = self._own.archive
         return archive.position if archive else None
-
-    def knowledge(self) -> Knowledge | None:
-        """
-        Return the archive's knowledge, also that from before a disk failure. None without an archive, or before it is
-        known to belong to this data set.
-        """
-        archive, follower = self._own.archive, self._follower
-        if archive is None or not self._own.is_ours:
-            return self._knew
-        if follower is not None and follower.state is ArchiveState.REFUSED:
-            return Knowledge(None, None, is_new=False)
-        return Knowledge(" ".join(archive.gens) or None, archive.position, is_new=not self._own.has_past)
 
     @property
     def is_healthy(self) -> bool:
@@ -199,13 +185,11 @@ class Archiver:
                 archive = self._own.open(wire)
             self._follow(archive, wire, archivers)
         except ArchiveOfAnother as error:
-            self._knew = None
             self._say_once("archive_refused", str(error))
             self._report(archivers, ArchiveState.REFUSED)
             self._loop.pause(_REFUSED_S)
         except ArchiveCorrupt as error:
             archivers.forget(self._known_as[0])  # its reports are void
-            self._remember()
             self._follower = None
             self._own.begin_anew(error)
 
@@ -214,17 +198,9 @@ class Archiver:
         if not isinstance(error, ArchiveError) and reason != self._trouble:
             log.exception("archiver_crashed")
         self._say_once("archive_failed", reason)
-        self._remember()
         self._failed += 1
         self._follower = None
         self._own.close()
-
-    def _remember(self) -> None:
-        """
-        Keep the archive's knowledge in memory: its data set must not get a new name if disk and Redis fail together.
-        """
-        knowledge = self.knowledge()
-        self._knew = replace(knowledge, is_new=False) if knowledge else None
 
     def _follow(self, archive: Archive, wire: Wire, archivers: Archivers) -> None:
         lease_ms, is_manual = self._settings.daemon.lease_ms, self._settings.archive.recovery == "manual"
@@ -303,6 +279,12 @@ class Archiver:
         about = {**self.daemon, "path": str(self.path)}
         if self._loop.is_stopping:  # the last report of an archiver that is stopped in order
             state = ArchiveState.STOPPED
+        if state is ArchiveState.REFUSED:
+            self._names = None
+        elif archive is not None and self._own.is_ours:
+            self._names = " ".join(archive.gens) or self._names
+        if self._names is not None:
+            about["names"] = self._names
         if archive is not None:
             self._known_as = archive.id, archive.position
             about |= {"complete_since": archive.complete_since, "unknown_entries": archive.unknown_entries}
@@ -330,8 +312,6 @@ class Archiver:
         state = follower.state
         if state is ArchiveState.FOLLOWING:
             self._failed = 0
-        if state in (ArchiveState.LOST, ArchiveState.REFUSED):
-            self._own.has_past = True
         if state is ArchiveState.REFUSED:
             problem = f"archive {self.path}: the Redis at {self._own.address} is another data set now"
             self._say_once("archive_refused", str(self._own.refused(problem)))

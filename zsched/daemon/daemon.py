@@ -23,7 +23,7 @@ from zsched.daemon.doubt import DoubtEnder
 from zsched.daemon.elector import Elector
 from zsched.daemon.failures import Failures
 from zsched.daemon.meter import Meter
-from zsched.daemon.naming import ASK_EVERY_MS, AWAITED_MS, Namer
+from zsched.daemon.naming import AWAITED_MS, LOOK_EVERY_MS, Namer
 from zsched.daemon.native import Native
 from zsched.daemon.replan import Replanner
 from zsched.daemon.supervisor import Supervisor
@@ -96,7 +96,6 @@ class Daemon:
         failures = Failures(self._health.failing)
         self._waker = Waker(link, self._keys, self._clock, failures)
         self._namer = Namer(self._keys, self.id, self._clock)
-        self._gen: str | None = None  # name of the data set of the last term: it gets it back after a flush
         self._is_stopping = False
         self._logged: str | None = None  # the logged problem, until it is over
         self._yielded_for, self._next_look_ms = set[str](), 0.0  # zones that this machine lacks
@@ -171,7 +170,7 @@ class Daemon:
                     self._pause(self._objection_pause_ms)
                     return  # and check again over a new connection
                 try:
-                    busy = session.elector.campaign(self._gen)
+                    busy = session.elector.campaign()
                     self._say_well()
                     if busy:  # a jump of TIME may end the other daemon's lease: notice it first
                         session.ticker.observe(busy.now_ms, busy.sent_ms)
@@ -202,14 +201,14 @@ class Daemon:
         ticker.begin(elector.term)
         first = elector.term
         is_named, has_looked = first.gen is not None, first.hold_ms <= first.now_ms
-        self._gen = first.gen or self._gen
+        session.namer.remember(first.gen)
         while not self._is_stopping:
             self._renew(session)
             try:
                 if not is_named and (naming_ms := session.namer.step(elector.term)) is not None:
-                    tick, has_moved = ticker.hold(elector.term, naming_ms, ASK_EVERY_MS), False
+                    tick, has_moved = ticker.hold(elector.term, naming_ms, LOOK_EVERY_MS), False
                 elif not has_looked and (looking_ms := self._looking_ms(session, first)) is not None:
-                    tick, has_moved = ticker.hold(elector.term, looking_ms, ASK_EVERY_MS), False
+                    tick, has_moved = ticker.hold(elector.term, looking_ms, LOOK_EVERY_MS), False
                 else:
                     is_named = has_looked = True
                     tick = ticker.tick(elector.term)

@@ -42,12 +42,11 @@ class Elector:
         self._lease, self._clock, self._renew_ms = lease, clock, renew_ms
         self.term: Term | None = None
 
-    def campaign(self, gen: str | None = None) -> Busy | None:
+    def campaign(self) -> Busy | None:
         """
-        Try to lead. *gen* is the name for a data set without one (None: not known yet). Return None if it leads now
-        (``term`` is set), else the ms until the next attempt, and TIME.
+        Try to lead. Return None if it leads now (``term`` is set), else the ms until the next attempt, and TIME.
         """
-        won = self._lease.acquire(gen)
+        won = self._lease.acquire()
         if isinstance(won, Busy):
             return replace(won, retry_ms=max(won.retry_ms, 0) + _LEAST_RETRY_MS)
         self.term = won

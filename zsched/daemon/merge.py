@@ -21,6 +21,7 @@ WAIT               an archive that finds a loss waits until all followers of thi
 COMPARE_AND_SET    a restore is refused when its schedules were touched since the comparison (lib/behind.lua); without a
                    comparison, when one of them is there
 YIELD              an archive waits while another archive restores
+FURTHEST           in a data set without a name an archive waits for one that goes further: a restore gives a name
 HOLD, HOLD_ENDS    nothing fires meanwhile; when the restorer dies, the hold lapses
 MERGED_STAYS       after a merge, an archive follows the new history only if that still has the ``merged`` entry
 =================  ==================================================================================

@@ -48,8 +48,7 @@ _LOOK_S: Final = 0.25  # between two looks for the answer
 class OwnArchive:
     """
     A daemon's ``archive`` (None while it is not open) and its ``path``. ``is_ours``: it belongs to the data set in this
-    Redis. ``has_past``: it had entries before this process, or lost some since. ``is_checked``: all its checksums were
-    verified.
+    Redis. ``is_checked``: all its checksums were verified.
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
@@ -58,7 +57,7 @@ class OwnArchive:
         self.address = address_of(settings.redis.url)
         self.archive: Archive | None = None
         self.path: Path | None = None
-        self.is_ours = self.has_past = self.is_checked = False
+        self.is_ours = self.is_checked = False
         self._was_ours = False  # the path is final; otherwise it is kept only if its archive proves to be ours
 
     def prepare(self) -> None:
@@ -90,7 +89,6 @@ class OwnArchive:
         assert archive is not None
         if objection := self._objection(archive, gen) or self._objection_of_log(archive, wire):
             raise self.refused(objection)
-        self.has_past = self.has_past or bool(archive.gens) or archive.position is not None
         was = archive.address
         archive.set_facts(address=self.address)
         archive.commit()
@@ -111,7 +109,6 @@ class OwnArchive:
         at = from_ms(self._clock.now_ms()).strftime("%Y%m%dT%H%M%S.%f")[:-3]  # two files of one second are both kept
         kept = set_aside(self.path, "corrupt", at)
         log.error("archive_corrupt", archive=str(self.path), reason=str(error), kept=str(kept))
-        self.has_past = True
         self._open(self.path)
 
     def close(self) -> None:

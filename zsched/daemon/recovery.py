@@ -11,8 +11,9 @@ When the archiver finds another entry at its own position, it reports at once, w
 ``merged`` entries of other archives (rule: WAIT), and longer while another archive restores (YIELD). Then it compares,
 and merges in slices, with a report between them. An archive that follows this very log, and reported within 30 s, may
 know more. The recovery waits until that archive's report says that it has checked the position, 10 s at most, because
-its machine may be gone. When it returns later, it corrects the restored data (``daemon.peers``). ``[archive] recovery =
-"manual"`` stops before the merge, and keeps the hold until ``zsched recover`` has finished.
+its machine may be gone. In a data set without a name it waits for an archive that goes further (FURTHEST). When it
+returns later, it corrects the restored data (``daemon.peers``). ``[archive] recovery = "manual"`` stops before the
+merge, and keeps the hold until ``zsched recover`` has finished.
 
 If a restoring daemon dies, its hold lapses. Its report keeps the old position, from which any daemon continues. Not
 guaranteed: an archive that returns after the log was trimmed past its position restores nothing.
@@ -33,7 +34,7 @@ from zsched.core.log.recovery import MergedEntry
 from zsched.core.recovery.difference import Verdict, is_same_set, judge
 from zsched.daemon.merge import Merge, OtherRestores
 from zsched.daemon.reconciler import HistoryChanged
-from zsched.storage.archivers import Archivers
+from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
@@ -87,6 +88,7 @@ class RecoveryLoop:
         is_manual: bool = False,
     ) -> None:
         self._log, self._archivers, self._clock = Log(wire, keys), Archivers(wire, keys), clock
+        self._naming = Naming(wire, keys)
         self._compare, self._judge, self._waits_for, self._is_manual = compare, judge, waits_for, is_manual
         self.merge = compare()
         self.compared = 0
@@ -108,6 +110,8 @@ class RecoveryLoop:
                 if is_first:
                     yield from self._wait(RecoveryStep.WAITING, WAIT_MS)
                     yield from self._wait_for_followers(merge.archive)
+                    while self._is_behind():
+                        yield RecoveryStep.WAITING
                     is_first = False
                 elif others not in (None, before) and not merge.branch.merged:
                     yield from self._wait(RecoveryStep.YIELDING, WAIT_MS)
@@ -158,6 +162,20 @@ class RecoveryLoop:
             and self._log.contains(report.position)
             for report in reports
         )
+
+    def _is_behind(self) -> bool:
+        """
+        Return True if the data set has no name, and an archive with a later position is to restore it: the first
+        restore gives a name, and archives of other names are refused then (rule: FURTHEST).
+        """
+        assert self._waits_for is not None
+        if self._naming.gen() is not None:
+            return False
+        reports = self._archivers.reports()
+        now_ms = max((report.told_ms for report in reports), default=0)
+        lost = [one for one in reports if one.state is ArchiveState.LOST and one.is_recent(now_ms)]
+        ends_us = (one.position.t_us for one in lost if one.position is not None and not one.awaits_people)
+        return max(ends_us, default=0) > self._waits_for.t_us
 
     def _last_merged(self) -> Position | None:
         """Return the last ``merged`` entry, if it is among the log's newest."""

@@ -5,7 +5,6 @@
 --        nonce           never used before: a rolled-back Redis may give the same epoch twice
 --        server_id       of the connection, from INFO
 --        lease_ms
---        gen             names that the candidate knows, for a data set without a name; '' if there are none
 -- RETURNS  OK, token, epoch, now ms, hold ms, names of the data set or ''
 --        |  BUSY, now ms, ms until the lease lapses  |  OFFSET
 -- LOGS   term: epoch's own entry: daemon, server, format
@@ -42,9 +41,6 @@ if last then
 end
 epoch = epoch + 1
 append('term', {'daemon', daemon, 'server', server_id, 'format', '{format}'})
-if gen ~= '' then
-  redis.call('HSETNX', meta_key, 'gen', gen)
-end
 redis.call('HSET', meta_key, 'epoch', string.format('%.0f', epoch), 'format', '{format}')
 if server ~= server_id then
   hold_ms = now_ms + tonumber(lease_ms)

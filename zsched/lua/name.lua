@@ -7,11 +7,13 @@
 -- RETURNS  OK, names of the data set  |  STALE  |  SERVER
 -- LOGS   nothing
 --
--- In the first term of a complete log nothing was lost, if no archive has more: the doubt is cleared (rule: NEW).
+-- In the first term of a complete log nothing was lost, if no archive has more or has restored anything: the doubt is
+-- cleared (rule: NEW).
 -- The hold stays.
 -- include lib/fence.lua
 
-if redis.call('HSETNX', meta_key, 'gen', gen) == 1 and is_new == '1' and epoch == 1 then
+if redis.call('HSETNX', meta_key, 'gen', gen) == 1 and is_new == '1' and epoch == 1
+  and redis.call('HEXISTS', meta_key, 'lost') == 0 then
   local first = redis.call('XRANGE', log_key, '-', '+', 'COUNT', 1)[1]
   if first and string.find(first[1], '^%d+%-1$') then
     redis.call('HDEL', meta_key, 'doubt')

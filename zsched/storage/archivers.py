@@ -84,6 +84,12 @@ class Report:
         return daemon if isinstance(daemon, str) else None
 
     @property
+    def names(self) -> str | None:
+        """The names of the data set that it followed, separated by blanks, or None."""
+        names = self.about.get("names")
+        return " ".join(names.split()) or None if isinstance(names, str) else None
+
+    @property
     def place(self) -> str:
         """The place of the archive: host and path."""
         return f"{self.about.get('host', '?')}:{self.about.get('path', '?')}"

@@ -118,10 +118,6 @@ class Keys:
         "HASH: archive id → ``<entry id> <t> <server ms> <state> <JSON>``, see ``storage/archivers.py``.",
     )
     ask = NamedKey("ask", "LIST: questions to any archive, JSON; see ``storage/questions.py``.")
-    ask_names = NamedKey(
-        "ask:names",
-        "LIST: questions about names of data sets, to every archive, also to one that was left behind by the log.",
-    )
 
     # -- one key per schedule or call ---------------------------------------------------------
 

@@ -83,10 +83,9 @@ class Lease:
         self._daemon_id, self._lease_ms = daemon_id, lease_ms
         self._has_tried = False
 
-    def acquire(self, gen: str | None = None) -> Term | Busy:
+    def acquire(self) -> Term | Busy:
         """
-        Try to begin a term. A data set without a name gets *gen*, if given. An older lease of this daemon, over any
-        connection, is replaced.
+        Try to begin a term. An older lease of this daemon, over any connection, is replaced.
 
         Raises:
             RedisRefused: the namespace's clock is moved for tests (``meta.offset_ms``, ``frozen_ms``).
@@ -101,7 +100,6 @@ class Lease:
             nonce=uuid.uuid4().hex,
             server_id=self._server.id,
             lease_ms=self._lease_ms,
-            gen=gen or "",
         )
         if reply[0] == "BUSY":
             return Busy(int(reply[2]), int(reply[1]), started_ms)

@@ -4,25 +4,21 @@ Questions to the archives through Redis, and their answers: every client of Redi
 A question is one line of JSON on the list ``ask``: its id, its topic (``about``), the arguments, and the last log entry
 that the asker saw, which the answer must include. Any daemon with a healthy archive takes it, and pushes one line of
 JSON to a list of that id, which expires. Without an answer within two seconds, the asker removes the question and
-says that. Nothing is asked if no archive reported lately. A leader's question about names is on the list
-``ask:names``.
+says that. Nothing is asked if no archive reported lately.
 
-``Naming`` asks for the names of a data set (``meta.gen``), and gives or adds one. Archives answer its questions in any
-state, because an archive that was left behind by the log may be the one that knows the name. The answer is the
-archive's ``Knowledge``. The asker repeats the question until an archive knows a name.
+``Naming`` reads, gives and adds names of a data set (``meta.gen``).
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from zsched.core.entry import Position, text
-from zsched.errors import RedisRefused
 from zsched.storage.archivers import ALIVE_MS, Archivers
 from zsched.storage.connection import Channel, Link, Wire
 from zsched.storage.keys import Keys
@@ -146,9 +142,9 @@ class Inbox:
     def __init__(self, wire: Wire, keys: Keys) -> None:
         self._wire, self._keys = wire, keys
 
-    def receive(self, wait_s: float, *, names: bool = False) -> Question | None:
-        """Return the next question about history, or about *names*; None if none comes within *wait_s*."""
-        taken = self._wire.execute("BLPOP", self._keys.ask_names() if names else self._keys.ask(), wait_s)
+    def receive(self, wait_s: float) -> Question | None:
+        """Return the next question; None if none comes within *wait_s*."""
+        taken = self._wire.execute("BLPOP", self._keys.ask(), wait_s)
         return Question.parse(taken[1]) if taken else None
 
     def answer(self, question: Question, answer: dict[str, Any]) -> None:
@@ -163,73 +159,16 @@ class Inbox:
         self._wire.execute("PEXPIRE", self._keys.ask(), KEPT_MS)
 
 
-ABOUT: Final = "names"  # topic of these questions
-
-
-@dataclass(frozen=True, slots=True)
-class Knowledge:
-    """
-    Knowledge of an archive about data sets. ``gen``: the names of the data set that it followed, or None. ``position``:
-    its last entry. ``is_new``: its daemon created it, and it missed no entry since. ``daemon``: the id of that daemon,
-    in an answer.
-    """
-
-    gen: str | None
-    position: Position | None
-    is_new: bool
-    daemon: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the form of an answer."""
-        position = self.position and list(self.position)
-        return {"gen": self.gen, "position": position, "is_new": self.is_new, "daemon": self.daemon}
-
-    @classmethod
-    def of_dict(cls, answer: Any) -> Knowledge:
-        """Read an answer. Raises one of ``questions.UNREADABLE`` if it has another form."""
-        gen, position = answer["gen"], answer["position"]
-        if gen is not None and (not isinstance(gen, str) or not gen.split()):
-            raise ValueError(f"{gen!r} is not a name")
-        at = None if position is None else Position(*map(int, position))
-        return cls(gen, at, answer["is_new"] is True, answer.get("daemon"))
-
-
-def about_names() -> Question:
-    """Return a new question to archives about the names of data sets."""
-    return Question(uuid.uuid4().hex, ABOUT, {}, None)
-
-
 class Naming:
-    """The name of one namespace's data set, over one channel. *question*: about_names, if it was asked before."""
+    """The name of one namespace's data set, over one channel."""
 
-    def __init__(self, channel: Channel, keys: Keys, question: Question | None = None) -> None:
+    def __init__(self, channel: Channel, keys: Keys) -> None:
         self._channel, self._keys, self._scripts = channel, keys, Scripts(channel, keys)
-        self._question = question or about_names()
 
     def gen(self) -> str | None:
         """Return the names of the data set, separated by blanks, or None."""
         found = self._channel.execute("HGET", self._keys.meta(), "gen")
         return text(found) if found else None
-
-    def ask(self) -> None:
-        """
-        Ask one more archive, if the last question was taken. If another program's key is in the place of the list, no
-        archive can be asked; a data set without a name must be able to fire all the same.
-        """
-        key = self._keys.ask_names()
-        try:
-            if not self._channel.execute("LLEN", key):
-                self._channel.execute("RPUSH", key, self._question.text)
-                self._channel.execute("PEXPIRE", key, KEPT_MS)
-        except RedisRefused:  # out of memory, or not a list
-            if text(self._channel.execute("TYPE", key)) in ("none", "list"):
-                raise
-
-    def answers(self) -> Iterator[Knowledge]:
-        """Yield the answers since the last call. Skip those that cannot be read."""
-        while (reply := self._channel.execute("LPOP", self._keys.answer(self._question.id))) is not None:
-            with suppress(*UNREADABLE):
-                yield Knowledge.of_dict(json.loads(reply))
 
     def give(self, term: Term, gen: str, *, is_new: bool) -> str:
         """

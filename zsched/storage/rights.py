@@ -82,7 +82,7 @@ _BY_CLIENTS: Final = (
 _COMMANDS: Final[Mapping[Role, str]] = {
     Role.CLIENT: _BY_CLIENTS,
     Role.DAEMON: (
-        "blpop evalsha exists get hdel hget hgetall hlen hmget hscan info lindex llen lpop lpush lrange memory|usage "
+        "blpop evalsha exists get hdel hget hgetall hlen hmget hscan info lindex llen lpush lrange memory|usage "
         "pexpire pttl rpush scard script|load smembers sscan subscribe time type xlen xrange xread xrevrange zcard "
         "zcount zrandmember zrange zrangebyscore zremrangebyscore zscan"
     ),

@@ -224,7 +224,7 @@ class ManualScheduler:
     def _lead(self) -> Term:
         """Begin a term, a lease ago. Raises ConfigError."""
         self._clock.freeze()
-        won = self._lease.acquire(uuid.uuid4().hex)
+        won = self._lease.acquire()
         if isinstance(won, Busy):  # its term began between our check and the stop of the clock
             self._clock.thaw()
             raise ConfigError(

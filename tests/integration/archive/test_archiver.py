@@ -25,7 +25,6 @@ from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.questions import Knowledge
 
 KEYS = Keys("default")
 
@@ -98,7 +97,7 @@ def test_an_archive_refused_at_run_time_gives_no_name_to_a_data_set(
     with DaemonThread(redis_url) as daemon:
         archiver = daemon.archivist.archiver
         client.schedule("app.tasks.run", id="a", after=3600)
-        eventually(lambda: following(archivers) and gen_of(daemon) and archiver.position)
+        eventually(lambda: following(archivers) and names_of(archivers) and archiver.position)
 
         with redis_client.pipeline() as another:  # another data set comes in its place
             another.hset(KEYS.meta(), "gen", "another")
@@ -106,10 +105,12 @@ def test_an_archive_refused_at_run_time_gives_no_name_to_a_data_set(
             another.execute()
         eventually(lambda: {ArchiveState.REFUSED} == {one.state for one in archivers.reports()})
 
-        assert Knowledge(None, None, is_new=False) == archiver.knowledge()
+        assert names_of(archivers) is None
 
 
-def test_an_archive_opened_alone_joins_later(redis_url: str, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_opened_alone_joins_later(
+    redis_url: str, client: Client, archivers: Archivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     open_own, tries = OwnArchive.open, list[Wire]()
 
     def not_at_first(own: OwnArchive, wire: Wire) -> Archive:
@@ -123,17 +124,16 @@ def test_an_archive_opened_alone_joins_later(redis_url: str, client: Client, mon
         client.schedule("app.tasks.run", id="a", after=3600)
 
         eventually(lambda: daemon.archivist.archiver.position)
-        assert eventually(lambda: gen_of(daemon))
+        assert eventually(lambda: names_of(archivers))
 
 
 def test_a_new_archive_learns_the_name_of_the_data_set_as_soon_as_the_leader_gives_it(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
+    redis_url: str, archivers: Archivers
 ) -> None:
-    monkeypatch.setattr(module, "REPORT_EVERY_MS", float("inf"))  # nothing else makes it ask
-    with DaemonThread(redis_url, lease_ms=400) as daemon:  # timing: as long it asks archives for a name
+    with DaemonThread(redis_url, lease_ms=400) as daemon:  # timing: as long it waits for reports
         named = daemon.wait_for("data_set_named")
 
-        assert named["name"] == eventually(lambda: gen_of(daemon))
+        assert named["name"] == eventually(lambda: names_of(archivers))
 
 
 def test_an_archive_frees_its_memory_once_after_a_backlog(
@@ -163,10 +163,9 @@ def test_an_archive_frees_its_memory_once_after_a_backlog(
     assert rests[-1].order < last.position.order
 
 
-def gen_of(daemon: DaemonThread) -> str | None:
-    """Return the name of the data set that the daemon's archive follows."""
-    knowledge = daemon.archivist.archiver.knowledge()
-    return knowledge.gen if knowledge else None
+def names_of(archivers: Archivers) -> str | None:
+    """Return the name of the data set that the only archive reports."""
+    return next((one.names for one in archivers.reports()), None)
 
 
 def raising(error: Exception) -> Callable[..., bool]:

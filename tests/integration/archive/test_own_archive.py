@@ -67,10 +67,10 @@ def wire(link: Link) -> Iterator[Wire]:
         yield wire
 
 
-def test_a_new_archive_beside_a_foreign_one_has_no_past_and_is_kept(own: OwnArchive, wire: Wire, folder: Path) -> None:
+def test_a_new_archive_beside_a_foreign_one_is_kept(own: OwnArchive, wire: Wire, folder: Path) -> None:
     own.open(wire)
 
-    assert (folder / "2.db", False) == (own.path, own.has_past)
+    assert folder / "2.db" == own.path
     own.close()
     (folder / "1.db").unlink()
     own.open(wire)
@@ -116,26 +116,17 @@ def test_a_configured_archive_is_opened_without_redis(folder: Path, redis_url: s
             second.prepare()
 
 
-def test_archives_with_entries_or_a_name_have_a_past(own: OwnArchive, wire: Wire, folder: Path, redis_url: str) -> None:
+def test_an_archive_takes_the_place_of_a_corrupted_one(
+    own: OwnArchive, wire: Wire, folder: Path, redis_url: str
+) -> None:
     own.open(wire)
     own.close()
-
-    for is_noted in (False, True):
-        with own_at(folder / "2.db", redis_url) as again:
-            again.open(wire).set_facts(gen="g1")
-            assert is_noted == again.has_past
-            assert again.archive is not None
-            again.archive.commit()
-
-
-def test_an_archive_in_place_of_a_corrupted_one_has_a_past(wire: Wire, folder: Path, redis_url: str) -> None:
     path = folder / "2.db"
     path.write_bytes(path.read_bytes()[:100] + bytes(5000))
 
-    with own_at(path, redis_url) as own:
-        own.open(wire)
+    with own_at(path, redis_url) as again:
+        again.open(wire)
 
-        assert own.has_past
     assert [] != list(folder.glob("2.db.corrupt-*"))
 
 

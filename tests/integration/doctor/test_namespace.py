@@ -25,7 +25,7 @@ TYPES = {
     "hash": (KEYS.meta(), KEYS.paused(), KEYS.chains(), KEYS.archivers()),
     "zset": (KEYS.due(Priority.LOW), KEYS.deadlines()),
     "set": (KEYS.recurring(), f"{RQ}:queues", f"{RQ}:workers"),
-    "list": (KEYS.ask(), KEYS.ask_names()),
+    "list": (KEYS.ask(),),
     "stream": (KEYS.log(),),
 }
 
@@ -236,7 +236,7 @@ def wait(sound: redis.Redis) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        lambda sound: [sound.rpush(key, "a question to archives") for key in (KEYS.ask(), KEYS.ask_names())],
+        lambda sound: [sound.rpush(key, "a question to archives") for key in (KEYS.ask(),)],
         throttle,
         wait,
         lambda sound: sound.hset(KEYS.kept_local(), "a", "1 2"),

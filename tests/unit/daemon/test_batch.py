@@ -124,7 +124,7 @@ def test_a_batch_with_the_maximum_1_stays_at_1() -> None:
 
 @pytest.mark.parametrize(("until_ms", "told_ms"), [(0, 0), (NOW_MS - 1, 0), (NOW_MS, 0), (NOW_MS + 500, 500)])
 def test_a_term_logs_the_length_of_its_hold(until_ms: int, told_ms: int) -> None:
-    lease = Mock(acquire=lambda gen: replace(TERM, hold_ms=until_ms))  # it lets every daemon lead
+    lease = Mock(acquire=lambda: replace(TERM, hold_ms=until_ms))  # it lets every daemon lead
     elector = Elector(lease, ManualClock(), 500)
 
     with capture_logs() as told:
