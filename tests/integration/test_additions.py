@@ -98,6 +98,50 @@ print(json.dumps(told))
 """,
     [7, 8, "cost", 9, True, True],
 )
+OVERLAP = Addition(
+    "An overlap policy",
+    {
+        "zsched/core/options/choices.py": [
+            (
+                "\n    def __new__(cls, word",
+                '    REPLACE_QUEUED = "replace_queued", False, True\n\n    def __new__(cls, word',
+            ),
+            ('"queue", "cancel_previous"]', '"queue", "cancel_previous", "replace_queued"]'),
+        ],
+        "zsched/lua/lib/overlap.lua": [
+            ("function has_chain(", "POLICIES.replace_queued = POLICIES.cancel_previous\n\nfunction has_chain(")
+        ],
+        "zsched/lua/unblock.lua": [
+            (
+                "local function need_of(",
+                """POLICIES.replace_queued = {mend = POLICIES.cancel_previous.mend}
+
+-- A run that has begun goes on.
+function POLICIES.replace_queued.need(need, runs)
+  POLICIES.cancel_previous.need(need, runs)
+  for n = #need.open, 1, -1 do
+    if need.open[n].status == 'started' then
+      table.remove(need.open, n)
+    end
+  end
+end
+
+local function need_of(""",
+            )
+        ],
+    },
+    """
+import json
+from zsched.testing import ManualScheduler
+
+with ManualScheduler() as zsched:
+    zsched.client.schedule("os.getpid", id="a", every=60, overlap="replace_queued")
+    zsched.advance(seconds=180)
+    zsched.tick()
+    print(json.dumps([str(run.status) for run in zsched.client.runs("a")]))
+""",
+    ["queued", "cancelled", "cancelled"],
+)
 OUTCOME = Addition(
     "An outcome",
     {
@@ -169,7 +213,7 @@ print(json.dumps(["it is too calm" in CliRunner().invoke(program, call).stdout f
 """,
     [True] * 4,
 )
-ADDITIONS = [OPTION, OUTCOME, STATE, CHECK]
+ADDITIONS = [OPTION, OVERLAP, OUTCOME, STATE, CHECK]
 
 
 @pytest.mark.parametrize("addition", ADDITIONS, ids=lambda addition: addition.page)
