@@ -12,8 +12,11 @@ import pytest
 from docs import pages as made
 from tests.adding import ADDING, PAGES, QUOTED, Page, astray
 from tests.documents import PROJECT, pages
+from tests.model.rules import Rule
 from tests.prose import LONGEST, MEAN, MEAN_OF_PAGE, Figures, figures, sentences
+from zsched.core.log.kinds import KINDS
 from zsched.health import verdict
+from zsched.storage.keys import Keys, NamedKey
 
 
 def anchors(page: Path) -> set[str]:
@@ -150,6 +153,17 @@ def test_the_status_page_lists_the_names_of_all_checks_that_a_status_makes() -> 
     rows = re.findall(r"^\| `(\w+)` \| (?:alarm|warning|alarm, warning) \|", table.partition("\n## ")[0], re.MULTILINE)
 
     assert sorted(verdict.NAMES) == sorted(rows)
+
+
+def test_the_page_of_the_protocol_names_every_key_script_log_entry_and_rule() -> None:
+    page = (PROJECT / "docs" / "reference" / "protocol.md").read_text()
+    keys = [key.name for key in vars(Keys).values() if isinstance(key, NamedKey)]
+    scripts = [file.stem for file in (PROJECT / "zsched" / "lua").glob("*.lua")]
+
+    assert keys
+    assert "fire" in scripts
+    assert [] == [name for name in (*keys, *scripts, *KINDS) if f"`{name}" not in page]
+    assert [] == [rule.name for rule in Rule if rule.name not in page]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)
