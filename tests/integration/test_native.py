@@ -122,23 +122,6 @@ def test_a_few_commands_find_the_registries_among_those_of_thousands_of_queues(
     assert commands <= 128
 
 
-def test_a_schedule_that_cannot_be_quarantined_does_not_delay_rqs_jobs(
-    redis_client: redis.Redis, redis_url: str
-) -> None:
-    client = Client.from_url(redis_url)
-    client.schedule("tasks.note", id="stuck", every=3600)
-    ours = client.schedule("tasks.note", id="ours", after=0).run_id
-    redis_client.delete("zsched:{default}:template:stuck")
-    redis_client.set("zsched:{default}:quarantine", "x")
-    redis_client.zadd("zsched:{default}:due:normal", {"stuck": 1_700_000_000_000})
-    know(redis_client)
-
-    with DaemonThread(redis_url) as daemon:
-        daemon.wait_for("key_of_wrong_type")
-        delay(redis_client, "theirs")
-        eventually(lambda: {"theirs", ours} == set(queued(redis_client)))
-
-
 @pytest.mark.parametrize("who", ["RQ", "zsched"])
 def test_a_failing_job_is_retried_until_no_retries_are_left(
     start_daemon: Start, redis_client: redis.Redis, redis_url: str, work: Work, who: str

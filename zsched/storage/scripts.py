@@ -158,7 +158,14 @@ class Scripts:
             RedisUnavailable, RedisRefused: as ``Link.execute``.
         """
         command = self.command(name, rows, arguments)
-        return checked(self.reply(name, command, partial(self._channel.execute, *command)), self._keys)
+        try:
+            reply = self._channel.execute(*command)
+        except NoScriptError:
+            self.ensure(name)
+            reply = self.reply(name, command, partial(self._channel.execute, *command))
+        except RedisRefused as error:
+            raise explained(self._channel, self._keys, error) from error.__cause__
+        return checked(reply, self._keys)
 
     def reply(self, name: str, command: Sequence[Any], receive: Callable[[], Any]) -> Any:
         """
