@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 import redis
 
 from tests.builders.daemons import DaemonProcess
+from tests.builders.namespaces import TERM
 from tests.builders.workers import RqWorkers
 from tests.faults.overdue import become_due
 from tests.integration.users import GuardedRedis
@@ -21,7 +23,9 @@ from tests.ledger import entries
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client
+from zsched.daemon.auditor import Auditor
 from zsched.embedded.guard import Guard
+from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.rights import Role, rights_of
 
@@ -29,7 +33,6 @@ pytestmark = pytest.mark.redis
 KEYS, FAR = Keys("default"), datetime(2031, 7, 1, tzinfo=UTC)
 FORGED = "q\ndaily normal 1900000000000 pwned"
 OTHER = "zsched-client of another namespace"
-_AUDITED_S = 60 + WITHIN_S  # the auditor makes a pass each minute
 HOSTILE = ("zsched-worker", OTHER)
 
 
@@ -84,13 +87,31 @@ def fire(leader: DaemonProcess, operator: redis.Redis, *ids: str) -> None:
     eventually(lambda: all(operator.zscore(KEYS.due_normal(), id) is None for id in ids))
 
 
-def put_back(client: Client, *ids: str) -> None:
-    """Wait until schedules *ids* were quarantined, put back by the auditor as the archive knows them, and fired."""
+class ByHand:
+    """An auditor beside the leader's, on its *archive*: it makes a pass on request. The leader's makes one a minute."""
 
-    def is_back(id: str) -> bool:
-        return ["quarantined", "restored", "fired"] == [one.what.value for one in client.why(id).changes][1:4]
+    def __init__(self, wire: Wire, archive: Path) -> None:
+        self.path, self.audit = archive, dict[str, int]()
+        self._auditor = Auditor(self, KEYS).over(wire)  # type: ignore[arg-type]  # it stands in for the archiver
+        self._auditor.step(TERM)  # the first one of a term makes no pass
 
-    eventually(lambda: all(map(is_back, ids)), _AUDITED_S)
+    def puts_back(self, client: Client, *ids: str) -> None:
+        """Make passes until schedules *ids* were quarantined, put back as the archive knows them, and fired."""
+        wanted = ["quarantined", "restored", "fired"]
+
+        def are_back() -> bool:
+            self._auditor.step(TERM)
+            return all(wanted == [one.what.value for one in client.why(id).changes][1:4] for id in ids)
+
+        eventually(are_back)
+
+
+@pytest.fixture
+def auditor(guarded_server: GuardedRedis, archive: Path) -> Iterator[ByHand]:
+    link = Link.from_url(guarded_server.url("zsched-daemon"), WITHIN_S)
+    with closing(link.open()) as wire:
+        yield ByHand(wire, archive)
+    link.pool.disconnect()
 
 
 def archived(client: Client) -> None:
@@ -100,8 +121,9 @@ def archived(client: Client) -> None:
 
 
 def test_a_writer_of_jobs_cannot_quarantine_cancel_or_lose_a_foreign_schedule(
-    guarded_server: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, hostile: redis.Redis
-) -> None:
+    guarded_server: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, hostile: redis.Redis,
+    auditor: ByHand,
+) -> None:  # fmt: skip
     client.schedule("tasks.note", id="daily", cron="0 9 * * *", durable=True)
     far = client.schedule("tasks.note", id="far", at=FAR, durable=True).run_id
     forged = [("origin", FORGED), ("origin", "q\n!"), ("status", f"x {far}=canceled"), ("status", f"x\n{far}=canceled")]
@@ -110,7 +132,7 @@ def test_a_writer_of_jobs_cannot_quarantine_cancel_or_lose_a_foreign_schedule(
         hostile.hset(job, field, text)
         hostile.set(f"{RQ}:queue:{text}", "x")
     fire(leader, operator, *ids)
-    put_back(client, "bait0", "bait1")
+    auditor.puts_back(client, "bait0", "bait1")
     archived(client)
     for told in (client.why("daily"), client.why("far")):
         assert {"put"} == {change.what.value for change in told.changes}
@@ -140,7 +162,7 @@ def test_a_writer_of_jobs_cannot_remove_a_foreign_rule_from_its_lane(
 
 def test_a_writer_of_jobs_cannot_make_ended_runs_run_again(
     guarded_server: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, hostile: redis.Redis,
-    guard: Guard, tmp_path: Path,
+    guard: Guard, tmp_path: Path, auditor: ByHand,
 ) -> None:  # fmt: skip
     job, *paid = bait(client, leader, "bait", *(f"pay-{n}" for n in range(20)))
     hostile.hset(job, "origin", "q\n!")
@@ -148,7 +170,7 @@ def test_a_writer_of_jobs_cannot_make_ended_runs_run_again(
     with guarded_server.connect("zsched-client") as by_hand:  # a client of this namespace, too, can cost itself no more
         by_hand.zadd(KEYS.due_normal(), {"a\nb": 1})
     fire(leader, operator, *(f"pay-{n}" for n in range(20)))
-    put_back(client, "bait")
+    auditor.puts_back(client, "bait")
     workers = RqWorkers(guard, guarded_server.url("zsched-worker"), tmp_path, "def note():\n    pass\n")
     workers.work("-w", "rq.SimpleWorker")
     eventually(lambda: 21 == sum(len(entry.rows) for entry in entries(operator, "end")))  # client.runs also asks RQ
@@ -162,8 +184,9 @@ def test_a_writer_of_jobs_cannot_make_ended_runs_run_again(
 
 
 def test_a_text_of_30_mb_in_a_job_stays_small_in_log_journal_and_archive(
-    guarded_server: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, archive: Path
-) -> None:
+    guarded_server: GuardedRedis, client: Client, leader: DaemonProcess, operator: redis.Redis, archive: Path,
+    auditor: ByHand,
+) -> None:  # fmt: skip
     fields = ("status", "origin", "worker_name", "zs_note", "zs_attempts", "enqueued_at", "zs_expires")
     before_kb = _peak_kb(*leader.pids)
     jobs = bait(client, leader, *(f"big{n}" for n, _ in enumerate(fields)))
@@ -171,7 +194,7 @@ def test_a_text_of_30_mb_in_a_job_stays_small_in_log_journal_and_archive(
         for job, field in zip(jobs, fields, strict=True):
             worker.hset(job, field, b"A" * 30_000_000)
     fire(leader, operator, *(f"big{n}" for n, _ in enumerate(fields)))
-    put_back(client, "big1")
+    auditor.puts_back(client, "big1")
     for job in jobs[1:]:  # the first one counts as cancelled, with that status
         operator.hset(job, mapping={"status": "finished", "ended_at": "2026-01-01T00:00:01.000001Z"})
     eventually(lambda: 6 == sum(len(entry.rows) for entry in entries(operator, "end")))
