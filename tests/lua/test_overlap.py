@@ -38,6 +38,18 @@ def test_the_policy_decides_the_outcome_while_an_earlier_run_is_open(
 
 
 @pytest.mark.parametrize("mode", ["skip", "queue", "cancel_previous"])
+@pytest.mark.parametrize("status", ["queued", "started"])
+def test_a_run_that_was_over_before_redis_went_back_delays_no_occurrence(
+    led: Namespace, mode: str, status: str
+) -> None:
+    [first] = fired(led, mode)
+    becomes(led, first, status, worker_name="w", zs_over="1")
+    led.redis.delete(led.keys.chains())
+
+    assert "fired" == advance(led, mode)[0]
+
+
+@pytest.mark.parametrize("mode", ["skip", "queue", "cancel_previous"])
 def test_a_forged_job_of_a_coming_run_does_not_delay_the_occurrences_after_it(led: Namespace, mode: str) -> None:
     [first] = fired(led, mode)
     becomes(led, first, "finished")

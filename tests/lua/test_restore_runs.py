@@ -211,6 +211,23 @@ def test_a_run_that_is_over_is_taken_out_of_the_list_where_it_waits_once_more(le
     assert 0 < led.redis.ttl(led.keys.rq.job(RUNS[0])) <= 600
 
 
+@pytest.mark.parametrize("job", [{"status": "queued"}, {"status": "started", "started_at": "2026", "worker_name": "w"}])
+def test_a_run_that_is_over_and_that_nobody_may_end_again_keeps_no_other_waiting(
+    led: Namespace, job: dict[str, str]
+) -> None:
+    led.redis.hset(led.keys.rq.job(RUNS[0]), mapping=job | {"origin": "default"})  # as between a worker's two steps
+    led.redis.hset(led.keys.rq.job(RUNS[1]), mapping={"status": "deferred", "origin": "default"})
+    led.redis.rpush(led.keys.waiting("a"), RUNS[1])
+    chain(led, f"queue {RUNS[0]}", "a")
+
+    assert ["again"] == restore(led, open_run("over", run=str(DUE_MS), job=()))[3]
+
+    led.redis.hdel(led.keys.meta(), "hold")
+    assert [RUNS[1]] == list(unblock(led))
+    fields = led.job(RUNS[0])
+    assert ("1", "1") == (fields["zs_uncertain"], fields["zs_over"])
+
+
 def test_a_run_that_cannot_wait_because_of_a_list_of_another_type_is_pushed(led: Namespace) -> None:
     led.redis.set(led.keys.waiting("a"), "text")
 

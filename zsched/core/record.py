@@ -30,8 +30,8 @@ _ROW_WORDS: Final = 11  # the last one is the note, which may have blanks
 
 # Fields that change during the life of a run or schedule. They are no part of the request.
 _OF_JOB: Final = frozenset(
-    b"status created_at enqueued_at started_at ended_at last_heartbeat worker_name enqueue_at_front zs_uncertain"
-    b" zs_deadline zs_stop zs_version".split()
+    b"status created_at enqueued_at started_at ended_at last_heartbeat worker_name enqueue_at_front zs_over"
+    b" zs_uncertain zs_deadline zs_stop zs_version".split()
 )
 _OF_OWN: Final = frozenset(b"version created_at updated_at ended_at".split())
 _ANEW: Final = frozenset([b"version", b"ended_at"])  # those of a schedule that a restore writes anew

@@ -141,6 +141,18 @@ local function wait_again(id, runs, held)
   follow(id, 'queue', pushed)
 end
 
+-- Let the runs behind *run* pass: it was over, although RQ has it once more, and perhaps nobody will ever end it.
+local function let_pass(id, run)
+  local text, kept = redis.call('HGET', chains_key, id) or '', {}
+  redis.call('HSET', RQ_JOB .. run, 'zs_over', '1')
+  for _, one in ipairs(pushed_runs(id)) do
+    kept[#kept + 1] = one ~= run and {run = one} or nil
+  end
+  if string.find(text, '^queue ') then
+    follow(id, 'queue', kept, nil, text)
+  end
+end
+
 local rows, wanted = rows_given(), {}
 for _, row in ipairs(rows) do
   row.run_id, wanted[row.id] = row.id .. '-' .. row.run, true
@@ -170,6 +182,9 @@ for _, row in ipairs(rows) do
     redis.call('PEXPIRE', row.key, REMAINS_MS)
   elseif (row.place == 'held' or row.place == 'again') and is_a(row.key, 'hash') then
     redis.call('HSET', row.key, 'zs_uncertain', '1')  -- it may also wait in its queue: an older copy
+  end
+  if row.place == 'again' and is_a(row.key, 'hash') then
+    let_pass(row.id, row.run_id)
   end
   if ending then
     redis.call('ZREM', deadlines_key, row.run_id)

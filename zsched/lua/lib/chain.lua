@@ -16,9 +16,11 @@ function waits_still(run)
   return redis.pcall('HGET', RQ_JOB .. run, 'status') == 'deferred'
 end
 
--- The last run may be missing in the chain: it waits, run_now pushed it, or another policy applied then.
+-- The last run may be missing in the chain: run_now pushed it, or another policy applied then. It may also wait, or
+-- nobody may ever end it (restore_runs.lua).
 function pushed_runs(id, last)
-  local runs, is_missing = {}, last and not waits_still(last)
+  local job = last and redis.pcall('HMGET', RQ_JOB .. last, 'status', 'zs_over') or {}
+  local runs, is_missing = {}, last and job[1] ~= 'deferred' and not job[2]
   for run in string.gmatch(string.match(redis.call('HGET', chains_key, id) or '', ' .*') or '', '%S+') do
     runs[#runs + 1], is_missing = run, is_missing and run ~= last
   end
