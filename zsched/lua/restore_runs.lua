@@ -143,12 +143,12 @@ end
 
 -- Let the runs behind *run* pass: it was over, although RQ has it once more, and perhaps nobody will ever end it.
 local function let_pass(id, run)
-  local text, kept = redis.call('HGET', chains_key, id) or '', {}
   redis.call('HSET', RQ_JOB .. run, 'zs_over', '1')
-  for _, one in ipairs(pushed_runs(id)) do
-    kept[#kept + 1] = one ~= run and {run = one} or nil
-  end
+  local text, kept = redis.call('HGET', chains_key, id) or '', {}
   if string.find(text, '^queue ') then
+    for _, one in ipairs(pushed_runs(id)) do
+      kept[#kept + 1] = one ~= run and {run = one} or nil
+    end
     follow(id, 'queue', kept, nil, text)
   end
 end

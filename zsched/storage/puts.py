@@ -255,10 +255,8 @@ class PutScripts:
             if policy := policy_text(definition):
                 own["policy"] = policy
             job["status"], allow_past = "queued", False
-            if definition.policy.overlap.waits:
-                letters += "q"  # its worker says when it is over (rq/workers.py)
-            if letters:  # also in a run's job: a new archive reads them there while the run is open
-                job["zs"] = "1" + letters
+            if of_run := letters + "q" * definition.policy.overlap.waits:  # q: others wait for it (rq/rings.py)
+                job["zs"] = "1" + of_run  # a new archive reads the others there while the run is open
         else:
             is_moved = definition.owner in (RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER)
             job |= definition.texts(Stored.LABEL, "zs_")

@@ -89,8 +89,9 @@ def test_a_run_that_waited_and_was_launched_in_the_lost_history_waits_behind_the
     assert first != second
 
 
-def test_a_launched_run_whose_launch_alone_was_lost_is_uncertain(scene: Scene) -> None:
-    first, second = fire(scene, 2)
+def lose_a_launch(scene: Scene, **options: str) -> str:
+    """Launch a run that waited, and lose that alone; return the run."""
+    first, second = fire(scene, 2, **options)
     before = snapshot(scene)
     assert first == execute(scene)
     assert [second] == unblock(scene)
@@ -99,21 +100,18 @@ def test_a_launched_run_whose_launch_alone_was_lost_is_uncertain(scene: Scene) -
     lead(scene)
     scene.redis.hset(scene.keys.rq.job(first), "status", "finished")
     scene.redis.ltrim(f"{scene.keys.rq.prefix}:queue:default", 1, 0)
+    return second
+
+
+def test_a_launched_run_whose_launch_alone_was_lost_is_uncertain(scene: Scene) -> None:
+    second = lose_a_launch(scene)
 
     assert [second] == unblock(scene)
     assert b"1" == job_of(scene, second).get(b"zs_uncertain")
 
 
 def test_a_launched_run_whose_launch_alone_was_lost_ends_if_its_schedule_skips_uncertain_runs(scene: Scene) -> None:
-    first, second = fire(scene, 2, on_uncertain="skip")
-    before = snapshot(scene)
-    assert first == execute(scene)
-    assert [second] == unblock(scene)
-
-    lose(scene, before)
-    lead(scene)
-    scene.redis.hset(scene.keys.rq.job(first), "status", "finished")
-    scene.redis.ltrim(f"{scene.keys.rq.prefix}:queue:default", 1, 0)
+    second = lose_a_launch(scene, on_uncertain="skip")
 
     assert ([], set()) == (unblock(scene), scene.queued())
     assert b"canceled" == job_of(scene, second)[b"status"]

@@ -103,7 +103,7 @@ def test_a_dead_child_is_replaced_once_a_second(
 
 
 def test_a_child_that_hears_nothing_does_not_stop_its_daemon(begin: Begin, health: DaemonHealth) -> None:
-    child = begin(SAYS + "say(); import time; time.sleep(60)")
+    child = begin(SAYS + "say(); import signal; signal.pause()")
     child.wait_until_open()
 
     for number in range(100):
