@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Generator, Iterator
@@ -20,6 +21,7 @@ from hypothesis import settings
 from tests.builders.redises import connect
 from tests.suite import starts
 from tests.waiting import WITHIN_S
+from zsched.archive.places import state_folder
 from zsched.daemon import answerer
 from zsched.embedded import EmbeddedRedis, find_server
 from zsched.embedded.guard import Guard
@@ -130,8 +132,14 @@ def redis_url(redis_server: EmbeddedRedis, redis_client: redis.Redis) -> str:
 
 @pytest.fixture
 def redis_client(request: pytest.FixtureRequest, redis_server: EmbeddedRedis) -> Iterator[redis.Redis]:
-    """A plain client (bytes, RESP 2, no retries) of the session's server, emptied for this test."""
+    """
+    A plain client (bytes, RESP 2, no retries) of the session's server, emptied for this test. The archives that earlier
+    tests left of it go too.
+    """
     assert request.node.get_closest_marker("redis"), "a test that asks for this fixture by its name needs the mark"
+    for place in (redis_server.folder.name, str(redis_server.port)):
+        for left in state_folder(os.environ).glob(f"*-{place}-*"):
+            shutil.rmtree(left)
     with connect(redis_server.url) as client:
         client.flushall()
         yield client
