@@ -32,12 +32,12 @@ local deadlines, dropped, bad, leaving, throttling = {}, {}, {}, {}, {}
 local pcall = redis.pcall
 local call = redis.call
 local NO_JOB, NEVER = {}, math.huge
-local FEW = 32  -- schedules; a round trip seldom finds more
+local FEW = 4  -- schedules that show whether many have the same due time
 local has_recurring, shown, doubt_iso = redis.call('EXISTS', recurring_key) == 1  -- the others: see is_in_doubt
 
 -- Return the ids of due schedules in a ZSET, at most *most*, past the first *passed*; and the due time of each. If a
--- few in a row have the same due time, the others with that time are read without it: Redis before 7.2 takes longer to
--- write a score than for anything else here.
+-- few in a row have the same due time, the others with that time are read without it: Redis takes longer to write a
+-- score than for anything else here.
 local function due_in(key, most, passed)
   local ids, times, n, size = {}, {}, 0, FEW
   while n < most do
@@ -173,7 +173,7 @@ end
 local looked = 0
 local function look_at(word, most, passed)
   local key, name = key_of(word), lane_of(word)
-  local gone = {key}
+  local stays, is_head = {}, passed == 0  -- by id; all that were looked at are the first of the ZSET, and leave it
   local ids, times = due_in(key, math.min(most, limit - looked), passed)
   local is_doubtful = times[1] and tonumber(times[1]) <= doubt_ms  -- the oldest is, so others may be
   local is_recurring = has_recurring and ids[1] and redis.call('SMISMEMBER', recurring_key, unpack(ids)) or {}
@@ -190,17 +190,16 @@ local function look_at(word, most, passed)
       job_key = RQ_JOB .. run
       job = pcall('HMGET', job_key, 'status', 'origin', 'zs')
     end
-    local queue = job[2]
-    if job[3] == '1' and job[1] == 'scheduled' and queue ~= plain_queue and not is_doubtful and not capacity[queue]
-      and queue_accepts(queue) then
+    local queue, is_plain = job[2], job[3] == '1' and job[1] == 'scheduled'
+    if is_plain and queue ~= plain_queue and not is_doubtful and not capacity[queue] and queue_accepts(queue) then
       plain_queue, back = queue, back_of(queue)
     end
-    if job[3] == '1' and job[1] == 'scheduled' and queue == plain_queue then
-      runs[#runs + 1], job_keys[#job_keys + 1], back[#back + 1], gone[#gone + 1] = run, job_key, run, id
+    if is_plain and queue == plain_queue then
+      runs[#runs + 1], job_keys[#job_keys + 1], back[#back + 1] = run, job_key, run
     else
       local take = job[1] == 'scheduled' and job[3] and take_one_shot or take_other
       local leaves, problem = take(id, word, due_ms, run, job_key, job)
-      gone[#gone + 1] = leaves and id or nil
+      stays[id], is_head = not leaves or nil, is_head and leaves
       if problem then
         local shown = id == '' and '?' or name_of(id)
         bad[#bad + 1] = {id, name, due_ms, nil, problem}
@@ -209,7 +208,7 @@ local function look_at(word, most, passed)
       end
     end
   end
-  leaving[#leaving + 1] = gone[2] and gone or nil
+  leaving[#leaving + 1] = {key = key, ids = ids, stays = stays, is_head = is_head}
   looked = looked + #ids
   return #ids
 end
@@ -248,15 +247,23 @@ if hold_ms > now_ms then
   redis.call('HSET', meta_key, 'hold', '0')
 end
 
+for _, page in ipairs(leaving) do
+  if page.is_head and #page.ids > 0 then
+    redis.call('ZREMRANGEBYRANK', page.key, 0, #page.ids - 1)
+  else
+    for _, id in ipairs(page.ids) do
+      if not page.stays[id] then
+        redis.call('ZREM', page.key, id)
+      end
+    end
+  end
+end
 local AT_ONCE = 4000  -- texts of one command; unpack fails near 8,000
-for word, members in pairs(throttling) do
+for word, members in pairs(throttling) do  -- behind the removals, which count from the head
   for first = 1, #members, AT_ONCE do
     redis.call('ZADD', key_of(word), unpack(members, first, math.min(first + AT_ONCE - 1, #members)))
   end
   throttled[word] = queue_of(word)
-end
-for _, gone in ipairs(leaving) do
-  redis.call('ZREM', unpack(gone))
 end
 if #fields > 0 then
   local now_iso = iso(now_ms)
