@@ -83,7 +83,7 @@ local plain_queue, has_jobs  -- the last queue that was found to accept runs: mo
 
 -- Count the occurrences in a row that were skipped for overlap.
 local function count_skip(id, word, plan, state)
-  local before, has_next = count_in(state, 'skips'), plan.next_due_ms ~= '-'
+  local before, has_next = state and count_in(state, 'skips') or 0, plan.next_due_ms ~= '-'
   if word == 'overlap' and has_next then
     change_state(id, with_count(state, 'skips', before + 1))
   elseif before > 0 and (IS_PUSHED[word] or not has_next) then

@@ -23,15 +23,15 @@ end
 local waits_before
 
 function POLICIES.skip.at_due(_, last, patience_ms)
-  if not last then
+  local status = last and redis.pcall('HGET', RQ_JOB .. last, 'status')
+  if not is_open(status) then
     return 'free'
   end
-  local job = redis.pcall('HMGET', RQ_JOB .. last, 'status', 'enqueued_at', 'zs_over')
-  local status, queued_at = job[1], job[2]
+  local queued_at, is_over = unpack(redis.call('HMGET', RQ_JOB .. last, 'enqueued_at', 'zs_over'))
   if status == 'rate_limited' and (queued_at or '') == '' then  -- it waits for its first slot
     queued_at = redis.call('HGET', RQ_JOB .. last, 'created_at')
   end
-  if not is_open(status) or job[3] then  -- see restore_runs.lua
+  if is_over then  -- see restore_runs.lua
     return 'free'
   elseif status == 'started' then
     if not is_in_the_way(job_of(last)) then
