@@ -50,6 +50,20 @@ def daily_rows(rules: Iterable[Daily]) -> Iterator[ScheduleRow]:
         yield {"func": FUNC, "id": id, "cron": cron, "args": ARGS}
 
 
+def progresses(ground: Any, ids: Iterable[str]) -> list[bytes]:
+    """Return the progress of each recurring schedule (lua/lib/progress.lua)."""
+    with ground.redis.pipeline(transaction=False) as pipeline:
+        for id in ids:
+            pipeline.hget(ground.keys.schedule(id), "progress")
+        return list(pipeline.execute())
+
+
+def with_nominal(progress: bytes, nominal_ms: int) -> bytes:
+    """Return *progress* with another nominal time."""
+    version, _, rest = progress.split(b" ", 2)
+    return b"%b %d %b" % (version, nominal_ms, rest)
+
+
 def put(client: Client, timed: Sequence[Timed], **options: Unpack[ScheduleOptions]) -> None:
     """
     Schedule all of *timed*.

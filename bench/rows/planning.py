@@ -60,11 +60,14 @@ def _rows(count: int, late_ms: int) -> Iterable[ScheduleRow]:
 
 def _make_late(ground: Ground, late_ms: int) -> None:
     """Pretend that the daemon was away for a year: behind the client's back, as put never makes one due in the past."""
+    waiting = ground.redis.zrange(ground.keys.due_normal(), 0, -1, withscores=True)
+    progresses = load.progresses(ground, [id.decode() for id, _ in waiting])
     with ground.redis.pipeline(transaction=False) as pipeline:
-        for id, due_ms in ground.redis.zrange(ground.keys.due_normal(), 0, -1, withscores=True):
+        for (id, due_ms), progress in zip(waiting, progresses, strict=True):
             nominal_ms = int(due_ms) - (int(due_ms) - late_ms) // 1000 * 1000
             pipeline.zadd(ground.keys.due_normal(), {id: nominal_ms})
-            pipeline.hset(ground.keys.schedule(id.decode()), mapping={"nominal": nominal_ms, "anchor": late_ms})
+            moved = {"progress": load.with_nominal(progress, nominal_ms), "anchor": late_ms}
+            pipeline.hset(ground.keys.schedule(id.decode()), mapping=moved)
         pipeline.execute()
 
 

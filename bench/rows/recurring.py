@@ -61,13 +61,15 @@ def _make_due(ground: Ground, rules: list[load.Daily], now_ms: int) -> None:
     """
     lane, midnight_ms = ground.keys.due_normal(), now_ms - now_ms % _DAY_MS
     for start in range(0, len(rules), _PER_PIPELINE):
+        page = rules[start : start + _PER_PIPELINE]
+        progresses = load.progresses(ground, [id for id, _ in page])
         with ground.redis.pipeline(transaction=False) as pipeline:
-            for id, cron in rules[start : start + _PER_PIPELINE]:
+            for (id, cron), progress in zip(page, progresses, strict=True):
                 minute, hour = cron.split(" ")[:2]
                 last_ms = midnight_ms + (int(hour) * 60 + int(minute)) * _MINUTE_MS
                 last_ms -= _DAY_MS if last_ms > now_ms else 0
                 pipeline.zadd(lane, {id: last_ms})
-                pipeline.hset(ground.keys.schedule(id), "nominal", last_ms)
+                pipeline.hset(ground.keys.schedule(id), "progress", load.with_nominal(progress, last_ms))
             pipeline.execute()
 
 

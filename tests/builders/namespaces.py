@@ -12,6 +12,7 @@ from typing import Any
 import redis
 
 from tests.builders.entries import LogEntry
+from tests.builders.progress import words_of
 from tests.builders.records import JOB_FIELDS
 from tests.waiting import WITHIN_S
 from zsched.core import log as core
@@ -144,7 +145,13 @@ class Namespace:
         return _texts(self.redis.hgetall(self.keys.rq.job(run)))
 
     def schedule(self, id: str) -> dict[str, str]:
-        return _texts(self.redis.hgetall(self.keys.schedule(id)))
+        """Return its fields, with the words of its progress in its place."""
+        fields = _texts(self.redis.hgetall(self.keys.schedule(id)))
+        return fields | words_of(id, fields.pop("progress", "- - - -"))
+
+    def progress(self, id: str) -> str:
+        """Return the progress of a recurring schedule as it is."""
+        return (self.redis.hget(self.keys.schedule(id), "progress") or b"").decode("latin-1")
 
     def template(self, id: str) -> dict[str, str]:
         return _texts(self.redis.hgetall(self.keys.template(id)))
@@ -288,7 +295,7 @@ class Namespace:
     def fire(self, **over: Any) -> Fire:
         reply = self.fire_reply(**over)
         assert reply[0].isdigit(), reply
-        reply[9] = [reply[9][n : n + 8] for n in range(0, len(reply[9]), 8)]
+        reply[9] = [reply[9][n : n + 7] for n in range(0, len(reply[9]), 7)]
         return Fire(*reply)
 
     def fire_reply(self, **over: Any) -> list[Any]:
@@ -318,7 +325,7 @@ class Namespace:
             due_rows = list(chain.from_iterable(plans.values()))
             rows += [lane, len(plans), len(due_rows)]
             rows += [f"{len(each)} {plan}" for plan, each in plans.items()]
-            rows += [row[n] for n in (0, 2, 3) for row in due_rows]
+            rows += [row[n] for n in (0, 3) for row in due_rows]
         return self.call("advance", rows, **over)[1:]
 
     def limit(self, **per_second: float) -> None:

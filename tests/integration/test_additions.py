@@ -175,17 +175,17 @@ STATE = Addition(
     {
         "zsched/lua/advance.lua": [
             (
-                "  count_skip(id, word, plan, schedule[4])\n",
-                "  count_skip(id, word, plan, schedule[4])\n"
-                "  local pushes = count_in(schedule[4], 'pushes') + 1\n"
-                "  change_state(id, with_count(schedule[4], 'pushes', pushes))\n",
+                "  count_skip(id, word, plan, state)\n",
+                "  count_skip(id, word, plan, state)\n"
+                "  local pushes = count_in(state, 'pushes') + 1\n"
+                "  change_state(id, with_count(state, 'pushes', pushes))\n",
             )
         ],
         "zsched/storage/troubled.py": [],
     },
     EACH_RULE
     + """
-    print(json.dumps([zsched.redis.hget(Keys("default").schedule("a"), "state").decode(), len(fired)]))
+    print(json.dumps([zsched.redis.hget(Keys("default").schedule("a"), "progress").decode().split()[3], len(fired)]))
 """,
     ["pushes=3", 6],
 )

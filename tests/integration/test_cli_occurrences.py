@@ -16,6 +16,7 @@ import redis
 from click.testing import CliRunner
 
 from tests.builders.command_line import Zsched
+from tests.builders.progress import change_progress
 from tests.integration.terminals import run_on_terminal
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, eventually
@@ -208,7 +209,7 @@ def test_a_dry_run_lists_what_would_run_and_pushes_nothing(zsched: Zsched, redis
 
 
 def test_backfill_prints_the_occurrences_that_the_schedule_will_fire(zsched: Zsched, redis_client: redis.Redis) -> None:
-    redis_client.hset(KEYS.schedule("r"), "nominal", to_ms(NOW - 2 * HOUR))  # as when no daemon led for a while
+    change_progress(redis_client, KEYS, "r", nominal=to_ms(NOW - 2 * HOUR))  # as when no daemon led for a while
 
     told = zsched("backfill", "r", *stretch(3)).stdout
     assert f"r: 1 run pushed, {local(3)}; 2 to be fired by the schedule itself\n" == told

@@ -11,6 +11,7 @@ import redis
 
 from tests.builders.command_line import Zsched
 from tests.builders.entries import add_entry, end_fields, row_fields
+from tests.builders.progress import change_progress
 from tests.integration.standing import KEYS, LAST_T, now_ms, report, section, status, verdict
 from zsched import Client
 from zsched.cli.program import DONE, UNHEALTHY
@@ -187,7 +188,7 @@ def block(led: redis.Redis, id: str, in_a_row: int = BLOCKED, since_ms: int = 33
     """Let the last occurrences of *id* be skipped for a run with *job* in RQ."""
     led.zadd(KEYS.blocked(), {id: in_a_row})
     run = in_rq(led, id, since_ms, **job)
-    led.hset(KEYS.schedule(id), "last", run)
+    change_progress(led, KEYS, id, last=run)
     return run
 
 
@@ -451,7 +452,7 @@ def test_rules_blocked_by_a_clock_that_was_ahead_are_named_until_they_are_replac
     went_on = now_ms(led) + hour_ms
     for id in ("changed", "silent"):
         led.zadd(KEYS.due_normal(), {id: went_on + 1000})
-        led.hset(KEYS.schedule(id), "nominal", went_on + 1000)
+        change_progress(led, KEYS, id, nominal=went_on + 1000)
     lines = (f"{id} fired {went_on} {went_on + 1000} {went_on + 1000} -" for id in ("changed", "silent"))
     last = int(led.hget(KEYS.meta(), "epoch") or 0), int(led.hget(KEYS.meta(), "seq") or 0) + 1
     rows = row_fields("advance", *lines)

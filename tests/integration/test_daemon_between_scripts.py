@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from tests.builders.leaders import ALWAYS, HOUR_MS, Leader
+from tests.builders.progress import change_progress
 from tests.faults.overdue import put_due
 from tests.ledger import entries, queued
 from zsched import Client
@@ -159,7 +160,7 @@ def test_schedules_get_separate_answers_however_plans_and_lanes_are_mixed(
     for number, priority in enumerate(priorities):
         client.schedule("app.run", id=f"s{number}", every=60, priority=priority)
         redis_client.zadd(KEYS.due(Priority(priority)), {f"s{number}": number % 2 + 1_000})
-        redis_client.hset(KEYS.schedule(f"s{number}"), "nominal", number % 2 + 1_000)
+        change_progress(redis_client, KEYS, f"s{number}", nominal=number % 2 + 1_000)
     mixed = sorted(leader.fire().recurring, key=lambda one: one.id)
     changed = {b"s2", b"s4"}
     plans = {number: Plan(number + 1_000, number + 1_000, (), HOUR_MS, HOUR_MS) for number in range(2)}

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from tests.builders.entries import row_lines
 from tests.builders.leaders import ALWAYS, HOUR_MS
+from tests.builders.progress import change_progress
 from tests.builders.scenes import Scene
 from tests.clocks import day_later
 from tests.integration.auditor.auditing import Auditing
@@ -74,7 +75,7 @@ def put(scene: Scene, *ids: str, off_ms: int = HOUR_MS, **more: Any) -> dict[str
 
 def plan_otherwise(scene: Scene, id: str, ms: int) -> None:
     """Move schedule *id* to *ms*, as other zone rules would have planned it."""
-    scene.redis.hset(scene.keys.schedule(id), "nominal", ms)
+    change_progress(scene.redis, scene.keys, id, nominal=ms)
     scene.redis.zadd(scene.keys.due_normal(), {id: ms})
 
 

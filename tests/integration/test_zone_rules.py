@@ -15,6 +15,7 @@ import redis
 from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonProcess, DaemonThread, archive_of_its_own
 from tests.builders.leaders import HOUR_MS
+from tests.builders.progress import change_progress
 from tests.clocks import day_later, now_ms, set_back
 from tests.ledger import doubles, entries, queued
 from tests.prefix import RQ
@@ -23,6 +24,7 @@ from zsched import Client
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.occurrences.outcomes import What
 from zsched.embedded.guard import Guard
+from zsched.storage.keys import Keys
 
 FUNC, TZ = "app.task", "Europe/Berlin"
 EAST, WEST = "Etc/GMT-4", "Etc/GMT+1"  # two or three hours from Berlin: its times come so much earlier, or later
@@ -157,7 +159,7 @@ def test_a_schedule_moved_to_an_earlier_time_wakes_the_daemon(
     with set_back(redis_client, HOUR_MS):  # so that the put comes in time
         next_at = client.schedule(FUNC, id="r", rrule=daily(in_whole_seconds(redis_client, 2), TZ), tz=TZ).next_at
     assert next_at is not None
-    redis_client.hset("zsched:{default}:schedule:r", "nominal", to_ms(next_at) + HOUR_MS)
+    change_progress(redis_client, Keys("default"), "r", nominal=to_ms(next_at) + HOUR_MS)
     redis_client.zadd("zsched:{default}:due:normal", {"r": to_ms(next_at) + HOUR_MS})
 
     with DaemonThread(redis_url, idle_ms=60_000) as daemon:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.builders.namespaces import EPOCH, HOUR_MS, LEASE_MS, TEMPLATE, Namespace
+from tests.builders.progress import change_progress
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
@@ -78,7 +79,7 @@ def test_schedules_with_the_same_plan_are_checked_individually(led: Namespace) -
     for id in ("changed", "first", "plain", "pushed"):
         led.put_recurring(id, due_ms, own={"flags": "f" if id == "first" else ""})
     rows = led.fire().recurring
-    led.redis.hset(led.keys.schedule("changed"), "version", "7-999")
+    change_progress(led.redis, led.keys, "changed", version="7-999-9")
     led.redis.hset(led.keys.rq.job(f"pushed-{due_ms}"), "status", "finished")
 
     words = led.advance(*((row, due_ms, next_ms) for row in rows))
@@ -114,9 +115,9 @@ def test_a_run_id_that_exists_already_is_not_pushed_again_and_the_schedule_goes_
 def _with_previous(led: Namespace, **job: str) -> list[str]:
     """Return the row of a due schedule whose last run is *job*."""
     [row] = _due(led)
-    led.redis.hset(led.keys.schedule("r"), "last", "r-1")
+    change_progress(led.redis, led.keys, "r", last="r-1")
     led.redis.hset(f"{RQ}:job:r-1", mapping=job)
-    return row
+    return [*row[:3], led.progress("r")]
 
 
 @pytest.mark.parametrize("status", ["queued", "started", "deferred", "scheduled"])
@@ -230,7 +231,7 @@ def test_a_schedule_that_cannot_be_pushed_is_quarantined_and_the_rest_go_on(led:
 
 def test_advance_is_refused_during_a_hold_and_after_a_clock_jump(led: Namespace) -> None:
     [row] = _due(led)
-    planned = [row[0], row[1], row[2], row[3], row[2], "", "", "", "", 0]
+    planned = [row[1], 1, 1, f"1 {row[2]} {row[2]} skip 1 - - -", row[0], row[3]]
 
     jumped = led.call("advance", planned, clock_from_ms=led.now_ms + 9000)
     led.redis.hset(led.keys.meta(), "hold", led.now_ms + LEASE_MS)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.builders.namespaces import EPOCH, HOUR_MS, Namespace
+from tests.builders.progress import change_progress
 from tests.prefix import RQ
 from zsched.core.clock import from_ms
 
@@ -122,7 +123,7 @@ def test_a_paused_or_ended_schedule_can_be_backfilled(led: Namespace, place: str
 def _end(ns: Namespace) -> None:
     """End the schedule as advance does when its rule is exhausted."""
     ns.redis.zrem(ns.keys.due_normal(), "r")
-    ns.redis.hdel(ns.keys.schedule("r"), "nominal")
+    change_progress(ns.redis, ns.keys, "r", nominal=None)
     ns.redis.hset(ns.keys.schedule("r"), "ended_at", ns.now_ms)
 
 
@@ -226,7 +227,7 @@ CHANGED = {
     "another due time": lambda g, row: [*row[:2], int(row[2]) - 1, *row[3:]],
     "another nominal time": lambda g, row: [*row[:3], int(row[3]) - 1, *row[4:]],
     "it is gone": lambda g, row: g.call("cancel", ["r"]) and row,
-    "quarantined": lambda g, row: g.call("quarantine", ["r", "normal", row[2], row[1], "why"]) and row,
+    "quarantined": lambda g, row: g.call("quarantine", ["r", "normal", row[2], g.progress("r"), "why"]) and row,
     "a one-shot of its name": lambda g, row: g.put(("r", row[2]), allow_past=1) and row,
     "wrong type at its key": lambda g, row: (g.redis.delete(g.keys.schedule("r")), g.redis.set(g.keys.schedule("r"), 1),
                                              row)[-1],

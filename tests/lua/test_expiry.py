@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.builders.namespaces import EPOCH, FIELDS, HOUR_MS, TEMPLATE, Namespace
+from tests.builders.progress import change_progress
 from tests.builders.records import open_run, texts_of
 from tests.lua.restoring import restore
 from tests.lua.test_retry import retry
@@ -115,10 +116,10 @@ def test_an_occurrence_past_its_deadline_is_recorded_and_its_rule_goes_on_or_end
     led: Namespace, goes_on: bool
 ) -> None:
     row, next_ms = _due_rule(led, MINUTE_MS + 1000), led.now_ms + HOUR_MS
-    led.redis.hset(led.keys.schedule("r"), "last", "r-1")  # an overlap, which does not matter
+    change_progress(led.redis, led.keys, "r", last="r-1")  # an overlap, which does not matter
     led.redis.hset(led.keys.rq.job("r-1"), mapping={"status": "queued", "enqueued_at": "2999-01-01T00:00:00.000000Z"})
 
-    words = led.advance((row, int(row[2]), next_ms if goes_on else ""))
+    words = led.advance(([*row[:3], led.progress("r")], int(row[2]), next_ms if goes_on else ""))
 
     assert (["expired"], [], {"r": f"normal {next_ms}"} if goes_on else {}) == (words, led.queue(), led.places())
     told = next_ms if goes_on else "-"

@@ -158,8 +158,8 @@ def _due_rules(ns: Namespace, number: int) -> None:
 def test_quarantine_takes_schedules_out_of_their_lanes_and_stores_the_reason(led: Namespace) -> None:
     _, _, _, due_a = led.put_recurring("a", lane="high")
     _, _, _, due_b = led.put_recurring("b")
-    version_a, version_b = (led.schedule(id)["version"] for id in "ab")
-    rows = ["a", "high", due_a, version_a, "no date", "b", "normal", due_b, version_b, "bound reached: 1 2 3"]
+    progress_a, progress_b = map(led.progress, "ab")
+    rows = ["a", "high", due_a, progress_a, "no date", "b", "normal", due_b, progress_b, "bound reached: 1 2 3"]
 
     now_ms, taken = led.call("quarantine", rows)
 
@@ -173,8 +173,8 @@ def test_quarantine_takes_schedules_out_of_their_lanes_and_stores_the_reason(led
 
 def test_a_schedule_that_changed_or_is_gone_is_not_quarantined(led: Namespace) -> None:
     _, _, _, due_ms = led.put_recurring("a")
-    version = led.schedule("a")["version"]
-    rows = [("a", int(due_ms) - 1, version), ("a", due_ms, "0-1"), ("gone", due_ms, version)]
+    progress = led.progress("a")
+    rows = [("a", int(due_ms) - 1, progress), ("a", due_ms, "0-1"), ("gone", due_ms, progress)]
 
     texts = [text for id, ms, seen in rows for text in (id, "normal", ms, seen, "why")]
     assert 0 == led.call("quarantine", texts)[1]

@@ -8,6 +8,7 @@ from rq.job import Job, JobStatus
 from rq.registry import FailedJobRegistry
 
 from tests.builders.namespaces import HOUR_MS, Namespace
+from tests.builders.progress import change_progress
 from tests.lua.chained import LONG_AGO, chain, unblock, waiting
 from tests.lua.overlapping import advance, becomes, due, fired, put, told
 from tests.prefix import RQ
@@ -61,7 +62,7 @@ def test_an_occurrence_also_waits_for_a_run_on_request(led: Namespace) -> None:
     first, second = fired(led, "queue", 2)
     becomes(led, first, "started")
     led.redis.hset(led.keys.rq.job("r-extra"), mapping={"status": "started", "origin": "default"})
-    led.redis.hset(led.keys.schedule("r"), "last", "r-extra")
+    change_progress(led.redis, led.keys, "r", last="r-extra")
 
     _, third = advance(led, "queue")
     assert (f"queue {first} r-extra", [second, third]) == (chain(led), waiting(led))

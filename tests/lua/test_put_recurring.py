@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.builders.namespaces import HOUR_MS, OWN, TEMPLATE, Namespace, flat
+from tests.builders.progress import change_progress
 from tests.prefix import RQ
 from zsched.core import log as core
 from zsched.core.log.puts import PutRecurringEntry
@@ -47,7 +48,7 @@ def test_the_log_entry_contains_schedule_and_template(ns: Namespace) -> None:
 def test_an_archive_reads_the_record_that_redis_holds(ns: Namespace, is_updated: bool) -> None:
     ns.put_recurring("r", own={"tags": '["a"]'})
     if is_updated:
-        ns.redis.hset(ns.keys.schedule("r"), "last", "r-1")
+        change_progress(ns.redis, ns.keys, "r", last="r-1")
         ns.put_recurring("r", digest="digest 2", template={"data": "new"}, lane="high")
 
     record = PutRecurringEntry(ns.parsed()[-1]).record_of(0)
@@ -63,7 +64,7 @@ def test_an_archive_reads_the_record_that_redis_holds(ns: Namespace, is_updated:
 def test_putting_the_same_definition_again_changes_and_logs_nothing(ns: Namespace, has_failed: bool) -> None:
     _, _, _, due_ms = ns.put_recurring("r")
     if has_failed:
-        ns.redis.hset(ns.keys.schedule("r"), mapping={"last": "r-1"})
+        change_progress(ns.redis, ns.keys, "r", last="r-1")
         ns.redis.zadd(ns.keys.failing(), {"r": 2})
     ns.pass_time(60_000)
 
@@ -77,7 +78,7 @@ def test_putting_the_same_definition_again_changes_and_logs_nothing(ns: Namespac
 @pytest.mark.parametrize("in_ms", [HOUR_MS, 1000])  # then it is overdue
 def test_a_new_payload_or_lane_keeps_anchor_due_time_and_last_run(ns: Namespace, in_ms: int, lane: str) -> None:
     _, created_ms, _, due_ms = ns.put_recurring("r", ns.now_ms + in_ms)
-    ns.redis.hset(ns.keys.schedule("r"), "last", "r-1")
+    change_progress(ns.redis, ns.keys, "r", last="r-1")
     ns.pass_time(60_000)
     new = {"digest": "digest-2", "template": {"data": "new"}, "lane": lane}
 
@@ -94,8 +95,8 @@ def test_a_new_payload_or_lane_keeps_anchor_due_time_and_last_run(ns: Namespace,
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *((field, "o d") for field in ("version", "anchor", "nominal", "last", "created_at", "ended_at")),
-        *((field, None) for field in ("version", "anchor", "trigger", "digest")),
+        *((field, "o d") for field in ("progress", "anchor", "created_at", "ended_at")),
+        *((field, None) for field in ("progress", "anchor", "trigger", "digest")),
     ],
 )
 def test_a_put_of_the_same_rule_repairs_a_broken_or_lost_field(ns: Namespace, field: str, value: str | None) -> None:
@@ -106,7 +107,8 @@ def test_a_put_of_the_same_rule_repairs_a_broken_or_lost_field(ns: Namespace, fi
 
     assert "updated" == ns.put_recurring("r")[0]
 
-    assert value != ns.schedule("r").get(field)
+    assert value != (ns.redis.hget(ns.keys.schedule("r"), field) or b"").decode()
+    assert "version" in ns.schedule("r")
 
 
 def test_a_new_rule_gets_a_new_anchor_and_its_own_first_time(ns: Namespace) -> None:
@@ -198,7 +200,7 @@ def test_a_put_never_resumes_a_paused_schedule(ns: Namespace, trigger: str) -> N
 
 def _end(ns: Namespace, id: str) -> None:
     ns.redis.zrem(ns.keys.due_normal(), id)
-    ns.redis.hdel(ns.keys.schedule(id), "nominal")
+    change_progress(ns.redis, ns.keys, id, nominal=None)
     ns.redis.hset(ns.keys.schedule(id), "ended_at", 17)
 
 
@@ -228,7 +230,7 @@ def test_a_new_rule_or_a_broken_end_time_restarts_an_ended_schedule(ns: Namespac
     assert "ended_at" not in ns.schedule("r")
 
 
-@pytest.mark.parametrize("missing", [None, "nominal", "anchor"])
+@pytest.mark.parametrize("missing", [None, "progress", "anchor"])
 def test_a_put_of_the_same_definition_repairs_a_quarantined_schedule(ns: Namespace, missing: str | None) -> None:
     _, _, _, due_ms = ns.put_recurring("r")
     ns.redis.zrem(ns.keys.due_normal(), "r")

@@ -273,8 +273,7 @@ AT = 1_700_000_000_000
 
 
 def _advance(ns: Namespace) -> str:
-    version = ns.schedule("r")["version"]
-    [word] = ns.advance((["r", "normal", str(AT), version], AT, AT + HOUR_MS))
+    [word] = ns.advance((["r", "normal", str(AT), ns.progress("r")], AT, AT + HOUR_MS))
     return "-" if word == "duplicate" else word
 
 

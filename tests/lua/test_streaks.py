@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.namespaces import Namespace
+from tests.builders.progress import change_progress
 from tests.lua.test_pause_resume import _resume
 
 NOMINAL_MS = 1_767_225_600_000
@@ -75,7 +76,7 @@ def test_failures_of_a_one_shot_or_an_ended_schedule_are_not_counted(led: Namesp
     else:
         put(led, None)
         led.redis.hset(led.keys.schedule("r"), "ended_at", NOMINAL_MS)
-        led.redis.hset(led.keys.schedule("r"), "state", "failures=2")
+        change_progress(led.redis, led.keys, "r", state="failures=2")
         led.redis.zadd(led.keys.failing(), {"r": 2})
 
     track(led, "!!")

@@ -10,6 +10,7 @@ import pytest
 from tests.breadth import everything
 from tests.builders import records
 from tests.builders.namespaces import HOUR_MS, Namespace
+from tests.builders.progress import change_progress, progress_of
 from tests.lua import restoring
 from tests.lua.scene import DUE_MS, Keyspace, contents, furnish, kept, seen, set_back
 from tests.lua.test_pause_resume import plan_text
@@ -33,6 +34,11 @@ def _hash(key: Callable[[Namespace], str], field: str, value: Any) -> Spoil:
     return lambda ns: ns.redis.hset(key(ns), field, value)
 
 
+def _progress(word: str, value: Any) -> Spoil:
+    text = value.decode("latin-1") if isinstance(value, bytes) else value
+    return lambda ns: change_progress(ns.redis, ns.keys, "rule", **{word: text})
+
+
 def _spoils() -> Iterator[tuple[str, str, Spoil]]:
     """Yield broken values: name, schedule, and a function that writes the value."""
     for n, value in enumerate(STANDING):
@@ -44,16 +50,19 @@ def _spoils() -> Iterator[tuple[str, str, Spoil]]:
         yield f"score {n}", "later", lambda g, score=score: g.redis.zadd(g.keys.due_normal(), {"later": score})
         yield f"rule's score {n}", "rule", lambda g, score=score: g.redis.zadd(g.keys.due_normal(), {"rule": score})
     for n, value in enumerate(TIMES):
-        for field in ("anchor", "nominal", "created_at", "failures", "pause_after"):
+        for field in ("anchor", "created_at", "pause_after"):
             yield f"{field} {n}", "rule", _hash(lambda g: g.keys.schedule("rule"), field, value)
+        yield f"nominal {n}", "rule", _progress("nominal", value)
         yield f"expiry {n}", "rule", _hash(lambda g: g.keys.template("rule"), "zs_expires", value)
         yield f"job's expiry {n}", "expiring", _hash(lambda g: g.keys.rq.job(f"expiring-{DUE_MS}"), "zs_expires", value)
         yield f"limit {n}", "later", _hash(lambda g: g.keys.limits(), "email", value)
         yield f"limit at {n}", "later", _hash(lambda g: g.keys.limits(), "email", b"5 " + _bytes(value))
         yield f"limit of {n}", "later", _hash(lambda g: g.keys.limits(), "email", _bytes(value) + b" 0")
     for n, value in enumerate(TEXTS):
-        for field in ("version", "trigger", "digest", "policy", "last", "flags", "tags", "lane"):
+        for field in ("progress", "trigger", "digest", "policy", "flags", "tags", "lane"):
             yield f"{field} {n}", "rule", _hash(lambda g: g.keys.schedule("rule"), field, value)
+        for word in ("version", "last", "state"):
+            yield f"{word} {n}", "rule", _progress(word, value)
         for field in ("origin", "data", "description"):
             yield f"template's {field} {n}", "rule", _hash(lambda g: g.keys.template("rule"), field, value)
         for field in ("origin", "zs", "status", "data"):
@@ -91,17 +100,17 @@ def _resume(ns: Namespace, id: str, missed: str) -> Any:
 
 
 def _version(ns: Namespace, id: str) -> Any:
-    return ns.redis.hget(ns.keys.schedule(id), "version") or "?"
+    return progress_of(ns.redis, ns.keys, id).get("version") or "?"
 
 
 def _advance(ns: Namespace, id: str, overlap: str) -> Any:
-    """Return the row of *id* that fire would answer if it were due, with its score."""
+    """Return the row of *id* that fire would answer if it were due, or before it was taken out of its lane."""
     [score] = ns.redis.zmscore(ns.keys.due_normal(), [id])
     words = (
         id,
         "normal",
         f"{score:.17g}" if score is not None else "-",
-        _bytes(_version(ns, id)).decode("latin-1"),
+        ns.progress(id) if score is not None else "0-0-0 5 - -",
     )
     return ns.advance((words, DUE_MS * 2, DUE_MS * 2 + HOUR_MS), overlap=overlap)
 

@@ -27,7 +27,7 @@ def read(client: Any) -> list[Place]:
             due = value.split(b" ")[1]
             places.append(Place(id.decode(), place, int(due) if due.isdigit() else None))
     for id in client.smembers(KEYS.recurring()):
-        told = client.hmget(KEYS.schedule(id.decode()), "version", "ended_at")
+        told = client.hmget(KEYS.schedule(id.decode()), "progress", "ended_at")
         places += [Place(id.decode(), "ended" if told[1] else "recurring" if told[0] else "no hash", None)]
     return places + list(_waiting(client))
 

@@ -46,9 +46,10 @@ class Planner:
         planned = Planned()
         for one in due:
             try:
-                shared = self._shared.get((one.trigger, one.policy, one.nominal_ms))
+                nominal = _nominal(one.progress)
+                shared = self._shared.get((one.trigger, one.policy, nominal))
                 if shared is None or not shared.from_ms <= now_ms <= shared.until_ms:
-                    shared = self._plan(one, now_ms)
+                    shared = self._plan(one, nominal, now_ms)
                 planned.good.append((one, shared))
             except UnknownZone as error:
                 planned.lacking.append((one, str(error.value)))
@@ -57,9 +58,9 @@ class Planner:
                 planned.bad.append((one, reason.encode(errors="backslashreplace")))
         return planned
 
-    def _plan(self, due: DueRecurring, now_ms: int) -> WrittenPlan:
+    def _plan(self, due: DueRecurring, nominal: bytes, now_ms: int) -> WrittenPlan:
         spec, policy = spec_of(due.trigger), _policy(due.policy or b"")
-        nominal_ms, anchor_ms = int(due.nominal_ms), int(due.anchor_ms)
+        nominal_ms, anchor_ms = int(nominal), int(due.anchor_ms)
         if not (0 <= nominal_ms <= LAST_MS and 0 <= anchor_ms <= LAST_MS):  # a script would stop halfway
             raise ValueError("its nominal time or its anchor is not within the years 1970 to 9999")
         made = plan(build(spec, anchor_ms), nominal_ms, now_ms, policy, due.id.decode())
@@ -73,8 +74,16 @@ class Planner:
         if is_shared and made.fire_ms is not None and (policy.catch_up is not CatchUp.ALL or not made.passed):
             if len(self._shared) >= _REMEMBERED:
                 self._shared.clear()
-            self._shared[due.trigger, due.policy, due.nominal_ms] = shared
+            self._shared[due.trigger, due.policy, nominal] = shared
         return shared
+
+
+def _nominal(progress: bytes) -> bytes:
+    """Return the nominal time in the text of lib/progress.lua. Raises ValueError."""
+    words = progress.split(b" ")
+    if len(words) != 4:
+        raise ValueError("its progress is broken")
+    return words[1]
 
 
 @lru_cache(maxsize=1000)

@@ -39,7 +39,8 @@ _ARGUMENTS: Final = {
     "xlen zcard zpopmin zrandmember",
     "@ 1": "blpop expire hdel hexists hget hmget hscan lindex lpos lpush pexpire rpush sadd set sismember smismember "
     "srem sscan zmscore zrem zscan zscore",
-    "@ 1 1": "hincrby hincrbyfloat hset hsetnx lrange lrem ltrim zadd zcount zrange zrangebyscore zremrangebyscore",
+    "@ 1 1": "hincrby hincrbyfloat hset hsetnx lrange lrem ltrim zadd zcount zrange zrangebyscore zremrangebyrank"
+    " zremrangebyscore",
     "@ @": "copy",
     "@ @ LEFT LEFT": "lmove",
     "@ @ LEFT LEFT 1": "blmove",

@@ -5,10 +5,10 @@
 --        @term
 --        clock_from_ms clock_until_ms   as in fire
 --        patience_ms                  a run that waits longer than this no longer counts for overlap
---        ...   per word of lib/lanes: the word, number of plans, number of schedules, the plans; then the ids, the due
---              ms and the versions of the schedules, each list in the order of the plans. A plan is words by single
---              spaces: number of its schedules, nominal ms or - (nothing fires), its due ms, overlap policy, most runs
---              that may wait, next nominal ms or -, its due ms, and the record of occurrences that passed:
+--        ...   per word of lib/lanes: the word, number of plans, number of schedules, the plans; then the ids and the
+--              progresses of the schedules (lib/progress.lua), each list in the order of the plans. A plan is words by
+--              single spaces: number of its schedules, nominal ms or - (nothing fires), its due ms, overlap policy,
+--              most runs that may wait, next nominal ms or -, its due ms, and the record of occurrences that passed:
 --              "<why>:<first ms>:<last ms>:<count>" by commas, or -
 -- RETURNS  OK, now ms, then per schedule a word: fired deferred uncertain skipped overlap expired passed duplicate
 --          changed quarantined
@@ -16,10 +16,9 @@
 -- LOGS   advance: rows = id, "<word> <nominal[+<jitter>]|-> <next nominal|-> <next due|-> <passed|->", why or nothing
 --        state: the schedules with another count of skipped occurrences (lib/state.lua)
 --
--- A schedule is left alone (changed) if its version or due time differs from the plan. The due time alone is not
--- enough: when only the rule changed, a plan of the old rule would pass. An exhausted schedule is marked ended. A
--- schedule is also left alone if its queue's key is of a wrong type. Then fire looks at the queue before it returns a
--- recurring schedule (lib/capacity.lua).
+-- A schedule is left alone (changed) if its progress differs from the plan's: whatever moves a schedule writes it. An
+-- exhausted schedule is marked ended. A schedule is also left alone if its queue's key is of a wrong type. Then fire
+-- looks at the queue before it returns a recurring schedule (lib/capacity.lua).
 clock_from_ms, clock_until_ms, patience_ms = tonumber(clock_from_ms), tonumber(clock_until_ms), tonumber(patience_ms)
 -- include lib/hold.lua
 -- include lib/lanes.lua
@@ -41,7 +40,7 @@ local function read_plan(text, word)
   end
   return {
     size = tonumber(size), key = key_of(word), lane = lane, mode = mode, has_chain = has_chain(mode),
-    limit = tonumber(limit), fires = nominal_ms ~= '-', run_tail = '-' .. nominal_ms .. run_suffix,
+    limit = tonumber(limit), fires = nominal_ms ~= '-', run = nominal_ms .. run_suffix,
     run_due_ms = run_due_ms, is_doubtful = run_due_ms and run_due_ms <= doubt_ms,
     next_nominal_ms = next_nominal_ms, next_due_ms = next_due_ms, words = {},
     recorded = ' ' .. nominal .. ' ' .. next_nominal_ms .. ' ' .. next_due_ms .. ' ' .. passed,
@@ -78,12 +77,12 @@ end
 
 -- Lists by the number of a schedule that changes. ones: false where the template is all that the run needs.
 local reply, rows, bad, blocked = {'OK', now_ms}, {}, {}, {}
-local ids, plans, words, runs, run_queues, ones = {}, {}, {}, {}, {}, {}
+local ids, plans, words, runs, run_queues, ones, progresses = {}, {}, {}, {}, {}, {}, {}
 local plain_queue, has_jobs  -- the last queue that was found to accept runs: most are alike; a key of these runs exists
 
 -- Count the occurrences in a row that were skipped for overlap.
 local function count_skip(id, word, plan, state)
-  local before, has_next = state and count_in(state, 'skips') or 0, plan.next_due_ms ~= '-'
+  local before, has_next = state ~= '-' and count_in(state, 'skips') or 0, plan.next_due_ms ~= '-'
   if word == 'overlap' and has_next then
     change_state(id, with_count(state, 'skips', before + 1))
   elseif before > 0 and (IS_PUSHED[word] or not has_next) then
@@ -91,11 +90,12 @@ local function count_skip(id, word, plan, state)
   end
 end
 
-local function look_at(id, due_ms, score, planned_version, plan, run)
-  local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'last', 'flags', 'state')
+local function look_at(id, seen_progress, plan, run)
+  local schedule = pcall('HMGET', schedule_prefix .. id, 'progress', 'flags')
   local queue = pcall('HGET', template_prefix .. id, 'origin')
+  local version, last, state = string.match(seen_progress, '^([^ ]+) [^ ]+ ([^ ]+) ([^ ]+)$')
   local word, why, one = nil, nil, false
-  if score ~= due_ms or schedule[1] ~= planned_version then
+  if schedule[1] ~= seen_progress then
     word = 'changed'
   elseif type(queue) ~= 'string' then
     word, why = 'quarantined', 'its template is gone or of the wrong type'
@@ -107,11 +107,11 @@ local function look_at(id, due_ms, score, planned_version, plan, run)
     word = 'passed'
   elseif has_jobs and not make_way(run) then
     word = 'duplicate'
-  elseif plan.is_doubtful or plan.has_chain or schedule[3] and string.find(schedule[3], OF_ITS_RUN) then
+  elseif plan.is_doubtful or plan.has_chain or schedule[2] and string.find(schedule[2], OF_ITS_RUN) then
     one = {id = id, mode = plan.mode, limit = plan.limit, run = run, queue = queue, template = template_prefix .. id}
-    word, why = decide(one, plan, schedule[2], schedule[3] or '')
+    word, why = decide(one, plan, last ~= '-' and id .. '-' .. last, schedule[2] or '')
   else
-    word, why = overlapping(plan, schedule[2], patience_ms)
+    word, why = overlapping(plan, last ~= '-' and id .. '-' .. last, patience_ms)
     word, plain_queue = word == 'free' and 'fired' or word, queue
   end
   reply[#reply + 1] = word
@@ -121,12 +121,14 @@ local function look_at(id, due_ms, score, planned_version, plan, run)
   plan.words[word] = plan.words[word] or word .. plan.recorded
   add_row(rows, id, plan.words[word], why)
   if word == 'quarantined' then
-    bad[#bad + 1] = {id = id, plan = plan, due_ms = due_ms, why = why}
+    bad[#bad + 1] = {id = id, plan = plan, why = why}
     return
   end
   local n = #ids + 1
   ids[n], plans[n], words[n], runs[n], run_queues[n], ones[n] = id, plan, word, run, queue, one
-  count_skip(id, word, plan, schedule[4])
+  last = IS_PUSHED[word] and plan.run or last
+  progresses[n] = version .. ' ' .. plan.next_nominal_ms .. ' ' .. last .. ' ' .. state
+  count_skip(id, word, plan, state)
 end
 
 local at = ROWS
@@ -137,18 +139,17 @@ while at <= #ARGV do
   for i = at + 3, first - 1 do
     local plan = read_plan(ARGV[i], word)
     for _ = 1, plan.size do
-      local run = ARGV[first + n] .. plan.run_tail
+      local run = ARGV[first + n] .. '-' .. plan.run
       n = n + 1
       plan_of[n], run_of[n], job_keys[n] = plan, run, RQ_JOB .. run
     end
   end
-  local scores = redis.call('ZMSCORE', key_of(word), unpack(ARGV, first, first + size - 1))
   has_jobs = redis.call('EXISTS', unpack(job_keys)) > 0
   for i = 1, size do
     local k = first + i - 1
-    look_at(ARGV[k], ARGV[k + size], scores[i], ARGV[k + 2 * size], plan_of[i], run_of[i])
+    look_at(ARGV[k], ARGV[k + size], plan_of[i], run_of[i])
   end
-  at = first + 3 * size
+  at = first + 2 * size
 end
 log_states()
 append_rows('advance', rows)
@@ -179,11 +180,7 @@ for k, id in ipairs(ids) do
   end
   if plan.next_due_ms == '-' then
     redis.call('ZREM', plan.key, id)
-    redis.call('HDEL', schedule_key, 'nominal')
-    redis.call('HSET', schedule_key, 'ended_at', string.format('%.0f', now_ms))
-    if is_pushed then
-      redis.call('HSET', schedule_key, 'last', run)
-    end
+    redis.call('HSET', schedule_key, 'progress', progresses[k], 'ended_at', string.format('%.0f', now_ms))
   else
     local lane = returning[plan.lane]
     if plan.key ~= lane_keys[plan.lane] then
@@ -191,11 +188,7 @@ for k, id in ipairs(ids) do
     end
     local place = #lane
     lane[place + 1], lane[place + 2] = plan.next_due_ms, id
-    if is_pushed then
-      redis.call('HSET', schedule_key, 'nominal', plan.next_nominal_ms, 'last', run)
-    else
-      redis.call('HSET', schedule_key, 'nominal', plan.next_nominal_ms)
-    end
+    redis.call('HSET', schedule_key, 'progress', progresses[k])
   end
 end
 for lane, members in pairs(returning) do
@@ -206,7 +199,8 @@ end
 write_states()
 push_all()
 for _, one in ipairs(bad) do
+  local due_ms = redis.call('ZSCORE', one.plan.key, one.id)
   redis.call('ZREM', one.plan.key, one.id)
-  park(quarantine_key, one.id, one.plan.lane, one.due_ms, nil, one.why)
+  park(quarantine_key, one.id, one.plan.lane, due_ms or '-', nil, one.why)
 end
 return reply

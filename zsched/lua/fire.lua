@@ -8,8 +8,8 @@
 --        lacking                      zones that the leader's machine lacks, by spaces; see set_aside.lua
 -- RETURNS  OK, now in microseconds, next due ms after this batch or '', number looked at, number pushed, lists of
 --          skipped, expired and cancelled as in LOGS, id and reason per quarantined schedule, number uncertain,
---          eight texts per due recurring schedule (id, word of lib/lanes, due ms, version, trigger, anchor, nominal,
---          policy), and a list of RQ's keys of a wrong type
+--          seven texts per due recurring schedule (id, word of lib/lanes, due ms, progress, trigger, anchor, policy),
+--          and a list of RQ's keys of a wrong type
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   fire: runs = run ids pushed · uncertain = those that a lost history may have pushed · skipped = uncertain
 --        before the push · expired · cancelled = <run id>=<RQ status, or as in lib/moved.lua> · doubt = its new ms
@@ -99,8 +99,8 @@ local function take_other(id, word, due_ms, run, _, job)
   if not string.find(id, '^[%w_-]+$') or #id > 128 then  -- another program wrote it; advance splits words at spaces
     return true, 'its id is malformed'
   end
-  local schedule = pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal', 'policy')
-  if schedule[1] and string.match(schedule[1], '^%d+%-%d+%-%d+$') then
+  local schedule = pcall('HMGET', schedule_prefix .. id, 'progress', 'trigger', 'anchor', 'policy')
+  if schedule[1] then
     local queue = is_limited and pcall('HGET', template_prefix .. id, 'origin')
     if capacity[queue] == 0 then
       return throttle(id, word, due_ms, queue)
@@ -108,15 +108,14 @@ local function take_other(id, word, due_ms, run, _, job)
     spend(queue)
     local k = #recurring
     recurring[k + 1], recurring[k + 2], recurring[k + 3] = id, word, due_ms
-    for field = 1, 5 do
+    for field = 1, 4 do
       recurring[k + 3 + field] = schedule[field]
     end
     return false
   elseif job[3] then
     return drop(cancelled, run .. '=' .. (word_of(job[1]) or 'none'))
   end
-  return true, (schedule.err or job.err) and 'wrong type at its key' or schedule[1] and 'its version is broken'
-    or 'its hash is gone'
+  return true, (schedule.err or job.err) and 'wrong type at its key' or 'its hash is gone'
 end
 
 -- Handle a waiting one-shot that is not plain, or is the first of its queue. Return as take_other.
@@ -173,7 +172,7 @@ end
 local looked = 0
 local function look_at(word, most, passed)
   local key, name = key_of(word), lane_of(word)
-  local stays, is_head = {}, passed == 0  -- by id; all that were looked at are the first of the ZSET, and leave it
+  local stays = {}  -- by id
   local ids, times = due_in(key, math.min(most, limit - looked), passed)
   local is_doubtful = times[1] and tonumber(times[1]) <= doubt_ms  -- the oldest is, so others may be
   local is_recurring = has_recurring and ids[1] and redis.call('SMISMEMBER', recurring_key, unpack(ids)) or {}
@@ -199,7 +198,7 @@ local function look_at(word, most, passed)
     else
       local take = job[1] == 'scheduled' and job[3] and take_one_shot or take_other
       local leaves, problem = take(id, word, due_ms, run, job_key, job)
-      stays[id], is_head = not leaves or nil, is_head and leaves
+      stays[id] = not leaves or nil
       if problem then
         local shown = id == '' and '?' or name_of(id)
         bad[#bad + 1] = {id, name, due_ms, nil, problem}
@@ -208,7 +207,12 @@ local function look_at(word, most, passed)
       end
     end
   end
-  leaving[#leaving + 1] = {key = key, ids = ids, stays = stays, is_head = is_head}
+  local is_head = ids[1] and passed == 0 and not next(stays)  -- those that leave are the first of the ZSET
+  local gone = {key, last_rank = is_head and #ids - 1}
+  for n = 1, is_head and 0 or #ids do
+    gone[#gone + 1] = not stays[ids[n]] and ids[n] or nil
+  end
+  leaving[#leaving + 1] = (is_head or gone[2]) and gone or nil
   looked = looked + #ids
   return #ids
 end
@@ -247,15 +251,11 @@ if hold_ms > now_ms then
   redis.call('HSET', meta_key, 'hold', '0')
 end
 
-for _, page in ipairs(leaving) do
-  if page.is_head and #page.ids > 0 then
-    redis.call('ZREMRANGEBYRANK', page.key, 0, #page.ids - 1)
+for _, gone in ipairs(leaving) do
+  if gone.last_rank then  -- quicker
+    redis.call('ZREMRANGEBYRANK', gone[1], 0, gone.last_rank)
   else
-    for _, id in ipairs(page.ids) do
-      if not page.stays[id] then
-        redis.call('ZREM', page.key, id)
-      end
-    end
+    redis.call('ZREM', unpack(gone))
   end
 end
 local AT_ONCE = 4000  -- texts of one command; unpack fails near 8,000

@@ -42,13 +42,11 @@ keep_op_ms, shape_count = tonumber(keep_op_ms), tonumber(shape_count)
 
 local ROW_SIZE = 12  -- texts of a row
 local MS = '^%-?%d+$'
-local READ = {'version', 'trigger', 'digest', 'anchor', 'nominal', 'last', 'created_at', 'ended_at',
-  'pause_after', 'state'}
-local FORMS = {version = '^%d+%-%d+%-%d+$', anchor = MS, nominal = MS, last = '^[%w_-]+$', created_at = MS,
-  ended_at = MS, state = '^[%l=%d,]+$'}
+local READ = {'trigger', 'digest', 'anchor', 'created_at', 'ended_at', 'pause_after'}
+local FORMS = {anchor = MS, created_at = MS, ended_at = MS}
 local IS_OURS = {  -- fields of a schedule's hash that no caller gives
-  version = true, trigger = true, digest = true, anchor = true, lane = true, nominal = true, last = true,
-  created_at = true, updated_at = true, ended_at = true, state = true,
+  progress = true, trigger = true, digest = true, anchor = true, lane = true, created_at = true, updated_at = true,
+  ended_at = true,
 }
 local NONE = {}
 local now = string.format('%.0f', now_ms)
@@ -82,10 +80,11 @@ end
 local found = find(ids)
 local has_hashes = redis.call('EXISTS', unpack(keys)) > 0  -- of at least one schedule
 
--- Return the hash of a schedule without malformed numbers and a malformed last run, which another program wrote; and
--- whether nothing was malformed.
-local function read(schedule_key)
-  local values, old, is_sound = redis.call('HMGET', schedule_key, unpack(READ)), {}, true
+-- Return the hash of a schedule and its progress without what is malformed, as another program wrote it; and whether
+-- nothing was malformed.
+local function read(id, schedule_key)
+  local values, old = redis.call('HMGET', schedule_key, unpack(READ)), progress_of(id) or {}
+  local is_sound = old.version ~= nil
   for n, field in ipairs(READ) do
     local value, form = values[n], FORMS[field]
     if value and form and not (string.find(value, form) and (form ~= MS or #value <= 16)) then
@@ -140,7 +139,7 @@ local function state_after(at, old, shape, is_paused)
 end
 
 local function is_overdue(at, old)
-  local is_waiting = at and (at.place == 'due' or at.place == 'paused') and old.nominal and whole_of(at.due_ms)
+  local is_waiting = at and (at.place == 'due' or at.place == 'paused') and old.nominal_ms and whole_of(at.due_ms)
   return is_waiting and tonumber(at.due_ms) <= now_ms
 end
 
@@ -155,28 +154,28 @@ for n, id in ipairs(ids) do
   elseif at and (shape.if_exists == 'error' or shape.if_exists == 'keep' and at.place ~= 'quarantine') then
     word, due_ms = shape.if_exists == 'keep' and 'kept' or 'EXISTS', at.due_ms
   elseif at and at.recurring then
-    old, is_sound = read(schedule_key)
-    has_ended = at.place == 'ended' and old.ended_at and not old.nominal
-    has_time = has_ended or old.nominal
-      and (at.place == 'ended' or (whole_of(at.due_ms) or -math.huge) >= tonumber(old.nominal))
+    old, is_sound = read(id, schedule_key)
+    has_ended = at.place == 'ended' and old.ended_at and not old.nominal_ms
+    has_time = has_ended or old.nominal_ms
+      and (at.place == 'ended' or (whole_of(at.due_ms) or -math.huge) >= tonumber(old.nominal_ms))
   end
   if not word and seen_version ~= '' and version_of(id, at) ~= seen_version then
     word = 'CHANGED:' .. version_of(id, at)
-  elseif not word and old.digest == digest and old.trigger == trigger and is_sound and old.version and old.anchor
+  elseif not word and old.digest == digest and old.trigger == trigger and is_sound and old.anchor
     and has_time and (has_ended or at.lane == shape.lane and at.place ~= 'quarantine'
       and (at.place == 'paused') == will_pause(shape, at))
     and holds(schedule_key, shape.own, IS_OURS)
     and holds(template_key, shape.template, NONE, data, name ~= 'data' and name) then
     word, due_ms = 'unchanged', at.due_ms
   elseif not word and old.anchor and has_time and without_jitter(old.trigger) == without_jitter(trigger) then
-    anchor_ms, nominal_ms, due_ms = old.anchor, old.nominal, at.due_ms
+    anchor_ms, nominal_ms, due_ms = old.anchor, old.nominal_ms, at.due_ms
   elseif not word and (now_ms < tonumber(from_ms) or now_ms >= tonumber(until_ms)) then
     word = 'AGAIN'
   elseif not word then
     nominal_ms = string.sub(next_ms, 1, 1) == '+' and string.format('%.0f', now_ms + tonumber(next_ms)) or next_ms
     due_ms = jitter_ms == '0' and nominal_ms or string.format('%.0f', tonumber(nominal_ms) + tonumber(jitter_ms))
     anchor_ms = anchor_ms == '' and now or anchor_ms
-    dropped = is_overdue(at, old) and ':' .. old.nominal or ''
+    dropped = is_overdue(at, old) and ':' .. old.nominal_ms or ''
   end
   if not word then
     word = at and 'updated' or 'created'
@@ -229,7 +228,7 @@ append('put_recurring', fields)
 -- One HSET per shape; the texts of each row are filled in.
 for _, shape in ipairs(used) do
   shape.schedule = {'HSET', '', 'trigger', '', 'digest', '', 'anchor', '', 'created_at', '',
-    'version', put_version, 'updated_at', now, 'lane', shape.lane}
+    'progress', '', 'updated_at', now, 'lane', shape.lane}
   add_pairs(shape.schedule, shape.own)
   shape.schedule_size = #shape.schedule
   shape.job = {'HSET', '', 'data', ''}
@@ -260,17 +259,10 @@ for _, n in ipairs(written) do
   local lane, schedule, size, job = shape.lane, shape.schedule, shape.schedule_size, shape.job
   schedule[2], schedule[4], schedule[6] = keys[2 * n - 1], ARGV[row + 3], ARGV[row + 4]
   schedule[8], schedule[10] = anchors[n], old.created_at or now
-  if nominals[n] then
-    schedule[size + 1], schedule[size + 2], size = 'nominal', nominals[n], size + 2
-  end
-  if old.last then
-    schedule[size + 1], schedule[size + 2], size = 'last', old.last, size + 2
-  end
+  schedule[12] = progress_text(ids[n], {version = put_version, nominal_ms = nominals[n], last = old.last,
+    state = states[n]})
   if endings[n] then
     schedule[size + 1], schedule[size + 2], size = 'ended_at', endings[n], size + 2
-  end
-  if states[n] ~= '' then
-    schedule[size + 1], schedule[size + 2], size = 'state', states[n], size + 2
   end
   redis.call(unpack(schedule, 1, size))
   if states[n] ~= (old.state or '') then

@@ -13,6 +13,7 @@
 -- A schedule that changed since it was read, in a lane or paused, is left alone (changed). Without rows nothing moves.
 -- include lib/fence.lua
 -- include lib/find.lua
+-- include lib/progress.lua
 
 local before = redis.call('HGET', meta_key, 'tzdata') or ''
 local reply, ids, moves = {'OK', now_ms, before}, {}, {}
@@ -24,9 +25,9 @@ local found = #ids > 0 and find(ids)
 for n, id in ipairs(ids) do
   local at, first = found[n], ROWS + 6 * (n - 1)
   local planned_version, due_ms, nominal_ms, new_nominal_ms, new_due_ms = unpack(ARGV, first + 1, first + 5)
-  local schedule = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'nominal')
+  local progress = progress_of(id) or {}
   if at and at.recurring and (at.place == 'due' or at.place == 'paused') and at.due_ms == due_ms
-    and schedule[1] == planned_version and schedule[2] == nominal_ms then
+    and progress.version == planned_version and progress.nominal_ms == nominal_ms then
     moves[#moves + 1] = {id = id, at = at, nominal_ms = new_nominal_ms, due_ms = new_due_ms,
       words = nominal_ms .. ' ' .. new_nominal_ms .. ' ' .. new_due_ms}
     reply[#reply + 1] = 'moved'
@@ -45,7 +46,7 @@ if #moves > 0 then
 end
 for _, one in ipairs(moves) do
   local at = one.at
-  redis.call('HSET', schedule_prefix .. one.id, 'nominal', one.nominal_ms)
+  change_progress(one.id, {nominal_ms = one.nominal_ms})
   if at.place == 'due' then
     redis.call('ZADD', at.key, one.due_ms, one.id)
   else

@@ -91,13 +91,12 @@ local function write_recurring(row)
   local shape = row.shape
   recurring[#recurring + 1] = row.id
   -- The version is new: a plan of the lost history's rule must not pass.
-  shape.own = shape.own or begin(shape.first_own, shape.after_own, 'version', entry .. '-' .. t)
+  shape.own = shape.own or begin(shape.first_own, shape.after_own, 'progress', '')
+  shape.own[4] = progress_text(row.id, {version = entry .. '-' .. t, nominal_ms = row.nominal_ms,
+    last = row.last, state = row.state})
   write(shape.own, row.key, row.first_own, row.after)
-  local ended_at = row.place == 'ended' and string.format('%.0f', math.floor(tonumber(row.t_us) / 1000)) or '-'
-  for field, value in pairs({nominal = row.nominal_ms, last = row.last, ended_at = ended_at}) do
-    if value ~= '-' then
-      redis.call('HSET', row.key, field, value)
-    end
+  if row.place == 'ended' then
+    redis.call('HSET', row.key, 'ended_at', string.format('%.0f', math.floor(tonumber(row.t_us) / 1000)))
   end
   if row.state ~= '-' then
     keep_state(row.id, row.state)

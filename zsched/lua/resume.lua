@@ -34,8 +34,8 @@ local function is_whole(id, at)
     local job = redis.pcall('HMGET', run_key(id, at.due_ms), 'status', 'origin', 'zs')
     return not job.err and job[1] == 'scheduled' and job[2] and job[3]
   end
-  local schedule = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'trigger', 'anchor', 'nominal')
-  return not schedule.err and schedule[1] and schedule[2] and schedule[3] and schedule[4]
+  local schedule = redis.pcall('HMGET', schedule_prefix .. id, 'trigger', 'anchor')
+  return not schedule.err and schedule[1] and schedule[2] and (progress_of(id) or {}).nominal_ms
     and type(redis.pcall('HGET', template_prefix .. id, 'origin')) == 'string'
 end
 
@@ -60,10 +60,9 @@ local function decide(id, at, plan)
   end
   local seen_due_ms, planned_version, next_ms, from_ms, until_ms, jitter_ms, passed = string.match(plan,
     '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%S+ %S+ %S+)$')
-  local version_now = redis.pcall('HGET', schedule_prefix .. id, 'version')
-  if type(version_now) == 'table' then
+  if not is_a(schedule_prefix .. id, 'hash') then
     return 'WRONGTYPE', '-'
-  elseif seen_due_ms ~= at.due_ms or version_now ~= planned_version or now_ms < tonumber(from_ms)
+  elseif seen_due_ms ~= at.due_ms or version_of(id, at) ~= planned_version or now_ms < tonumber(from_ms)
     or now_ms >= tonumber(until_ms) then
     return 'AGAIN', '-'
   end
@@ -96,7 +95,7 @@ for n, id in ipairs(ids) do
   end
   if at and at.next_due_ms ~= '-' then
     if at.nominal_ms then
-      redis.call('HSET', schedule_prefix .. id, 'nominal', at.nominal_ms)
+      change_progress(id, {nominal_ms = at.nominal_ms})
     end
     leave(id, at)
     wake_if_earlier(at.lane, at.next_due_ms)
@@ -104,7 +103,7 @@ for n, id in ipairs(ids) do
   elseif at and at.recurring then
     leave(id, at)
     redis.call('HSET', schedule_prefix .. id, 'ended_at', string.format('%.0f', now_ms))
-    redis.call('HDEL', schedule_prefix .. id, 'nominal')
+    change_progress(id, {nominal_ms = false})
   elseif at then
     remove(id, at)
   end

@@ -89,7 +89,7 @@ end
 if not at.recurring then
   leave(id, at)
 elseif not is_backfill then
-  redis.call('HSET', schedule_key, 'last', runs[1])
+  change_progress(id, {last = runs[1]})
 end
 push_now(orders)
 return answer(reply)

@@ -3,7 +3,7 @@
 -- KEYS   lease meta log @lanes
 -- ARGV   schedule_prefix              as in keys.py
 --        @term
---        ...   per schedule: id, word of lib/lanes, due ms, version, zone
+--        ...   per schedule: id, word of lib/lanes, due ms, progress, zone
 -- RETURNS  OK, now ms, number set aside  |  STALE  |  SERVER
 -- LOGS   nothing
 --
@@ -15,11 +15,11 @@
 
 local members, words = {}, {}
 for i = ROWS, #ARGV, 5 do
-  local id, word, due_ms, planned_version, zone = unpack(ARGV, i, i + 4)
+  local id, word, due_ms, seen_progress, zone = unpack(ARGV, i, i + 4)
   local key, to = key_of(word), lane_of(word) .. ':-' .. zone
   redis.call('ZCARD', key_of(to))  -- see lib/meta.lua
   if redis.call('ZSCORE', key, id) == due_ms
-    and redis.pcall('HGET', schedule_prefix .. id, 'version') == planned_version then
+    and redis.pcall('HGET', schedule_prefix .. id, 'progress') == seen_progress then
     members[#members + 1] = {id = id, key = key, to = to, due_ms = due_ms}
     words[to] = true
   end

@@ -39,10 +39,9 @@ class DueRecurring(NamedTuple):
     id: bytes
     lane: bytes
     due_ms: bytes
-    version: bytes
+    progress: bytes  # as lib/progress.lua
     trigger: bytes
     anchor_ms: bytes
-    nominal_ms: bytes
     policy: bytes | None = None  # as ``Policy.to_text``
 
 
@@ -165,7 +164,7 @@ class Dispatch:
             expired=_texts(expired),
             cancelled=_texts(cancelled),
             quarantined=[(text(id), text(reason)) for id, reason in quarantined],
-            recurring=[DueRecurring._make(row) for row in zip(*[iter(recurring)] * 8, strict=True)],
+            recurring=[DueRecurring._make(row) for row in zip(*[iter(recurring)] * 7, strict=True)],
             wrong=_texts(wrong),
         )
 
@@ -300,7 +299,7 @@ def _advance_rows(planned: Sequence[PlannedDue]) -> tuple[list[bytes | int], lis
         rows += (lane, len(by_plan), len(numbers))
         rows += [b"%d %b" % (len(each), words) for words, each in by_plan.items()]
         those = [planned[number][0] for number in numbers]
-        rows += [*(one.id for one in those), *(one.due_ms for one in those), *(one.version for one in those)]
+        rows += [*(one.id for one in those), *(one.progress for one in those)]
         order += numbers
     return rows, order
 

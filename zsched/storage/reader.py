@@ -200,9 +200,9 @@ class Reader:
     def _still_silent(self, ahead: Ahead) -> Ahead:
         """Return *ahead* with only the unchanged schedules."""
         with self._link.wire() as wire, asking(self._keys.recurring()):
-            nominals = wire.execute_all(("HGET", self._keys.schedule(id), "nominal") for id in ahead.times)
-        pairs = zip(ahead.times.items(), nominals, strict=True)
-        times = {id: nominal_ms for (id, nominal_ms), nominal in pairs if nominal == b"%d" % nominal_ms}
+            texts = wire.execute_all(("HGET", self._keys.schedule(id), "progress") for id in ahead.times)
+        pairs = zip(ahead.times.items(), texts, strict=True)
+        times = {id: ms for (id, ms), progress in pairs if b" %d " % ms in (progress or b"")}
         return replace(ahead, times=times)
 
     def _lane(

@@ -20,8 +20,9 @@ from zsched.core.options.checked import read_letters, read_options, read_policy
 from zsched.core.options.choices import Priority, ScheduleState
 from zsched.core.options.forms import LONGEST_PATH, UNREADABLE, Stored, whole_number
 from zsched.core.pages import pages_of
-from zsched.core.record import STATE, Place, Record
+from zsched.core.record import PROGRESS, STATE, Place, Record
 from zsched.core.runs.job import CALLBACKS, OFFSET_FIELD
+from zsched.core.runs.run_id import run_id_of
 from zsched.core.triggers import TriggerSpec, build, delay_of, read_spec
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import InvalidSchedule, TriggerError, UnknownZone
@@ -66,7 +67,8 @@ def _record(id: str, row: list[Any], run_suffix: str) -> Record:
     """Return the record in a row of the reply. Another program may have written any value."""
     place, lane, due, since_ms, note, is_recurring, own, job, places = row
     fields = dict(zip(own[::2], own[1::2], strict=True))
-    nominal, last, state = fields.pop(b"nominal", b""), text(fields.pop(b"last", b"")), text(fields.pop(b"state", b""))
+    progress = PROGRESS.fullmatch(text(fields.pop(b"progress", b"")))
+    version, nominal, last, state = progress.groups() if progress else ("", "-", "-", "-")
     return Record(
         id=id,
         run="" if is_recurring else f"{text(due)}{run_suffix}",
@@ -74,9 +76,12 @@ def _record(id: str, row: list[Any], run_suffix: str) -> Record:
         lane=_LANES.get(text(lane or fields.get(b"lane", b"")), Priority.NORMAL).value,  # an ended schedule has no lane
         due_ms=None if due in (b"", b"-") else due_from_score(due),
         job=job,
-        own=[each for field in fields.items() for each in field],
+        own=[
+            *([b"version", version.encode()] if version else []),
+            *(each for field in fields.items() for each in field),
+        ],
         nominal_ms=None if (at_ms := any_milliseconds(nominal)) is None or at_ms > LAST_MS else at_ms,
-        last=last if last.split() == [last] else None,
+        last=None if last == "-" else run_id_of(id, last),
         state=state if STATE.fullmatch(state) else "",
         note=f"{text(since_ms)} {text(note)}" if since_ms else None,
         places=text(places).split(),
@@ -111,8 +116,12 @@ def _schedule(record: Record, encoder: Encoder, now_ms: int) -> Schedule:
     options = read_options({Stored.JOB: job, Stored.RQ: wanted, Stored.LABEL: labels, Stored.OWN: own})
     options |= read_letters(flags)
     func, queue = labels.get("func") or job.get("description", ""), job.get("origin", "")
-    sound = {"rule": spec or not recurring, "policy": policy, "version": VERSION.fullmatch(version or "-")}
-    sound |= {"func": len(func) <= LONGEST_PATH, "queue": len(queue) <= LONGEST_NAME}
+    sound: dict[str, object] = {"rule": spec or not recurring, "progress": version or not recurring, "policy": policy}
+    sound |= {
+        "version": VERSION.fullmatch(version or "-"),
+        "func": len(func) <= LONGEST_PATH,
+        "queue": len(queue) <= LONGEST_NAME,
+    }
     options["unreadable"] = tuple(name for name in sound if not sound[name]) + options.get("unreadable", ())
     if spec:
         options |= {"tz": spec.tz, "jitter_ms": spec.jitter_ms}

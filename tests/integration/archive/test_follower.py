@@ -179,7 +179,7 @@ def test_corrupted_keys_do_not_stop_a_bootstrap(scene: Scene) -> None:
     scene.redis.zadd(scene.keys.due_low(), {"infinite": "inf", "half": "1.5", b"\xff": 5, "two words": 7})
     scene.redis.hset(scene.keys.paused(), mapping={"never": "normal never 5 why"})
     scene.redis.sadd(scene.keys.recurring(), "hashless")
-    scene.redis.hset(scene.keys.schedule("hashless"), mapping={b"\xff": b"\xff", "nominal": "-"})
+    scene.redis.hset(scene.keys.schedule("hashless"), mapping={b"\xff": b"\xff", "progress": "-"})
     scene.redis.xtrim(scene.keys.log(), maxlen=0)
     schedule(scene, "b")
 

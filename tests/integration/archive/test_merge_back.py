@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.leaders import HOUR_MS
+from tests.builders.progress import progress_of
 from tests.builders.scenes import Scene, assert_state_is_redis_own, rows_put_back, schedule
 from tests.integration.archive.merging import (
     HOLD_MS,
@@ -206,10 +207,10 @@ def test_an_archive_that_began_late_does_not_push_a_skip_run_twice(scene: Scene,
 def test_the_counts_of_a_schedule_survive_a_loss(scene: Scene) -> None:
     scene.client.schedule("app.task", id="r", every=0.02)
     eventually(lambda: scene.tick() and scene.redis.zscore(scene.keys.blocked(), "r"))
-    state = scene.redis.hget(scene.keys.schedule("r"), "state")
+    state = progress_of(scene.redis, scene.keys, "r").get("state")
     lose(scene)
 
     run(scene)
 
-    assert state == scene.redis.hget(scene.keys.schedule("r"), "state")
-    assert int(state.partition(b"=")[2]) == scene.redis.zscore(scene.keys.blocked(), "r")
+    assert state == progress_of(scene.redis, scene.keys, "r").get("state")
+    assert int(str(state).partition("=")[2]) == scene.redis.zscore(scene.keys.blocked(), "r")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.leaders import ALWAYS
+from tests.builders.progress import progress_of
 from tests.builders.scenes import Scene, rows_put_back
 from tests.integration.archive.merging import lead, lose, put_back, run, snapshot
 from tests.integration.archive.test_merge_held import FUNC, Busy, job_of, open_runs, rounds, track
@@ -21,7 +22,7 @@ def fire(scene: Scene, number: int, **options: str) -> list[str]:
     for _ in range(number):
         scene.pass_time(MINUTE_MS)
         scene.tick()
-        runs.append((scene.redis.hget(scene.keys.schedule("r"), "last") or b"").decode())
+        runs.append(progress_of(scene.redis, scene.keys, "r").get("last", ""))
     return runs
 
 

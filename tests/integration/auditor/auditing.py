@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.builders.leaders import ALWAYS, HOUR_MS
+from tests.builders.progress import change_progress
 from tests.builders.scenes import SOON, Scene
 from tests.integration.archive.storms import Storm
 from tests.prefix import RQ
@@ -134,7 +135,7 @@ HANDS: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
     "deletes its lane": ("b", MISSING, lambda s: s.redis.delete(lane(s, "high"))),
     "moves it in time": ("a", DIFFERENT, lambda s: s.redis.zincrby(lane(s), HOUR_MS, "a")),
     "moves a rule in time": ("r", DIFFERENT, lambda s: s.redis.zincrby(lane(s), HOUR_MS, "r")),
-    "skips an occurrence": ("r", DIFFERENT, lambda s: s.redis.hincrby(s.keys.schedule("r"), "nominal", 24 * HOUR_MS)),
+    "skips an occurrence": ("r", DIFFERENT, lambda s: change_progress(s.redis, s.keys, "r", nominal=5)),
     "adds it to a later lane": ("b", MANY, lambda s: s.redis.zadd(lane(s, "low"), {"b": 5})),
     "adds it to an earlier lane": ("a", MANY, lambda s: s.redis.zadd(lane(s, "high"), {"a": 5})),
     "adds it to all lanes": ("a", MANY, lambda s: [s.redis.zadd(lane(s, name), {"a": 5}) for name in ("high", "low")]),

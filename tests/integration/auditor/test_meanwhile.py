@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.breadth import some
 from tests.builders.command_line import Zsched
+from tests.builders.progress import change_progress
 from tests.builders.scenes import SOON, Scene, rows_put_back
 from tests.integration.archive.merging import put_back, snapshot
 from tests.integration.auditor.auditing import (
@@ -203,7 +204,7 @@ def test_a_pushed_run_is_not_pushed_again_and_raises_no_alarm(scene: Scene, audi
     assert {run} == scene.queued()
     if is_over:
         scene.redis.hset(scene.keys.rq.job(run), "status", "finished")
-    scene.redis.hset(scene.keys.schedule("r"), "nominal", nominal_ms)
+    change_progress(scene.redis, scene.keys, "r", nominal=nominal_ms)
     scene.redis.zadd(scene.keys.due_normal(), {"r": nominal_ms})  # it is due once more
     scene.tick()
 

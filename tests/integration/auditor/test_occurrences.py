@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.builders.leaders import HOUR_MS, begin_term
+from tests.builders.progress import change_progress, progress_of
 from tests.builders.scenes import SOON, Scene, rows_put_back
 from tests.integration.auditor.auditing import FUNC, Auditing, alarms, fill, inspected, lane
 from zsched.core.recovery.audit import GRACE_MS
@@ -20,8 +21,8 @@ def bootstrapped_with_a_skip(scene: Scene) -> int:
     Bootstrap an archive from a Redis whose rule has its next occurrence one too late. Return the missing occurrence.
     """
     scene.client.schedule(FUNC, id="r", every=600, at=None)
-    nominal_ms = int(scene.redis.hget(scene.keys.schedule("r"), "nominal") or 0)
-    scene.redis.hset(scene.keys.schedule("r"), "nominal", nominal_ms + 600_000)
+    nominal_ms = int(progress_of(scene.redis, scene.keys, "r").get("nominal") or 0)
+    change_progress(scene.redis, scene.keys, "r", nominal=nominal_ms + 600_000)
     scene.redis.zadd(lane(scene), {"r": nominal_ms + 600_000})
     scene.redis.xtrim(scene.keys.log(), maxlen=1, approximate=False)
     scene.follow("late.db")

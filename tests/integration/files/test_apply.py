@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 import redis
 
+from tests.builders.progress import change_progress
 from tests.clocks import pass_time
 from tests.integration.client.calls import KEYS
 from tests.integration.files.applying import BEAT, DIGEST, JobsFile, log_length, outcomes, texts
@@ -172,7 +173,7 @@ def test_an_update_and_a_pause_are_one_step(jobs: JobsFile) -> None:
 def test_a_schedule_that_has_ended_is_changed_but_not_paused(jobs: JobsFile, redis_client: redis.Redis) -> None:
     jobs.apply(BEAT + "count = 1")
     redis_client.zrem(KEYS.due(Priority.NORMAL), "beat")
-    redis_client.hdel(KEYS.schedule("beat"), "nominal")
+    change_progress(redis_client, KEYS, "beat", nominal=None)
     redis_client.hset(KEYS.schedule("beat"), "ended_at", "1795359600000")
 
     applied = jobs.apply(BEAT + "count = 1\nqueue = 'email'\nenabled = false")

@@ -63,8 +63,8 @@ def _option_fields(*places: Stored) -> set[str]:
 JOB: Final = sorted({*_OF_RQ, *_OURS, *SIGNED, *JOB_FIELDS.values(), *_option_fields(Stored.JOB, Stored.RQ)})
 OWN: Final = sorted(
     _option_fields(Stored.OWN, Stored.LABEL)
-    | {"anchor", "created_at", "digest", "ended_at", "failures", "flags", "func", "lane", "last", "nominal", "policy"}
-    | {"trigger", "updated_at", "version", "id", "state", "args", "kwargs"}
+    | {"anchor", "created_at", "digest", "ended_at", "failures", "flags", "func", "lane", "policy", "progress"}
+    | {"trigger", "updated_at", "id", "args", "kwargs"}
 )
 
 # -- garbage ----------------------------------------------------------------------------------------
@@ -127,8 +127,9 @@ _ONCE: Final[dict[str, bytes]] = {
     "data": zlib.compress(json.dumps([FUNC, None, 5, []]).encode()), "retry_intervals": b"5", "timeout": b"1h",
 }  # fmt: skip
 _RULES: Final[dict[str, bytes]] = {
-    "trigger": b'{"kind":"cron","expr":5,"tz":"UTC"}', "policy": b'{"catch_up_limit":"x"}', "nominal": b"9" * 19,
-    "tags": b'["\\ud800"]', "anchor": b"9" * 400, "version": b"\xff", "func": b"x" * 300_000,
+    "trigger": b'{"kind":"cron","expr":5,"tz":"UTC"}', "policy": b'{"catch_up_limit":"x"}',
+    "progress": b"1-1-1 " + b"9" * 19 + b" - -",
+    "tags": b'["\\ud800"]', "anchor": b"9" * 400, "func": b"x" * 300_000,
 }  # fmt: skip
 
 

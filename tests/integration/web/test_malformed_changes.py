@@ -9,6 +9,7 @@ import httpx
 import pytest
 import redis
 
+from tests.builders.progress import change_progress
 from tests.builders.web import Web
 from tests.integration.client.calls import KEYS
 from tests.integration.web.raw import connected, refused, status_of
@@ -122,7 +123,7 @@ def test_methods_and_handshakes_that_a_path_does_not_have_are_refused(http: http
 
 def test_a_version_that_another_program_wrote_is_in_no_header(http: httpx.Client, redis_client: redis.Redis) -> None:
     for version in ("a\r\nX-Evil: 1", "한", 'a"b', "a\0", "v" * 100_000):
-        redis_client.hset(KEYS.schedule("a"), "version", version)
+        change_progress(redis_client, KEYS, "a", version=version)
         answer = http.get("/schedules/a")
 
         assert (200, False, False) == (answer.status_code, "x-evil" in answer.headers, "etag" in answer.headers)

@@ -28,7 +28,7 @@ def due(
     policy: Policy | None = None,
 ) -> DueRecurring:
     text = trigger if isinstance(trigger, str) else trigger.to_text()
-    texts = (id, "normal", str(nominal_ms), "1-1", text, str(anchor_ms), str(nominal_ms))
+    texts = (id, "normal", str(nominal_ms), f"1-1-1 {nominal_ms} - -", text, str(anchor_ms))
     return DueRecurring(
         *(each.encode() for each in texts),
         None if policy is None else policy_text(CheckedOptions(policy=policy)).encode(),
@@ -235,7 +235,7 @@ def test_broken_policies_do_not_stop_other_schedules(text: bytes) -> None:
     assert ([broken], [good]) == ([one for one, _ in planned.bad], [one for one, _ in planned.good])
 
 
-@pytest.mark.parametrize("field", ["nominal_ms", "anchor_ms"])
+@pytest.mark.parametrize("field", ["progress", "anchor_ms"])
 @pytest.mark.parametrize("value", [b"", b"soon", b"1e3", b"\xff", None])
 def test_a_broken_number_is_reported_for_its_schedule(field: str, value: bytes | None) -> None:
     broken = due(every(MINUTE))._replace(**{field: value})
@@ -250,7 +250,7 @@ def test_the_planner_remembers_a_bounded_number_of_plans(monkeypatch: pytest.Mon
     rows = [due(cron("0 * * * *"), nominal_ms=NOON - n * HOUR, anchor_ms=0, id=str(n)) for n in range(10)]
     sizes = []
     for row in rows:
-        planner.plan([row], int(row.nominal_ms))
+        planner.plan([row], int(row.due_ms))
         sizes.append(len(planner._shared))
 
     assert [1, 2, 3] == sizes[:3]

@@ -1,6 +1,6 @@
--- state: the state of a recurring schedule: counts, in one text of its hash, such as "failures=2,skips=1".
+-- state: the state of a recurring schedule: counts, in a word of its progress, such as "failures=2,skips=1".
 --
--- USES   schedule_prefix failing_key blocked_key
+-- USES   failing_key blocked_key
 -- GIVES  count_in(state, name)  0 if it is not there
 --        with_count(state, name, number)  the new text; '' if all counts are 0
 --        state_word(state)  the text in a row of an entry, - for ''
@@ -9,7 +9,7 @@
 --
 -- A text has absolute values, so an archive keeps the last one, and a restore writes it back. Counts of trouble have an
 -- index besides, a ZSET of the schedules with a count: `zsched status` reads it.
--- include lib/untrusted.lua
+-- include lib/progress.lua
 local INDEXES = {failures = failing_key, skips = blocked_key}
 
 function count_in(state, name)
@@ -45,17 +45,10 @@ local function index(id, state)
 end
 
 function keep_state(id, state)
-  if state == '' then
-    redis.call('HDEL', schedule_prefix .. id, 'state')
-  else
-    redis.call('HSET', schedule_prefix .. id, 'state', state)
-  end
+  change_progress(id, {state = state})
   index(id, state)
 end
 
 function forget_state(id)
-  if is_a(schedule_prefix .. id, 'hash') then
-    redis.call('HDEL', schedule_prefix .. id, 'state')
-  end
-  index(id, '')
+  keep_state(id, '')
 end

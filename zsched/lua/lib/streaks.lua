@@ -24,9 +24,10 @@ function count(id, run, verdict)
   if verdict == '-' or verdict == '+' and streaks[id] == nil and failures_of(id) == 0 then
     return
   elseif streaks[id] == nil then
-    local own = redis.pcall('HMGET', schedule_prefix .. id, 'version', 'ended_at', 'pause_after', 'state')
-    streaks[id] = not own.err and own[1] and {failures = count_in(own[4], 'failures'), has_ended = own[2],
-      most = tonumber(own[3] or ''), state = own[4] or ''}
+    local progress = progress_of(id)
+    local own = progress and redis.call('HMGET', schedule_prefix .. id, 'ended_at', 'pause_after')
+    streaks[id] = progress and {failures = count_in(progress.state, 'failures'), has_ended = own[1],
+      most = tonumber(own[2] or ''), state = progress.state}
   end
   local streak = streaks[id]
   if streak then  -- a recurring schedule; one that has ended fails no more
@@ -51,7 +52,8 @@ function pause_failing()
   write_states()
   for id, at in pairs(failing) do
     local note = string.format('%.0f', streaks[id].failures) .. ' failures in a row, the last of run ' .. last_runs[id]
-    append('pause', {'note', note, 'rows', 1, id, at.lane .. ' ' .. at.due_ms})
+    local entry = append('pause', {'note', note, 'rows', 1, id, at.lane .. ' ' .. at.due_ms})
+    change_progress(id, {version = entry .. '-' .. t})
     leave(id, at)
     park(paused_key, id, at.lane, at.due_ms, nil, note)
     forget_state(id)

@@ -1,6 +1,5 @@
 -- version: what a caller has read of a schedule. Each put, update, pause and resume makes a new one; a fire does not.
 --
--- USES   schedule_prefix
 -- GIVES  version_of(id, at)
 --        new_version()
 --        touch(id, at)
@@ -11,13 +10,14 @@
 -- microsecond by the number of the entry. So two changes in a millisecond differ, it is not after the push of the job,
 -- and rounded up it is the time of the change.
 -- include lib/place.lua
+-- include lib/progress.lua
 -- include lib/stamp.lua
 
 -- Return the version of a schedule, '-' if there is none. `at` is a result of find.
 function version_of(id, at)
   local held
   if at and at.recurring then
-    held = redis.pcall('HGET', schedule_prefix .. id, 'version')
+    held = (progress_of(id) or {}).version
   elseif at and at.due_ms ~= '-' then
     local job = redis.pcall('HMGET', run_key(id, at.due_ms), 'zs_version', 'created_at')
     held = not job.err and (job[1] or job[2])
@@ -35,7 +35,7 @@ function touch(id, at)
   if version_of(id, at) == '-' then
     return
   elseif at.recurring then
-    redis.call('HSET', schedule_prefix .. id, 'version', string.format('%.0f-%.0f-%s', epoch, seq, t))
+    change_progress(id, {version = string.format('%.0f-%.0f-%s', epoch, seq, t)})
   else
     redis.call('HSET', run_key(id, at.due_ms), 'zs_version', stamp(now_ms, seq))
   end

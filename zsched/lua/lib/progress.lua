@@ -1,0 +1,39 @@
+-- progress: what changes in a recurring schedule when it fires, as one text of its hash.
+--
+-- USES   schedule_prefix
+-- GIVES  progress_of(id)  a table: version, nominal_ms, last, state; nil if there is none, or another program broke it
+--        progress_text(id, progress) change_progress(id, changes)  false, '' and - as a value: nothing
+--
+-- The text is the version, the nominal ms, the last run without the schedule's id, and the state; - for nothing. So a
+-- pass of the leader reads and writes one field. It has at most 64 bytes, unless a namespace has a long name or a
+-- schedule much trouble: for a longer one Redis needs twice the memory of the hash (hash-max-listpack-value).
+local FORM = '^(%d+%-%d+%-%d+) (%-?%d*) ([%w_-]+) ([%l%d=,-]+)$'
+local LONGEST_TIME = 16  -- digits that a number of Lua holds
+
+local function word(value)
+  return value and value ~= '' and value or '-'
+end
+
+function progress_of(id)
+  local text = redis.pcall('HGET', schedule_prefix .. id, 'progress')
+  local version, nominal_ms, last, state = string.match(type(text) == 'string' and text or '', FORM)
+  if version and nominal_ms ~= '' and #nominal_ms <= LONGEST_TIME then
+    return {version = version, nominal_ms = nominal_ms ~= '-' and nominal_ms, last = last ~= '-' and id .. '-' .. last,
+      state = state ~= '-' and state or ''}
+  end
+end
+
+function progress_text(id, progress)
+  local last = progress.last and string.sub(progress.last, #id + 2)
+  return progress.version .. ' ' .. word(progress.nominal_ms) .. ' ' .. word(last) .. ' ' .. word(progress.state)
+end
+
+function change_progress(id, changes)
+  local progress = progress_of(id)
+  if progress then
+    for name, value in pairs(changes) do
+      progress[name] = value
+    end
+    redis.call('HSET', schedule_prefix .. id, 'progress', progress_text(id, progress))
+  end
+end
