@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Sequence
+from itertools import chain
 from urllib.parse import urlsplit
 
 from bench.arena import Ground
@@ -24,7 +25,26 @@ _CHUNK = 1 << 18  # bytes per read
 
 def dispatch_s(ground: Ground, timed: Sequence[Timed], clock: Clock) -> float:
     """Seconds to move *timed*, which were put by zsched's client, from their lane to their queue."""
-    payload = _commands(ground, timed)
+    return _sent_s(ground, _commands(ground, timed), clock)
+
+
+def rebuild_s(ground: Ground, clock: Clock) -> float:
+    """Seconds to write all hashes and ZSETs of the server again after FLUSHALL: HSET each, ZADD by the thousand."""
+    parts: list[bytes] = []
+    for key in ground.redis.scan_iter(count=_PER_BATCH):
+        if ground.redis.type(key) == b"hash":
+            parts.append(_encoded(b"HSET", key, *chain.from_iterable(ground.redis.hgetall(key).items())))
+        elif ground.redis.type(key) == b"zset":
+            members = ground.redis.zrange(key, 0, -1, withscores=True)
+            for start in range(0, len(members), _PER_BATCH):
+                pairs = ((b"%d" % score, id) for id, score in members[start : start + _PER_BATCH])
+                parts.append(_encoded(b"ZADD", key, *chain.from_iterable(pairs)))
+    ground.redis.flushall()
+    return _sent_s(ground, b"".join([*parts, encode("PING")]), clock)
+
+
+def _sent_s(ground: Ground, payload: bytes, clock: Clock) -> float:
+    """Seconds until the server has done *payload*, which ends with a PING."""
     address = urlsplit(ground.url)
     with socket.create_connection((address.hostname, address.port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -59,4 +79,8 @@ def _commands(ground: Ground, timed: Sequence[Timed]) -> bytes:
 
 def encode(*texts: str) -> bytes:
     """One command in RESP; *texts* are ASCII."""
-    return (f"*{len(texts)}\r\n" + "".join(f"${len(text)}\r\n{text}\r\n" for text in texts)).encode("ascii")
+    return _encoded(*(text.encode("ascii") for text in texts))
+
+
+def _encoded(*texts: bytes) -> bytes:
+    return b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%b\r\n" % (len(text), text) for text in texts)

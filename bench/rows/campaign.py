@@ -22,7 +22,7 @@ from zsched.core.clock import Clock
 _PORTION = 500_000  # put between two trims of the log
 _NAME = "due"
 _PAUSE_S = 0.002  # between two commands of the other client
-_GOAL_S, _GOAL_P99_MS, _GOAL_SCRIPT_MS = 50.0, 5.0, 25.0
+_GOAL_S, _GOAL_P99_MS, _GOAL_SCRIPT_MS = 50.0, 5.0, 10.0
 
 
 def without_aof(arena: Arena) -> Result:
@@ -33,7 +33,7 @@ def without_aof(arena: Arena) -> Result:
         result.within("50 s for 10,000,000", series.median, _GOAL_S)
     if series is not None:
         result.within("5 ms p99 of another client's commands", series.detail("other client p99 ms"), _GOAL_P99_MS)
-        result.within("25 ms for the longest script", series.detail("longest script ms"), _GOAL_SCRIPT_MS)
+        result.within("10 ms for the longest script", series.detail("longest script ms"), _GOAL_SCRIPT_MS)
     return result
 
 

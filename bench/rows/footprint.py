@@ -15,7 +15,7 @@ from bench.results import Result
 
 _WITHIN_S = 300.0
 _SETTLE_S = 3.0  # until the archive has noticed that nothing is left to do
-_GOAL_MB = 150.0
+_GOAL_MB, _FRESH_MB = 150.0, 50.0
 
 
 def measure(arena: Arena) -> Result:
@@ -27,6 +27,7 @@ def measure(arena: Arena) -> Result:
         contest(arena, ground, result, [one])
     series = result.find("zsched")
     result.at_most("150 MB", series.median if series else None, _GOAL_MB)
+    result.at_most("50 MB of a fresh one", series.detail("MB before") if series else None, _FRESH_MB)
     result.notes.append("the processes of one daemon together; memory that they share counts once")
     return result
 

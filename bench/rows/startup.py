@@ -44,7 +44,7 @@ def measure(arena: Arena) -> Result:
     result.within("250 ms for zsched ls", ls.median if ls else None, 250)
     result.at_most("1.3 × import redis for a client", result.ratio(_CLIENT), 1.3)
     result.at_most("1 × import redis for zsched --version", result.ratio(_VERSION), 1)
-    result.at_most("2 × import redis for zsched ls", result.ratio(_LS), 2)
+    result.at_most("1.5 × import redis for zsched ls", result.ratio(_LS), 1.5)
     result.notes.append(f"zsched ls: {_SCHEDULES} schedules; modules are compiled before; a client: Client.from_url")
     return result
 
