@@ -247,7 +247,7 @@ class Archivers:
         Return True if the archive of *daemon* has followed the log into *term*. Also return True if it reported since
         then that it cannot: it found a loss, and has set a hold with that report; or it is unusable.
         """
-        own = self._of(daemon)
+        own = next((one for one in self.reports() if one.daemon == daemon), None)
         if own is None or own.told_ms < term.now_ms:
             return False
         if own.state is not ArchiveState.FOLLOWING:
@@ -255,14 +255,6 @@ class Archivers:
         if own.position is None or own.position.epoch < term.epoch:
             return False
         return Log(self._channel, self._keys).contains(own.position)
-
-    def is_in_trouble(self, daemon: str) -> bool:
-        """Return True if the archive of *daemon* reported trouble: nobody waits for it."""
-        own = self._of(daemon)
-        return own is not None and own.trouble is not None
-
-    def _of(self, daemon: str) -> Report | None:
-        return next((one for one in self.reports() if one.daemon == daemon), None)
 
     def alive(self) -> int:
         """Count the archives that are alive."""

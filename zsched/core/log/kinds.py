@@ -364,13 +364,6 @@ def changes(entry: Entry, run_suffix: str = "") -> Iterator[Change]:
         yield from parsed.changes()
 
 
-def outcomes(entry: Entry, run_suffix: str = "") -> Iterator[Change]:
-    """Yield the same without restored schedules. Raises as ``changes``."""
-    parsed = parse(entry, run_suffix)
-    with reading(entry):
-        yield from parsed.outcomes()
-
-
 def narrowed(entry: Entry, id: str) -> Entry:
     """Return *entry* with at least its rows of schedule *id*. Fast, also for an entry with thousands of rows."""
     kind = KINDS.get(entry.kind)
