@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final, Protocol, TypedDict
+from typing import Final, TypedDict
 
 from zsched.core.options.arguments import LONGEST_S, check_text
 from zsched.core.triggers.cron import CRON
@@ -82,30 +82,13 @@ def spec_of(stored: bytes) -> TriggerSpec:
 # -- triggers -------------------------------------------------------------------------------------
 
 
-class Trigger(Protocol):
-    """The occurrences of one rule: a strictly ascending sequence of epoch milliseconds."""
-
-    @property
-    def spec(self) -> TriggerSpec:
-        """The value that the trigger was built from."""
-
-    def next_after(self, after_ms: int) -> int | None:
-        """Return the first occurrence strictly later than *after_ms*; None if there are no more."""
-
-    def last_until(self, until_ms: int) -> int | None:
-        """Return the last occurrence not later than *until_ms*; None if there is none yet."""
-
-    def count_between(self, after_ms: int, until_ms: int) -> int:
-        """Count the occurrences in (after_ms, until_ms]. The cost does not grow with their number."""
-
-    def between(self, after_ms: int, until_ms: int) -> Iterable[int]:
-        """Yield the occurrences in (after_ms, until_ms]."""
-
-
 @dataclass(frozen=True, slots=True)
-class BoundedTrigger:
+class Trigger:
     """
-    The first *count* occurrences of *rule* in (after_ms, ends_ms]. None for ``ends_ms`` or ``count``: no bound.
+    The occurrences of one rule: a strictly ascending sequence of epoch milliseconds.
+
+    They are the first *count* occurrences of *rule* in (after_ms, ends_ms]. None for ``ends_ms`` or ``count``: no
+    bound. ``spec`` is the value that it was built from.
     """
 
     spec: TriggerSpec
@@ -115,7 +98,7 @@ class BoundedTrigger:
     count: int | None
 
     def next_after(self, after_ms: int) -> int | None:
-        """See ``Trigger``."""
+        """Return the first occurrence strictly later than *after_ms*; None if there are no more."""
         found = self.rule.next_after(max(after_ms, self.after_ms))
         if found is None or (self.ends_ms is not None and found > self.ends_ms):
             return None
@@ -124,7 +107,7 @@ class BoundedTrigger:
         return found
 
     def last_until(self, until_ms: int) -> int | None:
-        """See ``Trigger``."""
+        """Return the last occurrence not later than *until_ms*; None if there is none yet."""
         until_ms = until_ms if self.ends_ms is None else min(until_ms, self.ends_ms)
         if until_ms <= self.after_ms:
             return None
@@ -134,7 +117,7 @@ class BoundedTrigger:
         return found if found is not None and found > self.after_ms else None
 
     def count_between(self, after_ms: int, until_ms: int) -> int:
-        """See ``Trigger``."""
+        """Count the occurrences in (after_ms, until_ms]. The cost does not grow with their number."""
         after_ms = max(after_ms, self.after_ms)
         until_ms = until_ms if self.ends_ms is None else min(until_ms, self.ends_ms)
         number = self.rule.count_between(after_ms, until_ms)
@@ -143,7 +126,7 @@ class BoundedTrigger:
         return min(number, max(self.count - self.rule.count_between(self.after_ms, after_ms), 0))
 
     def between(self, after_ms: int, until_ms: int) -> Iterable[int]:
-        """See ``Trigger``."""
+        """Yield the occurrences in (after_ms, until_ms]."""
         last_ms = self.last_until(until_ms)
         return () if last_ms is None else self.rule.between(max(after_ms, self.after_ms), last_ms)
 
@@ -184,7 +167,7 @@ def build(spec: TriggerSpec, anchor_ms: int) -> Trigger:
         raise TriggerError(f"the stored {spec.kind.name} {spec.expr[:80]!r} cannot be read: {exc}") from exc
     if spec.ends_ms is not None:
         ends_ms = spec.ends_ms if ends_ms is None else min(ends_ms, spec.ends_ms)
-    return BoundedTrigger(spec, rule, after_ms, ends_ms, spec.count)
+    return Trigger(spec, rule, after_ms, ends_ms, spec.count)
 
 
 def check(spec: TriggerSpec, anchor_ms: int) -> None:
