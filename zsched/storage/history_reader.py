@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, text
 from zsched.core.log import changes
-from zsched.core.occurrences.backfill import MOST, ran_at
+from zsched.core.occurrences.backfill import ran_at
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.search import SearchCursor, Wanted, kept
 from zsched.core.runs.run import OPEN, Run, RunStatus, as_seen, of_job
@@ -31,7 +31,7 @@ from zsched.storage.folded import FoldedLog
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.questions import Questions, unpacked
+from zsched.storage.questions import Questions
 from zsched.storage.queues import registered_queues, suspended, unheard
 from zsched.storage.slots import slot_holders
 
@@ -315,7 +315,7 @@ def understood(answer: dict[str, Any]) -> dict[str, Any]:
         values["after"] = None if answer["after"] is None else str(SearchCursor.parse(answer["after"]))
         values["reached_us"] = None if answer["reached_us"] is None else int(answer["reached_us"])
     if "ran" in answer:
-        values["ran"] = unpacked(answer["ran"], MOST)
+        values["ran"] = set(map(int, answer["ran"]))
         values["by"], values["read_to"] = str(answer["by"]), answer["read_to"] and int(answer["read_to"])
     if "entries" in answer:
         values["entries"] = [_entry(*entry) for entry in answer["entries"]]
