@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
-from zsched.core.entry import Entry, UnknownEntry, reading, rows_of, text
+from zsched.core.entry import Entry, UnknownEntry, expect, reading, rows_of, text
 from zsched.core.facets import Facets, FacetsOfRows
 from zsched.core.log.rows import Row
 from zsched.core.occurrences.changes import Change
@@ -237,6 +237,12 @@ class ParsedEntry:
         """Return key, words and text of each row of an entry of runs; malformed run ids are dropped."""
         keyed = ((self._key(run_id), words, other) for run_id, words, other in self._stored())
         return [(key, words, other) for key, words, other in keyed if key is not None]
+
+    @once
+    def runs(self) -> list[RunKey]:
+        """Return the keys of the runs in the entry's field ``runs``."""
+        expect(b"runs" in self.fields)
+        return self._keys(b"runs")
 
     def _change(self, id: str, what: What, **more: Any) -> Change:
         return Change(id, what, self.at_us, self.entry.position.id, by=self.by, **more)

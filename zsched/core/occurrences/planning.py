@@ -52,7 +52,6 @@ from zsched.core.triggers import (
 if TYPE_CHECKING:
     from zsched.core.record import Record
 
-_JUST_MS: Final = 5000  # most that an anchor may be before TIME: longer than a reply takes, shorter than clock errors
 _REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, a day would be another occurrence
 _PLACES: Final = ("due", "paused")  # the places of a waiting occurrence
 

@@ -159,15 +159,10 @@ class _RunOptions(TypedDict, total=False):
     durable: Annotated[bool, Option("Return only when an archive has the change on its disk.", forms.BOOLEAN)]
 
 
-class _LateOptions(TypedDict, total=False):
-    """Options for a time that has passed."""
+class _ConditionOptions(TypedDict, total=False):
+    """Conditions of a change."""
 
     allow_past: Annotated[bool, Option("Accept a time that has passed: it runs at once.", forms.BOOLEAN)]
-
-
-class _VersionOptions(TypedDict, total=False):
-    """A condition of a change."""
-
     if_version: Annotated[str | None, Option(
         "Change it only if it has this version (show); else nothing is written.", forms.VERSION)]
 
@@ -211,8 +206,7 @@ class _TimedOptions(
     _PlaceOptions,
     _ScheduleOnly,
     _RunOptions,
-    _LateOptions,
-    _VersionOptions,
+    _ConditionOptions,
     total=False,
 ):
     """All options that an update can change."""
