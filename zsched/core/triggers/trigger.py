@@ -16,6 +16,7 @@ over ``[0, jitter]``. For a one-shot it depends on the id only: if ``at`` moves 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -137,14 +138,9 @@ def nth_after(rule: Rule, after_ms: int, number: int, until_ms: int) -> int:
 
     If there are fewer occurrences up to *until_ms*, return *until_ms*.
     """
-    earlier_ms, later_ms = after_ms, until_ms
-    while later_ms - earlier_ms > 1:
-        middle_ms = (earlier_ms + later_ms) // 2
-        if rule.count_between(after_ms, middle_ms) < number:
-            earlier_ms = middle_ms
-        else:
-            later_ms = middle_ms
-    return later_ms
+    instants = range(after_ms + 1, until_ms)
+    place = bisect_left(instants, number, key=lambda at_ms: rule.count_between(after_ms, at_ms))
+    return min(after_ms + 1 + place, until_ms)
 
 
 def build(spec: TriggerSpec, anchor_ms: int) -> Trigger:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import difflib
 import re
 import zoneinfo
+from bisect import bisect_left
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -205,13 +206,8 @@ def resolve_local(local: datetime, tz: ZoneInfo, gap: Gap, fold: Fold) -> list[i
 
 def _first_difference(tz: ZoneInfo, same_s: int, other_s: int, offset: int) -> int:
     """The first instant in (same_s, other_s] where the offset is not *offset*, as it is at same_s."""
-    while other_s - same_s > 1:
-        middle = (same_s + other_s) // 2
-        if offset_s(tz, middle) == offset:
-            same_s = middle
-        else:
-            other_s = middle
-    return other_s
+    later_s = range(same_s + 1, other_s)
+    return same_s + 1 + bisect_left(later_s, True, key=lambda at_s: offset_s(tz, at_s) != offset)
 
 
 def _seconds(offset: timedelta | None) -> int:
