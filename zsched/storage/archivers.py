@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -302,9 +301,12 @@ class Durability:
             NotArchived: not within the timeout, or Redis lost that part of the log.
             RedisUnavailable: the result is unknown; the change was written.
         """
-        with _written(what):
+        try:
             for place in places:
                 self._wait_for(place, what, again)
+        except RedisUnavailable as error:
+            message = f"{what}: written, but whether an archive has it is not known: {error.problem}"
+            raise error.but(message, may_have_been_applied=True) from error
 
     def _wait_for(self, place: LogPlace, what: str, again: str) -> None:
         for _ in self._looks():
@@ -326,13 +328,3 @@ class Durability:
             self._link.pause(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             yield
-
-
-@contextmanager
-def _written(what: str) -> Iterator[None]:
-    """Convert a loss of Redis inside the block: the message says that *what* was written."""
-    try:
-        yield
-    except RedisUnavailable as error:
-        message = f"{what}: written, but whether an archive has it is not known: {error.problem}"
-        raise error.but(message, may_have_been_applied=True) from error

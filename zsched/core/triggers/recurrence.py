@@ -204,7 +204,7 @@ def _matching_days(rule: Recurrence, year: Year) -> int:
     if parts.months:
         mask &= sum(year.month_mask(month) for month in parts.months)
     if parts.month_days:
-        mask &= _on_month_days(parts.month_days, year)
+        mask &= sum(_numbered(parts.month_days, start, length) for start, length in year.months)
     if parts.year_days:
         mask &= _numbered(parts.year_days, 0, year.length)
     if parts.week_numbers:
@@ -229,10 +229,6 @@ def _in_interval(rule: Recurrence, year: Year) -> int:
     weeks_on = (rule.phase - _week_number(year.first, week_start)) % interval
     overhang = (year.weekday - week_start) % 7  # days of the first week that are last year's
     return 0x7F * comb(7 * interval) << 7 * weeks_on >> overhang & year.mask
-
-
-def _on_month_days(month_days: tuple[int, ...], year: Year) -> int:
-    return sum(_numbered(month_days, start, length) for start, length in year.months)
 
 
 def _numbered(numbers: tuple[int, ...], start: int, length: int) -> int:
