@@ -18,23 +18,23 @@ _CODE: Final = re.compile(r"(?:^|^(?:ERR )?Error running script .*: -)(READONLY|
 
 
 class WriteRefusal(Enum):
-    """Reason of Redis to refuse writes: the code of its error, the cause, about Redis, and the remedy for operators."""
+    """Reason of Redis to refuse writes: the cause, about Redis; the remedy for operators; and the code of its error."""
 
     REPLICA = (
-        "READONLY",
         "it is a replica",
         "give [redis] url the master's address, or name the Sentinels, which know it",
+        "READONLY",
     )
-    FEW_REPLICAS = "NOREPLICAS", "too few of its replicas keep up (min-replicas-to-write)", "bring the replicas back"
-    FULL = "OOM", "it is full (maxmemory)", "free memory, or raise maxmemory"
+    FEW_REPLICAS = "too few of its replicas keep up (min-replicas-to-write)", "bring the replicas back", "NOREPLICAS"
+    FULL = "it is full (maxmemory)", "free memory, or raise maxmemory", "OOM"
     UNSAVED = (
-        "MISCONF",
         "it cannot save its data to its disk",
         "look at the log of Redis and at its disk; it accepts writes again after the next save",
+        "MISCONF",
     )
 
-    def __init__(self, code: str, sentence: str, remedy: str) -> None:
-        self.code, self.sentence, self.remedy = code, sentence, remedy
+    def __init__(self, sentence: str, remedy: str, code: str) -> None:
+        self.sentence, self.remedy, self.code = sentence, remedy, code
 
     @classmethod
     def from_error(cls, error: redis.ResponseError) -> WriteRefusal | None:
