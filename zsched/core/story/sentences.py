@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from zsched.core.clock import clamped_ms, from_ms
-from zsched.core.occurrences.changes import BACKFILL, Change
+from zsched.core.occurrences.changes import BACKFILL, RUN_OVER, Change
 from zsched.core.occurrences.outcomes import WAITS_FOR, Outcome, What
 from zsched.core.occurrences.search import run_that_ended
 from zsched.core.runs.run import Run, RunStatus
@@ -32,7 +32,7 @@ def sentence(change: Change, tz: str, context: str = "") -> str:
     Return a sentence on *change*; times are local in *tz*. *context*: CREATED or CHANGED for a put, or the reason of a
     lateness.
     """
-    told = _SENTENCES[change.what]
+    told = _BY_REASON.get(change.what, {}).get(change.why) or _SENTENCES[change.what]
     return told(change, tz, context) if callable(told) else told.format(change, **_parts(change, tz))
 
 
@@ -191,29 +191,6 @@ def _run_ended(change: Change, tz: str, _: str) -> str:
     return f"run {change.run_id} {state_text(run_that_ended(change), tz)}{asked}"
 
 
-def _run_again(change: Change, tz: str, _: str) -> str:
-    return f"run {change.run_id}: {change.why or 'its worker died'}: pushed again, attempt {change.count}"
-
-
-def _restored(change: Change, tz: str, _: str) -> str:
-    when = "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}"
-    if change.why == "audit":
-        return f"put back{when}: it was missing from Redis, and the log has no reason"
-    if change.why == "corrected":
-        return f"put back{when}: an archive had restored an older state, and another one knows a later change"
-    return f"put back{_by(change)}{when}: Redis had lost it"
-
-
-def _withdrawn(change: Change, tz: str, _: str) -> str:
-    if change.is_of_over_run:
-        return f"run {change.run_id} taken out of RQ: it was over, and Redis had gone back to a time before that"
-    if change.why == "audit":
-        return "taken out: RQ has its run already, so it does not wait any more"
-    if change.why == "corrected":
-        return "taken out again: an archive that did not know that it fired or was cancelled had put it back"
-    return f"taken out again{_by(change)}: Redis had gone back to a time before it fired or was cancelled"
-
-
 # The sentence on a change, {0}, with its ``_parts``; or the function that makes it.
 _SENTENCES: Final[dict[What, str | Callable[[Change, str, str], str]]] = {
     What.PUT: _put,
@@ -232,18 +209,31 @@ _SENTENCES: Final[dict[What, str | Callable[[Change, str, str], str]]] = {
     What.QUARANTINED: "quarantined: {0.why}",
     What.ENDED: "ended: its rule gives no more occurrences",
     What.RUN_ENDED: _run_ended,
-    What.RUN_AGAIN: _run_again,
+    What.RUN_AGAIN: "run {0.run_id}: {0.why}: pushed again, attempt {0.count}",
     What.STOPPING: "run {0.run_id}: its worker was asked to stop it{by}",
     What.RELEASED: "run {0.run_id} was released to its queue: {0.why}",
-    What.RESTORED: _restored,
+    What.RESTORED: "put back{by}{due}: Redis had lost it",
     What.PUSHED_AGAIN: "pushed again{by}; run {0.run_id}; uncertain: Redis lost it before it was over,"
     " so it may have run, or be run twice",
     What.HELD: "found in RQ: run {0.run_id}, which Redis had lost before it was over; uncertain:"
     " it may have run, so it was not pushed again",
     What.RAN_AGAIN: "run {0.run_id} ran again; Redis had gone back to a time before it was over:"
     " its entry came back, and it ran again, or will",
-    What.WITHDRAWN: _withdrawn,
+    What.WITHDRAWN: "taken out again{by}: Redis had gone back to a time before it fired or was cancelled",
     What.UNKNOWN: "{0.why}: {which} had this outcome, which this zsched does not know",
+}
+# The same for some of its reasons.
+_BY_REASON: Final[dict[What, dict[str, str]]] = {
+    What.RUN_AGAIN: {"": "run {0.run_id}: its worker died: pushed again, attempt {0.count}"},
+    What.RESTORED: {
+        "audit": "put back{due}: it was missing from Redis, and the log has no reason",
+        "corrected": "put back{due}: an archive had restored an older state, and another one knows a later change",
+    },
+    What.WITHDRAWN: {
+        RUN_OVER: "run {0.run_id} taken out of RQ: it was over, and Redis had gone back to a time before that",
+        "audit": "taken out: RQ has its run already, so it does not wait any more",
+        "corrected": "taken out again: an archive that did not know that it fired or was cancelled had put it back",
+    },
 }
 _PLACES: Final = {"due": "active", "quarantine": "quarantined"}  # as shown to users
 # By change and reason, for outcomes with the same text each time.
@@ -266,6 +256,7 @@ def _parts(change: Change, tz: str) -> dict[str, str]:
         "by": _by(change),
         "asked": _asked(change),
         "nominal": _at(change.nominal_ms, tz),
+        "due": "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}",
         "next": _at(change.next_ms, tz),
         "which": _which(change, tz),
     }
