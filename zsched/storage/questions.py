@@ -70,11 +70,7 @@ class Questions:
 
     def __init__(self, link: Link, keys: Keys) -> None:
         self._link, self._keys = link, keys
-
-    @property
-    def wait_s(self) -> float:
-        """Seconds to wait for an answer; less than the link's timeout, because a busy Redis ends waits late."""
-        return min(WAIT_S, self._link.timeout_s / 2)
+        self._wait_s = min(WAIT_S, link.timeout_s / 2)  # less than the timeout, because a busy Redis ends waits late
 
     def ask(self, about: str, **arguments: Any) -> dict[str, Any]:
         """
@@ -93,14 +89,14 @@ class Questions:
         with self._link.wire() as wire:
             wire.execute("RPUSH", ask_key, question.text)
             wire.execute("PEXPIRE", ask_key, KEPT_MS)
-            answered = wire.execute("BLPOP", answer_key, self.wait_s)
+            answered = wire.execute("BLPOP", answer_key, self._wait_s)
             if answered is None:
                 wire.execute("LREM", ask_key, 1, question.text)
         with suppress(*UNREADABLE):
             answer = json.loads(answered[1]) if answered else None
             if isinstance(answer, dict):
                 return answer
-        return {"error": f"no archive answered within {self.wait_s:g} s"}
+        return {"error": f"no archive answered within {self._wait_s:g} s"}
 
 
 class Inbox:
