@@ -159,9 +159,9 @@ def workers_of(wire: Wire, rq: RqKeys) -> list[WorkerSeen]:
     return found
 
 
-def warned_jobs(wire: Wire, rq: RqKeys) -> dict[str, int]:
+def warned_jobs(wire: Wire, keys: Keys) -> dict[str, int]:
     """Return, by queue, how many jobs guards in the mode ``warn`` let run. Raises RedisRefused, RedisUnavailable."""
-    (flat,) = allowed_replies(wire, [("HGETALL", rq.warned())])
+    (flat,) = allowed_replies(wire, [("HGETALL", keys.rq.warned())])
     flat = list(map(text, flat or []))
     return {queue: whole(number) for queue, number in zip(flat[::2], flat[1::2], strict=True)}
 
