@@ -15,8 +15,10 @@ import difflib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice, pairwise
 from typing import Any, Final
 
+from zsched.core.clock import LAST_MS
 from zsched.core.model import After, At, Definition, Now, When
 from zsched.core.occurrences.policy import CONTRADICTIONS, USUAL, Policy
 from zsched.core.options.choices import IfExists
@@ -238,15 +240,8 @@ def _recurring(
 def least_gap_ms(spec: TriggerSpec) -> int | None:
     """Return the least time between the first occurrences of *spec*; None if it has at most one."""
     from_ms = spec.starts_ms - 1 if spec.starts_ms is not None else 0
-    trigger = build(spec, from_ms)
-    gaps: list[int] = []
-    before_ms = trigger.next_after(from_ms)
-    while before_ms is not None and len(gaps) < _SAMPLE:
-        next_ms = trigger.next_after(before_ms)
-        if next_ms is not None:
-            gaps.append(next_ms - before_ms)
-        before_ms = next_ms
-    return min(gaps, default=None)
+    times = islice(build(spec, from_ms).between(from_ms, LAST_MS), 1 + _SAMPLE)
+    return min((later_ms - ms for ms, later_ms in pairwise(times)), default=None)
 
 
 def made_void(options: Mapping[str, Any]) -> Iterator[str]:
