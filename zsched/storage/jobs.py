@@ -82,7 +82,6 @@ def opened_traceback(packed: str) -> str:
     return text(opened).strip()
 
 
-_NOTHING: Final = JobFacts(*[""] * len(JobFacts._fields))
 _OF_ATTEMPTS: Final = ("status", "retries_left", "zs_retries", "number_of_retries")  # as in look.lua
 _TRIES: Final = 100  # if other threads of the task write notes at the same time
 
@@ -106,7 +105,7 @@ class Notes:
         """
         fields = self.execute("HMGET", self._keys.rq.job(self._run_id), *_OF_ATTEMPTS)
         status, left, most, returned = (bytes(value or b"").decode(errors="replace") for value in fields)
-        return _NOTHING._replace(retries_left=left, retries=most, returned=returned).attempt if status else None
+        return JobFacts(retries_left=left, retries=most, returned=returned).attempt if status else None
 
     def read(self, field: str) -> str:
         """Return the text in *field* of the job's hash, or ''."""

@@ -38,10 +38,10 @@ _STEP_S: Final = 2 * DAY_S
 _EPOCH: Final = datetime(1970, 1, 1)
 _LONGEST_NAME: Final = 64  # characters; a longer text is not compared with every zone's name
 
-_MEANT: Final = {
+_OF_ABBREVIATIONS: Final = {
     "EST": "America/New_York America/Toronto America/Panama",
     "EDT": "America/New_York America/Toronto",
-    "EST5EDT": "America/New_York",
+    "EST5EDT POSIXRULES": "America/New_York",
     "CST": "America/Chicago America/Mexico_City Asia/Shanghai Asia/Taipei",
     "CDT": "America/Chicago America/Winnipeg",
     "CST6CDT": "America/Chicago",
@@ -51,19 +51,16 @@ _MEANT: Final = {
     "PST": "America/Los_Angeles America/Vancouver Asia/Manila",
     "PDT": "America/Los_Angeles America/Vancouver",
     "PST8PDT": "America/Los_Angeles",
-    "AKST": "America/Anchorage",
-    "AKDT": "America/Anchorage",
+    "AKST AKDT": "America/Anchorage",
     "HST": "Pacific/Honolulu",
     "AST": "America/Halifax America/Puerto_Rico Asia/Riyadh",
     "ADT": "America/Halifax",
     "NST": "America/St_Johns",
     "BRT": "America/Sao_Paulo",
     "ART": "America/Argentina/Buenos_Aires",
-    "WET": "Europe/Lisbon",
-    "WEST": "Europe/Lisbon",
+    "WET WEST": "Europe/Lisbon",
     "BST": "Europe/London Asia/Dhaka",
-    "CET": "Europe/Berlin Europe/Paris Europe/Madrid",
-    "CEST": "Europe/Berlin Europe/Paris Europe/Madrid",
+    "CET CEST": "Europe/Berlin Europe/Paris Europe/Madrid",
     "MET": "Europe/Berlin",
     "EET": "Europe/Helsinki Europe/Athens Africa/Cairo",
     "EEST": "Europe/Helsinki Europe/Athens",
@@ -87,14 +84,11 @@ _MEANT: Final = {
     "ACST": "Australia/Adelaide Australia/Darwin",
     "AEST": "Australia/Sydney Australia/Brisbane",
     "AEDT": "Australia/Sydney",
-    "NZST": "Pacific/Auckland",
-    "NZDT": "Pacific/Auckland",
-    "Z": "UTC",
-    "LOCALTIME": "UTC",
-    "FACTORY": "UTC",
-    "POSIXRULES": "America/New_York",
+    "NZST NZDT": "Pacific/Auckland",
+    "Z LOCALTIME FACTORY": "UTC",
 }
-"""Zones that may be meant by refused names, the likeliest first; keys in upper case."""
+"""Refused names in upper case, and the zones that may be meant by them, the likeliest first."""
+_MEANT: Final = {name: zones for names, zones in _OF_ABBREVIATIONS.items() for name in names.split()}
 
 _OF_WINDOWS: Final = {
     "America/Anchorage": "alaskan", "America/Argentina/Buenos_Aires": "argentina", "America/Bogota": "sa pacific",
