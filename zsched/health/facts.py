@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.core.occurrences.recent import RecentActivity
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Link, Wire

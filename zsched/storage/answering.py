@@ -18,8 +18,8 @@ from zsched.archive.history import History
 from zsched.archive.ran import ran
 from zsched.archive.records import original_of, puts_of
 from zsched.archive.search import Search
+from zsched.core.entry import Entry, Position
 from zsched.core.facets import question_number, question_text
-from zsched.core.log import Entry, Position
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.lateness import waited_since_us
 from zsched.core.occurrences.search import SearchCursor, Wanted

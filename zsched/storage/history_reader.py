@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, text
-from zsched.core.log import changes
+from zsched.core.log.kinds import changes
 from zsched.core.occurrences.backfill import ran_at
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.search import SearchCursor, Wanted, kept

@@ -128,7 +128,8 @@ class Reader:
         that schedule, or the last one is another, such as cancelled or expired. Bounded in entries, bytes and time: an
         older run is not found.
         """
-        from zsched.core.log import UnknownEntry, changes, narrowed  # for `cancel` of an id that does not wait
+        from zsched.core.entry import UnknownEntry  # for `cancel` of an id that does not wait
+        from zsched.core.log.kinds import changes, narrowed
 
         name = id.encode()
         for entry in Log(self._link, self._keys).back(_LOOKED_AT, most_bytes=_BYTES, for_ms=_LOOKED_FOR_MS):

@@ -22,7 +22,8 @@ from zsched.core.options.forms import LONGEST_PATH, UNREADABLE, Stored, whole_nu
 from zsched.core.pages import pages_of
 from zsched.core.record import STATE, Place, Record
 from zsched.core.runs.job import CALLBACKS, OFFSET_FIELD
-from zsched.core.triggers import TriggerSpec, build, delay_of, read_spec
+from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.trigger import build, delay_of, read_spec
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import InvalidSchedule, TriggerError, UnknownZone
 from zsched.storage.keys import Keys

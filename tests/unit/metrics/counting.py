@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from zsched.core.log import Entry, parse
+from zsched.core.entry import Entry
+from zsched.core.log.kinds import parse
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.metrics.meter import LABELS

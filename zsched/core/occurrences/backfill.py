@@ -24,7 +24,7 @@ from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import is_push
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.source import Source
-from zsched.core.triggers import Trigger, build, nth_after
+from zsched.core.triggers.trigger import Trigger, build, nth_after
 
 MOST: Final = 100_000  # occurrences in one call: 45 MB of small jobs in a queue, pushed in 5 s (measured)
 

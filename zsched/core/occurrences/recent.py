@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zsched.core.clock import LAST_MS
-from zsched.core.log import Entry, Position, UnknownEntry, parse, reading
+from zsched.core.entry import Entry, Position, UnknownEntry, reading
 from zsched.core.log.fires import AdvanceEntry
-from zsched.core.log.kinds import ParsedEntry
+from zsched.core.log.kinds import ParsedEntry, parse
 from zsched.core.log.recovery import MergedEntry, RestoreEntry
 from zsched.core.model import iso, json_of
 from zsched.core.occurrences.lateness import LATE_MS, Waits

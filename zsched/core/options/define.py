@@ -25,7 +25,8 @@ from zsched.core.options.choices import IfExists
 from zsched.core.options.forms import Stored
 from zsched.core.options.instants import instant_ms, local_offset_s
 from zsched.core.options.table import ELSEWHERE, FOR_ENQUEUE, ONLY_ENQUEUE, OPTIONS, RuleOptions
-from zsched.core.triggers import GIVE_A_RULE, RULES, Fold, Gap, TriggerSpec, build, kind_named
+from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
+from zsched.core.triggers.trigger import GIVE_A_RULE, RULES, build, kind_named
 from zsched.core.wording import duration_text
 from zsched.errors import NOT_GIVEN, InvalidSchedule, show
 

@@ -24,7 +24,9 @@ from zsched.core.options.define import (
     made_void,
 )
 from zsched.core.options.table import RuleOptions
-from zsched.core.triggers import RULES, TriggerSpec, has_zone
+from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.trigger import RULES
+from zsched.core.triggers.zones import has_zone
 from zsched.errors import InvalidSchedule
 
 PAYLOAD = ("func", "args", "kwargs")

@@ -27,7 +27,8 @@ from zoneinfo import ZoneInfo
 
 from zsched.core.options import choices, forms
 from zsched.core.options.forms import Form, Option, Stored, ValueType
-from zsched.core.triggers import Fold, Gap, KindOptions, TriggerKind, kind_named
+from zsched.core.triggers.spec import Fold, Gap, TriggerKind
+from zsched.core.triggers.trigger import KindOptions, kind_named
 
 _OF_RULES: Final = "only for recurring schedules"
 

@@ -19,7 +19,7 @@ from zsched.core.occurrences.changes import BACKFILL, RUN_OVER, Change
 from zsched.core.occurrences.outcomes import WAITS_FOR, Outcome, What
 from zsched.core.occurrences.search import run_that_ended
 from zsched.core.runs.run import Run, RunStatus
-from zsched.core.triggers import has_zone, shown_zone
+from zsched.core.triggers.zones import has_zone, shown_zone
 from zsched.core.wording import rough_duration
 
 CREATED: Final = "created"  # the context of a put

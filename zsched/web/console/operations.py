@@ -10,8 +10,8 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
-from zsched.core.entry import Entry
-from zsched.core.log import UnknownEntry, changes, parse
+from zsched.core.entry import Entry, UnknownEntry
+from zsched.core.log.kinds import changes, parse
 from zsched.core.log.shown import unknown_entry_text
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What

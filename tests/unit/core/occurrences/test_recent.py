@@ -11,7 +11,8 @@ import pytest
 from tests.builders import entries
 from tests.builders.entries import end_fields, row_fields
 from tests.unit.core.log.test_log import SAID, T_US
-from zsched.core.log import Entry, parse
+from zsched.core.entry import Entry
+from zsched.core.log.kinds import parse
 from zsched.core.model import iso
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.recent import FAILURES, HAPPENED, Ahead, LogCounter, Rebuilt, RecentActivity, Stretch
