@@ -85,10 +85,10 @@ class HistoryReader:
         left, query, over = wanted.limit, self._query(wanted.id), list[Change]()
         if after is None and wanted.words is not None and wanted.statuses:
             still_open = replace(wanted, whats=frozenset(), statuses=OPEN, limit=MOST_AT_ONCE)
-            answer, _ = query.ask_part(still_open, None)
+            answer, _ = query.ask("search", wanted=still_open, after=None)
             over = self._now(answer["occurrences"], wanted)  # in RQ; the archive may have their ends a moment later
         while True:
-            answer, source = query.ask_part(replace(wanted, limit=min(left, MOST_AT_ONCE)), after)
+            answer, source = query.ask("search", wanted=replace(wanted, limit=min(left, MOST_AT_ONCE)), after=after)
             if answer["after"] is not None and answer["after"] == after:
                 raise ArchiveError(f"archive {source.archive} makes no progress in its history: ask again")
             found = self._now(answer["occurrences"], wanted)
@@ -298,10 +298,6 @@ class HistoryQuery:
             fold = self._folded.fold(self._id, is_searched=about == "search")
             self._answer, self._source = partial(self._folded.answer, fold), self._source.of_log(fold.first, fold.last)
         return self._answer(about, arguments), self._source
-
-    def ask_part(self, wanted: Wanted, after: str | None) -> tuple[dict[str, Any], Source]:
-        """Return the part of a search after a cursor."""
-        return self.ask("search", wanted=wanted, after=after)
 
 
 def understood(answer: dict[str, Any]) -> dict[str, Any]:

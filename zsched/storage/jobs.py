@@ -12,8 +12,7 @@ from __future__ import annotations
 import binascii
 import zlib
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import redis
@@ -124,13 +123,8 @@ class Notes:
 
     def execute(self, *command: Any) -> Any:
         """The reply to *command*."""
-        with self._converted():
-            return self._client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py's
-
-    @contextmanager
-    def _converted(self) -> Iterator[None]:
         try:
-            yield
+            return self._client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py's
         except redis.exceptions.NoScriptError:  # for the script loader
             raise
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:

@@ -235,14 +235,9 @@ def max_jitter_of(trigger: Trigger, nominal_ms: int) -> int:
 
 def lag_of(id: str, nominal_ms: int, max_jitter_ms: int) -> int:
     """Return the delay of the occurrence *nominal_ms* of schedule *id*, at most *max_jitter_ms*."""
-    return _spread(f"{id} {nominal_ms}", max_jitter_ms) if max_jitter_ms else 0
+    return delay_of(f"{id} {nominal_ms}", max_jitter_ms) if max_jitter_ms else 0
 
 
 def delay_of(id: str, most_ms: int) -> int:
-    """Return the delay of one-shot *id* with jitter *most_ms*."""
-    return _spread(id, most_ms)
-
-
-def _spread(text: str, most_ms: int) -> int:
-    """Return a number from 0 to *most_ms* that depends on *text* only."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") % (most_ms + 1)
+    """Return the delay of one-shot *id* with jitter *most_ms*: from 0 to *most_ms*, it depends on *id* only."""
+    return int.from_bytes(blake2b(id.encode(), digest_size=8).digest(), "big") % (most_ms + 1)
