@@ -15,7 +15,7 @@ from bench.arena import Arena, Ground
 from zsched.archive import START, Archive
 from zsched.archive.places import paths_for
 from zsched.config.urls import address_of
-from zsched.core.log import Entry
+from zsched.core.entry import Entry
 from zsched.storage.log import Log
 
 _AT_ONCE = 20_000  # entries in one transaction, at most

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from bench.arena import Ground
 from bench.results import Broken, percentile
-from zsched.core.log import Entry
+from zsched.core.entry import Entry
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.lives import EndEntry
 from zsched.core.runs.run_id import RunId

@@ -23,7 +23,7 @@ from bench.history import archive_path, drop_from_cache, log_of, write_archive
 from bench.journal import Ends
 from bench.load import RQ
 from bench.results import Broken, Result
-from zsched.core.log import Entry, Position
+from zsched.core.entry import Entry, Position
 from zsched.core.runs.job import rq_time
 
 _PORTION: Final = 1000  # runs at once

@@ -21,7 +21,7 @@ from bench.children import folder, leader
 from bench.contest import Contestant, Figure, contest
 from bench.history import archive_path, drop_from_cache, log_of, write_archive
 from bench.results import Broken, Result
-from zsched.core.log import Entry, Position
+from zsched.core.entry import Entry, Position
 from zsched.core.occurrences.outcomes import What
 from zsched.storage.connection import Link
 from zsched.storage.history_reader import HistoryReader

@@ -9,8 +9,7 @@ from typing import Any, Final
 import redis
 
 from tests.builders.records import DUE_MS, OLD_US
-from zsched.core.entry import row_texts, rows_of
-from zsched.core.log import FORMAT, Entry, Position
+from zsched.core.entry import FORMAT, Entry, Position, row_texts, rows_of
 from zsched.core.record import Portion, Record
 from zsched.core.runs.run import Run, RunStatus, facts_text
 

@@ -15,8 +15,8 @@ from tests.builders.entries import LogEntry
 from tests.builders.progress import words_of
 from tests.builders.records import JOB_FIELDS
 from tests.waiting import WITHIN_S
-from zsched.core import log as core
 from zsched.core.clock import LAST_MS
+from zsched.core.entry import Entry
 from zsched.core.options.choices import Priority
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -187,9 +187,9 @@ class Namespace:
     def entries(self) -> list[LogEntry]:
         return [LogEntry.of(id, texts) for id, texts in self.link.execute("XRANGE", self.keys.log(), "-", "+")]
 
-    def parsed(self) -> list[core.Entry]:
+    def parsed(self) -> list[Entry]:
         """Return the entries as an archive reads them."""
-        return [core.Entry.of(id, texts) for id, texts in self.link.execute("XRANGE", self.keys.log(), "-", "+")]
+        return [Entry.of(id, texts) for id, texts in self.link.execute("XRANGE", self.keys.log(), "-", "+")]
 
     @property
     def last(self) -> LogEntry:

@@ -13,7 +13,7 @@ from tests.states import State, archived_by, held_by
 from zsched import Client
 from zsched.archive import Archive
 from zsched.core.clock import SystemClock
-from zsched.core.log import Entry
+from zsched.core.entry import Entry
 from zsched.core.log.recovery import restored
 from zsched.daemon.follower import Follower
 from zsched.storage.keys import Keys

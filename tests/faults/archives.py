@@ -17,7 +17,7 @@ from tests.waiting import WITHIN_S, eventually
 from zsched.archive import Archive
 from zsched.archive.body import COLUMNS, entry_of
 from zsched.archive.file import connect_to_read
-from zsched.core.log import Entry, Position
+from zsched.core.entry import Entry, Position
 from zsched.storage.archivers import Archivers, ArchiveState, Report
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys

@@ -29,8 +29,8 @@ from tests.builders.workers import RqWorkers
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched import Client
-from zsched.core.log import changes
 from zsched.core.log.fires import AdvanceEntry
+from zsched.core.log.kinds import changes
 from zsched.core.log.rows import Advanced
 from zsched.core.occurrences.changes import Change
 from zsched.embedded import EmbeddedRedis

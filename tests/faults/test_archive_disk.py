@@ -33,7 +33,7 @@ from tests.waiting import eventually
 from zsched import Client
 from zsched.archive import START
 from zsched.archive.body import position_of
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.errors import NotArchived
 from zsched.storage.archivers import ArchiveState
 

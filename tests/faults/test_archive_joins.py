@@ -33,7 +33,7 @@ from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.archive import Archive, History
 from zsched.core.clock import SystemClock
-from zsched.core.log import Entry
+from zsched.core.entry import Entry
 from zsched.core.occurrences.outcomes import What
 from zsched.daemon.follower import Follower
 from zsched.embedded import EmbeddedRedis

@@ -34,7 +34,8 @@ from tests.prefix import RQ
 from tests.waiting import ENDS_S, eventually
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.core.clock import from_ms
-from zsched.core.log import Entry, changes, touches
+from zsched.core.entry import Entry
+from zsched.core.log.kinds import changes, touches
 from zsched.core.log.recovery import restored
 from zsched.core.occurrences.outcomes import PUSHES, What
 

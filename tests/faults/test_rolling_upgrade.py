@@ -24,7 +24,7 @@ from tests.prefix import RQ
 from tests.waiting import eventually
 from zsched import Client, NewerFormat
 from zsched.cli.program import USAGE
-from zsched.core.log import FORMAT
+from zsched.core.entry import FORMAT
 from zsched.embedded import EmbeddedRedis
 from zsched.storage.archivers import ArchiveState, Report
 

@@ -14,7 +14,7 @@ import redis
 from tests.builders.daemons import DaemonThread
 from zsched import Client
 from zsched.core.clock import ManualClock
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.core.occurrences.outcomes import OUTCOMES
 from zsched.core.occurrences.search import Wanted
 from zsched.daemon.answerer import Answerer

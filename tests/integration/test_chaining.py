@@ -23,7 +23,7 @@ from tests.integration.client.calls import payload
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, eventually
 from zsched import Client
-from zsched.core.log import Entry
+from zsched.core.entry import Entry
 from zsched.core.runs.run_id import RunId
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link

@@ -16,7 +16,7 @@ from tests.integration.standing import KEYS, LAST_T, now_ms, report, section, st
 from zsched import Client
 from zsched.cli.program import DONE, UNHEALTHY
 from zsched.core.clock import from_ms
-from zsched.core.log import FORMAT
+from zsched.core.entry import FORMAT
 from zsched.core.record import Place, Portion, Record
 from zsched.core.runs.job import rq_time
 from zsched.core.runs.run import Run, RunStatus

@@ -19,8 +19,7 @@ from zsched.archive import Archive
 from zsched.archive.check import SUM, sum_of
 from zsched.archive.file import VERSION
 from zsched.cli.program import FAILED, USAGE
-from zsched.core.entry import OLDEST_FORMAT
-from zsched.core.log import FORMAT
+from zsched.core.entry import FORMAT, OLDEST_FORMAT
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.storage.keys import Keys

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from zsched.core.clock import ManualClock, SystemClock
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import Wanted
 from zsched.core.runs.run import RunStatus

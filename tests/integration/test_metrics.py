@@ -20,7 +20,7 @@ from tests.unit.metrics.counting import outcomes_of
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.core.clock import ManualClock
-from zsched.core.log import Entry
+from zsched.core.entry import Entry
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 from zsched.metrics.meter import MOST

@@ -15,7 +15,7 @@ from tests.waiting import eventually
 from zsched import Client
 from zsched.core.clock import from_ms
 from zsched.core.occurrences.outcomes import What
-from zsched.core.triggers import build, due_of
+from zsched.core.triggers.trigger import build, due_of
 
 pytestmark = pytest.mark.once
 FUNC = "app.tasks.run"

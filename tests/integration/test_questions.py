@@ -19,7 +19,7 @@ from tests.integration.reruns.ends import archived
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client
 from zsched.core.clock import from_ms
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import Wanted
 from zsched.core.runs.run import RunStatus

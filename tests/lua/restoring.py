@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.builders.entries import LogEntry
 from tests.builders.namespaces import LEASE_MS, Namespace
-from zsched.core.log import Entry as Read
-from zsched.core.log import Position
+from zsched.core.entry import Entry as Read
+from zsched.core.entry import Position
 from zsched.core.log.recovery import restored
 from zsched.core.record import Portion, Record
 from zsched.storage.restoring import portions, script_of

@@ -13,7 +13,7 @@ from tests.lua.test_lost import again, end, execution, job
 from tests.lua.test_pause_resume import plan_text
 from tests.lua.test_retry import retry
 from tests.prefix import RQ
-from zsched.core.log import Position
+from zsched.core.entry import Position
 
 DUE_MS = 1_700_000_000_000
 LIMITED = FIELDS | {"zs": "1l", "rate_limit_key": "sms", "rate_limit_concurrency": "1"}

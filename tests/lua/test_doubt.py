@@ -9,7 +9,7 @@ import pytest
 from tests.builders.namespaces import HOUR_MS, Namespace, put_due
 from tests.builders.records import one_shot
 from tests.lua.restoring import merged, restore
-from zsched.core.log import Position
+from zsched.core.entry import Position
 
 
 def doubt(led: Namespace, ago_ms: int = 0, **meta: Any) -> int:

@@ -14,8 +14,7 @@ from tests.builders.namespaces import HOUR_MS, LEASE_MS, Namespace
 from tests.builders.records import one_shot
 from tests.lua.restoring import restore
 from zsched.core.clock import LAST_MS
-from zsched.core.entry import OLDEST_FORMAT
-from zsched.core.log import FORMAT
+from zsched.core.entry import FORMAT, OLDEST_FORMAT
 from zsched.errors import Garbled, NewerFormat, OlderFormat
 from zsched.storage.meta import number
 from zsched.storage.scripts import load

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from tests.builders.leaders import KEYS, Leader
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.lease import term_of
 from zsched.storage.log import Log

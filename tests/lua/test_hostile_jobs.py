@@ -16,7 +16,8 @@ from tests.lua import chained
 from tests.prefix import RQ
 from zsched import Client
 from zsched.core.clock import ManualClock
-from zsched.core.log import Entry, Position, changes, parse, touches
+from zsched.core.entry import Entry, Position
+from zsched.core.log.kinds import changes, parse, touches
 from zsched.core.runs.job import JOB_FIELDS, JobFacts, rq_time
 from zsched.core.runs.run import of_job, pushed
 from zsched.daemon.lost import lost_row

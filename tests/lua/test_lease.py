@@ -9,7 +9,7 @@ import pytest
 
 from tests.builders.namespaces import LEASE_MS, Namespace
 from tests.prefix import RQ
-from zsched.core.log import FORMAT
+from zsched.core.entry import FORMAT
 from zsched.errors import ServerChanged, Stale
 
 

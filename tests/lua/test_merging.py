@@ -12,7 +12,7 @@ from tests.builders.records import DUE_MS, one_shot, open_run, rule
 from tests.lua.restoring import hold, merged, restore, seen
 from tests.prefix import RQ
 from tests.unit.core.log.test_kinds import TOUCHED
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.storage.scripts import load
 
 

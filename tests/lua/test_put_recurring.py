@@ -9,7 +9,7 @@ import pytest
 from tests.builders.namespaces import HOUR_MS, OWN, TEMPLATE, Namespace, flat
 from tests.builders.progress import change_progress
 from tests.prefix import RQ
-from zsched.core import log as core
+from zsched.core.log.kinds import changes
 from zsched.core.log.puts import PutRecurringEntry
 from zsched.core.occurrences.outcomes import What
 
@@ -438,7 +438,7 @@ def test_a_new_rule_records_the_overdue_occurrence_that_it_drops(ns: Namespace, 
 
     ns.put_recurring("r", nominal_ms + 3 * HOUR_MS, trigger="rule-2", digest="digest-2")
 
-    put, skipped = core.changes(ns.parsed()[-1])
+    put, skipped = changes(ns.parsed()[-1])
     assert (What.PUT, "paused" if is_paused else "") == (put.what, put.why)
     assert (What.SKIPPED, nominal_ms, "rule_changed") == (skipped.what, skipped.nominal_ms, skipped.why)
     assert [1, 1] == sorted(+number for number in PutRecurringEntry(ns.parsed()[-1]).counts().happened.values())
@@ -456,4 +456,4 @@ def test_a_put_that_drops_no_occurrence_records_none(ns: Namespace, change: dict
 
     ns.put_recurring("r", ns.now_ms + HOUR_MS, digest="digest-2", **change)
 
-    assert [What.PUT] == [one.what for one in core.changes(ns.parsed()[-1])]
+    assert [What.PUT] == [one.what for one in changes(ns.parsed()[-1])]

@@ -16,7 +16,7 @@ from rq import Callback, RateLimit, Retry
 
 from zsched import AsyncClient, Client, Schedule, Scheduled, ScheduleOptions, ScheduleRow, task
 from zsched.core.options.choices import CatchUp, IfExists, OnLost, OnUncertain, Overlap, Priority
-from zsched.core.triggers import Fold, Gap
+from zsched.core.triggers.spec import Fold, Gap
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 

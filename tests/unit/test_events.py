@@ -14,7 +14,6 @@ import structlog
 from tests.waiting import ENDS_S
 from zsched import events
 from zsched.core.clock import ManualClock
-from zsched.errors import ConfigError
 
 
 class Terminal(io.StringIO):
@@ -184,12 +183,6 @@ def test_a_broken_pipe_loses_events_and_nothing_else() -> None:
     told, _ = program.communicate(b"go\n", timeout=ENDS_S)
 
     assert (b"done\n", 0) == (told, program.returncode)
-
-
-@pytest.mark.parametrize("wrong", [{"level": "loud"}, {"format": "xml"}])
-def test_an_unknown_level_or_format_is_an_error_with_the_choices(wrong: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match="write one of"):
-        events.configure(**wrong)
 
 
 def test_a_long_text_of_another_program_is_cut_in_every_field(capsys: pytest.CaptureFixture[str]) -> None:

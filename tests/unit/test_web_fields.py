@@ -11,8 +11,8 @@ from zsched.core.occurrences.policy import Policy
 from zsched.core.options.choices import OnLost, Overlap
 from zsched.core.options.forms import RateLimit
 from zsched.core.options.table import FOR_UPDATE, OPTIONS
-from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.spec import TriggerSpec
 from zsched.web.console.fields import FIRST, OTHERS, Field, editable_fields
 
 NOT_SHOWN = {"after", "urgency", "meta", "on_success", "on_failure", "durable", "allow_past", "if_version"}

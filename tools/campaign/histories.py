@@ -13,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from zsched.core.log import Entry, Position, UnknownEntry, changes
+from zsched.core.entry import Entry, Position, UnknownEntry
+from zsched.core.log.kinds import changes
 from zsched.core.log.recovery import ScanEntry
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import PUSHES, What

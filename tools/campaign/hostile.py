@@ -24,7 +24,7 @@ from tools.campaign.stage import Stage
 from tools.campaign.workers import BULK
 from zsched import ScheduleRow
 from zsched.core.clock import from_ms
-from zsched.core.log import changes
+from zsched.core.log.kinds import changes
 from zsched.core.occurrences.outcomes import What
 from zsched.storage.rights import Role, rights_of
 

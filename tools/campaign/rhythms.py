@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tools.campaign.checks import Audit, Findings
 from tools.campaign.histories import SCAN
-from zsched.core.log import Entry, UnknownEntry
+from zsched.core.entry import Entry, UnknownEntry
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.lives import ResumeEntry
 from zsched.core.log.puts import CancelEntry, PutRecurringEntry

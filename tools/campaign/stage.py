@@ -27,7 +27,7 @@ from tools.campaign.calls import Ledger, now_us
 from tools.campaign.server import Server
 from tools.campaign.witnesses import Loss
 from tools.campaign.workers import QuickHand, Workers
-from zsched.core.log import Entry
+from zsched.core.entry import Entry
 from zsched.daemon.running import UNUSABLE
 from zsched.embedded import Guard
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tools.campaign.calls import Call
 from tools.campaign.receipts import Receipt
-from zsched.core.log import Entry
+from zsched.core.entry import Entry
 
 
 class Loss(NamedTuple):

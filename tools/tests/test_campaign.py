@@ -16,7 +16,7 @@ from tools.campaign.run import Campaign, Plan
 from tools.campaign.safeguards import SAFEGUARDS, copy_code
 from tools.campaign.verdict import Verdict, judge
 from tools.campaign.witnesses import Loss, Place, Window, Witnesses
-from zsched.core.log import FORMAT, Entry, Position
+from zsched.core.entry import FORMAT, Entry, Position
 from zsched.core.record import Place as At
 from zsched.core.record import Portion, Record
 

@@ -15,7 +15,7 @@ from zsched.aio.bridge import run, wait
 from zsched.aio.link import AsyncLink
 from zsched.client import answers, bulk, preview, putting, updating
 from zsched.client.client import Client, ClientOptions
-from zsched.core.log import Entry, Position
+from zsched.core.entry import Entry, Position
 from zsched.core.model import Many
 from zsched.core.options.allowed import Limits
 from zsched.core.options.choices import Refused

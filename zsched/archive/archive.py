@@ -31,10 +31,9 @@ from zsched.archive.recall import Recall
 from zsched.archive.retention import Retention
 from zsched.archive.schema import SEGMENT_BITS, last_n, number_of
 from zsched.core.clock import Clock
-from zsched.core.entry import START
-from zsched.core.log import FORMAT, Entry, Key, Position, UnknownEntry, UnreadableEntry
+from zsched.core.entry import FORMAT, START, Entry, Position, UnknownEntry, UnreadableEntry
 from zsched.core.log.recovery import ScanEntry
-from zsched.core.record import Record
+from zsched.core.record import Key, Record
 from zsched.core.runs.run_id import suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveFailed
 

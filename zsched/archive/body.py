@@ -18,7 +18,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from zlib import crc32
 
-from zsched.core.log import Entry, Position, Texts, parse, reading
+from zsched.core.entry import Entry, Position, Texts, reading
+from zsched.core.log.kinds import parse
 from zsched.core.record import RecordFields
 from zsched.errors import ArchiveCorrupt
 

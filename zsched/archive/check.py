@@ -26,7 +26,7 @@ from zsched.archive.index import facets_in
 from zsched.archive.live import record_in
 from zsched.archive.prefixes import bits_in
 from zsched.core.clock import Clock
-from zsched.core.log import FORMAT
+from zsched.core.entry import FORMAT
 from zsched.errors import ArchiveCorrupt, ArchiveForeign
 
 _OPCODES: Final = 5000  # of SQLite's machine between two readings of the clock: about 0.1 ms

@@ -19,8 +19,8 @@ from typing import Any, Final
 from zsched.archive import live
 from zsched.archive.index import IndexWriter, RecordPlace
 from zsched.archive.live import LiveRow, record_in, stored
-from zsched.core.log import Entry, Key, Position, parse, reading
-from zsched.core.log.kinds import ParsedEntry
+from zsched.core.entry import Entry, Position, reading
+from zsched.core.log.kinds import ParsedEntry, parse
 from zsched.core.log.puts import DISABLED
 from zsched.core.log.rows import (
     Advanced,
@@ -40,7 +40,7 @@ from zsched.core.log.rows import (
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.occurrences.search import record_key_of
-from zsched.core.record import Place, Record
+from zsched.core.record import Key, Place, Record
 from zsched.core.runs.run_id import nominal_ms_of, run_id_of
 
 _SELECT = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id = ? AND place <> 'open'"

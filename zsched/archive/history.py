@@ -23,8 +23,9 @@ from zsched.archive import body
 from zsched.archive.file import connect_to_read, converted
 from zsched.archive.index import facets_in
 from zsched.archive.schema import first_since, last_n, number_of, segments
+from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.facets import FacetsOfRows
-from zsched.core.log import Entry, Position, UnknownEntry, changes, kinds_telling, leaders_kinds, narrowed, parse
+from zsched.core.log.kinds import changes, kinds_telling, leaders_kinds, narrowed, parse
 from zsched.core.log.lives import TermEntry
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.lateness import is_late

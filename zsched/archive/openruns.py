@@ -17,7 +17,8 @@ from typing import Final
 from zsched.archive import live
 from zsched.archive.history import History
 from zsched.archive.live import record_in
-from zsched.core.log import UnknownEntry, parse, reading, text
+from zsched.core.entry import UnknownEntry, reading, text
+from zsched.core.log.kinds import parse
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import run_that_ended
 from zsched.core.runs.run import Run, pushed

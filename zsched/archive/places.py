@@ -30,7 +30,7 @@ from typing import Final
 from zsched.archive import body
 from zsched.archive.check import stored_facts
 from zsched.archive.file import connect_to_read, converted
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.core.recovery.difference import is_same_set
 from zsched.errors import ArchiveError, ArchiveFailed, ArchiveOfAnother
 

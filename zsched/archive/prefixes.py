@@ -20,7 +20,8 @@ from zlib import crc32
 
 from zsched.archive import body
 from zsched.core.clock import Clock
-from zsched.core.log import UnknownEntry, kinds_telling, parse, reading
+from zsched.core.entry import UnknownEntry, reading
+from zsched.core.log.kinds import kinds_telling, parse
 from zsched.core.occurrences.outcomes import SEARCHED
 from zsched.errors import ArchiveCorrupt
 

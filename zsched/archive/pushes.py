@@ -17,7 +17,7 @@ from typing import Final
 from zsched.archive.history import History
 from zsched.archive.index import another_end, key_of
 from zsched.archive.schema import POSTING_BITS, first_since
-from zsched.core.log import kinds_telling
+from zsched.core.log.kinds import kinds_telling
 from zsched.core.log.lives import EndEntry
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What

@@ -18,8 +18,8 @@ from zsched.archive.body import entry_of
 from zsched.archive.history import ENTRY, History
 from zsched.archive.schema import first_since
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.log import kinds_telling
 from zsched.core.log.fires import AdvanceEntry
+from zsched.core.log.kinds import kinds_telling
 from zsched.core.occurrences.backfill import ran_at
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import RAN, What

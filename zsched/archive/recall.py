@@ -23,22 +23,13 @@ from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, co
 from zsched.archive.live import record_in
 from zsched.archive.schema import last_n, number_of, segments
 from zsched.core.clock import Clock
-from zsched.core.log import (
-    Entry,
-    Key,
-    Position,
-    UnknownEntry,
-    changes,
-    kinds_telling,
-    kinds_telling_only,
-    parse,
-    touches,
-)
+from zsched.core.entry import Entry, Position, UnknownEntry
+from zsched.core.log.kinds import changes, kinds_telling, kinds_telling_only, parse, touches
 from zsched.core.log.lives import EndEntry
 from zsched.core.log.recovery import RestoreEntry
 from zsched.core.occurrences.outcomes import OF_RUNS, What
 from zsched.core.pages import pages_of
-from zsched.core.record import Place, Record, RecordFields
+from zsched.core.record import Key, Place, Record, RecordFields
 from zsched.core.recovery.difference import Recalled
 from zsched.core.runs.run import Run
 from zsched.core.runs.run_id import nominal_ms_of, run_key, suffix_of

@@ -15,9 +15,9 @@ from typing import Final
 from zsched.archive.body import Arguments
 from zsched.archive.history import History
 from zsched.archive.schema import first_since
+from zsched.core.entry import Entry, UnknownEntry, reading
 from zsched.core.facets import NO_FACETS, Facets
-from zsched.core.log import Entry, UnknownEntry, logged_put, parse, reading
-from zsched.core.log.kinds import LoggedPut, kinds_with_records
+from zsched.core.log.kinds import LoggedPut, kinds_with_records, logged_put, parse
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.search import is_push, record_key_of
 from zsched.core.record import Key, Record

@@ -28,7 +28,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from zsched.core.log import Position
+from zsched.core.entry import Position
 
 APPLICATION_ID: Final = 0x7A736368  # "zsch", in the file's header, to recognize archives
 VERSION: Final = 5  # of the tables and the storage of entries; files of other versions are refused

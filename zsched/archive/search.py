@@ -37,9 +37,9 @@ from zsched.archive.pushes import PushedRuns
 from zsched.archive.records import facets_before
 from zsched.archive.schema import POSTING_BITS, first_since, number_of
 from zsched.core.clock import Clock, SystemClock
+from zsched.core.entry import Entry, Position, UnknownEntry, reading
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
-from zsched.core.log import Entry, Position, UnknownEntry, kinds_telling, parse, reading
-from zsched.core.log.kinds import ParsedEntry
+from zsched.core.log.kinds import ParsedEntry, kinds_telling, parse
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What
 from zsched.core.occurrences.search import SearchCursor, Wanted, is_push, record_key_of, run_that_ended

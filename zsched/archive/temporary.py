@@ -14,7 +14,8 @@ from zsched.archive import body
 from zsched.archive.fold import StateWriter
 from zsched.archive.history import History
 from zsched.archive.schema import create
-from zsched.core.log import Entry, Position, UnknownEntry, changes
+from zsched.core.entry import Entry, Position, UnknownEntry
+from zsched.core.log.kinds import changes
 from zsched.core.runs.run_id import suffix_of
 
 _NOWHERE: Final = Path(":memory:")

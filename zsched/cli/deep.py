@@ -11,7 +11,7 @@ from typing import Final
 from zsched.archive.recall import recalling_beside
 from zsched.cli.archived import archive_here
 from zsched.config.settings import Settings
-from zsched.core.log import UnknownEntry
+from zsched.core.entry import UnknownEntry
 from zsched.core.pages import pages_of
 from zsched.core.recovery.audit import Alarm, Event
 from zsched.core.wording import plural

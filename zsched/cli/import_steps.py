@@ -20,9 +20,9 @@ from zsched.core.clock import SystemClock, to_ms
 from zsched.core.model import Definition, iso
 from zsched.core.occurrences.planning import occurrences
 from zsched.core.story.sentences import local_text
-from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.wording import plural, some
 from zsched.files import ClientChecks
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED

@@ -16,7 +16,7 @@ from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, Invocation, command, group
 from zsched.cli.values import content
 from zsched.core.options.choices import CatchUp, Overlap
-from zsched.core.triggers import zone
+from zsched.core.triggers.zones import zone
 from zsched.core.wording import plural, some
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.files.reading import STDIN

@@ -25,7 +25,8 @@ from zsched.core.options.choices import ScheduleState
 from zsched.core.options.definition import definition_of
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.sentences import local_text, shortened
-from zsched.core.triggers import KINDS, RULES, has_zone, zone
+from zsched.core.triggers.trigger import KINDS, RULES
+from zsched.core.triggers.zones import has_zone, zone
 from zsched.core.wording import relative_text, with_name
 from zsched.errors import ScheduleNotFound
 

@@ -16,7 +16,8 @@ from zsched.cli.lines import printable
 from zsched.cli.program import Invocation, close_stdout, command, connect
 from zsched.cli.values import Moment, moment, moment_at
 from zsched.client import Client
-from zsched.core.log import Entry, Position, UnknownEntry, changes, parse
+from zsched.core.entry import Entry, Position, UnknownEntry
+from zsched.core.log.kinds import changes, parse
 from zsched.core.log.shown import entry_for_json, unknown_entry_text
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What

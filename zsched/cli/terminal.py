@@ -22,7 +22,7 @@ import click
 from zsched.cli.lines import Shown, Style, StyledLine, Table, TableRow
 from zsched.cli.tables import aligned
 from zsched.core.clock import SystemClock, from_ms
-from zsched.core.triggers import shown_zone
+from zsched.core.triggers.zones import shown_zone
 
 _NARROWEST: Final = 40  # columns; a terminal that claims less is taken for so wide
 _DEEPEST: Final = 26  # columns of a hanging indent, at most

@@ -16,8 +16,8 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from zsched.core.clock import from_ms
+from zsched.core.entry import Entry, Position
 from zsched.core.facets import Facets
-from zsched.core.log import Entry, Position
 from zsched.core.model import Schedule
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What

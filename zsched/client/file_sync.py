@@ -24,7 +24,8 @@ from zsched.core.listing import id_test
 from zsched.core.model import Definition, Schedule, Scheduled
 from zsched.core.options.choices import IfExists
 from zsched.core.options.revision import PAYLOAD, is_same
-from zsched.core.triggers import GIVE_A_RULE, TriggerSpec, check
+from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.trigger import GIVE_A_RULE, check
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.storage.comparing import ScheduleWithOptions, with_options
 from zsched.storage.refusals import is_changed

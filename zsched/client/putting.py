@@ -26,7 +26,8 @@ from zsched.core.options.choices import Refused
 from zsched.core.options.define import Presets, define, define_now, define_rule
 from zsched.core.options.instants import instant_ms, local_offset_s
 from zsched.core.options.table import ScheduleRow
-from zsched.core.triggers import RULES, Fold, Gap, TriggerSpec, delay_of
+from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
+from zsched.core.triggers.trigger import RULES, delay_of
 from zsched.errors import NOT_GIVEN, InvalidSchedule, RedisUnavailable
 from zsched.storage.archivers import Durability
 from zsched.storage.puts import DONE, Answer, Put, PutScripts, Shape

@@ -285,7 +285,9 @@ class Schedules(Past):
         Raises:
             RedisRefused: also if this user may not list workers, such as ``zsched-client`` of deploy/redis.
         """
-        return self._reader.stalled_queues()
+        from zsched.storage.queues import stalled_queues  # for operators
+
+        return self._reader.on_wire(stalled_queues)
 
     def doubtful_queues(self, put: Iterable[Prioritized]) -> Sequence[SharedQueue | MisspeltQueue]:
         """

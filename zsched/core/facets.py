@@ -18,12 +18,23 @@ from zsched.core.record import Place, Record
 from zsched.core.runs.job import CALLBACKS
 from zsched.errors import show
 
+_WHOLE: Final = 2**62  # bound of whole numbers in a question: SQLite's integers have 64 bits
+
 
 def question_text(value: Any) -> str:
     """Return *value*, a text in a question to an archive. Raises TypeError, UnicodeEncodeError (a lone surrogate)."""
     if not isinstance(value, str):
         raise TypeError(f"{show(value)} is no text")
     value.encode()
+    return value
+
+
+def question_number(value: Any) -> int:
+    """Return *value*, a whole number in a question to an archive. Raises TypeError, ValueError: it is too large."""
+    if type(value) is not int:
+        raise TypeError(f"{show(value)} is no whole number")
+    if abs(value) >= _WHOLE:
+        raise ValueError(f"{show(value)} is too large")
     return value
 
 

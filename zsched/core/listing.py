@@ -14,7 +14,7 @@ from zsched.core.model import Schedule
 from zsched.core.options.arguments import FacetFilters, check_filter, choice
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.instants import instant_ms
-from zsched.core.triggers import RULES
+from zsched.core.triggers.trigger import RULES
 from zsched.errors import InvalidSchedule
 
 RECURRING = "recurring"  # every kind of rule

@@ -24,7 +24,7 @@ from zsched.core.options.checked import POLICIES, CheckedOptions, options_for_js
 from zsched.core.options.choices import IfExists, ScheduleState
 from zsched.core.record import Place, Record
 from zsched.core.runs.run_id import RunId
-from zsched.core.triggers import TriggerSpec
+from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.wording import plural
 from zsched.errors import ZschedError
 

@@ -23,7 +23,7 @@ import structlog
 from zsched.archive import Archive
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.daemon import heap
 from zsched.daemon.bell import Bell
 from zsched.daemon.failures import Failures

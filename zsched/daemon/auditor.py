@@ -28,7 +28,7 @@ from typing import Final
 import structlog
 
 from zsched.archive.recall import Recall, recalling_beside
-from zsched.core.log import UnknownEntry
+from zsched.core.entry import UnknownEntry
 from zsched.core.pages import pages_of
 from zsched.core.recovery.audit import GRACE_MS, Alarm, is_overdue, late
 from zsched.daemon.archiver import Archiver

@@ -18,7 +18,7 @@ import structlog
 
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
-from zsched.core.triggers import lack_of
+from zsched.core.triggers.zones import lack_of
 from zsched.daemon.doubt import DoubtEnder
 from zsched.daemon.elector import Elector
 from zsched.daemon.failures import Failures

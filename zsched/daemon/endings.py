@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.storage.registries import Registries
 
 _USUAL: Final = {"finished": 500, "failed": 31_536_000}  # RQ's own lifetimes, in s

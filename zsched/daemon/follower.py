@@ -47,7 +47,7 @@ import structlog
 
 from zsched.archive import START, Archive
 from zsched.core.clock import Clock
-from zsched.core.log import Entry, Position, is_known
+from zsched.core.entry import Entry, Position, is_known
 from zsched.core.recovery.difference import Verdict
 from zsched.daemon.bell import Bell
 from zsched.daemon.intake import Intake

@@ -15,7 +15,8 @@ from itertools import islice
 from typing import Final
 
 from zsched.archive.recall import Recall
-from zsched.core.log import Entry, Position, UnknownEntry, touches
+from zsched.core.entry import Entry, Position, UnknownEntry
+from zsched.core.log.kinds import touches
 from zsched.core.record import Record
 from zsched.core.recovery.audit import Alarm, left_out, may_be_left_out, misplaced, unknown_schedule
 from zsched.core.recovery.difference import Recalled

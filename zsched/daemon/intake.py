@@ -18,7 +18,7 @@ import structlog
 
 from zsched.archive import Archive
 from zsched.core.clock import Clock
-from zsched.core.log import Entry, Position, readable
+from zsched.core.entry import Entry, Position, readable
 from zsched.core.record import Record
 from zsched.core.runs.run_id import run_id_of
 from zsched.daemon.batch import Batch

@@ -41,7 +41,7 @@ from typing import Final
 import structlog
 
 from zsched.archive.openruns import open_runs
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.core.options.choices import OnLost
 from zsched.core.pages import pages_of
 from zsched.core.runs.attempts import Attempt, added, attempts_of, attempts_text

@@ -41,10 +41,10 @@ from itertools import chain
 from typing import Final
 
 from zsched.archive import Recall
-from zsched.core.log import Entry, Key, Position, UnknownEntry
+from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.log.recovery import RestoreEntry
 from zsched.core.pages import pages_of
-from zsched.core.record import Portion, Record
+from zsched.core.record import Key, Portion, Record
 from zsched.core.recovery.audit import misplaced
 from zsched.core.recovery.difference import Branch, Recalled
 from zsched.core.runs.run import Run

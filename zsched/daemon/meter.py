@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zsched.core.log import Entry
+from zsched.core.entry import Entry
 
 
 class Meter:

@@ -29,7 +29,7 @@ from typing import Final
 import structlog
 
 from zsched.core.clock import Clock
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.core.pages import pages_of
 from zsched.daemon.batch import Batch
 from zsched.errors import RedisRefused, ServerChanged, Stale

@@ -28,7 +28,7 @@ from zsched.archive.places import ArchiveFacts, demand_folder, paths_for, refuse
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import Clock, from_ms
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.core.recovery.difference import Verdict, judge
 from zsched.daemon.merge import Merge
 from zsched.errors import ArchiveCorrupt, ArchiveFailed, ArchiveInUse, ArchiveOfAnother

@@ -38,7 +38,8 @@ import structlog
 
 from zsched.archive import Archive
 from zsched.core.clock import Clock
-from zsched.core.log import Entry, Position, UnknownEntry, is_leaders, kinds_telling_only, touches
+from zsched.core.entry import Entry, Position, UnknownEntry
+from zsched.core.log.kinds import is_leaders, kinds_telling_only, touches
 from zsched.core.log.recovery import RestoreEntry, restored
 from zsched.core.occurrences.outcomes import OF_RUNS
 from zsched.core.record import Record

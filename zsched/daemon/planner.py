@@ -16,7 +16,8 @@ from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.policy import Policy, plan
 from zsched.core.options.checked import read_policy
 from zsched.core.options.choices import CatchUp
-from zsched.core.triggers import Anchor, build, spec_of
+from zsched.core.triggers.spec import Anchor
+from zsched.core.triggers.trigger import build, spec_of
 from zsched.errors import UnknownZone
 from zsched.storage.dispatch import DueRecurring, PlannedDue, WrittenPlan, advance_words
 

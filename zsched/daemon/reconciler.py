@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from zsched.core.log import Entry, Position
+from zsched.core.entry import Entry, Position
 from zsched.core.record import Portion, Record
 from zsched.core.recovery.difference import Branch, Recalled, lacking, over_row
 from zsched.storage.connection import Wire

@@ -34,11 +34,11 @@ from typing import Any, Final
 import structlog
 
 from zsched.core.clock import Clock
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.core.occurrences.planning import Move, move_of
 from zsched.core.pages import pages_of
 from zsched.core.record import Record
-from zsched.core.triggers import spec_of
+from zsched.core.triggers.trigger import spec_of
 from zsched.daemon.tick import Tick
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Wire

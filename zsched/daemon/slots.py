@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from zsched.core.clock import Clock
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.core.pages import pages_of
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys

@@ -19,9 +19,9 @@ import structlog
 
 from zsched.config.settings import DaemonSettings
 from zsched.core.clock import Clock
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.core.occurrences.outcomes import Outcome, outcome_of
-from zsched.core.triggers import lack_of
+from zsched.core.triggers.zones import lack_of
 from zsched.daemon.batch import Batch
 from zsched.daemon.meter import Meter
 from zsched.daemon.native import Native

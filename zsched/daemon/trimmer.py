@@ -8,7 +8,7 @@ import structlog
 
 from zsched.config.settings import ArchiveSettings
 from zsched.core.clock import Clock
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.errors import RedisRefused
 from zsched.storage.dispatch import Dispatch
 from zsched.storage.lease import Term

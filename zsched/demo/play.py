@@ -21,7 +21,7 @@ from zsched.core.clock import Clock, SystemClock, from_ms
 from zsched.core.occurrences.outcomes import What
 from zsched.core.options.table import ScheduleRow
 from zsched.core.story.sentences import local_text
-from zsched.core.triggers import zone
+from zsched.core.triggers.zones import zone
 from zsched.core.wording import plural, some
 from zsched.demo import tasks
 from zsched.demo.runs import RunReader

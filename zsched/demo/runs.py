@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from zsched.core.log import changes
+from zsched.core.log.kinds import changes
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.runs.run import Run, of_job

@@ -25,7 +25,8 @@ from zsched.client.file_sync import FileSync
 from zsched.core.clock import to_ms
 from zsched.core.model import Definition, Schedule, Scheduled, iso
 from zsched.core.options.choices import ScheduleState
-from zsched.core.triggers import TriggerSpec, check
+from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.trigger import check
 from zsched.errors import InvalidSchedule, RedisRefused, RedisUnavailable, ZschedError
 from zsched.files.reading import FileEntry, ScheduleFile
 from zsched.storage.comparing import OptionChange, ScheduleWithOptions, option_changes

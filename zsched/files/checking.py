@@ -35,8 +35,8 @@ from zsched.core.options.arguments import strict_json
 from zsched.core.options.define import NO_TRIGGER, TRIGGERS
 from zsched.core.options.forms import Stored, ValueType
 from zsched.core.options.table import ELSEWHERE, OPTIONS, options_taking
-from zsched.core.triggers import RULES
 from zsched.core.triggers.every import LONGEST_MS
+from zsched.core.triggers.trigger import RULES
 from zsched.errors import InvalidSchedule, InvalidTask, ZschedError
 from zsched.tasks.lookup import Lookup
 

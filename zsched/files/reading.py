@@ -26,7 +26,7 @@ from zsched.config.reading import read_toml
 from zsched.core.model import Definition
 from zsched.core.options.arguments import check_text
 from zsched.core.toml import Lines, key_text
-from zsched.core.triggers import RULES
+from zsched.core.triggers.trigger import RULES
 from zsched.errors import NOT_GIVEN, InvalidFile, InvalidSchedule
 from zsched.files.checking import (
     ARGUMENTS,

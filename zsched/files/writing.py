@@ -18,7 +18,8 @@ from zsched.core.model import Schedule
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.revision import is_same
 from zsched.core.toml import json_text, key_text, toml_text
-from zsched.core.triggers import RULES, TriggerKind
+from zsched.core.triggers.spec import TriggerKind
+from zsched.core.triggers.trigger import RULES
 from zsched.core.wording import blanked
 from zsched.files.checking import JSON_KEYS
 from zsched.storage.comparing import ScheduleWithOptions, plain_options

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final, get_args
 
-from zsched.core.log import is_known, text
+from zsched.core.entry import is_known, text
 from zsched.core.options.choices import Priority
 from zsched.core.wording import plural, some
 from zsched.errors import Garbled, RedisRefused

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.core.options.choices import Priority
 from zsched.core.runs.signature import SIGNATURE_FIELD, parts_of
 from zsched.core.toml import toml_text

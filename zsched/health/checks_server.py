@@ -11,7 +11,7 @@ from typing import Final
 
 from redis.crc import key_slot
 
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.core.wording import some
 from zsched.errors import RedisRefused
 from zsched.health.check import Finding, fine, health_check, note, problem, skipped, warning

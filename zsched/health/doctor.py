@@ -31,7 +31,7 @@ from zsched.storage.registries import is_denied
 from zsched.storage.rights import Role
 from zsched.storage.server import Server
 from zsched.storage.shell import Shell
-from zsched.storage.slots import SlotWaits
+from zsched.storage.slots import SlotWaits, slot_waits
 
 Ask = Callable[[], Any]
 
@@ -99,7 +99,7 @@ def _facts(probe: Probe) -> dict[type, Ask]:
         Overview: cache(probe.reader.overview),
         RecentActivity: lambda: probe.recent,
         StalledQueues: lambda: probe.stalled_queues,
-        SlotWaits: cache(probe.reader.slot_waits),
+        SlotWaits: cache(lambda: probe.reader.on_wire(slot_waits)),
     }
 
 

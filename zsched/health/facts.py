@@ -22,19 +22,19 @@ from typing import Any, Final, NamedTuple
 
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.core.occurrences.recent import RecentActivity
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.overview import Overview
-from zsched.storage.queues import StalledQueues
+from zsched.storage.queues import StalledQueues, stalled_queues
 from zsched.storage.reader import Reader
 from zsched.storage.registries import Registries, allowed_replies
 from zsched.storage.rights import Role
 from zsched.storage.rqjob import Encoder
 from zsched.storage.server import Server
-from zsched.storage.slots import SlotWaits
+from zsched.storage.slots import SlotWaits, slot_waits
 
 # Redis' timeouts in one pass of a daemon's main loop: for a connection to one address and to another, for a reply, and
 # for the rest.
@@ -89,7 +89,7 @@ class Facts:
         """
         queues: StalledQueues | QueuesUnknown
         try:
-            queues = reader.stalled_queues().of_ours
+            queues = reader.on_wire(stalled_queues).of_ours
         except RedisRefused:  # the doctor says which right is missing
             queues = QueuesUnknown()
         recent = reader.recent(clock)
@@ -97,7 +97,7 @@ class Facts:
             queues = queues.after(recent)
         slots = SlotWaits(0)
         with suppress(RedisRefused):
-            slots = reader.slot_waits()
+            slots = reader.on_wire(slot_waits)
         overview = reader.overview()  # read last: the verdict needs the latest state
         return cls(overview, recent, queues, slots)
 
@@ -139,7 +139,7 @@ class Probe:
     @cached_property
     def stalled_queues(self) -> StalledQueues:
         """The queues from which no worker takes jobs; read once."""
-        return self.reader.stalled_queues().after(self.recent)
+        return self.reader.on_wire(stalled_queues).after(self.recent)
 
     @property
     def is_unfollowed_node(self) -> bool:

@@ -39,8 +39,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
-from zsched.core.triggers import zone
 from zsched.core.triggers.cron import ALIASES
+from zsched.core.triggers.zones import zone
 from zsched.core.wording import blanked
 from zsched.imports.fields import cron_of_fields
 from zsched.imports.found import ImportSource, Item

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from zsched.core.triggers import zone
+from zsched.core.triggers.zones import zone
 from zsched.errors import InvalidSchedule
 
 _GIVE: Final = "give --tz, such as --tz Europe/Berlin"

@@ -27,9 +27,11 @@ from zsched.metrics.families import counter, gauge, histogram
 from zsched.metrics.meter import MOST, UNKNOWN, DaemonMeter, LogTally, Names, label_text
 from zsched.storage.archivers import ArchiveState, Report, last_audit, remembered
 from zsched.storage.overview import Overview
+from zsched.storage.queues import warned_jobs
 from zsched.storage.reader import Reader
+from zsched.storage.registries import Registries
 from zsched.storage.server import Server
-from zsched.storage.upcoming import WITHIN_MS
+from zsched.storage.upcoming import WITHIN_MS, due_soon
 
 # -- a look at Redis --------------------------------------------------------------------------------
 
@@ -72,9 +74,10 @@ class CachedReader:
 
     def _read_redis(self) -> RedisReading:
         try:
-            overview, depths, warned = self._reader.overview(), self._reader.queue_depths(), self._reader.warned_jobs()
+            overview, warned = self._reader.overview(), self._reader.on_wire(warned_jobs)
+            depths = self._reader.on_wire(lambda wire, keys: Registries(wire, keys.rq).depths())
             if self._clock.monotonic_ms() - self._counted_ms >= _SOON_EVERY_MS:
-                self._due_soon = self._reader.due_soon()
+                self._due_soon = self._reader.on_wire(due_soon)
                 self._counted_ms = self._clock.monotonic_ms()
             return RedisReading(overview, depths, warned, self._due_soon)
         except ZschedError as error:

@@ -24,8 +24,8 @@ from itertools import accumulate
 from threading import Lock
 from typing import Any, Final
 
-from zsched.core.log import Entry, Position, UnknownEntry, kinds_telling, parse, reading
-from zsched.core.log.kinds import ParsedEntry
+from zsched.core.entry import Entry, Position, UnknownEntry, reading
+from zsched.core.log.kinds import ParsedEntry, kinds_telling, parse
 from zsched.core.occurrences.lateness import LATE_MS, Waits
 from zsched.core.occurrences.outcomes import OUTCOMES, Outcome, What
 from zsched.core.runs.run import Run

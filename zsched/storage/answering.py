@@ -18,19 +18,17 @@ from zsched.archive.history import History
 from zsched.archive.ran import ran
 from zsched.archive.records import original_of, puts_of
 from zsched.archive.search import Search
-from zsched.core.facets import question_text
-from zsched.core.log import Entry, Position
+from zsched.core.entry import Entry, Position
+from zsched.core.facets import question_number, question_text
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.lateness import waited_since_us
 from zsched.core.occurrences.search import SearchCursor, Wanted
-from zsched.errors import show
 from zsched.storage.comparing import with_definitions
 
 T = TypeVar("T")
 _MOST: Final = 1000  # changes in one answer
 _ENTRIES: Final = 100  # log entries in one answer
 _ENTRY_BYTES: Final = 4_194_304  # bytes of entries, after which the answer ends: one entry may hold 200 payloads
-_WHOLE: Final = 2**62  # bound of whole numbers in a question: SQLite's integers have 64 bits
 NOT_UNDERSTOOD: Final = (TypeError, ValueError, KeyError, AttributeError)  # of wrong arguments
 
 
@@ -135,14 +133,6 @@ def _with_leaders(history: History, change: Change) -> Change:
 # -- questions: each topic with its answer, and what reads its arguments from JSON. Raises NOT_UNDERSTOOD -------------
 
 
-def _whole(value: object) -> int:
-    if type(value) is not int:
-        raise TypeError(f"{show(value)} is no whole number")
-    if abs(value) >= _WHOLE:
-        raise ValueError(f"{show(value)} is too large")
-    return value
-
-
 def _bounded(limit: int) -> int:
     return max(1, min(limit, _MOST))
 
@@ -157,17 +147,23 @@ def _cursor(value: object) -> str:
 
 
 def _position(value: Any) -> Position:
-    return Position(*map(_whole, value))
+    return Position(*map(question_number, value))
 
 
 def _numbers(value: Any) -> dict[str, int]:
-    return {question_text(name): _whole(n) for name, n in dict(value).items()}
+    return {question_text(name): question_number(n) for name, n in dict(value).items()}
 
 
 _TOPICS: Final[dict[str, tuple[Callable[..., dict[str, Any]], Mapping[str, Callable[[Any], Any]]]]] = {
-    "schedule": (_story_of, {"id": question_text, "newest": _whole, "is_limited": bool}),
+    "schedule": (_story_of, {"id": question_text, "newest": question_number, "is_limited": bool}),
     "search": (_searched, {"wanted": Wanted.of_dict, "after": _maybe(_cursor)}),
-    "entries": (_log_entries, {"since_us": _maybe(_whole), "behind": _maybe(_position), "limit": _whole}),
+    "entries": (
+        _log_entries,
+        {"since_us": _maybe(question_number), "behind": _maybe(_position), "limit": question_number},
+    ),
     "record": (_record_of, {"run_id": question_text}),
-    "ran": (_ran_between, {"id": question_text, "start_ms": _whole, "end_ms": _whole, "read_to": _numbers}),
+    "ran": (
+        _ran_between,
+        {"id": question_text, "start_ms": question_number, "end_ms": question_number, "read_to": _numbers},
+    ),
 }

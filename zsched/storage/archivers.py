@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -247,7 +246,7 @@ class Archivers:
         Return True if the archive of *daemon* has followed the log into *term*. Also return True if it reported since
         then that it cannot: it found a loss, and has set a hold with that report; or it is unusable.
         """
-        own = self._of(daemon)
+        own = next((one for one in self.reports() if one.daemon == daemon), None)
         if own is None or own.told_ms < term.now_ms:
             return False
         if own.state is not ArchiveState.FOLLOWING:
@@ -255,14 +254,6 @@ class Archivers:
         if own.position is None or own.position.epoch < term.epoch:
             return False
         return Log(self._channel, self._keys).contains(own.position)
-
-    def is_in_trouble(self, daemon: str) -> bool:
-        """Return True if the archive of *daemon* reported trouble: nobody waits for it."""
-        own = self._of(daemon)
-        return own is not None and own.trouble is not None
-
-    def _of(self, daemon: str) -> Report | None:
-        return next((one for one in self.reports() if one.daemon == daemon), None)
 
     def alive(self) -> int:
         """Count the archives that are alive."""
@@ -310,9 +301,12 @@ class Durability:
             NotArchived: not within the timeout, or Redis lost that part of the log.
             RedisUnavailable: the result is unknown; the change was written.
         """
-        with _written(what):
+        try:
             for place in places:
                 self._wait_for(place, what, again)
+        except RedisUnavailable as error:
+            message = f"{what}: written, but whether an archive has it is not known: {error.problem}"
+            raise error.but(message, may_have_been_applied=True) from error
 
     def _wait_for(self, place: LogPlace, what: str, again: str) -> None:
         for _ in self._looks():
@@ -334,13 +328,3 @@ class Durability:
             self._link.pause(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             yield
-
-
-@contextmanager
-def _written(what: str) -> Iterator[None]:
-    """Convert a loss of Redis inside the block: the message says that *what* was written."""
-    try:
-        yield
-    except RedisUnavailable as error:
-        message = f"{what}: written, but whether an archive has it is not known: {error.problem}"
-        raise error.but(message, may_have_been_applied=True) from error

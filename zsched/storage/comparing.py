@@ -25,7 +25,8 @@ from zsched.core.options.revision import is_same, options_of
 from zsched.core.options.table import options_taking
 from zsched.core.runs.signature import SIGNATURE_FIELD
 from zsched.core.toml import toml_text
-from zsched.core.triggers import RULES, shown_zone
+from zsched.core.triggers.trigger import RULES
+from zsched.core.triggers.zones import shown_zone
 from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule
 from zsched.storage.records import as_schedule, rq_fields

@@ -58,14 +58,17 @@ class Channel(Protocol):
 class Link:
     """
     A pool of connections to one Redis, thread-safe, without I/O until its first use. ``where`` names it without its
-    password. ``given_by``: the place of its URL in the settings, or "". ``execute`` may send a command three times if
-    replies are lost: use it for reads and for scripts that are safe to repeat.
+    password. ``given_by``: the place of its URL in the settings, or "". ``finds_master``: Sentinels, or a Cluster's
+    nodes, name the master for every new connection. ``is_to_cluster``: it follows a slot of a Redis Cluster.
+    ``execute`` may send a command three times if replies are lost: use it for reads and for scripts that are safe to
+    repeat.
     """
 
     def __init__(self, pool: ConnectionPool, where: str, timeout_s: float, clock: Clock | None = None) -> None:
         self.pool, self.where, self.timeout_s, self.given_by = pool, where, timeout_s, ""
         self._clock = clock or SystemClock()
         self._found = pool if isinstance(pool, FoundPool) else None
+        self.finds_master, self.is_to_cluster = self._found is not None, isinstance(pool, cluster.ClusterPool)
         self._waiting, self._pid = deque[threading.Event](), os.getpid()
 
     @classmethod
@@ -86,16 +89,6 @@ class Link:
         ConfigError if *client* is not a ``redis.Redis``, but for example an asyncio client or a URL.
         """
         return cls(*pool_like(client))
-
-    @property
-    def finds_master(self) -> bool:
-        """Return True if Sentinels, or a Cluster's nodes, name the master for every new connection."""
-        return self._found is not None
-
-    @property
-    def is_to_cluster(self) -> bool:
-        """Return True if it follows a slot of a Redis Cluster."""
-        return isinstance(self._found, cluster.ClusterPool)
 
     def client_pool(self) -> ConnectionPool:
         """Return the pool for a client of redis-py's: this link's, or one whose connections follow the slot."""

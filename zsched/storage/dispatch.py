@@ -270,17 +270,14 @@ class Dispatch:
         Move waiting schedules to their times by the zone rules of version *tzdata*. *is_done*: all schedules are
         planned by these rules now. Without *moves*, only read the version.
         """
-        rows = [text for move in moves for text in _move_row(move)]
+        rows = list[Any]()
+        for move in moves:
+            record = move.record
+            known = record.id, record.own_fields()[b"version"], record.due_ms, record.nominal_ms
+            rows += (*known, move.nominal_ms, move.due_ms)
         reply = self._scripts.call("replan", tzdata=tzdata, is_done=int(is_done), rows=rows, **term.fence)
         words = zip(moves, reply[2:], strict=True)
         return ReplanResult(text(reply[1]), [move for move, word in words if word == b"moved"])
-
-
-def _move_row(move: Move) -> tuple[str | bytes | int | None, ...]:
-    """Return the row of a recurring schedule for replan.lua."""
-    record = move.record
-    version = record.own_fields()[b"version"]
-    return record.id, version, record.due_ms, record.nominal_ms, move.nominal_ms, move.due_ms
 
 
 def _guard(term: Term, window: Window) -> dict[str, Any]:

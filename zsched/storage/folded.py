@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zsched.core.entry import Entry, Position, any_milliseconds
-from zsched.core.log import is_leaders, narrowed
+from zsched.core.log.kinds import is_leaders, narrowed
 from zsched.core.log.lives import TermEntry
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys

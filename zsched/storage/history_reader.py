@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry, Position, UnknownEntry, text
-from zsched.core.log import changes
-from zsched.core.occurrences.backfill import MOST, ran_at
+from zsched.core.log.kinds import changes
+from zsched.core.occurrences.backfill import ran_at
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.search import SearchCursor, Wanted, kept
 from zsched.core.runs.run import OPEN, Run, RunStatus, as_seen, of_job
@@ -31,7 +31,7 @@ from zsched.storage.folded import FoldedLog
 from zsched.storage.jobs import Jobs
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
-from zsched.storage.questions import Questions, unpacked
+from zsched.storage.questions import Questions
 from zsched.storage.queues import registered_queues, suspended, unheard
 from zsched.storage.slots import slot_holders
 
@@ -85,10 +85,10 @@ class HistoryReader:
         left, query, over = wanted.limit, self._query(wanted.id), list[Change]()
         if after is None and wanted.words is not None and wanted.statuses:
             still_open = replace(wanted, whats=frozenset(), statuses=OPEN, limit=MOST_AT_ONCE)
-            answer, _ = query.ask_part(still_open, None)
+            answer, _ = query.ask("search", wanted=still_open, after=None)
             over = self._now(answer["occurrences"], wanted)  # in RQ; the archive may have their ends a moment later
         while True:
-            answer, source = query.ask_part(replace(wanted, limit=min(left, MOST_AT_ONCE)), after)
+            answer, source = query.ask("search", wanted=replace(wanted, limit=min(left, MOST_AT_ONCE)), after=after)
             if answer["after"] is not None and answer["after"] == after:
                 raise ArchiveError(f"archive {source.archive} makes no progress in its history: ask again")
             found = self._now(answer["occurrences"], wanted)
@@ -299,10 +299,6 @@ class HistoryQuery:
             self._answer, self._source = partial(self._folded.answer, fold), self._source.of_log(fold.first, fold.last)
         return self._answer(about, arguments), self._source
 
-    def ask_part(self, wanted: Wanted, after: str | None) -> tuple[dict[str, Any], Source]:
-        """Return the part of a search after a cursor."""
-        return self.ask("search", wanted=wanted, after=after)
-
 
 def understood(answer: dict[str, Any]) -> dict[str, Any]:
     """Return *answer* with its changes and entries as values. Raises KeyError, TypeError, ValueError."""
@@ -315,7 +311,7 @@ def understood(answer: dict[str, Any]) -> dict[str, Any]:
         values["after"] = None if answer["after"] is None else str(SearchCursor.parse(answer["after"]))
         values["reached_us"] = None if answer["reached_us"] is None else int(answer["reached_us"])
     if "ran" in answer:
-        values["ran"] = unpacked(answer["ran"], MOST)
+        values["ran"] = set(map(int, answer["ran"]))
         values["by"], values["read_to"] = str(answer["by"]), answer["read_to"] and int(answer["read_to"])
     if "entries" in answer:
         values["entries"] = [_entry(*entry) for entry in answer["entries"]]

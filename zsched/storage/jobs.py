@@ -12,8 +12,7 @@ from __future__ import annotations
 import binascii
 import zlib
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import redis
@@ -82,7 +81,6 @@ def opened_traceback(packed: str) -> str:
     return text(opened).strip()
 
 
-_NOTHING: Final = JobFacts(*[""] * len(JobFacts._fields))
 _OF_ATTEMPTS: Final = ("status", "retries_left", "zs_retries", "number_of_retries")  # as in look.lua
 _TRIES: Final = 100  # if other threads of the task write notes at the same time
 
@@ -106,7 +104,7 @@ class Notes:
         """
         fields = self.execute("HMGET", self._keys.rq.job(self._run_id), *_OF_ATTEMPTS)
         status, left, most, returned = (bytes(value or b"").decode(errors="replace") for value in fields)
-        return _NOTHING._replace(retries_left=left, retries=most, returned=returned).attempt if status else None
+        return JobFacts(retries_left=left, retries=most, returned=returned).attempt if status else None
 
     def read(self, field: str) -> str:
         """Return the text in *field* of the job's hash, or ''."""
@@ -125,13 +123,8 @@ class Notes:
 
     def execute(self, *command: Any) -> Any:
         """The reply to *command*."""
-        with self._converted():
-            return self._client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py's
-
-    @contextmanager
-    def _converted(self) -> Iterator[None]:
         try:
-            yield
+            return self._client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py's
         except redis.exceptions.NoScriptError:  # for the script loader
             raise
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:

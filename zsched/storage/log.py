@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -148,21 +149,15 @@ class Log:
 
     def _halve(self, low: Position, high: Position, is_far_enough: Callable[[Position], bool]) -> Position:
         """
-        Bisect between *low*, which is not far enough, and *high*, which is; both are of one epoch. Ends also if
-        entries between them are missing (trimmed or lost): the range of seqs shrinks with each request.
+        Bisect between *low*, which is not far enough, and *high*, which is; both are of one epoch. Entries between them
+        may be missing (trimmed or lost).
         """
-        first, until_seq = high, high.seq  # the first known entry that is far enough; until_seq bounds the search
-        too_low_seq = low.seq
-        while until_seq - too_low_seq > 1:
-            middle_seq = (too_low_seq + until_seq) // 2
-            found = self.read(f"{low.epoch}-{middle_seq}", 1)
-            if not found:
-                return first
-            if is_far_enough(found[0].position):
-                first, until_seq = found[0].position, middle_seq
-            else:
-                too_low_seq = found[0].position.seq
-        return first
+
+        def at(seq: int) -> Position:
+            return next((entry.position for entry in self.read(f"{low.epoch}-{seq}", 1)), high)
+
+        seqs = range(low.seq + 1, high.seq)
+        return at(low.seq + 1 + bisect_left(seqs, True, key=lambda seq: is_far_enough(at(seq))))
 
     def size(self) -> tuple[int, int]:
         """Return the number of entries, and their approximate memory in bytes (from a sample by Redis)."""

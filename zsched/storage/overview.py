@@ -13,6 +13,7 @@ for less than 3 s. A daemon that has not reported yet is unknown.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -242,7 +243,9 @@ def read_overview(link: Link, keys: Keys) -> Overview:
     now_ms, throttled = server_now_ms(link, keys), throttled_sets(link, keys)
     with link.wire() as wire:
         found = _replies(wire, _commands(keys, now_ms, throttled), (keys.meta(), keys.log(), keys.lease()))
-        server = _server(wire)
+        server = None
+        with suppress(RedisRefused):
+            server = Server.read(wire)
         troubles = troubles_of(found, now_ms)
         if troubles.blocked.worst:
             troubles = replace(troubles, in_the_way=runs_in_the_way(wire, keys, troubles.blocked))
@@ -318,13 +321,6 @@ def _since_ms(wire: Wire, keys: Keys, firsts: Mapping[str, list[bytes]], now_ms:
         times = [] if isinstance(reply, RedisRefused) else [ms_of(text(at)) or 0 for at in reply if at]
         found[name] = min(found.get(name, LAST_MS), max(due_ms, *times, 0))
     return found
-
-
-def _server(wire: Wire) -> Server | None:
-    try:
-        return Server.read(wire)
-    except RedisRefused:
-        return None
 
 
 def _types(keys: Keys, throttled: Sequence[Throttled]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import redis
 from redis.connection import ConnectionPool, parse_url
@@ -14,13 +14,7 @@ from zsched.storage import cluster, sentinel
 from zsched.storage.found import FoundPool, adopted_options, our_options
 from zsched.storage.keys import Keys
 
-
-class Pooled(NamedTuple):
-    """A pool; its Redis, without a password; and the timeout of its connections."""
-
-    pool: ConnectionPool
-    where: str
-    timeout_s: float
+Pooled = tuple[ConnectionPool, str, float]  # a pool; its Redis, without a password; the timeout of its connections
 
 
 def pool_by_url(url: str, timeout_s: float, password: str | None, keys: Keys | None) -> Pooled:
@@ -40,7 +34,7 @@ def pool_by_url(url: str, timeout_s: float, password: str | None, keys: Keys | N
         pool = cluster.ClusterPool.by_url(url, keys.meta(), **options)
     else:
         pool = ConnectionPool(**{**options, **parse_url(url), **our_options()})  # type: ignore[no-untyped-call]  # redis-py's
-    return Pooled(pool, pool.where if isinstance(pool, FoundPool) else redact(url), timeout_s)
+    return pool, pool.where if isinstance(pool, FoundPool) else redact(url), timeout_s
 
 
 def pool_like(client: redis.Redis) -> Pooled:
@@ -60,7 +54,7 @@ def pool_like(client: redis.Redis) -> Pooled:
             if isinstance(theirs, cluster.ClusterPool)
             else sentinel.Pool.adopt(theirs)
         )
-        return Pooled(found, found.where, timeout_s)
+        return found, found.where, timeout_s
     where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
     pool = ConnectionPool(connection_class=theirs.connection_class, **options)
-    return Pooled(pool, f"{where}/{options.get('db', 0)}", timeout_s)
+    return pool, f"{where}/{options.get('db', 0)}", timeout_s

@@ -24,7 +24,8 @@ from zsched.core.options.choices import IfExists, Priority
 from zsched.core.options.forms import Stored
 from zsched.core.runs.job import OFFSET_FIELD
 from zsched.core.runs.signature import SIGNATURE_FIELD, UNSIGNED
-from zsched.core.triggers import TriggerSpec, delay_of
+from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.trigger import delay_of
 from zsched.errors import InvalidSchedule, RedisUnavailable
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys

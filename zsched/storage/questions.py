@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,44 +31,12 @@ WAIT_S: Final = 2.0  # for an answer
 UNREADABLE: Final = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
 KEPT_MS: Final = 30_000  # for questions and answers that are not taken
 
-Steps = tuple[int, int, int]  # first ms, distance in ms, number
-
 
 def json_form(value: Any) -> Any:
     """Return the form for JSON of a value of a question or an answer: of bytes, times, or a value with ``to_dict``."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
-    return packed(sorted(value)) if isinstance(value, set) else value.to_dict()
-
-
-def packed(times: Iterable[int]) -> list[Steps]:
-    """Return ascending *times* as few numbers if they are regular; ``unpacked`` is the inverse."""
-    found: list[Steps] = []
-    for at_ms in times:
-        first_ms, step_ms, count = found[-1] if found else (at_ms, 0, 0)
-        if count == 1:
-            found[-1] = first_ms, at_ms - first_ms, 2
-        elif count and at_ms == first_ms + step_ms * count:
-            found[-1] = first_ms, step_ms, count + 1
-        else:
-            found.append((at_ms, 0, 1))
-    return found
-
-
-def unpacked(steps: Iterable[Iterable[int]], most: int) -> list[int]:
-    """
-    Return the times that ``packed`` was given.
-
-    Raises:
-        ValueError, TypeError: *steps* are malformed, or have more than *most* times.
-    """
-    times: list[int] = []
-    for each in steps:
-        first_ms, step_ms, count = map(int, each)
-        if not 0 <= count <= most - len(times):
-            raise ValueError(f"more than {most} times")
-        times += (first_ms + step_ms * n for n in range(count))
-    return times
+    return sorted(value) if isinstance(value, set) else value.to_dict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +70,7 @@ class Questions:
 
     def __init__(self, link: Link, keys: Keys) -> None:
         self._link, self._keys = link, keys
-
-    @property
-    def wait_s(self) -> float:
-        """Seconds to wait for an answer; less than the link's timeout, because a busy Redis ends waits late."""
-        return min(WAIT_S, self._link.timeout_s / 2)
+        self._wait_s = min(WAIT_S, link.timeout_s / 2)  # less than the timeout, because a busy Redis ends waits late
 
     def ask(self, about: str, **arguments: Any) -> dict[str, Any]:
         """
@@ -126,14 +89,14 @@ class Questions:
         with self._link.wire() as wire:
             wire.execute("RPUSH", ask_key, question.text)
             wire.execute("PEXPIRE", ask_key, KEPT_MS)
-            answered = wire.execute("BLPOP", answer_key, self.wait_s)
+            answered = wire.execute("BLPOP", answer_key, self._wait_s)
             if answered is None:
                 wire.execute("LREM", ask_key, 1, question.text)
         with suppress(*UNREADABLE):
             answer = json.loads(answered[1]) if answered else None
             if isinstance(answer, dict):
                 return answer
-        return {"error": f"no archive answered within {self.wait_s:g} s"}
+        return {"error": f"no archive answered within {self._wait_s:g} s"}
 
 
 class Inbox:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zsched.core.entry import text
+from zsched.core.model import json_of
 from zsched.core.options.choices import Priority
 from zsched.core.runs.job import GUARD_FIELD, WARNED_FIELD, ms_of, whole
 from zsched.core.runs.run_id import run_key
@@ -128,15 +129,10 @@ class QueueSeen(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON; the keys are stable."""
-        return {
-            "queue": self.queue,
-            "waiting": self.waiting,
-            "waits_s": None if self.waits_ms is None else self.waits_ms // 1000,
-            "workers": list(self.workers),
-            "max_per_second": None if self.held is None else self.held.per_second,
-            "held_back": 0 if self.held is None else self.held.waiting,
-            "due_within": dict(self.due),
-        }
+        waits_s = None if self.waits_ms is None else self.waits_ms // 1000
+        per_second, held_back = (None, 0) if self.held is None else (self.held.per_second, self.held.waiting)
+        others = {"max_per_second": per_second, "held_back": held_back, "due_within": dict(self.due)}
+        return json_of(self, "queue", "waiting", "waits_s", "workers", *others, waits_s=waits_s, **others)
 
 
 def waiting_text(queues: Sequence[StalledQueue]) -> str:
@@ -163,9 +159,9 @@ def workers_of(wire: Wire, rq: RqKeys) -> list[WorkerSeen]:
     return found
 
 
-def warned_jobs(wire: Wire, rq: RqKeys) -> dict[str, int]:
+def warned_jobs(wire: Wire, keys: Keys) -> dict[str, int]:
     """Return, by queue, how many jobs guards in the mode ``warn`` let run. Raises RedisRefused, RedisUnavailable."""
-    (flat,) = allowed_replies(wire, [("HGETALL", rq.warned())])
+    (flat,) = allowed_replies(wire, [("HGETALL", keys.rq.warned())])
     flat = list(map(text, flat or []))
     return {queue: whole(number) for queue, number in zip(flat[::2], flat[1::2], strict=True)}
 

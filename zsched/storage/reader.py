@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from zsched.core.clock import Clock
 from zsched.core.entry import text as shown
@@ -16,24 +16,24 @@ from zsched.core.model import Schedule
 from zsched.core.options.choices import Priority
 from zsched.core.record import Place, Record
 from zsched.core.runs.signature import job_pairs
-from zsched.storage.connection import Link
+from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
 from zsched.storage.meta import asking, server_now_ms
-from zsched.storage.queues import QueueSeen, StalledQueues, queues_seen, stalled_queues, warned_jobs
 from zsched.storage.records import PAGE, as_schedule, due_from_score, read_page, read_records
 from zsched.storage.refusals import not_found
-from zsched.storage.registries import Registries
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
-from zsched.storage.throttled import HeldBack, throttled_sets
+from zsched.storage.throttled import throttled_sets
 
 if TYPE_CHECKING:
     from zsched.core.occurrences.recent import Ahead, RecentActivity
     from zsched.storage.last_minutes import LastMinutes
     from zsched.storage.overview import Overview
     from zsched.storage.puts import Put
-    from zsched.storage.slots import SlotWaits
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # Ids and due times per command, if a listing needs more than a page: 1 to 2 ms of the server (measured).
 _LONG_PAGE = 2000
@@ -128,7 +128,8 @@ class Reader:
         that schedule, or the last one is another, such as cancelled or expired. Bounded in entries, bytes and time: an
         older run is not found.
         """
-        from zsched.core.log import UnknownEntry, changes, narrowed  # for `cancel` of an id that does not wait
+        from zsched.core.entry import UnknownEntry  # for `cancel` of an id that does not wait
+        from zsched.core.log.kinds import changes, narrowed
 
         name = id.encode()
         for entry in Log(self._link, self._keys).back(_LOOKED_AT, most_bytes=_BYTES, for_ms=_LOOKED_FOR_MS):
@@ -149,39 +150,10 @@ class Reader:
 
         return read_overview(self._link, self._keys)
 
-    def stalled_queues(self) -> StalledQueues:
-        """Return the queues from which no worker takes jobs. Raises as ``storage.queues.stalled_queues``."""
+    def on_wire(self, read: Callable[Concatenate[Wire, Keys, P], T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Return what *read* reads over one connection, such as ``storage.queues.stalled_queues``. Raises as *read*."""
         with self._link.wire() as wire:
-            return stalled_queues(wire, self._keys)
-
-    def slot_waits(self) -> SlotWaits:
-        """Return the waits for slots of RQ's rate limits. Raises as ``storage.slots.slot_waits``."""
-        from zsched.storage.slots import slot_waits  # for `zsched status`
-
-        with self._link.wire() as wire:
-            return slot_waits(wire, self._keys)
-
-    def queues_seen(self, held: Iterable[HeldBack]) -> list[QueueSeen]:
-        """Return the queues in use. *held* and errors: as ``storage.queues.queues_seen``."""
-        with self._link.wire() as wire:
-            return queues_seen(wire, self._keys, held)
-
-    def queue_depths(self) -> dict[str, int]:
-        """Count the jobs that wait in each queue that RQ knows."""
-        with self._link.wire() as wire:
-            return Registries(wire, self._keys.rq).depths()
-
-    def warned_jobs(self) -> dict[str, int]:
-        """Count the jobs of each queue that a guard only warned of. Raises as ``storage.queues.warned_jobs``."""
-        with self._link.wire() as wire:
-            return warned_jobs(wire, self._keys.rq)
-
-    def due_soon(self) -> dict[str, dict[str, int]]:
-        """Count the schedules that are due soon, by queue. Raises as ``storage.upcoming.due_soon``."""
-        from zsched.storage.upcoming import due_soon  # for the metrics
-
-        with self._link.wire() as wire:
-            return due_soon(wire, self._keys)
+            return read(wire, self._keys, *arguments, **named)
 
     def recent(self, clock: Clock) -> RecentActivity:
         """

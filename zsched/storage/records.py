@@ -23,7 +23,8 @@ from zsched.core.pages import pages_of
 from zsched.core.record import PROGRESS, STATE, Place, Record
 from zsched.core.runs.job import CALLBACKS, OFFSET_FIELD
 from zsched.core.runs.run_id import run_id_of
-from zsched.core.triggers import TriggerSpec, build, delay_of, read_spec
+from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.trigger import build, delay_of, read_spec
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import InvalidSchedule, TriggerError, UnknownZone
 from zsched.storage.keys import Keys

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from zsched.core.entry import text
-from zsched.core.model import iso
+from zsched.core.model import iso, json_of
 from zsched.core.options.choices import Priority
 from zsched.storage.connection import Channel
 from zsched.storage.keys import Keys
@@ -72,14 +72,9 @@ class HeldBack:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON; the keys are stable."""
-        return {
-            "queue": None if self.zone else self.queue,
-            "zone": self.zone,
-            "max_per_second": self.per_second,
-            "blocked_by": self.blocked_by,
-            "waiting": self.waiting,
-            "since": iso(self.since_ms),
-        }
+        others = {"queue": None if self.zone else self.queue, "since": iso(self.since_ms)}
+        names = "queue", "zone", "max_per_second", "blocked_by", "waiting", "since"
+        return json_of(self, *names, max_per_second=self.per_second, **others)
 
 
 def throttled_sets(channel: Channel, keys: Keys) -> list[Throttled]:

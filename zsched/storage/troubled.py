@@ -77,13 +77,10 @@ class Troubles:
         schedules that were not read count as the last one that was.
         """
         read = self.blocked.worst
-        worst = tuple(one for one in read if self._status_before(one[0]) is status)
+        known = {id: run.status for id, run in self.in_the_way.items()}
+        worst = tuple(one for one in read if known.get(one[0], RunStatus.RUNNING) is status)
         others = self.blocked.count - len(read) if worst and worst[-1] == read[-1] else 0
         return Troubled(len(worst) + others, worst)
-
-    def _status_before(self, id: str) -> RunStatus:
-        run = self.in_the_way.get(id)
-        return RunStatus.RUNNING if run is None else run.status
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for JSON; the keys are stable."""

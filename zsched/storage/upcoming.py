@@ -36,20 +36,14 @@ def due_soon(wire: Wire, keys: Keys) -> dict[str, dict[str, int]]:
         RedisRefused, RedisUnavailable.
     """
     now_ms = server_now_ms(wire, keys)
-    slices = {lane: _ends(wire, keys, lane, now_ms) for lane in Priority}
     found: list[Counter[str]] = [Counter() for _ in WITHIN_MS]
-    for lane, ends in slices.items():
-        for number, (begin, end) in enumerate(pairwise([0, *ends])):
+    for lane in Priority:
+        counts = allowed_replies(wire, (("ZCOUNT", keys.due(lane), "-inf", now_ms + ms) for ms in WITHIN_MS.values()))
+        for number, (begin, end) in enumerate(pairwise([0, *(count or 0 for count in counts)])):
             found[number].update(_by_queue(wire, keys, lane, begin, end))
     sums = list(accumulate(found))
     names = sorted({queue for one in sums for queue in one})
     return {queue: {within: one[queue] for within, one in zip(WITHIN_MS, sums, strict=True)} for queue in names}
-
-
-def _ends(wire: Wire, keys: Keys, lane: Priority, now_ms: int) -> list[int]:
-    """Return the number of schedules of *lane* that are due within each window: the ends of its slices."""
-    counts = allowed_replies(wire, (("ZCOUNT", keys.due(lane), "-inf", now_ms + ms) for ms in WITHIN_MS.values()))
-    return [count or 0 for count in counts]
 
 
 def _by_queue(wire: Wire, keys: Keys, lane: Priority, begin: int, end: int) -> dict[str, int]:

@@ -18,22 +18,23 @@ _CODE: Final = re.compile(r"(?:^|^(?:ERR )?Error running script .*: -)(READONLY|
 
 
 class WriteRefusal(Enum):
-    """Reason of Redis to refuse writes. The value is the code of its error."""
+    """Reason of Redis to refuse writes: the cause, about Redis; the remedy for operators; and the code of its error."""
 
-    REPLICA = "READONLY"
-    FEW_REPLICAS = "NOREPLICAS"
-    FULL = "OOM"
-    UNSAVED = "MISCONF"
+    REPLICA = (
+        "it is a replica",
+        "give [redis] url the master's address, or name the Sentinels, which know it",
+        "READONLY",
+    )
+    FEW_REPLICAS = "too few of its replicas keep up (min-replicas-to-write)", "bring the replicas back", "NOREPLICAS"
+    FULL = "it is full (maxmemory)", "free memory, or raise maxmemory", "OOM"
+    UNSAVED = (
+        "it cannot save its data to its disk",
+        "look at the log of Redis and at its disk; it accepts writes again after the next save",
+        "MISCONF",
+    )
 
-    @property
-    def sentence(self) -> str:
-        """The cause, about Redis."""
-        return _SENTENCES[self]
-
-    @property
-    def remedy(self) -> str:
-        """The remedy for an operator."""
-        return _REMEDIES[self]
+    def __init__(self, sentence: str, remedy: str, code: str) -> None:
+        self.sentence, self.remedy, self.code = sentence, remedy, code
 
     @classmethod
     def from_error(cls, error: redis.ResponseError) -> WriteRefusal | None:
@@ -42,19 +43,5 @@ class WriteRefusal(Enum):
             return cls.REPLICA
         if isinstance(error, redis.OutOfMemoryError):
             return cls.FULL
-        code = _CODE.search(str(error))
-        return cls(code[1]) if code else None
-
-
-_SENTENCES: Final = {
-    WriteRefusal.REPLICA: "it is a replica",
-    WriteRefusal.FEW_REPLICAS: "too few of its replicas keep up (min-replicas-to-write)",
-    WriteRefusal.FULL: "it is full (maxmemory)",
-    WriteRefusal.UNSAVED: "it cannot save its data to its disk",
-}
-_REMEDIES: Final = {
-    WriteRefusal.REPLICA: "give [redis] url the master's address, or name the Sentinels, which know it",
-    WriteRefusal.FEW_REPLICAS: "bring the replicas back",
-    WriteRefusal.FULL: "free memory, or raise maxmemory",
-    WriteRefusal.UNSAVED: "look at the log of Redis and at its disk; it accepts writes again after the next save",
-}
+        found = _CODE.search(str(error))
+        return next((member for member in cls if found and found[1] == member.code), None)

@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from zsched.core.clock import LAST_MS, from_ms
-from zsched.core.log import Position, changes
+from zsched.core.entry import Position
+from zsched.core.log.kinds import changes
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import PUSHES, What
 from zsched.core.runs.run import Run, RunStatus, of_job

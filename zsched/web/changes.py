@@ -15,6 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from zsched.aio.bridge import run
 from zsched.core.log.shown import shown_entry
 from zsched.errors import ZschedError
+from zsched.storage.queues import queues_seen
 from zsched.web import schemas
 from zsched.web.calls import Admitted, QueryTime, routes
 from zsched.web.events import Events, position_of_event
@@ -47,7 +48,7 @@ async def daemons(call: Admitted) -> Response:
 async def queues(request: Request, call: Admitted) -> Response:
     """Return the queues that schedules use, that RQ knows, or that workers listen to; without those beyond limits."""
     held = (await call.client.overview()).held_back
-    found = await run(request.app.state.reader.queues_seen, held)
+    found = await run(request.app.state.reader.on_wire, queues_seen, held)
     return JsonAnswer({"queues": [one.to_dict() for one in found if call.sees_queue(one.queue)]})
 
 

@@ -16,7 +16,7 @@ from tests.builders.scenes import Scene, schedule
 from tests.states import State
 from zsched.archive import Archive
 from zsched.core.clock import ManualClock
-from zsched.core.log import changes
+from zsched.core.log.kinds import changes
 from zsched.core.occurrences.outcomes import What
 from zsched.daemon.follower import Follower
 from zsched.daemon.merge import Merge

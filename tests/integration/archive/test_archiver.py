@@ -15,7 +15,7 @@ from tests.waiting import eventually
 from zsched import Client
 from zsched.archive import Archive
 from zsched.config.settings import ArchiveSettings
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.daemon import archiver as module
 from zsched.daemon.follower import Follower
 from zsched.daemon.merge import Merge

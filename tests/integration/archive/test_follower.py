@@ -19,7 +19,7 @@ from zsched import Client
 from zsched.archive import START
 from zsched.archive.places import facts_at
 from zsched.core.clock import ManualClock
-from zsched.core.log import Entry, Position
+from zsched.core.entry import Entry, Position
 from zsched.daemon.bell import Bell
 from zsched.daemon.follower import Follower
 from zsched.daemon.meter import Meter

@@ -14,7 +14,7 @@ from rq.job import Job
 from tests.builders.scenes import Scene, rows_put_back, schedule
 from tests.builders.workers import perform
 from tests.integration.archive.merging import due_now, lose, put_back, run, said, snapshot, watch
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.core.log.lives import EndEntry
 from zsched.core.occurrences.outcomes import What
 from zsched.core.runs.run import RunStatus

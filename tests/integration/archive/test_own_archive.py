@@ -18,8 +18,7 @@ from zsched.config.settings import ArchiveSettings, RedisSettings, Settings
 from zsched.config.urls import address_of
 from zsched.core import entry
 from zsched.core.clock import ManualClock, SystemClock
-from zsched.core.entry import OLDEST_FORMAT
-from zsched.core.log import FORMAT, Position
+from zsched.core.entry import FORMAT, OLDEST_FORMAT, Position
 from zsched.daemon import own_archive
 from zsched.daemon.bell import Bell
 from zsched.daemon.own_archive import OwnArchive

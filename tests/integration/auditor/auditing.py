@@ -17,7 +17,7 @@ from tests.prefix import RQ
 from tests.states import State
 from zsched.archive.recall import recalling_beside
 from zsched.core.clock import from_ms
-from zsched.core.log import Entry
+from zsched.core.entry import Entry
 from zsched.core.recovery.audit import Alarm
 from zsched.daemon import auditor as module
 from zsched.daemon.auditor import Auditor

@@ -31,7 +31,7 @@ from tests.integration.auditor.auditing import (
 from tests.waiting import eventually
 from zsched import Client
 from zsched.cli import program
-from zsched.core.log import changes
+from zsched.core.log.kinds import changes
 from zsched.core.model import iso
 from zsched.core.occurrences.outcomes import What
 from zsched.core.recovery.audit import GRACE_MS

@@ -175,7 +175,7 @@ def test_entries_not_yet_in_the_archive_are_read_from_the_log(client: Client, li
     assert before is not None
     client._store.backfill("r", client.get("r").version or "", [(to_ms(now() - 5 * HOUR), "once")])
 
-    with Answering(link, before.position.id, ran=[[to_ms(now() - 4 * HOUR), 0, 1]], read_to=None):
+    with Answering(link, before.position.id, ran=[to_ms(now() - 4 * HOUR)], read_to=None):
         ran, source = HistoryReader(link, KEYS).ran("r", to_ms(now() - 9 * HOUR), to_ms(now()))
 
     assert {to_ms(now() - 5 * HOUR), to_ms(now() - 4 * HOUR)} == ran

@@ -14,7 +14,7 @@ from tests.builders.scenes import Scene
 from tests.integration.cli_recover.losses import HOUR_S, Recover, copied, dump, listed, lose_all, populate
 from zsched.cli.program import DONE, NOT_FOUND
 from zsched.config.urls import address_of
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.storage.keys import Keys
 
 pytestmark = pytest.mark.once

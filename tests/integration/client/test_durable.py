@@ -18,7 +18,8 @@ from tests.integration.client.calls import KEYS, SOON, ids
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client, NotArchived, RedisUnavailable
 from zsched.archive import History
-from zsched.core.log import Position, changes
+from zsched.core.entry import Position
+from zsched.core.log.kinds import changes
 from zsched.embedded.guard import Guard
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link

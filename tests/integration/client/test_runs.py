@@ -20,8 +20,8 @@ from tests.ledger import queued
 from zsched import Client, InvalidSchedule, ScheduleExists, ScheduleNotFound
 from zsched.client.caller import caller
 from zsched.core.clock import ManualClock, from_ms, to_ms
-from zsched.core.log import Entry
-from zsched.core.triggers import build, due_of
+from zsched.core.entry import Entry
+from zsched.core.triggers.trigger import build, due_of
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 USER, HOST = pwd.getpwuid(os.getuid()).pw_name, socket.gethostname()

@@ -16,7 +16,7 @@ from tests.prefix import RQ
 from zsched import Client, InvalidSchedule, ScheduleExists, ScheduleInPast
 from zsched.core.clock import ManualClock, from_ms, to_ms
 from zsched.core.options.choices import Priority
-from zsched.core.triggers import build, delay_of, due_of
+from zsched.core.triggers.trigger import build, delay_of, due_of
 
 
 def test_scheduling_returns_the_id_the_time_and_the_run_of_a_one_shot(client: Client) -> None:

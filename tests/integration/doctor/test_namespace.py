@@ -12,8 +12,7 @@ import redis
 from tests.integration.doctor.examining import KEYS, Case, command_of, examined, found_as, only, report, unwell
 from tests.prefix import RQ
 from zsched import Client
-from zsched.core.entry import OLDEST_FORMAT
-from zsched.core.log import FORMAT
+from zsched.core.entry import FORMAT, OLDEST_FORMAT
 from zsched.core.options.choices import Priority
 from zsched.health.check import Severity
 

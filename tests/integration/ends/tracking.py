@@ -14,7 +14,8 @@ from zsched import Client
 from zsched.archive import Archive
 from zsched.archive.openruns import open_runs
 from zsched.core.clock import SystemClock
-from zsched.core.log import Entry, Position, changes
+from zsched.core.entry import Entry, Position
+from zsched.core.log.kinds import changes
 from zsched.core.log.lives import EndEntry
 from zsched.core.occurrences.changes import Change
 from zsched.core.runs.job import rq_time

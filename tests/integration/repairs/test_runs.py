@@ -23,7 +23,7 @@ from tests.prefix import RQ
 from tests.waiting import ENDS_S, eventually
 from zsched import Client, InvalidSchedule
 from zsched.client.answers import Answers
-from zsched.core.log import changes
+from zsched.core.log.kinds import changes
 from zsched.core.occurrences.outcomes import What
 from zsched.core.story.source import Source
 from zsched.embedded.guard import Guard

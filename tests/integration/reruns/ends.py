@@ -7,7 +7,7 @@ import redis
 from tests.builders.entries import row_lines
 from tests.builders.leaders import KEYS
 from tests.waiting import eventually
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.storage.archivers import Archivers
 from zsched.storage.connection import Link
 from zsched.storage.log import Log, LogPlace

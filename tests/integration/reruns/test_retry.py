@@ -18,7 +18,7 @@ from tests.ledger import queued
 from tests.prefix import RQ
 from tests.waiting import WITHIN_S, eventually
 from zsched import Client, InvalidSchedule, PayloadGone, RedisRefused, RunNotFound, RunNotOver
-from zsched.core.log import Entry
+from zsched.core.entry import Entry
 from zsched.core.log.puts import EnqueueEntry
 from zsched.core.occurrences.outcomes import What
 from zsched.storage.connection import Link

@@ -10,7 +10,7 @@ from typing import Any
 
 from zsched.archive import Archive
 from zsched.core.clock import ManualClock
-from zsched.core.log import Entry
+from zsched.core.entry import Entry
 
 
 def archived(path: Path, entries: Sequence[Entry], namespace: str = "default", **options: Any) -> Path:

@@ -11,8 +11,8 @@ from tests.builders.entries import T_US, entry
 from zsched.archive import Archive, History
 from zsched.archive.search import Search, SearchPart
 from zsched.core.clock import Clock, ManualClock
+from zsched.core.entry import Entry
 from zsched.core.facets import NO_FACETS, Facets
-from zsched.core.log import Entry
 from zsched.core.occurrences.outcomes import OUTCOMES, What
 from zsched.core.occurrences.search import Wanted
 from zsched.core.runs.run import RunStatus

@@ -13,7 +13,7 @@ from tests.prefix import RQ
 from tests.unit.archive.contents import archived, places, prune, rows, take
 from zsched.archive import START, Archive
 from zsched.archive.body import COLUMNS, entry_of
-from zsched.core.log import Entry
+from zsched.core.entry import Entry
 from zsched.core.log.puts import DISABLED
 
 SECRET = b"4111 1111 1111 1111"

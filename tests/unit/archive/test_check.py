@@ -21,7 +21,7 @@ from tests.unit.archive.contents import SteppingClock, archived, change, rows
 from zsched.archive import Archive
 from zsched.archive.body import COLUMNS, entry_of, history_row, pack, position_of, unpack, with_arguments
 from zsched.core.clock import ManualClock
-from zsched.core.log import Entry, Position
+from zsched.core.entry import Entry, Position
 from zsched.errors import ArchiveCorrupt, ArchiveForeign
 
 ENTRIES = [

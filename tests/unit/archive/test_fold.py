@@ -11,7 +11,7 @@ from tests.builders.entries import advance, cancel, end, entry, fire, put, put_r
 from tests.builders.records import DUE_MS, OLD_US, RUN, one_shot, open_run, rule
 from tests.unit.archive.contents import places, take
 from zsched.archive import Archive
-from zsched.core.log import Entry
+from zsched.core.entry import Entry
 from zsched.core.record import Portion
 from zsched.core.recovery.difference import restored_row
 

@@ -11,7 +11,8 @@ from tests.builders.records import DUE_MS, one_shot, open_run
 from tests.unit.archive.contents import SteppingClock, archived, prune, take
 from zsched.archive import START, Archive, History
 from zsched.archive.ran import ran as ran_in
-from zsched.core.log import Entry, changes
+from zsched.core.entry import Entry
+from zsched.core.log.kinds import changes
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.lateness import waited_since_us
 

@@ -11,7 +11,7 @@ from tests.unit.archive.contents import archived, change, places, rows, take
 from zsched.archive import Archive
 from zsched.archive.recall import recalling
 from zsched.core.clock import ManualClock
-from zsched.core.log import Entry, Position
+from zsched.core.entry import Entry, Position
 from zsched.core.recovery.difference import Branch, Recalled, lacking, restored_row
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign
 

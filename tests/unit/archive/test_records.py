@@ -13,7 +13,8 @@ from tests.builders.records import DUE_MS, TEMPLATE, open_run
 from tests.unit.archive.contents import archived, places, rows
 from zsched.archive import Archive, History
 from zsched.archive.records import original_of
-from zsched.core.log import Entry, UnknownEntry, changes, touches
+from zsched.core.entry import Entry, UnknownEntry
+from zsched.core.log.kinds import changes, touches
 from zsched.core.log.puts import EnqueueEntry
 from zsched.core.occurrences.outcomes import What
 

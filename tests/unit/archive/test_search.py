@@ -15,8 +15,8 @@ from tests.unit.archive.contents import SteppingClock, archived
 from zsched.archive import Archive, History
 from zsched.archive.search import Search, SearchPart
 from zsched.core.clock import ManualClock
+from zsched.core.entry import Entry
 from zsched.core.facets import Facets
-from zsched.core.log import Entry
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What
 from zsched.core.occurrences.search import Wanted, kept

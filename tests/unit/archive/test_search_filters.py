@@ -23,8 +23,8 @@ from zsched.archive import Archive, History
 from zsched.archive.prefixes import LENGTHS, PREFIX_IDS, prefix_row, ranges
 from zsched.archive.search import Search
 from zsched.core.clock import ManualClock
+from zsched.core.entry import Entry
 from zsched.core.facets import Facets
-from zsched.core.log import Entry
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import Wanted

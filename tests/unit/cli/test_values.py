@@ -17,7 +17,7 @@ from zsched.cli.log import summary
 from zsched.cli.terminal import Terminal
 from zsched.cli.values import instant, moment
 from zsched.client.allowed import check_allowed
-from zsched.core.log import Entry, Position
+from zsched.core.entry import Entry, Position
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.runs.cells import cells, remark, with_short_workers

@@ -8,8 +8,8 @@ from typing import Any
 
 from zsched.config.settings import DaemonSettings
 from zsched.core.clock import ManualClock
-from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
+from zsched.core.triggers.spec import TriggerSpec
 from zsched.daemon.meter import Meter
 from zsched.daemon.native import NextLook
 from zsched.daemon.tick import Tick, Ticker

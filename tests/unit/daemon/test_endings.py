@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.prefix import RQ
-from zsched.core.log import Entry, Position
+from zsched.core.entry import Entry, Position
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.runs.run import EXPIRED, FAILURES, GONE, Run, RunStatus, facts_text

@@ -8,10 +8,10 @@ from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.occurrences.policy import Passed, Plan, Policy, Range
 from zsched.core.options.checked import CheckedOptions, policy_text
 from zsched.core.options.choices import CatchUp, Overlap
-from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
+from zsched.core.triggers.spec import TriggerSpec
 from zsched.daemon import planner as planner_module
 from zsched.daemon.planner import Planner
 from zsched.storage.dispatch import DueRecurring

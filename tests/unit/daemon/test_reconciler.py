@@ -10,7 +10,7 @@ import pytest
 
 from tests.builders.entries import entry
 from tests.builders.records import RUN, one_shot, open_run
-from zsched.core.log import Entry, Position
+from zsched.core.entry import Entry, Position
 from zsched.core.record import Record
 from zsched.core.recovery.difference import Branch, Recalled
 from zsched.daemon.reconciler import HistoryChanged, Reconciler, lacking_rows

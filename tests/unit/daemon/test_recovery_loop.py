@@ -11,7 +11,7 @@ import pytest
 
 from tests.builders.entries import entry
 from zsched.core.clock import ManualClock
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.daemon.merge import OtherRestores
 from zsched.daemon.reconciler import HistoryChanged
 from zsched.daemon.recovery import WAIT_MS, RecoveryLoop, RecoveryStep

@@ -14,9 +14,9 @@ from zsched.core.clock import to_ms
 from zsched.core.options.choices import Priority
 from zsched.core.options.define import SCHEDULE_OPTIONS
 from zsched.core.toml import Lines
-from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.spec import TriggerSpec
 from zsched.files.checking import JSON_KEYS, REFUSED
 from zsched.files.reading import FileEntry, read
 from zsched.storage import rqjob

@@ -17,8 +17,8 @@ from rq.cron import CronJob
 from tests.unit.imports.debian import BOUNDS, MACROS, Line
 from zsched.core.clock import from_ms, to_ms
 from zsched.core.options.define import define_trigger
-from zsched.core.triggers import build
 from zsched.core.triggers.cron import ALIASES
+from zsched.core.triggers.trigger import build
 from zsched.imports.fields import cron_of_fields
 from zsched.imports.rqcron import _item, cron_of_croniter
 from zsched.imports.rqjobs import not_before, score_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from zsched.core.log import Entry, outcomes
+from zsched.core.entry import Entry
+from zsched.core.log.kinds import parse
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.metrics.meter import LABELS
@@ -15,7 +16,7 @@ def outcomes_of(entries: Iterable[Entry], run_suffix: str = "") -> dict[str, int
     """Count the outcomes in *entries*, taken from the changes that `zsched why` would show."""
     found = Counter[str]()
     for each in entries:
-        for change in outcomes(each, run_suffix):
+        for change in parse(each, run_suffix).outcomes():
             found[_outcome(change)] += change.count
     return {outcome: found[outcome] for outcome in LABELS}
 

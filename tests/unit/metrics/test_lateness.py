@@ -11,7 +11,7 @@ from tests.builders.entries import T_US, entry, row_fields
 from tests.unit.archive.contents import archived
 from zsched.archive import History
 from zsched.archive.search import Search
-from zsched.core.log import Entry
+from zsched.core.entry import Entry
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.recent import LogCounter
 from zsched.core.occurrences.search import Wanted

@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders.entries import advance, at, end, entry, row_fields
 from tests.unit.metrics.counting import outcomes_of
-from zsched.core.log import Entry, Position
+from zsched.core.entry import Entry, Position
 from zsched.core.runs.run import Run, RunStatus
 from zsched.metrics.meter import LABELS, Distribution, LogTally, Names
 

@@ -10,7 +10,7 @@ import hiredis
 import pytest
 import redis
 
-from zsched.core.log import Entry, Position
+from zsched.core.entry import Entry, Position
 from zsched.core.log.kinds import LoggedPut
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What

@@ -15,7 +15,7 @@ from zsched.archive.places import ArchiveFacts, archives_of, facts_at, state_fol
 from zsched.config.settings import Settings
 from zsched.config.urls import address_of
 from zsched.core.clock import SystemClock
-from zsched.core.log import Position
+from zsched.core.entry import Position
 from zsched.core.story.sentences import local_text
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveForeign, ZschedError
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from zsched.cli.lines import Shown, Table, pairs
 from zsched.cli.recovering.archives import OpenedArchive, entry_text
-from zsched.core.log import Position, text
+from zsched.core.entry import Position, text
 from zsched.core.model import iso, json_of, seconds
 from zsched.core.record import Place, Record
 from zsched.core.recovery.difference import Verdict

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
-from zsched.core.entry import Entry, any_milliseconds, expect, milliseconds, rows_of, text
+from zsched.core.entry import Entry, any_milliseconds, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Advanced, OneShotsFired, OneShotsLeft, PushedByRule, Quarantined, Row
 from zsched.core.occurrences.changes import BACKFILL, RUN_NOW, Change
@@ -177,17 +177,11 @@ class BackfillEntry(ParsedEntry, kind="backfill"):
 
     whats = frozenset({What.ENQUEUED})
 
-    @once
-    def keys(self) -> list[RunKey]:
-        """Keys of the runs."""
-        expect(b"runs" in self.fields)
-        return self._keys(b"runs")
-
     def rows(self) -> Iterable[Row]:
-        yield PushedByRule(self._field(b"id"), [run for _, run in self.keys], is_last=False)
+        yield PushedByRule(self._field(b"id"), [run for _, run in self.runs], is_last=False)
 
     def changes(self) -> Iterator[Change]:
-        for key in self.keys:
+        for key in self.runs:
             yield self._change_of(key, What.ENQUEUED, BACKFILL)
 
     @property

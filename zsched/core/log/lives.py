@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Final
 
-from zsched.core.entry import BEFORE_BY, Entry, expect, milliseconds, rows_of, text
+from zsched.core.entry import BEFORE_BY, Entry, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Counted, Mentioned, Paused, Replanned, Resumed, Row, RunsOver
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import Outcome, What
 from zsched.core.occurrences.policy import Range
 from zsched.core.runs.run import ANOTHER_END, Run, RunStatus, ended_as, ended_run
-from zsched.core.runs.run_id import RunKey, run_id_of
+from zsched.core.runs.run_id import run_id_of
 
 
 class PauseEntry(ParsedEntry, kind="pause"):
@@ -195,17 +195,11 @@ class StopEntry(ParsedEntry, kind="stop"):
 
     whats = frozenset({What.STOPPING})
 
-    @once
-    def keys(self) -> list[RunKey]:
-        """Keys of the runs."""
-        expect(b"runs" in self.fields)
-        return self._keys(b"runs")
-
     def rows(self) -> Iterable[Row]:
-        yield Mentioned(self.keys)
+        yield Mentioned(self.runs)
 
     def changes(self) -> Iterator[Change]:
-        for key in self.keys:
+        for key in self.runs:
             yield self._change_of(key, What.STOPPING)
 
 

@@ -24,7 +24,7 @@ from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import is_push
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.source import Source
-from zsched.core.triggers import Trigger, TriggerSpec, build, nth_after
+from zsched.core.triggers.trigger import Trigger, build, nth_after
 
 MOST: Final = 100_000  # occurrences in one call: 45 MB of small jobs in a queue, pushed in 5 s (measured)
 
@@ -88,7 +88,8 @@ class PastOccurrences:
         """
         assert schedule.trigger is not None
         assert schedule.anchor_ms is not None
-        trigger = _rule(schedule.trigger, schedule.anchor_ms, start_ms)
+        spec, anchor_ms = schedule.trigger, schedule.anchor_ms
+        trigger = build(spec, anchor_ms if spec.is_anchored else min(anchor_ms, start_ms - 1))
         until_ms = end_ms if schedule.nominal_ms is None else max(min(end_ms, schedule.nominal_ms), start_ms)
         return cls(trigger, start_ms, until_ms, trigger.count_between(until_ms - 1, end_ms - 1))
 
@@ -104,10 +105,6 @@ class PastOccurrences:
     def nth(self, number: int) -> int:
         """Return the nominal time of occurrence *number*, which counts from 1."""
         return nth_after(self.trigger, self.start_ms - 1, number, self.until_ms - 1)
-
-
-def _rule(spec: TriggerSpec, anchor_ms: int, start_ms: int) -> Trigger:
-    return build(spec, anchor_ms if spec.is_anchored else min(anchor_ms, start_ms - 1))
 
 
 def ran_at(change: Change) -> int | None:

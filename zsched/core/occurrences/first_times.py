@@ -15,21 +15,9 @@ from typing import Final, assert_never
 
 from zsched.core.clock import LAST_MS, Clock, from_ms
 from zsched.core.occurrences.policy import Range, latest_due
-from zsched.core.triggers import (
-    Anchor,
-    Fold,
-    Gap,
-    Trigger,
-    TriggerSpec,
-    build,
-    check,
-    due_of,
-    has_zone,
-    lag_of,
-    max_jitter_of,
-    resolve_local,
-    zone,
-)
+from zsched.core.triggers.spec import Anchor, Fold, Gap, TriggerSpec
+from zsched.core.triggers.trigger import Trigger, build, check, due_of, lag_of, max_jitter_of
+from zsched.core.triggers.zones import has_zone, resolve_local, zone
 from zsched.errors import InvalidSchedule
 
 REPLANS: Final = 5  # plans that are outdated on arrival, before a call gives up

@@ -32,6 +32,7 @@ from zsched.core.story.sentences import local_text
 LATE_MS: Final = 100.0  # a longer delay is explained
 _WAITING: Final = 20_000  # schedules that may fire since a time after their due one
 
+_REASONS: Final = (What.PUT, What.RESUMED, What.REPLANNED)  # changes after which an occurrence may be late
 _PASSED: Final = (Outcome.MISSED.reason, Outcome.LIMIT.reason)
 _PASSED_THEN: Final = "when its time had passed"
 _DELAYED: Final = "firing was on hold, its queue was rate-limited, or other runs were due first"
@@ -80,16 +81,12 @@ class Lateness:
 
     def __init__(self, whole_since_us: int, tz: str) -> None:
         self._whole_since_us, self._tz = whole_since_us, tz
-        self._put_us = self._resumed_us = self._replanned_us = 0
+        self._last_us = dict.fromkeys(_REASONS, 0)
 
     def note(self, change: Change) -> None:
         """Add *change*: it may be the reason why later ones were late."""
-        if change.what is What.PUT:
-            self._put_us = change.at_us
-        elif change.what is What.RESUMED:
-            self._resumed_us = change.at_us
-        elif change.what is What.REPLANNED:
-            self._replanned_us = change.at_us
+        if change.what in _REASONS:
+            self._last_us[change.what] = change.at_us
 
     def reason(self, change: Change) -> str:
         """Return the reason why the occurrence of *change* was late; empty if there is nothing to explain or to add."""
@@ -97,21 +94,22 @@ class Lateness:
         if waited_us is None and not (change.what is What.FIRED and change.ready_us):
             return ""
         due_us = (change.due_ms or 0) * 1000 if waited_us is None else waited_us
+        put_us, resumed_us, replanned_us = self._last_us.values()
         are_several = change.late_ms is None
-        since_us = max(due_us, self._put_us, self._resumed_us)
-        if self._replanned_us > since_us:
-            came = f"its zone's new rules came only {self._at(self._replanned_us)}, {_PASSED_THEN}"
+        since_us = max(due_us, put_us, resumed_us)
+        if replanned_us > since_us:
+            came = f"its zone's new rules came only {self._at(replanned_us)}, {_PASSED_THEN}"
             return "" if are_several else came
         term_us, led_us = change.term_us, change.led_us
         if term_us > since_us > led_us and since_us >= self._whole_since_us:
             since = "then" if since_us == due_us and not are_several else self._at(since_us)
             return f"no daemon led from {since} until {self._at(term_us)}"
-        if self._resumed_us > max(due_us, self._put_us):
-            return f"it was paused until {self._at(self._resumed_us)}"
+        if resumed_us > max(due_us, put_us):
+            return f"it was paused until {self._at(resumed_us)}"
         if are_several:
             return ""
-        if self._put_us > due_us + LATE_MS * 1000:  # otherwise it was put to fire at once
-            return f"it was put only {self._at(self._put_us)}, {_PASSED_THEN}"
+        if put_us > due_us + LATE_MS * 1000:  # otherwise it was put to fire at once
+            return f"it was put only {self._at(put_us)}, {_PASSED_THEN}"
         if waited_us is None:
             return ""
         if term_us <= since_us:

@@ -35,24 +35,13 @@ from zsched.core.model import Schedule
 from zsched.core.runs.job import OFFSET_FIELD
 from zsched.core.runs.run_id import RunId
 from zsched.core.runs.signature import SIGNATURE_FIELD
-from zsched.core.triggers import (
-    Fold,
-    Gap,
-    Trigger,
-    TriggerSpec,
-    build,
-    delay_of,
-    due_of,
-    offset_s,
-    resolve_local,
-    spec_of,
-    zone,
-)
+from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
+from zsched.core.triggers.trigger import Trigger, build, delay_of, due_of, spec_of
+from zsched.core.triggers.zones import offset_s, resolve_local, zone
 
 if TYPE_CHECKING:
     from zsched.core.record import Record
 
-_JUST_MS: Final = 5000  # most that an anchor may be before TIME: longer than a reply takes, shorter than clock errors
 _REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, a day would be another occurrence
 _PLACES: Final = ("due", "paused")  # the places of a waiting occurrence
 

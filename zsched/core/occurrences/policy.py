@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.options.choices import CatchUp, Overlap
-from zsched.core.triggers import Trigger, due_of, nth_after
+from zsched.core.triggers.trigger import Trigger, due_of, nth_after
 from zsched.errors import TriggerError
 
 ON_TIME_MS: Final = 5000  # a shorter delay is on time, with any window: a take-over lasts half as long

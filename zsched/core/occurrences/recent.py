@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zsched.core.clock import LAST_MS
-from zsched.core.log import Entry, Position, UnknownEntry, parse, reading
+from zsched.core.entry import Entry, Position, UnknownEntry, reading
 from zsched.core.log.fires import AdvanceEntry
-from zsched.core.log.kinds import ParsedEntry
+from zsched.core.log.kinds import ParsedEntry, parse
 from zsched.core.log.recovery import MergedEntry, RestoreEntry
 from zsched.core.model import iso, json_of
 from zsched.core.occurrences.lateness import LATE_MS, Waits
@@ -110,6 +110,10 @@ class Rebuilt:
     at_ms: int
     changes: Mapping[What, int]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {"at": iso(self.at_ms), "changes": {what.value: count for what, count in self.changes.items() if count}}
+
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
@@ -142,14 +146,8 @@ class RecentActivity:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
-        rebuilt = self.rebuilt
-        changes = {} if rebuilt is None else {what.value: count for what, count in rebuilt.changes.items() if count}
-        return {
-            "stretches": [stretch.to_dict() for stretch in self.stretches],
-            "is_cut": self.is_cut,
-            "rebuilt": None if rebuilt is None else {"at": iso(rebuilt.at_ms), "changes": changes},
-            "ahead": None if self.ahead is None else self.ahead.to_dict(),
-        }
+        stretches = [stretch.to_dict() for stretch in self.stretches]
+        return json_of(self, "stretches", "is_cut", "rebuilt", "ahead", stretches=stretches)
 
 
 class LogCounts:

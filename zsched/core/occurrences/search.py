@@ -17,15 +17,13 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import Position
-from zsched.core.facets import NO_FACETS, Facets, question_text
+from zsched.core.facets import NO_FACETS, Facets, question_number, question_text
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import PUSHES, What
 from zsched.core.runs.run import OPEN, OVER, Run, RunStatus, ended_run, pushed
 from zsched.core.runs.run_id import RunKey, run_key
-from zsched.errors import show
 
 PUSHED_PLAINLY: Final = frozenset({What.FIRED, What.FOUND})
-_WHOLE: Final = 2**62  # bound of whole numbers in a question: SQLite's integers have 64 bits
 BADLY_OVER: Final = OVER - {RunStatus.SUCCEEDED}
 
 
@@ -44,7 +42,7 @@ class SearchCursor(NamedTuple):
     def parse(cls, text: str) -> SearchCursor:
         """Return the cursor from its ``str``. Raises ValueError."""
         place, _, run_id = text.partition("/")
-        epoch, seq, t_us, n, row = (_number(int(each)) for each in place.split("-"))
+        epoch, seq, t_us, n, row = (question_number(int(each)) for each in place.split("-"))
         if run_id and run_key(run_id) is None:
             raise ValueError(f"{run_id!r:.80} is no run id")
         return cls(Position(epoch, seq, t_us), n, row, run_id)
@@ -118,17 +116,11 @@ class Wanted:
         return cls(whats, statuses, int(values.pop("limit")), facets=facets, **values)
 
 
-def _number(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < _WHOLE:
-        raise ValueError(f"{show(value)} is no number of a log or time")
-    return value
-
-
 _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     "id": question_text,
     "match": question_text,
-    "since_us": _number,
-    "until_us": _number,
+    "since_us": question_number,
+    "until_us": question_number,
 }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zsched.core.model import Schedule, iso, seconds
 from zsched.core.occurrences.changes import Change
 from zsched.core.options.choices import ScheduleState
-from zsched.core.triggers import Trigger, build
+from zsched.core.triggers.trigger import Trigger, build
 from zsched.errors import InvalidSchedule
 
 if TYPE_CHECKING:

@@ -106,13 +106,11 @@ def check_by(value: object) -> str:
 
 def choice(field: str, value: object, enum: type[E]) -> E:
     """Return the member of *enum* with the value *value*. Raises InvalidSchedule otherwise."""
-    if isinstance(value, enum):
-        return value
-    for member in enum:
-        if member.value == value:
-            return member
-    names = ", ".join(str(member.value) for member in enum)
-    raise InvalidSchedule(field, value, "not one of its values", f"give one of {names}")
+    try:
+        return enum(value)
+    except ValueError:
+        names = ", ".join(str(member.value) for member in enum)
+        raise InvalidSchedule(field, value, "not one of its values", f"give one of {names}") from None
 
 
 def seconds_to_ms(field: str, value: object, least_ms: int, most_s: float = LONGEST_S) -> int:

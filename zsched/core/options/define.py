@@ -15,15 +15,18 @@ import difflib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice, pairwise
 from typing import Any, Final
 
+from zsched.core.clock import LAST_MS
 from zsched.core.model import After, At, Definition, Now, When
 from zsched.core.occurrences.policy import CONTRADICTIONS, USUAL, Policy
 from zsched.core.options.choices import IfExists
 from zsched.core.options.forms import Stored
 from zsched.core.options.instants import instant_ms, local_offset_s
 from zsched.core.options.table import ELSEWHERE, FOR_ENQUEUE, ONLY_ENQUEUE, OPTIONS, RuleOptions
-from zsched.core.triggers import GIVE_A_RULE, RULES, Fold, Gap, TriggerSpec, build, kind_named
+from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
+from zsched.core.triggers.trigger import GIVE_A_RULE, RULES, build, kind_named
 from zsched.core.wording import duration_text
 from zsched.errors import NOT_GIVEN, InvalidSchedule, show
 
@@ -238,15 +241,8 @@ def _recurring(
 def least_gap_ms(spec: TriggerSpec) -> int | None:
     """Return the least time between the first occurrences of *spec*; None if it has at most one."""
     from_ms = spec.starts_ms - 1 if spec.starts_ms is not None else 0
-    trigger = build(spec, from_ms)
-    gaps: list[int] = []
-    before_ms = trigger.next_after(from_ms)
-    while before_ms is not None and len(gaps) < _SAMPLE:
-        next_ms = trigger.next_after(before_ms)
-        if next_ms is not None:
-            gaps.append(next_ms - before_ms)
-        before_ms = next_ms
-    return min(gaps, default=None)
+    times = islice(build(spec, from_ms).between(from_ms, LAST_MS), 1 + _SAMPLE)
+    return min((later_ms - ms for ms, later_ms in pairwise(times)), default=None)
 
 
 def made_void(options: Mapping[str, Any]) -> Iterator[str]:

@@ -29,7 +29,8 @@ from zsched.core.options.arguments import (
     seconds_to_ms,
 )
 from zsched.core.runs.run_id import ID
-from zsched.core.triggers import Fold, Gap, zone
+from zsched.core.triggers.spec import Fold, Gap
+from zsched.core.triggers.zones import zone
 from zsched.errors import InvalidSchedule
 
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)  # a malformed text

@@ -6,7 +6,8 @@ from contextlib import suppress
 from datetime import date, datetime
 
 from zsched.core.clock import LAST_MS, to_ms
-from zsched.core.triggers import Fold, Gap, offset_s, resolve_local, zone
+from zsched.core.triggers.spec import Fold, Gap
+from zsched.core.triggers.zones import offset_s, resolve_local, zone
 from zsched.errors import InvalidSchedule
 
 _OF_A_ZONE = ("at", "starts", "ends")  # options beside ``tz``

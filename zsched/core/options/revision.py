@@ -24,7 +24,9 @@ from zsched.core.options.define import (
     made_void,
 )
 from zsched.core.options.table import RuleOptions
-from zsched.core.triggers import RULES, TriggerSpec, has_zone
+from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.trigger import RULES
+from zsched.core.triggers.zones import has_zone
 from zsched.errors import InvalidSchedule
 
 PAYLOAD = ("func", "args", "kwargs")
@@ -116,32 +118,17 @@ def is_same(one: Any, other: Any) -> bool:
 
     Values of other types are compared with their own ``==``.
     """
-    waiting = [(one, other)]
-    while waiting:
-        left, right = waiting.pop()
-        if type(left) is not type(right):
-            return False
-        if isinstance(left, dict):
-            if len(left) != len(right) or not all(key in right for key in left):
-                return False
-            waiting.extend((value, right[key]) for key, value in left.items())
-        elif isinstance(left, list | tuple):
-            if len(left) != len(right):
-                return False
-            waiting.extend(zip(left, right, strict=True))
-        elif isinstance(left, float):
-            if repr(left) != repr(right):
-                return False
-        elif isinstance(left, datetime | time):
-            if (left, left.tzinfo, left.fold) != (right, right.tzinfo, right.fold):
-                return False
-        elif not _is_equal(left, right):
-            return False
-    return True
-
-
-def _is_equal(left: Any, right: Any) -> bool:
+    if type(one) is not type(other):
+        return False
     try:
-        return bool(left == right)
+        if isinstance(one, dict):
+            return one.keys() == other.keys() and all(is_same(value, other[key]) for key, value in one.items())
+        if isinstance(one, list | tuple):
+            return len(one) == len(other) and all(map(is_same, one, other))
+        if isinstance(one, float):
+            return repr(one) == repr(other)
+        if isinstance(one, datetime | time):
+            return (one, one.tzinfo, one.fold) == (other, other.tzinfo, other.fold)
+        return bool(one == other)
     except Exception:  # the values' own code: an array of numpy has no truth, and a difference is the safe answer
         return False

@@ -27,7 +27,8 @@ from zoneinfo import ZoneInfo
 
 from zsched.core.options import choices, forms
 from zsched.core.options.forms import Form, Option, Stored, ValueType
-from zsched.core.triggers import Fold, Gap, KindOptions, TriggerKind, kind_named
+from zsched.core.triggers.spec import Fold, Gap, TriggerKind
+from zsched.core.triggers.trigger import KindOptions, kind_named
 
 _OF_RULES: Final = "only for recurring schedules"
 
@@ -159,15 +160,10 @@ class _RunOptions(TypedDict, total=False):
     durable: Annotated[bool, Option("Return only when an archive has the change on its disk.", forms.BOOLEAN)]
 
 
-class _LateOptions(TypedDict, total=False):
-    """Options for a time that has passed."""
+class _ConditionOptions(TypedDict, total=False):
+    """Conditions of a change."""
 
     allow_past: Annotated[bool, Option("Accept a time that has passed: it runs at once.", forms.BOOLEAN)]
-
-
-class _VersionOptions(TypedDict, total=False):
-    """A condition of a change."""
-
     if_version: Annotated[str | None, Option(
         "Change it only if it has this version (show); else nothing is written.", forms.VERSION)]
 
@@ -211,8 +207,7 @@ class _TimedOptions(
     _PlaceOptions,
     _ScheduleOnly,
     _RunOptions,
-    _LateOptions,
-    _VersionOptions,
+    _ConditionOptions,
     total=False,
 ):
     """All options that an update can change."""

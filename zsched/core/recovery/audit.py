@@ -27,12 +27,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from zsched.core.log import text
+from zsched.core.entry import text
 from zsched.core.model import iso
 from zsched.core.record import Place, Record
 from zsched.core.recovery.difference import restored_row
 from zsched.core.runs.run_id import RunId
-from zsched.core.triggers import Trigger, build, spec_of
+from zsched.core.triggers.trigger import Trigger, build, spec_of
 
 GRACE_MS: Final = 60_000  # after its time; then an occurrence counts as missed
 

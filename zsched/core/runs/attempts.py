@@ -197,30 +197,27 @@ def read_attempts(value: object) -> tuple[Attempt, ...]:
 
 def _read(value: Any) -> Attempt:
     number, worker, queued_ms, started_ms, ended_ms, error, next_ms, traceback = value
-    if not _is_number(number, _LARGEST) or number < 1:
+    if not counted(number, _LARGEST):
         raise ValueError(f"not a number of an attempt: {number!r}")
     if not all(isinstance(each, str) for each in (worker, error, traceback)):
         raise TypeError("not texts of an attempt")
     return Attempt(
         number,
         in_a_line(worker),
-        _instant(queued_ms),
-        _instant(started_ms),
-        _instant(ended_ms),
+        counted(queued_ms),
+        counted(started_ms),
+        counted(ended_ms),
         in_a_line(error, _LONGEST_ERROR),
-        _instant(next_ms),
+        counted(next_ms),
         last_lines(traceback),
     )
 
 
-def _instant(value: object) -> int | None:
-    if value is None or (isinstance(value, int) and _is_number(value, LAST_MS)):
+def counted(value: object, most: int = LAST_MS) -> int | None:
+    """Return *value* if it is an instant or a count. Raises ValueError."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most):
         return value
-    raise ValueError(f"not an instant: {value!r}")
-
-
-def _is_number(value: object, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+    raise ValueError(f"not an instant or a count: {value!r}")
 
 
 def without_tracebacks(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:

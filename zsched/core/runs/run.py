@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import LAST_MS
 from zsched.core.model import iso, json_of, seconds
-from zsched.core.runs.attempts import Attempt, added, attempts_of, read_attempts, told_traceback
+from zsched.core.runs.attempts import Attempt, added, attempts_of, counted, read_attempts, told_traceback
 from zsched.core.runs.job import JobFacts, attempt_of_job, ms_of, whole
 from zsched.core.runs.run_id import RunId, schedule_of
 from zsched.core.wording import LONGEST_NAME
@@ -73,13 +73,6 @@ _LONGEST_NOTE: Final = 4096  # bytes
 _NO_NOTE: Final[Mapping[str, Any]] = MappingProxyType({})
 _dumps: Final = json.JSONEncoder(separators=(",", ":")).encode
 _strict_dumps: Final = json.JSONEncoder(allow_nan=False).encode
-
-
-def _number(value: object, most: int = LAST_MS) -> int | None:
-    """Return *value* if it is an instant or a count. Raises ValueError."""
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most):
-        return value
-    raise ValueError(f"not an instant: {value!r}")
 
 
 class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (measured)
@@ -305,19 +298,19 @@ ANOTHER_END: Final = '"again":"'  # in the recorded facts of a run that was over
 
 # The recorded fields of a run: the name of each fact, its field, and how it is read. A default is not recorded.
 _FACTS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
-    "fired": ("fired_us", lambda value: _number(value, LAST_MS * 1000)),
-    "queued": ("queued_ms", _number),
-    "started": ("started_ms", _number),
-    "ended": ("ended_ms", _number),
-    "attempt": ("attempt", lambda value: _number(value) or 1),
+    "fired": ("fired_us", lambda value: counted(value, LAST_MS * 1000)),
+    "queued": ("queued_ms", counted),
+    "started": ("started_ms", counted),
+    "ended": ("ended_ms", counted),
+    "attempt": ("attempt", lambda value: counted(value) or 1),
     "worker": ("worker", str),
     "error": ("error", str),
     "note": ("note", dict),
     "attempts": ("attempts", read_attempts),
     "uncertain": ("is_uncertain", bool),
     "queue": ("queue", str),
-    "timeout": ("timeout_s", _number),
-    "heartbeat": ("heartbeat_ms", _number),
+    "timeout": ("timeout_s", counted),
+    "heartbeat": ("heartbeat_ms", counted),
     "again": ("was", RunStatus),
 }
 _DEFAULTS: Final = [Run._field_defaults[field] for field, _ in _FACTS.values()]

@@ -15,11 +15,11 @@ from itertools import groupby
 from typing import Any, Final
 
 from zsched.core.clock import clamped_ms, from_ms
-from zsched.core.occurrences.changes import BACKFILL, Change
+from zsched.core.occurrences.changes import BACKFILL, RUN_OVER, Change
 from zsched.core.occurrences.outcomes import WAITS_FOR, Outcome, What
 from zsched.core.occurrences.search import run_that_ended
 from zsched.core.runs.run import Run, RunStatus
-from zsched.core.triggers import has_zone, shown_zone
+from zsched.core.triggers.zones import has_zone, shown_zone
 from zsched.core.wording import rough_duration
 
 CREATED: Final = "created"  # the context of a put
@@ -32,7 +32,8 @@ def sentence(change: Change, tz: str, context: str = "") -> str:
     Return a sentence on *change*; times are local in *tz*. *context*: CREATED or CHANGED for a put, or the reason of a
     lateness.
     """
-    return _WORDS[change.what](change, tz, context)
+    told = _BY_REASON.get(change.what, {}).get(change.why) or _SENTENCES[change.what]
+    return told(change, tz, context) if callable(told) else told.format(change, **_parts(change, tz))
 
 
 def told_together(changes: Iterable[Change]) -> Iterator[Change]:
@@ -125,11 +126,6 @@ def _resumed(change: Change, tz: str, _: str) -> str:
     return f"resumed{_by(change)}; {'it was due' if has_passed else 'next'} {_at(change.nominal_ms, tz)}"
 
 
-def _replanned(change: Change, tz: str, _: str) -> str:
-    instead = f"next {_at(change.next_ms, tz)} instead of {_at(change.nominal_ms, tz)}"
-    return f"its zone's rules changed ({change.why}): {instead}"
-
-
 def _fired(change: Change, tz: str, context: str) -> str:
     late_ms, mark = max(change.late_ms or 0.0, 0.0), ""
     if change.why.startswith(WAITS_FOR):
@@ -150,10 +146,6 @@ def _enqueued(change: Change, tz: str, _: str) -> str:
     if change.why:  # RUN_NOW
         return f"{change.why}{_asked(change)}; run {change.run_id}"
     return f"enqueued{_by(change)}; run {change.run_id}"
-
-
-def _retried(change: Change, _tz: str, _: str) -> str:
-    return f"retry of {change.why}{_asked(change)}; run {change.run_id}"
 
 
 def _asked(change: Change) -> str:
@@ -194,95 +186,54 @@ def _cancelled(change: Change, tz: str, _: str) -> str:
     return f"cancelled{_by(change)}{f' ({change.why})' if change.why else ''}{due}"
 
 
-def _quarantined(change: Change, tz: str, _: str) -> str:
-    return f"quarantined: {change.why}"
-
-
-def _ended(change: Change, tz: str, _: str) -> str:
-    return "ended: its rule gives no more occurrences"
-
-
 def _run_ended(change: Change, tz: str, _: str) -> str:
     asked = f"; asked{_by(change)}" if change.by else ""
     return f"run {change.run_id} {state_text(run_that_ended(change), tz)}{asked}"
 
 
-def _run_again(change: Change, tz: str, _: str) -> str:
-    return f"run {change.run_id}: {change.why or 'its worker died'}: pushed again, attempt {change.count}"
-
-
-def _stopping(change: Change, tz: str, _: str) -> str:
-    return f"run {change.run_id}: its worker was asked to stop it{_by(change)}"
-
-
-def _released(change: Change, tz: str, _: str) -> str:
-    return f"run {change.run_id} was released to its queue: {change.why}"
-
-
-def _restored(change: Change, tz: str, _: str) -> str:
-    when = "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}"
-    if change.why == "audit":
-        return f"put back{when}: it was missing from Redis, and the log has no reason"
-    if change.why == "corrected":
-        return f"put back{when}: an archive had restored an older state, and another one knows a later change"
-    return f"put back{_by(change)}{when}: Redis had lost it"
-
-
-def _pushed_again(change: Change, tz: str, _: str) -> str:
-    doubt = "it may have run, or be run twice"
-    return f"pushed again{_by(change)}; run {change.run_id}; uncertain: Redis lost it before it was over, so {doubt}"
-
-
-def _held(change: Change, tz: str, _: str) -> str:
-    doubt = "it may have run, so it was not pushed again"
-    return f"found in RQ: run {change.run_id}, which Redis had lost before it was over; uncertain: {doubt}"
-
-
-def _ran_again(change: Change, tz: str, _: str) -> str:
-    again = "its entry came back, and it ran again, or will"
-    return f"run {change.run_id} ran again; Redis had gone back to a time before it was over: {again}"
-
-
-def _withdrawn(change: Change, tz: str, _: str) -> str:
-    if change.is_of_over_run:
-        return f"run {change.run_id} taken out of RQ: it was over, and Redis had gone back to a time before that"
-    if change.why == "audit":
-        return "taken out: RQ has its run already, so it does not wait any more"
-    if change.why == "corrected":
-        return "taken out again: an archive that did not know that it fired or was cancelled had put it back"
-    return f"taken out again{_by(change)}: Redis had gone back to a time before it fired or was cancelled"
-
-
-def _unknown(change: Change, tz: str, _: str) -> str:
-    return f"{change.why}: {_which(change, tz)} had this outcome, which this zsched does not know"
-
-
-_WORDS: Final[dict[What, Callable[[Change, str, str], str]]] = {
+# The sentence on a change, {0}, with its ``_parts``; or the function that makes it.
+_SENTENCES: Final[dict[What, str | Callable[[Change, str, str], str]]] = {
     What.PUT: _put,
     What.FOUND: _found,
     What.PAUSED: _paused,
     What.RESUMED: _resumed,
-    What.REPLANNED: _replanned,
+    What.REPLANNED: "its zone's rules changed ({0.why}): next {next} instead of {nominal}",
     What.FIRED: _fired,
     What.ENQUEUED: _enqueued,
-    What.RETRIED: _retried,
+    What.RETRIED: "retry of {0.why}{asked}; run {0.run_id}",
     What.SKIPPED: _skipped,
     What.EXPIRED: _expired,
     What.COALESCED: _coalesced,
     What.DUPLICATE: _duplicate,
     What.CANCELLED: _cancelled,
-    What.QUARANTINED: _quarantined,
-    What.ENDED: _ended,
+    What.QUARANTINED: "quarantined: {0.why}",
+    What.ENDED: "ended: its rule gives no more occurrences",
     What.RUN_ENDED: _run_ended,
-    What.RUN_AGAIN: _run_again,
-    What.STOPPING: _stopping,
-    What.RELEASED: _released,
-    What.RESTORED: _restored,
-    What.PUSHED_AGAIN: _pushed_again,
-    What.HELD: _held,
-    What.RAN_AGAIN: _ran_again,
-    What.WITHDRAWN: _withdrawn,
-    What.UNKNOWN: _unknown,
+    What.RUN_AGAIN: "run {0.run_id}: {0.why}: pushed again, attempt {0.count}",
+    What.STOPPING: "run {0.run_id}: its worker was asked to stop it{by}",
+    What.RELEASED: "run {0.run_id} was released to its queue: {0.why}",
+    What.RESTORED: "put back{by}{due}: Redis had lost it",
+    What.PUSHED_AGAIN: "pushed again{by}; run {0.run_id}; uncertain: Redis lost it before it was over,"
+    " so it may have run, or be run twice",
+    What.HELD: "found in RQ: run {0.run_id}, which Redis had lost before it was over; uncertain:"
+    " it may have run, so it was not pushed again",
+    What.RAN_AGAIN: "run {0.run_id} ran again; Redis had gone back to a time before it was over:"
+    " its entry came back, and it ran again, or will",
+    What.WITHDRAWN: "taken out again{by}: Redis had gone back to a time before it fired or was cancelled",
+    What.UNKNOWN: "{0.why}: {which} had this outcome, which this zsched does not know",
+}
+# The same for some of its reasons.
+_BY_REASON: Final[dict[What, dict[str, str]]] = {
+    What.RUN_AGAIN: {"": "run {0.run_id}: its worker died: pushed again, attempt {0.count}"},
+    What.RESTORED: {
+        "audit": "put back{due}: it was missing from Redis, and the log has no reason",
+        "corrected": "put back{due}: an archive had restored an older state, and another one knows a later change",
+    },
+    What.WITHDRAWN: {
+        RUN_OVER: "run {0.run_id} taken out of RQ: it was over, and Redis had gone back to a time before that",
+        "audit": "taken out: RQ has its run already, so it does not wait any more",
+        "corrected": "taken out again: an archive that did not know that it fired or was cancelled had put it back",
+    },
 }
 _PLACES: Final = {"due": "active", "quarantine": "quarantined"}  # as shown to users
 # By change and reason, for outcomes with the same text each time.
@@ -297,6 +248,18 @@ _ENDS: Final = {
 
 
 # -- parts of a line ----------------------------------------------------------------------------------
+
+
+def _parts(change: Change, tz: str) -> dict[str, str]:
+    """Return the parts of *change* that a sentence may have besides its attributes."""
+    return {
+        "by": _by(change),
+        "asked": _asked(change),
+        "nominal": _at(change.nominal_ms, tz),
+        "due": "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}",
+        "next": _at(change.next_ms, tz),
+        "which": _which(change, tz),
+    }
 
 
 def _attempt(run: Run) -> str:

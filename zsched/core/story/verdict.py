@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from zsched.core.model import MEND, Schedule, iso
 from zsched.core.occurrences.changes import Change
@@ -25,49 +25,36 @@ from zsched.core.wording import duration_text, rough_duration
 
 
 class Word(StrEnum):
-    """The answer in a word."""
+    """The answer in a word. ``is_bad``: something did not run that should have."""
 
     SCHEDULED = "SCHEDULED"  # its time has not come
-    OVERDUE = "OVERDUE"  # its time has come, and nobody fired it
-    HELD_BACK = "HELD BACK"  # the same, by the limit of its queue
+    OVERDUE = "OVERDUE", True  # its time has come, and nobody fired it
+    HELD_BACK = "HELD BACK", True  # the same, by the limit of its queue
     QUEUED = "QUEUED"  # its run is in its queue
-    NOT_RUN = "NOT RUN"  # the same, and no worker takes it
+    NOT_RUN = "NOT RUN", True  # the same, and no worker takes it
     RUNNING = "RUNNING"
     RAN = "RAN"
-    FAILED = "FAILED"
-    LOST = "LOST"
-    EXPIRED = "EXPIRED"
-    REFUSED = "REFUSED"  # a guarded worker did not run it
+    FAILED = "FAILED", True
+    LOST = "LOST", True
+    EXPIRED = "EXPIRED", True
+    REFUSED = "REFUSED", True  # a guarded worker did not run it
     CANCELLED = "CANCELLED"
     SKIPPED = "SKIPPED"  # its occurrence was not pushed
     PAUSED = "PAUSED"
-    QUARANTINED = "QUARANTINED"
-    UNREADABLE = "UNREADABLE"  # another program broke an option of it
+    QUARANTINED = "QUARANTINED", True
+    UNREADABLE = "UNREADABLE", True  # another program broke an option of it
     ENDED = "ENDED"
     PUSHED = "PUSHED"  # its run was pushed, and more is not known yet
-    MISSING = "MISSING"  # Redis should have it
+    MISSING = "MISSING", True  # Redis should have it
     UNKNOWN = "UNKNOWN"  # no schedule or run of this id is known
 
-    @property
-    def is_bad(self) -> bool:
-        """True if something did not run that should have."""
-        return self in _BAD
+    def __new__(cls, word: str, is_bad: bool = False) -> Self:
+        """Make the member whose value is *word*."""
+        member = str.__new__(cls, word)
+        member._value_, member.is_bad = word, is_bad
+        return member
 
-
-_BAD: Final = frozenset(
-    {
-        Word.OVERDUE,
-        Word.HELD_BACK,
-        Word.NOT_RUN,
-        Word.FAILED,
-        Word.LOST,
-        Word.EXPIRED,
-        Word.REFUSED,
-        Word.QUARANTINED,
-        Word.UNREADABLE,
-        Word.MISSING,
-    }
-)
+    is_bad: bool
 
 
 class Stalled(Enum):
@@ -170,7 +157,7 @@ def on_run(run: Run, tz: str, stalled: Stalled | None = None, *, is_there: bool 
         remedy, *command = _OF_STALLED[stalled]
         name = (run.queue,) if stalled is Stalled.UNHEARD else ()
         return StoryVerdict(Word.NOT_RUN, f"{text}; {stalled.value.format(run.queue)}", remedy, (*command, *name))
-    remedy, *command = _REMEDIES[run.status]
+    word, remedy, *command = _OF_RUNS[run.status]
     object = run.queue if run.status is RunStatus.QUEUED else run.id
     if not object:
         remedy, *command = _WHILE_UNKNOWN
@@ -183,7 +170,7 @@ def on_run(run: Run, tz: str, stalled: Stalled | None = None, *, is_there: bool 
         return StoryVerdict(Word.FAILED, text, f"{limit}; give its next runs more", longer)
     if run.status is RunStatus.FAILED and (deploy := remedy_of(run.error)):
         remedy = f"{deploy}; then run it again"
-    return StoryVerdict(_WORDS[run.status], text, remedy.format(run.id), (*command, object) if command else ())
+    return StoryVerdict(word, text, remedy.format(run.id), (*command, object) if command else ())
 
 
 def on_change(change: Change, text: str, *, is_there: bool) -> StoryVerdict:
@@ -209,32 +196,25 @@ def with_gap(verdict: StoryVerdict, gap: Sequence[Change], text: str) -> StoryVe
     return replace(verdict, remedy=f"{NOTHING}, if that is enough; the others run, too, by", command=command)
 
 
-_WORDS: Final = {
-    RunStatus.QUEUED: Word.QUEUED,
-    RunStatus.RUNNING: Word.RUNNING,
-    RunStatus.SUCCEEDED: Word.RAN,
-    RunStatus.FAILED: Word.FAILED,
-    RunStatus.CANCELLED: Word.CANCELLED,
-    RunStatus.EXPIRED: Word.EXPIRED,
-    RunStatus.LOST: Word.LOST,
-    RunStatus.REFUSED: Word.REFUSED,
-}
 _OF_STALLED: Final = {
     Stalled.UNHEARD: ("start one", "rq", "worker"),
     Stalled.SUSPENDED: ("let them go on", "rq", "resume"),
 }
-# The remedy, with {} for the run's id, and the words of its command, which ends with that id; of a queued run with its
-# queue.
 _RETRY: Final = ("run it again", "zsched", "retry")
-_REMEDIES: Final = {
-    RunStatus.QUEUED: (f"{NOTHING}: its turn comes; if that takes too long, start another worker", "rq", "worker"),
-    RunStatus.RUNNING: (f"{NOTHING}, unless it hangs; then stop it", "zsched", "cancel-run"),
-    RunStatus.SUCCEEDED: (NOTHING,),
-    RunStatus.FAILED: ("zsched show {} has the traceback; repair the cause, then run it again", "zsched", "retry"),
-    RunStatus.CANCELLED: ("if it is still wanted, run it again", "zsched", "retry"),
-    RunStatus.LOST: _RETRY,
-    RunStatus.EXPIRED: _RETRY,
-    RunStatus.REFUSED: ("if you made it, see docs/how-to/sign-jobs.md; else find out who can write RQ's keys",),
+_MORE_WORKERS: Final = f"{NOTHING}: its turn comes; if that takes too long, start another worker"
+_REPAIR: Final = "zsched show {} has the traceback; repair the cause, then run it again"
+_SIGNED: Final = "if you made it, see docs/how-to/sign-jobs.md; else find out who can write RQ's keys"
+# The word; the remedy, with {} for the run's id; and the words of its command, which ends with that id; of a queued run
+# with its queue.
+_OF_RUNS: Final[dict[RunStatus, tuple[Word, str, *tuple[str, ...]]]] = {
+    RunStatus.QUEUED: (Word.QUEUED, _MORE_WORKERS, "rq", "worker"),
+    RunStatus.RUNNING: (Word.RUNNING, f"{NOTHING}, unless it hangs; then stop it", "zsched", "cancel-run"),
+    RunStatus.SUCCEEDED: (Word.RAN, NOTHING),
+    RunStatus.FAILED: (Word.FAILED, _REPAIR, "zsched", "retry"),
+    RunStatus.CANCELLED: (Word.CANCELLED, "if it is still wanted, run it again", "zsched", "retry"),
+    RunStatus.LOST: (Word.LOST, *_RETRY),
+    RunStatus.EXPIRED: (Word.EXPIRED, *_RETRY),
+    RunStatus.REFUSED: (Word.REFUSED, _SIGNED),
 }
 _WHILE_UNKNOWN: Final = (f"{NOTHING}: its turn comes; zsched status names queues without workers",)
 _WANTED: Final = "if it is still wanted"  # its remedy goes on

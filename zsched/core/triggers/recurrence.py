@@ -9,7 +9,7 @@ value, and shares its cached years.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
 from functools import lru_cache
@@ -35,12 +35,15 @@ WEEKDAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 
 
 class Frequency(Enum):
-    """The unit of repetition; the value is the largest INTERVAL, about 100 years."""
+    """The unit of repetition: its largest INTERVAL, about 100 years; and its number in a cycle of the calendar."""
 
-    DAILY = 36_525
-    WEEKLY = 5_218
-    MONTHLY = 1_200
-    YEARLY = 100
+    DAILY = 36_525, 146_097
+    WEEKLY = 5_218, 20_871
+    MONTHLY = 1_200, CYCLE_YEARS * 12
+    YEARLY = 100, CYCLE_YEARS
+
+    def __init__(self, most: int, in_cycle: int) -> None:
+        self.most, self.in_cycle = most, in_cycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Parts:
 
     freq: Frequency
     interval: int = 1
-    until_ms: int | None = None
+    until_ms: int | None = field(default=None, compare=False)  # a bound, not a part of the calendar
     months: tuple[int, ...] = ()
     week_numbers: tuple[int, ...] = ()
     year_days: tuple[int, ...] = ()
@@ -73,7 +76,7 @@ class Parts:
         if self.until_ms is not None:
             until = datetime.fromtimestamp(self.until_ms // 1000, UTC)
             found.append(f"UNTIL={until.year:04}{until:%m%dT%H%M%SZ}")
-        for key, name in LISTS.items():
+        for key, (name, *_) in LISTS.items():
             values: tuple[int, ...] = getattr(self, name)
             if values:
                 found.append(f"{key}={','.join(map(str, values))}")
@@ -85,50 +88,38 @@ class Parts:
 
 
 LISTS: Final = {
-    "BYMONTH": "months",
-    "BYWEEKNO": "week_numbers",
-    "BYYEARDAY": "year_days",
-    "BYMONTHDAY": "month_days",
-    "BYHOUR": "hours",
-    "BYMINUTE": "minutes",
-    "BYSECOND": "seconds",
-    "BYSETPOS": "positions",
+    "BYMONTH": ("months", 1, 12),
+    "BYWEEKNO": ("week_numbers", -53, 53),
+    "BYYEARDAY": ("year_days", -366, 366),
+    "BYMONTHDAY": ("month_days", -31, 31),
+    "BYHOUR": ("hours", 0, 23),
+    "BYMINUTE": ("minutes", 0, 59),
+    "BYSECOND": ("seconds", 0, 59),
+    "BYSETPOS": ("positions", -366, 366),
 }
-"""The parts that are lists of numbers, in canonical order; BYDAY comes after BYMONTHDAY."""
-
-_PERIODS_IN_CYCLE: Final = {
-    Frequency.DAILY: 146_097,
-    Frequency.WEEKLY: 20_871,
-    Frequency.MONTHLY: CYCLE_YEARS * 12,
-    Frequency.YEARLY: CYCLE_YEARS,
-}
+"""
+The parts that are lists of numbers, in canonical order; BYDAY comes after BYMONTHDAY. Each with its attribute, and its
+least and greatest number; where the least is negative, 0 is not a number of it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Recurrence(WallRule):
     """
-    A rule with the values from its start: the default day and time, and ``phase``.
+    A rule with the values from its start: its ``parts``, with the default day; its times of day; and ``phase``.
 
     ``phase`` is the period of the start (a day, week, month or year, numbered from the epoch) modulo the
     interval. Wall seconds before the start are not excluded here; the bounds do that.
     """
 
-    freq: Frequency
-    interval: int
+    parts: Parts
     phase: int
-    months: tuple[int, ...]
-    week_numbers: tuple[int, ...]
-    year_days: tuple[int, ...]
-    month_days: tuple[int, ...]
-    days: tuple[tuple[int, int], ...]
-    positions: tuple[int, ...]
-    week_start: int
     times: Times
 
     @property
     def cycle_years(self) -> int:
         """The years after which the calendar repeats in step with INTERVAL."""
-        return CYCLE_YEARS * self.interval // gcd(self.interval, _PERIODS_IN_CYCLE[self.freq])
+        return CYCLE_YEARS * self.parts.interval // gcd(self.parts.interval, self.parts.freq.in_cycle)
 
     def layers(self, year: Year) -> tuple[Layer, ...]:
         """Return one layer; with BYSETPOS one per chosen time of day."""
@@ -142,14 +133,13 @@ def recurrence(parts: Parts, start_wall_s: int) -> Recurrence:
     month = next(number for number in range(12, 0, -1) if year.months[number - 1][0] <= day_number - year.first)
     month_day = day_number - year.first - year.months[month - 1][0] + 1
 
-    months, month_days, days = parts.months, parts.month_days, parts.days
-    if not (month_days or days or parts.week_numbers or parts.year_days):
+    if not (parts.month_days or parts.days or parts.week_numbers or parts.year_days):
         if parts.freq is Frequency.YEARLY:
-            months = months or (month,)
-        if parts.freq in (Frequency.YEARLY, Frequency.MONTHLY):
-            month_days = (month_day,)
+            parts = replace(parts, months=parts.months or (month,), month_days=(month_day,))
+        elif parts.freq is Frequency.MONTHLY:
+            parts = replace(parts, month_days=(month_day,))
         elif parts.freq is Frequency.WEEKLY:
-            days = ((0, (day_number + 3) % 7),)
+            parts = replace(parts, days=((0, (day_number + 3) % 7),))
 
     period = {
         Frequency.DAILY: day_number,
@@ -157,31 +147,20 @@ def recurrence(parts: Parts, start_wall_s: int) -> Recurrence:
         Frequency.MONTHLY: year.number * 12 + month - 1,
         Frequency.YEARLY: year.number,
     }[parts.freq]
-    return Recurrence(
-        freq=parts.freq,
-        interval=parts.interval,
-        phase=period % parts.interval,
-        months=months,
-        week_numbers=parts.week_numbers,
-        year_days=parts.year_days,
-        month_days=month_days,
-        days=days,
-        positions=parts.positions,
-        week_start=parts.week_start,
-        times=Times(
-            parts.hours or (second // 3600,), parts.minutes or (second // 60 % 60,), parts.seconds or (second % 60,)
-        ),
+    times = Times(
+        parts.hours or (second // 3600,), parts.minutes or (second // 60 % 60,), parts.seconds or (second % 60,)
     )
+    return Recurrence(parts, period % parts.interval, times)
 
 
 @lru_cache(maxsize=8192)
 def _layers(rule: Recurrence, number: int) -> tuple[Layer, ...]:
     """The layers of the year *number*."""
     year = shape(number)
-    if not rule.positions:
+    if not rule.parts.positions:
         return ((_matching_days(rule, year), rule.times),)
     chosen: dict[int, int] = {}  # time of day -> days
-    for position in rule.positions:
+    for position in rule.parts.positions:
         # The set of a period is days × times of day, in order; its n-th element is one time of one day.
         nth_day, nth_time = divmod(position - 1 if position > 0 else position, rule.times.count)
         time = rule.times.at(nth_time)
@@ -191,12 +170,12 @@ def _layers(rule: Recurrence, number: int) -> tuple[Layer, ...]:
 
 def _nth_days(rule: Recurrence, year: Year, n: int) -> int:
     """The day with index *n* (from the end if negative) of those that match in each period, for BYSETPOS."""
-    mask = _matching_days(rule, year)
-    if rule.freq is Frequency.DAILY:
+    freq, mask = rule.parts.freq, _matching_days(rule, year)
+    if freq is Frequency.DAILY:
         return mask if n in (0, -1) else 0
-    if rule.freq is Frequency.YEARLY:
+    if freq is Frequency.YEARLY:
         return _pick(mask, n)
-    if rule.freq is Frequency.MONTHLY:
+    if freq is Frequency.MONTHLY:
         return sum(_pick(mask & year.month_mask(month), n) for month in range(1, 13))
     # Weeks cross both ends of the year: include one more week on each side.
     if year.number > FIRST_YEAR:
@@ -206,7 +185,7 @@ def _nth_days(rule: Recurrence, year: Year, n: int) -> int:
         mask <<= 7
     if year.number < LAST_YEAR:
         mask |= (_matching_days(rule, shape(year.number + 1)) & 0x7F) << 7 + year.length
-    first_week = 7 - (year.weekday - rule.week_start) % 7
+    first_week = 7 - (year.weekday - rule.parts.week_start) % 7
     chosen = sum(_pick(mask & 0x7F << bit, n) for bit in range(first_week, 7 + year.length, 7))
     return chosen >> 7 & year.mask
 
@@ -219,40 +198,37 @@ def _pick(mask: int, n: int) -> int:
 
 def _matching_days(rule: Recurrence, year: Year) -> int:
     """The days of *year* that INTERVAL and every BY part but BYSETPOS allow."""
-    mask = _in_interval(rule, year)
+    parts, mask = rule.parts, _in_interval(rule, year)
     if not mask:
         return 0
-    if rule.months:
-        mask &= sum(year.month_mask(month) for month in rule.months)
-    if rule.month_days:
-        mask &= _on_month_days(rule.month_days, year)
-    if rule.year_days:
-        mask &= _numbered(rule.year_days, 0, year.length)
-    if rule.week_numbers:
-        mask &= _in_weeks(rule, year)
-    if rule.days:
-        mask &= _on_weekdays(rule, year)
+    if parts.months:
+        mask &= sum(year.month_mask(month) for month in parts.months)
+    if parts.month_days:
+        mask &= sum(_numbered(parts.month_days, start, length) for start, length in year.months)
+    if parts.year_days:
+        mask &= _numbered(parts.year_days, 0, year.length)
+    if parts.week_numbers:
+        mask &= _in_weeks(parts, year)
+    if parts.days:
+        mask &= _on_weekdays(parts, year)
     return mask
 
 
 def _in_interval(rule: Recurrence, year: Year) -> int:
     """The days of *year* that lie in a period which INTERVAL does not skip."""
-    if rule.freq is Frequency.YEARLY:
-        return year.mask if year.number % rule.interval == rule.phase else 0
-    if rule.interval == 1:
+    freq, interval, week_start = rule.parts.freq, rule.parts.interval, rule.parts.week_start
+    if freq is Frequency.YEARLY:
+        return year.mask if year.number % interval == rule.phase else 0
+    if interval == 1:
         return year.mask
-    if rule.freq is Frequency.DAILY:
-        return comb(rule.interval) << (rule.phase - year.first) % rule.interval & year.mask
-    if rule.freq is Frequency.MONTHLY:
+    if freq is Frequency.DAILY:
+        return comb(interval) << (rule.phase - year.first) % interval & year.mask
+    if freq is Frequency.MONTHLY:
         base = year.number * 12 - 1
-        return sum(year.month_mask(month) for month in range(1, 13) if (base + month) % rule.interval == rule.phase)
-    weeks_on = (rule.phase - _week_number(year.first, rule.week_start)) % rule.interval
-    overhang = (year.weekday - rule.week_start) % 7  # days of the first week that are last year's
-    return 0x7F * comb(7 * rule.interval) << 7 * weeks_on >> overhang & year.mask
-
-
-def _on_month_days(month_days: tuple[int, ...], year: Year) -> int:
-    return sum(_numbered(month_days, start, length) for start, length in year.months)
+        return sum(year.month_mask(month) for month in range(1, 13) if (base + month) % interval == rule.phase)
+    weeks_on = (rule.phase - _week_number(year.first, week_start)) % interval
+    overhang = (year.weekday - week_start) % 7  # days of the first week that are last year's
+    return 0x7F * comb(7 * interval) << 7 * weeks_on >> overhang & year.mask
 
 
 def _numbered(numbers: tuple[int, ...], start: int, length: int) -> int:
@@ -265,7 +241,7 @@ def _numbered(numbers: tuple[int, ...], start: int, length: int) -> int:
     return mask
 
 
-def _in_weeks(rule: Recurrence, year: Year) -> int:
+def _in_weeks(parts: Parts, year: Year) -> int:
     """
     The days of *year* whose week has one of the numbers of BYWEEKNO.
 
@@ -276,9 +252,9 @@ def _in_weeks(rule: Recurrence, year: Year) -> int:
     for number in (year.number - 1, year.number, year.number + 1):
         if not FIRST_YEAR <= number < LAST_YEAR:
             continue
-        start = _first_week(number, rule.week_start)
-        weeks = (_first_week(number + 1, rule.week_start) - start) // 7
-        for week in rule.week_numbers:
+        start = _first_week(number, parts.week_start)
+        weeks = (_first_week(number + 1, parts.week_start) - start) // 7
+        for week in parts.week_numbers:
             index = week - 1 if week > 0 else weeks + week
             if 0 <= index < weeks:
                 bit = start + 7 * index - year.first
@@ -294,11 +270,11 @@ def _first_week(number: int, week_start: int) -> int:
     return year.first - overhang + (7 if overhang > 3 else 0)
 
 
-def _on_weekdays(rule: Recurrence, year: Year) -> int:
+def _on_weekdays(parts: Parts, year: Year) -> int:
     """The days of BYDAY. A number counts within the month (MONTHLY, or YEARLY with BYMONTH), else within the year."""
-    spans = year.months if rule.freq is Frequency.MONTHLY or rule.months else ((0, year.length),)
+    spans = year.months if parts.freq is Frequency.MONTHLY or parts.months else ((0, year.length),)
     mask = 0
-    for n, weekday in rule.days:
+    for n, weekday in parts.days:
         if n:
             mask |= sum(year.nth(n, weekday, start, length) for start, length in spans)
         else:

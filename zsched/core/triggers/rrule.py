@@ -13,7 +13,6 @@ a date (``20240219``) is its whole day, and a time without ``Z`` is local, both 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
 from typing import Final
@@ -45,19 +44,6 @@ _ELSEWHERE: Final = {
 }
 
 
-_BOUNDS: Final = {
-    "BYMONTH": (1, 12),
-    "BYWEEKNO": (-53, 53),
-    "BYYEARDAY": (-366, 366),
-    "BYMONTHDAY": (-31, 31),
-    "BYHOUR": (0, 23),
-    "BYMINUTE": (0, 59),
-    "BYSECOND": (0, 59),
-    "BYSETPOS": (-366, 366),
-}
-"""Least and greatest number of a list; where the least is negative, 0 is not a number of it."""
-
-
 def parse_rrule(text: object, field: str = "rrule", tz: str = "UTC") -> tuple[str, int | None]:
     """
     Return the canonical value of the rule *text*, without its COUNT, and the COUNT. *tz*: of an UNTIL without Z.
@@ -86,11 +72,11 @@ def rrule_parts(expr: str) -> Parts:
 def _parse(text: str, tz: str = "UTC") -> tuple[Parts, int | None]:
     """Return parts and COUNT of *text*, checked."""
     texts = _split(text)
-    numbers = {name: _numbers(key, texts[key]) for key, name in LISTS.items() if key in texts}
+    numbers = {name: _numbers(key, texts[key], *ends) for key, (name, *ends) in LISTS.items() if key in texts}
     freq = _frequency(texts)
     parts = Parts(
         freq=freq,
-        interval=_one(texts, "INTERVAL", freq.value) or 1,
+        interval=_one(texts, "INTERVAL", freq.most) or 1,
         until_ms=_until(texts["UNTIL"], tz) if "UNTIL" in texts else None,
         days=_days(texts["BYDAY"]) if "BYDAY" in texts else (),
         week_start=_days(texts["WKST"])[0][1] if "WKST" in texts else 0,
@@ -100,9 +86,7 @@ def _parse(text: str, tz: str = "UTC") -> tuple[Parts, int | None]:
         raise BadRule(f"WKST={texts['WKST']} is not one weekday", f"one of {', '.join(WEEKDAYS)}")
     if "COUNT" in texts and "UNTIL" in texts:
         raise BadRule("COUNT and UNTIL exclude each other", "leave one out (RFC 5545)")
-    for is_wrong, problem, remedy in _COMBINATIONS:
-        if is_wrong(parts):
-            raise BadRule(problem, remedy)
+    _refuse_combinations(parts)
     return parts, _one(texts, "COUNT", MOST_COUNT)
 
 
@@ -156,9 +140,8 @@ def _one(texts: dict[str, str], key: str, most: int) -> int | None:
     return int(text)
 
 
-def _numbers(key: str, text: str) -> tuple[int, ...]:
+def _numbers(key: str, text: str, least: int, most: int) -> tuple[int, ...]:
     """Return the numbers of a list."""
-    least, most = _BOUNDS[key]
     found = set()
     for item in text.split(","):
         if not _NUMBER.fullmatch(item) or not least <= int(item) <= most or (least < 0 and int(item) == 0):
@@ -194,53 +177,25 @@ def _until(text: str, tz: str) -> int:
     return sorted((*_YEARS_MS, until_ms))[1]
 
 
-def _has_numbered_day(parts: Parts) -> bool:
-    return any(n for n, _ in parts.days)
-
-
-def _has_other_by_part(parts: Parts) -> bool:
+def _refuse_combinations(parts: Parts) -> None:
+    """Raise BadRule for parts that RFC 5545 forbids together, or leaves open."""
+    has_numbered_day, is_yearly = any(n for n, _ in parts.days), parts.freq is Frequency.YEARLY
     lists = (parts.months, parts.week_numbers, parts.year_days, parts.month_days, parts.days)
-    return any(lists) or any((parts.hours, parts.minutes, parts.seconds))
-
-
-_COMBINATIONS: Final[tuple[tuple[Callable[[Parts], bool], str, str], ...]] = (
-    (
-        lambda parts: bool(parts.week_numbers) and parts.freq is not Frequency.YEARLY,
-        "BYWEEKNO needs FREQ=YEARLY",
-        "leave it out (RFC 5545)",
-    ),
-    (
-        lambda parts: bool(parts.week_numbers) and not parts.days,
-        "BYWEEKNO does not say which day of the week",
-        "add BYDAY",
-    ),
-    (
-        lambda parts: bool(parts.year_days) and parts.freq is not Frequency.YEARLY,
-        "BYYEARDAY needs FREQ=YEARLY",
-        "use BYMONTH and BYMONTHDAY (RFC 5545)",
-    ),
-    (
-        lambda parts: bool(parts.month_days) and parts.freq is Frequency.WEEKLY,
-        "BYMONTHDAY does not go with FREQ=WEEKLY",
-        "use FREQ=DAILY or FREQ=MONTHLY (RFC 5545)",
-    ),
-    (
-        lambda parts: _has_numbered_day(parts) and parts.freq in (Frequency.DAILY, Frequency.WEEKLY),
-        "a numbered weekday needs FREQ=MONTHLY or FREQ=YEARLY",
-        "leave the number out, or change FREQ (RFC 5545)",
-    ),
-    (
-        lambda parts: _has_numbered_day(parts) and bool(parts.week_numbers),
-        "a numbered weekday does not go with BYWEEKNO",
-        "leave the number out (RFC 5545)",
-    ),
-    (
-        lambda parts: bool(parts.positions) and not _has_other_by_part(parts),
-        "BYSETPOS chooses from nothing",
-        "add another BY part, or leave it out (RFC 5545)",
-    ),
-)
-"""What RFC 5545 forbids or leaves open: test, problem, remedy."""
+    if parts.week_numbers and not is_yearly:
+        raise BadRule("BYWEEKNO needs FREQ=YEARLY", "leave it out (RFC 5545)")
+    if parts.week_numbers and not parts.days:
+        raise BadRule("BYWEEKNO does not say which day of the week", "add BYDAY")
+    if parts.year_days and not is_yearly:
+        raise BadRule("BYYEARDAY needs FREQ=YEARLY", "use BYMONTH and BYMONTHDAY (RFC 5545)")
+    if parts.month_days and parts.freq is Frequency.WEEKLY:
+        raise BadRule("BYMONTHDAY does not go with FREQ=WEEKLY", "use FREQ=DAILY or FREQ=MONTHLY (RFC 5545)")
+    if has_numbered_day and parts.freq in (Frequency.DAILY, Frequency.WEEKLY):
+        remedy = "leave the number out, or change FREQ (RFC 5545)"
+        raise BadRule("a numbered weekday needs FREQ=MONTHLY or FREQ=YEARLY", remedy)
+    if has_numbered_day and parts.week_numbers:
+        raise BadRule("a numbered weekday does not go with BYWEEKNO", "leave the number out (RFC 5545)")
+    if parts.positions and not any((*lists, parts.hours, parts.minutes, parts.seconds)):
+        raise BadRule("BYSETPOS chooses from nothing", "add another BY part, or leave it out (RFC 5545)")
 
 
 class _RRuleKind(TriggerKind):

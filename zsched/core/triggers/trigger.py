@@ -16,12 +16,13 @@ over ``[0, jitter]``. For a one-shot it depends on the id only: if ``at`` moves 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final, Protocol, TypedDict
+from typing import Final, TypedDict
 
 from zsched.core.options.arguments import LONGEST_S, check_text
 from zsched.core.triggers.cron import CRON
@@ -82,30 +83,13 @@ def spec_of(stored: bytes) -> TriggerSpec:
 # -- triggers -------------------------------------------------------------------------------------
 
 
-class Trigger(Protocol):
-    """The occurrences of one rule: a strictly ascending sequence of epoch milliseconds."""
-
-    @property
-    def spec(self) -> TriggerSpec:
-        """The value that the trigger was built from."""
-
-    def next_after(self, after_ms: int) -> int | None:
-        """Return the first occurrence strictly later than *after_ms*; None if there are no more."""
-
-    def last_until(self, until_ms: int) -> int | None:
-        """Return the last occurrence not later than *until_ms*; None if there is none yet."""
-
-    def count_between(self, after_ms: int, until_ms: int) -> int:
-        """Count the occurrences in (after_ms, until_ms]. The cost does not grow with their number."""
-
-    def between(self, after_ms: int, until_ms: int) -> Iterable[int]:
-        """Yield the occurrences in (after_ms, until_ms]."""
-
-
 @dataclass(frozen=True, slots=True)
-class BoundedTrigger:
+class Trigger:
     """
-    The first *count* occurrences of *rule* in (after_ms, ends_ms]. None for ``ends_ms`` or ``count``: no bound.
+    The occurrences of one rule: a strictly ascending sequence of epoch milliseconds.
+
+    They are the first *count* occurrences of *rule* in (after_ms, ends_ms]. None for ``ends_ms`` or ``count``: no
+    bound. ``spec`` is the value that it was built from.
     """
 
     spec: TriggerSpec
@@ -115,7 +99,7 @@ class BoundedTrigger:
     count: int | None
 
     def next_after(self, after_ms: int) -> int | None:
-        """See ``Trigger``."""
+        """Return the first occurrence strictly later than *after_ms*; None if there are no more."""
         found = self.rule.next_after(max(after_ms, self.after_ms))
         if found is None or (self.ends_ms is not None and found > self.ends_ms):
             return None
@@ -124,7 +108,7 @@ class BoundedTrigger:
         return found
 
     def last_until(self, until_ms: int) -> int | None:
-        """See ``Trigger``."""
+        """Return the last occurrence not later than *until_ms*; None if there is none yet."""
         until_ms = until_ms if self.ends_ms is None else min(until_ms, self.ends_ms)
         if until_ms <= self.after_ms:
             return None
@@ -134,7 +118,7 @@ class BoundedTrigger:
         return found if found is not None and found > self.after_ms else None
 
     def count_between(self, after_ms: int, until_ms: int) -> int:
-        """See ``Trigger``."""
+        """Count the occurrences in (after_ms, until_ms]. The cost does not grow with their number."""
         after_ms = max(after_ms, self.after_ms)
         until_ms = until_ms if self.ends_ms is None else min(until_ms, self.ends_ms)
         number = self.rule.count_between(after_ms, until_ms)
@@ -143,7 +127,7 @@ class BoundedTrigger:
         return min(number, max(self.count - self.rule.count_between(self.after_ms, after_ms), 0))
 
     def between(self, after_ms: int, until_ms: int) -> Iterable[int]:
-        """See ``Trigger``."""
+        """Yield the occurrences in (after_ms, until_ms]."""
         last_ms = self.last_until(until_ms)
         return () if last_ms is None else self.rule.between(max(after_ms, self.after_ms), last_ms)
 
@@ -154,14 +138,9 @@ def nth_after(rule: Rule, after_ms: int, number: int, until_ms: int) -> int:
 
     If there are fewer occurrences up to *until_ms*, return *until_ms*.
     """
-    earlier_ms, later_ms = after_ms, until_ms
-    while later_ms - earlier_ms > 1:
-        middle_ms = (earlier_ms + later_ms) // 2
-        if rule.count_between(after_ms, middle_ms) < number:
-            earlier_ms = middle_ms
-        else:
-            later_ms = middle_ms
-    return later_ms
+    instants = range(after_ms + 1, until_ms)
+    place = bisect_left(instants, number, key=lambda at_ms: rule.count_between(after_ms, at_ms))
+    return min(after_ms + 1 + place, until_ms)
 
 
 def build(spec: TriggerSpec, anchor_ms: int) -> Trigger:
@@ -184,7 +163,7 @@ def build(spec: TriggerSpec, anchor_ms: int) -> Trigger:
         raise TriggerError(f"the stored {spec.kind.name} {spec.expr[:80]!r} cannot be read: {exc}") from exc
     if spec.ends_ms is not None:
         ends_ms = spec.ends_ms if ends_ms is None else min(ends_ms, spec.ends_ms)
-    return BoundedTrigger(spec, rule, after_ms, ends_ms, spec.count)
+    return Trigger(spec, rule, after_ms, ends_ms, spec.count)
 
 
 def check(spec: TriggerSpec, anchor_ms: int) -> None:
@@ -256,14 +235,9 @@ def max_jitter_of(trigger: Trigger, nominal_ms: int) -> int:
 
 def lag_of(id: str, nominal_ms: int, max_jitter_ms: int) -> int:
     """Return the delay of the occurrence *nominal_ms* of schedule *id*, at most *max_jitter_ms*."""
-    return _spread(f"{id} {nominal_ms}", max_jitter_ms) if max_jitter_ms else 0
+    return delay_of(f"{id} {nominal_ms}", max_jitter_ms) if max_jitter_ms else 0
 
 
 def delay_of(id: str, most_ms: int) -> int:
-    """Return the delay of one-shot *id* with jitter *most_ms*."""
-    return _spread(id, most_ms)
-
-
-def _spread(text: str, most_ms: int) -> int:
-    """Return a number from 0 to *most_ms* that depends on *text* only."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") % (most_ms + 1)
+    """Return the delay of one-shot *id* with jitter *most_ms*: from 0 to *most_ms*, it depends on *id* only."""
+    return int.from_bytes(blake2b(id.encode(), digest_size=8).digest(), "big") % (most_ms + 1)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import difflib
 import re
 import zoneinfo
+from bisect import bisect_left
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -37,10 +38,10 @@ _STEP_S: Final = 2 * DAY_S
 _EPOCH: Final = datetime(1970, 1, 1)
 _LONGEST_NAME: Final = 64  # characters; a longer text is not compared with every zone's name
 
-_MEANT: Final = {
+_OF_ABBREVIATIONS: Final = {
     "EST": "America/New_York America/Toronto America/Panama",
     "EDT": "America/New_York America/Toronto",
-    "EST5EDT": "America/New_York",
+    "EST5EDT POSIXRULES": "America/New_York",
     "CST": "America/Chicago America/Mexico_City Asia/Shanghai Asia/Taipei",
     "CDT": "America/Chicago America/Winnipeg",
     "CST6CDT": "America/Chicago",
@@ -50,19 +51,16 @@ _MEANT: Final = {
     "PST": "America/Los_Angeles America/Vancouver Asia/Manila",
     "PDT": "America/Los_Angeles America/Vancouver",
     "PST8PDT": "America/Los_Angeles",
-    "AKST": "America/Anchorage",
-    "AKDT": "America/Anchorage",
+    "AKST AKDT": "America/Anchorage",
     "HST": "Pacific/Honolulu",
     "AST": "America/Halifax America/Puerto_Rico Asia/Riyadh",
     "ADT": "America/Halifax",
     "NST": "America/St_Johns",
     "BRT": "America/Sao_Paulo",
     "ART": "America/Argentina/Buenos_Aires",
-    "WET": "Europe/Lisbon",
-    "WEST": "Europe/Lisbon",
+    "WET WEST": "Europe/Lisbon",
     "BST": "Europe/London Asia/Dhaka",
-    "CET": "Europe/Berlin Europe/Paris Europe/Madrid",
-    "CEST": "Europe/Berlin Europe/Paris Europe/Madrid",
+    "CET CEST": "Europe/Berlin Europe/Paris Europe/Madrid",
     "MET": "Europe/Berlin",
     "EET": "Europe/Helsinki Europe/Athens Africa/Cairo",
     "EEST": "Europe/Helsinki Europe/Athens",
@@ -86,14 +84,11 @@ _MEANT: Final = {
     "ACST": "Australia/Adelaide Australia/Darwin",
     "AEST": "Australia/Sydney Australia/Brisbane",
     "AEDT": "Australia/Sydney",
-    "NZST": "Pacific/Auckland",
-    "NZDT": "Pacific/Auckland",
-    "Z": "UTC",
-    "LOCALTIME": "UTC",
-    "FACTORY": "UTC",
-    "POSIXRULES": "America/New_York",
+    "NZST NZDT": "Pacific/Auckland",
+    "Z LOCALTIME FACTORY": "UTC",
 }
-"""Zones that may be meant by refused names, the likeliest first; keys in upper case."""
+"""Refused names in upper case, and the zones that may be meant by them, the likeliest first."""
+_MEANT: Final = {name: zones for names, zones in _OF_ABBREVIATIONS.items() for name in names.split()}
 
 _OF_WINDOWS: Final = {
     "America/Anchorage": "alaskan", "America/Argentina/Buenos_Aires": "argentina", "America/Bogota": "sa pacific",
@@ -205,13 +200,8 @@ def resolve_local(local: datetime, tz: ZoneInfo, gap: Gap, fold: Fold) -> list[i
 
 def _first_difference(tz: ZoneInfo, same_s: int, other_s: int, offset: int) -> int:
     """The first instant in (same_s, other_s] where the offset is not *offset*, as it is at same_s."""
-    while other_s - same_s > 1:
-        middle = (same_s + other_s) // 2
-        if offset_s(tz, middle) == offset:
-            same_s = middle
-        else:
-            other_s = middle
-    return other_s
+    later_s = range(same_s + 1, other_s)
+    return same_s + 1 + bisect_left(later_s, True, key=lambda at_s: offset_s(tz, at_s) != offset)
 
 
 def _seconds(offset: timedelta | None) -> int:

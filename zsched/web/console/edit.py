@@ -23,7 +23,8 @@ from zsched.core.options.forms import zone_name
 from zsched.core.options.instants import instant_ms
 from zsched.core.options.table import RuleOptions
 from zsched.core.story.story import Story
-from zsched.core.triggers import RULES, zone
+from zsched.core.triggers.trigger import RULES
+from zsched.core.triggers.zones import zone
 from zsched.errors import ScheduleInPast, VersionConflict, ZschedError
 from zsched.web import actions
 from zsched.web.calls import Admitted

@@ -14,7 +14,7 @@ from zsched.core.options.checked import USUAL_ARGUMENTS
 from zsched.core.options.forms import Stored, ValueType
 from zsched.core.options.table import FOR_UPDATE, OPTIONS
 from zsched.core.story.sentences import local_text
-from zsched.core.triggers import RULES
+from zsched.core.triggers.trigger import RULES
 from zsched.core.wording import duration_text
 from zsched.errors import InvalidSchedule
 from zsched.web.labels import label_of

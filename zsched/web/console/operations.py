@@ -10,8 +10,8 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from zsched.aio.bridge import run
-from zsched.core.entry import Entry
-from zsched.core.log import UnknownEntry, changes, parse
+from zsched.core.entry import Entry, UnknownEntry
+from zsched.core.log.kinds import changes, parse
 from zsched.core.log.shown import unknown_entry_text
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
@@ -19,6 +19,7 @@ from zsched.core.options.arguments import choice
 from zsched.core.story.source import Source
 from zsched.health.check import Finding, Severity
 from zsched.health.doctor import examine
+from zsched.storage.queues import queues_seen
 from zsched.storage.rights import Role
 from zsched.web.console.view import View, Viewed
 
@@ -70,7 +71,7 @@ class Searched:
 async def queues(view: Viewed) -> Response:
     """Show the queues: what waits, since when, who listens, and rate limits."""
     overview = await view.call.client.overview()
-    seen = await run(view.request.app.state.reader.queues_seen, overview.held_back)
+    seen = await run(view.request.app.state.reader.on_wire, queues_seen, overview.held_back)
     return view.page("queues", queues=[one for one in seen if view.call.sees_queue(one.queue)])
 
 

@@ -18,7 +18,7 @@ from zsched.core.occurrences.replacements import Replacements
 from zsched.core.options.choices import Missed, ScheduleState
 from zsched.core.options.definition import definition_of
 from zsched.core.options.instants import instant_ms
-from zsched.core.triggers import has_zone, shown_zone
+from zsched.core.triggers.zones import has_zone, shown_zone
 from zsched.core.wording import plural
 from zsched.errors import InvalidSchedule, ScheduleNotFound, ZschedError
 from zsched.web import actions

@@ -19,7 +19,7 @@ from zsched.core.model import iso
 from zsched.core.options.forms import zone_name
 from zsched.core.runs.cells import cells, remark, with_short_workers
 from zsched.core.story.sentences import local_text, note_text, reason_text, sentence, shortened
-from zsched.core.triggers import shown_zone
+from zsched.core.triggers.zones import shown_zone
 from zsched.core.wording import duration_text, plural, relative_text, rough_duration
 from zsched.errors import ZschedError
 from zsched.web.access import Caller

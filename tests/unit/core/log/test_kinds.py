@@ -15,8 +15,8 @@ from tests.builders.entries import at, entry, put, put_recurring, restore, row_f
 from tests.builders.records import DUE_MS
 from tests.unit.core.recovering import RUN, SUFFIX, T_US, one_shot
 from zsched.archive import Archive, History
-from zsched.core.log import Entry, UnknownEntry, changes, kinds_telling, parse, touches
-from zsched.core.log.kinds import KINDS, ParsedEntry, kinds_telling_only
+from zsched.core.entry import Entry, UnknownEntry
+from zsched.core.log.kinds import KINDS, ParsedEntry, changes, kinds_telling, kinds_telling_only, parse, touches
 from zsched.core.log.rows import OneShotsFired, Row
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from tests.builders.entries import entry, row_fields
 from tests.unit.core.recovering import T_US
-from zsched.core.entry import OLDEST_FORMAT
-from zsched.core.log import FORMAT, Entry, Position, UnknownEntry, changes, parse, readable
+from zsched.core.entry import FORMAT, OLDEST_FORMAT, Entry, Position, UnknownEntry, readable
 from zsched.core.log.fires import AdvanceEntry, FireEntry, QuarantineEntry
-from zsched.core.log.kinds import KINDS
+from zsched.core.log.kinds import KINDS, changes, parse
 from zsched.core.log.puts import PutEntry, PutRecurringEntry
 from zsched.core.log.rows import Quarantined
 from zsched.core.occurrences.changes import Change

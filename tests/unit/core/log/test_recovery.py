@@ -8,7 +8,8 @@ from tests.builders.entries import entry, fire, put_recurring, restore
 from tests.builders.records import DUE_MS, JOB, OWN
 from tests.unit.core.recovering import LATER, RUN, one_shot, rule
 from zsched.archive.body import without_arguments
-from zsched.core.log import Entry, Position, changes
+from zsched.core.entry import Entry, Position
+from zsched.core.log.kinds import changes
 from zsched.core.log.recovery import MergedEntry, RestoreEntry, restored
 from zsched.core.record import Place, Portion, Record
 from zsched.core.story.source import Source

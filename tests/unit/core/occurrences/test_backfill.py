@@ -18,10 +18,10 @@ from zsched.core.occurrences.timeline import MOST_COUNTED, Spans, Timeline
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.define import define_trigger
 from zsched.core.story.source import Source
-from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
+from zsched.core.triggers.spec import TriggerSpec
 from zsched.errors import InvalidSchedule
 
 HOUR_MS = 3_600_000

@@ -14,10 +14,11 @@ from tests.breadth import pairs
 from zsched.core.clock import LAST_MS, to_ms
 from zsched.core.occurrences.first_times import Bracket, after_missed, first
 from zsched.core.occurrences.policy import Range
-from zsched.core.triggers import TriggerSpec, build, check, due_of
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
+from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.trigger import build, check, due_of
 from zsched.errors import InvalidSchedule
 
 HOUR = 3_600_000

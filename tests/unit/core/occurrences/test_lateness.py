@@ -10,7 +10,7 @@ import pytest
 
 import zsched
 from tests.unit.core.stories import COMPLETE, DUE, DUE_MS, MINUTE_MS, RUN, change, put, texts
-from zsched.core.log import leaders_kinds
+from zsched.core.log.kinds import leaders_kinds
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.lateness import Absences
 from zsched.core.occurrences.outcomes import What

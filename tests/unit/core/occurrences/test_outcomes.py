@@ -14,8 +14,9 @@ from tests.builders.entries import entry, row_fields
 from tests.builders.records import DUE_MS
 from tests.unit.core.recovering import T_US
 from tests.unit.core.stories import COMPLETE, held, story
-from zsched.core.log import Entry, changes, parse, touches
+from zsched.core.entry import Entry
 from zsched.core.log.fires import AdvanceEntry
+from zsched.core.log.kinds import changes, parse, touches
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, PUSHES, Outcome, What, outcome_of
 from zsched.core.occurrences.timeline import Spans, Timeline

@@ -10,9 +10,10 @@ import pytest
 
 from zsched.core.clock import to_ms
 from zsched.core.occurrences.planning import nominal_of, occurrences
-from zsched.core.triggers import TriggerSpec, build, due_of
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.trigger import build, due_of
 
 NEW_YORK = ZoneInfo("America/New_York")
 

@@ -18,10 +18,11 @@ from zsched.core.occurrences.policy import ON_TIME_MS, USUAL, Passed, Plan, Poli
 from zsched.core.options.checked import CheckedOptions, policy_text, read_policy
 from zsched.core.options.choices import CatchUp, Overlap
 from zsched.core.options.forms import UNREADABLE
-from zsched.core.triggers import Trigger, TriggerSpec, build, due_of
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
+from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.trigger import Trigger, build, due_of
 from zsched.errors import TriggerError
 
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000

@@ -11,7 +11,8 @@ import pytest
 from tests.builders import entries
 from tests.builders.entries import end_fields, row_fields
 from tests.unit.core.log.test_log import SAID, T_US
-from zsched.core.log import Entry, outcomes
+from zsched.core.entry import Entry
+from zsched.core.log.kinds import parse
 from zsched.core.model import iso
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.recent import FAILURES, HAPPENED, Ahead, LogCounter, Rebuilt, RecentActivity, Stretch
@@ -50,10 +51,10 @@ def happened(stretch: Stretch) -> dict[What, int]:
 def test_an_entry_counts_once_for_every_change_in_it(name: str) -> None:
     one, _ = SAID[name]
     expected = Counter[What]()
-    for change in outcomes(one, SUFFIX):
+    for change in parse(one, SUFFIX).outcomes():
         if change.what in HAPPENED:
             expected[change.what] += change.count
-    lates = [change.late_ms for change in outcomes(one, SUFFIX) if change.what is What.FIRED]
+    lates = [change.late_ms for change in parse(one, SUFFIX).outcomes() if change.what is What.FIRED]
 
     stretch = recent(one).stretches[0]
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.builders.entries import end_fields
+from zsched.core.entry import Entry
 from zsched.core.facets import Facets
-from zsched.core.log import Entry
 from zsched.core.log.lives import EndEntry
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What

@@ -18,9 +18,10 @@ from zsched.core.options.define import ENQUEUE_OPTIONS, SCHEDULE_OPTIONS, define
 from zsched.core.options.forms import ValueType
 from zsched.core.options.instants import instant_ms
 from zsched.core.options.table import options_taking
-from zsched.core.triggers import Fold, Gap, TriggerSpec, check
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
+from zsched.core.triggers.trigger import check
 from zsched.errors import NOT_GIVEN, InvalidSchedule
 
 AT = datetime(2026, 11, 21, 8, 0, 0, 123000, tzinfo=UTC)

@@ -15,10 +15,11 @@ from zsched.core.occurrences.policy import USUAL, Policy
 from zsched.core.options.choices import CatchUp, Overlap
 from zsched.core.options.define import define, define_now, least_gap_ms
 from zsched.core.options.revision import revise
-from zsched.core.triggers import TriggerSpec, delay_of
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
+from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.trigger import delay_of
 from zsched.errors import InvalidSchedule
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)

@@ -26,7 +26,7 @@ from zsched.core.options.table import (
     OPTIONS,
     ScheduleOptions,
 )
-from zsched.core.triggers import RULES, KindOptions
+from zsched.core.triggers.trigger import RULES, KindOptions
 from zsched.errors import InvalidSchedule
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)

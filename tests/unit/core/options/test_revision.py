@@ -14,10 +14,10 @@ from zsched.core.clock import to_ms
 from zsched.core.model import At, Definition, Schedule
 from zsched.core.options.choices import OnLost, OnUncertain, Priority
 from zsched.core.options.revision import is_same, revise
-from zsched.core.triggers import Fold, Gap, TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
+from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
 from zsched.errors import InvalidSchedule
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)

@@ -25,10 +25,11 @@ from zsched.core.recovery.audit import (
     missing_occurrence,
     unknown_schedule,
 )
-from zsched.core.triggers import TriggerSpec, build
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
+from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.trigger import build
 
 LATER_MS = 4_000_000_000_000  # long past all that is promised here
 RULES: dict[str, dict[str, Any]] = {

@@ -9,7 +9,7 @@ import pytest
 from tests.builders.entries import entry, put, restore
 from tests.builders.records import DUE_MS, JOB, OLD_US, OWN, TEMPLATE
 from tests.unit.core.recovering import LATER, RUN, SUFFIX, T_US, one_shot, opened, rule
-from zsched.core.log import Entry, Position
+from zsched.core.entry import Entry, Position
 from zsched.core.record import Record
 from zsched.core.recovery.difference import Branch, Recalled, Verdict, is_same_set, judge, lacking, restored_row
 

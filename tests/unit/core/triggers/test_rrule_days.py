@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from tests.breadth import examples
 from tests.unit.core.triggers.oracle import local, ms
-from zsched.core.triggers import Gap, TriggerSpec, build
 from zsched.core.triggers.rrule import RRULE, parse_rrule
+from zsched.core.triggers.spec import Gap, TriggerSpec
+from zsched.core.triggers.trigger import build
 from zsched.errors import InvalidSchedule
 
 NEW_YORK = "America/New_York"

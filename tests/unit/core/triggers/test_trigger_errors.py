@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from tests.breadth import examples
 from tests.unit.core.triggers.oracle import ms
-from zsched.core.triggers import TriggerSpec, build, check
 from zsched.core.triggers.cron import CRON, parse_cron
 from zsched.core.triggers.every import EVERY, parse_every
 from zsched.core.triggers.rrule import RRULE, parse_rrule
+from zsched.core.triggers.spec import TriggerSpec
+from zsched.core.triggers.trigger import build, check
 from zsched.core.triggers.zones import FLOOR_S
 from zsched.errors import InvalidSchedule, TriggerError
 

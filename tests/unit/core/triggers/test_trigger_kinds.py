@@ -19,20 +19,11 @@ import zsched
 from zsched.core.clock import to_ms
 from zsched.core.occurrences.first_times import Bracket, first
 from zsched.core.options.define import SCHEDULE_OPTIONS, define
-from zsched.core.triggers import (
-    GIVE_A_RULE,
-    KINDS,
-    Anchor,
-    TriggerKind,
-    TriggerSpec,
-    build,
-    delay_of,
-    due_of,
-    read_spec,
-)
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
+from zsched.core.triggers.spec import Anchor, TriggerKind, TriggerSpec
+from zsched.core.triggers.trigger import GIVE_A_RULE, KINDS, build, delay_of, due_of, read_spec
 
 NOW_MS = 1_780_000_000_000
 HOUR_MS = 3_600_000

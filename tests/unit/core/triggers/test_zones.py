@@ -14,8 +14,9 @@ import pytest
 import tzdata
 
 from tests.unit.core.triggers.oracle import ZONES, ms, tzif_changes
-from zsched.core.triggers import Fold, Gap, resolve_local, zone, zones
-from zsched.core.triggers.zones import offset_changes
+from zsched.core.triggers import zones
+from zsched.core.triggers.spec import Fold, Gap
+from zsched.core.triggers.zones import offset_changes, resolve_local, zone
 from zsched.errors import InvalidSchedule
 from zsched.zone_rules import PACKAGE, ZoneRules, installed
 
