@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from zsched.client import Client
 from zsched.client.calls import Typed
@@ -28,7 +28,10 @@ from zsched.tasks.signature import NO_DEFAULT, Signature
 from zsched.tasks.template import Template
 
 if TYPE_CHECKING:
-    from zsched.tasks.task_call import ClientCall, TaskCall
+    from zsched.tasks.task_call import ClientCall
+    from zsched.tasks.task_call import options as named_options
+else:
+    named_options = None
 
 _PAYLOAD: Final = ("args", "kwargs")
 _OF_A_TIME: Final = SCHEDULE_OPTIONS - ENQUEUE_OPTIONS  # options that an immediate run does not have
@@ -40,14 +43,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _beside_client(method: Callable[..., Any]) -> ClientCall:
-    """Give *method* the type of a call that names the options, and whose result is the client's own."""
-    return cast("ClientCall", method)
+def _beside_client(named: Callable[P, None]) -> Callable[[Callable[..., Any]], ClientCall[P]]:
+    """Give a method the type of a call with the options of *named*, and whose result is the client's own."""
+    return lambda method: cast("ClientCall[P]", method)
 
 
-def _alone(method: Callable[..., R]) -> TaskCall[R]:
-    """Give *method* the type that names the options."""
-    return cast("TaskCall[R]", method)
+def _alone(named: Callable[P, None]) -> Callable[[Callable[..., R]], Callable[Concatenate[Any, P], R]]:
+    """Give a method the type of a call with the options of *named*."""
+    return lambda method: cast("Callable[Concatenate[Any, P], R]", method)
 
 
 class Task(Typed, Generic[P, R]):
@@ -86,7 +89,7 @@ class Task(Typed, Generic[P, R]):
 
     # -- scheduling ---------------------------------------------------------------------------------
 
-    @_beside_client
+    @_beside_client(named_options)
     def schedule(self, client: Client, /, *unnamed: Any, **given: Any) -> Scheduled:
         """
         Schedule a call: parameters of the function are its payload, other names are options of ``client.schedule``.
@@ -100,7 +103,7 @@ class Task(Typed, Generic[P, R]):
         payload, options = self._split(given, unnamed)
         return client.schedule(self, kwargs=payload, **options)
 
-    @_beside_client
+    @_beside_client(named_options)
     def enqueue(self, client: Client, /, *unnamed: Any, **given: Any) -> Scheduled:
         """
         Put a run into its queue at once: ``schedule`` without a time. The decorator's options for times are left out.
@@ -110,7 +113,7 @@ class Task(Typed, Generic[P, R]):
         payload, options = self._split(given, unnamed)
         return client.enqueue(self, kwargs=payload, **options)
 
-    @_alone
+    @_alone(named_options)
     def row(self, /, *unnamed: Any, **given: Any) -> ScheduleRow:
         """
         Return a row for ``client.schedule_many``, which checks its values.
