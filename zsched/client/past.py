@@ -65,7 +65,7 @@ class Past:
         Raises:
             ArchiveError: the archive stopped to answer in the middle of the search.
         """
-        return self._answers.history(id, status, limit, after, filters)
+        return self._answers.page(self._answers.outcomes(id, status, limit, filters), after)
 
     def runs(
         self,
@@ -80,7 +80,7 @@ class Past:
         List the latest runs, the last pushed first. Filter as in ``history``. The status of open runs comes from RQ at
         this moment. With a final *status* other than succeeded, the list has the runs that ended last.
         """
-        return self._answers.runs(id, status, limit, after, filters)
+        return self._answers.run_page(self._answers.ended_or_open(id, status, limit, filters), after)
 
     def iter_history(
         self,
@@ -108,7 +108,7 @@ class Past:
         Yield the parts of the search of ``iter_history``, also those without a result: each says how far it came
         (``reached_us``), and has the ``source``. Raises as ``history``.
         """
-        return self._answers.history_parts(id, status, limit, after, filters)
+        return self._answers.parts(self._answers.outcomes(id, status, limit, filters, None), after)
 
     def timeline(self, start: datetime, end: datetime, bucket: timedelta | float | str) -> Timeline:
         """
@@ -134,7 +134,7 @@ class Past:
         **filters: Unpack[SearchFilters],
     ) -> Iterator[Run]:
         """Yield runs as ``runs`` does, as they are found: all, or *limit*. Raises as ``history``."""
-        for part in self._answers.run_parts(id, status, limit, after, filters):
+        for part in self._answers.parts(self._answers.ended_or_open(id, status, limit, filters, None), after):
             yield from (run for one in part.occurrences if (run := one.named_run) is not None)
 
     def get_run(self, run_id: str) -> tuple[Run, Source]:
