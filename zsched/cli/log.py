@@ -73,7 +73,9 @@ def log(
       zsched log --since 2026-12-24T00:00Z --json | jq -r .kind | sort | uniq -c
     """
     settings = invocation.settings()
-    teller = _LogLines(keys_of(settings).run_suffix, id and check_id(id), zone_name(tz) or "UTC", invocation)
+    teller = LogLines(
+        keys_of(settings).run_suffix, id and check_id(id), zone_name(tz) or "UTC", wants_json=invocation.wants_json
+    )
     since_at = moment_at(since, "since", tz)
     if since_at is None and limit is None:
         limit = _LIMIT
@@ -93,7 +95,7 @@ def log(
             _follow(invocation, client, teller, Position.parse(f"{source.as_of} 0") if source.as_of else _BEGINNING)
 
 
-def _follow(invocation: Invocation, client: Client, teller: _LogLines, as_of: Position) -> None:
+def _follow(invocation: Invocation, client: Client, teller: LogLines, as_of: Position) -> None:
     """Show entries after the last shown one, or after *as_of*, without end. Each loss of Redis is reported once."""
     is_lost, after = False, teller.last or as_of
     while True:
@@ -120,11 +122,11 @@ def _ending_well() -> Iterator[None]:
         close_stdout()
 
 
-class _LogLines:
+class LogLines:
     """Formats entries as lines: text or JSON, for all schedules or only for *id*."""
 
-    def __init__(self, run_suffix: str, id: str | None, tz: str, invocation: Invocation) -> None:
-        self._run_suffix, self._id, self._tz, self._wants_json = run_suffix, id, tz, invocation.wants_json
+    def __init__(self, run_suffix: str, id: str | None, tz: str, *, wants_json: bool) -> None:
+        self._run_suffix, self._id, self._tz, self._wants_json = run_suffix, id, tz, wants_json
         self.last: Position | None = None  # of the last entry
         self._has_begun_anew = False  # a new history began since the last line
 

@@ -95,7 +95,7 @@ class Stack:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         try:
             self._stop("console")
-            self.stop_daemon()
+            self._stop("daemon")
             self._stop(*self._worker_names)
         finally:
             self._close()
@@ -137,10 +137,6 @@ class Stack:
                 raise ZschedError(f"the {name} ended unexpectedly (exit {child.returncode}){self._end_of_log(name)}")
         if not self._redis.is_running:
             raise ZschedError("the private Redis ended unexpectedly")
-
-    def stop_daemon(self) -> None:
-        """Stop the daemon in order: nothing fires any more when this returns."""
-        self._stop("daemon")
 
     def _stop(self, *names: str) -> None:
         children = [child for name in names if (child := self._children.pop(name, None)) is not None]
