@@ -58,17 +58,17 @@ def put_all(client: Client, start_ms: int) -> None:
     in_seoul = from_ms(start_ms + 1500).astimezone(zone(_SEOUL)).replace(tzinfo=None)
 
     put(tasks.heartbeat, id="heartbeat", every=2, starts=start, priority="high", queue="push")
-    put(tasks.push, id="reminder-seoul", at=in_seoul, tz=_SEOUL, args=("Ji-woo", "your class begins"), queue="push")
-    put(tasks.text_message, id="login-code", at=soon, args=("+1 555 0100", "your code expires soon"), queue="sms")
+    put(tasks.send, id="reminder-seoul", at=in_seoul, tz=_SEOUL, args=("Ji-woo", "your class begins"), queue="push")
+    put(tasks.send, id="login-code", at=soon, args=("+1 555 0100", "your code expires soon"), queue="sms")
     # Six fields: seconds first.
     put(tasks.resend_texts, id="resend-texts", cron="*/5 * * * * *", starts=start, args=("Europe",), queue="sms")
 
     digest, report = ("editors@example.com", "Your digest"), ("board@example.com", "The week in figures")
-    put(tasks.email, id="digest-new-york", cron="0 9 * * 1-5", tz="America/New_York", args=digest, queue="email")
+    put(tasks.send, id="digest-new-york", cron="0 9 * * 1-5", tz="America/New_York", args=digest, queue="email")
     weekly = "FREQ=WEEKLY;BYDAY=MO;BYHOUR=8;BYMINUTE=30"
-    put(tasks.email, id="report-weekly", rrule=weekly, tz="Europe/London", args=report, queue="email")
+    put(tasks.send, id="report-weekly", rrule=weekly, tz="Europe/London", args=report, queue="email")
 
-    common: ScheduleRow = {"func": tasks.email, "at": later, "queue": "email", "priority": "low", "owner": "demo"}
+    common: ScheduleRow = {"func": tasks.send, "at": later, "queue": "email", "priority": "low", "owner": "demo"}
     names = ((f"{CAMPAIGN}{n:04}", f"user{n:04}@example.com") for n in range(1, BURST + 1))
     client.schedule_many({**common, "id": id, "args": (user, "Two for one this week")} for id, user in names)
 
@@ -181,11 +181,11 @@ def play(settings: Settings, for_s: float | None, *, to_stderr: bool = False, cl
         for line in terminal.shown(lines):
             click.echo(line, err=to_stderr)
 
-    # JSON: so that results can be shown, and because no pickles are needed here.
+    # JSON, because no pickles are needed here.
     rq = dataclasses.replace(settings.rq, serializer="json", allow_callables=(f"{TASKS}.*",))
     settings = dataclasses.replace(settings, rq=rq)
     say(f"starting a private Redis (a test server), the daemon and {_WORKERS} RQ workers …")
-    with Stack(settings, QUEUES, workers=_WORKERS, preload=TASKS, quiet=True) as stack:
+    with Stack(settings, QUEUES, workers=_WORKERS, quiet=True) as stack:
         client = connect(stack.settings)
         overview = stack.wait_for_leader(client)
         start_ms = max(overview.hold_ms, overview.now_ms) + _MARGIN_MS
