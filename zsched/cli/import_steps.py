@@ -24,8 +24,8 @@ from zsched.core.triggers import TriggerSpec
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.wording import plural, some
-from zsched.files import ClientChecks
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED
+from zsched.files.checking import ClientChecks
 from zsched.imports.found import ImportSource, Item, OneShot
 from zsched.imports.moving import Undone
 from zsched.imports.putting import Importing, refuse_twins

@@ -19,7 +19,7 @@ from zsched.client import Client
 from zsched.core.log import Entry, Position, UnknownEntry, changes, parse
 from zsched.core.log.shown import entry_for_json, unknown_entry_text
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.outcomes import LEFT_OUT, OF_RUNS, PUSHES, What
 from zsched.core.options.arguments import check_id
 from zsched.core.options.forms import zone_name
 from zsched.core.runs.cells import with_short_workers
@@ -162,34 +162,27 @@ class LogLines:
 
 
 _NAMED: Final = 3  # schedules or runs named per line
-# Texts for an entry of several changes; {} is their number with the noun.
+# Texts for an entry of several changes; {} is their number with the noun. All others begin with the word itself.
 _TEXTS: Final = {
-    What.PUT: ("put {}", "schedule"),
-    What.FOUND: ("found {} in Redis", "schedule"),
-    What.PAUSED: ("paused {}", "schedule"),
-    What.RESUMED: ("resumed {}", "schedule"),
-    What.REPLANNED: ("planned {} anew, as the rules of their zones changed", "schedule"),
-    What.CANCELLED: ("cancelled {}", "schedule"),
-    What.QUARANTINED: ("quarantined {}", "schedule"),
-    What.ENDED: ("ended {}, as their rules give no more occurrences", "schedule"),
-    What.RESTORED: ("put back {} that Redis had lost", "schedule"),
-    What.WITHDRAWN: ("took out {} that are over", "schedule"),
-    What.SKIPPED: ("skipped {}", "occurrence"),
-    What.EXPIRED: ("let {} expire", "occurrence"),
-    What.COALESCED: ("left out {} in favour of later ones", "occurrence"),
-    What.UNKNOWN: ("decided {} in an unknown way", "occurrence"),
-    What.FIRED: ("fired {}", "run"),
-    What.ENQUEUED: ("enqueued {}", "run"),
-    What.RETRIED: ("retried {}", "run"),
-    What.DUPLICATE: ("did not push {} again that were there already", "run"),
-    What.RUN_AGAIN: ("pushed {} again after their workers died", "run"),
-    What.STOPPING: ("asked the workers of {} to stop them", "run"),
-    What.RELEASED: ("put {} into their queues that had waited for others", "run"),
-    What.PUSHED_AGAIN: ("pushed {} again that Redis had lost, marked uncertain", "run"),
-    What.HELD: ("found {} in RQ that Redis had lost, not pushed again", "run"),
-    What.RAN_AGAIN: ("found {} that ran again after they were over", "run"),
-    What.RUN_ENDED: ("{} ended", "run"),
+    What.FOUND: "found {} in Redis",
+    What.REPLANNED: "planned {} anew, as the rules of their zones changed",
+    What.ENDED: "ended {}, as their rules give no more occurrences",
+    What.RESTORED: "put back {} that Redis had lost",
+    What.WITHDRAWN: "took out {} that are over",
+    What.EXPIRED: "let {} expire",
+    What.COALESCED: "left out {} in favour of later ones",
+    What.UNKNOWN: "decided {} in an unknown way",
+    What.DUPLICATE: "did not push {} again that were there already",
+    What.RUN_AGAIN: "pushed {} again after their workers died",
+    What.STOPPING: "asked the workers of {} to stop them",
+    What.RELEASED: "put {} into their queues that had waited for others",
+    What.PUSHED_AGAIN: "pushed {} again that Redis had lost, marked uncertain",
+    What.HELD: "found {} in RQ that Redis had lost, not pushed again",
+    What.RAN_AGAIN: "found {} that ran again after they were over",
+    What.RUN_ENDED: "{} ended",
 }
+_OF_OCCURRENCES: Final = frozenset({*LEFT_OUT, What.UNKNOWN})
+_WITH_RUNS: Final = PUSHES | OF_RUNS | {What.DUPLICATE}
 _ENDS: Final = {
     RunStatus.SUCCEEDED.value: "{} succeeded",
     RunStatus.FAILED.value: "{} failed",
@@ -219,7 +212,8 @@ def _in_words(changes: list[Change], tz: str) -> str:
 def _counted(what: What, end: str, changes: list[Change], tz: str) -> str:
     if len(changes) == 1:
         return _in_words(changes, tz)
-    text, noun = _TEXTS[what]
+    noun = "occurrence" if what in _OF_OCCURRENCES else "run" if what in _WITH_RUNS else "schedule"
+    text = _TEXTS.get(what, f"{what.value} {{}}")
     names = [one.run_id or one.id if noun == "run" else one.id for one in changes]
     number = plural(sum(one.count for one in changes) if noun == "occurrence" else len(changes), noun)
     by = f" by {changes[0].by}" if changes[0].by else ""

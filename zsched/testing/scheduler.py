@@ -42,7 +42,9 @@ from zsched.daemon.native import Native
 from zsched.daemon.slots import SlotKeeper
 from zsched.daemon.tick import Tick, Ticker
 from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale, ZschedError
-from zsched.files import Application, Applied, ClientChecks, read
+from zsched.files.applying import Application, Applied
+from zsched.files.checking import ClientChecks
+from zsched.files.reading import read
 from zsched.storage.dispatch import Dispatch, Unblocked, Window
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Busy, Lease, Term

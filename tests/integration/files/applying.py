@@ -6,7 +6,9 @@ import redis
 
 from tests.integration.client.calls import KEYS
 from zsched.client import Client
-from zsched.files import Application, Applied, ClientChecks, ScheduleFile, Step, read
+from zsched.files.applying import Application, Applied, Step
+from zsched.files.checking import ClientChecks
+from zsched.files.reading import ScheduleFile, read
 
 DIGEST = '[schedules.digest]\nfunc = "app.tasks.digest"\ncron = "0 9 * * *"\n'
 BEAT = '[schedules.beat]\nfunc = "app.tasks.beat"\nevery = "30s"\n'
