@@ -15,7 +15,7 @@ lost in the middle, the schedules put so far stay. Applying the same file again 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -114,33 +114,24 @@ class Application:
         return Applied(steps, stale if prune else [], [] if prune else stale)
 
     def carry_out(self, preview: Applied, on_progress: Callable[[int], None]) -> Applied:
-        """Do the steps and removals of *preview*. Raises as ``run``."""
-        applied = self.run(preview.steps, preview.removed, on_progress)
-        applied.stale += preview.stale
-        return applied
-
-    def run(self, steps: Iterable[Step], removals: Iterable[str], on_progress: Callable[[int], None]) -> Applied:
         """
-        Do *steps*, then remove *removals* unless a step failed. *on_progress* is called with the number done.
+        Do the steps of *preview*, then its removals unless a step failed. *on_progress* is called with the number done.
 
         Raises:
             RedisUnavailable: in the middle; the message says how far it came.
         """
-        steps, removals, applied = list(steps), list(removals), Applied()
-        done, total = 0, len(steps) + len(removals)
-        results: dict[int, Step | ZschedError] = {}
+        applied, done, results = Applied(stale=list(preview.stale)), 0, dict[int, Step | ZschedError]()
         try:
-            for number, result in self._results(steps):
+            for number, result in self._results(preview.steps):
                 results[number] = result
                 done += 1
                 on_progress(done)
-            for number, step in enumerate(steps):
-                result = results[number]
+            for number, result in sorted(results.items()):
                 if isinstance(result, Step):
                     applied.steps.append(result)
                 else:
-                    applied.errors.append((step.entry.id, result))
-            for id in removals:
+                    applied.errors.append((preview.steps[number].entry.id, result))
+            for id in preview.removed:
                 if applied.errors:
                     applied.stale.append(id)
                 elif self._is_removed(id):
@@ -148,6 +139,7 @@ class Application:
                 done += 1
                 on_progress(done)
         except RedisUnavailable as error:
+            total = len(preview.steps) + len(preview.removed)
             done_before = f"{done:,} of {total:,} schedules were done, and the same command goes on from there"
             raise error.but(f"{error.problem}; {done_before}") from error
         return applied

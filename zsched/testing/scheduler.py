@@ -199,7 +199,7 @@ class ManualScheduler:
         __tracebackhide__ = True
         said = read(str(path), read_file(path, MOST_BYTES), ClientChecks(self.client), owner)
         application = Application(self.client, said)
-        applied = application.run(application.compare(), [], lambda done: None)
+        applied = application.carry_out(Applied(application.compare()), lambda done: None)
         for _, error in applied.errors:
             raise error
         return applied

@@ -31,8 +31,7 @@ class JobsFile:
 
     def apply(self, text: str, *, prune: bool = False, takes_over: bool = False) -> Applied:
         application = self.application(text, takes_over=takes_over)
-        steps, stale = application.compare(), application.stale()
-        return application.run(steps, stale if prune else [], lambda done: None)
+        return application.carry_out(application.foretell(prune=prune), lambda done: None)
 
     def ids(self) -> list[str]:
         return sorted(one.id for one in self.client.list())
