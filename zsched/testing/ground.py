@@ -105,12 +105,8 @@ class FrozenClock(ManualClock):
         """Let the clock run again: this owner could not lead."""
         self._wire.execute("HDEL", self._keys.meta(), "frozen_ms", "frozen_by")
 
-    def move_to(self, at_ms: int) -> None:
-        """Set the time to *at_ms*, which is not earlier than before. Scripts see it after ``tell``."""
-        self.advance(at_ms - self.now_ms())
-
     def tell(self) -> None:
-        """Write the same time into Redis."""
+        """Write the same time into Redis, where scripts see it."""
         self._wire.execute("HSET", self._keys.meta(), "frozen_ms", self.now_ms())
 
 

@@ -238,7 +238,7 @@ class ManualScheduler:
     def _move_to(self, at_ms: int) -> None:
         """Advance the time; the leader gets TIME now and then, as with every renewal of its lease."""
         while self._clock.now_ms() < at_ms:
-            self._clock.move_to(min(at_ms, self._clock.now_ms() + _HEARD_EVERY_MS))
+            self._clock.advance(min(at_ms - self._clock.now_ms(), _HEARD_EVERY_MS))
             self._ticker.observe(self._clock.now_ms(), self._clock.monotonic_ms())
         self._clock.tell()
         for run_id in self._deadlines.expire(at_ms):
