@@ -23,7 +23,7 @@ from typing import Any, Final
 from zsched.client import Client
 from zsched.client.file_sync import FileSync
 from zsched.core.clock import to_ms
-from zsched.core.model import Definition, Schedule, Scheduled, iso
+from zsched.core.model import Definition, Schedule, Scheduled, json_of
 from zsched.core.options.choices import ScheduleState
 from zsched.core.triggers import TriggerSpec, check
 from zsched.errors import InvalidSchedule, RedisRefused, RedisUnavailable, ZschedError
@@ -52,14 +52,9 @@ class Step:
     next_ms: int | None = None  # set after the put
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the step for JSON."""
-        return {
-            "id": self.entry.id,
-            "line": self.entry.line,
-            "outcome": self.outcome,
-            "changes": [change._asdict() for change in self.changes],
-            "next_at": iso(self.next_ms),
-        }
+        """Return the step for JSON, by ``json_of``."""
+        given = {"id": self.entry.id, "line": self.entry.line, "changes": [one._asdict() for one in self.changes]}
+        return json_of(self, "id", "line", "outcome", "changes", "next_at", **given)
 
 
 @dataclass(slots=True)
