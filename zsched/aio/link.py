@@ -80,11 +80,7 @@ class AsyncLink(Link):
 
     def compute(self, function: Callable[..., T], *arguments: Any) -> T:
         """Calculate in a thread; other tasks run."""
-        return wait(_in_thread(function, *arguments))
-
-
-async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    return await asyncio.get_running_loop().run_in_executor(None, partial(function, *arguments))
+        return wait(asyncio.to_thread(function, *arguments))
 
 
 @cache
@@ -101,7 +97,7 @@ def _awaited(blocking_class: type[Any]) -> type[Any]:
         def connect(self) -> None:
             if self._sock:
                 return
-            other = wait(_in_thread(_connected, blocking_class, self._options))
+            other = wait(asyncio.to_thread(_connected, blocking_class, self._options))
             if hasattr(other, "port"):  # a Sentinel or a node named them
                 self.host, self.port = other.host, other.port
             self._sock, other._sock = AsyncSocket(other._sock), None
