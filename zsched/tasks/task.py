@@ -66,7 +66,8 @@ class Task(Typed, Generic[P, R]):
         self.path = _path_of(func)
         self.options = dict(options)
         self.signature = Signature.of(self.path, func)
-        self._template = _template(self.path, self.options, self.signature)
+        id = self.options.get("id")
+        self._template = None if id is None else Template(self.path, id, self.signature.parameters)
         _check_options(self.path, self.options)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -275,11 +276,6 @@ def _path_of(func: Callable[..., Any]) -> str:
     if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         raise NotImportable("task", f"{module}.{name}", "it yields, and a worker takes what returns", "let it return")
     return f"{module}.{name}"
-
-
-def _template(path: str, options: Mapping[str, Any], signature: Signature) -> Template | None:
-    text = options.get("id")
-    return None if text is None else Template(path, text, signature.parameters)
 
 
 def _check_options(path: str, options: Mapping[str, Any]) -> None:
