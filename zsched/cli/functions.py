@@ -14,7 +14,6 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
 from typing import Any, Final
 
 import click
@@ -63,9 +62,7 @@ class _Refusal:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None = None, *_: object) -> ModuleSpec | None:
         if path is None and PathFinder.find_spec(name, [self._folder]) is not None:
             problem = f"others may write to {self._folder}, and root would run their code"
             remedy = f"run this as the user of your workers, or trust that folder by PYTHONPATH={self._folder}"

@@ -21,7 +21,6 @@ import tempfile
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from zsched.embedded.binary import ServerBinary, find_server
 from zsched.embedded.guard import Guard
@@ -206,7 +205,7 @@ class EmbeddedRedis:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _running(self) -> subprocess.Popen[bytes]:
