@@ -132,9 +132,8 @@ class LogLines:
 
     def lines(self, entry: Entry) -> Iterator[str]:
         """Yield the lines for *entry*; none if it does not concern the requested schedule."""
-        self._has_begun_anew |= (
-            self.last is not None and entry.position.seq <= self.last.seq
-        )  # in one history they rise
+        # In one history they rise.
+        self._has_begun_anew |= self.last is not None and entry.position.seq <= self.last.seq
         self.last = entry.position
         try:
             found, problem = list(changes(entry, self._run_suffix)), ""
