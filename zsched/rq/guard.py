@@ -165,7 +165,8 @@ class JobGuard:
         Return a signature for the new *fields* of a job that runs by the good signature *checked*, by the same key and
         for as long: its task rewrote ``meta``.
         """
-        shared = shared_digest(_namespace(job_id), fields)
+        parts = RunId.parse(job_id)
+        shared = shared_digest("" if parts is None else parts.namespace, fields)
         return Stamp(checked.key, Subject.RUN_NOW, shared, checked.until_s).sign(job_id, fields["data"])
 
     def _demand_signed(self, job_id: str, fields: Fields, server_s: Callable[[], int]) -> Checked:
@@ -216,8 +217,3 @@ def _checked(ring: KeyRing, job_id: str, fields: Fields, now_s: int) -> Checked:
 
 def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if not isinstance(error, NotPlain) else str(error)
-
-
-def _namespace(job_id: str) -> str:
-    parts = RunId.parse(job_id)
-    return parts.namespace if parts is not None else ""
