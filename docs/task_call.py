@@ -19,6 +19,7 @@ from zsched.core.options.table import ONLY_ENQUEUE, OPTIONS
 from zsched.core.triggers import trigger
 
 _CALLS: Final = '''
+P = ParamSpec("P")
 T = TypeVar("T")
 Result = TypeVar("Result", covariant=True)
 
@@ -28,28 +29,18 @@ class AnyClient(Protocol[Result]):
     @property
     def schedule(self) -> Callable[..., Result]: ...
 
-class ClientCall(Protocol):
+class ClientCall(Protocol[P]):
     """A call that takes a client before the options: its result is that of the client's own call."""
 
-    def __call__(
-        self,
-        client: AnyClient[T],
-        /,
-        *,
-        OPTIONS,
-        **payload: Any,
-    ) -> T: ...
+    def __call__(self, client: AnyClient[T], /, *args: P.args, **options: P.kwargs) -> T: ...
 
-class TaskCall(Protocol[Result]):
-    """A call that takes options and a payload."""
-
-    def __call__(
-        self,
-        *,
-        OPTIONS,
-        **payload: Any,
-    ) -> Result: ...'''
-_USED: Final = ("Any", "Callable", "Protocol", "TypeVar")
+def options(
+    *,
+    OPTIONS,
+    **payload: Any,
+) -> None:
+    """Take options and a payload, as each call of a task does."""'''
+_USED: Final = ("Any", "Callable", "ParamSpec", "Protocol", "TypeVar")
 _LEFT_TO_TASKS: Final = ("args", "kwargs", "name")  # a task's payload, and a usual name of a parameter
 
 
@@ -59,10 +50,10 @@ def task_call() -> Iterator[str]:
     nodes = [node for module in modules for node in ast.walk(module)]
     types = {ast.unparse(node.target): _type_of(node.annotation) for node in nodes if isinstance(node, ast.AnnAssign)}
     names = [name for name in OPTIONS | ONLY_ENQUEUE if name not in _LEFT_TO_TASKS]
-    parameters = "\n".join(f"        {name}: {types[name]} = ...," for name in names)
+    parameters = "\n".join(f"    {name}: {types[name]} = ...," for name in names)
     yield '"""Calls that take options beside a payload; `make pages` writes them from the table of options."""\n'
     yield from _imports(nodes, {*_USED, *re.findall(r"\w+", parameters)})
-    yield _CALLS.replace("        OPTIONS,", parameters)
+    yield _CALLS.replace("    OPTIONS,", parameters)
 
 
 def _type_of(annotation: ast.expr) -> str:
@@ -75,7 +66,7 @@ def _type_of(annotation: ast.expr) -> str:
 def _imports(nodes: list[ast.AST], used: set[str]) -> Iterator[str]:
     """Yield the imports of the *used* names, sorted; *nodes*: with the imports of the table's modules."""
     found = defaultdict[str, set[str]](set)
-    found["typing"] |= used & {"Protocol", "TypeVar"}
+    found["typing"] |= used & {"ParamSpec", "Protocol", "TypeVar"}
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module:
             found[node.module] |= used & {each.name for each in node.names}

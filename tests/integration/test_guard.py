@@ -279,7 +279,7 @@ def test_the_demo_names_runs_that_no_worker_takes_and_does_not_wait_for_them(tem
     with closing(Up("--demo")) as up:
         url = up.line_with("export ZSCHED_REDIS_URL=").split("'")[1]
         Client.from_url(url, serializer="json").schedule(f"{TASKS}.heartbeat", id="orphan", after=1, queue="emial")
-        up.line_with("fired     orphan")
+        up.line_with("orphan: fired for ")
         up.process.send_signal(signal.SIGINT)
         told = "".join(iter(up.next_line, ""))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -20,7 +21,7 @@ from zsched import Client
 from zsched.daemon import waiting
 from zsched.daemon.native import Native, NextLook
 from zsched.embedded.guard import Guard
-from zsched.rq import SimpleWorker, rings
+from zsched.rq import SimpleWorker
 from zsched.storage.keys import Keys
 
 TASKS = """
@@ -125,12 +126,13 @@ def test_a_worker_rings_after_the_end_is_in_redis(
     status: bytes,
 ) -> None:
     client.schedule(task, id="r", every=3600, overlap="queue")
-    run_id, rung, ring = client.run_now("r"), list[bytes | None](), rings._ring
-    monkeypatch.setattr(
-        rings,
-        "_ring",
-        lambda *given: rung.append(redis_client.hget(KEYS.rq.job(run_id), "status")) or ring(*given),
-    )
+    run_id, rung, publish = client.run_now("r"), list[Any](), redis.Redis.publish
+
+    def ring(self: redis.Redis, *given: Any) -> Any:
+        rung.append(redis_client.hget(KEYS.rq.job(run_id), "status"))
+        return publish(self, *given)
+
+    monkeypatch.setattr(redis.Redis, "publish", ring)
 
     work_here(redis_client)
 

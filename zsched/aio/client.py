@@ -81,12 +81,8 @@ def _callback(given: Any) -> Any:
 
 def _rows(given: AsyncIterable[T]) -> Iterator[T]:
     rows = aiter(given)
-    while (row := wait(_next(rows))) is not _End.END:
+    while (row := wait(anext(rows, _End.END))) is not _End.END:
         yield row
-
-
-async def _next(rows: AsyncIterator[T]) -> T | Literal[_End.END]:
-    return await anext(rows, _End.END)
 
 
 class _Calls:

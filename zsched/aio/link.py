@@ -80,11 +80,7 @@ class AsyncLink(Link):
 
     def compute(self, function: Callable[..., T], *arguments: Any) -> T:
         """Calculate in a thread; other tasks run."""
-        return wait(_in_thread(function, *arguments))
-
-
-async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    return await asyncio.get_running_loop().run_in_executor(None, partial(function, *arguments))
+        return wait(asyncio.to_thread(function, *arguments))
 
 
 @cache
@@ -101,7 +97,7 @@ def _awaited(blocking_class: type[Any]) -> type[Any]:
         def connect(self) -> None:
             if self._sock:
                 return
-            other = wait(_in_thread(_connected, blocking_class, self._options))
+            other = wait(asyncio.to_thread(_connected, blocking_class, self._options))
             if hasattr(other, "port"):  # a Sentinel or a node named them
                 self.host, self.port = other.host, other.port
             self._sock, other._sock = AsyncSocket(other._sock), None
@@ -179,8 +175,9 @@ class AsyncSocket:
             except _WOULD_BLOCK as error:
                 if self._timeout_s == 0:
                     raise
-                wants = _wants(error, is_sending=step == self._socket.send)
-            if wants == "write":
+                is_sending = step == self._socket.send and not isinstance(error, ssl.SSLWantReadError)
+                wants_to_write = is_sending or isinstance(error, ssl.SSLWantWriteError)  # TLS may want the other one
+            if wants_to_write:
                 self._wait_to_write()
             elif (found := self._wait_to_read(partial(step, *arguments))) is not None:
                 return found
@@ -253,10 +250,3 @@ class AsyncSocket:
         if self._read_by is not None and not self._read_by.is_closed():
             self._read_by.remove_reader(self._socket.fileno())
         self._read_by = None
-
-
-def _wants(error: OSError, *, is_sending: bool) -> str:
-    """Return for what a socket waits, "read" or "write"; TLS may want the other one than its caller."""
-    if isinstance(error, ssl.SSLWantReadError):
-        return "read"
-    return "write" if is_sending or isinstance(error, ssl.SSLWantWriteError) else "read"

@@ -17,8 +17,10 @@ from zsched.cli.values import content
 from zsched.client.allowed import check_allowed
 from zsched.core.wording import plural, some
 from zsched.errors import InvalidFile
-from zsched.files import Application, Applied, ClientChecks, ScheduleFile, read, write
-from zsched.files.applying import CREATED, UNCHANGED, UPDATED
+from zsched.files.applying import CREATED, UNCHANGED, UPDATED, Application, Applied
+from zsched.files.checking import ClientChecks
+from zsched.files.reading import ScheduleFile, read
+from zsched.files.writing import write
 
 _SHOWN: Final = 50  # listed errors
 

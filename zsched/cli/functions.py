@@ -12,9 +12,8 @@ import inspect
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
 from typing import Any, Final
 
 import click
@@ -63,9 +62,7 @@ class _Refusal:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None = None, *_: object) -> ModuleSpec | None:
         if path is None and PathFinder.find_spec(name, [self._folder]) is not None:
             problem = f"others may write to {self._folder}, and root would run their code"
             remedy = f"run this as the user of your workers, or trust that folder by PYTHONPATH={self._folder}"
@@ -104,15 +101,14 @@ def tasks(invocation: Invocation, /, module: str) -> None:
     """
     with importing():
         found = tasks_of(module)
-    rows = (_row(name, task) for name, task in found.items())
-    values = (_as_json(name, task) for name, task in found.items())
-    invocation.answer(values, Table(_HEADER, rows, nothing=f"{module} has no task"))
+    shown = [(_as_json(name, task), task.signature.parameters.values()) for name, task in found.items()]
+    rows = (_row(value, parameters) for value, parameters in shown)
+    invocation.answer((value for value, _ in shown), Table(_HEADER, rows, nothing=f"{module} has no task"))
 
 
-def _row(name: str, task: Task[..., Any]) -> tuple[str, ...]:
-    parameters = ", ".join(map(str, task.signature.parameters.values()))
-    options = ", ".join(f"{option}={_plain(value)!r}" for option, value in task.options.items())
-    return name, task.path, parameters, options, _about(task)
+def _row(value: Mapping[str, Any], parameters: Iterable[Parameter]) -> tuple[str, ...]:
+    options = ", ".join(f"{option}={given!r}" for option, given in value["options"].items())
+    return value["name"], value["func"], ", ".join(map(str, parameters)), options, value["about"]
 
 
 def _as_json(name: str, task: Task[..., Any]) -> dict[str, Any]:
@@ -121,7 +117,7 @@ def _as_json(name: str, task: Task[..., Any]) -> dict[str, Any]:
         "func": task.path,
         "parameters": [_parameter(parameter) for parameter in task.signature.parameters.values()],
         "options": {option: _plain(value) for option, value in task.options.items()},
-        "about": _about(task),
+        "about": (inspect.getdoc(task) or "").partition("\n")[0],
     }
 
 
@@ -129,11 +125,6 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     shown: dict[str, Any] = {"name": parameter.name, "type": parameter.type_text}
     is_required = parameter.default is NO_DEFAULT
     return {**shown, "required": is_required, "default": None if is_required else _plain(parameter.default)}
-
-
-def _about(task: Task[..., Any]) -> str:
-    """Return the first line of the docstring."""
-    return (inspect.getdoc(task) or "").partition("\n")[0]
 
 
 def _plain(value: Any) -> Any:

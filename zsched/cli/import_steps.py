@@ -24,8 +24,8 @@ from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.wording import plural, some
-from zsched.files import ClientChecks
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED
+from zsched.files.checking import ClientChecks
 from zsched.imports.found import ImportSource, Item, OneShot
 from zsched.imports.moving import Undone
 from zsched.imports.putting import Importing, refuse_twins
@@ -105,11 +105,8 @@ def tell_import(invocation: Invocation, imported: Sequence[Importing], *, is_dry
     Write results to stdout, and refusals and remarks to stderr. A dry run without Redis (*is_compared* False) shows a
     table of the source's schedules.
     """
-    now_ms, sources, applied = (
-        SystemClock().now_ms(),
-        [one.source for one in imported],
-        [one.applied for one in imported],
-    )
+    now_ms, sources = SystemClock().now_ms(), [one.source for one in imported]
+    applied = [one.applied for one in imported]
     counts = {"found": sum(len(source.items) for source in sources)}
     if is_compared:
         counts = {word: sum(one.count(word) for one in imported) for word in (CREATED, UPDATED, UNCHANGED)}

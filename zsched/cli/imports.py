@@ -25,8 +25,8 @@ from zsched.imports.found import ImportSource
 from zsched.imports.local_zone import local_zone
 from zsched.imports.moving import OWNERS, is_owner, owned, owners, undo
 from zsched.imports.rqcron import owner_of, read_rq_cron
-from zsched.imports.rqjobs import RQ_SCHEDULED, RQ_SCHEDULER, read_rq_scheduled, read_rq_scheduler
-from zsched.storage.rivals import CRON_OWNER, crons, rq_schedulers
+from zsched.imports.rqjobs import read_rq_scheduled, read_rq_scheduler
+from zsched.storage.rivals import CRON_OWNER, RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER, crons, rq_schedulers
 from zsched.storage.rqversion import HERE, IS_CRON_LOCAL
 from zsched.tasks.lookup import Lookup
 
@@ -263,7 +263,7 @@ def rq_scheduled(invocation: Invocation, /, queues: tuple[str, ...], dry_run: bo
 _NEXT: Final = {  # the condition under which another scheduler fires these schedules again
     "crontab:": "their lines are back in cron",
     CRON_OWNER: "`rq cron` is started again",
-    RQ_SCHEDULER: "rq-scheduler is started again",
+    RQ_SCHEDULER_OWNER: "rq-scheduler is started again",
 }
 
 
@@ -281,7 +281,7 @@ def undo_(invocation: Invocation, /, owner: str, dry_run: bool) -> int:
       zsched import undo rq-scheduler --dry-run
     """
     if not is_owner(owner):
-        names = f"{RQ_SCHEDULER}, {RQ_SCHEDULED}, {'…, '.join(OWNERS)}…"
+        names = f"{RQ_SCHEDULER_OWNER}, {RQ_SCHEDULED_OWNER}, {'…, '.join(OWNERS)}…"
         raise InvalidSchedule("owner", owner, "no import has such an owner", f"give one of {names}")
     if owner.startswith(CRON_OWNER):
         owner = owner_of(owner.removeprefix(CRON_OWNER))

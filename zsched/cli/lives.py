@@ -41,9 +41,6 @@ _CODES: Final = dict.fromkeys(("already_fired", "already_over", *_WORDS.values()
 _CODES.update(not_found=NOT_FOUND, refused=USAGE)
 
 
-ClientCall = Callable[..., Any]
-
-
 @dataclass(frozen=True, slots=True)
 class _Result:
     """The result for one id: a word, and a remark for people."""
@@ -89,8 +86,7 @@ def cancel(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
       zsched cancel reminder-42 reminder-43
       zsched cancel --tag campaign-7 --dry-run
     """
-    client = invocation.client()
-    return _change(invocation, _CANCEL, ids, given, client.cancel, client.cancel_many)
+    return _change(invocation, _CANCEL, ids, given)
 
 
 @command()
@@ -105,8 +101,7 @@ def pause(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
       zsched pause digest --note 'until the mail provider is back'
       zsched pause --queue email --note 'until the mail provider is back'
     """
-    client = invocation.client()
-    return _change(invocation, _PAUSE, ids, given, client.pause, client.pause_many)
+    return _change(invocation, _PAUSE, ids, given)
 
 
 _MISSED = click.option(
@@ -131,8 +126,7 @@ def resume(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
       zsched resume digest --missed skip
       zsched resume --queue email --per-second 20
     """
-    client = invocation.client()
-    return _change(invocation, _RESUME, ids, given, client.resume, client.resume_many)
+    return _change(invocation, _RESUME, ids, given)
 
 
 @command()
@@ -153,8 +147,7 @@ def release(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
       zsched release --match '*' --dry-run
       zsched release --queue email --missed skip
     """
-    client = invocation.client()
-    return _change(invocation, _RELEASE, ids, given, client.release, client.release_many)
+    return _change(invocation, _RELEASE, ids, given)
 
 
 @command()
@@ -230,10 +223,10 @@ def _each(invocation: Invocation, ids: Iterable[str], act: Callable[[str], _Resu
     return max(_CODES.get(one.word, DONE) for one in results)
 
 
-def _change(
-    invocation: Invocation, by: Repair, ids: tuple[str, ...], given: dict[str, Any], one: ClientCall, many: ClientCall
-) -> int:
-    """Change *ids* by *one* call each, or what the filters in *given* find by *many*. Raises click.UsageError."""
+def _change(invocation: Invocation, by: Repair, ids: tuple[str, ...], given: dict[str, Any]) -> int:
+    """Change each of *ids*, or what the filters in *given* find, by the client's calls. Raises click.UsageError."""
+    client = invocation.client()
+    one, many = getattr(client, by.name), getattr(client, f"{by.name}_many")
     if_version, own = given.pop("if_version"), {name: given.pop(name) for name in ("note", "missed") if name in given}
     if if_version is not None and len(ids) != 1:
         raise click.UsageError(f"--if-version is of one schedule, and {len(ids)} ids are given; give one ID")

@@ -20,7 +20,7 @@ from zsched.core.entry import Entry, Position, UnknownEntry
 from zsched.core.log.kinds import changes, parse
 from zsched.core.log.shown import entry_for_json, unknown_entry_text
 from zsched.core.occurrences.changes import Change
-from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.outcomes import LEFT_OUT, OF_RUNS, PUSHES, What
 from zsched.core.options.arguments import check_id
 from zsched.core.options.forms import zone_name
 from zsched.core.runs.cells import with_short_workers
@@ -74,7 +74,9 @@ def log(
       zsched log --since 2026-12-24T00:00Z --json | jq -r .kind | sort | uniq -c
     """
     settings = invocation.settings()
-    teller = _LogLines(keys_of(settings).run_suffix, id and check_id(id), zone_name(tz) or "UTC", invocation)
+    teller = LogLines(
+        keys_of(settings).run_suffix, id and check_id(id), zone_name(tz) or "UTC", wants_json=invocation.wants_json
+    )
     since_at = moment_at(since, "since", tz)
     if since_at is None and limit is None:
         limit = _LIMIT
@@ -94,7 +96,7 @@ def log(
             _follow(invocation, client, teller, Position.parse(f"{source.as_of} 0") if source.as_of else _BEGINNING)
 
 
-def _follow(invocation: Invocation, client: Client, teller: _LogLines, as_of: Position) -> None:
+def _follow(invocation: Invocation, client: Client, teller: LogLines, as_of: Position) -> None:
     """Show entries after the last shown one, or after *as_of*, without end. Each loss of Redis is reported once."""
     is_lost, after = False, teller.last or as_of
     while True:
@@ -121,19 +123,18 @@ def _ending_well() -> Iterator[None]:
         close_stdout()
 
 
-class _LogLines:
+class LogLines:
     """Formats entries as lines: text or JSON, for all schedules or only for *id*."""
 
-    def __init__(self, run_suffix: str, id: str | None, tz: str, invocation: Invocation) -> None:
-        self._run_suffix, self._id, self._tz, self._wants_json = run_suffix, id, tz, invocation.wants_json
+    def __init__(self, run_suffix: str, id: str | None, tz: str, *, wants_json: bool) -> None:
+        self._run_suffix, self._id, self._tz, self._wants_json = run_suffix, id, tz, wants_json
         self.last: Position | None = None  # of the last entry
         self._has_begun_anew = False  # a new history began since the last line
 
     def lines(self, entry: Entry) -> Iterator[str]:
         """Yield the lines for *entry*; none if it does not concern the requested schedule."""
-        self._has_begun_anew |= (
-            self.last is not None and entry.position.seq <= self.last.seq
-        )  # in one history they rise
+        # In one history they rise.
+        self._has_begun_anew |= self.last is not None and entry.position.seq <= self.last.seq
         self.last = entry.position
         try:
             found, problem = list(changes(entry, self._run_suffix)), ""
@@ -161,34 +162,27 @@ class _LogLines:
 
 
 _NAMED: Final = 3  # schedules or runs named per line
-# Texts for an entry of several changes; {} is their number with the noun.
+# Texts for an entry of several changes; {} is their number with the noun. All others begin with the word itself.
 _TEXTS: Final = {
-    What.PUT: ("put {}", "schedule"),
-    What.FOUND: ("found {} in Redis", "schedule"),
-    What.PAUSED: ("paused {}", "schedule"),
-    What.RESUMED: ("resumed {}", "schedule"),
-    What.REPLANNED: ("planned {} anew, as the rules of their zones changed", "schedule"),
-    What.CANCELLED: ("cancelled {}", "schedule"),
-    What.QUARANTINED: ("quarantined {}", "schedule"),
-    What.ENDED: ("ended {}, as their rules give no more occurrences", "schedule"),
-    What.RESTORED: ("put back {} that Redis had lost", "schedule"),
-    What.WITHDRAWN: ("took out {} that are over", "schedule"),
-    What.SKIPPED: ("skipped {}", "occurrence"),
-    What.EXPIRED: ("let {} expire", "occurrence"),
-    What.COALESCED: ("left out {} in favour of later ones", "occurrence"),
-    What.UNKNOWN: ("decided {} in an unknown way", "occurrence"),
-    What.FIRED: ("fired {}", "run"),
-    What.ENQUEUED: ("enqueued {}", "run"),
-    What.RETRIED: ("retried {}", "run"),
-    What.DUPLICATE: ("did not push {} again that were there already", "run"),
-    What.RUN_AGAIN: ("pushed {} again after their workers died", "run"),
-    What.STOPPING: ("asked the workers of {} to stop them", "run"),
-    What.RELEASED: ("put {} into their queues that had waited for others", "run"),
-    What.PUSHED_AGAIN: ("pushed {} again that Redis had lost, marked uncertain", "run"),
-    What.HELD: ("found {} in RQ that Redis had lost, not pushed again", "run"),
-    What.RAN_AGAIN: ("found {} that ran again after they were over", "run"),
-    What.RUN_ENDED: ("{} ended", "run"),
+    What.FOUND: "found {} in Redis",
+    What.REPLANNED: "planned {} anew, as the rules of their zones changed",
+    What.ENDED: "ended {}, as their rules give no more occurrences",
+    What.RESTORED: "put back {} that Redis had lost",
+    What.WITHDRAWN: "took out {} that are over",
+    What.EXPIRED: "let {} expire",
+    What.COALESCED: "left out {} in favour of later ones",
+    What.UNKNOWN: "decided {} in an unknown way",
+    What.DUPLICATE: "did not push {} again that were there already",
+    What.RUN_AGAIN: "pushed {} again after their workers died",
+    What.STOPPING: "asked the workers of {} to stop them",
+    What.RELEASED: "put {} into their queues that had waited for others",
+    What.PUSHED_AGAIN: "pushed {} again that Redis had lost, marked uncertain",
+    What.HELD: "found {} in RQ that Redis had lost, not pushed again",
+    What.RAN_AGAIN: "found {} that ran again after they were over",
+    What.RUN_ENDED: "{} ended",
 }
+_OF_OCCURRENCES: Final = frozenset({*LEFT_OUT, What.UNKNOWN})
+_WITH_RUNS: Final = PUSHES | OF_RUNS | {What.DUPLICATE}
 _ENDS: Final = {
     RunStatus.SUCCEEDED.value: "{} succeeded",
     RunStatus.FAILED.value: "{} failed",
@@ -218,7 +212,8 @@ def _in_words(changes: list[Change], tz: str) -> str:
 def _counted(what: What, end: str, changes: list[Change], tz: str) -> str:
     if len(changes) == 1:
         return _in_words(changes, tz)
-    text, noun = _TEXTS[what]
+    noun = "occurrence" if what in _OF_OCCURRENCES else "run" if what in _WITH_RUNS else "schedule"
+    text = _TEXTS.get(what, f"{what.value} {{}}")
     names = [one.run_id or one.id if noun == "run" else one.id for one in changes]
     number = plural(sum(one.count for one in changes) if noun == "occurrence" else len(changes), noun)
     by = f" by {changes[0].by}" if changes[0].by else ""

@@ -215,11 +215,9 @@ class LazyCommand(click.Command):
         found: click.Command = getattr(importlib.import_module(module), function)
         return found
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
+    def make_context(self, *given: Any, **extra: Any) -> click.Context:
         """Return a context of the command itself, in which click calls it, shows its help or completes it."""
-        return self.load().make_context(info_name, args, parent, **extra)
+        return self.load().make_context(*given, **extra)
 
 
 class Program(click.Group):

@@ -44,12 +44,13 @@ def status_lines(view: StatusView, tz: str) -> Iterator[Shown]:
     """Yield the lines of the whole *view*; times are local in *tz*."""
     overview, recent = view.facts.overview, view.facts.recent
     yield from verdict_lines(view)
+    no_failure = f"no run failed, was lost or expired in the last {_window(recent.stretches[-1])}"
     for section in (
         [_table(_DAEMONS, (_daemon(one, overview) for one in overview.known_daemons), "no daemon has reported lately")],
         pairs(_counts(view, tz)),
         [_table(_LATELY, map(_stretch, recent.stretches)), *_gaps(recent)],
         [_upcoming(view, tz)],
-        [_table(_FAILURES, (_failure(one, overview.now_ms) for one in recent.failures), _no_failure(recent))],
+        [_table(_FAILURES, (_failure(one, overview.now_ms) for one in recent.failures), no_failure)],
         pairs(_copies(view)),
     ):
         yield ""
@@ -167,10 +168,6 @@ def _failure(failure: Failure, now_ms: int) -> tuple[str, ...]:
     ended = "-" if run.ended_ms is None else relative_text(run.ended_ms, now_ms)
     state = run.status.value + (f" ×{failure.times:,}" if failure.times > 1 else "")
     return ended, ", ".join(filter(None, (state, failure.repair))), run.id, remark(run)
-
-
-def _no_failure(recent: RecentActivity) -> str:
-    return f"no run failed, was lost or expired in the last {_window(recent.stretches[-1])}"
 
 
 # -- copies -------------------------------------------------------------------------------------------

@@ -146,7 +146,8 @@ class Answers:
         waiting = (id for _, id in self._reader.active(None, None, None, lambda _: True))
         near = [*ids[max(at - _NEAR, 0) : at + _NEAR], *islice(waiting, _NEAR)]
         if story.source.archive is not None:  # the log alone takes seconds to search
-            near += [one.id for one in self.history(None, None, _LATELY, None, {"match": f"{story.id[:_SAME]}*"})]
+            lately = self.outcomes(None, None, _LATELY, {"match": f"{story.id[:_SAME]}*"})
+            near += [one.id for one in self.page(lately, None)]
         found = get_close_matches(story.id, dict.fromkeys(near), cutoff=_LIKE)
         if not found:
             return story
@@ -194,7 +195,7 @@ class Answers:
             "since": from_ms(max(since_ms - _BEFORE_MS, 0)),
             "until": from_ms(until_ms),
         }
-        others = self.runs(None, None, _OTHERS, None, filters)
+        others = self.run_page(self.ended_or_open(None, None, _OTHERS, filters), None)
         begun = sum(
             one.started_ms is not None and since_ms <= one.started_ms <= until_ms for one in others if one.id != run.id
         )
@@ -218,48 +219,39 @@ class Answers:
             raise RunNotFound(f"no run {run_id!r}: {problem}", f"zsched history {id}")
         return runs[0], chronicle.source
 
-    def history(
-        self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
-    ) -> Results[Change]:
-        """See ``Past``."""
-        return self._page(self._outcomes(id, status, _checked(limit), filters), after)
-
-    def runs(
-        self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
-    ) -> Results[Run]:
-        """See ``Past``."""
-        page = self._page(self._ended_or_open(id, status, _checked(limit), filters), after)
-        return Results((run for one in page if (run := one.named_run) is not None), page.source, page.after)
-
-    def history_parts(
-        self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
-    ) -> Iterator[HistoryPage]:
-        """See ``Past``."""
-        most = _ENDLESS if limit is None else _checked(limit, _ENDLESS)
-        return self._history.search(self._outcomes(id, status, most, filters), _cursor(after))
-
-    def run_parts(
-        self, id: str | None, status: object, limit: object, after: object, filters: SearchFilters
-    ) -> Iterator[HistoryPage]:
-        """Yield the parts of the search of ``Past.iter_runs``."""
-        most = _ENDLESS if limit is None else _checked(limit, _ENDLESS)
-        return self._history.search(self._ended_or_open(id, status, most, filters), _cursor(after))
-
-    def _page(self, wanted: Wanted, after: object) -> Results[Change]:
-        parts = list(self._history.search(wanted, _cursor(after)))
+    def page(self, wanted: Wanted, after: object) -> Results[Change]:
+        """Return what a search finds from the cursor *after* on."""
+        parts = list(self.parts(wanted, after))
         return Results((one for part in parts for one in part.occurrences), parts[-1].source, parts[-1].after)
 
-    def _outcomes(self, id: str | None, status: object, limit: int, filters: SearchFilters) -> Wanted:
+    def run_page(self, wanted: Wanted, after: object) -> Results[Run]:
+        """Return the runs among what a search finds from the cursor *after* on."""
+        page = self.page(wanted, after)
+        return Results((run for one in page if (run := one.named_run) is not None), page.source, page.after)
+
+    def parts(self, wanted: Wanted, after: object = None) -> Iterator[HistoryPage]:
+        """Yield the parts of a search from the cursor *after* on."""
+        return self._history.search(wanted, _cursor(after))
+
+    @staticmethod
+    def outcomes(
+        id: str | None, status: object, limit: object, filters: SearchFilters, most: int | None = MOST_AT_ONCE
+    ) -> Wanted:
+        """Return the query of ``Past.history``; *most*: of its results; None: no bound. Raises InvalidSchedule."""
         words = set(OUTCOMES) if status is None else {what for what in OUTCOMES if status in (what, what.value)}
         statuses = {one for one in RunStatus if status in (one, one.value)}
         if not words and not statuses:
             names = ", ".join(dict.fromkeys(one.value for one in (*OUTCOMES, *RunStatus)))
             raise InvalidSchedule("status", status, "not an outcome of an occurrence or run", f"give one of {names}")
-        return _wanted(words, statuses, limit, id, filters)
+        return _wanted(words, statuses, _checked(limit, most), id, filters)
 
-    def _ended_or_open(self, id: str | None, status: object, limit: int, filters: SearchFilters) -> Wanted:
+    @staticmethod
+    def ended_or_open(
+        id: str | None, status: object, limit: object, filters: SearchFilters, most: int | None = MOST_AT_ONCE
+    ) -> Wanted:
+        """Return the query of ``Past.runs``; *most* as in ``outcomes``. Raises InvalidSchedule."""
         statuses = RunStatus if status is None else (choice("status", status, RunStatus),)
-        return _wanted((), statuses, limit, id, filters)
+        return _wanted((), statuses, _checked(limit, most), id, filters)
 
     def log(self, since: datetime | None = None, *, limit: int = 50) -> tuple[Iterator[Entry], Source]:
         """See ``Past``."""
@@ -310,8 +302,10 @@ def _cursor(after: object) -> str | None:
         raise InvalidSchedule("after", after, "not a cursor of a search", remedy) from None
 
 
-def _checked(limit: object, most: int = MOST_AT_ONCE) -> int:
-    """Return *limit*. Raises InvalidSchedule."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:
-        raise InvalidSchedule("limit", limit, "not a valid number of results", f"give 1 to {most}")
+def _checked(limit: object, most: int | None) -> int:
+    """Return *limit*, which may be None if *most* is. Raises InvalidSchedule."""
+    if limit is None and most is None:
+        return _ENDLESS
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= (most or _ENDLESS):
+        raise InvalidSchedule("limit", limit, "not a valid number of results", f"give 1 to {most or _ENDLESS}")
     return limit

@@ -103,7 +103,8 @@ class BulkChanges:
         """Return the runs in *status*, the oldest first, and their source."""
         if unknown := filters.keys() - _FILTERS:
             raise TypeError(f"{', '.join(sorted(unknown))}: no filter of runs; give {', '.join(sorted(_FILTERS))}")
-        parts = list(self._answers.run_parts(None, status, None, None, cast("SearchFilters", filters)))
+        wanted = self._answers.ended_or_open(None, status, None, cast("SearchFilters", filters), None)
+        parts = list(self._answers.parts(wanted))
         runs = {one.run.id: one.run for part in parts for one in part.occurrences if one.run is not None}
         return list(reversed(runs.values())), parts[0].source
 
@@ -116,11 +117,10 @@ class BulkChanges:
             return set()
         ended_ms = [run.ended_ms for run in runs if run.ended_ms is not None]
         since = from_ms(max(min(ended_ms) - _SKEW_MS, 0)) if len(ended_ms) == len(runs) else None
-        parts = list(self._answers.history_parts(None, What.RETRIED, None, None, {"match": match, "since": since}))
-        retried, whole_since_us = (
-            {one.why for part in parts for one in part.occurrences},
-            parts[0].source.whole_since_us,
-        )
+        wanted = self._answers.outcomes(None, What.RETRIED, None, {"match": match, "since": since}, None)
+        parts = list(self._answers.parts(wanted))
+        retried = {one.why for part in parts for one in part.occurrences}
+        whole_since_us = parts[0].source.whole_since_us
         if whole_since_us > source.whole_since_us:
             retried |= {run.id for run in runs if ((run.ended_ms or 0) - _SKEW_MS) * 1000 < whole_since_us}
         return retried

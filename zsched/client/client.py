@@ -99,8 +99,11 @@ class Client(Schedules):
         self._keys, self._clock, self._by = Keys(namespace, rq_prefix), clock or SystemClock(), caller(by)
         self._serializer, self._payload_limit = serializer_name(serializer), payload_limit
         self._durable_timeout_s, self._runs_pickles = durable_timeout_s, runs_pickles
-        self._urgencies = _checked_urgencies(urgencies)
-        self._signer = None
+        self._signer, self._urgencies = None, urgencies or None
+        if urgencies:  # few clients have their own
+            from zsched.core.options.define import merged_presets
+
+            self._urgencies = merged_presets(urgencies)
         if signing_keys_file is not None:
             self._signer = _signer(self._link, self._keys, self._clock, signing_keys_file, signing_valid_days)
 
@@ -309,14 +312,6 @@ class Client(Schedules):
         from zsched.storage.shell import Shell
 
         return Answers(self._reader, self._history, Shell(self._link, self._serializer, self._keys.rq.prefix))
-
-
-def _checked_urgencies(urgencies: Presets | None) -> Presets | None:
-    if not urgencies:
-        return None
-    from zsched.core.options.define import merged_presets  # few clients have their own
-
-    return merged_presets(urgencies)
 
 
 def _signer(link: Link, keys: Keys, clock: Clock, file: str, valid_days: int) -> Signer:

@@ -9,69 +9,42 @@ Not guaranteed: only the next ``_LOOKED_AT`` schedules of a lane are compared, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
 
+from zsched.core.model import Definition, Schedule
 from zsched.core.options.choices import Priority
 from zsched.storage.queues import similar
 from zsched.storage.reader import Reader
+
+Prioritized: TypeAlias = Schedule | Definition
 
 _LOOKED_AT: Final = 200
 _OPPOSITE: Final = {Priority.HIGH: Priority.LOW, Priority.LOW: Priority.HIGH}
 
 
-class Prioritized(Protocol):
-    """A schedule or a definition."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def queue(self) -> str: ...
-    @property
-    def priority(self) -> Priority: ...
+def misspelt_queues(heard: set[str], put: Iterable[Prioritized]) -> Iterator[str]:
+    """Yield a text for each queue of *put* that may be misspelt; *heard*: those with workers."""
+    for queue in sorted({one.queue for one in put} - heard):
+        if (meant := similar(queue, heard)) is not None:
+            yield f"nobody listens to queue {queue!r}; did you mean {meant!r}?"
 
 
-class SharedQueue(NamedTuple):
-    """A queue with the id of an urgent schedule and of a bulk one."""
-
-    queue: str
-    high: str
-    low: str
-
-    def __str__(self) -> str:
-        return (
-            f"queue {self.queue!r} has urgent schedules (high: {self.high}) and bulk ones (low: {self.low}). Priority "
-            "ends at the push: an urgent run waits behind the bulk runs in the queue. Give it a queue and workers of "
-            "its own, or at_front"
-        )
-
-
-class MisspeltQueue(NamedTuple):
-    """A queue without a worker, and one with workers that has a similar name."""
-
-    queue: str
-    meant: str
-
-    def __str__(self) -> str:
-        return f"nobody listens to queue {self.queue!r}; did you mean {self.meant!r}?"
-
-
-def misspelt_queues(heard: set[str], put: Iterable[Prioritized]) -> list[MisspeltQueue]:
-    """Return the queues of *put* that may be misspelt; *heard*: those with workers."""
-    queues = sorted({one.queue for one in put} - heard)
-    return [MisspeltQueue(queue, meant) for queue in queues if (meant := similar(queue, heard)) is not None]
-
-
-def shared_queues(reader: Reader, put: Iterable[Prioritized]) -> list[SharedQueue]:
-    """Return the queues in which schedules of *put* share with each other, or with what Redis has, by name."""
+def shared_queues(reader: Reader, put: Iterable[Prioritized]) -> Iterator[str]:
+    """Yield a text for each queue in which schedules of *put* share with each other, or with what Redis has."""
     found: dict[str, dict[Priority, str]] = {}
     for one in put:
         if one.priority in _OPPOSITE:
             found.setdefault(one.queue, {}).setdefault(one.priority, one.id)
     for lane, opposite in _OPPOSITE.items():
         lacking = {queue for queue, ids in found.items() if lane not in ids and opposite in ids}
-        for one in reader.head_of(lane, _LOOKED_AT) if lacking else ():
-            if one.queue in lacking:
-                found[one.queue].setdefault(lane, one.id)
-    both = {queue: ids for queue, ids in found.items() if len(ids) == len(_OPPOSITE)}
-    return [SharedQueue(queue, ids[Priority.HIGH], ids[Priority.LOW]) for queue, ids in sorted(both.items())]
+        for held in reader.head_of(lane, _LOOKED_AT) if lacking else ():
+            if held.queue in lacking:
+                found[held.queue].setdefault(lane, held.id)
+    for queue, ids in sorted(found.items()):
+        if len(ids) == len(_OPPOSITE):
+            yield (
+                f"queue {queue!r} has urgent schedules (high: {ids[Priority.HIGH]}) and bulk ones (low: "
+                f"{ids[Priority.LOW]}). Priority ends at the push: an urgent run waits behind the bulk runs in the "
+                "queue. Give it a queue and workers of its own, or at_front"
+            )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Unpack
 
+from zsched.core.options.arguments import SearchFilters
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
@@ -19,12 +20,19 @@ if TYPE_CHECKING:
     from zsched.core.occurrences.changes import Change
     from zsched.core.occurrences.outcomes import What
     from zsched.core.occurrences.timeline import Timeline
-    from zsched.core.options.arguments import SearchFilters
     from zsched.core.runs.run import Run, RunStatus
     from zsched.core.story.source import Source
     from zsched.core.story.story import Story
     from zsched.storage.history_reader import HistoryPage
     from zsched.storage.reader import Reader
+
+
+class HistorySearch(SearchFilters, total=False):
+    """Filters and options of ``Client.history``; without ``limit``, there is none."""
+
+    status: str | What | RunStatus | None
+    limit: int | None
+    after: str | None
 
 
 class Past:
@@ -65,7 +73,7 @@ class Past:
         Raises:
             ArchiveError: the archive stopped to answer in the middle of the search.
         """
-        return self._answers.history(id, status, limit, after, filters)
+        return self._answers.page(self._answers.outcomes(id, status, limit, filters), after)
 
     def runs(
         self,
@@ -80,35 +88,20 @@ class Past:
         List the latest runs, the last pushed first. Filter as in ``history``. The status of open runs comes from RQ at
         this moment. With a final *status* other than succeeded, the list has the runs that ended last.
         """
-        return self._answers.runs(id, status, limit, after, filters)
+        return self._answers.run_page(self._answers.ended_or_open(id, status, limit, filters), after)
 
-    def iter_history(
-        self,
-        id: str | None = None,
-        *,
-        status: str | What | RunStatus | None = None,
-        limit: int | None = None,
-        after: str | None = None,
-        **filters: Unpack[SearchFilters],
-    ) -> Iterator[Change]:
-        """Yield occurrences as ``history`` does, as they are found: all, or *limit*. Raises as ``history``."""
-        for part in self.history_parts(id, status=status, limit=limit, after=after, **filters):
+    def iter_history(self, id: str | None = None, **given: Unpack[HistorySearch]) -> Iterator[Change]:
+        """Yield occurrences as ``history`` does, as they are found: all, or ``limit``. Raises as ``history``."""
+        for part in self.history_parts(id, **given):
             yield from part.occurrences
 
-    def history_parts(
-        self,
-        id: str | None = None,
-        *,
-        status: str | What | RunStatus | None = None,
-        limit: int | None = None,
-        after: str | None = None,
-        **filters: Unpack[SearchFilters],
-    ) -> Iterator[HistoryPage]:
+    def history_parts(self, id: str | None = None, **given: Unpack[HistorySearch]) -> Iterator[HistoryPage]:
         """
         Yield the parts of the search of ``iter_history``, also those without a result: each says how far it came
         (``reached_us``), and has the ``source``. Raises as ``history``.
         """
-        return self._answers.history_parts(id, status, limit, after, filters)
+        wanted = self._answers.outcomes(id, given.get("status"), given.get("limit"), given, None)
+        return self._answers.parts(wanted, given.get("after"))
 
     def timeline(self, start: datetime, end: datetime, bucket: timedelta | float | str) -> Timeline:
         """
@@ -134,7 +127,7 @@ class Past:
         **filters: Unpack[SearchFilters],
     ) -> Iterator[Run]:
         """Yield runs as ``runs`` does, as they are found: all, or *limit*. Raises as ``history``."""
-        for part in self._answers.run_parts(id, status, limit, after, filters):
+        for part in self._answers.parts(self._answers.ended_or_open(id, status, limit, filters, None), after):
             yield from (run for one in part.occurrences if (run := one.named_run) is not None)
 
     def get_run(self, run_id: str) -> tuple[Run, Source]:

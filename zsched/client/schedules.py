@@ -30,7 +30,7 @@ from zsched.storage.refusals import demand, not_found
 
 if TYPE_CHECKING:
     from zsched.client.bulk import BulkChanges
-    from zsched.client.doubtful_queues import MisspeltQueue, Prioritized, SharedQueue
+    from zsched.client.doubtful_queues import Prioritized
     from zsched.client.updating import Updating
     from zsched.core.model import Schedule
     from zsched.core.occurrences.backfill import Backfill
@@ -289,10 +289,11 @@ class Schedules(Past):
 
         return self._reader.on_wire(stalled_queues)
 
-    def doubtful_queues(self, put: Iterable[Prioritized]) -> Sequence[SharedQueue | MisspeltQueue]:
+    def doubtful_queues(self, put: Iterable[Prioritized]) -> Sequence[str]:
         """
-        Return the queues of *put* that urgent (high) and bulk (low) schedules share, among each other or with the next
-        few hundred of each priority in Redis; and those without a worker whose name is similar to one with workers.
+        Return a text for each queue of *put* that urgent (high) and bulk (low) schedules share, among each other or
+        with the next few hundred of each priority in Redis. And one for each that has no worker, and a name that is
+        similar to one with workers.
         """
         from zsched.client.doubtful_queues import misspelt_queues, shared_queues  # for `zsched add` and `apply`
 

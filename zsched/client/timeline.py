@@ -9,7 +9,7 @@ from typing import Final
 from zsched.client.answers import Answers
 from zsched.core.clock import from_ms
 from zsched.core.occurrences.timeline import MOST_OUTCOMES, Spans, Timeline
-from zsched.core.options.arguments import seconds_to_ms
+from zsched.core.options.arguments import SearchFilters, seconds_to_ms
 from zsched.core.options.instants import instant_ms
 from zsched.storage.connection import Link
 from zsched.storage.reader import Reader
@@ -35,16 +35,13 @@ def timeline(
 
 
 def _add_past(found: Timeline, answers: Answers, end_ms: int) -> None:
-    start_ms = found.spans.start_ms
-    found.complete_since_ms = start_ms
+    start_ms = found.complete_since_ms = found.spans.start_ms
     if start_ms >= found.now_ms:
         return
-    within = {"since": from_ms(start_ms), "until": from_ms(min(end_ms, found.now_ms))}
-    for part in answers.history_parts(None, None, MOST_OUTCOMES, None, within):  # type: ignore[arg-type]  # filters
+    within: SearchFilters = {"since": from_ms(start_ms), "until": from_ms(min(end_ms, found.now_ms))}
+    for part in answers.parts(answers.outcomes(None, None, MOST_OUTCOMES, within, None)):
         found.source = part.source
         for one in part.occurrences:
             found.add_outcome(one)
-        if part.after is not None and part.reached_us is not None:
-            found.complete_since_ms = max(start_ms, part.reached_us // 1000)
-        else:
-            found.complete_since_ms = start_ms
+        reached_us = 0 if part.after is None else part.reached_us or 0
+        found.complete_since_ms = max(start_ms, reached_us // 1000)

@@ -131,9 +131,8 @@ class DashboardJob(rq.job.Job):
             raise
         except Exception as error:  # as above
             problem = f"(a result that RQ cannot read: {type(error).__name__})"
-            return Result(
-                self.id, Result.Type.FAILED, self.connection, id="0-0", exc_string=problem
-            )  # without id: none
+            # Without an id, there would be none.
+            return Result(self.id, Result.Type.FAILED, self.connection, id="0-0", exc_string=problem)
 
     def return_value(self, refresh: bool = False) -> Any:
         """Return the value as RQ does, in a form that a page can show."""

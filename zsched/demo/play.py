@@ -1,41 +1,53 @@
 """
-``zsched up --demo``: start everything, schedule like a product, show the events, count at the end.
+``zsched up --demo``: start everything, schedule like a product, show the log, count at the end.
 
-The order at the end makes the count exact: the daemon stops, so that nothing fires any more; the rest of the log is
-read; the workers finish; then the runs are counted.
+The order at the end makes the count exact: all schedules are paused, so that nothing fires any more; the log is read
+until it has the end of each run; then the runs are counted.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
+import os
+import sys
 from collections import defaultdict
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any, Final
 
-from zsched.cli.lines import Table
+import click
+
+from zsched.cli.lines import Shown, Table
+from zsched.cli.log import LogLines
 from zsched.cli.program import connect
 from zsched.cli.terminal import Terminal
 from zsched.client import Client
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock, from_ms
+from zsched.core.log import changes
+from zsched.core.model import seconds
 from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.search import run_that_ended
 from zsched.core.options.table import ScheduleRow
+from zsched.core.runs.run import Run, RunStatus
 from zsched.core.story.sentences import local_text
 from zsched.core.triggers.zones import zone
 from zsched.core.wording import plural, some
 from zsched.demo import tasks
-from zsched.demo.runs import RunReader
-from zsched.demo.screen import Screen, Summary
 from zsched.demo.stack import Stack
-from zsched.storage.connection import Link, link_of
-from zsched.storage.keys import Keys, keys_of
+from zsched.storage.connection import link_of
+from zsched.storage.keys import keys_of
+from zsched.storage.log import Log
 
 # -- its schedules ----------------------------------------------------------------------------------
-
 
 QUEUES: Final = ("push", "sms", "email")  # in the order in which the workers serve them
 BURST: Final = 1000
 CAMPAIGN: Final = "campaign-"  # prefix of the burst's ids
+
 _SEOUL: Final = "Asia/Seoul"
 TASKS: Final = "zsched.demo.tasks"
 
@@ -44,144 +56,178 @@ def put_all(client: Client, start_ms: int) -> None:
     """Schedule everything; nothing is due before *start_ms*, the burst is three seconds later."""
     put, start, soon, later = client.schedule, *(from_ms(start_ms + more_ms) for more_ms in (0, 1000, 3000))
     in_seoul = from_ms(start_ms + 1500).astimezone(zone(_SEOUL)).replace(tzinfo=None)
+
     put(tasks.heartbeat, id="heartbeat", every=2, starts=start, priority="high", queue="push")
-    put(tasks.push, id="reminder-seoul", at=in_seoul, tz=_SEOUL, args=("Ji-woo", "your class begins"), queue="push")
-    put(tasks.text_message, id="login-code", at=soon, args=("+1 555 0100", "your code expires soon"), queue="sms")
+    put(tasks.send, id="reminder-seoul", at=in_seoul, tz=_SEOUL, args=("Ji-woo", "your class begins"), queue="push")
+    put(tasks.send, id="login-code", at=soon, args=("+1 555 0100", "your code expires soon"), queue="sms")
     # Six fields: seconds first.
     put(tasks.resend_texts, id="resend-texts", cron="*/5 * * * * *", starts=start, args=("Europe",), queue="sms")
+
     digest, report = ("editors@example.com", "Your digest"), ("board@example.com", "The week in figures")
-    put(tasks.email, id="digest-new-york", cron="0 9 * * 1-5", tz="America/New_York", args=digest, queue="email")
+    put(tasks.send, id="digest-new-york", cron="0 9 * * 1-5", tz="America/New_York", args=digest, queue="email")
     weekly = "FREQ=WEEKLY;BYDAY=MO;BYHOUR=8;BYMINUTE=30"
-    put(tasks.email, id="report-weekly", rrule=weekly, tz="Europe/London", args=report, queue="email")
-    common: ScheduleRow = {"func": tasks.email, "at": later, "queue": "email", "priority": "low", "owner": "demo"}
+    put(tasks.send, id="report-weekly", rrule=weekly, tz="Europe/London", args=report, queue="email")
+
+    common: ScheduleRow = {"func": tasks.send, "at": later, "queue": "email", "priority": "low", "owner": "demo"}
     names = ((f"{CAMPAIGN}{n:04}", f"user{n:04}@example.com") for n in range(1, BURST + 1))
     client.schedule_many({**common, "id": id, "args": (user, "Two for one this week")} for id, user in names)
 
 
+# -- the figures at the end -------------------------------------------------------------------------
+
+
+@dataclass
+class Summary:
+    """Latenesses and ends of the seen runs. A run counts as executed when a worker has finished it."""
+
+    late_ms: list[float] = field(default_factory=list)  # one per run that fired
+    over: list[Run] = field(default_factory=list)
+
+    @property
+    def executed(self) -> int:
+        return sum(run.status is RunStatus.SUCCEEDED for run in self.over)
+
+    @property
+    def is_good(self) -> bool:
+        """Return True if the workers executed all fired runs."""
+        return len(self.late_ms) == self.executed
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary for JSON; durations in seconds, None if nothing fired."""
+        late = {name: seconds(ms) for name, ms in zip_longest(("p50", "p99", "max"), _figures(self.late_ms))}
+        failed = len(self.over) - self.executed
+        return {"fired": len(self.late_ms), "executed": self.executed, "failed": failed, "late_s": late}
+
+    def lines(self) -> Iterator[str]:
+        """Yield the summary as lines for people."""
+        yield "{fired:,} runs fired, {executed:,} executed, {failed:,} failed".format(**self.to_dict())
+        waited_ms = [run.queue_wait_ms for run in self.over if run.queue_wait_ms is not None]
+        for title, values in (("late, due to queued", self.late_ms), ("queued to started", waited_ms)):
+            if figures := _figures(values):
+                yield "{}: p50 {:,.1f} ms, p99 {:,.1f} ms, max {:,.1f} ms".format(title, *figures)
+
+
+def _figures(values: Sequence[float]) -> list[float]:
+    """Return the smallest of *values* that half of them do not exceed, that 99 % do not, and the largest."""
+    return [sorted(values)[math.ceil(share * len(values)) - 1] for share in (0.5, 0.99, 1)] if values else []
+
+
 # -- playing ----------------------------------------------------------------------------------------
 
+Say = Callable[..., None]  # shows lines
 
 _WORKERS = 2
 _MARGIN_MS = 700  # between the end of the hold and the first due time: to put the schedules
 _TICK_MS = 100  # between two checks of the workers
+_PAGE: Final = 100  # log entries per read; one may hold 500 run ids
+_SHOWN: Final = frozenset({What.FIRED, What.RUN_ENDED, What.SKIPPED, What.EXPIRED, What.DUPLICATE})
 _NO_CONSOLE = "for the console: pip install 'zsched[web]'"
 _DRAIN_MS = 120_000.0  # at most, for the workers to finish the fired runs
 
 
 class Player:
-    """Follows fired runs to their ends, shows and counts them. Raises RedisUnavailable."""
+    """Follows the log from its beginning: shows what fired and ended, and counts it. Raises RedisUnavailable."""
 
-    def __init__(self, link: Link, keys: Keys, screen: Screen) -> None:
-        self._reader, self._screen, self.summary = RunReader(link, keys), screen, Summary()
-        self._pending: dict[str, int] = {}  # by the id of a run that is not over: when it was fired, in µs
+    def __init__(self, settings: Settings, client: Client, say: Say) -> None:
+        keys = keys_of(settings)
+        self._client, self._say, self._suffix = client, say, keys.run_suffix
+        self._log, self._last = Log(link_of(settings), keys), "0-0"
+        self._lines = LogLines(keys.run_suffix, None, "UTC", wants_json=False)
+        self.summary, self.open = Summary(), set[str]()  # ids of runs that are not over
 
-    @property
-    def is_idle(self) -> bool:
-        """Return True if the workers are done with all fired runs, as far as the log was read."""
-        return not self._pending
+    def tick(self, wait_ms: int = _TICK_MS) -> bool:
+        """Read what is new in the log, and wait for it. Return False if there is nothing."""
+        if not self._log.wait(self._last, wait_ms):
+            return False
+        for entry in self._log.read(f"({self._last}", _PAGE):
+            self._last = entry.position.id
+            found = [change for change in changes(entry, self._suffix) if change.what in _SHOWN]
+            for change in found:
+                if change.what is What.FIRED and change.run_id is not None:
+                    self.open.add(change.run_id)
+                    self.summary.late_ms.append(change.late_ms or 0.0)
+                elif change.what is What.RUN_ENDED and change.run_id in self.open:
+                    self.open.discard(change.run_id)
+                    self.summary.over.append(run_that_ended(change))
+            self._say(*(self._lines.lines(entry) if found else ()))
+        return True
 
     def leave_unheard(self) -> None:
         """
         Give up the runs in queues to which no worker listens, and name them. The demo's own workers may not have begun
         yet.
         """
-        waiting = self._by_queue()
-        for queue in sorted(self._reader.unheard(waiting.keys() - QUEUES)):
-            self._screen.say(f"no worker listens to queue {queue}: {_named(waiting[queue])} not executed")
-            for run_id in waiting[queue]:
-                del self._pending[run_id]
-
-    def name_open(self) -> None:
-        """Name the runs that are not over."""
-        for queue, run_ids in sorted(self._by_queue().items()):
-            self._screen.say(f"not waited for any longer, in queue {queue}: {_named(run_ids)}")
-
-    def _by_queue(self) -> dict[str, list[str]]:
-        """Return the ids of the runs that are not over, by queue."""
-        found = defaultdict[str, list[str]](list)
-        for run in self._reader.runs(self._pending):
-            if not run.is_over:
-                found[run.queue].append(run.id)
-        return found
-
-    def tick(self, wait_ms: int = _TICK_MS) -> bool:
-        """Read the log and check the workers. Return False if the log had nothing new."""
-        decided = self._reader.decided(wait_ms)
-        fired = {one.run_id: one.at_us for one in decided if one.what is What.FIRED and one.run_id is not None}
-        self._pending |= fired  # before they are shown: Ctrl-C may end this call at any place
-        runs = self._reader.runs(fired)
-        self.summary.late_ms += [run.lateness_ms or 0 for run in runs]
-        self._screen.fired(runs)
-        for one in decided:
-            if one.what is not What.FIRED:
-                self._screen.not_fired(one)
-        for run in self._reader.runs(self._pending):
-            if run.is_over:
-                del self._pending[run.id]
-                self.summary.over.append(run)
-                self._screen.over(run, "" if self._screen.is_in_burst(run) else self._reader.said(run.id))
-        self._screen.bursts()
-        return bool(decided)
+        waiting = defaultdict[str, list[str]](list)
+        unheard = {one.queue for one in self._client.stalled_queues().unheard}.difference(QUEUES)
+        for run in self._client.iter_runs(status=RunStatus.QUEUED) if unheard else ():
+            if run.queue in unheard and run.id in self.open:
+                waiting[run.queue].append(run.id)
+        for queue, run_ids in sorted(waiting.items()):
+            self._say(f"no worker listens to queue {queue}: {_named(run_ids)} not executed")
+            self.open.difference_update(run_ids)
 
 
-def play(settings: Settings, seconds: float | None, *, to_stderr: bool = False, clock: Clock | None = None) -> Summary:
+def play(settings: Settings, for_s: float | None, *, to_stderr: bool = False, clock: Clock | None = None) -> Summary:
     """
-    Run the whole demo, for *seconds* from the first possible due time on, or until Ctrl-C. A second Ctrl-C does
+    Run the whole demo, for *for_s* seconds from the first possible due time on, or until Ctrl-C. A second Ctrl-C does
     not wait for the workers.
 
     Raises:
         ZschedError: a process did not start, or ended unexpectedly.
     """
-    clock = clock or SystemClock()
-    screen = Screen(clock, to_stderr=to_stderr)
-    # JSON: so that results can be shown, and because no pickles are needed here.
+    clock, terminal = clock or SystemClock(), Terminal.of(sys.stderr if to_stderr else sys.stdout, os.environ)
+
+    def say(*lines: Shown) -> None:
+        for line in terminal.shown(lines):
+            click.echo(line, err=to_stderr)
+
+    # JSON, because no pickles are needed here.
     rq = dataclasses.replace(settings.rq, serializer="json", allow_callables=(f"{TASKS}.*",))
     settings = dataclasses.replace(settings, rq=rq)
-    screen.say(f"starting a private Redis (a test server), the daemon and {_WORKERS} RQ workers …")
-    with Stack(settings, QUEUES, workers=_WORKERS, preload=TASKS, quiet=True) as stack:
+    say(f"starting a private Redis (a test server), the daemon and {_WORKERS} RQ workers …")
+    with Stack(settings, QUEUES, workers=_WORKERS, quiet=True) as stack:
         client = connect(stack.settings)
         overview = stack.wait_for_leader(client)
         start_ms = max(overview.hold_ms, overview.now_ms) + _MARGIN_MS
         begin_ms = clock.monotonic_ms() + start_ms - overview.now_ms
         put_all(client, start_ms)
-        _introduce(screen, client, stack)
-        screen.begin(begin_ms)
-        player = Player(link_of(stack.settings), keys_of(stack.settings), screen)
+        _introduce(say, client, stack)
+
+        player = Player(stack.settings, client, say)
         with contextlib.suppress(KeyboardInterrupt):
-            while seconds is None or clock.monotonic_ms() < begin_ms + seconds * 1000:
+            while for_s is None or clock.monotonic_ms() < begin_ms + for_s * 1000:
                 player.tick()
                 stack.check()
-        _drain(player, stack, screen, clock)
+        client.pause_many(match="*")
+        _drain(player, stack, say, clock)
     return player.summary
 
 
-def _drain(player: Player, stack: Stack, screen: Screen, clock: Clock) -> None:
-    stack.stop_daemon()
+def _drain(player: Player, stack: Stack, say: Say, clock: Clock) -> None:
+    """Read the log until all fired runs are over, or have no worker."""
     while player.tick(1):
         pass
     player.leave_unheard()
-    if not player.is_idle:
-        screen.say("the daemon has stopped; waiting for the workers (Ctrl-C ends it at once) …")
+    if player.open:
+        say("nothing fires any more; waiting for the workers (Ctrl-C ends it at once) …")
     deadline_ms = clock.monotonic_ms() + _DRAIN_MS
-    while not player.is_idle and clock.monotonic_ms() < deadline_ms:
+    while player.open and clock.monotonic_ms() < deadline_ms:
         stack.check()
         player.tick()
-    player.name_open()
+    if player.open:
+        say(f"not waited for any longer: {_named(sorted(player.open))}")
 
 
 def _named(run_ids: list[str]) -> str:
     return f"{plural(len(run_ids), 'run')} ({some(run_ids)})"
 
 
-def _introduce(screen: Screen, client: Client, stack: Stack) -> None:
+def _introduce(say: Say, client: Client, stack: Stack) -> None:
     url, serializer = stack.settings.redis.url, stack.settings.rq.serializer
-    screen.say("for commands in another terminal:")
-    screen.say(f"  export ZSCHED_REDIS_URL='{url}' ZSCHED_RQ_SERIALIZER={serializer}\n")
+    say("for commands in another terminal:", f"  export ZSCHED_REDIS_URL='{url}' ZSCHED_RQ_SERIALIZER={serializer}", "")
     rows, names = [], {f"{CAMPAIGN}0001": f"{CAMPAIGN}* × {BURST:,}"}  # one line for all of that
     for one in client.list():
         if one.id in names or not one.id.startswith(CAMPAIGN):
             next_at = "-" if one.next_ms is None else local_text(one.next_ms, one.tz)
             rows.append((names.get(one.id, one.id), one.queue, one.rule_text, next_at, one.tz))
-    table = Terminal().shown([Table(("SCHEDULE", "QUEUE", "TRIGGER", "NEXT", "ZONE"), rows)])
-    screen.say("\n".join([*table, ""]))
-    screen.say(f"{stack.start_console() or _NO_CONSOLE}\n")
+    say(Table(("SCHEDULE", "QUEUE", "TRIGGER", "NEXT", "ZONE"), rows), "", stack.start_console() or _NO_CONSOLE, "")

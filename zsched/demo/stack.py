@@ -17,7 +17,6 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 from zsched.client import Client
@@ -41,32 +40,20 @@ _LOG_LINES: Final = 15
 _FILE: Final = "zsched.toml"  # beside the files of Redis
 _WEB_PACKAGES: Final = ("fastapi", "uvicorn", "greenlet", "a2wsgi", "rq_dashboard")
 _PERSON: Final = "demo"
-# Arguments of `rq worker`. Pickle is its default, and the only serializer that has changed its class name since 2.8.
-_WORKER: Final = (sys.executable, "-m", "rq.cli", "worker", "--worker-class", "zsched.rq.Worker")
-_SERIALIZER: Final = {"pickle": (), "json": ("--serializer", "rq.serializers.JSONSerializer")}
 
 
 class Stack:
     """
     The processes; as a context manager they run inside the block and are gone after it.
 
-    ``settings`` are the given settings with the private Redis, and an archive beside its files. *preload* is a module
-    that workers import before they fork: otherwise every run imports it again (measured: 60 ms a run instead of 8).
-    With *quiet*, the children's output goes to files in the temporary folder, else to this process's stderr.
+    ``settings`` are the given settings with the private Redis, and an archive beside its files. With *quiet*, the
+    children's output goes to files in the temporary folder, else to this process's stderr.
 
     Raises:
         ZschedError: a process did not start; the message has the end of its output.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        queues: Sequence[str],
-        *,
-        workers: int = 1,
-        preload: str | None = None,
-        quiet: bool = False,
-    ) -> None:
+    def __init__(self, settings: Settings, queues: Sequence[str], *, workers: int = 1, quiet: bool = False) -> None:
         self._guard = Guard()
         self._redis = EmbeddedRedis(guard=self._guard)
         redis = RedisSettings(url=self._redis.url, timeout_s=settings.redis.timeout_s)
@@ -74,9 +61,7 @@ class Stack:
         web = dataclasses.replace(settings.web, accounts_file=str(self._redis.folder / "accounts.toml"))
         self.settings = dataclasses.replace(settings, redis=redis, archive=archive, web=web)
         self._worker_names = [f"worker-{n + 1}" for n in range(workers)]
-        self._quiet, self._worker_arguments = quiet, [*queues]
-        if preload is not None:  # RQ reads its settings from this module; ours has none, but is then imported
-            self._worker_arguments += ["--config", preload]
+        self._quiet, self._queues = quiet, queues
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Stack:
@@ -84,18 +69,17 @@ class Stack:
             self._redis.start()
             (self._redis.folder / _FILE).write_text(_file_of(self.settings))
             self._zsched("daemon", "daemon")
-            serializer = _SERIALIZER[self.settings.rq.serializer]
             for name in self._worker_names:
-                self._spawn(name, [*_WORKER, "--url", self._redis.url, *serializer, *self._worker_arguments])
+                self._zsched(name, "worker", *self._queues)
         except BaseException:
             self._close()
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._stop("console")
-            self.stop_daemon()
+            self._stop("daemon")
             self._stop(*self._worker_names)
         finally:
             self._close()
@@ -138,10 +122,6 @@ class Stack:
         if not self._redis.is_running:
             raise ZschedError("the private Redis ended unexpectedly")
 
-    def stop_daemon(self) -> None:
-        """Stop the daemon in order: nothing fires any more when this returns."""
-        self._stop("daemon")
-
     def _stop(self, *names: str) -> None:
         children = [child for name in names if (child := self._children.pop(name, None)) is not None]
         for child in children:
@@ -157,10 +137,8 @@ class Stack:
             self._guard.close()
 
     def _zsched(self, name: str, *arguments: str, stdout: int | None = None) -> subprocess.Popen[bytes]:
-        return self._spawn(name, [sys.executable, "-m", "zsched.cli", *arguments], stdout)
-
-    def _spawn(self, name: str, command: Sequence[str], stdout: int | None = None) -> subprocess.Popen[bytes]:
-        """Start a child that has exactly these settings, also a worker of RQ, and finds zsched."""
+        """Start a child that has exactly these settings, and finds zsched."""
+        command = [sys.executable, "-m", "zsched.cli", *arguments]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
         path = os.pathsep.join(filter(None, [str(_ROOT), inherited.get("PYTHONPATH")]))
         ours = {"PYTHONPATH": path, RQ_PREFIX_VARIABLE: keys_of(self.settings).rq.prefix}

@@ -13,25 +13,13 @@ def heartbeat() -> str:
     return "alive"
 
 
-def push(user: str, text: str) -> str:
-    """A notification on a telephone."""
+def send(to: str, text: str) -> str:
+    """Send a notification, a text message or a mail."""
     time.sleep(_WORK_S)
-    return f"to {user}'s phone: {text}"
+    return f"to {to}: {text}"
 
 
 def resend_texts(region: str) -> str:
     """Try text messages again that were not delivered."""
     time.sleep(_WORK_S)
     return f"{region}: nothing left to send again"
-
-
-def text_message(number: str, text: str) -> str:
-    """A text message."""
-    time.sleep(_WORK_S)
-    return f"to {number}: {text}"
-
-
-def email(user: str, subject: str) -> str:
-    """One mail."""
-    time.sleep(_WORK_S)
-    return f"to {user}: {subject}"

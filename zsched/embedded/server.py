@@ -21,13 +21,10 @@ import tempfile
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
-from zsched.embedded.binary import ServerBinary, find_server, packaged_server
+from zsched.embedded.binary import ServerBinary, find_server
 from zsched.embedded.guard import Guard
 from zsched.errors import ZschedError
-
-__all__ = ["EmbeddedRedis", "Port", "ServerBinary", "find_server", "packaged_server"]
 
 # Below Linux's ephemeral ports (32,768), so that no client takes ours during a restart. So is the port 10,000 above, on
 # which a node of a cluster talks with the others.
@@ -208,7 +205,7 @@ class EmbeddedRedis:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _running(self) -> subprocess.Popen[bytes]:

@@ -9,21 +9,3 @@ Reading order: ``reading`` (from text to entries), ``checking`` (the valid keys 
 found in one reading), ``applying`` (the plan, its execution, and the differences for people), ``toml`` (lines of keys,
 and values as text) and ``writing`` (from Redis to a file).
 """
-
-from zsched.files.applying import Application, Applied, Step
-from zsched.files.checking import ClientChecks
-from zsched.files.reading import Complaint, FileEntry, ScheduleFile, read
-from zsched.files.writing import WrittenFile, write
-
-__all__ = [
-    "Application",
-    "Applied",
-    "ClientChecks",
-    "Complaint",
-    "FileEntry",
-    "ScheduleFile",
-    "Step",
-    "WrittenFile",
-    "read",
-    "write",
-]

@@ -15,7 +15,7 @@ lost in the middle, the schedules put so far stay. Applying the same file again 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -23,7 +23,7 @@ from typing import Any, Final
 from zsched.client import Client
 from zsched.client.file_sync import FileSync
 from zsched.core.clock import to_ms
-from zsched.core.model import Definition, Schedule, Scheduled, iso
+from zsched.core.model import Definition, Schedule, Scheduled, json_of
 from zsched.core.options.choices import ScheduleState
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import check
@@ -53,14 +53,9 @@ class Step:
     next_ms: int | None = None  # set after the put
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the step for JSON."""
-        return {
-            "id": self.entry.id,
-            "line": self.entry.line,
-            "outcome": self.outcome,
-            "changes": [change._asdict() for change in self.changes],
-            "next_at": iso(self.next_ms),
-        }
+        """Return the step for JSON, by ``json_of``."""
+        given = {"id": self.entry.id, "line": self.entry.line, "changes": [one._asdict() for one in self.changes]}
+        return json_of(self, "id", "line", "outcome", "changes", "next_at", **given)
 
 
 @dataclass(slots=True)
@@ -115,33 +110,24 @@ class Application:
         return Applied(steps, stale if prune else [], [] if prune else stale)
 
     def carry_out(self, preview: Applied, on_progress: Callable[[int], None]) -> Applied:
-        """Do the steps and removals of *preview*. Raises as ``run``."""
-        applied = self.run(preview.steps, preview.removed, on_progress)
-        applied.stale += preview.stale
-        return applied
-
-    def run(self, steps: Iterable[Step], removals: Iterable[str], on_progress: Callable[[int], None]) -> Applied:
         """
-        Do *steps*, then remove *removals* unless a step failed. *on_progress* is called with the number done.
+        Do the steps of *preview*, then its removals unless a step failed. *on_progress* is called with the number done.
 
         Raises:
             RedisUnavailable: in the middle; the message says how far it came.
         """
-        steps, removals, applied = list(steps), list(removals), Applied()
-        done, total = 0, len(steps) + len(removals)
-        results: dict[int, Step | ZschedError] = {}
+        applied, done, results = Applied(stale=list(preview.stale)), 0, dict[int, Step | ZschedError]()
         try:
-            for number, result in self._results(steps):
+            for number, result in self._results(preview.steps):
                 results[number] = result
                 done += 1
                 on_progress(done)
-            for number, step in enumerate(steps):
-                result = results[number]
+            for number, result in sorted(results.items()):
                 if isinstance(result, Step):
                     applied.steps.append(result)
                 else:
-                    applied.errors.append((step.entry.id, result))
-            for id in removals:
+                    applied.errors.append((preview.steps[number].entry.id, result))
+            for id in preview.removed:
                 if applied.errors:
                     applied.stale.append(id)
                 elif self._is_removed(id):
@@ -149,6 +135,7 @@ class Application:
                 done += 1
                 on_progress(done)
         except RedisUnavailable as error:
+            total = len(preview.steps) + len(preview.removed)
             done_before = f"{done:,} of {total:,} schedules were done, and the same command goes on from there"
             raise error.but(f"{error.problem}; {done_before}") from error
         return applied

@@ -129,25 +129,16 @@ def check_passwords(probe: Probe) -> Iterator[Finding]:
 
 def _files(settings: Settings, config_file: str | None) -> Iterator[tuple[str, str, str]]:
     """Yield the setting that names a file with a password, that file, and what to do if others may read it."""
-    url = settings.redis.url
-    named = {
-        "[redis] password_file": settings.redis.password_file,
-        "[redis] sentinel_password_file": _sentinels_file(url),
-    }
+    url, named = settings.redis.url, {"[redis] password_file": settings.redis.password_file}
+    if is_sentinel_url(url):
+        named["[redis] sentinel_password_file"] = SentinelUrl.parse(url).options.get("sentinel_password_file")
     for setting, file in named.items():
         if file is not None:
             yield setting, file, f"chmod 600 {shlex.quote(file)}"
-    if config_file is not None and _has_password(Path(config_file)):
-        yield "the configuration file", config_file, _MOVE
-
-
-def _sentinels_file(url: str) -> str | None:
-    return SentinelUrl.parse(url).options.get("sentinel_password_file") if is_sentinel_url(url) else None
-
-
-def _has_password(file: Path) -> bool:
-    """Return True if the URL in a configuration file has a password."""
-    return has_password(str(read_toml(read_file(file).decode()).get("redis", {}).get("url", "")))
+    if config_file is not None:
+        written = read_toml(read_file(Path(config_file)).decode())
+        if has_password(str(written.get("redis", {}).get("url", ""))):
+            yield "the configuration file", config_file, _MOVE
 
 
 def _mode(file: Path) -> int:

@@ -11,7 +11,7 @@ from zsched.config.urls import redact
 from zsched.core.clock import SystemClock
 from zsched.core.entry import START
 from zsched.core.listing import Filter, select
-from zsched.core.model import Schedule, iso, seconds
+from zsched.core.model import Schedule, iso, json_of
 from zsched.core.options.choices import Priority, ScheduleState
 from zsched.core.wording import plural, rough_duration
 from zsched.errors import RedisRefused
@@ -81,20 +81,16 @@ class StatusView:
             "now": iso(overview.now_ms),
             "leader": overview.leader,
             "led_since": iso(overview.led_since_ms),
-            "lease_s": seconds(overview.lease_ms),
-            "epoch": overview.epoch,
+            **json_of(overview, "lease_s", "epoch"),
             "daemons": [daemon.to_dict() for daemon in overview.known_daemons],
             "waiting": {lane.value: overview.waiting[lane] for lane in Priority},
             "overdue": {lane.value: overview.overdue[lane] for lane in Priority},
-            "oldest_due_at": iso(overview.oldest_due_ms),
-            "late_s": seconds(overview.late_ms),
+            **json_of(overview, "oldest_due_at", "late_s"),
             "held_back": [held.to_dict() for held in overview.held_back],
             "rate_limited": [one.to_dict() for one in self.facts.slots.limits],
             "unheard": None if isinstance(queues, QueuesUnknown) else [one.to_dict() for one in queues.unheard],
             "suspended": None if isinstance(queues, QueuesUnknown) else queues.is_suspended,
-            "recurring": overview.recurring,
-            "paused": overview.paused,
-            "quarantined": overview.quarantined,
+            **json_of(overview, "recurring", "paused", "quarantined"),
             "troubled": overview.troubles.to_dict(),
             "log_length": overview.log_length,
             "hold_until": iso(overview.hold_ms or None),

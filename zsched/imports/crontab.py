@@ -103,7 +103,8 @@ def read_crontab(
     text, met = raw.decode("utf-8-sig", errors="surrogateescape"), Counter[str]()
     stem = _NOT_IN_ID.sub("_", path.name if path.name != "-" else f"crontab-{user}")[:_LONGEST_NAME]
     for line in _lines(source, text, user):
-        id = f"{stem}-{_digest(line)}"
+        digest = hashlib.sha256(f"{line.user}\n{line.command}".encode()).hexdigest()
+        id = f"{stem}-{digest[:_DIGEST]}"
         met[id] += 1
         source.items.append(_item(line, id if met[id] == 1 else f"{id}-{met[id]}", func, options))
     if text.rpartition("\n")[2].lstrip(_BLANKS)[:1] not in ("", "#"):
@@ -193,10 +194,6 @@ def _item(line: _Line, id: str, func: str, options: Mapping[str, Any]) -> Item:
     }
     cron_tz = line.variables.get("CRON_TZ")
     return Item(id, line.number, func, {**called, **options, **({"tz": cron_tz} if cron_tz else {})})
-
-
-def _digest(line: _Line) -> str:
-    return hashlib.sha256(f"{line.user}\n{line.command}".encode()).hexdigest()[:_DIGEST]
 
 
 def _about_variables(source: ImportSource) -> Iterator[str]:

@@ -33,9 +33,9 @@ from zsched.core.options.table import ScheduleRow
 from zsched.errors import InvalidSchedule, ScheduleExists, ZschedError
 from zsched.files.applying import CREATED
 from zsched.imports.found import ImportSource, OneShot
-from zsched.imports.rqjobs import RQ_SCHEDULED, RQ_SCHEDULER, SOON_S, score_of
+from zsched.imports.rqjobs import SOON_S, score_of
 from zsched.storage.connection import Command, Link
-from zsched.storage.rivals import CRON_OWNER
+from zsched.storage.rivals import CRON_OWNER, RQ_SCHEDULED_OWNER, RQ_SCHEDULER_OWNER
 from zsched.storage.rqkeys import RQ_SCHEDULER_JOBS
 
 PAGE: Final = 200  # one-shots per page: moving them takes far less than any margin
@@ -150,7 +150,7 @@ class Undone:
 
 def is_owner(owner: str | None) -> bool:
     """Return True if *owner* has the form of an import's owner."""
-    return owner in (RQ_SCHEDULER, RQ_SCHEDULED) or (owner or "").startswith(OWNERS)
+    return owner in (RQ_SCHEDULER_OWNER, RQ_SCHEDULED_OWNER) or (owner or "").startswith(OWNERS)
 
 
 def owners(client: Client) -> list[str]:
@@ -195,7 +195,7 @@ def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_m
     rq = keys.rq
     if not link.execute("EXISTS", rq.job(id)):
         return "Redis has forgotten RQ's job of it; it fires here"
-    waiting_key = RQ_SCHEDULER_JOBS if owner == RQ_SCHEDULER else rq.registry("scheduled", schedule.queue)
+    waiting_key = RQ_SCHEDULER_JOBS if owner == RQ_SCHEDULER_OWNER else rq.registry("scheduled", schedule.queue)
     link.execute("PERSIST", rq.job(id))
     link.execute("ZADD", waiting_key, score_of(due_ms), id)
     if client.cancel(id) == "cancelled":

@@ -18,8 +18,9 @@ from zsched.core.model import Definition
 from zsched.core.options.define import define
 from zsched.core.pages import pages_of
 from zsched.errors import ZschedError
-from zsched.files import Application, Applied, ClientChecks, FileEntry, ScheduleFile
-from zsched.files.applying import CREATED
+from zsched.files.applying import CREATED, Application, Applied
+from zsched.files.checking import ClientChecks
+from zsched.files.reading import FileEntry, ScheduleFile
 from zsched.imports.found import ImportSource, Item, OneShot
 from zsched.imports.moving import PAGE, Moving
 from zsched.storage.connection import Link

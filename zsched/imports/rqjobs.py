@@ -181,14 +181,13 @@ def _refusing(source: ImportSource, id: str, fields: Mapping[str, bytes]) -> Ite
 # -- RQ's own delayed jobs --------------------------------------------------------------------------
 
 
-RQ_SCHEDULED: Final = RQ_SCHEDULED_OWNER
 SOON_S: Final = 30  # after the reading; jobs that are due so soon are not moved
 _MARGIN_MS: Final = 5000  # left when a job is moved; even without RQ's second far longer than the move takes
 
 
 def read_rq_scheduled(jobs: RQJobs, now_ms: int, queues: Collection[str] = ()) -> ImportSource:
     """Read the jobs that wait in *queues*, or in all queues that RQ knows, by the server's time *now_ms*."""
-    source, soon, retries = ImportSource(RQ_SCHEDULED, RQ_SCHEDULED), 0, 0
+    source, soon, retries = ImportSource(RQ_SCHEDULED_OWNER, RQ_SCHEDULED_OWNER), 0, 0
     with jobs.link.wire() as wire:
         names = sorted(queues) or Registries(wire, jobs.rq).queues()
     for queue in names:
@@ -228,7 +227,6 @@ def _refuse_others(fields: Mapping[str, bytes]) -> None:
 # -- rq-scheduler -----------------------------------------------------------------------------------
 
 
-RQ_SCHEDULER: Final = RQ_SCHEDULER_OWNER
 _ITS_META: Final = ("cron_string", "interval", "repeat", "use_local_timezone", "queue_class_name")
 _KEEPS: Final = -1  # RQ's result_ttl for ever
 _AND: Final = (
@@ -239,7 +237,7 @@ _AND: Final = (
 
 def read_rq_scheduler(jobs: RQJobs, tz: str) -> ImportSource:
     """Read all jobs in rq-scheduler's set; cron strings are in the zone *tz*."""
-    source, due_s = ImportSource(RQ_SCHEDULER, RQ_SCHEDULER), jobs.waiting(RQ_SCHEDULER_JOBS)
+    source, due_s = ImportSource(RQ_SCHEDULER_OWNER, RQ_SCHEDULER_OWNER), jobs.waiting(RQ_SCHEDULER_JOBS)
     for id, fields in jobs.read(due_s):
         with _refusing(source, id, fields):
             source.items.append(_item(id, *jobs.options(fields), due_s[id], tz))

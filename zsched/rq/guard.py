@@ -147,9 +147,9 @@ class JobGuard:
         except Exception as error:  # any bytes may stand there
             return _refused(f"its call cannot be read: {_told(error)}")
         func = names.paths[0]
-        refusal = next((f"{path} is not allowed here" for path in names.paths if not self._allows(path)), "")
-        if refusal:
-            return _refused(refusal, func)
+        for path in names.paths:
+            if path not in self._tasks and not is_allowed(path, self._patterns):
+                return _refused(f"{path} is not allowed here", func)
         try:
             if RunId.ours(job_id) is None:
                 self._demand_plain(fields)
@@ -165,11 +165,9 @@ class JobGuard:
         Return a signature for the new *fields* of a job that runs by the good signature *checked*, by the same key and
         for as long: its task rewrote ``meta``.
         """
-        shared = shared_digest(_namespace(job_id), fields)
+        parts = RunId.parse(job_id)
+        shared = shared_digest("" if parts is None else parts.namespace, fields)
         return Stamp(checked.key, Subject.RUN_NOW, shared, checked.until_s).sign(job_id, fields["data"])
-
-    def _allows(self, path: str) -> bool:
-        return path in self._tasks or is_allowed(path, self._patterns)
 
     def _demand_signed(self, job_id: str, fields: Fields, server_s: Callable[[], int]) -> Checked:
         """Return the good signature. Raises BadSignature."""
@@ -219,8 +217,3 @@ def _checked(ring: KeyRing, job_id: str, fields: Fields, now_s: int) -> Checked:
 
 def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if not isinstance(error, NotPlain) else str(error)
-
-
-def _namespace(job_id: str) -> str:
-    parts = RunId.parse(job_id)
-    return parts.namespace if parts is not None else ""

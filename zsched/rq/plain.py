@@ -7,7 +7,6 @@ They are classes, since RQ names a worker's serializer by module and name. RQ's 
 from __future__ import annotations
 
 import logging
-import pickle
 from typing import Any, Final
 
 from rq.serializers import DefaultSerializer, JSONSerializer
@@ -24,10 +23,7 @@ SERIALIZERS: Final[dict[str, Any]] = {"pickle": DefaultSerializer, "json": JSONS
 class PlainPickles:
     """RQ's default serializer, but it opens plain values only."""
 
-    @staticmethod
-    def dumps(value: Any) -> bytes:
-        """Return the pickle of *value*, as RQ does."""
-        return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    dumps = staticmethod(DefaultSerializer.dumps)
 
     @staticmethod
     def loads(data: bytes) -> Any:

@@ -8,7 +8,8 @@ right, or if it is lost, the next run starts a quarter of a second later.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -24,27 +25,23 @@ class Rings(HidesSecrets):
 
     def handle_job_success(self, job: Job, *args: Any, **others: Any) -> None:
         """Do as RQ does, then ring."""
-        channel = _channel_of(job)
-        super().handle_job_success(job, *args, **others)
-        _ring(job, channel)
+        with _ringing(job):
+            super().handle_job_success(job, *args, **others)
 
     def handle_job_failure(self, job: Job, *args: Any, **others: Any) -> None:
         """Do as RQ does, then ring."""
-        channel = _channel_of(job)
-        super().handle_job_failure(job, *args, **others)
-        _ring(job, channel)
+        with _ringing(job):
+            super().handle_job_failure(job, *args, **others)
 
 
-def _channel_of(job: Job) -> str | None:
-    """Return the channel to ring on; None if no run waits for *job*. RQ may delete the job at its end."""
-    parts = RunId.ours(job.id)
+@contextmanager
+def _ringing(job: Job) -> Iterator[None]:
+    """Ring after the block if a run waits for *job*. It is asked before: RQ may delete the job at its end."""
+    parts, channel = RunId.ours(job.id), None
     with suppress(RedisError):
         if parts is not None and b"q" in (job.connection.hget(job.key, "zs") or b""):
-            return keys_of_run(job, parts).wake()
-    return None
-
-
-def _ring(job: Job, channel: str | None) -> None:
+            channel = keys_of_run(job, parts).wake()
+    yield
     with suppress(RedisError):
         if channel is not None:
             job.connection.publish(channel, "0")

@@ -1,9 +1,8 @@
 """
 Import modules and functions by name, as a worker would, from ``sys.path``; a missing module is no error.
 
-A client need not have the workers' code, so the module is searched first, and nothing is imported if it is missing.
-Therefore a path has three outcomes: its object is found; its module is not installed here; or the module is here and
-has no such name, so that no worker would find it either.
+A client need not have the workers' code. Therefore a path has three outcomes: its object is found; its module is not
+installed here; or the module is here and has no such name, so that no worker would find it either.
 
 Not guaranteed: a worker may have another version of the module. A package may have more modules there; a module here
 is assumed to be the worker's module.
@@ -12,8 +11,6 @@ is assumed to be the worker's module.
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import sys
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -50,25 +47,17 @@ def imported(name: str) -> ModuleType | None:
     """
     if not all(map(str.isidentifier, name.split("."))):
         return None
-    if (loaded := sys.modules.get(name)) is not None:
-        return loaded
-    try:
-        if importlib.util.find_spec(name) is None:  # imports the packages that it is in
-            return None
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            return None
-        raise _broken(name, error) from error  # an import of one of its packages failed
-    except Forbidden:
-        raise
-    except (Exception, SystemExit) as error:
-        raise _broken(name, error) from error
     try:
         return importlib.import_module(name)
     except Forbidden:
         raise
     except (Exception, SystemExit) as error:
-        raise _broken(name, error) from error
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{name}.".startswith(f"{missing}."):
+            return None
+        problem = f"importing it here raises {type(error).__name__}: {error}"
+        remedy = "repair the module, or run this where its workers run"
+        raise InvalidTask(name, "", NOT_GIVEN, problem, remedy) from error
 
 
 def found_at(path: str) -> Any:
@@ -101,8 +90,3 @@ def named(path: str) -> Any:
     """Return the object at the dotted *path*; None if there is no such object. Raises InvalidTask."""
     found = found_at(path)
     return None if isinstance(found, Absent | Missing) else found
-
-
-def _broken(name: str, error: BaseException) -> InvalidTask:
-    problem = f"importing it here raises {type(error).__name__}: {error}"
-    return InvalidTask(name, "", NOT_GIVEN, problem, "repair the module, or run this where its workers run")

@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from zsched.core.wording import some
 from zsched.errors import NOT_GIVEN, InvalidSchedule, InvalidTask, NotImportable
 from zsched.tasks import importing
 from zsched.tasks.importing import Absent, Missing
@@ -98,5 +99,4 @@ def _missing(path: str, missing: Missing) -> NotImportable:
 
 def _choice(noun: str, names: list[str]) -> str:
     """Return a remedy with the existing *names*; "" if there are none."""
-    more = ", …" if len(names) > _LISTED else ""
-    return f"its {noun} are {', '.join(names[:_LISTED])}{more}" if names else ""
+    return f"its {noun} are {some(names, _LISTED)}" if names else ""

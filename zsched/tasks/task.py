@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from zsched.client import Client
 from zsched.client.calls import Typed
@@ -28,7 +28,10 @@ from zsched.tasks.signature import NO_DEFAULT, Signature
 from zsched.tasks.template import Template
 
 if TYPE_CHECKING:
-    from zsched.tasks.task_call import ClientCall, TaskCall
+    from zsched.tasks.task_call import ClientCall
+    from zsched.tasks.task_call import options as named_options
+else:
+    named_options = None
 
 _PAYLOAD: Final = ("args", "kwargs")
 _OF_A_TIME: Final = SCHEDULE_OPTIONS - ENQUEUE_OPTIONS  # options that an immediate run does not have
@@ -40,14 +43,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _beside_client(method: Callable[..., Any]) -> ClientCall:
-    """Give *method* the type of a call that names the options, and whose result is the client's own."""
-    return cast("ClientCall", method)
+def _beside_client(named: Callable[P, None]) -> Callable[[Callable[..., Any]], ClientCall[P]]:
+    """Give a method the type of a call with the options of *named*, and whose result is the client's own."""
+    return lambda method: cast("ClientCall[P]", method)
 
 
-def _alone(method: Callable[..., R]) -> TaskCall[R]:
-    """Give *method* the type that names the options."""
-    return cast("TaskCall[R]", method)
+def _alone(named: Callable[P, None]) -> Callable[[Callable[..., R]], Callable[Concatenate[Any, P], R]]:
+    """Give a method the type of a call with the options of *named*."""
+    return lambda method: cast("Callable[Concatenate[Any, P], R]", method)
 
 
 class Task(Typed, Generic[P, R]):
@@ -63,7 +66,8 @@ class Task(Typed, Generic[P, R]):
         self.path = _path_of(func)
         self.options = dict(options)
         self.signature = Signature.of(self.path, func)
-        self._template = _template(self.path, self.options, self.signature)
+        id = self.options.get("id")
+        self._template = None if id is None else Template(self.path, id, self.signature.parameters)
         _check_options(self.path, self.options)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -86,7 +90,7 @@ class Task(Typed, Generic[P, R]):
 
     # -- scheduling ---------------------------------------------------------------------------------
 
-    @_beside_client
+    @_beside_client(named_options)
     def schedule(self, client: Client, /, *unnamed: Any, **given: Any) -> Scheduled:
         """
         Schedule a call: parameters of the function are its payload, other names are options of ``client.schedule``.
@@ -100,7 +104,7 @@ class Task(Typed, Generic[P, R]):
         payload, options = self._split(given, unnamed)
         return client.schedule(self, kwargs=payload, **options)
 
-    @_beside_client
+    @_beside_client(named_options)
     def enqueue(self, client: Client, /, *unnamed: Any, **given: Any) -> Scheduled:
         """
         Put a run into its queue at once: ``schedule`` without a time. The decorator's options for times are left out.
@@ -110,7 +114,7 @@ class Task(Typed, Generic[P, R]):
         payload, options = self._split(given, unnamed)
         return client.enqueue(self, kwargs=payload, **options)
 
-    @_alone
+    @_alone(named_options)
     def row(self, /, *unnamed: Any, **given: Any) -> ScheduleRow:
         """
         Return a row for ``client.schedule_many``, which checks its values.
@@ -272,11 +276,6 @@ def _path_of(func: Callable[..., Any]) -> str:
     if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         raise NotImportable("task", f"{module}.{name}", "it yields, and a worker takes what returns", "let it return")
     return f"{module}.{name}"
-
-
-def _template(path: str, options: Mapping[str, Any], signature: Signature) -> Template | None:
-    text = options.get("id")
-    return None if text is None else Template(path, text, signature.parameters)
 
 
 def _check_options(path: str, options: Mapping[str, Any]) -> None:

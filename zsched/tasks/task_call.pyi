@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 from zoneinfo import ZoneInfo
 
 from zsched.core.options import choices, forms
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Result = TypeVar("Result", covariant=True)
 
@@ -16,108 +17,56 @@ class AnyClient(Protocol[Result]):
     @property
     def schedule(self) -> Callable[..., Result]: ...
 
-class ClientCall(Protocol):
+class ClientCall(Protocol[P]):
     """A call that takes a client before the options: its result is that of the client's own call."""
 
-    def __call__(
-        self,
-        client: AnyClient[T],
-        /,
-        *,
-        at: datetime | None = ...,
-        after: forms.DurationValue | None = ...,
-        every: float | str | timedelta | None = ...,
-        cron: str | None = ...,
-        rrule: str | None = ...,
-        tz: str | ZoneInfo | None = ...,
-        starts: datetime | None = ...,
-        ends: datetime | None = ...,
-        count: int | None = ...,
-        gap: forms.GapWord | None = ...,
-        fold: forms.FoldWord | None = ...,
-        queue: str = ...,
-        priority: choices.PriorityWord = ...,
-        at_front: bool = ...,
-        on_uncertain: choices.OnUncertainWord = ...,
-        on_lost: choices.OnLostWord | None = ...,
-        pause_after_failures: int | None = ...,
-        overlap: choices.OverlapWord | None = ...,
-        overlap_limit: int | None = ...,
-        catch_up: choices.CatchUpWord | None = ...,
-        catch_up_window: forms.DurationValue | None = ...,
-        catch_up_limit: int | None = ...,
-        jitter: forms.DurationValue | None = ...,
-        expires_after: forms.DurationValue | None = ...,
-        urgency: str | None = ...,
-        timeout: forms.DurationValue | None = ...,
-        result_ttl: forms.DurationValue | None = ...,
-        failure_ttl: forms.DurationValue | None = ...,
-        retry: forms.RetryValue | None = ...,
-        rate_limit: forms.RateLimitValue | None = ...,
-        meta: dict[str, Any] | None = ...,
-        on_success: forms.CallbackValue | None = ...,
-        on_failure: forms.CallbackValue | None = ...,
-        description: str | None = ...,
-        tags: list[str] | tuple[str, ...] | set[str] | frozenset[str] = ...,
-        owner: str | None = ...,
-        durable: bool = ...,
-        allow_past: bool = ...,
-        if_version: str | None = ...,
-        enabled: bool | None = ...,
-        id: str | None = ...,
-        if_exists: choices.IfExistsWord = ...,
-        unique_for: forms.DurationValue | None = ...,
-        **payload: Any,
-    ) -> T: ...
+    def __call__(self, client: AnyClient[T], /, *args: P.args, **options: P.kwargs) -> T: ...
 
-class TaskCall(Protocol[Result]):
-    """A call that takes options and a payload."""
-
-    def __call__(
-        self,
-        *,
-        at: datetime | None = ...,
-        after: forms.DurationValue | None = ...,
-        every: float | str | timedelta | None = ...,
-        cron: str | None = ...,
-        rrule: str | None = ...,
-        tz: str | ZoneInfo | None = ...,
-        starts: datetime | None = ...,
-        ends: datetime | None = ...,
-        count: int | None = ...,
-        gap: forms.GapWord | None = ...,
-        fold: forms.FoldWord | None = ...,
-        queue: str = ...,
-        priority: choices.PriorityWord = ...,
-        at_front: bool = ...,
-        on_uncertain: choices.OnUncertainWord = ...,
-        on_lost: choices.OnLostWord | None = ...,
-        pause_after_failures: int | None = ...,
-        overlap: choices.OverlapWord | None = ...,
-        overlap_limit: int | None = ...,
-        catch_up: choices.CatchUpWord | None = ...,
-        catch_up_window: forms.DurationValue | None = ...,
-        catch_up_limit: int | None = ...,
-        jitter: forms.DurationValue | None = ...,
-        expires_after: forms.DurationValue | None = ...,
-        urgency: str | None = ...,
-        timeout: forms.DurationValue | None = ...,
-        result_ttl: forms.DurationValue | None = ...,
-        failure_ttl: forms.DurationValue | None = ...,
-        retry: forms.RetryValue | None = ...,
-        rate_limit: forms.RateLimitValue | None = ...,
-        meta: dict[str, Any] | None = ...,
-        on_success: forms.CallbackValue | None = ...,
-        on_failure: forms.CallbackValue | None = ...,
-        description: str | None = ...,
-        tags: list[str] | tuple[str, ...] | set[str] | frozenset[str] = ...,
-        owner: str | None = ...,
-        durable: bool = ...,
-        allow_past: bool = ...,
-        if_version: str | None = ...,
-        enabled: bool | None = ...,
-        id: str | None = ...,
-        if_exists: choices.IfExistsWord = ...,
-        unique_for: forms.DurationValue | None = ...,
-        **payload: Any,
-    ) -> Result: ...
+def options(
+    *,
+    at: datetime | None = ...,
+    after: forms.DurationValue | None = ...,
+    every: float | str | timedelta | None = ...,
+    cron: str | None = ...,
+    rrule: str | None = ...,
+    tz: str | ZoneInfo | None = ...,
+    starts: datetime | None = ...,
+    ends: datetime | None = ...,
+    count: int | None = ...,
+    gap: forms.GapWord | None = ...,
+    fold: forms.FoldWord | None = ...,
+    queue: str = ...,
+    priority: choices.PriorityWord = ...,
+    at_front: bool = ...,
+    on_uncertain: choices.OnUncertainWord = ...,
+    on_lost: choices.OnLostWord | None = ...,
+    pause_after_failures: int | None = ...,
+    overlap: choices.OverlapWord | None = ...,
+    overlap_limit: int | None = ...,
+    catch_up: choices.CatchUpWord | None = ...,
+    catch_up_window: forms.DurationValue | None = ...,
+    catch_up_limit: int | None = ...,
+    jitter: forms.DurationValue | None = ...,
+    expires_after: forms.DurationValue | None = ...,
+    urgency: str | None = ...,
+    timeout: forms.DurationValue | None = ...,
+    result_ttl: forms.DurationValue | None = ...,
+    failure_ttl: forms.DurationValue | None = ...,
+    retry: forms.RetryValue | None = ...,
+    rate_limit: forms.RateLimitValue | None = ...,
+    meta: dict[str, Any] | None = ...,
+    on_success: forms.CallbackValue | None = ...,
+    on_failure: forms.CallbackValue | None = ...,
+    description: str | None = ...,
+    tags: list[str] | tuple[str, ...] | set[str] | frozenset[str] = ...,
+    owner: str | None = ...,
+    durable: bool = ...,
+    allow_past: bool = ...,
+    if_version: str | None = ...,
+    enabled: bool | None = ...,
+    id: str | None = ...,
+    if_exists: choices.IfExistsWord = ...,
+    unique_for: forms.DurationValue | None = ...,
+    **payload: Any,
+) -> None:
+    """Take options and a payload, as each call of a task does."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 import redis
 
 from zsched.core.clock import Clock, ManualClock, SystemClock
+from zsched.core.wording import some
 from zsched.errors import ConfigError
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
@@ -60,10 +61,9 @@ def demand_empty(link: Link, keys: Keys) -> None:
     used = [key for key in (keys.meta(), keys.log(), keys.lease(), keys.archivers()) if link.execute("EXISTS", key)]
     used += sorted(key.decode(errors="backslashreplace") for key in link.execute("SMEMBERS", keys.rq.queues()))
     if used:
-        shown = ", ".join(used[:3]) + (", …" if len(used) > 3 else "")
         raise ConfigError(
-            f"redis at {link.where}, namespace {keys.namespace!r}: it is in use, there is {shown}; give each test an "
-            "empty database; zsched.testing does not empty it"
+            f"redis at {link.where}, namespace {keys.namespace!r}: it is in use, there is {some(used, 3)}; give each "
+            "test an empty database; zsched.testing does not empty it"
         )
     if not _copies(link, keys.template("manual"), keys.rq.job("manual")):
         raise ConfigError(
@@ -105,12 +105,8 @@ class FrozenClock(ManualClock):
         """Let the clock run again: this owner could not lead."""
         self._wire.execute("HDEL", self._keys.meta(), "frozen_ms", "frozen_by")
 
-    def move_to(self, at_ms: int) -> None:
-        """Set the time to *at_ms*, which is not earlier than before. Scripts see it after ``tell``."""
-        self.advance(at_ms - self.now_ms())
-
     def tell(self) -> None:
-        """Write the same time into Redis."""
+        """Write the same time into Redis, where scripts see it."""
         self._wire.execute("HSET", self._keys.meta(), "frozen_ms", self.now_ms())
 
 

@@ -26,7 +26,6 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import structlog
@@ -42,7 +41,9 @@ from zsched.daemon.native import Native
 from zsched.daemon.slots import SlotKeeper
 from zsched.daemon.tick import Tick, Ticker
 from zsched.errors import ConfigError, InvalidSchedule, RedisUnavailable, Stale, ZschedError
-from zsched.files import Application, Applied, ClientChecks, read
+from zsched.files.applying import Application, Applied
+from zsched.files.checking import ClientChecks
+from zsched.files.reading import read
 from zsched.storage.dispatch import Dispatch, Unblocked, Window
 from zsched.storage.keys import Keys
 from zsched.storage.lease import Busy, Lease, Term
@@ -197,7 +198,7 @@ class ManualScheduler:
         __tracebackhide__ = True
         said = read(str(path), read_file(path, MOST_BYTES), ClientChecks(self.client), owner)
         application = Application(self.client, said)
-        applied = application.run(application.compare(), [], lambda done: None)
+        applied = application.carry_out(Applied(application.compare()), lambda done: None)
         for _, error in applied.errors:
             raise error
         return applied
@@ -236,7 +237,7 @@ class ManualScheduler:
     def _move_to(self, at_ms: int) -> None:
         """Advance the time; the leader gets TIME now and then, as with every renewal of its lease."""
         while self._clock.now_ms() < at_ms:
-            self._clock.move_to(min(at_ms, self._clock.now_ms() + _HEARD_EVERY_MS))
+            self._clock.advance(min(at_ms - self._clock.now_ms(), _HEARD_EVERY_MS))
             self._ticker.observe(self._clock.now_ms(), self._clock.monotonic_ms())
         self._clock.tell()
         for run_id in self._deadlines.expire(at_ms):
@@ -310,9 +311,7 @@ class ManualScheduler:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, raised: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

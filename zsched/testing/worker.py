@@ -74,9 +74,7 @@ class InlineWorker:
         """Close the connections."""
         self._client.connection_pool.disconnect()
 
-    def _note(
-        self, job: Job, kind: type[BaseException], raised: BaseException, traceback: TracebackType | None
-    ) -> bool:
+    def _note(self, job: Job, kind: object, raised: BaseException, *_: object) -> bool:
         """Note the exception, as RQ's exception handler. Return True: RQ then handles the failure itself."""
         self._raised.append(raised)
         return True

@@ -34,12 +34,13 @@ from typing import Any, Final
 from zsched.config import parsing as parse
 from zsched.config.reading import read_toml
 from zsched.core.clock import from_ms, to_ms
-from zsched.core.model import iso
+from zsched.core.model import json_of
 from zsched.core.options.allowed import Limits
 from zsched.core.toml import key_text, toml_text
 from zsched.errors import ConfigError
 
 TOKEN_BYTES: Final = 32  # of a token and of the key
+_LIMITS: Final = ("funcs", "queues", "tags")
 _DIGITS: Final = re.compile(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}")
 
 
@@ -72,9 +73,7 @@ _TABLES: Final = parse.Tables(
     {
         "sha256": _digits,
         "role": parse.one_of(*AccountRole),
-        "funcs": parse.any_words,
-        "queues": parse.any_words,
-        "tags": parse.any_words,
+        **dict.fromkeys(_LIMITS, parse.any_words),
         "arguments": parse.boolean,
         "created_at": _instant,
         "created_by": parse.line(200),
@@ -100,18 +99,10 @@ class Account:
         return self.expires_ms is None or now_ms < self.expires_ms
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return {
-            "name": self.name,
-            "role": self.role.value,
-            "funcs": list(self.limits.funcs),
-            "queues": list(self.limits.queues),
-            "tags": list(self.limits.tags),
-            "arguments": self.sees_arguments,
-            "created_at": iso(self.created_ms),
-            "created_by": self.created_by,
-            "expires_at": iso(self.expires_ms),
-        }
+        """Return it for JSON, by ``json_of``."""
+        limits = {kind: list(getattr(self.limits, kind)) for kind in _LIMITS}
+        names = "name", "role", *_LIMITS, "arguments", "created_at", "created_by", "expires_at"
+        return json_of(self, *names, **limits, arguments=self.sees_arguments, created_by=self.created_by)
 
     def to_lines(self, digest: str) -> Iterator[str]:
         """Yield its table in the file. *digest*: the SHA-256 of its token."""
@@ -127,7 +118,7 @@ class Account:
         return cls(
             name=name,
             role=AccountRole(table["role"]),
-            limits=Limits(*(table.get(kind, ()) for kind in ("funcs", "queues", "tags"))),
+            limits=Limits(*(table.get(kind, ()) for kind in _LIMITS)),
             sees_arguments=table.get("arguments", False),
             created_ms=table.get("created_at", 0),
             created_by=table.get("created_by", ""),

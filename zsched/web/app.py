@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -119,12 +120,10 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
 
 def _exposition(meter: WebMeter) -> Callable[[], bytes] | None:
     """Return the function that writes the page of *meter*; None without prometheus_client, of the extra ops."""
-    try:
-        from zsched.metrics.web_collector import exposition
-    except ModuleNotFoundError as error:
-        if error.name != "prometheus_client":
-            raise
+    if find_spec("prometheus_client") is None:
         return None
+    from zsched.metrics.web_collector import exposition
+
     return exposition(meter)
 
 

@@ -142,12 +142,7 @@ class BoundedConnection(HttpToolsProtocol):
 
 def connection_class(timeout_s: float) -> type[BoundedConnection]:
     """Return the class of connections with this limit of time."""
-
-    class Connection(BoundedConnection):
-        pass
-
-    Connection.timeout_s, Connection.idle = timeout_s, {}
-    return Connection
+    return type("Connection", (BoundedConnection,), {"timeout_s": timeout_s, "idle": {}})
 
 
 def most_connections() -> int:

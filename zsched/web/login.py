@@ -17,7 +17,6 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from zsched.web.access import COOKIE, Access, Caller, demand_own_origin
-from zsched.web.accounts import Account
 from zsched.web.problems import Problem
 from zsched.web.reading import read_form
 from zsched.web.rendering import html_page
@@ -38,8 +37,8 @@ async def page(request: Request, next: str = "") -> Response:
     caller = _caller(request)
     if caller is not None and next:
         return RedirectResponse(local_path(next), _SEE_OTHER)
-    has_session = COOKIE in request.cookies
-    return _form(next=local_path(next), account=caller.account if caller else None, has_session=has_session)
+    account, has_session = caller and caller.account, COOKIE in request.cookies
+    return html_page("login.html", next=local_path(next), account=account, has_session=has_session, is_refused=False)
 
 
 @router.post(PATH)
@@ -52,7 +51,7 @@ async def log_in(request: Request) -> Response:
     next = local_path(form.get("next", ""))
     cookie = access.log_in(form.get("token", "").strip(), address)
     if cookie is None:
-        return _form(401, next=next, is_refused=True)
+        return html_page("login.html", 401, next=next, account=None, is_refused=True)
     answer = RedirectResponse(next, _SEE_OTHER)
     answer.set_cookie(COOKIE, cookie, path="/", httponly=True, samesite="strict", secure=request.url.scheme == "https")
     return answer
@@ -100,14 +99,3 @@ def _caller(request: Request) -> Caller | None:
 def _access(request: Request) -> Access:
     found: Access = request.app.state.access
     return found
-
-
-def _form(
-    status: int = 200,
-    *,
-    next: str,
-    account: Account | None = None,
-    has_session: bool = False,
-    is_refused: bool = False,
-) -> Response:
-    return html_page("login.html", status, next=next, account=account, has_session=has_session, is_refused=is_refused)

@@ -6,7 +6,6 @@ schedule, or counted for the timeline. And the reader of runs that were pushed l
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Query
@@ -127,26 +126,16 @@ async def replaced_since(client: AsyncClient, ms: int, id: str | None = None, **
     """Return the backfilled and retried runs since *ms*: of schedule *id*, or of all that *filters* find."""
     known = Replacements()
     for what in (What.RETRIED, What.ENQUEUED):
-        await _add(known, client, what, id, from_ms(ms), **filters)
+        async for one in client.iter_history(id, status=what, since=from_ms(ms), limit=READ, **filters):
+            known.add(one)
     return known
 
 
 async def retries_of(client: AsyncClient, runs: Iterable[Run], id: str | None = None) -> Replacements:
     """Return the retries of *runs*, which are of schedule *id* or of any."""
     known = Replacements()
-    if times := known.further_back(runs):
-        await _add(known, client, What.RETRIED, id, *times)
+    since, until = known.further_back(runs) or (None, None)
+    if since is not None:
+        async for one in client.iter_history(id, status=What.RETRIED, since=since, until=until, limit=READ):
+            known.add(one)
     return known
-
-
-async def _add(
-    known: Replacements,
-    client: AsyncClient,
-    what: What,
-    id: str | None,
-    since: datetime,
-    until: datetime | None = None,
-    **filters: Any,
-) -> None:
-    async for one in client.iter_history(id, status=what, since=since, until=until, limit=READ, **filters):
-        known.add(one)

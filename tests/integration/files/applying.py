@@ -6,7 +6,9 @@ import redis
 
 from tests.integration.client.calls import KEYS
 from zsched.client import Client
-from zsched.files import Application, Applied, ClientChecks, ScheduleFile, Step, read
+from zsched.files.applying import Application, Applied, Step
+from zsched.files.checking import ClientChecks
+from zsched.files.reading import ScheduleFile, read
 
 DIGEST = '[schedules.digest]\nfunc = "app.tasks.digest"\ncron = "0 9 * * *"\n'
 BEAT = '[schedules.beat]\nfunc = "app.tasks.beat"\nevery = "30s"\n'
@@ -29,8 +31,7 @@ class JobsFile:
 
     def apply(self, text: str, *, prune: bool = False, takes_over: bool = False) -> Applied:
         application = self.application(text, takes_over=takes_over)
-        steps, stale = application.compare(), application.stale()
-        return application.run(steps, stale if prune else [], lambda done: None)
+        return application.carry_out(application.foretell(prune=prune), lambda done: None)
 
     def ids(self) -> list[str]:
         return sorted(one.id for one in self.client.list())

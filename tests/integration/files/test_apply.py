@@ -16,6 +16,7 @@ from zsched.client import Client
 from zsched.client.file_sync import FileSync
 from zsched.core.options.choices import Priority
 from zsched.errors import InvalidFile
+from zsched.files.applying import Applied
 from zsched.storage.comparing import option_changes
 
 pytestmark = pytest.mark.once
@@ -206,7 +207,7 @@ def test_schedules_changed_during_a_long_apply_are_compared_again(jobs: JobsFile
     jobs.client.cancel("r-008")
     jobs.client.schedule("app.task", id="r-155", every=60)
 
-    applied = application.run(steps, [], lambda done: None)
+    applied = application.carry_out(Applied(steps), lambda done: None)
 
     assert [("r-155", True)] == [(id, "owned by nobody" in str(error)) for id, error in applied.errors]
     assert 159 == len(applied.steps)

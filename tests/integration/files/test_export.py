@@ -16,8 +16,8 @@ from tests.integration.client.calls import KEYS
 from tests.integration.files.applying import JobsFile, log_length, outcomes, texts
 from zsched.core.options.choices import Priority
 from zsched.core.options.define import SCHEDULE_OPTIONS
-from zsched.files import write
 from zsched.files.checking import REFUSED
+from zsched.files.writing import write
 from zsched.storage import rqjob
 
 pytestmark = pytest.mark.once

@@ -14,6 +14,7 @@ from tests.integration.files.applying import BEAT, DIGEST, JobsFile, log_length,
 from zsched.client import Client
 from zsched.client.file_sync import FileSync
 from zsched.errors import InvalidFile, InvalidSchedule, RedisUnavailable
+from zsched.files.applying import Applied
 
 pytestmark = pytest.mark.once
 
@@ -76,7 +77,7 @@ def test_a_schedule_that_changed_owners_is_not_removed(jobs: JobsFile) -> None:
     stale = application.stale()
     jobs.client.update("beat", owner="terraform")
 
-    applied = application.run(application.compare(), stale, lambda done: None)
+    applied = application.carry_out(Applied(application.compare(), stale), lambda done: None)
 
     assert (["beat"], []) == (stale, applied.removed)
     assert ["beat", "digest"] == jobs.ids()
@@ -151,7 +152,7 @@ def test_a_lost_connection_reports_progress_and_work_continues(jobs: JobsFile, m
     with monkeypatch.context() as patch:
         patch.setattr(FileSync, "put_many", broken)
         with pytest.raises(RedisUnavailable, match="3 of 5 schedules were done, and the same command") as caught:
-            application.run(steps, [], done.append)
+            application.carry_out(Applied(steps), done.append)
 
     again = jobs.apply(many)
 
@@ -173,7 +174,7 @@ def test_a_comparison_predicts_the_applied_steps(jobs: JobsFile, seed: int) -> N
         )  # fmt: skip
         application = jobs.application(text or "[schedules]")
         foretold, stale = application.compare(), application.stale()
-        applied = application.run(foretold, stale, lambda done: None)
+        applied = application.carry_out(Applied(foretold, stale), lambda done: None)
 
         assert outcomes(foretold) == outcomes(applied.steps)
         assert [step.changes for step in foretold] == [step.changes for step in applied.steps]

@@ -25,9 +25,11 @@ from zsched import Client, InvalidSchedule
 from zsched.client.answers import Answers
 from zsched.core.log.kinds import changes
 from zsched.core.occurrences.outcomes import What
+from zsched.core.occurrences.search import Wanted
 from zsched.core.story.source import Source
 from zsched.embedded.guard import Guard
 from zsched.storage.connection import Link
+from zsched.storage.history_reader import HistoryPage
 from zsched.storage.log import Log
 
 FUNC = "tests.integration.reruns.tasks.done"
@@ -140,11 +142,14 @@ def test_a_run_whose_retry_may_be_before_the_known_past_is_left_out(
     client: Client, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed(client, redis_client, 2)
-    parts, now_us = Answers.history_parts, int(datetime.now(UTC).timestamp() * 1e6)
+    parts, now_us = Answers.parts, int(datetime.now(UTC).timestamp() * 1e6)
     later = Source(None, now_us // 1000, "9-9", "no archive answers any more")
-    monkeypatch.setattr(
-        Answers, "history_parts", lambda *asked: [part._replace(source=later) for part in parts(*asked)]
-    )
+
+    def asked(self: Answers, wanted: Wanted, after: object = None) -> Iterator[HistoryPage]:
+        for part in parts(self, wanted, after):
+            yield part._replace(source=later) if What.RETRIED in wanted.whats else part
+
+    monkeypatch.setattr(Answers, "parts", asked)
 
     assert 0 == client.retry_many("failed").found
 

@@ -13,7 +13,7 @@ from zsched.client import Client
 from zsched.core.clock import ManualClock
 from zsched.core.model import Definition
 from zsched.errors import InvalidFile, InvalidSchedule
-from zsched.files import ClientChecks
+from zsched.files.checking import ClientChecks
 from zsched.files.reading import ScheduleFile, read
 
 CHECKS = ClientChecks(Client(Redis(), clock=ManualClock()))  # it is never connected
