@@ -165,11 +165,11 @@ def one_shots_call(shape: Shape, if_version: str, rows: Iterable[str | bytes], o
         "lane": shape.lane.value,
         "if_exists": shape.if_exists.value,
         "enabled": shape.enabled,
-        "allow_past": int(shape.allow_past),
+        "allow_past": str(int(shape.allow_past)),
         "seen_version": if_version,
         "op": op or "-",
-        "keep_op_ms": KEEP_OP_MS if op else 0,
-        "field_size": len(shape.job),
+        "keep_op_ms": str(KEEP_OP_MS if op else 0),
+        "field_size": str(len(shape.job)),
     }
     return "put", [*shape.job, *rows], arguments
 
