@@ -13,8 +13,11 @@ if meta[10] and meta[10] ~= '{rq}' then
 end
 throttled_words = meta[8] or ''  -- see lib/lanes.lua
 
+local next_version
+
 function version()
-  return string.format('%.0f-%.0f', epoch, seq + 1)
+  next_version = next_version or string.format('%.0f-%.0f', epoch, seq + 1)
+  return next_version
 end
 
 -- Append an entry, before all other writes: Redis may refuse it. It also refuses to tell the size of a key that another
@@ -27,7 +30,7 @@ function append(kind, fields)
   else
     redis.call('XADD', log_key, id, 'kind', kind, 't', t, 'by', by, unpack(fields))
   end
-  seq = seq + 1
+  seq, next_version = seq + 1, nil
   redis.call('HSET', meta_key, 'seq', string.format('%.0f', seq), 'rq_prefix', '{rq}')
   return id
 end
