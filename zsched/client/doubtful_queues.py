@@ -10,25 +10,15 @@ Not guaranteed: only the next ``_LOOKED_AT`` schedules of a lane are compared, s
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
+from zsched.core.model import Definition, Schedule
 from zsched.core.options.choices import Priority
 from zsched.storage.queues import similar
 from zsched.storage.reader import Reader
 
 _LOOKED_AT: Final = 200
 _OPPOSITE: Final = {Priority.HIGH: Priority.LOW, Priority.LOW: Priority.HIGH}
-
-
-class Prioritized(Protocol):
-    """A schedule or a definition."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def queue(self) -> str: ...
-    @property
-    def priority(self) -> Priority: ...
 
 
 class SharedQueue(NamedTuple):
@@ -56,13 +46,13 @@ class MisspeltQueue(NamedTuple):
         return f"nobody listens to queue {self.queue!r}; did you mean {self.meant!r}?"
 
 
-def misspelt_queues(heard: set[str], put: Iterable[Prioritized]) -> list[MisspeltQueue]:
+def misspelt_queues(heard: set[str], put: Iterable[Schedule | Definition]) -> list[MisspeltQueue]:
     """Return the queues of *put* that may be misspelt; *heard*: those with workers."""
     queues = sorted({one.queue for one in put} - heard)
     return [MisspeltQueue(queue, meant) for queue in queues if (meant := similar(queue, heard)) is not None]
 
 
-def shared_queues(reader: Reader, put: Iterable[Prioritized]) -> list[SharedQueue]:
+def shared_queues(reader: Reader, put: Iterable[Schedule | Definition]) -> list[SharedQueue]:
     """Return the queues in which schedules of *put* share with each other, or with what Redis has, by name."""
     found: dict[str, dict[Priority, str]] = {}
     for one in put:

@@ -23,7 +23,7 @@ from zsched.core.occurrences.first_times import REPLANS, Bracket, FirstTimes
 from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedError
 from zsched.storage.keys import Keys
 from zsched.storage.log import LogPlace
-from zsched.storage.puts import RELATIVE, ROW_SIZE, Put, PutScripts, Replies, one_shots_call, recurring_call
+from zsched.storage.puts import DONE, RELATIVE, ROW_SIZE, Put, PutScripts, Replies, one_shots_call, recurring_call
 from zsched.storage.refusals import refusal
 from zsched.storage.scripts import BulkCall
 
@@ -32,9 +32,9 @@ BYTES_PER_CALL: Final = 262_144  # of payloads
 TEXTS_PER_CALL: Final = 4000  # of shapes; Lua unpacks no more than some 8,000
 
 Numbered = tuple[int, Put]
-_GOOD: Final = {  # words that are no refusal, and their counters in ``Many``
-    word.encode(): word for word in ("created", "updated", "unchanged", "kept", "already_fired")
-}
+_PortionKey = tuple[int, str]  # of a portion of one-shots: identity of the shape, and version
+_OF_RECURRING: Final = 0, ""
+_GOOD: Final = {word.encode(): word for word in DONE}  # words that are no refusal, and their counters in ``Many``
 
 
 class PutOutcome(NamedTuple):
@@ -101,11 +101,10 @@ class BulkPut:
 
     def __init__(self, puts: PutScripts, first_times: FirstTimes) -> None:
         self._puts, self._first_times = puts, first_times
-        self._open: dict[tuple[int, str], _Portion] = {}  # of one-shots, by identity of the shape, and version
-        self._open_ids: set[str] = set()
-        self._recurring = _Portion()
+        self._open: dict[_PortionKey, _Portion] = {}
+        self._open_ids: set[str] = set()  # of one-shots
         self._sent: deque[_Portion] = deque()
-        self._plans: dict[str, int] = {}  # by id of a recurring schedule without a reply: plans that were made for it
+        self._plans: dict[str, int] = {}  # by id of a recurring schedule without a reply: its plans until now
         self._again: deque[Numbered] = deque()
         self._refused: list[PutOutcome] = []  # not sent
         self._held: Numbered | None = None  # it waits for the replies to sent items
@@ -142,63 +141,50 @@ class BulkPut:
         """Read items. Yield a call for each portion when it is full, or when it must be sent before another item."""
         while not self._is_read or self._again:
             if self._again:
-                if self._plan(self._again.popleft()):
-                    yield self._close_recurring()
-                continue
-            item, self._held = self._held or next(source, None), None
-            if item is None:
-                self._is_read = True
-                continue
-            put = item[1]
-            if put.id in self._plans:
-                self._held = item
-                break
-            if put.id in self._open_ids:
-                yield from self._close_one_shots()
-            if put.rule is not None:
-                self._plans[put.id] = 0
-                if self._plan(item):
-                    yield self._close_recurring()
-                continue
+                item = self._again.popleft()
+            else:
+                next_item, self._held = self._held or next(source, None), None
+                if next_item is None:
+                    self._is_read = True
+                    continue
+                item = next_item
+                if item[1].id in self._plans:
+                    self._held = item
+                    break
+                if item[1].id in self._open_ids:
+                    yield from self._close_all()
+            if (call := self._add(item)) is not None:
+                yield call
+        yield from self._close_all()
+
+    def _add(self, item: Numbered) -> BulkCall | None:
+        """Add an item to its portion, a recurring schedule with a plan. Return the call when the portion is full."""
+        (number, put), plan, key = item, None, _OF_RECURRING
+        if put.rule is None:
             key = id(put.shape), put.if_version
-            portion = self._open.get(key)
-            if portion is None:
-                portion = self._open[key] = _Portion()
             self._open_ids.add(put.id)
-            if portion.add(item):
-                yield self._close(portion)
-        yield from self._close_one_shots()
-        if self._recurring.items:
-            yield self._close_recurring()
+        else:
+            try:
+                plan = self._first_times.plan(put.rule, put.id)
+            except (InvalidSchedule, TriggerError) as error:
+                self._plans.pop(put.id, None)
+                self._refused.append(PutOutcome(number, put, b"", error=error))
+                return None
+            self._plans[put.id] = self._plans.get(put.id, 0) + 1
+        portion = self._open.get(key)
+        if portion is None:
+            portion = self._open[key] = _Portion()
+        return self._close(key) if portion.add(item, plan) else None
 
-    def _plan(self, item: Numbered) -> bool:
-        """Plan and add a recurring schedule; return True when the portion is full."""
-        number, put = item
-        assert put.rule is not None
-        try:
-            plan = self._first_times.plan(put.rule, put.id)
-        except (InvalidSchedule, TriggerError) as error:
-            del self._plans[put.id]
-            self._refused.append(PutOutcome(number, put, b"", error=error))
-            return False
-        self._plans[put.id] += 1
-        return self._recurring.add(item, plan)
-
-    def _close(self, portion: _Portion) -> BulkCall:
-        [(_, first), *_] = portion.items
-        del self._open[id(first.shape), first.if_version]
+    def _close(self, key: _PortionKey) -> BulkCall:
+        portion = self._open.pop(key)
         self._open_ids.difference_update([put.id for _, put in portion.items])
         self._sent.append(portion)
         return portion.call(self._puts)
 
-    def _close_one_shots(self) -> Iterator[BulkCall]:
-        for portion in list(self._open.values()):
-            yield self._close(portion)
-
-    def _close_recurring(self) -> BulkCall:
-        portion, self._recurring = self._recurring, _Portion()
-        self._sent.append(portion)
-        return portion.call(self._puts)
+    def _close_all(self) -> Iterator[BulkCall]:
+        for key in list(self._open):
+            yield self._close(key)
 
 
 def put_rows(

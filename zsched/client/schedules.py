@@ -30,9 +30,9 @@ from zsched.storage.refusals import demand, not_found
 
 if TYPE_CHECKING:
     from zsched.client.bulk import BulkChanges
-    from zsched.client.doubtful_queues import MisspeltQueue, Prioritized, SharedQueue
+    from zsched.client.doubtful_queues import MisspeltQueue, SharedQueue
     from zsched.client.updating import Updating
-    from zsched.core.model import Schedule
+    from zsched.core.model import Definition, Schedule
     from zsched.core.occurrences.backfill import Backfill
     from zsched.core.occurrences.recent import RecentActivity
     from zsched.core.options.allowed import Limits
@@ -287,7 +287,7 @@ class Schedules(Past):
         """
         return self._reader.stalled_queues()
 
-    def doubtful_queues(self, put: Iterable[Prioritized]) -> Sequence[SharedQueue | MisspeltQueue]:
+    def doubtful_queues(self, put: Iterable[Schedule | Definition]) -> Sequence[SharedQueue | MisspeltQueue]:
         """
         Return the queues of *put* that urgent (high) and bulk (low) schedules share, among each other or with the next
         few hundred of each priority in Redis; and those without a worker whose name is similar to one with workers.
