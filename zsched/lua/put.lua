@@ -13,7 +13,7 @@
 --        ...             the shared texts, then per row: id, due, name, data. due: ms; +ms from TIME; or =ms, such a
 --                        time that the caller computed: it may have passed. name: the signature of the data, or data
 --                        (core/runs/signature.py)
--- RETURNS  OK, now ms, <entry>/<version of written rows>, then per row: word, due ms
+-- RETURNS  OK, now ms, <entry>/<version of written rows, or ->, then per row: word, due ms
 --        words: created updated unchanged kept already_fired EXISTS PAST CHANGED:<present version> TAKEN WRONGTYPE; due
 --        ms may be -
 -- LOGS   put: lane, fields n, the shared pairs, rows n, per written row (id, due ms) and (name, data); then, if not
@@ -99,8 +99,7 @@ local found = find(ids)
 local has_runs = redis.call('EXISTS', unpack(keys)) > 0  -- usually none: then no row asks for its own
 
 -- Read and decide. Most rows are new, and have no run.
-local created_at = stamp(now_ms, seq + 1)
-local reply = {'OK', now_ms, version() .. '/' .. created_at}
+local reply = {'OK', now_ms, ''}
 local writes, fields = {}, {'lane', lane, 'fields', field_size / 2}
 for i = ROWS, first_row - 1 do
   fields[#fields + 1] = ARGV[i]
@@ -116,15 +115,15 @@ local function list(name, some)
   end
 end
 
-local members, earliest = {}, math.huge
+local members = {}
 for n, id in ipairs(ids) do
   local at, due_ms, run, row = found[n], due[n], keys[n], first_row + ROW_SIZE * (n - 1)
-  local name, data, at_ms, word, shown_ms = ARGV[row + 2], ARGV[row + 3], tonumber(due_ms), nil, nil
+  local name, data, word, shown_ms = ARGV[row + 2], ARGV[row + 3], nil, nil
   local job = has_runs and redis.call('EXISTS', run) == 1 and redis.pcall('HMGET', run, unpack(OF_RUN))
   if at or job or seen_version ~= '' then
     word, shown_ms = word_of_present(id, at, due_ms, run, job, name, data)
   end
-  if not word and at_ms < now_ms and not (at and not at.recurring and at.due_ms == due_ms) then
+  if not word and tonumber(due_ms) < now_ms and not (at and not at.recurring and at.due_ms == due_ms) then
     if allow_past ~= '1' and not is_relative[n] then
       word = 'PAST'
     else
@@ -144,7 +143,6 @@ for n, id in ipairs(ids) do
     else
       local last = #members
       members[last + 1], members[last + 2] = due_ms, id
-      earliest = math.min(earliest, at_ms)
     end
     writes[#writes + 1] = n
     local size = #fields
@@ -154,50 +152,53 @@ for n, id in ipairs(ids) do
   reply[size + 1], reply[size + 2] = word, shown_ms or due_ms
 end
 
-if #writes > 0 then
-  fields[rows_at] = #writes
-  list('replaced', replaced)
-  list('paused', pausing)
-  list('past', past)
-  append('put', fields)
+if #writes == 0 then
+  reply[3] = version() .. '/-'
+  return answer(reply)
+end
 
-  -- Fields for fire come first: Redis finds them soonest. The shared texts begin with them (storage/rqjob.py). Jobs
-  -- differ only in data and signature, so most are copies of the first one with as many texts.
-  local new_job, copied = {'HSET', '', 'status', 'scheduled'}, {}
-  for i = ROWS, first_row - 1 do
-    new_job[#new_job + 1] = ARGV[i]
-  end
-  local size = #new_job + 2
-  new_job[size - 1], new_job[size], new_job[size + 1], new_job[size + 3] = 'created_at', created_at, 'data', 'zs_sig'
-  if #taken > 0 then
-    redis.call('DEL', unpack(taken))  -- a hash without a place would leave fields of its own
-  end
-  for _, n in ipairs(writes) do
-    local id, at, due_ms = ids[n], found[n], due[n]
-    if at then
-      remove(id, at)
-      if at.recurring then
-        forget_state(id)
-      end
-    end
-    local row = first_row + ROW_SIZE * (n - 1)
-    local last = ARGV[row + 2] ~= 'data' and size + 4 or size + 2
-    new_job[2], new_job[size + 2], new_job[size + 4] = keys[n], ARGV[row + 3], ARGV[row + 2]
-    if copied[last] then
-      redis.call('COPY', copied[last], keys[n])
-      redis.call('HSET', keys[n], unpack(new_job, size + 1, last))
-    else
-      redis.call(unpack(new_job, 1, last))
-      copied[last] = keys[n]
-    end
-    if #pausing > 0 and will_pause(at) then
-      local was = at and at.place == 'paused' and at or {}
-      park(paused_key, id, lane, due_ms, was.since_ms, was.note)
+fields[rows_at] = #writes
+list('replaced', replaced)
+list('paused', pausing)
+list('past', past)
+local created_at = stamp(now_ms, seq + 1)
+reply[3] = append('put', fields) .. '/' .. created_at
+
+-- Fields for fire come first: Redis finds them soonest. The shared texts begin with them (storage/rqjob.py). Jobs
+-- differ only in data and signature, so most are copies of the first one with as many texts.
+local new_job, copied = {'HSET', '', 'status', 'scheduled'}, {}
+for i = ROWS, first_row - 1 do
+  new_job[#new_job + 1] = ARGV[i]
+end
+local size = #new_job + 2
+new_job[size - 1], new_job[size], new_job[size + 1], new_job[size + 3] = 'created_at', created_at, 'data', 'zs_sig'
+if #taken > 0 then
+  redis.call('DEL', unpack(taken))  -- a hash without a place would leave fields of its own
+end
+for _, n in ipairs(writes) do
+  local id, at, due_ms = ids[n], found[n], due[n]
+  if at then
+    remove(id, at)
+    if at.recurring then
+      forget_state(id)
     end
   end
-  if #members > 0 then
-    wake_if_earlier(lane, string.format('%.0f', earliest))
-    redis.call('ZADD', lane_keys[lane], unpack(members))
+  local row = first_row + ROW_SIZE * (n - 1)
+  local last = ARGV[row + 2] ~= 'data' and size + 4 or size + 2
+  new_job[2], new_job[size + 2], new_job[size + 4] = keys[n], ARGV[row + 3], ARGV[row + 2]
+  if copied[last] then
+    redis.call('COPY', copied[last], keys[n])
+    redis.call('HSET', keys[n], unpack(new_job, size + 1, last))
+  else
+    redis.call(unpack(new_job, 1, last))
+    copied[last] = keys[n]
   end
+  if #pausing > 0 and will_pause(at) then
+    local was = at and at.place == 'paused' and at or {}
+    park(paused_key, id, lane, due_ms, was.since_ms, was.note)
+  end
+end
+if #members > 0 then
+  enter(lane, members)
 end
 return answer(reply)

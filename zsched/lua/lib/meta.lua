@@ -13,11 +13,8 @@ if meta[10] and meta[10] ~= '{rq}' then
 end
 throttled_words = meta[8] or ''  -- see lib/lanes.lua
 
-local next_version
-
 function version()
-  next_version = next_version or string.format('%.0f-%.0f', epoch, seq + 1)
-  return next_version
+  return string.format('%.0f-%.0f', epoch, seq + 1)
 end
 
 -- Append an entry, before all other writes: Redis may refuse it. It also refuses to tell the size of a key that another
@@ -30,7 +27,7 @@ function append(kind, fields)
   else
     redis.call('XADD', log_key, id, 'kind', kind, 't', t, 'by', by, unpack(fields))
   end
-  seq, next_version = seq + 1, nil
+  seq = seq + 1
   redis.call('HSET', meta_key, 'seq', string.format('%.0f', seq), 'rq_prefix', '{rq}')
   return id
 end
