@@ -33,7 +33,8 @@ PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jso
 # plain ones.
 IMPORTERS = {
     "rq/plain.py": {"pickle.dumps", "pickle.HIGHEST_PROTOCOL"},
-    "storage/rqjob.py": {"pickle.loads", "pickle.dumps", "pickle.HIGHEST_PROTOCOL"},
+    "storage/pickling.py": {"pickle.Pickler", "pickle.dumps", "pickle.HIGHEST_PROTOCOL"},
+    "storage/rqjob.py": {"pickle.loads"},
     "storage/unpickling.py": {"pickle.Unpickler"},
 }
 # Who asks the encoder of ``rqjob`` to run what it opens, and why that is no surprise.
