@@ -32,7 +32,9 @@ PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jso
 # Who imports such a module, and what it names of it. ``unpickling`` subclasses the reader: it looks up no class but
 # plain ones.
 IMPORTERS = {
-    "storage/rqjob.py": {"pickle.loads", "pickle.dumps", "pickle.HIGHEST_PROTOCOL"},
+    "rq/plain.py": {"pickle.dumps", "pickle.HIGHEST_PROTOCOL"},
+    "storage/pickling.py": {"pickle.Pickler", "pickle.dumps", "pickle.HIGHEST_PROTOCOL"},
+    "storage/rqjob.py": {"pickle.loads"},
     "storage/unpickling.py": {"pickle.Unpickler"},
 }
 # Who asks the encoder of ``rqjob`` to run what it opens, and why that is no surprise.

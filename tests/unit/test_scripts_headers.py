@@ -248,7 +248,7 @@ def test_keyword_arguments_are_sent_in_the_order_of_the_header() -> None:
     keys = [prefix + key for key in ("meta", "log", "due:high", "due:normal", "due:low", "paused", "quarantine")]
     keys += [prefix + key for key in ("recurring", "failing", "blocked", "op:-")]
     argv = [prefix + "schedule:", prefix + "template:", "-nmail", "ann", 0, "", "why", "a"]
-    assert ("EVALSHA", load("pause").sha, 11, *keys, *argv) == channel.told[-1]
+    assert ("EVALSHA", load("pause").sha, "11", *keys, *argv) == channel.told[-1]
 
 
 def test_a_missing_argument_is_noticed_before_anything_is_sent() -> None:

@@ -111,7 +111,7 @@ class FileSync:
                     yield outcome.number, error
                 else:
                     next_at = None if outcome.due_ms == b"-" else from_ms(int(outcome.due_ms))
-                    yield outcome.number, Scheduled(outcome.id, text(outcome.word), next_at, None)
+                    yield outcome.number, Scheduled(outcome.put.id, text(outcome.word), next_at, None)
 
     def _of(self, found: Schedule) -> ScheduleWithOptions:
         return with_options(found, self._encoder)

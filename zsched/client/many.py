@@ -20,113 +20,80 @@ from zsched.client.putting import RowReader, outdated
 from zsched.core.entry import text
 from zsched.core.model import Many
 from zsched.core.occurrences.first_times import REPLANS, Bracket, FirstTimes
-from zsched.core.options.choices import IfExists
 from zsched.errors import InvalidSchedule, ScheduleExists, TriggerError, ZschedError
 from zsched.storage.keys import Keys
 from zsched.storage.log import LogPlace
-from zsched.storage.puts import RELATIVE, ROW_SIZE, Put, PutScripts, Replies, Shape, one_shots_call, recurring_call
+from zsched.storage.puts import DONE, RELATIVE, ROW_SIZE, Put, PutScripts, Replies, one_shots_call, recurring_call
 from zsched.storage.refusals import refusal
 from zsched.storage.scripts import BulkCall
 
-ONE_SHOTS_PER_CALL: Final = 100  # 0.5 ms of the server (measured); meanwhile, runs that are due wait
-RECURRING_PER_CALL: Final = 100  # 1.3 ms if they are new, 2.3 if all of them change
+ROWS_PER_CALL: Final = 100  # 0.5 ms of the server (measured), recurring 1.3 to 2.3; meanwhile, runs that are due wait
 BYTES_PER_CALL: Final = 262_144  # of payloads
 TEXTS_PER_CALL: Final = 4000  # of shapes; Lua unpacks no more than some 8,000
 
 Numbered = tuple[int, Put]
-_GOOD: Final = {  # words that are no refusal, and their counters in ``Many``
-    word.encode(): word for word in ("created", "updated", "unchanged", "kept", "already_fired")
-}
+_PortionKey = tuple[int, str]  # of a portion of one-shots: identity of the shape, and version
+_OF_RECURRING: Final = 0, ""
+_GOOD: Final = {word.encode(): word for word in DONE}  # words that are no refusal, and their counters in ``Many``
 
 
 class PutOutcome(NamedTuple):
     """
-    Result of one item: a word of ``Answer``, and its due time or "-", as in the reply. ``if_version``: of the item.
-    ``error``: why it was not sent; then the word is empty.
+    Result of one item: a word of ``Answer``, and its due time or "-", as in the reply. ``error``: why it was not sent;
+    then the word is empty.
     """
 
     number: int
-    id: str
+    put: Put
     word: bytes
     due_ms: bytes = b"-"
     now_ms: int = 0
-    if_version: str = ""
     error: ZschedError | None = None
 
     def refusal(self, keys: Keys) -> ZschedError | None:
         """Return the error, or the error for the word, or None."""
-        due_ms = None if self.due_ms == b"-" else int(self.due_ms)
+        due_ms, put = None if self.due_ms == b"-" else int(self.due_ms), self.put
         return self.error or refusal(
-            text(self.word), self.id, keys, due_ms=due_ms, now_ms=self.now_ms, if_version=self.if_version
+            text(self.word), put.id, keys, due_ms=due_ms, now_ms=self.now_ms, if_version=put.if_version
         )
 
 
 @dataclass(slots=True)
-class _OneShotPortion:
-    """One-shots of one shape for one call: the texts of their rows, one after another, and the number of each."""
+class _Portion:
+    """Items for one call: one-shots of one shape and version, or recurring schedules with their plans."""
 
-    shape: Shape
-    if_version: str
-    numbers: list[int] = field(default_factory=list)
-    texts: list[Any] = field(default_factory=list)
-    size: int = 0
-
-    def add(self, number: int, put: Put) -> bool:
-        """Add a row; return True when the portion is full."""
-        self.numbers.append(number)
-        self.texts += put.row
-        self.size += len(put.data)
-        return len(self.numbers) >= ONE_SHOTS_PER_CALL or self.size >= BYTES_PER_CALL
-
-    @property
-    def ids(self) -> list[str]:
-        return self.texts[::ROW_SIZE]
-
-    def call(self, puts: PutScripts) -> BulkCall:
-        """Return the call, signed, with an operation id if sending it twice could act twice. Raises ConfigError."""
-        is_conditional = self.shape.if_exists is not IfExists.REPLACE or self.if_version
-        dues = "".join(self.texts[1::ROW_SIZE])
-        needs_op = is_conditional or any(sign in dues for sign in RELATIVE)
-        texts = puts.sign(self.shape, self.texts)
-        return one_shots_call(self.shape, self.if_version, texts, uuid4().hex if needs_op else None)
-
-
-class _Waiting(NamedTuple):
-    """A recurring schedule without a reply yet, and the number of plans that were made for it."""
-
-    number: int
-    put: Put
-    plans: int
-
-
-@dataclass(slots=True)
-class _RecurringPortion:
-    """Recurring schedules for one call, with their plans."""
-
-    waiting: list[_Waiting] = field(default_factory=list)
-    brackets: list[Bracket] = field(default_factory=list)
-    shapes: set[int] = field(default_factory=set)  # by identity
+    items: list[Numbered] = field(default_factory=list)
+    plans: list[Bracket] = field(default_factory=list)
+    shapes: set[int] = field(default_factory=set)  # of recurring schedules, by identity
     size: int = 0
     texts: int = 0  # of the shapes
 
-    def add(self, waiting: _Waiting, bracket: Bracket) -> bool:
-        """Add a schedule; return True when the portion is full."""
-        put = waiting.put
-        self.waiting.append(waiting)
-        self.brackets.append(bracket)
+    def add(self, item: Numbered, plan: Bracket | None = None) -> bool:
+        """Add an item; return True when the portion is full."""
+        put = item[1]
+        self.items.append(item)
         self.size += len(put.data)
-        if id(put.shape) not in self.shapes:
-            self.shapes.add(id(put.shape))
-            self.texts += len(put.shape.own) + len(put.shape.job)
-            self.size += sum(map(len, put.shape.job))
-        is_long = self.texts >= TEXTS_PER_CALL or self.size >= BYTES_PER_CALL
-        return is_long or len(self.waiting) >= RECURRING_PER_CALL
+        if plan is not None:
+            self.plans.append(plan)
+            if id(put.shape) not in self.shapes:
+                self.shapes.add(id(put.shape))
+                self.texts += len(put.shape.own) + len(put.shape.job)
+                self.size += sum(map(len, put.shape.job))
+        return len(self.items) >= ROWS_PER_CALL or self.size >= BYTES_PER_CALL or self.texts >= TEXTS_PER_CALL
 
-    def call(self) -> BulkCall:
-        """Return the call, with an operation id if sending it twice could answer differently."""
-        puts = [waiting.put for waiting in self.waiting]
-        is_conditional = any(put.is_conditional for put in puts)
-        return recurring_call(zip(puts, self.brackets, strict=True), uuid4().hex if is_conditional else None)
+    def call(self, puts: PutScripts) -> BulkCall:
+        """Return the call, with an operation id if sending it twice could act twice. Raises ConfigError."""
+        own = [put for _, put in self.items]
+        if self.plans:
+            op = uuid4().hex if any(put.is_conditional for put in own) else None
+            return recurring_call(zip(own, self.plans, strict=True), op)
+        texts: list[Any] = []
+        for put in own:
+            texts += put.row
+        dues = "".join(texts[1::ROW_SIZE])
+        needs_op = own[0].is_conditional or any(sign in dues for sign in RELATIVE)
+        rows = puts.sign(own[0].shape, texts)
+        return one_shots_call(own[0].shape, own[0].if_version, rows, uuid4().hex if needs_op else None)
 
 
 class BulkPut:
@@ -134,12 +101,11 @@ class BulkPut:
 
     def __init__(self, puts: PutScripts, first_times: FirstTimes) -> None:
         self._puts, self._first_times = puts, first_times
-        self._open: dict[tuple[int, str], _OneShotPortion] = {}  # by identity of the shape, and version
-        self._open_ids: set[str] = set()
-        self._recurring = _RecurringPortion()
-        self._sent: deque[_OneShotPortion | _RecurringPortion] = deque()
-        self._unanswered: set[str] = set()  # ids of recurring schedules
-        self._again: deque[_Waiting] = deque()
+        self._open: dict[_PortionKey, _Portion] = {}
+        self._open_ids: set[str] = set()  # of one-shots
+        self._sent: deque[_Portion] = deque()
+        self._plans: dict[str, int] = {}  # by id of a recurring schedule without a reply: its plans until now
+        self._again: deque[Numbered] = deque()
         self._refused: list[PutOutcome] = []  # not sent
         self._held: Numbered | None = None  # it waits for the replies to sent items
         self._is_read = False  # True: all items were read
@@ -152,89 +118,73 @@ class BulkPut:
             for replies in self._puts.put_many(self._calls(source)):
                 portion = self._sent.popleft()
                 self.places.append(replies.place)
-                if isinstance(portion, _OneShotPortion):
-                    rows = zip(portion.numbers, portion.ids, replies.words, replies.due_ms, strict=True)
-                    about = replies.now_ms, portion.if_version
-                    yield self._refused + [PutOutcome(*row, *about) for row in rows]
-                else:
-                    yield self._refused + self._answered(portion, replies)
+                yield self._refused + self._answered(portion, replies)
                 self._refused = []
         yield self._refused
 
-    def _answered(self, portion: _RecurringPortion, replies: Replies) -> list[PutOutcome]:
-        found = []
-        for waiting, word, due_ms in zip(portion.waiting, replies.words, replies.due_ms, strict=True):
-            id = waiting.put.id
-            if word != b"AGAIN":
-                self._unanswered.discard(id)
-                found.append(PutOutcome(waiting.number, id, word, due_ms, replies.now_ms, waiting.put.if_version))
-            elif waiting.plans >= REPLANS:
-                self._unanswered.discard(id)
-                found.append(PutOutcome(waiting.number, id, b"", error=outdated()))
-            else:
-                self._first_times.tell(replies.now_ms)
-                self._again.append(waiting)
+    def _answered(self, portion: _Portion, replies: Replies) -> list[PutOutcome]:
+        now_ms, found = replies.now_ms, []
+        for (number, put), word, due_ms in zip(portion.items, replies.words, replies.due_ms, strict=True):
+            error = None
+            if word == b"AGAIN":
+                if self._plans[put.id] < REPLANS:
+                    self._first_times.tell(now_ms)
+                    self._again.append((number, put))
+                    continue
+                word, error = b"", outdated()
+            if put.rule is not None:
+                del self._plans[put.id]
+            found.append(PutOutcome(number, put, word, due_ms, now_ms, error))
         return found
 
     def _calls(self, source: Iterator[Numbered]) -> Iterator[BulkCall]:
         """Read items. Yield a call for each portion when it is full, or when it must be sent before another item."""
         while not self._is_read or self._again:
             if self._again:
-                if self._plan(self._again.popleft()):
-                    yield self._close_recurring()
-                continue
-            numbered, self._held = self._held or next(source, None), None
-            if numbered is None:
-                self._is_read = True
-                continue
-            number, put = numbered
-            if put.id in self._unanswered:
-                self._held = numbered
-                break
-            if put.id in self._open_ids:
-                yield from self._close_one_shots()
-            if put.rule is not None:
-                self._unanswered.add(put.id)
-                if self._plan(_Waiting(number, put, 0)):
-                    yield self._close_recurring()
-                continue
+                item = self._again.popleft()
+            else:
+                next_item, self._held = self._held or next(source, None), None
+                if next_item is None:
+                    self._is_read = True
+                    continue
+                item = next_item
+                if item[1].id in self._plans:
+                    self._held = item
+                    break
+                if item[1].id in self._open_ids:
+                    yield from self._close_all()
+            if (call := self._add(item)) is not None:
+                yield call
+        yield from self._close_all()
+
+    def _add(self, item: Numbered) -> BulkCall | None:
+        """Add an item to its portion, a recurring schedule with a plan. Return the call when the portion is full."""
+        (number, put), plan, key = item, None, _OF_RECURRING
+        if put.rule is None:
             key = id(put.shape), put.if_version
-            portion = self._open.get(key)
-            if portion is None:
-                portion = self._open[key] = _OneShotPortion(put.shape, put.if_version)
             self._open_ids.add(put.id)
-            if portion.add(number, put):
-                yield self._close(portion)
-        yield from self._close_one_shots()
-        if self._recurring.waiting:
-            yield self._close_recurring()
+        else:
+            try:
+                plan = self._first_times.plan(put.rule, put.id)
+            except (InvalidSchedule, TriggerError) as error:
+                self._plans.pop(put.id, None)
+                self._refused.append(PutOutcome(number, put, b"", error=error))
+                return None
+            self._plans[put.id] = self._plans.get(put.id, 0) + 1
+        portion = self._open.get(key)
+        if portion is None:
+            portion = self._open[key] = _Portion()
+        return self._close(key) if portion.add(item, plan) else None
 
-    def _plan(self, waiting: _Waiting) -> bool:
-        """Plan and add a recurring schedule; return True when the portion is full."""
-        number, put, plans = waiting
-        assert put.rule is not None
-        try:
-            bracket = self._first_times.plan(put.rule, put.id)
-        except (InvalidSchedule, TriggerError) as error:
-            self._unanswered.discard(put.id)
-            self._refused.append(PutOutcome(number, put.id, b"", error=error))
-            return False
-        return self._recurring.add(_Waiting(number, put, plans + 1), bracket)
-
-    def _close(self, portion: _OneShotPortion) -> BulkCall:
-        del self._open[id(portion.shape), portion.if_version]
-        self._open_ids.difference_update(portion.ids)
+    def _close(self, key: _PortionKey) -> BulkCall:
+        portion = self._open.pop(key)
+        self._open_ids.difference_update([put.id for _, put in portion.items])
         self._sent.append(portion)
         return portion.call(self._puts)
 
-    def _close_one_shots(self) -> Iterator[BulkCall]:
-        for portion in list(self._open.values()):
-            yield self._close(portion)
-
-    def _close_recurring(self) -> BulkCall:
-        portion, self._recurring = self._recurring, _RecurringPortion()
-        self._sent.append(portion)
-        return portion.call()
+    def _close_all(self) -> Iterator[BulkCall]:
+        for key in list(self._open):
+            yield self._close(key)
 
 
 def put_rows(
@@ -243,10 +193,6 @@ def put_rows(
     """Put *rows*; see ``Client.schedule_many``."""
     many = Many()
 
-    def fail(number: int, error: ZschedError) -> None:
-        many.errors.append((number, error))
-        many.done += 1
-
     def items() -> Iterator[Numbered]:
         for number, row in enumerate(rows):
             many.ids.append(None)
@@ -254,20 +200,22 @@ def put_rows(
             try:
                 yield number, reader.read(row)
             except (InvalidSchedule, ScheduleExists, TriggerError) as error:
-                fail(number, error)
+                many.errors.append((number, error))
             except (TypeError, ValueError) as error:  # not a mapping of names
-                fail(number, InvalidSchedule("row", row, f"not a row ({error})", "give a dict of options"))
+                problem = InvalidSchedule("row", row, f"not a row ({error})", "give a dict of options")
+                many.errors.append((number, problem))
 
+    accepted = 0
     for outcomes in puts.put(items()):
         for outcome in outcomes:
             if (word := _GOOD.get(outcome.word)) is not None:
-                many.ids[outcome.number], many.outcomes[outcome.number] = outcome.id, word
+                many.ids[outcome.number], many.outcomes[outcome.number] = outcome.put.id, word
+                accepted += 1
             elif (error := outcome.refusal(keys)) is not None:
-                fail(outcome.number, error)
-        for answered, count in Counter(outcome.word for outcome in outcomes).items():
-            if (name := _GOOD.get(answered)) is not None:
-                setattr(many, name, getattr(many, name) + count)
-                many.done += count
+                many.errors.append((outcome.number, error))
+        many.done = accepted + len(many.errors)
         on_progress(many.done)
+    for name, count in Counter(filter(None, many.outcomes)).items():
+        setattr(many, name, count)
     many.errors.sort(key=lambda failed: failed[0])
     return many

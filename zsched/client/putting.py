@@ -12,7 +12,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
@@ -47,32 +47,21 @@ _NONE: Final[Mapping[_Key, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class _OneShots:
+class _Known:
     """
-    A known shape of one-shots, with the data to read another row of it. ``shapes``: by the offset of a local time, or
-    None.
+    The facts that rows of a shape share. ``shapes``: by the offset of a local time, or None. ``rules``: those of
+    recurring schedules, by their options.
     """
 
+    path: str
+    typed: Typed | None
+    jitter_ms: int
+    if_version: str
     shapes: dict[int | None, Shape]
-    path: str
-    tz: str | None
-    gap: Gap
-    fold: Fold
-    jitter_ms: int
-    typed: Typed | None
-    if_version: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """A known shape of recurring schedules. ``rules``: the rules of its rows, by their options."""
-
-    shape: Shape
-    path: str
-    jitter_ms: int
-    typed: Typed | None
-    if_version: str
-    rules: dict[_Key, PlannedRule] = field(default_factory=dict)
+    rules: dict[_Key, PlannedRule]
+    tz: str | None = None
+    gap: Gap = Gap.SHIFT
+    fold: Fold = Fold.FIRST
 
 
 class RowReader:
@@ -84,8 +73,8 @@ class RowReader:
     def __init__(self, puts: PutScripts, urgencies: Presets, remembered: int = _MANY) -> None:
         self._puts, self._encoder, self._urgencies, self._remembered = puts, puts.encoder, urgencies, remembered
         self.on_definition: Callable[[Definition], None] | None = None
-        self._one_shots: dict[_Key, _OneShots] = {}
-        self._rules: dict[_Key, _Rules] = {}
+        self._one_shots: dict[_Key, _Known] = {}
+        self._recurring: dict[_Key, _Known] = {}
         self._shapes: dict[Shape, Shape] = {}
 
     def read(self, row: Mapping[str, Any]) -> Put:
@@ -95,7 +84,7 @@ class RowReader:
         args, kwargs = rest.pop("args", ()), rest.pop("kwargs", None)
         args = () if args is None else args
         if at is None and after is None:
-            return self._recurring(row, rest, id, args, kwargs)
+            return self._read_recurring(row, rest, id, args, kwargs)
         key, known = _look_up(self._one_shots, rest)
         if known is None or (at is not None and after is not None):
             return self._read_new(row, key, None)
@@ -113,7 +102,7 @@ class RowReader:
             return self._read_new(row, key, None, known.shapes)
         return self._puts.one_shot(shape, own_id, due, self._encoder.call(known.path, args, kwargs), known.if_version)
 
-    def _recurring(self, row: Mapping[str, Any], rest: dict[str, Any], id: Any, args: Any, kwargs: Any) -> Put:
+    def _read_recurring(self, row: Mapping[str, Any], rest: dict[str, Any], id: Any, args: Any, kwargs: Any) -> Put:
         """Do the same for a row of a recurring schedule; *rest*: its options without id and arguments."""
         if getattr(rest.get("starts"), "fold", 0) or getattr(rest.get("ends"), "fold", 0):
             return self._read_new(row, None, None)  # datetimes that differ in it alone are equal (PEP 495)
@@ -121,7 +110,7 @@ class RowReader:
         func = rest.get("func")
         if type(func) is str or not isinstance(func, Typed):  # its own options depend on these
             options = {name: rest.pop(name) for name in _OF_RULE if name in rest}
-        key, known = _look_up(self._rules, rest)
+        key, known = _look_up(self._recurring, rest)
         rule_key, rule = _look_up(_NONE if known is None else known.rules, options)
         if known is not None and rule is None:
             with suppress(InvalidSchedule):  # the check of the whole row reports it
@@ -133,7 +122,7 @@ class RowReader:
             id = known.typed.checked_id(id, args, kwargs)
         own_id = uuid4().hex if id is None else check_id(id)
         data = self._encoder.call(known.path, args, kwargs)
-        return self._puts.recurring(known.shape, own_id, rule, data, known.if_version)
+        return self._puts.recurring(known.shapes[None], own_id, rule, data, known.if_version)
 
     def _read_new(
         self,
@@ -156,29 +145,22 @@ class RowReader:
         definition = define(func, options, uuid4().hex if options.get("id") is None else "", self._urgencies)
         if self.on_definition is not None:
             self.on_definition(definition)
-        put = self._puts.from_definition(definition)
+        put, path = self._puts.from_definition(definition), function_path(func)
         if isinstance(definition.when, TriggerSpec):
             assert put.rule is not None
-            known = _Rules(put.shape, function_path(func), definition.when.jitter_ms, typed, put.if_version)
+            known = _Known(path, typed, definition.when.jitter_ms, put.if_version, {None: put.shape}, {})
             self._remember(known.rules, rule_key, put.rule)
-            self._remember(self._rules, key if rule_key is not None else None, known)
+            self._remember(self._recurring, key if rule_key is not None else None, known)
             return put
         if len(self._shapes) >= self._remembered:
             self._shapes.clear()
         shape = self._shapes.setdefault(put.shape, put.shape)  # equal shapes are one object: portions go by identity
         shapes = {} if shapes is None else shapes
         shapes[definition.when.offset_s if isinstance(definition.when, At) else None] = shape
-        one_shots = _OneShots(
-            shapes,
-            function_path(func),
-            options.get("tz") if options.get("tz") is None else definition.tz,
-            Gap(options.get("gap") or Gap.SHIFT),
-            Fold(options.get("fold") or Fold.FIRST),
-            definition.jitter_ms,
-            typed,
-            put.if_version,
-        )
-        self._remember(self._one_shots, key if rule_key is None else None, one_shots)
+        tz = options.get("tz") if options.get("tz") is None else definition.tz
+        gap, fold = Gap(options.get("gap") or Gap.SHIFT), Fold(options.get("fold") or Fold.FIRST)
+        known = _Known(path, typed, definition.jitter_ms, put.if_version, shapes, {}, tz, gap, fold)
+        self._remember(self._one_shots, key if rule_key is None else None, known)
         return put._replace(shape=shape)
 
     def _remember(self, known: dict[_Key, V], key: _Key | None, value: V) -> None:

@@ -104,11 +104,12 @@ class Updating:
                 puts.append((len(puts), put))
         for page in self._putting.bulk().put(puts):
             for outcome in page:
+                id = outcome.put.id
                 if is_changed(text(outcome.word)):
-                    problem = f"schedule {outcome.id!r} was changed meanwhile; sign it once more"
-                    outcomes[outcome.id] = IdOutcome("", error=Contended(problem))
+                    problem = f"schedule {id!r} was changed meanwhile; sign it once more"
+                    outcomes[id] = IdOutcome("", error=Contended(problem))
                 else:
-                    outcomes[outcome.id] = IdOutcome("signed", error=outcome.refusal(self._puts.keys))
+                    outcomes[id] = IdOutcome("signed", error=outcome.refusal(self._puts.keys))
         return outcomes
 
     def _signature_of(self, put: Put) -> bytes:

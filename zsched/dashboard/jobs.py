@@ -30,10 +30,9 @@ from rq.utils import as_text
 
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.sentences import local_text
-from zsched.storage.unpickling import MOST_BYTES, NotPlain, excess, inflated, read_shown
+from zsched.storage.unpickling import MOST_BYTES, PICKLES, NotPlain, excess, inflated, read_shown
 
 _LONGEST_TRACEBACK: Final = 100_000  # characters; a page may have two hundred
-_PICKLE = b"\x80"  # the first byte of every pickle that RQ writes, and of no JSON
 
 
 class Readable:
@@ -48,7 +47,7 @@ class Readable:
     def loads(data: bytes) -> Any:
         """Open *data*; if it cannot be shown, return a text with the reason. Raises nothing."""
         try:
-            return read_shown(data) if data.startswith(_PICKLE) else _json(data)
+            return read_shown(data) if data.startswith(PICKLES) else _json(data)
         except NotPlain as error:
             reason = str(error)
         except Exception as error:  # broken JSON that is deep, or is not text, raises several kinds

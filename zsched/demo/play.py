@@ -27,7 +27,7 @@ from zsched.cli.terminal import Terminal
 from zsched.client import Client
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock, from_ms
-from zsched.core.log import changes
+from zsched.core.log.kinds import changes
 from zsched.core.model import seconds
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import run_that_ended

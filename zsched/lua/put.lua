@@ -13,7 +13,7 @@
 --        ...             the shared texts, then per row: id, due, name, data. due: ms; +ms from TIME; or =ms, such a
 --                        time that the caller computed: it may have passed. name: the signature of the data, or data
 --                        (core/runs/signature.py)
--- RETURNS  OK, now ms, <entry>/<version of written rows>, then per row: word, due ms
+-- RETURNS  OK, now ms, <entry>/<version of written rows, or ->, then per row: word, due ms
 --        words: created updated unchanged kept already_fired EXISTS PAST CHANGED:<present version> TAKEN WRONGTYPE; due
 --        ms may be -
 -- LOGS   put: lane, fields n, the shared pairs, rows n, per written row (id, due ms) and (name, data); then, if not
@@ -35,11 +35,12 @@ keep_op_ms, field_size = tonumber(keep_op_ms), tonumber(field_size)
 local ROW_SIZE = 4  -- texts of a row
 local first_row = ROWS + field_size
 
-local expected = by_name(ARGV, ROWS, first_row - 1)
+local expected  -- by field: the shared texts, if a row has to be compared
 
 -- Return whether this hash, as HGETALL gave it, is the waiting job that the row describes; its times may differ.
 local function is_same(pairs_now, name, data)
   local same, its_name = 1, 'data'
+  expected = expected or by_name(ARGV, ROWS, first_row - 1)
   for i = 1, #pairs_now, 2 do
     local field, value = pairs_now[i], pairs_now[i + 1]
     if field == 'data' then
@@ -63,6 +64,26 @@ local function will_pause(at)
   return enabled == '0' or enabled == '' and at and at.place == 'paused'
 end
 
+-- Return the word of a row that writes nothing, or nil; and the due time to return, if it is not the row's. `at` is its
+-- place or false, `job` the fields OF_RUN at its run's key or false.
+local function word_of_present(id, at, due_ms, run, job, name, data)
+  local pending = at and not at.recurring and at.place ~= 'quarantine'
+  if job and job.err then
+    return 'WRONGTYPE'
+  elseif at and (if_exists == 'error' or if_exists == 'keep' and at.place ~= 'quarantine') then
+    return if_exists == 'keep' and 'kept' or 'EXISTS', at.due_ms or '-'
+  elseif seen_version ~= '' and version_of(id, at) ~= seen_version then
+    return 'CHANGED:' .. version_of(id, at), '-'
+  elseif job and is_pushed(job) then
+    -- It was pushed, or RQ took it over; it may wait for a retry.
+    local own = redis.call('HMGET', run, 'zs', 'data')
+    return (own[1] or not own[2]) and 'already_fired' or 'TAKEN'
+  elseif pending and at.lane == lane and at.due_ms == due_ms and (at.place == 'paused') == will_pause(at)
+    and is_same(redis.call('HGETALL', run), name, data) then
+    return 'unchanged'
+  end
+end
+
 local ids, due, keys, is_relative = {}, {}, {}, {}
 for i = first_row, #ARGV, ROW_SIZE do
   local n, id, due_ms = #ids + 1, ARGV[i], ARGV[i + 1]
@@ -77,11 +98,8 @@ end
 local found = find(ids)
 local has_runs = redis.call('EXISTS', unpack(keys)) > 0  -- usually none: then no row asks for its own
 
-local NO_JOB = {}
-
--- Read and decide.
-local created_at = stamp(now_ms, seq + 1)
-local reply = {'OK', now_ms, version() .. '/' .. created_at}
+-- Read and decide. Most rows are new, and have no run.
+local reply = {'OK', now_ms, ''}
 local writes, fields = {}, {'lane', lane, 'fields', field_size / 2}
 for i = ROWS, first_row - 1 do
   fields[#fields + 1] = ARGV[i]
@@ -89,28 +107,23 @@ end
 local rows_at = #fields + 2
 fields[rows_at - 1], fields[rows_at] = 'rows', 0
 local replaced, pausing, past, taken = {}, {}, {}, {}
-for n, id in ipairs(ids) do
-  local at, due_ms, run, row, word = found[n], due[n], keys[n], first_row + ROW_SIZE * (n - 1), nil
-  local name, data = ARGV[row + 2], ARGV[row + 3]
-  local pending = at and not at.recurring
-  local is_there = has_runs and redis.call('EXISTS', run) == 1
-  local job = is_there and redis.pcall('HMGET', run, unpack(OF_RUN)) or NO_JOB
-  if job.err then
-    word = 'WRONGTYPE'
-  elseif at and (if_exists == 'error' or if_exists == 'keep' and at.place ~= 'quarantine') then
-    word = if_exists == 'keep' and 'kept' or 'EXISTS'
-    due_ms = at.due_ms or '-'
-  elseif seen_version ~= '' and version_of(id, at) ~= seen_version then
-    word, due_ms = 'CHANGED:' .. version_of(id, at), '-'
-  elseif is_pushed(job) then
-    -- It was pushed, or RQ took it over; it may wait for a retry.
-    local own = redis.call('HMGET', run, 'zs', 'data')
-    word = (own[1] or not own[2]) and 'already_fired' or 'TAKEN'
-  elseif pending and at.place ~= 'quarantine' and at.lane == lane and at.due_ms == due_ms
-    and (at.place == 'paused') == will_pause(at) and is_same(redis.call('HGETALL', run), name, data) then
-    word = 'unchanged'
+
+local function list(name, some)
+  if #some > 0 then
+    fields[#fields + 1] = name
+    fields[#fields + 1] = table.concat(some, ' ')
   end
-  if not word and tonumber(due_ms) < now_ms and not (pending and at.due_ms == due_ms) then
+end
+
+local members = {}
+for n, id in ipairs(ids) do
+  local at, due_ms, run, row = found[n], due[n], keys[n], first_row + ROW_SIZE * (n - 1)
+  local name, data, word, shown_ms = ARGV[row + 2], ARGV[row + 3], nil, nil
+  local job = has_runs and redis.call('EXISTS', run) == 1 and redis.pcall('HMGET', run, unpack(OF_RUN))
+  if at or job or seen_version ~= '' then
+    word, shown_ms = word_of_present(id, at, due_ms, run, job, name, data)
+  end
+  if not word and tonumber(due_ms) < now_ms and not (at and not at.recurring and at.due_ms == due_ms) then
     if allow_past ~= '1' and not is_relative[n] then
       word = 'PAST'
     else
@@ -118,63 +131,74 @@ for n, id in ipairs(ids) do
     end
   end
   if not word then
-    word = at and 'updated' or 'created'
-    replaced[#replaced + 1] = at and id or nil
-    pausing[#pausing + 1] = will_pause(at) and id or nil
+    word = 'created'
+    if at then
+      word, replaced[#replaced + 1] = 'updated', id
+    end
+    if job then
+      taken[#taken + 1] = run
+    end
+    if will_pause(at) then
+      pausing[#pausing + 1] = id
+    else
+      local last = #members
+      members[last + 1], members[last + 2] = due_ms, id
+    end
     writes[#writes + 1] = n
-    taken[#taken + 1] = is_there and run or nil
     local size = #fields
     fields[size + 1], fields[size + 2], fields[size + 3], fields[size + 4] = id, due_ms, name, data
   end
   local size = #reply
-  reply[size + 1], reply[size + 2] = word, due_ms
+  reply[size + 1], reply[size + 2] = word, shown_ms or due_ms
 end
 
-if #writes > 0 then
-  fields[rows_at] = #writes
-  for _, named in ipairs({{'replaced', replaced}, {'paused', pausing}, {'past', past}}) do
-    if #named[2] > 0 then
-      fields[#fields + 1] = named[1]
-      fields[#fields + 1] = table.concat(named[2], ' ')
-    end
-  end
-  append('put', fields)
+if #writes == 0 then
+  reply[3] = version() .. '/-'
+  return answer(reply)
+end
 
-  -- Fields for fire come first: Redis finds them soonest. The shared texts begin with them (storage/rqjob.py).
-  local job = {'HSET', '', 'status', 'scheduled'}
-  for i = ROWS, first_row - 1 do
-    job[#job + 1] = ARGV[i]
-  end
-  local size = #job
-  job[size + 1], job[size + 2], job[size + 3], job[size + 5] = 'created_at', created_at, 'data', 'zs_sig'
-  local members, earliest = {}, math.huge
-  if #taken > 0 then
-    redis.call('DEL', unpack(taken))  -- a hash without a place would leave fields of its own
-  end
-  for _, n in ipairs(writes) do
-    local id, at, due_ms = ids[n], found[n], due[n]
-    if at then
-      remove(id, at)
-      if at.recurring then
-        forget_state(id)
-      end
-    end
-    local row = first_row + ROW_SIZE * (n - 1)
-    job[2], job[size + 4], job[size + 6] = keys[n], ARGV[row + 3], ARGV[row + 2]
-    redis.call(unpack(job, 1, ARGV[row + 2] ~= 'data' and size + 6 or size + 4))
-    if will_pause(at) and at and at.place == 'paused' then
-      park(paused_key, id, lane, due_ms, at.since_ms, at.note)
-    elseif will_pause(at) then
-      park(paused_key, id, lane, due_ms)
-    else
-      local last = #members
-      members[last + 1], members[last + 2] = due_ms, id
-      earliest = math.min(earliest, tonumber(due_ms))
+fields[rows_at] = #writes
+list('replaced', replaced)
+list('paused', pausing)
+list('past', past)
+local created_at = stamp(now_ms, seq + 1)
+reply[3] = append('put', fields) .. '/' .. created_at
+
+-- Fields for fire come first: Redis finds them soonest. The shared texts begin with them (storage/rqjob.py). Jobs
+-- differ only in data and signature, so most are copies of the first one with as many texts.
+local new_job, copied = {'HSET', '', 'status', 'scheduled'}, {}
+for i = ROWS, first_row - 1 do
+  new_job[#new_job + 1] = ARGV[i]
+end
+local size = #new_job + 2
+new_job[size - 1], new_job[size], new_job[size + 1], new_job[size + 3] = 'created_at', created_at, 'data', 'zs_sig'
+if #taken > 0 then
+  redis.call('DEL', unpack(taken))  -- a hash without a place would leave fields of its own
+end
+for _, n in ipairs(writes) do
+  local id, at, due_ms = ids[n], found[n], due[n]
+  if at then
+    remove(id, at)
+    if at.recurring then
+      forget_state(id)
     end
   end
-  if #members > 0 then
-    wake_if_earlier(lane, string.format('%.0f', earliest))
-    redis.call('ZADD', lane_keys[lane], unpack(members))
+  local row = first_row + ROW_SIZE * (n - 1)
+  local last = ARGV[row + 2] ~= 'data' and size + 4 or size + 2
+  new_job[2], new_job[size + 2], new_job[size + 4] = keys[n], ARGV[row + 3], ARGV[row + 2]
+  if copied[last] then
+    redis.call('COPY', copied[last], keys[n])
+    redis.call('HSET', keys[n], unpack(new_job, size + 1, last))
+  else
+    redis.call(unpack(new_job, 1, last))
+    copied[last] = keys[n]
   end
+  if #pausing > 0 and will_pause(at) then
+    local was = at and at.place == 'paused' and at or {}
+    park(paused_key, id, lane, due_ms, was.since_ms, was.note)
+  end
+end
+if #members > 0 then
+  enter(lane, members)
 end
 return answer(reply)

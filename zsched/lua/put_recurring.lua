@@ -235,7 +235,7 @@ for _, shape in ipairs(used) do
   add_pairs(shape.job, shape.template)
   shape.job_size = #shape.job
 end
-local new_ids, old_keys, members, earliest = {}, {}, {}, {}
+local new_ids, old_keys, members = {}, {}, {}
 for _, n in ipairs(written) do
   local at, lane = found[n], shapes[ARGV[first_row + ROW_SIZE * (n - 1)]].lane
   new_ids[#new_ids + 1] = ids[n]
@@ -277,14 +277,13 @@ for _, n in ipairs(written) do
   elseif pauses[n] then
     park(paused_key, ids[n], lane, due_ms)
   elseif due_ms then
-    local due, to = tonumber(due_ms), members[lane] or {}
+    local to = members[lane] or {}
     to[#to + 1] = due_ms
     to[#to + 1] = ids[n]
-    members[lane], earliest[lane] = to, math.min(due, earliest[lane] or due)
+    members[lane] = to
   end
 end
 for lane, to in pairs(members) do
-  wake_if_earlier(lane, string.format('%.0f', earliest[lane]))
-  redis.call('ZADD', lane_keys[lane], unpack(to))
+  enter(lane, to)
 end
 return answer(reply)

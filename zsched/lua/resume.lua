@@ -98,8 +98,7 @@ for n, id in ipairs(ids) do
       change_progress(id, {nominal_ms = at.nominal_ms})
     end
     leave(id, at)
-    wake_if_earlier(at.lane, at.next_due_ms)
-    redis.call('ZADD', lane_keys[at.lane], at.next_due_ms, id)
+    enter(at.lane, {at.next_due_ms, id})
   elseif at and at.recurring then
     leave(id, at)
     redis.call('HSET', schedule_prefix .. id, 'ended_at', string.format('%.0f', now_ms))

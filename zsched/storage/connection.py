@@ -43,6 +43,7 @@ _PIPELINED = 500  # commands in flight
 REST_S = 0.05  # between two attempts while a slot is being moved
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 _UNREADABLE = (ValueError, RecursionError)  # raised by redis-py's own parser, used without hiredis
+_TEXTS = frozenset({str, bytes})  # types of the parts of most commands
 
 Command = tuple[Any, ...]
 T = TypeVar("T")
@@ -281,9 +282,12 @@ class Wire:
         Return *command* as bytes for ``send_packed``, its numbers as text: hiredis 3.5 crashes the process if Ctrl-C
         comes while it packs a number (``PyObject_Repr`` handles signals). Raises redis.DataError, UnicodeError.
         """
-        texts: Any = (repr(part) if part.__class__ is int or part.__class__ is float else part for part in command)
+        if not _TEXTS.issuperset(map(type, command)):
+            command = tuple(
+                repr(part) if part.__class__ is int or part.__class__ is float else part for part in command
+            )
         try:  # redis-py looks at each part twice before: 5 % of a client's time in a bulk insert (measured)
-            packed: bytes = hiredis.pack_command(tuple(texts))
+            packed: bytes = hiredis.pack_command(tuple(command))
         except TypeError as error:
             raise redis.DataError(str(error)) from error
         return packed

@@ -142,10 +142,9 @@ class Answer:
     @classmethod
     def from_reply(cls, word: bytes | str, now_ms: bytes | int, detail: bytes | str, change: bytes | str) -> Answer:
         """Return the answer of a script; *change*: ``<next entry>/<version>``."""
-        said, detail, change = (each.decode() if isinstance(each, bytes) else each for each in (word, detail, change))
-        entry, _, version = change.partition("/")
-        place = LogPlace(entry, int(now_ms), said in _WRITTEN)
-        return cls(said, place.at_ms, None if detail == "-" else detail, place, version if place.is_written else None)
+        place, version = _place(change, now_ms, word), word_text(change).partition("/")[2]
+        found = None if word_text(detail) == "-" else word_text(detail)
+        return cls(word_text(word), place.at_ms, found, place, version if place.is_written else None)
 
 
 class Replies(NamedTuple):
@@ -166,11 +165,11 @@ def one_shots_call(shape: Shape, if_version: str, rows: Iterable[str | bytes], o
         "lane": shape.lane.value,
         "if_exists": shape.if_exists.value,
         "enabled": shape.enabled,
-        "allow_past": int(shape.allow_past),
+        "allow_past": str(int(shape.allow_past)),
         "seen_version": if_version,
         "op": op or "-",
-        "keep_op_ms": KEEP_OP_MS if op else 0,
-        "field_size": len(shape.job),
+        "keep_op_ms": str(KEEP_OP_MS if op else 0),
+        "field_size": str(len(shape.job)),
     }
     return "put", [*shape.job, *rows], arguments
 

@@ -19,7 +19,6 @@ import inspect
 import json
 import math
 import pickle
-import pickletools
 import re
 import sys
 import zlib
@@ -36,6 +35,7 @@ from zsched.core.options.forms import LONGEST_PATH, MOST_RETRIES, Stored, whole_
 from zsched.core.runs.job import DEFAULT_TIMEOUT_S
 from zsched.core.wording import DURATION_REMEDY, duration_argument
 from zsched.errors import NOT_GIVEN, InvalidSchedule, NotImportable
+from zsched.storage.pickling import CallPickler, demand_characters, pickled
 from zsched.storage.rqversion import HAS_RATE_LIMITS, HERE
 from zsched.storage.unpickling import MOST_BYTES, NotPlain, inflated, read_plain
 
@@ -44,7 +44,6 @@ _SHORTEST_TTL_S = 60  # RQ deletes a job with ttl 0 before its end can be seen; 
 _CALLBACK_TIMEOUT_S = 60  # RQ's own
 _LISTS = (tuple, list)
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
-_HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")  # a lone surrogate as pickle writes it, or other bytes
 
 Pairs = dict[str, str | bytes]
 
@@ -65,6 +64,7 @@ class Encoder:
 
     def __init__(self, serializer: str = "pickle", payload_limit: int = 262_144, *, signs: bool = False) -> None:
         self.serializer, self.payload_limit, self._signs = serializer, payload_limit, signs
+        self._calls = CallPickler()
 
     def data(self, definition: Definition) -> bytes:
         """Return RQ's ``data`` of *definition*. Raises as ``call``, and NotImportable."""
@@ -86,7 +86,7 @@ class Encoder:
         elif not isinstance(kwargs, dict) or (kwargs and not all(map(str.__instancecheck__, kwargs))):  # quickly
             raise InvalidSchedule("kwargs", kwargs, "not named arguments", "give a dict with texts as keys")
         try:
-            raw = self._dumps("args", (path, None, tuple(args), kwargs))
+            raw = self._dumps("args", (path, None, tuple(args), kwargs), self._calls.dumps)
         except InvalidSchedule as error:
             self._refuse_argument(args, kwargs)
             raise InvalidSchedule("args", args, error.problem, error.remedy) from error.__cause__
@@ -222,13 +222,13 @@ class Encoder:
             return json.loads(raw)
         return pickle.loads(raw) if runs else read_plain(raw)
 
-    def _dumps(self, field: str, value: Any) -> bytes:
+    def _dumps(self, field: str, value: Any, write: Function[[Any], bytes] = pickled) -> bytes:
         try:
             if self.serializer == "json":
                 return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
-            raw = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-            if 0xED in raw and _HALF.search(raw):  # as a number it is found much quicker
-                _demand_characters(raw)
+            raw = write(value)
+            if 0xED in raw:  # as a number it is found much quicker than its pattern
+                demand_characters(raw)
             return raw
         except UnicodeEncodeError as error:
             problem = f"it has {error.object[error.start]!a}, half of a character"
@@ -236,13 +236,6 @@ class Encoder:
         except Exception as error:  # pickling runs the arguments' own code: any error may come
             problem = f"the {self.serializer} serializer refuses it ({type(error).__name__}: {error})"[:200]
             raise InvalidSchedule(field, value, problem, "give plain values, or a reference to the data") from error
-
-
-def _demand_characters(raw: bytes) -> None:
-    """Raise UnicodeEncodeError if a text in the pickle *raw* has a lone surrogate."""
-    for _, argument, _ in pickletools.genops(raw):
-        if isinstance(argument, str):
-            argument.encode()
 
 
 def function_path(func: str | Function[..., Any]) -> str:

@@ -191,7 +191,7 @@ class Scripts:
         script, known, own = load(name, self._keys.rq.prefix), self._key_texts, self._own_arguments
         keys = [known.get(key) or self._key(key, arguments) for key in script.keys]
         argv = [own[argument] if argument in own else arguments[argument] for argument in script.argv]
-        return ["EVALSHA", script.sha, len(keys), *keys, *argv, *rows]
+        return ["EVALSHA", script.sha, str(len(keys)), *keys, *argv, *rows]
 
     def ensure(self, name: str) -> None:
         """Load script *name* if the server does not know it. Needed before a pipeline of EVALSHA."""

@@ -30,6 +30,8 @@ _KEYED: Final = frozenset("SETITEM SETITEMS DICT".split())  # they hash each key
 _HASHED: Final = frozenset("ADDITEMS FROZENSET REDUCE NEWOBJ NEWOBJ_EX INST OBJ".split())  # they may hash each part
 MOST_BYTES: Final = 10_000_000  # of a value; the default limit of a payload is a 40th of that
 _DEFLATED: Final = 8  # the method in the first byte of each stream of zlib (RFC 1950)
+_CHECKED: Final = 31  # divides the first two bytes of each stream
+PICKLES: Final = b"\x80", b"("  # the first byte of every pickle of RQ, and of a short one (pickling.py); not of JSON
 _DEEPEST: Final = 100  # levels; Python's own functions recurse, and JSON's
 _ROOM: Final = 10_000_000  # characters, approximately, of a value in text form
 _EACH: Final = 100  # characters for every contained value, so at most 100,000 values
@@ -52,7 +54,7 @@ class NotPlain(ValueError):
 
 def inflated(data: bytes) -> bytes:
     """Return *data*, inflated if it was deflated. Raises NotPlain if it would be too long."""
-    if not data or data[0] & 15 != _DEFLATED:  # the usual case, as of a pickle or JSON: no stream of zlib begins so
+    if not data or data[0] & 15 != _DEFLATED or int.from_bytes(data[:2]) % _CHECKED:  # as of a pickle or JSON
         return data
     machine = zlib.decompressobj()
     try:
@@ -67,7 +69,7 @@ def inflated(data: bytes) -> bytes:
 def is_pickle(data: bytes) -> bool:
     """Return True if a payload is a pickle, by its first byte; else it is JSON."""
     try:
-        return inflated(data)[:1] == b"\x80"
+        return inflated(data).startswith(PICKLES)
     except NotPlain:
         return True
 
