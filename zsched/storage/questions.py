@@ -15,8 +15,7 @@ import json
 import uuid
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import Position, text
 from zsched.storage.archivers import ALIVE_MS, Archivers
@@ -72,8 +71,7 @@ def unpacked(steps: Iterable[Iterable[int]], most: int) -> list[int]:
     return times
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """One question. ``seen``: the last log entry that the asker knows."""
 
     id: str

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from functools import lru_cache
 from math import gcd
-from typing import Final
+from typing import Final, NamedTuple
 
 from zsched.core.triggers.wall_clock import (
     CYCLE_YEARS,
@@ -43,8 +43,7 @@ class Frequency(Enum):
     YEARLY = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """
     A rule without COUNT. Lists are ascending and without repeats, empty when the part is absent.
 
