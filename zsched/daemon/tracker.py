@@ -91,7 +91,7 @@ class Tracker:
         self._near_timeout: dict[str, float] = {}  # runs of this step, with the share of their timeout
         self._over_before: deque[RunKey] = deque(maxlen=_WAITING)  # not open: over before, or not ours
         self._around: RunKey | None = None  # the round continues here, also in another term
-        self._round_of: Position | None = None  # the archive's end when the round began; None: it met an open run
+        self._round_of: Position | None = None  # the archive's end when the round began; None: it shows nothing
         self._queued: deque[tuple[Run, JobFacts]] = deque(maxlen=_HANDED_OVER)
         # The last entry with ends that another chore wrote.
         self._by_others: tuple[str, Position] | None = None
@@ -170,6 +170,7 @@ class Tracker:
         self._attempts: dict[str, tuple[Attempt, ...]] = {}  # of open runs by plain workers, as far as it saw them
         self._written: Position | None = None  # the last entry that it wrote
         self._without_open: Position | None = None  # the archive's end at which a round met no open run
+        self._round_of = None  # a round through two states shows nothing
         self._until_round_ms = 0.0
         self._first_rounds = 1 if self._around is None else 2  # until all of the state was seen once
 
