@@ -18,10 +18,9 @@ from __future__ import annotations
 import re
 import zoneinfo
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 PACKAGE: Final = "the package tzdata"
 _FILES: Final = ("tzdata.zi", "+VERSION")  # whose first line says the version: IANA's and Debian's, BSD's and Apple's
@@ -30,8 +29,7 @@ _VERSION: Final = re.compile(r"(?:# version )?([0-9]{4}[0-9a-zA-Z._+-]{1,40})\s*
 _LINE: Final = 200  # characters that are read
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneRules:
+class ZoneRules(NamedTuple):
     """One version of the tz database, as ``2025b``, and where it is; None: ``source`` does not say which it is."""
 
     version: str | None

@@ -63,8 +63,9 @@ def test_an_archivist_sees_the_term_of_its_own_daemon(leader: Leader, redis_clie
 
     assert own is not None
     assert (leader.term.fence, leader.term.epoch) == (own.fence, own.epoch)
+    assert own is term_of("leader", leader.link, KEYS, own)
     assert term_of("another", leader.link, KEYS) is None
     redis_client.set(KEYS.lease(), "leader:7")  # by another writer
-    assert term_of("leader", leader.link, KEYS) is None
+    assert term_of("leader", leader.link, KEYS, own) is None
     redis_client.delete(KEYS.lease())
     assert term_of("leader", leader.link, KEYS) is None

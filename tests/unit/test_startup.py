@@ -26,10 +26,15 @@ INSIDE = {f"zsched.{name}" for name in ("archive", "cli", "client", "core", "dae
 OF_THE_PAST = {"zsched.client.answers", "zsched.core.log", "zsched.core.story.story", "zsched.storage.history_reader"}
 
 
+def last_line(code: str) -> str:
+    """Return the last line of a process that ran *code*."""
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    return told.splitlines()[-1]
+
+
 def imported_by(code: str) -> set[str]:
     """Return the modules of a process that ran *code*, which may print lines of its own before."""
-    told = subprocess.run([sys.executable, "-c", code + SHOWN], check=True, capture_output=True, text=True).stdout
-    return set(told.splitlines()[-1].split())
+    return set(last_line(code + SHOWN).split())
 
 
 def test_the_package_alone_imports_no_other_package() -> None:
@@ -67,6 +72,19 @@ def test_a_command_imports_nothing_for_other_commands() -> None:
     assert {"click", "redis"} == modules & OUTSIDE
     assert {"zsched.cli", "zsched.client", "zsched.core"} == modules & INSIDE
     assert not modules & OF_THE_PAST
+
+
+def test_a_listing_generates_few_classes_at_its_start() -> None:
+    counted = "; from dataclasses import is_dataclass as d; print(sum(map(d, {c for m in list(sys.modules.values())"
+    of_ours = " for c in vars(m).values() if isinstance(c, type) and c.__module__.startswith('zsched.')})))"
+
+    assert int(last_line(CALLED.format("'ls', '--help'") + counted + of_ours)) <= 30  # half a millisecond each
+
+
+def test_the_end_of_a_command_searches_no_modules_for_garbage() -> None:
+    code = "; import gc; print(gc.get_freeze_count() > 100 * len(gc.get_objects()))"
+
+    assert "True" == last_line(CALLED.format("'--version'") + code)
 
 
 def test_every_public_name_can_be_imported_and_an_unknown_name_is_an_attribute_error() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import translate
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from zsched.core.model import Schedule
 from zsched.core.options.arguments import FacetFilters, check_filter, choice
@@ -64,8 +63,7 @@ class ScheduleSource(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(NamedTuple):
     """The schedule after which a listing continues: its state, due time and id."""
 
     state: ScheduleState
@@ -86,8 +84,7 @@ class Cursor:
         return cls(ScheduleState(state), int(due_ms), id)
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(NamedTuple):
     """
     Conditions of a listing; None: no condition. ``match`` is a glob over ids; ``owner`` "": without owner. Instants
     in ms, exclusive.

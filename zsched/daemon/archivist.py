@@ -27,7 +27,7 @@ from zsched.storage.connection import Link
 from zsched.storage.keys import keys_of
 from zsched.storage.lease import Term, term_of
 
-_LOOK_S: Final = 0.5  # between two looks at the lease, and for the present master
+_LOOK_S: Final = 1.0  # between two looks at the lease, and for the present master
 
 
 class Archivist:
@@ -86,7 +86,7 @@ class Archivist:
     def _look(self) -> float:
         """See whether the daemon leads, and serve its term; and ask Sentinels for the present master."""
         self._link.look_for_master()
-        term = None if self._daemon is None else term_of(self._daemon, self._link, self._keys)
+        term = None if self._daemon is None else term_of(self._daemon, self._link, self._keys, self._term)
         if term != self._term:
             self._term, self.archiver.leads = term, term is not None
             if term is not None:

@@ -28,7 +28,7 @@ from typing import Final
 import structlog
 
 from zsched.archive.recall import Recall, recalling_beside
-from zsched.core.entry import UnknownEntry
+from zsched.core.entry import Position, UnknownEntry
 from zsched.core.pages import pages_of
 from zsched.core.recovery.audit import GRACE_MS, Alarm, is_overdue, late
 from zsched.daemon.archiver import Archiver
@@ -64,6 +64,8 @@ class Auditor:
         self._term = ""
         self._cursor = ""  # the last id that was looked for
         self._suppressed = SuppressedRuns()
+        self._state: tuple[int, Position] | None = None  # the state of the archive that has this first due time
+        self._first_due_ms: int | None = None
 
     def over(self, wire: Wire) -> Auditor:
         """Use *wire* from now on."""
@@ -93,7 +95,7 @@ class Auditor:
             if position is None:
                 return False
             looked_for = self._next_of_round(recall)
-            suspects = set(recall.overdue(now_ms - GRACE_MS, _OLDEST)[1])
+            suspects = set(self._overdue_ids(recall, position, now_ms - GRACE_MS))
             suspects.update(*map(self._scanner.missing, pages_of(looked_for, PAGE)))
             suspects.update(*islice(self._scanner.ids_in_quarantine(), _IN_QUARANTINE // PAGE))
             inspection = Inspection(self._wire, self._keys, recall, position)
@@ -115,6 +117,13 @@ class Auditor:
         """Return True if an archive has data that Redis lost, and is about to put it back."""
         reports = Archivers(self._wire, self._keys).reports()
         return any(each.state is ArchiveState.LOST and each.is_recent(now_ms) for each in reports)
+
+    def _overdue_ids(self, recall: Recall, position: Position, before_ms: int) -> list[str]:
+        """Return the oldest schedules due before *before_ms*. A state without one is searched only once."""
+        if self._state != (recall.life, position):
+            self._state, self._first_due_ms = (recall.life, position), recall.first_due_ms()
+        first_ms = self._first_due_ms
+        return recall.overdue(before_ms, _OLDEST)[1] if first_ms is not None and first_ms < before_ms else []
 
     def _next_of_round(self, recall: Recall) -> list[tuple[str, str]]:
         """Return the next schedules of the state, each with its waiting run; after the last one, the first ones."""

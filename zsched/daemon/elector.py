@@ -22,8 +22,6 @@ Not guaranteed: while a partitioned old master still accepts writes, there are t
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import structlog
 
 from zsched.core.clock import Clock
@@ -48,7 +46,7 @@ class Elector:
         """
         won = self._lease.acquire()
         if isinstance(won, Busy):
-            return replace(won, retry_ms=max(won.retry_ms, 0) + _LEAST_RETRY_MS)
+            return won._replace(retry_ms=max(won.retry_ms, 0) + _LEAST_RETRY_MS)
         self.term = won
         log.info("term_began", epoch=won.epoch, hold_ms=max(won.hold_ms - won.now_ms, 0))
         return None

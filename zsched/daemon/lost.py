@@ -35,8 +35,7 @@ from __future__ import annotations
 import zlib
 from base64 import b64encode
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -69,8 +68,7 @@ _LONGEST_WHY: Final = 400  # characters; a worker's name takes at most half of t
 _LEFT: Final = "it left its queue and no worker has it"
 
 
-@dataclass(frozen=True, slots=True)
-class LostDelays:
+class LostDelays(NamedTuple):
     """
     Delays before a run in no list counts as lost, in seconds of the server: ``queued_s`` after its push, and
     ``missing_s`` after it was first missed.
@@ -124,7 +122,7 @@ class LostRuns:
             Stale, ServerChanged, RedisUnavailable, RedisRefused, ArchiveError.
         """
         path = self._archiver.path
-        if path is None:
+        if path is None or self._tracker.is_at_rest:
             return False
         now_s = self._registries.now_s()
         lapsed = self._registries.lapsed(now_s)

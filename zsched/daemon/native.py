@@ -23,8 +23,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -51,8 +50,7 @@ _WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class NextLook:
+class NextLook(NamedTuple):
     """The time of the next check: at once (``has_more``), or at ``next_ms`` of the server's clock; None: never."""
 
     has_more: bool = False

@@ -4,8 +4,8 @@ Slots of RQ's rate limits: the leader frees slots that no job needs any more.
 A run or job with a rate limit has a slot while it is queued or running. RQ's worker frees it when the job is over. A
 worker that is killed before that frees nothing, and a worker of RQ 2 knows no limits. No worker frees the slots of runs
 that expired or were cancelled in their queues. RQ's maintenance frees them, at a worker's start and then every ten
-minutes. This chore frees them every second, by the rule of lua/free_slots.lua. It costs one call per second where no
-limit is in use, and needs no archive.
+minutes. This chore frees them every second, by the rule of lua/free_slots.lua. Where no limit is in use, it looks
+for one every five seconds. It needs no archive.
 
 A slot of a killed worker's job is freed when that job is found dead, by RQ or by daemon/lost.
 """
@@ -27,6 +27,7 @@ from zsched.storage.slots import RateLimits
 log = structlog.get_logger(__name__)
 
 _EVERY_MS: Final = 1000.0  # from one round to the next
+_SELDOM_MS: Final = 5000.0  # while no limit is in use
 _REST: Final = 10.0  # of a long round's own time: a tenth of Redis at most
 _AT_ONCE: Final = 20  # limits per script, so 2,000 jobs at most: some ms of Redis
 
@@ -57,7 +58,7 @@ class SlotKeeper:
         began_ms = self._clock.monotonic_ms()
         if not self._left:
             self._left = [dict.fromkeys(part, 0) for part in pages_of(self._limits.limits(), _AT_ONCE)]
-            self._round_ms = 0.0
+            self._round_ms, self._pause_ms = 0.0, _EVERY_MS if self._left else _SELDOM_MS
         if self._left:
             part, self._left = self._left[-1], self._left[:-1]
             freed, left = self._limits.free(term, part)
@@ -65,5 +66,5 @@ class SlotKeeper:
             for limit, count in freed.items():
                 log.info("slots_freed", limit=text(limit), count=count)
         self._round_ms += self._clock.monotonic_ms() - began_ms
-        self.every_ms = max(_EVERY_MS, _REST * self._round_ms)
+        self.every_ms = max(self._pause_ms, _REST * self._round_ms)
         return bool(self._left)

@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -40,8 +39,7 @@ _STAYED = (Outcome.CHANGED, Outcome.UNKNOWN)  # of an unknown word, nobody knows
 _ADVANCE_SHARE = 0.5  # of a fire's batch: advancing costs two to three times as much per schedule
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """
     The next step after a pass: go on at once (``has_more``), wait ``wait_ms``, or sleep until ``next_ms`` of
     the server's clock (None: nothing waits). For a script that is sent then, that is the monotonic clock plus
@@ -162,7 +160,7 @@ class Ticker:
         """
         now_ms = self.server_now_ms()
         tick = self._stopped(term, Stopped("HELD", now_ms, now_ms + math.ceil(for_ms)))
-        return tick if tick.wait_ms is None else replace(tick, wait_ms=min(tick.wait_ms, look_ms))
+        return tick if tick.wait_ms is None else tick._replace(wait_ms=min(tick.wait_ms, look_ms))
 
     def _advance(self, term: Term, due: list[DueRecurring], now_ms: int) -> Stopped | bool:
         """Plan and advance the *due* schedules. Return False if none of them changed."""

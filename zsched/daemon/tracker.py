@@ -7,8 +7,10 @@ It needs nothing in the worker or in the firing path. It finds finished runs in 
   So neither a million waiting runs nor a lost run at the head of its queue delays it.
 - Deadlines name the runs that may have expired in their queues.
 - Rounds through the archive's state, a part at a time, ask RQ about every open run. They find deleted and cancelled
-  runs, runs that ended without a leader, and runs that the registries do not show. After a round without an open run
-  they pause, until something is logged or ends.
+  runs, runs that ended without a leader, and runs that the registries do not show.
+
+A round that met no open run holds for as long as the archive's end stays the same. Until then the tracker rests: it
+begins no other round, and scans once in five seconds, for requeued runs.
 
 If a job ended, and the archive does not list it as open after some seconds, its end is already recorded or it is not
 ours. There is one exception: somebody may requeue a run in RQ, for example by rq-dashboard. Then its new end is
@@ -57,10 +59,11 @@ log = structlog.get_logger(__name__)
 
 _EVERY_MS: Final = 250.0  # from one step to the next
 _SELDOM_MS: Final = 500.0  # while nothing ends
-_ROUND_EVERY_MS: Final = 2000.0  # a part of a round: it takes some of the interpreter from the thread that fires
-_ROUND_SELDOM_MS: Final = 60_000.0  # the same after a round without an open run, while nothing is logged
+_RESTING_MS: Final = 5000.0  # from one scan to the next while no run is open
+_ROUND_EVERY_MS: Final = 2000.0  # a part of a round
+_ROUND_SELDOM_MS: Final = 60_000.0  # between two checks that the state is still the one without an open run
 _LOOKED_AT: Final = 5000  # rows of the state in a part, of which most may wait: 2.5 ms (measured)
-_LOOKED_AT_FIRST: Final = 10_000  # in a term's first round, which finds runs that ended without a leader
+_LOOKED_AT_FIRST: Final = 50_000  # in a term's first round, which finds runs that ended without a leader
 _ASKED: Final = 1000  # open runs in a part
 _AT_ONCE: Final = 200  # runs per script: Redis does nothing else meanwhile
 _REQUEUED: Final = 20  # runs per step that are searched among earlier ends
@@ -88,10 +91,11 @@ class Tracker:
         self._near_timeout: dict[str, float] = {}  # runs of this step, with the share of their timeout
         self._over_before: deque[RunKey] = deque(maxlen=_WAITING)  # not open: over before, or not ours
         self._around: RunKey | None = None  # the round continues here, also in another term
-        self._round_of: Position | None = None  # the archive's end when the round began; None: it met an open run
+        self._round_of: Position | None = None  # the archive's end when the round began; None: it shows nothing
         self._queued: deque[tuple[Run, JobFacts]] = deque(maxlen=_HANDED_OVER)
         # The last entry with ends that another chore wrote.
         self._by_others: tuple[str, Position] | None = None
+        self._until_scan_ms = 0.0
         self._forget(None)
 
     def over(self, wire: Wire) -> Tracker:
@@ -101,6 +105,11 @@ class Tracker:
         self._registries, self._deadlines = Registries(wire, self._keys.rq), Deadlines(wire, self._keys)
         self._log, self._is_new_wire = Log(wire, self._keys), True
         return self
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Return True if no run is open: a round met none, and nothing was logged since."""
+        return self._without_open is not None and self._without_open == self._archiver.position
 
     def take_queued(self) -> list[tuple[Run, JobFacts]]:
         """Return the newest queued runs that its rounds met since the last call."""
@@ -126,10 +135,13 @@ class Tracker:
         if path is None:
             return False
         self._expect_unheard(term)
+        is_round = self._is_round_due()
+        if self.is_at_rest and not is_round and not self._ended and self._until_scan_ms > 0:
+            return False
+        self._until_scan_ms = _RESTING_MS
         is_first = self._of is None or self._of[0] != term.token  # ends before its term were archived long ago
         self._note(self._endings.scan(self._registries), 0 if is_first else _PATIENCE)
         self._note(self._deadlines.passed(), _PATIENCE)
-        is_round = self._is_round_due()
         self.every_ms = _EVERY_MS if self._ended else _SELDOM_MS
         if not self._ended and not is_round:
             return False
@@ -158,6 +170,7 @@ class Tracker:
         self._attempts: dict[str, tuple[Attempt, ...]] = {}  # of open runs by plain workers, as far as it saw them
         self._written: Position | None = None  # the last entry that it wrote
         self._without_open: Position | None = None  # the archive's end at which a round met no open run
+        self._round_of = None  # a round through two states shows nothing
         self._until_round_ms = 0.0
         self._first_rounds = 1 if self._around is None else 2  # until all of the state was seen once
 
@@ -189,8 +202,9 @@ class Tracker:
         self._ended = {key: steps - 1 for key, steps in self._ended.items() if steps > 1}
 
     def _is_round_due(self) -> bool:
-        """Count a step. The pause after a round without an open run ends with the next entry, or the next end."""
+        """Count a step. The rest after a round without an open run ends with the next entry, or the next end."""
         self._until_round_ms -= self.every_ms
+        self._until_scan_ms -= self.every_ms
         has_news = self._archiver.position != self._without_open or bool(self._over_before)
         if self._without_open is not None and has_news:
             self._without_open, self._until_round_ms = None, min(self._until_round_ms, _ROUND_EVERY_MS)
@@ -202,6 +216,9 @@ class Tracker:
             return ()
         self._until_round_ms = _ROUND_EVERY_MS
         if self._around is None:
+            if runs.position == self._without_open:
+                self._until_round_ms = _ROUND_SELDOM_MS
+                return ()
             self._round_of = runs.position
         found, self._around = runs.next(self._around, _LOOKED_AT_FIRST if self._first_rounds else _LOOKED_AT, _ASKED)
         if found:

@@ -29,7 +29,7 @@ from zsched.storage.lease import Term
 log = structlog.get_logger(__name__)
 
 _EVERY_MS: Final = 250.0  # from one round to the next while runs wait
-_CALM_MS: Final = 1000.0  # while none waits: to drop finished runs, and because a restore may add waiting runs
+_CALM_MS: Final = 5000.0  # while none waits: to drop finished runs, and because a restore may add waiting runs
 _SHARE_MS: Final = 25.0  # between two calls while other runs are due
 _REST: Final = 10.0  # of a round's own time, before the next one: a tenth of Redis at most
 

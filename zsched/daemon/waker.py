@@ -22,8 +22,7 @@ from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 
 _RETRY_S = 0.5  # between attempts to listen again
-_READ_S = 1.0  # between two checks of the thread for the stop
-_LOOK_S = 1.0  # between two questions to the Sentinels, if any, for the present master
+_LOOK_S = 1.0  # between two questions to the Sentinels for the present master
 _SILENCE_S = 10.0  # without a message: PING; as long again without an answer: the connection is dead
 
 
@@ -42,7 +41,7 @@ class Waker:
         self._loop.start()
 
     def stop(self) -> None:
-        """Stop listening. The thread ends within the time of one check or connect; this call does not wait for it."""
+        """Stop listening. The thread ends within ten seconds, or with the process; this call does not wait for it."""
         self._loop.stop()
         self._alarm.close()
         self._news.close()
@@ -93,12 +92,12 @@ class Waker:
     def _hear_all(self, wire: Wire) -> None:
         """Listen until stopped, or until *wire* no longer answers."""
         heard_ms, is_asked = self._clock.monotonic_ms(), False
-        looked_ms = heard_ms
+        looked_ms, wait_s = heard_ms, _LOOK_S if self._link.finds_master else _SILENCE_S
         while not self._loop.is_stopping:
-            if wire.wait_for_data(min(_READ_S, _SILENCE_S)):
+            if wire.wait_for_data(wait_s):
                 self._hear(wire.hear())
                 heard_ms, is_asked = self._clock.monotonic_ms(), False
-            elif self._clock.monotonic_ms() - heard_ms > _SILENCE_S * 1000:
+            elif self._clock.monotonic_ms() - heard_ms >= _SILENCE_S * 1000:
                 if is_asked:
                     return
                 wire.send("PING")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import uuid
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.core.clock import Clock
 from zsched.core.entry import text
@@ -49,8 +49,7 @@ class Term:
         return {"token": self.token, "expected_server": self.server_id}
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(NamedTuple):
     """
     Another daemon leads; its lease expires in ``retry_ms`` unless it is renewed. TIME was ``now_ms``, requested at
     ``sent_ms`` of the monotonic clock.
@@ -61,15 +60,19 @@ class Busy:
     sent_ms: float
 
 
-def term_of(daemon_id: str, channel: Channel, keys: Keys) -> Term | None:
+def term_of(daemon_id: str, channel: Channel, keys: Keys, before: Term | None = None) -> Term | None:
     """
     Return the term of the daemon called *daemon_id* if it has the lease now; for its archivist, which writes by the
-    term's fence. Nobody may trust this copy: it says nothing of the time that is left.
+    term's fence. *before*: the last result. Nobody may trust this copy: it says nothing of the time that is left.
     """
     token = text(channel.execute("GET", keys.lease()) or b"")
-    server_id = text(channel.execute("HGET", keys.meta(), "server") or b"")
+    if before is not None and before.token == token:
+        return before
     holder, *rest = token.split(":")
-    if holder != daemon_id or len(rest) != _TOKEN_PARTS or not server_id:
+    if holder != daemon_id or len(rest) != _TOKEN_PARTS:
+        return None
+    server_id = text(channel.execute("HGET", keys.meta(), "server") or b"")
+    if not server_id:
         return None
     epoch, lease_ms, _ = rest
     return Term(token, int(epoch), server_id, int(lease_ms), trusted_until_ms=-math.inf, now_ms=0, hold_ms=0)

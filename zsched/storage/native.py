@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from zsched.core.entry import text
 from zsched.core.pages import pages_of
@@ -17,8 +16,7 @@ from zsched.storage.scripts import Scripts
 LOCK_S = 30  # a queue is RQ's again this long after the last daemon was killed
 
 
-@dataclass(frozen=True, slots=True)
-class MovedJobs:
+class MovedJobs(NamedTuple):
     """
     Result of one call. ``next_ms``: the time of the next job: ``now_ms`` if it is due, None if no job waits.
     ``others``: queue → holder of its lock, for queues that another scheduler serves. ``broken``: queue → key of a wrong

@@ -14,8 +14,7 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import Position, text
 from zsched.storage.archivers import ALIVE_MS, Archivers
@@ -39,8 +38,7 @@ def json_form(value: Any) -> Any:
     return sorted(value) if isinstance(value, set) else value.to_dict()
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """One question. ``seen``: the last log entry that the asker knows."""
 
     id: str

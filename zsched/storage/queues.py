@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zsched.core.entry import text
@@ -49,8 +48,7 @@ _LATEST: Final = 5  # ended jobs of a queue that are searched for their worker, 
 _SIMILAR: Final = 0.7  # of two names, as difflib counts: "emial" and "email" have 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSeen:
+class WorkerSeen(NamedTuple):
     """
     One of RQ's workers, as registered; RQ deletes a worker without heartbeats. ``guard``: the mode of its guard; "" of
     a worker without one. ``warned``: the number of jobs that its guard would have refused.

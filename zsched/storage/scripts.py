@@ -38,11 +38,10 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib import resources
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.exceptions import NoScriptError
 
@@ -90,8 +89,7 @@ _PER_CALL = ("schedule", "template", "op")  # keys that need an id besides the n
 _PREFIXES = tuple(f"{name}_prefix" for name in "schedule template waiting retried unique moved".split())  # in keys.py
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(NamedTuple):
     """One verb: its complete Lua text, the SHA1 by which a server knows it, and its header's names in order."""
 
     name: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from zsched.core.entry import text
@@ -40,8 +39,7 @@ def zone_in(queue: str) -> str | None:
     return queue[1:] if queue.startswith("-") else None
 
 
-@dataclass(frozen=True, slots=True)
-class HeldBack:
+class HeldBack(NamedTuple):
     """
     The number of schedules that wait for room in a queue. ``per_second`` is None when its limit has just ended.
     ``since_ms``: the oldest due time among them, or the put or resume of a one-shot, if it was later. ``blocked_by``:

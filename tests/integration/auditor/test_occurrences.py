@@ -11,6 +11,7 @@ from tests.builders.leaders import HOUR_MS, begin_term
 from tests.builders.progress import change_progress, progress_of
 from tests.builders.scenes import SOON, Scene, rows_put_back
 from tests.integration.auditor.auditing import FUNC, Auditing, alarms, fill, inspected, lane
+from zsched.archive.recall import Recall
 from zsched.core.recovery.audit import GRACE_MS
 from zsched.daemon import auditor as module
 from zsched.storage.archivers import Archivers, ArchiveState
@@ -87,6 +88,26 @@ def test_a_schedule_that_is_overdue_at_two_passes_raises_an_alarm(scene: Scene, 
     assert [] == rows_put_back(scene)
     scene.tick()
     assert [] == auditing.run()
+
+
+def test_a_state_is_searched_for_overdue_schedules_once(
+    scene: Scene, auditing: Auditing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches, first_due_ms = list[Recall](), Recall.first_due_ms
+
+    def counted(self: Recall) -> int | None:
+        searches.append(self)
+        return first_due_ms(self)
+
+    monkeypatch.setattr(Recall, "first_due_ms", counted)
+    fill(scene)
+    auditing.run()
+    auditing.run()
+    assert 1 == len(searches)
+
+    scene.client.schedule(FUNC, id="new", at=SOON)
+    auditing.run()
+    assert 2 == len(searches)
 
 
 def test_an_occurrence_that_a_hold_blocked_is_not_overdue(scene: Scene, auditing: Auditing) -> None:

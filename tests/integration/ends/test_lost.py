@@ -211,3 +211,22 @@ def test_lapsed_foreign_jobs_are_left_to_rq(losing: Losing) -> None:
 
 def test_the_default_delay_is_longer_than_a_worker_needs_to_start() -> None:
     assert LostDelays(queued_s=60, missing_s=5) == lost.USUAL
+
+
+def test_the_search_for_lost_runs_rests_while_no_run_is_open(losing: Losing, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, now_s = list[int](), Registries.now_s
+
+    def counted(self: Registries) -> int:
+        looks.append(1)
+        return now_s(self)
+
+    losing.client.schedule(FUNC, id="waits", after=3600)
+    losing.step()
+    monkeypatch.setattr(Registries, "now_s", counted)
+
+    losing.step()
+    assert [] == looks
+
+    losing.client.enqueue(FUNC, id="a")
+    losing.step()
+    assert looks

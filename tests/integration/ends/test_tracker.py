@@ -19,8 +19,10 @@ from zsched.core.runs.job import rq_time
 from zsched.core.runs.run import Run, RunStatus
 from zsched.core.runs.run_id import RunKey
 from zsched.daemon import endings, tracker
+from zsched.daemon.endings import Endings
 from zsched.errors import Stale
 from zsched.storage.log import Log
+from zsched.storage.registries import Registries
 
 
 def test_an_end_is_recorded_once_also_while_the_archive_does_not_follow(tracking: Tracking) -> None:
@@ -363,3 +365,26 @@ def test_a_round_without_open_runs_is_not_repeated_until_something_is_logged(
     for number in range(2, 5):  # while it is open, rounds follow each other
         tracking.step()
         assert number == len(parts)
+
+
+def test_a_tracker_without_open_runs_scans_seldom_until_something_is_logged(
+    tracking: Tracking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scans, scan = list[int](), Endings.scan
+
+    def counted(self: Endings, registries: Registries) -> list[str]:
+        scans.append(1)
+        return scan(self, registries)
+
+    monkeypatch.setattr(Endings, "scan", counted)
+    tracking.client.schedule(FUNC, id="waits", after=3600)
+    tracking.step()  # a round meets no open run
+    assert tracking.tracker.is_at_rest
+    for _ in range(round(tracker._RESTING_MS / tracker._SELDOM_MS)):
+        tracking.step()
+    assert 2 == len(scans)
+
+    run = tracking.client.enqueue(FUNC, id="a").run_id
+    finish(tracking.redis, run)
+    tracking.step()
+    assert {run} == ended(tracking)

@@ -99,17 +99,17 @@ def test_an_idle_pass_before_that_is_a_ring_and_begins_a_round_at_once() -> None
 def test_a_leader_without_waiting_runs_sets_no_time_for_the_next_round() -> None:
     runs = waiting_runs(dispatch := _Dispatch(waits=False))
 
-    assert [NextLook()] * 2 == look(runs, dispatch, 0, 999)
+    assert [NextLook()] * 2 == look(runs, dispatch, 0, 4999)
     assert 1 == len(dispatch.asked)
     assert [NextLook()] == look(runs, dispatch, 1)
     assert 2 == len(dispatch.asked)
 
 
 @pytest.mark.parametrize("is_busy", [False, True])
-def test_a_leader_without_waiting_runs_does_one_round_a_second_however_many_passes_it_makes(is_busy: bool) -> None:
+def test_a_leader_without_waiting_runs_does_a_round_in_five_seconds_however_many_passes_it_makes(is_busy: bool) -> None:
     runs = waiting_runs(dispatch := _Dispatch(waits=False))
 
-    look(runs, dispatch, *[10] * 250, is_busy=is_busy)
+    look(runs, dispatch, *[10] * 1250, is_busy=is_busy)
 
     assert 3 == len(dispatch.asked)
 

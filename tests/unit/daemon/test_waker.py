@@ -84,7 +84,7 @@ class Stage:
     """A waker, its clock and its sleep; ``listen`` gives it a connection with these messages, in this thread."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.clock, self.looks = ManualClock(), 0
+        self.clock, self.looks, self.finds_master = ManualClock(), 0, False
         self.sleep = Sleep(self.clock)
         monkeypatch.setattr(module, "select", self.sleep)
         self.waker = Waker(self, Keys("default"), self.clock)  # type: ignore[arg-type]
@@ -254,7 +254,7 @@ def test_another_thread_ends_a_sleep_that_has_begun() -> None:
 def test_the_waker_listens_on_the_channel_of_its_namespace(stage: Stage) -> None:
     wire = stage.listen()
 
-    assert [("SUBSCRIBE", CHANNEL)] == wire.sent
+    assert ("SUBSCRIBE", CHANNEL) == wire.sent[0]
     assert wire.is_closed
 
 
@@ -269,20 +269,20 @@ def test_a_connection_that_does_not_answer_a_ping_is_given_up(stage: Stage) -> N
     wire = stage.listen(*[None] * 100)
 
     assert [("SUBSCRIBE", CHANNEL), ("PING",)] == wire.sent
-    assert 22 == wire.waits, "10 s without a message, and 10 s more without an answer: a look for each second"
+    assert 2 == wire.waits, "10 s without a message, and 10 s more without an answer"
     assert wire.is_closed
 
 
 def test_a_connection_that_answers_pings_is_kept(stage: Stage) -> None:
-    silence = [None] * 11
-
-    wire = stage.listen(*silence, [b"pong", b""], *silence, [b"pong", b""], *silence)
+    wire = stage.listen(None, [b"pong", b""], None, [b"pong", b""], None)
 
     assert [("SUBSCRIBE", CHANNEL), *[("PING",)] * 3] == wire.sent
-    assert 36 == wire.waits, "all of it was read"
+    assert 6 == wire.waits, "all of it was read"
 
 
 def test_sentinels_are_asked_for_the_master_every_second_at_most(stage: Stage) -> None:
+    stage.finds_master = True
+
     stage.listen(message("1"), None, message("1"), message("1"), None, None, None)
 
     assert 2 == stage.looks
@@ -294,6 +294,8 @@ def test_the_waker_listens_again_after_its_connection_was_lost(monkeypatch: pyte
     ends = threading.Event()
 
     class Link:
+        finds_master = False
+
         def open(self) -> FakeWire:
             given = [RedisUnavailable("reset")] if opened.empty() else [message("lease")]
             wire = FakeWire(ManualClock(), given, lambda: ends.wait(WITHIN_S))

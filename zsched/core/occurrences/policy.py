@@ -81,16 +81,14 @@ class Range:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
+class Passed(NamedTuple):
     """Occurrences that are recorded, not pushed; ``why``: the word of their ``Outcome``."""
 
     why: str
     range: Range
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """
     The decision: push the occurrence ``fire_ms``, due at ``due_ms`` (None: push nothing), and record ``passed``, the
     oldest first.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -16,8 +15,7 @@ class LimitedBy(NamedTuple):
     tags: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """
     Patterns of the functions, queues and tags of the schedules that a caller may read and change; empty: all. Every
     function that a schedule names must be allowed, part by part (``is_allowed``). Queues and tags are globs. With

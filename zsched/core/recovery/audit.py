@@ -23,9 +23,9 @@ entries. Then no occurrence may lie between *told* and *nominal*. An occurrence 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from zsched.core.entry import text
 from zsched.core.model import iso
@@ -50,8 +50,7 @@ class Event(Enum):
     RELEASED = "schedule_released"  # it was in quarantine, and the cause is over
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
+class Alarm(NamedTuple):
     """A finding in words. ``row``: the row of a restore that repairs it; None if zsched cannot repair it."""
 
     event: Event

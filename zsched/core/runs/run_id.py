@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")  # of a schedule; a first - would make it an option of commands
 _RUN_ID = re.compile(
@@ -16,8 +16,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # RQ's own j
 _USUAL = re.compile(rf"(?:^|(?<= ))({ID.pattern})-([0-9]{{11,13}})(?= |\Z)")  # <id>-<ms>, one of several by spaces
 
 
-@dataclass(frozen=True, slots=True)
-class RunId:
+class RunId(NamedTuple):
     """
     The parts of a run id: ``<schedule id>-<ms>[-n<namespace>][-r<k>]``, read from the right.
 

@@ -68,8 +68,7 @@ _MONTH: Final = _Place("month", "1-12 or JAN-DEC", 1, 12, "* * * {} *")
 _WEEKDAY: Final = _Place("day of week", "0-7 or SUN-SAT, L5 (last Friday), 5#2 (second Friday)", 0, 6, "* * * * {}")
 
 
-@dataclass(frozen=True, slots=True)
-class CronDays:
+class CronDays(NamedTuple):
     """
     The three day fields. ``month_days`` has bit n for day n + 1; weekdays are 0 = Monday.
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from zsched.core.triggers.spec import Fold, Gap
@@ -107,8 +107,7 @@ class Mended:
 Piece = Plain | Silent | Mended
 
 
-@dataclass(frozen=True, slots=True)
-class Projection:
+class Projection(NamedTuple):
     """
     The instants of *rule* in *tz*: all of them from year 1 to ``HORIZON_S``, with no start or end of its own.
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from functools import lru_cache
 from math import gcd
-from typing import Final
+from typing import Final, NamedTuple
 
 from zsched.core.triggers.wall_clock import (
     CYCLE_YEARS,
@@ -46,8 +46,7 @@ class Frequency(Enum):
         self.most, self.in_cycle = most, in_cycle
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """
     A rule without COUNT. Lists are ascending and without repeats, empty when the part is absent.
 

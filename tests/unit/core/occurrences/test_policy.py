@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -102,7 +101,7 @@ PROMISED_MS = FIRST + 17  # not one of the rule's any more, by new rules of its 
     [
         (_every(count=3), T0 + 3 * MINUTE, T0 + 3 * MINUTE, _plan(3, None)),
         (_every(), FIRST, T0 - 5, _plan(1, 2)),
-        (MINUTELY, PROMISED_MS, PROMISED_MS, replace(_plan(1, 2), fire_ms=PROMISED_MS, due_ms=PROMISED_MS)),
+        (MINUTELY, PROMISED_MS, PROMISED_MS, _plan(1, 2)._replace(fire_ms=PROMISED_MS, due_ms=PROMISED_MS)),
     ],
     ids=["the last of a count", "after the clock went back", "by other rules of its zone"],
 )
