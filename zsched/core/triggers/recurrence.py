@@ -9,7 +9,7 @@ value, and shares its cached years.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from functools import lru_cache
@@ -134,11 +134,11 @@ def recurrence(parts: Parts, start_wall_s: int) -> Recurrence:
 
     if not (parts.month_days or parts.days or parts.week_numbers or parts.year_days):
         if parts.freq is Frequency.YEARLY:
-            parts = replace(parts, months=parts.months or (month,), month_days=(month_day,))
+            parts = parts._replace(months=parts.months or (month,), month_days=(month_day,))
         elif parts.freq is Frequency.MONTHLY:
-            parts = replace(parts, month_days=(month_day,))
+            parts = parts._replace(month_days=(month_day,))
         elif parts.freq is Frequency.WEEKLY:
-            parts = replace(parts, days=((0, (day_number + 3) % 7),))
+            parts = parts._replace(days=((0, (day_number + 3) % 7),))
 
     period = {
         Frequency.DAILY: day_number,
