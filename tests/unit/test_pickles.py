@@ -32,7 +32,6 @@ PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jso
 # Who imports such a module, and what it names of it. ``unpickling`` subclasses the reader: it looks up no class but
 # plain ones.
 IMPORTERS = {
-    "rq/plain.py": {"pickle.dumps", "pickle.HIGHEST_PROTOCOL"},
     "storage/pickling.py": {"pickle.Pickler", "pickle.dumps", "pickle.HIGHEST_PROTOCOL"},
     "storage/rqjob.py": {"pickle.loads"},
     "storage/unpickling.py": {"pickle.Unpickler"},
