@@ -81,7 +81,7 @@ ROWS = {
         Row("tracked", "ten thousand runs end per second, beside a million that wait", tracked.measure),
         Row("startup", "python, import redis, import of a client, `zsched --version`, `zsched ls`", startup.measure),
         Row("listing", "the first page, and five ids by a pattern, among a million waiting", listing.measure),
-        Row("idle", "CPU of a daemon with a million pending", idle.measure),
+        Row("idle", "CPU of a daemon with a million pending, in its second minute", idle.measure),
         Row("footprint", "memory of a daemon that fired a million one-shots", footprint.measure),
         Row("campaign", "ten million due at once, and other clients meanwhile", campaign.without_aof, is_heavy=True),
         Row("campaign-aof", "the same with appendonly, fsync every second", campaign.with_aof, is_heavy=True),

@@ -388,3 +388,22 @@ def test_a_tracker_without_open_runs_scans_seldom_until_something_is_logged(
     finish(tracking.redis, run)
     tracking.step()
     assert {run} == ended(tracking)
+
+
+def test_a_round_through_two_states_does_not_end_in_a_rest(tracking: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_LOOKED_AT_FIRST", "_LOOKED_AT"):
+        monkeypatch.setattr(tracker, name, 3)
+    tracking.client.schedule_many({"func": FUNC, "id": f"w{number}", "after": 3600} for number in range(5))
+    tracking.step()
+    before, last = tracking.position, Log(tracking.link, KEYS).last()
+    assert last is not None
+    tracking.redis.xtrim(KEYS.log(), minid=last.position.id, approximate=False)
+    tracking.rebuild()
+
+    tracking.step()
+    assert before == tracking.position
+    assert not tracking.tracker.is_at_rest
+
+    tracking.step()
+    tracking.step()
+    assert tracking.tracker.is_at_rest
