@@ -175,7 +175,7 @@ def test_an_occurrence_without_jitter_is_due_at_its_nominal_time() -> None:
 
 def test_golden_values_hold_for_every_version_and_every_process() -> None:
     trigger = build(_every(HOUR, 10 * MINUTE), T0)
-    asked = "from zsched.core.triggers import delay_of; print(delay_of('reminder-42', 600_000))"
+    asked = "from zsched.core.triggers.trigger import delay_of; print(delay_of('reminder-42', 600_000))"
 
     environment = {"PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     elsewhere = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True, env=environment)
