@@ -17,7 +17,7 @@ from zsched.core.log.puts import PutRecurringEntry
 def logged(ns: Namespace) -> list[tuple[str, str]]:
     """Return id and state of all rows of entries of states."""
     entries = filter(None, map(StateEntry.of, ns.parsed()))
-    return [(row.id, row.state) for entry in entries for row in entry.counted()]
+    return [(row.id, row.state) for entry in entries for row in entry.rows()]
 
 
 def test_the_log_has_each_new_state_as_an_absolute_value(led: Namespace) -> None:

@@ -202,7 +202,7 @@ class Answers:
         if begun:
             why = f"meanwhile {plural(begun, 'other run')} of queue {run.queue} began: its workers were busy"
         elif (heard := self._history.heard_queues()) is not None and run.queue not in heard:
-            why = f"no run of queue {run.queue} began meanwhile; now {Stalled.UNHEARD.value.format(run.queue)}"
+            why = f"no run of queue {run.queue} began meanwhile; now {Stalled.UNHEARD.value[0].format(run.queue)}"
         else:
             why = f"no run of queue {run.queue} began meanwhile: no worker listened, or all were busy"
         return replace(story, verdict=story.verdict.after(why))

@@ -168,12 +168,8 @@ class EndEntry(ParsedEntry, kind="end"):
 class StateEntry(ParsedEntry, kind="state"):
     """Recurring schedules have other counts, of failures or of skipped occurrences in a row. A row is id and state."""
 
-    def counted(self) -> list[Counted]:
-        """Return the schedules with their new states."""
+    def rows(self) -> list[Counted]:
         return [Counted(id, "" if state == "-" else state) for id, state, _ in self._stored()]
-
-    def rows(self) -> Iterable[Row]:
-        return self.counted()
 
 
 class AgainEntry(ParsedEntry, kind="again"):

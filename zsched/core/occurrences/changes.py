@@ -127,11 +127,7 @@ class Change:
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Change:
         """Return the change that ``to_dict`` was called on. Raises KeyError, TypeError, ValueError."""
-        return cls(**{name: _READERS.get(name, _unchanged)(value) for name, value in given.items()})
-
-
-def _unchanged(value: Any) -> Any:
-    return value
+        return cls(**{name: _READERS[name](value) if name in _READERS else value for name, value in given.items()})
 
 
 _DEFAULTS: Final = {each.name: each.default for each in fields(Change)}

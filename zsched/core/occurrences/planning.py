@@ -27,20 +27,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.model import Schedule
+from zsched.core.record import Record
 from zsched.core.runs.job import OFFSET_FIELD
 from zsched.core.runs.run_id import RunId
 from zsched.core.runs.signature import SIGNATURE_FIELD
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
 from zsched.core.triggers.trigger import Trigger, build, delay_of, due_of, spec_of
 from zsched.core.triggers.zones import offset_s, resolve_local, zone
-
-if TYPE_CHECKING:
-    from zsched.core.record import Record
 
 _REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, a day would be another occurrence
 _PLACES: Final = ("due", "paused")  # the places of a waiting occurrence

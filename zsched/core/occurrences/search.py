@@ -110,7 +110,7 @@ class Wanted:
     @classmethod
     def of_dict(cls, given: dict[str, Any]) -> Wanted:
         """Return the query from its ``to_dict``. Raises KeyError, TypeError, ValueError."""
-        values = {name: _CHECKS.get(name, lambda value: value)(value) for name, value in given.items()}
+        values = {name: _CHECKS[name](value) if name in _CHECKS else value for name, value in given.items()}
         whats, statuses = frozenset(map(What, values.pop("whats"))), frozenset(map(RunStatus, values.pop("statuses")))
         facets = Facets.of_texts(*values.pop("facets"))
         return cls(whats, statuses, int(values.pop("limit")), facets=facets, **values)

@@ -6,16 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from zsched.core.model import Schedule, iso, seconds
 from zsched.core.occurrences.changes import Change
 from zsched.core.options.choices import ScheduleState
+from zsched.core.story.source import Source
 from zsched.core.triggers.trigger import Trigger, build
 from zsched.errors import InvalidSchedule
-
-if TYPE_CHECKING:
-    from zsched.core.story.source import Source
 
 MOST_SPANS: Final = 1440  # the minutes of a day
 MOST_OUTCOMES: Final = 20_000  # read of the past

@@ -15,10 +15,9 @@ import difflib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any, Final
 
-from zsched.core.clock import LAST_MS
 from zsched.core.model import After, At, Definition, Now, When
 from zsched.core.occurrences.policy import CONTRADICTIONS, USUAL, Policy
 from zsched.core.options.choices import IfExists
@@ -241,8 +240,10 @@ def _recurring(
 def least_gap_ms(spec: TriggerSpec) -> int | None:
     """Return the least time between the first occurrences of *spec*; None if it has at most one."""
     from_ms = spec.starts_ms - 1 if spec.starts_ms is not None else 0
-    times = islice(build(spec, from_ms).between(from_ms, LAST_MS), 1 + _SAMPLE)
-    return min((later_ms - ms for ms, later_ms in pairwise(times)), default=None)
+    trigger, times = build(spec, from_ms), [from_ms]
+    while len(times) <= 1 + _SAMPLE and (next_ms := trigger.next_after(times[-1])) is not None:
+        times.append(next_ms)
+    return min((later_ms - ms for ms, later_ms in pairwise(times[1:])), default=None)
 
 
 def made_void(options: Mapping[str, Any]) -> Iterator[str]:

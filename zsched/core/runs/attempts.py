@@ -46,7 +46,7 @@ _CHAINED: Final = re.compile(
 )
 _HEADER: Final = re.compile(r"^(?:  )?(\+ Exception Group |)Traceback \(most recent call last\):\n", re.MULTILINE)
 _ONLY_CLASS: Final = re.compile(r"[\w.<>]+:")
-_dumps: Final = json.JSONEncoder(separators=(",", ":")).encode
+attempts_text: Final = json.JSONEncoder(separators=(",", ":")).encode  # for RQ's job; ``attempts_of`` is the inverse
 
 
 class Attempt(NamedTuple):
@@ -133,7 +133,7 @@ def added(attempts: Sequence[Attempt], attempt: Attempt) -> tuple[Attempt, ...]:
     kept = [*attempts, attempt._replace(number=number)]
     if len(kept) > _MOST:
         del kept[1 : len(kept) - _MOST + 1]
-    while len(_dumps(kept)) > _LONGEST and _has_become_smaller(kept):
+    while len(attempts_text(kept)) > _LONGEST and _has_become_smaller(kept):
         pass
     return tuple(kept)
 
@@ -170,11 +170,6 @@ def _has_become_smaller(kept: list[Attempt]) -> bool:
 
 def _half(error: str) -> str:
     return error[: len(error) // 2] if len(error) > _SHORT else error
-
-
-def attempts_text(attempts: Sequence[Attempt]) -> str:
-    """Return the text of *attempts* for RQ's job; ``attempts_of`` is the inverse."""
-    return _dumps(attempts)
 
 
 def attempts_of(text: str) -> tuple[Attempt, ...]:

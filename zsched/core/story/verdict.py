@@ -58,10 +58,10 @@ class Word(StrEnum):
 
 
 class Stalled(Enum):
-    """The reason why no worker takes a run from its queue, {}."""
+    """The reason why no worker takes a run from its queue, {}; the remedy, and the words of its command."""
 
-    UNHEARD = "RQ knows of no worker that listens to queue {}"
-    SUSPENDED = "RQ's workers are suspended"
+    UNHEARD = "RQ knows of no worker that listens to queue {}", "start one", "rq", "worker"
+    SUSPENDED = "RQ's workers are suspended", "let them go on", "rq", "resume"
 
 
 class Hindrance(NamedTuple):
@@ -154,9 +154,9 @@ def on_run(run: Run, tz: str, stalled: Stalled | None = None, *, is_there: bool 
     """
     text = f"run {run.id} {state_text(run, tz)}"
     if run.status is RunStatus.QUEUED and stalled is not None:
-        remedy, *command = _OF_STALLED[stalled]
+        why, remedy, *command = stalled.value
         name = (run.queue,) if stalled is Stalled.UNHEARD else ()
-        return StoryVerdict(Word.NOT_RUN, f"{text}; {stalled.value.format(run.queue)}", remedy, (*command, *name))
+        return StoryVerdict(Word.NOT_RUN, f"{text}; {why.format(run.queue)}", remedy, (*command, *name))
     word, remedy, *command = _OF_RUNS[run.status]
     object = run.queue if run.status is RunStatus.QUEUED else run.id
     if not object:
@@ -196,10 +196,6 @@ def with_gap(verdict: StoryVerdict, gap: Sequence[Change], text: str) -> StoryVe
     return replace(verdict, remedy=f"{NOTHING}, if that is enough; the others run, too, by", command=command)
 
 
-_OF_STALLED: Final = {
-    Stalled.UNHEARD: ("start one", "rq", "worker"),
-    Stalled.SUSPENDED: ("let them go on", "rq", "resume"),
-}
 _RETRY: Final = ("run it again", "zsched", "retry")
 _MORE_WORKERS: Final = f"{NOTHING}: its turn comes; if that takes too long, start another worker"
 _REPAIR: Final = "zsched show {} has the traceback; repair the cause, then run it again"
