@@ -256,11 +256,6 @@ class Archivers:
             return False
         return Log(self._channel, self._keys).contains(own.position)
 
-    def is_in_trouble(self, daemon: str) -> bool:
-        """Return True if the archive of *daemon* reported trouble: nobody waits for it."""
-        own = self._of(daemon)
-        return own is not None and own.trouble is not None
-
     def _of(self, daemon: str) -> Report | None:
         return next((one for one in self.reports() if one.daemon == daemon), None)
 
