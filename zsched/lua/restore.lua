@@ -30,8 +30,8 @@ local rows, ids, wanted, keys, is_new = rows_given(), {}, {}, {}, true
 for n, row in ipairs(rows) do
   local id = row.id
   if row.run == '-' then
-    row.key, row.template_key = schedule_prefix .. id, template_prefix .. id
-    keys[#keys + 1] = row.template_key
+    row.key = schedule_prefix .. id
+    keys[#keys + 1] = template_prefix .. id
   else
     row.key = RQ_JOB .. id .. '-' .. row.run
   end
@@ -103,11 +103,11 @@ local function write_recurring(row)
   if kind.nominal_ms == '=' then
     kind.own[6] = row.due_ms
   end
-  write(kind.own, row.key, row.first_own, row.after)
+  write(kind.own, row.key, row.first_own, row.first_own + kind.own_size)
   if kind.state ~= '-' then
     keep_state(row.id, kind.state)
   end
-  write(kind.template, row.template_key, row.first, row.first_own)
+  write(kind.template, template_prefix .. row.id, row.first, row.first_own)
 end
 
 if #leaving > 0 then
@@ -128,7 +128,7 @@ for n, row in ipairs(rows) do
   end
   if place ~= 'gone' then
     if not is_new then
-      redis.call('DEL', row.key, row.template_key or row.key)
+      redis.call('DEL', row.key, template_prefix .. id)
     end
     (row.run == '-' and write_recurring or write_one_shot)(row)
   end

@@ -95,7 +95,8 @@ end
 local function may_push(row)
   local shape = row.kind.shape
   row.job = texts_at(row.first, row.first_own, texts_at(shape.first, shape.after))
-  local own_texts = texts_at(row.first_own, row.after, texts_at(shape.first_own, shape.after_own))
+  local own_texts = texts_at(shape.first_own, shape.after_own)
+  texts_at(row.first_own, row.first_own + row.kind.own_size, own_texts)
   local job, own = by_name(row.job), by_name(own_texts)
   row.queue, row.expires_ms, row.unique_ms = job.origin, whole_of(job.zs_expires), whole_of(job.zs_unique)
   row.at_front = string.find((job.zs or '') .. (own.flags or ''), 'f', 1, true)

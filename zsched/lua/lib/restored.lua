@@ -2,8 +2,8 @@
 --
 -- USES   meta_key reason archive names hold_for_ms ROWS
 -- GIVES  rows_given()  the records in ARGV (core/record.py), in order: each has id, due_ms, run, place; where in ARGV
---          the texts of its job (first) and of its schedule's hash (first_own) begin, and where they end (after); and
---          `kind`: the rest of its words by name, with its shape. Rows with the same words share it
+--          the texts of its job (first) and of its schedule's hash (first_own) begin; and `kind`: the rest of its
+--          words by name, with its shape. Rows with the same words share it
 --        texts_at(first, after, to)  texts of ARGV, added to those in *to*
 --        places_of(rows)  number and place of the rows with another `place` than asked, as one text; each is logged so
 --        log_restore()  the entry's id
@@ -50,8 +50,8 @@ function rows_given()
     kinds[words] = kind
     local run, first_own = kind.rest_of_run and due_ms .. kind.rest_of_run or kind.run, at + 2 + kind.job_size
     rows[n] = {id = ARGV[at], due_ms = due_ms, run = run, place = kind.place, kind = kind, first = at + 2,
-      first_own = first_own, after = first_own + kind.own_size}
-    at = rows[n].after
+      first_own = first_own}
+    at = first_own + kind.own_size
   end
   return rows
 end
