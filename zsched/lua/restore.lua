@@ -12,7 +12,8 @@
 --        if_absent       1: the caller has not compared these schedules: only if none of them is there
 --        ...             records with their shapes, as core/record.py writes a portion (lib/restored.lua)
 --        places: due paused quarantine ended gone; restore_runs.lua has those of runs
--- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), number and place of each row that is logged with another one  |
+-- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), number (from 0) and place of each row that is logged with
+--          another place than given, by spaces  |
 --          AGAIN, now ms  |  OTHER, now ms  |  HERE, now ms: at least one schedule is there
 -- LOGS   restore: reason, archive, the portion as given, format; but a one-shot whose run RQ has already is `gone`
 --

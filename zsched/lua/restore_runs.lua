@@ -6,7 +6,7 @@
 --        seen_entry seen_t hold_for_ms reason archive names is_forced   as in restore
 --        ...             records with their shapes, as in restore
 --        places: open skipped over
--- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), number and place of each row that is logged with another one  |
+-- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), places as in restore  |
 --          AGAIN, now ms  |  OTHER, now ms
 -- LOGS   restore: as in restore; `open` is `refused` if it cannot be pushed, and `open` and `skipped` are `held` if RQ
 --          has the run already; `over` is `again` if the run does not wait any more, or a worker began it
