@@ -10,7 +10,7 @@ from zsched.core.entry import Entry as Read
 from zsched.core.entry import Position
 from zsched.core.log.recovery import restored
 from zsched.core.record import Portion, Record
-from zsched.storage.restoring import portions, script_of
+from zsched.storage.restoring import placed, portions, script_of
 
 WHOSE = {"archive": "archive-1", "names": "", "is_forced": 0}
 
@@ -23,7 +23,7 @@ def restore(ns: Namespace, *rows: Record, **over: Any) -> list[Any]:
         reply = ns.call(script_of(portion) if rows else "restore", portion.texts, **arguments)
         if len(reply) < 4:  # a word why not
             return reply
-        places += reply[-1].split()
+        places += [row.place for row in placed(portion.rows, reply[-1].encode())]
     return [*reply[:-1], places]
 
 

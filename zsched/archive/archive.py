@@ -25,7 +25,6 @@ from zsched.archive.body import Arguments, without_arguments
 from zsched.archive.check import SUM, Check, stored_facts, sum_of
 from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect_to_write, converted, identity
 from zsched.archive.fold import StateWriter
-from zsched.archive.live import record_in
 from zsched.archive.prefixes import PREFIX_IDS, PrefixWriter
 from zsched.archive.recall import Recall
 from zsched.archive.retention import Retention
@@ -121,12 +120,8 @@ class Archive:
         with converted(self.path):
             if not self.is_bootstrapping and self._tail is not None:
                 self._set(position=str(self._tail))
-            self._set(
-                touches=self._touches,
-                format=self._format,
-                unknown_entries=self.unknown_entries,
-                unreadable_entries=self.unreadable_entries,
-            )
+            counts = {"unknown_entries": self.unknown_entries, "unreadable_entries": self.unreadable_entries}
+            self._set(touches=self._touches, format=self._format, **counts)
             self._commit()
             if identity(self.path) != self._file:
                 raise ArchiveFailed(f"archive {self.path}: another file is in its place")
@@ -141,19 +136,17 @@ class Archive:
         the newest *format* of its entries. Kept in memory until ``commit``.
         """
         self._format = max(self._format, format)
-        names = gen.split() if gen is not None else []
+        names, told = gen.split() if gen is not None else [], dict[str, str]()
         if names and self.gens[-len(names) :] != names:
             self.gens = [*(each for each in self.gens if each not in names), *names]
-            self._begin()
-            self._set(gens=" ".join(self.gens))
+            told["gens"] = " ".join(self.gens)
         if address is not None and address != self.address:
-            self.address = address
-            self._begin()
-            self._set(address=address)
+            self.address = told["address"] = address
         if complete_since is not None:
-            self.complete_since = complete_since
+            self.complete_since = told["complete_since"] = complete_since
+        if told:
             self._begin()
-            self._set(complete_since=complete_since)
+            self._set(**told)
 
     @property
     def unknown(self) -> set[Key]:
@@ -243,7 +236,7 @@ class Archive:
         query, recall = f"SELECT {live.COLUMNS} FROM live WHERE life = ? ORDER BY id, run", self.recall()
         with converted(self.path):
             for row in self._db.execute(query, (self._life,)):
-                yield recall.filled(record_in(row)).whole()
+                yield recall.record(row).whole()
 
     def recall(self) -> Recall:
         """Return the archive's knowledge, for a comparison with Redis; it is valid until the next change."""
@@ -364,7 +357,7 @@ class Archive:
 
     def _flush(self) -> None:
         """Write buffered rows to SQLite."""
-        self._db.executemany(f"INSERT INTO entry({body.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", self._entries)
+        self._db.executemany(body.INSERT, self._entries)
         self._touched.sort()
         self._db.executemany("INSERT OR IGNORE INTO touch VALUES (?, ?, ?)", self._touched)
         self._entries.clear()

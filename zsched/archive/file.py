@@ -27,8 +27,8 @@ from zsched.archive.schema import APPLICATION_ID, VERSION, create
 from zsched.errors import ArchiveCorrupt, ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse
 
 _PAGE_BYTES: Final = 8192
-_CACHE_KIB: Final = 131_072  # at most, of used pages
-_CHECKPOINT_PAGES: Final = 8000  # of the write-ahead log, before it is moved into the file: 64 MiB
+_CACHE_KIB: Final = 24_576  # at most, of used pages: five times as much saves 5 % of a fire (measured)
+_CHECKPOINT_PAGES: Final = 2000  # of the write-ahead log, before it is moved into the file: 16 MiB
 _CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH)
 # More codes while a file is opened or checked: SQLite does not know its format, or its content is missing.
 CORRUPT_AT_OPEN: Final = (*_CORRUPT, sqlite3.SQLITE_ERROR)

@@ -21,10 +21,8 @@ from zlib import crc32
 
 from zsched.archive import body
 from zsched.archive.file import connect_to_read, converted
-from zsched.archive.index import facets_in
 from zsched.archive.schema import first_since, last_n, number_of, segments
 from zsched.core.entry import Entry, Position, UnknownEntry
-from zsched.core.facets import FacetsOfRows
 from zsched.core.log.kinds import changes, kinds_telling, leaders_kinds, narrowed, parse
 from zsched.core.log.lives import TermEntry
 from zsched.core.occurrences.changes import Change
@@ -56,6 +54,7 @@ class History:
             undo.enter_context(converted(self.path))
             self.db = self._in_memory or connect_to_read(self.path)
             undo.callback(*((self.db.close,) if self._in_memory is None else (self.db.execute, "ROLLBACK")))
+            self.db.create_function("has", 2, body.has, deterministic=True)
             self.db.execute("BEGIN")  # a consistent view of one moment
             facts = dict(self.db.execute("SELECT name, value FROM fact").fetchall())
             self.last_n = last_n(self.db)
@@ -117,11 +116,6 @@ class History:
                     if id in (None, change.id):
                         found.append(change)
         return found
-
-    def facets_at(self, n: int) -> FacetsOfRows | None:
-        """Return the facets of the rows of entry *n*; None if it is not in the index."""
-        row = self.db.execute("SELECT n, body, sum FROM facet WHERE n = ?", (n,)).fetchone()
-        return None if row is None else facets_in(row)
 
     # -- the log ----------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
 """
 The index for searches of the history: what the rows of an entry are about, and which entries have a value.
 
-``facet`` has a row per entry with records, or with outcomes (``ParsedEntry.searched``): the function, queue, owner,
-tags and name of each record or change. A change has those of the record that was valid then. So a search reads no
-records: they may be far away, or deleted.
+``facet`` has a row per entry that may have outcomes (``ParsedEntry.searched``): the function, queue, owner, tags and
+name of each record or change. A change has those of the record that was valid then. So a search reads no records: they
+may be far away, or deleted. Other entries with records, such as those of puts, have the facets in themselves.
 
 ``posting`` has a row per value and place, if the place has changes with this value. The place of a word (``failed``) is
 an entry. The place of a facet (``queue:email``), or of a word with a facet (``failed|queue:email``), is a block of 64
@@ -18,22 +18,22 @@ memory while they are filled.
 from __future__ import annotations
 
 import sqlite3
-import sys
-from array import array
+import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
 from zsched.archive import body
 from zsched.archive.schema import POSTING_BITS
+from zsched.core.entry import UnknownEntry, reading
 from zsched.core.facets import NO_FACETS, Facets, FacetsOfRows
-from zsched.core.log.kinds import ParsedEntry
+from zsched.core.log.kinds import ParsedEntry, parse
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import record_key_of
 from zsched.core.runs.run import ANOTHER_END
-from zsched.errors import ArchiveCorrupt
 
 BLOCK_BITS: Final = 6
 UNKNOWN: Final = "?"
@@ -61,8 +61,8 @@ class IndexWriter:
         """Add entry *n* with its records, and its changes if it has any."""
         facets = parsed.facets()
         self._remember(n, facets)
-        self._rows.append(facet_row(n, facets))
         if parsed.is_searched:
+            self._rows.append(facet_row(n, facets))
             of = {owner: facets.at(row) for row, owner in enumerate(parsed.owners())}
             self._post(n, ((one, of.get(record_key_of(one), NO_FACETS)) for one in parsed.searched()))
 
@@ -117,8 +117,7 @@ class IndexWriter:
         """Return the facets of the records in entry *n*."""
         found = self._known.get(n)
         if found is None:
-            stored = self._db.execute("SELECT n, body, sum FROM facet WHERE n = ?", (n,)).fetchone()
-            found = _NONE if stored is None else facets_in(stored)
+            found = facets_at(self._db, n) or _NONE
             self._remember(n, found)
         return found
 
@@ -126,6 +125,19 @@ class IndexWriter:
         if len(self._known) >= _KNOWN:
             self._known.clear()
         self._known[n] = facets
+
+
+def facets_at(db: sqlite3.Connection, n: int) -> FacetsOfRows | None:
+    """Return the facets of the rows of entry *n*; None if neither the index nor the entry has them."""
+    row = db.execute("SELECT n, body, sum FROM facet WHERE n = ?", (n,)).fetchone()
+    if row is not None:
+        return facets_in(row)
+    row = db.execute(f"SELECT {body.COLUMNS} FROM entry WHERE n = ?", (n,)).fetchone()
+    with suppress(UnknownEntry):
+        if row is not None and (parsed := parse(body.entry_of(row))).has_records:
+            with reading(parsed.entry):
+                return parsed.facets()
+    return None
 
 
 def facet_row(n: int, facets: FacetsOfRows) -> FacetRow:
@@ -137,12 +149,7 @@ def facet_row(n: int, facets: FacetsOfRows) -> FacetRow:
 def facets_in(row: FacetRow) -> FacetsOfRows:
     """Return the facets in a row of the table. Raises ArchiveCorrupt."""
     n, stored, sum = row
-    try:
-        is_as_written = _sum_of(n, stored) == sum
-    except TypeError:  # a value has another type
-        is_as_written = False
-    if not is_as_written:
-        raise ArchiveCorrupt(f"the facets of history entry {n} are corrupted: their checksum differs")
+    body.demand_sum(lambda: _sum_of(n, stored) == sum, "the facets of history entry %r are", n)
     return _unpacked(stored)
 
 
@@ -168,7 +175,7 @@ def _values_of(word: str, facets: Facets, is_end: bool) -> Iterator[str]:
 @lru_cache(maxsize=1000)  # many entries have equal facets
 def _unpacked(stored: bytes) -> FacetsOfRows:
     order, *distinct = body.unpack(stored)
-    return FacetsOfRows(list(map(Facets.parse, distinct)), _little(array("H", order)) if order else ())
+    return FacetsOfRows(list(map(Facets.parse, distinct)), struct.unpack(f"<{len(order) // 2}H", order))
 
 
 @lru_cache(maxsize=1000)
@@ -177,14 +184,8 @@ def _packed(facets: Facets) -> bytes:
 
 
 def _packed_all(facets: FacetsOfRows) -> bytes:
-    return body.pack([_little(array("H", facets.order)).tobytes(), *(one.stored for one in facets.distinct)])
-
-
-def _little(numbers: array[int]) -> array[int]:
-    """Turn the bytes of *numbers* if this machine has the other byte order than the file."""
-    if sys.byteorder != "little":
-        numbers.byteswap()
-    return numbers
+    order = struct.pack(f"<{len(facets.order)}H", *facets.order)
+    return body.pack([order, *(one.stored for one in facets.distinct)])
 
 
 def _sum_of(n: int, stored: bytes) -> int:

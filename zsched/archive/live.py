@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
-from zsched.core.record import Place, Record
-from zsched.errors import ArchiveCorrupt
+from zsched.archive.body import demand_sum
+from zsched.core.record import Place, Record, RecordFields
 
 COLUMNS = "id, run, place, due, nominal, last, state, note, t, n, row, sum"
 
@@ -31,17 +31,14 @@ def stored(record: Record) -> LiveRow:
     return (*values, state_checksum(*values))
 
 
-def record_in(row: LiveRow) -> Record:
-    """Return the record in a row, without its fields. Raises ArchiveCorrupt."""
+def record_in(row: LiveRow, fields: RecordFields = (None, (), ())) -> Record:
+    """Return the record in a row, with its *fields*. Raises ArchiveCorrupt."""
     id, run, place, due_ms, nominal_ms, last, state, note, t_us, n, number, sum = row
-    try:
-        is_as_written = state_checksum(*row[:-1]) == sum
-    except (TypeError, AttributeError):  # a value has another type
-        is_as_written = False
-    if not is_as_written:
-        raise ArchiveCorrupt(f"the state of schedule {id!r} is corrupted: its checksum differs")
+    demand_sum(lambda: state_checksum(*row[:-1]) == sum, "the state of schedule %r is", id)
+    shape, job, own = fields
+    lane = "" if shape is None else shape.lane
     return Record(
-        id, run, _PLACES[place], "", due_ms, (), (), nominal_ms, last, note, t_us, state, None, n, number
+        id, run, _PLACES[place], lane, due_ms, job, own, nominal_ms, last, note, t_us, state, shape, n, number
     )  # fmt: skip
 
 

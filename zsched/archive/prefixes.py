@@ -23,7 +23,6 @@ from zsched.core.clock import Clock
 from zsched.core.entry import UnknownEntry, reading
 from zsched.core.log.kinds import kinds_telling, parse
 from zsched.core.occurrences.outcomes import SEARCHED
-from zsched.errors import ArchiveCorrupt
 
 LENGTHS: Final = (3, 5, 8, 12, 16, 24)  # characters
 PREFIX_IDS: Final = 4096  # in a block, at least, but for one with very many small entries
@@ -131,14 +130,9 @@ def prefix_row(length: int, first_n: int, last_n: int, ids: Iterable[str]) -> Pr
 
 def bits_in(row: PrefixRow) -> bytes:
     """Return the filter in a row of the table. Raises ArchiveCorrupt."""
-    length, first_n, last_n, bits, sum = row
-    try:
-        is_as_written = _sum_of(length, first_n, last_n, bits) == sum
-    except TypeError:  # a value has another type
-        is_as_written = False
-    if not is_as_written:
-        raise ArchiveCorrupt(f"the prefixes of history entries {first_n!r} to {last_n!r} are corrupted")
-    return bits
+    what = "the prefixes of history entries %r to %r are"
+    body.demand_sum(lambda: _sum_of(*row[:-1]) == row[-1], what, *row[1:3])
+    return row[3]
 
 
 def _probes(prefix: str) -> list[int]:

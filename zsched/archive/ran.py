@@ -31,7 +31,7 @@ _TELLING: Final = kinds_telling(*RAN)
 _ENTRIES_AT_ONCE: Final = 100_000  # of any kind in one look for suppressed occurrences
 _MOST_SUPPRESSED: Final = 200  # in one look
 _EARLY_US: Final = 60_000_000  # a push is searched from this long before its time: run_now pushes a one-shot early
-_DUPLICATES: Final = f"{ENTRY} WHERE n > ? AND n <= ? AND kind = '{AdvanceEntry.kind}' AND instr(body, ?) ORDER BY n"
+_DUPLICATES: Final = f"{ENTRY} WHERE n > ? AND n <= ? AND kind = '{AdvanceEntry.kind}' AND has(body, ?) ORDER BY n"
 
 
 def ran(

@@ -20,7 +20,7 @@ from zsched.archive import body, live
 from zsched.archive.body import Arguments, fields_in, with_arguments
 from zsched.archive.check import Check, stored_facts
 from zsched.archive.file import CORRUPT_AT_OPEN, check_file, connect_to_read, converted
-from zsched.archive.live import record_in
+from zsched.archive.live import LiveRow, record_in
 from zsched.archive.schema import last_n, number_of, segments
 from zsched.core.clock import Clock
 from zsched.core.entry import Entry, Position, UnknownEntry
@@ -92,10 +92,9 @@ class Recall:
 
     def has(self, id: str) -> bool:
         """Return True if the state has a row of schedule *id*."""
+        query = "SELECT 1 FROM live WHERE life = ? AND id = ?"
         with converted(self._path):
-            return (
-                self._db.execute("SELECT 1 FROM live WHERE life = ? AND id = ?", (self.life, id)).fetchone() is not None
-            )
+            return self._db.execute(query, (self.life, id)).fetchone() is not None
 
     def last_touch(self, id: str) -> int | None:
         """Return the t in µs of its history's last change of schedule *id*; None if it never did."""
@@ -250,7 +249,7 @@ class Recall:
             query = f"SELECT {live.COLUMNS} FROM live WHERE life = ? AND id IN ({','.join('?' * len(page))})"
             with converted(self._path):
                 for stored in self._db.execute(query, (self.life, *page)):
-                    found[stored[0]].append(record_in(stored))
+                    found[stored[0]].append(self.record(stored))
             for id, records in found.items():
                 yield self._recalled(id, records, touched, over_of.get(id, ()))
 
@@ -265,26 +264,26 @@ class Recall:
             left = {id: None for (id,) in self._db.execute(several, (self.life,))}
             for stored in self._db.execute(query, (self.life,)):
                 if stored[0] not in left:
-                    one = self.filled(record_in(stored))
+                    one = self.record(stored)
                     is_open = one.place is Place.OPEN
                     yield Recalled(one.id, None if is_open else one, None, [one] if is_open else ())
         yield from self.known(left)
 
-    def filled(self, record: Record) -> Record:
-        """Give a record of the state the fields that the history has, and return it."""
-        fields = self._fields.get(record.n)
+    def record(self, stored: LiveRow) -> Record:
+        """Return the record in a row of the state, with the fields that the history has."""
+        n, row = stored[9:11]
+        fields = self._fields.get(n)
         if fields is None:
             if len(self._fields) >= _READERS:
                 self._fields.clear()
-            fields = self._fields[record.n] = fields_in(self._entry(record))
+            fields = self._fields[n] = fields_in(self._entry(n, stored[0]))
         try:
-            shape, job, own = fields[record.row]
+            shape, job, own = fields[row]
         except IndexError:
-            raise UnknownEntry(f"history entry {record.n} has no record in row {record.row}") from None
-        record.lane, record.shape, record.job, record.own = "" if shape is None else shape.lane, shape, job, own
-        if b"" in job and (data := self._argument(record)) is not None:
-            record.job = with_arguments(job, data)
-        return record
+            raise UnknownEntry(f"history entry {n} has no record in row {row}") from None
+        if b"" in job and (data := self._arguments.of(n, row)) is not None:
+            job = with_arguments(job, data)
+        return record_in(stored, (shape, job, own))
 
     def _recalled(
         self, id: str, records: list[Record], touched: dict[Key, int] | None, over: Sequence[tuple[Record, Run]]
@@ -293,12 +292,12 @@ class Recall:
         is_changed = touched is None or (id, "") in touched
         for one in records:
             if one.place is not Place.OPEN:
-                schedule = self.filled(one) if is_changed else None
+                schedule = one if is_changed else None
                 continue
             over = [(row, run) for row, run in over if row.run != one.run]
             is_touched = touched is None or one.key in touched
             if is_touched or is_changed:  # it may wait in Redis: see ``lacking``
-                runs.append(self.filled(one))
+                runs.append(one)
                 unchanged |= set() if is_touched else {one.run}
         if touched is not None and schedule is None:
             gone_us = touched.get((id, ""))
@@ -310,16 +309,11 @@ class Recall:
             with suppress(UnknownEntry):
                 yield from touches(body.entry_of(row), self.run_suffix)
 
-    def _entry(self, row: Record) -> Entry:
-        with converted(self._path):
-            found = self._db.execute(f"SELECT {body.COLUMNS} FROM entry WHERE n = ?", (row.n,)).fetchone()
+    def _entry(self, n: int, id: str) -> Entry:
+        found = self._db.execute(f"SELECT {body.COLUMNS} FROM entry WHERE n = ?", (n,)).fetchone()
         if found is None:
-            raise ArchiveCorrupt(f"archive {self._path}: history entry {row.n} of schedule {row.id!r} is gone")
+            raise ArchiveCorrupt(f"archive {self._path}: history entry {n} of schedule {id!r} is gone")
         return body.entry_of(found)
-
-    def _argument(self, row: Record) -> bytes | None:
-        with converted(self._path):
-            return self._arguments.of(row.n, row.row)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from typing import Final
 from zsched.core.entry import Position
 
 APPLICATION_ID: Final = 0x7A736368  # "zsch", in the file's header, to recognize archives
-VERSION: Final = 5  # of the tables and the storage of entries; files of other versions are refused
+VERSION: Final = 6  # of the tables and the storage of entries; files of other versions are refused
 SEGMENT_BITS: Final = 16  # of ``touch``: rows in a segment
 POSTING_BITS: Final = 16  # of ``posting``: entries in a segment
 

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 
 from zsched.archive import body, live
 from zsched.archive.history import ENTRY, History
-from zsched.archive.index import BLOCK_BITS, UNKNOWN, facets_in, key_of
+from zsched.archive.index import BLOCK_BITS, UNKNOWN, facets_at, facets_in, key_of
 from zsched.archive.live import record_in
 from zsched.archive.prefixes import NumberRange, ranges
 from zsched.archive.pushes import PushedRuns
@@ -146,7 +146,7 @@ class Search:
 
     def _open_run(self, row: Record) -> Change | None:
         run_id = run_id_of(row.id, row.run)
-        stored = self._history.facets_at(row.n)
+        stored = facets_at(self._db, row.n)
         facets = NO_FACETS if stored is None else stored.at(row.row)
         if not self._wanted.is_of(row.id) or not facets.has(self._wanted.facets):
             return None
@@ -242,7 +242,7 @@ class Search:
             yield -(block << BLOCK_BITS)
 
     def _may_have_facets(self, n: int) -> bool:
-        facets = self._history.facets_at(n)
+        facets = facets_at(self._db, n)
         return facets is not None and self._is_about(facets)
 
     def _is_about(self, facets: FacetsOfRows) -> bool:
@@ -251,7 +251,7 @@ class Search:
     def _literal(self) -> tuple[str, tuple[bytes, ...]]:
         """Return the SQL condition for entries with a wanted id, and its argument."""
         literal = self._wanted.literal
-        return ("AND instr(body, ?)", (literal.encode(),)) if literal else ("", ())
+        return ("AND has(body, ?)", (literal.encode(),)) if literal else ("", ())
 
     # -- hits in an entry ---------------------------------------------------------------------------
 
@@ -281,7 +281,7 @@ class Search:
         return []
 
     def _facets(self, n: int, entry: Entry) -> _Facets:
-        return _Facets(self._history.facets_at(n), parse(entry, self._history.run_suffix))
+        return _Facets(facets_at(self._db, n), parse(entry, self._history.run_suffix))
 
     def _hit(
         self, n: int, entry: Entry, change: Change, row: int, facets: _Facets, cursor: SearchCursor

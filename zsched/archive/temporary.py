@@ -19,7 +19,6 @@ from zsched.core.log.kinds import changes
 from zsched.core.runs.run_id import suffix_of
 
 _NOWHERE: Final = Path(":memory:")
-_ENTRY: Final = f"INSERT INTO entry({body.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
 class TemporaryArchive:
@@ -69,7 +68,7 @@ class TemporaryArchive:
                 ids = self._fold.add(self._n, entry)
             else:
                 ids = {one.id for one in changes(entry, self._suffix) if one.id == self._id}
-        self._db.execute(_ENTRY, body.history_row(self._n, entry, body.pack(entry.texts_to_keep)))
+        self._db.execute(body.INSERT, body.history_row(self._n, entry, body.pack(entry.texts_to_keep)))
         touched = ((crc32(id.encode()), self._n) for id in ids)
         self.rows += self._db.executemany("INSERT OR IGNORE INTO touch VALUES (0, ?, ?)", touched).rowcount
 

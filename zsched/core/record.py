@@ -19,6 +19,7 @@ import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import inf
 from typing import Final
 
 from zsched.core.entry import Texts, bounded_ms, expect, milliseconds, text
@@ -28,7 +29,7 @@ STATE: Final = re.compile(r"[a-z]+=[0-9]{1,9}(,[a-z]+=[0-9]{1,9})*")  # lua/lib/
 PROGRESS: Final = re.compile(
     r"([0-9]+-[0-9]+-[0-9]+) ([0-9]{1,16}|-) ([A-Za-z0-9_-]+) ([a-z0-9=,-]+)"
 )  # lua/lib/progress.lua
-ROW_HEAD: Final = 2  # texts before the fields in a row: id, words
+_ROW_HEAD: Final = 2  # texts before the fields in a row: id, words
 _ROW_WORDS: Final = 11  # the last one is the note, which may have blanks
 
 # Fields that change during the life of a run or schedule. They are no part of the request.
@@ -180,8 +181,12 @@ class Portion:
     """
     Records, and their texts: ``shapes``, their number, and each as "lane", its lane, "schedule", number of pairs, the
     pairs of ``own``, "template", number of pairs, the pairs of ``job``; then ``rows``, their number, and each as id,
-    words, and the texts of ``job`` and ``own``. The words are the number of the shape, from 1; run, place, due,
-    nominal, last, state, t; the numbers of texts of both; and the note. A missing value is -, and for the shape 0.
+    words, and the texts of ``job`` and ``own``.
+
+    The words are the due time; the number of the shape, from 1; run, place, nominal, last, state, t; the numbers of
+    texts of both; and the note. A missing value is -, and for the shape 0. A run that begins with the due time is + and
+    its rest, and a nominal time equal to the due time is =. So rows that were put together differ in the first word
+    only, and restore.lua reads the others once.
     """
 
     def __init__(self, rows: Iterable[Record] = ()) -> None:
@@ -199,25 +204,29 @@ class Portion:
         counts = b"%d" % len(self._shapes), b"%d" % len(self.rows)
         return [b"shapes", counts[0], *self._shape_texts, b"rows", counts[1], *self._texts]
 
-    def has_room(self, row: Record, most: int) -> bool:
-        """Return True if it has at most *most* texts with *row*, or if that is the first."""
-        shape = row.shape or row
-        more = 0 if id(shape) in self._numbers else len(shape.job) + len(shape.own)
-        more += len(self._shape_texts) + len(self._texts) + len(row.job) + len(row.own)
-        return not self.rows or more <= most
-
-    def add(self, row: Record) -> None:
-        """Add a record."""
+    def add(self, row: Record, most: float = inf) -> bool:
+        """Add a record. Return False if the texts would then be more than *most*; a first one is always added."""
         one = row if row.shape is not None else row.shaped()
-        shape, job, own = one.shape, one.job, one.own
-        number = 0 if shape is None else self._numbers.get(id(shape)) or self._add_shape(shape)
-        due, nominal = one.due_ms, one.nominal_ms
+        shape, job, own, run = one.shape, one.job, one.own, one.run or "-"
+        number = 0 if shape is None else self._numbers.get(id(shape), 0)
+        size = len(self._shape_texts) + len(self._texts) + len(job) + len(own)
+        if shape is not None and not number:
+            size += len(shape.job) + len(shape.own)
+        if size > most and self.rows:
+            return False
+        if shape is not None and not number:
+            number = self._add_shape(shape)
+        due = "-" if one.due_ms is None else str(one.due_ms)
+        if run.startswith(due) and one.run:
+            run = f"+{run[len(due) :]}"
+        nominal = "-" if one.nominal_ms is None else "=" if one.nominal_ms == one.due_ms else one.nominal_ms
         words = (
-            f"{number} {one.run or '-'} {one.place} {'-' if due is None else due} {'-' if nominal is None else nominal}"
-            f" {one.last or '-'} {one.state or '-'} {one.t_us} {len(job)} {len(own)} {one.note or ''}"
+            f"{due} {number} {run} {one.place} {nominal} {one.last or '-'} {one.state or '-'} {one.t_us}"
+            f" {len(job)} {len(own)} {one.note or ''}"
         )
         self.rows.append(one)
         self._texts += (one.id.encode(), words.encode(), *job, *own)
+        return True
 
     def _add_shape(self, shape: Record) -> int:
         key = shape.lane, tuple(shape.job), tuple(shape.own)
@@ -264,8 +273,8 @@ def records_in(texts: Texts, at: int, places: Container[str] | None = None) -> I
     count, at = int(texts[at + 1]), at + 2
     for _ in range(count):
         words = text(texts[at + 1]).split(" ", _ROW_WORDS - 1)
-        number, run, place, due, nominal, last, state, t_us, job_size, own_size, note = words
-        first = at + ROW_HEAD
+        due, number, run, place, nominal, last, state, t_us, job_size, own_size, note = words
+        first = at + _ROW_HEAD
         first_own = first + int(job_size)
         after = first_own + int(own_size)
         expect(len(texts) >= after >= first_own >= first and 0 <= int(number) <= len(shapes))
@@ -275,13 +284,13 @@ def records_in(texts: Texts, at: int, places: Container[str] | None = None) -> I
                 first,
                 Record(
                     id=text(texts[at]),
-                    run="" if run == "-" else run,
+                    run="" if run == "-" else f"{due}{run[1:]}" if run.startswith("+") else run,
                     place=Place(place),
                     lane="" if shape is None else shape.lane,
                     due_ms=milliseconds(due),
                     job=texts[first:first_own],
                     own=texts[first_own:after],
-                    nominal_ms=milliseconds(nominal),
+                    nominal_ms=milliseconds(due if nominal == "=" else nominal),
                     last=None if last == "-" else last,
                     note=note or None,
                     t_us=bounded_ms(t_us),

@@ -12,7 +12,8 @@
 --        if_absent       1: the caller has not compared these schedules: only if none of them is there
 --        ...             records with their shapes, as core/record.py writes a portion (lib/restored.lua)
 --        places: due paused quarantine ended gone; restore_runs.lua has those of runs
--- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), the places of the rows as logged, by spaces  |
+-- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), number (from 0) and place of each row that is logged with
+--          another place than given, by spaces  |
 --          AGAIN, now ms  |  OTHER, now ms  |  HERE, now ms: at least one schedule is there
 -- LOGS   restore: reason, archive, the portion as given, format; but a one-shot whose run RQ has already is `gone`
 --
@@ -28,10 +29,14 @@
 -- Read the rows. *keys* are those that the rows write; is_new: none of them exists, and no two rows have the same id.
 local rows, ids, wanted, keys, is_new = rows_given(), {}, {}, {}, true
 for n, row in ipairs(rows) do
-  local id, is_recurring = row.id, row.run == '-'
-  row.key = is_recurring and schedule_prefix .. id or RQ_JOB .. id .. '-' .. row.run
-  row.template_key = is_recurring and template_prefix .. id or row.key
-  keys[2 * n - 1], keys[2 * n] = row.key, row.template_key
+  local id = row.id
+  if row.run == '-' then
+    row.key = schedule_prefix .. id
+    keys[#keys + 1] = template_prefix .. id
+  else
+    row.key = RQ_JOB .. id .. '-' .. row.run
+  end
+  keys[#keys + 1] = row.key
   is_new = is_new and not wanted[id]
   ids[n], wanted[id] = id, true
 end
@@ -56,53 +61,50 @@ for n, id in ipairs(ids) do
 end
 local entry = log_restore()
 
--- Write a hash: the texts of its shape, which *begun* keeps for the next row, and those of its own.
+-- Write a hash: *begun* with the texts of ARGV from *first* on, which take the places of the last row's.
 local function write(begun, key, first, after)
-  local size = begun.size
+  begun.size = begun.size or #begun
   begun[2] = key
+  local to = begun.size + 1 - first
   for i = first, after - 1 do
-    size = size + 1
-    begun[size] = ARGV[i]
+    begun[to + i] = ARGV[i]
   end
-  if size > 2 then
-    redis.call(unpack(begun, 1, size))
+  if to + after > 3 then
+    redis.call(unpack(begun, 1, to + after - 1))
   end
-end
-
-local function begin(first, after, ...)
-  local begun = texts_at(first, after, {'HSET', '', ...})
-  begun.size = #begun
-  return begun
 end
 
 local function write_one_shot(row)
-  local shape = row.shape
-  shape.job = shape.job or begin(shape.first, shape.after, 'status', 'scheduled', 'created_at', '')
-  if shape.t_us ~= row.t_us then  -- with the number of this entry it is a new version
-    shape.t_us, shape.job[6] = row.t_us, stamp(tonumber(row.t_us) / 1000, seq)
+  local kind, shape = row.kind, row.kind.shape
+  if not kind.job then  -- with the number of this entry, created_at is a new version
+    local created_at = stamp(tonumber(kind.t_us) / 1000, seq)
+    kind.job = texts_at(shape.first, shape.after, {'HSET', '', 'status', 'scheduled', 'created_at', created_at})
   end
-  if row.first_own > row.first or shape.after > shape.first then
-    write(shape.job, row.key, row.first, row.first_own)
+  if kind.job_size > 0 or shape.after > shape.first then
+    write(kind.job, row.key, row.first, row.first_own)
   end
 end
 
 local recurring = {}
 local function write_recurring(row)
-  local shape = row.shape
+  local kind, shape = row.kind, row.kind.shape
   recurring[#recurring + 1] = row.id
+  if not kind.own then
+    local own = {'HSET', '', 'progress', ''}
+    if row.place == 'ended' then
+      own[5], own[6] = 'ended_at', string.format('%.0f', math.floor(tonumber(kind.t_us) / 1000))
+    end
+    kind.own = texts_at(shape.first_own, shape.after_own, own)
+    kind.template = texts_at(shape.first, shape.after, {'HSET', ''})
+  end
   -- The version is new: a plan of the lost history's rule must not pass.
-  shape.own = shape.own or begin(shape.first_own, shape.after_own, 'progress', '')
-  shape.own[4] = progress_text(row.id, {version = entry .. '-' .. t, nominal_ms = row.nominal_ms,
-    last = row.last, state = row.state})
-  write(shape.own, row.key, row.first_own, row.after)
-  if row.place == 'ended' then
-    redis.call('HSET', row.key, 'ended_at', string.format('%.0f', math.floor(tonumber(row.t_us) / 1000)))
+  kind.own[4] = progress_text(row.id, {version = entry .. '-' .. t, last = kind.last, state = kind.state,
+    nominal_ms = kind.nominal_ms == '=' and row.due_ms or kind.nominal_ms})
+  write(kind.own, row.key, row.first_own, row.first_own + kind.own_size)
+  if kind.state ~= '-' then
+    keep_state(row.id, kind.state)
   end
-  if row.state ~= '-' then
-    keep_state(row.id, row.state)
-  end
-  shape.template = shape.template or begin(shape.first, shape.after)
-  write(shape.template, row.template_key, row.first, row.first_own)
+  write(kind.template, template_prefix .. row.id, row.first, row.first_own)
 end
 
 if #leaving > 0 then
@@ -112,9 +114,9 @@ if #leaving > 0 then
   redis.call('HDEL', paused_key, unpack(leaving))
   redis.call('HDEL', quarantine_key, unpack(leaving))
 end
-local due, earliest = {}, math.huge
+local due = {}
 for n, row in ipairs(rows) do
-  local id, at, place, lane = row.id, found[n], row.place, row.shape.lane
+  local id, at, place, lane = row.id, found[n], row.place, row.kind.shape.lane
   if at then
     remove(id, at)
     if at.recurring then
@@ -123,7 +125,7 @@ for n, row in ipairs(rows) do
   end
   if place ~= 'gone' then
     if not is_new then
-      redis.call('DEL', row.key, row.template_key)
+      redis.call('DEL', row.key, template_prefix .. id)
     end
     (row.run == '-' and write_recurring or write_one_shot)(row)
   end
@@ -132,19 +134,16 @@ for n, row in ipairs(rows) do
     members[#members + 1] = row.due_ms
     members[#members + 1] = id
     due[lane] = members
-    earliest = math.min(earliest, tonumber(row.due_ms))
   elseif place == 'paused' or place == 'quarantine' then
-    local since_ms, note = string.match(row.note, '^(%S*) ?(.*)$')
+    local since_ms, note = string.match(row.kind.note, '^(%S*) ?(.*)$')
     park(place == 'paused' and paused_key or quarantine_key, id, lane, row.due_ms, since_ms, note)
   end
-end
-for lane, members in pairs(due) do
-  redis.call('ZADD', lane_keys[lane], unpack(members))
 end
 if #recurring > 0 then
   redis.call('SADD', recurring_key, unpack(recurring))
 end
-if earliest < math.huge then
-  redis.pcall('PUBLISH', wake_key, string.format('%.0f', earliest))
+for lane, members in pairs(due) do
+  redis.call('ZADD', lane_keys[lane], unpack(members))
+  redis.pcall('PUBLISH', wake_key, redis.call('ZRANGE', lane_keys[lane], 0, 0, 'WITHSCORES')[2])
 end
 return {'OK', now_ms, entry, t, places}

@@ -6,7 +6,7 @@
 --        seen_entry seen_t hold_for_ms reason archive names is_forced   as in restore
 --        ...             records with their shapes, as in restore
 --        places: open skipped over
--- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), the places of the rows as logged, by spaces  |
+-- RETURNS  OK, now ms, the entry's id and t (- and 0 if dry), places as in restore  |
 --          AGAIN, now ms  |  OTHER, now ms
 -- LOGS   restore: as in restore; `open` is `refused` if it cannot be pushed, and `open` and `skipped` are `held` if RQ
 --          has the run already; `over` is `again` if the run does not wait any more, or a worker began it
@@ -93,9 +93,10 @@ end
 
 -- Read what the push of an open run needs; return whether it can be pushed.
 local function may_push(row)
-  local shape = row.shape
+  local shape = row.kind.shape
   row.job = texts_at(row.first, row.first_own, texts_at(shape.first, shape.after))
-  local own_texts = texts_at(row.first_own, row.after, texts_at(shape.first_own, shape.after_own))
+  local own_texts = texts_at(shape.first_own, shape.after_own)
+  texts_at(row.first_own, row.first_own + row.kind.own_size, own_texts)
   local job, own = by_name(row.job), by_name(own_texts)
   row.queue, row.expires_ms, row.unique_ms = job.origin, whole_of(job.zs_expires), whole_of(job.zs_unique)
   row.at_front = string.find((job.zs or '') .. (own.flags or ''), 'f', 1, true)
@@ -110,7 +111,7 @@ local function push_again(row)
   -- may have passed long ago: then no worker begins the run.
   local due_ms, deadline_ms = tonumber(row.due_ms), nil
   if row.expires_ms and due_ms then
-    deadline_ms = math.max(due_ms, tonumber(row.t_us) / 1000) + row.expires_ms
+    deadline_ms = math.max(due_ms, tonumber(row.kind.t_us) / 1000) + row.expires_ms
   end
   launch(row.run_id, row.queue, {fields = row.job, at_front = row.at_front, rate_limit = row.rate_limit,
     waits = row.waits, is_uncertain = true, deadline_ms = deadline_ms})
@@ -158,7 +159,7 @@ for _, row in ipairs(rows) do
   row.run_id, wanted[row.id] = row.id .. '-' .. row.run, true
   row.key = RQ_JOB .. row.run_id
   if row.place == 'over' then
-    row.ending = waiting_still(row) or running_still(row.run_id, row.note)
+    row.ending = waiting_still(row) or running_still(row.run_id, row.kind.note)
     row.place = row.ending and 'over' or 'again'
   else
     local is_pushable = row.place == 'skipped' or may_push(row)
@@ -190,7 +191,7 @@ for _, row in ipairs(rows) do
     redis.call('ZREM', deadlines_key, row.run_id)
   end
   if row.unique_ms and (row.place == 'open' or row.place == 'held') then
-    guard(row.id, row.run_id, math.floor(tonumber(row.t_us) / 1000) + row.unique_ms)
+    guard(row.id, row.run_id, math.floor(tonumber(row.kind.t_us) / 1000) + row.unique_ms)
   end
   if row.waits and (row.place == 'open' or row.place == 'held') then
     local chain = chained[row.id] or {waiting = {}, pushed = {}}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import Position, text
@@ -76,7 +78,7 @@ class Restoring:
         entry = _position(reply)
         if entry is None:
             return None
-        return Written(entry, _placed(portion.rows, reply[3]))
+        return Written(entry, placed(portion.rows, reply[3]))
 
     def foresee(self, portion: Portion) -> list[Record]:
         """
@@ -84,7 +86,7 @@ class Restoring:
         """
         arguments = {**self._whose(None), "is_forced": 1, "hold_for_ms": 0, "reason": "dry", "if_absent": 0}
         reply = self._scripts.call(script_of(portion), rows=portion.texts, **arguments)
-        return _placed(portion.rows, reply[3])
+        return placed(portion.rows, reply[3])
 
     def merged(self, positions: Iterable[Position], seen: Position | None) -> Position | None:
         """Log that these histories are complete in this one. Return the entry; None as ``restore``."""
@@ -106,14 +108,12 @@ class Restoring:
 
 def portions(rows: Iterable[Record]) -> Iterator[Portion]:
     """Yield *rows* in portions for one script each."""
-    portion = Portion()
-    for row in rows:
-        is_full = len(portion.rows) >= ROWS or not portion.has_room(row, _TEXTS)
-        if is_full or (portion.rows and row.is_schedule is not portion.rows[0].is_schedule):
-            yield portion
-            portion = Portion()
-        portion.add(row)
-    if portion.rows:
+    for _, of_script in groupby(rows, attrgetter("is_schedule")):
+        portion = Portion()
+        for row in of_script:
+            if len(portion.rows) == ROWS or not portion.add(row, _TEXTS):
+                yield portion
+                portion = Portion([row])
         yield portion
 
 
@@ -122,10 +122,12 @@ def script_of(portion: Portion) -> str:
     return "restore" if portion.rows[0].is_schedule else "restore_runs"
 
 
-def _placed(rows: Iterable[Record], places: bytes) -> list[Record]:
-    """Return *rows* with their *places* as logged, which seldom differ from the asked ones."""
-    named = zip(rows, text(places).split(), strict=True)
-    return [row if row.place == place else replace(row, place=Place(place)) for row, place in named]
+def placed(rows: list[Record], changed: bytes) -> list[Record]:
+    """Return *rows* with their places as logged: *changed* has the number and the place of those with another one."""
+    words, placed = text(changed).split(), list(rows)
+    for number, place in zip(map(int, words[::2]), words[1::2], strict=True):
+        placed[number] = replace(rows[number], place=Place(place))
+    return placed
 
 
 def _position(reply: list[Any]) -> Position | None:

@@ -12,7 +12,7 @@ from tests.builders.records import DUE_MS, one_shot, open_run
 from tests.prefix import RQ
 from tests.unit.archive.contents import archived, places, prune, rows, take
 from zsched.archive import START, Archive
-from zsched.archive.body import COLUMNS, entry_of
+from zsched.archive.body import COLUMNS, entry_of, unpack
 from zsched.core.entry import Entry
 from zsched.core.log.puts import DISABLED
 
@@ -29,8 +29,9 @@ def history(path: Path) -> list[Entry]:
 
 
 def everything(path: Path) -> bytes:
-    """Return all bytes of all files of the archive."""
-    return b"".join(file.read_bytes() for file in sorted(path.parent.iterdir()))
+    """Return all bytes of all files of the archive, and the texts of its entries."""
+    texts = (text for (body,) in rows(path, "SELECT body FROM entry") for text in unpack(body))
+    return b"".join([*(file.read_bytes() for file in sorted(path.parent.iterdir())), *texts])
 
 
 def test_the_position_advances_with_the_commit(archive: Archive) -> None:

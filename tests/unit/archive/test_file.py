@@ -261,7 +261,7 @@ def test_a_full_disk_is_a_failure_and_committed_entries_stay(tmp_path: Path) -> 
     archive._db.execute("PRAGMA max_page_count = 1")  # as many as it has: SQLITE_FULL
 
     with pytest.raises(ArchiveFailed, match="full"):
-        archive.append([put(seq, f"id-{seq}", data=b"x" * 10_000) for seq in range(2, 50)])
+        archive.append([put(seq, f"id-{seq}", data=os.urandom(10_000)) for seq in range(2, 50)])
     archive.close()
 
     with closing(Archive(path, "default")) as again:

@@ -154,11 +154,6 @@ class EndEntry(ParsedEntry, kind="end"):
         rows = ((run, word) for run, word, _ in rows_of(self.entry.body) if b"-r" in run[-_LONGEST_RERUN:])
         return {text(run): ended_as(text(word)) for run, word in rows}
 
-    @staticmethod
-    def words(statuses: Iterable[RunStatus]) -> list[bytes]:
-        """Return texts: an archive's BLOB of an entry has one of them if a run ended in one of *statuses*."""
-        return [f"{status.value}{{".encode() for status in statuses]
-
     def only_ends(self, statuses: Collection[RunStatus]) -> Entry | None:
         wanted = {status.value.encode() for status in statuses}
         rows = [row for row in rows_of(self.entry.body) if row[1] in wanted or _AGAIN in row[2]]

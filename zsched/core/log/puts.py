@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from zsched.core.entry import bounded_ms, expect, ids_of, milliseconds, text
+from zsched.core.entry import Texts, bounded_ms, expect, ids_of, milliseconds, text
 from zsched.core.facets import FacetsOfRows, facets_of_job
 from zsched.core.log.kinds import Counts, ParsedEntry, RecordsEntry, once
 from zsched.core.log.rows import OneShotsPut, Row
@@ -29,18 +29,22 @@ class PutEntry(ParsedEntry, kind="put"):
     has_records = True
 
     @once
-    def puts(self) -> OneShotsPut:
-        """Parse the entry's put."""
+    def _parts(self) -> tuple[Record, Texts, dict[bytes, bytes]]:
+        """The shape; the texts of the rows; the fields behind them."""
         body = self.entry.body
         expect(body[0] == b"lane" and body[2] == b"fields")
         first = 4 + 2 * int(body[3])
-        expect(body[first] == b"rows")
-        rows = body[first + 2 : first + 2 + 4 * int(body[first + 1])]
-        rest = body[first + 2 + len(rows) :]
-        extra = dict(zip(rest[::2], rest[1::2], strict=True))
-        expect(len(rows) == 4 * int(body[first + 1]))
+        after = first + 2 + 4 * int(body[first + 1])
+        expect(body[first] == b"rows" and len(body) >= after)
+        shape = Record("", "", Place.DUE, text(body[1]), None, body[4:first], t_us=self.at_us).to_keep()
+        return shape, body[first + 2 : after], dict(zip(body[after::2], body[after + 1 :: 2], strict=True))
+
+    @once
+    def puts(self) -> OneShotsPut:
+        """Parse the entry's put."""
+        shape, rows, extra = self._parts
         return OneShotsPut(
-            shape=Record("", "", Place.DUE, text(body[1]), None, body[4:first], t_us=self.at_us).to_keep(),
+            shape=shape,
             at=[id.decode() for id in rows[::4]],
             dues=[bounded_ms(due) for due in rows[1::4]],
             names=rows[2::4],
@@ -73,14 +77,14 @@ class PutEntry(ParsedEntry, kind="put"):
         return self.puts.record_of(number)
 
     def fields_of_records(self) -> Sequence[RecordFields]:
-        puts = self.puts
-        return [(puts.shape, job_pairs(*named), ()) for named in zip(puts.names, puts.datas, strict=True)]
+        shape, rows, _ = self._parts
+        return [(shape, job_pairs(*named), ()) for named in zip(rows[2::4], rows[3::4], strict=True)]
 
     def owners(self) -> Sequence[Key]:
         return self.puts.runs()
 
     def facets(self) -> FacetsOfRows:
-        return FacetsOfRows([facets_of_job(tuple(self.puts.shape.job))])
+        return FacetsOfRows([facets_of_job(tuple(self._parts[0].job))])
 
     def replaces(self, number: int) -> bool:
         return self.puts.at[number] in self.puts.replaced

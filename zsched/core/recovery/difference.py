@@ -163,12 +163,11 @@ def lacking(recalled: Recalled, here: Record | None, branch: Branch, doubt_ms: i
 
 def _schedule(recalled: Recalled, here: Record | None, branch: Branch, doubt_ms: int | None) -> Record | None:
     """Return the row that restores the schedule; None if nothing has to be restored."""
-    key, known = (recalled.id, ""), recalled.schedule
+    known = recalled.schedule
     if known is not None:
-        if branch.is_newer(key, known.t_us) or (here is not None and here.is_same(known)):
-            return None
-        return restored_row(known)
-    if here is None or recalled.gone_us is None or branch.is_newer(key, recalled.gone_us):
+        is_there = here is not None and here.is_same(known)
+        return None if is_there or branch.is_newer((recalled.id, ""), known.t_us) else restored_row(known)
+    if here is None or recalled.gone_us is None or branch.is_newer((recalled.id, ""), recalled.gone_us):
         return None
     is_doubtful = doubt_ms is None or (here.due_ms is not None and here.due_ms <= doubt_ms)
     if here.place == Place.DUE and is_doubtful and any(run.run == here.run for run in recalled.runs):

@@ -1,10 +1,11 @@
 -- restored: read the records of a restore, log them, and note what they show.
 --
 -- USES   meta_key reason archive names hold_for_ms ROWS
--- GIVES  rows_given()  the records in ARGV (core/record.py), in order: each with its words by name; its `shape`, which
---          has a lane; and where the texts of its job and its schedule's own hash begin and end
+-- GIVES  rows_given()  the records in ARGV (core/record.py), in order: each has id, due_ms, run, place; where in ARGV
+--          the texts of its job (first) and of its schedule's hash (first_own) begin; and `kind`: the rest of its
+--          words by name, with its shape. Rows with the same words share it
 --        texts_at(first, after, to)  texts of ARGV, added to those in *to*
---        places_of(rows)  the places of all rows, as one text; each will be logged with its `place`
+--        places_of(rows)  number and place of the rows with another `place` than asked, as one text; each is logged so
 --        log_restore()  the entry's id
 --
 -- The entry keeps each row's old t, by which archives with different data agree (rule: LATEST_CHANGE). A row may be of
@@ -19,7 +20,7 @@
 -- include lib/meta.lua
 -- include lib/loss.lua
 -- include lib/same_set.lua
-local WORDS = '^' .. string.rep('(%S+) ', 10) .. '(.*)$'
+local WORDS = '^' .. string.rep('(%S+) ', 9) .. '(.*)$'
 
 -- Return the shape in ARGV at *at*, and where it ends (core/record.py).
 local function shape_at(at)
@@ -28,21 +29,29 @@ local function shape_at(at)
   return {lane = ARGV[at + 1], first_own = at + 4, after_own = after_own, first = after_own + 2, after = after}, after
 end
 
+local function kind_in(words, shapes)
+  local shape, run, place, nominal_ms, last, state, t_us, job_size, own_size, note = string.match(words, WORDS)
+  return {shape = shapes[shape], run = run, rest_of_run = string.match(run, '^%+(.*)$'), place = place,
+    nominal_ms = nominal_ms, last = last, state = state, t_us = t_us, note = note, job_size = tonumber(job_size),
+    own_size = tonumber(own_size)}
+end
+
 function rows_given()
-  local rows, shapes, at = {}, {['0'] = {lane = '-', first_own = 1, after_own = 1, first = 1, after = 1}}, ROWS + 2
+  local rows, kinds, at = {}, {}, ROWS + 2
+  local shapes = {['0'] = {lane = '-', first_own = 1, after_own = 1, first = 1, after = 1}}
   for n = 1, tonumber(ARGV[ROWS + 1]) do
     shapes[string.format('%d', n)], at = shape_at(at)
   end
   local count = tonumber(ARGV[at + 1])
   at = at + 2
   for n = 1, count do
-    local shape, run, place, due_ms, nominal_ms, last, state, t_us, job_size, own_size, note
-      = string.match(ARGV[at + 1], WORDS)
-    local first_own = at + 2 + tonumber(job_size)
-    rows[n] = {id = ARGV[at], run = run, place = place, due_ms = due_ms, nominal_ms = nominal_ms, last = last,
-      state = state, t_us = t_us, note = note, shape = shapes[shape], words_at = at + 1, given = place,
-      first = at + 2, first_own = first_own, after = first_own + tonumber(own_size)}
-    at = rows[n].after
+    local due_ms, words = string.match(ARGV[at + 1], '^(%S+) (.*)$')
+    local kind = kinds[words] or kind_in(words, shapes)
+    kinds[words] = kind
+    local run, first_own = kind.rest_of_run and due_ms .. kind.rest_of_run or kind.run, at + 2 + kind.job_size
+    rows[n] = {id = ARGV[at], due_ms = due_ms, run = run, place = kind.place, kind = kind, first = at + 2,
+      first_own = first_own}
+    at = first_own + kind.own_size
   end
   return rows
 end
@@ -59,9 +68,9 @@ end
 function places_of(rows)
   local places = {}
   for n, row in ipairs(rows) do
-    places[n] = row.place
-    if row.place ~= row.given then
-      ARGV[row.words_at] = string.gsub(ARGV[row.words_at], '^(%S+ %S+) %S+', '%1 ' .. row.place)
+    if row.place ~= row.kind.place then
+      places[#places + 1] = n - 1 .. ' ' .. row.place
+      ARGV[row.first - 1] = string.gsub(ARGV[row.first - 1], '^(%S+ %S+ %S+) %S+', '%1 ' .. row.place)
     end
   end
   return table.concat(places, ' ')

@@ -240,7 +240,7 @@ def test_missed_occurrences_are_counted_separately_from_skipped_ones() -> None:
 
 def restored(ago_ms: int, reason: str, *places: str) -> Entry:
     """Return a ``restore`` entry with a row for each place."""
-    rows = [text for n, place in enumerate(places) for text in (f"s{n}", f"0 5 {place} 5 - - - 5 0 0 ")]
+    rows = [text for n, place in enumerate(places) for text in (f"s{n}", f"5 0 5 {place} - - - 5 0 0 ")]
     texts = ("shapes", 0, "rows", len(places), *rows, "format", 1)
     return entry(ago_ms, "restore", *texts, reason=reason, archive="x")
 
