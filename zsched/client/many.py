@@ -27,7 +27,7 @@ from zsched.storage.puts import DONE, RELATIVE, ROW_SIZE, Put, PutScripts, Repli
 from zsched.storage.refusals import refusal
 from zsched.storage.scripts import BulkCall
 
-ROWS_PER_CALL: Final = 100  # 0.5 ms of the server (measured), recurring 1.3 to 2.3; meanwhile, runs that are due wait
+ROWS_PER_CALL: Final = 50  # two calls are in flight, and runs that are due wait for both
 BYTES_PER_CALL: Final = 262_144  # of payloads
 TEXTS_PER_CALL: Final = 4000  # of shapes; Lua unpacks no more than some 8,000
 
