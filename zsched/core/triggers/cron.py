@@ -101,33 +101,9 @@ class CronRule(WallRule):
         return ((_matching_days(self.days, year.number), self.times),)
 
 
-def parse_cron(text: object, field: str = "cron") -> str:
-    """
-    Return the expression *text* with its fields separated by single spaces, otherwise unchanged.
-
-    ``field`` is the option that an error names. ``check`` finds out whether the expression ever fires.
-
-    Raises:
-        InvalidSchedule: not an expression as described in this module, or longer than ``LONGEST``.
-    """
-    if not isinstance(text, str):
-        raise InvalidSchedule(field, text, "not a text", _EXAMPLE)
-    if len(text) > LONGEST:
-        raise InvalidSchedule(field, text, f"longer than {LONGEST} characters", "use ranges and steps")
-    if not text.strip():
-        raise InvalidSchedule(field, text, "empty", _EXAMPLE)
-    try:
-        refuse_foreign(text.replace("\t", " "))
-        expr = " ".join(text.split())
-        cron_rule(expr)
-    except BadRule as refusal:
-        raise InvalidSchedule(field, text, refusal.problem, refusal.remedy) from refusal.__cause__
-    return expr
-
-
 @lru_cache(maxsize=65_536)
 def cron_rule(expr: str) -> CronRule:
-    """Return the rule of an expression that ``parse_cron`` accepted. Equal expressions share one rule."""
+    """Return the rule of an expression that its kind accepted. Equal expressions share one rule."""
     parts = _split(expr)
     second = _values(_SECOND, parts.pop(0)) if len(parts) == 6 else (0,)
     minute, hour, day, month, weekday = parts
@@ -272,7 +248,27 @@ class _CronKind(TriggerKind):
     gap = Gap.FIRST_VALID
 
     def parse(self, value: object, tz: str = "UTC") -> tuple[str, int | None]:
-        return parse_cron(value), None
+        """
+        Return the expression *value* with its fields separated by single spaces, otherwise unchanged.
+
+        ``check`` finds out whether the expression ever fires.
+
+        Raises:
+            InvalidSchedule: not an expression as described in this module, or longer than ``LONGEST``.
+        """
+        if not isinstance(value, str):
+            raise InvalidSchedule(self.name, value, "not a text", _EXAMPLE)
+        if len(value) > LONGEST:
+            raise InvalidSchedule(self.name, value, f"longer than {LONGEST} characters", "use ranges and steps")
+        if not value.strip():
+            raise InvalidSchedule(self.name, value, "empty", _EXAMPLE)
+        try:
+            refuse_foreign(value.replace("\t", " "))
+            expr = " ".join(value.split())
+            cron_rule(expr)
+        except BadRule as refusal:
+            raise InvalidSchedule(self.name, value, refusal.problem, refusal.remedy) from refusal.__cause__
+        return expr, None
 
     def rule(self, spec: TriggerSpec, anchor_ms: int) -> Projection:
         tz, cron = zone(spec.tz), cron_rule(spec.expr)

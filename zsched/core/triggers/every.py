@@ -52,37 +52,6 @@ class Every:
         return max((min(until_ms, HORIZON_S * 1000 - 1) - self.phase_ms) // self.every_ms + 1, 0)
 
 
-def parse_every(value: object, field: str = "every") -> str:
-    """
-    Return the interval *value*, given as seconds, text or timedelta, as whole milliseconds in decimal text.
-
-    ``field`` is the option that an error names.
-
-    Raises:
-        InvalidSchedule: not a number, not finite, below 1 ms, above 100 years, or not whole milliseconds.
-    """
-    value = duration_argument(field, value)
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | timedelta):
-        raise InvalidSchedule(field, value, "not a duration", DURATION_REMEDY)
-    if isinstance(value, timedelta):
-        ms = Decimal(value // timedelta(microseconds=1)) / 1000
-    else:
-        seconds = Decimal(repr(float(value))) if isinstance(value, float) else Decimal(value)
-        if not seconds.is_finite():
-            raise InvalidSchedule(field, value, "not a finite number", DURATION_REMEDY)
-        ms = seconds * 1000 if abs(seconds) <= LONGEST_MS else seconds  # an exponent of millions would overflow
-    if ms <= 0:
-        raise InvalidSchedule(field, value, "not a positive interval", DURATION_REMEDY)
-    if ms > LONGEST_MS:
-        raise InvalidSchedule(field, value, "longer than 100 years", "the unit is seconds")
-    if ms < 1 - _NOISE:
-        raise InvalidSchedule(field, value, "shorter than a millisecond", "0.001 is the least")
-    whole = round(ms)
-    if abs(ms - whole) > _NOISE:
-        raise InvalidSchedule(field, value, "not whole milliseconds", f"the nearest is {Decimal(whole) / 1000}")
-    return str(whole)
-
-
 class _EveryKind(TriggerKind):
     name = "every"
     metavar = "DURATION"
@@ -95,7 +64,32 @@ class _EveryKind(TriggerKind):
     is_duration = True
 
     def parse(self, value: object, tz: str = "UTC") -> tuple[str, int | None]:
-        return parse_every(value), None
+        """
+        Return the interval *value*, given as seconds, text or timedelta, as whole milliseconds in decimal text.
+
+        Raises:
+            InvalidSchedule: not a number, not finite, below 1 ms, above 100 years, or not whole milliseconds.
+        """
+        value = duration_argument(self.name, value)
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal | timedelta):
+            raise InvalidSchedule(self.name, value, "not a duration", DURATION_REMEDY)
+        if isinstance(value, timedelta):
+            ms = Decimal(value // timedelta(microseconds=1)) / 1000
+        else:
+            seconds = Decimal(repr(float(value))) if isinstance(value, float) else Decimal(value)
+            if not seconds.is_finite():
+                raise InvalidSchedule(self.name, value, "not a finite number", DURATION_REMEDY)
+            ms = seconds * 1000 if abs(seconds) <= LONGEST_MS else seconds  # an exponent of millions would overflow
+        if ms <= 0:
+            raise InvalidSchedule(self.name, value, "not a positive interval", DURATION_REMEDY)
+        if ms > LONGEST_MS:
+            raise InvalidSchedule(self.name, value, "longer than 100 years", "the unit is seconds")
+        if ms < 1 - _NOISE:
+            raise InvalidSchedule(self.name, value, "shorter than a millisecond", "0.001 is the least")
+        whole = round(ms)
+        if abs(ms - whole) > _NOISE:
+            raise InvalidSchedule(self.name, value, "not whole milliseconds", f"the nearest is {Decimal(whole) / 1000}")
+        return str(whole), None
 
     def rule(self, spec: TriggerSpec, anchor_ms: int) -> Every:
         return Every(int(spec.expr), anchor_ms if spec.starts_ms is None else spec.starts_ms)

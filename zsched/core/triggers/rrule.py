@@ -44,28 +44,9 @@ _ELSEWHERE: Final = {
 }
 
 
-def parse_rrule(text: object, field: str = "rrule", tz: str = "UTC") -> tuple[str, int | None]:
-    """
-    Return the canonical value of the rule *text*, without its COUNT, and the COUNT. *tz*: of an UNTIL without Z.
-
-    The prefix ``RRULE:`` and lower case are tolerated. ``field`` is the option that an error names.
-    ``check`` finds out whether the rule ever fires.
-
-    Raises:
-        InvalidSchedule: not a rule as described in this module, or longer than ``LONGEST``.
-    """
-    if not isinstance(text, str):
-        raise InvalidSchedule(field, text, "not a text", _EXAMPLE)
-    try:
-        parts, count = _parse(text, tz)
-    except BadRule as refusal:
-        raise InvalidSchedule(field, text, refusal.problem, refusal.remedy) from None
-    return parts.to_text(), count
-
-
 @lru_cache(maxsize=16_384)
 def rrule_parts(expr: str) -> Parts:
-    """Return the value of a rule that ``parse_rrule`` accepted. Equal texts share one value."""
+    """Return the value of a rule that its kind accepted. Equal texts share one value."""
     return _parse(expr)[0]
 
 
@@ -208,7 +189,21 @@ class _RRuleKind(TriggerKind):
     is_of_zone = True
 
     def parse(self, value: object, tz: str = "UTC") -> tuple[str, int | None]:
-        return parse_rrule(value, tz=tz)
+        """
+        Return the canonical value of the rule *value*, without its COUNT, and the COUNT. *tz*: of an UNTIL without Z.
+
+        The prefix ``RRULE:`` and lower case are tolerated. ``check`` finds out whether the rule ever fires.
+
+        Raises:
+            InvalidSchedule: not a rule as described in this module, or longer than ``LONGEST``.
+        """
+        if not isinstance(value, str):
+            raise InvalidSchedule(self.name, value, "not a text", _EXAMPLE)
+        try:
+            parts, count = _parse(value, tz)
+        except BadRule as refusal:
+            raise InvalidSchedule(self.name, value, refusal.problem, refusal.remedy) from None
+        return parts.to_text(), count
 
     def rule(self, spec: TriggerSpec, anchor_ms: int) -> Projection:
         tz, parts = zone(spec.tz), rrule_parts(spec.expr)

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from zsched.core.triggers.cron import CronRule, cron_rule, parse_cron
+from zsched.core.triggers.cron import CRON, CronRule, cron_rule
 
 EVERY_DAY: Final = set(range(7))  # 0 is Sunday here, as in crontab(5)
 
 
 def rule_of(text: str) -> CronRule:
-    return cron_rule(parse_cron(text))
+    return cron_rule(CRON.parse(text)[0])
 
 
 def sundays_first(rule: CronRule) -> set[int]:

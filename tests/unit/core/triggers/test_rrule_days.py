@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.breadth import examples
 from tests.unit.core.triggers.oracle import local, ms
-from zsched.core.triggers.rrule import RRULE, parse_rrule
+from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import Gap, TriggerSpec
 from zsched.core.triggers.trigger import build
 from zsched.errors import InvalidSchedule
@@ -24,7 +24,7 @@ WEEKDAYS = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]
 
 
 def rrule(text, zone="UTC", anchor="2026-01-01", **bounds):
-    expr, count = parse_rrule(text)
+    expr, count = RRULE.parse(text)
     spec = TriggerSpec(RRULE, expr, zone, count=count, gap=Gap.SHIFT, **bounds)
     return build(spec, ms(anchor, zone))
 
@@ -189,8 +189,8 @@ def test_a_start_between_two_seconds_counts_from_the_next_whole_second():
     ],
 )
 def test_equal_rules_have_the_same_text(text, expected):
-    assert expected == parse_rrule(text)
-    assert expected[0] == parse_rrule(expected[0])[0]
+    assert expected == RRULE.parse(text)
+    assert expected[0] == RRULE.parse(expected[0])[0]
 
 
 @pytest.mark.parametrize(
@@ -213,15 +213,15 @@ def test_equal_rules_have_the_same_text(text, expected):
     ],
 )
 def test_an_until_is_stored_in_utc_and_a_date_is_its_whole_day_in_the_zone(until, zone, stored):
-    text, _ = parse_rrule(f"FREQ=DAILY;UNTIL={until}", tz=zone)
+    text, _ = RRULE.parse(f"FREQ=DAILY;UNTIL={until}", tz=zone)
 
     assert f"FREQ=DAILY;UNTIL={stored}" == text
-    assert text == parse_rrule(text, tz=zone)[0]
+    assert text == RRULE.parse(text, tz=zone)[0]
 
 
 @pytest.mark.parametrize("zone", ["UTC", NEW_YORK, "Asia/Seoul", "Pacific/Apia", "Pacific/Chatham"])
 def test_the_occurrences_of_the_day_in_until_are_the_last_ones(zone):
-    expr, _ = parse_rrule("FREQ=DAILY;BYHOUR=0,9,23;BYMINUTE=59;BYSECOND=59;UNTIL=20240219", tz=zone)
+    expr, _ = RRULE.parse("FREQ=DAILY;BYHOUR=0,9,23;BYMINUTE=59;BYSECOND=59;UNTIL=20240219", tz=zone)
 
     found = after(rrule(expr, zone, "2024-02-18"), ms("2024-02-18", zone), 9)
 
@@ -243,7 +243,7 @@ def test_an_until_without_z_includes_what_a_calendar_of_its_zone_includes(until,
     offsets = {at.replace(tzinfo=ZoneInfo(zone), fold=1).utcoffset() for at in (until.replace(hour=0), last)}
     assume(len(offsets) == 1)  # beside a gap, dateutil compares local times, not instants
 
-    expr, _ = parse_rrule(f"{rule};UNTIL={text[:8] if is_date else text}", tz=zone)
+    expr, _ = RRULE.parse(f"{rule};UNTIL={text[:8] if is_date else text}", tz=zone)
 
     found = after(rrule(expr, zone, starts_ms=ms(start.isoformat(), zone)), 0, 9)
     assert by_dateutil(rule, start, zone, last) == found
@@ -252,8 +252,8 @@ def test_an_until_without_z_includes_what_a_calendar_of_its_zone_includes(until,
 def problem(text, zone):
     """Return the error of *text*; None: it is a rule, and its stored text is one."""
     try:
-        expr, _ = parse_rrule(text, tz=zone)
-        parse_rrule(expr)
+        expr, _ = RRULE.parse(text, tz=zone)
+        RRULE.parse(expr)
     except InvalidSchedule as refusal:
         return refusal
     return None
