@@ -27,7 +27,7 @@ from zsched.storage.puts import DONE, RELATIVE, ROW_SIZE, Put, PutScripts, Repli
 from zsched.storage.refusals import refusal
 from zsched.storage.scripts import BulkCall
 
-ROWS_PER_CALL: Final = 50  # two calls are in flight, and runs that are due wait for both
+ROWS_PER_CALL: Final = 100  # 0.5 ms of the server for one-shots; meanwhile, runs that are due wait
 BYTES_PER_CALL: Final = 262_144  # of payloads
 TEXTS_PER_CALL: Final = 4000  # of shapes; Lua unpacks no more than some 8,000
 
