@@ -312,11 +312,11 @@ def test_an_unreadable_answer_counts_as_no_answer(
 def test_a_run_that_failed_during_a_search_counts_as_found(link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
     parts, history = [["failed-meanwhile"], ["b", "c"]], HistoryReader(link, KEYS)
 
-    def ask(*_: object) -> tuple[dict[str, object], Source]:
+    def ask(*_: object, **__: object) -> tuple[dict[str, object], Source]:
         found = [SimpleNamespace(run_id=id, cursor=f"at {id}") for id in parts.pop(0)]
         return {"occurrences": found, "after": None, "reached_us": None}, Source("here", 0, "1-1")
 
-    monkeypatch.setattr(HistoryQuery, "ask_part", ask)
+    monkeypatch.setattr(HistoryQuery, "ask", ask)
     monkeypatch.setattr(history, "_now", lambda found, _: found)
 
     [part] = history.search(Wanted(frozenset(), frozenset({RunStatus.FAILED}), limit=2))
