@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -29,8 +31,10 @@ def flip(path: Path, at: int, number: int = 64) -> None:
 
 
 def flip_a_payload(path: Path) -> None:
-    """Change the arguments of a schedule, which are in no index and no page header."""
-    flip(path, path.read_bytes().rindex(b"needle"), 3)
+    """Change an entry, which is in no index and no page header."""
+    with closing(sqlite3.connect(path)) as db:
+        [body] = db.execute("SELECT body FROM entry WHERE kind = 'put' ORDER BY n DESC LIMIT 1").fetchone()
+    flip(path, path.read_bytes().rindex(body[-40:]), 3)
 
 
 def flip_pages_in_the_middle(path: Path) -> None:
@@ -63,7 +67,7 @@ def an_archive(start_daemon: Start, url: str, path: Path) -> None:
     """Make a closed archive of 300 schedules at *path*."""
     daemon = start_daemon(url, ARCHIVE_PATH=str(path))
     daemon.wait_for("term_began")
-    rows = ({"func": "app.task", "id": f"s{n}", "after": 3600, "args": ("needle",)} for n in range(300))
+    rows = ({"func": "app.task", "id": f"s{n}", "after": 3600} for n in range(300))
     assert 300 == Client.from_url(url).schedule_many(rows).created
     await_caught_up(url, path)
     stop(daemon)

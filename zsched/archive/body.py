@@ -1,9 +1,9 @@
 """
 Bodies of history entries: an entry's texts in one BLOB, their checksum, and the records in them.
 
-A BLOB is the number of its texts, their lengths, and the texts. Numbers have 32 bits, little-endian. All of it is
-deflated (zlib, without a header), with a dictionary of texts that entries often have. So a short entry becomes small,
-too: one put of 195 bytes has 73 (measured).
+A BLOB is the type of a length (B or I, as in ``struct``), the number of its texts, their lengths, and the texts. All of
+it is deflated (zlib, without a header), with a dictionary of texts that entries often have. So a short entry becomes
+small, too: one put of 195 bytes has 96 (measured).
 
 A record has the fields of a schedule or run, by entry and row. With ``keep_args = false`` its arguments (RQ's ``data``)
 are not in the history. They are stored separately, as long as the state needs them to restore a schedule, and then
@@ -17,6 +17,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import accumulate, pairwise
 from typing import Any, Final
 from zlib import crc32
 
@@ -25,27 +26,28 @@ from zsched.core.log.kinds import parse
 from zsched.core.record import RecordFields
 from zsched.errors import ArchiveCorrupt
 
-_NUMBER: Final = 4  # bytes
+_HEAD: Final = 5  # bytes
 _SUM: Final = 4  # bytes of the checksum before separate arguments
 _LEVEL: Final = 1  # of zlib; with 6 a bulk insert takes half as long again, for 5 % less
 _WINDOW, _MEMORY = -13, 5  # of zlib, without a header; larger tables take longer to make than an entry takes to deflate
 # Texts as they follow each other in entries, the most frequent last. It is part of the format: no other dictionary can
 # read what was written with this one.
 _DICTIONARY: Final = (
-    b"retries_leftretry_intervalsresult_ttlfailure_ttlzs_expireszs_namezs_ownerzs_funczs_sigskipsoverlapcoalesced"
     b'byshapes1lanenormalschedule3flagsfunctags[""]template4descriptionorigindefaultstatusqueuedtimeout180rows11 '
-    b'1795978118628 1795978118628 1795978118628 - - - - trigger{"expr":"0 9 * * *","fold":"first","gap":"first_valid",'
-    b'"kind":"cron","tz":"Europe/Berlin"}trigger{"expr":"1000","gap":"shift","kind":"every","tz":"UTC"}'
+    b'1795978118628 1795978118628 1795978118628 - - - - trigger{"expr":"1000","gap":"shift","kind":"every","tz":"UTC"}'
+    b"B\x16\x00\x00\x00\x02\x07\x04\x06\x06\x01\x0b\x0f\x06\x07\x07\x03\x02\x01\x07\x07\x04\x01$\r\x04*"
     b'bylanenormalfields5descriptionorigindefaulttimeout180zs1zs_tags[""]rows1-1795978118628data'
     b"\x80\x05\x95\x1f\x00\x00\x00\x00\x00\x00\x00(\x8c\x0f\x94NK\x01K\x00\x86\x94}\x94t\x94.(\x8c\x0fNK\x01K\x00\x86}t."
-    b'rows1-1795978118628succeeded{"fired":1795978118628,"queued":1795978118628,"started":1795978118628,"ended":'
-    b'1795978118628,"worker":"","queue":"default","timeout":180}rows1fired 1795978118628 1795978119628 -runs-179597811'
+    b'B\x04\x02 \t\x00\x90 \t\x00\x90rows1-1795978118628succeeded{"fired":1795978118628,"queued":1795978118628,'
+    b'"started":1795978118628,"ended":1795978118628,"worker":"","queue":"default","timeout":180}'
+    b"B\x04\x00\x00\x00\x04\x01\x061\x061rows1fired 1795978118628 1795978119628 -B\x02\x00\x00\x00\x04\x20runs-1795978"
 )
 
 
 def pack(texts: Sequence[bytes]) -> bytes:
     """Return the BLOB of *texts*."""
-    packed = struct.pack(f"<{len(texts) + 1}I", len(texts), *map(len, texts)) + b"".join(texts)
+    width = "I" if any(len(text) > 255 for text in texts) else "B"
+    packed = width.encode() + struct.pack(f"<I{len(texts)}{width}", len(texts), *map(len, texts)) + b"".join(texts)
     deflater = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY, zdict=_DICTIONARY)
     return deflater.compress(packed) + deflater.flush()
 
@@ -53,12 +55,10 @@ def pack(texts: Sequence[bytes]) -> bytes:
 def unpack(blob: bytes) -> list[bytes]:
     """Return the texts of a BLOB."""
     body = _inflated(blob)
-    [count] = struct.unpack_from("<I", body)
-    texts, end = [], _NUMBER * (count + 1)
-    for length in struct.unpack_from(f"<{count}I", body, _NUMBER):
-        texts.append(body[end : end + length])
-        end += length
-    return texts
+    width, count = struct.unpack_from("<cI", body)
+    lengths = struct.Struct(f"<{count}{width.decode()}")
+    ends = accumulate(lengths.unpack_from(body, _HEAD), initial=_HEAD + lengths.size)
+    return [body[start:end] for start, end in pairwise(ends)]
 
 
 def has(blob: bytes, part: bytes) -> bool:

@@ -201,8 +201,8 @@ class Portion:
     @property
     def texts(self) -> list[bytes]:
         """Its texts."""
-        counts = b"%d" % len(self._shapes), b"%d" % len(self.rows)
-        return [b"shapes", counts[0], *self._shape_texts, b"rows", counts[1], *self._texts]
+        shapes, rows = b"%d" % len(self._shapes), b"%d" % len(self.rows)
+        return [b"shapes", shapes, *self._shape_texts, b"rows", rows, *self._texts]
 
     def add(self, row: Record, most: float = inf) -> bool:
         """Add a record. Return False if the texts would then be more than *most*; a first one is always added."""

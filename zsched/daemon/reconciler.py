@@ -206,8 +206,7 @@ def lacking_rows(
         is_run = waits is not None and any(waits.run == run.run for run in recalled.runs)
         until_ms = doubted_until_ms(wire, keys) if is_run else None
         rows += lacking(recalled, waits, branch, until_ms)
-    if any(recalled.runs for recalled in page):
-        rows.sort(key=lambda row: not row.is_schedule)  # schedules first: a run may have waited in one
+    rows.sort(key=lambda row: not row.is_schedule)  # schedules first: a run may have waited in one
     waiting = {waits.key for waits in held.values()}
     over = [(row, run) for recalled in page for row, run in recalled.over if row.key not in waiting]
     if not over:
