@@ -25,7 +25,7 @@ def progress_of(client: redis.Redis, keys: Keys, id: str) -> dict[str, str]:
 
 def change_progress(client: redis.Redis, keys: Keys, id: str, **changes: Any) -> None:
     """Write other words, of any text, into the progress of schedule *id*; None: nothing."""
-    words = progress_of(client, keys, id) | changes
+    words = {"version": "1-1-1"} | progress_of(client, keys, id) | changes
     if words.get("last"):
         words["last"] = words["last"].removeprefix(f"{id}-")
     text = " ".join("-" if words.get(name) is None else str(words[name]) for name in WORDS)

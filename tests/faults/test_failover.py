@@ -33,13 +33,13 @@ SCHEDULES, BEHIND = 40, 5  # 240 kills: each run is the last of its worker
 DYING_WORKERS = """
 import os, signal, sys
 import redis
-from zsched.rq import SimpleWorker, rings
+from zsched.rq import SimpleWorker
 
 def die(*_):
     client.rpush("killed", worker.name)
     os.kill(os.getpid(), signal.SIGKILL)
 
-rings._ring = die
+redis.Redis.publish = die
 print("ready", flush=True)
 while os.getppid() > 1:
     child = os.fork()

@@ -36,10 +36,10 @@ def why(client: Client) -> None:
 
 
 WAYS: dict[str, tuple[Call, Call, tuple[int, int, int], tuple[int, int, int]]] = {
-    "put": (put, put_again, (11, 60, 9), (11, 50, 9)),
-    "update": (update, lambda client: client.update("r", queue="sms"), (22, 115, 13), (22, 102, 13)),
+    "put": (put, put_again, (12, 64, 9), (12, 53, 9)),
+    "update": (update, lambda client: client.update("r", queue="sms"), (23, 118, 13), (22, 104, 13)),
     # Without an archive: the log's entries about the schedule are put into a temporary one, and read from it.
-    "why": (why, why, (44, 190, 18), (41, 175, 18)),
+    "why": (why, why, (45, 193, 20), (41, 177, 20)),
 }
 
 

@@ -8,7 +8,7 @@ fence     both comparisons of lib/fence.lua, of the lease and of the server. Eac
           that knows of no doubt, and runs restored by an archive are pushed again unmarked: doubled.
           A standby would take the free lease and so set doubt: the fault that shows it has none.
           (The lease alone never lets a run be pushed twice: one-shots leave their lane in one script, and
-          advance compares version and due time. It keeps a stale leader from applying its plans.)
+          advance compares the progress. It keeps a stale leader from applying its plans.)
 fence-    the same in fire.lua alone: a fire call of a killed leader arrives after FLUSHALL and a restore by
 of-fire   hand, before a daemon led again and so set doubt: pushed again unmarked. Where a daemon leads, ZREM,
           doubt and hold are enough.
@@ -16,7 +16,7 @@ hold      lib/hold.lua in fire and advance: an older RDB is restored in which a 
           cancelled since. It is due, and fires before an archive has removed it.
 xadd      the XADD in lib/meta.lua: changes by daemons are in no log. Runs are received that no log accounts
           for, and Redis counts further than its log goes.
-advance   the comparison of version and due time in advance.lua: a plan is applied although its rule was
+advance   the comparison of the progress in advance.lua: a plan is applied although its rule was
           changed, paused or cancelled while the plan was on its way. The rule fires at wrong times, has
           two places, or comes back.
 ========  ==========================================================================================
@@ -71,7 +71,7 @@ SAFEGUARDS = {
     ),
     "advance": Safeguard(
         ("advance.lua",),
-        (("score ~= due_ms or schedule[1] ~= planned_version", "false"),),
+        (("schedule[1] ~= seen_progress", "false"),),
         ("rules-churned",),
     ),
 }  # fmt: skip

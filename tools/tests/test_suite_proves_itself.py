@@ -89,13 +89,11 @@ SAFEGUARDS: dict[str, tuple[Callable[[Case], None], str, str, str]] = {
         check_a_rolled_back_history_pushes_nothing_twice_unmarked, "lib/fence.lua",
         "server ~= expected_server", "false",
     ),
-    "the version in advance": (
-        check_a_plan_of_an_old_rule_changes_nothing, "advance.lua",
-        "score ~= due_ms or schedule[1] ~= planned_version", "score ~= due_ms",
+    "the progress in advance, of another rule": (
+        check_a_plan_of_an_old_rule_changes_nothing, "advance.lua", "schedule[1] ~= seen_progress", "false",
     ),
-    "the due time in advance": (
-        check_one_occurrence_is_advanced_once, "advance.lua",
-        "score ~= due_ms or schedule[1] ~= planned_version", "schedule[1] ~= planned_version",
+    "the progress in advance, of another time": (
+        check_one_occurrence_is_advanced_once, "advance.lua", "schedule[1] ~= seen_progress", "false",
     ),
 }  # fmt: skip
 

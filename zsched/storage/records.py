@@ -70,6 +70,8 @@ def _record(id: str, row: list[Any], run_suffix: str) -> Record:
     fields = dict(zip(own[::2], own[1::2], strict=True))
     progress = PROGRESS.fullmatch(text(fields.pop(b"progress", b"")))
     version, nominal, last, state = progress.groups() if progress else ("", "-", "-", "-")
+    if fields:
+        fields[b"version"] = version.encode()  # empty: the progress is broken
     return Record(
         id=id,
         run="" if is_recurring else f"{text(due)}{run_suffix}",
@@ -77,10 +79,7 @@ def _record(id: str, row: list[Any], run_suffix: str) -> Record:
         lane=_LANES.get(text(lane or fields.get(b"lane", b"")), Priority.NORMAL).value,  # an ended schedule has no lane
         due_ms=None if due in (b"", b"-") else due_from_score(due),
         job=job,
-        own=[
-            *([b"version", version.encode()] if version else []),
-            *(each for field in fields.items() for each in field),
-        ],
+        own=[each for field in fields.items() for each in field],
         nominal_ms=None if (at_ms := any_milliseconds(nominal)) is None or at_ms > LAST_MS else at_ms,
         last=None if last == "-" else run_id_of(id, last),
         state=state if STATE.fullmatch(state) else "",
@@ -117,7 +116,7 @@ def _schedule(record: Record, encoder: Encoder, now_ms: int) -> Schedule:
     options = read_options({Stored.JOB: job, Stored.RQ: wanted, Stored.LABEL: labels, Stored.OWN: own})
     options |= read_letters(flags)
     func, queue = labels.get("func") or job.get("description", ""), job.get("origin", "")
-    sound: dict[str, object] = {"rule": spec or not recurring, "progress": version or not recurring, "policy": policy}
+    sound: dict[str, object] = {"rule": spec or not recurring, "progress": version != "", "policy": policy}
     sound |= {
         "version": VERSION.fullmatch(version or "-"),
         "func": len(func) <= LONGEST_PATH,
@@ -144,7 +143,7 @@ def _schedule(record: Record, encoder: Encoder, now_ms: int) -> Schedule:
         trigger=spec,
         anchor_ms=_number(own.get("anchor")),
         nominal_ms=nominal_ms,
-        version=version,
+        version=version or None,
         last_run_id=record.last,
         offset_s=None if recurring else _number(job.get(OFFSET_FIELD), -86_400, 86_400),
         args=args,

@@ -220,7 +220,7 @@ def checked(reply: list[Any], keys: Keys) -> list[Any]:
 
 def word_text(word: bytes | str) -> str:
     """Return a word of a reply; its first may be decoded."""
-    return text(word) if isinstance(word, bytes) else word
+    return word.decode() if isinstance(word, bytes) else word
 
 
 def unknown_format(keys: Keys, theirs: int) -> OtherFormat:

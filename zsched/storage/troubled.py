@@ -18,7 +18,9 @@ from typing import Any, Final
 from zsched.core.entry import text
 from zsched.core.model import iso
 from zsched.core.options.forms import whole_number
+from zsched.core.record import PROGRESS
 from zsched.core.runs.run import Run, RunStatus, of_job
+from zsched.core.runs.run_id import run_id_of
 from zsched.core.wording import plural
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Command, Wire
@@ -144,16 +146,19 @@ def runs_in_the_way(wire: Wire, keys: Keys, blocked: Troubled) -> dict[str, Run]
     """
     ids = [id for id, _ in blocked.worst]
     with suppress(RedisRefused):
-        lasts = allowed_replies(wire, (("HGET", keys.schedule(id), "last") for id in ids))
+        texts = allowed_replies(wire, (("HGET", keys.schedule(id), "progress") for id in ids))
         chains = allowed_replies(wire, (("HGET", keys.chains(), id) for id in ids))
-        found = {id: _first_run(chain, last) for id, chain, last in zip(ids, chains, lasts, strict=True)}
+        found = {id: _first_run(id, *each) for id, *each in zip(ids, chains, texts, strict=True)}
         runs = {id: run for id, run in found.items() if run}
         jobs = Jobs(wire, keys, tracebacks=False).read(list(runs.values())) if runs else []
         return {id: of_job(run, job, None) for (id, run), job in zip(runs.items(), jobs, strict=True)}
     return {}
 
 
-def _first_run(chain: bytes | None, last: bytes | None) -> str:
-    """Return the run in the way, by the text of its schedule's chain (lua/lib/chain.lua) and the last run."""
+def _first_run(id: str, chain: bytes | None, progress: bytes | None) -> str:
+    """Return the run in the way, by the text of its schedule's chain (lua/lib/chain.lua) and its progress."""
     words = text(chain or b"").split(" ")
-    return words[1] if len(words) > 1 and words[1] else text(last or b"")
+    if len(words) > 1 and words[1]:
+        return words[1]
+    found = PROGRESS.fullmatch(text(progress or b""))
+    return run_id_of(id, found[3]) if found and found[3] != "-" else ""
