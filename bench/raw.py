@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from bench.arena import Ground
 from bench.load import QUEUE_KEY, RQ, Timed, run_ids
 from zsched.core.clock import Clock
+from zsched.core.pages import pages_of
 
 _PER_BATCH = 1000
 _ENQUEUED_AT = "2026-11-21T08:00:00.123000Z"  # of the length that RQ writes
@@ -31,14 +32,16 @@ def dispatch_s(ground: Ground, timed: Sequence[Timed], clock: Clock) -> float:
 def rebuild_s(ground: Ground, clock: Clock) -> float:
     """Seconds to write all hashes and ZSETs of the server again after FLUSHALL: HSET each, ZADD by the thousand."""
     parts: list[bytes] = []
-    for key in ground.redis.scan_iter(count=_PER_BATCH):
-        if ground.redis.type(key) == b"hash":
-            parts.append(_encoded(b"HSET", key, *chain.from_iterable(ground.redis.hgetall(key).items())))
-        elif ground.redis.type(key) == b"zset":
-            members = ground.redis.zrange(key, 0, -1, withscores=True)
-            for start in range(0, len(members), _PER_BATCH):
-                pairs = ((b"%d" % score, id) for id, score in members[start : start + _PER_BATCH])
-                parts.append(_encoded(b"ZADD", key, *chain.from_iterable(pairs)))
+    with ground.redis.pipeline(transaction=False) as pipeline:
+        for keys in pages_of(ground.redis.scan_iter(count=_PER_BATCH, _type="hash"), _PER_BATCH):
+            for key in keys:
+                pipeline.hgetall(key)
+            for key, fields in zip(keys, pipeline.execute(), strict=True):
+                parts.append(_encoded(b"HSET", key, *chain.from_iterable(fields.items())))
+    for key in ground.redis.scan_iter(count=_PER_BATCH, _type="zset"):
+        for members in pages_of(ground.redis.zrange(key, 0, -1, withscores=True), _PER_BATCH):
+            pairs = ((b"%d" % score, id) for id, score in members)
+            parts.append(_encoded(b"ZADD", key, *chain.from_iterable(pairs)))
     ground.redis.flushall()
     return _sent_s(ground, b"".join([*parts, encode("PING")]), clock)
 

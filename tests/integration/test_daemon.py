@@ -217,6 +217,7 @@ BROKEN: dict[str, Callable[[redis.Redis], Any]] = {
     "progress is gone": lambda r: r.hdel(SCHEDULE, "progress"),
     "progress is no text": lambda r: r.hset(SCHEDULE, "progress", b"\xff"),
     "progress has no nominal time": lambda r: r.hset(SCHEDULE, "progress", "1-1-1 - - -"),
+    "progress has an empty word": lambda r: r.hset(SCHEDULE, "progress", "1-1-1 1767225600000  -"),
     "progress has no version": lambda r: r.hset(SCHEDULE, "progress", "1767225600000 - -"),
     "hash is gone": lambda r: r.delete(SCHEDULE),
     "hash is a list": lambda r: _make_list(r, SCHEDULE),

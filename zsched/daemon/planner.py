@@ -82,7 +82,7 @@ class Planner:
 def _nominal(progress: bytes) -> bytes:
     """Return the nominal time in the text of lib/progress.lua. Raises ValueError."""
     words = progress.split(b" ")
-    if len(words) != 4:
+    if len(words) != 4 or not all(words):  # advance.lua takes the four words apart
         raise ValueError("its progress is broken")
     return words[1]
 
