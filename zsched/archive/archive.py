@@ -23,7 +23,7 @@ from zlib import crc32
 from zsched.archive import body, live
 from zsched.archive.body import Arguments, without_arguments
 from zsched.archive.check import SUM, Check, stored_facts, sum_of
-from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect_to_write, converted, identity
+from zsched.archive.file import CORRUPT_AT_OPEN, Lock, connect_to_write, converted, identity, size_cache
 from zsched.archive.fold import StateWriter
 from zsched.archive.prefixes import PREFIX_IDS, PrefixWriter
 from zsched.archive.recall import Recall
@@ -36,7 +36,7 @@ from zsched.core.record import Key, Record
 from zsched.core.runs.run_id import suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveFailed
 
-_PIECE: Final = 4000  # changes sorted and written at once: more would hold up other threads (the GIL)
+_PIECE: Final = 16_000  # changes sorted and written at once: more would hold up other threads (the GIL)
 
 
 class Archive:
@@ -89,7 +89,8 @@ class Archive:
         self._format = int(facts.get("format", FORMAT))  # the newest format of an entry: older versions refuse the file
         self._life, self._boot_n = int(facts.get("life", 1)), facts.get("boot_n")
         self._n = last_n(self._db)
-        self._touches = int(facts.get("touches", 0))
+        self._touches = self._committed = int(facts.get("touches", 0))
+        self._is_busy = False
         self._arguments, self._retention = Arguments(self._db), Retention(self._db)
         self._prefixes, self._prefixed = PrefixWriter(self._db, self._suffix), -PREFIX_IDS
         self._tail = self.position
@@ -127,6 +128,10 @@ class Archive:
                 raise ArchiveFailed(f"archive {self.path}: another file is in its place")
         if not self.is_bootstrapping:
             self.position = self._tail
+        is_busy, self._committed = self._touches - self._committed > _PIECE, self._touches
+        if is_busy != self._is_busy:
+            self._is_busy = is_busy
+            size_cache(self._db, is_busy=is_busy)
 
     def set_facts(
         self, *, gen: str | None = None, address: str | None = None, complete_since: str | None = None, format: int = 0

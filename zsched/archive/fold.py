@@ -134,8 +134,8 @@ class StateWriter:
         """Write the changes, in the caller's transaction."""
         life, db = self.life, self._db
         if self._opened:
-            rows = sorted((life, id, run, note, t) for (id, run), (note, t) in self._opened.items())
-            done = db.executemany(_OPEN, [(note, t, life, id, run) for life, id, run, note, t in rows]).rowcount
+            rows = [(note, t, life, *key) for key, (note, t) in sorted(self._opened.items())]
+            done = db.executemany(_OPEN, rows).rowcount
             if done < len(rows):
                 missing = [key for key in self._opened if not db.execute(_HAS, (life, *key)).fetchone()]
                 self.unknown.update(missing)

@@ -20,6 +20,7 @@ COLUMNS = "id, run, place, due, nominal, last, state, note, t, n, row, sum"
 
 LiveRow = tuple[str, str, str, int | None, int | None, str | None, str, str | None, int, int, int, int]
 _PLACES: Final = {place.value: place for place in Place}
+_DUE: Final = Place.DUE.value
 
 
 def stored(record: Record) -> LiveRow:
@@ -63,4 +64,4 @@ def shared_sum(
 def waiting(id: str, run: str, due: int, t: int, n: int, row: int, shared: int) -> LiveRow:
     """Return the stored columns of a waiting one-shot; *shared* is its ``shared_sum``."""
     sum = crc32(b"%s %s %a %d" % (id.encode(), run.encode(), due, row), shared)
-    return id, run, Place.DUE.value, due, None, None, "", None, t, n, row, sum
+    return id, run, _DUE, due, None, None, "", None, t, n, row, sum
