@@ -90,7 +90,6 @@ class Archive:
         self._life, self._boot_n = int(facts.get("life", 1)), facts.get("boot_n")
         self._n = last_n(self._db)
         self._touches = self._committed = int(facts.get("touches", 0))
-        self._is_busy = False
         self._arguments, self._retention = Arguments(self._db), Retention(self._db)
         self._prefixes, self._prefixed = PrefixWriter(self._db, self._suffix), -PREFIX_IDS
         self._tail = self.position
@@ -128,10 +127,8 @@ class Archive:
                 raise ArchiveFailed(f"archive {self.path}: another file is in its place")
         if not self.is_bootstrapping:
             self.position = self._tail
-        is_busy, self._committed = self._touches - self._committed > _PIECE, self._touches
-        if is_busy != self._is_busy:
-            self._is_busy = is_busy
-            size_cache(self._db, is_busy=is_busy)
+        size_cache(self._db, is_busy=self._touches - self._committed > _PIECE)
+        self._committed = self._touches
 
     def set_facts(
         self, *, gen: str | None = None, address: str | None = None, complete_since: str | None = None, format: int = 0
@@ -205,10 +202,8 @@ class Archive:
             self._db.execute("DELETE FROM live WHERE life <= ?", (old,))
             self._set(life=self._life)
         unknown, unreadable = self._before  # of the deleted state
-        self.unknown_entries, self.unreadable_entries = (
-            self.unknown_entries - unknown,
-            self.unreadable_entries - unreadable,
-        )
+        self.unknown_entries -= unknown
+        self.unreadable_entries -= unreadable
         self.set_facts(complete_since=complete_since)
         if self.began_us is None and self._tail is not None:
             self.began_us = self._tail.t_us

@@ -30,8 +30,8 @@ _HEAD: Final = 5  # bytes
 _SUM: Final = 4  # bytes of the checksum before separate arguments
 _LEVEL: Final = 1  # of zlib; with 6 a bulk insert takes half as long again, for 5 % less
 _LONG: Final = 8192  # bytes of texts
-# Window and memory of zlib, without a header, for short entries and for long ones. Larger tables take longer to make than
-# a short entry takes to deflate; a long one takes a third less time with them (measured).
+# Window and memory of zlib, without a header, for short entries and for long ones. Larger tables take longer to make
+# than a short entry takes to deflate; a long one takes a third less time with them (measured).
 _FOR_SHORT, _FOR_LONG = (-13, 5), (-15, 8)
 # Texts as they follow each other in entries, the most frequent last. It is part of the format: no other dictionary can
 # read what was written with this one.

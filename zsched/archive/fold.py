@@ -133,25 +133,20 @@ class StateWriter:
     def flush(self) -> None:
         """Write the changes, in the caller's transaction."""
         life, db = self.life, self._db
-        if self._opened:
-            rows = [(note, t, life, *key) for key, (note, t) in sorted(self._opened.items())]
-            done = db.executemany(_OPEN, rows).rowcount
-            if done < len(rows):
-                missing = [key for key in self._opened if not db.execute(_HAS, (life, *key)).fetchone()]
-                self.unknown.update(missing)
-                for key in missing if self._is_part else ():
-                    note, t = self._opened[key]
-                    self._rows[key] = Record(*key, Place.OPEN, "", None, (), note=note, t_us=t)
+        opened = [(note, t, life, *key) for key, (note, t) in sorted(self._opened.items())]
+        if db.executemany(_OPEN, opened).rowcount < len(opened):
+            missing = [key for key in self._opened if not db.execute(_HAS, (life, *key)).fetchone()]
+            self.unknown.update(missing)
+            for key in missing if self._is_part else ():
+                note, t = self._opened[key]
+                self._rows[key] = Record(*key, Place.OPEN, "", None, (), note=note, t_us=t)
         for n, keys in self._fired:
             self._index.fired(n, [self._sources.get(key) or self._source(*key) for key in keys])
         self._index.flush()
-        if self._forgotten:
-            db.executemany(_FORGET, [(life, id) for id in sorted(self._forgotten)])
-        if self._deleted:
-            db.executemany(_DELETE, [(life, *key) for key in sorted(self._deleted)])
-        if self._rows:
-            rows_now = (stored(row) if isinstance(row, Record) else row for row in self._rows.values())
-            db.executemany(_INSERT, sorted((life, *row) for row in rows_now))
+        db.executemany(_FORGET, [(life, id) for id in sorted(self._forgotten)])
+        db.executemany(_DELETE, [(life, *key) for key in sorted(self._deleted)])
+        rows = (stored(row) if isinstance(row, Record) else row for row in self._rows.values())
+        db.executemany(_INSERT, sorted((life, *row) for row in rows))
         self._clear()
 
     # -- the index --------------------------------------------------------------------------------

@@ -115,11 +115,9 @@ class IndexWriter:
 
     def _of(self, n: int) -> FacetsOfRows:
         """Return the facets of the records in entry *n*."""
-        found = self._known.get(n)
-        if found is None:
-            found = facets_at(self._db, n) or _NONE
-            self._remember(n, found)
-        return found
+        if n not in self._known:
+            self._remember(n, facets_at(self._db, n) or _NONE)
+        return self._known[n]
 
     def _remember(self, n: int, facets: FacetsOfRows) -> None:
         if len(self._known) >= _KNOWN:
