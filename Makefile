@@ -30,7 +30,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-all costs lint lines bench faults mutants rounds matrix tools-test pages docs wheel install locks uninstall clean
+.PHONY: help run check test test-all costs lint lines bench faults mutants rounds matrix tools-test pages docs wheel release install locks uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -85,6 +85,26 @@ pages: $(STAMP) ## the pages of docs/reference that are made from the code
 wheel: $(STAMP) ## the wheel and the sdist of zsched, in dist
 	@$(BIN)/python -m build --outdir dist .
 
+# What a machine can do for a release. The demo proves that the wheel works without the checkout.
+release: $(VENV)/.release ## the wheel and the sdist in dist, checked in a clean environment, with their SBOM; what is left to do
+	@set -e; rm -rf dist; clean=$$(mktemp -d); trap 'rm -rf "$$clean"' EXIT; \
+	  $(BIN)/python -m build --outdir dist .; \
+	  $(BIN)/twine check --strict dist/*; \
+	  $(PYTHON) -m venv "$$clean/venv"; \
+	  "$$clean/venv/bin/pip" install --quiet "$$(ls dist/*.whl)[embedded,ops,web]"; \
+	  cd "$$clean"; venv/bin/zsched files; venv/bin/zsched up --demo --for 5 | tail -4; version=$$(venv/bin/zsched --version); \
+	  cd "$(CURDIR)"; version=$${version#zsched }; \
+	  $(BIN)/cyclonedx-py environment --output-reproducible -o "dist/zsched-$$version.cdx.json" "$$clean/venv"; \
+	  grep -qF "## [$$version]" CHANGELOG.md || { echo "CHANGELOG.md has no heading '## [$$version]': write it" >&2; exit 1; }; \
+	  ls -l dist; echo "by hand, after make test-all and make bench:"; \
+	  echo "  git tag -s v$$version -m 'zsched $$version' && git push origin v$$version"; \
+	  echo "  $(BIN)/twine upload dist/*.whl dist/*.tar.gz"; \
+	  echo "  publish v$$version with its part of CHANGELOG.md, and dist/zsched-$$version.cdx.json beside the packages"
+
+$(VENV)/.release: $(STAMP)
+	@$(BIN)/python -m pip install --quiet 'twine>=6,<8' 'cyclonedx-bom>=7,<8'
+	@touch $@
+
 docs: $(VENV)/.docs ## the site of the documentation, in build/site; ARGS="serve" shows it at http://127.0.0.1:8000
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build --quiet)
 	@test -n "$(ARGS)" || echo "docs: build/site/index.html"
@@ -117,7 +137,7 @@ install: ## for a machine: the program below PREFIX (/usr/local), units, setting
 	@umask 022; set -e; \
 	  $(PYTHON) -m venv "$(HOUSE)"; \
 	  copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; \
-	  cp -r pyproject.toml README.md LICENSE zsched "$$copy"; \
+	  cp -r pyproject.toml README.md LICENSE zsched config deploy "$$copy"; \
 	  echo "installing zsched and what it needs into $(HOUSE) …"; \
 	  pip="$(HOUSE)/bin/python -m pip install --quiet --no-compile"; \
 	  $$pip --require-hashes -r "$(LOCK)"; \

@@ -25,6 +25,7 @@ from tests.faults.overdue import become_due
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, eventually
 from zsched import Client, __version__
+from zsched.cli.shipped import SHIPPED
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
 
@@ -109,7 +110,7 @@ def test_the_wheel_has_each_file_of_zsched_and_nothing_else(dist: Path) -> None:
     with ZipFile(dist / WHEEL) as wheel:
         names = {name for name in wheel.namelist() if not name.startswith(f"zsched-{__version__}.dist-info/")}
 
-    assert files == names
+    assert files | {f"zsched/shipped/{name}" for name in SHIPPED} == names
 
 
 def test_the_sdist_makes_the_same_wheel(dist: Path, tmp_path: Path) -> None:
@@ -124,6 +125,12 @@ def test_the_sdist_makes_the_same_wheel(dist: Path, tmp_path: Path) -> None:
 def test_the_installed_command_says_its_version(installed: Installed) -> None:
     assert f"zsched {__version__}\n" == installed.run("zsched", "--version")
     assert "/venv/" in installed.run("python", "-c", "import zsched; print(zsched.__file__)")
+
+
+def test_the_wheel_prints_the_files_of_the_checkout(installed: Installed) -> None:
+    for one in json.loads(installed.run("zsched", "files", "--json")):
+        [path] = [path for place in ("config", "deploy") for path in (PROJECT / place).rglob(one["name"])]
+        assert path.read_text() == installed.run("zsched", "files", one["name"])
 
 
 def test_the_demo_runs_from_the_wheel_alone(installed: Installed) -> None:

@@ -13,9 +13,11 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.builders.command_line import Zsched
 from tests.documents import LOCKS, pages, pins
 from tests.waiting import ENDS_S
 from zsched.cli.program import USAGE
+from zsched.cli.shipped import SHIPPED
 from zsched.config.reading import REDIS_CREDENTIAL
 from zsched.config.settings import Settings
 from zsched.core.clock import ManualClock
@@ -26,6 +28,7 @@ from zsched.web.accounts_file import _OF_ROOT
 CHECKOUT = Path(__file__).parents[2]
 DAEMONS, WEBS = ("zsched.service", "zsched@.service"), ("zsched-web.service", "zsched-web@.service")
 UNITS = (*DAEMONS, *WEBS)
+COMMANDS = Zsched("redis://localhost:1/0")  # none of these commands connects
 MOST_EXPOSED = 2.0  # of 10, by systemd-analyze security
 
 # A Python that makes a virtual environment of the files that name its place, and leaves out all that takes time.
@@ -108,6 +111,24 @@ def test_every_page_is_installed_where_the_links_of_other_pages_lead(tmp_path: P
     manual = tmp_path / "stage/usr/local/share/doc/zsched"
     assert {str(page.relative_to(CHECKOUT)) for page in pages()} <= files(manual)
     assert {"config/zsched.toml", "deploy/prometheus/alerts.yml", "docs/pictures/dashboard.png"} <= files(manual)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_file_for_operators_is_printed_as_it_is(name: str) -> None:
+    [path] = [path for place in ("config", "deploy") for path in (CHECKOUT / place).rglob(name)]
+
+    assert path.read_text() == COMMANDS("files", name).stdout
+
+
+def test_the_files_for_operators_are_listed_with_their_purposes() -> None:
+    assert {*UNITS, "users.acl", "redis.conf"} <= {one["name"] for one in COMMANDS.json("files")}
+    assert "zsched.json          Grafana: a dashboard to import" in COMMANDS("files").stdout.splitlines()
+
+
+def test_an_unknown_file_for_operators_is_answered_with_the_known_ones() -> None:
+    told = COMMANDS.refusal("files", "zsched.conf", code=USAGE)
+
+    assert "'zsched.conf' is not one of 'zsched.toml', 'schedules.toml'" in told
 
 
 def test_an_installation_in_other_places_adjusts_the_units(tmp_path: Path) -> None:

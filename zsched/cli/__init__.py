@@ -59,6 +59,7 @@ _COMMANDS: Final = {
         ("tokens", "tokens.tokens", "Add, list and revoke the accounts of zsched web."),
         ("keys", "keys.keys", "Make signing keys, and sign what waits."),
         ("recover", "recovering.command.recover", "Put back from an archive what Redis lost."),
+        ("files", "shipped.shipped", "Print units of systemd, settings, alerts and a dashboard."),
         ("acl", "acl.acl", "Print an ACL file for Redis, with the users that it needs."),
         ("completion", "completion.completion", "Print the code that completes commands and ids in a shell."),
     ),

@@ -11,14 +11,15 @@ from zsched.storage.rights import acl_file
 def acl(invocation: Invocation) -> int:
     """
     Print an ACL file for Redis: a user for each kind of process, with the rights to the namespace and to RQ's keys that
-    it needs. Redis refuses the file until the SHA-256 of each user's password is in it; deploy/redis/README.md has the
-    lines for that. The command does not connect to Redis.
+    it needs. Redis refuses the file until the SHA-256 of each user's password is in it, as the last example writes it.
+    The command does not connect to Redis.
 
     \b
     Examples:
       zsched acl > users.acl
       zsched acl -n mail > users.acl
       RQ_KEY_PREFIX='{mail}:rq' zsched acl -n mail > users.acl
+      sed -i "s/#SHA256-OF-operator /#$(sha256sum < operator.password | cut -d ' ' -f 1) /" users.acl
     """
     text = acl_file(keys_of(invocation.settings()))
     invocation.answer({"acl": text}, text.removesuffix("\n"))

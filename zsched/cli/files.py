@@ -32,9 +32,9 @@ _SHOWN: Final = 50  # listed errors
 @click.option("--take-over", is_flag=True, help="Take over schedules in FILE that have another owner.")
 def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take_over: bool) -> int:
     """
-    Create and update the recurring schedules of FILE in Redis. FILE is a TOML file such as config/schedules.toml; - is
-    standard input. The output lists created, updated (with the difference) and removed schedules. Schedules of other
-    owners are not touched.
+    Create and update the recurring schedules of FILE in Redis. FILE is a TOML file, such as `zsched files
+    schedules.toml` prints; - is standard input. The output lists created, updated (with the difference) and removed
+    schedules. Schedules of other owners are not touched.
 
     If FILE has a mistake, nothing is applied. All mistakes are listed with their lines, and the exit code is 2.
     Functions are checked if their modules can be imported from here; stderr names the others. An interrupted command

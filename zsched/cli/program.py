@@ -185,7 +185,7 @@ _URL_HELP = "Redis: redis://host:6379/0, rediss://…, unix:///path?db=0 or redi
 _SHARED = (
     (("-u", "--redis-url"), {"metavar": "URL", "help": _URL_HELP}),
     (("-n", "--namespace"), {"metavar": "NS", "help": "The namespace: several schedulers may share a Redis."}),
-    (("-c", "--config"), {"metavar": "FILE", "help": "A TOML file of settings; see config/zsched.toml."}),
+    (("-c", "--config"), {"metavar": "FILE", "help": "A TOML file of settings; see zsched files zsched.toml."}),
     (("--json",), {"is_flag": True, "help": "Print JSON; also errors, on stderr."}),
 )
 
