@@ -259,7 +259,7 @@ def test_a_client_user_can_ask_why_its_run_waits(guarded: GuardedRedis, client: 
 
 
 def test_rq_dashboard_works_as_the_user_of_the_web_server(guarded: GuardedRedis, operator: redis.Redis) -> None:
-    pytest.importorskip("rq_dashboard", reason="needs the extra web")
+    pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
     from tests.integration.dashboard.runs import DONE, FAILED, fill
     from zsched.dashboard.app import make_pages
 

@@ -73,7 +73,7 @@ MAY_IMPORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
                        ("fastapi", "jinja2", "starlette", "structlog", "uvicorn")),
     "web.accounts":   (("errors", "config", "core"),                     ()),
     "web.accounts_file": (("errors", "config", "web.accounts"),          ()),  # for the command line and doctor, too
-    "web.rq":         (("web",),                                         ("a2wsgi", "starlette")),
+    "web.rq":         (("storage", "dashboard", "web"),                 ("a2wsgi", "starlette")),
     "testing":        ((*SHARED, "core", "storage", "aio", "client", "files", "daemon", "rq", "testing"), FOR_TESTS),
     "demo":           (EVERYTHING,                                       ("click", "structlog")),
     "bench":          (EVERYTHING,  ("click", "fastapi", "redis", "rq", "rq_scheduler", "starlette")),

@@ -1,4 +1,4 @@
-"""``zsched web``: the console, the HTTP API, and rq-dashboard."""
+"""``zsched web``: the console, the HTTP API, and rq-dashboard if it is installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zsched.daemon.supervisor import Supervisor
 from zsched.errors import ConfigError, ZschedError
 from zsched.events import configure
 from zsched.storage.keys import keys_of
-from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE
+from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, prefix_of_environment
 
 _LISTEN_HELP: Final = "The address, instead of [web] listen (127.0.0.1:9180)."
 
@@ -35,12 +35,11 @@ def _listen(ctx: click.Context, param: click.Parameter, given: str | None) -> st
 @click.option("--listen", metavar="HOST:PORT", callback=_listen, help=_LISTEN_HELP)
 def web(invocation: Invocation, listen: str | None) -> int:
     """
-    Serve the console, the HTTP API, and RQ's queues, jobs and workers, until Ctrl-C or SIGTERM. Needs the extra: pip
-    install 'zsched[web]'.
+    Serve the console and the HTTP API, until Ctrl-C or SIGTERM. Needs the extra: pip install 'zsched[web]'.
 
     The API is under /api/v1, its description at /api/docs. A request needs a token, which `zsched tokens add` makes.
     The console shows what ran, what did not and why, and changes it. People log in by pasting their token once.
-    rq-dashboard is under /rq, read-only; it needs --arguments, as it shows them.
+    With the extra dashboard, rq-dashboard is under /rq, read-only; it needs --arguments, as it shows them.
 
     While [rq] allow_callables is *, it only reads: else a caller could name any function. It listens on loopback; put a
     proxy with TLS in front of it.
@@ -59,9 +58,9 @@ def web(invocation: Invocation, listen: str | None) -> int:
 
 
 def _serve(invocation: Invocation, listen: str | None, supervisor: Supervisor) -> int:
-    serving, app, links, pages = _extra()
+    serving, app, links, rq = _extra()
     settings = invocation.settings()
-    if pages.prefix() != (prefix := keys_of(settings).rq.prefix):  # RQ reads it only when it is imported
+    if prefix_of_environment() != (prefix := keys_of(settings).rq.prefix):  # RQ reads it only when it is imported
         os.execve(sys.executable, sys.orig_argv, os.environ | {RQ_PREFIX_VARIABLE: prefix})
     configure(settings.log.level, settings.log.format)
     if listen is not None:
@@ -75,7 +74,8 @@ def _serve(invocation: Invocation, listen: str | None, supervisor: Supervisor) -
         if "*" in settings.rq.allow_callables:
             say('it only reads: [rq] allow_callables is *; name the functions, such as ["app.tasks.*"]')
         said = f"the HTTP API of {link.where} is at {url}/api/v1, and described at {url}/api/docs"
-        people = f"the console is at {url}/, and RQ's queues, jobs and workers are at {url}/rq/. Ctrl-C ends it."
+        jobs = f", and RQ's queues, jobs and workers are at {url}/rq/" if rq.IS_INSTALLED else ""
+        people = f"the console is at {url}/{jobs}. Ctrl-C ends it."
         invocation.answer({"url": url, "redis": link.where}, said, people)
         supervisor.status(said)
         serving.serve(made, bound, supervisor, settings.web.timeout_s)
@@ -86,11 +86,10 @@ def _extra() -> tuple[Any, Any, Any, Any]:
     """Import the packages of the extra. Raises ConfigError: one is not installed."""
     try:
         from zsched.aio import link
-        from zsched.dashboard import app as pages
-        from zsched.web import app, serving
+        from zsched.web import app, rq, serving
     except ImportError as error:
         package = (error.name or "greenlet").partition(".")[0]
         if package == "zsched":
             raise
         raise ConfigError(f"zsched web needs {package}, which is not installed: pip install 'zsched[web]'") from error
-    return serving, app, link, pages
+    return serving, app, link, rq

@@ -7,7 +7,7 @@ a JSON job's meta as pickle. Use ``zsched retry``, ``cancel-run`` and ``pause`` 
 without running code, and shown with the schedule and its nominal time (``jobs``). Passwords of Redis are in no page:
 rq-dashboard gets a connection, and a URL without a password.
 
-Reading order: jobs, app. Only ``app`` imports rq-dashboard and Flask, packages of the extra ``web``.
+Reading order: jobs, app. Only ``app`` imports rq-dashboard and Flask, packages of the extra ``dashboard``.
 
 Not guaranteed: a page does not show one moment (it takes many commands). Schedules that are not yet in RQ are not
 shown; see ``zsched ls`` and ``status``. Behind Sentinels, the pages stay with a former master until that closes its

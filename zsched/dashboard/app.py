@@ -26,7 +26,6 @@ from werkzeug.exceptions import HTTPException
 from zsched.config.urls import redact
 from zsched.dashboard import jobs
 from zsched.storage.connection import RESENDS, Link
-from zsched.storage.rqkeys import prefix_of
 
 log = structlog.get_logger(__name__)
 
@@ -53,11 +52,6 @@ class _AsText(json.JSONEncoder):
 
     def default(self, value: Any) -> Any:
         return str(value)
-
-
-def prefix() -> str:
-    """Return the prefix of the keys that RQ's own classes read in this process."""
-    return prefix_of(jobs.DashboardJob)
 
 
 def make_pages(link: Link) -> Flask:

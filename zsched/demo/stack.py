@@ -38,7 +38,7 @@ _POLL_S: Final = 0.02
 _STOP_S: Final = 10.0  # for a daemon or worker to end in order; then it is killed
 _LOG_LINES: Final = 15
 _FILE: Final = "zsched.toml"  # beside the files of Redis
-_WEB_PACKAGES: Final = ("fastapi", "uvicorn", "greenlet", "a2wsgi", "rq_dashboard")
+_WEB_PACKAGES: Final = ("fastapi", "uvicorn", "greenlet")
 _PERSON: Final = "demo"
 
 

@@ -25,7 +25,6 @@ from zsched.aio.client import AsyncClient
 from zsched.aio.link import AsyncLink
 from zsched.config.settings import Settings
 from zsched.core.clock import SystemClock
-from zsched.dashboard.app import make_pages
 from zsched.errors import InvalidSchedule, ZschedError
 from zsched.health.status import looking
 from zsched.metrics.pages import METRICS_TYPE
@@ -104,8 +103,7 @@ def make_api(settings: Settings, link: AsyncLink) -> FastAPI:
     app.add_route("/api/docs", docs, include_in_schema=False)
     app.mount("/static/swagger", StaticFiles(packages=[("fastapi_offline", "static")]))  # nobody else sees who looks
     app.mount("/static", StaticFiles(directory=_STATIC))
-    app.add_route(rq.PATH, rq.to_pages, include_in_schema=False)
-    app.mount(rq.PATH, rq.RqPages(state.access, make_pages(threads_link)))
+    rq.add_pages(app, state.access, threads_link)
     app.add_middleware(PrintablePaths)
     app.add_middleware(Deadline, prefix=PREFIX)
     app.add_middleware(Measured, meter=meter, clock=clock, prefix=PREFIX)

@@ -20,6 +20,7 @@ from zsched.web.access import COOKIE, Access, Caller, demand_own_origin
 from zsched.web.problems import Problem
 from zsched.web.reading import read_form
 from zsched.web.rendering import html_page
+from zsched.web.rq import is_for
 
 log = structlog.get_logger(__name__)
 router = APIRouter(include_in_schema=False)
@@ -37,8 +38,9 @@ async def page(request: Request, next: str = "") -> Response:
     caller = _caller(request)
     if caller is not None and next:
         return RedirectResponse(local_path(next), _SEE_OTHER)
-    account, has_session = caller and caller.account, COOKIE in request.cookies
-    return html_page("login.html", next=local_path(next), account=account, has_session=has_session, is_refused=False)
+    shown = {"account": caller.account, "sees_rq": is_for(caller)} if caller else {"account": None}
+    has_session = COOKIE in request.cookies
+    return html_page("login.html", next=local_path(next), has_session=has_session, is_refused=False, **shown)
 
 
 @router.post(PATH)

@@ -10,7 +10,7 @@ import pytest
 import redis
 from playwright.sync_api import Page
 
-pytest.importorskip("rq_dashboard", reason="needs the extra web")
+pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
 
 from tests.builders.web import Web
 from tests.integration.dashboard import tasks

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-pytest.importorskip("rq_dashboard", reason="needs the extra web")
+pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
 
 import httpx
 from rq import Queue, SimpleWorker

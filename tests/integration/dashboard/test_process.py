@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -30,11 +31,11 @@ from zsched.storage.connection import Link
 
 pytestmark = pytest.mark.once
 PASSWORD = "hidden@from:all"
-MISSING = ["rq_dashboard", "flask", "a2wsgi", "jinja2", "six"]
+MISSING = ["fastapi", "greenlet", "jinja2", "starlette"]
 WITHOUT = """
 import os, sys
 
-import fastapi, redis, rq, uvicorn  # once for all
+import redis, rq, uvicorn  # once for all
 from zsched.cli import main
 
 for missing in sys.argv[1:]:
@@ -47,7 +48,7 @@ BOMB = zlib.compress(bytes(10_000_001))
 TOO_MUCH = pickle.dumps(bytes(10_000_001))
 
 
-pytest.importorskip("rq_dashboard", reason="needs the extra web")
+pytest.importorskip("rq_dashboard", reason="needs the extra dashboard")
 
 
 @needs_prefix
@@ -86,6 +87,19 @@ def test_the_server_without_its_extra_names_the_install_command() -> None:
     assert [str(USAGE)] * len(MISSING) == refused.stdout.split(), refused.stderr
     for missing, line in zip(MISSING, refused.stderr.splitlines(), strict=True):
         assert line.endswith(f"needs {missing}, which is not installed: pip install 'zsched[web]'")
+
+
+def test_the_console_without_the_dashboard_names_its_extra_and_shows_its_own_pages(
+    guard: Guard, redis_url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['rq_dashboard'] = None")
+    web = Web(guard, redis_url, tmp_path, PYTHONPATH=os.pathsep.join([str(tmp_path), *filter(None, sys.path)]))
+    with web.browser(sees_arguments=True) as browser:
+        page, login, rq = browser.get("/queues"), browser.get("/login"), browser.get("/rq/")
+
+    assert (200, 200) == (page.status_code, login.status_code)
+    assert 'href="/rq/"' not in page.text + login.text
+    assert (404, "this needs rq-dashboard: pip install 'zsched[dashboard]'\n") == (rq.status_code, rq.text)
 
 
 def test_the_pages_follow_the_master_behind_sentinels(guard: Guard, tmp_path: Path) -> None:

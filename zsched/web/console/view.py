@@ -29,6 +29,7 @@ from zsched.web.events import BEAT_EVERY_S
 from zsched.web.labels import label_of, page_problem
 from zsched.web.problems import Problem
 from zsched.web.rendering import PAGE_HEADERS, TEMPLATES
+from zsched.web.rq import is_for
 
 _SAID: Final = "zsched_said"  # the cookie with what was done
 _SAID_CHARACTERS: Final = 300  # each takes up to twelve bytes, and browsers drop a cookie beyond 4,096
@@ -73,6 +74,11 @@ class View:
     def is_operator(self) -> bool:
         """True if the caller may see the accounts."""
         return self.account.role is AccountRole.OPERATOR and not self.call.is_limited
+
+    @property
+    def sees_rq(self) -> bool:
+        """True if rq-dashboard is there, and for the caller."""
+        return is_for(self.call)
 
     def demand_operator(self, what: str) -> None:
         """Check that the caller is an operator without limits. Raises Problem."""
