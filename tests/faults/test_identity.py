@@ -85,7 +85,7 @@ def test_a_developers_archive_restores_nothing_into_a_production_redis(
     assert UNUSABLE == by_path.wait()
     said = by_path.of("daemon_failed")[0]["reason"]
     with connect(other.url) as client:
-        for name in (gen(watch).decode(), gen(client).decode(), f"zsched recover --from {path_of(developers)}"):
+        for name in (gen(watch).decode(), gen(client).decode(), f"zsched archive recover --from {path_of(developers)}"):
             assert name in said
         assert [] == queued(client)
     assert {"own"} == ids(other.url)
@@ -107,7 +107,7 @@ def test_a_configured_archive_of_another_data_set_ends_the_daemon_for_good(
     assert UNUSABLE == second.wait()
     said = second.of("daemon_failed")[0]["reason"]
     folder = path_of(first).parent
-    for text in (before, "another", f"zsched recover --from {path_of(first)}", f"or move {folder} away"):
+    for text in (before, "another", f"zsched archive recover --from {path_of(first)}", f"or move {folder} away"):
         assert text in said
     assert set() == ids(server.url)
 
@@ -122,12 +122,12 @@ def test_an_archive_of_another_address_is_refused_for_an_unnamed_redis_until_rec
 
     assert UNUSABLE == refused.wait()
     said = refused.of("daemon_failed")[0]["reason"]
-    for text in (address_of(server.url), address_of(other.url), f"zsched recover --from {path}"):
+    for text in (address_of(server.url), address_of(other.url), f"zsched archive recover --from {path}"):
         assert text in said
     assert set() == ids(other.url)
-    without = Zsched(other.url, ZSCHED_ARCHIVE_PATH=str(path))("recover")
-    assert (1, True) == (without.exit_code, f"zsched recover --from {path}" in without.stderr)
-    assert 0 == Zsched(other.url)("recover", "--from", str(path)).exit_code
+    without = Zsched(other.url, ZSCHED_ARCHIVE_PATH=str(path))("archive", "recover")
+    assert (1, True) == (without.exit_code, f"zsched archive recover --from {path}" in without.stderr)
+    assert 0 == Zsched(other.url)("archive", "recover", "--from", str(path)).exit_code
     again = begin(start_daemon, other.url, ARCHIVE_PATH=str(path))
     assert (address_of(server.url), address_of(other.url)) == (
         again.wait_for("archive_moved")["made_for"],
@@ -154,7 +154,7 @@ def test_a_copied_redis_gets_no_later_changes_of_the_original_until_recover(
 
     assert UNUSABLE == refused.wait()
     said = refused.of("daemon_failed")[0]["reason"]
-    for text in (address_of(server.url), address_of(other.url), f"zsched recover --from {path_of(first)}"):
+    for text in (address_of(server.url), address_of(other.url), f"zsched archive recover --from {path_of(first)}"):
         assert text in said
     assert {"mail-bob", "mail-cron"} == ids(other.url)
     assert address_of(server.url) == fact(path_of(first), "address")
@@ -162,7 +162,7 @@ def test_a_copied_redis_gets_no_later_changes_of_the_original_until_recover(
     assert [] == original.of("redis_history_lost") + original.of("archive_moved")
     assert {"campaign", "mail-cron"} == ids(server.url)
     stop(original)
-    assert 0 == Zsched(other.url)("recover", "--from", str(path_of(first))).exit_code
+    assert 0 == Zsched(other.url)("archive", "recover", "--from", str(path_of(first))).exit_code
     for n in range(50):  # the daemon comes long after
         Client.from_url(other.url).schedule("app.mail", id=f"later{n}", after=3600)
     moved = begin(start_daemon, other.url)
@@ -218,7 +218,7 @@ def test_a_namespace_moves_to_another_redis_with_all_of_its_daemons_by_one_recov
     kept = ids(server.url) - {f"later-{daemons[0].pid}"}
     server.stop()
 
-    recovered = Zsched(other.url)("recover", "--from", places[0]["ARCHIVE_PATH"])
+    recovered = Zsched(other.url)("archive", "recover", "--from", places[0]["ARCHIVE_PATH"])
     moved = [begin(start_daemon, other.url, **place, **BRIEF) for place in places]
 
     assert 0 == recovered.exit_code, recovered.output

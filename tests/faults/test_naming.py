@@ -83,11 +83,11 @@ def test_an_archive_absent_while_the_data_set_was_renamed_is_refused_until_recov
     silent.send_to_all(signal.SIGCONT)
 
     said = silent.wait_for("archive_refused")["reason"]
-    assert f"zsched recover --from {path}" in said
+    assert f"zsched archive recover --from {path}" in said
     assert set() == ids(server.url)
     assert not silent.has_ended
     eventually(lambda: (report := report_of(server.url, path)) and report.state is ArchiveState.REFUSED)
-    assert 0 == Zsched(server.url)("recover", "--from", str(path), "--force").exit_code
+    assert 0 == Zsched(server.url)("archive", "recover", "--from", str(path), "--force").exit_code
     assert {"mail-bob", "mail-cron"} == ids(server.url)
     eventually(lambda: (report := report_of(server.url, path)) and report.state is ArchiveState.FOLLOWING)
     stop(fresh, silent)

@@ -1,4 +1,4 @@
-"""``zsched archivist`` without a daemon: it keeps an archive, and is no daemon."""
+"""``zsched archive keep`` without a daemon: it keeps an archive, and is no daemon."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def begin(guard: Guard, redis_url: str, path: Path) -> Begin:
     env = {name: value for name, value in os.environ.items() if not name.startswith("ZSCHED_")}
     env |= {"ZSCHED_REDIS_URL": redis_url, "ZSCHED_ARCHIVE_PATH": str(path)}
     env["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    return lambda: guard.spawn([sys.executable, "-m", "zsched.cli", "archivist"], env=env)
+    return lambda: guard.spawn([sys.executable, "-m", "zsched.cli", "archive", "keep"], env=env)
 
 
 def test_an_archivist_alone_keeps_an_archive_and_is_no_daemon(begin: Begin, client: Client) -> None:

@@ -217,7 +217,7 @@ def test_a_schedule_from_the_command_line_fires_and_a_real_worker_runs_it(
 
 
 def test_a_path_in_an_option_may_begin_with_the_home(zsched: Zsched, led: redis.Redis, tmp_path: Path) -> None:
-    result = zsched("recover", "--dry-run", "--from=~/none.db", HOME=str(tmp_path))
+    result = zsched("archive", "recover", "--dry-run", "--from=~/none.db", HOME=str(tmp_path))
 
     assert f"--from='{tmp_path}/none.db': there is no such file" in result.stderr
     (tmp_path / "z.toml").write_text('namespace = "mail"\n')

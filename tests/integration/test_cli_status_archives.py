@@ -194,7 +194,7 @@ def test_failed_archives_and_a_leader_without_a_following_one_are_problems(
 @pytest.mark.parametrize(
     ("about", "says"),
     [
-        ({"trouble": "Redis lost it: run zsched recover", "awaits_people": True}, "run zsched recover"),
+        ({"trouble": "Redis lost it: run zsched archive recover", "awaits_people": True}, "run zsched archive recover"),
         ({"trouble": "disk full"}, "Redis lost data; this archive is restoring it"),
         ({}, "Redis lost data; this archive is restoring it"),
     ],

@@ -22,8 +22,9 @@ READING = (
     ("export",), ("add", "a", FUNC, "--every", "1h", "--description", "Größe → 日本 🎂"),
     ("pause", "a", "--note", "日本"), ("resume", "a"), ("set", "a", "--description", "日本"),
     ("cancel", "b", "--if-version", "ü"), ("tasks", "app.日本"), ("apply", "日本.toml"), ("tokens", "list"),
-    ("import", "crontab", "日本", "--func", FUNC), ("users", "list"), ("recover", "--dry-run"),
-    ("run", "a", "--json"), ("acl",), ("keys",), ("ls", "--match", "日本"), ("add", "日本", FUNC, "--every", "1h"),
+    ("import", "crontab", "日本", "--func", FUNC), ("users", "list"), ("archive", "recover", "--dry-run"),
+    ("run", "a", "--json"), ("files", "users.acl"), ("keys",), ("ls", "--match", "日本"),
+    ("add", "日本", FUNC, "--every", "1h"),
 )  # fmt: skip
 FULL = "No space left on device; make room, or write it elsewhere"
 

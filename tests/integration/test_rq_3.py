@@ -246,7 +246,7 @@ def test_a_client_with_another_prefix_than_its_namespace_is_refused_and_nothing_
 def test_acl_prints_the_users_of_the_namespace_and_of_the_prefix(settings: dict[str, str], prefix: str) -> None:
     env = {name: value for name, value in os.environ.items() if name != "RQ_KEY_PREFIX"} | settings
 
-    command = [sys.executable, "-m", "zsched.cli", "acl", "-n", "mail"]
+    command = [sys.executable, "-m", "zsched.cli", "files", "users.acl", "-n", "mail"]
     made = subprocess.run(command, env=env, capture_output=True, text=True, timeout=ENDS_S)
 
     assert (DONE, "") == (made.returncode, made.stderr)

@@ -242,7 +242,7 @@ def test_status_names_the_user_to_use_if_queues_may_not_be_read(guarded: Guarded
 
     assert (None, None) == (told["unheard"], told["suspended"])
     [remedy] = [one["remedy"] for one in told["warnings"] if one["name"] == "queues_unknown"]
-    assert "zsched-web of zsched acl" in remedy
+    assert "zsched-web of zsched files users.acl" in remedy
 
 
 def test_a_client_user_can_ask_why_its_run_waits(guarded: GuardedRedis, client: Client, operator: redis.Redis) -> None:

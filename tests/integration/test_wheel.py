@@ -128,9 +128,9 @@ def test_the_installed_command_says_its_version(installed: Installed) -> None:
 
 
 def test_the_wheel_prints_the_files_of_the_checkout(installed: Installed) -> None:
-    for one in json.loads(installed.run("zsched", "files", "--json")):
-        [path] = [path for place in ("config", "deploy") for path in (PROJECT / place).rglob(one["name"])]
-        assert path.read_text() == installed.run("zsched", "files", one["name"])
+    for name in SHIPPED:
+        [path] = [path for place in ("config", "deploy") for path in (PROJECT / place).rglob(name)]
+        assert path.read_text() == installed.run("zsched", "files", name)
 
 
 def test_the_demo_runs_from_the_wheel_alone(installed: Installed) -> None:

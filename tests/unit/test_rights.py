@@ -44,7 +44,9 @@ OF_KINDS = {"workers": "queue_workers", "rl-keys": "limits", "rl": "limit_waitin
 
 def test_the_acl_file_equals_the_generated_rights() -> None:
 
-    assert acl_file(Keys("default", "rq")) == ACL.read_text(), "make it anew: bin/zsched acl > deploy/redis/users.acl"
+    assert acl_file(Keys("default", "rq")) == ACL.read_text(), (
+        "make it anew: bin/zsched files users.acl > deploy/redis/users.acl"
+    )
 
 
 def test_every_script_belongs_to_a_role() -> None:

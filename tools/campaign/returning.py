@@ -147,7 +147,7 @@ def _is_fire(request: bytes) -> bool:
 
 
 def _put_back(stage: Stage, path: Path) -> None:
-    """Recover from the archive at *path* like ``zsched recover``, with a short hold."""
+    """Recover from the archive at *path* like ``zsched archive recover``, with a short hold."""
     link = Link.from_url(stage.redis.tcp_url, 5.0)
     with closing(link.open()) as wire, recalling(path, "default", SystemClock()) as (recall, facts):
         merge = Merge(recall, wire, KEYS, position_of(facts.get("position")), hold_for_ms=_HOLD_MS)

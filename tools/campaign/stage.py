@@ -139,7 +139,7 @@ class Stage:
         Recover like an operator: restore the archive of *seat* into Redis while another daemon leads, then start its
         daemon.
         """
-        command = [sys.executable, "-m", "zsched.cli", "recover", "--from", str(seat.archive), "--force"]
+        command = [sys.executable, "-m", "zsched.cli", "archive", "recover", "--from", str(seat.archive), "--force"]
         env = os.environ | {
             "ZSCHED_REDIS_URL": self.redis.tcp_url,
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -147,7 +147,7 @@ class Stage:
         with (self.folder / "recover.txt").open("ab") as said:
             code = self.guard.spawn(command, stdout=said, stderr=said, env=env).wait(_STOP_S)
         if code != 0:
-            self.deaths.append(f"zsched recover from {seat.archive.name} ended with {code}")
+            self.deaths.append(f"zsched archive recover from {seat.archive.name} ended with {code}")
         self.start(seat)
 
     def kill(self, seat: Seat) -> None:

@@ -126,7 +126,7 @@ def paths_for(namespace: str, gen: str | None, address: str, environment: Mappin
 
 def refused(objection: str, file: Path, away: Path) -> ArchiveOfAnother:
     """Return the error for an *objection* to the archive *file*, with the remedy. *away*: the path to move away."""
-    recover = f"zsched recover --from {quote(str(file))}"
+    recover = f"zsched archive recover --from {quote(str(file))}"
     return ArchiveOfAnother(
         f"{objection}; if that Redis was rebuilt or moved, {recover} puts what the archive knows into it (with --force "
         "while a daemon leads); if it is another one, give this daemon another [archive] path, "

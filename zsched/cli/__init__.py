@@ -16,7 +16,7 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-from zsched.cli.program import LazyCommand, program
+from zsched.cli.program import RARE, LazyCommand, program
 
 __all__ = ["main", "program"]
 
@@ -28,40 +28,37 @@ _COMMANDS: Final = {
         ("ls", "listing.ls", "List schedules."),
         ("show", "listing.show", "Show a schedule, its next times and its last runs."),
         ("history", "history.history", "Show the latest occurrences and their outcomes."),
-        ("log", "log.log", "Show the log of all changes, or follow it."),
-        ("next", "listing.next_", "Show the next times of a schedule or of a rule."),
         ("doctor", "health.doctor", "Check Redis, users' rights, files and RQ around zsched."),
     ),
-    "Schedules": (
+    "Schedules and runs": (
         ("add", "puts.add", "Create or replace a schedule."),
         ("set", "puts.set_", "Change some options of a schedule; the others stay."),
         ("pause", "lives.pause", "Stop schedules until they are resumed."),
         ("resume", "lives.resume", "Resume paused schedules."),
-        ("release", "lives.release", "Put quarantined schedules back."),
         ("cancel", "lives.cancel", "Cancel schedules; they never fire again."),
         ("run", "lives.run", "Push a run of a schedule at once."),
-        ("apply", "files.apply", "Create and update the schedules of a TOML file."),
-        ("export", "files.export", "Write the recurring schedules as a TOML file."),
-        ("import", "imports.import_", "Take over schedules from cron, rq-scheduler or RQ."),
-        ("tasks", "functions.tasks", "List the tasks of a module, with their parameters."),
-    ),
-    "Runs": (
         ("retry", "lives.retry", "Run a finished run once more."),
-        ("cancel-run", "lives.cancel_run", "Cancel queued runs, and stop running ones."),
-        ("backfill", "lives.backfill", "Run the past occurrences that did not run."),
+        ("apply", "files.apply", "Create and update the schedules of a TOML file."),
+        ("import", "imports.import_", "Take over schedules from cron, rq-scheduler or RQ."),
     ),
-    "Processes and Redis": (
+    "Processes": (
         ("up", "processes.up", "Run a private Redis, the daemon and a worker here."),
         ("daemon", "processes.daemon", "Run a daemon in the foreground."),
-        ("archivist", "processes.archivist", "Keep one more archive, without a daemon."),
         ("worker", "worker.worker", "Run a worker of RQ, by zsched's settings."),
-        ("web", "web.web", "Serve the HTTP API, and RQ's queues, jobs and workers."),
+        ("web", "web.web", "Serve the console and the HTTP API."),
         ("tokens", "tokens.tokens", "Add, list and revoke the accounts of zsched web."),
         ("keys", "keys.keys", "Make signing keys, and sign what waits."),
-        ("recover", "recovering.command.recover", "Put back from an archive what Redis lost."),
-        ("files", "shipped.shipped", "Print units of systemd, settings, alerts and a dashboard."),
-        ("acl", "acl.acl", "Print an ACL file for Redis, with the users that it needs."),
-        ("completion", "completion.completion", "Print the code that completes commands and ids in a shell."),
+        ("archive", "archive.archive", "Recover what Redis lost, or keep one more archive."),
+    ),
+    RARE: (
+        ("log", "log.log", "Show the log of all changes, or follow it."),
+        ("next", "listing.next_", "Show the next times of a schedule or of a rule."),
+        ("release", "lives.release", "Put quarantined schedules back."),
+        ("cancel-run", "lives.cancel_run", "Cancel queued runs, and stop running ones."),
+        ("backfill", "lives.backfill", "Run the past occurrences that did not run."),
+        ("export", "files.export", "Write the recurring schedules as a TOML file."),
+        ("tasks", "functions.tasks", "List the tasks of a module, with their parameters."),
+        ("files", "shipped.shipped", "Print units of systemd, settings, users of Redis, alerts."),
     ),
 }
 for _group, _commands in _COMMANDS.items():

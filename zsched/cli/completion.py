@@ -1,4 +1,4 @@
-"""``zsched completion``: complete commands, options and ids of schedules in a shell."""
+"""Completion of commands, options and ids of schedules in a shell."""
 
 from __future__ import annotations
 
@@ -7,32 +7,21 @@ from typing import Any, Final
 
 import click
 
-from zsched.cli.program import Invocation, command, connect, program
+from zsched.cli.program import Invocation, connect, program
 from zsched.errors import ZschedError
 
 _MOST: Final = 100  # ids that are offered
-_SHELLS: Final = ("bash", "zsh", "fish")
+SHELLS: Final = ("bash", "zsh", "fish")
 _VARIABLE: Final = "_ZSCHED_COMPLETE"  # with it set, click completes instead of running a command
 
 
-@command()
-@click.argument("shell", type=click.Choice(_SHELLS))
-def completion(invocation: Invocation, shell: str) -> None:
-    """
-    Print the code that makes SHELL complete commands, options and ids. Ids of schedules are read from Redis, by the
-    settings in the environment and by the options that stand before them.
-
-    \b
-    Examples:
-      echo 'eval "$(zsched completion bash)"' >> ~/.bashrc
-      echo 'eval "$(zsched completion zsh)"' >> ~/.zshrc
-      zsched completion fish > ~/.config/fish/completions/zsched.fish
-    """
+def completion(shell: str) -> str:
+    """Return the code that makes *shell* complete. It asks Redis for ids, by the settings in its environment."""
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)
     assert found is not None  # each of the shells is known to click
-    invocation.answer({"shell": shell, "code": (code := found(program, {}, "zsched", _VARIABLE).source())}, code)
+    return found(program, {}, "zsched", _VARIABLE).source()
 
 
 def completed_ids(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""``zsched daemon``, ``zsched archivist`` and ``zsched up``: commands that run until they are stopped."""
+"""``zsched daemon``, ``zsched archive keep`` and ``zsched up``: commands that run until they are stopped."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def archivist(invocation: Invocation, child: bool) -> int:
 
     \b
     Example:
-      zsched archivist --config /etc/zsched/zsched.toml
+      zsched archive keep --config /etc/zsched/zsched.toml
     """
     _import_structlog()
     from zsched.daemon.archivist_main import run_archivist, run_child

@@ -180,6 +180,7 @@ def command(name: str | None = None, **attributes: Any) -> Callable[[Callable[..
 # -- the program ------------------------------------------------------------------------------------
 
 
+RARE: Final = "Rare"  # the heading of commands that only --help-all shows
 _HELP = {"help_option_names": ["-h", "--help"]}
 _URL_HELP = "Redis: redis://host:6379/0, rediss://…, unix:///path?db=0 or redis+sentinel://host,host2/master/0."
 _SHARED = (
@@ -205,7 +206,7 @@ class LazyCommand(click.Command):
     commands; *group*: the heading above it.
     """
 
-    def __init__(self, name: str, place: str, summary: str, group: str) -> None:
+    def __init__(self, name: str, place: str, summary: str, group: str = "") -> None:
         super().__init__(name, short_help=summary)
         self._place, self.group = place, group
 
@@ -230,8 +231,9 @@ class Program(click.Group):
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands in their groups, with their whole summaries."""
+        """Write the commands in their groups, with their whole summaries; the rare ones only if they are asked for."""
         commands = [each for each in self.commands.values() if isinstance(each, LazyCommand)]
+        commands = [each for each in commands if each.group != RARE or RARE in ctx.meta]
         for heading, group in groupby(commands, key=lambda each: each.group):
             with formatter.section(heading):
                 formatter.write_dl([(str(each.name), each.short_help or "") for each in group], col_max=12)
@@ -351,8 +353,19 @@ def _help_unless_invoked(ctx: click.Context) -> int:
     return USAGE
 
 
+def _help_with_all(ctx: click.Context, param: click.Parameter, is_given: bool) -> None:
+    if is_given:
+        ctx.meta[RARE] = True
+        click.echo(ctx.get_help())
+        ctx.exit()
+
+
 # The version by name: the package's root imports from the layers, and no layer imports from the root.
 @click.version_option(importlib.import_module("zsched").__version__, message="%(prog)s %(version)s")
+@click.option(
+    "--help-all", is_flag=True, is_eager=True, expose_value=False, callback=_help_with_all,
+    help="Show this message with the rare commands, and exit.",
+)  # fmt: skip
 @group("zsched", cls=Program)
 def program() -> None:
     """

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from zsched.cli.completion import SHELLS, completion
 from zsched.cli.lines import Table
 from zsched.cli.program import DONE, Invocation, command
 
@@ -20,37 +21,55 @@ SHIPPED: Final = {
     "zsched-web.service": "systemd: the console and the HTTP API",
     "zsched-web@.service": "systemd: more of them on one machine",
     "redis.conf": "settings of Redis",
-    "users.acl": "users of Redis, for the namespace default; others: zsched acl",
     "prometheus.yml": "Prometheus: whom to scrape, as an example",
     "alerts.yml": "Prometheus: alerts",
     "alertmanager.yml": "Alertmanager: who gets which alert, as an example",
     "zsched.json": "Grafana: a dashboard to import",
 }
+_USERS: Final = "users.acl"
+_COMPLETIONS: Final = {f"completion.{shell}": shell for shell in SHELLS}
+_FILES: Final = {
+    **SHIPPED,
+    _USERS: "users of Redis, with their rights to this namespace and prefix",
+    **{name: f"{shell}: completes commands, options and ids" for name, shell in _COMPLETIONS.items()},
+}
 
 
 @command("files")
-@click.argument("name", required=False, type=click.Choice(list(SHIPPED)), metavar="[NAME]")
+@click.argument("name", required=False, type=click.Choice(list(_FILES)), metavar="[NAME]")
 def shipped(invocation: Invocation, name: str | None) -> int:
     """
     List the files that operators need beside the program, or print the one with this NAME: units of systemd, settings,
-    alerts. The command does not connect to Redis.
+    users of Redis, alerts. The command does not connect to Redis.
+
+    users.acl has a user for each kind of process. Redis refuses the file until the SHA-256 of each user's password is
+    in it, as the sed below writes it.
 
     \b
     Examples:
       zsched files
       zsched files zsched.service | sudo tee /etc/systemd/system/zsched.service
-      zsched files alerts.yml > /etc/prometheus/rules/zsched.yml
+      echo 'eval "$(zsched files completion.bash)"' >> ~/.bashrc
+      RQ_KEY_PREFIX='{mail}:rq' zsched files users.acl -n mail > users.acl
+      sed -i "s/#SHA256-OF-operator /#$(sha256sum < operator.password | cut -d ' ' -f 1) /" users.acl
     """
     if name is None:
-        rows = [{"name": each, "about": about} for each, about in SHIPPED.items()]
-        invocation.answer(rows, Table(("NAME", "WHAT IT IS"), SHIPPED.items()))
+        rows = [{"name": each, "about": about} for each, about in _FILES.items()]
+        invocation.answer(rows, Table(("NAME", "WHAT IT IS"), _FILES.items()))
     else:
-        invocation.answer({"name": name, "text": (text := _read(name))}, text.removesuffix("\n"))
+        invocation.answer({"name": name, "text": (text := _text(invocation, name))}, text.removesuffix("\n"))
     return DONE
 
 
-def _read(name: str) -> str:
+def _text(invocation: Invocation, name: str) -> str:
     """Return the text of a file."""
+    if name == _USERS:
+        from zsched.storage.keys import keys_of
+        from zsched.storage.rights import acl_file
+
+        return acl_file(keys_of(invocation.settings()))
+    if name in _COMPLETIONS:
+        return completion(_COMPLETIONS[name])
     in_wheel = resources.files("zsched") / "shipped" / name
     if in_wheel.is_file():
         return in_wheel.read_text()

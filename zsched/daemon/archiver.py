@@ -214,7 +214,7 @@ class Archiver:
         while True:
             began_ms = self._clock.monotonic_ms()
             is_following = follower.step(_STEP_MS)
-            if not archive.gens or began_ms - named_ms > REPORT_EVERY_MS:  # `zsched recover` adds names
+            if not archive.gens or began_ms - named_ms > REPORT_EVERY_MS:  # `zsched archive recover` adds names
                 follower.note_gen()
                 named_ms = began_ms
             self._tell(follower)
@@ -318,7 +318,7 @@ class Archiver:
         elif state is ArchiveState.OUTDATED:
             self._say_once("archive_outdated", f"{follower.refusal}; it continues where it is")
         elif follower.awaits_people:
-            self._trouble = "Redis lost something that this archive has: run zsched recover"
+            self._trouble = "Redis lost something that this archive has: run zsched archive recover"
         elif state is ArchiveState.FOLLOWING and self._trouble is not None:
             log.info("archive_back", archive=str(self.path), after=self._trouble)
             self._trouble = None

@@ -3,13 +3,13 @@ The archivist as a child of the daemon: its start, its streams and its end.
 
 ::
 
-    zsched daemon ── fork, later exec ──► zsched archivist          two processes
+    zsched daemon ── fork, later exec ──► zsched archive keep          two processes
           └──────── both use Redis ──────────────┘
 
 In one process, firing and archiving would share Python's interpreter lock. So the daemon's main thread starts an
 archivist as a child (``ArchivistChild``), and another one when it dies, at most one a second. Meanwhile the daemon
 fires. The first one is a fork: the modules are loaded once, and shared in memory. By then there are no threads and no
-connections. A process with threads cannot fork safely, so a later one is a new process, ``zsched archivist``.
+connections. A process with threads cannot fork safely, so a later one is a new process, ``zsched archive keep``.
 
 **They meet in Redis.** The archivist reads from the lease whether its daemon leads, and takes the token from there: the
 fence of each script is the same for both. The daemon reads from the archive's report whether the archive has followed
@@ -67,7 +67,7 @@ from zsched.health.facts import DaemonHealth
 
 log = structlog.get_logger(__name__)
 
-_COMMAND: Final = ("-P", "-m", "zsched.cli", "archivist", "--child")  # for this Python
+_COMMAND: Final = ("-P", "-m", "zsched.cli", "archive", "keep", "--child")  # for this Python
 _OPEN_S: Final = 10.0  # for an archive to be opened, before the daemon continues without it
 _LOOK_S: Final = 0.05  # between two looks meanwhile
 _APART_MS: Final = 1000.0  # between two starts
@@ -237,7 +237,7 @@ def _fork(run: Callable[[], int], pipes: _Pipes) -> int:
 
 
 def _spawn(env: Mapping[str, str], pipes: _Pipes) -> int:
-    """Start ``zsched archivist`` with the environment *env*. Return its id."""
+    """Start ``zsched archive keep`` with the environment *env*. Return its id."""
     streams = [(os.POSIX_SPAWN_DUP2, pipes.their_stdin, 0), (os.POSIX_SPAWN_DUP2, pipes.their_stdout, 1)]
     return os.posix_spawn(sys.executable, [sys.executable, *_COMMAND], env, file_actions=streams)
 

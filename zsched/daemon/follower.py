@@ -30,8 +30,8 @@ the archive's own position, and scans: the data in Redis includes these effects.
 **A newer format.** An entry may note a format that this version does not know (a ``term``, a ``restore``). That entry
 and all later ones are not read: the position stays before it, and the state is *outdated* until this process is
 upgraded. No bootstrap or recovery begins while ``meta`` notes such a format, and the scripts of a merge refuse, too. A
-file with entries of a newer format is marked: no older version opens it or runs ``zsched recover`` from it. So nothing
-is misread, in whatever order versions come and go, if only zsched writes the log and ``meta``.
+file with entries of a newer format is marked: no older version opens it, also not for ``zsched archive recover``. So
+nothing is misread, in whatever order versions come and go, if only zsched writes the log and ``meta``.
 
 Not guaranteed: after a FLUSHALL, nothing in Redis notes the newer format until a newer version leads or restores. Until
 then an older version may lead and restore its data, like any archive that was away before a loss. Data that a newer
@@ -169,7 +169,7 @@ class Follower:
 
     @property
     def awaits_people(self) -> bool:
-        """Return True if an operator must run ``zsched recover``."""
+        """Return True if an operator must run ``zsched archive recover``."""
         return self.state is ArchiveState.LOST and self._recovery.awaits_people
 
     @property

@@ -1,5 +1,5 @@
 """
-A merge: put data back that one archive has and Redis lost. Any daemon can do it, or ``zsched recover``.
+A merge: put data back that one archive has and Redis lost. Any daemon can do it, or ``zsched archive recover``.
 
 It needs no election and no vote. Each archive compares itself with Redis, puts missing data back, and writes one
 ``merged`` entry. Two archives with different data may both merge, in any order. The later merge adds data that the
@@ -209,7 +209,7 @@ class Merge:
         """Add *entry* to the branch. Raises OtherRestores."""
         restore = RestoreEntry.of(entry)
         if restore is not None and restore.archive == self.archive:
-            return set()  # ``zsched recover`` puts back the same
+            return set()  # ``zsched archive recover`` puts back the same
         touched = self._add(entry)
         if restore is not None:
             raise OtherRestores

@@ -20,7 +20,7 @@ archive reports an entry that the log lacks, nothing was lost. Then nothing is i
 uncertain.
 
 Not guaranteed: a Redis counts as new if it was flushed while all of its archives were away, or took longer than a lease
-to report. Such an archive is refused when it returns, until somebody runs ``zsched recover --from`` its file.
+to report. Such an archive is refused when it returns, until somebody runs ``zsched archive recover --from`` its file.
 """
 
 from __future__ import annotations

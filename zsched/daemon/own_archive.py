@@ -6,9 +6,9 @@ disk failure the daemon must not begin another archive.
 
 A name alone cannot distinguish a data set from its copy (an RDB restored elsewhere). So an archive that noted another
 address is used only if it would restore nothing: the log contains its last entry, covers it by a ``merged`` entry, or
-was trimmed past it. Otherwise an operator confirms that the Redis has moved: ``zsched recover --from`` the file. That
-is done with one archive. If a daemon follows the log there, the others ask it, by a report of their last entry, whether
-its history has that entry (``daemon.peers``, Covering); then they lack nothing either.
+was trimmed past it. Otherwise an operator confirms that the Redis has moved, by ``zsched archive recover --from FILE``,
+with one archive. If a daemon follows the log there, the others ask it, by a report of their last entry, whether its
+history has that entry (``daemon.peers``, Covering); then they lack nothing either.
 """
 
 from __future__ import annotations

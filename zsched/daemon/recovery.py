@@ -13,7 +13,7 @@ and merges in slices, with a report between them. An archive that follows this v
 know more. The recovery waits until that archive's report says that it has checked the position, 10 s at most, because
 its machine may be gone. In a data set without a name it waits for an archive that goes further (FURTHEST). When it
 returns later, it corrects the restored data (``daemon.peers``). ``[archive] recovery = "manual"`` stops before the
-merge, and keeps the hold until ``zsched recover`` has finished.
+merge, and keeps the hold until ``zsched archive recover`` has finished.
 
 If a restoring daemon dies, its hold lapses. Its report keeps the old position, from which any daemon continues. Not
 guaranteed: an archive that returns after the log was trimmed past its position restores nothing.
@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 
 WAIT_MS: Final = 1500.0  # for entries of other archives: an idle archiver reads the log once a second
 PATIENCE_MS: Final = 10_000.0  # for reports of the archives that follow this log
-_AWAITED_MS: Final = 3000.0  # between two checks that `zsched recover` was run
+_AWAITED_MS: Final = 3000.0  # between two checks that `zsched archive recover` was run
 _NEWEST: Final = 20  # log entries searched for a ``merged`` one
 _NEWEST_BYTES: Final = 1_048_576  # at most, of these entries
 SLICE_MS: Final = 200.0  # of work, between two reports
@@ -59,7 +59,7 @@ class RecoveryStep(Enum):
     STARTING_OVER = "starting over"  # Redis lost its history once more, or another data set came
     WAITING = "waiting"  # for archives that may know more (rule: WAIT)
     YIELDING = "yielding"  # to another archive that is restoring (rule: YIELD)
-    AWAITING_OPERATOR = "waiting for an operator"  # to run ``zsched recover``
+    AWAITING_OPERATOR = "waiting for an operator"  # to run ``zsched archive recover``
 
     @property
     def is_busy(self) -> bool:
@@ -69,7 +69,7 @@ class RecoveryStep(Enum):
 
 class RecoveryLoop:
     """
-    One recovery, part by part (``steps``), driven by a daemon's thread or by ``zsched recover``.
+    One recovery, part by part (``steps``), driven by a daemon's thread or by ``zsched archive recover``.
 
     *compare* makes a merge, which is kept as ``merge``; *judge* decides whether to restore. With *waits_for*, the
     position of an archive that follows, it first waits for all archives that may know more. If *is_manual*, the restore
@@ -265,7 +265,7 @@ class Recovery:
             self._began_ms, self.awaits_people = self._clock.monotonic_ms(), False
             log.info("recovery_began", archive=path, compared=merge.total)
         elif step is RecoveryStep.AWAITING_OPERATOR and not self.awaits_people:
-            remedy = "zsched recover --dry-run shows what is missing, zsched recover puts it back"
+            remedy = "zsched archive recover --dry-run shows what is missing, zsched archive recover puts it back"
             log.error("recovery_awaited", archive=path, remedy=remedy)
             self.awaits_people = True
         self._step = step

@@ -28,7 +28,9 @@ def _of_state(state: ArchiveState, said: Callable[..., Finding], remedy: str) ->
 
 
 check_archive_lost = _of_state(
-    ArchiveState.LOST, problem, "zsched recover --dry-run shows what is missing, zsched recover puts it back"
+    ArchiveState.LOST,
+    problem,
+    "zsched archive recover --dry-run shows what is missing, zsched archive recover puts it back",
 )
 check_archive_failed = _of_state(
     ArchiveState.FAILED,
@@ -38,7 +40,7 @@ check_archive_failed = _of_state(
 check_archive_refused = _of_state(
     ArchiveState.REFUSED,
     problem,
-    "if this Redis was rebuilt or moved: zsched recover --from its file --force; else give its daemon another path",
+    "if this Redis was rebuilt or moved: zsched archive recover --from FILE --force; else give its daemon another path",
 )
 check_archive_outdated = _of_state(
     ArchiveState.OUTDATED, warning, "upgrade its daemon: the archive then continues; newer daemons have the entries"

@@ -276,7 +276,7 @@ _NAMED: Final = 4  # queues in a command
 @health_check("queues_unknown", QueuesUnknown, "queues")
 def check_queues_unknown(_: QueuesUnknown) -> Iterator[Finding]:
     """Report that this user may not read the queues."""
-    remedy = "ask as a user who may, such as zsched-web of zsched acl; zsched doctor says what is refused"
+    remedy = "ask as a user who may, such as zsched-web of zsched files users.acl; zsched doctor says what is refused"
     yield warning("it is unknown whether workers take jobs from the queues", remedy)
 
 

@@ -79,7 +79,7 @@ def check_rights(probe: Probe) -> Iterator[Finding]:
     role = " and a ".join(probe.roles)
     try:
         if probe.user is not None and probe.ask("ACL", "GETUSER", probe.user) is None:
-            remedy = "zsched acl prints one of each role; who there is"
+            remedy = "zsched files users.acl prints one of each role; who there is"
             yield problem(f"there is no user {name}", remedy, "redis-cli", "ACL", "USERS")
             return
         with _asking(probe) as may:

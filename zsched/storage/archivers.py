@@ -40,7 +40,7 @@ class ArchiveState(Enum):
 
     FOLLOWING = "following"
     BOOTSTRAPPING = "bootstrapping"  # reading the contents of Redis, because the log does not go back far enough
-    LOST = "lost"  # Redis lost data that the archive has: it restores them, or waits for `zsched recover`
+    LOST = "lost"  # Redis lost data that the archive has: it restores them, or waits for `zsched archive recover`
     FAILED = "failed"  # its disk does not take writes; nothing is lost in Redis
     REFUSED = "refused"  # this Redis has another data set than the archive
     OUTDATED = "outdated"  # a newer zsched leads, with a format that the archive's daemon does not know
@@ -61,8 +61,9 @@ class Report:
     """
     The last report of one archive. ``position`` is on its disk; ``told_ms`` is the report's time, by the server.
 
-    ``about``: its path, the time since when it is complete, its trouble, ``awaits_people`` if `zsched recover` has to
-    be run, and the facts of its daemon, with ``may_not_lead``, the reason why the daemon may not lead, if any.
+    ``about``: its path, the time since when it is complete, its trouble, ``awaits_people`` if somebody has to run
+    `zsched archive recover`, and the facts of its daemon, with ``may_not_lead``, the reason why the daemon may not
+    lead, if any.
     """
 
     archive: str
@@ -95,7 +96,7 @@ class Report:
 
     @property
     def awaits_people(self) -> bool:
-        """True if it has data that Redis lost, and waits for `zsched recover`: [archive] recovery = "manual"."""
+        """True if it has data that Redis lost, and waits for a person: [archive] recovery = "manual"."""
         return self.state is ArchiveState.LOST and self.about.get("awaits_people") is True
 
     @property

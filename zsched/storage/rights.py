@@ -35,7 +35,7 @@ class Role(StrEnum):
     CLIENT = "client"
     """Schedules, queries, cancels: services, and the commands of ``zsched``."""
     DAEMON = "daemon"
-    """``zsched daemon``, and ``zsched recover``."""
+    """``zsched daemon``, and ``zsched archive recover``."""
     WORKER = "worker"
     """RQ's worker, and ``current_run`` in its tasks."""
     WEB = "web"

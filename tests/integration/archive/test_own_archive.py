@@ -93,7 +93,7 @@ def test_archives_of_other_data_sets_are_refused(own: OwnArchive, wire: Wire, fo
 def test_the_remedy_for_an_archive_of_another_data_set_has_its_path_as_one_word() -> None:
     told = str(places.refused("no", Path("/a b/c;d.db"), Path("/a b")))
 
-    assert "zsched recover --from '/a b/c;d.db' puts" in told
+    assert "zsched archive recover --from '/a b/c;d.db' puts" in told
     assert told.endswith(" or move '/a b' away")
 
 

@@ -1,4 +1,4 @@
-"""A namespace with a leader by hand, an archive that follows, and ``zsched recover`` with that archive configured."""
+"""A namespace with a leader by hand, an archive that follows, and ``zsched archive recover`` with that archive."""
 
 from __future__ import annotations
 

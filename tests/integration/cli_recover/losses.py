@@ -19,10 +19,10 @@ HOUR_S = 3600
 
 
 class Recover(Zsched):
-    """``zsched recover`` with the archive at *path* configured, or none."""
+    """``zsched archive recover`` with the archive at *path* configured, or none."""
 
     def __init__(self, url: str, path: Path | None = None, **env: str) -> None:
-        super().__init__(url, "recover", ZSCHED_ARCHIVE_PATH=str(path) if path else None, **env)
+        super().__init__(url, "archive", "recover", ZSCHED_ARCHIVE_PATH=str(path) if path else None, **env)
 
     def json(self, *arguments: str) -> Any:
         result = self(*arguments, "--json")

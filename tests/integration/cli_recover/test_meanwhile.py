@@ -1,4 +1,4 @@
-"""``zsched recover`` while a daemon leads, another archive restores, or Redis goes away or loses its data once more."""
+"""``zsched archive recover`` while a daemon leads, another archive restores, or Redis goes away or loses data again."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_recover_is_refused_while_a_daemon_leads_unless_forced(scene: Scene, zsc
     said = zsched.refusal()
 
     assert "daemon somebody leads, and its archive box:/x.db is lost: daemons restore lost data automatically" in said
-    assert "use --force to restore now, and zsched recover --dry-run shows what is missing" in said
+    assert "use --force to restore now, and zsched archive recover --dry-run shows what is missing" in said
     assert 1 == len(zsched.json("--dry-run")["warnings"])
     assert before == dump(scene.redis)
     assert 4 == zsched.json("--force")["counts"]["put_back"]
@@ -75,7 +75,9 @@ def test_recover_warns_of_another_waiting_archive_that_may_know_more(scene: Scen
 
     warnings = zsched.json()["warnings"]
 
-    assert ["archive box:/y.db waits as well, and may know more: run zsched recover --from its file"] == warnings
+    assert [
+        "archive box:/y.db waits as well, and may know more: run zsched archive recover --from its file"
+    ] == warnings
 
 
 def test_a_daemon_in_manual_mode_fires_nothing_until_recover_was_run(
@@ -118,7 +120,7 @@ def awaited(url: str) -> Any:
     """Return the output of ``zsched status`` as soon as a recovery is awaited."""
     result = CliRunner().invoke(program, ["status", "--json"], env={"ZSCHED_REDIS_URL": url})
     status = json.loads(result.stdout)
-    is_awaited = any("run zsched recover" in str(archive["trouble"]) for archive in status["archives"])
+    is_awaited = any("run zsched archive recover" in str(archive["trouble"]) for archive in status["archives"])
     assert not is_awaited or UNHEALTHY == result.exit_code
     return status if is_awaited else None
 
@@ -257,7 +259,7 @@ def test_recover_only_reads_an_archive_that_a_daemon_writes(scene: Scene, zsched
     env = {**os.environ, "ZSCHED_REDIS_URL": redis_url, "ZSCHED_ARCHIVE_PATH": str(scene.archive.path)}
     before = sorted(scene.archive.state(), key=lambda each: each.key)
 
-    command = [sys.executable, "-m", "zsched.cli", "recover"]
+    command = [sys.executable, "-m", "zsched.cli", "archive", "recover"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WITHIN_S, check=True)
 
     assert ("", True) == (done.stderr, "put back 4 schedules" in done.stdout)

@@ -1,4 +1,4 @@
-"""``zsched recover``: its restores into a Redis that lost data, and its output before and after."""
+"""``zsched archive recover``: its restores into a Redis that lost data, and its output before and after."""
 
 from __future__ import annotations
 

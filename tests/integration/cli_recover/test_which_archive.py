@@ -1,4 +1,4 @@
-"""``zsched recover``: the choice of the file, and the histories that it refuses."""
+"""``zsched archive recover``: the choice of the file, and the histories that it refuses."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_archives_of_other_redis_servers_are_ignored(scene: Scene, redis_url: st
     scene.redis.hset(KEYS.meta(), "gen", "unknown")
     said = zsched.refusal("--dry-run")
     assert f"archive {mine} followed the data set " in said
-    assert f"zsched recover --from {mine} puts what the archive knows into it" in said
+    assert f"zsched archive recover --from {mine} puts what the archive knows into it" in said
 
 
 def test_a_configured_archive_of_another_address_is_refused_for_an_unnamed_redis(scene: Scene, zsched: Recover) -> None:
@@ -178,7 +178,10 @@ def test_an_archive_of_another_namespace_is_refused_with_the_command(
 
     said = zsched.refusal("--from", str(path))
 
-    assert f"archive {path} is of namespace 'shop', not of 'default'; run zsched recover -n shop --from {path}" in said
+    assert (
+        f"archive {path} is of namespace 'shop', not of 'default'; run zsched archive recover -n shop --from {path}"
+        in said
+    )
     assert DONE == zsched("-n", "shop", "--from", str(path)).exit_code
 
 
@@ -218,7 +221,7 @@ def test_another_data_set_is_refused_without_from(scene: Scene, zsched: Recover)
     assert before == dump(scene.redis)
     for text in (
         f"ends with log entry {mine.id} of ", f"the log in Redis goes from {first.id} of 2020-09-13",
-        "followed the data set ", " is other; ", f"zsched recover --from {scene.archive.path} puts it in",
+        "followed the data set ", " is other; ", f"zsched archive recover --from {scene.archive.path} puts it in",
     ):  # fmt: skip
         assert text in said
     planned = zsched.json("--dry-run")
@@ -242,7 +245,7 @@ def test_a_log_trimmed_past_the_archive_is_refused_without_from_and_force(scene:
         said = zsched.refusal(*arguments)
 
         assert f"the log in Redis goes from {last.id} of " in said
-        assert f"would be done again; zsched recover --from {path} --force" in said
+        assert f"would be done again; zsched archive recover --from {path} --force" in said
     assert before == dump(scene.redis)
     assert "left behind" == zsched.json("--dry-run")["verdict"]
     assert DONE == zsched("--from", path, "--force").exit_code

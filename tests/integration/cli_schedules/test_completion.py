@@ -43,7 +43,7 @@ def test_options_and_commands_are_completed_and_ids_only_if_redis_answers() -> N
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_code_for_a_shell_is_printed(shell: str) -> None:
-    found = CliRunner().invoke(program, ["completion", shell])
+    found = CliRunner().invoke(program, ["files", f"completion.{shell}"])
 
     assert DONE == found.exit_code
     assert f"_ZSCHED_COMPLETE={shell}_complete" in found.stdout
@@ -61,6 +61,8 @@ def test_bash_completes_an_id_with_the_printed_code(two: Zsched) -> None:
 def test_the_help_lists_commands_in_groups_with_whole_summaries() -> None:
     found = CliRunner().invoke(program, ["--help"], terminal_width=80).stdout
 
-    assert found.index("Find out:") < found.index("  why ") < found.index("Schedules:") < found.index("Runs:")
+    assert found.index("Find out:") < found.index("  why ") < found.index("Schedules and runs:")
     assert "..." not in found.partition("Find out:")[2]
+    assert "  backfill " not in found
+    assert "  backfill " in CliRunner().invoke(program, ["--help-all"]).stdout.partition("Rare:")[2]
     assert max(map(len, found.partition("Find out:")[2].splitlines())) <= 80

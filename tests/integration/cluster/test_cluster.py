@@ -107,7 +107,7 @@ def test_a_recovery_by_hand_restores_what_a_node_lost(guard: Guard, cluster: Clu
     eventually(lambda: any(one.awaits_people for one in Archivers(client._link, client._keys).reports()))
 
     settings = {f"ZSCHED_{name}": value for name, value in (ENV | manual).items()}
-    recovered = run_cli(cluster, "recover", **settings)
+    recovered = run_cli(cluster, "archive", "recover", **settings)
 
     assert 0 == recovered.returncode, recovered.stderr
     assert {f"k{n}" for n in range(20)} == {one.id for one in client.list()}

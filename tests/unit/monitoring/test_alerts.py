@@ -146,11 +146,17 @@ def test_every_row_of_the_requirement_has_alerts() -> None:
     assert all(any(row in name for name, _ in table) for row in rows)
 
 
+def _command(name: str, group: click.Group) -> click.Command:
+    found = group.commands[name]
+    return found.load() if isinstance(found, LazyCommand) else found
+
+
 @pytest.mark.parametrize("text", COMMANDS)
 def test_every_command_of_the_runbook_can_be_typed(text: str) -> None:
     name, *rest = shlex.split(re.sub(r"[\[\]…]", "", text))[1:]
-    command = program.commands[name]
-    command = command.load() if isinstance(command, LazyCommand) else command
+    command = _command(name, program)
+    if isinstance(command, click.Group):
+        command = _command(rest.pop(0), command)
 
     options = {option for parameter in command.params for option in parameter.opts}
     given = {word for word in takewhile(lambda word: word != "|", rest) if re.match(r"-\w|--\w", word)}

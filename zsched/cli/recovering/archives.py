@@ -124,7 +124,7 @@ def _other_namespace(path: Path, namespace: str, error: ArchiveForeign) -> Archi
     if facts is None or facts.namespace == namespace:
         return error
     found = facts.namespace
-    remedy = f"run zsched recover -n {quote(found)} --from {quote(str(path))}, or give another file with --from"
+    remedy = f"run zsched archive recover -n {quote(found)} --from {quote(str(path))}, or give another file with --from"
     return ArchiveForeign(f"archive {path} is of namespace {found!r}, not of {namespace!r}; {remedy}")
 
 

@@ -1,5 +1,5 @@
 """
-``zsched recover``: decide whether a recovery is allowed, drive it, and report the outcome.
+``zsched archive recover``: decide whether a recovery is allowed, drive it, and report the outcome.
 
 It uses the daemons' own recovery (``daemon.recovery``). So it may run beside a daemon's, and may end at any moment: the
 data restored so far stays, and the next recovery continues.
@@ -42,7 +42,7 @@ from zsched.storage.questions import Naming
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
 
-_DRY_RUN: Final = "zsched recover --dry-run shows what is missing"
+_DRY_RUN: Final = "zsched archive recover --dry-run shows what is missing"
 _SLEEP_S: Final = 0.1  # while only time has to pass
 
 
@@ -79,9 +79,9 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
 
     \b
     Examples:
-      zsched recover --dry-run --tz Asia/Seoul
-      zsched recover --dry-run --json | jq .counts
-      zsched recover --from /var/lib/zsched/default-redis-6379-0/1.db
+      zsched archive recover --dry-run --tz Asia/Seoul
+      zsched archive recover --dry-run --json | jq .counts
+      zsched archive recover --from /var/lib/zsched/default-redis-6379-0/1.db
     """
     zone_name(tz)
     try:
@@ -120,7 +120,7 @@ def stopping() -> Iterator[list[int]]:
 
 class ManualRecovery:
     """
-    One run of ``zsched recover``. *file*: the archive given by --from; *is_dry*: it will only ``look``; *is_quiet*:
+    One run of the command. *file*: the archive given by --from; *is_dry*: it will only ``look``; *is_quiet*:
     no progress is reported.
     """
 
@@ -275,7 +275,7 @@ class ManualRecovery:
             if report.awaits_people and report.is_recent(overview.now_ms) and report.position not in merge.covered
         ]
         warnings = [
-            f"archive {report.place} waits as well, and may know more: run zsched recover --from its file"
+            f"archive {report.place} waits as well, and may know more: run zsched archive recover --from its file"
             for report in waiting
             if is_done and report.archive != found.known.recall.archive
         ]

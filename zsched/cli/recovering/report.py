@@ -172,7 +172,7 @@ class HistoryFindings:
 
     def refusal(self, *, is_named: bool, is_forced: bool) -> str | None:
         """Return why the recovery is refused, or None. *is_named*: the operator named this archive."""
-        known, again = self.known, f"zsched recover --from {quote(str(self.known.path))}"
+        known, again = self.known, f"zsched archive recover --from {quote(str(self.known.path))}"
         mine = f"the archive {known.path} ends with log entry {_entry(known.position)}"
         theirs = f"the log in Redis goes from {_entry(self.first)} to {_entry(self.last)}"
         if self.verdict is Verdict.UNRELATED and not is_named:
