@@ -218,7 +218,7 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
         reader.take("redis-cli -p 6400 flushall && zsched ls")
         redis_client.flushall()
         second.wait_for("recovery_done")
-        reader.zsched("status", HEALTHY, "warning: Redis lost something and was rebuilt at ", " put back\n")
+        reader.zsched("status", HEALTHY, "warning: Redis lost something and was rebuilt at ", " UTC: 2 put back\n")
         reader.zsched("why digest-ada", "put back, due ", ": Redis had lost it", "next ")
     assert [] == reader.left
 
