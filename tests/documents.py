@@ -35,16 +35,6 @@ def programs(page: str) -> dict[str, str]:
     return files
 
 
-def program(page: str, name: str) -> str:
-    """
-    Return the program *name* of *page*, in any language: the whole block that has its name in the comment at the
-    beginning (``// client.mjs: …``), behind ``#!`` if there is that.
-    """
-    blocks: list[str] = re.findall(r"^```\w+\n(.*?)^```", (PROJECT / page).read_text(), re.DOTALL | re.MULTILINE)
-    [found] = [block for block in blocks if re.match(rf"(?:#!.*\n)?(?:#|//) {re.escape(name)}(?![\w.])", block)]
-    return found
-
-
 def pins(lock: Path) -> dict[str, str]:
     """
     Return the version of each package in *lock*, which ``make install`` takes, by its normalized name. Each line must

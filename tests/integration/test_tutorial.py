@@ -32,7 +32,7 @@ from tests.prefix import RQ
 from tests.waiting import ENDS_S, eventually
 from zsched import AsyncClient, Client
 from zsched.cli import program
-from zsched.cli.program import DONE, UNHEALTHY, USAGE
+from zsched.cli.program import DONE, UNHEALTHY
 from zsched.config.settings import ArchiveSettings
 from zsched.core.occurrences.lateness import LATE_MS
 from zsched.embedded.guard import Guard
@@ -74,10 +74,6 @@ class Reader:
         found = next(line for line in self.left if line.startswith(command))
         self.left.remove(found)
         return found
-
-    def sed(self) -> None:
-        """Type the next command of sed."""
-        self._run("sh", "-c", self.take("sed "))
 
     def python(self, command: str, *shown: str, instead: str = "") -> str:
         """Run a program of the page in this process, and return its output."""
@@ -156,12 +152,9 @@ def test_the_reminder_moves_and_digests_and_the_campaign_are_sent(
             "Scheduled(id='reminder-concert', outcome='updated'",
             instead=f"service.py concert {LATER}",
         )
-        reader.zsched("ls")
         become_due(redis_client, "reminder-concert")
         reader.python("digests.py")
         reader.zsched("ls", "digest-ada     active", "09:00:00-05:00", "digest-ji-woo  active", "09:00:00+09:00")
-        times = ("2027-03-13 09:00:00-05:00  2027-03-13 14:00:00Z", "2027-03-14 09:00:00-04:00  2027-03-14 13:00:00Z")
-        reader.zsched("next digest-ada --from 2027-03-13T00:00 --number 2", *times)
         reader.zsched("run digest-ada", "digest-ada-")
         assert "Many(created=4, updated=0, unchanged=0, errors=0)\n" == reader.python("campaign.py")
         reader.python("service.py gig 60.3", "id='reminder-gig'", instead=f"service.py gig {LATER}")
@@ -173,44 +166,23 @@ def test_the_reminder_moves_and_digests_and_the_campaign_are_sent(
         for text in ("concert begins at ", "gig begins at ", "digest for ada\n", "spring offer for user-3\n"):
             assert text in printed
         reader.zsched("why reminder-concert", "created by ", "changed by ", "fired for ", "succeeded after ")
-        reader.zsched("why spring-user-999", "fired for ", "succeeded after ", instead="why spring-user-3")
-        reader.zsched("why reminder-gig", "fired for ", "succeeded after ", "having waited ")
-    assert [] == reader.left
-
-
-def test_the_file_of_schedules_is_applied_and_its_mistake_is_refused(reader: Reader, redis_client: redis.Redis) -> None:
-    reader.begin(5)
-
-    dry_run = "dry run, nothing was written: 2 created, 0 updated, 0 unchanged, 0 removed"
-    reader.zsched("apply schedules.toml --dry-run", "report-sales: created\nreport-support: created\n", dry_run)
-    reader.zsched("apply schedules.toml", "2 created, 0 updated, 0 unchanged, 0 removed")
-    reader.sed()
-    reader.zsched("apply schedules.toml", "  cron: 0 8 * * 1 → 0 7 * * 1\n0 created, 1 updated, 1 unchanged, 0 removed")
-    reader.sed()
-    reader.zsched(
-        "apply schedules.toml",
-        "[schedules.report-sales]: tema='sales': task tasks.report has no such parameter; did you mean team?",
-        "zsched: nothing was applied: 2 mistakes in schedules.toml",
-        code=USAGE,
-    )
-    reader.sed()
-
-    assert programs(PAGE)["schedules.toml"].replace('"0 8 *', '"0 7 *') == Path("schedules.toml").read_text()
+        reader.zsched("why spring-user-999 | head -1", "RAN: run ", "succeeded after ", instead="why spring-user-3")
+        reader.zsched("why reminder-gig | head -1", "RAN: run ", "succeeded after ", "having waited ")
     assert [] == reader.left
 
 
 def test_the_tests_of_the_product_pass(reader: Reader) -> None:
-    reader.begin(6)
+    reader.begin(5)
 
-    assert "5 passed" in reader.test()
-    assert "5 passed" in reader.page
+    assert "2 passed" in reader.test()
+    assert "2 passed" in reader.page
     assert [] == reader.left
 
 
 def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_survived(
     reader: Reader, redis_client: redis.Redis, redis_url: str, guard: Guard
 ) -> None:
-    reader.begin(7)
+    reader.begin(6)
     know(redis_client)
     archive = archive_of_its_own()
     first = DaemonProcess(guard, redis_url, ARCHIVE_PATH=archive)
@@ -218,10 +190,8 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
 
     reader.python("service.py talk 60.1", "id='reminder-talk'", instead=f"service.py talk {LATER}")
     become_due(redis_client, "reminder-talk")
-    reader.zsched("status", HEALTHY, "nobody listens to queue email, where 1 job waits for ")
     reader.zsched("why reminder-talk", "RQ knows of no worker that listens to queue email")
     reader.work("email")
-    reader.zsched("why reminder-talk", "RAN: run reminder-talk-", "succeeded after ", "having waited ")
 
     reader.zsched("status | grep pid", "leader       ", ", pid ")
     reader.take("kill -9")
@@ -232,11 +202,8 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
         reader.python("service.py dinner 60.1", "id='reminder-dinner'", instead="service.py dinner 60")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overview, "SILENT_MS", 500)  # instead of ten seconds
-        patch.setenv("ZSCHED_REDIS_TIMEOUT_S", "0.5")  # why waits for half of it, as no archive answers
         silent = "UNHEALTHY: nobody leads: the daemon of pid ", " was last heard of "
         reader.zsched("status", *silent, code=UNHEALTHY)
-        remedy = "no daemon is leading\n  → see what is wrong: zsched status\n"
-        reader.zsched("why reminder-dinner", "OVERDUE: due ", remedy)
     due = Client.from_url(redis_url).get("reminder-dinner").next_at
     assert due is not None
     eventually(lambda: now_ms(redis_client) > due.timestamp() * 1000 + LATE_MS)
@@ -251,8 +218,7 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
         reader.take("redis-cli -p 6400 flushall && zsched ls")
         redis_client.flushall()
         second.wait_for("recovery_done")
-        reader.zsched("status", HEALTHY, "warning: Redis lost something and was rebuilt at ", " put back\n")
-        reader.zsched("ls", "digest-ada     active", "digest-ji-woo  active")
+        reader.zsched("status", HEALTHY, "warning: Redis lost something and was rebuilt at ", " UTC: 2 put back\n")
         reader.zsched("why digest-ada", "put back, due ", ": Redis had lost it", "next ")
     assert [] == reader.left
 

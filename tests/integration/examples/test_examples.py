@@ -19,7 +19,7 @@ import redis
 
 from tests.builders.daemons import DaemonThread
 from tests.builders.leaders import know
-from tests.documents import PROJECT, program
+from tests.documents import PROJECT
 from tests.prefix import RQ
 from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched import Client
@@ -164,10 +164,17 @@ def test_the_fastapi_service_schedules_refuses_and_cancels(example: Example, red
 
 
 @pytest.mark.parametrize("example", ["fastapi"], indirect=True)
-def test_the_fastapi_services_own_tests_pass_and_are_printed_in_the_guide(example: Example) -> None:
-    printed = program("docs/how-to/test-schedules.md", "test_service.py")
+def test_the_fastapi_service_answers_503_while_redis_is_away(example: Example) -> None:
+    example.env["ZSCHED_REDIS_URL"] = "redis://127.0.0.1:1/0"
 
-    assert printed == (EXAMPLES / "fastapi" / "test_service.py").read_text()
+    with example.serve("-m", "uvicorn", "service:app", "--port", "0") as service:
+        unreachable = service.delete("/events/concert")
+
+    assert (503, "2") == (unreachable.status_code, unreachable.headers["Retry-After"])
+
+
+@pytest.mark.parametrize("example", ["fastapi"], indirect=True)
+def test_the_fastapi_services_own_tests_pass(example: Example) -> None:
     assert "2 passed" in example.run("-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 

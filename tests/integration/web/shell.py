@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.waiting import eventually
 from zsched.embedded.guard import Guard
 
 CUT = "…"  # a part that the page leaves out
@@ -21,14 +20,12 @@ VOLATILE = {
     r"-\d{13}\b": "-MS",
     r"\b\d+-\d+-\d{16}\b": "EVENT",
     r"\b\d+(?:\.\d+)? (?:ms|s|min|h)\b": "SPAN",
-    r'"entry": "\d+-\d+"': "ENTRY",
-    r'"late_s": [\d.]+': "LATE",
 }
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 class Step(NamedTuple):
-    """A command, and the answer that the page shows; without a command, what an earlier one goes on to print."""
+    """A command, and the answer that the page shows."""
 
     command: str
     shown: str
@@ -43,7 +40,7 @@ def steps_of(text: str) -> Iterator[Step]:
         command, shown, is_open = "", "", False
         for line in block.splitlines():
             if line.startswith("$ ") or is_open:
-                if not is_open and (command or shown):
+                if not is_open and command:
                     yield Step(command, shown.strip())
                     command, shown = "", ""
                 command = f"{command}\n{line}" if is_open else line.removeprefix("$ ")
@@ -88,19 +85,6 @@ class Shell:
                 return "".join([*printed, line.removesuffix("@end\n")]).strip()
             printed.append(line)
         return "".join(printed).strip()
-
-    def read(self, command: str, shown: str) -> None:
-        """Type *command*, which changes nothing, until it prints what the page shows."""
-        seen = [""]
-
-        def is_there() -> bool:
-            seen[0] = self.type(command)
-            return is_as_shown(seen[0], shown)
-
-        try:
-            eventually(is_there)
-        except AssertionError:
-            raise AssertionError(f"{command}\nprints:\n{seen[0]}\nand not:\n{shown}") from None
 
 
 def _steady(text: str) -> str:

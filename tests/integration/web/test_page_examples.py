@@ -1,4 +1,4 @@
-"""The pages about HTTP: commands answer as shown, tables are complete."""
+"""The page about HTTP and its programs in examples/http: commands answer as shown, tables are complete."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +18,8 @@ import redis
 from tests.builders.daemons import DaemonThread
 from tests.builders.leaders import know
 from tests.builders.web import Web
-from tests.documents import PROJECT, program, programs
-from tests.integration.web.shell import CUT, Shell, environment, is_as_shown, steps_of
+from tests.documents import PROJECT
+from tests.integration.web.shell import Shell, environment, is_as_shown, steps_of
 from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched import Client
 from zsched.embedded.guard import Guard
@@ -29,70 +27,20 @@ from zsched.errors import ZschedError
 from zsched.web.problems import _STATUS, kind_of
 
 pytestmark = pytest.mark.once
-PAGE = "docs/http.md"
+PROGRAMS = PROJECT / "examples" / "http"
 NODE_VERSION = 18  # the first with fetch
-NEXT_YEAR = str(datetime.now(UTC).year + 1)  # the shown times are in the past some day
-NOBODY = "redis://127.0.0.1:1/0"
 needs_programs = pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="no curl or jq on PATH")
 ROW = {"func": "app.tasks.remind", "after": "1h", "queue": "shop-mail"}
-TEXT = (PROJECT / PAGE).read_text()
+TEXT = (PROJECT / "docs" / "http.md").read_text()
 SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", TEXT, flags=re.MULTILINE)}
-BATCH = re.compile(r"^```json\n(\{\"id\".*?)^```", re.DOTALL | re.MULTILINE)
 PROBLEM = re.compile(r"^```json\n(\{\"type\".*?)^```", re.DOTALL | re.MULTILINE)
-RESOURCE = re.compile(r"^\| `(GET|PUT|PATCH|POST|DELETE) (/\S+)` \| .* \| (\w+) \|$", re.MULTILINE)
+ROUTE = re.compile(r"`(GET|PUT|PATCH|POST|DELETE) (/\S+)`")
 RAISED = re.compile(r"Problem\(\s*(\d{3}),\s*\"([a-z-]+)\"")
 LIMITED = {
     "`page_size` of schedules": ("/schedules", "page_size"), "`page_size` of runs": ("/runs", "page_size"),
     "`limit` of the log": ("/log", "limit"),
     "`page_size` and `coming` of a schedule's occurrences": ("/schedules/{id}/occurrences", "coming"),
 }  # fmt: skip
-
-
-@pytest.fixture
-def start_service(guard: Guard, tmp_path: Path) -> Callable[[str], str]:
-    """Start the service of the page with a Redis. Returns its URL."""
-    (tmp_path / "service.py").write_text(programs(PAGE)["service.py"])
-
-    def start(redis_url: str) -> str:
-        log = tmp_path / "service.log"
-        with log.open("wb") as file:
-            command = [sys.executable, "-m", "uvicorn", "service:app", "--port", "0"]
-            guard.spawn(command, stdout=file, stderr=file, cwd=tmp_path, env=environment(ZSCHED_REDIS_URL=redis_url))
-        return str(eventually(lambda: re.search(r"running on (http://\S+)", log.read_text()))[1])
-
-    return start
-
-
-@needs_programs
-def test_the_fastapi_service_schedules_as_the_page_shows(
-    start_service: Callable[[str], str], guard: Guard, tmp_path: Path, redis_url: str
-) -> None:
-    url, client = start_service(redis_url), Client.from_url(redis_url)
-    section = (PROJECT / PAGE).read_text().partition("## Example: a FastAPI service")[2].partition("\n## ")[0]
-
-    for command, shown in steps_of(section):
-        typed = re.sub(r"\b20\d\d-", f"{NEXT_YEAR}-", command).replace("http://127.0.0.1:8000", url)
-        answer = Shell(guard, tmp_path).type(typed)
-        assert is_as_shown(answer, shown), f"{command}\nprints:\n{answer}\nand not:\n{shown}"
-
-    found = client.get("reminder-42")
-    assert ("tasks.remind", "shop-mail", f"{NEXT_YEAR}-12-24T09:00:00+00:00") == (
-        found.func, found.queue, found.next_at and found.next_at.isoformat(),
-    )  # fmt: skip
-
-
-def test_the_fastapi_service_turns_errors_into_answers(start_service: Callable[[str], str], redis_url: str) -> None:
-    body = {"at": "2020-12-24T18:00:00Z", "text": "it came"}
-    url = start_service(redis_url)
-
-    past = httpx.put(f"{url}/orders/42/reminder", json=body, timeout=WITHIN_S)
-    cancelled = httpx.delete(f"{url}/orders/42/reminder", timeout=WITHIN_S)
-    unreachable = httpx.delete(f"{start_service(NOBODY)}/orders/42/reminder", timeout=WITHIN_S)
-
-    assert [422, 200, 503] == [each.status_code for each in (past, cancelled, unreachable)]
-    assert "at" == past.json()["option"]
-    assert "not_found" == cancelled.json()["outcome"]
-    assert "1" == unreachable.headers["Retry-After"]
 
 
 @pytest.fixture(scope="module")
@@ -110,11 +58,10 @@ class NodeProgram:
     """The program for Node, running."""
 
     def __init__(self, node: str, guard: Guard, folder: Path, web: Web, token: str) -> None:
-        (folder / "reminders.mjs").write_text(program(PAGE, "reminders.mjs"))
         self._out = folder / f"{token[-8:]}.out"
         with self._out.open("ab") as out:
             env = environment(API=f"{web.url}/api/v1", TOKEN=token)
-            self.process = guard.spawn([node, "reminders.mjs"], stdout=out, stderr=out, cwd=folder, env=env)
+            self.process = guard.spawn([node, PROGRAMS / "reminders.mjs"], stdout=out, stderr=out, cwd=folder, env=env)
 
     @property
     def lines(self) -> list[str]:
@@ -172,11 +119,10 @@ def test_the_node_program_ends_with_the_problem_of_a_refusal(
 
 def upload(folder: Path, url: str, token: str, rows: list[Any]) -> subprocess.CompletedProcess[str]:
     """Run the script with *rows*: texts, or values of JSON."""
-    (folder / "upload.sh").write_text(program(PAGE, "upload.sh"))
     lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
     (folder / "rows.ndjson").write_text("".join(f"{line}\n" for line in lines))
     return subprocess.run(
-        ["bash", "upload.sh", "rows.ndjson"], cwd=folder, env=environment(API=f"{url}/api/v1", TOKEN=token),
+        ["bash", PROGRAMS / "upload.sh", "rows.ndjson"], cwd=folder, env=environment(API=f"{url}/api/v1", TOKEN=token),
         capture_output=True, text=True, timeout=ENDS_S, check=False,
     )  # fmt: skip
 
@@ -206,61 +152,45 @@ def test_the_shell_script_fails_when_the_upload_is_refused(web: Web, tmp_path: P
 
 
 @needs_programs
-def test_the_commands_of_the_tutorial_answer_as_the_page_shows(
+def test_the_first_commands_answer_as_the_page_shows(
     start_web: Callable[..., Web], guard: Guard, tmp_path: Path, redis_url: str, redis_client: redis.Redis
 ) -> None:
     know(redis_client)
-    accounts = tmp_path / "accounts-default.toml"
-    web = start_web(ZSCHED_RQ_ALLOW_CALLABLES="tasks.*", ZSCHED_WEB_ACCOUNTS_FILE=str(accounts))
-    lines = program(PAGE, "env.sh").replace(". .venv/bin/activate\n", "")
-    lines = lines.replace("redis://localhost:6379/0", redis_url).replace("http://127.0.0.1:9180", web.url)
-    [rows] = BATCH.findall(TEXT)
-    (tmp_path / "env.sh").write_text(f"{lines}export ZSCHED_WEB_ACCOUNTS_FILE={accounts}\n")
-    (tmp_path / "tasks.py").write_text(programs(PAGE)["tasks.py"])
-    (tmp_path / "reminders.ndjson").write_text(rows)
-    stream, expected = tmp_path / "stream", ""
-    with (tmp_path / "worker.log").open("wb") as log:
-        command = ["bash", "-c", ". ./env.sh && exec rq worker shop-mail"]
-        guard.spawn(command, stdout=log, stderr=log, cwd=tmp_path, env=environment())
+    accounts = str(tmp_path / "accounts-default.toml")
+    web = start_web(ZSCHED_RQ_ALLOW_CALLABLES="tasks.*", ZSCHED_WEB_ACCOUNTS_FILE=accounts)
+    terminal = Shell(
+        guard, tmp_path, ZSCHED_REDIS_URL=redis_url, ZSCHED_WEB_ACCOUNTS_FILE=accounts, API=f"{web.url}/api/v1"
+    )
 
-    with DaemonThread(redis_url):
-        terminal = Shell(guard, tmp_path)
-        for command, shown in steps_of(SECTIONS["Tutorial"]):
-            if not command:
-                expected = f"{expected}{shown}\n\n{CUT}"
-            elif "/events" in command:
-                expected = shown
-                with stream.open("wb") as file:
-                    following = ["bash", "-c", f". ./env.sh\n{command}"]
-                    guard.spawn(following, stdout=file, cwd=tmp_path, env=environment())
-                eventually(lambda shown=shown: is_as_shown(stream.read_text().strip() + "\n\n", shown))
-            elif "$(" not in command and " -X " not in command and " -d " not in command and "curl" in command:
-                terminal.read(command, shown)
-            else:
-                answer = terminal.type(command)
-                assert is_as_shown(answer, shown), f"{command}\nprints:\n{answer}\nand not:\n{shown}"
+    for command, shown in steps_of(SECTIONS["Start"]):
+        answer = terminal.type(command)
+        assert is_as_shown(answer, shown), f"{command}\nprints:\n{answer}\nand not:\n{shown}"
 
-        eventually(lambda: is_as_shown(stream.read_text().strip() + "\n\n", expected))
+
+def resources() -> list[tuple[str, str]]:
+    """Return verb and path of each route in the table of resources."""
+    requests = re.findall(r"^\| (`.*?) \|", SECTIONS["Resources"], re.MULTILINE)
+    return [route for request in requests for route in ROUTE.findall(request)]
 
 
 def test_the_table_of_resources_has_exactly_the_routes_of_the_server(web: Web) -> None:
     paths = web.get("/api/v1/openapi.json").json()["paths"]
 
     routes = {(verb.upper(), path.removeprefix("/api/v1")) for path, verbs in paths.items() for verb in verbs}
-    rows = [(verb, path) for verb, path, _ in RESOURCE.findall(SECTIONS["Resources"])]
+    rows = resources()
     assert routes == set(rows)
     assert len(rows) == len(set(rows))
 
 
-def test_a_viewer_is_admitted_where_the_table_says_so_and_nowhere_else(web: Web, daemon: DaemonThread) -> None:
+def test_a_viewer_may_send_each_get_and_a_preview(web: Web, daemon: DaemonThread) -> None:
     found = dict[str, bool]()
     with web.client("eve", "viewer") as viewer:
-        rows = RESOURCE.findall(SECTIONS["Resources"])
-        for verb, path, _ in rows:
+        rows = resources()
+        for verb, path in rows:
             with viewer.stream(verb, path.replace("{id}", "a").replace("{run_id}", "a-1795650943297")) as answer:
                 found[f"{verb} {path}"] = answer.status_code != 403
 
-    assert {f"{verb} {path}": role == "viewer" for verb, path, role in rows} == found
+    assert {f"{verb} {path}": verb == "GET" or path == "/preview" for verb, path in rows} == found
 
 
 def test_the_table_of_errors_has_every_problem_of_the_api() -> None:

@@ -38,9 +38,13 @@ MISSING, UNKNOWN, LEFT_OUT, WITHOUT = "404", "as an unknown id", "left out", "wi
 
 
 class Row(NamedTuple):
-    """Routes that are refused alike, by caller. ``beyond`` and ``own``: of a scheduler with limits, by the schedule."""
+    """
+    Routes below /api/v1 and pages that are refused alike, by caller. ``beyond`` and ``own`` are those of a scheduler
+    with limits, by the schedule.
+    """
 
-    routes: str
+    api: str
+    pages: str
     viewer: str
     beyond: str
     own: str
@@ -48,43 +52,42 @@ class Row(NamedTuple):
     nobody: str = NOBODY
 
 
-#        routes                                                          viewer     beyond    own      plain    nobody
-API = [
-    Row("GET /schedules/{id}",                                           YES,       MISSING,  YES,     WITHOUT),
-    Row("GET /schedules/{id}/story, /schedules/{id}/occurrences",        YES,       MISSING,  YES,     YES),
-    Row("PUT /schedules/{id}; POST /schedules, /schedules:batch",        READ_ONLY, OUTSIDE,  YES,     YES),
-    Row("PATCH /schedules/{id}; DELETE /schedules/{id};"
-        " POST /schedules/{id}:run, /schedules/{id}:backfill",           READ_ONLY, MISSING,  YES,     YES),
-    Row("POST /schedules/{id}:pause, /schedules/{id}:resume,"
-        " /schedules/{id}:release",                                      READ_ONLY, MISSING,  YES,     WITHOUT),
-    Row("GET /schedules",                                                YES,       LEFT_OUT, YES,     WITHOUT),
-    Row("POST /schedules:pause, /schedules:resume, /schedules:release,"
-        " /schedules:cancel",                                            READ_ONLY, LEFT_OUT, YES,     YES),
-    Row("POST /preview",                                                 YES,       MISSING,  YES,     YES),
-    Row("GET /runs/{run_id}",                                            YES,       MISSING,  YES,     YES),
-    Row("POST /runs/{run_id}:retry, /runs/{run_id}:cancel",              READ_ONLY, MISSING,  YES,     YES),
-    Row("GET /queues",                                                   YES,       LEFT_OUT, YES,     YES),
-    Row("GET /daemons",                                                  YES,       YES,      YES,     YES),
-    Row("GET /runs, /occurrences, /log, /events, /status",               YES,       OUTSIDE,  OUTSIDE, YES),
-    Row("GET /openapi.json",                                             YES,       YES,      YES,     YES, YES),
-]  # fmt: skip
-PAGES = [
-    Row("GET /schedules/{id}",                                           YES,       MISSING,  YES,     WITHOUT),
-    Row("GET /schedules/{id}/backfill, /schedules/{id}/preview",         YES,       MISSING,  YES,     YES),
-    Row("GET /schedules/{id}/edit",                                      READ_ONLY, MISSING,  YES,     WITHOUT),
-    Row("POST /schedules/{id}/edit",                                     READ_ONLY, MISSING,  YES,     WITHOUT),
-    Row("POST /schedules/{id}:{action}, /runs/{run_id}:{action}",        READ_ONLY, MISSING,  YES,     YES),
-    Row("GET /schedules, /queues",                                       YES,       LEFT_OUT, YES,     YES),
-    Row("GET /outcomes, /find",                                          YES,       UNKNOWN,  YES,     YES),
-    Row("GET /schedules:{action}; POST /schedules:{action}",             READ_ONLY, LEFT_OUT, YES,     YES),
-    Row("GET /runs/{run_id}",                                            YES,       MISSING,  YES,     YES),
-    Row("GET /",                                                         YES,       LEFT_OUT, YES,     YES),
-    Row("GET /runs, /log, /doctor, /timeline, /timeline/busiest",        YES,       OUTSIDE,  OUTSIDE, YES),
-    Row("GET /runs:retry; POST /runs:retry",                             READ_ONLY, OUTSIDE,  OUTSIDE, YES),
-    Row("GET /accounts",                                                 OUTSIDE,   OUTSIDE,  OUTSIDE, OUTSIDE),
-    Row("GET /rq/{path}",                                                HIDDEN,    OUTSIDE,  OUTSIDE, HIDDEN),
-    Row("GET /login, /healthz, /readyz, /metrics, /rq, /api/docs, /static/{path}, /static/swagger/{path};"
-        " POST /login, /logout",                                         YES,       YES,      YES,     YES, YES),
+ROWS = [
+    Row("GET /schedules/{id}", "GET /schedules/{id}", YES, MISSING, YES, WITHOUT),
+    Row(
+        "GET /schedules/{id}/story, /schedules/{id}/occurrences, /runs/{run_id}; POST /preview",
+        "GET /schedules/{id}/backfill, /schedules/{id}/preview, /runs/{run_id}", YES, MISSING, YES, YES,
+    ),
+    Row("PUT /schedules/{id}; POST /schedules, /schedules:batch", "", READ_ONLY, OUTSIDE, YES, YES),
+    Row(
+        "PATCH /schedules/{id}; DELETE /schedules/{id}; POST /schedules/{id}:run, /schedules/{id}:backfill,"
+        " /runs/{run_id}:retry, /runs/{run_id}:cancel",
+        "POST /schedules/{id}:{action}, /runs/{run_id}:{action}", READ_ONLY, MISSING, YES, YES,
+    ),
+    Row(
+        "POST /schedules/{id}:pause, /schedules/{id}:resume, /schedules/{id}:release",
+        "GET /schedules/{id}/edit; POST /schedules/{id}/edit", READ_ONLY, MISSING, YES, WITHOUT,
+    ),
+    Row("GET /schedules", "", YES, LEFT_OUT, YES, WITHOUT),
+    Row(
+        "POST /schedules:pause, /schedules:resume, /schedules:release, /schedules:cancel",
+        "GET /schedules:{action}; POST /schedules:{action}", READ_ONLY, LEFT_OUT, YES, YES,
+    ),
+    Row("GET /queues", "GET /schedules, /queues, /", YES, LEFT_OUT, YES, YES),
+    Row("GET /daemons", "", YES, YES, YES, YES),
+    Row(
+        "GET /runs, /occurrences, /log, /events, /status",
+        "GET /runs, /log, /doctor, /timeline, /timeline/busiest", YES, OUTSIDE, OUTSIDE, YES,
+    ),
+    Row("", "GET /outcomes, /find", YES, UNKNOWN, YES, YES),
+    Row("", "GET /runs:retry; POST /runs:retry", READ_ONLY, OUTSIDE, OUTSIDE, YES),
+    Row("", "GET /accounts", OUTSIDE, OUTSIDE, OUTSIDE, OUTSIDE),
+    Row("", "GET /rq/{path}", HIDDEN, OUTSIDE, OUTSIDE, HIDDEN),
+    Row(
+        "GET /openapi.json",
+        "GET /login, /healthz, /readyz, /metrics, /rq, /api/docs, /static/{path}, /static/swagger/{path};"
+        " POST /login, /logout", YES, YES, YES, YES, YES,
+    ),
 ]  # fmt: skip
 SECRET, THEIRS = "top-secret", {"func": "app.pay.send", "queue": "pay", "tags": ["other"], "name": "salaries"}
 MINE: dict[str, Any] = {"func": "app.mail.send", "queue": "mail", "tags": ["shop"], "every": 3600}
@@ -94,17 +97,14 @@ SPAN = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z", "bucket": 
 FILES = {"/static/{path}": "docs.js", "/static/swagger/{path}": "swagger-ui.css", "/rq/{path}": ""}
 
 
-def routes_of(table: list[Row], prefix: str = "") -> dict[tuple[str, str], Row]:
-    """Return the rows of a table by method and path."""
-    found = {}
-    for row in table:
-        for part in row.routes.split("; "):
-            method, _, paths = part.partition(" ")
-            found |= {(method, prefix + path): row for path in paths.split(", ")}
-    return found
+def routes_of(text: str, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield method and path of the routes that a cell of the table names."""
+    for part in text.split("; ") if text else ():
+        method, _, paths = part.partition(" ")
+        yield from ((method, prefix + path) for path in paths.split(", "))
 
 
-TABLE = routes_of(API, PREFIX) | routes_of(PAGES)
+TABLE = {route: row for row in ROWS for route in (*routes_of(row.api, PREFIX), *routes_of(row.pages))}
 
 
 def routes_there() -> Iterator[tuple[str, str]]:
@@ -123,10 +123,11 @@ def test_the_table_of_rights_has_every_route() -> None:
 def test_the_page_has_the_table_of_rights() -> None:
     text = (PROJECT / "docs/http.md").read_text()
 
-    for table in (API, PAGES):
-        for row in table:
-            cells = [re.sub(r"((?:[A-Z]+ )?/[^\s,;]*)", r"`\1`", row.routes), *row[1:]]
-            assert f"| {' | '.join(cells)} |\n" in text, cells
+    for row in ROWS:
+        routes = [re.sub(r"((?:[A-Z]+ )?/[^\s,;]*)", r"`\1`", cell) or "–" for cell in (row.api, row.pages)]
+        limits = row.beyond if row.own == YES else f"always {row.own}"
+        cells = [*routes, *(cell.replace("403 ", "") for cell in (row.viewer, limits, row.plain))]
+        assert f"| {' | '.join(cells)} |\n" in text, cells
 
 
 class Stage:
@@ -238,7 +239,8 @@ def test_every_route_refuses_as_the_table_says(stage: Stage) -> None:
     found = {}
     for (method, path), row in TABLE.items():
         found[method, path] = Row(
-            row.routes,
+            row.api,
+            row.pages,
             refusal(stage.ask("viewer", method, path, "theirs")),
             beyond(stage, method, path),
             refusal(stage.ask("limited", method, path, "mine")),
@@ -246,5 +248,5 @@ def test_every_route_refuses_as_the_table_says(stage: Stage) -> None:
             refusal(stage.ask("nobody", method, path, "theirs")),
         )
 
-    wrong = [f"{route}: {found[route][1:]}, not {row[1:]}" for route, row in TABLE.items() if row != found[route]]
+    wrong = [f"{route}: {found[route][2:]}, not {row[2:]}" for route, row in TABLE.items() if row != found[route]]
     assert not wrong, "\n".join(wrong)
