@@ -149,8 +149,6 @@ def lacking(recalled: Recalled, here: Record | None, branch: Branch, doubt_ms: i
     """
     schedule = _schedule(recalled, here, branch, doubt_ms)
     rows = [] if schedule is None else [schedule]
-    if not recalled.runs:
-        return rows
     is_leaving, has_job = schedule is not None, here is not None and bool(here.job)
     for run in recalled.runs:
         waits = here is not None and here.run == run.run
