@@ -195,8 +195,7 @@ class Portion:
         self._numbers: dict[int, int] = {}  # of the shapes, by identity: quicker
         self._shape_texts: list[bytes] = []
         self._texts: list[bytes] = []
-        self._last: tuple[object, ...] = ()  # what the words of the last row say, but its due time
-        self._words = ""
+        self._words: tuple[tuple[object, ...], str] = ((), "")  # of the last row, without its due time; and as text
         for row in rows:
             self.add(row)
 
@@ -222,11 +221,11 @@ class Portion:
         run = f"+{run[len(due) :]}" if run.startswith(due) and one.run else run
         nominal = "-" if one.nominal_ms is None else "=" if one.nominal_ms == one.due_ms else one.nominal_ms
         words = number, run, one.place, nominal, one.last, one.state, one.t_us, len(job), len(own), one.note
-        if words != self._last:  # rows that were put together have the same
-            self._last = words
-            self._words = " ".join(["-" if word in (None, "") else str(word) for word in words[:-1]] + [one.note or ""])
+        if words != self._words[0]:  # rows that were put together have the same
+            shown = ["-" if word in (None, "") else str(word) for word in words[:-1]]
+            self._words = words, " ".join([*shown, one.note or ""])
         self.rows.append(one)
-        self._texts += (one.id.encode(), f"{due} {self._words}".encode(), *job, *own)
+        self._texts += (one.id.encode(), f"{due} {self._words[1]}".encode(), *job, *own)
         return True
 
     def _add_shape(self, shape: Record) -> int:

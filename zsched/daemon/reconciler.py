@@ -200,14 +200,13 @@ def lacking_rows(
     wire: Wire, keys: Keys, page: Sequence[Recalled], held: Mapping[str, Record], branch: Branch
 ) -> list[Record]:
     """Judge *page* after a loss: return the rows that Redis lacks (``core.recovery.difference``)."""
-    rows, runs = list[Record](), list[Record]()
+    rows: list[Record] = []
     for recalled in page:
         waits = held.get(recalled.id)
         is_run = waits is not None and any(waits.run == run.run for run in recalled.runs)
         until_ms = doubted_until_ms(wire, keys) if is_run else None
-        for row in lacking(recalled, waits, branch, until_ms):
-            (rows if row.is_schedule else runs).append(row)
-    rows += runs  # schedules first: a run may have waited in one
+        rows += lacking(recalled, waits, branch, until_ms)
+    rows.sort(key=lambda row: not row.is_schedule)  # schedules first: a run may have waited in one
     waiting = {waits.key for waits in held.values()}
     over = [(row, run) for recalled in page for row, run in recalled.over if row.key not in waiting]
     if not over:
