@@ -8,6 +8,7 @@ Redis holds then must be what it held, each schedule with its time.
 
 from __future__ import annotations
 
+import gc
 import uuid
 from functools import partial
 from pathlib import Path
@@ -55,6 +56,7 @@ def _zsched(arena: Arena, ground: Ground, count: int) -> Figure:
                     raise Broken("the archive did not follow the log")
                 before = _held(ground)
                 ground.redis.flushall()
+                gc.freeze()  # as a daemon at its start
                 started_ms = arena.clock.monotonic_ms()
                 merge = Merge(archive.recall(), wire, ground.keys, archive.position, hold_for_ms=_HOLD_MS)
                 merge.compare()

@@ -53,10 +53,13 @@ BEHIND: dict[str, tuple[tuple[str, ...], bool]] = {  # texts of an entry, and wh
 
 
 @pytest.mark.parametrize("what", BEHIND)
-def test_a_later_entry_refuses_a_restore_only_if_it_changes_a_restored_schedule(led: Namespace, what: str) -> None:
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_later_entry_refuses_a_restore_only_if_it_changes_a_restored_schedule(
+    led: Namespace, what: str, is_own: bool
+) -> None:
     (kind, *texts), touches = BEHIND[what]
 
-    assert touches == is_compared_again(led, "a", ["kind", kind, "t", str(led.now_ms * 1000), *texts])
+    assert touches == is_compared_again(led, "a", ["kind", kind, "t", str(led.now_ms * 1000), *texts], is_own=is_own)
 
 
 @pytest.mark.parametrize("name", TOUCHED)
@@ -68,9 +71,15 @@ def test_lua_finds_the_changed_schedules_in_every_kind_of_entry(led: Namespace, 
     assert not ids or not is_compared_again(led, "nobody", given.texts)
 
 
-def is_compared_again(led: Namespace, id: str, texts: Sequence[str | bytes]) -> bool:
-    """Return whether an entry of *texts* after the comparison prevents the restore of schedule *id*."""
-    led.put(("first", "+1000"))
+def is_compared_again(led: Namespace, id: str, texts: Sequence[str | bytes], *, is_own: bool = False) -> bool:
+    """
+    Return whether an entry of *texts* after the comparison prevents the restore of schedule *id*. *is_own*: the entry
+    before it is a restore, whose id and time meta has.
+    """
+    if is_own:
+        restore(led, one_shot(id="first"))
+    else:
+        led.put(("first", "+1000"))
     compared = seen(led)
     epoch, seq = led.last.id.split("-")
     led.redis.execute_command("XADD", led.keys.log(), f"{epoch}-{int(seq) + 1}", *texts)
@@ -95,6 +104,35 @@ def test_a_restore_is_refused_when_the_log_became_empty(led: Namespace) -> None:
 
     assert "AGAIN" == restore(led, one_shot(), seen_entry="7-1", seen_t=5)[0]
     assert before == led.keyspace()
+
+
+def test_a_restore_after_a_restore_is_refused_when_the_log_became_empty_between_them(led: Namespace) -> None:
+    restore(led, one_shot(id="b"))
+    compared = seen(led)
+    led.redis.delete(led.keys.log())
+    before = led.keyspace()
+
+    assert "AGAIN" == restore(led, one_shot(), **compared)[0]
+    assert before == led.keyspace()
+
+
+def test_a_restore_after_a_restore_reads_only_later_entries(led: Namespace) -> None:
+    def reads_of(id: str) -> int:
+        led.redis.config_resetstat()
+        restore(led, one_shot(id=id))
+        return int(led.redis.info("commandstats")["cmdstat_xrange"]["calls"])
+
+    led.put(("b", "+1000"))
+    after_a_put, after_a_restore = reads_of("a"), reads_of("c")
+
+    assert {"a", "b", "c"} == led.places().keys()
+    assert after_a_put - 1 == after_a_restore
+
+
+def test_a_restore_is_refused_when_the_last_restore_has_that_id_and_another_time(led: Namespace) -> None:
+    restore(led, one_shot(id="b"))
+
+    assert "AGAIN" == restore(led, one_shot(), seen_t="5")[0]
 
 
 def test_a_restore_holds_fire(led: Namespace) -> None:

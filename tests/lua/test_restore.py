@@ -175,7 +175,7 @@ def test_a_restore_into_an_empty_redis_works(ns: Namespace) -> None:
 
     assert ({"a": f"low {DUE_MS}", "r": f"low {DUE_MS}"}, "0-1") == (ns.places(), ns.last.id)
     assert hold(ns) > ns.now_ms
-    known = {b"seq", b"hold", b"doubt", b"format", b"rq_prefix", b"lost", b"lost_epoch"}
+    known = {b"seq", b"hold", b"doubt", b"format", b"rq_prefix", b"lost", b"lost_epoch", b"restored"}
     assert known == ns.redis.hgetall(ns.keys.meta()).keys()
 
 

@@ -77,10 +77,10 @@ def _inflated(blob: bytes) -> bytes:
     return zlib.decompressobj(_FOR_LONG[0], zdict=_DICTIONARY).decompress(blob)
 
 
-def demand_sum(is_as_written: Callable[[], bool], what: str, *which: Any) -> None:
-    """Raise ArchiveCorrupt about *what*, with *which* filled in, unless its checksum is right."""
+def demand_sum(sum_of: Callable[..., Any], parts: Iterable[Any], sum: Any, what: str, *which: Any) -> None:
+    """Raise ArchiveCorrupt about *what*, with *which* filled in, unless *sum* is the checksum of *parts*."""
     try:
-        is_right = is_as_written()
+        is_right = sum_of(*parts) == sum
     except (TypeError, AttributeError):  # a value has another type
         is_right = False
     if not is_right:
@@ -107,7 +107,7 @@ def history_row(n: int, entry: Entry, body: bytes, *, is_ours: bool = False) -> 
 def entry_of(row: HistoryRow) -> Entry:
     """Return the entry in a row. Raises ArchiveCorrupt if its checksum differs."""
     n, epoch, seq, t_us, kind, body, sum = row
-    demand_sum(lambda: entry_checksum(epoch, seq, t_us, kind, body) == sum, "history entry %r is", n)
+    demand_sum(entry_checksum, row[1:-1], sum, "history entry %r is", n)
     return Entry.kept(Position(epoch, seq or 0, t_us), kind, unpack(body))
 
 
@@ -166,7 +166,8 @@ class Arguments:
 
 def arguments_of(n: int, row: int, stored: bytes) -> bytes:
     """Return the arguments in a row of the table. Raises ArchiveCorrupt if their checksum differs."""
-    demand_sum(lambda: _sum_of(n, row, stored[_SUM:]) == stored[:_SUM], "arguments %r of history entry %r are", row, n)
+    what = "arguments %r of history entry %r are"
+    demand_sum(lambda: _sum_of(n, row, stored[_SUM:]) + stored[_SUM:], (), stored, what, row, n)
     return stored[_SUM:]
 
 

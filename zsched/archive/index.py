@@ -147,7 +147,7 @@ def facet_row(n: int, facets: FacetsOfRows) -> FacetRow:
 def facets_in(row: FacetRow) -> FacetsOfRows:
     """Return the facets in a row of the table. Raises ArchiveCorrupt."""
     n, stored, sum = row
-    body.demand_sum(lambda: _sum_of(n, stored) == sum, "the facets of history entry %r are", n)
+    body.demand_sum(_sum_of, (n, stored), sum, "the facets of history entry %r are", n)
     return _unpacked(stored)
 
 

@@ -35,7 +35,7 @@ def stored(record: Record) -> LiveRow:
 def record_in(row: LiveRow, fields: RecordFields = (None, (), ())) -> Record:
     """Return the record in a row, with its *fields*. Raises ArchiveCorrupt."""
     id, run, place, due_ms, nominal_ms, last, state, note, t_us, n, number, sum = row
-    demand_sum(lambda: state_checksum(*row[:-1]) == sum, "the state of schedule %r is", id)
+    demand_sum(state_checksum, row[:-1], sum, "the state of schedule %r is", id)
     shape, job, own = fields
     lane = "" if shape is None else shape.lane
     return Record(

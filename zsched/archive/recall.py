@@ -271,19 +271,19 @@ class Recall:
 
     def record(self, stored: LiveRow) -> Record:
         """Return the record in a row of the state, with the fields that the history has."""
-        n, row = stored[9:11]
+        n, row = stored[9], stored[10]
         fields = self._fields.get(n)
         if fields is None:
             if len(self._fields) >= _READERS:
                 self._fields.clear()
             fields = self._fields[n] = fields_in(self._entry(n, stored[0]))
         try:
-            shape, job, own = fields[row]
+            record = record_in(stored, fields[row])
         except IndexError:
             raise UnknownEntry(f"history entry {n} has no record in row {row}") from None
-        if b"" in job and (data := self._arguments.of(n, row)) is not None:
-            job = with_arguments(job, data)
-        return record_in(stored, (shape, job, own))
+        if b"" in record.job and (data := self._arguments.of(n, row)) is not None:
+            record.job = with_arguments(record.job, data)
+        return record
 
     def _recalled(
         self, id: str, records: list[Record], touched: dict[Key, int] | None, over: Sequence[tuple[Record, Run]]

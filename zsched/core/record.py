@@ -195,6 +195,7 @@ class Portion:
         self._numbers: dict[int, int] = {}  # of the shapes, by identity: quicker
         self._shape_texts: list[bytes] = []
         self._texts: list[bytes] = []
+        self._words: tuple[tuple[object, ...], str] = ((), "")  # of the last row, without its due time; and as text
         for row in rows:
             self.add(row)
 
@@ -207,7 +208,7 @@ class Portion:
     def add(self, row: Record, most: float = inf) -> bool:
         """Add a record. Return False if the texts would then be more than *most*; a first one is always added."""
         one = row if row.shape is not None else row.shaped()
-        shape, job, own, run = one.shape, one.job, one.own, one.run or "-"
+        shape, job, own = one.shape, one.job, one.own
         number = 0 if shape is None else self._numbers.get(id(shape), 0)
         size = len(self._shape_texts) + len(self._texts) + len(job) + len(own)
         if shape is not None and not number:
@@ -216,16 +217,15 @@ class Portion:
             return False
         if shape is not None and not number:
             number = self._add_shape(shape)
-        due = "-" if one.due_ms is None else str(one.due_ms)
-        if run.startswith(due) and one.run:
-            run = f"+{run[len(due) :]}"
+        due, run = "-" if one.due_ms is None else str(one.due_ms), one.run or "-"
+        run = f"+{run[len(due) :]}" if run.startswith(due) and one.run else run
         nominal = "-" if one.nominal_ms is None else "=" if one.nominal_ms == one.due_ms else one.nominal_ms
-        words = (
-            f"{due} {number} {run} {one.place} {nominal} {one.last or '-'} {one.state or '-'} {one.t_us}"
-            f" {len(job)} {len(own)} {one.note or ''}"
-        )
+        words = number, run, one.place, nominal, one.last, one.state, one.t_us, len(job), len(own), one.note
+        if words != self._words[0]:  # rows that were put together have the same
+            shown = ["-" if word in (None, "") else str(word) for word in words[:-1]]
+            self._words = words, " ".join([*shown, one.note or ""])
         self.rows.append(one)
-        self._texts += (one.id.encode(), words.encode(), *job, *own)
+        self._texts += (one.id.encode(), f"{due} {self._words[1]}".encode(), *job, *own)
         return True
 
     def _add_shape(self, shape: Record) -> int:

@@ -104,11 +104,6 @@ class Merge:
         self._over: dict[Key, tuple[Record, Run]] = {}  # runs that ended after it
 
     @property
-    def seen(self) -> Position | None:
-        """Return the log's end, up to which it was compared."""
-        return self.reconciler.seen
-
-    @property
     def is_nothing_lost(self) -> bool:
         """Return True if the log continues from the archive's last entry, or covers the archive's history."""
         return self._position is not None and self._position in (self.common, *self.branch.merged)
@@ -135,7 +130,7 @@ class Merge:
         """
         last_n = -1
         for entries in self._log.pages_back():
-            self.reconciler.seen = self.seen or entries[0].position
+            self.reconciler.seen = self.reconciler.seen or entries[0].position
             for entry in entries:
                 number = self._recall.number_of(entry.position)
                 if number is not None:
@@ -197,7 +192,7 @@ class Merge:
         known = [each for each in positions if self._recall.number_of(each) is not None]
         if self._position is not None:
             known.append(self._position)
-        while (entry := self._restoring.merged(dict.fromkeys(known), self.seen)) is None:
+        while (entry := self._restoring.merged(dict.fromkeys(known), self.reconciler.seen)) is None:
             yield compared  # on a slow network, other clients may write for long
             for _ in self.reconciler.catch_up():
                 yield compared

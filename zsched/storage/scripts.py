@@ -189,6 +189,7 @@ class Scripts:
         script, known, own = load(name, self._keys.rq.prefix), self._key_texts, self._own_arguments
         keys = [known.get(key) or self._key(key, arguments) for key in script.keys]
         argv = [own[argument] if argument in own else arguments[argument] for argument in script.argv]
+        argv = [str(each) if each.__class__ is int else each for each in argv]  # texts need no look at each row in pack
         return ["EVALSHA", script.sha, str(len(keys)), *keys, *argv, *rows]
 
     def ensure(self, name: str) -> None:

@@ -136,7 +136,7 @@ def test_recover_waits_while_another_restores(scene: Scene, zsched: Recover, mon
         asked.append(1)
         if len(asked) == 1:
             rows = [row for page in merge.rows() for row in page if row.id == "once"]
-            assert other.restore(next(portions(rows)), merge.seen, lambda: None)
+            assert other.restore(next(portions(rows)), merge.reconciler.seen, lambda: None)
         yield from run(merge)
 
     monkeypatch.setattr(Merge, "run", interrupted)

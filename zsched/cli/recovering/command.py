@@ -218,7 +218,7 @@ class ManualRecovery:
         objection = known.objection(gen, address_of(self._settings.redis.url))
         verdict = judge(mine, start, is_same_set=objection is None)
         here = merge.is_nothing_lost, merge.common, merge.is_known
-        return HistoryFindings(known, verdict, objection, *here, start, merge.seen, gen, now_ms)
+        return HistoryFindings(known, verdict, objection, *here, start, merge.reconciler.seen, gen, now_ms)
 
     def _adopt(self, found: HistoryFindings, wire: Wire) -> None:
         """Add to Redis the names by which daemons find this archive and its peers. Names that Redis has stay."""

@@ -78,7 +78,7 @@ class PutEntry(ParsedEntry, kind="put"):
 
     def fields_of_records(self) -> Sequence[RecordFields]:
         shape, rows, _ = self._parts
-        return [(shape, job_pairs(*named), ()) for named in zip(rows[2::4], rows[3::4], strict=True)]
+        return [(shape, job, ()) for job in map(job_pairs, rows[2::4], rows[3::4])]
 
     def owners(self) -> Sequence[Key]:
         return self.puts.runs()

@@ -31,5 +31,4 @@ def signature_in(name: bytes) -> bytes:
 
 def job_pairs(name: bytes, data: bytes) -> list[bytes]:
     """Return the pairs of a job for the *data* of a row under *name*: its data, and its signature if it has one."""
-    signature = signature_in(name)
-    return [b"data", data, SIGNATURE_FIELD.encode(), signature] if signature else [b"data", data]
+    return [UNSIGNED, data] if name in (UNSIGNED, b"") else [UNSIGNED, data, SIGNATURE_FIELD.encode(), name]

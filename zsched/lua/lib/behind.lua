@@ -1,12 +1,13 @@
 -- behind: continue only if the log ends where the caller read it, or if later entries touch none of its schedules
 -- (rule: COMPARE_AND_SET).
 --
--- USES   log_key seen_entry seen_t now_ms
+-- USES   meta_key log_key seen_entry seen_t now_ms
 --        wanted  set of schedule ids
 -- RETURNS  AGAIN, now ms
 --
 -- Clients write all the time, so the log seldom ends where it was read. An entry without ids, or an archive's own
--- entry, means AGAIN: the caller reads it and compares once more.
+-- entry, means AGAIN: the caller reads it and compares once more. The entry that the caller read is mostly its own last
+-- restore, which is as long as all of its rows. meta.restored has its id and t, so it need not be read here.
 local MOST = 100  -- entries to look at: on a slow network so many come between reading the log and writing
 -- Names of the fields that contain ids as words, for entries of all kinds (lib/meta.lua). After `rows` the names of
 -- fields are ids themselves.
@@ -39,17 +40,19 @@ local function is_touched(texts)
   return not says_ids
 end
 
-local last = redis.call('XREVRANGE', log_key, '+', '-', 'COUNT', 1)[1]
-if (last and last[1] or '-') ~= seen_entry or (last and last[2][4] or '0') ~= seen_t then
-  local came = redis.call('XRANGE', log_key, seen_entry == '-' and '0-1' or seen_entry, '+', 'COUNT', MOST + 2)
-  local first = came[1]
-  local goes_on = seen_entry ~= '-' and first and first[1] == seen_entry and first[2][4] == seen_t
-  if not goes_on or #came > MOST + 1 then
-    return {'AGAIN', now_ms}
+local function has_seen()
+  if redis.call('HGET', meta_key, 'restored') == seen_entry .. ' ' .. seen_t then
+    return redis.call('EXISTS', log_key) == 1
   end
-  for i = 2, #came do
-    if is_touched(came[i][2]) then
-      return {'AGAIN', now_ms}
-    end
-  end
+  local seen = seen_entry ~= '-' and redis.call('XRANGE', log_key, seen_entry, seen_entry)[1]
+  return seen and seen[2][4] == seen_t
+end
+
+local came = redis.call('XRANGE', log_key, seen_entry == '-' and '-' or '(' .. seen_entry, '+', 'COUNT', MOST + 1)
+local is_same = #came <= MOST and (has_seen() or seen_entry == '-' and #came == 0)
+for _, later in ipairs(came) do
+  is_same = is_same and not is_touched(later[2])
+end
+if not is_same then
+  return {'AGAIN', now_ms}
 end

@@ -81,7 +81,7 @@ function log_restore()
   fields[#fields + 1] = 'format'
   fields[#fields + 1] = '{format}'
   local entry = append('restore', fields)
-  redis.call('HSET', meta_key, 'format', '{format}')
+  redis.call('HSET', meta_key, 'format', '{format}', 'restored', entry .. ' ' .. t)
   if not named and names ~= '' then
     redis.call('HSET', meta_key, 'gen', names)
   end
