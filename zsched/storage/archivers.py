@@ -62,7 +62,8 @@ class Report:
     The last report of one archive. ``position`` is on its disk; ``told_ms`` is the report's time, by the server.
 
     ``about``: its path, the time since when it is complete, its trouble, ``awaits_people`` if `zsched recover` has to
-    be run, and the facts of its daemon, with ``may_not_lead``, the reason why the daemon may not lead, if any.
+    be run, ``fleeting`` for a file system that ends with its container, and the facts of its daemon, with
+    ``may_not_lead``, the reason why the daemon may not lead, if any.
     """
 
     archive: str
