@@ -41,7 +41,7 @@ _LOOK_S: Final = 1.0  # between two looks at a worker of the same name
 @click.option("--simple", is_flag=True, help="Run tasks in the worker's own process, one after the other.")
 @click.option("--burst", is_flag=True, help="End when the queues are empty.")
 @click.option("--name", metavar="NAME", help="Its name in RQ, which no other has; default: a random one.")
-@click.option("--with-daemon", is_flag=True, help="Run a daemon inside, if less than two workers have one.")
+@click.option("--with-daemon", is_flag=True, help="Run a daemon inside, unless two workers have one.")
 @click.option("--daemon-config", metavar="FILE", help="The same, with settings of its own: another user of Redis.")
 @click.option("--with-scheduler", is_flag=True, hidden=True, help="RQ's own; refused.")
 def worker(
