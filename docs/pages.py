@@ -89,6 +89,7 @@ def _command(command: click.Command, path: str, left_out: AbstractSet[str]) -> I
         kept = text.partition("\b\n")[2]
         yield f"```text\n{kept}\n```\n" if kept else f"{text}\n"
     options = [each for each in command.params if isinstance(each, click.Option) and not left_out & {*each.opts}]
+    options = [each for each in options if not each.hidden]
     if options:
         yield "| option | meaning |"
         yield "|---|---|"

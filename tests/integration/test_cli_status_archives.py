@@ -119,6 +119,25 @@ def test_the_archive_of_a_process_that_is_gone_is_not_shown_beside_the_living_on
     assert all(one.startswith("see whether its daemon, pid 12719 runs there, and its log") for one in silent)
 
 
+def test_an_archive_of_a_daemon_inside_a_worker_on_a_disk_that_does_not_stay_is_a_warning(
+    zsched: Zsched, led: redis.Redis
+) -> None:
+    report(led, "a", daemon="d1", worker="w1", fleeting="overlay")
+    report(led, "b", daemon="d2", worker="w2")
+
+    shown, told = zsched("status").stdout, status(zsched)
+
+    assert "box (worker w1)" in shown
+    assert [
+        (
+            "archive_fleeting",
+            "archive box:/var/a.db is on a disk that ends with its container or machine (overlay)",
+            "mount a volume there, or give the worker an [archive] path on one",
+        )
+    ] == [tuple(one.values()) for one in told["warnings"] if one["name"] == "archive_fleeting"]
+    assert {"w1", "w2"} == {one["worker"] for one in told["daemons"] if one["id"] in ("d1", "d2")}
+
+
 @pytest.mark.parametrize(
     "about",
     [

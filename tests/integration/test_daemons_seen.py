@@ -140,13 +140,22 @@ def test_a_report_of_an_older_version_is_read() -> None:
     [found] = daemons_of([report("a", host="box", path="/x.db", complete_since="start")], None, NOW_MS)
 
     assert ("a", "box", NOW_MS) == (found.id, found.host, found.told_ms)
-    assert {None} == {found.pid, found.started_ms, found.version, found.python, found.redis_py, found.rq, found.tzdata}
+    assert {None} == {
+        found.pid,
+        found.worker,
+        found.started_ms,
+        found.version,
+        found.python,
+        found.redis_py,
+        found.rq,
+        found.tzdata,
+    }
     assert "box, pid ?" == found.place
 
 
 @pytest.mark.parametrize("strange", [5, True, [], {}, None, -1, 10**30])
 def test_corrupted_fields_of_a_report_are_unknown(strange: Any) -> None:
-    names = ("host", "version", "python", "redis_py", "rq", "tzdata")
+    names = ("host", "worker", "version", "python", "redis_py", "rq", "tzdata")
 
     about = dict.fromkeys((*names, "may_not_lead", "failing"), strange)
     [found] = daemons_of([report("a", pid=[strange], **about)], None, NOW_MS)

@@ -18,7 +18,7 @@ from tests.builders.daemons import DaemonProcess
 from tests.builders.workers import RqWorkers
 from tests.integration.users import DEPLOY, GuardedRedis
 from tests.prefix import RQ
-from tests.waiting import WITHIN_S, eventually
+from tests.waiting import ENDS_S, WITHIN_S, eventually
 from zsched import Client
 from zsched.embedded import EmbeddedRedis
 from zsched.embedded.guard import Guard
@@ -83,6 +83,38 @@ def has_archive(client: Client) -> bool:
 def is_over(client: Client, run_id: str | None) -> Callable[[], bool]:
     """Return a function that tells whether the tracker has recorded the end of a run."""
     return lambda: any(run.id == run_id and run.is_over for run in client.runs(limit=100))
+
+
+@pytest.mark.parametrize("user", ["zsched-worker", "zsched-scheduling-worker"])
+def test_a_daemon_inside_a_worker_is_refused_without_a_user_of_its_own(
+    guarded: GuardedRedis, operator: redis.Redis, user: str
+) -> None:
+    told = Zsched(guarded.url(user), "worker").refusal("--with-daemon", "email")
+
+    assert f"--with-daemon: user {user} has not all rights of a daemon" in told
+    assert told.rstrip().endswith("name a settings file with the daemon's own user: --daemon-config FILE")
+    assert not operator.exists(KEYS.seats())
+
+
+def test_a_daemon_inside_a_worker_has_the_user_of_its_own_settings_and_the_namespace_of_the_worker(
+    guarded: GuardedRedis, operator: redis.Redis, client: Client, guard: Guard, tmp_path: Path
+) -> None:
+    url, password = guarded.url("zsched-daemon", with_password=False), guarded.password_file("zsched-daemon")
+    (tmp_path / "daemon.toml").write_text(
+        f'namespace = "other"\n[redis]\nurl = "{url}"\npassword_file = "{password}"\n'
+    )
+    options = ("--with-daemon", "--daemon-config", "daemon.toml", "--namespace", "default", "email")
+    workers = RqWorkers(guard, guarded.url("zsched-worker"), tmp_path, TASKS)
+    worker = workers.start(*options, module="zsched.cli", ZSCHED_REDIS_URL=guarded.url("zsched-worker"))
+
+    eventually(lambda: client.overview().leader)
+    run = client.schedule("tasks.note", queue="email", after=0)
+    eventually(is_over(client, run.run_id))
+
+    assert [] == [each for each in guarded.refused() if each.startswith("zsched-daemon")]
+    worker.terminate()
+    assert 0 == worker.wait(ENDS_S), workers.log
+    assert not operator.exists(KEYS.seats())
 
 
 def test_redis_starts_with_the_deployed_redis_conf(guard: Guard) -> None:

@@ -20,7 +20,7 @@ from zsched.storage.meta import number
 from zsched.storage.scripts import load
 
 LUA = Path(zsched.__file__).parent / "lua"
-WITHOUT = {"note", "release", "report"}  # of runs, of terms, of archives
+WITHOUT = {"note", "release", "report", "seat"}  # of runs, of terms, of archives, of daemons inside workers
 
 
 CALLS = pytest.mark.parametrize(

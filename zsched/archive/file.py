@@ -19,6 +19,7 @@ import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from shlex import quote
 from typing import Final
@@ -34,6 +35,7 @@ _CHECKPOINT_PAGES: Final = 2000  # of the write-ahead log, before it is moved in
 _CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH)
 # More codes while a file is opened or checked: SQLite does not know its format, or its content is missing.
 CORRUPT_AT_OPEN: Final = (*_CORRUPT, sqlite3.SQLITE_ERROR)
+_FLEETING: Final = ("overlay", "ramfs", "tmpfs")  # file systems of containers' layers, and of memory
 _PARTS: Final = ("", "-wal", "-shm")  # of one database
 
 
@@ -159,6 +161,17 @@ def open_to_others(path: Path) -> str:
         return ""
     problem = f"others may write into its folder ({stat.S_IMODE(found.st_mode):04o}), and put files in its place"
     return f"{problem}; chmod go-w {quote(str(folder))}"
+
+
+@cache
+def fleeting_disk(folder: Path) -> str:
+    """Return the kind of *folder*'s file system if it ends with its container or machine; else ""."""
+    device = os.stat(folder).st_dev
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():  # proc(5)
+        mount, _, source = line.partition(" - ")
+        if mount.split()[2] == f"{os.major(device)}:{os.minor(device)}" and source.split()[0] in _FLEETING:
+            return source.split()[0]
+    return ""
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:

@@ -19,7 +19,8 @@ _LOOK_S = 0.2  # between two checks that all children are alive
 
 
 @command()
-def daemon(invocation: Invocation) -> int:
+@click.option("--host", type=(int, str, str), hidden=True, help="Its worker's pid, its own id, and its worker's name.")
+def daemon(invocation: Invocation, host: tuple[int, str, str] | None) -> int:
     """
     Run a daemon in the foreground until SIGTERM or Ctrl-C. Start as many as you like: one leads, and another takes over
     when it stops. Its events go to stderr. SIGHUP reads the settings again.
@@ -28,10 +29,15 @@ def daemon(invocation: Invocation) -> int:
     Example:
       zsched daemon --config /etc/zsched/zsched.toml
     """
-    _import_structlog()
-    from zsched.daemon.process import run_daemon  # other commands need not wait for it
+    import_structlog()
+    from zsched.daemon.child import end_with  # other commands need not wait for it
+    from zsched.daemon.host import Hosted
+    from zsched.daemon.process import run_daemon
 
-    return run_daemon(invocation.settings, invocation.environment)
+    hosted = None if host is None else Hosted(*host)
+    if hosted is not None:
+        end_with(hosted.pid)
+    return run_daemon(invocation.settings, invocation.environment, hosted)
 
 
 @command()
@@ -46,13 +52,13 @@ def archivist(invocation: Invocation, child: bool) -> int:
     Example:
       zsched archive keep --config /etc/zsched/zsched.toml
     """
-    _import_structlog()
+    import_structlog()
     from zsched.daemon.archivist_main import run_archivist, run_child
 
     return run_child(invocation.settings) if child else run_archivist(invocation.settings)
 
 
-def _import_structlog() -> None:
+def import_structlog() -> None:
     """Import structlog without rich, which its tracebacks could use and ours do not: 4 MB of each process."""
     if "rich" not in sys.modules:
         sys.modules["rich"] = None  # type: ignore[assignment]  # `import rich` fails

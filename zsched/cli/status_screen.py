@@ -76,7 +76,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]], nothing: str = 
 def _daemon(daemon: DaemonSeen, overview: Overview) -> tuple[str, ...]:
     return (
         daemon.role.value,
-        daemon.host or "?",
+        (daemon.host or "?") + (f" (worker {daemon.worker})" if daemon.worker else ""),
         "?" if daemon.pid is None else str(daemon.pid),
         daemon.version or "?",
         "?" if daemon.started_ms is None else relative_text(daemon.started_ms, overview.now_ms),

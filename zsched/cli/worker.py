@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -12,8 +12,10 @@ import redis
 
 from zsched.cli.functions import importing
 from zsched.cli.output import say
+from zsched.cli.processes import import_structlog
 from zsched.cli.program import DONE, Invocation, command
-from zsched.config.settings import FILE_VARIABLE
+from zsched.config.settings import FILE_VARIABLE, Settings, load_settings, variable_of
+from zsched.core.clock import SystemClock
 from zsched.core.options.arguments import check_queue
 from zsched.errors import RedisRefused
 from zsched.storage.connection import Link, Wire, link_of
@@ -23,6 +25,7 @@ from zsched.storage.rqjob import Encoder
 from zsched.storage.rqkeys import RQ_PREFIX_VARIABLE, prefix_of_environment
 
 if TYPE_CHECKING:
+    from zsched.daemon.host import DaemonHost
     from zsched.rq.guard import JobGuard
 
 _TAKEN: Final = "a worker named {0!r} works; give another name, or none for a random one"
@@ -38,7 +41,19 @@ _LOOK_S: Final = 1.0  # between two looks at a worker of the same name
 @click.option("--simple", is_flag=True, help="Run tasks in the worker's own process, one after the other.")
 @click.option("--burst", is_flag=True, help="End when the queues are empty.")
 @click.option("--name", metavar="NAME", help="Its name in RQ, which no other has; default: a random one.")
-def worker(invocation: Invocation, queues: tuple[str, ...], simple: bool, burst: bool, name: str | None) -> int:
+@click.option("--with-daemon", is_flag=True, help="Run a daemon inside, unless two workers have one.")
+@click.option("--daemon-config", metavar="FILE", help="The same, with settings of its own: another user of Redis.")
+@click.option("--with-scheduler", is_flag=True, hidden=True, help="RQ's own; refused.")
+def worker(
+    invocation: Invocation,
+    queues: tuple[str, ...],
+    simple: bool,
+    burst: bool,
+    name: str | None,
+    with_daemon: bool,
+    daemon_config: str | None,
+    with_scheduler: bool,
+) -> int:
     """
     Run a worker of RQ for QUEUES, in this order; default: the queue default. It is `rq worker` with the worker and job
     classes of zsched.rq, and by zsched's settings: Redis, serializer, prefix, and the guard of [worker]. So it records
@@ -47,14 +62,23 @@ def worker(invocation: Invocation, queues: tuple[str, ...], simple: bool, burst:
     A name may be that of a worker that was killed: this one starts as soon as RQ has forgotten that one, 90 s after its
     last sign of life (8 minutes for one of `rq worker`).
 
+    --with-daemon: start as many as you like, on machines whose disks stay. The daemons of two of them fire: one leads,
+    and the other takes over when it dies.
+
     Start it where the functions can be imported. Ctrl-C or SIGTERM ends it after the task that runs; a second one ends
     that task, too.
 
     \b
     Examples:
       zsched worker email push
+      zsched worker --with-daemon email
       zsched worker --config /etc/zsched/worker.toml --simple email
     """
+    if with_scheduler:
+        raise click.UsageError("RQ's scheduler is not needed: a daemon moves RQ's delayed jobs; give --with-daemon")
+    has_daemon = with_daemon or daemon_config is not None
+    if has_daemon and burst:
+        raise click.UsageError("--burst ends the worker, and a daemon must stay: leave one of them out")
     if file := invocation.given.get("config"):
         os.environ[FILE_VARIABLE] = os.path.abspath(file)  # for the classes of zsched.rq, which RQ makes
     settings = invocation.settings()
@@ -78,8 +102,44 @@ def worker(invocation: Invocation, queues: tuple[str, ...], simple: bool, burst:
         serializer = SERIALIZERS[settings.rq.serializer]
         made = kind(names, name=name, connection=client, serializer=serializer, worker_ttl=_TTL_S)
     say(_guard_text(made.guard))
-    made.work(burst=burst, logging_level=settings.log.level.upper())
+    with host_of(invocation, settings, daemon_config, made.name) if has_daemon else nullcontext():
+        made.work(burst=burst, logging_level=settings.log.level.upper())
     return DONE
+
+
+def host_of(invocation: Invocation, settings: Settings, file: str | None, name: str) -> DaemonHost:
+    """
+    Return the host of a daemon inside the worker called *name*. *settings*: the worker's, which the daemon has, too,
+    unless *file* has its own; the namespace is the worker's.
+
+    Raises:
+        ConfigError: the settings in *file* are invalid.
+        RedisRefused: the daemon's user of Redis has not the rights of a daemon.
+    """
+    import_structlog()
+    from zsched.daemon.host import DaemonHost  # other workers need not wait for it
+    from zsched.events import configure
+    from zsched.health.check import Severity
+    from zsched.health.checks_rights import check_rights
+    from zsched.health.facts import Probe
+    from zsched.storage.seats import Seats
+    from zsched.storage.server import Server
+
+    namespace = {variable_of(("", "namespace")): settings.namespace}
+    env = os.environ | invocation.environment | namespace
+    if file is not None:
+        of_redis = variable_of(("redis", ""))  # the worker's own user may stand in variables
+        env = {name: value for name, value in env.items() if not name.startswith(of_redis)}
+        env[FILE_VARIABLE] = os.path.abspath(os.path.expanduser(file))
+        settings = load_settings(env=env)
+    link, keys = link_of(settings), keys_of(settings)
+    with closing(link.open()) as wire:
+        found = check_rights.findings(Probe(settings, link, wire, keys, SystemClock(), Server.of(wire)))
+        if lacking := next((each for each in found if each.severity is Severity.PROBLEM), None):
+            remedy = "name a settings file with the daemon's own user: --daemon-config FILE"
+            raise RedisRefused(f"--with-daemon: {lacking.text}; {remedy}")
+    configure(settings.log.level, settings.log.format)
+    return DaemonHost(Seats(link, keys), env, name)
 
 
 def await_name(link: Link, wire: Wire, key: str, name: str) -> None:

@@ -16,12 +16,14 @@ from zsched.core.clock import Clock
 from zsched.zone_rules import installed
 
 
-def facts(daemon: str | None, clock: Clock) -> dict[str, Any]:
+def facts(daemon: str | None, clock: Clock, worker: str | None = None) -> dict[str, Any]:
     """
-    Return the facts of the daemon called *daemon*, which starts now; None: of an archivist without one. An unknown fact
-    is None. ``started``: ms, by the clock of its machine.
+    Return the facts of the daemon called *daemon*, which starts now; None: of an archivist without one. *worker*: RQ's
+    name of the worker that it is inside of, if any. An unknown fact is None. ``started``: ms, by the clock of its
+    machine.
     """
-    return {"daemon": daemon, "host": socket.gethostname(), "pid": os.getpid(), "started": clock.now_ms(), **versions()}
+    process = {"host": socket.gethostname(), "pid": os.getpid(), "started": clock.now_ms()}
+    return {"daemon": daemon, "worker": worker, **process, **versions()}
 
 
 def versions() -> dict[str, str | None]:

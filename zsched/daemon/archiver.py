@@ -21,6 +21,7 @@ from typing import Any, Final
 import structlog
 
 from zsched.archive import Archive
+from zsched.archive.file import fleeting_disk
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock
 from zsched.core.entry import Position
@@ -290,6 +291,8 @@ class Archiver:
             about |= {"complete_since": archive.complete_since, "unknown_entries": archive.unknown_entries}
             about["began_us"] = archive.began_us
             about["unreadable_entries"] = archive.unreadable_entries
+            if self.daemon.get("worker") and (kind := fleeting_disk(archive.path.parent)):
+                about["fleeting"] = kind
         if self._trouble is not None:
             about["trouble"] = self._trouble
         if self._follower is not None and self._follower.awaits_people:

@@ -50,7 +50,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import IO, Any, Final, NamedTuple
@@ -58,7 +58,6 @@ from typing import IO, Any, Final, NamedTuple
 import structlog
 
 from zsched.core.clock import Clock
-from zsched.daemon.about import facts
 from zsched.daemon.loop import Loop
 from zsched.daemon.meter import Meter
 from zsched.daemon.running import UNUSABLE
@@ -67,7 +66,7 @@ from zsched.health.facts import DaemonHealth
 
 log = structlog.get_logger(__name__)
 
-_COMMAND: Final = ("-P", "-m", "zsched.cli", "archive", "keep", "--child")  # for this Python
+_COMMAND: Final = ("-P", "-m", "zsched.cli")  # for this Python
 _OPEN_S: Final = 10.0  # for an archive to be opened, before the daemon continues without it
 _LOOK_S: Final = 0.05  # between two looks meanwhile
 _APART_MS: Final = 1000.0  # between two starts
@@ -77,7 +76,7 @@ _PR_SET_PDEATHSIG: Final = 1  # prctl(2)
 
 class ArchivistChild:
     """
-    The archivist of the daemon called *daemon*: the daemon's side. All methods are for the main thread.
+    The archivist of the daemon with these *facts*: the daemon's side. All methods are for the main thread.
 
     *run*: runs the first one, and returns its exit code. *env*: changes to the environment's variables for a later one,
     so that it has the same settings. *health*: that of the daemon. Set ``meter``, which gets the archivist's counts;
@@ -87,21 +86,20 @@ class ArchivistChild:
 
     def __init__(
         self,
-        daemon: str,
+        facts: Mapping[str, Any],
         health: DaemonHealth,
         clock: Clock,
         run: Callable[[], int],
         env: Mapping[str, str],
     ) -> None:
-        self._facts, self._health, self._clock = facts(daemon, clock), health, clock
-        self._env = {**os.environ, **env, "PYTHONPATH": os.pathsep.join(each or os.getcwd() for each in sys.path)}
+        self._facts, self._health, self._clock = facts, health, clock
+        self._env = os.environ | env
         self.meter = Meter()
         self.wake: Callable[[], None] = lambda: None
         self.end: Callable[[], None] = lambda: None
         self._was_opened, self._refusal = threading.Event(), ""
         self._next_start_ms = 0.0
         self._told, self._unsent = dict[str, Any](), b""
-        self._code: int | None = None  # exit code of the present archivist, once it has ended
         self._start(partial(_fork, run))
 
     def __enter__(self) -> ArchivistChild:
@@ -111,17 +109,20 @@ class ArchivistChild:
         """
         Order it to archive the log up to now, if that is quick, and to end. Kill it if it does not.
         """
-        if self._exit_code() is not None and not self._refusal:
+        if self._process.exit_code() is not None and not self._refusal:
             self._restart()  # it ends after its first pass
         self._stdin.close()
-        if self._exit_code(_STOP_S) is None:
-            os.kill(self.pid, signal.SIGKILL)
-            self._exit_code(None)
+        self._process.end(_STOP_S)
+
+    @property
+    def pid(self) -> int:
+        """The id of the present archivist."""
+        return self._process.pid
 
     def check(self) -> None:
         """Raise ArchiveForeign or ArchiveError if the first archivist refused its archive."""
         if self._refusal:
-            raise (ArchiveForeign if self._exit_code(None) == UNUSABLE else ArchiveError)(self._refusal)
+            raise (ArchiveForeign if self._process.exit_code(None) == UNUSABLE else ArchiveError)(self._refusal)
 
     def wait_until_open(self) -> None:
         """Wait until the archive is open, for some seconds at most. Raises as ``check``."""
@@ -139,22 +140,14 @@ class ArchivistChild:
         """
         if self._refusal:
             self.end()
-        elif (code := self._exit_code()) is not None and self._clock.monotonic_ms() >= self._next_start_ms:
+        elif (code := self._process.exit_code()) is not None and self._clock.monotonic_ms() >= self._next_start_ms:
             log.error("archivist_died", exit_code=code)
             self._restart()
         self._tell()
 
     def reload(self) -> None:
         """Let it read the log settings again."""
-        if self._exit_code() is None:
-            os.kill(self.pid, signal.SIGHUP)
-
-    def _exit_code(self, within_s: float | None = 0) -> int | None:
-        """Return the exit code of the archivist if it ends *within_s* (None: whenever that is), else None."""
-        if self._code is None and select.select([self._held], (), (), within_s)[0]:
-            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-            os.close(self._held)
-        return self._code
+        self._process.send(signal.SIGHUP)
 
     def _restart(self) -> None:
         self._stdin.close()
@@ -166,7 +159,7 @@ class ArchivistChild:
         self._next_start_ms = self._clock.monotonic_ms() + _APART_MS
         pipes = _Pipes(*os.pipe(), *os.pipe())
         try:
-            self.pid = start(pipes)
+            self._process = ChildProcess(start(pipes))
         except BaseException:
             os.close(pipes.stdin)
             os.close(pipes.stdout)
@@ -176,7 +169,6 @@ class ArchivistChild:
             os.close(pipes.their_stdout)
         os.set_blocking(pipes.stdin, False)
         self._stdin, heard = os.fdopen(pipes.stdin, "wb", 0), os.fdopen(pipes.stdout, "rb")
-        self._held, self._code = os.pidfd_open(self.pid), None
         self._told, self._unsent = {}, b""
         self._tell()
         loop: Loop = Loop("archivist", lambda: self._hear(heard, loop), clock=self._clock)
@@ -212,6 +204,32 @@ class ArchivistChild:
             self._was_opened.set()
 
 
+class ChildProcess:
+    """The child of this process with the id ``pid``, until its end was noted."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid, self._held = pid, os.pidfd_open(pid)
+        self._code: int | None = None
+
+    def exit_code(self, within_s: float | None = 0) -> int | None:
+        """Return its exit code if it ends *within_s* (None: whenever that is), else None."""
+        if self._code is None and select.select([self._held], (), (), within_s)[0]:
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            os.close(self._held)
+        return self._code
+
+    def send(self, number: signal.Signals) -> None:
+        """Send the signal *number*, unless it has ended."""
+        if self.exit_code() is None:
+            os.kill(self.pid, number)
+
+    def end(self, within_s: float) -> None:
+        """Wait *within_s* for its end, and kill it if it has not ended."""
+        if self.exit_code(within_s) is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self.exit_code(None)
+
+
 class _Pipes(NamedTuple):
     """The descriptors of two pipes: the archivist reads ``their_stdin``, and writes ``their_stdout``."""
 
@@ -239,7 +257,24 @@ def _fork(run: Callable[[], int], pipes: _Pipes) -> int:
 def _spawn(env: Mapping[str, str], pipes: _Pipes) -> int:
     """Start ``zsched archive keep`` with the environment *env*. Return its id."""
     streams = [(os.POSIX_SPAWN_DUP2, pipes.their_stdin, 0), (os.POSIX_SPAWN_DUP2, pipes.their_stdout, 1)]
-    return os.posix_spawn(sys.executable, [sys.executable, *_COMMAND], env, file_actions=streams)
+    return spawn(("archive", "keep", "--child"), env, streams)
+
+
+def spawn(arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[tuple[Any, ...]], **options: Any) -> int:
+    """Start zsched with *arguments*, the environment *env*, and this process's modules. Return its id."""
+    command = [sys.executable, *_COMMAND, *arguments]
+    env = {**env, "PYTHONPATH": os.pathsep.join(each or os.getcwd() for each in sys.path)}
+    return os.posix_spawn(sys.executable, command, env, file_actions=streams, **options)
+
+
+def end_with(parent: int | None) -> None:
+    """
+    Let the kernel kill this process when its *parent* ends, and end now if it has ended already. Call this before there
+    are threads.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 class Parent:
@@ -250,11 +285,9 @@ class Parent:
     """
 
     def __init__(self) -> None:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         self._stdin, self._stdout = os.fdopen(0, "rb", closefd=False), os.fdopen(1, "w", closefd=False)
         self.facts = self.hear() or {}
-        if os.getppid() != self.facts.get("pid"):  # it ended before the kernel knew of the wish
-            os._exit(1)
+        end_with(self.facts.get("pid"))
         self._told = ""
 
     def hear(self) -> dict[str, Any] | None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import structlog
 
 from zsched.core.wording import in_a_line
-from zsched.errors import ArchiveError, RedisRefused
+from zsched.errors import ZschedError
 
 log = structlog.get_logger(__name__)
-
-_FORESEEN: Final = (RedisRefused, ArchiveError)  # logged without a traceback; any other error is a bug
 
 
 class Failures:
@@ -37,7 +33,7 @@ class Failures:
             return
         self._reasons[kind, name] = reason
         self._shown[f"{kind} {name}"] = in_a_line(reason)
-        is_foreseen = isinstance(error, _FORESEEN)
+        is_foreseen = isinstance(error, ZschedError)  # its text says all; any other error is a bug
         log.error(f"{kind}_failed", **{kind: name}, reason=reason, exc_info=None if is_foreseen else error)
 
     def end(self, kind: str, name: str) -> None:

@@ -12,11 +12,12 @@ import structlog
 
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
-from zsched.daemon.about import versions
+from zsched.daemon.about import facts, versions
 from zsched.daemon.archivist_main import run_child
 from zsched.daemon.child import ArchivistChild
 from zsched.daemon.daemon import Daemon
 from zsched.daemon.failures import Failures
+from zsched.daemon.host import Hosted, keep_seat
 from zsched.daemon.meter import Meter
 from zsched.daemon.reload import reload
 from zsched.daemon.running import DONE, exit_code_of, prepare
@@ -29,18 +30,20 @@ from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.reader import Reader
 from zsched.storage.rqjob import Encoder
+from zsched.storage.seats import Seats
 
 log = structlog.get_logger(__name__)
 
 
-def run_daemon(read: Callable[[], Settings], env: Mapping[str, str] | None = None) -> int:
+def run_daemon(read: Callable[[], Settings], env: Mapping[str, str] | None = None, hosted: Hosted | None = None) -> int:
     """
     Run a daemon with the settings that *read* returns, until SIGTERM or SIGINT; a second signal ends it at once. SIGHUP
     reads the settings again, and applies those that can change. Return the exit code: UNUSABLE if the archive or
     namespace is not for this daemon; an operator must upgrade it, or name another archive or namespace. The reason of a
     failure is also its last status.
 
-    *env*: changes to the environment by which an archivist that is started later reads the same settings.
+    *env*: changes to the environment by which an archivist that is started later reads the same settings. *hosted*: it
+    is inside a worker; then it ends when it has lost its seat.
 
     Raises:
         ConfigError: the settings are invalid, now or after a reload; an operator must correct them.
@@ -50,7 +53,7 @@ def run_daemon(read: Callable[[], Settings], env: Mapping[str, str] | None = Non
     try:
         settings = read()
         prepare(settings.log)
-        _run(settings, read, clock, supervisor, env or {})
+        _run(settings, read, clock, supervisor, env or {}, hosted)
     except ConfigError as error:
         supervisor.failed(str(error))
         raise
@@ -67,12 +70,14 @@ def _run(
     clock: Clock,
     supervisor: Supervisor,
     env: Mapping[str, str],
+    hosted: Hosted | None,
 ) -> None:
     link = link_of(settings)  # before another process starts, so that only one reports a wrong setting
     signals = Signals()  # before its start: it inherits the signals that are held back
-    health, id = DaemonHealth(clock), uuid.uuid4().hex
+    health, id = DaemonHealth(clock), uuid.uuid4().hex if hosted is None else hosted.daemon
+    about = facts(id, clock, None if hosted is None else hosted.worker)
     with (
-        ArchivistChild(id, health, clock, partial(run_child, read, is_first=True), env) as child,
+        ArchivistChild(about, health, clock, partial(run_child, read, is_first=True), env) as child,
         _metered(settings, clock, health, child) as child.meter,
     ):
 
@@ -87,6 +92,8 @@ def _run(
         if (impatience := supervisor.impatience(link.timeout_s)) is not None:
             log.warning("watchdog_too_short", reason=impatience)
         signals.start(daemon.stop, daemon.reload, Failures(health.failing))
+        if hosted is not None:
+            keep_seat(Seats(link, keys_of(settings)), id, daemon.stop, Failures(health.failing))
         line.start()
         try:
             child.wait_until_open()

@@ -85,6 +85,15 @@ def check_archive_silent(overview: Overview) -> Iterator[Finding]:
             yield warning(f"archive {report.place} is silent: heard of {heard}", remedy)
 
 
+@health_check("archive_fleeting", Overview, "archives")
+def check_archive_fleeting(overview: Overview) -> Iterator[Finding]:
+    """Report an archive on a disk that does not stay, of a daemon inside a worker."""
+    for report in overview.present_archives:
+        if kind := report.about.get("fleeting"):
+            text = f"archive {report.place} is on a disk that ends with its container or machine ({kind})"
+            yield warning(text, "mount a volume there, or give the worker an [archive] path on one")
+
+
 @health_check("archive_behind", Overview, "archives")
 def check_archive_behind(overview: Overview) -> Iterator[Finding]:
     """Report an archive that follows the log far behind."""

@@ -62,8 +62,8 @@ class Report:
     The last report of one archive. ``position`` is on its disk; ``told_ms`` is the report's time, by the server.
 
     ``about``: its path, the time since when it is complete, its trouble, ``awaits_people`` if somebody has to run
-    `zsched archive recover`, and the facts of its daemon, with ``may_not_lead``, the reason why the daemon may not
-    lead, if any.
+    `zsched archive recover`, ``fleeting`` for a file system that ends with its container, and the facts of its daemon,
+    with ``may_not_lead``, the reason why the daemon may not lead, if any.
     """
 
     archive: str

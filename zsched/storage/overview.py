@@ -57,14 +57,16 @@ class DaemonRole(Enum):
 @dataclass(frozen=True, slots=True)
 class DaemonSeen:
     """
-    One daemon, from its last report at *told_ms* (the server's time). A missing fact is None. ``started_ms`` is by the
-    clock of its host. ``tzdata`` is its version of the zone rules. ``may_not_lead`` is the reason why it is BARRED.
-    ``failing`` holds its failing threads, chores and kinds of questions, each with the reason.
+    One daemon, from its last report at *told_ms* (the server's time). A missing fact is None. ``worker``: RQ's name of
+    the worker that it is inside of. ``started_ms`` is by the clock of its host. ``tzdata`` is its version of the zone
+    rules. ``may_not_lead`` is the reason why it is BARRED. ``failing`` holds its failing threads, chores and kinds of
+    questions, each with the reason.
     """
 
     id: str
     role: DaemonRole
     host: str | None
+    worker: str | None
     pid: int | None
     started_ms: int | None
     told_ms: int
@@ -89,7 +91,12 @@ class DaemonSeen:
     def to_dict(self) -> dict[str, Any]:
         """Return the daemon for JSON, by ``json_of``; the keys are stable."""
         versions = "version", "python", "redis_py", "rq", "tzdata"
-        return json_of(self, "id", "role", "host", "pid", "started_at", "told_at", *versions, "may_not_lead", "failing")
+        return json_of(
+            self, "id", "role", "host", "worker", "pid", "started_at", "told_at", *versions, "may_not_lead", "failing"
+        )
+
+
+_TEXTS: Final = ("host", "worker", "version", "python", "redis_py", "rq", "tzdata")
 
 
 def daemons_of(reports: Iterable[Report], leader: str | None, now_ms: int) -> list[DaemonSeen]:
@@ -113,7 +120,7 @@ def _seen(report: Report, leader: str | None, now_ms: int) -> DaemonSeen:
     return DaemonSeen(
         id=about["daemon"],
         role=role,
-        **{name: _text(about.get(name)) for name in ("host", "version", "python", "redis_py", "rq", "tzdata")},
+        **{name: _text(about.get(name)) for name in _TEXTS},
         pid=pid if type(pid) is int else None,
         started_ms=started_ms if type(started_ms) is int and 0 <= started_ms <= LAST_MS else None,
         told_ms=report.told_ms,

@@ -62,7 +62,7 @@ SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.CLIENT: _OF_CLIENTS,
     Role.DAEMON: (
         "acquire", "adopt", "advance", "audit", "fire", "free_slots", "get", "limits", "look", "lost", "merged", "name",
-        "native", "quarantine", "release", "renew", "replan", "report", "restore", "restore_runs", "set_aside",
+        "native", "quarantine", "release", "renew", "replan", "report", "restore", "restore_runs", "seat", "set_aside",
         "shown", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),
@@ -84,7 +84,7 @@ _COMMANDS: Final[Mapping[Role, str]] = {
     Role.DAEMON: (
         "blpop evalsha exists get hdel hget hgetall hlen hmget hscan info lindex llen lpush lrange memory|usage "
         "pexpire pttl rpush scard script|load smembers sscan subscribe time type xlen xrange xread xrevrange zcard "
-        "zcount zrandmember zrange zrangebyscore zremrangebyscore zscan"
+        "zcount zrandmember zrange zrangebyscore zrem zremrangebyscore zscan"
     ),
     # Of RQ's worker, read from its sources, 2.8 to 3.0; without CLIENT LIST, which it can do without. EVAL: run.note.
     # Only RQ 3: CLIENT INFO, which shows only the own connection, and ZPOPMIN and ZCOUNT, for rate limits. TIME is for

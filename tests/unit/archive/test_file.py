@@ -7,6 +7,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +17,15 @@ import pytest
 from tests.builders.entries import put
 from tests.unit.archive.contents import archived
 from zsched.archive import Archive
-from zsched.archive.file import APPLICATION_ID, VERSION, connect_to_read, open_to_others, set_aside
+from zsched.archive import file as module
+from zsched.archive.file import (
+    APPLICATION_ID,
+    VERSION,
+    connect_to_read,
+    fleeting_disk,
+    open_to_others,
+    set_aside,
+)
 from zsched.errors import ArchiveError, ArchiveFailed, ArchiveForeign, ArchiveInUse
 
 HOLDER = """
@@ -287,3 +296,13 @@ def test_an_archive_that_was_set_aside_can_still_be_opened(tmp_path: Path) -> No
 
     with closing(Archive(kept, "default")) as old, closing(Archive(path, "default")) as new:
         assert (1, 0) == (len(list(old.state())), len(list(new.state())))
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_mount(), reason="no file system in memory here")
+def test_a_file_system_in_memory_is_no_disk_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        assert "tmpfs" == fleeting_disk(Path(folder))
+
+        fleeting_disk.cache_clear()
+        monkeypatch.setattr(module, "_FLEETING", ("overlay",))
+        assert "" == fleeting_disk(Path(folder))

@@ -1,4 +1,4 @@
-"""A worker with a name waits for a killed one of its name, and ends beside one that works."""
+"""A worker with a name waits for a killed one of its name; options that do not fit are refused with the remedy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import click
 import pytest
 
+from tests.builders.command_line import Zsched
+from zsched.cli.program import USAGE
 from zsched.cli.worker import await_name
 
 
@@ -50,3 +52,15 @@ def test_a_worker_that_redis_forgets_during_a_look_is_no_living_one() -> None:
 def test_a_name_of_a_worker_that_works_is_refused(second: tuple[int, bytes, int]) -> None:
     with pytest.raises(click.BadParameter, match="a worker named 'w' works; give another name"):
         wait((1, b"12:00", 5000), second)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--with-scheduler"], "RQ's scheduler is not needed: a daemon moves RQ's delayed jobs; give --with-daemon"),
+        (["--with-daemon", "--burst"], "--burst ends the worker, and a daemon must stay: leave one of them out"),
+        (["--daemon-config", "x.toml", "--burst"], "--burst ends the worker, and a daemon must stay"),
+    ],
+)
+def test_options_that_do_not_fit_a_daemon_are_refused_with_the_remedy(options: list[str], told: str) -> None:
+    assert told in Zsched("redis://127.0.0.1:1/0", "worker").refusal(*options, code=USAGE)

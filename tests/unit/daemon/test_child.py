@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from tests.waiting import WITHIN_S, eventually
 from zsched.core.clock import ManualClock
 from zsched.daemon import child as module
+from zsched.daemon.about import facts
 from zsched.daemon.child import ArchivistChild
 from zsched.errors import ArchiveError, ArchiveForeign
 from zsched.health.facts import DaemonHealth
@@ -50,7 +51,7 @@ def begin(health: DaemonHealth, clock: ManualClock, monkeypatch: pytest.MonkeyPa
         def child(program: str) -> ArchivistChild:
             monkeypatch.setattr(module, "_COMMAND", ("-c", program, "again"))
             first = partial(os.execv, sys.executable, [sys.executable, "-c", program, "first"])
-            return stack.enter_context(ArchivistChild("d1", health, clock, first, {}))
+            return stack.enter_context(ArchivistChild(facts("d1", clock), health, clock, first, {}))
 
         yield child
 
