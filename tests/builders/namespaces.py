@@ -279,7 +279,7 @@ class Namespace:
         }  # fmt: skip
         assert row.keys() <= said.keys()
         said |= row
-        job = TEMPLATE | (template or {})
+        job = {"status": "queued"} | TEMPLATE | (template or {})
         data, flags = job.pop("data"), "e" if "zs_expires" in job else ""
         own = OWN | {"flags": flags} | (own or {})
         own_texts, texts = flat(own), flat(job)

@@ -126,10 +126,10 @@ def test_only_reads_are_tried_with_pcall(path: Path) -> None:
     assert set(tried) <= READS
 
 
-def test_only_the_push_and_the_fast_paths_of_fire_and_launch_queue_a_run() -> None:
+def test_only_the_push_the_fast_path_of_fire_and_a_restored_template_have_the_status_queued() -> None:
     queueing = [path for path in FILES if re.search(r"'status', 'queued'", _code(path.read_text()))]
 
-    assert ["fire.lua", "lib/launch.lua", "lib/push.lua"] == [path.relative_to(LUA).as_posix() for path in queueing]
+    assert ["fire.lua", "lib/push.lua", "restore.lua"] == [path.relative_to(LUA).as_posix() for path in queueing]
 
 
 def test_only_one_piece_writes_the_value_of_a_schedule_that_is_paused_or_in_quarantine() -> None:
