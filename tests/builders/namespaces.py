@@ -295,7 +295,9 @@ class Namespace:
     def fire(self, **over: Any) -> Fire:
         reply = self.fire_reply(**over)
         assert reply[0].isdigit(), reply
-        reply[9] = [reply[9][n : n + 7] for n in range(0, len(reply[9]), 7)]
+        reply[9] = [
+            [texts[n], word, *texts[n + 1 : n + 6]] for word, *texts in reply[9] for n in range(0, len(texts), 6)
+        ]
         return Fire(*reply)
 
     def fire_reply(self, **over: Any) -> list[Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from zsched.core.entry import Position, text
@@ -164,7 +164,7 @@ class Dispatch:
             expired=_texts(expired),
             cancelled=_texts(cancelled),
             quarantined=[(text(id), text(reason)) for id, reason in quarantined],
-            recurring=[DueRecurring._make(row) for row in zip(*[iter(recurring)] * 7, strict=True)],
+            recurring=[due for lane, *texts in recurring for due in _due_in(lane, iter(texts))],
             wrong=_texts(wrong),
         )
 
@@ -282,6 +282,11 @@ class Dispatch:
 
 def _guard(term: Term, window: Window) -> dict[str, Any]:
     return {**term.fence, "clock_from_ms": window.from_ms, "clock_until_ms": window.until_ms}
+
+
+def _due_in(lane: bytes, texts: Iterator[bytes]) -> Iterator[DueRecurring]:
+    """Return the due recurring schedules of a place, from their texts in the reply of fire.lua."""
+    return map(DueRecurring, texts, repeat(lane), texts, texts, texts, texts, texts)
 
 
 def _advance_rows(planned: Sequence[PlannedDue]) -> tuple[list[bytes | int], list[int]]:
