@@ -38,11 +38,11 @@ def test_the_log_entry_contains_schedule_and_template(ns: Namespace) -> None:
     assert ("0-1", "put_recurring") == (entry.id, entry.kind)
     assert entry.t.startswith(str(now_ms))
     texts = entry.texts
-    assert ["shapes", "1", "lane", "normal", "schedule", "2", *flat(OWN), "template", "4"] == texts[:12]
-    template = dict(zip(texts[12:20:2], texts[13:20:2], strict=True))
+    assert ["shapes", "1", "lane", "normal", "schedule", "1", *flat(OWN), "template", "4"] == texts[:10]
+    template = dict(zip(texts[10:18:2], texts[11:18:2], strict=True))
     assert TEMPLATE | {"status": "queued"} == template | {"data": texts[-1]}
     words = f"1 {next_ms} {next_ms} {now_ms} {now_ms} - - - - digest-1"
-    assert ["rows", "1", "r", words, "trigger", "rule-1", "data", "call"] == texts[20:]
+    assert ["rows", "1", "r", words, "trigger", "rule-1", "data", "call"] == texts[18:]
 
 
 @pytest.mark.parametrize("is_updated", [False, True])

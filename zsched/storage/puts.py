@@ -251,7 +251,7 @@ class PutScripts:
         letters = definition.letters()
         if isinstance(definition.when, TriggerSpec):
             func = str(job.pop("zs_func", job["description"]))
-            own = {"flags": letters, "func": func, **definition.texts(Stored.LABEL), **definition.texts(Stored.OWN)}
+            own = {"func": func, **definition.texts(Stored.LABEL), **definition.texts(Stored.OWN)}
             if policy := policy_text(definition):
                 own["policy"] = policy
             job["status"], allow_past = "queued", False

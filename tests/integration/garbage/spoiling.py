@@ -63,7 +63,7 @@ def _option_fields(*places: Stored) -> set[str]:
 JOB: Final = sorted({*_OF_RQ, *_OURS, *SIGNED, *JOB_FIELDS.values(), *_option_fields(Stored.JOB, Stored.RQ)})
 OWN: Final = sorted(
     _option_fields(Stored.OWN, Stored.LABEL)
-    | {"anchor", "created_at", "digest", "ended_at", "failures", "flags", "func", "lane", "policy", "progress"}
+    | {"anchor", "created_at", "digest", "ended_at", "failures", "func", "lane", "policy", "progress"}
     | {"trigger", "updated_at", "id", "args", "kwargs"}
 )
 
@@ -183,12 +183,13 @@ def _call(random: random.Random, name: str, old: bytes) -> bytes:
 
 def _spoilt_object(random: random.Random, name: str, old: bytes) -> bytes:
     values = _SPEC if name == "trigger" else _POLICY
-    found = json.loads(old or b"{}")
+    letters, brace, rest = old.partition(b"{")  # the flags of a policy
+    found = json.loads(brace + rest or b"{}")
     for key in random.sample(sorted(values), random.choice([1, 1, 2])):
         found[key] = random.choice(values[key])
         if random.random() < 0.1:
             del found[key]
-    return json.dumps(found).encode()
+    return letters + json.dumps(found).encode()
 
 
 # -- schedules --------------------------------------------------------------------------------------
