@@ -109,7 +109,10 @@ OVERLAP = Addition(
             ('"queue", "cancel_previous"]', '"queue", "cancel_previous", "replace_queued"]'),
         ],
         "zsched/lua/lib/overlap.lua": [
-            ("function has_chain(", "POLICIES.replace_queued = POLICIES.cancel_previous\n\nfunction has_chain(")
+            (
+                "function POLICIES.allow.",
+                "POLICIES.replace_queued = POLICIES.cancel_previous\n\nfunction POLICIES.allow.",
+            )
         ],
         "zsched/lua/unblock.lua": [
             (

@@ -36,16 +36,16 @@ local OF_ITS_RUN = '[efl]'  -- flags of schedules: the run needs more than the t
 local function read_plan(text)
   local size, word, nominal_ms, due_ms, mode, limit, flags, next_nominal_ms, next_due_ms, passed =
     string.match(text, PLAN)
-  local run_due_ms, nominal = tonumber(due_ms), nominal_ms
+  local run_due_ms, nominal, policy = tonumber(due_ms), nominal_ms, POLICIES[mode]
   local is_doubtful = run_due_ms and run_due_ms <= doubt_ms
   if due_ms ~= nominal_ms then
     nominal = nominal_ms .. string.format('+%.0f', run_due_ms - tonumber(nominal_ms))
   end
   return {
     size = tonumber(size), key = key_of(word), lane = lane_of(word), fires = nominal_ms ~= '-', mode = mode,
-    limit = tonumber(limit), flags = flags, run = nominal_ms .. run_suffix, run_due_ms = run_due_ms,
+    policy = policy, limit = tonumber(limit), flags = flags, run = nominal_ms .. run_suffix, run_due_ms = run_due_ms,
     is_doubtful = is_doubtful, next_nominal_ms = next_nominal_ms, next_due_ms = next_due_ms, words = {},
-    is_usual = not (is_doubtful or has_chain(mode) or string.find(flags, OF_ITS_RUN)),
+    is_usual = not (is_doubtful or policy.join or string.find(flags, OF_ITS_RUN)),
     recorded = ' ' .. nominal .. ' ' .. next_nominal_ms .. ' ' .. next_due_ms .. ' ' .. passed,
   }
 end
@@ -68,7 +68,7 @@ local function decide(one, plan, last)
   if wrong_key then
     return 'quarantined', 'wrong type at ' .. wrong_key
   end
-  local verdict, why = overlapping(one, last, patience_ms)
+  local verdict, why = plan.policy.at_due(one, last, patience_ms)
   if verdict == 'overlap' then
     return 'overlap', why
   elseif verdict == 'broken' then
@@ -125,7 +125,7 @@ local function look_at(k, seen_progress)
   elseif has_jobs and not make_way(run) then
     word = 'duplicate'
   elseif plan.is_usual then
-    word, why = overlapping(plan, last ~= '-' and id .. '-' .. last, patience_ms)
+    word, why = plan.policy.at_due(nil, last ~= '-' and id .. '-' .. last, patience_ms)
     word, plain_queue = word == 'free' and 'fired' or word, queue
   else
     ones[k] = {id = id, mode = plan.mode, limit = plan.limit, run = run, queue = queue, template = template}
@@ -167,8 +167,8 @@ for k = 1, #ids do
     local one = ones[k] or plain
     one.template, one.key = templates[k], job_keys[k]
     launch(runs[k], queues[k], one)
-    if one.id then
-      join(one)
+    if plan.policy.join then
+      plan.policy.join(one)
     end
   end
   if progress and plan.next_due_ms == '-' then
