@@ -188,7 +188,7 @@ STATE = Addition(
     },
     EACH_RULE
     + """
-    print(json.dumps([zsched.redis.hget(Keys("default").schedule("a"), "progress").decode().split()[3], len(fired)]))
+    print(json.dumps([zsched.redis.hget(Keys("default").schedule("a"), "progress").decode().split()[2], len(fired)]))
 """,
     ["pushes=3", 6],
 )

@@ -110,7 +110,7 @@ def _advance(ns: Namespace, id: str, overlap: str) -> Any:
         id,
         "normal",
         f"{score:.17g}" if score is not None else "-",
-        ns.progress(id) if score is not None else "0-0-0 5 - -",
+        ns.progress(id) if score is not None else "5 - - 0-0-0",
     )
     return ns.advance((words, DUE_MS * 2, DUE_MS * 2 + HOUR_MS), overlap=overlap)
 

@@ -86,4 +86,4 @@ def _nominal(progress: bytes) -> bytes:
     words = progress.split(b" ")
     if len(words) != 4 or not all(words):  # advance.lua takes the four words apart
         raise ValueError("its progress is broken")
-    return words[1]
+    return words[0]

@@ -110,7 +110,7 @@ local function look_at(k, seen_progress)
   local id, plan, run = ids[k], plans[k], runs[k]
   local schedule_key, template = schedule_prefix .. id, template_prefix .. id
   local progress, queue = pcall('HGET', schedule_key, 'progress'), pcall('HGET', template, 'origin')
-  local version, last, state = string.match(seen_progress, '^([^ ]+) [^ ]+ ([^ ]+) ([^ ]+)$')
+  local last, rest, state = string.match(seen_progress, '^[^ ]+ ([^ ]+)( ([^ ]+).*)$')
   local word, why
   if progress ~= seen_progress then
     word = 'changed'
@@ -143,7 +143,7 @@ local function look_at(k, seen_progress)
   end
   queues[k], schedule_keys[k], templates[k] = queue, schedule_key, template
   last = IS_PUSHED[word] and plan.run or last
-  progresses[k] = version .. ' ' .. plan.next_nominal_ms .. ' ' .. last .. ' ' .. state
+  progresses[k] = plan.next_nominal_ms .. ' ' .. last .. rest
   count_skip(id, word, plan, state)
 end
 

@@ -69,7 +69,7 @@ def _record(id: str, row: list[Any], run_suffix: str) -> Record:
     place, lane, due, since_ms, note, is_recurring, own, job, places = row
     fields = dict(zip(own[::2], own[1::2], strict=True))
     progress = PROGRESS.fullmatch(text(fields.pop(b"progress", b"")))
-    version, nominal, last, state = progress.groups() if progress else ("", "-", "-", "-")
+    nominal, last, state, version = progress.groups() if progress else ("-", "-", "-", "")
     if fields:
         fields[b"version"] = version.encode()  # empty: the progress is broken
     return Record(

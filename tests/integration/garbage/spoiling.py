@@ -128,7 +128,7 @@ _ONCE: Final[dict[str, bytes]] = {
 }  # fmt: skip
 _RULES: Final[dict[str, bytes]] = {
     "trigger": b'{"kind":"cron","expr":5,"tz":"UTC"}', "policy": b'{"catch_up_limit":"x"}',
-    "progress": b"1-1-1 " + b"9" * 19 + b" - -",
+    "progress": b"9" * 19 + b" - - 1-1-1",
     "tags": b'["\\ud800"]', "anchor": b"9" * 400, "func": b"x" * 300_000,
 }  # fmt: skip
 

@@ -28,7 +28,7 @@ def due(
     policy: Policy | None = None,
 ) -> DueRecurring:
     text = trigger if isinstance(trigger, str) else trigger.to_text()
-    texts = (id, "normal", str(nominal_ms), f"1-1-1 {nominal_ms} - -", text, str(anchor_ms))
+    texts = (id, "normal", str(nominal_ms), f"{nominal_ms} - - 1-1-1", text, str(anchor_ms))
     return DueRecurring(
         *(each.encode() for each in texts),
         None if policy is None else policy_text(CheckedOptions(policy=policy)).encode(),
