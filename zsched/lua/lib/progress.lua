@@ -4,10 +4,9 @@
 -- GIVES  progress_of(id)  a table: version, nominal_ms, last, state; nil if there is none, or another program broke it
 --        progress_text(id, progress) change_progress(id, changes)  false, '' and - as a value: nothing
 --
--- The text is the nominal ms, the last run without the schedule's id, the state, and the version; - for nothing. So a
--- pass of the leader reads and writes one field, and only the beginning of its text changes. It has at most 64 bytes,
--- unless a namespace has a long name or a schedule much trouble: for a longer one Redis needs twice the memory of the
--- hash (hash-max-listpack-value).
+-- The text is nominal ms, last run without the schedule's id, state and version; - for nothing. So a pass of the leader
+-- reads and writes one field, of which only the beginning changes. It has at most 64 bytes, unless a namespace has a
+-- long name or a schedule much trouble: for a longer one Redis needs twice the memory (hash-max-listpack-value).
 local FORM = '^(%-?%d*) ([%w_-]+) ([%l%d=,-]+) (%d+%-%d+%-%d+)$'
 local LONGEST_TIME = 16  -- digits that a number of Lua holds
 
