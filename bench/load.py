@@ -60,8 +60,7 @@ def progresses(ground: Any, ids: Iterable[str]) -> list[bytes]:
 
 def with_nominal(progress: bytes, nominal_ms: int) -> bytes:
     """Return *progress* with another nominal time."""
-    version, _, rest = progress.split(b" ", 2)
-    return b"%b %d %b" % (version, nominal_ms, rest)
+    return b"%d %b" % (nominal_ms, progress.partition(b" ")[2])
 
 
 def put(client: Client, timed: Sequence[Timed], **options: Unpack[ScheduleOptions]) -> None:

@@ -17,6 +17,7 @@ from tests.builders.records import JOB_FIELDS
 from tests.waiting import WITHIN_S
 from zsched.core.clock import LAST_MS
 from zsched.core.entry import Entry
+from zsched.core.options.checked import letters_in
 from zsched.core.options.choices import Priority
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
@@ -31,7 +32,7 @@ TERM = Term(TOKEN, EPOCH, SERVER, LEASE_MS, float("inf"), 0, 0)
 HOUR_MS = 3_600_000
 
 FIELDS = {name: text for name, text in JOB_FIELDS.items() if name != "data"}
-OWN = {"flags": "", "func": "app.task"}
+OWN = {"func": "app.task"}
 TEMPLATE = {name: text for name, text in JOB_FIELDS.items() if name != "zs"}
 
 
@@ -279,9 +280,9 @@ class Namespace:
         }  # fmt: skip
         assert row.keys() <= said.keys()
         said |= row
-        job = TEMPLATE | (template or {})
-        data, flags = job.pop("data"), "e" if "zs_expires" in job else ""
-        own = OWN | {"flags": flags} | (own or {})
+        job = {"status": "queued"} | TEMPLATE | (template or {})
+        data = job.pop("data")
+        own = OWN | ({"policy": "e"} if "zs_expires" in job else {}) | (own or {})
         own_texts, texts = flat(own), flat(job)
         head = [said.pop(name) for name in ("lane", "if_exists", "enabled")]
         shape = [*head, len(own_texts), len(texts), *own_texts, *texts]
@@ -295,7 +296,9 @@ class Namespace:
     def fire(self, **over: Any) -> Fire:
         reply = self.fire_reply(**over)
         assert reply[0].isdigit(), reply
-        reply[9] = [reply[9][n : n + 7] for n in range(0, len(reply[9]), 7)]
+        reply[9] = [
+            [texts[n], word, *texts[n + 1 : n + 6]] for word, *texts in reply[9] for n in range(0, len(texts), 6)
+        ]
         return Fire(*reply)
 
     def fire_reply(self, **over: Any) -> list[Any]:
@@ -313,20 +316,25 @@ class Namespace:
         Commit plans (recurring row of fire, fire ms or "", next ms or ""). A plan may have (first, last, count) of
         coalesced occurrences, or a text of passed ones; each is due *jitter_ms* after its time. Return a word per plan.
         """
-        lanes: dict[str, dict[str, list[Any]]] = {}
-        for row, fire_ms, next_ms, *passed in planned:
+        plans: dict[str, list[int]] = {}
+        for number, (row, fire_ms, next_ms, *passed) in enumerate(planned):
             fire, then = ("-" if ms == "" else ms for ms in (fire_ms, next_ms))
             told = passed[0] if len(passed) == 1 else "coalesced:{}:{}:{}".format(*passed) if passed else "-"
             due = fire if fire == "-" else int(fire) + jitter_ms
-            plan = " ".join(map(str, (fire, due, overlap, overlap_limit, then, then, told)))
-            lanes.setdefault(row[1], {}).setdefault(plan, []).append(row)
-        rows: list[Any] = []
-        for lane, plans in lanes.items():
-            due_rows = list(chain.from_iterable(plans.values()))
-            rows += [lane, len(plans), len(due_rows)]
-            rows += [f"{len(each)} {plan}" for plan, each in plans.items()]
-            rows += [row[n] for n in (0, 3) for row in due_rows]
-        return self.call("advance", rows, **over)[1:]
+            words = row[1], fire, due, overlap, overlap_limit, self._flags(row[0]), then, then, told
+            plan = " ".join(map(str, words))
+            plans.setdefault(plan, []).append(number)
+        order = [*chain.from_iterable(plans.values())]
+        texts = [f"{len(numbers)} {plan}" for plan, numbers in plans.items()]
+        texts += [planned[number][0][n] for n in (0, 3) for number in order]
+        words = dict(zip(order, self.call("advance", [len(plans), *texts], **over)[1].split(), strict=True))
+        return [words[number] for number in range(len(planned))]
+
+    def _flags(self, id: str) -> str:
+        """Return the flags of a recurring schedule for its plan, as fire answers them."""
+        key = self.keys.schedule(id)
+        policy = self.redis.hget(key, "policy") if self.redis.type(key) == b"hash" else None
+        return letters_in((policy or b"").decode("utf-8", "replace")) or "-"
 
     def limit(self, **per_second: float) -> None:
         """Set these limits of queues."""

@@ -8,7 +8,7 @@ import redis
 
 from zsched.storage.keys import Keys
 
-WORDS = ("version", "nominal", "last", "state")
+WORDS = ("nominal", "last", "state", "version")
 
 
 def words_of(id: str, progress: str) -> dict[str, str]:

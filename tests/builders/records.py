@@ -18,7 +18,7 @@ def texts_of(fields: dict[str, str]) -> list[bytes]:
 
 JOB_FIELDS: Final = {"description": "app.task", "origin": "default", "timeout": "180", "data": "call", "zs": "1"}
 OWN_FIELDS: Final = {
-    "trigger": "rule-1", "func": "app.task", "flags": "", "anchor": "5", "digest": "d", "lane": "low",
+    "trigger": "rule-1", "func": "app.task", "anchor": "5", "digest": "d", "lane": "low",
     "created_at": "5",
 }  # fmt: skip
 

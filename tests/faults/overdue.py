@@ -36,9 +36,9 @@ local fields = {'kind', 'replan', 't', t, 'old', meta[4] or '', 'new', meta[4] o
 for n = 3, #ARGV do
   local key = ARGV[2] .. ARGV[n]
   fields[#fields + 1] = ARGV[n]
-  local version, nominal, rest = string.match(redis.call('HGET', key, 'progress'), '^(%S+) (%S+) (.*)$')
+  local nominal, rest = string.match(redis.call('HGET', key, 'progress'), '^(%S+) (.*)$')
   fields[#fields + 1] = table.concat({nominal, ARGV[1], ARGV[1]}, ' ')
-  redis.call('HSET', key, 'progress', version .. ' ' .. ARGV[1] .. ' ' .. rest)
+  redis.call('HSET', key, 'progress', ARGV[1] .. ' ' .. rest)
   redis.call('ZADD', KEYS[4], ARGV[1], ARGV[n])
 end
 redis.call('XADD', KEYS[2], (meta[1] or '0') .. '-' .. string.format('%.0f', seq), unpack(fields))

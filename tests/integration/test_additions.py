@@ -109,7 +109,10 @@ OVERLAP = Addition(
             ('"queue", "cancel_previous"]', '"queue", "cancel_previous", "replace_queued"]'),
         ],
         "zsched/lua/lib/overlap.lua": [
-            ("function has_chain(", "POLICIES.replace_queued = POLICIES.cancel_previous\n\nfunction has_chain(")
+            (
+                "function POLICIES.allow.",
+                "POLICIES.replace_queued = POLICIES.cancel_previous\n\nfunction POLICIES.allow.",
+            )
         ],
         "zsched/lua/unblock.lua": [
             (
@@ -185,7 +188,7 @@ STATE = Addition(
     },
     EACH_RULE
     + """
-    print(json.dumps([zsched.redis.hget(Keys("default").schedule("a"), "progress").decode().split()[3], len(fired)]))
+    print(json.dumps([zsched.redis.hget(Keys("default").schedule("a"), "progress").decode().split()[2], len(fired)]))
 """,
     ["pushes=3", 6],
 )

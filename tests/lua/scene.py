@@ -136,7 +136,7 @@ def seen(ns: Namespace) -> dict[str, Any]:
 
 
 def _skip(ns: Namespace, next_ms: Any) -> Any:
-    version, passed = row(ns, "paused-rule")[3].split()[0], (DUE_MS, DUE_MS, 1)
+    version, passed = row(ns, "paused-rule")[3].split()[3], (DUE_MS, DUE_MS, 1)
     plan = plan_text(DUE_MS, version, next_ms, until_ms=DUE_MS * 3, passed=passed)
     return ns.call("resume", ["paused-rule", plan], missed="skip")
 
@@ -161,7 +161,7 @@ CALLS: dict[str, Callable[[Namespace], Any]] = {
     "run_now of a one-shot": lambda g: g.call("run_now", id="expiring", **_OP),
     "run_now of a rule": lambda g: g.call("run_now", id="rule", **_OP),
     "run_now backfill": lambda g: g.call(
-        "run_now", [DUE_MS - 5, "once", DUE_MS - 4, "again"], id="rule", seen_version=row(g, "rule")[3].split()[0]
+        "run_now", [DUE_MS - 5, "once", DUE_MS - 4, "again"], id="rule", seen_version=row(g, "rule")[3].split()[3]
     ),
     "retry": lambda g: retry(g, WORKED[0], "ended", {"zs_expires": EXPIRES}, nominal_ms=1767225600000),
     "cancel of a one-shot": lambda g: g.call("cancel", ["later"]),

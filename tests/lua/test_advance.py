@@ -77,7 +77,7 @@ def test_advance_skips_a_schedule_that_changed_since_fire(led: Namespace, change
 def test_schedules_with_the_same_plan_are_checked_individually(led: Namespace) -> None:
     due_ms, next_ms = led.now_ms - 1000, led.now_ms + HOUR_MS
     for id in ("changed", "first", "plain", "pushed"):
-        led.put_recurring(id, due_ms, own={"flags": "f" if id == "first" else ""})
+        led.put_recurring(id, due_ms, own={"policy": "f" if id == "first" else ""})
     rows = led.fire().recurring
     change_progress(led.redis, led.keys, "changed", version="7-999-9")
     led.redis.hset(led.keys.rq.job(f"pushed-{due_ms}"), "status", "finished")
@@ -158,7 +158,7 @@ def test_advance_records_why_a_dead_or_old_run_is_ignored(
 
 @pytest.mark.parametrize(("flags", "word"), [("", "uncertain"), ("s", "skipped")])
 def test_an_occurrence_due_before_the_doubt_is_uncertain_or_skipped(led: Namespace, flags: str, word: str) -> None:
-    [row] = _due(led, own={"flags": flags})
+    [row] = _due(led, own={"policy": flags})
     run, next_ms = f"r-{row[2]}", led.now_ms + HOUR_MS
     led.redis.hset(led.keys.meta(), "doubt", row[2])
 
@@ -181,7 +181,7 @@ def test_the_doubt_is_compared_with_the_fired_occurrence(led: Namespace) -> None
 
 
 def test_the_doubt_is_compared_with_the_due_time_whose_jitter_is_in_the_log_row(led: Namespace) -> None:
-    [row] = _due(led, own={"flags": "s"})
+    [row] = _due(led, own={"policy": "s"})
     nominal_ms, next_ms = int(row[2]) - 500, led.now_ms + HOUR_MS  # jitter: nothing can have pushed it before
     led.redis.hset(led.keys.meta(), "doubt", nominal_ms + 100)
 
@@ -193,7 +193,7 @@ def test_the_doubt_is_compared_with_the_due_time_whose_jitter_is_in_the_log_row(
 def test_a_run_with_the_front_flag_is_pushed_to_the_front_also_without_a_set_of_queues(led: Namespace) -> None:
     led.redis.rpush(f"{RQ}:queue:default", "waiting")
     led.redis.set(f"{RQ}:queues", "not a set")
-    [row] = _due(led, own={"flags": "f"})
+    [row] = _due(led, own={"policy": "f"})
 
     assert ["fired"] == led.advance((row, int(row[2]), led.now_ms + HOUR_MS))
     assert [f"r-{row[2]}", "waiting"] == led.queue()

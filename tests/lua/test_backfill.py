@@ -58,7 +58,7 @@ def test_a_run_is_a_copy_of_the_template_that_is_queued_now(rule: Namespace) -> 
 
 
 def test_a_backfill_leaves_the_schedule_unchanged_and_goes_to_the_back(led: Namespace) -> None:
-    led.put_recurring("r", own={"flags": "f"})
+    led.put_recurring("r", own={"policy": "f"})
     now = led.call("run_now", id="r")[2]
     before = led.schedule("r"), led.places()
 

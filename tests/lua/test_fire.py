@@ -174,7 +174,7 @@ def test_due_recurring_schedules_are_returned_and_stay_in_their_lane(led: Namesp
 
     fired = led.fire()
 
-    assert [["r", "high", str(due_ms), f"{version} {due_ms} - -", "rule-1", str(anchor_ms), None]] == fired.recurring
+    assert [["r", "high", str(due_ms), f"{due_ms} - - {version}", "rule-1", str(anchor_ms), None]] == fired.recurring
     assert (1, [run], {"r": f"high {due_ms}"}) == (fired.runs, led.queue(), led.places())
 
 

@@ -44,7 +44,7 @@ class Storm:
         self.ns.put_recurring(
             self._id(), f"+{self.random.choice([5, 50, 5000])}", lane=self._lane(), trigger=f"rule-{number}",
             digest=f"digest-{number}-{self.random.randint(1, 2)}", if_exists=self._if_exists(), op=self._op(),
-            own={"flags": self.random.choice(["", "f", "s"])},
+            own={"policy": self.random.choice(["", "f", "s"])},
         )  # fmt: skip
 
     def pause(self) -> None:

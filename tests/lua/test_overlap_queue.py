@@ -190,7 +190,7 @@ def test_a_run_id_that_repeats_after_a_loss_waits_and_is_launched_once(led: Name
 
 
 def test_a_waiting_run_with_the_front_flag_is_launched_to_the_front(led: Namespace) -> None:
-    put(led, flags="f", template={"zs": "1fq"})
+    put(led, policy="f", template={"zs": "1fq"})
     first, _second = fired(led, "queue", 2)
     becomes(led, first, "finished")
     led.redis.rpush(f"{RQ}:queue:default", "other")

@@ -41,7 +41,7 @@ def _fire(ns: Namespace) -> str:
 
 
 def _advance(ns: Namespace) -> str:
-    put(ns, template=LIMIT, flags="l")
+    put(ns, template=LIMIT, policy="l")
     return advance(ns, "allow")[1]
 
 
@@ -166,7 +166,7 @@ def test_a_one_shot_is_quarantined_with_the_limits_key_that_is_of_a_wrong_type(l
 
 def test_a_rule_is_quarantined_with_the_limits_key_that_is_of_a_wrong_type(led: Namespace) -> None:
     led.redis.set(ALLOWED, "x")
-    put(led, template=LIMIT, flags="l")
+    put(led, template=LIMIT, policy="l")
 
     word, _ = advance(led, "allow")
 
@@ -304,7 +304,7 @@ def test_a_run_that_waits_for_a_slot_is_cancelled_unless_it_just_got_one_or_has_
 
 def test_a_run_that_waits_for_a_slot_is_withdrawn_for_the_next_run(led: Namespace) -> None:
     take_slot(led)
-    put(led, template=LIMIT, flags="l")
+    put(led, template=LIMIT, policy="l")
     _, first = advance(led, "cancel_previous")
 
     word, second = advance(led, "cancel_previous")
@@ -324,7 +324,7 @@ def test_a_withdrawn_run_without_a_place_stays_in_its_chain(led: Namespace) -> N
 
 def test_a_run_that_waits_for_a_slot_counts_as_overlap_for_an_hour(led: Namespace) -> None:
     take_slot(led)
-    put(led, template=LIMIT, flags="l")
+    put(led, template=LIMIT, policy="l")
     _, first = advance(led, "skip")
 
     assert "overlap" == advance(led, "skip")[0]
@@ -342,7 +342,7 @@ def test_a_deferred_run_of_a_wrong_limit_stays_deferred(led: Namespace) -> None:
 
 
 def test_a_chained_run_is_deferred_without_a_slot_and_asks_for_one_when_it_is_released(led: Namespace) -> None:
-    put(led, template=LIMIT, flags="l")
+    put(led, template=LIMIT, policy="l")
     _, first = advance(led, "queue")
     word, second = advance(led, "queue")
     deferred = (word, slots(led), led.job(second)["status"])

@@ -135,8 +135,8 @@ def test_a_retry_goes_to_the_front_if_the_run_did(ns: Namespace) -> None:
 def test_a_retry_keeps_flags_and_its_schedule_as_it_is(ns: Namespace, kind: str, zs: str | None, front: str) -> None:
     due_ms = ns.put_later("a") if kind == "one-shot" else 0
     if kind == "rule":
-        ns.put_recurring("a", own={"flags": "fs"})
-    job(ns)
+        ns.put_recurring("a")
+    job(ns, **({"zs": zs} if zs else {}))
     before = ns.schedule("a"), ns.template("a"), ns.places(), ns.job(f"a-{due_ms}")
 
     word, _, again = retry(ns)

@@ -130,7 +130,7 @@ def test_run_now_keeps_a_paused_or_ended_rule_as_it_is_and_removes_a_paused_one_
 def test_run_now_respects_the_front_flag_of_the_schedule(ns: Namespace, kind: str) -> None:
     ns.redis.rpush(f"{RQ}:queue:default", "waiting")
     if kind == "recurring":
-        ns.put_recurring("a", own={"flags": "fs"})
+        ns.put_recurring("a", template={"zs": "1fs"})
     else:
         ns.put(("a", "+60000"), fields=FIELDS | {"zs": "1fs"})
 

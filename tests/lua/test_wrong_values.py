@@ -59,11 +59,11 @@ def _spoils() -> Iterator[tuple[str, str, Spoil]]:
         yield f"limit at {n}", "later", _hash(lambda g: g.keys.limits(), "email", b"5 " + _bytes(value))
         yield f"limit of {n}", "later", _hash(lambda g: g.keys.limits(), "email", _bytes(value) + b" 0")
     for n, value in enumerate(TEXTS):
-        for field in ("progress", "trigger", "digest", "policy", "flags", "tags", "lane"):
+        for field in ("progress", "trigger", "digest", "policy", "tags", "lane"):
             yield f"{field} {n}", "rule", _hash(lambda g: g.keys.schedule("rule"), field, value)
         for word in ("version", "last", "state"):
             yield f"{word} {n}", "rule", _progress(word, value)
-        for field in ("origin", "data", "description"):
+        for field in ("origin", "zs", "data", "description"):
             yield f"template's {field} {n}", "rule", _hash(lambda g: g.keys.template("rule"), field, value)
         for field in ("origin", "zs", "status", "data"):
             yield f"job's {field} {n}", "later", _hash(lambda g: g.keys.rq.job(f"later-{DUE_MS * 2}"), field, value)
@@ -110,7 +110,7 @@ def _advance(ns: Namespace, id: str, overlap: str) -> Any:
         id,
         "normal",
         f"{score:.17g}" if score is not None else "-",
-        ns.progress(id) if score is not None else "0-0-0 5 - -",
+        ns.progress(id) if score is not None else "5 - - 0-0-0",
     )
     return ns.advance((words, DUE_MS * 2, DUE_MS * 2 + HOUR_MS), overlap=overlap)
 

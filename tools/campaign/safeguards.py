@@ -71,7 +71,7 @@ SAFEGUARDS = {
     ),
     "advance": Safeguard(
         ("advance.lua",),
-        (("schedule[1] ~= seen_progress", "false"),),
+        (("progress ~= seen_progress", "false"),),
         ("rules-churned",),
     ),
 }  # fmt: skip

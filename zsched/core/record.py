@@ -27,7 +27,7 @@ from zsched.core.runs.run_id import run_id_of
 
 STATE: Final = re.compile(r"[a-z]+=[0-9]{1,9}(,[a-z]+=[0-9]{1,9})*")  # lua/lib/state.lua
 PROGRESS: Final = re.compile(
-    r"([0-9]+-[0-9]+-[0-9]+) ([0-9]{1,16}|-) ([A-Za-z0-9_-]+) ([a-z0-9=,-]+)"
+    r"([0-9]{1,16}|-) ([A-Za-z0-9_-]+) ([a-z0-9=,-]+) ([0-9]+-[0-9]+-[0-9]+)"
 )  # lua/lib/progress.lua
 _ROW_HEAD: Final = 2  # texts before the fields in a row: id, words
 _ROW_WORDS: Final = 11  # the last one is the note, which may have blanks

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from zsched.core.clock import LAST_MS
-from zsched.core.occurrences.policy import Policy, plan
-from zsched.core.options.checked import read_policy
+from zsched.core.occurrences.policy import plan
+from zsched.core.options.checked import letters_in, read_policy
 from zsched.core.options.choices import CatchUp
 from zsched.core.triggers.spec import Anchor
 from zsched.core.triggers.trigger import build, spec_of
 from zsched.errors import UnknownZone
 from zsched.storage.dispatch import DueRecurring, PlannedDue, WrittenPlan, advance_words
 
+_policy = lru_cache(maxsize=1000)(read_policy)
 _REMEMBERED = 100_000  # (rule, policies, nominal time); each is about 250 bytes
 
 
@@ -60,7 +61,8 @@ class Planner:
         return planned
 
     def _plan(self, due: DueRecurring, nominal: bytes, now_ms: int) -> WrittenPlan:
-        spec, policy = spec_of(due.trigger), _policy(due.policy or b"")
+        policy_text = (due.policy or b"").decode()
+        spec, policy = spec_of(due.trigger), _policy(policy_text)
         nominal_ms, anchor_ms = int(nominal), int(due.anchor_ms)
         if not (0 <= nominal_ms <= LAST_MS and 0 <= anchor_ms <= LAST_MS):  # a script would stop halfway
             raise ValueError("its nominal time or its anchor is not within the years 1970 to 9999")
@@ -69,7 +71,7 @@ class Planner:
         until_ms = from_ms + policy.patience_ms
         if made.next_ms is not None:
             until_ms = min(until_ms, made.next_ms - 1)
-        words = advance_words(made, policy)
+        words = advance_words(made, policy, letters_in(policy_text))
         shared = WrittenPlan(made, words, from_ms, until_ms, policy.overlap.has_chain)
         is_shared = spec.kind.anchor is Anchor.NOTHING and spec.count is None and not spec.jitter_ms
         if is_shared and made.fire_ms is not None and (policy.catch_up is not CatchUp.ALL or not made.passed):
@@ -84,9 +86,4 @@ def _nominal(progress: bytes) -> bytes:
     words = progress.split(b" ")
     if len(words) != 4 or not all(words):  # advance.lua takes the four words apart
         raise ValueError("its progress is broken")
-    return words[1]
-
-
-@lru_cache(maxsize=1000)
-def _policy(text: bytes) -> Policy:
-    return read_policy(text.decode())
+    return words[0]

@@ -8,8 +8,8 @@
 --        lacking                      zones that the leader's machine lacks, by spaces; see set_aside.lua
 -- RETURNS  OK, now in microseconds, next due ms after this batch or '', number looked at, number pushed, lists of
 --          skipped, expired and cancelled as in LOGS, id and reason per quarantined schedule, number uncertain,
---          seven texts per due recurring schedule (id, word of lib/lanes, due ms, progress, trigger, anchor, policy),
---          and a list of RQ's keys of a wrong type
+--          per ZSET a list of its word of lib/lanes and six texts per due recurring schedule (id, due ms, progress,
+--          trigger, anchor, policy), and a list of RQ's keys of a wrong type
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms
 -- LOGS   fire: runs = run ids pushed · uncertain = those that a lost history may have pushed · skipped = uncertain
 --        before the push · expired · cancelled = <run id>=<RQ status, or as in lib/moved.lua> · doubt = its new ms
@@ -53,10 +53,11 @@ local function due_in(key, most, passed)
     local at = times[n]
     size = at == found[2] and FEW or most
     if n < most and at == found[2] then
-      for _, id in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', at, 'LIMIT', passed + n, most - n)) do
-        n = n + 1
-        ids[n], times[n] = id, at
+      found = redis.call('ZRANGEBYSCORE', key, '-inf', at, 'LIMIT', passed + n, most - n)
+      for i = 1, #found do
+        ids[n + i], times[n + i] = found[i], at
       end
+      n = n + #found
     end
   end
   return ids, times
@@ -106,11 +107,10 @@ local function take_other(id, word, due_ms, run, _, job)
       return throttle(id, word, due_ms, queue)
     end
     spend(queue)
-    local k = #recurring
-    recurring[k + 1], recurring[k + 2], recurring[k + 3] = id, word, due_ms
-    for field = 1, 4 do
-      recurring[k + 3 + field] = schedule[field]
-    end
+    local found = recurring[#recurring]
+    local k = #found
+    found[k + 1], found[k + 2] = id, due_ms
+    found[k + 3], found[k + 4], found[k + 5], found[k + 6] = unpack(schedule)
     return false
   elseif job[3] then
     return drop(cancelled, run .. '=' .. (word_of(job[1]) or 'none'))
@@ -172,7 +172,8 @@ end
 local looked = 0
 local function look_at(word, most, passed)
   local key, name = key_of(word), lane_of(word)
-  local stays = {}  -- by id
+  local stays = {}
+  recurring[#recurring + 1] = {word}
   local ids, times = due_in(key, math.min(most, limit - looked), passed)
   local is_doubtful = times[1] and tonumber(times[1]) <= doubt_ms  -- the oldest is, so others may be
   local is_recurring = has_recurring and ids[1] and redis.call('SMISMEMBER', recurring_key, unpack(ids)) or {}
@@ -198,7 +199,7 @@ local function look_at(word, most, passed)
     else
       local take = job[1] == 'scheduled' and job[3] and take_one_shot or take_other
       local leaves, problem = take(id, word, due_ms, run, job_key, job)
-      stays[id] = not leaves or nil
+      stays[n] = not leaves or nil
       if problem then
         local shown = id == '' and '?' or name_of(id)
         bad[#bad + 1] = {id, name, due_ms, nil, problem}
@@ -210,7 +211,7 @@ local function look_at(word, most, passed)
   local is_head = ids[1] and passed == 0 and not next(stays)  -- those that leave are the first of the ZSET
   local gone = {key, last_rank = is_head and #ids - 1}
   for n = 1, is_head and 0 or #ids do
-    gone[#gone + 1] = not stays[ids[n]] and ids[n] or nil
+    gone[#gone + 1] = not stays[n] and ids[n] or nil
   end
   leaving[#leaving + 1] = (is_head or gone[2]) and gone or nil
   looked = looked + #ids

@@ -164,7 +164,7 @@ list('past', past)
 local created_at = stamp(now_ms, seq + 1)
 reply[3] = append('put', fields) .. '/' .. created_at
 
--- Fields for fire come first: Redis finds them soonest. The shared texts begin with them (storage/rqjob.py). Jobs
+-- Fields for fire come first: Redis finds them soonest. The shared texts begin with them (storage/puts.py). Jobs
 -- differ only in data and signature, so most are copies of the first one with as many texts.
 local new_job, copied = {'HSET', '', 'status', 'scheduled'}, {}
 for i = ROWS, first_row - 1 do

@@ -225,10 +225,10 @@ for i = 1, row_count do
 end
 append('put_recurring', fields)
 
--- One HSET per shape; the texts of each row are filled in.
+-- One HSET per shape; the texts of each row are filled in. What fire and advance read stands first.
 for _, shape in ipairs(used) do
-  shape.schedule = {'HSET', '', 'trigger', '', 'digest', '', 'anchor', '', 'created_at', '',
-    'progress', '', 'updated_at', now, 'lane', shape.lane}
+  shape.schedule = {'HSET', '', 'progress', '', 'trigger', '', 'anchor', '', 'digest', '', 'created_at', '',
+    'updated_at', now, 'lane', shape.lane}
   add_pairs(shape.schedule, shape.own)
   shape.schedule_size = #shape.schedule
   shape.job = {'HSET', '', 'data', ''}
@@ -257,10 +257,10 @@ for _, n in ipairs(written) do
   local row = first_row + ROW_SIZE * (n - 1)
   local shape, old, at, due_ms = shapes[ARGV[row]], olds[n], found[n], dues[n]
   local lane, schedule, size, job = shape.lane, shape.schedule, shape.schedule_size, shape.job
-  schedule[2], schedule[4], schedule[6] = keys[2 * n - 1], ARGV[row + 3], ARGV[row + 4]
-  schedule[8], schedule[10] = anchors[n], old.created_at or now
-  schedule[12] = progress_text(ids[n], {version = put_version, nominal_ms = nominals[n], last = old.last,
+  schedule[2], schedule[6], schedule[8] = keys[2 * n - 1], ARGV[row + 3], anchors[n]
+  schedule[4] = progress_text(ids[n], {version = put_version, nominal_ms = nominals[n], last = old.last,
     state = states[n]})
+  schedule[10], schedule[12] = ARGV[row + 4], old.created_at or now
   if endings[n] then
     schedule[size + 1], schedule[size + 2], size = 'ended_at', endings[n], size + 2
   end

@@ -95,7 +95,7 @@ local function write_recurring(row)
       own[5], own[6] = 'ended_at', string.format('%.0f', math.floor(tonumber(kind.t_us) / 1000))
     end
     kind.own = texts_at(shape.first_own, shape.after_own, own)
-    kind.template = texts_at(shape.first, shape.after, {'HSET', ''})
+    kind.template = texts_at(shape.first, shape.after, {'HSET', '', 'status', 'queued'})
   end
   -- The version is new: a plan of the lost history's rule must not pass.
   kind.own[4] = progress_text(row.id, {version = entry .. '-' .. t, last = kind.last, state = kind.state,

@@ -31,7 +31,7 @@ local OVER = {finished = true, failed = true, stopped = true, canceled = true}
 local KEPT = {
   data = true, origin = true, description = true, meta = true, retry_intervals = true,
   enqueue_at_front_on_retry = true, success_callback_name = true, failure_callback_name = true,
-  stopped_callback_name = true, rate_limit_key = true,
+  stopped_callback_name = true, rate_limit_key = true, zs = true,
 }
 local NUMBERS = {  -- a worker dies of a field that is no number
   timeout = true, result_ttl = true, failure_ttl = true, retries_left = true, success_callback_timeout = true,
@@ -48,8 +48,8 @@ local OF_RUN = {  -- fields of ours that are no part of the definition
 local orders, texts_size, bytes, is_full, taken = {}, 0, 0, false, {}
 
 -- Return the texts of the new run's job, or nil if another writer broke the old one.
-local function texts_of_new(job, texts, flags, signature)
-  local its_texts = flags and {'zs', flags} or {}
+local function texts_of_new(job, texts, signature)
+  local its_texts = {}
   if signature ~= '' then
     job.zs_sig = signature
   end
@@ -108,17 +108,12 @@ local function decide(id, run, nominal_ms, signature, given)
     return is_under_way(job.status) and 'NOTOVER' or 'BROKEN', word_of(job.status) or '-'
   end
 
-  local flags = job.zs
-  if not flags then
-    local own = redis.pcall('HGET', schedule_prefix .. id, 'flags')
-    flags = type(own) == 'string' and own ~= '' and '1' .. own or nil
-  end
-  local its_texts = texts_of_new(job, texts, flags, signature)
+  local its_texts = texts_of_new(job, texts, signature)
   if not its_texts then
     return 'BROKEN', '-'
   end
   local again, size = free_run(id, tonumber(nominal_ms), seq + 1), #job.data + #(job.meta or '')
-  local one = order(again, job, flags and string.find(flags, 'f', 1, true))
+  local one = order(again, job, string.find(job.zs or '', 'f', 1, true))
   if not one then
     return 'WRONGTYPE', '-'
   end

@@ -42,7 +42,6 @@ local function refusal()
   for n, name in ipairs(FIELDS) do
     job[name] = values[n] or nil
   end
-  job.zs = at.recurring and redis.call('HGET', schedule_key, 'flags') or job.zs
   if not job.data or not at.recurring and job.status ~= 'scheduled' or is_backfill and at.place == 'quarantine' then
     return 'QUARANTINED'
   elseif not order('', job) then

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from zsched.core.entry import Position, text
@@ -164,7 +164,7 @@ class Dispatch:
             expired=_texts(expired),
             cancelled=_texts(cancelled),
             quarantined=[(text(id), text(reason)) for id, reason in quarantined],
-            recurring=[DueRecurring._make(row) for row in zip(*[iter(recurring)] * 7, strict=True)],
+            recurring=[due for lane, *texts in recurring for due in _due_in(lane, iter(texts))],
             wrong=_texts(wrong),
         )
 
@@ -178,7 +178,7 @@ class Dispatch:
         reply = self._scripts.call("advance", patience_ms=patience_ms, rows=rows, **_guard(term, window))
         if isinstance(reply[0], str):
             return Stopped(*reply)
-        words = dict(zip(order, _texts(reply[1:]), strict=True))
+        words = dict(zip(order, text(reply[1]).split(), strict=True))
         return [words[number] for number in range(len(planned))]
 
     def unblock(self, term: Term, window: Window, cursor: str) -> Unblocked | Stopped:
@@ -284,21 +284,20 @@ def _guard(term: Term, window: Window) -> dict[str, Any]:
     return {**term.fence, "clock_from_ms": window.from_ms, "clock_until_ms": window.until_ms}
 
 
+def _due_in(lane: bytes, texts: Iterator[bytes]) -> Iterator[DueRecurring]:
+    """Return the due recurring schedules of a place, from their texts in the reply of fire.lua."""
+    return map(DueRecurring, texts, repeat(lane), texts, texts, texts, texts, texts)
+
+
 def _advance_rows(planned: Sequence[PlannedDue]) -> tuple[list[bytes | int], list[int]]:
     """Return the rows of advance.lua, and the number of the schedule for each of its answers."""
-    lanes: dict[bytes, dict[bytes, list[int]]] = {}
+    by_plan: dict[tuple[bytes, bytes], list[int]] = {}
     for number, (due, plan) in enumerate(planned):
-        lanes.setdefault(due.lane, {}).setdefault(plan.words, []).append(number)
-    rows: list[bytes | int] = []
-    order: list[int] = []
-    for lane, by_plan in lanes.items():
-        numbers = list(chain.from_iterable(by_plan.values()))
-        rows += (lane, len(by_plan), len(numbers))
-        rows += [b"%d %b" % (len(each), words) for words, each in by_plan.items()]
-        those = [planned[number][0] for number in numbers]
-        rows += [*(one.id for one in those), *(one.progress for one in those)]
-        order += numbers
-    return rows, order
+        by_plan.setdefault((due.lane, plan.words), []).append(number)
+    order = list(chain.from_iterable(by_plan.values()))
+    dues = [planned[number][0] for number in order]
+    plans = (b"%d %b %b" % (len(numbers), *of) for of, numbers in by_plan.items())
+    return [len(by_plan), *plans, *(due.id for due in dues), *(due.progress for due in dues)], order
 
 
 def end_row(run: Run, job: str) -> tuple[str, ...]:
@@ -313,12 +312,13 @@ def end_row(run: Run, job: str) -> tuple[str, ...]:
     return schedule_of(run.id), run.id, job, counts, status, facts_text(run)
 
 
-def advance_words(plan: Plan, policy: Policy) -> bytes:
-    """Write a plan for advance.lua."""
+def advance_words(plan: Plan, policy: Policy, flags: str = "") -> bytes:
+    """Write a plan for advance.lua, of a schedule with these flag letters."""
     times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.fire_ms, plan.due_ms))
     next_times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.next_ms, plan.next_due_ms))
     ranges = (f"{one.why}:{one.range.first_ms}:{one.range.last_ms}:{one.range.count}" for one in plan.passed)
-    words = (*times, policy.overlap.value, str(policy.overlap_limit), *next_times, ",".join(ranges) or "-")
+    policies = policy.overlap.value, str(policy.overlap_limit), flags or "-"
+    words = (*times, *policies, *next_times, ",".join(ranges) or "-")
     return " ".join(words).encode()
 
 

@@ -128,8 +128,8 @@ class Keys:
 
     def schedule(self, id: str) -> str:
         """
-        HASH, recurring only: version, trigger, anchor, nominal, digest, lane, flags, last, func, tags,
-        name, owner, policy, created_at, updated_at, ended_at, pause_after.
+        HASH, recurring only: progress, trigger, anchor, policy, digest, lane, func, tags, name, owner,
+        created_at, updated_at, ended_at, pause_after.
         """
         return self.schedule_prefix() + id
 

@@ -43,6 +43,7 @@ ROW_SIZE: Final = 4
 RELATIVE: Final = ("+", "=")  # how the due of a delay begins
 _RUN_TIMES: Final = 1000  # tries for the id of a run: so many calls of one id in a second
 _WRITTEN: Final = frozenset({"created", "updated"})  # words of a put that wrote a schedule
+_READ_BY_FIRE: Final = ("origin", "zs")  # fields of a waiting job; lua/put.lua writes its status before them
 DONE: Final = _WRITTEN | {"unchanged", "kept", "already_fired"}  # and of those that found nothing to do
 
 
@@ -251,7 +252,7 @@ class PutScripts:
         letters = definition.letters()
         if isinstance(definition.when, TriggerSpec):
             func = str(job.pop("zs_func", job["description"]))
-            own = {"flags": letters, "func": func, **definition.texts(Stored.LABEL), **definition.texts(Stored.OWN)}
+            own = {"func": func, **definition.texts(Stored.LABEL), **definition.texts(Stored.OWN)}
             if policy := policy_text(definition):
                 own["policy"] = policy
             job["status"], allow_past = "queued", False
@@ -385,8 +386,12 @@ class PutScripts:
 
 
 def flat(pairs: Pairs | dict[str, str]) -> tuple[str | bytes, ...]:
-    """Return field and value texts, sorted by field, so that equal contents have equal texts."""
-    return tuple(text for field in sorted(pairs) for text in (field, pairs[field]))
+    """
+    Return field and value texts, sorted by field, so that equal contents have equal texts. The fields that fire reads
+    come first: Redis finds them soonest.
+    """
+    fields = sorted(pairs, key=lambda field: (field not in _READ_BY_FIRE, field))
+    return tuple(text for field in fields for text in (field, pairs[field]))
 
 
 def _separated(*texts: str | bytes) -> bytes:

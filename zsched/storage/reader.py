@@ -174,7 +174,7 @@ class Reader:
         with self._link.wire() as wire, asking(self._keys.recurring()):
             texts = wire.execute_all(("HGET", self._keys.schedule(id), "progress") for id in ahead.times)
         pairs = zip(ahead.times.items(), texts, strict=True)
-        times = {id: ms for (id, ms), progress in pairs if b" %d " % ms in (progress or b"")}
+        times = {id: ms for (id, ms), progress in pairs if (progress or b"").startswith(b"%d " % ms)}
         return replace(ahead, times=times)
 
     def _lane(

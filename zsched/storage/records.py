@@ -69,7 +69,7 @@ def _record(id: str, row: list[Any], run_suffix: str) -> Record:
     place, lane, due, since_ms, note, is_recurring, own, job, places = row
     fields = dict(zip(own[::2], own[1::2], strict=True))
     progress = PROGRESS.fullmatch(text(fields.pop(b"progress", b"")))
-    version, nominal, last, state = progress.groups() if progress else ("", "-", "-", "-")
+    nominal, last, state, version = progress.groups() if progress else ("-", "-", "-", "")
     if fields:
         fields[b"version"] = version.encode()  # empty: the progress is broken
     return Record(
@@ -112,9 +112,8 @@ def _schedule(record: Record, encoder: Encoder, now_ms: int) -> Schedule:
     wanted = job | {name.removeprefix("zs_"): text for name, text in job.items() if name.startswith("zs_")}
     labels = own if recurring else wanted
     spec, policy = _read(own.get("trigger"), _spec), _read(own.get("policy", ""), read_policy)
-    flags = own.get("flags", "") if recurring else job.get("zs", "")
     options = read_options({Stored.JOB: job, Stored.RQ: wanted, Stored.LABEL: labels, Stored.OWN: own})
-    options |= read_letters(flags)
+    options |= read_letters(job.get("zs", ""))
     func, queue = labels.get("func") or job.get("description", ""), job.get("origin", "")
     sound: dict[str, object] = {"rule": spec or not recurring, "progress": version != "", "policy": policy}
     sound |= {

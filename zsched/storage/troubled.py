@@ -161,4 +161,4 @@ def _first_run(id: str, chain: bytes | None, progress: bytes | None) -> str:
     if len(words) > 1 and words[1]:
         return words[1]
     found = PROGRESS.fullmatch(text(progress or b""))
-    return run_id_of(id, found[3]) if found and found[3] != "-" else ""
+    return run_id_of(id, found[2]) if found and found[2] != "-" else ""

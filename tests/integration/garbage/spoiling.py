@@ -63,7 +63,7 @@ def _option_fields(*places: Stored) -> set[str]:
 JOB: Final = sorted({*_OF_RQ, *_OURS, *SIGNED, *JOB_FIELDS.values(), *_option_fields(Stored.JOB, Stored.RQ)})
 OWN: Final = sorted(
     _option_fields(Stored.OWN, Stored.LABEL)
-    | {"anchor", "created_at", "digest", "ended_at", "failures", "flags", "func", "lane", "policy", "progress"}
+    | {"anchor", "created_at", "digest", "ended_at", "failures", "func", "lane", "policy", "progress"}
     | {"trigger", "updated_at", "id", "args", "kwargs"}
 )
 
@@ -128,7 +128,7 @@ _ONCE: Final[dict[str, bytes]] = {
 }  # fmt: skip
 _RULES: Final[dict[str, bytes]] = {
     "trigger": b'{"kind":"cron","expr":5,"tz":"UTC"}', "policy": b'{"catch_up_limit":"x"}',
-    "progress": b"1-1-1 " + b"9" * 19 + b" - -",
+    "progress": b"9" * 19 + b" - - 1-1-1",
     "tags": b'["\\ud800"]', "anchor": b"9" * 400, "func": b"x" * 300_000,
 }  # fmt: skip
 
@@ -183,12 +183,13 @@ def _call(random: random.Random, name: str, old: bytes) -> bytes:
 
 def _spoilt_object(random: random.Random, name: str, old: bytes) -> bytes:
     values = _SPEC if name == "trigger" else _POLICY
-    found = json.loads(old or b"{}")
+    letters, brace, rest = old.partition(b"{")  # the flags of a policy
+    found = json.loads(brace + rest or b"{}")
     for key in random.sample(sorted(values), random.choice([1, 1, 2])):
         found[key] = random.choice(values[key])
         if random.random() < 0.1:
             del found[key]
-    return json.dumps(found).encode()
+    return letters + json.dumps(found).encode()
 
 
 # -- schedules --------------------------------------------------------------------------------------

@@ -118,5 +118,5 @@ class TickingLeader:
 def hourly(number: int, trigger: str = "") -> DueRecurring:
     """Return schedule s<number> of every hour, or of the text *trigger*, which is due now."""
     text = trigger or TriggerSpec(CRON, "0 * * * *").to_text()
-    told = (f"s{number}", "normal", str(NOW_MS), f"1-1-1 {NOW_MS} - -", text, str(NOW_MS - HOUR_MS))
+    told = (f"s{number}", "normal", str(NOW_MS), f"{NOW_MS} - - 1-1-1", text, str(NOW_MS - HOUR_MS))
     return DueRecurring(*(each.encode() for each in told))

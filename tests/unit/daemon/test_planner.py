@@ -7,7 +7,7 @@ import pytest
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.occurrences.policy import Passed, Plan, Policy, Range
 from zsched.core.options.checked import CheckedOptions, policy_text
-from zsched.core.options.choices import CatchUp, Overlap
+from zsched.core.options.choices import CatchUp
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
@@ -28,7 +28,7 @@ def due(
     policy: Policy | None = None,
 ) -> DueRecurring:
     text = trigger if isinstance(trigger, str) else trigger.to_text()
-    texts = (id, "normal", str(nominal_ms), f"1-1-1 {nominal_ms} - -", text, str(anchor_ms))
+    texts = (id, "normal", str(nominal_ms), f"{nominal_ms} - - 1-1-1", text, str(anchor_ms))
     return DueRecurring(
         *(each.encode() for each in texts),
         None if policy is None else policy_text(CheckedOptions(policy=policy)).encode(),
@@ -132,13 +132,15 @@ def test_a_remembered_plan_is_not_used_when_its_occurrence_is_too_late(policy: P
     assert [NOON, None] == found
 
 
-@pytest.mark.parametrize("policy", [None, Policy(overlap=Overlap.QUEUE, overlap_limit=7)])
-def test_the_words_for_advance_contain_the_plan_and_the_overlap_policy(policy: Policy | None) -> None:
-    row = due(cron("0 * * * *"), policy=policy)
+@pytest.mark.parametrize(
+    ("policy", "words"), [(b"", "skip 100 -"), (b"fs", "skip 100 fs"), (b'e{"overlap":"queue"}', "queue 100 e")]
+)
+def test_the_words_for_advance_contain_the_plan_the_overlap_policy_and_the_flags(policy: bytes, words: str) -> None:
+    row = due(cron("0 * * * *"))._replace(policy=policy or None)
 
     [(_, written)] = Planner().plan([row], NOON + HOUR).good
 
-    times = f"{NOON + HOUR} {NOON + HOUR} {'queue 7' if policy else 'skip 100'} {NOON + 2 * HOUR} {NOON + 2 * HOUR}"
+    times = f"{NOON + HOUR} {NOON + HOUR} {words} {NOON + 2 * HOUR} {NOON + 2 * HOUR}"
     assert f"{times} coalesced:{NOON}:{NOON}:1".encode() == written.words
 
 

@@ -95,15 +95,26 @@ def read_options(texts: Mapping[Stored, Mapping[str, str]]) -> dict[str, Any]:
 
 
 def policy_text(options: CheckedOptions) -> str:
-    """Return canonical JSON of the policies in *options* that differ from their defaults; '' if none does."""
+    """
+    Return the flag letters of *options*, then canonical JSON of the policies that differ from their defaults; nothing
+    for those that do not.
+    """
     changed = options.texts(Stored.POLICY)
-    return json.dumps(changed, separators=(",", ":"), sort_keys=True) if changed else ""
+    return options.letters() + (json.dumps(changed, separators=(",", ":"), sort_keys=True) if changed else "")
 
 
 def read_policy(text: str) -> Policy:
     """Return the policies whose ``policy_text`` is *text*. Raises UNREADABLE for any other text."""
-    stored: dict[str, Any] = json.loads(text) if text else {}
+    letters = letters_in(text)
+    if not _LETTERS.issuperset(letters):
+        raise ValueError(f"{letters!r} are not all flags")
+    stored: dict[str, Any] = json.loads(text.removeprefix(letters) or "{}")
     return Policy(**{name: _POLICY_FORMS[name].from_text(str(value)) for name, value in stored.items()})
+
+
+def letters_in(text: str) -> str:
+    """Return the flag letters of a ``policy_text``."""
+    return text.partition("{")[0]
 
 
 def read_letters(letters: str) -> dict[str, Any]:
@@ -122,6 +133,7 @@ def _other(option: Option, default: Any) -> Any:
     return next(value for value in option.form.enum or (False, True) if value is not default)
 
 
+_LETTERS: Final = frozenset(option.letter for option, _, _ in _LETTERED)
 _FLAGGED: Final = [(option, _other(option, default)) for option, _, default in _STORED[Stored.FLAG]]
 _SHOWN: Final = [
     (option, attrgetter(option.attribute))

@@ -2,9 +2,9 @@
 --
 -- USES   now_ms
 -- GIVES  launch(run, queue, job)  for a run without a job, or with a job that may be replaced. *job* may have:
---          `template`, the key that its hash is copied from; is_new, if the run's key does not exist; or `fields`, the
---          texts of the hash; rate_limit, as limit_of returns it; at_front; deadline_ms; is_uncertain; and `waits`:
---          then it is not pushed, and lib/overlap.lua puts it into its list
+--          `key`, the key of the job; `template`, the key that its hash is copied from; or `fields`, the texts of the
+--          hash; rate_limit, as limit_of returns it; at_front; deadline_ms; is_uncertain; and `waits`: then it is not
+--          pushed, and lib/overlap.lua puts it into its list
 -- include lib/deadline.lua
 -- include lib/slots.lua
 local launched_at  -- now, as RQ writes times
@@ -12,21 +12,17 @@ local NO_FIELDS = {}
 
 function launch(run, queue, job)
   launched_at = launched_at or iso(now_ms)
-  local job_key = RQ_JOB .. run
-  if job.template and job.is_new then
-    redis.call('COPY', job.template, job_key)
-  elseif job.template then
+  local job_key = job.key or RQ_JOB .. run
+  if job.template then
     redis.call('COPY', job.template, job_key, 'REPLACE')  -- see lib/pushed.lua
   end
   if job.waits then
     redis.call('HSET', job_key, 'status', 'deferred', 'created_at', launched_at, unpack(job.fields or NO_FIELDS))
-  elseif job.rate_limit then
-    queue_run(run, queue, job.at_front, job.rate_limit, 'created_at', launched_at, unpack(job.fields or NO_FIELDS))
-  else
-    -- The status, too: a template that was put back after a loss has no status.
-    redis.call('HSET', job_key, 'status', 'queued', 'created_at', launched_at, 'enqueued_at', launched_at,
-      unpack(job.fields or NO_FIELDS))
+  elseif job.template and not job.rate_limit then  -- quicker: a template has the status `queued`
+    redis.call('HSET', job_key, 'created_at', launched_at, 'enqueued_at', launched_at)
     push(queue, run, job.at_front)
+  else
+    queue_run(run, queue, job.at_front, job.rate_limit, 'created_at', launched_at, unpack(job.fields or NO_FIELDS))
   end
   if job.is_uncertain then
     redis.call('HSET', job_key, 'zs_uncertain', '1')

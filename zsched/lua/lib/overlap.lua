@@ -1,19 +1,16 @@
 -- overlap: the rules for a due occurrence whose earlier runs may be open. A policy is a row of POLICIES.
 --
 -- USES   now_ms waiting_prefix
--- GIVES  has_chain(mode)  its runs wait for others or replace them; else overlapping needs only *one*'s mode
---        overlapping(one, last, patience_ms)  for *one*, a due occurrence with its id, mode, limit, run and queue:
---          'overlap', run | 'deferred', run | 'free', why the run before does not count | 'broken', the problem. It
---          only reads
---        join(one)  then, after the run was launched, or made to wait because of one.waits
---
--- A row may have these functions:
--- at_due(one, last, patience_ms)  decides, for overlapping
--- join(one)  writes the chain with the new run (lib/chain.lua); unblock.lua has what follows for each policy
+-- GIVES  POLICIES  by name. A row has these functions:
+--          at_due(one, last, patience_ms)  for *one*, a due occurrence with its id, mode, limit, run and queue:
+--            'overlap', run | 'deferred', run | 'free', why the run before does not count | 'broken', the problem. It
+--            only reads, and without a `join` it does not read *one*
+--          join(one)  if its runs wait for others or replace them: writes the chain with the new run (lib/chain.lua),
+--            after the run was launched, or made to wait because of one.waits. unblock.lua has what follows
 -- include lib/slots.lua
 -- include lib/chain.lua
 -- include lib/liveness.lua
-local POLICIES = {allow = {}, skip = {}, queue = {}, cancel_previous = {}}
+POLICIES = {allow = {}, skip = {}, queue = {}, cancel_previous = {}}
 
 function POLICIES.allow.at_due()
   return 'free'
@@ -105,19 +102,4 @@ end
 
 function POLICIES.cancel_previous.join(one)
   follow(one.id, one.mode, one.before, one.run)
-end
-
-function has_chain(mode)
-  return POLICIES[mode].join ~= nil
-end
-
-function overlapping(one, last, patience_ms)
-  return POLICIES[one.mode].at_due(one, last, patience_ms)
-end
-
-function join(one)
-  local policy = POLICIES[one.mode]
-  if policy.join then
-    policy.join(one)
-  end
 end

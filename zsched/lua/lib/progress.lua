@@ -4,10 +4,10 @@
 -- GIVES  progress_of(id)  a table: version, nominal_ms, last, state; nil if there is none, or another program broke it
 --        progress_text(id, progress) change_progress(id, changes)  false, '' and - as a value: nothing
 --
--- The text is the version, the nominal ms, the last run without the schedule's id, and the state; - for nothing. So a
--- pass of the leader reads and writes one field. It has at most 64 bytes, unless a namespace has a long name or a
--- schedule much trouble: for a longer one Redis needs twice the memory of the hash (hash-max-listpack-value).
-local FORM = '^(%d+%-%d+%-%d+) (%-?%d*) ([%w_-]+) ([%l%d=,-]+)$'
+-- The text is nominal ms, last run without the schedule's id, state and version; - for nothing. So a pass of the leader
+-- reads and writes one field, of which only the beginning changes. It has at most 64 bytes, unless a namespace has a
+-- long name or a schedule much trouble: for a longer one Redis needs twice the memory (hash-max-listpack-value).
+local FORM = '^(%-?%d*) ([%w_-]+) ([%l%d=,-]+) (%d+%-%d+%-%d+)$'
 local LONGEST_TIME = 16  -- digits that a number of Lua holds
 
 local function word(value)
@@ -16,7 +16,7 @@ end
 
 function progress_of(id)
   local text = redis.pcall('HGET', schedule_prefix .. id, 'progress')
-  local version, nominal_ms, last, state = string.match(type(text) == 'string' and text or '', FORM)
+  local nominal_ms, last, state, version = string.match(type(text) == 'string' and text or '', FORM)
   if version and nominal_ms ~= '' and #nominal_ms <= LONGEST_TIME then
     return {version = version, nominal_ms = nominal_ms ~= '-' and nominal_ms, last = last ~= '-' and id .. '-' .. last,
       state = state ~= '-' and state or ''}
@@ -25,7 +25,7 @@ end
 
 function progress_text(id, progress)
   local last = progress.last and string.sub(progress.last, #id + 2)
-  return progress.version .. ' ' .. word(progress.nominal_ms) .. ' ' .. word(last) .. ' ' .. word(progress.state)
+  return word(progress.nominal_ms) .. ' ' .. word(last) .. ' ' .. word(progress.state) .. ' ' .. progress.version
 end
 
 function change_progress(id, changes)

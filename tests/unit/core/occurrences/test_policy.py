@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.breadth import each
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.occurrences.policy import ON_TIME_MS, USUAL, Passed, Plan, Policy, Range, latest_due, plan
-from zsched.core.options.checked import CheckedOptions, policy_text, read_policy
+from zsched.core.options.checked import CheckedOptions, letters_in, policy_text, read_policy
 from zsched.core.options.choices import CatchUp, Overlap
 from zsched.core.options.forms import UNREADABLE
 from zsched.core.triggers.cron import CRON
@@ -289,14 +289,28 @@ def test_policies_survive_conversion_to_text_and_back(policy: Policy) -> None:
     assert policy == read_policy(policy_text(CheckedOptions(policy=policy)))
 
 
-def test_the_text_of_policies_is_canonical_and_omits_defaults() -> None:
+def test_the_text_of_policies_is_canonical_begins_with_the_flags_and_omits_defaults() -> None:
     assert "" == policy_text(CheckedOptions())
+    assert "f" == policy_text(CheckedOptions(at_front=True))
+    both = policy_text(CheckedOptions(at_front=True, policy=Policy(overlap=Overlap.QUEUE)))
+    assert ("f", Policy(overlap=Overlap.QUEUE)) == (letters_in(both), read_policy(both))
     text = '{"catch_up":"all","overlap":"queue","overlap_limit":"7"}'
     assert text == policy_text(CheckedOptions(policy=Policy(ALL, overlap=Overlap.QUEUE, overlap_limit=7)))
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "7", '{"catch_up":"some"}', '{"overlap":1}', '{"colour":"red"}', '{"overlap_limit":0}']
+    "text",
+    [
+        "{",
+        "[]",
+        "7",
+        "x",
+        'fx{"overlap":"queue"}',
+        '{"catch_up":"some"}',
+        '{"overlap":1}',
+        '{"colour":"red"}',
+        '{"overlap_limit":0}',
+    ],
 )
 def test_a_policy_text_that_zsched_did_not_write_is_refused(text: str) -> None:
     with pytest.raises(UNREADABLE):
