@@ -30,33 +30,82 @@ from docs.python_page import python
 from docs.task_call import task_call
 from zsched import errors
 from zsched.cli import program
-from zsched.core.options.forms import Form, ValueType
+from zsched.core.options.forms import Form, Group, ValueType
 from zsched.core.options.table import FOR_ENQUEUE, FOR_UPDATE, ONLY_ENQUEUE, OPTIONS
 
 PROJECT: Final = Path(__file__).parents[1]
 _KINDS: Final = ("counter", "gauge", "histogram")
 
 
+_OPTION_NOTES: Final = """
+## Notes
+
+- `id`: 1 to 128 of `A-Z`, `a-z`, `0-9`, `_` and `-`, not beginning with `-`.
+- A duration is seconds, a text such as `"2m"` or `"1h30m"`, or in Python a `timedelta`. The units are `w`, `d`, `h`,
+  `m`, `s` and `ms`.
+- `tz` is an IANA name. Abbreviations and offsets (`EST`, `UTC+9`) are refused: they have no summer time. The error
+  suggests zones.
+- `at`: a naive datetime with `fold=1` is the second pass of a repeated time, as in Python.
+- `every`: 1 ms to 100 years of elapsed time, whatever clocks do. It counts from `starts`, else from the put that made
+  the rule. Another put with the same rule keeps that origin.
+- `cron`: 0 and 7 are Sunday. Also names (`MON`, `JAN`), `L` (last day of the month), `L5` (last Friday), `5#2` (second
+  Friday), `?` for `*` in the day fields, ranges that wrap (`22-4`), `@hourly`, `@daily`, `@midnight`, `@weekly`,
+  `@monthly`, `@yearly` and `@annually`. If both day fields are restricted, either one is enough. `R`, `H`, `W` and
+  years are refused: bound the rule by `starts` and `ends`, or use `at` for a single time.
+- `rrule`: FREQ=DAILY or coarser. `UNTIL` is inclusive. A date is its whole day, and a time without `Z` is local, both
+  in `tz`; the stored rule has it in UTC. INTERVAL counts from `starts`, else from the day of the put.
+- `count` counts occurrences of the rule, not runs.
+- `retry`: an interval is in seconds, from the end of an attempt. Without the option nothing is retried.
+- `result_ttl=0` removes a run from RQ when its end is in the log, within two seconds. RQ keeps it until then, for a
+  minute at most. The same holds for `failure_ttl`, and for all values below a minute.
+- `priority` ends at the push: [keep urgent runs quick](../how-to/schedule.md#keep-urgent-runs-quick).
+- `urgency` is a preset: `asap` (high priority, to the front), `time_sensitive` (high, dropped after 30 minutes) or
+  `digest` (low, dropped after a day, up to 10 minutes later). `Client(urgencies={"digest": {"jitter": 60}})` changes or
+  adds presets, and `[urgency.digest]` does so for the command line.
+- `rate_limit` is `"sms:3"`, `("sms", 3)` or `rq.RateLimit("sms", 3)`, and needs
+  [RQ 3](../explanation/policies.md#too-many-at-once).
+- `tags`: at most 32, of at most 200 characters each. A call (function and arguments) has at most 256 KiB
+  (`[limits] payload_bytes`).
+- `expires_after`: a dropped run is recorded as expired. `jitter` is constant for an id and a time.
+- `durable` costs some milliseconds. If no archive confirms the change, the call raises `NotArchived`.
+- [Policies](../explanation/policies.md) explains `overlap`, `catch_up`, `expires_after`, `jitter` and the limits.
+
+## When clocks change
+
+`gap` and `fold` decide where this is not what you want:
+
+| default of | 02:30 is skipped | 01:30 comes twice |
+|---|---|---|
+| `cron` with a fixed time | fires at 03:00 (`first_valid`) | fires at the first |
+| `cron` with `*` first in minute or hour | fires at none | fires at both, as the clock shows |
+| `at`, `rrule` | fires at 03:30 (`shift`) | fires at the first |
+"""
+
+
 def options() -> Iterator[str]:
     """Yield the lines of the page of options."""
     yield "# Options of a schedule\n"
-    yield "This page lists every option of `client.schedule`. The command line and files have the same names.\n"
-    yield "- `client.enqueue` takes the options marked *enqueue*, and `client.update` those marked *update*."
+    yield "This page lists every option of `client.schedule`: the everyday ones first, the others in four groups.\n"
+    everything = OPTIONS | ONLY_ENQUEUE
+    yield f"- `client.update` takes all but {_names(everything.keys() - FOR_UPDATE)}."
+    yield f"- `client.enqueue` takes {_names(FOR_ENQUEUE)}."
     yield "- The command line writes `--catch-up` for `catch_up`, and a file writes `catch_up = …`."
-    yield "- *Elsewhere* is the name in other schedulers. Error messages suggest our name for it.\n"
-    yield "| option | value | meaning | also of | elsewhere |"
-    yield "|---|---|---|---|---|"
-    for name, option in OPTIONS.items():
-        also = [call for call, names in (("enqueue", FOR_ENQUEUE), ("update", FOR_UPDATE)) if name in names]
-        elsewhere = " ".join(f"`{each}`" for each in option.elsewhere.split())
-        meaning = option.help_with(lambda other: f"`{other}`")
-        yield f"| `{name}` | {_value(option.form)} | {meaning} | {', '.join(also)} | {elsewhere} |"
-    yield "\n## Only of `client.enqueue`\n"
-    yield "| option | value | meaning | elsewhere |"
-    yield "|---|---|---|---|"
-    for name, option in ONLY_ENQUEUE.items():
-        elsewhere = " ".join(f"`{each}`" for each in option.elsewhere.split())
-        yield f"| `{name}` | {_value(option.form)} | {option.help} | {elsewhere} |"
+    yield "- *Elsewhere* is the name in other schedulers. Error messages suggest our name for it."
+    for group in Group:
+        yield f"\n## {group}\n"
+        yield "| option | value | meaning | elsewhere |"
+        yield "|---|---|---|---|"
+        for name, option in everything.items():
+            if option.group is group:
+                meaning = option.help_with(lambda other: f"`{other}`")
+                elsewhere = ", ".join(f"`{each}`" for each in option.elsewhere.split())
+                yield f"| `{name}` | {_value(option.form)} | {meaning} | {elsewhere} |"
+    yield _OPTION_NOTES.rstrip("\n")
+
+
+def _names(names: AbstractSet[str]) -> str:
+    """Return the names of options in the order of their table."""
+    return ", ".join(f"`{name}`" for name in OPTIONS | ONLY_ENQUEUE if name in names)
 
 
 def _value(form: Form) -> str:

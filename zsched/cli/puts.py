@@ -13,13 +13,13 @@ from zsched.cli.completion import completed_ids
 from zsched.cli.filters import F, stacked
 from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
-from zsched.cli.program import Invocation, command, connect
+from zsched.cli.program import Invocation, Subcommand, command, connect
 from zsched.cli.values import duration, instant, json_array, json_object
 from zsched.client.allowed import check_allowed
 from zsched.core.clock import to_ms
 from zsched.core.model import Scheduled
 from zsched.core.options.define import TRIGGERS
-from zsched.core.options.forms import Option, Stored, ValueType, zone_name
+from zsched.core.options.forms import Group, Option, Stored, ValueType, zone_name
 from zsched.core.options.table import FOR_UPDATE, OPTIONS
 from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.tasks.lookup import Lookup
@@ -57,6 +57,23 @@ def _options(names: Container[str]) -> Callable[[F], F]:
     return stacked(*(_option(option) for name, option in OPTIONS.items() if name in names))
 
 
+class _Put(Subcommand):
+    """A command with options of the table: its help has them in their groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the groups, and then the command's own options."""
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        for heading in (*Group, "Options"):
+            records = [each.get_help_record(ctx) for each in options if heading_of(str(each.name)) == heading]
+            with formatter.section(heading):
+                formatter.write_dl([record for record in records if record])
+
+
+def heading_of(name: str) -> str:
+    """Return the heading above the option *name* of a put's help."""
+    return OPTIONS[name].group if name in OPTIONS else "Options"
+
+
 # By flag: each option that can go back to its default, and the value that means the default.
 _CLEARED: Final = {
     _flag(option): (name, None if option.is_optional else ())
@@ -66,7 +83,7 @@ _CLEARED: Final = {
 }
 
 
-@command()
+@command(cls=_Put)
 @click.argument("id")
 @click.argument("func")
 @_options(OPTIONS.keys() - {"id"})
@@ -100,7 +117,7 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
             invocation.remark(*(f"note: {queue}" for queue in client.doubtful_queues([client.get(id)])))
 
 
-@command("set")
+@command("set", cls=_Put)
 @click.argument("id", shell_complete=completed_ids)
 @click.option("--func", help="Run this instead, a dotted path.")
 @_options(FOR_UPDATE)
