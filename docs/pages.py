@@ -17,7 +17,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,7 @@ from docs.python_page import python
 from docs.task_call import task_call
 from zsched import errors
 from zsched.cli import program
+from zsched.cli.program import LazyCommand
 from zsched.core.options.forms import Form, Group, ValueType
 from zsched.core.options.table import FOR_ENQUEUE, FOR_UPDATE, ONLY_ENQUEUE, OPTIONS
 
@@ -114,41 +116,116 @@ def _value(form: Form) -> str:
     return "true, false" if form.value_type is ValueType.BOOLEAN else f"`{form.metavar}`"
 
 
+# Options of many commands, by the section of the page that has them once.
+_FILTERS: Final = {
+    "of schedules": {"state", "kind"},
+    "of both": {"match", "queue", "func", "tag", "name", "owner"},
+    "of runs": {"since", "until"},
+    "of changes": {"dry_run", "limit", "per_second", "yes"},
+}
+_PUTS: Final = ("zsched add", "zsched set")  # commands that take the options of a schedule
+_WITH_EXAMPLES: Final = "Everyday"  # the group of commands that have examples on the page
+_FILTERS_HEAD: Final = """## Filters
+
+Commands that list or change many take these. A command that changes takes ids, or filters: a pattern of ids stands in
+`--match`. The default of `--per-second` is 200 where runs are pushed (resume, release, retry), else 5,000.
+"""
+
+
 def commands() -> Iterator[str]:
     """Yield the lines of the page of commands."""
     yield "# Commands\n"
-    yield "This page has every command, with its options and examples. `zsched COMMAND --help` prints the same.\n"
-    shared = {each for param in program.params for each in param.opts}
-    yield from _command(program, "zsched", frozenset())
+    yield "This page has every command, the everyday ones first. `zsched COMMAND --help` has examples of each.\n"
+    shared = frozenset(each for param in program.params for each in param.opts)
+    yield from _command(program, "zsched", frozenset(), has_examples=True)
     for name, command in program.commands.items():
-        yield from _command(command, f"zsched {name}", shared)
+        is_everyday = getattr(command, "group", "") == _WITH_EXAMPLES
+        yield from _command(_loaded(command), f"zsched {name}", shared, has_examples=is_everyday)
+    yield _FILTERS_HEAD
+    rows = dict[str, click.Option]()
+    for name in ("retry", "pause"):
+        rows |= {str(each.name): each for each in _options(_loaded(program.commands[name]), shared)}
+    for part, names in _FILTERS.items():
+        yield f"{part.capitalize()}:\n"
+        for row in _option_rows([rows[name] for name in rows if name in names]):
+            row = row.replace("Only schedules", "Only schedules or runs") if part == "of both" else row
+            yield row.replace("; default 5,000", "")
 
 
-def _command(command: click.Command, path: str, left_out: AbstractSet[str]) -> Iterator[str]:
+def _loaded(command: click.Command) -> click.Command:
+    return command.load() if isinstance(command, LazyCommand) else command
+
+
+def _options(command: click.Command, left_out: AbstractSet[str]) -> list[click.Option]:
+    options = [each for each in command.params if isinstance(each, click.Option) and not left_out & {*each.opts}]
+    return [each for each in options if not each.hidden]
+
+
+def _command(
+    command: click.Command, path: str, left_out: AbstractSet[str], *, has_examples: bool = False
+) -> Iterator[str]:
     """Yield the section of a command, without the options *left_out*, and those of its own commands."""
-    load = getattr(command, "load", None)
-    command = load() if load else command
     arguments = [param for param in command.params if isinstance(param, click.Argument)]
-    shown = [str(each.name).upper() + ("…" if each.nargs < 0 else "") for each in arguments]
-    inner = command.commands if isinstance(command, click.Group) else {}
-    yield f"## {path}\n"
-    yield f"`{' '.join([path, '[OPTIONS]', *shown, *(['COMMAND …'] if inner else [])])}`\n"
+    named = [str(each.name).upper() + ("…" if each.nargs < 0 else "") for each in arguments]
+    shown = [name if each.required else f"[{name}]" for name, each in zip(named, arguments, strict=True)]
+    inner = command.commands if isinstance(command, click.Group) and path != "zsched" else {}
+    children = {f"{path} {name}": _loaded(each) for name, each in inner.items()}
+    yield f"## {' '.join([path, *shown])}\n"
     for block in inspect.cleandoc(command.help or "").split("\n\n"):
         text = block.replace("\f", "")
         kept = text.partition("\b\n")[2]
-        yield f"```text\n{kept}\n```\n" if kept else f"{text}\n"
-    options = [each for each in command.params if isinstance(each, click.Option) and not left_out & {*each.opts}]
-    if options:
-        yield "| option | meaning |"
-        yield "|---|---|"
+        if not kept:
+            yield f"{text}\n"
+        elif has_examples or children:
+            yield f"```text\n{kept.partition(':')[2].strip(chr(10))}\n```\n"
+    yield from _tables(path, _options(command, left_out))
+    shared = _shared_by([*children.values()], left_out)
+    if shared:
+        yield "Several of its commands take these:\n"
+        yield from _option_rows(shared)
+    for name, child in children.items():
+        yield from _command(child, name, left_out | {each.opts[-1] for each in shared})
+
+
+def _shared_by(children: list[click.Command], left_out: AbstractSet[str]) -> list[click.Option]:
+    """Return the options that more than two of the commands take."""
+    all_ = [each for child in children for each in _options(child, left_out)]
+    times = Counter(each.opts[-1] for each in all_)
+    return [*{each.opts[-1]: each for each in all_ if times[each.opts[-1]] > 2}.values()]
+
+
+def _tables(path: str, options: list[click.Option]) -> Iterator[str]:
+    """Yield the options: those of a schedule by their names, filters as a link, and the others with their help."""
+    names = {str(each.name) for each in options}
+    of_schedule = [each for each in options if each.name in OPTIONS]
+    if path == "zsched add":
+        yield "It takes the [options of a schedule](options.md):\n"
+        for group in Group:
+            yield f"- {group}: {_flags(each for each in of_schedule if OPTIONS[str(each.name)].group is group)}"
+        yield ""
+    elif path == "zsched set":
+        lacking = [name for name in OPTIONS if name not in names and name != "id"]
+        flags = " and ".join(f"`--{name.replace('_', '-')}`" for name in lacking)
+        yield f"It takes the options of `zsched add`, except {flags}, and:\n"
+    elif "match" in names:
+        parts = [part for part, own in _FILTERS.items() if own <= names]
+        options = [each for each in options if not any(each.name in _FILTERS[part] for part in parts)]
+        yield f"It takes the [filters](#filters) {' and '.join(part for part in parts if part != 'of both')}.\n"
+    yield from _option_rows([each for each in options if each not in of_schedule or path not in _PUTS])
+
+
+def _flags(options: Iterable[click.Option]) -> str:
+    return ", ".join(f"`{each.opts[-1]}`" for each in options)
+
+
+def _option_rows(options: list[click.Option]) -> Iterator[str]:
     for option in options:
-        names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
+        names = ", ".join([*option.opts, *option.secondary_opts])
         choices = "|".join(option.type.choices) if isinstance(option.type, click.Choice) else ""
-        value = (option.metavar or choices).replace("|", "\\|")
-        yield f"| {names}{f' {value}' if value else ''} | {option.help} |"
-    yield ""
-    for name, child in inner.items() if path != "zsched" else ():
-        yield from _command(child, f"{path} {name}", left_out)
+        value = option.metavar or choices
+        yield f"- `{names}{f' {value}' if value else ''}`: {option.help}"
+    if options:
+        yield ""
 
 
 def settings() -> Iterator[str]:

@@ -32,14 +32,9 @@ _SHOWN: Final = 50  # listed errors
 @click.option("--take-over", is_flag=True, help="Take over schedules in FILE that have another owner.")
 def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take_over: bool) -> int:
     """
-    Create and update the recurring schedules of FILE in Redis. FILE is a TOML file, such as `zsched files
-    schedules.toml` prints; - is standard input. The output lists created, updated (with the difference) and removed
-    schedules. Schedules of other owners are not touched.
-
-    If FILE has a mistake, nothing is applied. All mistakes are listed with their lines, and the exit code is 2.
-    Functions are checked if their modules can be imported from here; stderr names the others. An interrupted command
-    continues when you repeat it. With the serializer pickle, arguments with objects of custom classes are compared as
-    bytes: no pickle from Redis is run.
+    Create and update the recurring schedules of FILE, a TOML file; - is standard input. Prints what was created,
+    updated (with the difference) and removed. Schedules of other owners are not touched. If FILE has a mistake, nothing
+    is applied, and the exit code is 2.
 
     \b
     Examples:
@@ -75,11 +70,9 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
 )
 def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...]) -> int:
     """
-    Write recurring schedules to stdout, ordered by id, as a file for `zsched apply`. Default values and ended schedules
-    are left out.
-
-    A schedule becomes a comment if its arguments fit neither TOML nor JSON, or if they are pickled objects of custom
-    classes: no pickle is run. Then stderr names the schedule with the reason, and the exit code is 1.
+    Write recurring schedules to stdout, ordered by id, as a file for `zsched apply`. A schedule whose arguments fit
+    neither TOML nor JSON, or are pickled objects of custom classes, becomes a comment; then stderr has the reason, and
+    the exit code is 1.
 
     \b
     Examples:

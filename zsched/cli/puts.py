@@ -89,11 +89,9 @@ _CLEARED: Final = {
 @_options(OPTIONS.keys() - {"id"})
 def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     """
-    Schedule FUNC, a dotted path that the workers can import, under the name ID.
-
-    Give exactly one trigger: --at, --after, or a rule such as --cron. A schedule with that id is replaced, unless
-    --if-exists says otherwise. Repeating the same command changes nothing. If FUNC is a task and can be imported from
-    here, its arguments are checked, and its own options are the defaults. stderr says if it cannot be imported.
+    Schedule FUNC, a dotted path that the workers can import, under the name ID. Give exactly one trigger: --at,
+    --after, or a rule such as --cron. A schedule with that id is replaced, unless --if-exists says otherwise. The
+    arguments of a task are checked if it can be imported from here; otherwise stderr says so.
 
     \b
     Examples:
@@ -124,9 +122,9 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
 @click.option("--unset", multiple=True, type=click.Choice(list(_CLEARED)), help="Back to the default; may be repeated.")
 def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: Any) -> None:
     """
-    Change some options of schedule ID; the other options stay. Local times are read in the schedule's own zone, or in
-    --tz. A one-shot stays a one-shot, and a recurring schedule stays recurring. New arguments are checked if the
-    function is a task that can be imported from here. stderr says if it cannot be imported.
+    Change some options of schedule ID; the others stay. Local times are read in the schedule's own zone, or in --tz. A
+    one-shot stays a one-shot. New arguments of a task are checked if it can be imported from here; otherwise stderr
+    says so.
 
     \b
     Examples:

@@ -61,8 +61,8 @@ def test_bash_completes_an_id_with_the_printed_code(two: Zsched) -> None:
 def test_the_help_lists_commands_in_groups_with_whole_summaries() -> None:
     found = CliRunner().invoke(program, ["--help"], terminal_width=80).stdout
 
-    assert found.index("Find out:") < found.index("  why ") < found.index("Schedules and runs:")
-    assert "..." not in found.partition("Find out:")[2]
+    assert found.index("Everyday:") < found.index("  why ") < found.index("Schedules:") < found.index("  show ")
+    assert "..." not in found.partition("Everyday:")[2]
     assert "  backfill " not in found
     assert "  backfill " in CliRunner().invoke(program, ["--help-all"]).stdout.partition("Rare:")[2]
-    assert max(map(len, found.partition("Find out:")[2].splitlines())) <= 80
+    assert max(map(len, found.partition("Everyday:")[2].splitlines())) <= 80
