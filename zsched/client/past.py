@@ -45,10 +45,8 @@ class Past:
 
     def why(self, id: str, tz: str | None = None) -> Story:
         """
-        Tell the story of a schedule: created, changed, fired, skipped (and why), and its next time. ``Story.source`` is
-        an archive, or the log that Redis still has. Times are local in *tz*, else in the schedule's own zone. With a
-        run's id, return the part of its schedule's story that concerns the run. A schedule with the same id takes
-        precedence.
+        Tell the story of a schedule, or with a run's id the part of it that concerns the run. ``Story.source`` is an
+        archive, or the log that Redis still has. Times are local in *tz*, else in the schedule's own zone.
         """
         return self._answers.why(id, tz)
 
@@ -62,13 +60,10 @@ class Past:
         **filters: Unpack[SearchFilters],
     ) -> Results[Change]:
         """
-        List the latest occurrences with their outcomes, the newest first: fired, enqueued, skipped, expired, coalesced,
-        duplicate, cancelled or quarantined. A pushed occurrence has its ``run``. Filter by schedule *id*, by *status*,
-        which may be a run's (as in ``runs``; "cancelled" matches either), and by *filters*. ``source`` names the origin
-        of the data. Give the page's ``after``, or the ``cursor`` of a result, as *after* to continue from there.
-
-        The search ends when it has *limit* results, or has read everything: it may take long for a *match* that does
-        not begin with letters. ``since`` bounds it.
+        List the latest occurrences with their outcomes, the newest first; a pushed one has its ``run``. Filter by
+        schedule *id*, by *status*, which may be a run's ("cancelled" matches either), and by *filters*. ``source``
+        names the origin of the data. Give the page's ``after``, or the ``cursor`` of a result, as *after* to continue
+        from there. A *match* that does not begin with letters may take long; ``since`` bounds it.
 
         Raises:
             ArchiveError: the archive stopped to answer in the middle of the search.

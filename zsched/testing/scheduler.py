@@ -74,11 +74,9 @@ class ManualScheduler:
 
     *redis*: a ``redis.Redis`` on an empty database; None: a new fakeredis. *start*: the time of the frozen clock, an
     aware datetime; None: 2026-01-01T00:00Z. It is a context manager; outside of ``with`` call ``close``.
-
-    *overlap_patience_s*: with ``overlap="skip"``, how long a run that is not executed keeps the next run back. 0: not
-    at all, so that ``advance`` without ``work`` fires everything. Give the daemon's 3600 to test *skip* itself. The
-    other policies have no patience: without ``work`` runs wait until ``overlap_limit`` is reached, or are withdrawn
-    when the next one fires.
+    *overlap_patience_s*: with ``overlap="skip"``, how long a run that is not executed keeps the next run back: by
+    default not at all. Give the daemon's 3600 to test *skip* itself. With the other policies and without ``work``, runs
+    wait until ``overlap_limit`` is reached, or are withdrawn when the next one fires.
 
     Raises:
         ConfigError: the Redis is in use, or fakeredis is missing. InvalidSchedule: *start* is naive.
