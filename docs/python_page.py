@@ -24,7 +24,7 @@ CLIENT: Final = {
 }
 # Members that other packages of zsched use, and no program: they may change.
 _OWN: Final = {
-    "Client": {"schedule_as", "overview", "stalled_queues", "doubtful_queues", "history_parts", "get_many"},
+    "Client": {"schedule_as", "overview", "get_many"},
     "Task": {"complete_options", "options_beside", "checked_id", "mistakes"},
     "Schedule": {"limited_by", "texts", "letters", "damage"},
 }

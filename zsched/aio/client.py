@@ -201,8 +201,6 @@ class AsyncClient:
     get_many = _iterated(Client.get_many)
     preview = _awaited(Client.preview)
     overview = _awaited(Client.overview)
-    stalled_queues = _awaited(Client.stalled_queues)
-    doubtful_queues = _awaited(Client.doubtful_queues)
     recent = _awaited(Client.recent)
 
     # -- the past ---------------------------------------------------------------------------------------
@@ -212,7 +210,6 @@ class AsyncClient:
     runs = _awaited(Client.runs)
     timeline = _awaited(Client.timeline)
     iter_history = _iterated(Client.iter_history)
-    history_parts = _iterated(Client.history_parts)
     iter_runs = _iterated(Client.iter_runs)
     get_run = _awaited(Client.get_run)
 

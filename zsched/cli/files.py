@@ -15,6 +15,7 @@ from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
 from zsched.cli.values import content
 from zsched.client.allowed import check_allowed
+from zsched.client.doubtful_queues import doubtful_queues
 from zsched.core.wording import plural, some
 from zsched.errors import InvalidFile
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED, Application, Applied
@@ -54,7 +55,7 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
     _tell(invocation, said, applied, dry_run)
     tell_unchecked(checks.unchecked, "options may differ from those put where they can be")
     if not invocation.wants_json:
-        doubtful = client.doubtful_queues(entry.definition for entry in said.entries)
+        doubtful = doubtful_queues(client, (entry.definition for entry in said.entries))
         invocation.remark(*(f"note: {one}" for one in doubtful))
     return FAILED if applied.errors else DONE
 

@@ -15,7 +15,7 @@ from zsched.cli.lines import Shown, Style, Table, TableRow, printable, with_reme
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, Invocation, command, connect
 from zsched.cli.values import moment, moment_at
 from zsched.client import Client
-from zsched.client.past import Past
+from zsched.client.past import Past, history_parts
 from zsched.core.model import iso
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What
@@ -141,7 +141,7 @@ def history(invocation: Invocation, /, id: str | None, limit: int | None, is_all
     zone_name(tz)
     asking, limit = _Asking(invocation), None if is_all else limit or _LIMIT
     filters |= {name: moment_at(filters[name], name, tz) for name in ("since", "until")}
-    parts = asking.parts(lambda past: past.history_parts(id, limit=limit, **filters))
+    parts = asking.parts(lambda past: history_parts(past, id, limit=limit, **filters))
     retries = _Retries(asking, id)
     search = _Search(parts, retries, tz, has_progress=not invocation.wants_json)
     if invocation.wants_json and is_all:

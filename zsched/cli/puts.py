@@ -16,6 +16,7 @@ from zsched.cli.functions import importing, tell_unchecked
 from zsched.cli.program import Invocation, Subcommand, command, connect
 from zsched.cli.values import duration, instant, json_array, json_object
 from zsched.client.allowed import check_allowed
+from zsched.client.doubtful_queues import doubtful_queues
 from zsched.core.clock import to_ms
 from zsched.core.model import Scheduled
 from zsched.core.options.define import TRIGGERS
@@ -112,7 +113,7 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     tell_unchecked(lookup.absent)
     if not invocation.wants_json and scheduled.outcome in ("created", "updated"):
         with suppress(ScheduleNotFound):  # it fired a moment ago
-            invocation.remark(*(f"note: {queue}" for queue in client.doubtful_queues([client.get(id)])))
+            invocation.remark(*(f"note: {queue}" for queue in doubtful_queues(client, [client.get(id)])))
 
 
 @command("set", cls=_Put)

@@ -35,6 +35,15 @@ class HistorySearch(SearchFilters, total=False):
     after: str | None
 
 
+def history_parts(past: Past, id: str | None = None, **given: Unpack[HistorySearch]) -> Iterator[HistoryPage]:
+    """
+    Yield the parts of the search of ``Past.iter_history``, also those without a result: each says how far it came
+    (``reached_us``), and has the ``source``. Raises as ``history``.
+    """
+    wanted = past._answers.outcomes(id, given.get("status"), given.get("limit"), given, None)
+    return past._answers.parts(wanted, given.get("after"))
+
+
 class Past:
     """The calls of ``Client`` that ask for the past of its namespace. Raises RedisUnavailable, RedisRefused."""
 
@@ -87,16 +96,8 @@ class Past:
 
     def iter_history(self, id: str | None = None, **given: Unpack[HistorySearch]) -> Iterator[Change]:
         """Yield occurrences as ``history`` does, as they are found: all, or ``limit``. Raises as ``history``."""
-        for part in self.history_parts(id, **given):
+        for part in history_parts(self, id, **given):
             yield from part.occurrences
-
-    def history_parts(self, id: str | None = None, **given: Unpack[HistorySearch]) -> Iterator[HistoryPage]:
-        """
-        Yield the parts of the search of ``iter_history``, also those without a result: each says how far it came
-        (``reached_us``), and has the ``source``. Raises as ``history``.
-        """
-        wanted = self._answers.outcomes(id, given.get("status"), given.get("limit"), given, None)
-        return self._answers.parts(wanted, given.get("after"))
 
     def timeline(self, start: datetime, end: datetime, bucket: timedelta | float | str) -> Timeline:
         """

@@ -30,7 +30,6 @@ from zsched.storage.refusals import demand, not_found
 
 if TYPE_CHECKING:
     from zsched.client.bulk import BulkChanges
-    from zsched.client.doubtful_queues import Prioritized
     from zsched.client.updating import Updating
     from zsched.core.model import Schedule
     from zsched.core.occurrences.backfill import Backfill
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from zsched.core.runs.run import RunStatus
     from zsched.storage.history_reader import HistoryReader
     from zsched.storage.overview import Overview
-    from zsched.storage.queues import StalledQueues
     from zsched.storage.reruns import Reruns
     from zsched.storage.store import Store
 
@@ -269,29 +267,6 @@ class Schedules(Past):
     def overview(self) -> Overview:
         """Return counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
         return self._reader.overview()
-
-    def stalled_queues(self) -> StalledQueues:
-        """
-        Return the queues without an RQ worker that schedules use or in which jobs wait, of a few thousand queues at
-        most; and whether workers are suspended.
-
-        Raises:
-            RedisRefused: also if this user may not list workers, such as ``zsched-client`` of deploy/redis.
-        """
-        from zsched.storage.queues import stalled_queues  # for operators
-
-        return self._reader.on_wire(stalled_queues)
-
-    def doubtful_queues(self, put: Iterable[Prioritized]) -> Sequence[str]:
-        """
-        Return a text for each queue of *put* that urgent (high) and bulk (low) schedules share, among each other or
-        with the next few hundred of each priority in Redis. And one for each that has no worker, and a name that is
-        similar to one with workers.
-        """
-        from zsched.client.doubtful_queues import misspelt_queues, shared_queues  # for `zsched add` and `apply`
-
-        given, heard = list(put), self._history.heard_queues()
-        return [*shared_queues(self._reader, given), *misspelt_queues(heard or set(), given)]
 
     def recent(self) -> RecentActivity:
         """
