@@ -228,12 +228,20 @@ def _option_rows(options: list[click.Option]) -> Iterator[str]:
         yield ""
 
 
+_EVERYDAY_SETTINGS: Final = re.compile(r"# Everyday: (.*?)\.\n#\n", re.DOTALL)
+
+
 def settings() -> Iterator[str]:
     """Yield the lines of the page of settings."""
-    yield "# Settings\n"
-    yield "This page lists every key of `config/zsched.toml`, with its unit and its default."
-    yield "A value comes from an option, else from the environment, else from the file, else it is the default.\n"
     text = (PROJECT / "config" / "zsched.toml").read_text()
+    found = _EVERYDAY_SETTINGS.search(text)
+    everyday = [] if found is None else found[1].replace("\n# ", " ").split(", ")
+    yield "# Settings\n"
+    yield "This page lists every key of `config/zsched.toml` with its default; a key without one has an example."
+    yield "A value comes from an option, else from the environment, else from the file, else it is the default. The"
+    yield "variable of `[redis] url` is `ZSCHED_REDIS_URL`, and that of `namespace` `ZSCHED_NAMESPACE`. The tables"
+    yield "`[queues.<name>]` and `[urgency.<name>]` are read from a file only.\n"
+    yield f"Everyday: {', '.join(f'[`{each}`](#{_anchor(each)})' for each in everyday)}.\n"
     section, is_named = "", False
     for block in re.split(r"\n\n+", text):
         comments, examples = list[str](), list[str]()
@@ -248,22 +256,22 @@ def settings() -> Iterator[str]:
                 examples.append(line[1:])
             else:
                 if examples:
-                    yield from _setting(section, is_named, examples, comments)
+                    yield from _setting(examples, comments)
                     comments, examples = list[str](), list[str]()
                 comments.append(line.removeprefix("#").strip())
         if examples:
-            yield from _setting(section, is_named, examples, comments)
+            yield from _setting(examples, comments)
 
 
-def _setting(section: str, is_named: bool, examples: list[str], comments: list[str]) -> Iterator[str]:
-    names = [example.partition(" ")[0] for example in examples]
-    yield f"### {', '.join(f'`{name}`' for name in names)}\n"
-    yield " ".join(comments) + "\n"
-    yield "```toml"
-    for name, example in zip(names, examples, strict=True):
-        variable = "_".join(filter(None, ("ZSCHED", section, name))).upper()
-        yield example if is_named else f"{example}  # {variable}"
-    yield "```\n"
+def _anchor(setting: str) -> str:
+    """Return the anchor of the section of a setting, such as ``[redis] url``."""
+    return re.sub(r"[^\w-]", "", setting.partition("]")[0])
+
+
+def _setting(examples: list[str], comments: list[str]) -> Iterator[str]:
+    values = [example.partition(" = ") for example in examples]
+    yield f"### {', '.join(f'`{name}`' for name, _, _ in values)}\n"
+    yield f"{', '.join(f'`{value}`' for _, _, value in values)}: {' '.join(comments)}\n"
 
 
 def metrics() -> Iterator[str]:
