@@ -285,9 +285,7 @@ def metrics() -> Iterator[str]:
 
 
 def _families(file: str) -> Iterator[str]:
-    """Yield the table of the families of a collector."""
-    yield "| metric | type | labels | meaning |"
-    yield "|---|---|---|---|"
+    """Yield the list of the families of a collector."""
     tree = ast.parse((PROJECT / "zsched" / "metrics" / file).read_text())
     for function in tree.body:
         help_text = ""
@@ -300,14 +298,15 @@ def _families(file: str) -> Iterator[str]:
 
 
 def _metric(call: ast.Call, help_text: str) -> Iterator[str]:
-    """Yield the row of one call; nothing if the call makes no family, or makes one of a name that is not known here."""
+    """Yield the item of one call; nothing if it makes no family, or makes one of a name that is not known here."""
     kind = ast.unparse(call.func)
     if kind not in _KINDS or not isinstance(call.args[0], ast.Constant):
         return
     name = f"zsched_{call.args[0].value!s}{'_total' if kind == 'counter' else ''}"
     meaning = str(call.args[1].value) if isinstance(call.args[1], ast.Constant) else help_text
     labels = [each for part in [*call.args[3:], *(word.value for word in call.keywords)] for each in _texts(part)]
-    yield f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {meaning} |"
+    by = f" by {', '.join(f'`{label}`' for label in labels)}" if labels else ""
+    yield f"- `{name}` ({kind}{by}): {meaning}"
 
 
 def _texts(node: ast.expr) -> Iterator[str]:
@@ -317,18 +316,19 @@ def _texts(node: ast.expr) -> Iterator[str]:
         yield from (str(each.value) for each in node.elts if isinstance(each, ast.Constant))
 
 
+_NOT_RAISED: Final = {"ZschedError", "Stale", "ServerChanged"}  # to callers: daemons alone see the last two
+
+
 def error_classes() -> Iterator[str]:
     """Yield the lines of the page of errors."""
     yield "# Errors\n"
-    yield "Every error of zsched is a `ZschedError`. With `--json` the command line prints its name as `type`.\n"
-    yield "| error | is also | meaning |"
-    yield "|---|---|---|"
+    yield "Every error of zsched is a `ZschedError`. With `--json` the command line prints its name as `type`. Brackets name the error that it is, too.\n"
     for name, error in [*vars(errors).items(), ("RowsRefused", zsched.RowsRefused)]:  # beside its result
-        if inspect.isclass(error) and issubclass(error, errors.ZschedError) and error is not errors.ZschedError:
+        if inspect.isclass(error) and issubclass(error, errors.ZschedError) and name not in _NOT_RAISED:
             text = " ".join(inspect.cleandoc(error.__doc__ or "").replace("``", "`").split())
-            bases = ", ".join(f"`{base.__name__}`" for base in error.__bases__ if base is not errors.ZschedError)
+            bases = "".join(f" (`{base.__name__}`)" for base in error.__bases__ if base is not errors.ZschedError)
             shown = f"zsched.{name}" if hasattr(zsched, name) else f"zsched.errors.{name}"
-            yield f"| `{shown}` | {bases} | {text} |"
+            yield f"- `{shown}`{bases}: {text}"
 
 
 PAGES: Final[dict[str, Callable[[], Iterator[str]]]] = {
