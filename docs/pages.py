@@ -322,7 +322,8 @@ _NOT_RAISED: Final = {"ZschedError", "Stale", "ServerChanged"}  # to callers: da
 def error_classes() -> Iterator[str]:
     """Yield the lines of the page of errors."""
     yield "# Errors\n"
-    yield "Every error of zsched is a `ZschedError`. With `--json` the command line prints its name as `type`. Brackets name the error that it is, too.\n"
+    yield "Every error of zsched is a `ZschedError`. With `--json` the command line prints its name as `type`."
+    yield "In brackets: the error that it is, too.\n"
     for name, error in [*vars(errors).items(), ("RowsRefused", zsched.RowsRefused)]:  # beside its result
         if inspect.isclass(error) and issubclass(error, errors.ZschedError) and name not in _NOT_RAISED:
             text = " ".join(inspect.cleandoc(error.__doc__ or "").replace("``", "`").split())

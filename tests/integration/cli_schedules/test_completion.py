@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from tests.builders.command_line import Zsched
 from zsched.cli import program
 from zsched.cli.program import DONE
+from zsched.core.options.forms import Group
 
 
 def completions(words: list[str], incomplete: str) -> list[str]:
@@ -56,6 +57,14 @@ def test_bash_completes_an_id_with_the_printed_code(two: Zsched) -> None:
     found = subprocess.run([sys.executable, "-m", "zsched.cli"], env=env, capture_output=True, text=True, check=True)
 
     assert "plain,digest" == found.stdout.strip()
+
+
+def test_the_help_of_add_has_the_everyday_options_first_and_the_others_in_groups() -> None:
+    found = CliRunner().invoke(program, ["add", "--help"]).stdout
+
+    places = [found.index(f"\n{heading}:\n") for heading in (*Group, "Options")]
+    assert places == sorted(places)
+    assert found.index("  --cron ") < places[1] < found.index("  --rrule ") < places[2] < found.index("  --tag ")
 
 
 def test_the_help_lists_commands_in_groups_with_whole_summaries() -> None:
