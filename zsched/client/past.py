@@ -128,8 +128,8 @@ class Past:
 
     def get_run(self, run_id: str) -> tuple[Run, Source]:
         """
-        Return a run with all its attempts, and the source. A failed attempt has the last lines of its traceback if a
-        worker of ``zsched.rq`` recorded it, or RQ kept it as the last one.
+        Return a run with all its attempts, and the source. A failed attempt has the last lines of its traceback, if a
+        worker of ``zsched.rq`` recorded them.
 
         Raises:
             RunNotFound: no run has this id, or it is not among the newest thousand changes of its schedule.
@@ -148,6 +148,6 @@ class Past:
     def follow_log(self, after: Position | None = None, gather_s: float = 0.0) -> Iterator[Entry]:
         """
         Yield entries of the log after *after*, or from now on, as they come, without end. *gather_s*: the time to wait
-        for more after the first one; so a busy log is read in pages, which costs Redis less.
+        for more after the first one; so a busy log is read in pages.
         """
         return self._answers.follow_log(after, gather_s)

@@ -246,10 +246,8 @@ class Schedules(Past):
     ) -> Sequence[datetime]:
         """
         Return the due times of the next *n* occurrences, strictly after *start* (default: now), aware, in the
-        schedule's zone.
-
-        Give a schedule's id (its jitter is applied), or trigger options (every, cron, rrule, tz …), which need no
-        Redis.
+        schedule's zone: of a schedule's *id* (its jitter is applied), or of trigger options (every, cron, rrule, tz …),
+        which need no Redis.
 
         Raises:
             InvalidSchedule: both or neither given, an invalid rule, or a rule with jitter, which depends on the id.
@@ -270,9 +268,8 @@ class Schedules(Past):
 
     def recent(self) -> RecentActivity:
         """
-        Count the events of the last 1, 5 and 30 minutes, and list the latest failed runs. This reads the end of the log
-        in Redis, for a quarter of a second at most. ``is_cut``: the time was too short, so the last period is
-        incomplete.
+        Count the events of the last 1, 5 and 30 minutes, and list the latest failed runs, from the end of the log in
+        Redis. ``is_cut``: it took longer than a quarter of a second, so the last period is incomplete.
         """
         return self._reader.recent(self._clock)
 
