@@ -170,7 +170,7 @@ def retry(invocation: Invocation, run_ids: tuple[str, ...], **given: Any) -> int
     """
     Run finished runs once more with the same arguments and options, by run id or by filters (with --status, the oldest
     first). Prints per run: retried with the new run id, not_over (exit code 1), no_arguments (1) or not_found (3).
-    Filters leave out a run that was retried before, so you can repeat the command.
+    Filters leave out a run that was retried before or succeeded since, so you can repeat the command.
 
     \b
     Examples:
