@@ -13,111 +13,153 @@ from typing import Any, Final
 import zsched
 from zsched.testing import ManualScheduler
 
+# The methods of a client: the everyday ones first. A public method that is missing here fails ``make pages``.
+CLIENT: Final = {
+    "Connect": "from_url",
+    "Everyday": "schedule enqueue schedule_many update cancel pause resume run_now get list runs why",
+    "Many at once": "cancel_many pause_many resume_many release_many retry_many cancel_runs sign_many",
+    "Repair": "retry cancel_run backfill release",
+    "The past and the future": ("preview history iter_history iter_runs get_run log follow_log timeline recent"),
+    "For servers": "acting_as by",
+}
+# Members that other packages of zsched use, and no program: they may change.
+_OWN: Final = {
+    "Client": {"schedule_as", "overview", "get_many"},
+    "Task": {"complete_options", "options_beside", "checked_id", "mistakes"},
+    "Schedule": {"limited_by", "texts", "letters", "damage"},
+}
 _PARTS: Final[dict[str, tuple[Any, ...]]] = {
-    "Client": (zsched.Client, zsched.AsyncClient),
     "Tasks": (zsched.task, zsched.Task, zsched.Next, zsched.current_run, zsched.CurrentRun),
     "Values": (zsched.Scheduled, zsched.Many, zsched.Schedule, zsched.Run, zsched.Backfill),
     "Tests": (ManualScheduler,),
 }
-_WIDTH: Final = 100  # columns of a signature in one line
 _CODE: Final = re.compile(r"``([^`]*)``")
 _PARAMETER: Final = re.compile(r"(?<![\w*])\*(\w+)\*(?![\w*])")
-
-
+# What the head of the page says once of all calls.
+_USUAL: Final = re.compile(
+    r"RedisUnavailable(, RedisRefused)?: Redis was not reached(, or refused)?\."
+    r"|VersionConflict: .* version \*if_version\*\."
+    r"|ScheduleNotFound: (no such schedule|no schedule has this id)\."
+    r"|RunNotFound: no run has this id\."
+    r"|Contended: another writer changed it at every attempt\."
+)
 _HEAD: Final = """# Python API
 
-This page has the signatures and docstrings of the public names. All but those of tests are members of `zsched`.
+This page has the public names with their parameters: members of `zsched`, and `zsched.testing.ManualScheduler`.
 [Schedule from Python](../how-to/schedule.md) shows them at work. [Options](options.md) explains every keyword of
-`schedule`, and [errors](errors.md) every exception.
+`schedule`, and [errors](errors.md) every exception. Types are in the code: editors and mypy show them. The name of a
+number has its unit: `_ms`, `_s`, `_us`.
+
+Any call that needs Redis may raise `RedisUnavailable` (it was not reached) or `RedisRefused`. A call with the id of a
+schedule or of a run may raise `ScheduleNotFound` or `RunNotFound`, and one with `if_version` `VersionConflict`. Where
+another writer changes it at every attempt, the call raises `Contended`.
 """
 
 
 def python() -> Iterator[str]:
     """Yield the lines of the page."""
     yield _HEAD
+    yield from _client(zsched.Client)
+    yield "### AsyncClient\n"
+    yield from _docstring(zsched.AsyncClient)
+    yield from _members(zsched.AsyncClient, {*_methods(zsched.AsyncClient)} - {*_methods(zsched.Client)})
     for part, members in _PARTS.items():
         yield f"## {part}\n"
+        if part == "Values":
+            yield "Each has `to_dict()`: the value for JSON, with stable keys.\n"
         for member in members:
             yield from _class(member) if inspect.isclass(member) else _function(member, member.__name__, "###")
 
 
+def _client(client: type) -> Iterator[str]:
+    """Yield the section of the client: its methods in the groups of ``CLIENT``."""
+    listed = [name for names in CLIENT.values() for name in names.split()]
+    if {*_methods(client)} - _OWN["Client"] != {*listed}:
+        raise ValueError(f"CLIENT differs from Client: {({*_methods(client)} - _OWN['Client']) ^ {*listed}}")
+    yield "## Client\n"
+    yield from _docstring(client)
+    for group, names in CLIENT.items():
+        yield f"### {group}\n"
+        yield from _members(client, names.split())
+
+
 def _class(found: type) -> Iterator[str]:
-    """Yield the section of a class: its docstring, its fields if it is a value, and its public methods."""
+    """Yield the section of a class: its docstring, its fields if it is a value, and its public members."""
     yield f"### {found.__name__}\n"
     yield from _docstring(found)
     names = [name for name in inspect.get_annotations(found) if not name.startswith("_")]
-    if names and (is_dataclass(found) or issubclass(found, tuple)):
-        yield "| field | type |"
-        yield "|---|---|"
-        for name in names:
-            kind = inspect.get_annotations(found)[name]
-            kind = str(getattr(kind, "__forward_arg__", kind)).replace("|", "\\|")  # a named tuple wraps it
-            yield f"| `{name}` | `{kind}` |"
+    is_value = names and (is_dataclass(found) or issubclass(found, tuple))
+    if is_value:
+        yield f"Fields: {', '.join(f'`{name}`' for name in names)}.\n"
+    own = _OWN.get(found.__name__, set()) | ({"to_dict"} if is_value else set())
+    yield from _members(found, [name for name in _methods(found) if name not in own])
+
+
+def _members(found: type, names: Any) -> Iterator[str]:
+    """Yield the methods *names*, each with a heading, and then the properties, a line each."""
+    all_ = _methods(found)
+    values = [name for name in names if isinstance(all_[name], property | cached_property)]
+    for name in names:
+        if name not in values:
+            yield from _function(all_[name], f"{found.__name__}.{name}", "####")
+    for name in values:
+        yield f"- `{found.__name__}.{name}`: {' '.join(_docstring(all_[name]).__next__().split())}"
+    if values:
         yield ""
-    for name, member in _methods(found):
-        if isinstance(member, property | cached_property):
-            yield f"#### {found.__name__}.{name}\n"
-            yield from _docstring(member)
-        else:
-            yield from _function(member, f"{found.__name__}.{name}", "####")
 
 
-def _methods(found: type) -> Iterator[tuple[str, Any]]:
+def _methods(found: type) -> dict[str, Any]:
     """
-    Yield the public methods and properties in the order of the code; a base's come last. A method that only wraps one
+    Return the public methods and properties in the order of the code; a base's come last. A method that only wraps one
     of another class is told there.
     """
-    seen = set[str]()
+    members = dict[str, Any]()
     for each in found.__mro__:
         if not each.__module__.startswith("zsched"):
             continue
         for name, member in vars(each).items():
             is_own = inspect.isfunction(member) and not hasattr(member, "__wrapped__")
             is_shown = is_own or isinstance(member, property | cached_property | classmethod)
-            if is_shown and not name.startswith("_") and name not in seen:
-                seen.add(name)
-                yield name, getattr(found, name) if isinstance(member, classmethod) else member
+            if is_shown and not name.startswith("_"):
+                members.setdefault(name, getattr(found, name) if isinstance(member, classmethod) else member)
+    return members
 
 
 def _function(function: Callable[..., Any], name: str, level: str) -> Iterator[str]:
-    yield f"{level} {name}\n"
-    yield f"```py\n{_signature(function, name)}\n```\n"
+    yield f"{level} {_signature(function, name)}\n"
     yield from _docstring(function)
 
 
 def _signature(function: Callable[..., Any], name: str) -> str:
-    """Return the signature in one line if it is short, else with a line for each parameter."""
-    signature = inspect.signature(function)
-    shown = [each for each in signature.parameters.values() if each.name != "self"]
+    """Return the call with its parameters and their defaults; ``*`` stands before the first one given by name alone."""
     parts, is_keyword = list[str](), False
-    for each in shown:
+    for each in inspect.signature(function).parameters.values():
         if each.kind is each.KEYWORD_ONLY and not is_keyword:
             is_keyword = True
             parts.append("*")
-        parts.append(_parameter(each))
-    line = f"{name}({', '.join(parts)}) -> {signature.return_annotation}"
-    if len(line) <= _WIDTH:
-        return line
-    return f"{name}(\n    " + ",\n    ".join(parts) + f",\n) -> {signature.return_annotation}"
+        if each.name != "self":
+            parts.append(_parameter(each))
+    return f"`{name}({', '.join(parts)})`"
 
 
 def _parameter(given: inspect.Parameter) -> str:
-    """Return a parameter as the code has it; annotations are texts there."""
+    """Return a parameter with its default."""
     stars = "*" if given.kind is given.VAR_POSITIONAL else "**" if given.kind is given.VAR_KEYWORD else ""
-    kind = "" if given.annotation is given.empty else f": {given.annotation}"
     default = given.default
-    value = "" if default is given.empty else f" = {default if isinstance(default, Enum) else repr(default)}"
-    return f"{stars}{given.name}{kind}{value}"
+    shown = default.value if isinstance(default, Enum) else default
+    return f"{stars}{given.name}{'' if default is given.empty else f'={shown!r}'}"
 
 
 def _docstring(found: Any) -> Iterator[str]:
-    """Yield a docstring in Markdown, with its list of errors."""
+    """Yield a docstring in Markdown, with its list of errors, but for those that the head has."""
     text, _, raised = (inspect.getdoc(found) or "").partition("\nRaises:\n")
     yield f"{_marked(text.strip())}\n"
-    for error in re.split(r"\n(?=\S)", inspect.cleandoc(raised)) if raised else ():
-        name, _, why = " ".join(error.split()).partition(": ")
+    errors = [" ".join(each.split()) for each in re.split(r"\n(?=\S)", inspect.cleandoc(raised)) if each]
+    errors = [each for each in errors if not _USUAL.fullmatch(each)]
+    for error in errors:
+        name, _, why = error.partition(": ")
         yield f"- raises `{name}`: {_marked(why)}"
-    if raised:
+    if errors:
         yield ""
 
 

@@ -46,15 +46,13 @@ class CurrentRun:
 
     def note(self, **counters: Any) -> None:
         """
-        Report what the task did, such as ``note(sent=123)``. It is recorded with the run's end and shown with the run.
-
-        Values are JSON values. A counter replaces an earlier one of the same name; other counters of this attempt and
-        of earlier attempts stay. All counters together have at most 4096 bytes. Nothing is written if the job was
-        deleted meanwhile. A retry by ``client.retry`` is a new run, and begins without counters.
+        Report what the task did, such as ``note(sent=123)``. It is recorded with the run's end. Values are JSON values,
+        together at most 4,096 bytes. A counter replaces an earlier one of the same name; others, also of earlier
+        attempts, stay. A run by ``client.retry`` begins without counters.
 
         Raises:
             InvalidSchedule: a value is not a JSON value, or the note is too long; nothing was written.
-            Contended: other threads or processes keep writing notes of this run. RedisUnavailable, RedisRefused.
+            Contended: other threads or processes keep writing notes of this run.
         """
         _text_of(counters, counters)
         self._notes.change(_FIELD, lambda there: _text_of(_noted(there) | counters, counters))

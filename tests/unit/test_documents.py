@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from docs import pages as made
+from docs.python_page import CLIENT
 from tests.adding import ADDING, PAGES, QUOTED, Page, astray
 from tests.documents import PROJECT, pages
 from tests.model.rules import Rule
 from tests.prose import LONGEST, MEAN, MEAN_OF_PAGE, Figures, figures, sentences
+from zsched.cli import program
 from zsched.core.log.kinds import KINDS
 from zsched.health import verdict
 from zsched.storage.keys import Keys, NamedKey
@@ -118,6 +120,14 @@ def test_pages_and_code_are_spelled_correctly() -> None:
 @pytest.mark.parametrize("name", made.PAGES)
 def test_a_reference_page_is_as_the_code_says(name: str) -> None:
     assert made.page(name) == made.path(name).read_text(), "make pages writes it anew"
+
+
+def test_twelve_methods_ten_settings_and_ten_commands_are_of_every_day() -> None:
+    settings = made.page("settings").partition("Everyday: ")[2].partition("\n")[0]
+
+    assert 12 == len(CLIENT["Everyday"].split())
+    assert 10 == len(settings.split(", "))
+    assert 10 == sum(getattr(command, "group", "") == "Everyday" for command in program.commands.values())
 
 
 CONTRIBUTING = PROJECT / "CONTRIBUTING.md"

@@ -10,13 +10,15 @@ import ast
 import importlib
 import subprocess
 import sys
+from collections.abc import Iterator
 
+import click
 import pytest
 
 import zsched
 from tests.sources import PACKAGE
 from zsched.cli import program
-from zsched.cli.program import RARE
+from zsched.cli.program import RARE, LazyCommand
 
 pytestmark = pytest.mark.true_start
 
@@ -106,6 +108,18 @@ def test_a_type_checker_and_the_program_import_a_public_name_from_the_same_modul
 @pytest.mark.parametrize("name", program.commands)
 def test_a_command_is_found_under_its_name(name: str) -> None:
     assert name == program.commands[name].load().name
+
+
+def test_a_short_flag_has_the_same_meaning_in_every_command() -> None:
+    def flags(command: click.Command) -> Iterator[tuple[str, ...]]:
+        found = command.load() if isinstance(command, LazyCommand) else command
+        yield from (tuple(each.opts) for each in found.params if len(each.opts) > 1)
+        for child in found.commands.values() if isinstance(found, click.Group) else ():
+            yield from flags(child)
+
+    meanings = {*flags(program), ("-h", "--help")}
+
+    assert sorted({short for short, _ in meanings}) == sorted(short for short, _ in meanings)
 
 
 def test_the_list_of_commands_cuts_no_line() -> None:

@@ -9,11 +9,11 @@ import pytest
 from tests.builders.schedules import schedule
 from zsched.core.occurrences.policy import Policy
 from zsched.core.options.choices import OnLost, Overlap
-from zsched.core.options.forms import RateLimit
-from zsched.core.options.table import FOR_UPDATE, OPTIONS
+from zsched.core.options.forms import Group, RateLimit
+from zsched.core.options.table import FOR_UPDATE
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.spec import TriggerSpec
-from zsched.web.console.fields import FIRST, OTHERS, Field, editable_fields
+from zsched.web.console.fields import EDITED, Field, editable_fields
 
 NOT_SHOWN = {"after", "urgency", "meta", "on_success", "on_failure", "durable", "allow_past", "if_version"}
 RULE = TriggerSpec(EVERY, *EVERY.parse(300)[:1])
@@ -24,8 +24,14 @@ def fields(**options: Any) -> dict[str, Field]:
 
 
 def test_every_option_that_an_update_takes_and_a_schedule_shows_has_a_field() -> None:
-    assert sorted(FOR_UPDATE - NOT_SHOWN) == sorted((*FIRST, *OTHERS))
-    assert OPTIONS.keys() >= {*FIRST, *OTHERS}
+    assert sorted(FOR_UPDATE - NOT_SHOWN) == sorted(EDITED)
+
+
+def test_a_form_has_its_rule_first_and_the_other_options_in_their_groups() -> None:
+    found = fields()
+
+    assert [Group.EVERYDAY, Group.LATE] == [found["every"].group, found["overlap"].group]
+    assert Group.EVERYDAY is Field.of("rrule", "FREQ=DAILY").group
 
 
 @pytest.mark.parametrize(

@@ -104,15 +104,13 @@ class AsyncClient:
     """
     ``Client`` for asyncio: the same methods, options, results and errors, awaited. Needs ``pip install zsched[async]``.
 
-    Iterators are asynchronous. ``on_progress`` and ``confirm`` may be coroutine functions. No I/O until used; for one
-    event loop at a time. Close it with ``aclose``, or use it in an ``async with`` block.
-
-    A call that is cancelled is like one whose reply was lost: it may have been applied, and the same call by the same
-    id is safe.
+    Iterators are asynchronous, *rows* may be, and *on_progress* and *confirm* may be coroutine functions. It is for one
+    event loop at a time. Close it with ``aclose``, or use it in an ``async with`` block. A cancelled call is like one
+    whose reply was lost: it may have been applied, and the same call by the same id is safe.
 
     *redis* is a ``redis.asyncio.Redis`` or a ``redis.Redis``, also one of ``Sentinel.master_for(…)``: its settings are
-    used, not its connections. *max_calls*: how many calls run at once; others wait for their turn.
-    *options* as in ``Client``.
+    used, not its connections. *max_calls*: how many calls run at once; others wait for their turn. *options* as in
+    ``Client``.
     """
 
     def __init__(
@@ -203,8 +201,6 @@ class AsyncClient:
     get_many = _iterated(Client.get_many)
     preview = _awaited(Client.preview)
     overview = _awaited(Client.overview)
-    stalled_queues = _awaited(Client.stalled_queues)
-    doubtful_queues = _awaited(Client.doubtful_queues)
     recent = _awaited(Client.recent)
 
     # -- the past ---------------------------------------------------------------------------------------
@@ -214,7 +210,6 @@ class AsyncClient:
     runs = _awaited(Client.runs)
     timeline = _awaited(Client.timeline)
     iter_history = _iterated(Client.iter_history)
-    history_parts = _iterated(Client.history_parts)
     iter_runs = _iterated(Client.iter_runs)
     get_run = _awaited(Client.get_run)
 

@@ -22,32 +22,32 @@ __all__ = ["main", "program"]
 
 # In the order of use, in groups: name, module and function, and its line in `zsched --help`, of at most 60 characters.
 _COMMANDS: Final = {
-    "Find out": (
-        ("why", "history.why", "Tell the story of a schedule or of a run."),
+    "Everyday": (
+        ("worker", "worker.worker", "Run a worker of RQ, by zsched's settings."),
         ("status", "health.status", "Show the health of the namespace."),
-        ("ls", "listing.ls", "List schedules."),
-        ("show", "listing.show", "Show a schedule, its next times and its last runs."),
+        ("why", "history.why", "Tell the story of a schedule or of a run."),
         ("history", "history.history", "Show the latest occurrences and their outcomes."),
-        ("doctor", "health.doctor", "Check Redis, users' rights, files and RQ around zsched."),
-    ),
-    "Schedules and runs": (
+        ("ls", "listing.ls", "List schedules."),
         ("add", "puts.add", "Create or replace a schedule."),
-        ("set", "puts.set_", "Change some options of a schedule; the others stay."),
         ("pause", "lives.pause", "Stop schedules until they are resumed."),
         ("resume", "lives.resume", "Resume paused schedules."),
         ("cancel", "lives.cancel", "Cancel schedules; they never fire again."),
-        ("run", "lives.run", "Push a run of a schedule at once."),
         ("retry", "lives.retry", "Run a finished run once more."),
+    ),
+    "Schedules": (
+        ("show", "listing.show", "Show a schedule, its next times and its last runs."),
+        ("set", "puts.set_", "Change some options of a schedule; the others stay."),
+        ("run", "lives.run", "Push a run of a schedule at once."),
         ("apply", "files.apply", "Create and update the schedules of a TOML file."),
         ("import", "imports.import_", "Take over schedules from cron, rq-scheduler or RQ."),
     ),
     "Processes": (
         ("up", "processes.up", "Run a private Redis, the daemon and a worker here."),
         ("daemon", "processes.daemon", "Run a daemon in the foreground."),
-        ("worker", "worker.worker", "Run a worker of RQ, by zsched's settings."),
         ("web", "web.web", "Serve the console and the HTTP API."),
         ("tokens", "tokens.tokens", "Add, list and revoke the accounts of zsched web."),
         ("keys", "keys.keys", "Make signing keys, and sign what waits."),
+        ("doctor", "health.doctor", "Check Redis, users' rights, files and RQ around zsched."),
         ("archive", "archive.archive", "Recover what Redis lost, or keep one more archive."),
     ),
     RARE: (

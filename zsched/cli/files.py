@@ -15,6 +15,7 @@ from zsched.cli.output import Progress, say
 from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
 from zsched.cli.values import content
 from zsched.client.allowed import check_allowed
+from zsched.client.doubtful_queues import doubtful_queues
 from zsched.core.wording import plural, some
 from zsched.errors import InvalidFile
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED, Application, Applied
@@ -32,14 +33,9 @@ _SHOWN: Final = 50  # listed errors
 @click.option("--take-over", is_flag=True, help="Take over schedules in FILE that have another owner.")
 def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take_over: bool) -> int:
     """
-    Create and update the recurring schedules of FILE in Redis. FILE is a TOML file, such as `zsched files
-    schedules.toml` prints; - is standard input. The output lists created, updated (with the difference) and removed
-    schedules. Schedules of other owners are not touched.
-
-    If FILE has a mistake, nothing is applied. All mistakes are listed with their lines, and the exit code is 2.
-    Functions are checked if their modules can be imported from here; stderr names the others. An interrupted command
-    continues when you repeat it. With the serializer pickle, arguments with objects of custom classes are compared as
-    bytes: no pickle from Redis is run.
+    Create and update the recurring schedules of FILE, a TOML file; - is standard input. Prints what was created,
+    updated (with the difference) and removed. Schedules of other owners are not touched. Pickled objects of custom
+    classes are compared as bytes. If FILE has a mistake, nothing is applied, and the exit code is 2.
 
     \b
     Examples:
@@ -59,7 +55,7 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
     _tell(invocation, said, applied, dry_run)
     tell_unchecked(checks.unchecked, "options may differ from those put where they can be")
     if not invocation.wants_json:
-        doubtful = client.doubtful_queues(entry.definition for entry in said.entries)
+        doubtful = doubtful_queues(client, (entry.definition for entry in said.entries))
         invocation.remark(*(f"note: {one}" for one in doubtful))
     return FAILED if applied.errors else DONE
 
@@ -75,11 +71,9 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
 )
 def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...]) -> int:
     """
-    Write recurring schedules to stdout, ordered by id, as a file for `zsched apply`. Default values and ended schedules
-    are left out.
-
-    A schedule becomes a comment if its arguments fit neither TOML nor JSON, or if they are pickled objects of custom
-    classes: no pickle is run. Then stderr names the schedule with the reason, and the exit code is 1.
+    Write recurring schedules to stdout, ordered by id, as a file for `zsched apply`. A schedule whose arguments fit
+    neither TOML nor JSON, or are pickled objects of custom classes, becomes a comment; then stderr has the reason, and
+    the exit code is 1.
 
     \b
     Examples:

@@ -90,9 +90,8 @@ _HEADER: Final = ("NAME", "FUNC", "PARAMETERS", "OPTIONS", "ABOUT")
 @click.argument("module")
 def tasks(invocation: Invocation, /, module: str) -> None:
     """
-    List the tasks of MODULE, a dotted name, with their parameters and schedule options. No Redis is needed.
-
-    The module is imported from this folder or from Python's path.
+    List the tasks of MODULE, a dotted name, with their parameters and schedule options. It is imported from this folder
+    or from Python's path; no Redis is needed.
 
     \b
     Examples:

@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -21,7 +20,7 @@ from zsched.core.options.forms import zone_name
 from zsched.core.wording import plural
 from zsched.errors import ArchiveError, RedisUnavailable
 from zsched.health.status import looking
-from zsched.health.verdict import NAMES, causes_of
+from zsched.health.verdict import causes_of
 
 if TYPE_CHECKING:
     from zsched.config.settings import Settings
@@ -38,38 +37,9 @@ _EVERY_S = 2.0  # between two looks
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
 def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz: str) -> int:
     """
-    Show a verdict: healthy, or each problem with its remedy. Below it: the daemons (role, host, version, time zone
-    rules), the backlog and its lateness, activity of the last 1, 5 and 30 minutes, the next 10 fires, the latest
-    failed, lost or expired runs, and the archives.
-
-    The command reads only Redis and writes nothing. The exit code is 4 when there is an alarm, or when Redis cannot be
-    reached. Then stderr has the remedy, and what an archive on this disk knows. Warnings leave it at 0.
-
-    \b
-    Alarms:
-      Redis refuses writes, or is nearly full
-      no daemon leads
-      a schedule is overdue by more than 10 seconds
-      jobs wait for more than 5 minutes in a queue without a worker, or with suspended workers
-      no archive follows the log, one has failed, or one has data that Redis lost
-      the last audit found a fault that it could not repair
-
-    \b
-    Warnings:
-      Redis was rebuilt within half an hour
-      a tenth of the latest runs failed
-      runs expired or were missed
-      there is no standby, or no replica that could replace the master
-      a queue has no worker; workers are suspended, or this user may not list them
-      schedules are quarantined, fail again and again, are blocked by their own runs, or are paused past their time
-      daemons have different versions or time zone rules
-
-    With --json, "problems" holds texts, "alarms" the same with names and remedies, and "warnings" is like "alarms".
-    docs/reference/status.md has the other keys.
-
-    \b
-    Names:
-      NAMES
+    Show a verdict: healthy, or each problem with its remedy. Below it: daemons, backlog, activity, next fires, failures
+    and archives. It reads only Redis and writes nothing. The exit code is 4 when there is an alarm or Redis cannot be
+    reached; warnings leave it at 0. docs/reference/status.md has the names of both, and the keys of --json.
 
     \b
     Examples:
@@ -93,9 +63,6 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
         view = look()
     invocation.answer(view.to_dict(), *status_lines(view, tz), tz=tz)
     return DONE if view.verdict.is_healthy else UNHEALTHY
-
-
-status.help = (status.help or "").replace("NAMES", "\n      ".join(wrap(", ".join(NAMES), 100)))
 
 
 def _check_watched(invocation: Invocation) -> None:
@@ -158,16 +125,9 @@ _STYLES: Final = {"problem": Style.BAD, "warning": Style.WARNING, "ok": Style.PL
 @click.option("--deep", is_flag=True, help="Also compare each schedule with its history in an archive on this disk.")
 def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None, deep: bool) -> int:
     """
-    Check the surroundings of zsched, and everything that `zsched status` checks. Redis: version, role, eviction,
-    memory, persistence, clock, users' rights, the Lua sandbox. Files with passwords. The namespace: key types, format,
-    daemons, archives, zone rules, leftovers. RQ: workers, queues in use, other schedulers. With --role web also the
-    HTTP API: its address and its tokens. Each check says ok, warning, problem or skipped, and names a remedy.
-
-    The command writes nothing and needs no daemon. It needs only read rights: a check without its right is skipped,
-    with the reason. The exit code is 4 when there is a problem, also when Redis cannot be reached.
-
-    A daemon finds overdue and missing schedules by itself, within minutes. --deep finds all other changes by another
-    program, such as a changed payload or a schedule in two places. It reads an archive on this disk, as its user.
+    Check all that `zsched status` checks, and the surroundings: Redis and the rights of its users, files with
+    passwords, RQ; with --role web also the HTTP API. It writes nothing and needs no daemon. A check without its right
+    is skipped. The exit code is 4 when there is a problem, or Redis cannot be reached.
 
     \b
     Examples:

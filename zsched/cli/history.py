@@ -15,7 +15,7 @@ from zsched.cli.lines import Shown, Style, Table, TableRow, printable, with_reme
 from zsched.cli.program import DONE, FAILED, INTERRUPTED, NOT_FOUND, Invocation, command, connect
 from zsched.cli.values import moment, moment_at
 from zsched.client import Client
-from zsched.client.past import Past
+from zsched.client.past import Past, history_parts
 from zsched.core.model import iso
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import OUTCOMES, What
@@ -45,13 +45,8 @@ _STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunSta
 @click.option("--tz", metavar="ZONE", help="Show times in this zone; default: the schedule's own, or UTC.")
 def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     """
-    Tell why schedule ID ran, or did not run. The first line is the verdict, with what to do. The story follows:
-    created, changed, fired (how late, and why), skipped, quarantined, cancelled, and the end of each run. With a run id
-    (RQ's job id), tell the story of that run. The exit code is 3 when the id is unknown.
-
-    The story comes from a daemon's archive, which is asked through Redis, or from the log that Redis still has. While
-    Redis does not answer, it comes from an archive on this disk that this user may read. Then the exit code for an
-    unknown id is 1. stderr names the source and since when it is complete (with --json: "source").
+    Tell why schedule ID ran, or did not run. The first line is the verdict, with what to do; the story follows. With a
+    run id (RQ's job id), tell the story of that run. stderr names the source of the story (with --json: "source").
 
     \b
     Examples:
@@ -129,20 +124,10 @@ def _verdict_lines(verdict: StoryVerdict) -> Iterator[Shown]:
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Read and show times in this zone.")
 def history(invocation: Invocation, /, id: str | None, limit: int | None, is_all: bool, tz: str, **filters: Any) -> int:
     """
-    Search the occurrences of schedule ID, or of all schedules, the newest first.
-
-    Each has its time and outcome: fired (and how late), enqueued on request, skipped, coalesced into a later one, a
-    duplicate, cancelled or quarantined. A pushed run has its status: queued, running, succeeded, failed, cancelled,
-    expired or lost. It also has the attempt, the waiting time, the duration, the error and the task's note, and what
-    became of its retry (with --json: "retried", the last retry's run, or null). --status
-    cancelled shows both cancelled occurrences and cancelled runs. Runs that did not succeed are in the order of their
-    ends; --since and --until are then about the end.
-
-    The search goes on until it has enough, or has read the whole history; lines are printed as they are found. Ctrl-C
-    ends it. The data comes from a daemon's archive or from Redis, as stderr says; the status of open runs comes from
-    RQ. While Redis does not answer, it all comes from an archive on this disk, as with `zsched why`. With --json:
-    {"source", "occurrences", "after", "reached_at", "stopped"}; each occurrence has its "run", or null, and its
-    "cursor". The exit code is 3 when ID is unknown.
+    Search the occurrences of schedule ID, or of all schedules, the newest first: their outcomes, and the status, times,
+    error and note of their runs. With a status of ended runs, the order, --since and --until are those of the ends.
+    With --json: {"source", "occurrences", "after", "reached_at", "stopped"}; an occurrence has its "run", or null, and
+    its "cursor".
 
     \b
     Examples:
@@ -156,7 +141,7 @@ def history(invocation: Invocation, /, id: str | None, limit: int | None, is_all
     zone_name(tz)
     asking, limit = _Asking(invocation), None if is_all else limit or _LIMIT
     filters |= {name: moment_at(filters[name], name, tz) for name in ("since", "until")}
-    parts = asking.parts(lambda past: past.history_parts(id, limit=limit, **filters))
+    parts = asking.parts(lambda past: history_parts(past, id, limit=limit, **filters))
     retries = _Retries(asking, id)
     search = _Search(parts, retries, tz, has_progress=not invocation.wants_json)
     if invocation.wants_json and is_all:

@@ -107,15 +107,10 @@ def crontab(
     invocation: Invocation, /, files: tuple[str, ...], func: str, user: str | None, tz: str | None, **given: Any
 ) -> int:
     """
-    Import crontabs: each line of FILE becomes a schedule that calls FUNC. The command is its argument; user,
-    environment (the variables above the line) and stdin (the text after the first %, or null) are named arguments.
-    docs/how-to/move-from-cron.md has a FUNC to copy. FILE has the format of /etc/crontab and /etc/cron.d, with a user
-    in each line.
-    With --user it has the format of a user's own crontab. - is standard input.
-
-    Times are the same as in Debian's cron, also when summer time begins and ends. --dry-run needs no Redis. cron itself
-    is not changed: remove the lines from cron after the import, or every command runs twice. To go back: `zsched import
-    undo crontab:<full path of FILE>`, and put the lines back.
+    Import crontabs: each line becomes a schedule that calls FUNC. The command is its argument; user, environment (the
+    variables above the line) and stdin (the text after the first %, or null) are named arguments. FILE has the format
+    of /etc/crontab and /etc/cron.d; with --user, of a user's own; - is standard input. Remove the lines from cron
+    afterwards, or every command runs twice. docs/how-to/move-from-cron.md has a FUNC to copy.
 
     \b
     Examples:
@@ -175,13 +170,9 @@ def _is_user(name: str) -> bool:
 @_how
 def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
     """
-    Import the jobs of the package rq-scheduler on this Redis, with their ids. Recurring jobs are copied and stay there.
-    One-shots are moved: put here, then removed from rq-scheduler's set. Stop rq-scheduler first, and leave it stopped:
-    while one runs, nothing is imported. Its cron strings use the zone of the process that ran (TZ, else that of its
-    machine): see --tz.
-
-    With the serializer pickle this unpickles the jobs' arguments; run it where the workers' code can be imported. To go
-    back: `zsched import undo rq-scheduler` gives back jobs that have not fired; then start rq-scheduler.
+    Import the jobs of the package rq-scheduler on this Redis, with their ids. Recurring jobs are copied, and one-shots
+    are moved. Stop rq-scheduler first: while one runs, nothing is imported. With the serializer pickle this unpickles
+    the jobs' arguments: run it where the workers' code can be imported.
 
     \b
     Examples:
@@ -209,11 +200,8 @@ def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
 @_how
 def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool) -> int:
     """
-    Import the jobs that MODULE registers for RQ's own cron. MODULE is the argument of `rq cron`, such as
-    app.cron_config. It is imported as Python code and not changed. Ids are the registered names. RQ 3 reads cron
-    strings in the zone of the process `rq cron` (TZ, else that of its machine), RQ 2 in UTC: see --tz. Stop `rq cron`
-    first: while one of this MODULE runs, nothing is imported. To go back: `zsched import undo rq-cron:MODULE`, then
-    start `rq cron`.
+    Import the jobs that MODULE registers for RQ's own cron, such as app.cron_config; their names become ids. MODULE is
+    imported as Python code. Stop `rq cron` first: while one of this MODULE runs, nothing is imported.
 
     \b
     Examples:
@@ -239,13 +227,9 @@ def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool)
 @_DRY_RUN
 def rq_scheduled(invocation: Invocation, /, queues: tuple[str, ...], dry_run: bool) -> int:
     """
-    Import RQ's own delayed jobs, made by enqueue_at and enqueue_in, with their ids. Each is moved: put here, then
-    removed from rq:scheduled:<queue>, so RQ's scheduler may keep running. The run gets a new job id; RQ's job of the
-    old id keeps the status scheduled until a week after its time. A daemon pushes such jobs at their time without an
-    import, too. Import them to get a history, `zsched why`, and recovery when Redis is lost.
-
-    Jobs due within 30 s, and runs that wait for another attempt, are not moved. To go back: `zsched import undo
-    rq-scheduled` gives back jobs that have not fired.
+    Import RQ's own delayed jobs, made by enqueue_at and enqueue_in, with their ids, for a history, `zsched why` and
+    recovery. Each is moved out of rq:scheduled:<queue>. Jobs due within 30 s, and runs that wait for another attempt,
+    stay. A daemon pushes such jobs without an import, too.
 
     \b
     Example:
@@ -272,9 +256,9 @@ _NEXT: Final = {  # the condition under which another scheduler fires these sche
 @_DRY_RUN
 def undo_(invocation: Invocation, /, owner: str, dry_run: bool) -> int:
     """
-    Undo an import. OWNER is the owner that the import reported, such as crontab:/etc/cron.d/backup, rq-cron:app.cron,
-    rq-scheduler or rq-scheduled. Its schedules are cancelled, and moved jobs go back to their source. A schedule that
-    fires within 30 s, or that cannot be given back, stays and is listed; then the exit code is 1.
+    Undo an import. OWNER is the owner that it reported, such as crontab:/etc/cron.d/backup, rq-cron:app.cron,
+    rq-scheduler or rq-scheduled. Its schedules are cancelled, and moved jobs go back. A schedule that fires within 30
+    s, or that cannot be given back, stays and is listed; then the exit code is 1.
 
     \b
     Example:
@@ -316,11 +300,9 @@ def _remark(context: ImportContext, owner: str, has_any: bool) -> None:
 @group("import")
 def import_() -> None:
     """
-    Take over schedules from cron, rq-scheduler, RQ's cron or RQ's enqueue_at. docs/how-to/move-in.md has the steps.
-
-    Each command may be repeated: an unchanged schedule stays as it is. A line or job that cannot be imported is listed
-    with its place and the reason, the rest is imported, and the exit code is 1. `zsched import undo` takes an import
-    back.
+    Take over schedules from cron, rq-scheduler, RQ's cron or RQ's enqueue_at; docs/how-to/move-in.md has the steps.
+    Each command may be repeated. A line or job that cannot be imported is listed with the reason, the rest is imported,
+    and the exit code is 1.
 
     \b
     Examples:

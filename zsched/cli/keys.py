@@ -19,7 +19,7 @@ _SIGN = Repair("keys sign", "signed", "schedule", "--match '*'")
 def keys() -> None:
     """
     Make a signing key, and sign what waits. Clients sign by the first key of the file in [signing] keys_file, and
-    workers with a guard run what is signed by any of its keys. docs/how-to/sign-jobs.md has the whole way.
+    workers with a guard accept any of its keys. docs/how-to/sign-jobs.md has the steps.
 
     \b
     Examples:
@@ -52,9 +52,9 @@ def new(invocation: Invocation, /, id: str) -> int:
 @pass_invocation
 def sign(invocation: Invocation, /, unsigned: bool, **given: Any) -> int:
     """
-    Sign waiting schedules again by the first key: after a rotation of keys, or before their signatures expire. They
-    keep their times. A schedule is refused if its signature is not good: another program may have made it. The command
-    can be repeated; what has the newest signature already is left as it is.
+    Sign waiting schedules again by the first key: after a rotation, or before their signatures expire. They keep their
+    times. A schedule whose signature is not good is refused: another program may have made it. The command can be
+    repeated.
 
     \b
     Examples:

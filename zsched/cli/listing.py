@@ -51,10 +51,8 @@ _HEADER: Final = ("ID", "STATE", "NEXT", "", "LAST", "TRIGGER", "FUNC", "QUEUE",
 def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: Any) -> None:
     """
     List schedules: active ones by due time, then paused, quarantined and ended ones by id. LAST is the nominal time of
-    the last run.
-
-    With --json: one array, one element per line. Each has the keys of `zsched show --json` except "next", "runs" and
-    "source", and also its "cursor".
+    the last run. With --json: an array with the keys of `zsched show --json`, except "next", "runs" and "source", and a
+    "cursor".
 
     \b
     Examples:
@@ -80,12 +78,9 @@ def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: 
 @click.argument("id", metavar="ID|RUN_ID", shell_complete=completed_ids)
 def show(invocation: Invocation, /, id: str) -> None:
     """
-    Show all options of schedule ID, its next 5 times and its last 5 runs. Arguments are shown only if the serializer is
-    json, because reading a pickle runs it. With a run id (RQ's job id), show the run with each attempt: worker, start,
-    end, error, next try, and the last lines of the traceback.
-
-    The runs come from a daemon's archive, and open runs from RQ. When no archive answers, they come from the log that
-    Redis still holds; stderr says so (with --json: "source"). A paused schedule has no next times.
+    Show all options of schedule ID, its next 5 times and its last 5 runs; or, with a run id (RQ's job id), the run with
+    each attempt and the last lines of its traceback. Arguments are shown only if the serializer is json: reading a
+    pickle runs it. stderr names the source of the runs (with --json: "source").
 
     \b
     Examples:
@@ -201,10 +196,8 @@ _RULES: Final = (  # an option for each kind of rule
 )
 def next_(invocation: Invocation, /, id: str | None, number: int, start: datetime | None, **given: Any) -> None:
     """
-    Show the next times of schedule ID, or of a rule. A rule needs no Redis; --every counts from --from.
-
-    With --json: an array of {"utc", "local"}, in order. If the schedule has jitter, "utc" and "local" are the due time,
-    and "nominal" is the nominal time in UTC.
+    Show the next times of schedule ID, or of a rule, which needs no Redis; --every counts from --from. With --json: an
+    array of {"utc", "local"}. With jitter these are the due time, and "nominal" is the nominal time in UTC.
 
     \b
     Examples:

@@ -134,12 +134,9 @@ def resume(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
 @_schedules(is_pushing=True)
 def release(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
     """
-    Put quarantined schedules back, by id or by filters, when what was in their way is gone. A time that has passed
-    fires now, by the schedule's own catch-up policy and deadline; with --missed skip it is dropped.
-
-    A schedule is quarantined when it cannot be planned or pushed; `zsched why ID` says why. A daemon puts it back
-    itself when the cause is gone, or when its archive has what Redis lost. If the cause is still there, it is
-    quarantined again. What neither Redis nor an archive has is refused: schedule it again, or cancel it.
+    Put quarantined schedules back, by id or by filters, when what was in their way is gone; `zsched why ID` says what.
+    A time that has passed fires now; with --missed skip it is dropped. Daemons do this by themselves within minutes.
+    What neither Redis nor an archive has is refused: schedule it again, or cancel it.
 
     \b
     Examples:
@@ -171,13 +168,9 @@ def run(invocation: Invocation, id: str) -> None:
 @bulk_options(is_pushing=True)
 def retry(invocation: Invocation, run_ids: tuple[str, ...], **given: Any) -> int:
     """
-    Run finished runs once more with the same arguments and options, by run id or by filters. If RQ has forgotten a run,
-    its arguments come from a daemon's archive. Prints per run: retried with the new run id, not_over (exit code 1),
-    no_arguments (1) or not_found (3).
-
-    Filters take the runs with --status, the oldest first. A run that was retried before, or requeued in RQ with
-    success, is left out, so you can repeat the command; a run id is retried any number of times. A retry that failed
-    again is a new failed run: give --until to leave it out. Ctrl-C stops the command between two steps.
+    Run finished runs once more with the same arguments and options, by run id or by filters (with --status, the oldest
+    first). Prints per run: retried with the new run id, not_over (exit code 1), no_arguments (1) or not_found (3).
+    Filters leave out a run that was retried before or succeeded since, so you can repeat the command.
 
     \b
     Examples:
@@ -199,9 +192,9 @@ def retry(invocation: Invocation, run_ids: tuple[str, ...], **given: Any) -> int
 @bulk_options(is_pushing=False)
 def cancel_run(invocation: Invocation, run_ids: tuple[str, ...], **given: Any) -> int:
     """
-    Cancel queued runs, and stop running ones, by run id or by filters. Prints per run: cancelled, stopping (its worker
-    was asked to stop it; `zsched history` shows the outcome), already_over (exit code 1), not_over with the reason (1)
-    or not_found (3). Filters take queued runs, unless --status is running.
+    Cancel queued runs, and stop running ones, by run id or by filters: queued runs, unless --status is running. Prints
+    per run: cancelled, stopping (`zsched history` shows the outcome), already_over (exit code 1), not_over with the
+    reason (1) or not_found (3).
 
     \b
     Examples:
@@ -280,17 +273,9 @@ _LISTED: Final = 50  # runs that a dry run lists; --json has all
 @click.option("--again", is_flag=True, help="Also run occurrences that ran already, as extra runs; no open ones.")
 def backfill(invocation: Invocation, /, id: str, start: datetime, end: datetime, dry_run: bool, again: bool) -> None:
     """
-    Run the past occurrences of recurring schedule ID that did not run. Each occurrence from --from (inclusive) to --to
-    (exclusive) gets a run, the oldest first, at the back of its queue. The runs have their usual ids. Occurrences that
-    were pushed already are left out, so you can repeat the command. A daemon's archive, or the log in Redis, has the
-    pushed runs. If neither reaches back far enough, nothing is pushed (--again runs all of them).
-
-    The occurrences are computed from the present rule, at most 100,000 in one call. A cron rule without --starts and
-    --count also has occurrences before its creation; --every and --rrule begin with their creation. The next occurrence
-    and later ones are left to the schedule. Its overlap and catch-up policies do not apply here.
-
-    Ctrl-C stops it between two steps. With --json: {"runs": [{"run_id", "nominal_at"}], "ran", "pending", …}. "ran"
-    counts occurrences that ran already, and "pending" occurrences that the schedule will still fire.
+    Run the occurrences of recurring schedule ID from --from (inclusive) to --to (exclusive) that did not run, the
+    oldest first. Those that were pushed already are left out, so you can repeat the command. Ctrl-C stops it between
+    two steps. With --json: {"runs": [{"run_id", "nominal_at"}], "ran", "pending", …}.
 
     \b
     Examples:

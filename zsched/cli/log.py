@@ -57,15 +57,9 @@ def log(
     invocation: Invocation, /, follow: bool, since: Moment | None, id: str | None, limit: int | None, tz: str | None
 ) -> None:
     """
-    Show the log of all changes, in order. Each line is an entry: its time, id, kind and summary. One entry may cover
-    many schedules; with --id, each change has its own line. Arguments are never shown.
-
-    The entries come from a daemon's archive, which also has entries that Redis lost or dropped. If no archive answers,
-    they come from Redis, as stderr says. After a loss in Redis a new history begins. Its entries may repeat ids of the
-    old one.
-
-    --json prints JSON lines, not an array, because the output can be endless. Each line has the keys "entry", "at",
-    "kind" and "changes". It has "problem" if this version cannot read the entry. stderr has the source, as JSON.
+    Show the log of all changes, in order: time, id, kind and summary of each entry. One entry may cover many schedules;
+    with --id, each change has its own line. Arguments are never shown. --json prints JSON lines with "entry", "at",
+    "kind" and "changes", and "problem" if this version cannot read the entry.
 
     \b
     Examples:

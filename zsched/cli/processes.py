@@ -73,11 +73,9 @@ def import_structlog() -> None:
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="A queue of the worker; may be repeated.")
 def up(invocation: Invocation, demo: bool, seconds: float | None, queues: tuple[str, ...]) -> int:
     """
-    Run everything on this machine: a private Redis, the daemon and an RQ worker. It ends by Ctrl-C or after --for
-    seconds. Then all processes and data are removed, however this command ended. This Redis is a test server: run your
-    own Redis in production.
-
-    With --demo it ends with a summary. The exit code is 0 only if the worker executed every fired run.
+    Run a private Redis, the daemon and an RQ worker on this machine, until Ctrl-C or for --for seconds; then all is
+    removed. It is for trials: run your own Redis in production. With --demo it ends with a summary, and the exit code
+    is 0 only if the worker executed every fired run.
 
     \b
     Examples:

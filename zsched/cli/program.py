@@ -172,9 +172,11 @@ def connect(settings: Settings, link: Link | None = None) -> Client:
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
-def command(name: str | None = None, **attributes: Any) -> Callable[[Callable[..., Any]], click.Command]:
+def command(
+    name: str | None = None, cls: Any = None, **attributes: Any
+) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a command of a function that takes the Invocation first. The default name is the function's."""
-    return lambda function: click.command(name, cls=Subcommand, **attributes)(pass_invocation(function))
+    return lambda function: click.command(name, cls=cls or Subcommand, **attributes)(pass_invocation(function))
 
 
 # -- the program ------------------------------------------------------------------------------------

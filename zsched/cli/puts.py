@@ -13,13 +13,14 @@ from zsched.cli.completion import completed_ids
 from zsched.cli.filters import F, stacked
 from zsched.cli.formats import due_text
 from zsched.cli.functions import importing, tell_unchecked
-from zsched.cli.program import Invocation, command, connect
+from zsched.cli.program import Invocation, Subcommand, command, connect
 from zsched.cli.values import duration, instant, json_array, json_object
 from zsched.client.allowed import check_allowed
+from zsched.client.doubtful_queues import doubtful_queues
 from zsched.core.clock import to_ms
 from zsched.core.model import Scheduled
 from zsched.core.options.define import TRIGGERS
-from zsched.core.options.forms import Option, Stored, ValueType, zone_name
+from zsched.core.options.forms import Group, Option, Stored, ValueType, zone_name
 from zsched.core.options.table import FOR_UPDATE, OPTIONS
 from zsched.errors import InvalidSchedule, ScheduleNotFound
 from zsched.tasks.lookup import Lookup
@@ -57,6 +58,23 @@ def _options(names: Container[str]) -> Callable[[F], F]:
     return stacked(*(_option(option) for name, option in OPTIONS.items() if name in names))
 
 
+class _Put(Subcommand):
+    """A command with options of the table: its help has them in their groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the groups, and then the command's own options."""
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        for heading in (*Group, "Options"):
+            records = [each.get_help_record(ctx) for each in options if heading_of(str(each.name)) == heading]
+            with formatter.section(heading):
+                formatter.write_dl([record for record in records if record])
+
+
+def heading_of(name: str) -> str:
+    """Return the heading above the option *name* of a put's help."""
+    return OPTIONS[name].group if name in OPTIONS else "Options"
+
+
 # By flag: each option that can go back to its default, and the value that means the default.
 _CLEARED: Final = {
     _flag(option): (name, None if option.is_optional else ())
@@ -66,17 +84,15 @@ _CLEARED: Final = {
 }
 
 
-@command()
+@command(cls=_Put)
 @click.argument("id")
 @click.argument("func")
 @_options(OPTIONS.keys() - {"id"})
 def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     """
-    Schedule FUNC, a dotted path that the workers can import, under the name ID.
-
-    Give exactly one trigger: --at, --after, or a rule such as --cron. A schedule with that id is replaced, unless
-    --if-exists says otherwise. Repeating the same command changes nothing. If FUNC is a task and can be imported from
-    here, its arguments are checked, and its own options are the defaults. stderr says if it cannot be imported.
+    Schedule FUNC, a dotted path that the workers can import, under the name ID. Give exactly one trigger: --at,
+    --after, or a rule such as --cron. A schedule with that id is replaced, unless --if-exists says otherwise. The
+    arguments of a task are checked if it can be imported from here; otherwise stderr says so.
 
     \b
     Examples:
@@ -97,19 +113,19 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     tell_unchecked(lookup.absent)
     if not invocation.wants_json and scheduled.outcome in ("created", "updated"):
         with suppress(ScheduleNotFound):  # it fired a moment ago
-            invocation.remark(*(f"note: {queue}" for queue in client.doubtful_queues([client.get(id)])))
+            invocation.remark(*(f"note: {queue}" for queue in doubtful_queues(client, [client.get(id)])))
 
 
-@command("set")
+@command("set", cls=_Put)
 @click.argument("id", shell_complete=completed_ids)
 @click.option("--func", help="Run this instead, a dotted path.")
 @_options(FOR_UPDATE)
 @click.option("--unset", multiple=True, type=click.Choice(list(_CLEARED)), help="Back to the default; may be repeated.")
 def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: Any) -> None:
     """
-    Change some options of schedule ID; the other options stay. Local times are read in the schedule's own zone, or in
-    --tz. A one-shot stays a one-shot, and a recurring schedule stays recurring. New arguments are checked if the
-    function is a task that can be imported from here. stderr says if it cannot be imported.
+    Change some options of schedule ID; the others stay. Local times are read in the schedule's own zone, or in --tz. A
+    one-shot stays a one-shot. New arguments of a task are checked if it can be imported from here; otherwise stderr
+    says so.
 
     \b
     Examples:

@@ -26,9 +26,8 @@ _ROLES: Final = click.Choice([role.value for role in AccountRole])
 @group("tokens")
 def tokens() -> None:
     """
-    Add, list and revoke the accounts of `zsched web`: each is a token with a name, a role, limits and an expiry.
-    Programs send it with each request, and people paste it once to log in. The accounts stand in a file of the web
-    server, [web] accounts_file, and not in Redis. Run this on its machine, as its user or as root.
+    Add, list and revoke the accounts of `zsched web`: each is a token with a name, a role, limits and an expiry. They
+    stand in a file of the web server, [web] accounts_file. Run this on its machine, as its user or as root.
 
     \b
     Examples:
@@ -52,11 +51,8 @@ def add(
     invocation: Invocation, /, name: str, role: str, arguments: bool, expires: timedelta | None, **given: Any
 ) -> int:
     """
-    Add account NAME and print its token. It is shown only here: the file has its SHA-256. The log has NAME for what it
-    changes.
-
-    Roles: viewer reads; scheduler also changes schedules and runs; operator may do everything. The patterns limit both
-    what it reads and what it changes; each may be repeated.
+    Add account NAME and print its token, which is shown only here. Roles: viewer reads; scheduler also changes
+    schedules and runs; operator may do everything. The patterns limit what it reads and changes; each may be repeated.
 
     \b
     Examples:

@@ -35,14 +35,9 @@ def _listen(ctx: click.Context, param: click.Parameter, given: str | None) -> st
 @click.option("--listen", metavar="HOST:PORT", callback=_listen, help=_LISTEN_HELP)
 def web(invocation: Invocation, listen: str | None) -> int:
     """
-    Serve the console and the HTTP API, until Ctrl-C or SIGTERM. Needs the extra: pip install 'zsched[web]'.
-
-    The API is under /api/v1, its description at /api/docs. A request needs a token, which `zsched tokens add` makes.
-    The console shows what ran, what did not and why, and changes it. People log in by pasting their token once.
-    With the extra dashboard, rq-dashboard is under /rq, read-only; it needs --arguments, as it shows them.
-
-    While [rq] allow_callables is *, it only reads: else a caller could name any function. It listens on loopback; put a
-    proxy with TLS in front of it.
+    Serve the console and the HTTP API, until Ctrl-C or SIGTERM. Needs the extra: pip install 'zsched[web]'. A request
+    needs a token, which `zsched tokens add` makes; people paste it once to log in. While [rq] allow_callables is *, it
+    only reads. It listens on loopback; put a proxy with TLS in front of it.
 
     \b
     Examples:

@@ -55,18 +55,10 @@ def worker(
     with_scheduler: bool,
 ) -> int:
     """
-    Run a worker of RQ for QUEUES, in this order; default: the queue default. It is `rq worker` with the worker and job
-    classes of zsched.rq, and by zsched's settings: Redis, serializer, prefix, and the guard of [worker]. So it records
-    each attempt, and runs only signed jobs if [worker] guard is enforce.
-
-    A name may be that of a worker that was killed: this one starts as soon as RQ has forgotten that one, 90 s after its
-    last sign of life (8 minutes for one of `rq worker`).
-
-    --with-daemon: start as many as you like, on machines whose disks stay. The daemons of two of them fire: one leads,
-    and the other takes over when it dies.
-
-    Start it where the functions can be imported. Ctrl-C or SIGTERM ends it after the task that runs; a second one ends
-    that task, too.
+    Run a worker of RQ for QUEUES, in this order; default: the queue default. It is `rq worker` by zsched's settings:
+    Redis, serializer, prefix and guard. It records each attempt. Start it where the functions can be imported. Ctrl-C
+    or SIGTERM ends it after the task that runs; a second one ends that task, too. Of all workers --with-daemon two have
+    one: one leads, and the other takes over when it dies.
 
     \b
     Examples:

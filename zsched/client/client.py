@@ -68,15 +68,14 @@ class Client(Schedules):
     Schedules in one namespace of one Redis, and their past. Thread-safe; no I/O until used.
 
     *redis* is a ``redis.Redis``, also ``Sentinel.master_for(…)`` (its settings are used, not its retries), or a Link.
-    *serializer* is "pickle" (RQ's default) or "json", the same for a whole namespace and its workers. *rq_prefix*: the
-    prefix of RQ's keys, also the same for all; None: RQ's own, which is ``RQ_KEY_PREFIX`` of the environment or "rq".
-    *durable_timeout_s*: how long a call with ``durable=True`` waits for an archive. *urgencies* change the presets of
-    ``core.options.define``, or add to them. *runs_pickles*: ``update`` unpickles payloads from Redis as a worker does.
-    This runs code that any writer of rq:job:* may have put there. Otherwise it opens plain values only. *by*: the name
-    under which the log has this client's changes, a label that proves nothing; None: ``ZSCHED_BY``, else user@host.
-    *signing_keys_file*: its first key signs what this client schedules, for workers that demand it
-    (docs/how-to/sign-jobs.md); None: nothing is signed. A signature is valid for *signing_valid_days* after the due
-    time of a one-shot, or the put of a recurring schedule. Arguments that inflate to more than 10 MB cannot be signed.
+    *serializer*, "pickle" (RQ's default) or "json", and *rq_prefix*, the prefix of RQ's keys (None: RQ's own), are the
+    same for a whole namespace and its workers. *durable_timeout_s*: how long a call with ``durable=True`` waits for an
+    archive. *urgencies* change the presets of ``urgency``, or add to them. *runs_pickles*: ``update`` unpickles
+    payloads from Redis, which runs code of any writer of rq:job:*; otherwise it opens plain values only. *by*: the
+    caller's name in the log, which proves nothing; None: ``ZSCHED_BY``, else user@host. *signing_keys_file*: its first
+    key signs what this client schedules (docs/how-to/sign-jobs.md); None: nothing is signed. A signature is valid for
+    *signing_valid_days* after the due time of a one-shot, or the put of a recurring schedule. Arguments that inflate to
+    more than 10 MB cannot be signed.
     """
 
     def __init__(
@@ -174,11 +173,9 @@ class Client(Schedules):
         **options: Unpack[EnqueueOptions],
     ) -> Scheduled:
         """
-        Push a run into its queue at once, through the same script and log.
-
-        With an ``id`` and ``if_exists="keep"`` (or "error"), the same id does not run twice. For ``unique_for`` after
-        the push, by default a day, such calls answer "kept" with the first run's id (or raise). That run may be queued,
-        running, or over; only a cancelled run does not count. Raises as ``schedule``.
+        Push a run into its queue at once. With an ``id`` and ``if_exists="keep"`` (or "error"), the same id does not
+        run twice within ``unique_for``: such calls answer "kept" with the first run's id, or raise. Raises as
+        ``schedule``.
         """
         return self._putting.enqueue(func, {"args": args, "kwargs": kwargs, **options})
 
@@ -191,11 +188,9 @@ class Client(Schedules):
         """
         Schedule many: each row is a dict of ``func`` and the options of ``schedule``.
 
-        All valid rows are scheduled, and RowsRefused is raised at the end if others were invalid. With
-        ``errors="return"`` they are only listed in ``Many.errors``. *on_progress* is called with the number of rows
-        done, every few hundred. When the connection is lost, the call raises, and the rows done so far stay in Redis.
-        Repeating the call is safe when the rows have ids. If a row has ``durable=True``, the call returns when an
-        archive has all rows.
+        All valid rows are scheduled. If others were invalid, RowsRefused is raised at the end, or with
+        ``errors="return"`` they are listed in ``Many.errors``. *on_progress* is called with the number of rows done,
+        every few hundred. If a row has ``durable=True``, the call returns when an archive has all rows.
 
         Raises:
             RowsRefused: rows were refused; all others were written. It has the ``Many``.
@@ -207,16 +202,15 @@ class Client(Schedules):
 
     def update(self, id: str, /, **changes: Unpack[UpdateOptions]) -> Scheduled:
         """
-        Change some options of a schedule, for example only the time or only the payload; the others stay. New arguments
-        of a task are checked, if this process has imported it. A signed schedule is signed again, and one without a
-        signature stays so.
+        Change some options of a schedule; the others stay. New arguments of a task are checked, if this process has
+        imported it. A signed schedule is signed again, and one without a signature stays so.
 
         Raises:
             ScheduleNotFound: no such schedule.
-            InvalidSchedule: a change is invalid, or would turn a recurring schedule into a one-shot or back. Or stored
-                args or kwargs would stay and are not plain values (``runs_pickles``). Or this client cannot check its
-                signature, or it is not good. Or another program broke an option of it.
-            VersionConflict: it does not have the version ``if_version``.
+            InvalidSchedule: a change is invalid, or would turn a recurring schedule into a one-shot or back. Stored
+                arguments that stay are not plain values (``runs_pickles``). This client cannot check the signature, or
+                it is not good. Another program broke an option.
+            VersionConflict: it does not have the version *if_version*.
             Contended: another writer changed it at every attempt.
         """
         return self._updating.update(check_id(id), changes)
@@ -224,9 +218,8 @@ class Client(Schedules):
     def sign_many(self, unsigned: bool = False, **given: Unpack[ScheduleRepair]) -> Repaired:
         """
         Sign waiting schedules again by this client's first key: after a rotation, or before their signatures expire.
-        They keep their times. A schedule is refused if its signature is not good, as another program may have made it.
-        *unsigned*: sign also schedules that have no signature, as they are; so signing can begin. Raises as
-        ``retry_many``; InvalidSchedule: this client has no keys.
+        They keep their times. A schedule whose signature is not good is refused. *unsigned*: also those without a
+        signature; so signing can begin. Raises as ``retry_many``; InvalidSchedule: this client has no keys.
         """
         if self._signer is None:
             remedy = "give Client(signing_keys_file=…), or [signing] keys_file"

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
+from zsched.client.client import Client
 from zsched.core.model import Definition, Schedule
 from zsched.core.options.choices import Priority
 from zsched.storage.queues import similar
@@ -23,14 +24,24 @@ _LOOKED_AT: Final = 200
 _OPPOSITE: Final = {Priority.HIGH: Priority.LOW, Priority.LOW: Priority.HIGH}
 
 
-def misspelt_queues(heard: set[str], put: Iterable[Prioritized]) -> Iterator[str]:
+def doubtful_queues(client: Client, put: Iterable[Prioritized]) -> list[str]:
+    """
+    Return a text for each queue of *put* that urgent (high) and bulk (low) schedules share, among each other or with
+    the next few hundred of each priority in Redis. And one for each that has no worker, and a name that is similar to
+    one with workers.
+    """
+    given, heard = list(put), client._history.heard_queues()
+    return [*_shared_queues(client._reader, given), *_misspelt_queues(heard or set(), given)]
+
+
+def _misspelt_queues(heard: set[str], put: Iterable[Prioritized]) -> Iterator[str]:
     """Yield a text for each queue of *put* that may be misspelt; *heard*: those with workers."""
     for queue in sorted({one.queue for one in put} - heard):
         if (meant := similar(queue, heard)) is not None:
             yield f"nobody listens to queue {queue!r}; did you mean {meant!r}?"
 
 
-def shared_queues(reader: Reader, put: Iterable[Prioritized]) -> Iterator[str]:
+def _shared_queues(reader: Reader, put: Iterable[Prioritized]) -> Iterator[str]:
     """Yield a text for each queue in which schedules of *put* share with each other, or with what Redis has."""
     found: dict[str, dict[Priority, str]] = {}
     for one in put:

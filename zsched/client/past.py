@@ -35,6 +35,15 @@ class HistorySearch(SearchFilters, total=False):
     after: str | None
 
 
+def history_parts(past: Past, id: str | None = None, **given: Unpack[HistorySearch]) -> Iterator[HistoryPage]:
+    """
+    Yield the parts of the search of ``Past.iter_history``, also those without a result: each says how far it came
+    (``reached_us``), and has the ``source``. Raises as ``history``.
+    """
+    wanted = past._answers.outcomes(id, given.get("status"), given.get("limit"), given, None)
+    return past._answers.parts(wanted, given.get("after"))
+
+
 class Past:
     """The calls of ``Client`` that ask for the past of its namespace. Raises RedisUnavailable, RedisRefused."""
 
@@ -45,10 +54,8 @@ class Past:
 
     def why(self, id: str, tz: str | None = None) -> Story:
         """
-        Tell the story of a schedule: created, changed, fired, skipped (and why), and its next time. ``Story.source`` is
-        an archive, or the log that Redis still has. Times are local in *tz*, else in the schedule's own zone. With a
-        run's id, return the part of its schedule's story that concerns the run. A schedule with the same id takes
-        precedence.
+        Tell the story of a schedule, or with a run's id the part of it that concerns the run. ``Story.source`` is an
+        archive, or the log that Redis still has. Times are local in *tz*, else in the schedule's own zone.
         """
         return self._answers.why(id, tz)
 
@@ -62,13 +69,10 @@ class Past:
         **filters: Unpack[SearchFilters],
     ) -> Results[Change]:
         """
-        List the latest occurrences with their outcomes, the newest first: fired, enqueued, skipped, expired, coalesced,
-        duplicate, cancelled or quarantined. A pushed occurrence has its ``run``. Filter by schedule *id*, by *status*,
-        which may be a run's (as in ``runs``; "cancelled" matches either), and by *filters*. ``source`` names the origin
-        of the data. Give the page's ``after``, or the ``cursor`` of a result, as *after* to continue from there.
-
-        The search ends when it has *limit* results, or has read everything: it may take long for a *match* that does
-        not begin with letters. ``since`` bounds it.
+        List the latest occurrences with their outcomes, the newest first; a pushed one has its ``run``. Filter by
+        schedule *id*, by *status*, which may be a run's ("cancelled" matches either), and by *filters*. ``source``
+        names the origin of the data. Give the page's ``after``, or the ``cursor`` of a result, as *after* to continue
+        from there. A *match* that does not begin with letters may take long; ``since`` bounds it.
 
         Raises:
             ArchiveError: the archive stopped to answer in the middle of the search.
@@ -92,16 +96,8 @@ class Past:
 
     def iter_history(self, id: str | None = None, **given: Unpack[HistorySearch]) -> Iterator[Change]:
         """Yield occurrences as ``history`` does, as they are found: all, or ``limit``. Raises as ``history``."""
-        for part in self.history_parts(id, **given):
+        for part in history_parts(self, id, **given):
             yield from part.occurrences
-
-    def history_parts(self, id: str | None = None, **given: Unpack[HistorySearch]) -> Iterator[HistoryPage]:
-        """
-        Yield the parts of the search of ``iter_history``, also those without a result: each says how far it came
-        (``reached_us``), and has the ``source``. Raises as ``history``.
-        """
-        wanted = self._answers.outcomes(id, given.get("status"), given.get("limit"), given, None)
-        return self._answers.parts(wanted, given.get("after"))
 
     def timeline(self, start: datetime, end: datetime, bucket: timedelta | float | str) -> Timeline:
         """
@@ -132,8 +128,8 @@ class Past:
 
     def get_run(self, run_id: str) -> tuple[Run, Source]:
         """
-        Return a run with all its attempts, and the source. A failed attempt has the last lines of its traceback if a
-        worker of ``zsched.rq`` recorded it, or RQ kept it as the last one.
+        Return a run with all its attempts, and the source. A failed attempt has the last lines of its traceback, if a
+        worker of ``zsched.rq`` recorded them.
 
         Raises:
             RunNotFound: no run has this id, or it is not among the newest thousand changes of its schedule.
@@ -152,6 +148,6 @@ class Past:
     def follow_log(self, after: Position | None = None, gather_s: float = 0.0) -> Iterator[Entry]:
         """
         Yield entries of the log after *after*, or from now on, as they come, without end. *gather_s*: the time to wait
-        for more after the first one; so a busy log is read in pages, which costs Redis less.
+        for more after the first one; so a busy log is read in pages.
         """
         return self._answers.follow_log(after, gather_s)

@@ -30,7 +30,6 @@ from zsched.storage.refusals import demand, not_found
 
 if TYPE_CHECKING:
     from zsched.client.bulk import BulkChanges
-    from zsched.client.doubtful_queues import Prioritized
     from zsched.client.updating import Updating
     from zsched.core.model import Schedule
     from zsched.core.occurrences.backfill import Backfill
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from zsched.core.runs.run import RunStatus
     from zsched.storage.history_reader import HistoryReader
     from zsched.storage.overview import Overview
-    from zsched.storage.queues import StalledQueues
     from zsched.storage.reruns import Reruns
     from zsched.storage.store import Store
 
@@ -83,11 +81,9 @@ class Schedules(Past):
 
     def cancel(self, id: str, *, if_version: str | None = None) -> str:
         """
-        Cancel a schedule. Return "cancelled", "already_fired" or "not_found".
-
-        "already_fired": a one-shot whose run was pushed, by the newest part of the log (2,000 entries, 4 MiB).
-        "not_found": no such schedule waits. It may have been cancelled or skipped, may have expired, or have fired
-        before that part of the log; ``why`` tells. Raises VersionConflict: it does not have the version *if_version*.
+        Cancel a schedule. Return "cancelled", "already_fired" (a one-shot whose run was pushed, by the newest part of
+        the log: 2,000 entries, 4 MiB) or "not_found": no such schedule waits, and ``why`` tells what became of it.
+        Raises VersionConflict.
         """
         check_id(id)
         with naming_lost_call(id):
@@ -109,9 +105,9 @@ class Schedules(Past):
 
     def resume(self, id: str, missed: str | Missed = Missed.FIRE, *, if_version: str | None = None) -> Schedule | None:
         """
-        Resume a paused schedule. With ``fire``, a missed occurrence fires late: the latest one of a recurring schedule,
-        and the others are coalesced. With ``skip``, missed occurrences are recorded as skipped. None: it was a one-shot
-        past its time. With ``fire`` it fires at once, with ``skip`` it has ended.
+        Resume a paused schedule. *missed*: with "fire" the latest missed occurrence fires late, and the others are
+        coalesced; with "skip" they are recorded as skipped. None: it was a one-shot past its time, which has fired, or
+        ended.
 
         Raises:
             ScheduleNotFound, InvalidSchedule: no such schedule, or it ended or is quarantined.
@@ -121,9 +117,8 @@ class Schedules(Past):
 
     def release(self, id: str, missed: str | Missed = Missed.FIRE, *, if_version: str | None = None) -> Schedule | None:
         """
-        Put a quarantined schedule back, once what was in its way is gone: it fires as ``resume`` does, and by its own
-        ``catch_up`` and ``expires_after``. It is quarantined again if it still cannot be planned or pushed. A daemon
-        does this itself when it finds that a cause is gone, or that its archive has what Redis lost.
+        Put a quarantined schedule back, once what was in its way is gone. It fires as ``resume`` does, by its own
+        ``catch_up`` and ``expires_after``. A daemon does this by itself when it finds that a cause is gone.
 
         Raises:
             ScheduleNotFound, InvalidSchedule: no such schedule, or it ended, or what it needs is gone from Redis.
@@ -156,9 +151,8 @@ class Schedules(Past):
     def retry(self, run_id: str) -> str:
         """
         Run a finished run once more, whatever its end was, and return the new run id. The new run belongs to the same
-        occurrence, and has the same call, options and number of retries. A client with keys signs it if the run itself
-        was signed. If RQ has forgotten
-        the run, an archive supplies it. ``meta`` is taken from the job, so it includes the task's changes.
+        occurrence, and has the same call, options and number of retries; ``meta`` includes the task's changes. It is
+        signed if the run was. If RQ has forgotten the run, an archive supplies it.
 
         Raises:
             RunNotFound: neither RQ nor an archive knows it.
@@ -194,14 +188,11 @@ class Schedules(Past):
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Backfill:
         """
-        Run the occurrences of a recurring schedule in [*start*, *end*) that did not run. They go to the back of its
-        queue, the oldest first. Naive times are local in the schedule's zone. The runs have the usual ids. Occurrences
-        that were pushed already are left out; with *again*, they get an extra run unless their run is still open.
-        *dry_run* only returns the plan. *on_progress* is called with the number of occurrences done, and the total.
-        Repeating the call continues where an interrupted one stopped.
-
-        The occurrences are computed from the present rule, up to the next occurrence. Overlap and catch_up do not apply
-        here. A paused or ended schedule can be backfilled. Its next occurrence and its last run do not change.
+        Run the occurrences of a recurring schedule in [*start*, *end*) that did not run: the oldest first, at the back
+        of its queue, with their usual ids. Naive times are local in the schedule's zone. Occurrences that were pushed
+        already are left out; with *again*, they get an extra run unless their run is open. *dry_run* only returns the
+        plan. *on_progress* is called with the number of occurrences done, and the total. Repeating the call continues
+        where an interrupted one stopped.
 
         Raises:
             ScheduleNotFound: no schedule has this id.
@@ -255,10 +246,8 @@ class Schedules(Past):
     ) -> Sequence[datetime]:
         """
         Return the due times of the next *n* occurrences, strictly after *start* (default: now), aware, in the
-        schedule's zone.
-
-        Give a schedule's id (its jitter is applied), or trigger options (every, cron, rrule, tz …), which need no
-        Redis.
+        schedule's zone: of a schedule's *id* (its jitter is applied), or of trigger options (every, cron, rrule, tz …),
+        which need no Redis.
 
         Raises:
             InvalidSchedule: both or neither given, an invalid rule, or a rule with jitter, which depends on the id.
@@ -277,34 +266,10 @@ class Schedules(Past):
         """Return counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
         return self._reader.overview()
 
-    def stalled_queues(self) -> StalledQueues:
-        """
-        Return the queues without an RQ worker that schedules use or in which jobs wait, of a few thousand queues at
-        most; and whether workers are suspended.
-
-        Raises:
-            RedisRefused: also if this user may not list workers, such as ``zsched-client`` of deploy/redis.
-        """
-        from zsched.storage.queues import stalled_queues  # for operators
-
-        return self._reader.on_wire(stalled_queues)
-
-    def doubtful_queues(self, put: Iterable[Prioritized]) -> Sequence[str]:
-        """
-        Return a text for each queue of *put* that urgent (high) and bulk (low) schedules share, among each other or
-        with the next few hundred of each priority in Redis. And one for each that has no worker, and a name that is
-        similar to one with workers.
-        """
-        from zsched.client.doubtful_queues import misspelt_queues, shared_queues  # for `zsched add` and `apply`
-
-        given, heard = list(put), self._history.heard_queues()
-        return [*shared_queues(self._reader, given), *misspelt_queues(heard or set(), given)]
-
     def recent(self) -> RecentActivity:
         """
-        Count the events of the last 1, 5 and 30 minutes, and list the latest failed runs. This reads the end of the log
-        in Redis, for a quarter of a second at most. ``is_cut``: the time was too short, so the last period is
-        incomplete.
+        Count the events of the last 1, 5 and 30 minutes, and list the latest failed runs, from the end of the log in
+        Redis. ``is_cut``: it took longer than a quarter of a second, so the last period is incomplete.
         """
         return self._reader.recent(self._clock)
 
@@ -317,9 +282,7 @@ class Schedules(Past):
     def retry_many(self, status: str | RunStatus, **given: Unpack[RunRepair]) -> Repaired:
         """
         Retry the runs that ended as *status* (failed, lost, expired, cancelled or refused), the oldest first; default:
-        200 a second. A run that was retried before is left out, also if somebody else did it, and a run that succeeded
-        since, because it was requeued in RQ; ``retry`` of one run takes it any number of times. A retry that failed
-        again is a new failed run: ``until`` leaves it out.
+        200 a second. A run that was retried before, or that succeeded since, is left out.
 
         Raises:
             InvalidSchedule: an option is invalid, or there is no filter.

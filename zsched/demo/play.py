@@ -41,6 +41,7 @@ from zsched.demo.stack import Stack
 from zsched.storage.connection import link_of
 from zsched.storage.keys import keys_of
 from zsched.storage.log import Log
+from zsched.storage.queues import stalled_queues
 
 # -- its schedules ----------------------------------------------------------------------------------
 
@@ -129,9 +130,9 @@ class Player:
     """Follows the log from its beginning: shows what fired and ended, and counts it. Raises RedisUnavailable."""
 
     def __init__(self, settings: Settings, client: Client, say: Say) -> None:
-        keys = keys_of(settings)
+        self._link, self._keys = link_of(settings), (keys := keys_of(settings))
         self._client, self._say, self._suffix = client, say, keys.run_suffix
-        self._log, self._last = Log(link_of(settings), keys), "0-0"
+        self._log, self._last = Log(self._link, keys), "0-0"
         self._lines = LogLines(keys.run_suffix, None, "UTC", wants_json=False)
         self.summary, self.open = Summary(), set[str]()  # ids of runs that are not over
 
@@ -158,7 +159,8 @@ class Player:
         yet.
         """
         waiting = defaultdict[str, list[str]](list)
-        unheard = {one.queue for one in self._client.stalled_queues().unheard}.difference(QUEUES)
+        with self._link.wire() as wire:
+            unheard = {one.queue for one in stalled_queues(wire, self._keys).unheard}.difference(QUEUES)
         for run in self._client.iter_runs(status=RunStatus.QUEUED) if unheard else ():
             if run.queue in unheard and run.id in self.open:
                 waiting[run.queue].append(run.id)

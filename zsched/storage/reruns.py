@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from zsched.core.entry import text
+from zsched.core.options.arguments import for_match
 from zsched.core.repair import IdOutcome
 from zsched.core.runs.run import Run, RunStatus, as_seen, facts_text
 from zsched.core.runs.run_id import run_key, schedule_of
@@ -126,7 +127,7 @@ class Reruns:
                 continue
             error = RunNotFound(
                 f"{run_id!r} is not a run of namespace {self._keys.namespace!r}: run ids are <schedule id>-<ms>"
-                f"{self._keys.run_suffix}",
+                f"{self._keys.run_suffix}{for_match(run_id)}",
                 "zsched history",
             )
             outcomes[run_id] = IdOutcome("", error=error)

@@ -63,13 +63,10 @@ class Next:
     """
     The step after this run: returned by a task, alone or in a list, and scheduled when the run succeeded.
 
-    *func* is a task, a function or its dotted path. Without *func* it is the same task, with this run's payload,
-    changed by the *given* parameters. Parameters of a task are given by name, like the options of ``client.schedule``.
-    Give either *at* or *after* (counted from the end of the run): it runs once.
-
-    The worker schedules it without the settings of your ``Client``: it has zsched's own urgencies, unchanged, and the
-    default ``payload_limit``. It is signed if the worker has keys (``[signing]`` in its settings). A Next that needs
-    other settings fails the run, after the task did its work. So give the task's decorator the options of your urgency.
+    *func* is a task, a function or its dotted path; without it, it is the same task, with this run's payload, changed
+    by the *given* parameters. Parameters of a task are given by name, like the options of ``client.schedule``. Give
+    either *at* or *after* (counted from the end of the run): it runs once. The worker schedules it by zsched's own
+    urgencies and payload limit, and signs it if it has ``[signing]`` keys. A refused Next fails the run.
 
     Raises:
         InvalidSchedule: no time, two times, or a rule.

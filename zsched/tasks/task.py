@@ -93,9 +93,8 @@ class Task(Typed, Generic[P, R]):
     @_beside_client(named_options)
     def schedule(self, client: Client, /, *unnamed: Any, **given: Any) -> Scheduled:
         """
-        Schedule a call: parameters of the function are its payload, other names are options of ``client.schedule``.
-
-        An option given here replaces the decorator's option. A trigger given here replaces the decorator's trigger.
+        Schedule a call: parameters of the function are its payload, other names are options of ``client.schedule``. An
+        option or a trigger given here replaces the decorator's.
 
         Raises:
             InvalidSchedule: a parameter is unknown, missing or of another type; ``field`` names it.
@@ -107,9 +106,8 @@ class Task(Typed, Generic[P, R]):
     @_beside_client(named_options)
     def enqueue(self, client: Client, /, *unnamed: Any, **given: Any) -> Scheduled:
         """
-        Put a run into its queue at once: ``schedule`` without a time. The decorator's options for times are left out.
-        A schedule with the same id is replaced by the run. So a recurring task gets no id here unless you give one.
-        With an id and ``if_exists="keep"``, the same id does not run twice (``unique_for``, as ``client.enqueue``).
+        Put a run into its queue at once: ``schedule`` without a time and the decorator's options for times. A schedule
+        with the same id is replaced by the run, so a recurring task gets no id here unless you give one.
         """
         payload, options = self._split(given, unnamed)
         return client.enqueue(self, kwargs=payload, **options)

@@ -24,6 +24,8 @@ class ClientCall(Protocol[P]):
 
 def options(
     *,
+    id: str | None = ...,
+    if_exists: choices.IfExistsWord = ...,
     at: datetime | None = ...,
     after: forms.DurationValue | None = ...,
     every: float | str | timedelta | None = ...,
@@ -64,8 +66,6 @@ def options(
     allow_past: bool = ...,
     if_version: str | None = ...,
     enabled: bool | None = ...,
-    id: str | None = ...,
-    if_exists: choices.IfExistsWord = ...,
     unique_for: forms.DurationValue | None = ...,
     **payload: Any,
 ) -> None:

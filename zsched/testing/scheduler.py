@@ -74,11 +74,9 @@ class ManualScheduler:
 
     *redis*: a ``redis.Redis`` on an empty database; None: a new fakeredis. *start*: the time of the frozen clock, an
     aware datetime; None: 2026-01-01T00:00Z. It is a context manager; outside of ``with`` call ``close``.
-
-    *overlap_patience_s*: with ``overlap="skip"``, how long a run that is not executed keeps the next run back. 0: not
-    at all, so that ``advance`` without ``work`` fires everything. Give the daemon's 3600 to test *skip* itself. The
-    other policies have no patience: without ``work`` runs wait until ``overlap_limit`` is reached, or are withdrawn
-    when the next one fires.
+    *overlap_patience_s*: with ``overlap="skip"``, how long a run that is not executed keeps the next run back: by
+    default not at all. Give the daemon's 3600 to test *skip* itself. With the other policies and without ``work``, runs
+    wait until ``overlap_limit`` is reached, or are withdrawn when the next one fires.
 
     Raises:
         ConfigError: the Redis is in use, or fakeredis is missing. InvalidSchedule: *start* is naive.
@@ -155,10 +153,9 @@ class ManualScheduler:
 
     def advance_to(self, when: datetime, *, work: bool = False, raises: bool = False) -> list[Fired]:
         """
-        Advance the time to *when* (aware), with a stop at each due time, *when* included. Return the fired runs.
-
-        With *work* all queued runs are executed at every stop, before time goes on. With *raises* a task's exception is
-        raised here; the clock then stays at the time of that run. With a fake Redis, it warns after 500 runs.
+        Advance the time to *when* (aware), with a stop at each due time, *when* included. Return the fired runs. With
+        *work* all queued runs are executed at every stop. With *raises* a task's exception is raised here, and the
+        clock stays at the time of that run. With a fake Redis, it warns after 500 runs.
 
         Raises:
             InvalidSchedule: *when* is naive, or has passed.
@@ -188,8 +185,7 @@ class ManualScheduler:
     def apply(self, path: str | Path, owner: str | None = None) -> Applied:
         """
         Apply a file of schedules, as ``zsched apply`` does. Return the result of each. *owner*: None: the file's own.
-
-        If the test can import a function, it is checked, and a task's options are used. Other functions are accepted.
+        Functions that the test can import are checked; others are accepted.
 
         Raises:
             InvalidFile: with all mistakes; nothing was put. OSError: there is no such file.
@@ -208,10 +204,8 @@ class ManualScheduler:
     def work(self, *queues: str, raises: bool = False) -> list[Run]:
         """
         Execute the runs in RQ's *queues*, in their order, or in all queues that RQ knows, in this process. Return the
-        runs in the order of their ends; a run that is retried at once occurs several times.
-
-        A task's exception makes a failed run, as in any worker. With *raises* the first exception is raised here, and
-        later runs stay queued. Time is frozen meanwhile.
+        runs in the order of their ends; a run that is retried at once occurs several times. A task's exception makes a
+        failed run; with *raises* the first one is raised here, and later runs stay queued. Time is frozen meanwhile.
         """
         __tracebackhide__ = True
         self._look()

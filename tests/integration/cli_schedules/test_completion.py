@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from tests.builders.command_line import Zsched
 from zsched.cli import program
 from zsched.cli.program import DONE
+from zsched.core.options.forms import Group
 
 
 def completions(words: list[str], incomplete: str) -> list[str]:
@@ -58,11 +59,19 @@ def test_bash_completes_an_id_with_the_printed_code(two: Zsched) -> None:
     assert "plain,digest" == found.stdout.strip()
 
 
+def test_the_help_of_add_has_the_everyday_options_first_and_the_others_in_groups() -> None:
+    found = CliRunner().invoke(program, ["add", "--help"]).stdout
+
+    places = [found.index(f"\n{heading}:\n") for heading in (*Group, "Options")]
+    assert places == sorted(places)
+    assert found.index("  --cron ") < places[1] < found.index("  --rrule ") < places[2] < found.index("  --tag ")
+
+
 def test_the_help_lists_commands_in_groups_with_whole_summaries() -> None:
     found = CliRunner().invoke(program, ["--help"], terminal_width=80).stdout
 
-    assert found.index("Find out:") < found.index("  why ") < found.index("Schedules and runs:")
-    assert "..." not in found.partition("Find out:")[2]
+    assert found.index("Everyday:") < found.index("  why ") < found.index("Schedules:") < found.index("  show ")
+    assert "..." not in found.partition("Everyday:")[2]
     assert "  backfill " not in found
     assert "  backfill " in CliRunner().invoke(program, ["--help-all"]).stdout.partition("Rare:")[2]
-    assert max(map(len, found.partition("Find out:")[2].splitlines())) <= 80
+    assert max(map(len, found.partition("Everyday:")[2].splitlines())) <= 80

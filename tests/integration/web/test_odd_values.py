@@ -202,6 +202,8 @@ def test_a_pattern_in_the_place_of_an_id_names_match(client: Client, zsched: Zsc
     for pattern in PATTERNS:
         for command in ("pause", "resume", "cancel", "release", "run", "show", "why", "history", "next"):
             refused(zsched(command, pattern), "a pattern is for match= (--match)")
+        for command in ("retry", "cancel-run"):
+            assert "a pattern is for match= (--match)" in zsched(command, pattern).stdout
         refused(zsched("ls", pattern), "ids, and patterns of ids, are given by --match", "ls --help")
         for call in (client.pause, client.cancel, client.get, client.why):
             with pytest.raises(InvalidSchedule, match="a pattern is for match="):

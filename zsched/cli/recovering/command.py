@@ -55,27 +55,17 @@ _SLEEP_S: Final = 0.1  # while only time has to pass
     metavar="FILE",
     help="Read this archive instead of the configured one.",
 )
-@click.option("--force", is_flag=True, help="Recover although a daemon leads; and see above.")
+@click.option(
+    "--force", is_flag=True, help="Also if a daemon leads; with --from, also if the log was trimmed past the archive."
+)
 @click.option("--all", "lists_all", is_flag=True, help="List every difference, not the first 50 of each kind.")
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
 def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: bool, lists_all: bool, tz: str) -> int:
     """
-    Put back from an archive what Redis lost: missing schedules, and runs in doubt. Nobody knows whether a run in doubt
-    was executed. It is pushed again and marked uncertain, or skipped, as its schedule demands, or left to RQ if a
-    worker has it. Later changes by clients stay. If Redis has the whole history, schedules whose keys were deleted or
-    changed one by one are put back. A daemon does the same without this command, unless [archive] recovery
-    is "manual".
-
-    The archive is --from FILE, else [archive] path, else the archive that daemons of this Redis keep. If several end
-    with the same log entry, any of them is used. If they differ, --dry-run uses the one that goes furthest, and a
-    recovery requires --from. The file is read beside its daemon, and all its checksums are verified first. Afterwards
-    this Redis also has the name of the archive's data set. Daemons find the archive by that name.
-
-    A recovery is refused, with the command to run instead, in three cases. First: a daemon leads, and none waits for
-    this command (--force overrides this). Second: the archive belongs to another data set (--from FILE overrides this).
-    Third: the log was trimmed past the archive's end, so later changes are unknown, and later work would be done again
-    (--from FILE with --force overrides this). Ctrl-C stops between two steps; run the command again to continue. The
-    exit code is 3 when there is no archive.
+    Put back from an archive what Redis lost: missing schedules, and runs in doubt, as their schedules demand. Daemons
+    do it by themselves, unless [archive] recovery is "manual". The archive is --from FILE, else [archive] path, else
+    one that daemons of this Redis keep. Ctrl-C stops between two steps; run it again to continue. A refusal names the
+    command to run instead; the exit code is 3 when there is no archive.
 
     \b
     Examples:

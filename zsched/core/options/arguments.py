@@ -33,10 +33,13 @@ def check_id(id: object) -> str:
     """Return *id* if it is valid. Raises InvalidSchedule otherwise."""
     if not isinstance(id, str) or not ID.fullmatch(id):
         remedy = "give 1 to 128 of A-Z, a-z, 0-9, _ and -, not beginning with -"
-        if isinstance(id, str) and {*"*?["} & {*id}:
-            remedy += "; a pattern is for match= (--match)"
-        raise InvalidSchedule("id", id, "not a schedule id", remedy)
+        raise InvalidSchedule("id", id, "not a schedule id", remedy + for_match(id))
     return id
+
+
+def for_match(id: object) -> str:
+    """Return the end of a remedy that names the place of patterns, if *id* is one; otherwise ""."""
+    return "; a pattern is for match= (--match)" if isinstance(id, str) and {*"*?["} & {*id} else ""
 
 
 def check_filter(field: str, value: object) -> str | None:

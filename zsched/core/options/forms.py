@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
@@ -276,6 +276,16 @@ class Stored(Enum):
     LABEL = "label"  # the same, or a field zs_<name> of a one-shot's job; scripts do not read it
 
 
+class Group(StrEnum):
+    """The heading of an option in its page, in ``zsched add --help`` and in the console's form, in their order."""
+
+    EVERYDAY = "Everyday"
+    TIME = "Time"
+    PLACE = "Place and labels"
+    LATE = "Late or overlapping"
+    CHANGED = "Failed, lost, or changed meanwhile"
+
+
 _FLAG: Final = re.compile(r"--([a-z-]+)")
 
 
@@ -300,6 +310,7 @@ class Option:
     once: str = ""
     elsewhere: str = ""
     off: str = ""
+    group: Group = Group.EVERYDAY
     name: str = ""
     is_optional: bool = False
     json_name: str = ""

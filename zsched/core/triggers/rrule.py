@@ -182,6 +182,7 @@ def _refuse_combinations(parts: Parts) -> None:
 class _RRuleKind(TriggerKind):
     name = "rrule"
     metavar = "RULE"
+    is_everyday = False
     help = "An RFC 5545 rule, such as FREQ=WEEKLY;BYDAY=MO."
     example = "FREQ=WEEKLY;BYDAY=MO"
     cause = "no date matches the rule (BY parts that exclude each other?)"

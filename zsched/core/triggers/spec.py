@@ -92,6 +92,7 @@ class TriggerKind(ABC):
     is_of_zone: ClassVar[bool]  # True if its due times depend on the rules of its zone
     elsewhere: ClassVar[str] = ""  # names of other schedulers for its option, separated by spaces
     is_duration: ClassVar[bool] = False  # True if its option is a duration
+    is_everyday: ClassVar[bool] = True  # True if its option stands among those of every day
     gap: ClassVar[Gap] = Gap.SHIFT  # the default
 
     @abstractmethod

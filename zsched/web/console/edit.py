@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from zsched.core.clock import from_ms
 from zsched.core.model import Schedule
-from zsched.core.options.forms import zone_name
+from zsched.core.options.forms import Group, zone_name
 from zsched.core.options.instants import instant_ms
 from zsched.core.options.table import RuleOptions
 from zsched.core.story.story import Story
@@ -28,7 +28,7 @@ from zsched.core.triggers.zones import zone
 from zsched.errors import ScheduleInPast, VersionConflict, ZschedError
 from zsched.web import actions
 from zsched.web.calls import Admitted
-from zsched.web.console.fields import FIRST, Field, editable_fields
+from zsched.web.console.fields import Field, editable_fields
 from zsched.web.console.schedule import with_remarks
 from zsched.web.console.view import View, Viewed
 from zsched.web.labels import label_of, page_problem
@@ -163,8 +163,7 @@ def _shown(
     """
     return {
         "one": one,
-        "first": [each for each in all_ if each.field.name in FIRST],
-        "others": [each for each in all_ if each.field.name not in FIRST],
+        "groups": {group: [each for each in all_ if each.field.group is group] for group in Group},
         "opened": " ".join(f"{each.field.name}:{each.field.with_text(each.present).print}" for each in all_),
         "take": _TAKE,
         "story": story,

@@ -11,7 +11,7 @@ from typing import Any, Final
 from zsched.core.model import Schedule
 from zsched.core.options.arguments import strict_json
 from zsched.core.options.checked import USUAL_ARGUMENTS
-from zsched.core.options.forms import Stored, ValueType
+from zsched.core.options.forms import Group, Stored, ValueType
 from zsched.core.options.table import FOR_UPDATE, OPTIONS
 from zsched.core.story.sentences import local_text
 from zsched.core.triggers.trigger import RULES
@@ -20,12 +20,10 @@ from zsched.errors import InvalidSchedule
 from zsched.web.labels import label_of
 from zsched.web.reading import rfc3339
 
-# What is edited most, before the others.
-FIRST: Final = (*RULES, "at", "tz", "queue", "priority", "tags", "name", "description")
-OTHERS: Final = tuple(
+EDITED: Final = tuple(
     name
     for name, option in OPTIONS.items()
-    if name in FOR_UPDATE and name not in (*FIRST, "after")  # which becomes "at"
+    if name in FOR_UPDATE and name != "after"  # which becomes "at"
     if option.stored is not Stored.NOT and option.attribute != "-"  # a schedule shows its value
 )
 _INPUTS: Final = {
@@ -64,6 +62,11 @@ class Field:
         return replace(self, text=text.strip())
 
     @property
+    def group(self) -> Group:
+        """Its heading in the form; the rule that a schedule has stands first, of whatever kind."""
+        return Group.EVERYDAY if self.name in RULES else OPTIONS[self.name].group
+
+    @property
     def print(self) -> str:
         """A short text by which a form knows the value that it was opened with: arguments may be long."""
         return sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -95,8 +98,8 @@ def editable_fields(one: Schedule, *, has_arguments: bool) -> list[Field]:
     """Return the fields for a schedule with its present values; *has_arguments*: also its arguments, if known."""
     return [
         Field.of(name, _text(name, one))
-        for name in (*FIRST, *OTHERS)
-        if name in FOR_UPDATE and _is_for(one, name)
+        for name in EDITED
+        if _is_for(one, name)
         if name not in _ARGUMENTS or (has_arguments and one.args is not None)
     ]
 

@@ -16,7 +16,7 @@ from zsched.core.model import Definition, Schedule
 from zsched.core.options.checked import CheckedOptions, read_letters, read_options
 from zsched.core.options.choices import OnLost, OnUncertain, Priority
 from zsched.core.options.define import PRESETS, define, define_now, merged_presets
-from zsched.core.options.forms import Option, RateLimit, Stored
+from zsched.core.options.forms import Group, Option, RateLimit, Stored
 from zsched.core.options.revision import revise
 from zsched.core.options.table import (
     ELSEWHERE,
@@ -166,6 +166,12 @@ def test_two_options_never_share_a_letter_a_field_or_another_name() -> None:
 
     assert {1} == set(fields.values()) | set(letters.values())
     assert (elsewhere, set()) == (len(ELSEWHERE), ELSEWHERE.keys() & OPTIONS.keys())
+
+
+def test_twelve_options_are_of_every_day_and_each_other_one_names_its_group() -> None:
+    everyday = [name for name, option in (OPTIONS | ONLY_ENQUEUE).items() if option.group is Group.EVERYDAY]
+
+    assert "id at after every cron tz args kwargs queue expires_after timeout retry".split() == everyday
 
 
 def test_an_update_takes_every_option_except_those_of_a_put() -> None:
