@@ -8,6 +8,7 @@ each of them. Nothing outlives the run: see ``zsched.embedded.guard``.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -106,8 +107,9 @@ class Ground:
         """
         Empty the server and let it look as if a daemon had led here for long.
 
-        A daemon fires nothing during the first lease on a Redis that it does not know (``hold``), and marks
-        as uncertain what was due before (``doubt``): right after a loss, and not what is measured here.
+        A daemon fires nothing during the first lease on a Redis that it does not know (``hold``) or that has no name
+        (``gen``), and marks as uncertain what was due before (``doubt``): right after a loss, and not what is measured
+        here.
         """
         self.redis.flushall()
         with self.wire() as wire:
@@ -115,7 +117,7 @@ class Ground:
             term = lease.acquire()
             assert isinstance(term, Term), "an empty server has no leader"
             lease.release(term)
-        self.redis.hset(self.keys.meta(), mapping={"hold": 0, "doubt": -1})
+        self.redis.hset(self.keys.meta(), mapping={"hold": 0, "doubt": -1, "gen": uuid.uuid4().hex})
         self.redis.config_set("slowlog-log-slower-than", _SLOW_US)
         self.redis.slowlog_reset()
 
