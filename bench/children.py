@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -41,6 +41,7 @@ from zsched.embedded.guard import Guard
 
 CHECKOUT = Path(__file__).resolve().parents[1]  # where ``bench`` and ``zsched`` are
 _STOP_S = 10.0  # from SIGTERM to exit
+_NICE = -5  # of the units in deploy/systemd
 _ENDS = 100  # runs that end at the same moment
 TIMER_KEY = "bench:timer"  # where the role timer tells its lateness
 HTTP_KEY = "bench:http"  # is there when the role http has begun to put
@@ -114,6 +115,13 @@ def leader(
 
 def _daemon(url: str) -> int:
     return process.run_daemon(partial(load_settings, env={}, flags={"redis.url": url, "log.level": "warning"}))
+
+
+def _daemon_of_unit(url: str) -> int:
+    """A daemon with the priority that its unit of systemd gives it, where this user may."""
+    with suppress(PermissionError):
+        os.nice(_NICE)
+    return _daemon(url)
 
 
 CHORES_TID = "chores.tid"  # in the state's folder of a daemon in the role daemon-told
@@ -228,7 +236,8 @@ def _ends(url: str, per_s: int, seconds: int) -> int:
 
 if __name__ == "__main__":
     roles: dict[str, Callable[..., int]] = {
-        "daemon": _daemon, "daemon-alone": _daemon_alone, "daemon-told": _daemon_told, "rq-scheduler": _rq_scheduler,
+        "daemon": _daemon, "daemon-of-unit": _daemon_of_unit,
+        "daemon-alone": _daemon_alone, "daemon-told": _daemon_told, "rq-scheduler": _rq_scheduler,
         "puts": _puts, "bulk": _bulk, "http": _http, "ends": _ends, "timer": _timer,
     }  # fmt: skip
     sys.exit(roles[sys.argv[1]](sys.argv[2], *map(int, sys.argv[3:])))

@@ -1,7 +1,8 @@
 """
 Lateness of runs in their queue, at three loads, with recurring schedules among them; and beside puts.
 
-The daemon is a whole one: its archivist, a process beside the firing one, archives all of these puts and fires.
+The daemon is a whole one: its archivist, a process beside the firing one, archives all of these puts and fires. Beside
+puts it has the priority of its unit of systemd (Nice=-5), as root.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def _zsched(arena: Arena, ground: Ground, per_s: int, seconds: int, beside: str)
     recurring = per_s * seconds // _RECURRING
     one_shots = per_s * seconds - recurring
     with ExitStack() as stack:
-        stack.enter_context(leader(arena, ground))
+        stack.enter_context(leader(arena, ground, "daemon-of-unit" if beside else "daemon"))
         if beside == "http":
             ground.redis.config_set("slowlog-log-slower-than", _SLOW_MS * 1000)
             stack.enter_context(running(arena, beside, ground.url, _HTTP, _STREAMS, seconds + 60))
