@@ -18,7 +18,7 @@ import ast
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
@@ -89,7 +89,7 @@ def options() -> Iterator[str]:
     everything = OPTIONS | ONLY_ENQUEUE
     yield f"- `client.update` takes all but {_names(everything.keys() - FOR_UPDATE)}."
     yield f"- `client.enqueue` takes {_names(FOR_ENQUEUE)}."
-    yield "- The command line writes `--catch-up` for `catch_up`, and a file writes `catch_up = …`."
+    yield "- The command line writes `--catch-up` for `catch_up`, and `--tag` for each of `tags`."
     yield "- *Elsewhere*: the name in other schedulers. Error messages suggest ours."
     for group in Group:
         yield f"\n## {group}\n"
@@ -117,14 +117,15 @@ _FILTERS: Final = {
     "of schedules": {"state", "kind"},
     "of both": {"match", "queue", "func", "tag", "name", "owner"},
     "of runs": {"since", "until"},
-    "of changes": {"dry_run", "limit", "per_second", "yes"},
+    "of changes": {"dry_run", "limit", "per_second", "yes", "if_version"},
 }
 _PUTS: Final = ("zsched add", "zsched set")  # commands that take the options of a schedule
 _WITH_EXAMPLES: Final = "Everyday"  # the group of commands that have examples on the page
 _FILTERS_HEAD: Final = """## Filters
 
 Commands that list or change many take these. A command that changes takes ids, or filters. The default of
-`--per-second` is 200 where runs are pushed (resume, release, retry), else 5,000.
+`--per-second` is 200 where runs are pushed (resume, release, retry), else 5,000. Pause, resume, cancel and release have
+`--if-version`.
 """
 
 
@@ -195,24 +196,17 @@ def _tables(path: str, options: list[click.Option]) -> Iterator[str]:
     names = {str(each.name) for each in options}
     of_schedule = [each for each in options if each.name in OPTIONS]
     if path == "zsched add":
-        yield "It takes the [options of a schedule](options.md):\n"
-        for group in Group:
-            yield f"- {group}: {_flags(each for each in of_schedule if OPTIONS[str(each.name)].group is group)}"
-        yield ""
+        yield "It takes the [options of a schedule](options.md).\n"
     elif path == "zsched set":
         lacking = [name for name in OPTIONS if name not in names and name != "id"]
         flags = " and ".join(f"`--{name.replace('_', '-')}`" for name in lacking)
         yield f"It takes the options of `zsched add`, except {flags}, and:\n"
     elif "match" in names:
-        parts = [part for part, own in _FILTERS.items() if own <= names]
+        parts = [part for part, own in _FILTERS.items() if own - {"if_version"} <= names]  # runs have no versions
         options = [each for each in options if not any(each.name in _FILTERS[part] for part in parts)]
         named = [part.removeprefix("of ") for part in parts if part != "of both"]
         yield f"It takes [filters](#filters) of {' and '.join(named)}.\n"
     yield from _option_rows([each for each in options if each not in of_schedule or path not in _PUTS])
-
-
-def _flags(options: Iterable[click.Option]) -> str:
-    return ", ".join(f"`{each.opts[-1]}`" for each in options)
 
 
 def _option_rows(options: list[click.Option]) -> Iterator[str]:

@@ -45,7 +45,7 @@ _STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunSta
 @click.option("--tz", metavar="ZONE", help="Show times in this zone; default: the schedule's own, or UTC.")
 def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     """
-    Tell why schedule ID, or the run with this id (RQ's job id), ran or did not run. The first line is the verdict, with
+    Tell why schedule ID, or the run of this id (RQ's job id), ran or did not run. The first line is the verdict, with
     what to do; the story follows. stderr names its source (with --json: "source").
 
     \b

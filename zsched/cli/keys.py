@@ -33,8 +33,8 @@ def keys() -> None:
 @pass_invocation
 def new(invocation: Invocation, /, id: str) -> int:
     """
-    Print a line with a new key, for a file that its owner alone can read. ID names it there and in each signature: 1 to
-    8 of a-z and 0-9, such as k1. The key is shown only here.
+    Print a line with a new key. ID names it in its file and in each signature: 1 to 8 of a-z and 0-9, such as k1. The
+    key is shown only here: write it into a file that its owner alone can read.
 
     \b
     Example:

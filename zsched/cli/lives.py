@@ -57,7 +57,7 @@ class _Result:
 
 def _schedules(*, is_pushing: bool) -> Callable[[F], F]:
     """Add the options of a command on schedules, by id or by filters."""
-    help = "Only if it has this version (show), for one ID; else: changed."
+    help = "Only if the schedule has this version (show), for one ID; else: changed."
     return stacked(
         click.argument("ids", metavar="[ID]…", nargs=-1, shell_complete=completed_ids),
         click.option("--if-version", metavar="TEXT", help=help),

@@ -373,8 +373,8 @@ def program() -> None:
     """
     Schedules that fire into RQ queues: exactly once, never early, nothing lost.
 
-    Settings come from options, ZSCHED_* in the environment, and the file given with -c. The options below may stand
-    after the command, too. Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 unhealthy.
+    Settings come from options, ZSCHED_* in the environment, and the file given with -c. The options below may also
+    stand after the command. Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 unhealthy.
 
     \b
     Examples:
