@@ -207,8 +207,8 @@ class Client(Schedules):
         Raises:
             ScheduleNotFound: no such schedule.
             InvalidSchedule: a change is invalid, or would turn a recurring schedule into a one-shot or back. Stored
-                arguments that stay are not plain values (``runs_pickles``). This client cannot check the signature, or
-                it is not good. Another program broke an option.
+                arguments are not plain values (``runs_pickles``). The signature is not good, or cannot be checked here.
+                Another program broke an option.
             VersionConflict: it does not have the version *if_version*.
             Contended: another writer changed it at every attempt.
         """

@@ -135,6 +135,11 @@ class Schedules(Past):
         """
         Push a run at once and return its run id. A one-shot runs now instead of at its time; a recurring schedule gets
         an extra run. A client with keys signs a signed one-shot again for it. Raises InvalidSchedule.
+
+        Raises:
+            ScheduleNotFound: no such schedule.
+            VersionConflict: it does not have the version *if_version*.
+            Contended: another writer changed it at every attempt.
         """
         with naming_lost_call(check_id(id), is_repeatable=False):
             word, run_id = self._store.run_now(id, check_version(if_version))
@@ -296,7 +301,7 @@ class Schedules(Past):
         return self._bulk.cancel_runs(status, dict(given))
 
     def cancel_many(self, **given: Unpack[ScheduleRepair]) -> Repaired:
-        """Cancel schedules. A schedule that fired meanwhile is skipped; its run stays. Raises as ``retry_many``."""
+        """Cancel schedules. One that fired meanwhile is skipped; its run stays. Raises as ``retry_many``."""
         return self._bulk.change(self._store.cancel, dict(given))
 
     def pause_many(self, note: str = "", **given: Unpack[ScheduleRepair]) -> Repaired:
