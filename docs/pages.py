@@ -18,7 +18,7 @@ import ast
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
@@ -47,30 +47,28 @@ _OPTION_NOTES: Final = """
   `m`, `s` and `ms`.
 - `tz` is an IANA name. Abbreviations and offsets (`EST`, `UTC+9`) are refused: they have no summer time. The error
   suggests zones.
-- `at`: a naive datetime with `fold=1` is the second pass of a repeated time, as in Python.
+- `at`: a naive datetime with `fold=1` is the second pass of a repeated time.
 - `every`: 1 ms to 100 years of elapsed time, whatever clocks do. It counts from `starts`, else from the put that made
   the rule. Another put with the same rule keeps that origin.
 - `cron`: 0 and 7 are Sunday. Also names (`MON`, `JAN`), `L` (last day of the month), `L5` (last Friday), `5#2` (second
   Friday), `?` for `*` in the day fields, ranges that wrap (`22-4`), `@hourly`, `@daily`, `@midnight`, `@weekly`,
   `@monthly`, `@yearly` and `@annually`. If both day fields are restricted, either one is enough. `R`, `H`, `W` and
-  years are refused: bound the rule by `starts` and `ends`, or use `at` for a single time.
+  years are refused: use `starts` and `ends`, or `at` for a single time.
 - `rrule`: FREQ=DAILY or coarser. `UNTIL` is inclusive. A date is its whole day, and a time without `Z` is local, both
   in `tz`; the stored rule has it in UTC. INTERVAL counts from `starts`, else from the day of the put.
 - `count` counts occurrences of the rule, not runs.
 - `retry`: an interval is in seconds, from the end of an attempt. Without the option nothing is retried.
-- `result_ttl=0` removes a run from RQ when its end is in the log, within two seconds. RQ keeps it until then, for a
-  minute at most. The same holds for `failure_ttl`, and for all values below a minute.
+- `result_ttl=0` and `failure_ttl=0` remove a run from RQ within two seconds of its recorded end, a minute at most. So
+  do all values below a minute.
 - `priority` ends at the push: [keep urgent runs quick](../how-to/schedule.md#keep-urgent-runs-quick).
-- `urgency` is a preset: `asap` (high priority, to the front), `time_sensitive` (high, dropped after 30 minutes) or
-  `digest` (low, dropped after a day, up to 10 minutes later). `Client(urgencies={"digest": {"jitter": 60}})` changes or
-  adds presets, and `[urgency.digest]` does so for the command line.
+- `urgency`: [the presets](../explanation/policies.md#urgent). `Client(urgencies={"digest": {"jitter": 60}})` changes or
+  adds some, and `[urgency.digest]` does so for the command line.
 - `rate_limit` is `"sms:3"`, `("sms", 3)` or `rq.RateLimit("sms", 3)`, and needs
   [RQ 3](../explanation/policies.md#too-many-at-once).
 - `tags`: at most 32, of at most 200 characters each. A call (function and arguments) has at most 256 KiB
   (`[limits] payload_bytes`).
-- `expires_after`: a dropped run is recorded as expired. `jitter` is constant for an id and a time.
-- `durable` costs some milliseconds. If no archive confirms the change, the call raises `NotArchived`.
-- [Policies](../explanation/policies.md) explains `overlap`, `catch_up`, `expires_after`, `jitter` and the limits.
+- `durable` costs some milliseconds. Without an archive's answer the call raises `NotArchived`.
+- [Policies](../explanation/policies.md) explains `overlap`, `catch_up`, `expires_after` and `jitter`.
 
 ## When clocks change
 
@@ -87,21 +85,19 @@ _OPTION_NOTES: Final = """
 def options() -> Iterator[str]:
     """Yield the lines of the page of options."""
     yield "# Options of a schedule\n"
-    yield "This page lists every option of `client.schedule`: the everyday ones first, the others in four groups.\n"
+    yield "Every option of `client.schedule`: the everyday ones first, the others in four groups.\n"
     everything = OPTIONS | ONLY_ENQUEUE
     yield f"- `client.update` takes all but {_names(everything.keys() - FOR_UPDATE)}."
     yield f"- `client.enqueue` takes {_names(FOR_ENQUEUE)}."
-    yield "- The command line writes `--catch-up` for `catch_up`, and a file writes `catch_up = …`."
-    yield "- *Elsewhere* is the name in other schedulers. Error messages suggest our name for it."
+    yield "- The command line writes `--catch-up` for `catch_up`, and `--tag` for each of `tags`."
+    yield "- *Elsewhere*: the name in other schedulers. Error messages suggest ours."
     for group in Group:
         yield f"\n## {group}\n"
-        yield "| option | value | meaning | elsewhere |"
-        yield "|---|---|---|---|"
         for name, option in everything.items():
             if option.group is group:
                 meaning = option.help_with(lambda other: f"`{other}`")
                 elsewhere = ", ".join(f"`{each}`" for each in option.elsewhere.split())
-                yield f"| `{name}` | {_value(option.form)} | {meaning} | {elsewhere} |"
+                yield f"- `{name}` {_value(option.form)}: {meaning}{f' Elsewhere: {elsewhere}.' if elsewhere else ''}"
     yield _OPTION_NOTES.rstrip("\n")
 
 
@@ -112,8 +108,8 @@ def _names(names: AbstractSet[str]) -> str:
 
 def _value(form: Form) -> str:
     if form.value_type is ValueType.WORD:
-        return ", ".join(f"`{word}`" for word in form.words)
-    return "true, false" if form.value_type is ValueType.BOOLEAN else f"`{form.metavar}`"
+        return f"`{'|'.join(form.words)}`"
+    return "`true|false`" if form.value_type is ValueType.BOOLEAN else f"`{form.metavar}`"
 
 
 # Options of many commands, by the section of the page that has them once.
@@ -121,21 +117,22 @@ _FILTERS: Final = {
     "of schedules": {"state", "kind"},
     "of both": {"match", "queue", "func", "tag", "name", "owner"},
     "of runs": {"since", "until"},
-    "of changes": {"dry_run", "limit", "per_second", "yes"},
+    "of changes": {"dry_run", "limit", "per_second", "yes", "if_version"},
 }
 _PUTS: Final = ("zsched add", "zsched set")  # commands that take the options of a schedule
 _WITH_EXAMPLES: Final = "Everyday"  # the group of commands that have examples on the page
 _FILTERS_HEAD: Final = """## Filters
 
-Commands that list or change many take these. A command that changes takes ids, or filters: a pattern of ids stands in
-`--match`. The default of `--per-second` is 200 where runs are pushed (resume, release, retry), else 5,000.
+Commands that list or change many take these. A command that changes takes ids, or filters. The default of
+`--per-second` is 200 where runs are pushed (resume, release, retry), else 5,000. Pause, resume, cancel and release have
+`--if-version`.
 """
 
 
 def commands() -> Iterator[str]:
     """Yield the lines of the page of commands."""
     yield "# Commands\n"
-    yield "This page has every command, the everyday ones first. `zsched COMMAND --help` has examples of each.\n"
+    yield "All commands, the everyday ones first. `zsched COMMAND --help` has examples of each.\n"
     shared = frozenset(each for param in program.params for each in param.opts)
     yield from _command(program, "zsched", frozenset(), has_examples=True)
     for name, command in program.commands.items():
@@ -148,7 +145,7 @@ def commands() -> Iterator[str]:
     for part, names in _FILTERS.items():
         yield f"{part.capitalize()}:\n"
         for row in _option_rows([rows[name] for name in rows if name in names]):
-            row = row.replace("Only schedules", "Only schedules or runs") if part == "of both" else row
+            row = re.sub(r"Only (?:schedules|runs) (\w)", lambda found: found[1].upper(), row)
             yield row.replace("; default 5,000", "")
 
 
@@ -199,23 +196,17 @@ def _tables(path: str, options: list[click.Option]) -> Iterator[str]:
     names = {str(each.name) for each in options}
     of_schedule = [each for each in options if each.name in OPTIONS]
     if path == "zsched add":
-        yield "It takes the [options of a schedule](options.md):\n"
-        for group in Group:
-            yield f"- {group}: {_flags(each for each in of_schedule if OPTIONS[str(each.name)].group is group)}"
-        yield ""
+        yield "It takes the [options of a schedule](options.md).\n"
     elif path == "zsched set":
         lacking = [name for name in OPTIONS if name not in names and name != "id"]
         flags = " and ".join(f"`--{name.replace('_', '-')}`" for name in lacking)
         yield f"It takes the options of `zsched add`, except {flags}, and:\n"
     elif "match" in names:
-        parts = [part for part, own in _FILTERS.items() if own <= names]
+        parts = [part for part, own in _FILTERS.items() if own - {"if_version"} <= names]  # runs have no versions
         options = [each for each in options if not any(each.name in _FILTERS[part] for part in parts)]
-        yield f"It takes the [filters](#filters) {' and '.join(part for part in parts if part != 'of both')}.\n"
+        named = [part.removeprefix("of ") for part in parts if part != "of both"]
+        yield f"It takes [filters](#filters) of {' and '.join(named)}.\n"
     yield from _option_rows([each for each in options if each not in of_schedule or path not in _PUTS])
-
-
-def _flags(options: Iterable[click.Option]) -> str:
-    return ", ".join(f"`{each.opts[-1]}`" for each in options)
 
 
 def _option_rows(options: list[click.Option]) -> Iterator[str]:
@@ -237,7 +228,7 @@ def settings() -> Iterator[str]:
     found = _EVERYDAY_SETTINGS.search(text)
     everyday = [] if found is None else found[1].replace("\n# ", " ").split(", ")
     yield "# Settings\n"
-    yield "This page lists every key of `config/zsched.toml` with its default; a key without one has an example."
+    yield "Every key of `config/zsched.toml` with its default; a key without one has an example."
     yield "A value comes from an option, else from the environment, else from the file, else it is the default. The"
     yield "variable of `[redis] url` is `ZSCHED_REDIS_URL`, and that of `namespace` `ZSCHED_NAMESPACE`. The tables"
     yield "`[queues.<name>]` and `[urgency.<name>]` are read from a file only.\n"
@@ -277,7 +268,7 @@ def _setting(examples: list[str], comments: list[str]) -> Iterator[str]:
 def metrics() -> Iterator[str]:
     """Yield the lines of the page of metrics, by the calls in the collectors that make families."""
     yield "# Metrics\n"
-    yield "This page lists every metric that a daemon serves at `/metrics`.\n"
+    yield "The metrics that a daemon serves at `/metrics`.\n"
     yield from _families("collector.py")
     yield "\n## Of `zsched web`\n"
     yield "`zsched web` serves these at `/metrics` of its own address.\n"

@@ -46,13 +46,13 @@ _USUAL: Final = re.compile(
 _HEAD: Final = """# Python API
 
 This page has the public names with their parameters: members of `zsched`, and `zsched.testing.ManualScheduler`.
-[Schedule from Python](../how-to/schedule.md) shows them at work. [Options](options.md) explains every keyword of
-`schedule`, and [errors](errors.md) every exception. Types are in the code: editors and mypy show them. The name of a
-number has its unit: `_ms`, `_s`, `_us`.
+[Schedule from Python](../how-to/schedule.md) shows them at work, [options](options.md) explains every keyword of
+`schedule`, and [errors](errors.md) every exception. Editors and mypy show the types. The name of a number has its unit:
+`_ms`, `_s`, `_us`.
 
-Any call that needs Redis may raise `RedisUnavailable` (it was not reached) or `RedisRefused`. A call with the id of a
-schedule or of a run may raise `ScheduleNotFound` or `RunNotFound`, and one with `if_version` `VersionConflict`. Where
-another writer changes it at every attempt, the call raises `Contended`.
+The list below a call has its errors. Any call that needs Redis may also raise `RedisUnavailable` (it was not reached)
+or `RedisRefused`. A call with an id may raise `ScheduleNotFound` or `RunNotFound`, and one with `if_version`
+`VersionConflict`. Where another writer changes it at every attempt, the call raises `Contended`.
 """
 
 
@@ -158,7 +158,7 @@ def _docstring(found: Any) -> Iterator[str]:
     errors = [each for each in errors if not _USUAL.fullmatch(each)]
     for error in errors:
         name, _, why = error.partition(": ")
-        yield f"- raises `{name}`: {_marked(why)}"
+        yield f"- `{name}`: {_marked(why)}"
     if errors:
         yield ""
 

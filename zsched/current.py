@@ -31,10 +31,10 @@ class CurrentRun:
     """
     The run that the current task executes, at its current attempt.
 
-    ``id``: the run id in RQ and in zsched's history. ``nominal_at``: the occurrence's nominal time (aware, UTC); for
-    ``run_now`` and ``enqueue``, the time of the request; for a retried run, the occurrence's; for a one-shot with
-    jitter, its due time. ``attempt``: counts from 1. ``lateness``: time from ``nominal_at`` to the start of this
-    attempt, by the worker's clock. It includes the wait in the queue and a rule's jitter, and is never negative.
+    ``id``: the run id, in RQ too. ``nominal_at``: the occurrence's nominal time (aware, UTC); for ``run_now`` and
+    ``enqueue``, the time of the request; for a retried run, the occurrence's; for a one-shot with jitter, its due time.
+    ``attempt``: counts from 1. ``lateness``: time from ``nominal_at`` to the start of this attempt, by the worker's
+    clock, with the wait in the queue and a rule's jitter; never negative.
     """
 
     id: str
@@ -47,8 +47,8 @@ class CurrentRun:
     def note(self, **counters: Any) -> None:
         """
         Report what the task did, such as ``note(sent=123)``. It is recorded with the run's end. Values are JSON values,
-        together at most 4,096 bytes. A counter replaces an earlier one of the same name; others, also of earlier
-        attempts, stay. A run by ``client.retry`` begins without counters.
+        together at most 4,096 bytes. A counter replaces one of the same name; others stay, also over attempts. A run by
+        ``client.retry`` begins without counters.
 
         Raises:
             InvalidSchedule: a value is not a JSON value, or the note is too long; nothing was written.

@@ -34,8 +34,8 @@ class InvalidSchedule(ZschedError, ValueError):
     """
     An argument is not acceptable. Nothing was written.
 
-    ``field`` is the option's name, ``value`` the given value (or NOT_GIVEN), ``remedy`` an acceptable one. ``remedy``
-    is "" if ``problem`` says it already.
+    ``field`` is the option's name, ``value`` the given value (or NOT_GIVEN), ``remedy`` an acceptable one, or "" if
+    ``problem`` says it.
     """
 
     def __init__(self, field: str, value: object, problem: str, remedy: str) -> None:

@@ -158,8 +158,8 @@ def test_every_usual_addition_has_its_page() -> None:
 
 
 def test_the_status_page_lists_the_names_of_all_checks_that_a_status_makes() -> None:
-    table = (PROJECT / "docs" / "reference" / "status.md").read_text().partition("## Names of alarms and warnings")[2]
-    rows = re.findall(r"^\| `(\w+)` \| (?:alarm|warning|alarm, warning) \|", table.partition("\n## ")[0], re.MULTILINE)
+    names = (PROJECT / "docs" / "reference" / "status.md").read_text().partition("## Names of alarms and warnings")[2]
+    rows = re.findall(r"^- `(\w+)` \((?:alarm|warning|alarm, warning)\): ", names.partition("\n## ")[0], re.MULTILINE)
 
     assert sorted(verdict.NAMES) == sorted(rows)
 

@@ -37,17 +37,17 @@ def _failed(runs: Iterable[Run]) -> str:
 
 
 def _differences(told: dict[str, dict[str, str]]) -> str:
-    """Return a row for each question that divides the programs, with the answer of each group."""
-    rows = []
+    """Return a line for each question that divides the programs, with the answer of each group."""
+    lines = []
     for question in dict.fromkeys(question for given in told.values() for question in given):
         givers: dict[str, list[str]] = {}
         for program, given in told.items():
             givers.setdefault(given.get(question, "unknown"), []).append(program)
         if 1 < len(givers) < len(told):
             *others, most = sorted(givers, key=lambda answer: len(givers[answer]))
-            named = [f"{answer}: {', '.join(givers[answer])}" for answer in others]
-            rows.append((question, "; ".join([*named, f"otherwise {most}"])))
-    return _table(("question", "answers"), rows)
+            named = [f"{answer} ({', '.join(givers[answer])})" for answer in others]
+            lines.append(f"- {question}: {'; '.join([*named, f'otherwise {most}'])}")
+    return "\n".join(lines)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -105,12 +105,11 @@ class AsyncClient:
     ``Client`` for asyncio: the same methods, options, results and errors, awaited. Needs ``pip install zsched[async]``.
 
     Iterators are asynchronous, *rows* may be, and *on_progress* and *confirm* may be coroutine functions. It is for one
-    event loop at a time. Close it with ``aclose``, or use it in an ``async with`` block. A cancelled call is like one
-    whose reply was lost: it may have been applied, and the same call by the same id is safe.
+    event loop at a time. Close it with ``aclose``, or use ``async with``. A cancelled call may have been applied, and
+    the same call by the same id is safe.
 
-    *redis* is a ``redis.asyncio.Redis`` or a ``redis.Redis``, also one of ``Sentinel.master_for(…)``: its settings are
-    used, not its connections. *max_calls*: how many calls run at once; others wait for their turn. *options* as in
-    ``Client``.
+    *redis* is a ``redis.asyncio.Redis`` or a ``redis.Redis``, also of ``Sentinel.master_for(…)``: its settings are
+    used, not its connections. *max_calls*: how many calls run at once. *options* as in ``Client``.
     """
 
     def __init__(

@@ -34,8 +34,8 @@ _SHOWN: Final = 50  # listed errors
 def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take_over: bool) -> int:
     """
     Create and update the recurring schedules of FILE, a TOML file; - is standard input. Prints what was created,
-    updated (with the difference) and removed. Schedules of other owners are not touched. Pickled objects of custom
-    classes are compared as bytes. If FILE has a mistake, nothing is applied, and the exit code is 2.
+    updated (with the difference) and removed. Schedules of other owners are not touched. If FILE has a mistake, nothing
+    is applied, and the exit code is 2.
 
     \b
     Examples:
@@ -72,8 +72,7 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
 def export(invocation: Invocation, /, owner: str | None, globs: tuple[str, ...]) -> int:
     """
     Write recurring schedules to stdout, ordered by id, as a file for `zsched apply`. A schedule whose arguments fit
-    neither TOML nor JSON, or are pickled objects of custom classes, becomes a comment; then stderr has the reason, and
-    the exit code is 1.
+    neither TOML nor JSON becomes a comment; then stderr has the reason, and the exit code is 1.
 
     \b
     Examples:

@@ -90,8 +90,7 @@ _HEADER: Final = ("NAME", "FUNC", "PARAMETERS", "OPTIONS", "ABOUT")
 @click.argument("module")
 def tasks(invocation: Invocation, /, module: str) -> None:
     """
-    List the tasks of MODULE, a dotted name, with their parameters and schedule options. It is imported from this folder
-    or from Python's path; no Redis is needed.
+    List the tasks of MODULE, a dotted name in this folder or Python's path, with their parameters and schedule options.
 
     \b
     Examples:

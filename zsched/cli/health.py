@@ -38,14 +38,13 @@ _EVERY_S = 2.0  # between two looks
 def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz: str) -> int:
     """
     Show a verdict: healthy, or each problem with its remedy. Below it: daemons, backlog, activity, next fires, failures
-    and archives. It reads only Redis and writes nothing. The exit code is 4 when there is an alarm or Redis cannot be
-    reached; warnings leave it at 0. docs/reference/status.md has the names of both, and the keys of --json.
+    and archives. It reads only Redis. The exit code is 4 when there is an alarm or Redis cannot be reached; warnings
+    leave it at 0. docs/reference/status.md has the names of both, and the keys of --json.
 
     \b
     Examples:
       zsched status --watch --tz Asia/Seoul
       zsched status --json | jq .problems
-      zsched status --json | jq -r '.daemons[] | .role + " " + .host'
     """
     zone_name(tz)
     if is_watched:
@@ -126,8 +125,8 @@ _STYLES: Final = {"problem": Style.BAD, "warning": Style.WARNING, "ok": Style.PL
 def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None, deep: bool) -> int:
     """
     Check all that `zsched status` checks, and the surroundings: Redis and the rights of its users, files with
-    passwords, RQ; with --role web also the HTTP API. It writes nothing and needs no daemon. A check without its right
-    is skipped. The exit code is 4 when there is a problem, or Redis cannot be reached.
+    passwords, RQ; with --role web also the HTTP API. It writes nothing. A check without its right is skipped. The exit
+    code is 4 when there is a problem, or Redis cannot be reached.
 
     \b
     Examples:

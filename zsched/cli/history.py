@@ -45,13 +45,12 @@ _STATUSES: Final = list(dict.fromkeys(word.value for word in (*OUTCOMES, *RunSta
 @click.option("--tz", metavar="ZONE", help="Show times in this zone; default: the schedule's own, or UTC.")
 def why(invocation: Invocation, /, id: str, tz: str | None) -> int:
     """
-    Tell why schedule ID ran, or did not run. The first line is the verdict, with what to do; the story follows. With a
-    run id (RQ's job id), tell the story of that run. stderr names the source of the story (with --json: "source").
+    Tell why schedule ID, or the run of this id (RQ's job id), ran or did not run. The first line is the verdict, with
+    what to do; the story follows. stderr names its source (with --json: "source").
 
     \b
     Examples:
       zsched why reminder-42
-      zsched why digest --tz Asia/Seoul
       zsched why digest-1785283200000
       zsched why digest --json | jq -r '.story[].text'
     """
@@ -124,15 +123,13 @@ def _verdict_lines(verdict: StoryVerdict) -> Iterator[Shown]:
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Read and show times in this zone.")
 def history(invocation: Invocation, /, id: str | None, limit: int | None, is_all: bool, tz: str, **filters: Any) -> int:
     """
-    Search the occurrences of schedule ID, or of all schedules, the newest first: their outcomes, and the status, times,
-    error and note of their runs. With a status of ended runs, the order, --since and --until are those of the ends.
-    With --json: {"source", "occurrences", "after", "reached_at", "stopped"}; an occurrence has its "run", or null, and
-    its "cursor".
+    Search the occurrences of schedule ID, or of all, the newest first: their outcomes, and the status, times, error and
+    note of their runs. With a status of ended runs, the order, --since and --until are those of the ends. With --json:
+    {"source", "occurrences", "after", "reached_at", "stopped"}; an occurrence has its "run", or null, and its "cursor".
 
     \b
     Examples:
       zsched history --match '*acme*' --since 24h --queue email
-      zsched history digest --status skipped
       zsched history --status failed --json | jq -r '.occurrences[].run.error'
       zsched history --status failed --since 2h --all --json > failed.jsonl
     """

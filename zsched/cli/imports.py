@@ -109,8 +109,8 @@ def crontab(
     """
     Import crontabs: each line becomes a schedule that calls FUNC. The command is its argument; user, environment (the
     variables above the line) and stdin (the text after the first %, or null) are named arguments. FILE has the format
-    of /etc/crontab and /etc/cron.d; with --user, of a user's own; - is standard input. Remove the lines from cron
-    afterwards, or every command runs twice. docs/how-to/move-from-cron.md has a FUNC to copy.
+    of /etc/crontab; with --user, of a user's own; - is standard input. Remove the lines from cron afterwards, or every
+    command runs twice. docs/how-to/move-from-cron.md has a FUNC to copy.
 
     \b
     Examples:
@@ -171,8 +171,8 @@ def _is_user(name: str) -> bool:
 def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
     """
     Import the jobs of the package rq-scheduler on this Redis, with their ids. Recurring jobs are copied, and one-shots
-    are moved. Stop rq-scheduler first: while one runs, nothing is imported. With the serializer pickle this unpickles
-    the jobs' arguments: run it where the workers' code can be imported.
+    are moved. Stop rq-scheduler first: while one runs, nothing is imported. With the serializer pickle, run it where
+    the workers' code can be imported: it unpickles arguments.
 
     \b
     Examples:
@@ -228,8 +228,8 @@ def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool)
 def rq_scheduled(invocation: Invocation, /, queues: tuple[str, ...], dry_run: bool) -> int:
     """
     Import RQ's own delayed jobs, made by enqueue_at and enqueue_in, with their ids, for a history, `zsched why` and
-    recovery. Each is moved out of rq:scheduled:<queue>. Jobs due within 30 s, and runs that wait for another attempt,
-    stay. A daemon pushes such jobs without an import, too.
+    recovery. A daemon pushes them without an import, too. Jobs due within 30 s, and runs that wait for another attempt,
+    stay.
 
     \b
     Example:
@@ -258,7 +258,7 @@ def undo_(invocation: Invocation, /, owner: str, dry_run: bool) -> int:
     """
     Undo an import. OWNER is the owner that it reported, such as crontab:/etc/cron.d/backup, rq-cron:app.cron,
     rq-scheduler or rq-scheduled. Its schedules are cancelled, and moved jobs go back. A schedule that fires within 30
-    s, or that cannot be given back, stays and is listed; then the exit code is 1.
+    s, or cannot be given back, stays and is listed; then the exit code is 1.
 
     \b
     Example:
@@ -301,8 +301,8 @@ def _remark(context: ImportContext, owner: str, has_any: bool) -> None:
 def import_() -> None:
     """
     Take over schedules from cron, rq-scheduler, RQ's cron or RQ's enqueue_at; docs/how-to/move-in.md has the steps.
-    Each command may be repeated. A line or job that cannot be imported is listed with the reason, the rest is imported,
-    and the exit code is 1.
+    Each command may be repeated. A line or job that cannot be imported is listed with the reason, and makes the exit
+    code 1; the rest is imported.
 
     \b
     Examples:

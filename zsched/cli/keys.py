@@ -18,8 +18,8 @@ _SIGN = Repair("keys sign", "signed", "schedule", "--match '*'")
 @group("keys")
 def keys() -> None:
     """
-    Make a signing key, and sign what waits. Clients sign by the first key of the file in [signing] keys_file, and
-    workers with a guard accept any of its keys. docs/how-to/sign-jobs.md has the steps.
+    Make a signing key, and sign what waits. Clients sign by the first key in [signing] keys_file, and workers with a
+    guard accept any of its keys. docs/how-to/sign-jobs.md has the steps.
 
     \b
     Examples:
@@ -33,8 +33,8 @@ def keys() -> None:
 @pass_invocation
 def new(invocation: Invocation, /, id: str) -> int:
     """
-    Print a line with a new key, for a file of keys. ID names it in the file and in each signature: 1 to 8 of a-z and
-    0-9, such as k1. The key is shown only here: write it into a file that its owner alone can read.
+    Print a line with a new key. ID names it in its file and in each signature: 1 to 8 of a-z and 0-9, such as k1. The
+    key is shown only here: write it into a file that its owner alone can read.
 
     \b
     Example:
@@ -53,8 +53,7 @@ def new(invocation: Invocation, /, id: str) -> int:
 def sign(invocation: Invocation, /, unsigned: bool, **given: Any) -> int:
     """
     Sign waiting schedules again by the first key: after a rotation, or before their signatures expire. They keep their
-    times. A schedule whose signature is not good is refused: another program may have made it. The command can be
-    repeated.
+    times. A schedule whose signature is not good is refused: another program may have made it.
 
     \b
     Examples:

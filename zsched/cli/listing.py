@@ -80,7 +80,7 @@ def show(invocation: Invocation, /, id: str) -> None:
     """
     Show all options of schedule ID, its next 5 times and its last 5 runs; or, with a run id (RQ's job id), the run with
     each attempt and the last lines of its traceback. Arguments are shown only if the serializer is json: reading a
-    pickle runs it. stderr names the source of the runs (with --json: "source").
+    pickle runs it.
 
     \b
     Examples:

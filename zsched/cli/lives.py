@@ -99,7 +99,7 @@ def pause(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
     \b
     Examples:
       zsched pause digest --note 'until the mail provider is back'
-      zsched pause --queue email --note 'until the mail provider is back'
+      zsched pause --queue email
     """
     return _change(invocation, _PAUSE, ids, given)
 
@@ -118,8 +118,7 @@ _MISSED = click.option(
 @_schedules(is_pushing=True)
 def resume(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
     """
-    Resume paused schedules, by id or by filters. A one-shot whose time has passed fires now; with --missed skip it is
-    dropped.
+    Resume paused schedules, by id or by filters.
 
     \b
     Examples:
@@ -135,8 +134,8 @@ def resume(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
 def release(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
     """
     Put quarantined schedules back, by id or by filters, when what was in their way is gone; `zsched why ID` says what.
-    A time that has passed fires now; with --missed skip it is dropped. Daemons do this by themselves within minutes.
-    What neither Redis nor an archive has is refused: schedule it again, or cancel it.
+    Daemons do this by themselves within minutes. What neither Redis nor an archive has is refused: schedule it again,
+    or cancel it.
 
     \b
     Examples:
@@ -170,7 +169,7 @@ def retry(invocation: Invocation, run_ids: tuple[str, ...], **given: Any) -> int
     """
     Run finished runs once more with the same arguments and options, by run id or by filters (with --status, the oldest
     first). Prints per run: retried with the new run id, not_over (exit code 1), no_arguments (1) or not_found (3).
-    Filters leave out a run that was retried before or succeeded since, so you can repeat the command.
+    Filters leave out runs that were retried before or succeeded since, so you can repeat the command.
 
     \b
     Examples:
@@ -273,9 +272,8 @@ _LISTED: Final = 50  # runs that a dry run lists; --json has all
 @click.option("--again", is_flag=True, help="Also run occurrences that ran already, as extra runs; no open ones.")
 def backfill(invocation: Invocation, /, id: str, start: datetime, end: datetime, dry_run: bool, again: bool) -> None:
     """
-    Run the occurrences of recurring schedule ID from --from (inclusive) to --to (exclusive) that did not run, the
-    oldest first. Those that were pushed already are left out, so you can repeat the command. Ctrl-C stops it between
-    two steps. With --json: {"runs": [{"run_id", "nominal_at"}], "ran", "pending", …}.
+    Run the occurrences of recurring schedule ID from --from to --to that were not pushed, the oldest first. You can
+    stop it by Ctrl-C, and repeat the command. With --json: {"runs": [{"run_id", "nominal_at"}], "ran", "pending", …}.
 
     \b
     Examples:

@@ -57,9 +57,9 @@ def log(
     invocation: Invocation, /, follow: bool, since: Moment | None, id: str | None, limit: int | None, tz: str | None
 ) -> None:
     """
-    Show the log of all changes, in order: time, id, kind and summary of each entry. One entry may cover many schedules;
-    with --id, each change has its own line. Arguments are never shown. --json prints JSON lines with "entry", "at",
-    "kind" and "changes", and "problem" if this version cannot read the entry.
+    Show the log of all changes, in order: time, id, kind and summary of each entry. One entry may cover many schedules.
+    Arguments are never shown. --json prints JSON lines with "entry", "at", "kind" and "changes", and "problem" if this
+    version cannot read the entry.
 
     \b
     Examples:

@@ -22,8 +22,8 @@ _LOOK_S = 0.2  # between two checks that all children are alive
 @click.option("--host", type=(int, str, str), hidden=True, help="Its worker's pid, its own id, and its worker's name.")
 def daemon(invocation: Invocation, host: tuple[int, str, str] | None) -> int:
     """
-    Run a daemon in the foreground until SIGTERM or Ctrl-C. Start as many as you like: one leads, and another takes over
-    when it stops. Its events go to stderr. SIGHUP reads the settings again.
+    Run a daemon in the foreground until SIGTERM or Ctrl-C. Of several, one leads, and another takes over when it stops.
+    Events go to stderr. SIGHUP reads the settings again.
 
     \b
     Example:
@@ -44,9 +44,9 @@ def daemon(invocation: Invocation, host: tuple[int, str, str] | None) -> int:
 @click.option("--child", is_flag=True, hidden=True, help="It was started by a daemon.")
 def archivist(invocation: Invocation, child: bool) -> int:
     """
-    Keep an archive, in the foreground, until SIGTERM or Ctrl-C. It never fires: it follows the log, answers questions
-    about history, and restores what Redis lost. Each daemon starts one by itself. Start another one on a machine
-    without a daemon, for a copy there; give it an archive of its own.
+    Keep an archive, in the foreground, until SIGTERM or Ctrl-C, on a machine without a daemon: each daemon starts one
+    by itself. It never fires: it follows the log, answers questions about history, and restores what Redis lost. Give
+    it an archive of its own.
 
     \b
     Example:
@@ -73,9 +73,8 @@ def import_structlog() -> None:
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="A queue of the worker; may be repeated.")
 def up(invocation: Invocation, demo: bool, seconds: float | None, queues: tuple[str, ...]) -> int:
     """
-    Run a private Redis, the daemon and an RQ worker on this machine, until Ctrl-C or for --for seconds; then all is
-    removed. It is for trials: run your own Redis in production. With --demo it ends with a summary, and the exit code
-    is 0 only if the worker executed every fired run.
+    Run a private Redis, a daemon and an RQ worker, until Ctrl-C or for --for seconds; then all is removed. It is for
+    trials. With --demo it ends with a summary, and the exit code is 0 only if the worker executed every fired run.
 
     \b
     Examples:

@@ -91,8 +91,8 @@ _CLEARED: Final = {
 def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
     """
     Schedule FUNC, a dotted path that the workers can import, under the name ID. Give exactly one trigger: --at,
-    --after, or a rule such as --cron. A schedule with that id is replaced, unless --if-exists says otherwise. The
-    arguments of a task are checked if it can be imported from here; otherwise stderr says so.
+    --after, or a rule such as --cron. A schedule with that id is replaced, unless --if-exists says otherwise. Arguments
+    of a task are checked if it can be imported here; otherwise stderr says so.
 
     \b
     Examples:
@@ -118,14 +118,13 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
 
 @command("set", cls=_Put)
 @click.argument("id", shell_complete=completed_ids)
-@click.option("--func", help="Run this instead, a dotted path.")
+@click.option("--func", help="Run this instead.")
 @_options(FOR_UPDATE)
 @click.option("--unset", multiple=True, type=click.Choice(list(_CLEARED)), help="Back to the default; may be repeated.")
 def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: Any) -> None:
     """
     Change some options of schedule ID; the others stay. Local times are read in the schedule's own zone, or in --tz. A
-    one-shot stays a one-shot. New arguments of a task are checked if it can be imported from here; otherwise stderr
-    says so.
+    one-shot stays a one-shot. New arguments are checked as by `zsched add`.
 
     \b
     Examples:

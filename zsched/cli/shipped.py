@@ -40,7 +40,7 @@ _FILES: Final = {
 def shipped(invocation: Invocation, name: str | None) -> int:
     """
     List the files that operators need beside the program, or print the one with this NAME: units of systemd, settings,
-    users of Redis, alerts. The command does not connect to Redis.
+    users of Redis, alerts.
 
     users.acl has a user for each kind of process. Redis refuses it until the SHA-256 of each user's password is in it.
 

@@ -26,8 +26,8 @@ _ROLES: Final = click.Choice([role.value for role in AccountRole])
 @group("tokens")
 def tokens() -> None:
     """
-    Add, list and revoke the accounts of `zsched web`: each is a token with a name, a role, limits and an expiry. They
-    stand in a file of the web server, [web] accounts_file. Run this on its machine, as its user or as root.
+    Add, list and revoke the accounts of `zsched web`: each is a token with a name, a role, limits and an expiry. Their
+    file is [web] accounts_file. Run this on the web server's machine, as its user or as root.
 
     \b
     Examples:

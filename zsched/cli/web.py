@@ -36,8 +36,8 @@ def _listen(ctx: click.Context, param: click.Parameter, given: str | None) -> st
 def web(invocation: Invocation, listen: str | None) -> int:
     """
     Serve the console and the HTTP API, until Ctrl-C or SIGTERM. Needs the extra: pip install 'zsched[web]'. A request
-    needs a token, which `zsched tokens add` makes; people paste it once to log in. While [rq] allow_callables is *, it
-    only reads. It listens on loopback; put a proxy with TLS in front of it.
+    needs a token, which `zsched tokens add` makes; people log in by it. While [rq] allow_callables is *, it only reads.
+    It listens on loopback; put a proxy with TLS in front of it.
 
     \b
     Examples:

@@ -58,13 +58,12 @@ def worker(
     Run a worker of RQ for QUEUES, in this order; default: the queue default. It is `rq worker` by zsched's settings:
     Redis, serializer, prefix and guard. It records each attempt. Start it where the functions can be imported. Ctrl-C
     or SIGTERM ends it after the task that runs; a second one ends that task, too. Of all workers --with-daemon two have
-    one: one leads, and the other takes over when it dies.
+    one: a leader and a standby.
 
     \b
     Examples:
       zsched worker email push
       zsched worker --with-daemon email
-      zsched worker --config /etc/zsched/worker.toml --simple email
     """
     if with_scheduler:
         raise click.UsageError("RQ's scheduler is not needed: a daemon moves RQ's delayed jobs; give --with-daemon")

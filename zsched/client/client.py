@@ -67,15 +67,14 @@ class Client(Schedules):
     """
     Schedules in one namespace of one Redis, and their past. Thread-safe; no I/O until used.
 
-    *redis* is a ``redis.Redis``, also ``Sentinel.master_for(…)`` (its settings are used, not its retries), or a Link.
-    *serializer*, "pickle" (RQ's default) or "json", and *rq_prefix*, the prefix of RQ's keys (None: RQ's own), are the
-    same for a whole namespace and its workers. *durable_timeout_s*: how long a call with ``durable=True`` waits for an
-    archive. *urgencies* change the presets of ``urgency``, or add to them. *runs_pickles*: ``update`` unpickles
-    payloads from Redis, which runs code of any writer of rq:job:*; otherwise it opens plain values only. *by*: the
-    caller's name in the log, which proves nothing; None: ``ZSCHED_BY``, else user@host. *signing_keys_file*: its first
-    key signs what this client schedules (docs/how-to/sign-jobs.md); None: nothing is signed. A signature is valid for
-    *signing_valid_days* after the due time of a one-shot, or the put of a recurring schedule. Arguments that inflate to
-    more than 10 MB cannot be signed.
+    *redis* is a ``redis.Redis`` or ``Sentinel.master_for(…)``: its settings are used, not its retries. A namespace and
+    its workers have one *serializer*, "pickle" (RQ's default) or "json", and one *rq_prefix* of RQ's keys (None: RQ's
+    own). *durable_timeout_s*: how long a call with ``durable=True`` waits for an archive. *urgencies* change the
+    presets of ``urgency``, or add to them. *runs_pickles*: ``update`` unpickles payloads from Redis, which runs code of
+    any writer of rq:job:*; otherwise it opens plain values only. *by*: the caller's name in the log, which proves
+    nothing; None: ``ZSCHED_BY``, else user@host. *signing_keys_file*: its first key signs what this client schedules
+    (docs/how-to/sign-jobs.md). A signature is valid for *signing_valid_days* after the due time of a one-shot, or the
+    put of a recurring schedule. Arguments that inflate to more than 10 MB cannot be signed.
     """
 
     def __init__(
@@ -117,7 +116,7 @@ class Client(Schedules):
         **options: Unpack[ClientOptions],
     ) -> Client:
         """
-        Make a client of the Redis at *url*; *timeout_s* holds for connecting and for each reply. Raises ConfigError.
+        Make a client of the Redis at *url*. *timeout_s*: for connecting, and for each reply. Raises ConfigError.
         """
         keys = Keys(namespace, options.get("rq_prefix"))
         return cls(Link.from_url(url, timeout_s, password, keys), namespace, **options)
@@ -131,8 +130,8 @@ class Client(Schedules):
 
     def acting_as(self, by: str, limits: Limits | None = None) -> Client:
         """
-        Return a client with the same connections, whose changes the log has under the name *by*. It costs no call of
-        Redis, so a server can make one per request. With *limits*, the history of a schedule begins when it came within
+        Return a client with the same connections, whose changes the log has under the name *by*. A server can make one
+        per request: it costs no call of Redis. With *limits*, the history of a schedule begins when it came within
         them. Raises InvalidSchedule.
         """
         other = copy(self)
@@ -154,7 +153,7 @@ class Client(Schedules):
             InvalidSchedule: an option is bad; nothing was written.
             ScheduleInPast: ``at`` has passed by the server's clock, without ``allow_past``.
             ScheduleExists: the id is taken and ``if_exists="error"``.
-            VersionConflict: the schedule does not have the version ``if_version``.
+            VersionConflict: the schedule does not have the version *if_version*.
             NotArchived: ``durable=True``, and no archive has it on disk; see ``is_in_redis``.
             RedisUnavailable, RedisRefused: Redis was not reached, or refused.
         """
@@ -188,12 +187,12 @@ class Client(Schedules):
         """
         Schedule many: each row is a dict of ``func`` and the options of ``schedule``.
 
-        All valid rows are scheduled. If others were invalid, RowsRefused is raised at the end, or with
-        ``errors="return"`` they are listed in ``Many.errors``. *on_progress* is called with the number of rows done,
-        every few hundred. If a row has ``durable=True``, the call returns when an archive has all rows.
+        All valid rows are scheduled. For others it raises RowsRefused at the end, or with ``errors="return"`` lists
+        them in ``Many.errors``. *on_progress* gets the number of rows done, every few hundred. If a row has
+        ``durable=True``, the call returns when an archive has all rows.
 
         Raises:
-            RowsRefused: rows were refused; all others were written. It has the ``Many``.
+            RowsRefused: it has the ``Many``.
             NotArchived: as ``schedule``.
             RedisUnavailable: Redis was not reached.
         """
@@ -208,8 +207,8 @@ class Client(Schedules):
         Raises:
             ScheduleNotFound: no such schedule.
             InvalidSchedule: a change is invalid, or would turn a recurring schedule into a one-shot or back. Stored
-                arguments that stay are not plain values (``runs_pickles``). This client cannot check the signature, or
-                it is not good. Another program broke an option.
+                arguments are not plain values (``runs_pickles``). The signature is not good, or cannot be checked here.
+                Another program broke an option.
             VersionConflict: it does not have the version *if_version*.
             Contended: another writer changed it at every attempt.
         """
@@ -218,8 +217,8 @@ class Client(Schedules):
     def sign_many(self, unsigned: bool = False, **given: Unpack[ScheduleRepair]) -> Repaired:
         """
         Sign waiting schedules again by this client's first key: after a rotation, or before their signatures expire.
-        They keep their times. A schedule whose signature is not good is refused. *unsigned*: also those without a
-        signature; so signing can begin. Raises as ``retry_many``; InvalidSchedule: this client has no keys.
+        They keep their times. One whose signature is not good is refused. *unsigned*: also those without a signature,
+        when signing begins. Raises as ``retry_many``; InvalidSchedule: this client has no keys.
         """
         if self._signer is None:
             remedy = "give Client(signing_keys_file=…), or [signing] keys_file"

@@ -54,8 +54,8 @@ class Past:
 
     def why(self, id: str, tz: str | None = None) -> Story:
         """
-        Tell the story of a schedule, or with a run's id the part of it that concerns the run. ``Story.source`` is an
-        archive, or the log that Redis still has. Times are local in *tz*, else in the schedule's own zone.
+        Tell the story of a schedule, or of a run. ``Story.source`` is an archive, or the log in Redis. Times are local
+        in *tz*, else in the schedule's own zone.
         """
         return self._answers.why(id, tz)
 
@@ -69,10 +69,10 @@ class Past:
         **filters: Unpack[SearchFilters],
     ) -> Results[Change]:
         """
-        List the latest occurrences with their outcomes, the newest first; a pushed one has its ``run``. Filter by
-        schedule *id*, by *status*, which may be a run's ("cancelled" matches either), and by *filters*. ``source``
-        names the origin of the data. Give the page's ``after``, or the ``cursor`` of a result, as *after* to continue
-        from there. A *match* that does not begin with letters may take long; ``since`` bounds it.
+        List the latest occurrences with their outcomes, the newest first; a pushed one has its ``run``. *status* may be
+        a run's, too ("cancelled" matches either). ``source`` names the origin of the data. To continue, give the page's
+        ``after``, or the ``cursor`` of a result. A *match* that does not begin with letters may take long; ``since``
+        bounds it.
 
         Raises:
             ArchiveError: the archive stopped to answer in the middle of the search.
@@ -89,8 +89,8 @@ class Past:
         **filters: Unpack[SearchFilters],
     ) -> Results[Run]:
         """
-        List the latest runs, the last pushed first. Filter as in ``history``. The status of open runs comes from RQ at
-        this moment. With a final *status* other than succeeded, the list has the runs that ended last.
+        List the latest runs, the last pushed first; filter as in ``history``. RQ is asked for the status of open runs.
+        With a final *status* other than succeeded, the list has the runs that ended last.
         """
         return self._answers.run_page(self._answers.ended_or_open(id, status, limit, filters), after)
 
@@ -101,9 +101,9 @@ class Past:
 
     def timeline(self, start: datetime, end: datetime, bucket: timedelta | float | str) -> Timeline:
         """
-        Count, by spans of *bucket* in [*start*, *end*), the outcomes of the past and the expected occurrences; at most
-        1,440 spans, of a second or more. The newest 20,000 outcomes are counted; ``complete_since_ms`` says since when
-        these are all. Later occurrences than the next one are counted of at most 5,000 recurring schedules.
+        Count, by spans of *bucket* in [*start*, *end*), past outcomes and expected occurrences; at most 1,440 spans, of
+        a second or more. The newest 20,000 outcomes are counted; ``complete_since_ms`` says since when these are all.
+        Later occurrences than the next one are counted of at most 5,000 recurring schedules.
 
         Raises:
             InvalidSchedule: a time is naive, or there are too many spans.
@@ -147,7 +147,7 @@ class Past:
 
     def follow_log(self, after: Position | None = None, gather_s: float = 0.0) -> Iterator[Entry]:
         """
-        Yield entries of the log after *after*, or from now on, as they come, without end. *gather_s*: the time to wait
-        for more after the first one; so a busy log is read in pages.
+        Yield entries of the log after *after*, or from now on, as they come, without end. *gather_s*: how long to wait
+        for more after the first one.
         """
         return self._answers.follow_log(after, gather_s)

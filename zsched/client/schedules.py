@@ -82,8 +82,7 @@ class Schedules(Past):
     def cancel(self, id: str, *, if_version: str | None = None) -> str:
         """
         Cancel a schedule. Return "cancelled", "already_fired" (a one-shot whose run was pushed, by the newest part of
-        the log: 2,000 entries, 4 MiB) or "not_found": no such schedule waits, and ``why`` tells what became of it.
-        Raises VersionConflict.
+        the log: 2,000 entries, 4 MiB) or "not_found": ``why`` tells what became of it.
         """
         check_id(id)
         with naming_lost_call(id):
@@ -117,8 +116,8 @@ class Schedules(Past):
 
     def release(self, id: str, missed: str | Missed = Missed.FIRE, *, if_version: str | None = None) -> Schedule | None:
         """
-        Put a quarantined schedule back, once what was in its way is gone. It fires as ``resume`` does, by its own
-        ``catch_up`` and ``expires_after``. A daemon does this by itself when it finds that a cause is gone.
+        Put a quarantined schedule back, once what was in its way is gone, as a daemon does by itself. It fires as
+        ``resume`` does, by its own ``catch_up`` and ``expires_after``.
 
         Raises:
             ScheduleNotFound, InvalidSchedule: no such schedule, or it ended, or what it needs is gone from Redis.
@@ -134,9 +133,13 @@ class Schedules(Past):
 
     def run_now(self, id: str, if_version: str | None = None) -> str:
         """
-        Push a run at once and return its run id. A one-shot runs now instead of at its time; a recurring
-        schedule gets an extra run. A client with keys signs a signed one-shot again for it. Raises ScheduleNotFound,
-        InvalidSchedule, VersionConflict; Contended: another writer changed it at every attempt.
+        Push a run at once and return its run id. A one-shot runs now instead of at its time; a recurring schedule gets
+        an extra run. A client with keys signs a signed one-shot again for it. Raises InvalidSchedule.
+
+        Raises:
+            ScheduleNotFound: no such schedule.
+            VersionConflict: it does not have the version *if_version*.
+            Contended: another writer changed it at every attempt.
         """
         with naming_lost_call(check_id(id), is_repeatable=False):
             word, run_id = self._store.run_now(id, check_version(if_version))
@@ -150,9 +153,9 @@ class Schedules(Past):
 
     def retry(self, run_id: str) -> str:
         """
-        Run a finished run once more, whatever its end was, and return the new run id. The new run belongs to the same
+        Run a finished run once more, whatever its end, and return the new run id. The new run belongs to the same
         occurrence, and has the same call, options and number of retries; ``meta`` includes the task's changes. It is
-        signed if the run was. If RQ has forgotten the run, an archive supplies it.
+        signed if the run was. A run that RQ has forgotten comes from an archive.
 
         Raises:
             RunNotFound: neither RQ nor an archive knows it.
@@ -167,7 +170,7 @@ class Schedules(Past):
         """
         Cancel a queued run, or stop a running one. Return "cancelled" (it was queued, and its end is recorded),
         "stopping" (its worker was asked to stop, and the end is recorded later; RQ's SimpleWorker ignores this) or
-        "already_over". A queue of more than 50,000 jobs is not searched: the job loses its data, and a worker skips it.
+        "already_over". Behind the first 50,000 jobs of a queue, the job loses its data, and a worker skips it.
 
         Raises:
             RunNotFound: no run has this id.
@@ -191,8 +194,7 @@ class Schedules(Past):
         Run the occurrences of a recurring schedule in [*start*, *end*) that did not run: the oldest first, at the back
         of its queue, with their usual ids. Naive times are local in the schedule's zone. Occurrences that were pushed
         already are left out; with *again*, they get an extra run unless their run is open. *dry_run* only returns the
-        plan. *on_progress* is called with the number of occurrences done, and the total. Repeating the call continues
-        where an interrupted one stopped.
+        plan. *on_progress* gets the number of occurrences done, and the total. Repeat an interrupted call to continue.
 
         Raises:
             ScheduleNotFound: no schedule has this id.
@@ -200,7 +202,7 @@ class Schedules(Past):
                 than 100,000 occurrences.
             ArchiveError: the history does not reach back to *start* (not with *again*).
             Contended: another writer changed it at every attempt.
-            RedisUnavailable, RedisRefused: Redis was not reached, or refused. Runs that were pushed until then stay.
+            RedisUnavailable, RedisRefused: runs that were pushed until then stay.
         """
         from zsched.client.backfill import Backfiller  # it reads the past, which other calls need not wait for
 
@@ -218,7 +220,7 @@ class Schedules(Past):
     # -- reading ------------------------------------------------------------------------------------
 
     def get(self, id: str) -> Schedule:
-        """Return one schedule. Raises ScheduleNotFound."""
+        """Return one schedule."""
         with naming_lost_call(check_id(id)):
             return self._reader.get(id)
 
@@ -234,8 +236,8 @@ class Schedules(Past):
         """
         List schedules: active ones by due time, then paused, quarantined and ended ones by id; read page by page.
 
-        *match* is a glob over ids; *owner* "": without an owner. *after* is the ``cursor`` of the last listed schedule:
-        the listing continues after it. Raises InvalidSchedule at once for an invalid filter.
+        *match* is a glob over ids; *owner* "": without an owner. *after* is the ``cursor`` of the last listed schedule.
+        Raises InvalidSchedule at once for an invalid filter.
         """
         from zsched.core.listing import Filter, select
 
@@ -268,8 +270,8 @@ class Schedules(Past):
 
     def recent(self) -> RecentActivity:
         """
-        Count the events of the last 1, 5 and 30 minutes, and list the latest failed runs, from the end of the log in
-        Redis. ``is_cut``: it took longer than a quarter of a second, so the last period is incomplete.
+        Count the events of the last 1, 5 and 30 minutes, and list the latest failed runs, from the log in Redis.
+        ``is_cut``: it took longer than a quarter of a second, so the last period is incomplete.
         """
         return self._reader.recent(self._clock)
 
@@ -282,11 +284,11 @@ class Schedules(Past):
     def retry_many(self, status: str | RunStatus, **given: Unpack[RunRepair]) -> Repaired:
         """
         Retry the runs that ended as *status* (failed, lost, expired, cancelled or refused), the oldest first; default:
-        200 a second. A run that was retried before, or that succeeded since, is left out.
+        200 a second. Runs that were retried before, or succeeded since, are left out.
 
         Raises:
             InvalidSchedule: an option is invalid, or there is no filter.
-            RedisUnavailable, RedisRefused: Redis was not reached, or refused. Changes made until then stay.
+            RedisUnavailable, RedisRefused: changes made until then stay.
             ArchiveError: the archive stopped to answer while runs were searched; nothing was changed.
         """
         return self._bulk.retry(status, dict(given))
@@ -299,7 +301,7 @@ class Schedules(Past):
         return self._bulk.cancel_runs(status, dict(given))
 
     def cancel_many(self, **given: Unpack[ScheduleRepair]) -> Repaired:
-        """Cancel schedules. A schedule that fired meanwhile is skipped; its run stays. Raises as ``retry_many``."""
+        """Cancel schedules. One that fired meanwhile is skipped; its run stays. Raises as ``retry_many``."""
         return self._bulk.change(self._store.cancel, dict(given))
 
     def pause_many(self, note: str = "", **given: Unpack[ScheduleRepair]) -> Repaired:

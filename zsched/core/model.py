@@ -92,8 +92,7 @@ class Definition(CheckedOptions):
 @dataclass(frozen=True, slots=True)
 class Schedule(CheckedOptions):
     """
-    A schedule in Redis, read from its ``record``. ``args`` are decoded for JSON payloads only: pickles are never loaded
-    for display.
+    A schedule in Redis, read from its ``record``. ``args`` are decoded from JSON only: no pickle is loaded for display.
     """
 
     id: str
@@ -179,10 +178,10 @@ class Schedule(CheckedOptions):
 @dataclass(frozen=True, slots=True)
 class Scheduled:
     """
-    Result of ``client.schedule``. ``outcome`` is created, updated, unchanged, kept or already_fired. After
-    already_fired no schedule waits, because RQ has the one-shot's run already, and ``next_at`` is None. ``enqueue``
-    answers kept with the run that it was enqueued as before, or without one if a schedule of this id waits.
-    ``version``: of a schedule that was created or updated, for ``if_version``; otherwise None.
+    Result of ``client.schedule``. ``outcome`` is created, updated, unchanged, kept or already_fired: RQ has the
+    one-shot's run already, and ``next_at`` is None. ``enqueue`` answers kept with the run that it was enqueued as
+    before, or without one if a schedule of this id waits. ``version``: of a schedule that was created or updated, for
+    ``if_version``; otherwise None.
     """
 
     id: str

@@ -57,7 +57,7 @@ class Task(Typed, Generic[P, R]):
     """
     A function with a typed payload and the options of its schedules; made by ``zsched.task``.
 
-    Calling it calls the function. ``path`` is its function path, ``options`` are its decorator's options.
+    Calling it calls the function. ``path`` is its function path, ``options`` are the decorator's.
     """
 
     def __init__(self, func: Callable[P, R], options: Mapping[str, Any]) -> None:
@@ -93,8 +93,8 @@ class Task(Typed, Generic[P, R]):
     @_beside_client(named_options)
     def schedule(self, client: Client, /, *unnamed: Any, **given: Any) -> Scheduled:
         """
-        Schedule a call: parameters of the function are its payload, other names are options of ``client.schedule``. An
-        option or a trigger given here replaces the decorator's.
+        Schedule a call: parameters of the function are its payload, other names options of ``client.schedule``, which
+        replace the decorator's.
 
         Raises:
             InvalidSchedule: a parameter is unknown, missing or of another type; ``field`` names it.
@@ -106,8 +106,8 @@ class Task(Typed, Generic[P, R]):
     @_beside_client(named_options)
     def enqueue(self, client: Client, /, *unnamed: Any, **given: Any) -> Scheduled:
         """
-        Put a run into its queue at once: ``schedule`` without a time and the decorator's options for times. A schedule
-        with the same id is replaced by the run, so a recurring task gets no id here unless you give one.
+        Put a run into its queue at once, without the decorator's options for times. A schedule with the same id is
+        replaced by the run, so a recurring task gets no id here unless you give one.
         """
         payload, options = self._split(given, unnamed)
         return client.enqueue(self, kwargs=payload, **options)
@@ -118,7 +118,7 @@ class Task(Typed, Generic[P, R]):
         Return a row for ``client.schedule_many``, which checks its values.
 
         Raises:
-            InvalidSchedule: a misspelt parameter. It is wrong in every row, so the call fails before the first.
+            InvalidSchedule: a misspelt parameter, before the first row is written.
         """
         payload, options = self._split(given, unnamed)
         return cast(ScheduleRow, {"func": self, "kwargs": payload, **options})

@@ -117,7 +117,7 @@ class ManualScheduler:
 
     @cached_property
     def async_client(self) -> AsyncClient:
-        """The client for asyncio, as ``client``. Its calls hold the event loop until they are done."""
+        """The client for asyncio. Its calls hold the event loop."""
         from zsched.aio import AsyncClient
 
         clock = ClientClock(self._clock)
@@ -155,7 +155,7 @@ class ManualScheduler:
         """
         Advance the time to *when* (aware), with a stop at each due time, *when* included. Return the fired runs. With
         *work* all queued runs are executed at every stop. With *raises* a task's exception is raised here, and the
-        clock stays at the time of that run. With a fake Redis, it warns after 500 runs.
+        clock stays there. With a fake Redis, it warns after 500 runs.
 
         Raises:
             InvalidSchedule: *when* is naive, or has passed.
@@ -177,7 +177,7 @@ class ManualScheduler:
         return found
 
     def tick(self) -> list[Fired]:
-        """Fire the schedules that are due now, without advancing the time. Return the fired runs."""
+        """Fire the schedules that are due now. Return the fired runs."""
         return self._fire()[0]
 
     # -- schedules ------------------------------------------------------------------------------------
@@ -203,9 +203,9 @@ class ManualScheduler:
 
     def work(self, *queues: str, raises: bool = False) -> list[Run]:
         """
-        Execute the runs in RQ's *queues*, in their order, or in all queues that RQ knows, in this process. Return the
-        runs in the order of their ends; a run that is retried at once occurs several times. A task's exception makes a
-        failed run; with *raises* the first one is raised here, and later runs stay queued. Time is frozen meanwhile.
+        Execute the runs in RQ's *queues*, in their order, or in all queues, in this process. Return the runs in the
+        order of their ends; a run that is retried at once occurs several times. A task's exception makes a failed run;
+        with *raises* the first one is raised here, and later runs stay queued.
         """
         __tracebackhide__ = True
         self._look()
@@ -293,7 +293,7 @@ class ManualScheduler:
     # -- end ------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Give up the lease. The namespace keeps its data and its stopped clock, so nothing ever fires there."""
+        """Give up the lease. The namespace keeps its data and its stopped clock."""
         if not self._wire.is_broken:
             with suppress(Stale, RedisUnavailable):  # the test may have emptied it meanwhile
                 self._delayed.release(self._term)

@@ -65,7 +65,7 @@ def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: 
     Put back from an archive what Redis lost: missing schedules, and runs in doubt, as their schedules demand. Daemons
     do it by themselves, unless [archive] recovery is "manual". The archive is --from FILE, else [archive] path, else
     one that daemons of this Redis keep. Ctrl-C stops between two steps; run it again to continue. A refusal names the
-    command to run instead; the exit code is 3 when there is no archive.
+    command to run; the exit code is 3 without an archive.
 
     \b
     Examples:

@@ -41,9 +41,9 @@ class Backfill:
     """
     Result of ``client.backfill`` in [start_ms, end_ms); with ``is_dry_run`` a plan.
 
-    ``runs`` were pushed, the oldest first. ``ran`` counts occurrences that were left out because they ran already or
-    are open. ``pending`` counts occurrences that the schedule fires anyway. ``source`` is the archive or the log that
-    knew which occurrences ran, and since when it is complete.
+    ``runs`` were pushed, the oldest first. ``ran`` counts occurrences that were left out: they ran already or are open.
+    ``pending`` counts occurrences that the schedule fires anyway. ``source`` is the archive or the log that knew which
+    occurrences ran.
     """
 
     schedule_id: str
