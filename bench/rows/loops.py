@@ -57,7 +57,7 @@ def _bare(arena: Arena, ground: Ground, count: int) -> Figure:
         pool = redis.asyncio.BlockingConnectionPool.from_url(ground.url, max_connections=_AT_ONCE)
         async with redis.asyncio.Redis(connection_pool=pool) as client:
             send: Any = client.execute_command  # untyped in redis-py
-            return await _timed(arena, count, lambda n: send(*command[:-3], f"p-{n}", *command[-2:]))
+            return await _timed(arena, count, lambda n: send(*command[:-4], f"p-{n}", *command[-3:]))
 
     return _figure(ground, count, asyncio.run(run()))
 
@@ -71,7 +71,7 @@ def _blocking(arena: Arena, ground: Ground, count: int) -> Figure:
 
 
 def _command(ground: Ground, due_ms: int) -> list[Any]:
-    """Return the command of a put; its last texts are id, due time and data."""
+    """Return the command of a put; its last texts are id, due time, name and data."""
     client = ground.client()
     definition = client._putting.define("app.task", {"id": "p", "at": from_ms(due_ms), "args": (1,)})
     put = client._puts.from_definition(definition)
