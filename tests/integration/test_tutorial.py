@@ -8,7 +8,6 @@ import os
 import re
 import runpy
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ import redis
 from click.testing import CliRunner
 from rq import Queue
 
-from tests.builders.daemons import DaemonProcess, DaemonThread, archive_of_its_own
+from tests.builders.daemons import DaemonThread, archive_of_its_own
 from tests.builders.leaders import know
 from tests.builders.workers import work_off
 from tests.clocks import now_ms, set_back
@@ -35,8 +34,6 @@ from zsched.cli import program
 from zsched.cli.program import DONE, UNHEALTHY
 from zsched.config.settings import ArchiveSettings
 from zsched.core.occurrences.lateness import LATE_MS
-from zsched.embedded.guard import Guard
-from zsched.storage import overview
 
 pytestmark = pytest.mark.once
 
@@ -142,6 +139,7 @@ def test_the_reminder_moves_and_digests_and_the_campaign_are_sent(
     reader.begin(1, 2, 3, 4)
     reader.take(". ./env.sh")
     know(redis_client)
+    assert "zsched worker --with-daemon email" in reader.page
 
     with DaemonThread(redis_url):
         reader.zsched("status | head -1", HEALTHY)
@@ -179,32 +177,20 @@ def test_the_tests_of_the_product_pass(reader: Reader) -> None:
     assert [] == reader.left
 
 
-def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_survived(
-    reader: Reader, redis_client: redis.Redis, redis_url: str, guard: Guard
+def test_a_stopped_worker_with_its_daemon_and_a_flushed_redis_are_reported_and_survived(
+    reader: Reader, redis_client: redis.Redis, redis_url: str
 ) -> None:
     reader.begin(6)
     know(redis_client)
     archive = archive_of_its_own()
-    first = DaemonProcess(guard, redis_url, ARCHIVE_PATH=archive)
-    first.wait_for("archive_bootstrapped")
+    with DaemonThread(redis_url, archive=ArchiveSettings(path=archive)) as first:
+        first.wait_for("archive_bootstrapped")
 
-    reader.python("service.py talk 60.1", "id='reminder-talk'", instead=f"service.py talk {LATER}")
-    become_due(redis_client, "reminder-talk")
-    reader.zsched("why reminder-talk", "RQ knows of no worker that listens to queue email")
-    reader.work("email")
-
-    reader.zsched("status | grep pid", "leader       ", ", pid ")
-    reader.take("kill -9")
-    first.send(signal.SIGKILL)
-    first.wait()
-    redis_client.delete("zsched:{default}:lease")  # which lapses
     with set_back(redis_client, 60_000):  # so that the put comes in time
-        reader.python("service.py dinner 60.1", "id='reminder-dinner'", instead="service.py dinner 60")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(overview, "SILENT_MS", 500)  # instead of ten seconds
-        silent = "UNHEALTHY: nobody leads: the daemon of pid ", " was last heard of "
-        reader.zsched("status", *silent, code=UNHEALTHY)
-    due = Client.from_url(redis_url).get("reminder-dinner").next_at
+        reader.python("service.py talk 60.1", "id='reminder-talk'", instead="service.py talk 60")
+    reader.zsched("status", "UNHEALTHY: nobody leads: no daemon of this namespace is running", code=UNHEALTHY)
+    reader.zsched("why reminder-talk", "OVERDUE: due ", "; no daemon is leading")
+    due = Client.from_url(redis_url).get("reminder-talk").next_at
     assert due is not None
     eventually(lambda: now_ms(redis_client) > due.timestamp() * 1000 + LATE_MS)
 
@@ -213,7 +199,7 @@ def test_a_stopped_worker_a_killed_daemon_and_a_flushed_redis_are_reported_and_s
     with DaemonThread(redis_url, archive=ArchiveSettings(path=archive)) as second:
         eventually(lambda: redis_client.llen(f"{RQ}:queue:email"))
         work_off(Queue("email", connection=redis_client), redis_client)
-        reader.zsched("why reminder-dinner", " late: no daemon led from then until ", "  run reminder-dinner-")
+        reader.zsched("why reminder-talk", " late: no daemon led from then until ", "  run reminder-talk-")
 
         reader.take("redis-cli -p 6400 flushall && zsched ls")
         redis_client.flushall()

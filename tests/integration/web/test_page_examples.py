@@ -168,12 +168,12 @@ def test_the_first_commands_answer_as_the_page_shows(
 
 
 def resources() -> list[tuple[str, str]]:
-    """Return verb and path of each route in the table of resources."""
-    requests = re.findall(r"^\| (`.*?) \|", SECTIONS["Resources"], re.MULTILINE)
+    """Return verb and path of each route in the list of resources."""
+    requests = re.findall(r"^- (`.*?`): ", SECTIONS["Resources"], re.MULTILINE)
     return [route for request in requests for route in ROUTE.findall(request)]
 
 
-def test_the_table_of_resources_has_exactly_the_routes_of_the_server(web: Web) -> None:
+def test_the_list_of_resources_has_exactly_the_routes_of_the_server(web: Web) -> None:
     paths = web.get("/api/v1/openapi.json").json()["paths"]
 
     routes = {(verb.upper(), path.removeprefix("/api/v1")) for path, verbs in paths.items() for verb in verbs}
@@ -193,8 +193,8 @@ def test_a_viewer_may_send_each_get_and_a_preview(web: Web, daemon: DaemonThread
     assert {f"{verb} {path}": verb == "GET" or path == "/preview" for verb, path in rows} == found
 
 
-def test_the_table_of_errors_has_every_problem_of_the_api() -> None:
-    rows = re.findall(r"^\| (\d{3}) \| (.*?) \|", SECTIONS["Errors"], re.MULTILINE)
+def test_the_list_of_errors_has_every_problem_of_the_api() -> None:
+    rows = re.findall(r"^- (\d{3}) (.*?): ", SECTIONS["Errors"], re.MULTILINE)
     listed = {(status, kind) for status, kinds in rows for kind in re.findall(r"`([a-z-]+)`", kinds)}
 
     source = "".join(file.read_text() for file in (PROJECT / "zsched" / "web").rglob("*.py"))
@@ -212,9 +212,9 @@ def test_the_shown_problem_is_what_the_server_answers(http: httpx.Client) -> Non
     assert json.loads(shown) == answer.json()
 
 
-def test_the_table_of_limits_has_the_sizes_of_pages(web: Web) -> None:
+def test_the_list_of_limits_has_the_sizes_of_pages(web: Web) -> None:
     paths = web.get("/api/v1/openapi.json").json()["paths"]
-    rows = dict(re.findall(r"^\| (.*?) \| (.*?) \|", SECTIONS["Limits"], re.MULTILINE))
+    rows = dict(re.findall(r"^- (.*?): (.*)$", SECTIONS["Limits"], re.MULTILINE))
 
     for row, (path, name) in LIMITED.items():
         [schema] = [each["schema"] for each in paths[f"/api/v1{path}"]["get"]["parameters"] if each["name"] == name]
