@@ -105,7 +105,7 @@ def _silent(overview: Overview) -> tuple[str, str]:
 
 def _start(overview: Overview) -> str:
     option = "" if overview.namespace == "default" else f" -n {overview.namespace}"
-    return f"start one: systemctl start zsched, or zsched daemon{option}"
+    return f"start one: systemctl start zsched, zsched daemon{option}, or zsched worker --with-daemon{option}"
 
 
 # -- firing -------------------------------------------------------------------------------------------
