@@ -72,7 +72,7 @@ _OPTION_NOTES: Final = """
 
 ## When clocks change
 
-`gap` and `fold` decide where this is not what you want:
+`gap` and `fold` change the first and the third row. A cron rule whose minute or hour begins with `*` ignores them.
 
 | default of | 02:30 is skipped | 01:30 comes twice |
 |---|---|---|

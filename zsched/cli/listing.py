@@ -51,8 +51,8 @@ _HEADER: Final = ("ID", "STATE", "NEXT", "", "LAST", "TRIGGER", "FUNC", "QUEUE",
 def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: Any) -> None:
     """
     List schedules: active ones by due time, then paused, quarantined and ended ones by id. LAST is the nominal time of
-    the last run. With --json: an array with the keys of `zsched show --json`, except "next", "runs" and "source", and a
-    "cursor".
+    the last run: that of its rule, without jitter. With --json: an array with the keys of `zsched show --json`, except
+    "next", "runs" and "source", and a "cursor".
 
     \b
     Examples:

@@ -184,7 +184,7 @@ def _of_redis(seen: Overview) -> Iterator[Metric]:
     yield gauge("led", "Leadership of the namespace: 1 a daemon leads, 0 none.", seen.leader is not None)
     waiting = {lane.value: seen.waiting[lane] for lane in Priority}
     overdue = {lane.value: seen.overdue[lane] for lane in Priority}
-    yield gauge("waiting", "Waiting schedules, including overdue and held-back ones.", waiting, ["lane"])
+    yield gauge("waiting", "Waiting schedules by lane (priority), with overdue and held-back ones.", waiting, ["lane"])
     yield gauge("overdue", "Waiting schedules whose due time has passed.", overdue, ["lane"])
     yield gauge("oldest_due_age_seconds", "Lateness of the oldest due schedule; 0 without one.", seen.late_ms / 1000)
     states = {
