@@ -98,10 +98,10 @@ CASES = {
     "schedules, and no daemon": Case(
         lambda sound: Client(sound).schedule("app.task", id="a", after=HOUR), "daemons", PROBLEM,
         "nobody leads: no daemon of this namespace is running",
-        "start one: systemctl start zsched, zsched daemon, or zsched worker --with-daemon; until then nothing fires…",
+        "start one: systemctl start zsched, zsched daemon, or zsched worker --with-daemon; until then nothing…",
     ),
     "no daemon of another namespace": Case(
-        lambda sound: None, "daemons", PROBLEM, "…", "…zsched daemon -n mail, or zsched worker --with-daemon -n mail; until then…", {"namespace": "mail"},
+        lambda sound: None, "daemons", PROBLEM, "…", "…zsched worker --with-daemon -n mail; until then…", {"namespace": "mail"},
     ),
     "all daemons have stopped": Case(
         lambda sound: sound.hset(KEYS.meta(), "epoch", 3), "daemons", PROBLEM, "…nobody leads…",
