@@ -101,7 +101,8 @@ CASES = {
         "start one: systemctl start zsched, zsched daemon, or zsched worker --with-daemon; until then nothing…",
     ),
     "no daemon of another namespace": Case(
-        lambda sound: None, "daemons", PROBLEM, "…", "…zsched worker --with-daemon -n mail; until then…", {"namespace": "mail"},
+        lambda sound: None, "daemons", PROBLEM, "…", "…zsched worker --with-daemon -n mail; until then…",
+        {"namespace": "mail"},
     ),
     "all daemons have stopped": Case(
         lambda sound: sound.hset(KEYS.meta(), "epoch", 3), "daemons", PROBLEM, "…nobody leads…",
