@@ -45,13 +45,22 @@ pytestmark = pytest.mark.once
 
 SECRET = "s3cr3t/@:#?w0rd"
 FORMS = {SECRET, quote(SECRET, safe=""), quote_plus(SECRET), json.dumps(SECRET)[1:-1], "s3cr3t", "w0rd"}
-COMMANDS = ("status", "status --json", "ls", "why nothing", "history", "doctor", "doctor --json", "recover --dry-run")
+COMMANDS = (
+    "status",
+    "status --json",
+    "ls",
+    "why nothing",
+    "history",
+    "doctor",
+    "doctor --json",
+    "archive recover --dry-run",
+)
 FAR = datetime(2031, 7, 1, tzinfo=UTC)
 ARGUMENT, ENDED, ERROR = "s3cret-argument", "s3cret-of-an-ended-run", "s3cret-of-a-task"
 EACH = ("show", "why", "next")
 ALL = (
     "status", "status --json", "ls", "ls --json", "history", "history --json", "log", "log --json", "export", "doctor",
-    "recover --dry-run",
+    "archive recover --dry-run",
 )  # fmt: skip
 
 

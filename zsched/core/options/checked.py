@@ -105,10 +105,10 @@ def policy_text(options: CheckedOptions) -> str:
 
 def read_policy(text: str) -> Policy:
     """Return the policies whose ``policy_text`` is *text*. Raises UNREADABLE for any other text."""
-    letters = letters_in(text)
+    letters, brace, rest = text.partition("{")
     if not _LETTERS.issuperset(letters):
         raise ValueError(f"{letters!r} are not all flags")
-    stored: dict[str, Any] = json.loads(text.removeprefix(letters) or "{}")
+    stored: dict[str, Any] = json.loads(f"{brace}{rest}" or "{}")
     return Policy(**{name: _POLICY_FORMS[name].from_text(str(value)) for name, value in stored.items()})
 
 
