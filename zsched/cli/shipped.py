@@ -71,6 +71,6 @@ def _text(invocation: Invocation, name: str) -> str:
         return completion(_COMPLETIONS[name])
     in_wheel = resources.files("zsched") / "shipped" / name
     if in_wheel.is_file():
-        return in_wheel.read_text()
+        return in_wheel.read_text("utf-8")
     checkout = Path(__file__).parents[2]
-    return next(path for place in ("config", "deploy") for path in (checkout / place).rglob(name)).read_text()
+    return next(path for place in ("config", "deploy") for path in (checkout / place).rglob(name)).read_text("utf-8")

@@ -110,9 +110,7 @@ class Put(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """
-        The digest of a recurring schedule. A put changes nothing if Redis has its digest and its signature already.
-        """
+        """The digest of a recurring schedule: a put changes nothing if Redis has it, and the signature, already."""
         assert self.rule is not None
         digest = self.shape.begun.copy()
         digest.update(_separated(self.rule.text, self.data))
@@ -386,10 +384,7 @@ class PutScripts:
 
 
 def flat(pairs: Pairs | dict[str, str]) -> tuple[str | bytes, ...]:
-    """
-    Return field and value texts, sorted by field, so that equal contents have equal texts. The fields that fire reads
-    come first: Redis finds them soonest.
-    """
+    """Return field and value texts: those that fire reads, as Redis finds the first ones soonest, then by field."""
     fields = sorted(pairs, key=lambda field: (field not in _READ_BY_FIRE, field))
     return tuple(text for field in fields for text in (field, pairs[field]))
 

@@ -64,7 +64,7 @@ def choose(
     found = archives_of(settings.namespace, gen, address, os.environ)
     if not found:
         where = f"{folder} has none of the Redis at {address}"
-        remedy = "run this as the daemon's user, or give --from FILE; zsched status says where daemons keep theirs"
+        remedy = "run as the daemon's user or root, or give --from FILE; zsched status says where daemons keep theirs"
         raise NoArchive(f"no archive of namespace {settings.namespace!r}: {where}; {remedy}")
     return found[0] if len(found) == 1 else _one_of(found, is_only_read=is_only_read, say=say)
 
@@ -157,4 +157,4 @@ def _is_there(path: Path) -> bool:
     try:
         return path.exists()
     except PermissionError as error:
-        raise ArchiveError(f"archive {path}: this user may not read it; run this as the daemon's user") from error
+        raise ArchiveError(f"archive {path}: this user may not read it; run as the daemon's user or root") from error
