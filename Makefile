@@ -85,21 +85,32 @@ pages: $(STAMP) ## the pages of docs/reference that are made from the code
 wheel: $(STAMP) ## the wheel and the sdist of zsched, in dist
 	@$(BIN)/python -m build --outdir dist .
 
-# What a machine can do for a release. The demo proves that the wheel works without the checkout.
-release: $(VENV)/.release ## the wheel and the sdist in dist, checked in a clean environment, with their SBOM; what is left to do
+# What a machine can do for a release. The demo proves that the wheel works without the checkout. On the page of the
+# package index only absolute links work: the packages are built from a copy, whose README has them.
+release: $(VENV)/.release ## the wheel and the sdist in dist, checked in a clean environment, with their SBOM; URL=https://… of the repository
 	@set -e; rm -rf dist; clean=$$(mktemp -d); trap 'rm -rf "$$clean"' EXIT; \
-	  $(BIN)/python -m build --outdir dist .; \
+	  version=$$(sed -n 's/^__version__.*"\(.*\)"/\1/p' zsched/__init__.py); \
+	  grep -qF "## [$$version]" CHANGELOG.md || { echo "CHANGELOG.md has no heading '## [$$version]': write it" >&2; exit 1; }; \
+	  mkdir "$$clean/source"; git archive HEAD | tar -x -C "$$clean/source"; \
+	  $(if $(URL),$(absolute_links);) \
+	  $(BIN)/python -m build --outdir dist "$$clean/source"; \
 	  $(BIN)/twine check --strict dist/*; \
 	  $(PYTHON) -m venv "$$clean/venv"; \
 	  "$$clean/venv/bin/pip" install --quiet "$$(ls dist/*.whl)[embedded,ops,web]"; \
-	  cd "$$clean"; venv/bin/zsched files; venv/bin/zsched up --demo --for 5 | tail -4; version=$$(venv/bin/zsched --version); \
-	  cd "$(CURDIR)"; version=$${version#zsched }; \
+	  cd "$$clean"; venv/bin/zsched files; venv/bin/zsched up --demo --for 5 | tail -4; \
+	  cd "$(CURDIR)"; \
 	  $(BIN)/cyclonedx-py environment --output-reproducible -o "dist/zsched-$$version.cdx.json" "$$clean/venv"; \
-	  grep -qF "## [$$version]" CHANGELOG.md || { echo "CHANGELOG.md has no heading '## [$$version]': write it" >&2; exit 1; }; \
 	  ls -l dist; echo "by hand, after make test-all and make bench:"; \
+	  $(if $(URL),,echo "  make release URL=https://… with the address of the repository: the links of README work on the index";) \
 	  echo "  git tag -s v$$version -m 'zsched $$version' && git push origin v$$version"; \
 	  echo "  $(BIN)/twine upload dist/*.whl dist/*.tar.gz"; \
 	  echo "  publish v$$version with its part of CHANGELOG.md, and dist/zsched-$$version.cdx.json beside the packages"
+
+# GitHub, GitLab and Gitea have files below blob and pictures below raw.
+absolute_links = sed -i -E "s|\]\((docs/pictures/[^)]*)\)|]($(URL)/raw/v$$version/\1)|g; \
+	  s|\]\(([A-Za-z][A-Za-z._/-]*\.md[^)]*)\)|]($(URL)/blob/v$$version/\1)|g" "$$clean/source/README.md"; \
+	  printf '\n[project.urls]\nSource = "%s"\nDocumentation = "%s"\nChangelog = "%s"\nIssues = "%s"\n' "$(URL)" \
+	  "$(URL)/tree/v$$version/docs" "$(URL)/blob/v$$version/CHANGELOG.md" "$(URL)/issues" >> "$$clean/source/pyproject.toml"
 
 $(VENV)/.release: $(STAMP)
 	@$(BIN)/python -m pip install --quiet 'twine>=6,<8' 'cyclonedx-bom>=7,<8'
