@@ -247,7 +247,7 @@ def test_keyword_arguments_are_sent_as_texts_in_the_order_of_the_header() -> Non
     prefix = "zsched:{mail}:"
     keys = [prefix + key for key in ("meta", "log", "due:high", "due:normal", "due:low", "paused", "quarantine")]
     keys += [prefix + key for key in ("recurring", "failing", "blocked", "op:-")]
-    argv = [prefix + "schedule:", prefix + "template:", "-nmail", "ann", "0", "", "why", "a"]
+    argv = [prefix + "schedule:", "-nmail", "ann", "0", "", "why", "a"]
     assert ("EVALSHA", load("pause").sha, "11", *keys, *argv) == channel.told[-1]
 
 

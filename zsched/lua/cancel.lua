@@ -11,7 +11,7 @@
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/version.lua
--- include lib/state.lua
+-- include lib/remove.lua
 -- include lib/rows.lua
 
 local ids = {unpack(ARGV, ROWS)}
@@ -31,7 +31,6 @@ append_rows('cancel', rows)
 for n, id in ipairs(ids) do
   if found[n] then
     remove(id, found[n])
-    forget_state(id)
   end
 end
 return answer(reply)

@@ -20,7 +20,7 @@
 keep_op_ms = tonumber(keep_op_ms)
 -- include lib/now.lua
 -- include lib/texts.lua
--- include lib/state.lua
+-- include lib/remove.lua
 -- include lib/unique.lua
 -- include lib/version.lua
 
@@ -45,9 +45,6 @@ one.fields, one.of = fields, waits and 'now' or '-'
 local put_version = append('enqueue', rows_of({one}))
 if at then
   remove(id, at)
-  if at.recurring then
-    forget_state(id)
-  end
 end
 push_now({one})
 local unique_ms = whole_of(job.zs_unique)

@@ -1,7 +1,7 @@
 -- lost: put runs back into their queues after their worker died, or record them as lost.
 --
 -- KEYS   lease @schedules @trouble rq_queues rq_limits
--- ARGV   @prefixes
+-- ARGV   schedule_prefix run_suffix    as in keys.py
 --        @term
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
 --        ended_ms                     end of the runs that end, the same as in their records

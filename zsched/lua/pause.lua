@@ -1,7 +1,7 @@
 -- pause: take schedules out of their lanes, keeping lane and due time.
 --
 -- KEYS   @schedules @trouble op
--- ARGV   @prefixes
+-- ARGV   schedule_prefix run_suffix    as in keys.py
 --        by              who asks, for the log; or ''
 --        keep_op_ms      > 0: op holds the reply that long, and a call sent again gets it
 --        seen_version    pause only a schedule of this version; '' in any case

@@ -28,7 +28,7 @@ keep_op_ms, field_size = tonumber(keep_op_ms), tonumber(field_size)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/wake.lua
--- include lib/state.lua
+-- include lib/remove.lua
 -- include lib/pushed.lua
 -- include lib/texts.lua
 
@@ -179,9 +179,6 @@ for _, n in ipairs(writes) do
   local id, at, due_ms = ids[n], found[n], due[n]
   if at then
     remove(id, at)
-    if at.recurring then
-      forget_state(id)
-    end
   end
   local row = first_row + ROW_SIZE * (n - 1)
   local last = ARGV[row + 2] ~= 'data' and size + 4 or size + 2

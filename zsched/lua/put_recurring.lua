@@ -38,7 +38,7 @@ keep_op_ms, shape_count = tonumber(keep_op_ms), tonumber(shape_count)
 -- include lib/version.lua
 -- include lib/wake.lua
 -- include lib/texts.lua
--- include lib/state.lua
+-- include lib/remove.lua
 
 local ROW_SIZE = 12  -- texts of a row
 local MS = '^%-?%d+$'

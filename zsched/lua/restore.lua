@@ -21,9 +21,8 @@
 -- several places, it leaves all of them. After a FLUSHALL none of the keys exists: one EXISTS for all shows it, and
 -- nothing is deleted row by row.
 -- include lib/restored.lua
--- include lib/place.lua
 -- include lib/stamp.lua
--- include lib/state.lua
+-- include lib/remove.lua
 -- include lib/pushed.lua
 
 -- Read the rows. *keys* are those that the rows write; is_new: none of them exists, and no two rows have the same id.
@@ -119,9 +118,6 @@ for n, row in ipairs(rows) do
   local id, at, place, lane = row.id, found[n], row.place, row.kind.shape.lane
   if at then
     remove(id, at)
-    if at.recurring then
-      forget_state(id)
-    end
   end
   if place ~= 'gone' then
     if not is_new then

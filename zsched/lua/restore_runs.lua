@@ -1,7 +1,7 @@
 -- restore_runs: push runs again that were not over, and end runs that RQ has once more, because Redis went back.
 --
 -- KEYS   @schedules rq_queues rq_limits chains deadlines
--- ARGV   @prefixes unique_prefix waiting_prefix
+-- ARGV   run_suffix unique_prefix waiting_prefix
 --        by              who asks, for the log; or ''
 --        seen_entry seen_t hold_for_ms reason archive names is_forced   as in restore
 --        ...             records with their shapes, as in restore

@@ -22,7 +22,8 @@ keep_op_ms = tonumber(keep_op_ms)
 -- include lib/op.lua
 -- include lib/version.lua
 -- include lib/wake.lua
--- include lib/states.lua
+-- include lib/remove.lua
+-- include lib/rows.lua
 
 local WHOLE = '^%d+$'
 

@@ -1,7 +1,7 @@
 -- retry: repeat finished runs, each as an extra run of the same occurrence.
 --
 -- KEYS   @schedules rq_queues rq_limits op deadlines
--- ARGV   @prefixes
+-- ARGV   run_suffix      as in keys.py
 --        by              who asks, for the log; or ''
 --        retried_prefix  as in keys.py
 --        is_once         1: not a run that was retried in the last keep_retried_ms, or has succeeded

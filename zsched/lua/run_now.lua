@@ -1,7 +1,7 @@
 -- run_now: push runs of a schedule at once: a run for now, or runs for occurrences that passed without one.
 --
 -- KEYS   @schedules schedule template rq_queues rq_limits op deadlines
--- ARGV   @prefixes
+-- ARGV   schedule_prefix run_suffix    as in keys.py
 --        by              who asks, for the log; or ''
 --        id
 --        seen_version    push runs only of a schedule of this version; '' in any case

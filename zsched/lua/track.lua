@@ -1,7 +1,7 @@
 -- track: record finished runs, and pause a schedule whose runs fail one after the other.
 --
 -- KEYS   lease @schedules @trouble deadlines
--- ARGV   @prefixes
+-- ARGV   schedule_prefix run_suffix    as in keys.py
 --        @term
 --        seen_entry seen_t            id and t of an entry of the history in which the runs were fired
 --        ...   six texts per run: its schedule's id, its own id, "<status> <ended_at>" of its job when look read it (or
