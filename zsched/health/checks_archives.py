@@ -54,8 +54,8 @@ def check_no_archive(overview: Overview) -> Iterator[Finding]:
     if alive:
         yield fine("one archive follows the log" if alive == 1 else f"{alive} archives follow the log")
     elif overview.leader is not None:
-        remedy = "see archive_failed and archiver_refused in the daemons' logs; a lost Redis cannot be rebuilt now"
-        yield problem("no archive follows the log", remedy)
+        remedy = "wait while one is bootstrapping; else see archive_failed and archiver_refused in the daemons' logs"
+        yield problem("no archive follows the log", f"{remedy}; a lost Redis cannot be rebuilt now")
     else:
         yield skipped("none follows the log, as no daemon leads")
 
