@@ -54,7 +54,8 @@ def check_no_archive(overview: Overview) -> Iterator[Finding]:
     if alive:
         yield fine("one archive follows the log" if alive == 1 else f"{alive} archives follow the log")
     elif overview.leader is not None:
-        remedy = "see archive_failed and archiver_refused in the daemons' logs; a lost Redis cannot be rebuilt now"
+        events = "see archive_failed and archiver_refused in the daemons' logs; a lost Redis cannot be rebuilt now"
+        remedy = f"wait while one is bootstrapping; else {events}"
         yield problem("no archive follows the log", _PUTS_BACK if overview.held_ms else remedy)
     else:
         yield skipped("none follows the log, as no daemon leads")
