@@ -118,9 +118,7 @@ _STYLES: Final = {"problem": Style.BAD, "warning": Style.WARNING, "ok": Style.PL
     show_default=True,
     help="Check the rights that this kind of process needs; may be repeated.",
 )
-@click.option(
-    "--user", metavar="NAME", help="Check this user's rights, by ACL DRYRUN (Redis 7); default: the connection's user."
-)
+@click.option("--user", metavar="NAME", help="Check this user's rights (Redis 7); default: the connection's user.")
 @click.option("--deep", is_flag=True, help="Also compare each schedule with its history in an archive on this disk.")
 def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None, deep: bool) -> int:
     """

@@ -64,9 +64,7 @@ class RedisSettings:
     timeout_s: float = setting(5.0, parse.number_within(0.05, 300))
     password_file: str | None = setting(None, parse.path)
     sentinels: tuple[str, ...] = setting((), parse.addresses(urls.address))
-    master: str | None = setting(
-        None, parse.matching(urls.MASTER, "write the name of the master, as Sentinel knows it")
-    )
+    master: str | None = setting(None, parse.matching(urls.MASTER, "write the master's name, as Sentinel knows it"))
     sentinel_password_file: str | None = setting(None, parse.path)
     cluster: tuple[str, ...] = setting((), parse.addresses(urls.cluster_node))
     given_by: str = dataclasses.field(default="", compare=False)  # no setting

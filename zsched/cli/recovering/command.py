@@ -55,9 +55,7 @@ _SLEEP_S: Final = 0.1  # while only time has to pass
     metavar="FILE",
     help="Read this archive instead of the configured one.",
 )
-@click.option(
-    "--force", is_flag=True, help="Also if a daemon leads; with --from, also if the log was trimmed past the archive."
-)
+@click.option("--force", is_flag=True, help="Even if a daemon leads; with --from, even if later entries were trimmed.")
 @click.option("--all", "lists_all", is_flag=True, help="List every difference, not the first 50 of each kind.")
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
 def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: bool, lists_all: bool, tz: str) -> int:
