@@ -109,7 +109,7 @@ def test_the_environment_separates_sentinels_by_commas_and_removes_them_if_empty
     [
         ("sentinels = ['h']", "sentinels: one without the other; give the Sentinels and the name of their master"),
         ("master = 'm'", "master: one without the other"),
-        ("master = 'm/1'\nsentinels = ['h']", "master='m/1': write the name of the master"),
+        ("master = 'm/1'\nsentinels = ['h']", "master='m/1': write the master's name"),
         ("master = 'm'\nsentinels = ['h:0']", "'h:0' is no host of a Sentinel; write host:26379"),
         ("master = 'm'\nsentinels = 5", "sentinels=5: write a list of words"),
         ("url = 'redis://h/0'\nmaster = 'm'\nsentinels = ['h']", "write redis://user@/0 without a host"),
