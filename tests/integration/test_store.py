@@ -328,10 +328,10 @@ def test_an_overview_counts_lateness_from_the_later_of_due_time_and_put(
     held = KEYS.throttled(Priority.NORMAL, "mail")
     redis_client.hset(KEYS.meta(), "throttled", "normal:mail")
 
-    late = client.overview()
+    late = client._overview()
     redis_client.zadd(held, {"put": to_ms(at)})
     redis_client.hdel(job, "zs_version")
-    later = client.overview()
+    later = client._overview()
 
     assert to_ms(at) == late.oldest_due_ms
     assert late.late_ms < 3_600_000

@@ -76,7 +76,7 @@ def leader(
 
 def has_archive(client: Client) -> bool:
     """Return True if an archive follows the log."""
-    told = client.overview()
+    told = client._overview()
     return any(report.is_alive(told.now_ms) for report in told.archives)
 
 
@@ -107,7 +107,7 @@ def test_a_daemon_inside_a_worker_has_the_user_of_its_own_settings_and_the_names
     workers = RqWorkers(guard, guarded.url("zsched-worker"), tmp_path, TASKS)
     worker = workers.start(*options, module="zsched.cli", ZSCHED_REDIS_URL=guarded.url("zsched-worker"))
 
-    eventually(lambda: client.overview().leader)
+    eventually(lambda: client._overview().leader)
     run = client.schedule("tasks.note", queue="email", after=0)
     eventually(is_over(client, run.run_id))
 
@@ -171,7 +171,7 @@ def test_client_daemon_and_worker_need_no_right_beyond_their_users(
     assert client.history("once")
     assert list(client.log()[0])
     assert client.preview("daily", n=1)
-    assert client.overview().leader is not None
+    assert client._overview().leader is not None
     assert [] == guarded.refused()
     assert not [event for event in leader.events if event["level"] in ("error", "critical")]
 

@@ -240,7 +240,7 @@ def test_a_key_of_a_wrong_type_is_named(zsched: Zsched, redis_client: redis.Redi
     redis_client.lpush(key, "mine")
 
     with pytest.raises(Garbled, match="zsched doctor looks at the types of all keys") as caught:
-        Client(redis_client).overview()
+        Client(redis_client)._overview()
 
     assert caught.value.problem.startswith(f"{key}: ")
     assert f"{key} is a list" in findings(zsched)["key types"]["said"]

@@ -159,7 +159,7 @@ class Client(Schedules):
         """
         return self._putting.put(func, options)
 
-    def schedule_as(self, op: str, func: str | Callable[..., Any], /, **options: Unpack[ScheduleOptions]) -> Scheduled:
+    def _schedule_as(self, op: str, func: str | Callable[..., Any], /, **options: Unpack[ScheduleOptions]) -> Scheduled:
         """``schedule`` as the operation *op*: for ten minutes another call of the same operation does nothing."""
         return self._putting.put(func, options, op)
 

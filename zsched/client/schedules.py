@@ -224,7 +224,7 @@ class Schedules(Past):
         with naming_lost_call(check_id(id)):
             return self._reader.get(id)
 
-    def get_many(self, ids: Iterable[str]) -> Iterator[Schedule]:
+    def _get_many(self, ids: Iterable[str]) -> Iterator[Schedule]:
         """Yield those of the schedules *ids* that exist, in the order of *ids*; read page by page."""
         return self._reader.schedules(map(check_id, ids))
 
@@ -264,7 +264,7 @@ class Schedules(Past):
         schedule = None if id is None else self.get(id)
         return next_times(self._link, self._clock, schedule, trigger, n, start)
 
-    def overview(self) -> Overview:
+    def _overview(self) -> Overview:
         """Return counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
         return self._reader.overview()
 

@@ -154,7 +154,7 @@ class Turn:
             named_by = {"serializer": serializer, "rq_prefix": prefix, "by": by}
             client = Client(link, self._parts.namespace, **named_by, **_signing())
             for place, (func, options) in enumerate(named[len(done) :], len(done)):
-                done.append(client.schedule_as(f"next:{self._job.id}:{place}", func, **options).id)
+                done.append(client._schedule_as(f"next:{self._job.id}:{place}", func, **options).id)
                 self._mark(done, is_all=len(done) == len(named))
         finally:
             link.pool.disconnect()

@@ -186,7 +186,7 @@ class BatchResponse(Response):
     async def _guarded(self, rows: list[_Row], first: int, told: list[str]) -> list[_Row]:
         """Return the rows that a limited caller may put. The others are refused in *told*."""
         ids = [row["id"] for _, row in rows if isinstance(row.get("id"), str) and ID.fullmatch(row["id"])]
-        present = {schedule.id: schedule async for schedule in self._call.client.get_many(ids)}
+        present = {schedule.id: schedule async for schedule in self._call.client._get_many(ids)}
         kept = list[_Row]()
         for place, row in rows:
             try:

@@ -121,11 +121,11 @@ async def test_a_cancelled_put_repeated_by_its_id_happens_once(redis_url: str, r
     chosen = random.Random(7)
     async with AsyncClient.from_url(redis_url) as client:
         for number in range(300):
-            call = client.schedule_as(f"op-{number}", "app.task", after=3600)
+            call = client._schedule_as(f"op-{number}", "app.task", after=3600)
             task = asyncio.create_task(call)
             asyncio.get_running_loop().call_later(chosen.random() * 0.002, task.cancel)
             await asyncio.wait([task])
-            await client.schedule_as(f"op-{number}", "app.task", after=3600)
+            await client._schedule_as(f"op-{number}", "app.task", after=3600)
 
     assert 300 == redis_client.zcard(KEYS.due_normal())
 

@@ -114,7 +114,7 @@ def test_why_of_a_schedule_in_quarantine_or_held_back_gives_the_reason(
     client.schedule(FUNC, id="broken", after=0, queue="broken")
     redis_client.delete(f"{RQ}:job:{client.schedule(FUNC, id='lost', after=0).run_id}")
     with leading_daemon(redis_url, path):
-        eventually(lambda: client.overview().held_back and client.overview().quarantined == 1)
+        eventually(lambda: client._overview().held_back and client._overview().quarantined == 1)
 
         held, lost = story_of(zsched, "broken"), story_of(zsched, "lost")
 

@@ -204,7 +204,7 @@ def test_an_overview_has_the_counts_of_schedules(client: Client) -> None:
     client.pause("p")
     client.schedule("app.task", id="late", at=SOON - timedelta(days=3), allow_past=True)
 
-    told = client.overview()
+    told = client._overview()
 
     assert {Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 0} == told.waiting
     assert {Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 0} == told.overdue

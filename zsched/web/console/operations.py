@@ -70,7 +70,7 @@ class Searched:
 @router.get("/queues")
 async def queues(view: Viewed) -> Response:
     """Show the queues: what waits, since when, who listens, and rate limits."""
-    overview = await view.call.client.overview()
+    overview = await view.call.client._overview()
     seen = await run(view.request.app.state.reader.on_wire, queues_seen, overview.held_back)
     return view.page("queues", queues=[one for one in seen if view.call.sees_queue(one.queue)])
 

@@ -130,7 +130,7 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
     listed = left_out[:_LISTED]
     replacements = await replaced_since(client, shown.start_ms, **filters) if listed else Replacements()
     absences = await _absences(view, [one for one in listed if mark_of(one) is Mark.LEFT_OUT])
-    known = client.get_many(sorted({one.id for one in listed}))
+    known = client._get_many(sorted({one.id for one in listed}))
     return {
         "shown": shown,
         "bars": bars_of(counted),
