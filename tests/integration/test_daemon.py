@@ -211,11 +211,11 @@ def _make_list(client: redis.Redis, key: str) -> None:
 
 BROKEN: dict[str, Callable[[redis.Redis], Any]] = {
     "trigger is no json": lambda r: r.hset(SCHEDULE, "trigger", "every day"),
-    "trigger is no text": lambda r: r.hset(SCHEDULE, "trigger", b"\xff\xfe{"),
+    "trigger is not text": lambda r: r.hset(SCHEDULE, "trigger", b"\xff\xfe{"),
     "trigger is gone": lambda r: r.hdel(SCHEDULE, "trigger"),
     "anchor is no number": lambda r: r.hset(SCHEDULE, "anchor", "yesterday"),
     "progress is gone": lambda r: r.hdel(SCHEDULE, "progress"),
-    "progress is no text": lambda r: r.hset(SCHEDULE, "progress", b"\xff"),
+    "progress is not text": lambda r: r.hset(SCHEDULE, "progress", b"\xff"),
     "progress has no nominal time": lambda r: r.hset(SCHEDULE, "progress", "- - - 1-1-1"),
     "progress has an empty word": lambda r: r.hset(SCHEDULE, "progress", "1767225600000  - 1-1-1"),
     "progress has no version": lambda r: r.hset(SCHEDULE, "progress", "1767225600000 - -"),

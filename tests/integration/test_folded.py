@@ -202,5 +202,5 @@ def test_a_search_that_an_archive_began_does_not_go_on_in_the_log(
     answers = iter([part, {"error": "no archive answered within 2 s"}])
     monkeypatch.setattr(Questions, "ask", lambda *_, **__: next(answers))
 
-    with pytest.raises(ArchiveError, match="within 2 s; the search goes on after cursor 1-2-3-4-5"):
+    with pytest.raises(ArchiveError, match="within 2 s; the search continues after cursor 1-2-3-4-5"):
         client.history()

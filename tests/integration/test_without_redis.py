@@ -21,7 +21,7 @@ pytestmark = pytest.mark.once
 
 NOWHERE = "redis://127.0.0.1:1/0"
 PROBLEM = f"cannot reach Redis at {NOWHERE} (ZSCHED_REDIS_URL)"
-REMEDY = "start Redis, or repair the way to it: redis-cli -p 1 PING"
+REMEDY = "start Redis, or repair the connection to it: redis-cli -p 1 PING"
 BY_ARCHIVE = "by an archive that knows what happened up to"
 
 

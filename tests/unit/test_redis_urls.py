@@ -57,7 +57,7 @@ MEANT: dict[str, dict[str, Any]] = {
 
 HOST, FORM = "host and port cannot be read", "not a Redis URL"
 DB, SOCKET, SPACE = "the number of the database", "the socket's path", "a space or a line end"
-OPTION, AGAIN = "it has an option", "has another form, or is there twice; write it once:"
+OPTION, AGAIN = "it has an option", "is malformed or repeated; write it once:"
 
 # URLs that are refused, by a word of the reason. Their secrets are s3cr3t and w0rd.
 REFUSED: dict[str, tuple[Any, ...]] = {
@@ -86,7 +86,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     f"option socket_timeout {AGAIN} socket_timeout=2.5": tuple(
         f"redis://h?socket_timeout={each}" for each in ("0", "-1", "nan", "inf", "x", "1e3")),
     f"option ssl_cert_reqs {AGAIN} ssl_cert_reqs=required": ("rediss://h?ssl_cert_reqs=maybe",),
-    "database 0 alone": ("redis+cluster://h/1",),
+    "only database 0": ("redis+cluster://h/1",),
     "the hosts of the Sentinels": ("redis+sentinel://h..i/m", "redis+sentinel://:s3cr3t,w0rd/m"),
     "not a text": (None, 5, True, b"redis://:s3cr3t@h", ["redis://:s3cr3t@h"], {"url": "redis://:s3cr3t"}, object),
 }  # fmt: skip
@@ -122,7 +122,7 @@ def test_an_odd_url_is_refused_with_its_value_and_a_remedy_and_without_its_passw
 
         message = str(caught.value)
         assert reason in message, (url, message)
-        assert any(remedy in message for remedy in ("; write ", "; take it out", ": take the other")), message
+        assert any(remedy in message for remedy in ("; write ", "; remove it", ": remove the other")), message
         assert not any(secret in shown(caught.value) for secret in SECRETS), (url, shown(caught.value))
 
 

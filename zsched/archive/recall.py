@@ -333,7 +333,7 @@ def recalling(path: Path, namespace: str, clock: Clock) -> Iterator[tuple[Recall
             db.execute("BEGIN")
             facts = stored_facts(db, path)
             if not facts:
-                raise ArchiveError(f"archive {path}: it knows nothing yet")
+                raise ArchiveError(f"archive {path}: it is empty")
             life = int(facts.get("life", 1))
             check = Check(db, path, clock)
             while check.step(_CHECK_MS, life, *([life + 1] if "boot_n" in facts else ())):

@@ -229,7 +229,7 @@ class _Search:
                 yield Table(_HEADER, rows, goes_on=not is_first)
                 is_first = False
         if self.is_stopped:
-            goes_on = "" if self.source is None else f"; go on with --after {self._after}"
+            goes_on = "" if self.source is None else f"; continue with --after {self._after}"
             yield f"stopped: {self._reached()}{goes_on}"
         elif is_first:
             since_ms = None if self.source is None else self.source.complete_since_ms

@@ -134,7 +134,7 @@ def crontab(
             source.remarks.append(f"{file}: this machine has no user {unknown}; {remedy}")
         sources.append(source)
     sources[0].remarks[:0] = remarks
-    advice = "cron is as it was: take these lines out of {} now, or every command runs twice"
+    advice = "cron is unchanged: take these lines out of {} now, or every command runs twice"
     return import_all(context, sources, advice, needs_redis=not how["dry_run"], **how)
 
 
@@ -218,7 +218,7 @@ def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool)
     with importing():
         source = read_rq_cron(module, zone_name)
     source.remarks += _about_zone(source, remarks) + running
-    advice = "the module is as it was: do not start `rq cron {}` again, or every job runs twice"
+    advice = "the module is unchanged: do not start `rq cron {}` again, or every job runs twice"
     return import_all(context, [source], advice, **how)
 
 

@@ -102,7 +102,7 @@ class BulkChanges:
     def _runs(self, status: RunStatus, filters: dict[str, Any]) -> tuple[list[Run], Source]:
         """Return the runs in *status*, the oldest first, and their source."""
         if unknown := filters.keys() - _FILTERS:
-            raise TypeError(f"{', '.join(sorted(unknown))}: no filter of runs; give {', '.join(sorted(_FILTERS))}")
+            raise TypeError(f"{', '.join(sorted(unknown))}: unknown filter of runs; give {', '.join(sorted(_FILTERS))}")
         wanted = self._answers.ended_or_open(None, status, None, cast("SearchFilters", filters), None)
         parts = list(self._answers.parts(wanted))
         runs = {one.run.id: one.run for part in parts for one in part.occurrences if one.run is not None}

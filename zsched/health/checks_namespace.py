@@ -39,7 +39,7 @@ def check_all_types(probe: Probe) -> Iterator[Finding]:
     wrong = {key: type for key, type in found.items() if type not in (wanted[key], "none")}
     for key, type in wrong.items():
         is_ignored = key == probe.keys.rq.queues()
-        effect = "firing goes on without it" if is_ignored else "what needs it is refused"
+        effect = "firing continues without it" if is_ignored else "what needs it is refused"
         yield wrong_type(probe.keys, key, type, wanted[key], effect)
     if denied := [key for key in wanted if key not in found]:
         yield skipped(f"this user may not ask for the type of {some(denied)}", "ask as a user who may")
@@ -106,7 +106,7 @@ def check_format(probe: Probe) -> Iterator[Finding]:
         yield fine(f"format {format}, which this zsched knows")
     else:
         what, _, remedy = str(unknown_format(probe.keys, format)).partition(": ")
-        yield problem(f"{what}: no call of it does anything", remedy)
+        yield problem(f"{what}: every call is refused", remedy)
 
 
 @health_check("quarantined", Probe, "quarantine")
@@ -134,7 +134,7 @@ _KINDS: Final = {  # of unused keys: the remedy, and a command
     "of a call that should have lapsed": ("", "UNLINK"),
     "of schedules held back that no fire looks at": ("put again what is in it", "ZRANGE"),
     "of waiting runs that no leader looks at": ("put its schedule again, with overlap=queue; in it is", "LRANGE"),
-    "that zsched does not know": ("let nobody else write under zsched:", ""),
+    "that zsched does not know": ("let only zsched write under zsched:", ""),
 }
 
 

@@ -305,7 +305,7 @@ def check_signatures(probe: Probe) -> Iterator[Finding]:
         yield warning(
             f"{plural(len(unsigned), 'recurring schedule')} without a signature beside {len(ends_ms):,} with one: "
             f"{some(unsigned)}",
-            "schedule each again by a client with keys; zsched keys sign --unsigned signs them as they are",
+            "schedule each again by a client with keys; zsched keys sign --unsigned signs them unchanged",
         )
     now_ms = probe.clock.now_ms()
     ending = sorted((id for id, end_ms in ends_ms.items() if end_ms < now_ms + _SOON_MS), key=ends_ms.__getitem__)

@@ -246,7 +246,7 @@ def check_append_only_file(probe: Probe) -> Iterator[Finding]:
         return
     reads_all = _default_may_all(probe)
     if not reads_all:
-        said = "Redis reads it as its user default, which has not all rights: a restart leaves out what scripts wrote"
+        said = "Redis reads it as its user default, which lacks rights: a restart drops what scripts wrote"
         yield problem(said, "it may stay off and without a password", "redis-cli", *_ALL_RIGHTS)
     fsync, truncates = probe.setting("appendfsync"), probe.setting("aof-load-truncated")
     if fsync == "no":

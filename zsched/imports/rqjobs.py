@@ -248,7 +248,7 @@ def _item(id: str, func: str, options: dict[str, Any], due_s: float, tz: str) ->
     """Return the schedule of a job of rq-scheduler. Raises ValueError."""
     meta, at = options.pop("meta", None) or {}, not_before(due_s)
     if not isinstance(meta, dict):
-        raise ValueError(f"its meta is {type(meta).__name__}, no dict; schedule it again by hand")
+        raise ValueError(f"its meta is {type(meta).__name__}, not a dict; schedule it again by hand")
     meta = dict(meta)
     its = {name: meta.pop(name, None) for name in _ITS_META}
     if meta:
@@ -272,7 +272,7 @@ def _whole(name: str, given: Any) -> int:
     try:
         return int(given)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"its meta has {name} = {given!r}, no number; schedule it again by hand") from error
+        raise ValueError(f"its meta has {name} = {given!r}, not a number; schedule it again by hand") from error
 
 
 def _cron(text: str) -> str:

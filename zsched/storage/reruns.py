@@ -179,7 +179,7 @@ class Reruns:
         if word == "WAITS":
             id = schedule_of(run_id)
             remedy = f"cancel or run_now the schedule {id!r}"
-            return RunNotOver(f"{run_id!r} is no run yet: schedule {id!r} has not fired; {remedy}")
+            return RunNotOver(f"{run_id!r} is not a run yet: schedule {id!r} has not fired; {remedy}")
         if word == "NOTOVER":
             status = "running" if detail == "started" else "queued"
             return RunNotOver(
@@ -194,5 +194,5 @@ class Reruns:
         if word == "WRONGTYPE":
             keys = "its queue's, a registry's or its rate limit's key"
             return RedisRefused(f"run {run_id!r}: {keys} holds a value of another type; see redis-cli TYPE")
-        problem = "its job in RQ is not as RQ and zsched write it: somebody changed it"
+        problem = "its job in RQ was changed by another writer"
         return RedisRefused(f"run {run_id!r}: {problem}; see redis-cli HGETALL {self._keys.rq.job(run_id)}")

@@ -114,7 +114,7 @@ def check_run(ring: KeyRing, run_id: str, fields: Fields, now_s: int) -> Checked
     """
     parts = RunId.parse(run_id)
     if parts is None:
-        raise BadSignature("its id is no run id")
+        raise BadSignature("its id is not a run id")
     subjects = [(Subject.RUN, run_id), (Subject.SCHEDULE, parts.schedule_id), (Subject.RUN_NOW, run_id)]
     if parts.rerun:
         subjects.append((Subject.RETRY, retried_as(parts)))
@@ -169,7 +169,7 @@ def _check(
         raise BadSignature("it has no signature")
     parts = parts_of(given)
     if parts is None:
-        raise BadSignature("its signature has another form")
+        raise BadSignature("its signature is malformed")
     id, until_s, _ = parts
     key = ring.keys.get(id)
     if key is None:
@@ -185,7 +185,7 @@ def _check(
             if _has_more_retries(fields):
                 raise BadSignature("it has more retries left than were signed")
             return Checked(subject, key, until_s)
-    raise BadSignature("its signature is of another run, or the job was changed after it was signed")
+    raise BadSignature("its signature is for another run, or the job was changed after it was signed")
 
 
 def _has_more_retries(fields: Fields) -> bool:

@@ -178,7 +178,7 @@ def _resolved(path: str, func: Callable[..., Any], given: inspect.Parameter) -> 
         raise InvalidTask(path, _declared(given), NOT_GIVEN, problem, remedy) from error
     if not isinstance(found, type) and type(found).__module__ not in _MAKE_TYPES:
         raise InvalidTask(
-            path, _declared(given), NOT_GIVEN, f"its annotation is no type but {show(found)}", "give a type"
+            path, _declared(given), NOT_GIVEN, f"its annotation is {show(found)}, not a type", "give a type"
         )
     return found
 

@@ -246,7 +246,7 @@ class ManualScheduler:
             found += now_fired
             if not work or not self.work(raises=raises):
                 return found, next_ms
-        problem = f"{_MOST_PASSES} times what was executed left more to do at this instant"
+        problem = f"{_MOST_PASSES} rounds of execution left more work at this instant"
         raise ZschedError(f"{self.now.isoformat()}: {problem}; does a task schedule itself for now?")
 
     def _fire(self) -> tuple[list[Fired], int]:

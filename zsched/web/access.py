@@ -222,5 +222,5 @@ def demand_own_origin(request: Request) -> None:
         is_own = False
     if not is_own:
         detail = f"a change from a browser came with Origin {origin[:100] or '-'}, and Host {host[:100] or '-'}"
-        remedy = "send the Origin of this server; a proxy has to pass Host on as it came. Programs use a token"
+        remedy = "send the Origin of this server; a proxy has to pass Host unchanged. Programs use a token"
         raise Problem(403, "cross-origin", detail, remedy)

@@ -188,7 +188,7 @@ class Accounts:
             by_digest[digest] = Account.from_table(name, table)
         for name in found:
             hint = parse.suggest(name, ("cookie_key", _TABLES.heading))
-            raise ConfigError(f"{place}: {name} is no part of a file of accounts; {hint}")
+            raise ConfigError(f"{place}: {name} is not a key of an accounts file; {hint}")
         return cls(by_digest, key)
 
 

@@ -60,7 +60,7 @@ class Proxy:
         try:
             return AccountRole(role) if role else AccountRole.VIEWER
         except ValueError:
-            raise _refused(str(self._role_header), role, "no role of zsched", f"send one of {_ROLES}") from None
+            raise _refused(str(self._role_header), role, "not a role of zsched", f"send one of {_ROLES}") from None
 
     def address(self, request: Request) -> str:
         """

@@ -135,7 +135,7 @@ async def resume(id: PathId, request: Request, call: Admitted, body: Body) -> Re
 
 
 @router.post(
-    f"{_ONE}:release", **schemas.action("Put a quarantined schedule back.", "Resumed", _IF_MATCH, missed=Missed)
+    f"{_ONE}:release", **schemas.action("Release a quarantined schedule.", "Resumed", _IF_MATCH, missed=Missed)
 )
 async def release(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Put a quarantined schedule back; `missed` is fire or skip. Honours `If-Match`."""

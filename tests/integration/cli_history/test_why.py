@@ -300,7 +300,7 @@ def test_a_new_zone_of_an_overdue_schedule_records_the_occurrence_that_it_drops(
     zsched: Zsched, client: Client, redis_client: redis.Redis
 ) -> None:
     client.schedule(FUNC, id="r", cron="0 9 * * *", tz="Asia/Seoul")
-    redis_client.hincrby(KEYS.meta(), "offset_ms", 25 * 3_600_000)  # nobody leads
+    redis_client.hincrby(KEYS.meta(), "offset_ms", 25 * 3_600_000)  # no daemon is leading
 
     client.acting_as("ann").update("r", tz="Europe/Berlin")
 
@@ -342,7 +342,7 @@ def test_why_of_an_expired_run_says_what_its_queue_did_meanwhile(
     *_, verdict = story_of(zsched, "late")
 
     told = {
-        0: "no run of queue default began meanwhile; now RQ knows of no worker that listens to queue default",
+        0: "no run of queue default began meanwhile; now no RQ worker is registered for queue default",
         1: "meanwhile 1 other run of queue default began: its workers were busy",
     }
     assert told[others] in verdict

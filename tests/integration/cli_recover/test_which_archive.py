@@ -87,8 +87,8 @@ def test_a_dry_run_uses_the_most_recent_of_several_archives(scene: Scene, redis_
 
     result = zsched("--dry-run")
 
-    assert (DONE, True) == (result.exit_code, "put back 5 schedules" in result.stdout)
-    assert f"this is of {furthest}, which goes furthest: --from FILE takes another one" in result.stderr
+    assert (DONE, True) == (result.exit_code, "restore 5 schedules" in result.stdout)
+    assert f"this uses {furthest}, the latest: --from FILE takes another one" in result.stderr
     assert f"{behind}, up to log entry " in result.stderr
     assert str(furthest) == zsched.json("--dry-run")["archive"]["path"]
     assert "say which with --from FILE" in zsched.refusal()

@@ -97,7 +97,7 @@ CASES = {
     "the format is ours": Case(lambda sound: sound.hset(KEYS.meta(), "format", FORMAT), "format", OK, "…"),
     "schedules, and no daemon": Case(
         lambda sound: Client(sound).schedule("app.task", id="a", after=HOUR), "daemons", PROBLEM,
-        "nobody leads: no daemon of this namespace is running",
+        "no daemon is leading: none of this namespace is running",
         "start one: systemctl start zsched, zsched daemon, or zsched worker --with-daemon; until then nothing…",
     ),
     "no daemon of another namespace": Case(
@@ -105,19 +105,19 @@ CASES = {
         {"namespace": "mail"},
     ),
     "all daemons have stopped": Case(
-        lambda sound: sound.hset(KEYS.meta(), "epoch", 3), "daemons", PROBLEM, "…nobody leads…",
+        lambda sound: sound.hset(KEYS.meta(), "epoch", 3), "daemons", PROBLEM, "…no daemon is leading…",
     ),
     "archives of daemons that have stopped": Case(
         lambda sound: sound.hset(KEYS.meta(), "epoch", 3), "archives", Severity.SKIPPED,
-        "none follows the log, as no daemon leads",
+        "no archive follows the log, as no daemon is leading",
     ),
     "a daemon that does not lead": Case(
         lambda sound: report(sound, "a", daemon="d1", host="north", pid=7), "daemons", PROBLEM,
-        "nobody leads; heard of within 10 s: north, pid 7", "…leading_refused…",
+        "no daemon is leading; reported within 10 s: north, pid 7", "…leading_refused…",
     ),
     "a daemon that may not lead": Case(
         lambda sound: report(sound, "a", **MAY_NOT), "daemons", PROBLEM,
-        "nobody leads; heard of within 10 s: north, pid 7 may not lead: Redis may evict",
+        "no daemon is leading; reported within 10 s: north, pid 7 may not lead: Redis may evict",
     ),
     "a schedule in quarantine": Case(
         lambda sound: sound.hset(KEYS.quarantine(), "digest", "normal 1767225600000 1767225600001 its rule is odd"),
@@ -134,8 +134,8 @@ def test_a_fault_of_the_namespace_is_found(url: str, sound: redis.Redis, case: C
 def test_the_missing_leader_is_the_only_problem_before_the_first_daemon(url: str) -> None:
     found = examined(url)
 
-    assert "nobody leads: no daemon of this namespace is running" == only(found["daemons"], PROBLEM).text
-    assert "none follows the log, as no daemon leads" == only(found["archives"], Severity.SKIPPED).text
+    assert "no daemon is leading: none of this namespace is running" == only(found["daemons"], PROBLEM).text
+    assert "no archive follows the log, as no daemon is leading" == only(found["archives"], Severity.SKIPPED).text
     assert [PROBLEM] == [one.severity for findings in found.values() for one in findings if one.severity is PROBLEM]
 
 

@@ -155,4 +155,4 @@ def test_the_command_reports_a_run_that_cannot_be_cancelled_yet(client: Client, 
     result = zsched("cancel-run", waits)
 
     assert FAILED == result.exit_code
-    assert f"{waits}: not_over ('{waits}' is no run yet" in result.output
+    assert f"{waits}: not_over ('{waits}' is not a run yet" in result.output

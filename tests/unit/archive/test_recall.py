@@ -234,7 +234,7 @@ def test_an_archive_that_is_missing_or_empty_or_of_another_namespace_is_not_read
         pass
     change(path, "DELETE FROM entry")
     change(path, "DELETE FROM fact")
-    with pytest.raises(ArchiveError, match="knows nothing"), recalling(path, "default", ManualClock()):
+    with pytest.raises(ArchiveError, match="it is empty"), recalling(path, "default", ManualClock()):
         pass
 
 

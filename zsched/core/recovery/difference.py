@@ -201,7 +201,7 @@ def restored_row(known: Record) -> Record:
     """Return a schedule as it was *known*, as a row of a restore."""
     row, since_ms = known.to_keep(), known.t_us // 1000
     if row.place == Place.DUE and not row.is_at_its_time:
-        return replace(row, place=Place.QUARANTINE, note=f"{since_ms} its due time is no time")
+        return replace(row, place=Place.QUARANTINE, note=f"{since_ms} its due time is not valid")
     if row.place in (Place.PAUSED, Place.QUARANTINE) and not row.note:
         return replace(row, note=f"{since_ms} ")
     return row

@@ -284,7 +284,7 @@ class _Teller:
             return verdict.after(f"its {self._open(runs)}") if runs else verdict
         run = (ends | {run.id: run for run in runs}).get(last.run_id)
         if run is None:
-            text = f"run {last.run_id} was pushed; that it ended is not recorded yet"
+            text = f"run {last.run_id} was pushed; its end is not recorded yet"
             return StoryVerdict(Word.PUSHED, text, "ask again in a moment", ("zsched", "why", self._chronicle.id))
         return self._of_run(run)
 
@@ -334,7 +334,7 @@ _OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # a one-
 _HAS_RUN: Final = RAN | OF_RUNS
 _OCCURRED: Final = _HAS_RUN | {What.SKIPPED, What.EXPIRED, What.UNKNOWN}
 _WANTED: Final = (Outcome.PAUSED.reason, Outcome.RULE_CHANGED.reason)  # reasons to leave an occurrence out
-_LOST: Final = ": nothing here says why, so Redis lost it, or another writer removed it"
+_LOST: Final = ": no reason is recorded, so Redis lost it, or another writer removed it"
 # Of a recurring schedule, with its next time.
 _ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE, What.REPLANNED, What.UNKNOWN)
 

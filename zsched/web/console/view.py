@@ -83,7 +83,7 @@ class View:
     def demand_operator(self, what: str) -> None:
         """Check that the caller is an operator without limits. Raises Problem."""
         if not self.is_operator:
-            detail = f"{self.account.name!r} has no operator account without limits, and {what} are for operators"
+            detail = f"{self.account.name!r} needs an operator account without limits for {what}"
             raise Problem(403, "outside-limits", detail, "log in as an operator")
 
     @property
