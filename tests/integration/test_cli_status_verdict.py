@@ -313,7 +313,7 @@ def test_a_warning_has_a_problem_and_a_remedy(zsched: Zsched, well: redis.Redis,
     assert [f"warning: {warning['problem']}", f"  → {warning['remedy']}"] == lines
 
 
-def test_a_short_wait_for_a_slot_is_no_warning_and_is_listed(zsched: Zsched, well: redis.Redis) -> None:
+def test_a_short_wait_for_a_slot_causes_no_warning_and_is_listed(zsched: Zsched, well: redis.Redis) -> None:
     wait_for_a_slot(well, holder := in_rq(well, "stock", status="started", worker_name="w"), for_s=200)
 
     told = status(zsched)
@@ -377,7 +377,7 @@ def test_more_waiting_schedules_than_are_read_are_reported_by_their_queue_alone(
     assert ["no_worker"] == [one["name"] for one in status(zsched)["warnings"]]
 
 
-def test_a_blocked_schedule_whose_run_is_over_is_no_warning(zsched: Zsched, well: redis.Redis) -> None:
+def test_a_blocked_schedule_whose_run_is_over_causes_no_warning(zsched: Zsched, well: redis.Redis) -> None:
     run = block(well, "stock", status="finished", worker_name="w")
 
     told = status(zsched)

@@ -93,7 +93,7 @@ def test_a_sleeping_daemon_is_woken_by_an_earlier_put(
     assert run.startswith("sooner-")
 
 
-def test_a_renewal_of_the_lease_is_no_reason_for_a_pass(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_renewal_of_the_lease_causes_no_pass(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, renew, fire = list[str](), Lease.renew, Dispatch.fire
 
     def renewed(self: Lease, term: Term) -> Term:

@@ -410,7 +410,9 @@ def test_a_path_may_begin_with_the_home_of_its_user(
 @pytest.mark.parametrize(
     "value", ["", "a\0b", 5, True, [], {}, 1.5, "~nobody_of_this_name/a.db", "~nobody_of_this_name"]
 )
-def test_a_value_that_is_no_path_is_refused_with_its_key(tmp_path: Path, key: tuple[str, str], value: object) -> None:
+def test_a_value_that_is_not_a_path_is_refused_with_its_key(
+    tmp_path: Path, key: tuple[str, str], value: object
+) -> None:
     with pytest.raises(ConfigError, match=rf"{key[1]}=.*: .*write the (whole )?path"):
         load_settings(write(tmp_path, f"[{key[0]}]\n{key[1]} = {json.dumps(value).replace('{}', '{a = 1}')}\n"), env={})
 

@@ -154,7 +154,7 @@ def test_settings_have_no_password_in_their_repr() -> None:
 
 
 @pytest.mark.parametrize("given", ["redis://u:" + "s3cr3t" * 20, b"redis://:s3cr3t", ["redis://:s3cr3t"]])
-def test_something_that_is_no_client_is_refused_without_a_password(given: Any) -> None:
+def test_something_that_is_not_a_client_is_refused_without_a_password(given: Any) -> None:
     with pytest.raises(ConfigError, match=r"^redis=.*not a redis\.Redis") as caught:
         Client(given)
 
@@ -196,7 +196,7 @@ FORMS = (
 @example("s3cr3t", "\n", FORMS[-1])
 @example("63", "?db=", FORMS[1])
 @example("s3cr3t", "@/", FORMS[3])
-def test_a_password_reaches_redis_as_it_is_or_the_url_is_refused_without_a_part_of_it(
+def test_a_password_reaches_redis_unchanged_or_the_url_is_refused_without_a_part_of_it(
     first: str, between: str, form: str
 ) -> None:
     password = f"{first}{between}w0rd"

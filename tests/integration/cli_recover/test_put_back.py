@@ -33,7 +33,7 @@ def test_recover_writes_nothing_if_redis_lost_nothing(scene: Scene, zsched: Reco
     assert zsched("--dry-run").stdout.startswith("Nothing to do")
 
 
-def test_schedules_that_lost_their_keys_one_by_one_are_listed_and_put_back(scene: Scene, zsched: Recover) -> None:
+def test_schedules_that_lost_their_keys_one_by_one_are_listed_and_restored(scene: Scene, zsched: Recover) -> None:
     populate(scene)
     before = listed(scene.client)
     scene.redis.delete(scene.keys.lease(), scene.keys.schedule("cron"), scene.keys.template("cron"))

@@ -157,7 +157,7 @@ def test_daemons_of_different_versions_are_a_warning(url: str, sound: redis.Redi
     [(False, "nobody stands by (south, pid 7 may not lead: Redis may evict): when the daemon"),
      (True, "south, pid 7 may not lead: Redis may evict")],
 )  # fmt: skip
-def test_a_daemon_that_may_not_lead_is_no_standby(url: str, sound: redis.Redis, standby: bool, told: str) -> None:
+def test_a_daemon_that_may_not_lead_is_not_a_standby(url: str, sound: redis.Redis, standby: bool, told: str) -> None:
     report(sound, "a", daemon="d1", host="north")
     report(sound, "b", **MAY_NOT | {"daemon": "d2", "host": "south"})
     if standby:
@@ -243,7 +243,7 @@ def wait(sound: redis.Redis) -> None:
         lambda sound: sound.set("zsched:{other}:mine", "of another namespace"),
     ],
 )
-def test_keys_in_use_are_no_leftovers(url: str, sound: redis.Redis, given: Callable[[redis.Redis], object]) -> None:
+def test_keys_in_use_are_not_leftovers(url: str, sound: redis.Redis, given: Callable[[redis.Redis], object]) -> None:
     given(sound)
 
     assert "leftovers" not in unwell(examined(url))

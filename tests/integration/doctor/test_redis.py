@@ -137,7 +137,7 @@ def test_a_master_that_only_a_replica_can_replace_and_that_has_none_is_a_warning
         Server({"connected_slaves": "1", "slave0": "ip=127.0.0.1,port=2,state=online,lag=0"}, can_be_replaced=True),
     ],
 )
-def test_a_server_that_needs_no_replica_or_has_one_is_no_warning(server: Server) -> None:
+def test_a_server_that_needs_no_replica_or_has_one_causes_no_warning(server: Server) -> None:
     assert [] == list(check_no_replica.findings(server))
 
 

@@ -245,7 +245,7 @@ def test_a_finding_about_many_queues_names_a_few(url: str, sound: redis.Redis, c
     assert [] == [one for one in found if len(one.text + one.remedy) > 500]
 
 
-def test_workers_that_take_jobs_unregistered_are_no_fault(url: str, sound: redis.Redis, client: Client) -> None:
+def test_workers_that_take_jobs_unregistered_cause_no_fault(url: str, sound: redis.Redis, client: Client) -> None:
     client.schedule("app.task", id="a", every=HOUR, queue="email")
     ended = Queue("email", connection=sound).enqueue("app.task")
     sound.delete(f"{RQ}:queue:email")

@@ -83,7 +83,7 @@ class Doors:
 
 
 @pytest.mark.parametrize("door", [name for name in vars(Doors) if not name.startswith("_")])
-def test_schedules_in_quarantine_are_put_back(
+def test_schedules_in_quarantine_are_released(
     web: Web, redis_url: str, redis_client: redis.Redis, client: Client, door: str
 ) -> None:
     quarantined(client, redis_client, *IDS)

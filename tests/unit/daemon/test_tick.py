@@ -248,7 +248,7 @@ def test_an_outcome_is_logged_by_its_event_and_level(leader: TickingLeader, even
     assert [*expected, ("debug", "schedules_advanced")] == [(event["log_level"], event["event"]) for event in events]
 
 
-def test_an_unknown_answer_is_an_error_of_its_schedule_and_the_pass_goes_on(
+def test_an_unknown_answer_is_an_error_of_its_schedule_and_the_pass_continues(
     leader: TickingLeader, events: Events
 ) -> None:
     leader.scripts.words, leader.rq.look = ["teleported", "fired"], NextLook(next_ms=NOW_MS + 5)

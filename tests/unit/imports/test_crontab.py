@@ -242,7 +242,7 @@ def test_cron_tz_is_the_zone_of_the_lines_below_it_and_tz_is_for_the_command() -
         ("+09:00", '"Etc/GMT-9"'), ("Tokyo Standard Time", '"Asia/Tokyo"'), ("XYZ", "IANA name"),
     ],
 )  # fmt: skip
-def test_lines_below_a_cron_tz_that_is_no_zone_are_refused_with_a_remedy(zone: str, remedy: str) -> None:
+def test_lines_below_a_cron_tz_that_is_not_a_zone_are_refused_with_a_remedy(zone: str, remedy: str) -> None:
     source = read(f"0 9 * * * root a\nCRON_TZ={zone}\n0 9 * * * root b\n")
 
     assert [1] == [item.place for item in source.items]

@@ -302,7 +302,7 @@ def test_a_file_of_root_is_read_by_every_user(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("days", [0, -1, MOST_VALID_DAYS + 1, True, 1.5, "1"])
-def test_a_validity_that_is_no_number_of_days_in_the_limits_is_refused(days: object) -> None:
+def test_a_validity_that_is_not_a_number_of_days_in_the_limits_is_refused(days: object) -> None:
     assert [1, MOST_VALID_DAYS] == [checked_valid_days(allowed) for allowed in (1, MOST_VALID_DAYS)]
 
     with pytest.raises(InvalidSchedule, match="signing_valid_days"):

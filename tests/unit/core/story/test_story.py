@@ -119,7 +119,7 @@ def test_a_duplicate_of_a_pushed_or_unknown_run_is_shown_as_not_pushed_again() -
     assert [again] == texts(duplicate, source=Source("host:/a.db", DUE_MS + 1, "1-9"))
 
 
-def test_a_run_that_nobody_pushed_was_made_by_another_program() -> None:
+def test_a_run_that_was_never_pushed_was_made_by_another_program() -> None:
     duplicate = change(What.DUPLICATE, DUE_MS + 1, nominal_ms=DUE_MS, run_id=RUN)
 
     for source in (COMPLETE, Source("host:/a.db", DUE_MS, "1-9"), Source(None, DUE_MS, "1-9")):
