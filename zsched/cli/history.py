@@ -240,7 +240,7 @@ class _Search:
             yield printable(f"only the log in Redis was searched: {self.source.problem}")
 
     def remarks(self) -> Iterator[str]:
-        """Yield how to go on, if there is more."""
+        """Yield how to continue, if there is more."""
         if self._after is not None and not self.is_stopped:
             yield f"there are more: zsched history … --after {self._after}"
 

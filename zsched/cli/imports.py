@@ -63,7 +63,7 @@ def _about_running(what: str, names: Sequence[str], note: str, *, is_dry: bool) 
     imported. *note*: about a killed one.
 
     Raises:
-        ZschedError: it runs, and this is no dry run.
+        ZschedError: it runs, and this is not a dry run.
     """
     if not names:
         return []

@@ -155,7 +155,7 @@ def _only_given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_naive(options: Mapping[str, Any]) -> None:
-    """Check that a local time has a zone; otherwise it names no instant."""
+    """Check that a local time has a zone; otherwise it is ambiguous."""
     for name in ("at", "starts", "ends"):
         value = options.get(name)
         if isinstance(value, datetime) and value.utcoffset() is None and "tz" not in options:

@@ -2,7 +2,7 @@
 Messages to the service manager: ready, alive, status, stopping.
 
 The protocol is sd_notify(3): datagrams of ``NAME=value`` lines to the socket that ``NOTIFY_SOCKET`` names; without that
-variable nothing is sent. Not guaranteed: messages may be lost; a socket that is gone or full is no reason to stop
+variable nothing is sent. Not guaranteed: messages may be lost; a socket that is gone or full does not stop
 firing.
 
 **Watchdog** (sd_watchdog_enabled(3)). ``beat`` is called after each pass of the main loop, whatever its result:

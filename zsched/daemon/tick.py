@@ -41,7 +41,7 @@ _ADVANCE_SHARE = 0.5  # of a fire's batch: advancing costs two to three times as
 
 class Tick(NamedTuple):
     """
-    The next step after a pass: go on at once (``has_more``), wait ``wait_ms``, or sleep until ``next_ms`` of
+    The next step after a pass: continue at once (``has_more``), wait ``wait_ms``, or sleep until ``next_ms`` of
     the server's clock (None: nothing waits). For a script that is sent then, that is the monotonic clock plus
     ``server_offset_ms``.
     """

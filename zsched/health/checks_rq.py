@@ -57,7 +57,7 @@ def check_workers(probe: Probe) -> Iterator[Finding]:
 
 
 def _unregistered(queues: StalledQueues) -> Finding:
-    """Return the finding of no registered worker. Workers that take jobs all the same began before a loss of Redis."""
+    """Return the finding of no registered worker. Workers that still take jobs began before a loss of Redis."""
     if queues.heard:
         said = "no RQ worker is registered, and workers take jobs: they began before Redis lost its data"
         return note(said, "restart them: then RQ and zsched see them, also while they wait")

@@ -1,5 +1,5 @@
 """
-Checks of the Redis server: for every view, does it accept writes, and has it memory to go on? For the doctor also its
+Checks of the Redis server: for every view, does it accept writes, and has it enough memory? For the doctor also its
 version and role, memory, files and clock.
 """
 
@@ -138,7 +138,7 @@ def check_role(probe: Probe) -> Iterator[Finding]:
         return  # check_no_replica reports it
     elif probe.setting("min-replicas-to-write") == "0":
         yield warning(
-            f"a master of {replicas}, with min-replicas-to-write 0: cut off from them it goes on taking writes, which "
+            f"a master of {replicas}, with min-replicas-to-write 0: when cut off from them, it accepts writes that "
             "a failover then loses",
             *config_set("min-replicas-to-write", 1),
         )

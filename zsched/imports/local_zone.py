@@ -31,7 +31,7 @@ def local_zone(environment: Mapping[str, str] = os.environ, root: Path = Path("/
     Return the zone of a process with *environment* on this machine. *root*: the parent folder of ``etc``.
 
     ``TZ`` may be ``Europe/Berlin``, ``:Europe/Berlin`` or the path of a zone's file; empty it is UTC. A rule of its own
-    (``JST-9``) is no zone of zsched's. Without ``TZ`` and ``/etc/localtime`` it is UTC. ``/etc/timezone`` only names
+    (``JST-9``) is not a zone of zsched's. Without ``TZ`` and ``/etc/localtime`` it is UTC. ``/etc/timezone`` only names
     the zone if ``/etc/localtime`` is a copy: cron does not use it, although cron(8) says so (3.0pl1-162).
 
     Raises:

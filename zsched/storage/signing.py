@@ -9,7 +9,7 @@ A signature is an HMAC-SHA256, cut to 128 bits, of a text that covers everything
 - the queue, ``meta``, the callbacks, the timeouts, and how often RQ may repeat the run: ``SIGNED``.
 
 Each part has its length in front, so no two jobs have the same text. RQ writes a job again when it retries or requeues
-it. It writes these parts as they were, but ``data`` deflated, and JSON with spaces. So ``data`` is signed inflated, and
+it. It writes these parts unchanged, but ``data`` deflated, and JSON with spaces. So ``data`` is signed inflated, and
 JSON without spaces. It counts ``retries_left`` down: that is at most ``zs_retries``, which is signed.
 
 A run id has the time of its run, and no job runs before it, unless a client signed the one-shot to be run now.
@@ -189,7 +189,7 @@ def _check(
 
 
 def _has_more_retries(fields: Fields) -> bool:
-    """Return whether RQ would try the job more often than was signed; True for texts that are no numbers."""
+    """Return whether RQ would try the job more often than was signed; True for texts that are not numbers."""
     left, signed = fields.get("retries_left"), fields.get("zs_retries")
     with suppress(ValueError):
         return int(left or 0) > int(signed or 0)  # as RQ reads them

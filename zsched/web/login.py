@@ -45,7 +45,7 @@ async def page(request: Request, next: str = "") -> Response:
 
 @router.post(PATH)
 async def log_in(request: Request) -> Response:
-    """Begin a session, and go on to `next`."""
+    """Begin a session, and continue to `next`."""
     demand_own_origin(request)
     access = _access(request)
     address = access.proxy.address(request)
