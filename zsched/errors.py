@@ -79,7 +79,7 @@ class ScheduleExists(ZschedError):
 
 class VersionConflict(ZschedError):
     """
-    The schedule does not have the version that the call names: somebody changed it meanwhile. Nothing was written.
+    The version that the call names is stale: another writer changed the schedule. Nothing was written.
 
     ``given`` is the call's ``if_version``, ``present`` the schedule's version; None: no such schedule waits now.
     """

@@ -70,8 +70,8 @@ def test_archives_are_listed_by_host_and_path(zsched: Zsched, led: redis.Redis) 
 @pytest.mark.parametrize(
     ("ago_ms", "ends"),
     [
-        (25_000, ["complete since the beginning"]), (300_000, ["heard of 5m ago"]),
-        (3_500_000, ["heard of 58m 20s ago"]), (3_601_000, []),
+        (25_000, ["complete since the beginning"]), (300_000, ["last report 5m ago"]),
+        (3_500_000, ["last report 58m 20s ago"]), (3_601_000, []),
     ],
 )  # fmt: skip
 def test_a_silent_archive_is_shown_with_the_time_of_its_last_report_for_an_hour(

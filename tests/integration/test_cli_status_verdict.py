@@ -62,7 +62,7 @@ def test_a_daemon_that_may_not_lead_does_not_count_as_standby(
     result, warning = zsched("status"), said(zsched, "no_standby")
 
     assert (DONE, True) == (result.exit_code, "one daemon leads, no standby" in verdict(result)[0])
-    assert "nobody stands by (box, pid 2 may not lead: Redis may evict): when the" in warning["problem"]
+    assert "no standby daemon (box, pid 2 may not lead: Redis may evict): when the" in warning["problem"]
     assert ["leader", "barred"] == [line.split()[0] for line in section(result, "DAEMON")]
 
 
@@ -235,12 +235,12 @@ REASONS = {
     ),
     "an unreadable entry": Case(
         lambda led: report(led, "one", unknown_entries=2, unreadable_entries=2),
-        "archive_unknown", "cannot read 2 entries of the log", "^it reads from Redis what they did, within a minute",
+        "archive_unknown", "cannot read 2 entries of the log", "^it reads their effects from Redis within a minute",
     ),
     "expired and missed runs": Case(
         come_too_late, "too_late",
         "^in the last 5 min 2 runs expired in a queue, 1 occurrence expired before firing, "
-        r"20 occurrences passed and will not fire \(paused, or nobody led\)$", "zsched history --status expired",
+        r"20 occurrences passed and will not fire \(paused, or no daemon led\)$", "zsched history --status expired",
     ),
     "runs without a timeout": Case(
         take_too_long, "default_timeout",

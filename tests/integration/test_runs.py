@@ -225,5 +225,5 @@ def test_why_includes_the_end_of_each_run(stage: Stage) -> None:
     assert words == {id: story["verdict"]["word"] for id, story in stories.items()}
     texts = {id: story["verdict"]["text"] for id, story in stories.items()}
     assert re.fullmatch(rf"run good-\d+ succeeded {took}; it noted sent=123", texts["good"])
-    assert re.match(r"run waits-\d+ is queued since \S+ \S+; RQ knows of no worker that", texts["waits"])
+    assert re.match(r"run waits-\d+ is queued since \S+ \S+; no RQ worker is registered", texts["waits"])
     assert re.fullmatch(r"run runs-\d+ is running since \S+ \S+ on worker w-slow", texts["runs"])

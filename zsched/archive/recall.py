@@ -191,7 +191,7 @@ class Recall:
                             yield change.next_ms
 
     def absent(self, ids: Sequence[str]) -> list[str]:
-        """Return those *ids* that have no schedule in the state."""
+        """Return the *ids* without a schedule in the state."""
         query = f"SELECT id FROM live WHERE life = ? AND id IN ({','.join('?' * len(ids))}) AND place <> 'open'"
         with converted(self._path):
             here = {id for (id,) in self._db.execute(query, (self.life, *ids))}

@@ -291,7 +291,7 @@ def _remark(context: ImportContext, owner: str, has_any: bool) -> None:
     """List the known owners on stderr if *owner* has no schedules: it may be misspelt."""
     if not has_any and not context.invocation.wants_json:
         others = some(owners(context.client), _SHOWN) or "nothing"
-        say(f"nothing here is of {owner}; of other imports there is: {others}")
+        say(f"no schedules of {owner}; other imports: {others}")
 
 
 # -- the group --------------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ _NAMED: Final = 3  # schedules or runs named per line
 # Texts for an entry of several changes; {} is their number with the noun. All others begin with the word itself.
 _TEXTS: Final = {
     What.FOUND: "found {} in Redis",
-    What.REPLANNED: "planned {} anew, as the rules of their zones changed",
+    What.REPLANNED: "replanned {}, as the rules of their zones changed",
     What.ENDED: "ended {}, as their rules give no more occurrences",
     What.RESTORED: "restored {} that Redis had lost",
     What.WITHDRAWN: "removed {} that are over",

@@ -225,7 +225,7 @@ class Schedules(Past):
             return self._reader.get(id)
 
     def get_many(self, ids: Iterable[str]) -> Iterator[Schedule]:
-        """Yield those of the schedules *ids* that exist, in the order of *ids*; read page by page."""
+        """Yield the schedules of *ids* that exist, in the order of *ids*; read page by page."""
         return self._reader.schedules(map(check_id, ids))
 
     # -- reading ------------------------------------------------------------------------------------

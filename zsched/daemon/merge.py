@@ -217,7 +217,7 @@ class Merge:
         return lacking_rows(self._wire, self._keys, page, held, self.branch)
 
     def record_restored(self, rows: Sequence[Record]) -> None:
-        """Count *rows*, which were restored."""
+        """Count the restored *rows*."""
         self.branch.take(rows)
         self.done.update(row.place for row in rows)
         if self.on_restored is not None:

@@ -46,7 +46,7 @@ _QUEUES: Final = 100  # queues per script; a queue without due jobs costs some 8
 _LOCKS_MS: Final = 10_000  # between two rounds through all queues, which renew the locks of those without jobs, too
 _WORDS: Final = {
     "gone": "its job is missing: removed from the registry",
-    "WRONGTYPE": "its key, or one of its rate limit, is of a wrong type: left, and looked at again every few seconds",
+    "WRONGTYPE": "its key, or one of its rate limit, is of a wrong type: left, and retried every few seconds",
 }
 
 
@@ -158,7 +158,7 @@ class Native:
                 log.warning("native_queue_left", queue=text(queue), reason=f"wrong type at {reason}")
         first = {(queue, word): id for queue, id, word in reversed(moved.odd)}
         for (queue, word), count in Counter((queue, word) for queue, _, word in moved.odd).items():
-            reason = _WORDS.get(word, f"RQ has it as {word}: removed from the registry, not pushed")
+            reason = _WORDS.get(word, f"its status in RQ is {word}: removed from the registry, not pushed")
             log.warning(
                 "native_jobs_odd", queue=text(queue), count=count, first=text(first[queue, word]), reason=reason
             )

@@ -151,7 +151,7 @@ class RestoreAnswer:
         return [row for row in rows if row.place == "gone" or row.id not in self._went_on]
 
     def record_restored(self, rows: Sequence[Record]) -> None:
-        """Count *rows*, which were restored."""
+        """Count the restored *rows*."""
         self._corrected += len(rows)
 
     def _add_lost(self, found: dict[str, int]) -> Iterator[None]:

@@ -75,7 +75,7 @@ class Supervisor:
         if self.watchdog_ms is None or self.watchdog_ms >= needed_s * 1000:
             return None
         given = f"WatchdogSec is {self.watchdog_ms / 1000:g} s and [redis] timeout_s is {timeout_s:g}"
-        return f"{given}: a Redis that hangs may look like a daemon that does; give WatchdogSec {needed_s:g} s or more"
+        return f"{given}: a hanging Redis may look like a hanging daemon; give WatchdogSec {needed_s:g} s or more"
 
     def ready(self) -> None:
         """Report that the daemon is ready; only the first call counts."""

@@ -111,8 +111,8 @@ def check_archive_unknown(overview: Overview) -> Iterator[Finding]:
             number = entries_text(report.unknown_entries)
             is_healing = report.unreadable_entries == report.unknown_entries
             yield warning(
-                f"archive {report.place} cannot read {number} of the log; nothing is audited by it",
-                "it reads from Redis what they did, within a minute; find who writes to the log by hand"
+                f"archive {report.place} cannot read {number} of the log; it audits nothing",
+                "it reads their effects from Redis within a minute; find who writes to the log by hand"
                 if is_healing
                 else "upgrade its daemon: a newer zsched led",
             )

@@ -38,7 +38,7 @@ def check_workers(probe: Probe) -> Iterator[Finding]:
         versions.setdefault(worker.version, []).append(worker.name)
     unknown = {found: names for found, names in versions.items() if not OLDEST <= release(found) < BEFORE}
     for found, names in sorted(unknown.items()):
-        said = f"{plural(len(names), 'worker')} of RQ {found} ({some(sorted(names))}), which zsched does not know"
+        said = f"{plural(len(names), 'worker')} of RQ {found} ({some(sorted(names))}), which zsched does not support"
         yield problem(said, "install RQ 2.8 to 3.x there")
     shared = _shared_by_2_and_3(workers)
     if shared:

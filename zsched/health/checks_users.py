@@ -91,7 +91,7 @@ def check_databases(probe: Probe) -> Iterator[Finding]:
                 unknown.append(str(number))
     if shared:
         yield warning(
-            f"RQ or this namespace is also in database {some(shared)}, and users are not held to one: "
+            f"RQ or this namespace is also in database {some(shared)}, and users are not limited to one: "
             f"who may write in database {database} may write there",
             "give each its own Redis; Redis databases prevent accidents, not attacks",
         )

@@ -62,7 +62,7 @@ def check_web_accounts(probe: Probe) -> Iterator[Finding]:
         return
     number = plural(len(accounts), "account")
     if not accounts:
-        yield note(f"no account is in {file.path}: only people whom a proxy names get in", "add one", *ADD)
+        yield note(f"no accounts in {file.path}: only people named by a proxy can log in", "add one", *ADD)
     elif "*" in probe.settings.rq.allow_callables:
         said = f"[rq] allow_callables is *: the API refuses all changes, of {number}"
         yield warning(said, 'name the functions: [rq] allow_callables = ["app.tasks.*"]')

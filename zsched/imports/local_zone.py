@@ -65,4 +65,4 @@ def _of_machine(root: Path) -> LocalZone:
         return LocalZone("UTC", f"this machine, which has no {localtime}")
     if timezone.is_file():
         return LocalZone(timezone.read_text(errors="replace").strip(), str(timezone))
-    raise InvalidSchedule("tz", None, f"{localtime} is a copy of a zone and does not say of which", _GIVE)
+    raise InvalidSchedule("tz", None, f"{localtime} is a copy of an unknown zone", _GIVE)

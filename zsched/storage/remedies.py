@@ -17,7 +17,7 @@ from zsched.config.urls import host_port
 _HOSTS: Final = ("localhost", "127.0.0.1")  # the default of redis-cli and RQ
 _PORT: Final = 6379
 TRUST: Final = "set the CA in [redis] url (?ssl_ca_certs=/path/of/ca.crt), and use the host of the certificate"
-ASKED_AGAIN: Final = "nothing has to be done: the next call asks the right server"
+ASKED_AGAIN: Final = "nothing to do: the next call asks the right server"
 MORE_CONNECTIONS: Final = "allow more (?max_connections=… in the URL), or let fewer threads call it at once"
 _TLS: Final = (
     "let [redis] url begin with rediss:// only for a TLS port, and name the certificate that Redis asks for "

@@ -186,11 +186,11 @@ class Reruns:
                 f"run {run_id!r} is {status}, so it is not over; wait for its end, or cancel_run it first"
             )
         if word in ("TAKEN", "AGAIN"):
-            problem = "it is on its way to a worker, or was lost on it"
+            problem = "it is on its way to a worker, or was lost on the way"
             return RunNotOver(f"run {run_id!r} could not be cancelled: {problem}; try again when it runs")
         if word == "DEAF":
-            problem = f"its worker {detail!r} does not listen, so has probably died"
-            return RunNotOver(f"run {run_id!r} could not be stopped: {problem}; it is over when RQ gives it up")
+            problem = f"its worker {detail!r} does not respond, and has probably died"
+            return RunNotOver(f"run {run_id!r} could not be stopped: {problem}; it ends when RQ abandons it")
         if word == "WRONGTYPE":
             keys = "its queue's, a registry's or its rate limit's key"
             return RedisRefused(f"run {run_id!r}: {keys} holds a value of another type; see redis-cli TYPE")

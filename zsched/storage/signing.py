@@ -189,7 +189,7 @@ def _check(
 
 
 def _has_more_retries(fields: Fields) -> bool:
-    """Return whether RQ would try the job more often than was signed; True for texts that are not numbers."""
+    """Return True if RQ would try the job more often than was signed; also True for texts that are not numbers."""
     left, signed = fields.get("retries_left"), fields.get("zs_retries")
     with suppress(ValueError):
         return int(left or 0) > int(signed or 0)  # as RQ reads them

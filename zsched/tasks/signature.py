@@ -33,7 +33,7 @@ _TASKS_OWN: Final = frozenset({"name"})
 _REFUSED: Final = {
     inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments, so none of them could be checked",
     inspect.Parameter.VAR_KEYWORD: "takes arguments of any name, so none of them could be checked",
-    inspect.Parameter.POSITIONAL_ONLY: "has no name outside of the function, and a payload is sent by name",
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only, and a payload is sent by name",
 }
 
 

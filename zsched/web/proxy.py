@@ -107,7 +107,7 @@ def _only(request: Request, header: str) -> str:
     """Return the value of *header*, which a proxy sends once: a second one would be the client's. Raises Problem."""
     values = request.headers.getlist(header)
     if len(values) > 1:
-        raise _refused(header, ", ".join(values), "it came twice", "let the proxy replace what its clients send")
+        raise _refused(header, ", ".join(values), "it was sent twice", "let the proxy replace what its clients send")
     return "".join(values).encode("latin-1", "replace").decode("utf-8", "replace").strip()
 
 

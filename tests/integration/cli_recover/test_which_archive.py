@@ -197,7 +197,7 @@ def test_an_empty_archive_is_refused(scene: Scene, zsched: Recover) -> None:
     assert scene.archive.position is None
     scene.redis.flushall()
 
-    assert "it has nothing yet of what Redis holds" in zsched.refusal()
+    assert "it has no data of Redis yet" in zsched.refusal()
 
 
 def unrelated(scene: Scene) -> tuple[Position, Position]:
@@ -221,7 +221,7 @@ def test_another_data_set_is_refused_without_from(scene: Scene, zsched: Recover)
     assert before == dump(scene.redis)
     for text in (
         f"ends with log entry {mine.id} of ", f"the log in Redis goes from {first.id} of 2020-09-13",
-        "followed the data set ", " is other; ", f"zsched archive recover --from {scene.archive.path} puts it in",
+        "followed the data set ", " is other; ", f"zsched archive recover --from {scene.archive.path} restores it",
     ):  # fmt: skip
         assert text in said
     planned = zsched.json("--dry-run")
@@ -245,7 +245,7 @@ def test_a_log_trimmed_past_the_archive_is_refused_without_from_and_force(scene:
         said = zsched.refusal(*arguments)
 
         assert f"the log in Redis goes from {last.id} of " in said
-        assert f"would be done again; zsched archive recover --from {path} --force" in said
+        assert f"would be repeated; zsched archive recover --from {path} --force" in said
     assert before == dump(scene.redis)
     assert "left behind" == zsched.json("--dry-run")["verdict"]
     assert DONE == zsched("--from", path, "--force").exit_code

@@ -220,7 +220,7 @@ def test_expired_and_unused_accounts_are_notes_that_name_them(url: str, file: Ac
 
     assert (NOTE, NOTE) == (expired.severity, unused.severity)
     assert "expired accounts: gone" == expired.text
-    assert "accounts that nobody has used for 90 days: idle, never" == unused.text
+    assert "accounts unused for 90 days: idle, never" == unused.text
     assert "zsched tokens revoke idle" in unused.remedy
 
 

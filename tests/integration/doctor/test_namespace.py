@@ -91,7 +91,7 @@ CASES = {
     ),
     "the format is older": Case(
         lambda sound: sound.hset(KEYS.meta(), "format", OLDEST_FORMAT - 1), "format", PROBLEM,
-        f"…in format {OLDEST_FORMAT - 1}, and this one knows {FORMAT}: no call of it does anything…",
+        f"…in format {OLDEST_FORMAT - 1}, and this one knows {FORMAT}: every call is refused…",
         "…remove the keys zsched:{default}:*…",
     ),
     "the format is ours": Case(lambda sound: sound.hset(KEYS.meta(), "format", FORMAT), "format", OK, "…"),
@@ -154,7 +154,7 @@ def test_daemons_of_different_versions_are_a_warning(url: str, sound: redis.Redi
 
 @pytest.mark.parametrize(
     ("standby", "told"),
-    [(False, "nobody stands by (south, pid 7 may not lead: Redis may evict): when the daemon"),
+    [(False, "no standby daemon (south, pid 7 may not lead: Redis may evict): when the leader"),
      (True, "south, pid 7 may not lead: Redis may evict")],
 )  # fmt: skip
 def test_a_daemon_that_may_not_lead_is_not_a_standby(url: str, sound: redis.Redis, standby: bool, told: str) -> None:
@@ -175,7 +175,7 @@ ARCHIVES: dict[str, tuple[dict[str, Any], str]] = {
     "failed": ({"state": "failed", "trouble": "disk full"}, "failed: disk full"),
     "refused": ({"state": "refused"}, "refused: it gives no reason"),
     "lost": ({"state": "lost"}, "lost: Redis lost data; this archive is restoring it"),
-    "unreadable": ({"unknown_entries": 3}, "cannot read 3 entries of the log; nothing is audited by it"),
+    "unreadable": ({"unknown_entries": 3}, "cannot read 3 entries of the log; it audits nothing"),
     "outdated": ({"state": "outdated", "trouble": "a newer one keeps it"}, "outdated: a newer one keeps it"),
     "behind": ({"at": "1-1 1"}, "is 200,000 entries behind"),
 }
@@ -198,7 +198,7 @@ def test_a_silent_archive_is_a_warning_and_a_stopped_archive_is_not(url: str, so
 
     [said] = unwell(examined(url))["archives"]
 
-    assert said.startswith("archive box:/var/b.db is silent: heard of 2m ago")
+    assert said.startswith("archive box:/var/b.db is silent: last report 2m ago")
 
 
 def test_orphaned_keys_are_named(client: Client, url: str, sound: redis.Redis) -> None:
@@ -214,10 +214,10 @@ def test_orphaned_keys_are_named(client: Client, url: str, sound: redis.Redis) -
     said = unwell(found)["leftovers"]
 
     assert [
-        "1 key of a recurring schedule that is not there: template:gone",
-        "1 key of a call that should have lapsed: op:1",
-        "1 key of schedules held back that no fire looks at: due:low:email",
-        "1 key of waiting runs that no leader looks at: waiting:gone",
+        "1 key of a missing recurring schedule: template:gone",
+        "1 key of an expired call: op:1",
+        "1 key of held-back schedules that no fire reads: due:low:email",
+        "1 key of waiting runs that no leader reads: waiting:gone",
         "1 key that zsched does not know: mine",
     ] == said
     assert [1, 1, [b"a"], [b"gone-1"]] == [sound.execute_command(*command_of(one)) for one in found["leftovers"][:4]]

@@ -128,7 +128,7 @@ def test_zsched_or_rq_keys_in_another_database_are_a_warning(empty: EmbeddedRedi
 
     finding = only(examined(as_user(empty, role), roles=(role,))["databases"], WARNING)
 
-    assert "in database 3, and users are not held to one" in finding.text
+    assert "in database 3, and users are not limited to one" in finding.text
 
 
 def test_a_user_can_write_its_keys_in_another_database(empty: EmbeddedRedis) -> None:

@@ -57,7 +57,7 @@ REFUSALS: list[tuple[str, str, str]] = [
     ("cron", "0 9 * * 1 Europe/Berlin", "day of week"),
     ("cron", "-1 * * * *", "0-59"),
     ("cron", "60 * * * *", "0-59"),
-    ("cron", "H 9 * * *", "drawn by lot"),
+    ("cron", "H 9 * * *", "would be random"),
     ("cron", "* * *", "3 fields"),
     ("cron", "* * * * * * * *", "8 fields"),
     ("cron", "@reboot", "no reboot"),

@@ -127,7 +127,7 @@ def test_a_schedule_that_lost_what_it_needs_is_not_released_and_the_error_says_w
     LOSSES[lost](redis_client)
     id, other = ("once", "rule") if lost == "its job" else ("rule", "once")
 
-    with pytest.raises(InvalidSchedule, match="a daemon puts it back if its archive has it; otherwise schedule it"):
+    with pytest.raises(InvalidSchedule, match="a daemon restores it if its archive has it; otherwise schedule it"):
         client.release(id)
     result = client.release_many(match="*")
 
@@ -140,7 +140,7 @@ def test_release_leaves_other_schedules_and_the_other_calls_name_it(client: Clie
     client.schedule(FUNC, id="active", every=3600)
 
     for call in (client.resume, client.pause):
-        with pytest.raises(InvalidSchedule, match="zsched release once puts it back"):
+        with pytest.raises(InvalidSchedule, match="zsched release once releases it"):
             call("once")
     assert (active := client.release("active")) is not None
     assert ScheduleState.ACTIVE is active.state

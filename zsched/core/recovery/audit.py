@@ -111,9 +111,7 @@ def unknown_schedule(here: Record) -> Alarm:
 
 def suppressed(id: str, run_id: str, nominal_ms: int | None) -> Alarm:
     """Return the alarm for an occurrence that was not pushed: a job that zsched never pushed had its run's id."""
-    return Alarm(
-        Event.SUPPRESSED, id, f"run {run_id}, {iso(nominal_ms)}", "a job of that id, and no push of it is known"
-    )
+    return Alarm(Event.SUPPRESSED, id, f"run {run_id}, {iso(nominal_ms)}", "a job with that id, without a known push")
 
 
 def is_overdue(here: Record, now_ms: int) -> bool:

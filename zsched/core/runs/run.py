@@ -137,7 +137,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
 
     @property
     def first(self) -> Attempt | None:
-        """Its first attempt; None if nobody recorded it."""
+        """Its first attempt; None if it was not recorded."""
         if self.attempts and self.attempts[0].number == 1:
             return self.attempts[0]
         return self._last if self.attempt == 1 else None
@@ -159,7 +159,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
 
     @property
     def queue_wait_ms(self) -> int | None:
-        """Milliseconds that the first attempt waited in its queue; None if nobody recorded it."""
+        """Milliseconds that the first attempt waited in its queue; None if it was not recorded."""
         first = self.first
         return None if first is None else first.wait_ms
 

@@ -120,7 +120,7 @@ def tell(
 
 
 def of_run(run_id: str, changes: Iterable[Change]) -> list[Change]:
-    """Return those of the schedule's *changes* that name run *run_id* or concern its occurrence."""
+    """Return the schedule's *changes* that name run *run_id* or concern its occurrence."""
     parts = RunId.parse(run_id)
     nominal_ms = None if parts is None or parts.rerun else parts.nominal_ms
     return [change for change in changes if _names(change, run_id) or _concerns(change, nominal_ms)]

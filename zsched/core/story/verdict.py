@@ -73,7 +73,7 @@ class Hindrance(NamedTuple):
     word: Word = Word.OVERDUE
 
 
-NOTHING: Final = "nothing has to be done"
+NOTHING: Final = "nothing to do"
 LEADERLESS: Final = Hindrance("no daemon is leading", "see what is wrong", ("zsched", "status"))
 
 

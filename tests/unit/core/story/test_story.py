@@ -80,7 +80,7 @@ BEFORE = " earlier history is not in this archive"
         ),
         (change(What.CANCELLED, nominal_ms=DUE_MS), f"cancelled; it was for {DUE}"),
         (change(What.CANCELLED, nominal_ms=DUE_MS, by="ann@host"), f"cancelled by ann@host; it was for {DUE}"),
-        (change(What.CANCELLED, why="RQ has it as canceled"), "cancelled (RQ has it as canceled)"),
+        (change(What.CANCELLED, why="its status in RQ is canceled"), "cancelled (its status in RQ is canceled)"),
         (change(What.QUARANTINED, nominal_ms=DUE_MS, why="its hash is gone"), "quarantined: its hash is gone"),
         (
             change(What.REPLANNED, nominal_ms=DUE_MS, next_ms=DUE_MS + MINUTE_MS, why="tzdata 2025b → 2026a"),
