@@ -188,7 +188,7 @@ class _Retries:
                 self._known.add(retry)
 
     def of(self, one: Change) -> Replacement | None:
-        """Return the last retry of its run, as far as ``read`` read; None if nobody retried it."""
+        """Return the last retry of its run, as far as ``read`` read; None without a retry."""
         return None if one.run is None else self._known.of_run(one.run.id)
 
     def shown(self, one: Change) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The next times of a schedule, or of a rule that nobody scheduled yet."""
+"""The next times of a schedule, or of a rule that is not scheduled yet."""
 
 from __future__ import annotations
 

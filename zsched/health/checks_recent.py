@@ -89,7 +89,7 @@ def check_failing(recent: RecentActivity) -> Iterator[Finding]:
 
 @health_check("default_timeout", RecentActivity, "runs")
 def check_default_timeout(recent: RecentActivity) -> Iterator[Finding]:
-    """Report runs that RQ stopped at its default time limit, which nobody has chosen."""
+    """Report runs that RQ stopped at its default time limit, without a timeout of their own."""
     stopped = (one.run for one in recent.failures if one.run.is_timed_out)
     if names := sorted({run.schedule_id for run in stopped if run.timeout_s == DEFAULT_TIMEOUT_S}):
         text = f"RQ stopped runs after {DEFAULT_TIMEOUT_S} s, its default without a timeout: {some(names, _NAMED)}"

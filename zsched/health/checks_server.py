@@ -47,7 +47,7 @@ def check_writes(server: Server) -> Iterator[Finding]:
             case WriteRefusal.FEW_REPLICAS:
                 keeping = server.good_replicas
                 wanted = server.settings.get("min-replicas-to-write", "larger")
-                sentence = f"{keeping} of its replicas are in sync, and min-replicas-to-write is {wanted}"
+                sentence = f"min-replicas-to-write is {wanted}, but only {keeping} of its replicas are in sync"
                 command = ("redis-cli", "CONFIG", "SET", "min-replicas-to-write", keeping)
             case WriteRefusal.FULL:
                 sentence = f"it is full: {_memory(server)}"

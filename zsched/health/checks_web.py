@@ -48,7 +48,7 @@ def check_web(probe: Probe) -> Iterator[Finding]:
 
 @health_check("web_accounts", Probe, "http api")
 def check_web_accounts(probe: Probe) -> Iterator[Finding]:
-    """Read the accounts; check that they may write, and report those that have expired or that nobody uses."""
+    """Read the accounts; check that they may write, and report expired and unused ones."""
     if Role.WEB not in probe.roles:
         return
     file = accounts_file(probe.settings)

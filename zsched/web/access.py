@@ -68,7 +68,7 @@ class Caller:
 
     @property
     def refusal_of_all_writes(self) -> Problem | None:
-        """The reason why nobody may change something here; None: there is none."""
+        """The reason why changes are refused here; None: they are not."""
         if "*" in self.settings.rq.allow_callables:
             remedy = 'name the functions: [rq] allow_callables = ["app.tasks.*"]'
             return Problem(403, "writes-refused", _WRITES_REFUSED, remedy)

@@ -85,7 +85,7 @@ def to_login(request: Request) -> Response:
 
 
 def local_path(next: str) -> str:
-    """Return *next* if it is a path of this server, else that of the first page: nobody is sent to another site."""
+    """Return *next* if it is a path of this server, else that of the first page: no redirects to other sites."""
     return next if _LOCAL.fullmatch(next) else HOME
 
 

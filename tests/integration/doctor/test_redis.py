@@ -166,7 +166,7 @@ def test_a_master_without_required_replicas_is_a_problem(url: str, sound: redis.
 
     finding = only(examined(url)["writes"], PROBLEM)
 
-    assert "Redis refuses writes: 0 of its replicas are in sync, and min-replicas-to-write is 1" == finding.text
+    assert "Redis refuses writes: min-replicas-to-write is 1, but only 0 of its replicas are in sync" == finding.text
     sound.execute_command(*command_of(finding))
     assert OK is only(examined(url)["writes"], OK).severity
 

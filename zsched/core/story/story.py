@@ -263,7 +263,7 @@ class _Teller:
         return with_gap(verdict, gap, text if len(gap) == 1 else f"{plural(count, 'occurrence')} left out; {text}")
 
     def _gap(self) -> list[Change]:
-        """Return what was left out since the last firing, or in its favour, and not because somebody wanted it."""
+        """Return the occurrences left out since the last firing, or in its favour, but not on request."""
         changes = self._chronicle.changes
         newest = next((n for n in reversed(range(len(changes))) if changes[n].what is What.FIRED), -1)
         favoured = [one for one in changes if newest >= 0 and one.entry == changes[newest].entry]
