@@ -197,7 +197,7 @@ def test_an_api_with_accounts_in_use_is_ok(url: str, file: AccountsFile) -> None
 def test_an_api_without_accounts_or_without_changes_gets_the_remedy(url: str, file: AccountsFile) -> None:
     finding = only(findings(url)["web_accounts"], NOTE)
 
-    assert f"no account is in {file.path}" in finding.text
+    assert f"no accounts in {file.path}" in finding.text
     assert "zsched tokens add NAME --role operator" in finding.remedy
 
     add(file, "ann")

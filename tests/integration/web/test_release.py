@@ -1,4 +1,4 @@
-"""Schedules in quarantine are put back, at every door."""
+"""Schedules in quarantine are released, at every door."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_release_leaves_other_schedules_and_the_other_calls_name_it(client: Clie
     assert ScheduleState.ACTIVE is active.state
     with pytest.raises(ScheduleNotFound):
         client.release("none")
-    assert client.why("once").verdict.remedy.endswith("or put it back if the cause is gone: zsched release once")
+    assert client.why("once").verdict.remedy.endswith("or release it if the cause is gone: zsched release once")
     client.update("once", queue="other")
     assert ScheduleState.ACTIVE is client.get("once").state
 
