@@ -209,7 +209,7 @@ def test_schedules_changed_during_a_long_apply_are_compared_again(jobs: JobsFile
 
     applied = application.carry_out(Applied(steps), lambda done: None)
 
-    assert [("r-155", True)] == [(id, "without an owner" in str(error)) for id, error in applied.errors]
+    assert [("r-155", True)] == [(id, "owned by nobody" in str(error)) for id, error in applied.errors]
     assert 159 == len(applied.steps)
     assert {"5 9 * * *"} == {one.trigger.expr for one in jobs.client.list(kind="cron") if one.trigger}
     assert 160 == len(jobs.ids())

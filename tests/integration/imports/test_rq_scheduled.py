@@ -114,7 +114,7 @@ def test_a_job_that_cannot_be_expressed_is_refused_and_stays(zsched: Zsched, cli
     assert {repeated.id, method.id, gone.id} == problems.keys() == set(ScheduledJobRegistry(queue=queue).get_job_ids())
     assert "it repeats itself (rq.Repeat)" in problems[repeated.id]
     assert "the method of an object" in problems[method.id]
-    assert "its job is gone" in problems[gone.id]
+    assert "its job is missing" in problems[gone.id]
     assert [] == list(client.list())
 
 

@@ -60,7 +60,7 @@ REFUSALS: list[tuple[str, str, str]] = [
     ("cron", "H 9 * * *", "would be random"),
     ("cron", "* * *", "3 fields"),
     ("cron", "* * * * * * * *", "8 fields"),
-    ("cron", "@reboot", "no reboot"),
+    ("cron", "@reboot", "not a time"),
     ("cron", "", "empty"),
     ("rrule", "FREQ=WEEKLY; BYDAY=MO", "write 'FREQ=WEEKLY;BYDAY=MO'"),
     ("rrule", "FREQ=WEEKLY BYDAY=MO", "write 'FREQ=WEEKLY;BYDAY=MO'"),
