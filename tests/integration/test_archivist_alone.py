@@ -34,7 +34,7 @@ def begin(guard: Guard, redis_url: str, path: Path) -> Begin:
     return lambda: guard.spawn([sys.executable, "-m", "zsched.cli", "archive", "keep"], env=env)
 
 
-def test_an_archivist_alone_keeps_an_archive_and_is_no_daemon(begin: Begin, client: Client) -> None:
+def test_an_archivist_alone_keeps_an_archive_and_is_not_a_daemon(begin: Begin, client: Client) -> None:
     client.schedule("app.task", id="a", after=3600)
     archivist = begin()
     eventually(lambda: [ArchiveState.FOLLOWING] == [one.state for one in client._overview().archives])

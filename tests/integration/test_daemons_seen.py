@@ -112,7 +112,9 @@ def test_a_daemons_role_is_derived_from_lease_and_reports(
     assert [None] * len(found) == [one.may_not_lead for one in found]
 
 
-def test_a_killed_leader_is_no_standby(redis_url: str, client: Client, redis_client: redis.Redis, guard: Guard) -> None:
+def test_a_killed_leader_is_not_a_standby(
+    redis_url: str, client: Client, redis_client: redis.Redis, guard: Guard
+) -> None:
     processes = [DaemonProcess(guard, redis_url) for _ in range(2)]
     running(client)
     first = eventually(lambda: _reported_leader(client))

@@ -297,7 +297,7 @@ def test_a_run_is_found_in_older_pages_of_the_log_and_never_under_a_longer_id(
 # -- keys of a wrong type, and addresses ------------------------------------------------------------------
 
 
-def test_queues_of_a_wrong_type_are_no_queues_and_a_denied_read_is_refused(
+def test_queues_of_a_wrong_type_are_not_queues_and_a_denied_read_is_refused(
     link: Link, redis_client: redis.Redis
 ) -> None:
     key = KEYS.rq.queues()

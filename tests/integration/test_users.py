@@ -151,7 +151,7 @@ def test_client_daemon_and_worker_need_no_right_beyond_their_users(
     client.backfill("daily", datetime.now(UTC) - timedelta(days=2), datetime.now(UTC))
     withdrawn = client.enqueue("tasks.note", id="withdrawn", queue="nobody")
     client.cancel("many-0")
-    assert "RQ knows of no worker that listens to queue nobody" in client.why("withdrawn").verdict.text
+    assert "no RQ worker is registered for queue nobody" in client.why("withdrawn").verdict.text
     client.cancel_run(str(withdrawn.run_id))
     Queue("default", connection=operator).enqueue_in(timedelta(0), "tasks.fail")
     eventually(lambda: operator.llen(f"{RQ}:queue:default") >= 3 and not operator.exists(f"{RQ}:scheduled:default"))
@@ -282,7 +282,7 @@ def test_a_client_user_can_ask_why_its_run_waits(guarded: GuardedRedis, client: 
     Worker(["push"], connection=operator).register_birth()
     run_id = str(client.enqueue("tasks.note", id="run", queue="email").run_id)
     told = client.why(run_id).verdict.text
-    assert "RQ knows of no worker that listens to queue email" in told
+    assert "no RQ worker is registered for queue email" in told
     assert "queues with workers: push" in told
 
     operator.set(f"{RQ}:suspended", 1)

@@ -171,7 +171,7 @@ def test_a_leader_logs_a_corrupted_set_of_queues_once_per_term_and_fires(
     assert f"due-{DUE_MS}" in ns.queue()
 
 
-STOPPED, IGNORED = "nothing fires until it is", "firing goes on without it"
+STOPPED, IGNORED = "nothing fires until it is", "firing continues without it"
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def _only_zone(shown: Iterable[Schedule]) -> str | None:
 
 
 def _distance(one: Schedule, due_ms: int, now_ms: int) -> str:
-    """Return ``in 3d 4h``; of a paused schedule, whether it waits for its time or for somebody."""
+    """Return ``in 3d 4h``; of a paused schedule, whether it waits for its time or to be resumed."""
     distance = relative_text(due_ms, now_ms)
     if one.state is not ScheduleState.PAUSED:
         return distance

@@ -11,9 +11,9 @@ occurrence differs by the new rules (``core.occurrences.planning``). The log rec
 One-shots that were given as local time follow the recurring schedules: each is put at its new time, as a client would
 put it. A signature covers the time, so a signed one keeps its instant; ``zsched status`` lists it.
 
-The firing thread does this. It is no chore, because it must not wait for an archive, and because due schedules must be
-checked *before* they fire (``Replanner.keep_back``). If one fired by the old rules, its successor would be computed by
-the new ones, and an occurrence could fire twice. A page takes a few ms. No page begins when a schedule is due within
+The firing thread does this. It is not a chore, because it must not wait for an archive, and because due schedules must
+be checked *before* they fire (``Replanner.keep_back``). If one fired by the old rules, its successor would be computed
+by the new ones, and an occurrence could fire twice. A page takes a few ms. No page begins when a schedule is due within
 that time; if that is always so, pages get a tenth of the time. So due schedules do not wait, however many there are.
 
 If a term ends too early, the version stays, and the next term begins again; nothing moves twice. If daemons have

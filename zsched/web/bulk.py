@@ -74,7 +74,7 @@ async def resume(call: Admitted, body: Body) -> Response:
     return await _change(call, "resume", body)
 
 
-@router.post("/schedules:release", **schemas.bulk("Put quarantined schedules that a filter finds back.", missed=str))
+@router.post("/schedules:release", **schemas.bulk("Release the quarantined schedules that a filter finds.", missed=str))
 async def release(call: Admitted, body: Body) -> Response:
     """Put the quarantined schedules that `filter` finds back, 200 a second; `missed` is fire or skip."""
     return await _change(call, "release", body)

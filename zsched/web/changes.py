@@ -32,7 +32,7 @@ _ENTRIES, _MOST = 50, 1000
 
 @health.get("/status", **schemas.route("The verdict, its reasons and remedies, and counts.", "Status"))
 async def status(request: Request, call: Admitted) -> Response:
-    """Return what `zsched status --json` prints: the verdict with remedies, daemons, backlog, activity, archives."""
+    """Return the output of `zsched status --json`: the verdict with remedies, daemons, backlog, activity, archives."""
     call.demand_all("the status")
     return JsonAnswer((await run(request.app.state.look)).to_dict())
 

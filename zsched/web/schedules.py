@@ -135,7 +135,7 @@ async def resume(id: PathId, request: Request, call: Admitted, body: Body) -> Re
 
 
 @router.post(
-    f"{_ONE}:release", **schemas.action("Put a quarantined schedule back.", "Resumed", _IF_MATCH, missed=Missed)
+    f"{_ONE}:release", **schemas.action("Release a quarantined schedule.", "Resumed", _IF_MATCH, missed=Missed)
 )
 async def release(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Put a quarantined schedule back; `missed` is fire or skip. Honours `If-Match`."""
@@ -161,7 +161,7 @@ async def backfill(id: PathId, call: Admitted, body: Body) -> Response:
 
 @router.get(f"{_ONE}/story", **schemas.route("What happened to it, and why.", "Story"))
 async def story(id: str, call: Admitted, tz: QueryText = None) -> Response:
-    """Return what `zsched why` tells: created, changed, fired, skipped and why, and the next time."""
+    """Return the story of `zsched why`: created, changed, fired, skipped and why, and the next time."""
     if call.is_limited:
         await found_of(call, id)
     return JsonAnswer((await call.client.why(id, tz)).to_dict())

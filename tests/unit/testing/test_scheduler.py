@@ -134,7 +134,7 @@ def test_the_error_of_an_endless_instant_names_it(scheduler: ManualScheduler, mo
     monkeypatch.setattr("zsched.testing.scheduler._MOST_PASSES", 2)
     monkeypatch.setattr(scheduler, "work", lambda raises: ["a run"])
 
-    with pytest.raises(ZschedError, match=r"^2026-01-01T09:00:00\+00:00: 2 times .* does a task schedule itself"):
+    with pytest.raises(ZschedError, match=r"^2026-01-01T09:00:00\+00:00: 2 rounds .* does a task schedule itself"):
         scheduler.advance(seconds=1, work=True)
 
 

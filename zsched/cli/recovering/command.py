@@ -253,7 +253,7 @@ class ManualRecovery:
         elif step is RecoveryStep.YIELDING:
             archive = merge.branch.restored[1] if merge.branch.restored else "?"
             again = f"comparing again in {recovery.WAIT_MS / 1000:g} s"
-            self._say(f"archive {archive} is putting back what it knows; {again}")
+            self._say(f"archive {archive} is restoring its data; {again}")
 
     def _outcome(self, found: HistoryFindings, merge: Merge) -> RecoveryReport:
         overview, is_done = self._reader.overview(), not found.is_nothing_lost or bool(self._difference)
@@ -291,4 +291,4 @@ class ManualRecovery:
 
     def _kept(self) -> str:
         number = self._difference.schedules
-        return f"what was put back ({number:,} so far) stays, and running it again goes on"
+        return f"{number:,} are restored so far; run it again to continue"

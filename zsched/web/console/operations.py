@@ -49,7 +49,7 @@ class LogRow:
         return self.entry.by.decode(errors="replace") or None
 
     def only(self, id: str, what: What | None) -> LogRow:
-        """Return the row with only the changes of schedule *id* of the kind *what*; '' and None are no condition."""
+        """Return the row with only the changes of schedule *id* of the kind *what*; '' and None are not conditions."""
         found = (change for change in self.changes if change.id == (id or change.id))
         return replace(self, changes=[change for change in found if change.what is (what or change.what)])
 

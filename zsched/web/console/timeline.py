@@ -53,7 +53,7 @@ _ZOOMS: Final = {"30 h": _BACK_MS + _AHEAD_MS, "6 h": 21_600_000, "1 h": 3_600_0
 
 
 class ListedRow(NamedTuple):
-    """An occurrence that did not run, or failed: what became of it, why nobody fired it, and what ran in its place."""
+    """An occurrence that did not run, or failed: what became of it, why it was not fired, and what ran in its place."""
 
     mark: Mark
     one: Change
