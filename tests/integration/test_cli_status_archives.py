@@ -250,7 +250,7 @@ def test_the_archive_of_a_stopped_daemon_does_not_follow(zsched: Zsched, led: re
 @pytest.mark.parametrize(
     ("hold_ms", "remedy"),
     [
-        (50_000, "wait: the archives put back what Redis lost"),
+        (50_000, "wait: the archives restore what Redis lost"),
         (-1, "see archive_failed and archiver_refused"),
     ],
 )

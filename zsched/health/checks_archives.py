@@ -11,7 +11,7 @@ from zsched.storage.archivers import ArchiveState, Audited, last_audit
 from zsched.storage.overview import Overview
 
 _FAR: Final = 100_000  # entries behind: more than a few seconds' work
-_PUTS_BACK: Final = "wait: the archives put back what Redis lost, a million schedules in a minute; then firing goes on"
+_RESTORE: Final = "wait: the archives restore what Redis lost, a million schedules in a minute; then firing continues"
 
 
 def _of_state(state: ArchiveState, said: Callable[..., Finding], remedy: str) -> HealthCheck[Overview]:
@@ -22,7 +22,7 @@ def _of_state(state: ArchiveState, said: Callable[..., Finding], remedy: str) ->
             if report.state is state:
                 waits = state is ArchiveState.LOST and not report.awaits_people
                 text = f"archive {report.place} {state.value}: {report.trouble or 'it gives no reason'}"
-                yield said(text, _PUTS_BACK if waits else remedy)
+                yield said(text, _RESTORE if waits else remedy)
 
     return health_check(f"archive_{state.value}", Overview, "archives")(judge)
 
@@ -56,7 +56,7 @@ def check_no_archive(overview: Overview) -> Iterator[Finding]:
     elif overview.leader is not None:
         events = "see archive_failed and archiver_refused in the daemons' logs; a lost Redis cannot be rebuilt now"
         remedy = f"wait while one is bootstrapping; else {events}"
-        yield problem("no archive follows the log", _PUTS_BACK if overview.held_ms else remedy)
+        yield problem("no archive follows the log", _RESTORE if overview.held_ms else remedy)
     else:
         yield skipped("no archive follows the log, as no daemon is leading")
 
