@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from zsched.core.entry import Position, text
 from zsched.core.occurrences.planning import Move
@@ -316,7 +317,10 @@ def advance_words(plan: Plan, policy: Policy, flags: str = "") -> bytes:
     """Write a plan for advance.lua, of a schedule with these flag letters."""
     times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.fire_ms, plan.due_ms))
     next_times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.next_ms, plan.next_due_ms))
-    ranges = (f"{one.why}:{one.range.first_ms}:{one.range.last_ms}:{one.range.count}" for one in plan.passed)
+    ranges = (
+        f"{one.why}:{one.range.first_ms}:{one.range.last_ms}:{one.range.count}{one.note and f':{quote(one.note)}'}"
+        for one in plan.passed
+    )
     policies = policy.overlap.value, str(policy.overlap_limit), flags or "-"
     words = (*times, *policies, *next_times, ",".join(ranges) or "-")
     return " ".join(words).encode()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
+from urllib.parse import unquote
 
 from zsched.core.entry import Entry, any_milliseconds, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
@@ -76,7 +77,9 @@ class FireEntry(ParsedEntry, kind="fire"):
 class AdvanceEntry(ParsedEntry, kind="advance"):
     """Due recurring schedules moved on to their next occurrence."""
 
-    whats = frozenset({*LEFT_OUT, What.FIRED, What.DUPLICATE, What.QUARANTINED, What.UNKNOWN, What.ENDED})
+    whats = frozenset(
+        {*LEFT_OUT, What.EXCLUDED, What.FIRED, What.DUPLICATE, What.QUARANTINED, What.UNKNOWN, What.ENDED}
+    )
     is_leaders = True
     DUPLICATE: Final = f"{Outcome.DUPLICATE.word} ".encode()  # in the body for a run that existed already
 
@@ -100,7 +103,7 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
         for move in self.moves:
             times = {"nominal_ms": move.nominal_ms, "next_ms": move.next_nominal_ms}
             for one in move.passed:
-                yield from self._of_word(move.id, one.why, "", **times, **asdict(one.range))
+                yield from self._of_word(move.id, one.why, one.note, **times, **asdict(one.range))
             run = move.run if move.outcome.is_pushed or move.outcome is Outcome.DUPLICATE else ""
             run_id = run_id_of(move.id, run) if run else None
             yield from self._of_word(move.id, move.word, move.why, run_id=run_id, jitter_ms=move.jitter_ms, **times)
@@ -200,8 +203,11 @@ def _happened(words: Mapping[str, int]) -> Counter[tuple[What, str]]:
 
 
 def _passed(words: str) -> tuple[Passed, ...]:
-    """Parse ``<why>:<first ms>:<last ms>:<count>``, separated by commas."""
+    """Parse ``<why>:<first ms>:<last ms>:<count>``, some with ``:<note>``, separated by commas."""
     if words == "-":
         return ()
     parts = (one.split(":") for one in words.split(","))
-    return tuple(Passed(why, Range(int(first), int(last), int(count))) for why, first, last, count in parts)
+    return tuple(
+        Passed(why, Range(int(first), int(last), int(count)), unquote("".join(note)))
+        for why, first, last, count, *note in parts
+    )
