@@ -163,6 +163,8 @@ class EndEntry(ParsedEntry, kind="end"):
 class StateEntry(ParsedEntry, kind="state"):
     """Recurring schedules have other counts, of failures or of skipped occurrences in a row. A row is id and state."""
 
+    is_leaders = True
+
     def rows(self) -> list[Counted]:
         return [Counted(id, "" if state == "-" else state) for id, state, _ in self._stored()]
 
