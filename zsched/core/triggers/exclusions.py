@@ -21,7 +21,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from itertools import pairwise
@@ -55,8 +54,7 @@ class Closed(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Weekly:
+class Weekly(NamedTuple):
     """[start_s, end_s) of the days of the week, 0 = Monday, in seconds from midnight; it may end on the next day."""
 
     word: str
@@ -72,8 +70,7 @@ class Weekly:
                 yield Span(midnight_s + self.start_s, midnight_s + self.end_s, self.word)
 
 
-@dataclass(frozen=True, slots=True)
-class Dates:
+class Dates(NamedTuple):
     """The days *first* to *last*, as days since 1970."""
 
     word: str
@@ -85,8 +82,7 @@ class Dates:
         yield Span(self.first * DAY_S - offset_s, (self.last + 1) * DAY_S - offset_s, self.word)
 
 
-@dataclass(frozen=True, slots=True)
-class Yearly:
+class Yearly(NamedTuple):
     """A day of every year that has it."""
 
     word: str
