@@ -12,7 +12,7 @@ from typing import Final
 
 from zsched.core.entry import BEFORE_BY, Entry, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
-from zsched.core.log.rows import Counted, Mentioned, Paused, Replanned, Resumed, Row, RunsOver
+from zsched.core.log.rows import CalendarsHeld, Counted, Mentioned, Paused, Replanned, Resumed, Row, RunsOver
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import Outcome, What
 from zsched.core.occurrences.policy import Range
@@ -110,6 +110,18 @@ class ReplanEntry(ParsedEntry, kind="replan"):
 
     def made_due(self) -> Iterable[str]:
         return [row.id for row in self.moved if row.new_due_ms * 1000 < self.at_us]
+
+
+class CalendarsEntry(ParsedEntry, kind="calendars"):
+    """Calendars were put or deleted. A row is name, t in µs of the change, and the calendar or -."""
+
+    def rows(self) -> Iterator[CalendarsHeld]:
+        yield CalendarsHeld({name: f"{int(t_us)} {stored}" for name, t_us, stored in self._stored()})
+
+    def sentence(self) -> str:
+        words = ("deleted" if stored == "-" else "put" for _, _, stored in self._stored())
+        names = (f"{word} calendar {name}" for word, (name, _, _) in zip(words, self._stored(), strict=True))
+        return ", ".join(names) + (f" by {self.by}" if self.by else "")
 
 
 _AGAIN: Final = ANOTHER_END.encode()

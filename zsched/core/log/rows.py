@@ -118,6 +118,19 @@ class Paused(OfSchedule):
 
 
 @dataclass(slots=True)
+class CalendarsHeld:
+    """Calendars that were put or deleted: by name, t of the change and the text, as Redis holds them."""
+
+    texts: dict[str, str]
+
+    def ids(self) -> Iterable[str]:
+        return ()
+
+    def changed_keys(self) -> Iterator[Key]:
+        return iter(())
+
+
+@dataclass(slots=True)
 class Resumed(OfSchedule):
     """
     A schedule is resumed. ``due_ms`` is None if it ended. ``passed``: the occurrences in the pause, which do not fire;

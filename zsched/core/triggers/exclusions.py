@@ -116,11 +116,6 @@ def canonical(field: str, value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_canonical(field, one) for one in given))
 
 
-def calendars_in(exclude: Iterable[str]) -> list[str]:
-    """Return the names of calendars among checked texts."""
-    return [one for one in exclude if is_name(one)]
-
-
 def is_name(text: str) -> bool:
     """Return True if *text* can be the name of a calendar; "mon-fri" are days."""
     return _NAME.fullmatch(text) is not None and not _NUMBER_OF.keys() >= {*text.split("-")}

@@ -17,17 +17,18 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, TypedDict
 
 from zsched.core.options.arguments import LONGEST_S, check_text
+from zsched.core.triggers.calendars import Calendars
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
-from zsched.core.triggers.exclusions import Closed, Exclusions, canonical, exclusions_of
+from zsched.core.triggers.exclusions import Closed, Exclusions, canonical, exclusions_of, is_name
 from zsched.core.triggers.rrule import RRULE
 from zsched.core.triggers.spec import Fold, Gap, OnExcluded, Rule, TriggerKind, TriggerSpec
 from zsched.core.triggers.zones import FLOOR_S, HORIZON_S
@@ -78,6 +79,11 @@ def read_spec(text: str) -> TriggerSpec:
         raise TypeError("the rule is no text")
     _demand_bounds(spec)
     return spec
+
+
+def with_calendars(spec: TriggerSpec, read: Callable[[], Calendars]) -> TriggerSpec:
+    """Return *spec* with the calendars that *read* returns, if it names one."""
+    return replace(spec, calendars=read()) if any(map(is_name, spec.exclude)) else spec
 
 
 @lru_cache(maxsize=50_000)  # rules: some 500 bytes each, their text included (measured)
