@@ -3,13 +3,13 @@
 -- KEYS   @schedules calendars
 -- ARGV   by              who asks, for the log; or ''
 --        is_restored     1: after a loss; only a change that is later than the present one counts
---        ...             per calendar three texts: its name; t of the change in µs, or - for now; and the calendar as in
+--        ...             per calendar three texts: its name; t of the change in µs, or - for now; and the text of
 --                        core/triggers/calendar_definition.py, or - to delete it
 -- RETURNS  OK, now ms, then per calendar a word: created updated deleted unchanged NOTFOUND
 -- LOGS   calendars: rows = name, t, text
 --
--- A deleted calendar leaves its t behind, so that no older state of it returns with a restore. meta.calendars is the last
--- entry: the leader plans anew what names a changed calendar.
+-- A deleted calendar leaves its t behind, so that no older state of it returns with a restore. meta.calendars is the
+-- last entry: the leader plans anew what names a changed calendar.
 -- include lib/meta.lua
 -- include lib/rows.lua
 

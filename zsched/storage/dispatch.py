@@ -266,17 +266,21 @@ class Dispatch:
         reply = self._scripts.call("trim", first_kept=first_kept, limit=limit, silent_ms=_SILENT_MS, **term.fence)
         return int(reply[0])
 
-    def replan(self, term: Term, tzdata: str, moves: Sequence[Move] = (), *, is_done: bool = False) -> ReplanResult:
+    def replan(
+        self, term: Term, field: str, version: str, moves: Sequence[Move] = (), *, is_done: bool = False
+    ) -> ReplanResult:
         """
-        Move waiting schedules to their times by the zone rules of version *tzdata*. *is_done*: all schedules are
-        planned by these rules now. Without *moves*, only read the version.
+        Move waiting schedules to their times by *version* of what meta's *field* is about. *is_done*: all schedules are
+        planned by it now. Without *moves*, only read the version.
         """
         rows = list[Any]()
         for move in moves:
             record = move.record
             known = record.id, record.own_fields()[b"version"], record.due_ms, record.nominal_ms
             rows += (*known, move.nominal_ms, move.due_ms)
-        reply = self._scripts.call("replan", tzdata=tzdata, is_done=int(is_done), rows=rows, **term.fence)
+        reply = self._scripts.call(
+            "replan", field=field, plans_by=version, is_done=int(is_done), rows=rows, **term.fence
+        )
         words = zip(moves, reply[2:], strict=True)
         return ReplanResult(text(reply[1]), [move for move, word in words if word == b"moved"])
 

@@ -56,8 +56,8 @@ class Keys:
     lease = NamedKey("lease", "STRING with PX: token ``<daemon uuid>:<epoch>:<lease ms>:<nonce>`` of the current term.")
     meta = NamedKey(
         "meta",
-        "HASH: gen, epoch, seq, server, hold, doubt, format, serializer, rq_prefix, tzdata (version), calendars (entry), "
-        "throttled; in tests also offset_ms, frozen_ms, frozen_by.",
+        "HASH: gen, epoch, seq, server, hold, doubt, format, serializer, rq_prefix, tzdata (version), calendars, "
+        "planned_calendars (entries), throttled; in tests also offset_ms, frozen_ms, frozen_by.",
     )
     log = NamedKey(
         "log", "STREAM: every change; ids ``<epoch>-<seq>``, seq dense; fields kind, t (µs), and the kind's own."

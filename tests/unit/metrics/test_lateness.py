@@ -31,7 +31,7 @@ def fire(at_ms: int, *runs: str, **lists: str) -> Entry:
 
 
 def rows(kind: str, at_ms: int, *lines: str) -> Entry:
-    before = {"old": "2025b", "new": "2026a"} if kind == "replan" else {}
+    before = {"of": "tzdata", "old": "2025b", "new": "2026a"} if kind == "replan" else {}
     return entry(at_ms - DUE_MS, kind, *row_fields(kind, *lines), t_us=at_ms * 1000, **before)
 
 

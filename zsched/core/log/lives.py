@@ -82,7 +82,7 @@ class ResumeEntry(ParsedEntry, kind="resume"):
 
 
 class ReplanEntry(ParsedEntry, kind="replan"):
-    """The rules of zones changed. In ``changes``, ``nominal_ms`` is the old time and ``next_ms`` the new one."""
+    """Rules of zones or calendars changed. In ``changes``, ``nominal_ms`` is the old time, ``next_ms`` the new one."""
 
     whats = frozenset({What.REPLANNED})
     is_leaders = True
@@ -101,7 +101,8 @@ class ReplanEntry(ParsedEntry, kind="replan"):
         return self.moved
 
     def changes(self) -> Iterator[Change]:
-        why = f"tzdata {self._field(b'old') or 'unknown'} → {self._field(b'new')}"
+        tzdata = f"tzdata {self._field(b'old') or 'unknown'} → {self._field(b'new')}"
+        why = tzdata if self._field(b"of") == "tzdata" else "calendars"
         past = frozenset(self.made_due())
         for row in self.moved:
             ready_us = self.at_us if row.id in past else 0

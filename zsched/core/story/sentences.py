@@ -229,6 +229,7 @@ _SENTENCES: Final[dict[What, str | Callable[[Change, str, str], str]]] = {
 }
 # The same for some of its reasons.
 _BY_REASON: Final[dict[What, dict[str, str]]] = {
+    What.REPLANNED: {"calendars": "a calendar changed: next {next} instead of {nominal}"},
     What.RUN_AGAIN: {"": "run {0.run_id}: its worker died: pushed again, attempt {0.count}"},
     What.RESTORED: {
         "audit": "put back{due}: it was missing from Redis, and the log has no reason",

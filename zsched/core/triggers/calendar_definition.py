@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zsched.core.triggers.calendars import Closure, Span
-from zsched.core.triggers.exclusions import closure_of
+from zsched.core.triggers.exclusions import closure_of, is_name
 from zsched.core.wording import alternatives
 from zsched.errors import InvalidSchedule
 
@@ -37,6 +37,10 @@ class Calendar:
         for closure in self.closures:
             yield from closure.spans(start_s, end_s, offset_s)
 
+    def to_dict(self) -> dict[str, list[str]]:
+        """Return it as ``of`` takes it, with all its parts."""
+        return dict.fromkeys(_PARTS, []) | json.loads(self.text)
+
     @classmethod
     def of(cls, name: str, given: Mapping[str, Any]) -> Calendar:
         """
@@ -45,8 +49,10 @@ class Calendar:
         Raises:
             InvalidSchedule: it has another form; the error names the part and the text.
         """
+        if not is_name(name):
+            raise InvalidSchedule("name", name, "not the name of a calendar", "give a to z, 0 to 9, - and _, no day")
         unknown = [part for part in given if part not in _PARTS]
-        if unknown or not given:
+        if unknown:
             raise InvalidSchedule(
                 f"calendars.{name}", ", ".join(unknown), "not a calendar", f"give {alternatives(_PARTS)}"
             )

@@ -7,10 +7,13 @@ Calendars as a value: the named sets of excluded times that a namespace has once
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from zsched.core.wording import alternatives
 from zsched.errors import UnknownCalendar
+
+if TYPE_CHECKING:
+    from zsched.core.triggers.calendar_definition import Calendar
 
 
 class Span(NamedTuple):
@@ -29,13 +32,13 @@ class Closure(Protocol):
         ...
 
 
-class Calendars(dict[str, Closure]):
+class Calendars(dict[str, "Calendar"]):
     """The calendars of a namespace by name, read at one time: a value by identity, which is never changed."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]  # a key of caches
     __eq__ = object.__eq__
 
-    def __missing__(self, name: str) -> Closure:
+    def __missing__(self, name: str) -> Calendar:
         known = f"name {alternatives([*self])}, or put it first" if self else "put it first: this namespace has none"
         raise UnknownCalendar("exclude", name, "no calendar of this namespace", known)
 

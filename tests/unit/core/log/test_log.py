@@ -166,14 +166,17 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         [change("r", What.SKIPPED, why="paused", first_ms=5, last_ms=50, count=7), change("r", What.ENDED)],
     ),
     "replan": (
-        entry(7, "replan", "old", "2025b", "new", "2026a", "rows", 2, "r", f"{DUE_MS} 90 95", "s", f"{DUE_MS} 5 5"),
+        entry(
+            *(7, "replan", "of", "tzdata", "old", "2025b", "new", "2026a"),
+            *("rows", 2, "r", f"{DUE_MS} 90 95", "s", f"{DUE_MS} 5 5"),
+        ),
         [
             change("r", What.REPLANNED, nominal_ms=DUE_MS, next_ms=90, why="tzdata 2025b → 2026a", **READY),
             change("s", What.REPLANNED, nominal_ms=DUE_MS, next_ms=5, why="tzdata 2025b → 2026a", **READY),
         ],
     ),
     "replan where nobody knows what was before": (
-        entry(7, "replan", "old", "", "new", "2026a", "rows", 1, "r", "5 6 7"),
+        entry(7, "replan", "of", "tzdata", "old", "", "new", "2026a", "rows", 1, "r", "5 6 7"),
         [change("r", What.REPLANNED, nominal_ms=5, next_ms=6, why="tzdata unknown → 2026a", **READY)],
     ),
     "unblock": (
