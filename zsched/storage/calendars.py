@@ -52,5 +52,5 @@ class CalendarStore:
 
     def _write(self, texts: Mapping[str, str], is_restored: int) -> dict[str, str]:
         rows = [each for name, held in texts.items() for each in (name, *held.split(" ", 1))]
-        _, _, *words = self._scripts.call("calendars", rows=rows, is_restored=is_restored)
+        _, *words = self._scripts.call("calendars", rows=rows, is_restored=is_restored)
         return dict(zip(texts, map(word_text, words), strict=True))

@@ -39,7 +39,8 @@ class Calendar:
 
     def to_dict(self) -> dict[str, list[str]]:
         """Return it as ``of`` takes it, with all its parts."""
-        return dict.fromkeys(_PARTS, []) | json.loads(self.text)
+        given: dict[str, list[str]] = json.loads(self.text)
+        return {part: given.get(part, []) for part in _PARTS}
 
     @classmethod
     def of(cls, name: str, given: Mapping[str, Any]) -> Calendar:
