@@ -139,7 +139,7 @@ def test_a_function_that_a_worker_lacks_is_named_with_the_host_that_lacks_it(
     assert "ValueError: Invalid attribute name: charge (tasks has no charge)" == errors[charge]
     assert "ValueError: Invalid attribute name: app_of_rq.tasks.news (cannot import app_of_rq.tasks)" == errors[news]
     host = socket.gethostname()
-    assert told[1].startswith(f"  → deploy the tasks that has charge on {host}, and restart the worker; then run it")
+    assert told[1].startswith(f"  → deploy tasks with its charge on {host}, and restart the worker; then run it")
     assert told[1].endswith(f" again: zsched retry {charge}")
     assert f", by worker w: {errors[charge]}; " in told[0]
     redis_client.delete(KEYS.rq.worker("w"))  # as RQ does some minutes after its death

@@ -11,7 +11,7 @@ from click.testing import Result
 from tests.builders.command_line import Zsched
 from tests.builders.daemons import DaemonThread, archive_of_its_own
 from tests.builders.leaders import know
-from tests.integration.standing import KEYS, LAST_T, NOBODY_FOLLOWS, problems, report, status
+from tests.integration.standing import KEYS, LAST_T, NOBODY_FOLLOWS, now_ms, problems, report, status, verdict
 from tests.waiting import eventually
 from zsched import Client
 from zsched.cli.program import DONE, UNHEALTHY
@@ -245,6 +245,24 @@ def test_the_archive_of_a_stopped_daemon_does_not_follow(zsched: Zsched, led: re
     assert ["box:/var/archive-1.db, its daemon has stopped, up to date, complete since the beginning"] == archives(
         zsched("status")
     )
+
+
+@pytest.mark.parametrize(
+    ("hold_ms", "remedy"),
+    [
+        (50_000, "wait: the archives put back what Redis lost"),
+        (-1, "see archive_failed and archiver_refused"),
+    ],
+)
+def test_status_says_to_wait_for_the_archives_while_firing_is_on_hold(
+    zsched: Zsched, led: redis.Redis, hold_ms: int, remedy: str
+) -> None:
+    led.hset(KEYS.meta(), "hold", now_ms(led) + hold_ms)
+
+    said = verdict(zsched("status"))
+
+    assert f"UNHEALTHY: {NOBODY_FOLLOWS}" == said[0]
+    assert said[1].startswith(f"  → {remedy}")
 
 
 def test_a_daemons_archive_is_soon_up_to_date_and_complete(

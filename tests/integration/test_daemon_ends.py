@@ -63,7 +63,10 @@ def unit(tmp_path: Path) -> Iterator[Unit]:
         ({"DAEMON_LEASE_MS": "60001"}, "ZSCHED_DAEMON_LEASE_MS='60001': write a whole number from 200 to 60000"),
         ({"REDIS_URI": "x"}, "ZSCHED_REDIS_URI in the environment is no setting; did you mean ZSCHED_REDIS_URL?"),
         ({"CONFIG": "/nowhere/z.toml"}, "configuration file /nowhere/z.toml: No such file or directory"),
-        ({"REDIS_PASSWORD_FILE": "/nowhere/p"}, "[redis] password_file='/nowhere/p': No such file or directory"),
+        (
+            {"REDIS_PASSWORD_FILE": "/nowhere/p"},
+            "[redis] password_file='/nowhere/p': No such file or directory; write the password into it",
+        ),
         (
             {"REDIS_URL": "redis://localhost:1/0?retries=1"},
             "ZSCHED_REDIS_URL='redis://localhost:1/0?retries=1': it has an option retries that a",
@@ -175,5 +178,6 @@ def test_a_refused_password_ends_the_daemon_for_a_restart(unit: Unit) -> None:
 
     assert FAILED == code
     assert "refused user or password; check ZSCHED_REDIS_URL" in status
+    assert '"None"' not in told  # the archive, whose place depends on the address of Redis, has none yet
     assert "daemon_failed" in told
     assert "wrong" not in status + told

@@ -250,8 +250,8 @@ def test_throttled_schedules_are_shown_and_are_not_a_problem(
     limit = "[queues.email] max_per_second = 0.001"
     assert f"warning: {limit} holds back 52 schedules, the oldest for 1 h" in status.splitlines()
     assert why.startswith("HELD BACK: due ")
-    assert f"ago; {limit}; 52 schedules wait, the oldest for 1 h" in why.splitlines()[0]
-    assert "  → raise the limit, or schedule less" == why.splitlines()[1]
+    assert f"ago; {limit}; 52 schedules waiting, the oldest for 1 h" in why.splitlines()[0]
+    assert "  → raise the limit of all daemons, then: systemctl reload zsched; or schedule less" == why.splitlines()[1]
     assert 0 == json.loads(as_json)["late_s"]
     assert [*(f"s{n:04}" for n in range(50)), "h0001", "h0002"] == listed
     daemon.stop()

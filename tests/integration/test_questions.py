@@ -14,6 +14,7 @@ import pytest
 import redis
 
 from tests.builders.daemons import DaemonThread, archive_of_its_own, leading_daemon
+from tests.builders.redises import connect
 from tests.builders.scenes import Scene, schedule
 from tests.integration.reruns.ends import archived
 from tests.waiting import WITHIN_S, eventually
@@ -24,6 +25,7 @@ from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import Wanted
 from zsched.core.runs.run import RunStatus
 from zsched.core.story.source import Source
+from zsched.embedded import EmbeddedRedis
 from zsched.errors import ArchiveError
 from zsched.storage.archivers import Archivers, ArchiveState
 from zsched.storage.connection import Link
@@ -261,6 +263,21 @@ def test_why_and_history_use_redis_own_log_if_no_archive_answers(
     expected = Source(None, first.position.t_us // 1000, "0-2", problem, True, found.source.place)
     assert expected == found.source == story.source
     assert 0 == redis_client.exists(KEYS.ask())  # the question was taken back
+
+
+@pytest.mark.once
+def test_why_and_history_use_redis_own_log_while_redis_is_full(own_redis: EmbeddedRedis) -> None:
+    client = Client.from_url(own_redis.url)
+    client.enqueue(FUNC, id="a")
+    Archivers(Link.from_url(own_redis.url, WITHIN_S), KEYS).report("a", None, ArchiveState.FOLLOWING, {})
+    with connect(own_redis.url) as watch:
+        watch.config_set("maxmemory", "1mb")
+
+        story, found = client.why("a"), client.history()
+
+    assert [What.ENQUEUED] == [change.what for change in story.changes]
+    assert ["a"] == [change.id for change in found]
+    assert "Redis refuses writes: it is full (maxmemory)" == story.source.problem == found.source.problem
 
 
 def test_a_late_put_that_fired_at_once_is_not_late_by_the_log_alone(scene: Scene) -> None:

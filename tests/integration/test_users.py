@@ -91,7 +91,7 @@ def test_a_daemon_inside_a_worker_is_refused_without_a_user_of_its_own(
 ) -> None:
     told = Zsched(guarded.url(user), "worker").refusal("--with-daemon", "email")
 
-    assert f"--with-daemon: user {user} has not all rights of a daemon" in told
+    assert f"--with-daemon: user {user} lacks rights of the role daemon" in told
     assert told.rstrip().endswith("name a settings file with the daemon's own user: --daemon-config FILE")
     assert not operator.exists(KEYS.seats())
 

@@ -114,14 +114,16 @@ def archives_of(namespace: str, gen: str | None, address: str, environment: Mapp
 def paths_for(namespace: str, gen: str | None, address: str, environment: Mapping[str, str]) -> list[Path]:
     """
     Return the paths at which a daemon of the data set at *address* with the names *gen* (None: no name) may keep its
-    archive. They are in one folder, in the order in which to try them.
+    archive. They are in one folder, in the order in which to try them: the archive that knows most comes first, because
+    a lost Redis is rebuilt from what this daemon has.
 
     Raises:
         ArchiveOfAnother: the archives of its address followed other data sets.
     """
     found = _found(namespace, environment)
     folder = _folder_of(found, gen, address) or _fresh(state_folder(environment), namespace, address, found)
-    return [folder / f"{instance + 1}.db" for instance in range(_INSTANCES)]
+    rank = {facts.path: n for n, facts in enumerate(found) if facts.objection(gen, address) is None}
+    return sorted((folder / f"{n + 1}.db" for n in range(_INSTANCES)), key=lambda path: rank.get(path, len(found)))
 
 
 def refused(objection: str, file: Path, away: Path) -> ArchiveOfAnother:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
 from itertools import islice
+from shlex import quote
 from typing import Final, TypeVar
 
 from zsched.core.clock import from_ms
@@ -127,16 +128,14 @@ class Answers:
             return Hindrance(wait, "nothing has to be done: it fires then")
         for held in seen.held_back:
             if held.queue == schedule.queue or held.zone == schedule.tz:
-                number = f"{held.cause}; {plural(held.waiting, 'schedule')} wait, the oldest for"
+                number = f"{held.cause}; {plural(held.waiting, 'schedule')} waiting, the oldest for"
                 text = f"{number} {rough_duration(now_ms - held.since_ms)}"
+                remedy, *command = ["raise the limit of all daemons, then: systemctl reload zsched; or schedule less"]
                 if held.zone is not None:
-                    return Hindrance(
-                        text, "install tzdata there, or start a daemon on another machine", word=Word.HELD_BACK
-                    )
-                if held.blocked_by is not None:
-                    first, *command = moving_away(held.blocked_by)
-                    return Hindrance(text, first, tuple(command), word=Word.HELD_BACK)
-                return Hindrance(text, "raise the limit, or schedule less", word=Word.HELD_BACK)
+                    remedy = "install tzdata there, or start a daemon on another machine"
+                elif held.blocked_by is not None:
+                    remedy, *command = moving_away(held.blocked_by)
+                return Hindrance(text, remedy, tuple(command), word=Word.HELD_BACK)
         return Hindrance("a daemon leads, so it fires any moment", "if it does not", ("zsched", "doctor"))
 
     def _with_near_ids(self, story: Story) -> Story:
@@ -155,13 +154,17 @@ class Answers:
 
     def _with_queues(self, story: Story, runs: Sequence[Run], stalled: Mapping[str, Stalled]) -> Story:
         """Add to the verdict on a run that no worker takes the queues that have workers: its own may be misspelt."""
-        queue = next((run.queue for run in runs if stalled.get(run.queue) is Stalled.UNHEARD), None)
-        heard = None if queue is None else self._history.heard_queues()
-        if queue is None or not heard:
+        run = next((run for run in runs if stalled.get(run.queue) is Stalled.UNHEARD), None)
+        if run is None or not (heard := self._history.heard_queues()):
             return story
-        meant = similar(queue, heard)
-        hint = f"did you mean {meant}?" if meant else f"queues with workers: {some(sorted(heard))}"
-        return replace(story, verdict=story.verdict.after(hint))
+        meant = similar(run.queue, heard)
+        if meant is None:
+            return replace(story, verdict=story.verdict.after(f"queues with workers: {some(sorted(heard))}"))
+        verdict = story.verdict.after(f"did you mean {meant}?")
+        remedy = (
+            f"zsched set ID --queue {quote(meant)} corrects a schedule, zsched cancel-run {run.id} takes it out; else"
+        )
+        return replace(story, verdict=replace(verdict, remedy=f"{remedy} {verdict.remedy}"))
 
     def _with_slots(self, story: Story, runs: Sequence[Run], _: Mapping[str, Stalled]) -> Story:
         """Add to the verdict on a run that waits for a slot of RQ's rate limit which run has one, and its remedy."""

@@ -78,10 +78,10 @@ def read_password_file(file: str, place: str) -> str:
     """
     try:
         password = read_file(os.path.expanduser(file)).decode().rstrip("\r\n")
+        if not password:
+            raise ValueError("it is empty")
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{place}={file!r}: {reason_of(error)}") from error
-    if not password:
-        raise ConfigError(f"{place}={file!r}: it is empty; write the password into it")
+        raise ConfigError(f"{place}={file!r}: {reason_of(error)}; write the password into it") from error
     return password
 
 

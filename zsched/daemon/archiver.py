@@ -328,5 +328,5 @@ class Archiver:
 
     def _say_once(self, event: str, reason: str) -> None:
         if self._trouble != reason:
-            log.error(event, archive=str(self.path), reason=reason)
+            log.error(event, archive=self.path and str(self.path), reason=reason)
         self._trouble = reason

@@ -11,7 +11,7 @@ from zsched.storage.archivers import ArchiveState, Audited, last_audit
 from zsched.storage.overview import Overview
 
 _FAR: Final = 100_000  # entries behind: more than a few seconds' work
-_PUTS_BACK: Final = "wait: a million schedules take about a minute; until then clients do not see all of them"
+_PUTS_BACK: Final = "wait: the archives put back what Redis lost, a million schedules in a minute; then firing goes on"
 
 
 def _of_state(state: ArchiveState, said: Callable[..., Finding], remedy: str) -> HealthCheck[Overview]:
@@ -54,8 +54,9 @@ def check_no_archive(overview: Overview) -> Iterator[Finding]:
     if alive:
         yield fine("one archive follows the log" if alive == 1 else f"{alive} archives follow the log")
     elif overview.leader is not None:
-        remedy = "see archive_failed and archiver_refused in the daemons' logs; a lost Redis cannot be rebuilt now"
-        yield problem("no archive follows the log", remedy)
+        events = "see archive_failed and archiver_refused in the daemons' logs; a lost Redis cannot be rebuilt now"
+        remedy = f"wait while one is bootstrapping; else {events}"
+        yield problem("no archive follows the log", _PUTS_BACK if overview.held_ms else remedy)
     else:
         yield skipped("none follows the log, as no daemon leads")
 

@@ -137,9 +137,7 @@ def check_held_back(overview: Overview) -> Iterator[Finding]:
         is_limited = held.blocked_by is None and held.per_second is not None  # otherwise they go now, or see below
         if is_limited and for_ms > HELD_BACK_MS:
             number = f"{plural(held.waiting, 'schedule')}, the oldest for {rough_duration(for_ms)}"
-            remedy = (
-                "if that is too slow, raise the limit in the settings of all daemons, then: systemctl reload zsched"
-            )
+            remedy = "if that is too slow, raise the limit of all daemons, then: systemctl reload zsched"
             yield warning(f"{held.cause} holds back {number}", remedy)
 
 
@@ -237,9 +235,7 @@ def check_daemon_failing(overview: Overview) -> Iterator[Finding]:
     """Report failing threads and chores of running daemons. No other check notices that their work is not done."""
     for daemon in (one for one in overview.daemons if one.is_running and one.failing):
         which = "; ".join(f"{part}: {reason}" for part, reason in daemon.failing.items())
-        remedy = (
-            "its log has thread_failed, chore_failed or question_failed with the cause; it is tried again and again"
-        )
+        remedy = "its log has thread_failed, chore_failed or question_failed with the cause; it tries again and again"
         yield warning(f"daemon {daemon.place} fails in part: {which}", remedy)
 
 

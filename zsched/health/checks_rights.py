@@ -76,7 +76,7 @@ def check_rights(probe: Probe) -> Iterator[Finding]:
         yield skipped("before Redis 7 nobody can ask what another user may", "run zsched doctor as that user")
         return
     rights, name = rights_of(probe.roles, probe.keys), probe.user or probe.own_user
-    role = " and a ".join(probe.roles)
+    role = " and the role ".join(probe.roles)
     try:
         if probe.user is not None and probe.ask("ACL", "GETUSER", probe.user) is None:
             remedy = "zsched files users.acl prints one of each role; who there is"
@@ -94,11 +94,11 @@ def check_rights(probe: Probe) -> Iterator[Finding]:
         yield skipped(said, _HOW[probe.server.release >= (7,)])
         return
     if rule:
-        said = f"user {name} has not all rights of a {role}: scripts would fail, some of them in their middle"
+        said = f"user {name} lacks rights of the role {role}: scripts would fail, some of them in their middle"
         yield problem(said, "in the ACL file, and at once", *("redis-cli", "ACL", "SETUSER", name, *rule))
     else:
         has = f"{plural(len(rights.commands), 'command')} and {plural(len(rights.keys), 'pattern')} of keys"
-        yield fine(f"user {name} has all rights of a {role}: {has}")
+        yield fine(f"user {name} has all rights of the role {role}: {has}")
 
 
 def form_of(command: str, key: str, channel: str = _WILD) -> list[str]:

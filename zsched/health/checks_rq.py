@@ -176,7 +176,7 @@ def check_waits_twice(probe: Probe) -> Iterator[Finding]:
         remedy = "the schedule here does not fire if RQ's job was deleted or scheduled again; cancel one of the two"
         yield warning(f"{number}: {some(twice)}", remedy)
     else:
-        yield fine("no delayed job of RQ waits here, too")
+        yield fine("no id waits both as a delayed job of RQ and as a schedule")
 
 
 @health_check("rq_scheduler", Probe, "rq-scheduler")

@@ -69,9 +69,7 @@ _NO_USER: Final = (
     "{!r} is in the place of the user's name, and is not a name; write the user before the command, or give --user if "
     "the lines of this crontab have no users"
 )
-_STAR: Final = (
-    "'*' is in the place of the command, and Debian's cron refuses such a line; write five time fields, not six"
-)
+_STAR: Final = "'*' is in the place of the command, and Debian's cron refuses such a line; write five time fields"
 _NUL: Final = "a NUL ends it, for cron and for the shell; take it out"
 _NO_END: Final = "nothing ends its last line, so Debian's cron ignores the whole file; here it is read as any other"
 _NOT_READ: Final = "cron ignores files with this name in cron.d; rename it, or import the one that cron reads"

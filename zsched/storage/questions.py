@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from zsched.core.entry import Position, text
+from zsched.errors import RedisRefused, RedisUnavailable
 from zsched.storage.archivers import ALIVE_MS, Archivers
 from zsched.storage.connection import Channel, Link, Wire
 from zsched.storage.keys import Keys
@@ -24,6 +25,7 @@ from zsched.storage.lease import Term
 from zsched.storage.log import Log
 from zsched.storage.meta import server_now_ms
 from zsched.storage.scripts import Scripts
+from zsched.storage.writes import WriteRefusal
 
 WAIT_S: Final = 2.0  # for an answer
 # Errors of json.loads and of malformed messages, such as numbers or brackets without end.
@@ -72,8 +74,8 @@ class Questions:
 
     def ask(self, about: str, **arguments: Any) -> dict[str, Any]:
         """
-        Return the answer. Its ``error`` says why there is none: no archive is there, or none answered in time, or only
-        unreadably.
+        Return the answer. Its ``error`` says why there is none: no archive is there, Redis refuses the question as any
+        write, or none answered in time, or only unreadably.
 
         Raises:
             RedisUnavailable, RedisRefused.
@@ -85,7 +87,12 @@ class Questions:
         question = Question(uuid.uuid4().hex, about, arguments, last.position if last else None)
         ask_key, answer_key = self._keys.ask(), self._keys.answer(question.id)
         with self._link.wire() as wire:
-            wire.execute("RPUSH", ask_key, question.text)
+            try:
+                wire.execute("RPUSH", ask_key, question.text)
+            except (RedisRefused, RedisUnavailable) as error:
+                if (refusal := WriteRefusal.from_error(error.__cause__)) is None:
+                    raise
+                return {"error": f"Redis refuses writes: {refusal.sentence}"}
             wire.execute("PEXPIRE", ask_key, KEPT_MS)
             answered = wire.execute("BLPOP", answer_key, self._wait_s)
             if answered is None:

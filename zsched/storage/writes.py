@@ -37,7 +37,7 @@ class WriteRefusal(Enum):
         self.sentence, self.remedy, self.code = sentence, remedy, code
 
     @classmethod
-    def from_error(cls, error: redis.ResponseError) -> WriteRefusal | None:
+    def from_error(cls, error: BaseException | None) -> WriteRefusal | None:
         """Return the member for an error reply; None for another error."""
         if isinstance(error, redis.ReadOnlyError):  # redis-py takes the code off
             return cls.REPLICA

@@ -40,9 +40,7 @@ COOKIE: Final = "zsched_session"
 
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MS_PER_HOUR: Final = 3_600_000
-_WRITES_REFUSED: Final = (
-    'changes are refused while [rq] allow_callables is ["*"]: any function of the workers\' machine could be named'
-)
+_WRITES_REFUSED: Final = 'changes are refused while [rq] allow_callables is ["*"], which names any function'
 
 
 @dataclass(frozen=True, slots=True)

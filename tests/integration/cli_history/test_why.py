@@ -357,7 +357,10 @@ def test_why_of_a_run_in_a_queue_without_workers_names_those_with_workers(
     run_id = client.enqueue(FUNC, id="a", queue=queue).run_id
 
     assert story_of(zsched, "a")[-1].endswith(f"listens to queue {queue}; {hint}")
-    assert zsched.json("why", str(run_id))["verdict"]["text"].endswith(f"; {hint}")
+    verdict = zsched.json("why", str(run_id))["verdict"]
+    assert verdict["text"].endswith(f"; {hint}")
+    corrects = f"zsched set ID --queue email corrects a schedule, zsched cancel-run {run_id} takes it out; else "
+    assert verdict["remedy"].startswith(corrects if queue == "emial" else "start one: ")
 
 
 def test_why_shows_the_first_time_of_a_moved_schedule_in_its_first_zone(zsched: Zsched, client: Client) -> None:

@@ -51,7 +51,7 @@ def user(admin: redis.Redis, server: EmbeddedRedis, role: Role, *more: str) -> s
 def test_a_user_with_the_rights_of_its_role_is_ok(admin: redis.Redis, any_server: EmbeddedRedis, role: Role) -> None:
     url = user(admin, any_server, role)
 
-    assert f"user somebody has all rights of a {role}" in only(examined(url, roles=(role,))["rights"], OK).text
+    assert f"user somebody has all rights of the role {role}" in only(examined(url, roles=(role,))["rights"], OK).text
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_a_worker_refuses_an_odd_name_with_its_field_its_value_and_the_remedy(
 
     refused = Zsched(redis_url)("worker", "--burst", *arguments)
 
-    remedy = "give 1 to 128 printable characters without spaces, not beginning with -"
+    remedy = "give a name of 1 to 128 printable characters without spaces, not beginning with -"
     assert (2, 1) == (refused.exit_code, len(refused.stderr.splitlines()))
     assert refused.stderr.startswith(f"zsched: {field}=")
     assert refused.stderr.endswith(f": not a usable {field} name; {remedy}\n")

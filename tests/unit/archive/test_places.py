@@ -102,6 +102,27 @@ def test_the_folder_of_an_archive_is_found_by_its_data_set_and_then_by_its_addre
     assert tmp_path / f"default-{expected}" == folder_of(gen, address, tmp_path)
 
 
+@pytest.mark.parametrize("gen", [None, "g1"])
+def test_a_daemon_tries_the_archives_of_its_folder_from_the_newest_to_the_oldest(
+    tmp_path: Path, gen: str | None
+) -> None:
+    folder = tmp_path / "default-here-6379-0"
+    for name, entries in {"1.db": 2, "3.db": 9, "4.db": 5}.items():
+        made(folder, name, gen=gen, n=entries)
+
+    paths = paths_for("default", gen, HERE, within(tmp_path))
+
+    assert ["3.db", "4.db", "1.db", "2.db", "5.db"] == [path.name for path in paths[:5]]
+    assert 16 == len(set(paths))
+
+
+def test_a_newer_archive_of_another_data_set_is_not_tried_first(tmp_path: Path) -> None:
+    folder = made(tmp_path / "default-here-6379-0", gen="g1").parent
+    made(folder, "2.db", gen="g2", n=9)
+
+    assert folder / "1.db" == paths_for("default", "g1", HERE, within(tmp_path))[0]
+
+
 def test_a_redis_with_another_name_at_an_address_with_archives_is_refused(tmp_path: Path) -> None:
     path = made(tmp_path / "default-here-6379-0", gen="g1")
 

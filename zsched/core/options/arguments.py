@@ -148,7 +148,7 @@ def check_queue(queue: object, kind: str = "queue") -> str:
         and not queue.endswith(":intermediate")
     ):
         return queue
-    remedy = "give 1 to 128 printable characters without spaces, not beginning with -"
+    remedy = "give a name of 1 to 128 printable characters without spaces, not beginning with -"
     raise InvalidSchedule(kind, queue, f"not a usable {kind} name", remedy)
 
 

@@ -11,10 +11,10 @@ added by ``[urgency.<name>]`` in the configuration for the command line, and by 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any, Final
 
@@ -126,9 +126,11 @@ def define_rule(options: Mapping[str, Any], jitter_ms: int) -> TriggerSpec:
 def _refuse_unknown(options: Mapping[str, Any], known: frozenset[str]) -> None:
     for name, value in options.items():
         if name not in known:
-            elsewhere = ELSEWHERE.get(name)
-            near = [elsewhere] if elsewhere in known else difflib.get_close_matches(name[:_LONGEST_NAME], known, 1, 0.6)
-            remedy = f"our option is {near[0]}=" if near else f"options are {', '.join(sorted(known))}"
+            ours = ELSEWHERE.get(name)
+            # cart= and uid= are arguments of a function, and no typos of at= and id=.
+            near = [ours] if ours in known else get_close_matches(name[:_LONGEST_NAME], known - {"at", "id"}, 1, 0.65)
+            kwargs = "an argument of the function goes into kwargs=; " if "kwargs" in known else ""
+            remedy = f"our option is {near[0]}=" if near else f"{kwargs}options are {', '.join(sorted(known))}"
             raise InvalidSchedule(name, value, "no such option here", remedy)
 
 
@@ -144,9 +146,8 @@ def _definition(func: Any, options: Mapping[str, Any], fallback_id: str, when: W
     args = options.get("args")
     values |= {"func": func, "args": () if args is None else args, "kwargs": options.get("kwargs")}
     has_own_id = "id" in values
-    if values.get("if_version") is not None and not (
-        has_own_id and values.get("if_exists") in (None, IfExists.REPLACE)
-    ):
+    replaces = has_own_id and values.get("if_exists") in (None, IfExists.REPLACE)
+    if values.get("if_version") is not None and not replaces:
         problem = "only a schedule of an id, which is replaced, has a version"
         raise InvalidSchedule("if_version", values["if_version"], problem, "give its id, and no if_exists")
     return Definition(**{"id": fallback_id, **values}, when=when, has_own_id=has_own_id)
@@ -284,9 +285,8 @@ def merged_presets(given: Presets) -> Presets:
     for name, options in given.items():
         for option in options:
             if option not in PRESET_OPTIONS:
-                raise InvalidSchedule(
-                    option, options[option], "not an option of an urgency", f"give {', '.join(PRESET_OPTIONS)}"
-                )
+                problem = "not an option of an urgency"
+                raise InvalidSchedule(option, options[option], problem, f"give {', '.join(PRESET_OPTIONS)}")
         found[name] = {**found.get(name, {}), **options}
     return found
 

@@ -84,7 +84,7 @@ class _CallOptions(TypedDict, total=False):
     """The function's arguments."""
 
     args: Annotated[tuple[Any, ...] | list[Any] | None, Option(
-        "Positional arguments, a JSON array.", forms.ARRAY, Stored.DATA)]
+        "Positional arguments, a JSON array.", forms.ARRAY, Stored.DATA, elsewhere="params")]
     kwargs: Annotated[dict[str, Any] | None, Option("Named arguments, a JSON object.", forms.OBJECT, Stored.DATA)]
 
 

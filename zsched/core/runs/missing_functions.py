@@ -49,4 +49,4 @@ def remedy_of(error: str) -> str:
     if module:
         how = f"python -c 'import {module}' runs it, and says why it fails"  # any writer of RQ's keys can name it
         return f"deploy {module} {ITS_PLACE}; if it is there, and yours, {how}"
-    return f"deploy the {owner} that has {name} {ITS_PLACE}, and restart the worker"
+    return f"deploy {owner} with its {name} {ITS_PLACE}, and restart the worker"

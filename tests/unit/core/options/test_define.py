@@ -118,6 +118,18 @@ def test_an_unknown_option_is_refused_with_the_matching_option(theirs: str, ours
         _define(at=AT, **{theirs: 5})
 
 
+@pytest.mark.parametrize("argument", ["cart", "uid", "user_id", "data"])
+def test_an_argument_of_the_function_given_as_an_option_is_sent_to_kwargs(argument: str) -> None:
+    remedy = "an argument of the function goes into kwargs=; options are after, allow_past, "
+    with pytest.raises(InvalidSchedule, match=rf"^{argument}=5: no such option here; {remedy}"):
+        _define(at=AT, **{argument: 5})
+
+
+def test_an_object_as_queue_is_refused_with_the_demand_for_its_name() -> None:
+    with pytest.raises(InvalidSchedule, match=r"not a usable queue name; give a name of 1 to 128 printable"):
+        _define(at=AT, queue=object())
+
+
 TIMES = ["at", "after", "every", "cron", "rrule", "tz", "starts", "allow_past", "count"]
 
 
