@@ -27,7 +27,6 @@ from zsched.core.options.arguments import (
 from zsched.core.options.choices import Missed, ScheduleState
 from zsched.core.wording import plural, some
 from zsched.errors import InvalidSchedule
-from zsched.storage.calendars import DELETED
 from zsched.storage.refusals import demand, not_found
 
 if TYPE_CHECKING:
@@ -101,11 +100,13 @@ class Schedules(Past):
 
     def delete_calendar(self, name: str) -> bool:
         """
-        Delete a calendar. Return False if there is none.
+        Delete a calendar. Return False if no calendar has this name.
 
         Raises:
             InvalidSchedule: schedules name it; the error has some of their ids.
         """
+        from zsched.storage.calendars import DELETED
+
         recurring = self._reader.schedules(self._reader.recurring())
         if named := [one.id for one in recurring if one.trigger is not None and name in one.trigger.exclude]:
             problem = f"{plural(len(named), 'schedule')} name it: {some(named)}"

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from zsched.core.entry import text
-from zsched.core.options.forms import UNREADABLE
-from zsched.core.triggers.calendar_definition import Calendar
 from zsched.core.triggers.calendars import Calendars
 from zsched.storage.connection import Channel
 from zsched.storage.keys import Keys
@@ -24,6 +22,9 @@ class CalendarStore:
 
     def read(self) -> Calendars:
         """Return the present calendars. One that another program broke is left out."""
+        from zsched.core.options.forms import UNREADABLE  # few clients have calendars
+        from zsched.core.triggers.calendar_definition import Calendar
+
         found = Calendars()
         for name, held in self.held().items():
             _, _, stored = held.partition(" ")

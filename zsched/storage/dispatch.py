@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from zsched.core.entry import Position, text
 from zsched.core.occurrences.planning import Move
-from zsched.core.occurrences.policy import Plan, Policy
+from zsched.core.occurrences.policy import Plan, Policy, passed_text
 from zsched.core.runs.job import OFFSET_FIELD
 from zsched.core.runs.run import FAILURES, GONE, Run, facts_text
 from zsched.core.runs.run_id import schedule_of
@@ -277,7 +276,7 @@ class Dispatch:
         for move in moves:
             record = move.record
             known = record.id, record.own_fields()[b"version"], record.due_ms, record.nominal_ms
-            rows += (*known, move.nominal_ms, move.due_ms)
+            rows += (*known, move.nominal_ms, move.due_ms, passed_text(move.passed))
         reply = self._scripts.call(
             "replan", field=field, plans_by=version, is_done=int(is_done), rows=rows, **term.fence
         )
@@ -321,12 +320,8 @@ def advance_words(plan: Plan, policy: Policy, flags: str = "") -> bytes:
     """Write a plan for advance.lua, of a schedule with these flag letters."""
     times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.fire_ms, plan.due_ms))
     next_times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.next_ms, plan.next_due_ms))
-    ranges = (
-        f"{one.why}:{one.range.first_ms}:{one.range.last_ms}:{one.range.count}{one.note and f':{quote(one.note)}'}"
-        for one in plan.passed
-    )
     policies = policy.overlap.value, str(policy.overlap_limit), flags or "-"
-    words = (*times, *policies, *next_times, ",".join(ranges) or "-")
+    words = (*times, *policies, *next_times, passed_text(plan.passed))
     return " ".join(words).encode()
 
 

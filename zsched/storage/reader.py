@@ -16,7 +16,6 @@ from zsched.core.model import Schedule
 from zsched.core.options.choices import Priority
 from zsched.core.record import Place, Record
 from zsched.core.runs.signature import job_pairs
-from zsched.core.triggers.trigger import with_calendars
 from zsched.storage.calendars import CalendarStore
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
@@ -85,6 +84,8 @@ class Reader:
 
     def _schedule(self, record: Record, calendars: Callable[[], Calendars], now_ms: int = 0) -> Schedule:
         """Return *record* as a schedule, with *calendars* if its rule names one."""
+        from zsched.core.triggers.trigger import with_calendars  # as_schedule imports it at its use, too
+
         found = as_schedule(record, self._encoder, now_ms)
         return found if found.trigger is None else replace(found, trigger=with_calendars(found.trigger, calendars))
 

@@ -37,7 +37,7 @@ def rows(kind: str, at_ms: int, *lines: str) -> Entry:
 
 RUN = f"a-{DUE_MS}"
 MOVED = put(T_MS - 600, "a", due_ms=DUE_MS - 7, replaced="a", past="a")
-NEW_RULES = rows("replan", T_MS - 60, f"a {T_MS + HOUR_MS} {DUE_MS} {DUE_MS}")
+NEW_RULES = rows("replan", T_MS - 60, f"a {T_MS + HOUR_MS} {DUE_MS} {DUE_MS} -")
 PUT_LATE = put(T_MS - 900, "a", "b", past="a b")
 CASES: dict[str, tuple[list[Entry], list[float]]] = {
     "put late": ([PUT_LATE, fire(T_MS - 895, RUN, f"b-{DUE_MS}")], [5, 5]),

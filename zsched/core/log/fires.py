@@ -8,14 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
-from urllib.parse import unquote
 
 from zsched.core.entry import Entry, any_milliseconds, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Advanced, OneShotsFired, OneShotsLeft, PushedByRule, Quarantined, Row
 from zsched.core.occurrences.changes import BACKFILL, RUN_NOW, Change
 from zsched.core.occurrences.outcomes import LEFT_OUT, Outcome, What, outcome_of
-from zsched.core.occurrences.policy import Passed, Range
+from zsched.core.occurrences.policy import passed_in
 from zsched.core.options.choices import Priority
 from zsched.core.runs.run_id import RunKey, nominal_ms_of, run_id_of
 
@@ -94,7 +93,7 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
         nominal_ms = milliseconds(nominal)
         run = "" if nominal_ms is None else f"{nominal_ms}{self.run_suffix}"
         times = nominal_ms, milliseconds(next_nominal), milliseconds(next_due)
-        return Advanced(id, run, word, *times, _passed(passed), why, int(jitter or 0))
+        return Advanced(id, run, word, *times, passed_in(passed), why, int(jitter or 0))
 
     def rows(self) -> Iterable[Row]:
         return self.moves
@@ -200,14 +199,3 @@ def _happened(words: Mapping[str, int]) -> Counter[tuple[What, str]]:
         if outcome.what is not None:
             happened[outcome.what, outcome.reason] += number
     return happened
-
-
-def _passed(words: str) -> tuple[Passed, ...]:
-    """Parse ``<why>:<first ms>:<last ms>:<count>``, some with ``:<note>``, separated by commas."""
-    if words == "-":
-        return ()
-    parts = (one.split(":") for one in words.split(","))
-    return tuple(
-        Passed(why, Range(int(first), int(last), int(count)), unquote("".join(note)))
-        for why, first, last, count, *note in parts
-    )

@@ -144,11 +144,12 @@ class Resumed(OfSchedule):
 
 @dataclass(slots=True)
 class Replanned(OfSchedule):
-    """A waiting occurrence has another time by the new rules of its zone."""
+    """A waiting occurrence has another time by new rules of its zone or calendars. ``passed``: excluded ones."""
 
     nominal_ms: int
     new_nominal_ms: int
     new_due_ms: int
+    passed: tuple[Passed, ...] = ()
 
 
 @dataclass(slots=True)

@@ -32,13 +32,14 @@ from zoneinfo import ZoneInfo
 
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.model import Schedule
+from zsched.core.occurrences.policy import Passed, excluded
 from zsched.core.record import Record
 from zsched.core.runs.job import OFFSET_FIELD
 from zsched.core.runs.run_id import RunId
 from zsched.core.runs.signature import SIGNATURE_FIELD
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
-from zsched.core.triggers.trigger import Trigger, build, delay_of, due_of, spec_of, with_calendars
+from zsched.core.triggers.trigger import OpenTrigger, Trigger, build, delay_of, due_of, spec_of, with_calendars
 from zsched.core.triggers.zones import offset_s, resolve_local, zone
 
 _REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, a day would be another occurrence
@@ -98,12 +99,16 @@ def _dues(spec: TriggerSpec, anchor_ms: int, start_ms: int, id: str, first_ms: i
 
 
 class Move(NamedTuple):
-    """A schedule as it was read, and the new times of its occurrence; ``offset_s``: of a one-shot, as in ``At``."""
+    """
+    A schedule as it was read, and the new times of its occurrence. ``offset_s``: of a one-shot, as in ``At``.
+    ``passed``: occurrences up to the new one that are excluded now.
+    """
 
     record: Record
     nominal_ms: int
     due_ms: int
     offset_s: int | None = None
+    passed: tuple[Passed, ...] = ()
 
     @property
     def is_signed(self) -> bool:
@@ -154,7 +159,8 @@ def reopened(record: Record, calendars: Calendars, now_ms: int) -> Move | None:
     new_ms = trigger.next_after(max(now_ms, fired_ms))
     if new_ms is None or new_ms == record.nominal_ms:
         return None
-    return Move(record, new_ms, due_of(trigger, record.id, new_ms))
+    passed = excluded(trigger, record.nominal_ms - 1, new_ms) if isinstance(trigger, OpenTrigger) else ()
+    return Move(record, new_ms, due_of(trigger, record.id, new_ms), passed=passed)
 
 
 def _move_of_one_shot(record: Record, due_ms: int) -> Move | None:

@@ -8,9 +8,11 @@ only passed on here: the script that pushes decides whether the previous run is 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
 
 from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.outcomes import Outcome
@@ -203,3 +205,23 @@ def _passed(why: Outcome, trigger: Trigger, first_ms: int, until_ms: int, with_i
         return ()
     last_ms = until_ms if with_it else trigger.last_until(until_ms - 1)
     return (Passed(why.word, Range(first_ms, first_ms if last_ms is None else max(last_ms, first_ms), count)),)
+
+
+def passed_text(passed: Iterable[Passed]) -> str:
+    """Return ``<why>:<first ms>:<last ms>:<count>`` for each, some with ``:<note>``, by commas; - for none."""
+    ranges = (
+        f"{one.why}:{one.range.first_ms}:{one.range.last_ms}:{one.range.count}{one.note and f':{quote(one.note)}'}"
+        for one in passed
+    )
+    return ",".join(ranges) or "-"
+
+
+def passed_in(words: str) -> tuple[Passed, ...]:
+    """Parse ``<why>:<first ms>:<last ms>:<count>``, some with ``:<note>``, separated by commas."""
+    if words == "-":
+        return ()
+    parts = (one.split(":") for one in words.split(","))
+    return tuple(
+        Passed(why, Range(int(first), int(last), int(count)), unquote("".join(note)))
+        for why, first, last, count, *note in parts
+    )

@@ -36,7 +36,7 @@ ADVANCE = row_fields(
     f"s quarantined {DUE_MS} - - - no queue",
     f"m passed - {DUE_MS + 5} {DUE_MS + 9} missed:{DUE_MS - 5}:{DUE_MS}:2",
 )
-REPLAN = row_fields("replan", f"r {DUE_MS} {DUE_MS + 5} {DUE_MS + 6}", f"s-1 {DUE_MS} 5 5")
+REPLAN = row_fields("replan", f"r {DUE_MS} {DUE_MS + 5} {DUE_MS + 6} -", f"s-1 {DUE_MS} 5 5 -")
 END = row_fields("end", f"a-{RUN} succeeded {{}}", f"a-r-{RUN}-r1 failed {{}}")
 AGAIN = row_fields("again", f"a-{RUN} 2 its worker died", f"a-r-{RUN}-r1 3 its worker died")
 BAD = row_fields("quarantine", f"e low {DUE_MS} its hash is gone", "no-id! high 1.5 why not")
