@@ -126,7 +126,7 @@ def nominal(run: str) -> int:
     """The time that a run id says, in ms."""
     parsed = RunId.parse(run)
     if parsed is None:
-        raise Broken(f"{run!r} is no run id")
+        raise Broken(f"{run!r} is not a run id")
     return parsed.nominal_ms
 
 

@@ -1,5 +1,5 @@
 """
-The sentences of a page, and their lengths in words.
+The sentences of a page, their lengths in words, and phrases for which there are plainer words.
 
 Code, tables, headings, pictures and comments are left out. A list item ends a sentence, as a full stop does. Inline
 code counts as one word, a link as its text.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean
 from typing import Final, NamedTuple
@@ -22,6 +23,21 @@ from tests.documents import PROJECT, pages
 LONGEST: Final = 40  # words of a sentence
 MEAN: Final = 15.0  # words per sentence, of all pages together
 MEAN_OF_PAGE: Final = 18.0
+
+# Phrases that say what is not, or that have no noun, and the plain words for them: in pages, messages and docstrings.
+STILTED: Final = {
+    r"(?<!here )\b(is|are|was|were) no (?!longer|more|larger|less|later|earlier|other|one\b|obstacle)": "is not a …",
+    r"\bnobody (leads|led|stands|listens)\b": "no daemon is leading, no standby, no worker listens",
+    r"\bgo(es|ing)? on\b": "continue",
+    r"\bas (it is|it was|it came|they are|they were)(?=[.;,)]|$)": "unchanged",
+    r"\bnames? no instant\b": "is ambiguous",
+    r"\ball the same\b": "anyway",
+    r"\bput(s|ting)? ((it|them|one) )?back\b": "restore what was lost, release from quarantine, requeue",
+    r"\btak(e|es|en|ing) (it|them|one) away\b": "remove",
+    r"\bheard of\b": "the last report",
+    r"\b(has|have) not (all|\d)": "lacks, does not have",
+    r"\bin reach\b": "available",
+}
 
 _BLOCKS: Final = re.compile(r"^( *)(```+|~~~+).*?^\1\2 *$|<!--.*?-->", re.DOTALL | re.MULTILINE)
 _LINES: Final = re.compile(r"^ *(?:#|\||!\[|\[[^\]]+\]: |:::|!!!).*$", re.MULTILINE)
@@ -59,6 +75,12 @@ def sentences(text: str) -> list[str]:
     text = _CODE.sub("Code", _LINK.sub(r"\1", _ITEM.sub("\n\n", text)))
     text = _SHORT.sub(lambda found: found[0].replace(".", ""), text)
     return [" ".join(each.split()) for each in _END.split(text) if words(each)]
+
+
+def replaceable(text: str, phrases: Mapping[str, str] = STILTED) -> list[str]:
+    """Return what is found of *phrases* in *text*, each with the plain words for it."""
+    found = ((re.search(phrase, text), plain) for phrase, plain in phrases.items())
+    return [f"{one[0]} → {plain}" for one, plain in found if one]
 
 
 def figures(page: Path) -> Figures:

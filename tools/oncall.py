@@ -150,7 +150,7 @@ class Fault:
 
 FAULTS = (
     Fault("disk full", "pager", fill_the_disk, r"archive .*leader\.db.*(disk|write|full|I/O)", r"→ .*(disk|space)"),
-    Fault("queue without worker", "no charges", stop_a_worker, r"nobody listens to queue money", r"→ .*worker money"),
+    Fault("queue without worker", "no charges", stop_a_worker, r"no worker listens.* money", r"→ .*worker money"),
     Fault("removed function", "no charges", remove_a_function, r"charges", r"shop has no charge"),
     Fault("worker without the module", "no push", start_a_worker_elsewhere, r"push", r"cannot import news"),
     Fault("paused", "no digest", pause, r"paused.*: digest", r"→ .*zsched (why|resume)"),

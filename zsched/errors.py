@@ -83,17 +83,17 @@ class ScheduleExists(ZschedError):
 
 class VersionConflict(ZschedError):
     """
-    The schedule does not have the version that the call names: somebody changed it meanwhile. Nothing was written.
+    The version that the call names is stale: another writer changed the schedule. Nothing was written.
 
     ``given`` is the call's ``if_version``, ``present`` the schedule's version; None: no such schedule waits now.
     """
 
     def __init__(self, id: str, given: str, present: str | None) -> None:
         self.id, self.given, self.present = id, given, present
-        now = "no such schedule waits now" if present is None else f"it has version {show(present)} now"
+        now = "it is not waiting any more" if present is None else f"it has version {show(present)} now"
         super().__init__(
-            f"schedule {id!r}, if_version={show(given)}: somebody changed it, and {now}; read it again (zsched show, "
-            "client.get), and decide anew"
+            f"schedule {id!r}, if_version={show(given)} is stale: {now}; read it again (zsched show, client.get), "
+            "and decide again"
         )
 
 

@@ -130,7 +130,7 @@ def test_an_archive_joins_while_clients_write_and_another_daemon_fires(
     assert [] == joined.of("redis_history_lost") + joined.of("archive_failed")
 
 
-def test_a_run_pushed_in_a_bootstrap_stays_as_it_is(redis_url: str, redis_client: redis.Redis, path: Path) -> None:
+def test_a_run_pushed_in_a_bootstrap_is_unchanged(redis_url: str, redis_client: redis.Redis, path: Path) -> None:
     client = Client.from_url(redis_url)
     client.schedule("app.task", id="rule", every=3600, args=("old",))
     client.schedule("app.task", id="another", every=3600)

@@ -203,7 +203,7 @@ def test_a_failing_thread_of_daemon_or_archivist_is_in_status_and_in_the_metrics
     where, client = pages_of(daemon), Client.from_url(server.url)
     here, there = ["thread waker"], ["thread answerer"]
 
-    eventually(lambda: [sorted(here + there)] == [sorted(one.failing) for one in client.overview().daemons])
+    eventually(lambda: [sorted(here + there)] == [sorted(one.failing) for one in client._overview().daemons])
     eventually(lambda: "zsched_failing 2.0" in ask(where, "/metrics").text)
 
     watch.execute_command("ACL", "SETUSER", "default", "+@all")

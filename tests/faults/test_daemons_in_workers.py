@@ -109,14 +109,14 @@ def seated(watch: redis.Redis) -> set[str]:
 
 def leader(client: Client) -> str | None:
     """Return the name of the worker whose daemon leads."""
-    return next((one.worker for one in client.overview().of_role(DaemonRole.LEADS)), None)
+    return next((one.worker for one in client._overview().of_role(DaemonRole.LEADS)), None)
 
 
 def await_pair(fleet: Fleet, client: Client, watch: redis.Redis) -> tuple[str, str]:
     """Wait until one daemon leads and another stands by. Return their workers."""
     eventually(lambda: len(fleet.daemons()) == 2 == len(seated(watch)))
-    eventually(lambda: leader(client) and len(client.overview().of_role(DaemonRole.STANDS_BY)) == 1)
-    [standby] = [one.worker or "" for one in client.overview().of_role(DaemonRole.STANDS_BY)]
+    eventually(lambda: leader(client) and len(client._overview().of_role(DaemonRole.STANDS_BY)) == 1)
+    [standby] = [one.worker or "" for one in client._overview().of_role(DaemonRole.STANDS_BY)]
     return leader(client) or "", standby
 
 
@@ -145,7 +145,7 @@ def test_a_host_that_hangs_loses_its_seat_and_its_daemon_ends_when_it_returns(
     hung, other = await_pair(fleet, client, watch)
     [third] = {"a", "b", "c"} - {hung, other}
     processes = fleet.processes(hung)
-    [seat] = [one.id for one in client.overview().of_role(DaemonRole.LEADS)]
+    [seat] = [one.id for one in client._overview().of_role(DaemonRole.LEADS)]
 
     for pid in processes:
         os.kill(pid, signal.SIGSTOP)

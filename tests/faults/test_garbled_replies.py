@@ -71,7 +71,9 @@ def test_a_client_call_with_an_invalid_reply_reports_may_have_been_applied(proxy
 
 
 @pytest.mark.once
-def test_a_daemon_logs_garbled_replies_once_and_goes_on(proxy: Proxy, watch: redis.Redis, start_daemon: Start) -> None:
+def test_a_daemon_logs_garbled_replies_once_and_continues(
+    proxy: Proxy, watch: redis.Redis, start_daemon: Start
+) -> None:
     know(watch)
     daemon = start_daemon(proxy.url, DAEMON_RENEW_MS="100")
     daemon.wait_for("term_began")

@@ -255,7 +255,7 @@ def test_an_emptied_redis_gets_every_acknowledged_write_back_under_load(start_da
         for story in stories[:2]:
             assert [What.PUT, What.RESTORED] == [change.what for change in story.changes]
             assert "created by" in story.lines[0][1]
-            assert "put back, due" in story.lines[1][1]
+            assert "restored, due" in story.lines[1][1]
         assert "pushed again" in stories[2].lines[-1][1]
         assert "a lost Redis may have pushed it already" in stories[3].lines[-1][1]
         stop_standby_first(daemons, watch)

@@ -54,7 +54,7 @@ def restart(server: EmbeddedRedis, daemon: DaemonProcess) -> None:
 def archived(server: EmbeddedRedis) -> None:
     """Put a schedule, and wait until an archive has it."""
     client = Client.from_url(server.url)
-    eventually(lambda: [one for one in client.overview().archives if one.state is ArchiveState.FOLLOWING])
+    eventually(lambda: [one for one in client._overview().archives if one.state is ArchiveState.FOLLOWING])
     client.schedule(FUNC, id="before", after=3600, durable=True)
 
 

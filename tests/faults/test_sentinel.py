@@ -232,7 +232,7 @@ def test_the_command_line_uses_sentinels_and_reports_their_errors(guard: Guard) 
     sentinels.stop_watching()
     unwatched = zsched("ls")
 
-    assert (4, "") == (status.exit_code, status.stderr)  # nobody leads
+    assert (4, "") == (status.exit_code, status.stderr)  # no daemon is leading
     told = json.loads(status.stdout)
     assert (1, sentinels.url) == (told["recurring"], told["redis"])
     assert "no_replica" not in {one["name"] for one in told["warnings"]}

@@ -67,9 +67,7 @@ def test_schedules_become_due_at_one_time_in_job_log_and_archive(
     assert_state_is_redis_own(server.url, path)
 
 
-def test_a_lapsed_lease_is_taken_by_the_daemon_that_stands_by(
-    start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis
-) -> None:
+def test_a_lapsed_lease_is_taken_by_the_standby(start_daemon: Start, server: EmbeddedRedis, watch: redis.Redis) -> None:
     know(watch)
     leader = start_daemon(server.url)
     leader.wait_for("term_began")

@@ -34,17 +34,17 @@ def begin(guard: Guard, redis_url: str, path: Path) -> Begin:
     return lambda: guard.spawn([sys.executable, "-m", "zsched.cli", "archive", "keep"], env=env)
 
 
-def test_an_archivist_alone_keeps_an_archive_and_is_no_daemon(begin: Begin, client: Client) -> None:
+def test_an_archivist_alone_keeps_an_archive_and_is_not_a_daemon(begin: Begin, client: Client) -> None:
     client.schedule("app.task", id="a", after=3600)
     archivist = begin()
-    eventually(lambda: [ArchiveState.FOLLOWING] == [one.state for one in client.overview().archives])
+    eventually(lambda: [ArchiveState.FOLLOWING] == [one.state for one in client._overview().archives])
 
     client.schedule("app.task", id="b", after=3600, durable=True)
 
-    assert [] == list(client.overview().daemons)
+    assert [] == list(client._overview().daemons)
     archivist.send_signal(signal.SIGTERM)
     assert 0 == archivist.wait(WITHIN_S)
-    assert [True] == [one.is_stopped for one in client.overview().archives]
+    assert [True] == [one.is_stopped for one in client._overview().archives]
 
 
 def test_an_archivist_alone_refuses_the_archive_of_another_namespace(begin: Begin, path: Path) -> None:

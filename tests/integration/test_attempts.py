@@ -270,7 +270,7 @@ def test_a_simple_worker_renews_its_signs_of_life_while_a_task_runs(
     assert 0 == redis_client.exists(execution_key, f"{RQ}:executions:{run_id}")
 
 
-def test_a_job_of_another_program_is_left_as_it_is(work: Work, redis_client: redis.Redis) -> None:
+def test_a_job_of_another_program_is_left_unchanged(work: Work, redis_client: redis.Redis) -> None:
     job = Queue(connection=redis_client).enqueue("tasks.fail", retry=Retry(max=1))
     work()
 

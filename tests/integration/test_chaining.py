@@ -273,7 +273,7 @@ def test_a_next_cannot_replace_the_recurring_schedule_of_its_run(stage: Stage) -
 
     stage.work()
 
-    assert "would take the place of the recurring schedule that this run is of" in stage.error(run)
+    assert "would replace the recurring schedule of this run" in stage.error(run)
     assert "every" == stage.client.get("recurs").kind
 
 

@@ -116,7 +116,7 @@ def test_apply_removes_schedules_missing_from_the_file_only_with_prune(zsched: Z
     left = sorted(one.id for one in client.list())
     removed = zsched.apply(BEAT, "--prune")
 
-    told = "zsched: 1 schedule of this file's is no longer in it: digest; --prune removes it\n"
+    told = "zsched: 1 schedule of this file is no longer in it: digest; --prune removes it\n"
     assert told + NOTE.format("app.tasks.beat (no module 'app')") == mentioned.stderr
     assert "digest: removed" == shown.stdout.splitlines()[0] == removed.stdout.splitlines()[0]
     assert (["beat", "digest"], ["beat"]) == (left, [one.id for one in client.list()])

@@ -276,7 +276,7 @@ def test_a_backfill_of_an_unknown_past_fails_with_a_remedy(zsched: Zsched, redis
 
 
 @pytest.mark.parametrize(
-    ("options", "advice"), [([], "the same command goes on from there"), (["--again"], "give a later --from")]
+    ("options", "advice"), [([], "the same command continues from there"), (["--again"], "give a later --from")]
 )
 def test_ctrl_c_prints_the_progress_of_the_backfill(
     zsched: Zsched, monkeypatch: pytest.MonkeyPatch, options: list[str], advice: str
@@ -306,7 +306,7 @@ def test_a_real_ctrl_c_stops_the_backfill_and_the_same_command_continues(
     _, told = process.communicate(timeout=ENDS_S)
 
     pushed = redis_client.llen(f"{RQ}:queue:default")
-    assert (INTERRUPTED, "goes on from there") == (process.returncode, told.strip()[-18:])
+    assert (INTERRUPTED, "continues from there") == (process.returncode, told.strip()[-20:])
     assert 0 < pushed < 90_000
     assert pushed == zsched.json("backfill", "r", *stretch(90_000), "--dry-run")["ran"]
 

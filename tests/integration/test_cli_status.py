@@ -193,7 +193,7 @@ def test_a_check_without_redis_is_unhealthy_and_says_what_to_do(zsched: Zsched, 
     assert (UNHEALTHY, "") == (result.exit_code, result.stdout)
     said, remedy, calm, *_ = result.stderr.splitlines()
     assert said.startswith(f"zsched: cannot reach Redis at {NOWHERE} (--redis-url): ")
-    assert "  → start Redis, or repair the way to it: redis-cli -p 1 PING" == remedy
+    assert "  → start Redis, or repair the connection to it: redis-cli -p 1 PING" == remedy
     assert "nothing is lost" in calm
     assert ("RedisUnavailable", True) == (told["type"], "redis-cli -p 1 PING" in told["remedy"])
 

@@ -70,8 +70,8 @@ def test_archives_are_listed_by_host_and_path(zsched: Zsched, led: redis.Redis) 
 @pytest.mark.parametrize(
     ("ago_ms", "ends"),
     [
-        (25_000, ["complete since the beginning"]), (300_000, ["heard of 5m ago"]),
-        (3_500_000, ["heard of 58m 20s ago"]), (3_601_000, []),
+        (25_000, ["complete since the beginning"]), (300_000, ["last report 5m ago"]),
+        (3_500_000, ["last report 58m 20s ago"]), (3_601_000, []),
     ],
 )  # fmt: skip
 def test_a_silent_archive_is_shown_with_the_time_of_its_last_report_for_an_hour(
@@ -131,7 +131,7 @@ def test_an_archive_of_a_daemon_inside_a_worker_on_a_disk_that_does_not_stay_is_
     assert [
         (
             "archive_fleeting",
-            "archive box:/var/a.db is on a disk that ends with its container or machine (overlay)",
+            "archive box:/var/a.db is on an ephemeral disk, lost with its container or machine (overlay)",
             "mount a volume there, or give the worker an [archive] path on one",
         )
     ] == [tuple(one.values()) for one in told["warnings"] if one["name"] == "archive_fleeting"]
@@ -235,7 +235,7 @@ def test_a_lost_history_is_a_problem_with_its_next_step(
 def test_a_missing_leader_is_the_only_problem_without_a_leader(zsched: Zsched, led: redis.Redis) -> None:
     led.delete(KEYS.lease())
 
-    assert ["nobody leads: no daemon of this namespace is running"] == problems(zsched)
+    assert ["no daemon is leading: none of this namespace is running"] == problems(zsched)
 
 
 def test_the_archive_of_a_stopped_daemon_does_not_follow(zsched: Zsched, led: redis.Redis) -> None:
@@ -250,7 +250,7 @@ def test_the_archive_of_a_stopped_daemon_does_not_follow(zsched: Zsched, led: re
 @pytest.mark.parametrize(
     ("hold_ms", "remedy"),
     [
-        (50_000, "wait: the archives put back what Redis lost"),
+        (50_000, "wait: the archives restore what Redis lost"),
         (-1, "see archive_failed and archiver_refused"),
     ],
 )

@@ -42,10 +42,10 @@ def test_a_killed_or_stopped_daemon_does_not_count_as_standby(zsched: Zsched, le
     result = zsched("status")
     told = status(zsched)
 
-    expected = "healthy: one daemon leads, nobody stands by; nothing is overdue; 1 archive follows"
+    expected = "healthy: one daemon leads, no standby; nothing is overdue; 1 archive follows"
     assert (DONE, expected) == (result.exit_code, verdict(result)[0])
-    gone = " (the daemon of pid ? on box was last heard of 10s ago)" if state == "silent" else ""
-    assert verdict(result)[1].startswith(f"warning: nobody stands by{gone}: when the daemon that leads dies, nothing")
+    gone = " (the daemon of pid ? on box last reported 10s ago)" if state == "silent" else ""
+    assert verdict(result)[1].startswith(f"warning: no standby daemon{gone}: when the leader dies, nothing")
     assert ["no_standby"] == [one["name"] for one in told["warnings"]]
 
 
@@ -61,8 +61,8 @@ def test_a_daemon_that_may_not_lead_does_not_count_as_standby(
 
     result, warning = zsched("status"), said(zsched, "no_standby")
 
-    assert (DONE, True) == (result.exit_code, "one daemon leads, nobody stands by" in verdict(result)[0])
-    assert "nobody stands by (box, pid 2 may not lead: Redis may evict): when the" in warning["problem"]
+    assert (DONE, True) == (result.exit_code, "one daemon leads, no standby" in verdict(result)[0])
+    assert "no standby daemon (box, pid 2 may not lead: Redis may evict): when the" in warning["problem"]
     assert ["leader", "barred"] == [line.split()[0] for line in section(result, "DAEMON")]
 
 
@@ -80,7 +80,7 @@ def test_status_prints_problems_first_and_each_with_a_remedy(redis_url: str, zsc
 
     lines = [line for line in verdict(result) if not line.startswith("warning")][: 2 * len(told["alarms"])]
     assert UNHEALTHY == result.exit_code
-    assert lines[0] == "UNHEALTHY: nobody leads: no daemon of this namespace is running"
+    assert lines[0] == "UNHEALTHY: no daemon is leading: none of this namespace is running"
     assert all(line.startswith("also: ") for line in lines[2::2])
     assert all(re.match("  → .{10}", line) for line in lines[1::2])
     assert ["no_leader", "archive_lost", "late", "archive_failed", "audit"] == [one["name"] for one in told["alarms"]]
@@ -93,7 +93,7 @@ def test_status_without_a_leader_names_the_running_daemons(zsched: Zsched, led: 
 
     result = zsched("status")
 
-    assert "UNHEALTHY: nobody leads; heard of within 10 s: box, pid 42" == verdict(result)[0]
+    assert "UNHEALTHY: no daemon is leading; reported within 10 s: box, pid 42" == verdict(result)[0]
     assert "leading_refused" in verdict(result)[1]
 
 
@@ -127,7 +127,7 @@ def test_a_daemon_that_fell_silent_is_named_with_its_log(zsched: Zsched, led: re
     told = status(zsched)
 
     [found] = [one for one in (*told["alarms"], *told["warnings"]) if one["name"] == name]
-    assert "the daemon of pid 12719 on vm was last heard of 33s ago" in found["problem"]
+    assert "the daemon of pid 12719 on vm last reported 33s ago" in found["problem"]
     assert "pid 3" not in found["problem"]
     assert "pid 4" not in found["problem"]
     assert found["remedy"].startswith("see its log there (journalctl -u zsched), as it may be cut off from Redis; ")
@@ -235,12 +235,12 @@ REASONS = {
     ),
     "an unreadable entry": Case(
         lambda led: report(led, "one", unknown_entries=2, unreadable_entries=2),
-        "archive_unknown", "cannot read 2 entries of the log", "^it reads from Redis what they did, within a minute",
+        "archive_unknown", "cannot read 2 entries of the log", "^it reads their effects from Redis within a minute",
     ),
     "expired and missed runs": Case(
         come_too_late, "too_late",
         "^in the last 5 min 2 runs expired in a queue, 1 occurrence expired before firing, "
-        r"20 occurrences passed and will not fire \(paused, or nobody led\)$", "zsched history --status expired",
+        r"20 occurrences passed and will not fire \(paused, or no daemon led\)$", "zsched history --status expired",
     ),
     "runs without a timeout": Case(
         take_too_long, "default_timeout",
@@ -313,7 +313,7 @@ def test_a_warning_has_a_problem_and_a_remedy(zsched: Zsched, well: redis.Redis,
     assert [f"warning: {warning['problem']}", f"  → {warning['remedy']}"] == lines
 
 
-def test_a_short_wait_for_a_slot_is_no_warning_and_is_listed(zsched: Zsched, well: redis.Redis) -> None:
+def test_a_short_wait_for_a_slot_causes_no_warning_and_is_listed(zsched: Zsched, well: redis.Redis) -> None:
     wait_for_a_slot(well, holder := in_rq(well, "stock", status="started", worker_name="w"), for_s=200)
 
     told = status(zsched)
@@ -377,7 +377,7 @@ def test_more_waiting_schedules_than_are_read_are_reported_by_their_queue_alone(
     assert ["no_worker"] == [one["name"] for one in status(zsched)["warnings"]]
 
 
-def test_a_blocked_schedule_whose_run_is_over_is_no_warning(zsched: Zsched, well: redis.Redis) -> None:
+def test_a_blocked_schedule_whose_run_is_over_causes_no_warning(zsched: Zsched, well: redis.Redis) -> None:
     run = block(well, "stock", status="finished", worker_name="w")
 
     told = status(zsched)
@@ -424,12 +424,12 @@ def test_a_rebuilt_redis_is_a_warning_for_half_an_hour(zsched: Zsched, led: redi
     warning, result = said(zsched, "rebuilt"), zsched("status")
 
     at = from_ms(at_ms).strftime("%H:%M:%S")
-    expected = f"Redis lost something and was rebuilt at {at} UTC: 2 put back, 1 pushed again, 1 skipped as uncertain"
+    expected = f"Redis lost something and was rebuilt at {at} UTC: 2 restored, 1 pushed again, 1 skipped as uncertain"
     assert (DONE, expected) == (result.exit_code, warning["problem"])
     assert "zsched history --status pushed_again" in warning["remedy"]
     windows = section(result, "LAST")
     assert ["1m", "5m*", "30m*"] == [line.split()[0] for line in windows[:3]]
-    assert "* without what Redis lost of that time: zsched history looks further" == windows[3]
+    assert "* Redis lost a part of that time: zsched history has more" == windows[3]
     assert "no run failed, was lost or expired in the last 30m*" in result.stdout
 
 

@@ -120,7 +120,7 @@ def test_watch_without_rich_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> 
         watch(list, 1.0, "UTC")
 
 
-@pytest.mark.parametrize(("option", "says"), [([], "stdout is no terminal"), (["--json"], "--json is not")])
+@pytest.mark.parametrize(("option", "says"), [([], "is not a terminal"), (["--json"], "contradict")])
 def test_watch_is_refused_without_a_terminal_or_with_json(option: list[str], says: str) -> None:
     result = CliRunner().invoke(program, ["status", "--watch", *option], env={"ZSCHED_REDIS_URL": "redis://nowhere"})
 

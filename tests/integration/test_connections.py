@@ -154,7 +154,7 @@ def test_an_adopted_client_keeps_its_number_of_connections(redis_url: str) -> No
         assert (3, 4) == (Client(given)._link.pool.max_connections, AsyncClient(awaited)._link.pool.max_connections)
 
 
-def test_a_number_of_connections_is_no_option_of_a_question_to_a_node() -> None:
+def test_a_number_of_connections_is_not_an_option_of_a_question_to_a_node() -> None:
     owner = SlotOwner([("h", 1)], "key", is_tls=False, options={"max_connections": 5, "username": "u"})
 
     assert {"username", "socket_timeout", "socket_connect_timeout"} == owner._options.keys()

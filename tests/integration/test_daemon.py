@@ -93,7 +93,7 @@ def test_a_sleeping_daemon_is_woken_by_an_earlier_put(
     assert run.startswith("sooner-")
 
 
-def test_a_renewal_of_the_lease_is_no_reason_for_a_pass(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_renewal_of_the_lease_causes_no_pass(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, renew, fire = list[str](), Lease.renew, Dispatch.fire
 
     def renewed(self: Lease, term: Term) -> Term:
@@ -211,11 +211,11 @@ def _make_list(client: redis.Redis, key: str) -> None:
 
 BROKEN: dict[str, Callable[[redis.Redis], Any]] = {
     "trigger is no json": lambda r: r.hset(SCHEDULE, "trigger", "every day"),
-    "trigger is no text": lambda r: r.hset(SCHEDULE, "trigger", b"\xff\xfe{"),
+    "trigger is not text": lambda r: r.hset(SCHEDULE, "trigger", b"\xff\xfe{"),
     "trigger is gone": lambda r: r.hdel(SCHEDULE, "trigger"),
     "anchor is no number": lambda r: r.hset(SCHEDULE, "anchor", "yesterday"),
     "progress is gone": lambda r: r.hdel(SCHEDULE, "progress"),
-    "progress is no text": lambda r: r.hset(SCHEDULE, "progress", b"\xff"),
+    "progress is not text": lambda r: r.hset(SCHEDULE, "progress", b"\xff"),
     "progress has no nominal time": lambda r: r.hset(SCHEDULE, "progress", "- - - 1-1-1"),
     "progress has an empty word": lambda r: r.hset(SCHEDULE, "progress", "1767225600000  - 1-1-1"),
     "progress has no version": lambda r: r.hset(SCHEDULE, "progress", "1767225600000 - -"),

@@ -61,7 +61,7 @@ def unit(tmp_path: Path) -> Iterator[Unit]:
     ("settings", "reason"),
     [
         ({"DAEMON_LEASE_MS": "60001"}, "ZSCHED_DAEMON_LEASE_MS='60001': write a whole number from 200 to 60000"),
-        ({"REDIS_URI": "x"}, "ZSCHED_REDIS_URI in the environment is no setting; did you mean ZSCHED_REDIS_URL?"),
+        ({"REDIS_URI": "x"}, "ZSCHED_REDIS_URI in the environment is not a setting; did you mean ZSCHED_REDIS_URL?"),
         ({"CONFIG": "/nowhere/z.toml"}, "configuration file /nowhere/z.toml: No such file or directory"),
         (
             {"REDIS_PASSWORD_FILE": "/nowhere/p"},
@@ -97,7 +97,7 @@ def test_an_unknown_key_in_the_file_ends_the_daemon_for_good(unit: Unit, tmp_pat
 
     code, status, _ = unit.end("--config", str(file))
 
-    assert (USAGE, f"{file}: [redis] urll is no setting; did you mean url?") == (code, status)
+    assert (USAGE, f"{file}: [redis] urll is not a setting; did you mean url?") == (code, status)
 
 
 @pytest.mark.true_start

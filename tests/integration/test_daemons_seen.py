@@ -33,7 +33,7 @@ def running(client: Client) -> list[DaemonSeen]:
     """Return the running daemons, once there are two and one of them leads."""
 
     def two() -> list[DaemonSeen]:
-        found = list(client.overview().daemons)
+        found = list(client._overview().daemons)
         return found if len(found) == 2 and found[0].role is LEADS else []
 
     return eventually(two)
@@ -46,7 +46,7 @@ def test_daemons_report_their_identity_and_their_stop(redis_url: str, client: Cl
     leads, stands_by = running(client)
     by_pid = {process.pid: process for process in processes}
     by_pid[stands_by.pid].stop()
-    after = client.overview().daemons
+    after = client._overview().daemons
 
     assert (LEADS, STANDS_BY) == (leads.role, stands_by.role)
     assert {process.pid for process in processes} == {leads.pid, stands_by.pid}
@@ -112,14 +112,16 @@ def test_a_daemons_role_is_derived_from_lease_and_reports(
     assert [None] * len(found) == [one.may_not_lead for one in found]
 
 
-def test_a_killed_leader_is_no_standby(redis_url: str, client: Client, redis_client: redis.Redis, guard: Guard) -> None:
+def test_a_killed_leader_is_not_a_standby(
+    redis_url: str, client: Client, redis_client: redis.Redis, guard: Guard
+) -> None:
     processes = [DaemonProcess(guard, redis_url) for _ in range(2)]
     running(client)
     first = eventually(lambda: _reported_leader(client))
 
     next(one for one in processes if one.pid == first.pid).send(9)
     lapse(redis_client)
-    seen = eventually(lambda: found if (found := client.overview()).leader not in (None, first.id) else None)
+    seen = eventually(lambda: found if (found := client._overview()).leader not in (None, first.id) else None)
 
     assert [SILENT] == [one.role for one in seen.daemons if one.id == first.id]
     assert [] == seen.of_role(STANDS_BY)
@@ -127,7 +129,7 @@ def test_a_killed_leader_is_no_standby(redis_url: str, client: Client, redis_cli
 
 def _reported_leader(client: Client) -> DaemonSeen | None:
     """Return the leader, once its own report says that it leads."""
-    seen = client.overview()
+    seen = client._overview()
     leads = {report.about["daemon"] for report in seen.archives if report.about.get("leads")}
     return next((one for one in seen.daemons if one.id == seen.leader and one.id in leads), None)
 

@@ -14,6 +14,7 @@ from tests.waiting import eventually
 from zsched import Client, InvalidSchedule
 from zsched.core.clock import from_ms
 from zsched.core.occurrences.outcomes import What
+from zsched.storage.archivers import ArchiveState
 
 FUNC = "app.tasks.run"
 MINUTE_MS = 60_000
@@ -88,7 +89,8 @@ def test_calendars_return_with_the_schedules_after_a_loss(
     next_ms = client.get("tick").next_ms
 
     with DaemonThread(redis_url) as daemon:
-        daemon.wait_for("archive_bootstrapped")
+        daemon.wait_for("term_began")
+        eventually(lambda: [ArchiveState.FOLLOWING] == [one.state for one in client._overview().archives])
         client.schedule(FUNC, id="other", after=3600, durable=True)
         redis_client.flushall()
         eventually(lambda: [one.id for one in client.list()] == ["other", "tick"])

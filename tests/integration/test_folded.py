@@ -175,7 +175,7 @@ def test_threads_share_a_fold(client: Client, redis_client: redis.Redis) -> None
 
 
 @pytest.mark.anyio
-async def test_the_event_loop_goes_on_while_a_log_is_folded_and_asked(
+async def test_the_event_loop_continues_while_a_log_is_folded_and_asked(
     redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on, check = threading.Event(), answering.answer_from
@@ -194,7 +194,7 @@ async def test_the_event_loop_goes_on_while_a_log_is_folded_and_asked(
         assert [["a"], ["a"]] == [[one.id for one in await call] for call in calls]
 
 
-def test_a_search_that_an_archive_began_does_not_go_on_in_the_log(
+def test_a_search_that_an_archive_began_does_not_continue_in_the_log(
     client: Client, link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = {"archive": "host:/a.db", "complete_since": "start", "as_of": "0-1"}
@@ -202,5 +202,5 @@ def test_a_search_that_an_archive_began_does_not_go_on_in_the_log(
     answers = iter([part, {"error": "no archive answered within 2 s"}])
     monkeypatch.setattr(Questions, "ask", lambda *_, **__: next(answers))
 
-    with pytest.raises(ArchiveError, match="within 2 s; the search goes on after cursor 1-2-3-4-5"):
+    with pytest.raises(ArchiveError, match="within 2 s; the search continues after cursor 1-2-3-4-5"):
         client.history()

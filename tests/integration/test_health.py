@@ -156,12 +156,12 @@ def test_a_daemon_that_may_not_lead_reports_the_reason_until_it_may(
         assert "maxmemory-policy allkeys-lru may evict schedules" in (barred.may_not_lead or "")
         keep(watch)
         eventually(lambda: watch.publish("zsched:{default}:wake", "lease") and of_role(client, DaemonRole.STANDS_BY))
-        assert [None, None] == [one.may_not_lead for one in client.overview().daemons]
+        assert [None, None] == [one.may_not_lead for one in client._overview().daemons]
 
 
 def of_role(client: Client, role: DaemonRole) -> DaemonSeen | None:
     """Return the daemon with that role."""
-    return next((one for one in client.overview().daemons if one.role is role), None)
+    return next((one for one in client._overview().daemons if one.role is role), None)
 
 
 def test_readyz_of_a_leader_that_redis_refuses_is_503_with_the_reason(

@@ -50,7 +50,7 @@ def archive(tmp_path: Path) -> Path:
 def leader(guarded_server: GuardedRedis, client: Client, guard: Guard, archive: Path) -> Iterator[DaemonProcess]:
     daemon = DaemonProcess(guard, guarded_server.url("zsched-daemon"), ARCHIVE_PATH=str(archive))
     daemon.wait_for("term_began")
-    eventually(lambda: any(report.is_alive(client.overview().now_ms) for report in client.overview().archives))
+    eventually(lambda: any(report.is_alive(client._overview().now_ms) for report in client._overview().archives))
     yield daemon
     daemon.stop()
 
@@ -116,7 +116,7 @@ def auditor(guarded_server: GuardedRedis, archive: Path) -> Iterator[ByHand]:
 
 def archived(client: Client) -> None:
     """Wait until the archive has the whole log, and check that none of it is unknown."""
-    [report] = eventually(lambda: [one for one in client.overview().archives if client.overview().behind(one) == 0])
+    [report] = eventually(lambda: [one for one in client._overview().archives if client._overview().behind(one) == 0])
     assert (0, 0) == (report.about["unknown_entries"], report.about["unreadable_entries"])
 
 

@@ -230,9 +230,9 @@ def test_throttled_schedules_are_shown_and_are_not_a_problem(
         redis_client.hset(key, "created_at", rq_time(due_ms - 5000))  # they were not put late
     daemon = daemons.start(email=0.001)
     eventually(lambda: redis_client.llen(f"{RQ}:queue:email") == 1)
-    eventually(lambda: client.overview().held_back)
+    eventually(lambda: client._overview().held_back)
 
-    overview: Overview = client.overview()
+    overview: Overview = client._overview()
     status, as_json, why = (
         CliRunner().invoke(program, words, env={"ZSCHED_REDIS_URL": redis_url}).stdout
         for words in (["status"], ["status", "--json"], ["why", "s0030"])
@@ -292,7 +292,7 @@ class Limited(Quiet):
     @property
     def throttled_count(self) -> int:
         """Return how many schedules are throttled."""
-        return sum(held.waiting for held in self.client.overview().held_back)
+        return sum(held.waiting for held in self.client._overview().held_back)
 
 
 def test_an_audit_alarms_on_late_schedules_and_not_on_throttled_ones(scene: Scene) -> None:

@@ -205,7 +205,7 @@ def test_jobs_that_guards_only_warned_of_are_counted_by_queue(redis_client: redi
         assert {"mail": 3, "sms": 1, "odd": 0} == scrape(where).by("jobs_warned_total", "queue")
 
 
-def test_a_scrape_goes_on_beside_a_count_of_warned_jobs_of_a_wrong_type(
+def test_a_scrape_continues_beside_a_count_of_warned_jobs_of_a_wrong_type(
     redis_client: redis.Redis, redis_url: str
 ) -> None:
     redis_client.set(f"{RQ}:zsched:warned", "no hash")

@@ -111,7 +111,7 @@ def test_a_second_reading_counts_only_new_entries(link: Link, redis_client: redi
     assert 1 == len(log.counts)
 
 
-def test_later_readings_go_on_where_a_reading_had_to_stop(link: Link, redis_client: redis.Redis) -> None:
+def test_later_readings_continue_where_a_reading_had_to_stop(link: Link, redis_client: redis.Redis) -> None:
     write(redis_client, 1000)
     clock = ManualClock()
     minutes = LastMinutes(SlowLog(link, clock, 60.0), "")

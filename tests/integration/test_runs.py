@@ -146,7 +146,7 @@ def test_history_shows_the_runs_of_occurrences_and_filters_by_their_status(stage
     assert re.search(r"  failed  +[\d.]+ m?s  +[\d.]+ m?s  +.*ZeroDivisionError: division$", table["bad"])
     assert re.search(r"  queued +waits-\S+ +by \S+$", table["waits"])
     assert re.search(r"  running +[\d.]+ m?s +runs-\S+ +by \S+$", table["runs"])
-    assert re.search(r"  lost .*RQ's job is gone", table["gone"])
+    assert re.search(r"  lost .*RQ's job is missing", table["gone"])
     run = told["good"]["run"]
     assert ("enqueued", "succeeded", {"sent": 123}) == (told["good"]["what"], run["status"], run["note"])
     for status, id in (("failed", "bad"), ("running", "runs"), ("lost", "gone")):
@@ -220,10 +220,10 @@ def test_why_includes_the_end_of_each_run(stage: Stage) -> None:
     took = r"after [\d.]+ m?s, having waited [\d.]+ m?s for a worker, by worker w-default"
     assert re.fullmatch(rf"run good-\d+ succeeded {took}; it noted sent=123", last["good"])
     assert re.match(rf"run bad-\d+ failed {took}: ZeroDivisionError: division$", last["bad"])
-    assert re.match(r"run gone-\d+ is lost: RQ's job is gone", last["gone"])
+    assert re.match(r"run gone-\d+ is lost: RQ's job is missing", last["gone"])
     words = {"good": "RAN", "bad": "FAILED", "waits": "NOT RUN", "runs": "RUNNING", "gone": "LOST"}
     assert words == {id: story["verdict"]["word"] for id, story in stories.items()}
     texts = {id: story["verdict"]["text"] for id, story in stories.items()}
     assert re.fullmatch(rf"run good-\d+ succeeded {took}; it noted sent=123", texts["good"])
-    assert re.match(r"run waits-\d+ is queued since \S+ \S+; RQ knows of no worker that", texts["waits"])
+    assert re.match(r"run waits-\d+ is queued since \S+ \S+; no RQ worker is registered", texts["waits"])
     assert re.fullmatch(r"run runs-\d+ is running since \S+ \S+ on worker w-slow", texts["runs"])

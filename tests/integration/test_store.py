@@ -297,7 +297,7 @@ def test_a_run_is_found_in_older_pages_of_the_log_and_never_under_a_longer_id(
 # -- keys of a wrong type, and addresses ------------------------------------------------------------------
 
 
-def test_queues_of_a_wrong_type_are_no_queues_and_a_denied_read_is_refused(
+def test_queues_of_a_wrong_type_are_not_queues_and_a_denied_read_is_refused(
     link: Link, redis_client: redis.Redis
 ) -> None:
     key = KEYS.rq.queues()
@@ -328,10 +328,10 @@ def test_an_overview_counts_lateness_from_the_later_of_due_time_and_put(
     held = KEYS.throttled(Priority.NORMAL, "mail")
     redis_client.hset(KEYS.meta(), "throttled", "normal:mail")
 
-    late = client.overview()
+    late = client._overview()
     redis_client.zadd(held, {"put": to_ms(at)})
     redis_client.hdel(job, "zs_version")
-    later = client.overview()
+    later = client._overview()
 
     assert to_ms(at) == late.oldest_due_ms
     assert late.late_ms < 3_600_000

@@ -154,7 +154,7 @@ def test_the_report_of_a_daemon_names_its_failing_threads(
 
     start()
 
-    eventually(lambda: [{"thread answerer": "'a bug'"}] == [dict(one.failing) for one in client.overview().daemons])
+    eventually(lambda: [{"thread answerer": "'a bug'"}] == [dict(one.failing) for one in client._overview().daemons])
 
 
 class Told:

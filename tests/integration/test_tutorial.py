@@ -40,7 +40,7 @@ pytestmark = pytest.mark.once
 PAGE = "docs/tutorial.md"
 SMALLER = {"range(1_000)": "range(4)", "timedelta(seconds=10)": "timedelta(hours=1)"}  # in campaign.py
 LATER = "120"  # minutes until an event begins: the test lets its reminder become due
-HEALTHY = "healthy: one daemon leads, nobody stands by; nothing is overdue; 1 archive follows"
+HEALTHY = "healthy: one daemon leads, no standby; nothing is overdue; 1 archive follows"
 QUEUES = ("email", "campaign")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = "<!-- not run: "  # before a piece of Python, with the reason
@@ -188,7 +188,7 @@ def test_a_stopped_worker_with_its_daemon_and_a_flushed_redis_are_reported_and_s
 
     with set_back(redis_client, 60_000):  # so that the put comes in time
         reader.python("service.py talk 60.1", "id='reminder-talk'", instead="service.py talk 60")
-    reader.zsched("status", "UNHEALTHY: nobody leads: no daemon of this namespace is running", code=UNHEALTHY)
+    reader.zsched("status", "UNHEALTHY: no daemon is leading: none of this namespace is running", code=UNHEALTHY)
     reader.zsched("why reminder-talk", "OVERDUE: due ", "; no daemon is leading")
     due = Client.from_url(redis_url).get("reminder-talk").next_at
     assert due is not None
@@ -204,8 +204,8 @@ def test_a_stopped_worker_with_its_daemon_and_a_flushed_redis_are_reported_and_s
         reader.take("redis-cli -p 6400 flushall && zsched ls")
         redis_client.flushall()
         second.wait_for("recovery_done")
-        reader.zsched("status", HEALTHY, "warning: Redis lost something and was rebuilt at ", " UTC: 2 put back\n")
-        reader.zsched("why digest-ada", "put back, due ", ": Redis had lost it", "next ")
+        reader.zsched("status", HEALTHY, "warning: Redis lost something and was rebuilt at ", " UTC: 2 restored\n")
+        reader.zsched("why digest-ada", "restored, due ", ": Redis had lost it", "next ")
     assert [] == reader.left
 
 

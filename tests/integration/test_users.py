@@ -76,7 +76,7 @@ def leader(
 
 def has_archive(client: Client) -> bool:
     """Return True if an archive follows the log."""
-    told = client.overview()
+    told = client._overview()
     return any(report.is_alive(told.now_ms) for report in told.archives)
 
 
@@ -107,7 +107,7 @@ def test_a_daemon_inside_a_worker_has_the_user_of_its_own_settings_and_the_names
     workers = RqWorkers(guard, guarded.url("zsched-worker"), tmp_path, TASKS)
     worker = workers.start(*options, module="zsched.cli", ZSCHED_REDIS_URL=guarded.url("zsched-worker"))
 
-    eventually(lambda: client.overview().leader)
+    eventually(lambda: client._overview().leader)
     run = client.schedule("tasks.note", queue="email", after=0)
     eventually(is_over(client, run.run_id))
 
@@ -151,7 +151,7 @@ def test_client_daemon_and_worker_need_no_right_beyond_their_users(
     client.backfill("daily", datetime.now(UTC) - timedelta(days=2), datetime.now(UTC))
     withdrawn = client.enqueue("tasks.note", id="withdrawn", queue="nobody")
     client.cancel("many-0")
-    assert "RQ knows of no worker that listens to queue nobody" in client.why("withdrawn").verdict.text
+    assert "no RQ worker is registered for queue nobody" in client.why("withdrawn").verdict.text
     client.cancel_run(str(withdrawn.run_id))
     Queue("default", connection=operator).enqueue_in(timedelta(0), "tasks.fail")
     eventually(lambda: operator.llen(f"{RQ}:queue:default") >= 3 and not operator.exists(f"{RQ}:scheduled:default"))
@@ -171,7 +171,7 @@ def test_client_daemon_and_worker_need_no_right_beyond_their_users(
     assert client.history("once")
     assert list(client.log()[0])
     assert client.preview("daily", n=1)
-    assert client.overview().leader is not None
+    assert client._overview().leader is not None
     assert [] == guarded.refused()
     assert not [event for event in leader.events if event["level"] in ("error", "critical")]
 
@@ -282,7 +282,7 @@ def test_a_client_user_can_ask_why_its_run_waits(guarded: GuardedRedis, client: 
     Worker(["push"], connection=operator).register_birth()
     run_id = str(client.enqueue("tasks.note", id="run", queue="email").run_id)
     told = client.why(run_id).verdict.text
-    assert "RQ knows of no worker that listens to queue email" in told
+    assert "no RQ worker is registered for queue email" in told
     assert "queues with workers: push" in told
 
     operator.set(f"{RQ}:suspended", 1)

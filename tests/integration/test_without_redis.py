@@ -21,7 +21,7 @@ pytestmark = pytest.mark.once
 
 NOWHERE = "redis://127.0.0.1:1/0"
 PROBLEM = f"cannot reach Redis at {NOWHERE} (ZSCHED_REDIS_URL)"
-REMEDY = "start Redis, or repair the way to it: redis-cli -p 1 PING"
+REMEDY = "start Redis, or repair the connection to it: redis-cli -p 1 PING"
 BY_ARCHIVE = "by an archive that knows what happened up to"
 
 
@@ -138,7 +138,7 @@ def test_status_adds_what_the_archive_knows(cut_off: Zsched, scene: Scene) -> No
     assert (3, 1, 1, 2) == tuple(told["archived"][name] for name in ("waiting", "overdue", "paused", "open_runs"))
 
 
-def test_the_error_says_where_to_ask_if_there_is_no_archive_here(elsewhere: Zsched) -> None:
+def test_the_error_says_where_to_ask_without_an_archive_here(elsewhere: Zsched) -> None:
     results = [elsewhere("why", "once"), elsewhere("history"), elsewhere("status")]
 
     assert [FAILED, FAILED, UNHEALTHY] == [result.exit_code for result in results]

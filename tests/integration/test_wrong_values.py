@@ -171,7 +171,7 @@ def test_a_leader_logs_a_corrupted_set_of_queues_once_per_term_and_fires(
     assert f"due-{DUE_MS}" in ns.queue()
 
 
-STOPPED, IGNORED = "nothing fires until it is", "firing goes on without it"
+STOPPED, IGNORED = "nothing fires until it is", "firing continues without it"
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_key_of_a_wrong_type_is_named(zsched: Zsched, redis_client: redis.Redi
     redis_client.lpush(key, "mine")
 
     with pytest.raises(Garbled, match="zsched doctor looks at the types of all keys") as caught:
-        Client(redis_client).overview()
+        Client(redis_client)._overview()
 
     assert caught.value.problem.startswith(f"{key}: ")
     assert f"{key} is a list" in findings(zsched)["key types"]["said"]

@@ -100,7 +100,7 @@ def test_an_advance_that_is_sent_twice_pushes_one_run(led: Namespace) -> None:
     assert 1 == len(led.queue())
 
 
-def test_a_run_id_that_exists_already_is_not_pushed_again_and_the_schedule_goes_on(led: Namespace) -> None:
+def test_a_run_id_that_exists_already_is_not_pushed_again_and_the_schedule_continues(led: Namespace) -> None:
     [row] = _due(led)
     due_ms, next_ms = int(row[2]), led.now_ms + HOUR_MS
     led.redis.hset(f"{RQ}:job:r-{due_ms}", mapping={"status": "finished", "data": "old"})
@@ -212,7 +212,7 @@ def test_an_exhausted_schedule_is_marked_ended_and_stays_readable(led: Namespace
 
 
 @pytest.mark.parametrize("broken", ["template gone", "template of another type"])
-def test_a_schedule_that_cannot_be_pushed_is_quarantined_and_the_rest_go_on(led: Namespace, broken: str) -> None:
+def test_a_schedule_that_cannot_be_pushed_is_quarantined_and_the_rest_continue(led: Namespace, broken: str) -> None:
     [bad] = _due(led, "bad", template={"origin": "broken"})
     [_, good] = _due(led, "good")
     led.redis.delete(led.keys.template("bad"))

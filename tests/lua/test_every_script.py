@@ -129,7 +129,7 @@ def _out_of_memory(ns: Namespace) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in (*READS, *FREEING)])
-def test_a_script_without_memory_applies_nothing(led: Namespace, name: str) -> None:
+def test_a_script_applies_nothing_when_redis_is_out_of_memory(led: Namespace, name: str) -> None:
     furnish(led)
     led.scripts.ensure(name.split(" ")[0])
     before = contents(led)
@@ -140,7 +140,7 @@ def test_a_script_without_memory_applies_nothing(led: Namespace, name: str) -> N
     assert before == contents(led)
 
 
-def test_a_leader_without_memory_keeps_its_lease_releases_it_and_reads_schedules(led: Namespace) -> None:
+def test_a_leader_keeps_its_lease_and_reads_schedules_when_redis_is_out_of_memory(led: Namespace) -> None:
     led.put(("later", "+60000"))
     for name in ("renew", "release", "get"):
         led.scripts.ensure(name)

@@ -112,7 +112,7 @@ def test_a_corrupted_deadline_is_ignored(led: Namespace, broken: str) -> None:
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
-def test_an_occurrence_past_its_deadline_is_recorded_and_its_rule_goes_on_or_ends(
+def test_an_occurrence_past_its_deadline_is_recorded_and_its_rule_continues_or_ends(
     led: Namespace, goes_on: bool
 ) -> None:
     row, next_ms = _due_rule(led, MINUTE_MS + 1000), led.now_ms + HOUR_MS

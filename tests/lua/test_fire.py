@@ -116,7 +116,7 @@ def test_a_run_that_rq_cancelled_before_its_time_is_not_pushed(led: Namespace) -
     assert {"runs": good, "cancelled": f"{cancelled}=canceled"} == led.last.fields
 
 
-def test_schedules_that_cannot_be_pushed_are_quarantined_and_the_rest_go_on(led: Namespace) -> None:
+def test_schedules_that_cannot_be_pushed_are_quarantined_and_the_rest_continue(led: Namespace) -> None:
     gone, wrong_job, good = put_due(led, "gone", "job", "good")
     led.redis.delete(f"{RQ}:job:{gone}", f"{RQ}:job:{wrong_job}")
     led.redis.rpush(f"{RQ}:job:{wrong_job}", "not a hash")

@@ -56,7 +56,7 @@ def test_a_slot_goes_to_the_longest_waiting_job_unless_its_own_is_queued_or_runs
 
 
 @pytest.mark.parametrize(("lapses_in_s", "keeps"), [(60, True), (-60, False)])
-def test_a_cancelled_job_keeps_its_slot_while_its_execution_goes_on(
+def test_a_cancelled_job_keeps_its_slot_while_its_execution_continues(
     led: Namespace, lapses_in_s: int, keeps: bool
 ) -> None:
     job(led, "works", "canceled", "allowed")

@@ -183,7 +183,7 @@ def test_a_merged_entry_can_be_written_into_an_empty_redis(ns: Namespace) -> Non
     assert ("0-1", "merged") == (ns.last.id, ns.last.kind)
 
 
-def test_a_run_is_put_back_without_a_set_of_queues(led: Namespace) -> None:
+def test_a_run_is_restored_without_a_set_of_queues(led: Namespace) -> None:
     led.redis.set(f"{RQ}:queues", "a text")
 
     restore(led, one_shot(), open_run(id="c"))

@@ -211,7 +211,7 @@ def test_an_uncertain_run_waits_too(led: Namespace) -> None:
     assert (f"queue {first}", [second]) == (chain(led), waiting(led))
 
 
-def test_a_list_of_another_type_quarantines_one_schedule_and_the_rest_go_on(led: Namespace) -> None:
+def test_a_list_of_another_type_quarantines_one_schedule_and_the_rest_continue(led: Namespace) -> None:
     put(led)
     put(led, "s")
     fired(led, "queue")

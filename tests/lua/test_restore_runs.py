@@ -46,7 +46,7 @@ def test_a_skipped_run_is_only_recorded(led: Namespace) -> None:
     assert ["skipped"] == [row.place for row in logged(led.last)]
 
 
-def test_a_run_without_a_queue_or_for_a_broken_one_is_refused_and_the_others_go_on(led: Namespace) -> None:
+def test_a_run_without_a_queue_or_for_a_broken_one_is_refused_and_the_others_continue(led: Namespace) -> None:
     led.redis.set(f"{RQ}:queue:broken", "a text")
     without = open_run(id="w", job=[b"data", b"call"])
 

@@ -132,7 +132,9 @@ def test_a_retry_goes_to_the_front_if_the_run_did(ns: Namespace) -> None:
 
 
 @pytest.mark.parametrize(("kind", "zs", "front"), [("rule", "1fs", "1"), ("one-shot", None, "0")])
-def test_a_retry_keeps_flags_and_its_schedule_as_it_is(ns: Namespace, kind: str, zs: str | None, front: str) -> None:
+def test_a_retry_keeps_flags_and_leaves_its_schedule_unchanged(
+    ns: Namespace, kind: str, zs: str | None, front: str
+) -> None:
     due_ms = ns.put_later("a") if kind == "one-shot" else 0
     if kind == "rule":
         ns.put_recurring("a")

@@ -95,7 +95,7 @@ def test_a_signed_one_shot_whose_queue_is_broken_keeps_its_signature(ns: Namespa
     assert "for its time" == ns.job(run)["zs_sig"]
 
 
-def test_a_signed_one_shot_whose_time_has_come_runs_as_it_is(ns: Namespace) -> None:
+def test_a_signed_one_shot_whose_time_has_come_runs_unchanged(ns: Namespace) -> None:
     run = f"a-{ns.put_later('a')}"
     ns.redis.hset(f"{RQ}:job:{run}", "zs_sig", "for its time")
     ns.call("pause", ["a"], note="")
@@ -114,7 +114,7 @@ def test_runs_in_the_same_millisecond_get_different_ids(ns: Namespace) -> None:
     assert all(ns.redis.exists(f"{RQ}:job:{run}") for run in runs)
 
 
-def test_run_now_keeps_a_paused_or_ended_rule_as_it_is_and_removes_a_paused_one_shot(ns: Namespace) -> None:
+def test_run_now_leaves_a_paused_or_ended_rule_unchanged_and_removes_a_paused_one_shot(ns: Namespace) -> None:
     ns.put_recurring("p")
     ns.put_recurring("e")
     ns.redis.zrem(ns.keys.due_normal(), "e")
@@ -276,7 +276,7 @@ def test_a_guard_ends_with_its_time_and_its_key_is_removed(ns: Namespace) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "soon e-1", "99999999999999999999 e-1", "1900000000000", "1 e-1", None])
-def test_another_programs_value_is_no_guard_and_is_replaced(ns: Namespace, text: str | None) -> None:
+def test_another_programs_value_is_not_a_guard_and_is_replaced(ns: Namespace, text: str | None) -> None:
     key = f"{ns.keys.unique_prefix()}e"
     ns.redis.hset(key, "a", "b") if text is None else ns.redis.set(key, text)
 

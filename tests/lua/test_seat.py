@@ -57,7 +57,7 @@ def test_seats_from_before_the_clock_was_set_back_lapse_after_a_lease(taken: Nam
     assert {b"c"} == seated(taken)
 
 
-def test_seats_nobody_keeps_are_no_key(taken: Namespace) -> None:
+def test_unused_seats_leave_no_key(taken: Namespace) -> None:
     assert 0 < taken.redis.pttl(taken.keys.seats()) <= LEASE_MS
 
 

@@ -92,7 +92,7 @@ def check_one_history(name: str, archive: Archive, entry: Entry) -> None:
 def check_live(data: Dataset, is_led: bool, is_held: bool, now: int) -> None:
     """Check I5, when all is quiet."""
     if is_held or not is_led:
-        raise Broken(Invariant.I5, "held for ever" if is_held else "nobody leads")
+        raise Broken(Invariant.I5, "held for ever" if is_held else "no daemon is leading")
     for id, record in data.records.items():
         if record.state is State.PENDING and record.due <= now:
             raise Broken(Invariant.I5, f"{id} is due and never fired")

@@ -104,7 +104,7 @@ def test_nodes_in_the_settings_become_a_url_and_an_address_without_order() -> No
     ("env", "message"),
     [
         ({"URL": "redis://h/0"}, "ZSCHED_REDIS_URL, ZSCHED_REDIS_CLUSTER: it says where Redis is, and so does cluster"),
-        ({"URL": "redis:///3"}, "a Redis Cluster has database 0 alone"),
+        ({"URL": "redis:///3"}, "a Redis Cluster has only database 0"),
         ({"SENTINELS": "s", "MASTER": "m"}, "ZSCHED_REDIS_CLUSTER: a Cluster has no Sentinels"),
     ],
 )

@@ -143,11 +143,11 @@ def test_the_environment_writes_values_as_text(variable: str, text: str, expecte
         ("[rq]\nallow_callables = []", "allow_callables=[]: write a list of words"),
         ("[rq]\nnative = 1", "[rq] native=1: write true, false, or a list of queues"),
         ("[rq]\nnative = ['a', '']", "native=['a', '']: write true, false, or a list of queues"),
-        ("[daemon]\nlease = 2000", "[daemon] lease is no setting; did you mean lease_ms?"),
-        ("[redis]\nlease_ms = 2000", "[redis] lease_ms is no setting; it belongs in section [daemon]"),
+        ("[daemon]\nlease = 2000", "[daemon] lease is not a setting; did you mean lease_ms?"),
+        ("[redis]\nlease_ms = 2000", "[redis] lease_ms is not a setting; it belongs in section [daemon]"),
         ("[redis]\nnamespace = 'x'", "it belongs above the first section"),
-        ("lease_ms = 2000", "lease_ms is no setting; it belongs in section [daemon]"),
-        ("[deamon]\nlease_ms = 2000", "[deamon] is no section; did you mean daemon?"),
+        ("lease_ms = 2000", "lease_ms is not a setting; it belongs in section [daemon]"),
+        ("[deamon]\nlease_ms = 2000", "[deamon] is not a section; did you mean daemon?"),
         ("redis = 'redis://h'", "redis is a section: write [redis] and its keys below"),
         ("namespace = 'Big'", "namespace='Big': use 1 to 32 of a-z, 0-9 and _"),
         ("namespace = ", "configuration file"),
@@ -157,17 +157,17 @@ def test_the_environment_writes_values_as_text(variable: str, text: str, expecte
             (f"[queues.email]\nmax_per_second = {text}", f"max_per_second={value}: write a number above 0")
             for text, value in (("-1", -1), ("1000001", 1000001), ("true", True), ("inf", "inf"))
         ),
-        ("[queues.a]\nmax_per_minute = 6", "[queues.a] max_per_minute is no setting; did you mean max_per_second?"),
-        ("[queues]\nmax_per_second = 6", "[queues] max_per_second=6: is in no table; write [queues.<name>]"),
+        ("[queues.a]\nmax_per_minute = 6", "[queues.a] max_per_minute is not a setting; did you mean max_per_second?"),
+        ("[queues]\nmax_per_second = 6", "[queues] max_per_second=6: is outside of a table; write [queues.<name>]"),
         ("queues = 5", "queues is a heading: write [queues.<name>] and its keys below"),
-        ("[queues.'two words']\nmax_per_second = 6", "[queues.'two words']: no usable name; write 1 to 128 printable"),
-        ("[qeues.email]\nmax_per_second = 6", "[qeues] is no section; did you mean queues?"),
+        ("[queues.'two words']\nmax_per_second = 6", "[queues.'two words']: not a usable name; write 1 to 128"),
+        ("[qeues.email]\nmax_per_second = 6", "[qeues] is not a section; did you mean queues?"),
         ("[urgency.asap]\npriority = 'urgent'", "[urgency.asap] priority='urgent': write one of: high, normal, low"),
         ("[urgency.asap]\nat_front = 1", "at_front=1: write true or false"),
         ("[urgency.asap]\nexpires_after = 0", "[urgency.asap] expires_after=0: write a number from 0.001"),
         ("[urgency.asap]\njitter = -1", "[urgency.asap] jitter=-1: write a number from 0"),
-        ("[urgency.asap]\nqueue = 'q'", "[urgency.asap] queue is no setting; there are: priority, at_front"),
-        ("[urgency.'a b']\njitter = 1", "[urgency.'a b']: no usable name; write 1 to 64 of A-Z"),
+        ("[urgency.asap]\nqueue = 'q'", "[urgency.asap] queue is not a setting; there are: priority, at_front"),
+        ("[urgency.'a b']\njitter = 1", "[urgency.'a b']: not a usable name; write 1 to 64 of A-Z"),
     ],
 )
 def test_a_mistake_in_the_file_is_named_with_its_place_and_remedy(tmp_path: Path, text: str, message: str) -> None:
@@ -183,10 +183,10 @@ def test_a_mistake_in_the_file_is_named_with_its_place_and_remedy(tmp_path: Path
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        ({"ZSCHED_REDIS_URI": "redis://h"}, "ZSCHED_REDIS_URI in the environment is no setting; did you mean"),
-        ({"ZSCHED_QUEUES_EMAIL_MAX_PER_SECOND": "5"}, "is no setting; [queues.<name>] is allowed only in a file"),
-        ({"ZSCHED_URGENCY_ASAP_JITTER": "5"}, "is no setting; [urgency.<name>] is allowed only in a file"),
-        ({"ZSCHED_REDIS_PORT": "6379"}, "ZSCHED_REDIS_PORT in the environment is no setting"),
+        ({"ZSCHED_REDIS_URI": "redis://h"}, "ZSCHED_REDIS_URI in the environment is not a setting; did you mean"),
+        ({"ZSCHED_QUEUES_EMAIL_MAX_PER_SECOND": "5"}, "is not a setting; [queues.<name>] is allowed only in a file"),
+        ({"ZSCHED_URGENCY_ASAP_JITTER": "5"}, "is not a setting; [urgency.<name>] is allowed only in a file"),
+        ({"ZSCHED_REDIS_PORT": "6379"}, "ZSCHED_REDIS_PORT in the environment is not a setting"),
         ({"ZSCHED_DAEMON_BATCH_MAX": "many"}, "ZSCHED_DAEMON_BATCH_MAX='many': write a whole number"),
         ({"ZSCHED_DAEMON_LEASE_MS": "900"}, "ZSCHED_DAEMON_LEASE_MS: renew_ms=500 must be less"),  # timing: refused
         ({"ZSCHED_REDIS_URL": "http://h"}, "ZSCHED_REDIS_URL='http://h': not a Redis URL; write redis://host"),
@@ -290,7 +290,7 @@ def test_a_password_in_a_flag_or_a_bad_url_is_not_repeated(url: str | None, flag
 def test_two_passwords_are_refused(tmp_path: Path, url: str) -> None:
     file = write(tmp_path, '[redis]\npassword_file = "/x"\n')
 
-    with pytest.raises(ConfigError, match=r"ZSCHED_REDIS_URL, .*password_file: two passwords; take the one in the URL"):
+    with pytest.raises(ConfigError, match=r"ZSCHED_REDIS_URL, .*password_file: two passwords; remove the one"):
         load_settings(file, env={"ZSCHED_REDIS_URL": url})
 
 
@@ -410,7 +410,9 @@ def test_a_path_may_begin_with_the_home_of_its_user(
 @pytest.mark.parametrize(
     "value", ["", "a\0b", 5, True, [], {}, 1.5, "~nobody_of_this_name/a.db", "~nobody_of_this_name"]
 )
-def test_a_value_that_is_no_path_is_refused_with_its_key(tmp_path: Path, key: tuple[str, str], value: object) -> None:
+def test_a_value_that_is_not_a_path_is_refused_with_its_key(
+    tmp_path: Path, key: tuple[str, str], value: object
+) -> None:
     with pytest.raises(ConfigError, match=rf"{key[1]}=.*: .*write the (whole )?path"):
         load_settings(write(tmp_path, f"[{key[0]}]\n{key[1]} = {json.dumps(value).replace('{}', '{a = 1}')}\n"), env={})
 

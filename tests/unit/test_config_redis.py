@@ -48,7 +48,7 @@ SENTINELS, MASTER, NODES = "the hosts of the Sentinels", "add the master's name"
 BAD_URLS = {
     f"{NODES}; write redis+cluster://host:6379,host2:6379": ["redis+cluster://"],
     NODES: ["redis+cluster://h1,,h2", "redis+cluster://h:port", "redis+cluster://:se/cr3t@h"],
-    "a Redis Cluster has database 0 alone": ["redis+cluster://h/1", "redis+cluster://h?db=2"],
+    "a Redis Cluster has only database 0": ["redis+cluster://h/1", "redis+cluster://h?db=2"],
     MASTER: ["redis+sentinel://", "redis+sentinel://h1,h2", "redis+sentinel://h1/my%20master"],
     "hosts, master and database cannot be read": ["redis+sentinel://h1,h2/0/m"],
     SENTINELS: ["redis+sentinel:///m"] + [f"redis+sentinel://{each}/m" for each in ("h1,,h2", "h1:port", "h1:70000")],
@@ -109,15 +109,15 @@ def test_the_environment_separates_sentinels_by_commas_and_removes_them_if_empty
     [
         ("sentinels = ['h']", "sentinels: one without the other; give the Sentinels and the name of their master"),
         ("master = 'm'", "master: one without the other"),
-        ("master = 'm/1'\nsentinels = ['h']", "master='m/1': write the name of the master"),
-        ("master = 'm'\nsentinels = ['h:0']", "'h:0' is no host of a Sentinel; write host:26379"),
+        ("master = 'm/1'\nsentinels = ['h']", "master='m/1': write the master's name"),
+        ("master = 'm'\nsentinels = ['h:0']", "'h:0' is not an address of a Sentinel; write host:26379"),
         ("master = 'm'\nsentinels = 5", "sentinels=5: write a list of words"),
         ("url = 'redis://h/0'\nmaster = 'm'\nsentinels = ['h']", "write redis://user@/0 without a host"),
         ("url = 'unix:///s'\nmaster = 'm'\nsentinels = ['h']", "write redis://user@/0 without a host"),
         ("url = 'redis+sentinel://h/m'\nmaster = 'm'\nsentinels = ['h']", "write redis://user@/0 without a host"),
         ("sentinel_password_file = '/f'", "no Sentinels are named"),
         ("url = 'redis+sentinel://h/m?sentinel_password=p'\nsentinel_password_file = '/f'", "two passwords of"),
-        ("url = 'redis+sentinel://:p@h/m'\npassword_file = '/f'", "two passwords; take the one in the URL away"),
+        ("url = 'redis+sentinel://:p@h/m'\npassword_file = '/f'", "two passwords; remove the one in the URL"),
     ],
 )
 def test_contradicting_sentinel_settings_are_refused(tmp_path: Path, text: str, message: str) -> None:

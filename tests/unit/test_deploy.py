@@ -114,7 +114,7 @@ def test_every_page_is_installed_where_the_links_of_other_pages_lead(tmp_path: P
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_file_for_operators_is_printed_as_it_is(name: str) -> None:
+def test_a_file_for_operators_is_printed_unchanged(name: str) -> None:
     [path] = [path for place in ("config", "deploy") for path in (CHECKOUT / place).rglob(name)]
 
     assert path.read_text() == COMMANDS("files", name).stdout

@@ -14,7 +14,7 @@ from docs.python_page import CLIENT
 from tests.adding import ADDING, PAGES, QUOTED, Page, astray
 from tests.documents import PROJECT, pages
 from tests.model.rules import Rule
-from tests.prose import LONGEST, MEAN, MEAN_OF_PAGE, Figures, figures, sentences
+from tests.prose import LONGEST, MEAN, MEAN_OF_PAGE, STILTED, Figures, figures, replaceable, sentences
 from zsched.cli import program
 from zsched.core.log.kinds import KINDS
 from zsched.health import verdict
@@ -86,8 +86,7 @@ SPELLED = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs"
 
 def dialect(text: str) -> list[str]:
     """Return the phrases of the dialect in a page, each with the plain words for it."""
-    found = [(each, plain) for each in sentences(text) for words, plain in DIALECT.items() if re.search(words, each)]
-    return [f"{sentence} → {plain}" for sentence, plain in found]
+    return [f"{found}: {each}" for each in sentences(text) for found in replaceable(each, DIALECT | STILTED)]
 
 
 def relative(page: Path) -> str:

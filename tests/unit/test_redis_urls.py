@@ -57,7 +57,7 @@ MEANT: dict[str, dict[str, Any]] = {
 
 HOST, FORM = "host and port cannot be read", "not a Redis URL"
 DB, SOCKET, SPACE = "the number of the database", "the socket's path", "a space or a line end"
-OPTION, AGAIN = "it has an option", "has another form, or is there twice; write it once:"
+OPTION, AGAIN = "it has an option", "is malformed or repeated; write it once:"
 
 # URLs that are refused, by a word of the reason. Their secrets are s3cr3t and w0rd.
 REFUSED: dict[str, tuple[Any, ...]] = {
@@ -86,7 +86,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     f"option socket_timeout {AGAIN} socket_timeout=2.5": tuple(
         f"redis://h?socket_timeout={each}" for each in ("0", "-1", "nan", "inf", "x", "1e3")),
     f"option ssl_cert_reqs {AGAIN} ssl_cert_reqs=required": ("rediss://h?ssl_cert_reqs=maybe",),
-    "database 0 alone": ("redis+cluster://h/1",),
+    "only database 0": ("redis+cluster://h/1",),
     "the hosts of the Sentinels": ("redis+sentinel://h..i/m", "redis+sentinel://:s3cr3t,w0rd/m"),
     "not a text": (None, 5, True, b"redis://:s3cr3t@h", ["redis://:s3cr3t@h"], {"url": "redis://:s3cr3t"}, object),
 }  # fmt: skip
@@ -122,7 +122,7 @@ def test_an_odd_url_is_refused_with_its_value_and_a_remedy_and_without_its_passw
 
         message = str(caught.value)
         assert reason in message, (url, message)
-        assert any(remedy in message for remedy in ("; write ", "; take it out", ": take the other")), message
+        assert any(remedy in message for remedy in ("; write ", "; remove it", ": remove the other")), message
         assert not any(secret in shown(caught.value) for secret in SECRETS), (url, shown(caught.value))
 
 
@@ -154,7 +154,7 @@ def test_settings_have_no_password_in_their_repr() -> None:
 
 
 @pytest.mark.parametrize("given", ["redis://u:" + "s3cr3t" * 20, b"redis://:s3cr3t", ["redis://:s3cr3t"]])
-def test_something_that_is_no_client_is_refused_without_a_password(given: Any) -> None:
+def test_something_that_is_not_a_client_is_refused_without_a_password(given: Any) -> None:
     with pytest.raises(ConfigError, match=r"^redis=.*not a redis\.Redis") as caught:
         Client(given)
 
@@ -196,7 +196,7 @@ FORMS = (
 @example("s3cr3t", "\n", FORMS[-1])
 @example("63", "?db=", FORMS[1])
 @example("s3cr3t", "@/", FORMS[3])
-def test_a_password_reaches_redis_as_it_is_or_the_url_is_refused_without_a_part_of_it(
+def test_a_password_reaches_redis_unchanged_or_the_url_is_refused_without_a_part_of_it(
     first: str, between: str, form: str
 ) -> None:
     password = f"{first}{between}w0rd"

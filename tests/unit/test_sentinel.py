@@ -131,7 +131,7 @@ def test_a_client_of_replicas_or_with_another_way_to_find_its_master_is_refused(
 
     with pytest.raises(ConfigError, match="a client of replicas, which take no writes: give"):
         Client(made(HOSTS).slave_for("mymaster"))
-    with pytest.raises(ConfigError, match=r"by a object, no Sentinel: give one by Sentinel\.master_for"):
+    with pytest.raises(ConfigError, match=r"by a object, not by a Sentinel: give one by Sentinel\.master_for"):
         Client(theirs)
 
 

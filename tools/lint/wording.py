@@ -1,10 +1,11 @@
 """
-Lint rules for words: docstrings, names of tests, and unique names.
+Lint rules for words: docstrings, messages, names of tests, and unique names.
 
 - A docstring begins with a verb or a noun, so that it is understood without the name above it.
 - A test's name is a sentence with a subject and a behaviour: ``test_cancelling_an_unknown_id_returns_not_found``. A
   program cannot tell if a name has a verb. It can refuse beginnings without a subject, a pronoun before any noun, and
   names that are too short for a sentence.
+- A message or docstring of ``zsched`` has none of the phrases in ``tests.prose.STILTED``, which has plainer words too.
 - grep finds the one class, or the one function, that a text names. Classes and type aliases, private ones too, and
   public functions at the top of a module are counted over all of ``zsched``. Methods are not counted: their class
   distinguishes them. Nor are the functions behind commands, which have the names that people type.
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from tests.documents import PROJECT
+from tests.prose import replaceable
 from tests.sources import PACKAGE, Source, sources
 
 LEAST_WORDS: Final = 4
@@ -34,6 +36,9 @@ _NO_SUBJECT: Final = re.compile(
 )
 _EARLY_PRONOUN: Final = re.compile(r"[^_]+_(?:[^_]+_)?(?:it|them|they|there)(?:_|$)")  # second or third word
 _RIDDLE: Final = re.compile(r"(?:^|_)(?:told|whoever|(?:one|ones|those)_(?:that|which|who))(?:_|$)")
+_STILTED: Final = re.compile(
+    r"(?<!there)_(?:is|are)_no_(?!longer|larger|more)|_go(?:es)?_on(?:_|$)|_put_back(?:_|$)|_as_it_is$"
+)
 _CLASS: Final = re.compile(r"_?[A-Z]+[a-z]\w*")
 
 
@@ -44,6 +49,17 @@ def half_sentences(source: Source) -> Iterator[str]:
             docstring = ast.get_docstring(node) or ""
             if _HALF_SENTENCE.match(docstring):
                 yield docstring.partition("\n")[0]
+
+
+def stilted(source: Source) -> Iterator[str]:
+    """Yield each stilted phrase in a text of *source*, with its line and the plain words for it."""
+    parts = {id(part) for node in source.nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in source.nodes:
+        if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in parts:
+            pieces = node.values if isinstance(node, ast.JoinedStr) else [node]
+            texts = (one.value if isinstance(one, ast.Constant) else "…" for one in pieces)
+            text = "".join(one for one in texts if isinstance(one, str))
+            yield from (f"{node.lineno}: {found}" for found in replaceable(" ".join(text.split())))
 
 
 def bad_names(source: Source) -> Iterator[str]:
@@ -63,6 +79,8 @@ def _fault_of(name: str) -> str | None:
         return "has a pronoun before any noun: name the thing"
     if _RIDDLE.search(name):
         return "has a phrase without a noun: name the thing"
+    if _STILTED.search(name):
+        return "says what is not: is not a, continues, is restored or released, is unchanged"
     if len(name.split("_")) < LEAST_WORDS:
         return f"has less than {LEAST_WORDS} words: add the behaviour"
     return None
@@ -111,6 +129,7 @@ def main() -> int:
         for name, source in sources(folder.rglob("*.py"), PROJECT).items():
             found += [f"{name}: {line}\n    begin with a verb or a noun" for line in half_sentences(source)]
             found += [f"{name}: {fault}" for fault in (bad_names(source) if "/test_" in name else ())]
+            found += [f"{name}:{phrase}" for phrase in (stilted(source) if folder == PACKAGE else ())]
     for name, modules in homonyms(sources(PACKAGE.rglob("*.py"))).items():
         found.append(f"zsched: {name} is defined in {' and '.join(modules)}: give one of them another name")
     sys.stdout.writelines(f"{each}\n" for each in found)

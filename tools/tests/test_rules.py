@@ -82,7 +82,7 @@ def test_a_long_sentence_and_a_phrase_of_the_dialect_are_seen() -> None:
     long = "word " * (LONGEST + 1)
 
     assert [long.strip()] == Figures(sentences(long)).long
-    assert ["What is told. → said, shown, reported; or name who reports what to whom"] == dialect("What is told.")
+    assert ["told → said, shown, reported; or name who reports what to whom: What is told."] == dialect("What is told.")
 
 
 def test_the_figures_of_a_page_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ _OWN = ("connection_pool", "retry")  # of each client
 
 def blocking(client: Any) -> Any:
     """
-    Return a ``redis.Redis`` with the settings of *client*, a ``redis.asyncio.Redis``; any other object as it is.
+    Return a ``redis.Redis`` with the settings of *client*, a ``redis.asyncio.Redis``; any other object unchanged.
 
     Raises:
         ConfigError: *client* is an asyncio client of a Cluster.

@@ -157,7 +157,7 @@ class AsyncClient:
     # -- schedule -----------------------------------------------------------------------------------
 
     schedule = _awaited(Client.schedule)
-    schedule_as = _awaited(Client.schedule_as)
+    _schedule_as = _awaited(Client._schedule_as)
     enqueue = _awaited(Client.enqueue)
     update = _awaited(Client.update)
 
@@ -200,9 +200,9 @@ class AsyncClient:
     # -- reading --------------------------------------------------------------------------------------
 
     list = _iterated(Client.list)
-    get_many = _iterated(Client.get_many)
+    _get_many = _iterated(Client._get_many)
     preview = _awaited(Client.preview)
-    overview = _awaited(Client.overview)
+    _overview = _awaited(Client._overview)
     recent = _awaited(Client.recent)
 
     # -- the past ---------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def _awaited(blocking_class: type[Any]) -> type[Any]:
 
 
 def _connected(blocking_class: type[Any], options: dict[str, Any]) -> Any:
-    """Return a new connection. If nobody waits for it any more, it is closed with its last reference (redis-py)."""
+    """Return a new connection. If it is no longer needed, it is closed with its last reference (redis-py)."""
     connection = blocking_class(**options)
     connection.connect()
     return connection

@@ -204,7 +204,7 @@ class StateWriter:
             rows[key] = live.waiting(id, run, due_ms, t, n, number, shared)
 
     def _place(self, record: Record) -> None:
-        """Keep a new schedule or run as it is, or delete it. A paused one without a note keeps that which it has."""
+        """Keep a new schedule or run unchanged, or delete it. A paused one without a note keeps that which it has."""
         record.n = self._n
         if not record.is_schedule:
             if record.place is Place.OPEN:

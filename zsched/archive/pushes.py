@@ -43,7 +43,7 @@ class PushedRuns:
     def run_of(self, push: Change, n: int) -> tuple[Run, bool] | None:
         """
         Return the run of *push* in entry *n*, and True if a later entry pushed it again; None if a recovery skipped it:
-        it is no run any more.
+        it is not a run any more.
         """
         run_id = push.run_id or ""
         is_open = self._db.execute(_IS_OPEN, (self._history.life, *record_key_of(push))).fetchone() is not None

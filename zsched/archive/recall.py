@@ -198,7 +198,7 @@ class Recall:
                             yield change.next_ms
 
     def absent(self, ids: Sequence[str]) -> list[str]:
-        """Return those *ids* that have no schedule in the state."""
+        """Return the *ids* without a schedule in the state."""
         query = f"SELECT id FROM live WHERE life = ? AND id IN ({','.join('?' * len(ids))}) AND place <> 'open'"
         with converted(self._path):
             here = {id for (id,) in self._db.execute(query, (self.life, *ids))}
@@ -340,7 +340,7 @@ def recalling(path: Path, namespace: str, clock: Clock) -> Iterator[tuple[Recall
             db.execute("BEGIN")
             facts = stored_facts(db, path)
             if not facts:
-                raise ArchiveError(f"archive {path}: it knows nothing yet")
+                raise ArchiveError(f"archive {path}: it is empty")
             life = int(facts.get("life", 1))
             check = Check(db, path, clock)
             while check.step(_CHECK_MS, life, *([life + 1] if "boot_n" in facts else ())):

@@ -36,7 +36,7 @@ _COMMANDS: Final = {
     ),
     "Schedules": (
         ("show", "listing.show", "Show a schedule, its next times and its last runs."),
-        ("set", "puts.set_", "Change some options of a schedule; the others stay."),
+        ("set", "puts.set_", "Change some options of a schedule, and keep the others."),
         ("run", "lives.run", "Push a run of a schedule at once."),
         ("apply", "files.apply", "Create and update the schedules of a TOML file."),
         ("import", "imports.import_", "Take over schedules from cron, rq-scheduler or RQ."),
@@ -53,7 +53,7 @@ _COMMANDS: Final = {
     RARE: (
         ("log", "log.log", "Show the log of all changes, or follow it."),
         ("next", "listing.next_", "Show the next times of a schedule or of a rule."),
-        ("release", "lives.release", "Put quarantined schedules back."),
+        ("release", "lives.release", "Release quarantined schedules."),
         ("cancel-run", "lives.cancel_run", "Cancel queued runs, and stop running ones."),
         ("backfill", "lives.backfill", "Run the past occurrences that did not run."),
         ("export", "files.export", "Write the recurring schedules as a TOML file."),

@@ -1,4 +1,4 @@
-"""``zsched archive``: keep archives, and put back what Redis lost. Each command is imported when it is called."""
+"""``zsched archive``: keep archives, and restore what Redis lost. Each command is imported when it is called."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from zsched.cli.program import LazyCommand, group
 
 _COMMANDS: Final = (
     ("keep", "processes.archivist", "Keep one more archive, without a daemon."),
-    ("recover", "recovering.command.recover", "Put back from an archive what Redis lost."),
+    ("recover", "recovering.command.recover", "Restore from an archive what Redis lost."),
 )
 
 
 @group("archive")
 def archive() -> None:
     """
-    Keep one more archive, or put back from one what Redis lost.
+    Keep one more archive, or restore from one what Redis lost.
 
     \b
     Examples:

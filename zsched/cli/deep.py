@@ -25,7 +25,7 @@ from zsched.storage.records import PAGE
 from zsched.storage.scanner import Scanner
 
 _SHOWN: Final = 50  # differences
-_PUT_BACK: Final = "zsched archive recover --force puts it back as the log has it"
+_PUT_BACK: Final = "zsched archive recover --force restores the state of the log"
 _REMEDIES: Final = {
     Event.UNKNOWN: "if it is yours, put it again; otherwise cancel it",
     Event.SKIPPED: "zsched backfill runs what is missing",

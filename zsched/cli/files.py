@@ -126,7 +126,7 @@ def _tell(invocation: Invocation, said: ScheduleFile, applied: Applied, is_dry: 
         are, them = ("is", "it") if number == 1 else ("are", "them")
         how = "with errors nothing is removed" if applied.errors else f"--prune removes {them}"
         invocation.remark(
-            f"{plural(number, 'schedule')} of this file's {are} no longer in it: {some(applied.stale, _SHOWN)}; {how}"
+            f"{plural(number, 'schedule')} of this file {are} no longer in it: {some(applied.stale, _SHOWN)}; {how}"
         )
 
 

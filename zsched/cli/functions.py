@@ -52,7 +52,7 @@ def importing() -> Iterator[None]:
 
 
 def is_roots_alone(folder: os.stat_result) -> bool:
-    """Return True if nobody but root may put files into *folder*."""
+    """Return True if only root may put files into *folder*."""
     return folder.st_uid == 0 and not folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 

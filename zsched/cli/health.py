@@ -67,9 +67,9 @@ def status(invocation: Invocation, /, is_watched: bool, every: float | None, tz:
 def _check_watched(invocation: Invocation) -> None:
     """Check that a person can watch. Raises UsageError otherwise."""
     if invocation.wants_json:
-        raise click.UsageError("--watch is for people, and --json is not; leave one of them out")
+        raise click.UsageError("--watch and --json contradict each other; give one of them")
     if not sys.stdout.isatty():
-        raise click.UsageError("--watch shows a live screen, and stdout is no terminal; leave --watch out")
+        raise click.UsageError("--watch shows a live screen, and stdout is not a terminal; leave --watch out")
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def reaching(
         keys, lines = instead()
         invocation.tell_error(error.problem, error, **keys)
         if not invocation.wants_json:
-            say_lines("  nothing is lost, and daemons go on by themselves when Redis answers", *lines)
+            say_lines("  nothing is lost; daemons continue when Redis answers", *lines)
         raise Exit(UNHEALTHY) from None
 
 
@@ -118,9 +118,7 @@ _STYLES: Final = {"problem": Style.BAD, "warning": Style.WARNING, "ok": Style.PL
     show_default=True,
     help="Check the rights that this kind of process needs; may be repeated.",
 )
-@click.option(
-    "--user", metavar="NAME", help="Check this user's rights, by ACL DRYRUN (Redis 7); default: the connection's user."
-)
+@click.option("--user", metavar="NAME", help="Check this user's rights (Redis 7); default: the connection's user.")
 @click.option("--deep", is_flag=True, help="Also compare each schedule with its history in an archive on this disk.")
 def doctor(invocation: Invocation, roles: tuple[str, ...], user: str | None, deep: bool) -> int:
     """

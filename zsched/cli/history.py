@@ -188,7 +188,7 @@ class _Retries:
                 self._known.add(retry)
 
     def of(self, one: Change) -> Replacement | None:
-        """Return the last retry of its run, as far as ``read`` read; None if nobody retried it."""
+        """Return the last retry of its run, as far as ``read`` read; None without a retry."""
         return None if one.run is None else self._known.of_run(one.run.id)
 
     def shown(self, one: Change) -> dict[str, Any]:
@@ -229,7 +229,7 @@ class _Search:
                 yield Table(_HEADER, rows, goes_on=not is_first)
                 is_first = False
         if self.is_stopped:
-            goes_on = "" if self.source is None else f"; go on with --after {self._after}"
+            goes_on = "" if self.source is None else f"; continue with --after {self._after}"
             yield f"stopped: {self._reached()}{goes_on}"
         elif is_first:
             since_ms = None if self.source is None else self.source.complete_since_ms
@@ -240,7 +240,7 @@ class _Search:
             yield printable(f"only the log in Redis was searched: {self.source.problem}")
 
     def remarks(self) -> Iterator[str]:
-        """Yield how to go on, if there is more."""
+        """Yield how to continue, if there is more."""
         if self._after is not None and not self.is_stopped:
             yield f"there are more: zsched history … --after {self._after}"
 

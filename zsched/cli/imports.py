@@ -35,11 +35,9 @@ _SHOWN: Final = 10  # names in a message
 _DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
 _PRUNE: Final = click.option("--prune", is_flag=True, help="Remove imported schedules that the source no longer has.")
 _TAKE_OVER: Final = click.option(
-    "--take-over", is_flag=True, help="Take over schedules of these ids that have another owner."
+    "--take-over", is_flag=True, help="Take over schedules of these ids from another owner."
 )
-_TZ: Final = click.option(
-    "--tz", metavar="ZONE", help="The source's time zone; default: that of TZ, else this machine's."
-)
+_TZ: Final = click.option("--tz", metavar="ZONE", help="The source's zone; default: that of TZ, else this machine's.")
 
 _how = stacked(_PRUNE, _DRY_RUN, _TAKE_OVER)  # what is passed to ``import_all`` unchanged
 
@@ -63,7 +61,7 @@ def _about_running(what: str, names: Sequence[str], note: str, *, is_dry: bool) 
     imported. *note*: about a killed one.
 
     Raises:
-        ZschedError: it runs, and this is no dry run.
+        ZschedError: it runs, and this is not a dry run.
     """
     if not names:
         return []
@@ -134,7 +132,7 @@ def crontab(
             source.remarks.append(f"{file}: this machine has no user {unknown}; {remedy}")
         sources.append(source)
     sources[0].remarks[:0] = remarks
-    advice = "cron is as it was: take these lines out of {} now, or every command runs twice"
+    advice = "cron is unchanged: take these lines out of {} now, or every command runs twice"
     return import_all(context, sources, advice, needs_redis=not how["dry_run"], **how)
 
 
@@ -194,9 +192,7 @@ def rq_scheduler(invocation: Invocation, /, tz: str | None, **how: bool) -> int:
 
 @command("rq-cron")
 @click.argument("module")
-@click.option(
-    "--tz", metavar="ZONE", help="The source's time zone; default: that of TZ, else this machine's; UTC with RQ 2."
-)
+@click.option("--tz", metavar="ZONE", help="The source's zone; default: that of TZ, else this machine's; RQ 2: UTC.")
 @_how
 def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool) -> int:
     """
@@ -218,7 +214,7 @@ def rq_cron(invocation: Invocation, /, module: str, tz: str | None, **how: bool)
     with importing():
         source = read_rq_cron(module, zone_name)
     source.remarks += _about_zone(source, remarks) + running
-    advice = "the module is as it was: do not start `rq cron {}` again, or every job runs twice"
+    advice = "the module is unchanged: do not start `rq cron {}` again, or every job runs twice"
     return import_all(context, [source], advice, **how)
 
 
@@ -291,7 +287,7 @@ def _remark(context: ImportContext, owner: str, has_any: bool) -> None:
     """List the known owners on stderr if *owner* has no schedules: it may be misspelt."""
     if not has_any and not context.invocation.wants_json:
         others = some(owners(context.client), _SHOWN) or "nothing"
-        say(f"nothing here is of {owner}; of other imports there is: {others}")
+        say(f"no schedules of {owner}; other imports: {others}")
 
 
 # -- the group --------------------------------------------------------------------------------------

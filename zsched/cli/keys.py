@@ -46,7 +46,7 @@ def new(invocation: Invocation, /, id: str) -> int:
 
 
 @keys.command(cls=Subcommand)
-@click.option("--unsigned", is_flag=True, help="Also schedules without a signature, as they are: when signing begins.")
+@click.option("--unsigned", is_flag=True, help="Also sign unsigned schedules, unchanged: for the start of signing.")
 @schedule_filters
 @bulk_options(is_pushing=False)
 @pass_invocation

@@ -39,13 +39,11 @@ _HEADER: Final = ("ID", "STATE", "NEXT", "", "LAST", "TRIGGER", "FUNC", "QUEUE",
 
 @command()
 @schedule_filters
-@click.option(
-    "--due-after", type=instant, metavar="TIME", help="Due after this time; local in --tz, or with an offset or Z."
-)
-@click.option("--due-before", type=instant, metavar="TIME", help="Due before this time.")
+@click.option("--due-after", type=instant, metavar="TIME", help="Due later; local in --tz, or with an offset or Z.")
+@click.option("--due-before", type=instant, metavar="TIME", help="Due earlier.")
 @click.option("--tz", metavar="ZONE", help="Read and show times in this zone instead of each schedule's own.")
 @click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", help=f"List at most this many; default {PAGE} on a terminal."
+    "--limit", type=click.IntRange(min=1), metavar="N", help=f"At most so many; default {PAGE} on a terminal."
 )
 @click.option("--after", metavar="CURSOR", help="Continue after the last schedule of an earlier listing.")
 def ls(invocation: Invocation, /, tz: str | None, limit: int | None, **filters: Any) -> None:
@@ -161,7 +159,7 @@ def _only_zone(shown: Iterable[Schedule]) -> str | None:
 
 
 def _distance(one: Schedule, due_ms: int, now_ms: int) -> str:
-    """Return ``in 3d 4h``; of a paused schedule, whether it waits for its time or for somebody."""
+    """Return ``in 3d 4h``; of a paused schedule, whether it waits for its time or to be resumed."""
     distance = relative_text(due_ms, now_ms)
     if one.state is not ScheduleState.PAUSED:
         return distance

@@ -133,7 +133,7 @@ def resume(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
 @_schedules(is_pushing=True)
 def release(invocation: Invocation, ids: tuple[str, ...], **given: Any) -> int:
     """
-    Put quarantined schedules back, by id or by filters, when what was in their way is gone; `zsched why ID` says what.
+    Release quarantined schedules, by id or by filters, when the cause is gone; `zsched why ID` says what.
     Daemons do this by themselves within minutes. What neither Redis nor an archive has is refused: schedule it again,
     or cancel it.
 
@@ -296,7 +296,7 @@ def _stopped(progress: Progress, is_again: bool) -> str:
     if is_again:
         remedy = "give a later --from: the same command would run all of them once more"
         return f"{come}; see zsched history for the last one, and {remedy}"
-    return f"{come}; the same command goes on from there"
+    return f"{come}; the same command continues from there"
 
 
 def _backfilled(done: Backfill) -> Iterator[str]:

@@ -34,7 +34,7 @@ _LIMIT: Final = 50  # lines, without --since and --limit
 _LOOKED_AT: Final = 10_000  # entries, in search of one schedule's entries
 _BEGINNING: Final = Position(0, 0, 0)  # before any entry
 _RETRY_S: Final = 1.0  # before trying again to reach Redis
-_NEW_HISTORY: Final = "a new history begins: Redis lost what is above, or its end"
+_NEW_HISTORY: Final = "a new history begins: Redis lost the entries above, or the last of them"
 
 
 @command()
@@ -159,10 +159,10 @@ _NAMED: Final = 3  # schedules or runs named per line
 # Texts for an entry of several changes; {} is their number with the noun. All others begin with the word itself.
 _TEXTS: Final = {
     What.FOUND: "found {} in Redis",
-    What.REPLANNED: "planned {} anew, as the rules of their zones changed",
+    What.REPLANNED: "replanned {}, as the rules of their zones changed",
     What.ENDED: "ended {}, as their rules give no more occurrences",
-    What.RESTORED: "put back {} that Redis had lost",
-    What.WITHDRAWN: "took out {} that are over",
+    What.RESTORED: "restored {} that Redis had lost",
+    What.WITHDRAWN: "removed {} that are over",
     What.EXPIRED: "let {} expire",
     What.COALESCED: "left out {} in favour of later ones",
     What.EXCLUDED: "left out {} at excluded times",

@@ -123,8 +123,8 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
 @click.option("--unset", multiple=True, type=click.Choice(list(_CLEARED)), help="Back to the default; may be repeated.")
 def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: Any) -> None:
     """
-    Change some options of schedule ID; the others stay. Local times are read in the schedule's own zone, or in --tz. A
-    one-shot stays a one-shot. New arguments are checked as by `zsched add`.
+    Change some options of schedule ID, and keep the others. Local times are read in the schedule's own zone, or in
+    --tz. A one-shot stays a one-shot. New arguments are checked as by `zsched add`.
 
     \b
     Examples:
@@ -155,12 +155,12 @@ def _only_given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_naive(options: Mapping[str, Any]) -> None:
-    """Check that a local time has a zone; otherwise it names no instant."""
+    """Check that a local time has a zone; otherwise it is ambiguous."""
     for name in ("at", "starts", "ends"):
         value = options.get(name)
         if isinstance(value, datetime) and value.utcoffset() is None and "tz" not in options:
             remedy = "give --tz (such as Asia/Seoul), or a time with an offset or Z"
-            raise InvalidSchedule(name, value.isoformat(), "a local time without a zone names no instant", remedy)
+            raise InvalidSchedule(name, value.isoformat(), "a local time without a zone is ambiguous", remedy)
 
 
 def _tell(invocation: Invocation, scheduled: Scheduled, tz: str | None, is_paused: bool = False) -> None:

@@ -57,7 +57,7 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _attempts(run: Run, attempts: Sequence[Attempt]) -> Iterator[str]:
-    """Yield the lines of each attempt, the oldest first, and of those that nobody recorded."""
+    """Yield the lines of each attempt, the oldest first, and of unrecorded ones."""
     yield "attempts:"
     number = 0
     for one in attempts:

@@ -145,9 +145,9 @@ def _rate(per_second: float) -> str:
 
 def _gaps(recent: RecentActivity) -> Iterator[str]:
     if not all(stretch.is_whole for stretch in recent.stretches):
-        yield "* without what Redis lost of that time: zsched history looks further"
+        yield "* Redis lost a part of that time: zsched history has more"
     if recent.is_cut:
-        yield "the log goes back no further, or is too much to read at once: zsched history looks further"
+        yield "the log begins later, or is too long to read at once: zsched history has more"
 
 
 def _upcoming(view: StatusView, tz: str) -> Shown:
@@ -194,7 +194,7 @@ def _archive(report: Report, overview: Overview) -> str:
     if since is not None:
         parts.append(f"complete since {since}")
     if not report.is_recent(overview.now_ms):
-        parts.append(f"heard of {relative_text(report.told_ms, overview.now_ms)}")
+        parts.append(f"last report {relative_text(report.told_ms, overview.now_ms)}")
     return ", ".join(parts) + (f": {report.trouble}" if report.trouble else "")
 
 
@@ -229,5 +229,5 @@ def watch(look: Callable[[], Iterable[Shown]], every_s: float, tz: str, console:
 
 def _no_answer(error: RedisUnavailable | RedisRefused, every_s: float) -> list[Shown]:
     problem, remedy = (error.problem, error.remedy) if isinstance(error, RedisUnavailable) else (str(error), "")
-    last = f"  → trying again every {every_s:g} s; this is what was seen last:"
+    last = f"  → retrying every {every_s:g} s; last seen:"
     return [*with_remedy(f"UNHEALTHY: {problem}", remedy, Style.BAD), last, ""]

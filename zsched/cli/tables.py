@@ -1,7 +1,7 @@
 """
 The layout of a table: rows under a header, in a given width.
 
-A table that is wider than the terminal goes on below: columns that do not fit on a line stand on the next one,
+A table that is wider than the terminal continues below: columns that do not fit on a line stand on the next one,
 indented, in the same place for each row. The last column of a line is wrapped within itself. No cell is cut, so that an
 id can be copied.
 """

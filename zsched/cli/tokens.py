@@ -43,9 +43,7 @@ def tokens() -> None:
 @click.option("--queue", "queues", multiple=True, metavar="GLOB", help="Only schedules of such a queue.")
 @click.option("--tag", "tags", multiple=True, metavar="GLOB", help="Only schedules with such a tag.")
 @click.option("--arguments", is_flag=True, help="Also read arguments, results and tracebacks.")
-@click.option(
-    "--expires", type=duration, metavar="DURATION", help="How long it is valid, such as 90d; default: always."
-)
+@click.option("--expires", type=duration, metavar="DURATION", help="How long it is valid, such as 90d; default always.")
 @pass_invocation
 def add(
     invocation: Invocation, /, name: str, role: str, arguments: bool, expires: timedelta | None, **given: Any

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from zsched.daemon.host import DaemonHost
     from zsched.rq.guard import JobGuard
 
-_TAKEN: Final = "a worker named {0!r} works; give another name, or none for a random one"
-_AWAITED: Final = "a worker named {0!r} was killed, or works: this one starts if the other is silent for {1:.0f} s"
+_TAKEN: Final = "a worker named {0!r} is running; give another name, or none for a random one"
+_AWAITED: Final = "a worker named {0!r} was killed, or is running: this one starts if the other is silent for {1:.0f} s"
 _TTL_S: Final = 30  # an idle worker gives a sign of life every 15 s, and RQ forgets it 90 s after the last one
 _LOOK_S: Final = 1.0  # between two looks at a worker of the same name
 

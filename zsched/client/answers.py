@@ -102,7 +102,7 @@ class Answers:
 
     def _now(self, chronicle: Chronicle, known: Sequence[Run]) -> list[Run]:
         """
-        Return those of the *known* runs that are not over, or were requeued since, as RQ has them; and the open run
+        Return the *known* runs that are not over, or were requeued since, as RQ has them; and the open run
         that occurrences are skipped for, if its push is too long ago to be known.
         """
         unsure = [run for run in known if run.status is not RunStatus.SUCCEEDED]
@@ -125,7 +125,7 @@ class Answers:
             return LEADERLESS
         if seen.held_ms:
             wait = f"nothing fires for {duration_text(seen.held_ms)} more, after a loss or a restart of Redis"
-            return Hindrance(wait, "nothing has to be done: it fires then")
+            return Hindrance(wait, "nothing to do: it fires then")
         for held in seen.held_back:
             if held.queue == schedule.queue or held.zone == schedule.tz:
                 number = f"{held.cause}; {plural(held.waiting, 'schedule')} waiting, the oldest for"

@@ -159,7 +159,7 @@ def _range(start: datetime, end: datetime, tz: str, now_ms: int) -> tuple[int, i
         problem = f"not later than the beginning, {_shown(start_ms, tz)}"
         raise InvalidSchedule("end", end, problem, "swap them, or move one")
     if end_ms > now_ms + _SKEW_MS:
-        problem = f"it is {_shown(now_ms, tz)} on the Redis server, and what comes is scheduled already"
+        problem = f"it is {_shown(now_ms, tz)} on the Redis server, and later occurrences are scheduled already"
         raise InvalidSchedule("end", end, problem, "give a time up to now")
     return start_ms, end_ms
 
@@ -170,7 +170,7 @@ def _bounded(schedule: Schedule, start_ms: int, end_ms: int) -> PastOccurrences:
     if past.count > MOST:
         last = _shown(past.nth(MOST + 1), schedule.tz)
         problem = f"{past.count:,} occurrences lie between these times, more than {MOST:,} in one call"
-        remedy = f"end at {last}, which is the first {MOST:,}, and go on from there"
+        remedy = f"end at {last}, which is the first {MOST:,}, and continue from there"
         raise InvalidSchedule("end", _shown(end_ms, schedule.tz), problem, remedy)
     return past
 

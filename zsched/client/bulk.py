@@ -6,7 +6,7 @@ Repairs in bulk: find the candidates, then change them portion by portion.
     filters ──► candidates: a list that stays ──► confirm ──► a portion ──► wait for the rate ──► … ──► Repaired
                                                                  └ one script, one log entry, an outcome for each
 
-**Nothing is done twice.** A schedule that is cancelled, paused or resumed is no candidate any more, or needs no change.
+**Nothing is done twice.** A schedule that is cancelled, paused or resumed is no longer a candidate, or needs no change.
 A run that was retried stays failed, so a retry is found in two ways. The history has it as ``retried``, with the id of
 the run that it repeats; it is later than that run's end, so a source that has the end has the retry too. If another
 source answers the second question, and begins later, runs that ended before are left out. And for a day Redis has a key
@@ -102,7 +102,7 @@ class BulkChanges:
     def _runs(self, status: RunStatus, filters: dict[str, Any]) -> tuple[list[Run], Source]:
         """Return the runs in *status*, the oldest first, and their source."""
         if unknown := filters.keys() - _FILTERS:
-            raise TypeError(f"{', '.join(sorted(unknown))}: no filter of runs; give {', '.join(sorted(_FILTERS))}")
+            raise TypeError(f"{', '.join(sorted(unknown))}: unknown filter of runs; give {', '.join(sorted(_FILTERS))}")
         wanted = self._answers.ended_or_open(None, status, None, cast("SearchFilters", filters), None)
         parts = list(self._answers.parts(wanted))
         runs = {one.run.id: one.run for part in parts for one in part.occurrences if one.run is not None}

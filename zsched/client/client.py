@@ -159,7 +159,7 @@ class Client(Schedules):
         """
         return self._putting.put(func, options)
 
-    def schedule_as(self, op: str, func: str | Callable[..., Any], /, **options: Unpack[ScheduleOptions]) -> Scheduled:
+    def _schedule_as(self, op: str, func: str | Callable[..., Any], /, **options: Unpack[ScheduleOptions]) -> Scheduled:
         """``schedule`` as the operation *op*: for ten minutes another call of the same operation does nothing."""
         return self._putting.put(func, options, op)
 
@@ -201,7 +201,7 @@ class Client(Schedules):
 
     def update(self, id: str, /, **changes: Unpack[UpdateOptions]) -> Scheduled:
         """
-        Change some options of a schedule; the others stay. New arguments of a task are checked, if this process has
+        Change some options of a schedule, and keep the others. New arguments of a task are checked, if this process has
         imported it. A signed schedule is signed again, and one without a signature stays so.
 
         Raises:

@@ -38,7 +38,7 @@ def _misspelt_queues(heard: set[str], put: Iterable[Prioritized]) -> Iterator[st
     """Yield a text for each queue of *put* that may be misspelt; *heard*: those with workers."""
     for queue in sorted({one.queue for one in put} - heard):
         if (meant := similar(queue, heard)) is not None:
-            yield f"nobody listens to queue {queue!r}; did you mean {meant!r}?"
+            yield f"no worker listens to queue {queue!r}; did you mean {meant!r}?"
 
 
 def _shared_queues(reader: Reader, put: Iterable[Prioritized]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The next times of a schedule, or of a rule that nobody scheduled yet."""
+"""The next times of a schedule, or of a rule that is not scheduled yet."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ def demand_apart(options: Mapping[str, Any], least_s: float, now_ms: int) -> Non
     first_ms = trigger.next_after(now_ms) or now_ms
     times = islice(trigger.between(first_ms - 1, first_ms + _SPAN_MS), _LOOKED_AT)
     if any(later_ms - earlier_ms < least_s * 1000 for earlier_ms, later_ms in pairwise(times)):
-        problem, remedy = "its times are too near for this token or login", f"give {least_s:g} s or more between two"
+        problem, remedy = "its times are too close for this token or login", f"give {least_s:g} s or more between two"
         raise InvalidSchedule(spec.kind.name, rule[spec.kind.name], problem, remedy)

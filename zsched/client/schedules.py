@@ -152,7 +152,7 @@ class Schedules(Past):
 
     def release(self, id: str, missed: str | Missed = Missed.FIRE, *, if_version: str | None = None) -> Schedule | None:
         """
-        Put a quarantined schedule back, once what was in its way is gone, as a daemon does by itself. It fires as
+        Release a quarantined schedule, once its cause is gone, as a daemon does by itself. It fires as
         ``resume`` does, by its own ``catch_up`` and ``expires_after``.
 
         Raises:
@@ -196,7 +196,7 @@ class Schedules(Past):
         Raises:
             RunNotFound: neither RQ nor an archive knows it.
             RunNotOver: it is queued or running, or has not fired.
-            PayloadGone: its arguments are kept nowhere.
+            PayloadGone: its arguments are no longer stored.
             RedisRefused: another writer changed its job.
         """
         with naming_lost_call(run_id, is_repeatable=False):
@@ -260,8 +260,8 @@ class Schedules(Past):
         with naming_lost_call(check_id(id)):
             return self._reader.get(id)
 
-    def get_many(self, ids: Iterable[str]) -> Iterator[Schedule]:
-        """Yield those of the schedules *ids* that exist, in the order of *ids*; read page by page."""
+    def _get_many(self, ids: Iterable[str]) -> Iterator[Schedule]:
+        """Yield the schedules of *ids* that exist, in the order of *ids*; read page by page."""
         return self._reader.schedules(map(check_id, ids))
 
     # -- reading ------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ class Schedules(Past):
         schedule = None if id is None else self.get(id)
         return next_times(self._link, self._clock, schedule, trigger, n, start)
 
-    def overview(self) -> Overview:
+    def _overview(self) -> Overview:
         """Return counts, backlog and leader of the namespace at this moment, for ``zsched status``."""
         return self._reader.overview()
 
@@ -352,6 +352,6 @@ class Schedules(Past):
         return self._bulk.change(act, dict(given), is_pushing=True, state=ScheduleState.PAUSED)
 
     def release_many(self, missed: str | Missed = Missed.FIRE, **given: Unpack[ScheduleRepair]) -> Repaired:
-        """Put quarantined schedules back, as ``release`` does; default: 200 a second. Raises as ``retry_many``."""
+        """Release quarantined schedules, as ``release`` does; default: 200 a second. Raises as ``retry_many``."""
         act = partial(self._store.resume, missed=choice("missed", missed, Missed), place="quarantine")
         return self._bulk.change(act, dict(given), is_pushing=True, state=ScheduleState.QUARANTINED)

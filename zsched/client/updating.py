@@ -1,5 +1,5 @@
 """
-Schedules that are put again: with some options changed, or as they are, signed anew.
+Schedules that are put again: with some options changed, or unchanged, signed anew.
 
 A schedule is read, and put again if it is still as it was read. So it keeps what does not change. A signed one is
 checked first and then signed again, and one without a signature stays so. One with a signature that is not good is left

@@ -138,7 +138,7 @@ def network(text: str) -> IPv4Network | IPv6Network:
     try:
         return ip_network(text)
     except ValueError:
-        raise ValueError(f"{show(text)} is no IP address or network; write 10.0.0.5 or 10.0.0.0/24") from None
+        raise ValueError(f"{show(text)} is not an IP address or network; write 10.0.0.5 or 10.0.0.0/24") from None
 
 
 def listen_address(given: object) -> str:
@@ -156,7 +156,7 @@ def path(given: object) -> str:
     if isinstance(given, str) and given and "\0" not in given:
         whole = os.path.expanduser(given)
         if whole.startswith("~"):
-            raise ValueError("it has no such home on this machine; write the whole path, or ./~ for such a name")
+            raise ValueError("this machine has no such home directory; write the whole path, or ./~ for such a name")
         return whole
     raise ValueError("write the path of a file")
 
@@ -208,18 +208,18 @@ class Tables:
     def _named(self, file: Path, name: str, table: object) -> str:
         if not isinstance(table, dict):
             place = f"{file}: [{self.heading}] {name}={show(table)}"
-            raise ConfigError(f"{place}: is in no table; write [{self.heading}.<name>] and its keys below")
+            raise ConfigError(f"{place}: is outside of a table; write [{self.heading}.<name>] and its keys below")
         try:
             return str(self.name(name))
         except ValueError as error:
-            raise ConfigError(f"{file}: [{self.heading}.{show(name)}]: no usable name; {error}") from None
+            raise ConfigError(f"{file}: [{self.heading}.{show(name)}]: not a usable name; {error}") from None
 
     def _values(self, file: Path, name: str, table: Mapping[str, object]) -> dict[str, Any]:
         values = {}
         for key, value in table.items():
             place = f"{file}: [{self.heading}.{name}] {key}"
             if key not in self.keys:
-                raise ConfigError(f"{place} is no setting; {suggest(key, self.keys)}")
+                raise ConfigError(f"{place} is not a setting; {suggest(key, self.keys)}")
             values[key] = RawValue(place, value).parsed(self.keys[key])
         return values
 

@@ -43,7 +43,7 @@ def open_file(file: str | os.PathLike[str]) -> IO[bytes]:
 
 
 def bounded(opened: IO[bytes], most: int) -> bytes:
-    """Return what is left in *opened*. Raises OSError: it has more than *most* bytes."""
+    """Return the rest of *opened*. Raises OSError: it has more than *most* bytes."""
     found = opened.read(most + 1)
     if len(found) > most:
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes; split it, or name another one")

@@ -64,9 +64,7 @@ class RedisSettings:
     timeout_s: float = setting(5.0, parse.number_within(0.05, 300))
     password_file: str | None = setting(None, parse.path)
     sentinels: tuple[str, ...] = setting((), parse.addresses(urls.address))
-    master: str | None = setting(
-        None, parse.matching(urls.MASTER, "write the name of the master, as Sentinel knows it")
-    )
+    master: str | None = setting(None, parse.matching(urls.MASTER, "write the master's name, as Sentinel knows it"))
     sentinel_password_file: str | None = setting(None, parse.path)
     cluster: tuple[str, ...] = setting((), parse.addresses(urls.cluster_node))
     given_by: str = dataclasses.field(default="", compare=False)  # no setting
@@ -278,7 +276,7 @@ def _from_file(file: Path, tables: Mapping[str, Any]) -> Iterator[tuple[SettingK
                 place = f"{file}: [{name}] {inner}"
                 yield _known((name, inner), place), RawValue(place, inner_value)
         elif isinstance(value, dict):
-            raise ConfigError(f"{file}: [{name}] is no section; {suggest(name, [*_SECTIONS, *_NAMED])}")
+            raise ConfigError(f"{file}: [{name}] is not a section; {suggest(name, [*_SECTIONS, *_NAMED])}")
         else:
             yield _known(("", name), f"{file}: {name}"), RawValue(f"{file}: {name}", value)
 
@@ -293,7 +291,7 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[SettingKey, RawV
                 continue
             heading = next((each for each in _NAMED if variable.startswith(f"{variable_of((each, ''))}_")), None)
             hint = f"[{heading}.<name>] is allowed only in a file" if heading else suggest(variable, names)
-            raise ConfigError(f"{variable} in the environment is no setting; {hint}")
+            raise ConfigError(f"{variable} in the environment is not a setting; {hint}")
 
 
 def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[SettingKey, RawValue]]:
@@ -315,9 +313,9 @@ def _known(key: SettingKey, place: str) -> SettingKey:
     elsewhere = next((section for section, name in _PARSERS if name == key[1]), None)
     if elsewhere is not None:
         home = f"in section [{elsewhere}]" if elsewhere else "above the first section"
-        raise ConfigError(f"{place} is no setting; it belongs {home}")
+        raise ConfigError(f"{place} is not a setting; it belongs {home}")
     names = [name for section, name in _PARSERS if section == key[0]] + ([] if key[0] else list(_SECTIONS))
-    raise ConfigError(f"{place} is no setting; {suggest(key[1], names)}")
+    raise ConfigError(f"{place} is not a setting; {suggest(key[1], names)}")
 
 
 def _check_together(settings: Settings, given: Mapping[SettingKey, RawValue]) -> None:
@@ -331,7 +329,7 @@ def _check_together(settings: Settings, given: Mapping[SettingKey, RawValue]) ->
         )
     if redis.password_file is not None and urls.gives_password(urls.of_the_server(redis.url)):
         places = _places(given, "redis", "url", "password_file")
-        raise ConfigError(f"{places}: two passwords; take the one in the URL away")
+        raise ConfigError(f"{places}: two passwords; remove the one in the URL")
 
 
 def _connection(redis: RedisSettings, given: Mapping[SettingKey, RawValue], env: Mapping[str, str]) -> RedisSettings:
@@ -352,7 +350,7 @@ def _joined_url(redis: RedisSettings, given: Mapping[SettingKey, RawValue]) -> s
         remedy = "give the Sentinels and the name of their master"
         raise ConfigError(f"{places('sentinels', 'master')}: one without the other; {remedy}")
     if redis.sentinels and redis.cluster:
-        problem = "a Cluster has no Sentinels; take one of the two away"
+        problem = "a Cluster has no Sentinels; remove one of the two"
         raise ConfigError(f"{places('sentinels', 'cluster')}: {problem}")
     try:
         if redis.master is not None:
@@ -364,10 +362,10 @@ def _joined_url(redis: RedisSettings, given: Mapping[SettingKey, RawValue]) -> s
     if redis.sentinel_password_file is None:
         return url
     if not urls.is_sentinel_url(url):
-        problem = "no Sentinels are named; give sentinels and master, or take it away"
+        problem = "no Sentinels are named; give sentinels and master, or remove it"
         raise ConfigError(f"{places('url', 'sentinel_password_file')}: {problem}")
     if {"sentinel_password", "sentinel_password_file"} & urls.SentinelUrl.parse(url).options.keys():
-        problem = "two passwords of the Sentinels; take the one in the URL away"
+        problem = "two passwords of the Sentinels; remove the one in the URL"
         raise ConfigError(f"{places('url', 'sentinel_password_file')}: {problem}")
     return urls.with_password_file(url, redis.sentinel_password_file)
 

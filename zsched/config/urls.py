@@ -82,7 +82,7 @@ def _check_server(url: str) -> None:
     except ValueError:
         raise ValueError(f"host and port cannot be read; {URL_FORMS}") from None
     if scheme != "unix" and not re.fullmatch(r"(/[0-9]{0,9})?", path):
-        raise ValueError(f"after the host comes the number of the database; {URL_FORMS}")
+        raise ValueError(f"add the number of the database after the host; {URL_FORMS}")
 
 
 def _check_options(url: str) -> None:
@@ -92,10 +92,10 @@ def _check_options(url: str) -> None:
     for name, value in options:
         if name not in _OPTIONS or any(name.startswith(prefix) and not fits for prefix, fits in theirs):
             named = f" {name}" if f"{name}=" in redact(url) else ""
-            raise ValueError(f"it has an option{named} that a connection to {scheme}:// does not have; take it out")
+            raise ValueError(f"it has an option{named} that a connection to {scheme}:// does not have; remove it")
         example, form = _OPTIONS[name]
         if not re.fullmatch(form, value) or [each for each, _ in options].count(name) > 1:
-            raise ValueError(f"option {name} has another form, or is there twice; write it once: {name}={example}")
+            raise ValueError(f"option {name} is malformed or repeated; write it once: {name}={example}")
 
 
 # -- without secrets --------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class SentinelUrl:
         pairs = parse_qsl(query or "", keep_blank_values=True)
         options = {name: value for name, value in pairs if name.startswith("sentinel_")}
         if "sentinel_password" in options and "sentinel_password_file" in options:
-            raise ValueError("two passwords of the Sentinels; take one away")
+            raise ValueError("two passwords of the Sentinels; remove one")
         theirs = "&".join(part for part in (query or "").split("&") if not part.startswith("sentinel_"))
         plain = f"{scheme}://{userinfo + '@' if userinfo else ''}/{db or 0}{'?' + theirs if theirs else ''}"
         try:
@@ -206,7 +206,7 @@ def address(text: str, port: int = _PORT, of: str = "Sentinel") -> Address:
     found = _HOST.fullmatch(text.strip())
     given = int(found[2] or port) if found else 0
     if found is None or not 0 < given < 65536:
-        raise ValueError(f"{text!r} is no host of a {of}; write host:{port}")
+        raise ValueError(f"{text!r} is not an address of a {of}; write host:{port}")
     return found[1].strip("[]"), given
 
 
@@ -227,7 +227,7 @@ def _hostless(url: str, instead: str) -> tuple[str, str, str, str]:
     userinfo, at, host = parts.netloc.rpartition("@")
     if parts.scheme not in ("redis", "rediss") or host:
         verb = "do" if " and " in instead else "does"
-        remedy = f"write redis://user@/0 without a host, or take {instead} away"
+        remedy = f"write redis://user@/0 without a host, or remove {instead}"
         raise ValueError(f"it says where Redis is, and so {verb} {instead}; {remedy}")
     return parts.scheme, userinfo + at, parts.path.strip("/") or "0", f"?{parts.query}" if parts.query else ""
 
@@ -266,7 +266,7 @@ class ClusterUrl:
             raise ValueError(f"the nodes cannot be read; {_CLUSTER_FORM}")
         scheme, userinfo, hosts, db, query = found.groups()
         if db not in (None, "", "0") or parse_qs(query or "").get("db", ["0"]) != ["0"]:
-            raise ValueError("a Redis Cluster has database 0 alone: take the other one away")
+            raise ValueError("a Redis Cluster has only database 0: remove the other one")
         try:
             nodes = tuple(cluster_node(host) for host in hosts.split(","))
         except ValueError:  # the text there may be a part of an unescaped password

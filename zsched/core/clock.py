@@ -70,7 +70,7 @@ def to_ms(instant: datetime) -> int:
     try:
         return -((_EPOCH - instant) // _MS)
     except TypeError as error:
-        raise ValueError("a naive datetime names no instant") from error
+        raise ValueError("a naive datetime is ambiguous") from error
 
 
 def clamped_ms(ms: int) -> int:

@@ -230,7 +230,7 @@ def bounded_ms(value: bytes | str) -> int:
     """Return a time that an archive can store. Raises ValueError."""
     number = int(value)
     if abs(number) >= _NO_TIME:
-        raise ValueError(f"{number} is no time")
+        raise ValueError(f"{number} is not a time")
     return number
 
 

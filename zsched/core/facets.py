@@ -24,7 +24,7 @@ _WHOLE: Final = 2**62  # bound of whole numbers in a question: SQLite's integers
 def question_text(value: Any) -> str:
     """Return *value*, a text in a question to an archive. Raises TypeError, UnicodeEncodeError (a lone surrogate)."""
     if not isinstance(value, str):
-        raise TypeError(f"{show(value)} is no text")
+        raise TypeError(f"{show(value)} is not text")
     value.encode()
     return value
 
@@ -32,7 +32,7 @@ def question_text(value: Any) -> str:
 def question_number(value: Any) -> int:
     """Return *value*, a whole number in a question to an archive. Raises TypeError, ValueError: it is too large."""
     if type(value) is not int:
-        raise TypeError(f"{show(value)} is no whole number")
+        raise TypeError(f"{show(value)} is not a whole number")
     if abs(value) >= _WHOLE:
         raise ValueError(f"{show(value)} is too large")
     return value

@@ -26,7 +26,7 @@ IdTest = Callable[[str], object]  # returns a true value for a wanted id
 def id_test(globs: Sequence[str]) -> IdTest:
     """
     Return a test of ids by *globs*: an id is wanted if one of them matches; without globs, every id is wanted. Raises
-    InvalidSchedule for a glob that is no text to search for.
+    InvalidSchedule for a glob that is not text to search for.
 
     Apply it before schedules are read: a million ids take a second to test and a minute to read (measured).
     """

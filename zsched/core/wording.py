@@ -38,7 +38,7 @@ def parse_duration(text: str) -> timedelta:
     """
     try:
         if len(text) > LONGEST_NAME:  # to search a long one would take a second
-            raise ValueError(f"a text of {len(text):,} characters is no duration; give less")
+            raise ValueError(f"a text of {len(text):,} characters is not a duration; give less")
         if _NUMBER.fullmatch(text):
             return _exactly(text, _UNITS["s"])
         parts = _PARTS.findall(text)
@@ -46,7 +46,7 @@ def parse_duration(text: str) -> timedelta:
             return sum((_exactly(number, _UNITS[unit]) for number, unit in parts), timedelta())
     except OverflowError:
         raise ValueError(f"{text!r} is longer than any duration; give less") from None
-    raise ValueError(f"{text!r} is no duration; give seconds, or 500ms, 5m, 1h30m, 2d")
+    raise ValueError(f"{text!r} is not a duration; give seconds, or 500ms, 5m, 1h30m, 2d")
 
 
 def duration_argument(field: str, value: object) -> object:

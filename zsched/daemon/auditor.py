@@ -114,7 +114,7 @@ class Auditor:
         return True
 
     def _is_something_lost(self, now_ms: int) -> bool:
-        """Return True if an archive has data that Redis lost, and is about to put it back."""
+        """Return True if an archive has data that Redis lost, and is about to restore it."""
         reports = Archivers(self._wire, self._keys).reports()
         return any(each.state is ArchiveState.LOST and each.is_recent(now_ms) for each in reports)
 

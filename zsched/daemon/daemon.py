@@ -296,7 +296,7 @@ class Daemon:
             self._health.leads = False
 
     def _rest(self, session: Session, tick: Tick) -> None:
-        """Sleep until the next pass. A renewal of the lease in between is no reason for one."""
+        """Sleep until the next pass. A renewal of the lease in between does not cause one."""
         until_ms = self._clock.monotonic_ms() + self._settings.daemon.idle_ms
         while self._sleeps_on(tick, until_ms, session.elector.ms_until_renewal()) and not self._is_stopping:
             self._end_pass()

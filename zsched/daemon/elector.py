@@ -6,7 +6,7 @@ States of a daemon (a leader of a data set without a name gives it one before it
     connecting ──► standby ──acquire──► leading ──stop──► released
         ▲             ▲                    │
         │             └──── STALE ─────────┤   another daemon has the lease, or it lapsed
-        └──────── connection lost ─────────┘   SERVER: acquire again, the own lease is no obstacle
+        └──────── connection lost ─────────┘   SERVER: acquire again, despite its own lease
 
 The lease key is authoritative; it is in the same Redis as the data. A leader's script first compares the key with its
 token. Scripts run alone, so two terms cannot interleave, and a leader that was paused or cut off can write nothing more

@@ -25,7 +25,7 @@ merge (rule: KEEP_OLD). After a merge the log must still contain the ``merged`` 
 the old knowledge is kept.
 
 **Healing.** If an entry of a known kind cannot be read, the state lacks only its effects. Then a bootstrap begins at
-the archive's own position, and scans: the data in Redis includes these effects. The archive's history stays as it is.
+the archive's own position, and scans: the data in Redis includes these effects. The archive's history does not change.
 
 **A newer format.** An entry may note a format that this version does not know (a ``term``, a ``restore``). That entry
 and all later ones are not read: the position stays before it, and the state is *outdated* until this process is

@@ -84,7 +84,7 @@ class Inspection:
         return []
 
     def record_restored(self, rows: Sequence[Record]) -> None:
-        """Note that *rows* were put back."""
+        """Record the restored *rows*."""
         self._repaired |= {row.id for row in rows}
 
     def _alarm(self, id: str, known: Record | None, here: Record | None) -> Alarm | None:

@@ -4,7 +4,7 @@ A background thread of the daemon: it repeats a step, and survives every excepti
 Signals, waker, archiver, chores, status line, metrics server and the receiver of the archivist's messages each have one
 thread, the answerer has two. All threads are started this way, except those for metrics requests (at most eight). An
 exception is logged once, with its traceback unless it is an expected one. The step is tried again after a growing
-pause. Meanwhile ``Failures`` holds the reason, which the daemon reports. RedisUnavailable is no failure of a thread:
+pause. Meanwhile ``Failures`` holds the reason, which the daemon reports. RedisUnavailable is not a failure of a thread:
 the main loop reports that Redis is away.
 """
 

@@ -1,5 +1,5 @@
 """
-Lost runs: the leader finds runs whose worker died. It puts them back into their queues, or records them as lost.
+Lost runs: the leader finds runs whose worker died. It requeues them, or records them as lost.
 
 A run is lost in one of two ways:
 
@@ -26,7 +26,7 @@ depend on a lost run keep waiting.
 
 A run lost before its start is not found while more than 10,000 runs that were pushed at the front are in its queue. A
 job with the status ``started`` but without an entry in ``rq:wip`` is not found either. In a queue longer than that, a
-run that a worker with a slow clock put back may be taken for lost. RQ's workers handle a job in
+run that a worker with a slow clock requeued may be taken for lost. RQ's workers handle a job in
 ``rq:queue:<queue>:intermediate``: they fail it after a minute, unless its execution lapsed.
 """
 

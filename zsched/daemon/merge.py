@@ -98,7 +98,7 @@ class Merge:
         self.is_known = False  # whether Redis has anything of the archive's history
         self.merged: Position | None = None  # the entry that marks the end of the merge
         self.covered: frozenset[Position] = frozenset()  # the ends of histories that it names
-        self.done: Counter[str] = Counter()  # rows that were put back, by place as logged
+        self.done: Counter[str] = Counter()  # rows that were restored, by place as logged
         # Called with the rows of each restore entry.
         self.on_restored: Callable[[Sequence[Record]], None] | None = None
         self._touched: dict[Key, int] | None = None  # ids touched after the common entry; None: all known ids
@@ -157,7 +157,7 @@ class Merge:
         return len({id for id, _ in self._touched}) if self._touched is not None else self._recall.count()
 
     def rows(self) -> Iterator[list[Record]]:
-        """Yield the rows that ``run`` would put back now, page by page. Nothing is written."""
+        """Yield the rows that ``run`` would restore now, page by page. Nothing is written."""
         for page in self._pages():
             found = map(self._restoring.foresee, portions(self.reconciler.compare(page)))
             yield list(chain.from_iterable(found))
@@ -220,7 +220,7 @@ class Merge:
         return lacking_rows(self._wire, self._keys, page, held, self.branch)
 
     def record_restored(self, rows: Sequence[Record]) -> None:
-        """Count *rows*, which were put back."""
+        """Count the restored *rows*."""
         self.branch.take(rows)
         self.done.update(row.place for row in rows)
         if self.on_restored is not None:

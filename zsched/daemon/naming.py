@@ -12,8 +12,8 @@ Naming of a data set that has no name (``meta.gen``), by its leader and before a
 A flushed Redis has no name, and an archive may know it. If the leader made up a name, that archive would be refused as
 another data set's. So the leader waits for the reports of the archives that are there, for a lease; after a loss
 nothing fires for that long anyway. Of several names that of the archive with the latest entry counts, since an old
-archive may be there. If its connection breaks meanwhile, it goes on in its next term: over a bad connection no term may
-last as long as a lease.
+archive may be there. If its connection breaks meanwhile, it continues in its next term: over a bad connection no term
+may last as long as a lease.
 
 A new name means that no archive reports an earlier data set. If this is the first term of a complete log, and no
 archive reports an entry that the log lacks, nothing was lost. Then nothing is in doubt, and the first run is not

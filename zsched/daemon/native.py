@@ -45,8 +45,8 @@ _TARGET_MS: Final = 2.5  # per script
 _QUEUES: Final = 100  # queues per script; a queue without due jobs costs some 8 µs (measured)
 _LOCKS_MS: Final = 10_000  # between two rounds through all queues, which renew the locks of those without jobs, too
 _WORDS: Final = {
-    "gone": "its job is gone: taken out of the registry",
-    "WRONGTYPE": "its key, or one of its rate limit, is of a wrong type: left, and looked at again every few seconds",
+    "gone": "its job is missing: removed from the registry",
+    "WRONGTYPE": "its key, or one of its rate limit, is of a wrong type: left, and retried every few seconds",
 }
 
 
@@ -153,12 +153,12 @@ class Native:
             if reason is None:
                 log.info("native_queue_served", queue=text(queue))
             elif queue in moved.others:
-                log.info("native_queue_left", queue=text(queue), holder=reason, reason="somebody else has its lock")
+                log.info("native_queue_left", queue=text(queue), holder=reason, reason="another process has its lock")
             else:
                 log.warning("native_queue_left", queue=text(queue), reason=f"wrong type at {reason}")
         first = {(queue, word): id for queue, id, word in reversed(moved.odd)}
         for (queue, word), count in Counter((queue, word) for queue, _, word in moved.odd).items():
-            reason = _WORDS.get(word, f"RQ has it as {word}: taken out of the registry, not pushed")
+            reason = _WORDS.get(word, f"its status in RQ is {word}: removed from the registry, not pushed")
             log.warning(
                 "native_jobs_odd", queue=text(queue), count=count, first=text(first[queue, word]), reason=reason
             )

@@ -151,7 +151,7 @@ class RestoreAnswer:
         return [row for row in rows if row.place == "gone" or row.id not in self._went_on]
 
     def record_restored(self, rows: Sequence[Record]) -> None:
-        """Count *rows*, which were put back."""
+        """Count the restored *rows*."""
         self._corrected += len(rows)
 
     def _add_lost(self, found: dict[str, int]) -> Iterator[None]:
@@ -168,7 +168,7 @@ class RestoreAnswer:
 
 
 def _rows_of(entry: Entry) -> list[tuple[str, int]]:
-    """Return the schedules that a ``restore`` put back or removed, each with the t of the repeated change."""
+    """Return the schedules that a ``restore`` restored or removed, each with the t of the repeated change."""
     with suppress(UnknownEntry):
         return [(row.id, row.t_us) for row in restored(entry) if row.is_schedule]
     return []

@@ -58,7 +58,7 @@ class RestorePolicy(Protocol):
         """Return the rows to restore for *page*; *held* is the data in Redis, by id."""
 
     def record_restored(self, rows: Sequence[Record]) -> None:
-        """Record *rows*, which were put back, with their places as logged."""
+        """Record *rows*, which were restored, with their places as logged."""
 
 
 class Reconciler:

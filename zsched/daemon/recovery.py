@@ -265,7 +265,7 @@ class Recovery:
             self._began_ms, self.awaits_people = self._clock.monotonic_ms(), False
             log.info("recovery_began", archive=path, compared=merge.total)
         elif step is RecoveryStep.AWAITING_OPERATOR and not self.awaits_people:
-            remedy = "zsched archive recover --dry-run shows what is missing, zsched archive recover puts it back"
+            remedy = "zsched archive recover --dry-run shows what is missing, zsched archive recover restores it"
             log.error("recovery_awaited", archive=path, remedy=remedy)
             self.awaits_people = True
         self._step = step

@@ -8,7 +8,7 @@ differs. The log records the old and the new time::
     asking ──► the version is ours ──► settled: nothing to do
        └─────► another, or none ─────► moving: a page in every pass that has the time ──► settled: it is ours now
 
-The firing thread does this. It is no chore, because it must not wait for an archive. A page takes a few ms. No page
+The firing thread does this. It is not a chore, because it must not wait for an archive. A page takes a few ms. No page
 begins when a schedule is due within that time; if that is always so, pages get a tenth of the time. So due schedules do
 not wait, however many there are.
 

@@ -72,4 +72,4 @@ def unseen_text(error: ZschedError, health: DaemonHealth) -> str:
     """Return the reason why Redis could not be read, or why the daemon does not work."""
     if isinstance(error, RedisUnavailable):
         return str(error)
-    return next((own.text for own in problems(health)), f"cannot look: {error}")
+    return next((own.text for own in problems(health)), f"cannot read the status: {error}")

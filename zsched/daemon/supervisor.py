@@ -2,7 +2,7 @@
 Messages to the service manager: ready, alive, status, stopping.
 
 The protocol is sd_notify(3): datagrams of ``NAME=value`` lines to the socket that ``NOTIFY_SOCKET`` names; without that
-variable nothing is sent. Not guaranteed: messages may be lost; a socket that is gone or full is no reason to stop
+variable nothing is sent. Not guaranteed: messages may be lost; a socket that is gone or full does not stop
 firing.
 
 **Watchdog** (sd_watchdog_enabled(3)). ``beat`` is called after each pass of the main loop, whatever its result:
@@ -75,7 +75,7 @@ class Supervisor:
         if self.watchdog_ms is None or self.watchdog_ms >= needed_s * 1000:
             return None
         given = f"WatchdogSec is {self.watchdog_ms / 1000:g} s and [redis] timeout_s is {timeout_s:g}"
-        return f"{given}: a Redis that hangs may look like a daemon that does; give WatchdogSec {needed_s:g} s or more"
+        return f"{given}: a hanging Redis may look like a hanging daemon; give WatchdogSec {needed_s:g} s or more"
 
     def ready(self) -> None:
         """Report that the daemon is ready; only the first call counts."""

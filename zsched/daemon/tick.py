@@ -42,7 +42,7 @@ _ADVANCE_SHARE = 0.5  # of a fire's batch: advancing costs two to three times as
 
 class Tick(NamedTuple):
     """
-    The next step after a pass: go on at once (``has_more``), wait ``wait_ms``, or sleep until ``next_ms`` of
+    The next step after a pass: continue at once (``has_more``), wait ``wait_ms``, or sleep until ``next_ms`` of
     the server's clock (None: nothing waits). For a script that is sent then, that is the monotonic clock plus
     ``server_offset_ms``.
     """
@@ -223,7 +223,7 @@ class Ticker:
             if key not in self._wrong:
                 self._wrong.add(key)
                 first, *command = moving_away(key)
-                remedy = f"all that does not need it fires; {first}: {' '.join(command)}"
+                remedy = f"schedules that do not need it still fire; {first}: {' '.join(command)}"
                 log.error("key_of_wrong_type", key=key, remedy=remedy)
         if fired.runs:
             log.debug("runs_fired", count=fired.runs)
@@ -234,7 +234,7 @@ class Ticker:
                 _tell(outcome, run_id=run, reason=outcome.reason or outcome.text)
         for line in fired.cancelled:
             run, _, status = line.partition("=")
-            _tell(Outcome.CANCELLED, run_id=run, reason=f"RQ has it as {status}".replace("_", " "))
+            _tell(Outcome.CANCELLED, run_id=run, reason=f"its status in RQ is {status}".replace("_", " "))
         for id, reason in fired.quarantined:
             _tell(Outcome.QUARANTINED, schedule_id=id, reason=reason)
 

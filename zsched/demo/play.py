@@ -211,13 +211,13 @@ def _drain(player: Player, stack: Stack, say: Say, clock: Clock) -> None:
         pass
     player.leave_unheard()
     if player.open:
-        say("nothing fires any more; waiting for the workers (Ctrl-C ends it at once) …")
+        say("firing has ended; waiting for the workers (Ctrl-C ends at once) …")
     deadline_ms = clock.monotonic_ms() + _DRAIN_MS
     while player.open and clock.monotonic_ms() < deadline_ms:
         stack.check()
         player.tick()
     if player.open:
-        say(f"not waited for any longer: {_named(sorted(player.open))}")
+        say(f"no longer waiting for: {_named(sorted(player.open))}")
 
 
 def _named(run_ids: list[str]) -> str:

@@ -108,7 +108,7 @@ class Stack:
         """Wait until the daemon leads, and return the overview. Raises ZschedError: it does not lead in time."""
         for _ in range(round(_LEADER_S / _POLL_S)):
             self.check()
-            overview = client.overview()
+            overview = client._overview()
             if overview.leader is not None:
                 return overview
             time.sleep(_POLL_S)

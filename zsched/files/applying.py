@@ -136,7 +136,7 @@ class Application:
                 on_progress(done)
         except RedisUnavailable as error:
             total = len(preview.steps) + len(preview.removed)
-            done_before = f"{done:,} of {total:,} schedules were done, and the same command goes on from there"
+            done_before = f"{done:,} of {total:,} schedules were done, and the same command continues from there"
             raise error.but(f"{error.problem}; {done_before}") from error
         return applied
 

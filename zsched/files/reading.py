@@ -203,7 +203,7 @@ class _Reading:
         return FileEntry(id, self._lines.of(*path), definition)
 
     def _look_at_arguments(self, path: tuple[str, ...], func: str, arguments: Mapping[str, Any], bad: set[str]) -> None:
-        """Complain about mistakes in *arguments*. A missing argument is no mistake if a *bad* option may contain it."""
+        """Complain about mistakes in *arguments*. A missing one is not a mistake if a *bad* option may contain it."""
         named = arguments.get("kwargs")
         may_be_elsewhere = any(map(may_be_arguments, bad))
         for mistake in self._checks.mistakes(func, arguments):

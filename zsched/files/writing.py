@@ -84,7 +84,7 @@ class _Writing:
         schedule = held.schedule
         remarks = []
         if written.owner is None:
-            remarks.append(f"owned by {blanked(schedule.owner)}" if schedule.owner else "owned by nobody")
+            remarks.append(f"owned by {blanked(schedule.owner)}" if schedule.owner else "without an owner")
         if schedule.state is ScheduleState.QUARANTINED:
             remarks.append(f"quarantined: {blanked(schedule.note or 'no reason is recorded')}")
         lines = [f"[schedules.{key_text(schedule.id)}]"]

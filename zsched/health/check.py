@@ -35,7 +35,7 @@ class Severity(Enum):
 @dataclass(frozen=True, slots=True)
 class Finding:
     """
-    One result of a check: the text, and the remedy ("" if nothing has to be done).
+    One result of a check: the text, and the remedy ("" without one).
 
     ``command``: words of a command that ends the remedy; ``Shell`` writes them for the Redis that was checked.
     ``queues``: those in which nobody takes jobs. ``waits_in``: those in which its runs wait, so it follows from the

@@ -11,7 +11,7 @@ from zsched.storage.archivers import ArchiveState, Audited, last_audit
 from zsched.storage.overview import Overview
 
 _FAR: Final = 100_000  # entries behind: more than a few seconds' work
-_PUTS_BACK: Final = "wait: the archives put back what Redis lost, a million schedules in a minute; then firing goes on"
+_RESTORE: Final = "wait: the archives restore what Redis lost, a million schedules in a minute; then firing continues"
 
 
 def _of_state(state: ArchiveState, said: Callable[..., Finding], remedy: str) -> HealthCheck[Overview]:
@@ -22,7 +22,7 @@ def _of_state(state: ArchiveState, said: Callable[..., Finding], remedy: str) ->
             if report.state is state:
                 waits = state is ArchiveState.LOST and not report.awaits_people
                 text = f"archive {report.place} {state.value}: {report.trouble or 'it gives no reason'}"
-                yield said(text, _PUTS_BACK if waits else remedy)
+                yield said(text, _RESTORE if waits else remedy)
 
     return health_check(f"archive_{state.value}", Overview, "archives")(judge)
 
@@ -30,7 +30,7 @@ def _of_state(state: ArchiveState, said: Callable[..., Finding], remedy: str) ->
 check_archive_lost = _of_state(
     ArchiveState.LOST,
     problem,
-    "zsched archive recover --dry-run shows what is missing, zsched archive recover puts it back",
+    "zsched archive recover --dry-run shows what is missing, zsched archive recover restores it",
 )
 check_archive_failed = _of_state(
     ArchiveState.FAILED,
@@ -56,9 +56,9 @@ def check_no_archive(overview: Overview) -> Iterator[Finding]:
     elif overview.leader is not None:
         events = "see archive_failed and archiver_refused in the daemons' logs; a lost Redis cannot be rebuilt now"
         remedy = f"wait while one is bootstrapping; else {events}"
-        yield problem("no archive follows the log", _PUTS_BACK if overview.held_ms else remedy)
+        yield problem("no archive follows the log", _RESTORE if overview.held_ms else remedy)
     else:
-        yield skipped("none follows the log, as no daemon leads")
+        yield skipped("no archive follows the log, as no daemon is leading")
 
 
 @health_check("audit", Overview, alert="the auditor found a missing or overdue schedule")
@@ -66,7 +66,7 @@ def check_audit(overview: Overview) -> Iterator[Finding]:
     """Report alarms of the last audit that it could not repair."""
     last = last_audit(overview.archives, overview.now_ms)
     if last is None:
-        yield fine("no audit was made lately")
+        yield fine("there was no audit lately")
     elif last.alarms > last.repaired:
         text = f"the last audit: {audit_text(last, overview.now_ms)}; the daemon's log says what"
         events = "schedule_missing, occurrence_overdue, run_suppressed"
@@ -83,7 +83,7 @@ def check_archive_silent(overview: Overview) -> Iterator[Finding]:
             heard, pid = relative_text(report.told_ms, overview.now_ms), report.about.get("pid")
             which = f"its daemon, pid {pid}" if type(pid) is int else "its daemon"
             remedy = f"see whether {which} runs there, and its log (journalctl -u zsched): it may be cut off from Redis"
-            yield warning(f"archive {report.place} is silent: heard of {heard}", remedy)
+            yield warning(f"archive {report.place} is silent: last report {heard}", remedy)
 
 
 @health_check("archive_fleeting", Overview, "archives")
@@ -91,7 +91,7 @@ def check_archive_fleeting(overview: Overview) -> Iterator[Finding]:
     """Report an archive on a disk that does not stay, of a daemon inside a worker."""
     for report in overview.present_archives:
         if kind := report.about.get("fleeting"):
-            text = f"archive {report.place} is on a disk that ends with its container or machine ({kind})"
+            text = f"archive {report.place} is on an ephemeral disk, lost with its container or machine ({kind})"
             yield warning(text, "mount a volume there, or give the worker an [archive] path on one")
 
 
@@ -112,8 +112,8 @@ def check_archive_unknown(overview: Overview) -> Iterator[Finding]:
             number = entries_text(report.unknown_entries)
             is_healing = report.unreadable_entries == report.unknown_entries
             yield warning(
-                f"archive {report.place} cannot read {number} of the log; nothing is audited by it",
-                "it reads from Redis what they did, within a minute; find who writes to the log by hand"
+                f"archive {report.place} cannot read {number} of the log; it audits nothing",
+                "it reads their effects from Redis within a minute; find who writes to the log by hand"
                 if is_healing
                 else "upgrade its daemon: a newer zsched led",
             )
@@ -121,7 +121,7 @@ def check_archive_unknown(overview: Overview) -> Iterator[Finding]:
 
 def audit_text(audit: Audited, now_ms: int) -> str:
     """``2m ago, of 5 schedules: nothing wrong``."""
-    found = f"{audit.alarms:,} alarms, {audit.repaired:,} put right" if audit.alarms else "nothing wrong"
+    found = f"{audit.alarms:,} alarms, {audit.repaired:,} repaired" if audit.alarms else "nothing wrong"
     return f"{relative_text(audit.at_ms, now_ms)}, of {audit.checked:,} schedules: {found}"
 
 

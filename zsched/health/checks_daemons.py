@@ -50,7 +50,7 @@ def check_cannot_lead(health: DaemonHealth) -> Iterator[Finding]:
 # -- who leads --------------------------------------------------------------------------------------
 
 
-@health_check("no_leader", Overview, "daemons", follows=("writes",), alert="nobody leads")
+@health_check("no_leader", Overview, "daemons", follows=("writes",), alert="no daemon is leading")
 def check_no_leader(overview: Overview) -> Iterator[Finding]:
     """Report that no daemon leads."""
     running = [_where(daemon) for daemon in overview.daemons if daemon.is_running]
@@ -59,12 +59,12 @@ def check_no_leader(overview: Overview) -> Iterator[Finding]:
         others = f", {plural(standbys, 'other')} would take over" if standbys else ""
         yield fine(f"daemon {overview.leader} leads{others}")
     elif running:
-        text = f"nobody leads; heard of within {SILENT_MS // 1000} s: {'; '.join(running)}"
-        waits = "one that runs leads soon, or its log says why not (leading_refused, redis_refused)"
+        text = f"no daemon is leading; reported within {SILENT_MS // 1000} s: {'; '.join(running)}"
+        waits = "one of them leads soon, or its log says why not (leading_refused, redis_refused)"
         yield problem(text, f"{waits}; else {_start(overview)}")
     else:
         known, see = _silent(overview)
-        text = f"nobody leads: {known or 'no daemon of this namespace is running'}"
+        text = f"no daemon is leading: {known or 'none of this namespace is running'}"
         yield problem(text, f"{see}{_start(overview)}; until then nothing fires, and nothing is lost")
 
 
@@ -81,7 +81,7 @@ def check_no_standby(overview: Overview) -> Iterator[Finding]:
     known, see = _silent(overview)
     others = "; ".join(filter(None, (*barred, known)))
     which = f" ({others})" if others else ""
-    text = f"nobody stands by{which}: when the daemon that leads dies, nothing fires until somebody starts another"
+    text = f"no standby daemon{which}: when the leader dies, nothing fires until another daemon is started"
     remedy = f"{'remove this cause, or ' if barred else ''}{see}{_start(overview)}"
     yield warning(text, f"{remedy}, on another machine best")
 
@@ -95,7 +95,7 @@ def _silent(overview: Overview) -> tuple[str, str]:
     """Return the daemons that fell silent within an hour, and the beginning of a remedy; "" and "" without any."""
     silent = [one for one in overview.known_daemons if one.role is DaemonRole.SILENT]
     heard = [
-        f"the daemon of pid {one.pid or '?'} on {one.host or '?'} was last heard of "
+        f"the daemon of pid {one.pid or '?'} on {one.host or '?'} last reported "
         f"{relative_text(one.told_ms, overview.now_ms)}"
         for one in silent
     ]
@@ -203,7 +203,7 @@ def in_quarantine(number: int, names: str = "") -> Finding:
         return fine("no schedule is in quarantine")
     text = f"{plural(number, 'schedule')} in quarantine: broken, and not fired"
     remedy = (
-        "zsched ls --state quarantined lists them, zsched why ID says why; zsched release ID puts one back, "
+        "zsched ls --state quarantined lists them, zsched why ID says why; zsched release ID releases one, "
         "or schedule it again, or cancel it"
     )
     return problem(f"{text}: {names}" if names else text, remedy)
@@ -214,7 +214,7 @@ def check_wrong_type(overview: Overview) -> Iterator[Finding]:
     """Report keys of a wrong type: of zsched, and those of RQ that firing needs."""
     effects = {held.blocked_by: f"{plural(held.waiting, 'schedule')} wait until it is" for held in overview.held_back}
     for key, (type, wanted) in overview.wrong_types.items():
-        effect = effects.get(key, "firing goes on without it")
+        effect = effects.get(key, "firing continues without it")
         yield wrong_type(Keys(overview.namespace), key, type, wanted, effect)
 
 
@@ -235,7 +235,7 @@ def check_daemon_failing(overview: Overview) -> Iterator[Finding]:
     """Report failing threads and chores of running daemons. No other check notices that their work is not done."""
     for daemon in (one for one in overview.daemons if one.is_running and one.failing):
         which = "; ".join(f"{part}: {reason}" for part, reason in daemon.failing.items())
-        remedy = "its log has thread_failed, chore_failed or question_failed with the cause; it tries again and again"
+        remedy = "its log has thread_failed, chore_failed or question_failed with the cause; it is retried"
         yield warning(f"daemon {daemon.place} fails in part: {which}", remedy)
 
 
@@ -283,7 +283,7 @@ def check_suspended(queues: StalledQueues) -> Iterator[Finding]:
         waiting = queues.suspended
         where = f": {waiting_text(waiting)} in {_named(waiting)}" if waiting else ""
         said = problem if any(one.is_stuck for one in waiting) else warning
-        found = said(f"RQ's workers are suspended{where}", "let them go on", "rq", "resume")
+        found = said(f"RQ's workers are suspended{where}", "resume them", "rq", "resume")
         yield _about(waiting, found)
 
 
@@ -302,7 +302,7 @@ def check_no_worker(queues: StalledQueues) -> Iterator[Finding]:
     if empty := [one for one in queues.unheard if not one.waiting]:
         yield from _without_workers(warning, empty, queues.is_after_loss)
     if not queues.unheard and not queues.is_suspended:
-        yield fine(f"somebody listens to every queue in use ({queues.used})" if queues.used else "no queue is used")
+        yield fine(f"every queue in use has workers ({queues.used})" if queues.used else "no queue is used")
 
 
 def _without_workers(
@@ -311,14 +311,14 @@ def _without_workers(
     """Yield a finding for each queue that may be a typing mistake, and one for all other *queues*."""
     for one in queues:
         if one.meant:
-            text = f"nobody listens to queue {one.queue}, {_use([one])}: did you mean {one.meant}?"
+            text = f"no worker listens to queue {one.queue}, {_use([one])}: did you mean {one.meant}?"
             out = f", and zsched cancel-run --queue {quote(one.queue)} takes its runs out" if one.waiting else ""
             remedy = f"zsched set ID --queue {quote(one.meant)} corrects a schedule{out}; else"
             yield _about([one], said(text, remedy, *worker_of([one.queue])))
     if rest := [one for one in queues if not one.meant]:
         lost = "workers that ran when Redis lost its data are unknown until they take a job: restart them, or "
         remedy, worker = f"{lost if is_after_loss else ''}start one", worker_of([one.queue for one in rest])
-        yield _about(rest, said(f"nobody listens to {_named(rest)}, {_use(rest)}", remedy, *worker))
+        yield _about(rest, said(f"no worker listens to {_named(rest)}, {_use(rest)}", remedy, *worker))
 
 
 def _about(queues: list[StalledQueue], finding: Finding) -> Finding:

@@ -39,12 +39,12 @@ def check_all_types(probe: Probe) -> Iterator[Finding]:
     wrong = {key: type for key, type in found.items() if type not in (wanted[key], "none")}
     for key, type in wrong.items():
         is_ignored = key == probe.keys.rq.queues()
-        effect = "firing goes on without it" if is_ignored else "what needs it is refused"
+        effect = "firing continues without it" if is_ignored else "what needs it is refused"
         yield wrong_type(probe.keys, key, type, wanted[key], effect)
     if denied := [key for key in wanted if key not in found]:
         yield skipped(f"this user may not ask for the type of {some(denied)}", "ask as a user who may")
     if found and not wrong:
-        yield fine(f"{plural(len(found), 'key')} looked at: each has its type, or is not there")
+        yield fine(f"{plural(len(found), 'key')} checked: each has its type, or is missing")
 
 
 def _throttled(probe: Probe) -> Iterator[tuple[str, str]]:
@@ -101,12 +101,12 @@ def check_format(probe: Probe) -> Iterator[Finding]:
     """Check the namespace's format: scripts refuse a format that their version does not know."""
     value = probe.ask("HGET", probe.keys.meta(), "format")
     if value is None:
-        yield fine("no format yet: no daemon has led here since there are formats")
+        yield fine("no format yet: no daemon has led here")
     elif is_known(format := number(probe.keys, "format", value)):
         yield fine(f"format {format}, which this zsched knows")
     else:
         what, _, remedy = str(unknown_format(probe.keys, format)).partition(": ")
-        yield problem(f"{what}: no call of it does anything", remedy)
+        yield problem(f"{what}: every call is refused", remedy)
 
 
 @health_check("quarantined", Probe, "quarantine")
@@ -130,11 +130,11 @@ _WAITING: Final = "waiting:"
 _AT_ONCE: Final = 20  # keys in one command of a remedy
 _LASTS: Final = -1  # PTTL of a key without expiry
 _KINDS: Final = {  # of unused keys: the remedy, and a command
-    "of a recurring schedule that is not there": ("zsched why ID shows what it was; then", "UNLINK"),
-    "of a call that should have lapsed": ("", "UNLINK"),
-    "of schedules held back that no fire looks at": ("put again what is in it", "ZRANGE"),
-    "of waiting runs that no leader looks at": ("put its schedule again, with overlap=queue; in it is", "LRANGE"),
-    "that zsched does not know": ("let nobody else write under zsched:", ""),
+    "of a missing recurring schedule": ("zsched why ID shows what it was; then", "UNLINK"),
+    "of an expired call": ("", "UNLINK"),
+    "of held-back schedules that no fire reads": ("put again what is in it", "ZRANGE"),
+    "of waiting runs that no leader reads": ("put its schedule again, with overlap=queue; in it is", "LRANGE"),
+    "that zsched does not know": ("let only zsched write under zsched:", ""),
 }
 
 

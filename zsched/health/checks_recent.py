@@ -28,7 +28,7 @@ _FAILING_SHARE: Final = 0.1
 _LATELY_MS: Final = 300_000
 _NAMED: Final = 4  # schedules
 _PUT_BACK: Final = {
-    What.RESTORED: "put back",
+    What.RESTORED: "restored",
     What.PUSHED_AGAIN: "pushed again",
     What.HELD: "held by RQ already",
     What.RAN_AGAIN: "ran again, although over",
@@ -46,7 +46,7 @@ def check_rebuilt(recent: RecentActivity) -> Iterator[Finding]:
         return
     changes = recent.rebuilt.changes
     parts = [f"{count:,} {_PUT_BACK[what]}" for what in _PUT_BACK if (count := changes.get(what, 0))]
-    became = ", ".join(parts) or "nothing had to be put back"
+    became = ", ".join(parts) or "nothing had to be restored"
     text = f"Redis lost something and was rebuilt at {_clock(recent.rebuilt.at_ms)}: "
     yield warning(
         f"{text}{'at least ' if recent.is_cut else ''}{became}",
@@ -89,7 +89,7 @@ def check_failing(recent: RecentActivity) -> Iterator[Finding]:
 
 @health_check("default_timeout", RecentActivity, "runs")
 def check_default_timeout(recent: RecentActivity) -> Iterator[Finding]:
-    """Report runs that RQ stopped at its default time limit, which nobody has chosen."""
+    """Report runs that RQ stopped at its default time limit, without a timeout of their own."""
     stopped = (one.run for one in recent.failures if one.run.is_timed_out)
     if names := sorted({run.schedule_id for run in stopped if run.timeout_s == DEFAULT_TIMEOUT_S}):
         text = f"RQ stopped runs after {DEFAULT_TIMEOUT_S} s, its default without a timeout: {some(names, _NAMED)}"
@@ -103,7 +103,7 @@ def check_too_late(recent: RecentActivity) -> Iterator[Finding]:
     counts = (
         (stretch.ended.get(RunStatus.EXPIRED, 0), "run", "expired in a queue"),
         (stretch.happened.get(What.EXPIRED, 0), "occurrence", "expired before firing"),
-        (stretch.missed, "occurrence", "passed and will not fire (paused, or nobody led)"),
+        (stretch.missed, "occurrence", "passed and will not fire (paused, or no daemon led)"),
     )
     if parts := [f"{plural(count, noun)} {became}" for count, noun, became in counts if count]:
         text = f"in the last {rough_duration(stretch.span_ms)} {', '.join(parts)}"

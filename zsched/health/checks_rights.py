@@ -61,7 +61,7 @@ _WRITES: Final = ("hset", "del")
 _SPEAKS: Final = ("publish", "subscribe")
 _HOW: Final = {
     True: "ask as an administrator, with --user NAME",
-    False: "give it +multi +discard, which harm nothing: before Redis 7 nobody else can ask for it",
+    False: "give it +multi +discard, which are harmless: before Redis 7 only the user itself can query them",
 }
 _WILD: Final = "zsched-doctor"  # replaces the wildcard of a pattern
 
@@ -70,10 +70,10 @@ _WILD: Final = "zsched-doctor"  # replaces the wildcard of a pattern
 def check_rights(probe: Probe) -> Iterator[Finding]:
     """Check that the probe's user may use the commands, keys and channels of its roles."""
     if probe.server.is_replica:
-        yield skipped("asked for where writes are taken: ask at the master")
+        yield skipped("rights are checked only at the master")
         return
     if probe.user is not None and probe.server.release < (7,):
-        yield skipped("before Redis 7 nobody can ask what another user may", "run zsched doctor as that user")
+        yield skipped("before Redis 7, no user can query the rights of another", "run zsched doctor as that user")
         return
     rights, name = rights_of(probe.roles, probe.keys), probe.user or probe.own_user
     role = " and the role ".join(probe.roles)
@@ -90,11 +90,11 @@ def check_rights(probe: Probe) -> Iterator[Finding]:
     except RedisRefused as error:
         if not is_denied(error):
             raise
-        said = f"user {name} may not find out what it may: {error.__cause__}"
+        said = f"user {name} may not query its own rights: {error.__cause__}"
         yield skipped(said, _HOW[probe.server.release >= (7,)])
         return
     if rule:
-        said = f"user {name} lacks rights of the role {role}: scripts would fail, some of them in their middle"
+        said = f"user {name} lacks rights of the role {role}: scripts would fail, some of them halfway"
         yield problem(said, "in the ACL file, and at once", *("redis-cli", "ACL", "SETUSER", name, *rule))
     else:
         has = f"{plural(len(rights.commands), 'command')} and {plural(len(rights.keys), 'pattern')} of keys"

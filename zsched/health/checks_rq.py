@@ -38,7 +38,7 @@ def check_workers(probe: Probe) -> Iterator[Finding]:
         versions.setdefault(worker.version, []).append(worker.name)
     unknown = {found: names for found, names in versions.items() if not OLDEST <= release(found) < BEFORE}
     for found, names in sorted(unknown.items()):
-        said = f"{plural(len(names), 'worker')} of RQ {found} ({some(sorted(names))}), which zsched does not know"
+        said = f"{plural(len(names), 'worker')} of RQ {found} ({some(sorted(names))}), which zsched does not support"
         yield problem(said, "install RQ 2.8 to 3.x there")
     shared = _shared_by_2_and_3(workers)
     if shared:
@@ -57,7 +57,7 @@ def check_workers(probe: Probe) -> Iterator[Finding]:
 
 
 def _unregistered(queues: StalledQueues) -> Finding:
-    """Return the finding of no registered worker. Workers that take jobs all the same began before a loss of Redis."""
+    """Return the finding of no registered worker. Workers that still take jobs began before a loss of Redis."""
     if queues.heard:
         said = "no RQ worker is registered, and workers take jobs: they began before Redis lost its data"
         return note(said, "restart them: then RQ and zsched see them, also while they wait")
@@ -305,7 +305,7 @@ def check_signatures(probe: Probe) -> Iterator[Finding]:
         yield warning(
             f"{plural(len(unsigned), 'recurring schedule')} without a signature beside {len(ends_ms):,} with one: "
             f"{some(unsigned)}",
-            "schedule each again by a client with keys; zsched keys sign --unsigned signs them as they are",
+            "schedule each again by a client with keys; zsched keys sign --unsigned signs them unchanged",
         )
     now_ms = probe.clock.now_ms()
     ending = sorted((id for id, end_ms in ends_ms.items() if end_ms < now_ms + _SOON_MS), key=ends_ms.__getitem__)

@@ -1,5 +1,5 @@
 """
-Checks of the Redis server: for every view, does it accept writes, and has it memory to go on? For the doctor also its
+Checks of the Redis server: for every view, does it accept writes, and has it enough memory? For the doctor also its
 version and role, memory, files and clock.
 """
 
@@ -47,7 +47,7 @@ def check_writes(server: Server) -> Iterator[Finding]:
             case WriteRefusal.FEW_REPLICAS:
                 keeping = server.good_replicas
                 wanted = server.settings.get("min-replicas-to-write", "larger")
-                sentence = f"{keeping} of its replicas are in sync, and min-replicas-to-write is {wanted}"
+                sentence = f"min-replicas-to-write is {wanted}, but only {keeping} of its replicas are in sync"
                 command = ("redis-cli", "CONFIG", "SET", "min-replicas-to-write", keeping)
             case WriteRefusal.FULL:
                 sentence = f"it is full: {_memory(server)}"
@@ -69,7 +69,7 @@ def check_no_replica(server: Server) -> Iterator[Finding]:
         remedy += ": redis-cli --cluster add-node REPLICA:PORT NODE:PORT --cluster-slave"
     else:
         remedy += ": redis-cli -h REPLICA REPLICAOF MASTER PORT"
-    yield warning(f"the master has {without}: nothing fires from its death on until it is back", remedy)
+    yield warning(f"the master has {without}: if it dies, nothing fires until it is back", remedy)
 
 
 @health_check("memory", Server)
@@ -138,7 +138,7 @@ def check_role(probe: Probe) -> Iterator[Finding]:
         return  # check_no_replica reports it
     elif probe.setting("min-replicas-to-write") == "0":
         yield warning(
-            f"a master of {replicas}, with min-replicas-to-write 0: cut off from them it goes on taking writes, which "
+            f"a master of {replicas}, with min-replicas-to-write 0: when cut off from them, it accepts writes that "
             "a failover then loses",
             *config_set("min-replicas-to-write", 1),
         )
@@ -160,7 +160,7 @@ def check_slot(probe: Probe) -> Iterator[Finding]:
     here = next(line for line in lines if "myself" in line)
     failing = sum(not _FAILING.isdisjoint(line.split(" ")[2].split(",")) for line in lines)
     if f"[{slot}-" in here:
-        said = f"slot {slot} is being moved key by key: nothing fires, and callers wait, until it is whole"
+        said = f"slot {slot} is being moved key by key: nothing fires, and callers wait, until the move ends"
         yield warning(said, "if that lasts, end it", *("redis-cli", "--cluster", "fix", "HOST:PORT"))
     elif failing:
         yield warning(f"{failing} of {len(lines)} nodes of the Cluster do not answer", "start or remove them")
@@ -226,8 +226,7 @@ def check_persistence(probe: Probe) -> Iterator[Finding]:
         yield problem(said, "look at Redis' log and at its disk: while it cannot save, it may refuse all writes")
     if probe.server.info.get("aof_enabled") != "1":
         yield warning(
-            "appendonly is no: a crash loses what came after the last snapshot, if there is one, but for what an "
-            "archive has",
+            "appendonly is no: a crash loses all writes since the last snapshot, except those that an archive has",
             *config_set("appendonly", "yes"),
         )
     elif not failed:
@@ -246,11 +245,11 @@ def check_append_only_file(probe: Probe) -> Iterator[Finding]:
         return
     reads_all = _default_may_all(probe)
     if not reads_all:
-        said = "Redis reads it as its user default, which has not all rights: a restart leaves out what scripts wrote"
+        said = "Redis reads it as its user default, which lacks rights: a restart drops what scripts wrote"
         yield problem(said, "it may stay off and without a password", "redis-cli", *_ALL_RIGHTS)
     fsync, truncates = probe.setting("appendfsync"), probe.setting("aof-load-truncated")
     if fsync == "no":
-        said = "appendfsync is no: a power failure loses what the system has not written yet"
+        said = "appendfsync is no: a power failure loses the writes that the system still buffers"
         yield warning(said, *config_set("appendfsync", "everysec"))
     if truncates == "yes":
         yield warning(
@@ -314,7 +313,7 @@ def check_zone_rules(probe: Probe) -> Iterator[Finding]:
     if here.version is None:
         yield warning(f"this machine's zones are {here}", "install them: apt install tzdata, or pip install tzdata")
     elif planned is not None and planned != here.version:
-        said = f"all is planned by tzdata {planned}, and this machine has {here}: clients here may plan otherwise"
+        said = f"schedules are planned by tzdata {planned}, and this machine has {here}: clients here may differ"
         yield warning(said, "install the same version on both; a daemon that begins to lead plans again by its own")
     else:
         yield fine(f"tzdata {here}" + ("" if planned else "; no daemon has planned by any yet"))

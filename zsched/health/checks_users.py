@@ -91,7 +91,7 @@ def check_databases(probe: Probe) -> Iterator[Finding]:
                 unknown.append(str(number))
     if shared:
         yield warning(
-            f"RQ or this namespace is also in database {some(shared)}, and users are not held to one: "
+            f"RQ or this namespace is also in database {some(shared)}, and users are not limited to one: "
             f"who may write in database {database} may write there",
             "give each its own Redis; Redis databases prevent accidents, not attacks",
         )
@@ -123,7 +123,7 @@ def check_passwords(probe: Probe) -> Iterator[Finding]:
             is_fine = False
             yield warning(f"{setting} {file} has a password, and {' and '.join(readers)} may read it", remedy)
     if is_fine:
-        owners = f"nobody but its owner may read {'it' if seen == 1 else 'them'}"
+        owners = f"only the owner may read {'it' if seen == 1 else 'them'}"
         yield fine(f"{plural(seen, 'file')} with a password: {owners}" if seen else "no file with a password is named")
 
 

@@ -37,8 +37,8 @@ def check_web(probe: Probe) -> Iterator[Finding]:
     if _is_loopback(web.listen):
         yield fine(f"[web] listen is {web.listen}, which only this machine reaches")
     elif web.allow_plain:
-        said = f"[web] listen is {web.listen}, and allow_plain is true: tokens go over the network as they are"
-        yield warning(said, "let only a proxy with TLS reach it; or listen on 127.0.0.1 and take allow_plain away")
+        said = f"[web] listen is {web.listen}, and allow_plain is true: tokens go over the network unencrypted"
+        yield warning(said, "let only a proxy with TLS reach it; or listen on 127.0.0.1 and remove allow_plain")
     else:
         yield warning(
             f"[web] listen is {web.listen}, which other machines reach: zsched web does not start",
@@ -48,7 +48,7 @@ def check_web(probe: Probe) -> Iterator[Finding]:
 
 @health_check("web_accounts", Probe, "http api")
 def check_web_accounts(probe: Probe) -> Iterator[Finding]:
-    """Read the accounts; check that they may write, and report those that have expired or that nobody uses."""
+    """Read the accounts; check that they may write, and report expired and unused ones."""
     if Role.WEB not in probe.roles:
         return
     file = accounts_file(probe.settings)
@@ -62,7 +62,7 @@ def check_web_accounts(probe: Probe) -> Iterator[Finding]:
         return
     number = plural(len(accounts), "account")
     if not accounts:
-        yield note(f"no account is in {file.path}: only people whom a proxy names get in", "add one", *ADD)
+        yield note(f"no accounts in {file.path}: only people named by a proxy can log in", "add one", *ADD)
     elif "*" in probe.settings.rq.allow_callables:
         said = f"[rq] allow_callables is *: the API refuses all changes, of {number}"
         yield warning(said, 'name the functions: [rq] allow_callables = ["app.tasks.*"]')
@@ -75,13 +75,13 @@ def check_web_accounts(probe: Probe) -> Iterator[Finding]:
         if account.is_valid(now_ms) and now_ms - (used_ms or account.created_ms) >= _UNUSED_MS
     ]
     expired = [account.name for account, _ in accounts if not account.is_valid(now_ms)]
-    yield from _advice(expired, "expired accounts, which admit nobody")
-    yield from _advice(unused if file.records_uses else [], f"accounts that nobody has used for {_UNUSED_DAYS} days")
+    yield from _advice(expired, "expired accounts")
+    yield from _advice(unused if file.records_uses else [], f"accounts unused for {_UNUSED_DAYS} days")
 
 
 def _advice(names: Sequence[str], what: str) -> Iterator[Finding]:
     if names:
-        yield note(f"{what}: {some(names)}", "take away what nobody needs", "zsched", "tokens", "revoke", names[0])
+        yield note(f"{what}: {some(names)}", "revoke those that nobody needs", "zsched", "tokens", "revoke", names[0])
 
 
 def _is_loopback(listen: str) -> bool:

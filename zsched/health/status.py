@@ -59,7 +59,7 @@ class StatusView:
         """The state of a healthy namespace in a line."""
         overview = self.facts.overview
         standbys = len(overview.of_role(DaemonRole.STANDS_BY))
-        standby = f"{standbys} stand{'s' if standbys == 1 else ''} by" if standbys else "nobody stands by"
+        standby = f"{standbys} stand{'s' if standbys == 1 else ''} by" if standbys else "no standby"
         alive = (one for one in overview.archives if one.is_alive(overview.now_ms))
         following = sum(one.is_recent(overview.now_ms, SILENT_MS) for one in alive)
         archives = f"; {plural(following, 'archive')} follow{'s' if following == 1 else ''}" if following else ""

@@ -61,7 +61,7 @@ _DIGEST: Final = 10  # hexadecimal digits
 _SHOWN: Final = 200  # characters of a command in a schedule's description, the most that one takes
 
 _REBOOT: Final = (
-    "@reboot names no time, and schedules outlive machines; run it by a systemd unit (Type=oneshot, "
+    "@reboot is not a time, and schedules outlive machines; run it by a systemd unit (Type=oneshot, "
     "WantedBy=multi-user.target), or leave this line to cron"
 )
 _TOO_FEW: Final = "neither a variable (name=value) nor {} and a command; correct it, or make it a comment"
@@ -70,8 +70,8 @@ _NO_USER: Final = (
     "the lines of this crontab have no users"
 )
 _STAR: Final = "'*' is in the place of the command, and Debian's cron refuses such a line; write five time fields"
-_NUL: Final = "a NUL ends it, for cron and for the shell; take it out"
-_NO_END: Final = "nothing ends its last line, so Debian's cron ignores the whole file; here it is read as any other"
+_NUL: Final = "a NUL ends it, for cron and for the shell; remove it"
+_NO_END: Final = "its last line has no line end, so Debian's cron ignores the whole file; this import reads it"
 _NOT_READ: Final = "cron ignores files with this name in cron.d; rename it, or import the one that cron reads"
 
 
@@ -168,7 +168,7 @@ def _line(number: int, said: str, user: str | None, variables: Mapping[str, str]
     if macro and words[0] == "@reboot":
         raise ValueError(_REBOOT)
     if macro and words[0] not in ALIASES:
-        raise ValueError(f"{words[0]!r} is no time that cron knows; write one of {', '.join(ALIASES)}, or five fields")
+        raise ValueError(f"{words[0]!r} is not a time of cron; write one of {', '.join(ALIASES)}, or five fields")
     if len(words) <= times + (user is None) or not words[-1]:
         lacking = "a macro" if macro else "five time fields"
         raise ValueError(_TOO_FEW.format(f"{lacking}, a user" if user is None else lacking))
@@ -198,6 +198,6 @@ def _about_variables(source: ImportSource) -> Iterator[str]:
     """Yield notes on variables that have no effect here, although people may expect one."""
     names = {name for item in source.items for name in item.options["kwargs"]["environment"]}
     if "MAILTO" in names:
-        yield f"{source.name}: nobody mails what commands print (MAILTO); the function has it in its environment"
+        yield f"{source.name}: output of commands is not mailed (MAILTO); the function has MAILTO in its environment"
     if "CRON_TZ" in names:
         yield f"{source.name}: CRON_TZ is the zone of the lines below it, as for cronie; Debian's cron ignores it"

@@ -70,7 +70,7 @@ def _item(field: _Field, item: str) -> str:
     """Return one item of a field's list in zsched's form. Raises ValueError."""
     match = _ITEM.fullmatch(item)
     if match is None:
-        raise ValueError(f"{item!r} is nothing that crontab(5) knows; write {field.allowed}, *, a-b, a-b/n or */n")
+        raise ValueError(f"{item!r} is not in the syntax of crontab(5); write {field.allowed}, *, a-b, a-b/n or */n")
     star, first, last, step = match.groups()
     if step is not None and not (star or last):
         remedy = f"write {first}-{field.high}/{step}, or {first} alone"
@@ -82,9 +82,9 @@ def _item(field: _Field, item: str) -> str:
         remedy = until_sunday if field is _WEEKDAY and high == 0 else "write two ranges, with a comma between"
         raise ValueError(f"the range {item!r} ends before it begins; {remedy}")
     if step is not None and int(step) == 0:
-        raise ValueError("a step of 0 leads nowhere; write one from 1")
+        raise ValueError("a step of 0 is not valid; write 1 or more")
     if star and step is not None and int(step) > high - low:
-        raise ValueError(f"a step of {step} leaves nothing but {low}; write {_ALONE.get(field, low)}")
+        raise ValueError(f"a step of {step} selects only {low}; write {_ALONE.get(field, low)}")
     return item
 
 
@@ -94,4 +94,4 @@ def _value(field: _Field, text: str) -> int:
         return int(text)
     if text.lower() in field.names:
         return field.names.index(text.lower()) + field.low
-    raise ValueError(f"{text!r} is no {field.name}; write {field.allowed}")
+    raise ValueError(f"{text!r} is not a valid {field.name}; write {field.allowed}")

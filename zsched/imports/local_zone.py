@@ -31,7 +31,7 @@ def local_zone(environment: Mapping[str, str] = os.environ, root: Path = Path("/
     Return the zone of a process with *environment* on this machine. *root*: the parent folder of ``etc``.
 
     ``TZ`` may be ``Europe/Berlin``, ``:Europe/Berlin`` or the path of a zone's file; empty it is UTC. A rule of its own
-    (``JST-9``) is no zone of zsched's. Without ``TZ`` and ``/etc/localtime`` it is UTC. ``/etc/timezone`` only names
+    (``JST-9``) is not a zone of zsched's. Without ``TZ`` and ``/etc/localtime`` it is UTC. ``/etc/timezone`` only names
     the zone if ``/etc/localtime`` is a copy: cron does not use it, although cron(8) says so (3.0pl1-162).
 
     Raises:
@@ -65,4 +65,4 @@ def _of_machine(root: Path) -> LocalZone:
         return LocalZone("UTC", f"this machine, which has no {localtime}")
     if timezone.is_file():
         return LocalZone(timezone.read_text(errors="replace").strip(), str(timezone))
-    raise InvalidSchedule("tz", None, f"{localtime} is a copy of a zone and does not say of which", _GIVE)
+    raise InvalidSchedule("tz", None, f"{localtime} is a copy of an unknown zone", _GIVE)

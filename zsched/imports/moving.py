@@ -120,7 +120,7 @@ class Moving:
         if status == b"scheduled":
             return True
         self._client.cancel(one.id)
-        reason = "it was deleted" if status is None else f"RQ has it as {status.decode(errors='replace')}"
+        reason = "it was deleted" if status is None else f"its status in RQ is {status.decode(errors='replace')}"
         self._refuse(one, InvalidSchedule("id", one.id, f"{reason} meanwhile", "it is cancelled here"))
         return False
 
@@ -194,7 +194,7 @@ def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_m
     keys = FileSync(client).keys
     rq = keys.rq
     if not link.execute("EXISTS", rq.job(id)):
-        return "Redis has forgotten RQ's job of it; it fires here"
+        return "RQ's job is missing from Redis; it fires here"
     waiting_key = RQ_SCHEDULER_JOBS if owner == RQ_SCHEDULER_OWNER else rq.registry("scheduled", schedule.queue)
     link.execute("PERSIST", rq.job(id))
     link.execute("ZADD", waiting_key, score_of(due_ms), id)
@@ -202,4 +202,4 @@ def _give_back(client: Client, link: Link, owner: str, schedule: Schedule, now_m
         link.execute("DEL", keys.moved_prefix() + id)
         return ""
     link.execute("ZREM", waiting_key, id)
-    return "somebody else took it meanwhile"  # it was cancelled or run by hand just now
+    return "another program took it meanwhile"  # it was cancelled or run by hand just now

@@ -100,7 +100,7 @@ class RQJobs:
         except InvalidSchedule as error:
             cause = f" ({error.__cause__})" if error.__cause__ else ""
             remedy = "run this where its modules are, with the workers' [rq] serializer"
-            raise ValueError(f"what it is called with cannot be read here{cause}; {remedy}") from error
+            raise ValueError(f"its arguments cannot be read here{cause}; {remedy}") from error
         except Exception as error:  # fields of another writer, or a pickle of a missing class
             problem = f"its fields cannot be read ({type(error).__name__}: {error})"
             raise ValueError(f"{problem}; schedule it again by hand") from error
@@ -124,7 +124,7 @@ def _limit(key: bytes, most: bytes) -> str:
     try:
         return str(RATE_LIMIT.from_text(f"{key.decode()}:{most.decode()}"))
     except ValueError as error:  # also InvalidSchedule
-        problem = f"zsched does not take its rate limit ({error})"
+        problem = f"zsched does not support its rate limit ({error})"
         raise ValueError(f"{problem}; give it another, or let RQ keep it") from error
 
 
@@ -163,7 +163,7 @@ def score_of(due_ms: int) -> float:
 def _refuse(fields: Mapping[str, bytes]) -> None:
     """Refuse jobs without an equivalent, and jobs that must not be moved. Raises ValueError."""
     if "data" not in fields:
-        raise ValueError("its job is gone, so nothing says what to call; take it out of its set, or leave it")
+        raise ValueError("its job is missing, so its function is unknown; remove it from its set, or leave it")
     for field, problem in _UNSAID.items():
         if field in fields:
             raise ValueError(problem)
@@ -207,7 +207,7 @@ def read_rq_scheduled(jobs: RQJobs, now_ms: int, queues: Collection[str] = ()) -
     if soon:
         source.remarks.append(f"left to RQ, or to the daemon, as they are due within {SOON_S} s: {soon:,}")
     if retries:
-        source.remarks.append(f"left where they are, as they are runs that wait for another attempt: {retries:,}")
+        source.remarks.append(f"left in RQ, as runs that wait for another attempt: {retries:,}")
     return source
 
 
@@ -220,7 +220,7 @@ def _refuse_others(fields: Mapping[str, bytes]) -> None:
     """Refuse a job that RQ would not push as waiting. Raises ValueError."""
     status = fields.get("status", b"").decode(errors="replace")
     if fields and status != "scheduled":
-        problem = f"RQ has it as {status or 'nothing'}, not as scheduled"
+        problem = f"its status in RQ is {status or 'unknown'}, not scheduled"
         raise ValueError(f"{problem}; leave it, or take it out of the registry")
 
 
@@ -248,7 +248,7 @@ def _item(id: str, func: str, options: dict[str, Any], due_s: float, tz: str) ->
     """Return the schedule of a job of rq-scheduler. Raises ValueError."""
     meta, at = options.pop("meta", None) or {}, not_before(due_s)
     if not isinstance(meta, dict):
-        raise ValueError(f"its meta is {type(meta).__name__}, no dict; schedule it again by hand")
+        raise ValueError(f"its meta is {type(meta).__name__}, not a dict; schedule it again by hand")
     meta = dict(meta)
     its = {name: meta.pop(name, None) for name in _ITS_META}
     if meta:
@@ -272,7 +272,7 @@ def _whole(name: str, given: Any) -> int:
     try:
         return int(given)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"its meta has {name} = {given!r}, no number; schedule it again by hand") from error
+        raise ValueError(f"its meta has {name} = {given!r}, not a number; schedule it again by hand") from error
 
 
 def _cron(text: str) -> str:

@@ -1,4 +1,4 @@
--- restore: put back schedules that Redis lost, or remove those that are over.
+-- restore: restore schedules that Redis lost, or remove those that are over.
 --
 -- KEYS   @schedules @trouble wake
 -- ARGV   @prefixes

@@ -205,5 +205,5 @@ def _listen(settings: MetricsSettings, clock: Clock) -> _Server:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         return _Server(family, host, port, clock)
     except OSError as error:
-        remedy = "give an address of this machine and a port that nothing else uses, or take the setting away"
+        remedy = "give an address of this machine and a port that nothing else uses, or remove the setting"
         raise ZschedError(f"[metrics] listen={settings.listen!r}: {error.strerror or error}; {remedy}") from error

@@ -8,8 +8,8 @@ The guard of a worker: it decides whether a job may run, before anything of the 
 
 - A run of zsched needs a signature of exactly this run, or of its recurring schedule, by a key of the worker's file.
 - A key with limits signs plain values only. Else a pickle could call what the limits forbid.
-- A job of RQ (its id is no run id) cannot be signed. It may run if ``unsigned_rq_jobs`` says so. Its payload must be of
-  plain values, since any writer of RQ's queues can make it.
+- A job of RQ (its id is not a run id) cannot be signed. It may run if ``unsigned_rq_jobs`` says so. Its payload must
+  be of plain values, since any writer of RQ's queues can make it.
 - The function and the callbacks of both must be allowed: tasks of the worker's modules, or paths that match a pattern.
 
 What no signature covers is read without running it (``zsched.rq.plain``): results, also of dependencies, and ``meta``
@@ -51,7 +51,7 @@ from zsched.storage.signing import (
 from zsched.storage.unpickling import NotPlain, demand_plain
 
 _LONGEST_REASON: Final = 300  # characters
-_UNSIGNED: Final = "it is no run of zsched, and [worker] unsigned_rq_jobs is false"
+_UNSIGNED: Final = "it is not a run of zsched, and [worker] unsigned_rq_jobs is false"
 
 
 class GuardMode(StrEnum):
@@ -187,7 +187,7 @@ class JobGuard:
         if keys.problem != self._told:
             self._told = keys.problem
             if keys.problem:
-                log.error("guard: the keys that were read before stay in use: %s", keys.problem)
+                log.error("guard: still using the keys that were read before: %s", keys.problem)
 
     def _demand_plain(self, fields: Fields) -> None:
         """Raise NotPlain unless a job of RQ may run."""

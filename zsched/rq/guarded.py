@@ -58,7 +58,7 @@ class Guarded(HidesSecrets):
         self.connection.hset(self.key, GUARD_FIELD, self.guard.mode.value)
 
     def execute_job(self, job: Any, queue: Queue) -> None:
-        """Execute *job*, or record why it is refused. A job that is over stays as it is."""
+        """Execute *job*, or record why it is refused. A job that is over is unchanged."""
         if not self.guard.is_on:
             super().execute_job(job, queue)
             return

@@ -154,7 +154,7 @@ class Job(rq.job.Job):
     # -- writing ------------------------------------------------------------------------------------
 
     def to_dict(self, include_meta: bool = True, include_result: bool = True) -> dict[str, Any]:
-        """Return the hash to write. It has the signature of its meta, or the meta that was not opened, as it was."""
+        """Return the hash to write. It has the signature of its meta, or the meta that was not opened, unchanged."""
         found: dict[str, Any] = super().to_dict(include_meta=include_meta, include_result=include_result)
         if self._guard.is_on and "meta" in found:
             found |= self._signed_meta(found["meta"])

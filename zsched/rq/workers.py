@@ -5,7 +5,7 @@ RQ's SimpleWorker renews nothing while a task runs: its death is found a minute 
 thread that renews the signs of life as RQ's forking worker does. So its death is found after 60 to 90 s, too.
 
 Not guaranteed: a task that holds the interpreter's lock for longer than a minute stops that thread. Then the run counts
-as lost while it goes on. Such a task needs ``Worker``.
+as lost while it continues. Such a task needs ``Worker``.
 """
 
 from __future__ import annotations

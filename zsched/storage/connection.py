@@ -184,7 +184,7 @@ class Link:
         raise RedisUnavailable(f"{busy} for {self.timeout_s:g} s", remedies.MORE_CONNECTIONS)
 
     def _spare(self) -> Any:
-        """Return a connection that nobody uses. Raises MaxConnectionsError."""
+        """Return an unused connection. Raises MaxConnectionsError."""
         return self.pool.get_connection()
 
     def _await(self, turn: threading.Event, seconds: float) -> None:

@@ -40,8 +40,8 @@ class Destination:
         """Return the error for a connection that could not be opened; nothing was sent."""
         match error:
             case TypeError():  # redis-py hands a URL's query to the connection unchecked
-                problem = f"it has an option that a connection does not know ({error})"
-                return ConfigError(f"redis url {self.where!r}: {problem}; take it out")
+                problem = f"it has an unknown option ({error})"
+                return ConfigError(f"redis url {self.where!r}: {problem}; remove it")
             case redis.AuthenticationError():
                 return self._of_login(error)
             case redis.ResponseError() if _UNTYPED.match(str(error)):

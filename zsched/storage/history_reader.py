@@ -293,7 +293,7 @@ class HistoryQuery:
                 return answer, self._source
             if self._was_answered:
                 after = arguments.get("after")
-                remedy = "ask again" if after is None else f"the search goes on after cursor {after}"
+                remedy = "ask again" if after is None else f"the search continues after cursor {after}"
                 raise ArchiveError(f"{self._source.problem}; {remedy}")
             fold = self._folded.fold(self._id, is_searched=about == "search")
             self._answer, self._source = partial(self._folded.answer, fold), self._source.of_log(fold.first, fold.last)

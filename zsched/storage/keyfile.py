@@ -165,13 +165,13 @@ def new_key_line(id: str) -> str:
 def _key(words: list[str]) -> SigningKey:
     id, secret, *limits = [*words, ""] if len(words) < 2 else words
     if not _ID.fullmatch(id):
-        raise ValueError(f"{id[:20]!r} is no id of a key; use 1 to 8 of a-z and 0-9")
+        raise ValueError(f"{id[:20]!r} is not a key id; use 1 to 8 of a-z and 0-9")
     if not _SECRET.fullmatch(secret):  # not shown: it may be a secret with a typing error
-        raise ValueError(f"the secret of key {id!r} has not {2 * _SECRET_BYTES} hexadecimal digits")
+        raise ValueError(f"the secret of key {id!r} does not have {2 * _SECRET_BYTES} hexadecimal digits")
     named: dict[str, tuple[str, ...]] = {}
     for limit in limits:
         name, _, value = limit.partition("=")
         if name not in _LIMITS or name in named or not all(value.split(",")):
-            raise ValueError(f"{limit[:40]!r} is no limit of key {id!r}; write {'=…, '.join(_LIMITS)}=…")
+            raise ValueError(f"{limit[:40]!r} is not a limit of key {id!r}; write {'=…, '.join(_LIMITS)}=…")
         named[name] = tuple(value.split(","))
     return SigningKey(id, bytes.fromhex(secret), named.get("functions"), named.get("queues"))

@@ -60,7 +60,7 @@ class Keys:
         "planned_calendars (entries), throttled; in tests also offset_ms, frozen_ms, frozen_by.",
     )
     log = NamedKey(
-        "log", "STREAM: every change; ids ``<epoch>-<seq>``, seq dense; fields kind, t (µs), and the kind's own."
+        "log", "STREAM: every change; ids ``<epoch>-<seq>``, seq dense; fields kind, t (µs), the kind's own."
     )
 
     def due(self, lane: Priority) -> str:
@@ -92,25 +92,15 @@ class Keys:
         "deadlines",
         "ZSET: run id → time at which it expires in its queue, until its end is recorded; see lua/lib/deadline.lua.",
     )
-    recurring = NamedKey(
-        "recurring", "SET: ids of recurring schedules, to avoid scans of lanes with millions of schedules."
-    )
+    recurring = NamedKey("recurring", "SET: ids of recurring schedules, so that lanes with millions need no scan.")
     kept_local = NamedKey(
         "kept_local",
         "HASH: id of a signed one-shot that was given as local time, and that a change of its zone's rules did "
         "not move → ``<due ms> <due ms by the new rules>``.",
     )
-    calendars = NamedKey(
-        "calendars", "HASH: name → ``<t of its change> <calendar>``, - if deleted; see lua/calendars.lua."
-    )
-    failing = NamedKey(
-        "failing",
-        "ZSET: id → number of the last runs that failed, of recurring schedules; see lua/lib/state.lua.",
-    )
-    blocked = NamedKey(
-        "blocked",
-        "ZSET: id → number of the last occurrences that were skipped for overlap, of recurring schedules.",
-    )
+    calendars = NamedKey("calendars", "HASH: name → ``<t of its change> <calendar>``, or - for it; lua/calendars.lua.")
+    failing = NamedKey("failing", "ZSET: recurring id → failed runs in a row; see lua/lib/state.lua.")
+    blocked = NamedKey("blocked", "ZSET: recurring id → skips for overlap in a row.")
     wake = NamedKey(
         "wake",
         "Channel: ``<due ms>`` when an earlier due time was put; ``0`` from a worker when a run is over for which "

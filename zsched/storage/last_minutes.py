@@ -3,7 +3,7 @@ The last minutes of a log, counted backwards from its end: for operators who loo
 
 For any length of the log, a reading takes at most a quarter of a second, and some milliseconds of Redis at a time. The
 result has the time that was covered. Who reads again, such as a page that stays open, gets more of it: a reading counts
-what is new, and goes on where the one before had to stop.
+what is new, and continues where the one before had to stop.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Extent(NamedTuple):
         return cls(since_us, runs)
 
     def seen(self, changes: Sequence[C]) -> list[C]:
-        """Return those of *changes* that are seen, without what they tell of others."""
+        """Return the visible *changes*, without their parts about other schedules."""
         return [self._told(change) for change in changes if self._has(change)]
 
     def _has(self, change: Change) -> bool:
@@ -98,7 +98,7 @@ class LimitedHistoryReader(HistoryReader):
         self._reader, self._limits = reader, limits
 
     def chronicle(self, id: str, newest: int = _LOOKED_AT) -> Chronicle:
-        """Return what is seen of the *newest* changes of schedule *id*, or of some more."""
+        """Return the visible part of the *newest* changes of schedule *id*, or of some more."""
         whole, extent = self._extent(id, newest)
         seen = extent.seen(whole.changes)
         if not seen:

@@ -55,7 +55,7 @@ class NativeJobs:
         return sorted(rq.queue_name(member) for member in members if member.startswith(rq.queue(b"")))
 
     def with_jobs(self, queues: Iterable[bytes]) -> set[bytes]:
-        """Return those of *queues* that have delayed jobs. Raises RedisRefused."""
+        """Return the *queues* that have delayed jobs. Raises RedisRefused."""
         registries = {self._keys.rq.registry("scheduled", queue): queue for queue in queues}
         return {registries[key] for key in existing(self._wire, registries)}
 

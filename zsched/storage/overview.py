@@ -298,7 +298,7 @@ def read_overview(link: Link, keys: Keys) -> Overview:
 
 
 def _kept_local(wire: Wire, keys: Keys, flat: Sequence[bytes]) -> list[KeptLocal]:
-    """Return those of the stored one-shots that still wait for that time."""
+    """Return the stored one-shots that still wait for that time."""
     found = []
     for id, value in zip(flat[::2], flat[1::2], strict=True):
         due, _, new_due = text(value).partition(" ")

@@ -5,7 +5,7 @@ A queue is stalled because it is *unheard* (no worker listens to it), or because
 some thousand workers and queues are read, and some hundred schedules, in a few round trips.
 
 RQ's workers register when they start, and do not repeat that after a loss of Redis. So a worker also counts if it runs
-a job, or if it finished one lately and its heartbeats go on.
+a job, or if it finished one lately and its heartbeats continue.
 
 Not guaranteed: after a loss, a running worker is unknown until it takes a job. A killed worker counts until RQ forgets
 it, some minutes later.

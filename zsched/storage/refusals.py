@@ -65,11 +65,11 @@ def refusal(
     if word == "ENDED":
         return InvalidSchedule("id", id, "it has ended", "cancel it first, or give it another rule")
     if word == "QUARANTINED":
-        remedy = f"zsched why {id} says why; zsched release {id} puts it back, or schedule it again, or cancel it"
+        remedy = f"zsched why {id} says why; zsched release {id} releases it, or schedule it again, or cancel it"
         return InvalidSchedule("id", id, "it is quarantined", remedy)
     if word == "BROKEN":
-        problem = "it is quarantined, and what it needs is gone from Redis, or broken"
-        remedy = "a daemon puts it back if its archive has it; otherwise schedule it again, or cancel it"
+        problem = "it is quarantined, and its data is missing from Redis, or corrupted"
+        remedy = "a daemon restores it if its archive has it; otherwise schedule it again, or cancel it"
         return InvalidSchedule("id", id, problem, remedy)
     return None
 

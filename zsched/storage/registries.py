@@ -88,7 +88,7 @@ _LOOKED_FOR: Final = 500  # keys in one command: 0.1 ms of Redis
 
 def existing(wire: Wire, keys: Iterable[AnyKey]) -> set[AnyKey]:
     """
-    Return those of *keys* that exist, and at most three others for each. A command asks for 500 keys, and those with
+    Return the *keys* that exist, and at most three others for each. A command asks for 500 keys, and those with
     some are asked in smaller parts. So hundreds of queues without a registry cost one command. Raises
     RedisRefused, RedisUnavailable.
     """

@@ -17,7 +17,7 @@ from zsched.config.urls import host_port
 _HOSTS: Final = ("localhost", "127.0.0.1")  # the default of redis-cli and RQ
 _PORT: Final = 6379
 TRUST: Final = "set the CA in [redis] url (?ssl_ca_certs=/path/of/ca.crt), and use the host of the certificate"
-ASKED_AGAIN: Final = "nothing has to be done: the next call asks the right server"
+ASKED_AGAIN: Final = "nothing to do: the next call asks the right server"
 MORE_CONNECTIONS: Final = "allow more (?max_connections=… in the URL), or let fewer threads call it at once"
 _TLS: Final = (
     "let [redis] url begin with rediss:// only for a TLS port, and name the certificate that Redis asks for "
@@ -68,7 +68,7 @@ class Endpoint:
         """Return the remedy when it does not answer, or not with TLS."""
         if _is_of_tls(error):
             return _TLS
-        return f"start Redis, or repair the way to it: {self.cli('PING')}"
+        return f"start Redis, or repair the connection to it: {self.cli('PING')}"
 
     def when_slot_moves(self) -> str:
         """Return the remedy while keys of the slot are moved from or to it."""
@@ -77,7 +77,7 @@ class Endpoint:
     def when_busy(self, error: redis.RedisError) -> str:
         """Return the remedy while it answers that it cannot work now."""
         if isinstance(error, redis.BusyLoadingError):
-            return f"wait until it has read its data, of which this shows the part: {self.cli('INFO', 'persistence')}"
+            return f"wait until it has loaded its data; this shows the progress: {self.cli('INFO', 'persistence')}"
         if isinstance(error, redis.exceptions.ClusterDownError):
             return f"start the nodes that are missing: {self.cluster_check()}"
         if str(error).startswith("BUSY "):

@@ -179,20 +179,20 @@ class Reruns:
         if word == "WAITS":
             id = schedule_of(run_id)
             remedy = f"cancel or run_now the schedule {id!r}"
-            return RunNotOver(f"{run_id!r} is no run yet: schedule {id!r} has not fired; {remedy}")
+            return RunNotOver(f"{run_id!r} is not a run yet: schedule {id!r} has not fired; {remedy}")
         if word == "NOTOVER":
             status = "running" if detail == "started" else "queued"
             return RunNotOver(
                 f"run {run_id!r} is {status}, so it is not over; wait for its end, or cancel_run it first"
             )
         if word in ("TAKEN", "AGAIN"):
-            problem = "it is on its way to a worker, or was lost on it"
+            problem = "it is on its way to a worker, or was lost on the way"
             return RunNotOver(f"run {run_id!r} could not be cancelled: {problem}; try again when it runs")
         if word == "DEAF":
-            problem = f"its worker {detail!r} does not listen, so has probably died"
-            return RunNotOver(f"run {run_id!r} could not be stopped: {problem}; it is over when RQ gives it up")
+            problem = f"its worker {detail!r} does not respond, and has probably died"
+            return RunNotOver(f"run {run_id!r} could not be stopped: {problem}; it ends when RQ abandons it")
         if word == "WRONGTYPE":
             keys = "its queue's, a registry's or its rate limit's key"
             return RedisRefused(f"run {run_id!r}: {keys} holds a value of another type; see redis-cli TYPE")
-        problem = "its job in RQ is not as RQ and zsched write it: somebody changed it"
+        problem = "its job in RQ was changed by another writer"
         return RedisRefused(f"run {run_id!r}: {problem}; see redis-cli HGETALL {self._keys.rq.job(run_id)}")

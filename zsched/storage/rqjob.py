@@ -130,7 +130,7 @@ class Encoder:
         try:
             func, _, args, kwargs = self._loads(inflated(data), runs)
             if not isinstance(func, str) or not isinstance(args, _LISTS) or not isinstance(kwargs, dict):
-                raise TypeError("no call of a function")
+                raise TypeError("not a function call")
         except NotPlain as error:
             remedy = "give args and kwargs both, or Client(runs_pickles=True) if you trust every writer of RQ's jobs"
             raise InvalidSchedule("data", data, "the stored payload cannot be read", remedy) from error

@@ -52,7 +52,7 @@ class Scanner:
 
     def missing(self, schedules: Sequence[tuple[str, str]]) -> list[str]:
         """
-        Return those of *schedules*, each given with the rest of its waiting run's id ('' for a recurring schedule),
+        Return the *schedules*, each given with the rest of its waiting run's id ('' for a recurring schedule),
         that have no place, or no hash, template or job.
         """
         return list(map(text, self._scripts.call("audit", rows=list(chain.from_iterable(schedules)))))
@@ -92,7 +92,7 @@ class Scanner:
 
     def runs(self, run_ids: Iterable[str], at: Position | None) -> Iterator[Page]:
         """
-        Yield those of *run_ids* with existing jobs, in pages, read when the log ended with *at* or later; without
+        Yield the *run_ids* with existing jobs, in pages, read when the log ended with *at* or later; without
         cancelled runs that are still in a long queue.
         """
         for page in pages_of(run_ids, PAGE):

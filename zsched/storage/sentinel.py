@@ -112,7 +112,7 @@ class Discovery:
             return manager
         if not isinstance(manager, Sentinel):
             found_by = type(manager).__name__
-            raise ConfigError(f"redis=a client by a {found_by}, no Sentinel: give one by Sentinel.master_for(…)")
+            raise ConfigError(f"redis=a client by a {found_by}, not by a Sentinel: give one by Sentinel.master_for(…)")
         impatient = copy.copy(manager)
         impatient.sentinels = [_impatient(one) for one in manager.sentinels]
         return cls(impatient, theirs.master_address)

@@ -9,7 +9,7 @@ A signature is an HMAC-SHA256, cut to 128 bits, of a text that covers everything
 - the queue, ``meta``, the callbacks, the timeouts, and how often RQ may repeat the run: ``SIGNED``.
 
 Each part has its length in front, so no two jobs have the same text. RQ writes a job again when it retries or requeues
-it. It writes these parts as they were, but ``data`` deflated, and JSON with spaces. So ``data`` is signed inflated, and
+it. It writes these parts unchanged, but ``data`` deflated, and JSON with spaces. So ``data`` is signed inflated, and
 JSON without spaces. It counts ``retries_left`` down: that is at most ``zs_retries``, which is signed.
 
 A run id has the time of its run, and no job runs before it, unless a client signed the one-shot to be run now.
@@ -114,7 +114,7 @@ def check_run(ring: KeyRing, run_id: str, fields: Fields, now_s: int) -> Checked
     """
     parts = RunId.parse(run_id)
     if parts is None:
-        raise BadSignature("its id is no run id")
+        raise BadSignature("its id is not a run id")
     subjects = [(Subject.RUN, run_id), (Subject.SCHEDULE, parts.schedule_id), (Subject.RUN_NOW, run_id)]
     if parts.rerun:
         subjects.append((Subject.RETRY, retried_as(parts)))
@@ -169,7 +169,7 @@ def _check(
         raise BadSignature("it has no signature")
     parts = parts_of(given)
     if parts is None:
-        raise BadSignature("its signature has another form")
+        raise BadSignature("its signature is malformed")
     id, until_s, _ = parts
     key = ring.keys.get(id)
     if key is None:
@@ -185,11 +185,11 @@ def _check(
             if _has_more_retries(fields):
                 raise BadSignature("it has more retries left than were signed")
             return Checked(subject, key, until_s)
-    raise BadSignature("its signature is of another run, or the job was changed after it was signed")
+    raise BadSignature("its signature is for another run, or the job was changed after it was signed")
 
 
 def _has_more_retries(fields: Fields) -> bool:
-    """Return whether RQ would try the job more often than was signed; True for texts that are no numbers."""
+    """Return True if RQ would try the job more often than was signed; also True for texts that are not numbers."""
     left, signed = fields.get("retries_left"), fields.get("zs_retries")
     with suppress(ValueError):
         return int(left or 0) > int(signed or 0)  # as RQ reads them

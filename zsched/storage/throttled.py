@@ -65,7 +65,7 @@ class HeldBack(NamedTuple):
         if self.blocked_by is not None:
             return f"{self.blocked_by}, which is not a list"
         if self.per_second is None:
-            return f"a limit of queue {self.queue} that has ended: they go now"
+            return f"a removed limit of queue {self.queue}: they are released now"
         return f"[queues.{self.queue}] max_per_second = {self.per_second:g}"
 
     def to_dict(self) -> dict[str, Any]:

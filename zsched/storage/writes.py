@@ -25,7 +25,7 @@ class WriteRefusal(Enum):
         "give [redis] url the master's address, or name the Sentinels, which know it",
         "READONLY",
     )
-    FEW_REPLICAS = "too few of its replicas keep up (min-replicas-to-write)", "bring the replicas back", "NOREPLICAS"
+    FEW_REPLICAS = "too few replicas are in sync (min-replicas-to-write)", "bring the replicas back", "NOREPLICAS"
     FULL = "it is full (maxmemory)", "free memory, or raise maxmemory", "OOM"
     UNSAVED = (
         "it cannot save its data to its disk",

@@ -154,7 +154,7 @@ class Turn:
             named_by = {"serializer": serializer, "rq_prefix": prefix, "by": by}
             client = Client(link, self._parts.namespace, **named_by, **_signing())
             for place, (func, options) in enumerate(named[len(done) :], len(done)):
-                done.append(client.schedule_as(f"next:{self._job.id}:{place}", func, **options).id)
+                done.append(client._schedule_as(f"next:{self._job.id}:{place}", func, **options).id)
                 self._mark(done, is_all=len(done) == len(named))
         finally:
             link.pool.disconnect()
@@ -169,7 +169,7 @@ class Turn:
             if id in named:
                 raise InvalidSchedule("id", id, "two Nexts of one run have it", "give each an id= of its own")
             if id == self._parts.schedule_id and self._recurs():
-                problem = "the Next would take the place of the recurring schedule that this run is of"
+                problem = "the Next would replace the recurring schedule of this run"
                 raise InvalidSchedule("id", id, problem, "give the Next an id= of its own")
             _check_urgency(options.get("urgency"))
             named[id] = Call(func, {**options, "id": id})
@@ -219,7 +219,7 @@ def nexts_of(result: object) -> list[Next] | None:
     nexts = [one for one in found if isinstance(one, Next)]
     if len(nexts) < len(found):
         other = next(one for one in found if not isinstance(one, Next))
-        problem = "a task returned it in a list with Nexts, and what of that is the result?"
+        problem = "a task returned it in a list with Nexts, so its result is ambiguous"
         raise InvalidSchedule("return", other, problem, "return either Nexts or something else")
     if len(nexts) > MOST:
         remedy = "return one that calls client.schedule_many"

@@ -1,5 +1,5 @@
 """
-Import modules and functions by name, as a worker would, from ``sys.path``; a missing module is no error.
+Import modules and functions by name, as a worker would, from ``sys.path``; a missing module is not an error.
 
 A client need not have the workers' code. Therefore a path has three outcomes: its object is found; its module is not
 installed here; or the module is here and has no such name, so that no worker would find it either.

@@ -33,7 +33,7 @@ _TASKS_OWN: Final = frozenset({"name"})
 _REFUSED: Final = {
     inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments, so none of them could be checked",
     inspect.Parameter.VAR_KEYWORD: "takes arguments of any name, so none of them could be checked",
-    inspect.Parameter.POSITIONAL_ONLY: "has no name outside of the function, and a payload is sent by name",
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only, and a payload is sent by name",
 }
 
 
@@ -178,7 +178,7 @@ def _resolved(path: str, func: Callable[..., Any], given: inspect.Parameter) -> 
         raise InvalidTask(path, _declared(given), NOT_GIVEN, problem, remedy) from error
     if not isinstance(found, type) and type(found).__module__ not in _MAKE_TYPES:
         raise InvalidTask(
-            path, _declared(given), NOT_GIVEN, f"its annotation is no type but {show(found)}", "give a type"
+            path, _declared(given), NOT_GIVEN, f"its annotation is {show(found)}, not a type", "give a type"
         )
     return found
 

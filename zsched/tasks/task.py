@@ -272,7 +272,7 @@ def _path_of(func: Callable[..., Any]) -> str:
         problem = "a worker cannot import it by name"
         raise NotImportable("task", f"{module}.{name}", problem, "define it at a module's top level")
     if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
-        raise NotImportable("task", f"{module}.{name}", "it yields, and a worker takes what returns", "let it return")
+        raise NotImportable("task", f"{module}.{name}", "a generator has no return value", "let it return")
     return f"{module}.{name}"
 
 

@@ -33,7 +33,7 @@ class Template:
         try:
             parts = list(Formatter().parse(text))
         except ValueError as error:
-            raise InvalidTask(path, "id", text, f"no template ({error})", "give plain {name}s") from error
+            raise InvalidTask(path, "id", text, f"not a template ({error})", "give plain {name}s") from error
         for literal, name, form, conversion in parts:
             if not _PLAIN.fullmatch(literal):
                 raise InvalidTask(path, "id", text, f"it has {literal!r} in it", f"give {_ALLOWED}, and {{name}}s")
@@ -42,7 +42,7 @@ class Template:
             if form or conversion or not name.isidentifier():
                 raise InvalidTask(path, "id", text, "more than plain names in braces", "give plain {name}s")
             if name not in parameters:
-                raise InvalidTask(path, "id", text, f"it names {name}, which is no parameter", "name one that there is")
+                raise InvalidTask(path, "id", text, f"it names {name}, which is not a parameter", "name a parameter")
         self._path, self.text = path, text
         self._parts = [(literal, name) for literal, name, _, _ in parts]
         self.names = tuple(dict.fromkeys(name for _, name in self._parts if name is not None))

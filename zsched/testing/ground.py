@@ -97,7 +97,7 @@ class FrozenClock(ManualClock):
         meta_key = self._keys.meta()
         if not self._wire.execute("HSETNX", meta_key, "frozen_by", self._owner):
             raise ConfigError(
-                f"namespace={self._keys.namespace!r}: another test turns its clock; give each test an empty database"
+                f"namespace={self._keys.namespace!r}: another test controls its clock; give each test an empty database"
             )
         self.tell()
 

@@ -3,7 +3,7 @@ A scheduler with a clock that the test advances.
 
 ``advance`` goes from one due time to the next: it sets the clock, the leader's own pass fires the due schedules, and so
 on until the target. An hourly schedule that is advanced by three hours fires three times, each at its own time. With
-``work=True`` fired runs are executed before time goes on. So if a task schedules another one, that fires at its time,
+``work=True`` fired runs are executed before time advances. So if a task schedules another one, that fires at its time,
 too.
 
 The term began long enough before ``start`` that no hold is left, and that nothing is in doubt. It holds the namespace's
@@ -252,7 +252,7 @@ class ManualScheduler:
             found += now_fired
             if not work or not self.work(raises=raises):
                 return found, next_ms
-        problem = f"{_MOST_PASSES} times what was executed left more to do at this instant"
+        problem = f"{_MOST_PASSES} rounds of execution left more work at this instant"
         raise ZschedError(f"{self.now.isoformat()}: {problem}; does a task schedule itself for now?")
 
     def _fire(self) -> tuple[list[Fired], int]:

@@ -66,7 +66,7 @@ class Caller:
 
     @property
     def refusal_of_all_writes(self) -> Problem | None:
-        """The reason why nobody may change something here; None: there is none."""
+        """The reason why changes are refused here; None: they are not."""
         if "*" in self.settings.rq.allow_callables:
             remedy = 'name the functions: [rq] allow_callables = ["app.tasks.*"]'
             return Problem(403, "writes-refused", _WRITES_REFUSED, remedy)
@@ -220,5 +220,5 @@ def demand_own_origin(request: Request) -> None:
         is_own = False
     if not is_own:
         detail = f"a change from a browser came with Origin {origin[:100] or '-'}, and Host {host[:100] or '-'}"
-        remedy = "send the Origin of this server; a proxy has to pass Host on as it came. Programs use a token"
+        remedy = "send the Origin of this server; a proxy has to pass Host unchanged. Programs use a token"
         raise Problem(403, "cross-origin", detail, remedy)

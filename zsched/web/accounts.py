@@ -148,7 +148,7 @@ class Accounts:
         return f"{text}.{self._code(text)}"
 
     def digest_in(self, cookie: str, now_ms: int) -> str | None:
-        """Return the digest of the token whose session *cookie* is; None: nobody signed it, or it has ended."""
+        """Return the digest of the token of the session in *cookie*; None: it is not signed, or it has ended."""
         text, _, code = cookie.rpartition(".")
         if not hmac.compare_digest(code.encode(), self._code(text).encode()):
             return None
@@ -188,7 +188,7 @@ class Accounts:
             by_digest[digest] = Account.from_table(name, table)
         for name in found:
             hint = parse.suggest(name, ("cookie_key", _TABLES.heading))
-            raise ConfigError(f"{place}: {name} is no part of a file of accounts; {hint}")
+            raise ConfigError(f"{place}: {name} is not a key of an accounts file; {hint}")
         return cls(by_digest, key)
 
 

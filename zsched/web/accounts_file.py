@@ -31,7 +31,7 @@ _OF_ROOT: Final = "/var/lib/zsched-web"  # StateDirectory of the units in deploy
 
 
 class AccountsFile:
-    """The file at *path*. ``problem``: why ``current`` cannot use it as it is; or ""."""
+    """The file at *path*. ``problem``: why ``current`` cannot use it; or ""."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.problem = path, ""

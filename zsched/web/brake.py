@@ -1,5 +1,5 @@
 """
-A brake on wrong logins: each of an address doubles the wait for its next. Other addresses go on at once.
+A brake on wrong logins: each of an address doubles the wait for its next. Other addresses continue at once.
 
 An attempt counts when it begins; a right one is forgiven. IPv6 addresses count by network: a client may have 2^64 of
 them. Wrong tokens of programs have no brake: nobody guesses 256 random bits.

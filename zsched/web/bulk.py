@@ -74,7 +74,7 @@ async def resume(call: Admitted, body: Body) -> Response:
     return await _change(call, "resume", body)
 
 
-@router.post("/schedules:release", **schemas.bulk("Put quarantined schedules that a filter finds back.", missed=str))
+@router.post("/schedules:release", **schemas.bulk("Release the quarantined schedules that a filter finds.", missed=str))
 async def release(call: Admitted, body: Body) -> Response:
     """Put the quarantined schedules that `filter` finds back, 200 a second; `missed` is fire or skip."""
     return await _change(call, "release", body)
@@ -186,7 +186,7 @@ class BatchResponse(Response):
     async def _guarded(self, rows: list[_Row], first: int, told: list[str]) -> list[_Row]:
         """Return the rows that a limited caller may put. The others are refused in *told*."""
         ids = [row["id"] for _, row in rows if isinstance(row.get("id"), str) and ID.fullmatch(row["id"])]
-        present = {schedule.id: schedule async for schedule in self._call.client.get_many(ids)}
+        present = {schedule.id: schedule async for schedule in self._call.client._get_many(ids)}
         kept = list[_Row]()
         for place, row in rows:
             try:

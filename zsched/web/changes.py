@@ -32,7 +32,7 @@ _ENTRIES, _MOST = 50, 1000
 
 @health.get("/status", **schemas.route("The verdict, its reasons and remedies, and counts.", "Status"))
 async def status(request: Request, call: Admitted) -> Response:
-    """Return what `zsched status --json` prints: the verdict with remedies, daemons, backlog, activity, archives."""
+    """Return the output of `zsched status --json`: the verdict with remedies, daemons, backlog, activity, archives."""
     call.demand_all("the status")
     return JsonAnswer((await run(request.app.state.look)).to_dict())
 
@@ -40,14 +40,14 @@ async def status(request: Request, call: Admitted) -> Response:
 @health.get("/daemons", **schemas.route("The daemons of the last hour.", "Daemon"))
 async def daemons(call: Admitted) -> Response:
     """Return the daemons that reported within an hour, the leader first."""
-    overview = await call.client.overview()
+    overview = await call.client._overview()
     return JsonAnswer({"daemons": [daemon.to_dict() for daemon in overview.known_daemons]})
 
 
 @health.get("/queues", **schemas.route("The queues in use, with workers and waiting jobs.", "Queue"))
 async def queues(request: Request, call: Admitted) -> Response:
     """Return the queues that schedules use, that RQ knows, or that workers listen to; without those beyond limits."""
-    held = (await call.client.overview()).held_back
+    held = (await call.client._overview()).held_back
     found = await run(request.app.state.reader.on_wire, queues_seen, held)
     return JsonAnswer({"queues": [one.to_dict() for one in found if call.sees_queue(one.queue)]})
 

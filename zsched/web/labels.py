@@ -1,7 +1,7 @@
 """
 Names of options and filters on pages, and errors with these names.
 
-An error names an option as programs do: ``tz``. The command line shows it as it is, and the API as ``option``. A page
+An error names an option as programs do: ``tz``. The command line shows it unchanged, and the API as ``option``. A page
 has labels instead, such as *Time zone*; its reader has no command line, so it leaves out where commands would help.
 """
 

@@ -45,7 +45,7 @@ async def page(request: Request, next: str = "") -> Response:
 
 @router.post(PATH)
 async def log_in(request: Request) -> Response:
-    """Begin a session, and go on to `next`."""
+    """Begin a session, and continue to `next`."""
     demand_own_origin(request)
     access = _access(request)
     address = access.proxy.address(request)
@@ -85,7 +85,7 @@ def to_login(request: Request) -> Response:
 
 
 def local_path(next: str) -> str:
-    """Return *next* if it is a path of this server, else that of the first page: nobody is sent to another site."""
+    """Return *next* if it is a path of this server, else that of the first page: no redirects to other sites."""
     return next if _LOCAL.fullmatch(next) else HOME
 
 

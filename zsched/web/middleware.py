@@ -66,7 +66,7 @@ class Deadline:
         except TimeoutError:
             if not limit.expired():
                 raise
-            detail, remedy = f"the answer was not there after {self._read_s:g} s", "narrow the filters"
+            detail, remedy = f"no answer within {self._read_s:g} s", "narrow the filters"
             await Problem(503, "too-long", detail, remedy).response()(scope, receive, send)
 
 

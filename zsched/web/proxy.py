@@ -26,7 +26,7 @@ class Proxy:
     """The trusted proxies of a process."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises ConfigError: the settings name a header, and nobody who may send it."""
+        """Raises ConfigError: the settings name a header, but no addresses that may send it."""
         given = settings.web
         self._networks = tuple(map(ip_network, given.proxy_addresses))
         self._header, self._role_header = given.proxy_header, given.proxy_role_header
@@ -38,7 +38,7 @@ class Proxy:
             raise ConfigError(f"[web] proxy_role_header={self._role_header!r}: a role without a name; {remedy}")
 
     def account(self, request: Request) -> Account | None:
-        """Return the account of the person whom a trusted proxy names; None: it names nobody. Raises Problem."""
+        """Return the account of the person whom a trusted proxy names; None without one. Raises Problem."""
         if self._header is None or not self._sent(request):
             return None
         name = _only(request, self._header)
@@ -60,7 +60,7 @@ class Proxy:
         try:
             return AccountRole(role) if role else AccountRole.VIEWER
         except ValueError:
-            raise _refused(str(self._role_header), role, "no role of zsched", f"send one of {_ROLES}") from None
+            raise _refused(str(self._role_header), role, "not a role of zsched", f"send one of {_ROLES}") from None
 
     def address(self, request: Request) -> str:
         """
@@ -107,7 +107,7 @@ def _only(request: Request, header: str) -> str:
     """Return the value of *header*, which a proxy sends once: a second one would be the client's. Raises Problem."""
     values = request.headers.getlist(header)
     if len(values) > 1:
-        raise _refused(header, ", ".join(values), "it came twice", "let the proxy replace what its clients send")
+        raise _refused(header, ", ".join(values), "it was sent twice", "let the proxy replace what its clients send")
     return "".join(values).encode("latin-1", "replace").decode("utf-8", "replace").strip()
 
 

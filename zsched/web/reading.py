@@ -171,7 +171,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         seen = set[str]()
         double = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]  # None
-        raise ValueError(f"the key {show(double)} is there twice")
+        raise ValueError(f"the key {show(double)} is repeated")
     return found
 
 

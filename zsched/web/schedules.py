@@ -93,7 +93,7 @@ async def create(request: Request, call: Admitted) -> Response:
     func = func_of(options)
     call.demand_new(func, options)
     try:
-        made = await call.client.schedule_as(op, func, **{**options, "id": id, "if_exists": "error"})
+        made = await call.client._schedule_as(op, func, **{**options, "id": id, "if_exists": "error"})
     except ScheduleExists:  # by this key, with another body, or more than ten minutes ago
         raise Problem(
             422, "idempotency-key-used", "this Idempotency-Key was used with another body", "send another key"
@@ -135,7 +135,7 @@ async def resume(id: PathId, request: Request, call: Admitted, body: Body) -> Re
 
 
 @router.post(
-    f"{_ONE}:release", **schemas.action("Put a quarantined schedule back.", "Resumed", _IF_MATCH, missed=Missed)
+    f"{_ONE}:release", **schemas.action("Release a quarantined schedule.", "Resumed", _IF_MATCH, missed=Missed)
 )
 async def release(id: PathId, request: Request, call: Admitted, body: Body) -> Response:
     """Put a quarantined schedule back; `missed` is fire or skip. Honours `If-Match`."""
@@ -161,7 +161,7 @@ async def backfill(id: PathId, call: Admitted, body: Body) -> Response:
 
 @router.get(f"{_ONE}/story", **schemas.route("What happened to it, and why.", "Story"))
 async def story(id: str, call: Admitted, tz: QueryText = None) -> Response:
-    """Return what `zsched why` tells: created, changed, fired, skipped and why, and the next time."""
+    """Return the story of `zsched why`: created, changed, fired, skipped and why, and the next time."""
     if call.is_limited:
         await found_of(call, id)
     return JsonAnswer((await call.client.why(id, tz)).to_dict())
@@ -232,11 +232,11 @@ async def _put(call: Admitted, func: Any, options: dict[str, Any], op: str | Non
     Put a schedule, as the operation *op* if any. Of a limited caller, the present one must be within the limits, and
     stay until it is replaced.
     """
-    schedule = call.client.schedule if op is None else partial(call.client.schedule_as, op)
+    schedule = call.client.schedule if op is None else partial(call.client._schedule_as, op)
     if not call.is_limited:
         return await schedule(func, **options)
     for _ in range(actions.ATTEMPTS):
-        present = [schedule async for schedule in call.client.get_many([options["id"]])]
+        present = [schedule async for schedule in call.client._get_many([options["id"]])]
         guarded = call.guarded(options, present[0] if present else None)
         try:
             return await schedule(func, **guarded)

@@ -139,7 +139,7 @@ def action(
     these *options* of the table.
     """
     body = _closed({**_options(options), **{name: _of_member(kind) for name, kind in members.items()}})
-    return route(summary, answer, headers, _json(body), {**FAILED_WRITES, "410": "The arguments are kept nowhere."})
+    return route(summary, answer, headers, _json(body), {**FAILED_WRITES, "410": "The arguments are no longer stored."})
 
 
 def bulk(summary: str, **members: Any) -> Json:

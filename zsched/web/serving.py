@@ -36,7 +36,7 @@ def bound(settings: Settings) -> socket.socket:
     except OSError as error:
         raise ZschedError(f"[web] listen={listen!r}: {error.strerror}; give an address of this machine") from error
     if not ipaddress.ip_address(address[0]).is_loopback and not settings.web.allow_plain:
-        problem = "tokens would go over the network as they are"
+        problem = "tokens would go over the network unencrypted"
         remedy = "listen on 127.0.0.1 behind a proxy with TLS; or, in a container, set [web] allow_plain = true"
         raise ConfigError(f"[web] listen={listen!r}: {problem}; {remedy}")
     made = socket.socket(family, kind, protocol)  # with it, asyncio sends small parts of an answer at once

@@ -121,11 +121,11 @@ async def test_a_cancelled_put_repeated_by_its_id_happens_once(redis_url: str, r
     chosen = random.Random(7)
     async with AsyncClient.from_url(redis_url) as client:
         for number in range(300):
-            call = client.schedule_as(f"op-{number}", "app.task", after=3600)
+            call = client._schedule_as(f"op-{number}", "app.task", after=3600)
             task = asyncio.create_task(call)
             asyncio.get_running_loop().call_later(chosen.random() * 0.002, task.cancel)
             await asyncio.wait([task])
-            await client.schedule_as(f"op-{number}", "app.task", after=3600)
+            await client._schedule_as(f"op-{number}", "app.task", after=3600)
 
     assert 300 == redis_client.zcard(KEYS.due_normal())
 
@@ -159,7 +159,7 @@ async def server_in_the_loop(server: EmbeddedRedis, folder: Path) -> AsyncIterat
         yield f"unix://{folder}/in-the-loop"
 
 
-async def test_the_loop_goes_on_while_a_call_waits_for_a_reply(
+async def test_the_loop_continues_while_a_call_waits_for_a_reply(
     redis_server: EmbeddedRedis, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     async with server_in_the_loop(redis_server, tmp_path) as url, AsyncClient.from_url(url) as client:
@@ -170,7 +170,7 @@ async def test_the_loop_goes_on_while_a_call_waits_for_a_reply(
         assert 3_001 == len([one.id async for one in client.list()])
 
 
-async def test_the_loop_goes_on_while_a_call_waits_for_an_archive(redis_url: str, link: Link) -> None:
+async def test_the_loop_continues_while_a_call_waits_for_an_archive(redis_url: str, link: Link) -> None:
     archivers, log = Archivers(link, KEYS), Log(link, KEYS)
     archivers.report("slow", None, ArchiveState.FOLLOWING, {})
     async with AsyncClient.from_url(redis_url, durable_timeout_s=WITHIN_S) as client:
@@ -182,7 +182,7 @@ async def test_the_loop_goes_on_while_a_call_waits_for_an_archive(redis_url: str
         assert "created" == (await call).outcome
 
 
-async def test_the_loop_goes_on_during_long_calculations(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_loop_continues_during_long_calculations(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     goes_on, calculate = threading.Event(), preview.occurrences
 
     def calculate_while_the_loop_goes_on(*arguments: Any) -> Any:
@@ -198,7 +198,7 @@ async def test_the_loop_goes_on_during_long_calculations(redis_url: str, monkeyp
         assert 10 == len(await call)
 
 
-async def test_the_loop_goes_on_during_a_bulk_insert(redis_url: str) -> None:
+async def test_the_loop_continues_during_a_bulk_insert(redis_url: str) -> None:
     async with AsyncClient.from_url(redis_url) as client, Turns() as turns:
         await client.schedule_many({"func": "app.task", "at": SOON, "args": (n,)} for n in range(20_000))
     assert turns.number > 20

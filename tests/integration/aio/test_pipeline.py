@@ -103,7 +103,7 @@ async def test_calls_with_lost_replies_happen_once_each() -> None:
             async def until_answered(number: int) -> None:
                 for _ in range(50):
                     try:
-                        await client.schedule_as(f"op-{number}", "app.task", after=3600)
+                        await client._schedule_as(f"op-{number}", "app.task", after=3600)
                     except RedisUnavailable:
                         continue
                     return

@@ -214,7 +214,7 @@ def test_a_daemon_restores_a_schedule_that_another_writer_removed(
         story = client.why("a")
         eventually(lambda: (daemon.archivist.archiver.audit or {}).get("checked") == 1)
 
-    assert "put back" in story.lines[-1][1]
+    assert "restored" in story.lines[-1][1]
 
 
 def test_an_audit_with_busy_clients_raises_no_alarm(
@@ -298,5 +298,5 @@ def test_status_shows_the_last_audit(link: Link, redis_url: str, redis_client: r
     text = cli.invoke(program, ["status"]).stdout
 
     assert audit | {"at": iso(audit["at"])} == shown["audit"]
-    assert "2d 1h ago, of 4,000 schedules: 3 alarms, 2 put right" in text
+    assert "2d 1h ago, of 4,000 schedules: 3 alarms, 2 repaired" in text
     assert any(problem.startswith("the last audit: 2d 1h ago") for problem in shown["problems"])

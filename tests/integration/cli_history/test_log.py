@@ -133,14 +133,14 @@ def test_the_log_after_a_loss_shows_both_histories_and_marks_the_new_one(
 
     whole, of_one = zsched("log", "--since", "1h"), zsched("log", "--id", "a")
 
-    mark = "… a new history begins: Redis lost what is above, or its end …"
+    mark = "… a new history begins: Redis lost the entries above, or the last of them …"
     kinds = [line if line == mark else line.split("  ")[2] for line in whole.stdout.splitlines()]
     assert ["term", "put", "put", mark, "term", "restore", "merged", "cancel"] == kinds
-    assert "  put back 2 schedules that Redis had lost: a, b\n" in whole.stdout
+    assert "  restored 2 schedules that Redis had lost: a, b\n" in whole.stdout
     assert re.search(r"  merged  all that archive \w+ knows is in Redis\n", whole.stdout)
     first, *rest = of_one.stdout.splitlines()
     assert first.endswith(f"  put  put by {client.by} for 2030-01-01 00:00:00+00:00")
-    assert [mark, "put back", "cancelled"] == [
+    assert [mark, "restored", "cancelled"] == [
         line if line == mark else line.split("  ")[3][:9].strip(",;") for line in rest
     ]
     assert "" == whole.stderr  # complete

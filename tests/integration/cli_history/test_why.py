@@ -53,7 +53,7 @@ def test_why_of_a_fired_schedule_says_when_and_how_late(
 
     assert re.fullmatch(rf"created by {client.by} for \S+ \S+", created)
     assert re.fullmatch(rf"fired for \S+ \S+, \d+\.\d m?s late(: .*)?; run {run}", fired)
-    told = rf"NOT RUN: run {run} is queued since \S+ \S+; RQ knows of no worker that.*"
+    told = rf"NOT RUN: run {run} is queued since \S+ \S+; no RQ worker is registered.*"
     assert re.fullmatch(told, now)
 
 
@@ -114,7 +114,7 @@ def test_why_of_a_schedule_in_quarantine_or_held_back_gives_the_reason(
     client.schedule(FUNC, id="broken", after=0, queue="broken")
     redis_client.delete(f"{RQ}:job:{client.schedule(FUNC, id='lost', after=0).run_id}")
     with leading_daemon(redis_url, path):
-        eventually(lambda: client.overview().held_back and client.overview().quarantined == 1)
+        eventually(lambda: client._overview().held_back and client._overview().quarantined == 1)
 
         held, lost = story_of(zsched, "broken"), story_of(zsched, "lost")
 
@@ -169,7 +169,7 @@ def test_why_prints_milliseconds_in_the_given_zone(zsched: Zsched, client: Clien
     at = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\+09:00"
     assert re.fullmatch(rf"{at}  created by {client.by} for 2030-01-01 09:00:00\+09:00", line)
     assert verdict.startswith("SCHEDULED: next 2030-01-01 09:00:00+09:00, in ")
-    assert "  → nothing has to be done: it fires then" == remedy
+    assert "  → nothing to do: it fires then" == remedy
     assert USAGE == wrong.exit_code
 
 
@@ -300,7 +300,7 @@ def test_a_new_zone_of_an_overdue_schedule_records_the_occurrence_that_it_drops(
     zsched: Zsched, client: Client, redis_client: redis.Redis
 ) -> None:
     client.schedule(FUNC, id="r", cron="0 9 * * *", tz="Asia/Seoul")
-    redis_client.hincrby(KEYS.meta(), "offset_ms", 25 * 3_600_000)  # nobody leads
+    redis_client.hincrby(KEYS.meta(), "offset_ms", 25 * 3_600_000)  # no daemon is leading
 
     client.acting_as("ann").update("r", tz="Europe/Berlin")
 
@@ -342,7 +342,7 @@ def test_why_of_an_expired_run_says_what_its_queue_did_meanwhile(
     *_, verdict = story_of(zsched, "late")
 
     told = {
-        0: "no run of queue default began meanwhile; now RQ knows of no worker that listens to queue default",
+        0: "no run of queue default began meanwhile; now no RQ worker is registered for queue default",
         1: "meanwhile 1 other run of queue default began: its workers were busy",
     }
     assert told[others] in verdict
@@ -356,7 +356,7 @@ def test_why_of_a_run_in_a_queue_without_workers_names_those_with_workers(
     SimpleWorker(["email"], connection=redis_client).register_birth()
     run_id = client.enqueue(FUNC, id="a", queue=queue).run_id
 
-    assert story_of(zsched, "a")[-1].endswith(f"listens to queue {queue}; {hint}")
+    assert story_of(zsched, "a")[-1].endswith(f"registered for queue {queue}; {hint}")
     verdict = zsched.json("why", str(run_id))["verdict"]
     assert verdict["text"].endswith(f"; {hint}")
     corrects = f"zsched set ID --queue email corrects a schedule, zsched cancel-run {run_id} takes it out; else "

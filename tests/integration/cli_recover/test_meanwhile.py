@@ -96,7 +96,7 @@ def test_a_daemon_in_manual_mode_fires_nothing_until_recover_was_run(
     client.schedule("app.task", id="new", after=0)
 
     # when
-    eventually(lambda: zsched("--dry-run").stdout.count("\nput back  later"))
+    eventually(lambda: zsched("--dry-run").stdout.count("\nrestore  later"))
     status = eventually(lambda: awaited(redis_url))
 
     # then: it holds, and says so
@@ -144,8 +144,8 @@ def test_recover_waits_while_another_restores(scene: Scene, zsched: Recover, mon
     result = zsched()
 
     assert (DONE, 2) == (result.exit_code, len(asked))
-    assert "zsched: archive another is putting back what it knows; comparing again in 0.001 s" in result.stderr
-    assert "put back 3 schedules, 1 of them overdue" in result.stdout.splitlines()
+    assert "zsched: archive another is restoring its data; comparing again in 0.001 s" in result.stderr
+    assert "restored 3 schedules, 1 of them overdue" in result.stdout.splitlines()
 
 
 def test_recover_starts_again_after_another_loss(
@@ -168,7 +168,7 @@ def test_recover_starts_again_after_another_loss(
 
     assert (DONE, 2) == (result.exit_code, len(asked))
     assert "Redis lost its history once more; comparing again" in result.stderr
-    assert "put back 4 schedules, 1 of them overdue" in result.stdout.splitlines()
+    assert "restored 4 schedules, 1 of them overdue" in result.stdout.splitlines()
     assert before == listed(scene.client)
 
 
@@ -206,7 +206,7 @@ def test_ctrl_c_stops_recover_between_two_pages_and_the_next_call_continues(
     result = zsched()
 
     assert (INTERRUPTED, "") == (result.exit_code, result.stdout)
-    said = "zsched: stopped; what was put back (200 so far) stays, and running it again goes on"
+    said = "zsched: stopped; 200 are restored so far; run it again to continue"
     assert said in result.stderr
     assert 200 == len(listed(scene.client))
     assert signal.default_int_handler is signal.getsignal(signal.SIGINT)
@@ -232,7 +232,7 @@ def test_recover_that_loses_redis_says_how_far(scene: Scene, zsched: Recover, mo
     said = zsched.refusal()
 
     assert "lost Redis at " in said
-    assert "; what was put back (6 so far) stays, and running it again goes on" in said
+    assert "; 6 are restored so far; run it again to continue" in said
 
 
 def test_recover_skips_what_another_archive_has_restored(scene: Scene, zsched: Recover) -> None:
@@ -247,8 +247,8 @@ def test_recover_skips_what_another_archive_has_restored(scene: Scene, zsched: R
 
     result = zsched("--dry-run")
 
-    assert "both have   no entry, but another archive put back a part of what this one has" in result.stdout
-    assert "put back 1 schedule, 0 of them overdue" in result.stdout
+    assert "both have   no entry, but another archive restored a part of this one's data" in result.stdout
+    assert "restore 1 schedule, 0 of them overdue" in result.stdout
     assert 1 == zsched.json()["counts"]["put_back"]
     assert before == listed(scene.client)
     assert zsched("--from", str(older)).stdout.startswith("Nothing to do")
@@ -262,5 +262,5 @@ def test_recover_only_reads_an_archive_that_a_daemon_writes(scene: Scene, zsched
     command = [sys.executable, "-m", "zsched.cli", "archive", "recover"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WITHIN_S, check=True)
 
-    assert ("", True) == (done.stderr, "put back 4 schedules" in done.stdout)
+    assert ("", True) == (done.stderr, "restored 4 schedules" in done.stdout)
     assert before == sorted(scene.archive.state(), key=lambda each: each.key)

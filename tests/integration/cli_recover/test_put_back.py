@@ -33,7 +33,7 @@ def test_recover_writes_nothing_if_redis_lost_nothing(scene: Scene, zsched: Reco
     assert zsched("--dry-run").stdout.startswith("Nothing to do")
 
 
-def test_schedules_that_lost_their_keys_one_by_one_are_listed_and_put_back(scene: Scene, zsched: Recover) -> None:
+def test_schedules_that_lost_their_keys_one_by_one_are_listed_and_restored(scene: Scene, zsched: Recover) -> None:
     populate(scene)
     before = listed(scene.client)
     scene.redis.delete(scene.keys.lease(), scene.keys.schedule("cron"), scene.keys.template("cron"))
@@ -45,10 +45,10 @@ def test_schedules_that_lost_their_keys_one_by_one_are_listed_and_put_back(scene
 
     assert (DONE, at_once) == (result.exit_code, dump(scene.redis))
     assert "keys of single schedules were deleted or changed" in result.stdout
-    assert "put back 3 schedules" in result.stdout
+    assert "restore 3 schedules" in result.stdout
     result = zsched()
     assert DONE == result.exit_code, result.stderr
-    assert "put back 3 schedules" in result.stdout
+    assert "restored 3 schedules" in result.stdout
     assert before == listed(scene.client)
     assert zsched("--dry-run").stdout.startswith("Nothing to do")
 
@@ -63,8 +63,8 @@ def test_a_quarantined_schedule_whose_content_is_gone_goes_back_to_its_lane(scen
     scene.follower.step()
     scene.redis.delete(scene.keys.lease())
 
-    assert "put back 1 schedule" in zsched("--dry-run").stdout
-    assert "put back 1 schedule" in zsched().stdout
+    assert "restore 1 schedule" in zsched("--dry-run").stdout
+    assert "restored 1 schedule" in zsched().stdout
     assert [("hourly", "active")] == [(one.id, one.state.value) for one in scene.client.list()]
 
 
@@ -83,15 +83,15 @@ def test_a_dry_run_lists_all_that_an_emptied_redis_lost_and_writes_nothing(scene
     assert before == dump(scene.redis)
     for line in (
         "both have   none: Redis has nothing of what the archive has",
-        "put back 4 schedules, 1 of them overdue",
+        "restore 4 schedules, 1 of them overdue",
         "push again 1 run that may have been executed, marked uncertain",
         "skip 1 run that may have been executed, as its schedule demands",
     ):
         assert line in result.stdout.splitlines()
     rows = {line.split("  ")[0]: line for line in result.stdout.splitlines() if "app." in line}
-    assert ["put back", "put back (paused)", "push again", "skip"] == list(rows)
+    assert ["restore", "restore (paused)", "push again", "skip"] == list(rows)
     for what, texts in {
-        "put back (paused)": ("paused", "app.report"),
+        "restore (paused)": ("paused", "app.report"),
         "push again": ("fired", "app.bill"),
         "skip": ("careful", "app.sms"),
     }.items():
@@ -119,7 +119,7 @@ def test_a_recovery_brings_back_the_same_schedules_with_the_same_next_times(scen
     assert b"1" == scene.redis.hget(f"{RQ}:job:{again}", "zs_uncertain")
     table = [line.split() for line in result.stdout.splitlines() if "app." in line]
     assert [["pushed", "again", "fired"], ["skipped", "careful"]] == [table[0][:3], table[1][:2]]
-    assert "put back 4 schedules, 1 of them overdue" in result.stdout.splitlines()
+    assert "restored 4 schedules, 1 of them overdue" in result.stdout.splitlines()
     log = [texts for _, texts in scene.redis.xrange(scene.keys.log())]
     assert {caller().encode()} == {texts.get(b"by") for texts in log if texts[b"kind"] == b"restore"}
     assert {None} == {texts.get(b"by") for texts in log if texts[b"kind"] != b"restore"}
@@ -199,7 +199,7 @@ def test_recover_shortens_its_list_without_all(scene: Scene, zsched: Recover, mo
     some, every = zsched("--dry-run").stdout, zsched("--dry-run", "--all").stdout
 
     assert (2, 5) == (some.count("app.task"), every.count("app.task"))
-    assert "… and 3 more to put back; --all lists them" in some
+    assert "… and 3 more to restore; --all lists them" in some
     assert 5 == len(zsched.json("--dry-run")["rows"])
 
 
@@ -230,7 +230,7 @@ def test_recover_after_a_rollback_compares_only_later_changes(scene: Scene, zsch
     assert {("put_back", "lost"), ("take_out", "over"), ("put_back", "moved")} == {
         (row["what"], row["id"]) for row in planned["rows"]
     }
-    assert "take out 1 schedule, over by what the archive knows" in result.stdout.splitlines()
+    assert "remove 1 schedule, over by what the archive knows" in result.stdout.splitlines()
     assert f"both have   log entry {common.id} of " in result.stdout
     assert DONE == zsched().exit_code
     assert before == [one for one in listed(client) if one[0] != "new"]

@@ -87,8 +87,8 @@ def test_a_dry_run_uses_the_most_recent_of_several_archives(scene: Scene, redis_
 
     result = zsched("--dry-run")
 
-    assert (DONE, True) == (result.exit_code, "put back 5 schedules" in result.stdout)
-    assert f"this is of {furthest}, which goes furthest: --from FILE takes another one" in result.stderr
+    assert (DONE, True) == (result.exit_code, "restore 5 schedules" in result.stdout)
+    assert f"this uses {furthest}, the latest: --from FILE takes another one" in result.stderr
     assert f"{behind}, up to log entry " in result.stderr
     assert str(furthest) == zsched.json("--dry-run")["archive"]["path"]
     assert "say which with --from FILE" in zsched.refusal()
@@ -197,7 +197,7 @@ def test_an_empty_archive_is_refused(scene: Scene, zsched: Recover) -> None:
     assert scene.archive.position is None
     scene.redis.flushall()
 
-    assert "it has nothing yet of what Redis holds" in zsched.refusal()
+    assert "it has no data of Redis yet" in zsched.refusal()
 
 
 def unrelated(scene: Scene) -> tuple[Position, Position]:
@@ -221,7 +221,7 @@ def test_another_data_set_is_refused_without_from(scene: Scene, zsched: Recover)
     assert before == dump(scene.redis)
     for text in (
         f"ends with log entry {mine.id} of ", f"the log in Redis goes from {first.id} of 2020-09-13",
-        "followed the data set ", " is other; ", f"zsched archive recover --from {scene.archive.path} puts it in",
+        "followed the data set ", " is other; ", f"zsched archive recover --from {scene.archive.path} restores it",
     ):  # fmt: skip
         assert text in said
     planned = zsched.json("--dry-run")
@@ -245,7 +245,7 @@ def test_a_log_trimmed_past_the_archive_is_refused_without_from_and_force(scene:
         said = zsched.refusal(*arguments)
 
         assert f"the log in Redis goes from {last.id} of " in said
-        assert f"would be done again; zsched archive recover --from {path} --force" in said
+        assert f"would be repeated; zsched archive recover --from {path} --force" in said
     assert before == dump(scene.redis)
     assert "left behind" == zsched.json("--dry-run")["verdict"]
     assert DONE == zsched("--from", path, "--force").exit_code

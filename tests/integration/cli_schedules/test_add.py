@@ -82,7 +82,7 @@ def test_add_notes_a_queue_that_looks_like_one_with_workers(zsched: Zsched, redi
 
     noted = [zsched("add", queue, FUNC, "--every", "1h", "--queue", queue).stderr for queue in ("emaill", "email", "x")]
 
-    assert ["zsched: note: nobody listens to queue 'emaill'; did you mean 'email'?\n", "", ""] == noted
+    assert ["zsched: note: no worker listens to queue 'emaill'; did you mean 'email'?\n", "", ""] == noted
 
 
 def test_add_stores_every_option(zsched: Zsched) -> None:

@@ -40,13 +40,15 @@ async def _next(found: AsyncIterator[Any], end: object) -> Any:
 
 
 class InALoop:
-    """Has the methods of ``Client``; calls those of *client* in *loop*. Private names are those of its ``Client``."""
+    """Has the methods of ``Client``; calls those of *client* in *loop*. Private names are those of its ``Client``,
+    unless it has them, too.
+    """
 
     def __init__(self, client: AsyncClient, loop: LoopThread) -> None:
         self._made, self._of = client, loop
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        if name.startswith("_") and name not in vars(AsyncClient):
             return getattr(self._made._client, name)
         found = getattr(self._made, name)
         return self._blocking(found) if callable(found) else found

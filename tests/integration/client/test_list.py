@@ -127,4 +127,4 @@ def test_a_corrupted_schedule_or_score_hides_no_other(client: Client, redis_clie
     redis_client.zadd(KEYS.due_normal(), {"odd": 1.5, "far": 1e300})
 
     assert "good" in ids(client.list())
-    assert 3 + 3 == sum(client.overview().waiting.values())
+    assert 3 + 3 == sum(client._overview().waiting.values())

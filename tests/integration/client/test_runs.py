@@ -200,7 +200,7 @@ def test_the_environment_and_the_argument_override_the_default(redis_url: str, m
 
 
 @pytest.mark.parametrize("by", NOT_LINES)
-def test_a_name_that_is_no_short_line_is_refused(client: Client, redis_url: str, by: Any) -> None:
+def test_a_name_that_is_not_a_short_line_is_refused(client: Client, redis_url: str, by: Any) -> None:
     for call in (lambda: Client.from_url(redis_url, by=by), lambda: client.acting_as(by)):
         with pytest.raises(InvalidSchedule) as refused:
             call()

@@ -290,7 +290,7 @@ def test_a_put_without_enabled_leaves_a_paused_schedule_paused(client: Client, g
     assert (state, "email") == (client.get("a").state.value, client.get("a").queue)
 
 
-def test_enabled_is_no_option_of_update_or_enqueue(client: Client) -> None:
+def test_enabled_is_not_an_option_of_update_or_enqueue(client: Client) -> None:
     client.schedule("app.task", id="a", every=60)
 
     with pytest.raises(InvalidSchedule, match=r"^enabled=False: an update cannot change it; pause or resume it"):

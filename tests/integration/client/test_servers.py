@@ -118,7 +118,9 @@ def test_a_wrong_or_missing_password_or_database_is_refused(
         Client.from_url(redis_server.tcp_url.replace("/0", "/99")).schedule("app.task", after=5)
 
 
-def test_a_call_without_memory_is_refused_with_the_remedy(client: Client, redis_client: redis.Redis) -> None:
+def test_a_call_is_refused_with_the_remedy_when_redis_is_out_of_memory(
+    client: Client, redis_client: redis.Redis
+) -> None:
     client.schedule("app.task", id="a", after=60)
     redis_client.config_set("maxmemory", 1)
     try:
@@ -204,7 +206,7 @@ def test_an_overview_has_the_counts_of_schedules(client: Client) -> None:
     client.pause("p")
     client.schedule("app.task", id="late", at=SOON - timedelta(days=3), allow_past=True)
 
-    told = client.overview()
+    told = client._overview()
 
     assert {Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 0} == told.waiting
     assert {Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 0} == told.overdue
@@ -212,7 +214,7 @@ def test_an_overview_has_the_counts_of_schedules(client: Client) -> None:
     assert to_ms(SOON - timedelta(days=3)) == told.oldest_due_ms
 
 
-def test_a_client_that_nobody_holds_is_freed_at_once(redis_url: str) -> None:
+def test_an_unreferenced_client_is_freed_at_once(redis_url: str) -> None:
     """Its connections end with it. In a cycle of references, both would wait for the garbage collector."""
     client = zsched.Client.from_url(redis_url)  # not the one of the event loop, which a thread holds
     client.schedule("app.task", id="a", after=60)

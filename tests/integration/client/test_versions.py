@@ -97,7 +97,7 @@ def test_a_put_of_a_version_of_a_gone_schedule_is_refused(client: Client, given:
     version = client.schedule("app.task", id="a", **given).version or ""
     client.cancel("a")
 
-    with pytest.raises(VersionConflict, match="no such schedule waits now") as caught:
+    with pytest.raises(VersionConflict, match="is stale: it is not waiting any more") as caught:
         CHANGES[change](client, version)
     assert caught.value.present is None
 

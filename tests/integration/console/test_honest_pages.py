@@ -127,7 +127,7 @@ def test_a_paused_schedule_has_no_next_time_in_the_list(web: Web, client: Client
     assert "None: it is paused." in one
 
 
-def test_a_page_of_a_server_that_hangs_says_since_when_it_heard_nothing_until_it_goes_on(
+def test_a_page_of_a_server_that_hangs_says_since_when_it_heard_nothing_until_it_continues(
     redis_url: str, chromium: Any, daemon: DaemonThread, tmp_path: Path
 ) -> None:
     with Guard() as guard:

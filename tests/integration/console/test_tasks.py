@@ -55,7 +55,7 @@ def test_a_schedule_is_run_now(ann: Person, client: Client, daemon: DaemonThread
     ann.open("/")
     ann.find("digest")
     ann.ask_for("Run now …")
-    ann.reads("The times of its rule stay as they are.")
+    ann.reads("The times of its rule do not change.")
     assert 0 == redis_client.llen("rq:queue:mail")
     ann.press("Run schedule 'digest' now")
 

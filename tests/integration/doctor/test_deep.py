@@ -58,7 +58,7 @@ def test_a_changed_payload_is_named_without_its_content(scene: Scene, findings: 
 
     [finding] = findings()
 
-    expected = {"verdict": "problem", "remedy": "zsched archive recover --force puts it back as the log has it"}
+    expected = {"verdict": "problem", "remedy": "zsched archive recover --force restores the state of the log"}
     assert expected.items() <= finding.items()
     assert finding["said"].startswith("schedule a: expected normal lane, due ")
     assert finding["said"].endswith(", found other data")

@@ -91,13 +91,13 @@ CASES = {
     ),
     "the format is older": Case(
         lambda sound: sound.hset(KEYS.meta(), "format", OLDEST_FORMAT - 1), "format", PROBLEM,
-        f"…in format {OLDEST_FORMAT - 1}, and this one knows {FORMAT}: no call of it does anything…",
+        f"…in format {OLDEST_FORMAT - 1}, and this one knows {FORMAT}: every call is refused…",
         "…remove the keys zsched:{default}:*…",
     ),
     "the format is ours": Case(lambda sound: sound.hset(KEYS.meta(), "format", FORMAT), "format", OK, "…"),
     "schedules, and no daemon": Case(
         lambda sound: Client(sound).schedule("app.task", id="a", after=HOUR), "daemons", PROBLEM,
-        "nobody leads: no daemon of this namespace is running",
+        "no daemon is leading: none of this namespace is running",
         "start one: systemctl start zsched, zsched daemon, or zsched worker --with-daemon; until then nothing…",
     ),
     "no daemon of another namespace": Case(
@@ -105,19 +105,19 @@ CASES = {
         {"namespace": "mail"},
     ),
     "all daemons have stopped": Case(
-        lambda sound: sound.hset(KEYS.meta(), "epoch", 3), "daemons", PROBLEM, "…nobody leads…",
+        lambda sound: sound.hset(KEYS.meta(), "epoch", 3), "daemons", PROBLEM, "…no daemon is leading…",
     ),
     "archives of daemons that have stopped": Case(
         lambda sound: sound.hset(KEYS.meta(), "epoch", 3), "archives", Severity.SKIPPED,
-        "none follows the log, as no daemon leads",
+        "no archive follows the log, as no daemon is leading",
     ),
     "a daemon that does not lead": Case(
         lambda sound: report(sound, "a", daemon="d1", host="north", pid=7), "daemons", PROBLEM,
-        "nobody leads; heard of within 10 s: north, pid 7", "…leading_refused…",
+        "no daemon is leading; reported within 10 s: north, pid 7", "…leading_refused…",
     ),
     "a daemon that may not lead": Case(
         lambda sound: report(sound, "a", **MAY_NOT), "daemons", PROBLEM,
-        "nobody leads; heard of within 10 s: north, pid 7 may not lead: Redis may evict",
+        "no daemon is leading; reported within 10 s: north, pid 7 may not lead: Redis may evict",
     ),
     "a schedule in quarantine": Case(
         lambda sound: sound.hset(KEYS.quarantine(), "digest", "normal 1767225600000 1767225600001 its rule is odd"),
@@ -134,8 +134,8 @@ def test_a_fault_of_the_namespace_is_found(url: str, sound: redis.Redis, case: C
 def test_the_missing_leader_is_the_only_problem_before_the_first_daemon(url: str) -> None:
     found = examined(url)
 
-    assert "nobody leads: no daemon of this namespace is running" == only(found["daemons"], PROBLEM).text
-    assert "none follows the log, as no daemon leads" == only(found["archives"], Severity.SKIPPED).text
+    assert "no daemon is leading: none of this namespace is running" == only(found["daemons"], PROBLEM).text
+    assert "no archive follows the log, as no daemon is leading" == only(found["archives"], Severity.SKIPPED).text
     assert [PROBLEM] == [one.severity for findings in found.values() for one in findings if one.severity is PROBLEM]
 
 
@@ -154,10 +154,10 @@ def test_daemons_of_different_versions_are_a_warning(url: str, sound: redis.Redi
 
 @pytest.mark.parametrize(
     ("standby", "told"),
-    [(False, "nobody stands by (south, pid 7 may not lead: Redis may evict): when the daemon"),
+    [(False, "no standby daemon (south, pid 7 may not lead: Redis may evict): when the leader"),
      (True, "south, pid 7 may not lead: Redis may evict")],
 )  # fmt: skip
-def test_a_daemon_that_may_not_lead_is_no_standby(url: str, sound: redis.Redis, standby: bool, told: str) -> None:
+def test_a_daemon_that_may_not_lead_is_not_a_standby(url: str, sound: redis.Redis, standby: bool, told: str) -> None:
     report(sound, "a", daemon="d1", host="north")
     report(sound, "b", **MAY_NOT | {"daemon": "d2", "host": "south"})
     if standby:
@@ -175,7 +175,7 @@ ARCHIVES: dict[str, tuple[dict[str, Any], str]] = {
     "failed": ({"state": "failed", "trouble": "disk full"}, "failed: disk full"),
     "refused": ({"state": "refused"}, "refused: it gives no reason"),
     "lost": ({"state": "lost"}, "lost: Redis lost data; this archive is restoring it"),
-    "unreadable": ({"unknown_entries": 3}, "cannot read 3 entries of the log; nothing is audited by it"),
+    "unreadable": ({"unknown_entries": 3}, "cannot read 3 entries of the log; it audits nothing"),
     "outdated": ({"state": "outdated", "trouble": "a newer one keeps it"}, "outdated: a newer one keeps it"),
     "behind": ({"at": "1-1 1"}, "is 200,000 entries behind"),
 }
@@ -198,7 +198,7 @@ def test_a_silent_archive_is_a_warning_and_a_stopped_archive_is_not(url: str, so
 
     [said] = unwell(examined(url))["archives"]
 
-    assert said.startswith("archive box:/var/b.db is silent: heard of 2m ago")
+    assert said.startswith("archive box:/var/b.db is silent: last report 2m ago")
 
 
 def test_orphaned_keys_are_named(client: Client, url: str, sound: redis.Redis) -> None:
@@ -214,10 +214,10 @@ def test_orphaned_keys_are_named(client: Client, url: str, sound: redis.Redis) -
     said = unwell(found)["leftovers"]
 
     assert [
-        "1 key of a recurring schedule that is not there: template:gone",
-        "1 key of a call that should have lapsed: op:1",
-        "1 key of schedules held back that no fire looks at: due:low:email",
-        "1 key of waiting runs that no leader looks at: waiting:gone",
+        "1 key of a missing recurring schedule: template:gone",
+        "1 key of an expired call: op:1",
+        "1 key of held-back schedules that no fire reads: due:low:email",
+        "1 key of waiting runs that no leader reads: waiting:gone",
         "1 key that zsched does not know: mine",
     ] == said
     assert [1, 1, [b"a"], [b"gone-1"]] == [sound.execute_command(*command_of(one)) for one in found["leftovers"][:4]]
@@ -243,7 +243,7 @@ def wait(sound: redis.Redis) -> None:
         lambda sound: sound.set("zsched:{other}:mine", "of another namespace"),
     ],
 )
-def test_keys_in_use_are_no_leftovers(url: str, sound: redis.Redis, given: Callable[[redis.Redis], object]) -> None:
+def test_keys_in_use_are_not_leftovers(url: str, sound: redis.Redis, given: Callable[[redis.Redis], object]) -> None:
     given(sound)
 
     assert "leftovers" not in unwell(examined(url))

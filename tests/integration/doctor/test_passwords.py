@@ -81,7 +81,7 @@ def test_a_password_file_readable_by_others_is_a_warning_until_it_is_fixed(
     assert "[redis] password_file" in found["said"]
     assert readers in found["said"]
     subprocess.run(shlex.split(found["remedy"]), check=True, timeout=ENDS_S)
-    assert "1 file with a password: nobody but its owner may read it" == look(**env)["said"]
+    assert "1 file with a password: only the owner may read it" == look(**env)["said"]
 
 
 def test_a_configuration_file_with_a_password_for_others_is_a_warning(look: Look, user_url: str, folder: Path) -> None:

@@ -151,7 +151,7 @@ def test_a_user_who_may_not_check_its_rights_gets_a_remedy(admin: redis.Redis, a
 
     finding = only(examined(url)["rights"], SKIPPED)
 
-    assert "user somebody may not find out what it may: " in finding.text
+    assert "user somebody may not query its own rights: " in finding.text
     assert ("--user NAME" if any_server.server.release >= (7,) else "+multi +discard") in finding.remedy
 
 

@@ -115,8 +115,8 @@ def runs_cron(sound: redis.Redis, module: str) -> None:
 
 ONLY_EMAIL = {"rq": {"native": ["email"]}}
 NO_WORKER = "…no RQ worker is registered…"
-ABSENT = "nobody listens to queue email, where 1 job waits for …"
-SUSPENDED = ("RQ's workers are suspended: 1 job waits for … in queue email", "let them go on: …RQ_REDIS_URL=…resume")
+ABSENT = "no worker listens to queue email, where 1 job waits for …"
+SUSPENDED = ("RQ's workers are suspended: 1 job waits for … in queue email", "resume them: …RQ_REDIS_URL=…resume")
 CASES = {
     "no worker": Case(lambda sound: None, "workers", WARNING, NO_WORKER),
     "no worker after a loss of Redis": Case(
@@ -217,7 +217,7 @@ def test_the_doctor_lists_a_real_worker_with_its_version_and_queues(
     found = examined(url)
 
     assert f"1 worker of RQ {version('rq')}" in only(found["workers"], OK).text
-    assert "somebody listens to every queue in use (1)" == only(found["queues"], OK).text
+    assert "every queue in use has workers (1)" == only(found["queues"], OK).text
 
 
 @pytest.mark.parametrize("used", [False, True])
@@ -245,7 +245,7 @@ def test_a_finding_about_many_queues_names_a_few(url: str, sound: redis.Redis, c
     assert [] == [one for one in found if len(one.text + one.remedy) > 500]
 
 
-def test_workers_that_take_jobs_unregistered_are_no_fault(url: str, sound: redis.Redis, client: Client) -> None:
+def test_workers_that_take_jobs_unregistered_cause_no_fault(url: str, sound: redis.Redis, client: Client) -> None:
     client.schedule("app.task", id="a", every=HOUR, queue="email")
     ended = Queue("email", connection=sound).enqueue("app.task")
     sound.delete(f"{RQ}:queue:email")
@@ -256,7 +256,7 @@ def test_workers_that_take_jobs_unregistered_are_no_fault(url: str, sound: redis
     found = examined(url)
 
     assert "workers take jobs: they began before Redis lost its data" in only(found["workers"], Severity.NOTE).text
-    assert "somebody listens to every queue in use (1)" == only(found["queues"], OK).text
+    assert "every queue in use has workers (1)" == only(found["queues"], OK).text
 
 
 def test_unregistered_workers_do_not_hide_a_queue_without_workers(url: str, sound: redis.Redis, client: Client) -> None:
@@ -267,7 +267,7 @@ def test_unregistered_workers_do_not_hide_a_queue_without_workers(url: str, soun
     found = examined(url)
 
     assert "workers take jobs" in only(found["workers"], Severity.NOTE).text
-    assert "nobody listens to queue sms, which schedules use" == only(found["queues"], WARNING).text
+    assert "no worker listens to queue sms, which schedules use" == only(found["queues"], WARNING).text
 
 
 def test_the_serializer_check_is_skipped_for_json(url: str) -> None:
@@ -314,7 +314,7 @@ def test_a_used_queue_without_workers_is_found(url: str, sound: redis.Redis, cli
 
     finding = only(examined(url)["queues"], WARNING)
 
-    assert "nobody listens to queue email, which schedules use" == finding.text
+    assert "no worker listens to queue email, which schedules use" == finding.text
     assert worker_of(url, "email") == shlex.split(finding.remedy.rpartition(": ")[2])
 
 

@@ -128,7 +128,7 @@ def test_zsched_or_rq_keys_in_another_database_are_a_warning(empty: EmbeddedRedi
 
     finding = only(examined(as_user(empty, role), roles=(role,))["databases"], WARNING)
 
-    assert "in database 3, and users are not held to one" in finding.text
+    assert "in database 3, and users are not limited to one" in finding.text
 
 
 def test_a_user_can_write_its_keys_in_another_database(empty: EmbeddedRedis) -> None:
@@ -150,7 +150,7 @@ def test_unrelated_keys_in_another_database_are_ok_and_unreadable_ones_skipped(e
     assert "may not look into database 3" in only(found, Severity.SKIPPED).text
 
 
-def test_databases_of_a_redis_without_users_are_no_warning(empty: EmbeddedRedis) -> None:
+def test_databases_of_a_redis_without_users_cause_no_warning(empty: EmbeddedRedis) -> None:
     put(empty, 3, KEYS.meta())
 
     assert OK is only(examined(empty.url)["databases"], OK).severity

@@ -183,7 +183,7 @@ def test_an_export_separates_owners(jobs: JobsFile) -> None:
     both, one, nobody = write(jobs.client), write(jobs.client, owner="billing"), write(jobs.client, owner="")
 
     assert "# owned by billing\n[schedules.a]" in both.text
-    assert "# owned by nobody\n[schedules.b]" in both.text
+    assert "# without an owner\n[schedules.b]" in both.text
     assert ([None, "billing", None], [["a", "b"], ["a"], ["b"]]) == (
         [both.owner, one.owner, nobody.owner],
         [both.ids, one.ids, nobody.ids],

@@ -232,7 +232,7 @@ class Garbage:
             value = self.redis.hget(KEYS.paused(), id)
             self.redis.hdel(KEYS.paused(), id)
             self.redis.hset(KEYS.quarantine(), id, value or "")
-        self.canaries = {one.id: one.to_dict() for one in self.client.get_many(canaries)}
+        self.canaries = {one.id: one.to_dict() for one in self.client._get_many(canaries)}
         self._spoil([_id(row) for row in rows if _id(row) not in self.canaries])
         self._spoil_rq()
 

@@ -251,7 +251,7 @@ def test_a_rotation_of_keys_signs_all_but_the_spoilt_schedules_and_names_them(re
 def test_a_change_of_a_spoilt_schedule_works_or_says_why_not(readers: Readers) -> None:
     assert_none(list(changes(readers)))
 
-    healthy = readers.ground.client.get_many(readers.ground.canaries)
+    healthy = readers.ground.client._get_many(readers.ground.canaries)
     assert STEP > 1 or {170} == {one.timeout_s for one in healthy}
 
 
@@ -260,7 +260,7 @@ def test_a_change_in_bulk_changes_the_healthy_schedules_among_spoilt_ones(reader
         result = readers.run(command, "--match", "*", "--yes", "--json", answers=(DONE, FAILED))
         done = json.loads(result.stdout)
         assert done["found"] == done["done"] + done["skipped"] + done["refused_count"]
-        assert {state} == {one.state.value for one in readers.ground.client.get_many(readers.ground.canaries)}
+        assert {state} == {one.state.value for one in readers.ground.client._get_many(readers.ground.canaries)}
 
     cancelled = json.loads(readers.run("cancel", "--match", "*", "--yes", "--json").stdout)
 
@@ -274,4 +274,4 @@ def test_a_spoilt_schedule_that_is_put_again_is_readable(readers: Readers) -> No
     ground.client.schedule_many(ground.rows)
 
     assert len(broken) > 10
-    assert [] == [ground.told(one.id) for one in ground.client.get_many(broken) if one.unreadable]
+    assert [] == [ground.told(one.id) for one in ground.client._get_many(broken) if one.unreadable]

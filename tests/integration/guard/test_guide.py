@@ -89,7 +89,7 @@ def test_a_stopped_worker_ends_clean(forge: Forge, start: Start, redis_client: r
     ("spoil", "code", "said"),
     [
         (lambda file: file.with_name("keys").chmod(0o644), 2, "its mode is 0644: other users of this machine can"),
-        (lambda file: file.write_text('[redis]\nurl = "redis://127.0.0.1:1/0"'), 1, "→ start Redis, or repair the way"),
+        (lambda file: file.write_text('[redis]\nurl = "redis://127.0.0.1:1/0"'), 1, "→ start Redis, or repair"),
     ],
     ids=["wrong settings", "no Redis"],
 )
@@ -149,11 +149,11 @@ def test_a_second_worker_of_a_name_is_refused_when_the_first_gives_a_sign_of_lif
     eventually(lambda: b"idle" == redis_client.hget(f"{RQ}:worker:w", "state"))
 
     second = start("--name", "w")
-    eventually(lambda: "this one starts if the other gives no sign of life" in forge.log)
+    eventually(lambda: "is running: this one starts after " in forge.log)
     redis_client.hset(f"{RQ}:worker:w", "last_heartbeat", "a later one")
 
     assert 2 == second.wait(ENDS_S)
-    assert "a worker named 'w' works; give another name" in forge.log
+    assert "a worker named 'w' is running; give another name" in forge.log
     assert "Traceback" not in forge.log
 
 
@@ -167,7 +167,7 @@ def test_a_worker_starts_when_a_killed_one_of_its_name_was_silent_for_long_enoug
     killed.wait(ENDS_S)
 
     second = start("--name", "w")
-    eventually(lambda: "this one starts if the other gives no sign of life" in forge.log)
+    eventually(lambda: "is running: this one starts after " in forge.log)
     redis_client.pexpire(f"{RQ}:worker:w", 1)  # the time that RQ remembers it
 
     eventually(lambda: str(second.pid).encode() == redis_client.hget(f"{RQ}:worker:w", "pid"))

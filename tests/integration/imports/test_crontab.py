@@ -126,8 +126,8 @@ def test_a_bad_line_does_not_stop_the_rest(zsched: Crontab, client: Client) -> N
     result = zsched.crontab(REBOOT + "61 * * * * root a\n1 * * * * root b\n")
 
     assert (FAILED, ["b"]) == (result.exit_code, [one.description for one in client.list()])
-    assert f"zsched: {zsched.cron}:1: @reboot names no time" in result.stderr
-    assert f"zsched: {zsched.cron}:2: minute '61': '61' is no minute; write 0-59" in result.stderr
+    assert f"zsched: {zsched.cron}:1: @reboot is not a time" in result.stderr
+    assert f"zsched: {zsched.cron}:2: minute '61': '61' is not a valid minute; write 0-59" in result.stderr
 
 
 def test_an_id_of_another_owner_refuses_the_import_without_take_over(zsched: Crontab, client: Client) -> None:

@@ -158,14 +158,14 @@ def test_undo_accepts_only_imports_lists_the_known_ones_and_has_a_dry_run(zsched
 
     assert (USAGE, DONE, DONE, DONE) == tuple(each.exit_code for each in (foreign, misspelt, shown, again))
     assert ("1 schedule to undo", 2) == (summary(shown), before)
-    assert f"nothing here is of crontab:jobs; of other imports there is: crontab:{zsched.cron}" in misspelt.stderr
+    assert f"no schedules of crontab:jobs; other imports: crontab:{zsched.cron}" in misspelt.stderr
     assert "nothing fires these until their lines are back in cron" in undone.stderr
-    assert "of other imports there is: nothing" in again.stderr
+    assert "other imports: nothing" in again.stderr
 
 
 @pytest.mark.parametrize(
     ("is_due_soon", "reason"),
-    [(False, "Redis has forgotten RQ's job of it; it fires here"), (True, "it is due within 30 s, and fires here")],
+    [(False, "RQ's job is missing from Redis; it fires here"), (True, "it is due within 30 s, and fires here")],
 )
 def test_undo_keeps_and_reports_a_schedule_that_is_due_soon_or_whose_rq_job_was_deleted(
     zsched: Crontab, client: Client, queue: Queue, is_due_soon: bool, reason: str

@@ -114,7 +114,7 @@ def test_a_job_that_cannot_be_expressed_is_refused_and_stays(zsched: Zsched, cli
     assert {repeated.id, method.id, gone.id} == problems.keys() == set(ScheduledJobRegistry(queue=queue).get_job_ids())
     assert "it repeats itself (rq.Repeat)" in problems[repeated.id]
     assert "the method of an object" in problems[method.id]
-    assert "its job is gone" in problems[gone.id]
+    assert "its job is missing" in problems[gone.id]
     assert [] == list(client.list())
 
 
@@ -130,7 +130,7 @@ def test_a_job_keeps_its_rate_limit(zsched: Zsched, client: Client, queue: Queue
     assert "2 created, 0 updated, 0 unchanged, 0 removed, 1 refused" == summary(result)
     assert RateLimit("mail", 3) == client.get(limited.id).rate_limit
     assert client.get(half.id).rate_limit is None
-    assert "zsched does not take its rate limit" in result.stdout + result.stderr
+    assert "zsched does not support its rate limit" in result.stdout + result.stderr
     assert odd.id in ScheduledJobRegistry(queue=queue).get_job_ids()
 
 
@@ -170,7 +170,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> Non
 @pytest.mark.parametrize(
     ("what", "told"),
     [
-        ("RQ queues it", "RQ has it as queued meanwhile"),
+        ("RQ queues it", "its status in RQ is queued meanwhile"),
         ("it is deleted", "it was deleted meanwhile; it is cancelled here"),
         ("another import takes it", ""),
     ],
@@ -246,7 +246,7 @@ def test_jobs_of_another_serializer_are_refused(zsched: Zsched, client: Client, 
     result = zsched("import", "rq-scheduled")
 
     assert (FAILED, [wanted.id]) == (result.exit_code, [one.id for one in client.list()])
-    assert "what it is called with cannot be read here (" in result.stderr
+    assert "its arguments cannot be read here (" in result.stderr
 
 
 class _Thing:
@@ -305,10 +305,10 @@ def led(redis_client: redis.Redis, redis_url: str) -> Iterator[Namespace]:
     ("does", "word", "why"),
     [
         (delete, "deleted", "RQ's job, from which it was imported, was deleted"),
-        (cancel, "canceled", "RQ has it as canceled"),
+        (cancel, "canceled", "its status in RQ is canceled"),
         (move, "scheduled_again", "RQ's job, from which it was imported, was scheduled again in RQ"),
         (postpone, "scheduled_again", "RQ's job, from which it was imported, was scheduled again in RQ"),
-        (run_at_once, "queued", "RQ has it as queued"),
+        (run_at_once, "queued", "its status in RQ is queued"),
     ],
 )
 def test_a_moved_job_that_a_service_cancels_or_moves_by_its_old_id_does_not_fire(

@@ -108,9 +108,9 @@ def test_an_overdue_job_is_moved_and_due_at_once(zsched: Zsched, client: Client,
     [
         (1.8e12, {}, "after 1970, is not valid"),
         (math.inf, {"interval": 60}, "after 1970, is not valid"),
-        (4e9, {"interval": [60]}, r"interval = [60], no number"),
-        (4e9, {"interval": 60, "repeat": "x"}, "repeat = 'x', no number"),
-        (4e9, ["interval"], "its meta is list, no dict"),
+        (4e9, {"interval": [60]}, r"interval = [60], not a number"),
+        (4e9, {"interval": 60, "repeat": "x"}, "repeat = 'x', not a number"),
+        (4e9, ["interval"], "its meta is list, not a dict"),
     ],
 )
 def test_an_invalid_job_of_rq_scheduler_is_refused_and_the_rest_is_moved(

@@ -233,7 +233,7 @@ def test_statuses_and_names_that_a_call_does_not_take_are_refused(client: Client
         client.cancel_runs("failed", match="*")
     with pytest.raises(InvalidSchedule, match="no filter is given"):
         client.cancel_runs()
-    with pytest.raises(TypeError, match="quue: no filter of runs"):
+    with pytest.raises(TypeError, match="quue: unknown filter of runs"):
         client.retry_many("failed", quue="email")  # type: ignore[call-arg]  # what is tested
 
 

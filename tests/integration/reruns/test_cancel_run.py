@@ -88,7 +88,7 @@ def test_cancelling_a_run_of_a_dead_worker_or_on_its_way_is_refused(client: Clie
     redis_client.hset(KEYS.rq.job(other), mapping={"status": "started", "worker_name": "dead"})
     redis_client.delete(f"{RQ}:queue:default")
 
-    with pytest.raises(RunNotOver, match="its worker 'dead' does not listen"):
+    with pytest.raises(RunNotOver, match="its worker 'dead' does not respond"):
         client.cancel_run(other)
     with pytest.raises(RunNotOver, match="on its way to a worker, or was lost"):
         client.cancel_run(run)
@@ -155,4 +155,4 @@ def test_the_command_reports_a_run_that_cannot_be_cancelled_yet(client: Client, 
     result = zsched("cancel-run", waits)
 
     assert FAILED == result.exit_code
-    assert f"{waits}: not_over ('{waits}' is no run yet" in result.output
+    assert f"{waits}: not_over ('{waits}' is not a run yet" in result.output

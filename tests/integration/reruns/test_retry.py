@@ -57,14 +57,14 @@ def test_retry_and_cancel_run_refuse_waiting_and_corrupted_ones(client: Client, 
     waits = client.schedule(f"{TASKS}.done", id="a", after=3600).run_id or ""
 
     for act in (client.retry, client.cancel_run):
-        with pytest.raises(RunNotOver, match="no run yet: schedule 'a' has not fired; cancel or run_now"):
+        with pytest.raises(RunNotOver, match="not a run yet: schedule 'a' has not fired; cancel or run_now"):
             act(waits)
     assert ["a"] == [schedule.id for schedule in client.list()]
 
     redis_client.set(KEYS.rq.job(UNKNOWN), "x")
 
     for act in (client.retry, client.cancel_run):
-        with pytest.raises(RedisRefused, match="somebody changed it; see redis-cli"):
+        with pytest.raises(RedisRefused, match="changed by another writer; see redis-cli"):
             act(UNKNOWN)
 
 

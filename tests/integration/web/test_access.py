@@ -196,7 +196,7 @@ def test_tracebacks_need_the_right_to_see_arguments(web: Web, http: httpx.Client
     assert [False, True] == ["secret" in page for page in pages]
 
 
-def test_a_token_that_was_revoked_or_has_expired_admits_nobody(web: Web) -> None:
+def test_a_revoked_or_expired_token_is_rejected(web: Web) -> None:
     with web.client("ann") as client:
         assert 200 == client.get("/schedules").status_code
         assert {"name": "ann", "result": "revoked"} == web.zsched.json("tokens", "revoke", "ann")

@@ -173,7 +173,7 @@ def test_an_attack_on_the_login_is_braked_and_people_log_in_from_elsewhere(
     assert token not in web_of_a_proxy.log.read_text()
 
 
-def test_wrong_tokens_are_refused_each_and_right_ones_of_the_same_address_go_on(web: Web) -> None:
+def test_wrong_tokens_are_refused_each_and_right_ones_of_the_same_address_continue(web: Web) -> None:
     bad, good = {"Authorization": "Bearer zs_wrong"}, {"Authorization": f"Bearer {web.token('t', 'viewer')}"}
 
     assert {401} == {web.get(f"{API}/schedules", headers=bad).status_code for _ in range(FREE * 2)}

@@ -1,4 +1,4 @@
-"""Schedules in quarantine are put back, at every door."""
+"""Schedules in quarantine are released, at every door."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Doors:
 
 
 @pytest.mark.parametrize("door", [name for name in vars(Doors) if not name.startswith("_")])
-def test_schedules_in_quarantine_are_put_back(
+def test_schedules_in_quarantine_are_released(
     web: Web, redis_url: str, redis_client: redis.Redis, client: Client, door: str
 ) -> None:
     quarantined(client, redis_client, *IDS)
@@ -127,7 +127,7 @@ def test_a_schedule_that_lost_what_it_needs_is_not_released_and_the_error_says_w
     LOSSES[lost](redis_client)
     id, other = ("once", "rule") if lost == "its job" else ("rule", "once")
 
-    with pytest.raises(InvalidSchedule, match="a daemon puts it back if its archive has it; otherwise schedule it"):
+    with pytest.raises(InvalidSchedule, match="a daemon restores it if its archive has it; otherwise schedule it"):
         client.release(id)
     result = client.release_many(match="*")
 
@@ -140,13 +140,13 @@ def test_release_leaves_other_schedules_and_the_other_calls_name_it(client: Clie
     client.schedule(FUNC, id="active", every=3600)
 
     for call in (client.resume, client.pause):
-        with pytest.raises(InvalidSchedule, match="zsched release once puts it back"):
+        with pytest.raises(InvalidSchedule, match="zsched release once releases it"):
             call("once")
     assert (active := client.release("active")) is not None
     assert ScheduleState.ACTIVE is active.state
     with pytest.raises(ScheduleNotFound):
         client.release("none")
-    assert client.why("once").verdict.remedy.endswith("or put it back if the cause is gone: zsched release once")
+    assert client.why("once").verdict.remedy.endswith("or release it if the cause is gone: zsched release once")
     client.update("once", queue="other")
     assert ScheduleState.ACTIVE is client.get("once").state
 

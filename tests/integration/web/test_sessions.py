@@ -19,7 +19,7 @@ from zsched.web.accounts import Accounts
 from zsched.web.login import PATH
 
 
-def test_a_session_is_no_token_and_a_token_goes_before_it(web: Web, browser: httpx.Client) -> None:
+def test_a_session_is_not_a_token_and_a_token_goes_before_it(web: Web, browser: httpx.Client) -> None:
     wrong = browser.get(f"{API}/schedules", headers={"Authorization": "Bearer zs_wrong"})
     viewer = {"Authorization": f"Bearer {web.token('t', 'viewer')}"}
 
@@ -29,7 +29,7 @@ def test_a_session_is_no_token_and_a_token_goes_before_it(web: Web, browser: htt
         assert 401 == client.get("/schedules").status_code
 
 
-def test_a_cookie_of_no_session_admits_nobody(web: Web) -> None:
+def test_a_cookie_without_a_session_is_rejected(web: Web) -> None:
     secret, accounts = web.token("t"), web.accounts.read()
     [digest] = accounts.by_digest
     good, ended = accounts.cookie(digest, LAST_MS), accounts.cookie(digest, 1)
@@ -63,7 +63,7 @@ def test_another_login_of_a_browser_takes_the_place_of_the_first(browser: httpx.
     assert "<strong>eve</strong>, viewer" in browser.get(PATH).text
 
 
-def test_a_session_of_a_revoked_token_ends_and_others_go_on(web: Web, browser: httpx.Client) -> None:
+def test_a_session_of_a_revoked_token_ends_and_others_continue(web: Web, browser: httpx.Client) -> None:
     with web.browser("bob") as other:
         assert [200, 200] == [status(each) for each in (browser, other)]
         web.zsched.json("tokens", "revoke", "ann")

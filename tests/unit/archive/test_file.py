@@ -299,7 +299,7 @@ def test_an_archive_that_was_set_aside_can_still_be_opened(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_mount(), reason="no file system in memory here")
-def test_a_file_system_in_memory_is_no_disk_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_in_memory_is_ephemeral(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         assert "tmpfs" == fleeting_disk(Path(folder))
 

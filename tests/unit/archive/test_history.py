@@ -124,7 +124,7 @@ def test_entries_behind_a_position_of_another_history_are_the_later_ones(path: P
         assert entries[2:] == list(history.entries_behind(foreign, 100))
 
 
-def test_rows_that_a_bootstrap_read_are_no_entries_of_the_log(path: Path) -> None:
+def test_rows_that_a_bootstrap_read_are_not_entries_of_the_log(path: Path) -> None:
     with closing(Archive(path, "default")) as archive:
         archive.begin_bootstrap()
         archive.copy([put(5, "a")])

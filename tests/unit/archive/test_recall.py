@@ -32,7 +32,7 @@ def test_an_entry_of_its_own_history_has_a_number_by_id_and_time(archive: Archiv
     assert [None] * 4 == [recall.number_of(other) for other in others]
 
 
-def test_rows_that_a_bootstrap_read_are_no_entries_of_the_log(archive: Archive) -> None:
+def test_rows_that_a_bootstrap_read_are_not_entries_of_the_log(archive: Archive) -> None:
     archive.begin_bootstrap()
     archive.scan([one_shot(id="a")], at(3))
     archive.end_bootstrap("start")
@@ -234,7 +234,7 @@ def test_an_archive_that_is_missing_or_empty_or_of_another_namespace_is_not_read
         pass
     change(path, "DELETE FROM entry")
     change(path, "DELETE FROM fact")
-    with pytest.raises(ArchiveError, match="knows nothing"), recalling(path, "default", ManualClock()):
+    with pytest.raises(ArchiveError, match="it is empty"), recalling(path, "default", ManualClock()):
         pass
 
 

@@ -100,7 +100,7 @@ def test_an_occurrence_has_its_run_although_many_changes_lie_between(path: Path)
 
 
 @pytest.mark.parametrize("wanted", [FIRED, replace(FIRED, id="a"), FAILED, replace(FAILED, facets=MAIL)])
-def test_a_search_out_of_time_goes_on_from_its_cursor(
+def test_a_search_out_of_time_continues_from_its_cursor(
     path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Wanted
 ) -> None:
     pushes = [put(1, "a", "b"), fire(2, run("a")), fire(3, run("b"))]

@@ -310,7 +310,7 @@ def test_since_and_until_bound_a_search(path: Path) -> None:
     assert ["d"] == [one.id for one in found(path, replace(query, id="d"))]
 
 
-def test_a_search_goes_on_in_another_archive(path: Path, tmp_path: Path) -> None:
+def test_a_search_continues_in_another_archive(path: Path, tmp_path: Path) -> None:
     log = [put(1, MAIL, "a", "b", "c", "d"), fire(2, "a", "b", "c"), fire(3, "d")]
     archived(path, log)
     other = archived(tmp_path / "other" / "archive.db", [put(seq, FAX, "x") for seq in ()] + log[1:])

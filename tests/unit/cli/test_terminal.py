@@ -98,7 +98,7 @@ def test_a_time_is_shown_without_todays_date_and_the_known_offset(given: str, tz
     assert f"due {expected}, soon" == shown(f"due {given}, soon", tz=tz)[0]
 
 
-def test_columns_that_do_not_fit_go_on_below_in_the_same_place() -> None:
+def test_columns_that_do_not_fit_continue_below_in_the_same_place() -> None:
     found = shown(HISTORY)
 
     assert max(map(len, found)) <= 80

@@ -144,7 +144,7 @@ def ends(*statuses: str) -> list[Change]:
     [
         (many(What.PUT), "put 5 schedules: s0, s1, s2, …"),
         (many(What.FIRED, 3), "fired 3 runs: s0-1, s1-1, s2-1"),
-        (many(What.RESTORED), "put back 5 schedules that Redis had lost: s0, s1, s2, …"),
+        (many(What.RESTORED), "restored 5 schedules that Redis had lost: s0, s1, s2, …"),
         (many(What.HELD, 2), "found 2 runs in RQ that Redis had lost, not pushed again: s0-1, s1-1"),
         (many(What.PUSHED_AGAIN, 2), "pushed 2 runs again that Redis had lost, marked uncertain: s0-1, s1-1"),
         (many(What.RUN_AGAIN, 2), "pushed 2 runs again after their workers died: s0-1, s1-1"),

@@ -44,13 +44,13 @@ def test_a_name_is_free_when_redis_has_forgotten_the_silent_worker() -> None:
     assert [1.0, 0.3] == wait((1, b"12:00", 5000), (1, b"12:00", 300), GONE)
 
 
-def test_a_worker_that_redis_forgets_during_a_look_is_no_living_one() -> None:
+def test_a_worker_that_redis_forgets_during_a_look_is_dead() -> None:
     assert [1.0, 0.0] == wait((1, b"12:00", 5000), (1, None, -2), GONE)
 
 
 @pytest.mark.parametrize("second", [(1, b"12:15", 90_000), (1, b"12:00", -1)], ids=["a sign of life", "a key for ever"])
 def test_a_name_of_a_worker_that_works_is_refused(second: tuple[int, bytes, int]) -> None:
-    with pytest.raises(click.BadParameter, match="a worker named 'w' works; give another name"):
+    with pytest.raises(click.BadParameter, match="a worker named 'w' is running; give another name"):
         wait((1, b"12:00", 5000), second)
 
 

@@ -137,7 +137,7 @@ def test_a_reload_names_settings_that_need_a_restart_and_keeps_them() -> None:
 
 def test_a_reload_with_wrong_settings_changes_nothing(configured: list[tuple[str, str]]) -> None:
     def read() -> Settings:
-        raise ConfigError("/etc/zsched/zsched.toml: [deamon] is no section; did you mean daemon?")
+        raise ConfigError("/etc/zsched/zsched.toml: [deamon] is not a section; did you mean daemon?")
 
     with capture_logs() as said:
         now = reload(BEFORE, read)
@@ -145,4 +145,4 @@ def test_a_reload_with_wrong_settings_changes_nothing(configured: list[tuple[str
     assert now is BEFORE
     assert [] == configured
     assert ["reload_failed"] == [one["event"] for one in said]
-    assert "[deamon] is no section" in said[0]["reason"]
+    assert "[deamon] is not a section" in said[0]["reason"]

@@ -114,7 +114,7 @@ def test_a_thread_that_fails_now_and_then_is_not_logged_each_time(run: Run) -> N
 @pytest.mark.parametrize(
     ("errors", "reasons"), [([RedisUnavailable("gone")] * 3, []), ([RedisRefused("NOPERM")], [("NOPERM", None)])]
 )
-def test_a_refusal_of_redis_is_logged_without_a_traceback_and_its_loss_is_no_failure(
+def test_a_refusal_of_redis_is_logged_without_a_traceback_and_its_loss_is_not_a_failure(
     run: Run, failures: Failures, errors: list[Exception], reasons: list[Any]
 ) -> None:
     step = Step(*errors)
@@ -130,7 +130,7 @@ def test_a_refusal_of_redis_is_logged_without_a_traceback_and_its_loss_is_no_fai
 @pytest.mark.parametrize(
     ("given", "expected"), [({"retry_s": 1.0}, [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]), ({}, [1.0])]
 )
-def test_pauses_grow_while_a_step_goes_on_failing(given: dict[str, float], expected: list[float]) -> None:
+def test_pauses_grow_while_a_step_keeps_failing(given: dict[str, float], expected: list[float]) -> None:
     pauses: list[float] = []
     loop = Loop("worker", Step(*[KeyError("a bug")] * len(expected)), clock=ManualClock(), **given)  # type: ignore[arg-type]
     loop.pause = pauses.append  # type: ignore[method-assign]

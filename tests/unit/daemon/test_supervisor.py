@@ -79,7 +79,7 @@ def test_a_ready_that_was_not_received_is_sent_again_after_a_pass(address: str, 
     ("texts", "heard"),
     [
         (["leading", "leading", "standing by"], ["STATUS=leading", "STATUS=standing by"]),
-        (["ZSCHED_\udcff is no setting\nREADY=1"], ["STATUS=ZSCHED_\\udcff is no setting READY=1"]),
+        (["ZSCHED_\udcff is not a setting\nREADY=1"], ["STATUS=ZSCHED_\\udcff is not a setting READY=1"]),
     ],
 )
 def test_a_status_is_sent_in_one_line_when_it_changes(
@@ -241,7 +241,7 @@ def health(trouble: str | None) -> DaemonHealth:
     [
         ({}, None, "leading in epoch 7; 0 due; 0 waiting"),
         ({"leader": "other"}, None, "standing by for other; 0 due; 0 waiting"),
-        ({"leader": None}, None, "nobody leads; 0 due; 0 waiting"),
+        ({"leader": None}, None, "no daemon is leading; 0 due; 0 waiting"),
         ({"hold_ms": NOW_MS + 1500}, None, "leading in epoch 7, held for 1s500ms; 0 due; 0 waiting"),
         ({"hold_ms": NOW_MS}, None, "leading in epoch 7; 0 due; 0 waiting"),
         (

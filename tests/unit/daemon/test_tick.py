@@ -248,7 +248,7 @@ def test_an_outcome_is_logged_by_its_event_and_level(leader: TickingLeader, even
     assert [*expected, ("debug", "schedules_advanced")] == [(event["log_level"], event["event"]) for event in events]
 
 
-def test_an_unknown_answer_is_an_error_of_its_schedule_and_the_pass_goes_on(
+def test_an_unknown_answer_is_an_error_of_its_schedule_and_the_pass_continues(
     leader: TickingLeader, events: Events
 ) -> None:
     leader.scripts.words, leader.rq.look = ["teleported", "fired"], NextLook(next_ms=NOW_MS + 5)
@@ -272,7 +272,7 @@ def test_a_run_that_fire_did_not_push_is_logged_with_its_reason(leader: TickingL
         {"event": "runs_uncertain", "count": 2},
         {"event": "run_skipped", "run_id": "a-1", "reason": "uncertain"},
         {"event": "run_expired", "run_id": "b-1", "reason": Outcome.EXPIRED.text},
-        {"event": "run_cancelled", "run_id": "c-1", "reason": "RQ has it as canceled"},
+        {"event": "run_cancelled", "run_id": "c-1", "reason": "its status in RQ is canceled"},
         {"event": "schedule_quarantined", "schedule_id": "d", "reason": "no such queue"},
     ] == told
 

@@ -61,7 +61,7 @@ PROBLEMS: list[tuple[str, dict[str, str], str]] = [
       for line in ("A=", "A='b' c", '"A=b', "17 * * *", "@daily root", "@daily root ", "* * * * * root", "hello")),
     ("0 5 * * * * backup", {"user": "alice"}, "'*' is in the place of the command"),
     ("0 5 * * * * backup", {}, "'*' is in the place of the user's name"),
-    *((f"{macro} root true", {}, f"{macro!r} is no time that cron knows; write one of @hourly")
+    *((f"{macro} root true", {}, f"{macro!r} is not a time of cron; write one of @hourly")
       for macro in ("@Daily", "@every_minute", "@")),
     ("@daily root a", {"name": "/etc/cron.d/php.dpkg-old"}, "cron ignores files with this name in cron.d"),
     ("@daily root a\0b", {}, "a NUL ends it, for cron and for the shell"),
@@ -151,7 +151,7 @@ def test_reboot_is_refused_with_an_alternative_and_the_rest_is_imported() -> Non
 
     (refusal,) = source.refusals
     assert refusal.text().startswith(
-        "/etc/cron.d/logcheck:1: @reboot names no time, and schedules outlive machines; run"
+        "/etc/cron.d/logcheck:1: @reboot is not a time, and schedules outlive machines; run"
     )
     assert ["2 * * * *"] == [item.options["cron"] for item in source.items]
 
@@ -201,7 +201,7 @@ def test_a_byte_order_mark_is_removed_from_the_first_line() -> None:
     ("ends", "number"), [(["@daily root b", "A=b", "hello", "\t@daily root b"], 1), (["# done", "  ", "\t#", ""], 0)]
 )
 def test_an_unterminated_last_line_is_remarked_because_cron_ignores_the_file(ends: list[str], number: int) -> None:
-    told = "nothing ends its last line, so Debian's cron ignores the whole file; here it is read as any other"
+    told = "its last line has no line end, so Debian's cron ignores the whole file; this import reads it"
 
     for end in ends:
         remarks = read(f"@daily root a\n{end}").remarks
@@ -212,7 +212,7 @@ def test_an_unterminated_last_line_is_remarked_because_cron_ignores_the_file(end
 def test_an_import_remarks_differences_between_cron_and_zsched() -> None:
     remarks = " ".join(read("MAILTO=root\nCRON_TZ=Asia/Seoul\n@daily root a\n").remarks)
 
-    assert "nobody mails what commands print (MAILTO)" in remarks
+    assert "output of commands is not mailed (MAILTO)" in remarks
     assert "CRON_TZ is the zone of the lines below it, as for cronie; Debian's cron ignores it" in remarks
 
 
@@ -242,7 +242,7 @@ def test_cron_tz_is_the_zone_of_the_lines_below_it_and_tz_is_for_the_command() -
         ("+09:00", '"Etc/GMT-9"'), ("Tokyo Standard Time", '"Asia/Tokyo"'), ("XYZ", "IANA name"),
     ],
 )  # fmt: skip
-def test_lines_below_a_cron_tz_that_is_no_zone_are_refused_with_a_remedy(zone: str, remedy: str) -> None:
+def test_lines_below_a_cron_tz_that_is_not_a_zone_are_refused_with_a_remedy(zone: str, remedy: str) -> None:
     source = read(f"0 9 * * * root a\nCRON_TZ={zone}\n0 9 * * * root b\n")
 
     assert [1] == [item.place for item in source.items]

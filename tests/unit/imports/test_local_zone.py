@@ -36,7 +36,7 @@ def test_the_zone_of_the_machine_is_the_zone_that_cron_uses(tmp_path: Path, link
 def test_a_copied_zone_has_to_be_named(tmp_path: Path) -> None:
     etc(tmp_path).joinpath("etc/localtime").write_bytes(b"TZif2")
 
-    with pytest.raises(InvalidSchedule, match=r"is a copy of a zone .*; give --tz"):
+    with pytest.raises(InvalidSchedule, match=r"is a copy of an unknown zone; give --tz"):
         local_zone({}, tmp_path)
 
 

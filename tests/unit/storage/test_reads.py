@@ -31,7 +31,7 @@ def test_a_wire_packs_numbers_as_texts_since_hiredis_may_crash(monkeypatch: pyte
     assert [("ZADD", "key", "1700000000000.5", "-3", b"member")] == packed
 
 
-def test_a_part_that_is_no_text_and_no_number_is_refused() -> None:
+def test_a_part_that_is_neither_text_nor_number_is_refused() -> None:
     with pytest.raises(redis.DataError, match="must be str, int, float or bytes"):
         Wire(None, "x").pack(("GET", None))
 

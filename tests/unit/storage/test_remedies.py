@@ -34,7 +34,10 @@ class FakeConnection:
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
-        (redis.ConnectionError("closed"), "start Redis, or repair the way to it: redis-cli -h 10.0.0.1 -p 7001 PING"),
+        (
+            redis.ConnectionError("closed"),
+            "start Redis, or repair the connection to it: redis-cli -h 10.0.0.1 -p 7001 PING",
+        ),
         (
             redis.exceptions.TryAgainError("rehashing"),
             "it is used again when it is whole; if that lasts, see the Cluster: "
@@ -46,7 +49,7 @@ class FakeConnection:
         ),
         (
             redis.BusyLoadingError("loading"),
-            "wait until it has read its data, of which this shows the part: "
+            "wait until it has loaded its data; this shows the progress: "
             "redis-cli -h 10.0.0.1 -p 7001 INFO persistence",
         ),
         (

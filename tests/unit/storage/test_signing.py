@@ -221,13 +221,13 @@ def test_the_first_key_of_a_file_signs_and_comments_are_left_out(tmp_path: Path)
     ("text", "message"),
     [
         ("", "it has no key; add one with: zsched keys new"),
-        ("K1 11", "line 1: 'K1' is no id of a key; use 1 to 8 of a-z and 0-9"),
-        ("k1", "line 1: the secret of key 'k1' has not 64 hexadecimal digits"),
-        (f"k1 {'1' * 63}", "line 1: the secret of key 'k1' has not 64 hexadecimal digits"),
+        ("K1 11", "line 1: 'K1' is not a key id; use 1 to 8 of a-z and 0-9"),
+        ("k1", "line 1: the secret of key 'k1' does not have 64 hexadecimal digits"),
+        (f"k1 {'1' * 63}", "line 1: the secret of key 'k1' does not have 64 hexadecimal digits"),
         (f"{LINES}k1 {'33' * 32}", "line 3: two keys have the id 'k1'; give each its own"),
         (f"{LINES}k3 {'33' * 32}", "3 keys (k2, k1, k3) without limits; keep the new one and the one that it replaces"),
-        (f"k1 {'11' * 32} queue=a", "line 1: 'queue=a' is no limit of key 'k1'; write functions=…, queues=…"),
-        (f"k1 {'11' * 32} queues=", "line 1: 'queues=' is no limit of key 'k1'"),
+        (f"k1 {'11' * 32} queue=a", "line 1: 'queue=a' is not a limit of key 'k1'; write functions=…, queues=…"),
+        (f"k1 {'11' * 32} queues=", "line 1: 'queues=' is not a limit of key 'k1'"),
         (f"k1 {'11' * 32} é", "it has other characters than ASCII"),
     ],
 )
@@ -275,7 +275,7 @@ def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(tmp_path:
         seen.append(keys.current().first.id)
 
     assert ["k2", "k3", "k3"] == seen
-    assert "the secret of key 'broken' has not 64" in keys.problem
+    assert "the secret of key 'broken' does not have 64" in keys.problem
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_a_file_of_root_is_read_by_every_user(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("days", [0, -1, MOST_VALID_DAYS + 1, True, 1.5, "1"])
-def test_a_validity_that_is_no_number_of_days_in_the_limits_is_refused(days: object) -> None:
+def test_a_validity_that_is_not_a_number_of_days_in_the_limits_is_refused(days: object) -> None:
     assert [1, MOST_VALID_DAYS] == [checked_valid_days(allowed) for allowed in (1, MOST_VALID_DAYS)]
 
     with pytest.raises(InvalidSchedule, match="signing_valid_days"):

@@ -181,9 +181,9 @@ SEND = "def send(event: Any, step: int = 1): ..."
 
 MORE = "more than plain names"
 BAD_IDS: dict[str, list[Any]] = {
-    "names evnt, which is no parameter": ["reminder-{evnt}"],
+    "names evnt, which is not a parameter": ["reminder-{evnt}"],
     MORE: [f"reminder-{{{name}}}" for name in ("event!r", "event.id", "event[0]", "", "0")] + ["reminder-{step:03}"],
-    "id=.*: no template": ["reminder-{event"],
+    "id=.*: not a template": ["reminder-{event"],
     "has 'reminder:' in it": ["reminder:{event}"],
     "has 'reminder ' in it": ["reminder {event}"],
     "in it": ["{{{event}}}"],

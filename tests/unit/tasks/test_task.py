@@ -209,5 +209,5 @@ def test_a_function_that_yields_is_refused_as_a_task() -> None:
 
     yielding.__qualname__ = "yielding"
 
-    with pytest.raises(NotImportable, match="it yields, and a worker takes what returns; let it return"):
+    with pytest.raises(NotImportable, match="a generator has no return value; let it return"):
         task(yielding)

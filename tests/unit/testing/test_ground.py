@@ -201,7 +201,7 @@ OPERATIONS: dict[str, Callable[[Client], Any]] = {
     "enqueue": lambda c: c.enqueue("app.task", (1,)).outcome == "created",
     "list": lambda c: [schedule.id for schedule in c.list()] == ["a"],
     "preview": lambda c: len(c.preview("a", n=1)) == 1,
-    "overview": lambda c: sum(c.overview().waiting.values()) == 1,
+    "overview": lambda c: sum(c._overview().waiting.values()) == 1,
     "again": lambda c: c.schedule("app.task", id="a", after=5).outcome == "updated",
     "keep": lambda c: c.schedule("app.task", id="a", after=5, if_exists="keep").outcome == "kept",
     "many": lambda c: c.schedule_many({"func": "app.task", "after": 5} for _ in range(3)).created == 3,

@@ -58,10 +58,10 @@ def test_the_schedulers_clock_stands_still_while_real_time_passes(scheduler: Man
     machine = SystemClock()
     until_ms = machine.monotonic_ms() + 10
     while machine.monotonic_ms() < until_ms:
-        scheduler.client.overview()
+        scheduler.client._overview()
 
     assert [] == scheduler.tick()
-    assert int(NINE.timestamp()) * 1000 == scheduler.client.overview().now_ms
+    assert int(NINE.timestamp()) * 1000 == scheduler.client._overview().now_ms
     assert NINE == scheduler.now
     assert ["soon"] == [run.schedule_id for run in scheduler.advance(seconds=0.005)]
 
@@ -146,7 +146,7 @@ def test_the_error_of_an_endless_instant_names_it(scheduler: ManualScheduler, mo
     monkeypatch.setattr("zsched.testing.scheduler._MOST_PASSES", 2)
     monkeypatch.setattr(scheduler, "work", lambda raises: ["a run"])
 
-    with pytest.raises(ZschedError, match=r"^2026-01-01T09:00:00\+00:00: 2 times .* does a task schedule itself"):
+    with pytest.raises(ZschedError, match=r"^2026-01-01T09:00:00\+00:00: 2 rounds .* does a task schedule itself"):
         scheduler.advance(seconds=1, work=True)
 
 

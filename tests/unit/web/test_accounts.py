@@ -41,19 +41,19 @@ def test_a_file_by_hand_needs_a_digest_and_a_role() -> None:
 
 @pytest.mark.parametrize(("text", "problem"), [
     ("a = 1\nb = ,", "/accounts.toml: Invalid value (at line 2, column 5)"),
-    ("token = 'x'", "/accounts.toml: token is no part of a file of accounts; there are: cookie_key, accounts"),
+    ("token = 'x'", "/accounts.toml: token is not a key of an accounts file; there are: cookie_key, accounts"),
     ("cookie_key = 'secret'", "/accounts.toml: cookie_key: not 64 hexadecimal digits; remove its line"),
     ("accounts = 1", "/accounts.toml: accounts is a heading: write [accounts.<name>]"),
-    ("[accounts]\nann = 'x'", "/accounts.toml: [accounts] ann='x': is in no table; write [accounts.<name>]"),
+    ("[accounts]\nann = 'x'", "/accounts.toml: [accounts] ann='x': is outside of a table; write [accounts.<name>]"),
     ("[accounts.ann]\nROLE", "[accounts.ann] sha256: not 64 hexadecimal digits; zsched tokens add makes a token"),
     ("[accounts.ann]\nROLE\nsha256 = 'zs_secret'", "[accounts.ann] sha256: not 64 hexadecimal digits"),
     ("[accounts.ann]\nSHA", "[accounts.ann] role: it is missing; write one of: viewer, scheduler, operator"),
     ("[accounts.ann]\nSHA\nrole = 'boss'", "[accounts.ann] role='boss': write one of: viewer, scheduler, operator"),
-    ("[accounts.ann]\nSHA\nROLE\nqueue = 'a'", "[accounts.ann] queue is no setting; did you mean queues?"),
+    ("[accounts.ann]\nSHA\nROLE\nqueue = 'a'", "[accounts.ann] queue is not a setting; did you mean queues?"),
     ("[accounts.ann]\nSHA\nROLE\nqueues = [1]", "[accounts.ann] queues=[1]: write a list of words"),
     ("[accounts.ann]\nSHA\nROLE\narguments = 2", "[accounts.ann] arguments=2: write true or false"),
     ("[accounts.ann]\nSHA\nROLE\nexpires_at = 2027-02-27T12:00:00", "expires_at=2027-02-27T12:00:00: write a time"),
-    ("[accounts.\"\"]\nSHA\nROLE", "/accounts.toml: [accounts.'']: no usable name; write 1 to 200 printable"),
+    ("[accounts.\"\"]\nSHA\nROLE", "/accounts.toml: [accounts.'']: not a usable name; write 1 to 200 printable"),
     ("[accounts.ann]\nSHA\nROLE\n[accounts.bob]\nSHA\nROLE", "[accounts.bob] sha256: ann has the same token; remove"),
 ])  # fmt: skip
 def test_a_wrong_line_is_refused_with_its_place_and_the_remedy_and_without_a_secret(text: str, problem: str) -> None:

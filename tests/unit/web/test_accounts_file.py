@@ -58,7 +58,7 @@ def test_a_name_that_an_account_has_is_refused(file: AccountsFile) -> None:
 
 
 def test_a_file_that_a_server_would_refuse_is_not_written(file: AccountsFile) -> None:
-    with pytest.raises(ConfigError, match="no usable name"):
+    with pytest.raises(ConfigError, match="not a usable name"):
         file.add(account("a" * 201))
 
     assert not file.path.exists()

@@ -78,7 +78,7 @@ def _one_of(found: Sequence[Path], *, is_only_read: bool, say: Callable[[str], N
     if not is_only_read or not ends:
         raise ArchiveError(f"{there_are}; say which with --from FILE")
     furthest = max(ends, key=lambda path: (ends[path].t_us, ends[path].order))
-    say(f"{there_are}; this is of {furthest}, which goes furthest: --from FILE takes another one")
+    say(f"{there_are}; this uses {furthest}, the latest: --from FILE takes another one")
     return furthest
 
 
@@ -95,7 +95,7 @@ def opened_archive(path: Path, namespace: str, say: Callable[[str], None]) -> It
             except ArchiveForeign as error:
                 raise _other_namespace(path, namespace, error) from error
             except (ValueError, KeyError, TypeError) as error:  # a recorded fact is invalid
-                raise ArchiveCorrupt(f"archive {path}: its description of itself is corrupted") from error
+                raise ArchiveCorrupt(f"archive {path}: its metadata is corrupted") from error
             yield _known(path, recall, facts)
     except ArchiveCorrupt as error:
         raise ArchiveCorrupt(f"{_named(path, error)}; {_REMEDY}") from error
@@ -103,7 +103,7 @@ def opened_archive(path: Path, namespace: str, say: Callable[[str], None]) -> It
 
 def _known(path: Path, recall: Recall, facts: dict[str, Any]) -> OpenedArchive:
     if "position" not in facts:
-        problem = "it has nothing yet of what Redis holds; its daemon is about to read that"
+        problem = "it has no data of Redis yet; its daemon is about to read it"
         raise ArchiveError(f"archive {path}: {problem}; give another one with --from FILE")
     gens, address = tuple(str(facts.get("gens", "")).split()), facts.get("address")
     try:
@@ -140,7 +140,7 @@ def _end_of(path: Path) -> tuple[Position | None, str]:
 def _extent(position: Position | None, complete_since: str | None, tz: str = "UTC") -> str:
     """Return a text with an archive's last entry and its first time."""
     if position is None:
-        return "with nothing in it yet"
+        return "empty"
     last = f"up to log entry {position.id} of {entry_text(position, tz)}"
     if complete_since is None or not (complete_since == START or complete_since.isdigit()):
         return last

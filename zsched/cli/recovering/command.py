@@ -55,9 +55,7 @@ _SLEEP_S: Final = 0.1  # while only time has to pass
     metavar="FILE",
     help="Read this archive instead of the configured one.",
 )
-@click.option(
-    "--force", is_flag=True, help="Also if a daemon leads; with --from, also if the log was trimmed past the archive."
-)
+@click.option("--force", is_flag=True, help="Even if a daemon leads; with --from, even if later entries were trimmed.")
 @click.option("--all", "lists_all", is_flag=True, help="List every difference, not the first 50 of each kind.")
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Show times in this zone.")
 def recover(invocation: Invocation, /, dry_run: bool, file: Path | None, force: bool, lists_all: bool, tz: str) -> int:
@@ -255,7 +253,7 @@ class ManualRecovery:
         elif step is RecoveryStep.YIELDING:
             archive = merge.branch.restored[1] if merge.branch.restored else "?"
             again = f"comparing again in {recovery.WAIT_MS / 1000:g} s"
-            self._say(f"archive {archive} is putting back what it knows; {again}")
+            self._say(f"archive {archive} is restoring its data; {again}")
 
     def _outcome(self, found: HistoryFindings, merge: Merge) -> RecoveryReport:
         overview, is_done = self._reader.overview(), not found.is_nothing_lost or bool(self._difference)
@@ -293,4 +291,4 @@ class ManualRecovery:
 
     def _kept(self) -> str:
         number = self._difference.schedules
-        return f"what was put back ({number:,} so far) stays, and running it again goes on"
+        return f"{number:,} are restored so far; run it again to continue"

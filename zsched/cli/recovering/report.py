@@ -27,17 +27,17 @@ _HEADER: Final = ("WHAT", "ID", "DUE", "FUNC", "RUN")
 class Action(Enum):
     """
     The action for one difference, on a schedule or a run: its verb before and after it is done, the end of its count,
-    and the place of its rows in a merge; the rows of all other places are put back.
+    and the place of its rows in a merge; the rows of all other places are restored.
     """
 
-    BACK = "put back", "put back", "", ""
-    AGAIN = "push again", "pushed again", " that may have been executed, marked uncertain", "open"
-    SKIPPED = "skip", "skipped", " that may have been executed, as its schedule demands", "skipped"
-    OUT = "take out", "took out", ", over by what the archive knows", "gone"
-    HELD = "leave to RQ", "left to RQ", " that may have been executed, and whose job RQ has", "held"
-    OVER = "withdraw", "withdrew", " from queues, over by what the archive knows", "over"
-    TWICE = "mark", "marked", " that were over, and run again, or will", "again"
-    REFUSED = "leave", "could not push again", ": something else has the key of its queue", "refused"
+    PUT_BACK = "restore", "restored", "", ""
+    PUSH_AGAIN = "push again", "pushed again", " that may have been executed, marked uncertain", "open"
+    SKIP = "skip", "skipped", " that may have been executed, as its schedule demands", "skipped"
+    TAKE_OUT = "remove", "removed", ", over by what the archive knows", "gone"
+    LEAVE_TO_RQ = "leave to RQ", "left to RQ", " that may have been executed, and whose job RQ has", "held"
+    WITHDRAW = "withdraw", "withdrew", " from queues, over by what the archive knows", "over"
+    MARK = "mark", "marked", " that were over, and run again, or will", "again"
+    LEAVE = "leave", "could not push again", ": something else has the key of its queue", "refused"
 
     def __init__(self, verb: str, done: str, about: str, place: str) -> None:
         self.verb, self.done, self.about, self.place = verb, done, about, place
@@ -45,12 +45,12 @@ class Action(Enum):
     @property
     def word(self) -> str:
         """Return its word in JSON."""
-        return self.verb.replace(" ", "_").lower()
+        return self.name.lower()
 
     @property
     def is_of_runs(self) -> bool:
         """Return True if it is for a run, False if for a schedule."""
-        return self not in (Action.BACK, Action.OUT)
+        return self not in (Action.PUT_BACK, Action.TAKE_OUT)
 
 
 _BY_PLACE: Final = {what.place: what for what in Action}
@@ -66,13 +66,13 @@ def _listed(row: Record) -> Record:
 
 def _row_dict(what: Action, row: Record) -> dict[str, Any]:
     """Return a listed row for JSON."""
-    state, func = row.place.value if what is Action.BACK else None, text(row.own[1]) or None
+    state, func = row.place.value if what is Action.PUT_BACK else None, text(row.own[1]) or None
     return json_of(row, "what", "id", "due_at", "state", "func", "run_id", what=what.word, state=state, func=func)
 
 
 def _cells(what: Action, row: Record, tz: str, *, is_done: bool) -> tuple[str, ...]:
     """Return the cells of a listed row for a table."""
-    is_elsewhere = what is Action.BACK and row.place is not Place.DUE
+    is_elsewhere = what is Action.PUT_BACK and row.place is not Place.DUE
     word = (what.done if is_done else what.verb) + (f" ({row.place})" if is_elsewhere else "")
     due = "-" if row.due_ms is None else local_text(row.due_ms, tz)
     return word, row.id, due, text(row.own[1]) or "-", row.run_id or ""
@@ -91,7 +91,7 @@ class Difference:
     def add(self, rows: Iterable[Record]) -> None:
         """Add *rows*; rows with the same id must be adjacent."""
         for row in rows:
-            what = _BY_PLACE.get(row.place, Action.BACK)
+            what = _BY_PLACE.get(row.place, Action.PUT_BACK)
             self.counts[what] += 1
             self.overdue += row.place is Place.DUE and row.due_ms is not None and row.due_ms <= self._now_ms
             self.schedules += row.id != self._last_id
@@ -108,8 +108,8 @@ class Difference:
 
     def to_dict(self, left: int) -> dict[str, Any]:
         """Return counts and the kept rows; *left*: schedules without a difference."""
-        counts = {what.word: self.counts[what] for what in Action if what is not Action.REFUSED}
-        counts |= {"overdue": self.overdue, "left_as_is": left, "refused": self.counts[Action.REFUSED]}
+        counts = {what.word: self.counts[what] for what in Action if what is not Action.LEAVE}
+        counts |= {"overdue": self.overdue, "left_as_is": left, "refused": self.counts[Action.LEAVE]}
         return {"counts": counts, "rows": [_row_dict(what, row) for what, row in self._kept(Action)]}
 
     def summary(self, left: int, *, is_done: bool) -> Iterator[str]:
@@ -117,7 +117,7 @@ class Difference:
         for what in Action:
             if number := self.counts[what]:
                 noun = plural(number, "run" if what.is_of_runs else "schedule")
-                overdue = f", {self.overdue:,} of them overdue" if what is Action.BACK else ""
+                overdue = f", {self.overdue:,} of them overdue" if what is Action.PUT_BACK else ""
                 yield f"{what.done if is_done else what.verb} {noun}{overdue}{what.about}"
         if not self:
             yield "nothing is missing in Redis"
@@ -176,10 +176,10 @@ class HistoryFindings:
         mine = f"the archive {known.path} ends with log entry {_entry(known.position)}"
         theirs = f"the log in Redis goes from {_entry(self.first)} to {_entry(self.last)}"
         if self.verdict is Verdict.UNRELATED and not is_named:
-            return f"{self.objection}; {mine}, {theirs}; {again} puts it in all the same"
+            return f"{self.objection}; {mine}, {theirs}; {again} restores it anyway"
         if self.verdict is Verdict.LEFT_BEHIND and not (is_named and is_forced):
-            unknown = "what happened between them is not known, and would be done again"
-            return f"{mine}, {theirs}: {unknown}; {again} --force puts it in all the same"
+            unknown = "what happened between is unknown, and would be repeated"
+            return f"{mine}, {theirs}: {unknown}; {again} --force restores it anyway"
         return None
 
 
@@ -235,7 +235,7 @@ class RecoveryReport:
         found = self.found
         common = "none: Redis has nothing of what the archive has"
         if found.is_known:
-            common = "no entry, but another archive put back a part of what this one has"
+            common = "no entry, but another archive restored a part of this one's data"
         if found.common is not None:
             age = rough_duration(self._age_ms or 0)
             common = f"log entry {found.common.id} of {entry_text(found.common, tz)}, {age} ago"

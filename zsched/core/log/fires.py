@@ -45,7 +45,7 @@ class FireEntry(ParsedEntry, kind="fire"):
         return [
             *((key, What.SKIPPED, Outcome.UNCERTAIN.reason) for key in self._keys(b"skipped")),
             *((key, What.EXPIRED, "") for key in self._keys(b"expired")),
-            *((key, What.CANCELLED, _UNDONE.get(status) or f"RQ has it as {status}") for key, status in undone),
+            *((key, What.CANCELLED, _UNDONE.get(status) or f"its status in RQ is {status}") for key, status in undone),
         ]
 
     def only_fired(self) -> Sequence[RunKey] | None:

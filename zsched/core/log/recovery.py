@@ -113,6 +113,6 @@ class ScanEntry(RecordsEntry, kind="scan"):
 
 
 def restored(entry: Entry) -> list[Record]:
-    """Return the rows that a ``restore`` entry put back. Raises UnknownEntry."""
+    """Return the rows that a ``restore`` entry restored. Raises UnknownEntry."""
     with reading(entry):
         return [row for _, row in RestoreEntry(entry).found]

@@ -12,7 +12,7 @@ repeated when the new rules make it 10:00, and the next one is not left out. A r
 may be started again.
 
 A one-shot that was given as local time has the offset of its zone at that time (``At``). So its local time is
-known, and moves as it is.
+known, and moves unchanged.
 
 A new time that has passed is due at once, and fires late. If the new rules do not have the time (a gap with
 ``gap="skip"``), the next occurrence takes its place; without a next one, the promised time stays.

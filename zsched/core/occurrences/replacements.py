@@ -67,7 +67,7 @@ class Replacements:
             self.backfilled[one.id].setdefault(one.nominal_ms, one.run)
 
     def of(self, one: Change) -> Replacement | None:
-        """Return what was run in place of *one*: ``retried: succeeded``, ``3 of 10 backfilled``."""
+        """Return the runs in place of *one*: ``retried: succeeded``, ``3 of 10 backfilled``."""
         if one.run is not None:
             return self.of_run(one.run.id)
         first_ms, last_ms = (one.nominal_ms if ms is None else ms for ms in (one.first_ms, one.last_ms))

@@ -44,7 +44,7 @@ class SearchCursor(NamedTuple):
         place, _, run_id = text.partition("/")
         epoch, seq, t_us, n, row = (question_number(int(each)) for each in place.split("-"))
         if run_id and run_key(run_id) is None:
-            raise ValueError(f"{run_id!r:.80} is no run id")
+            raise ValueError(f"{run_id!r:.80} is not a run id")
         return cls(Position(epoch, seq, t_us), n, row, run_id)
 
     def __str__(self) -> str:

@@ -55,7 +55,7 @@ class Spans:
 @dataclass(slots=True)
 class Timeline:
     """
-    Counts by span: outcomes by their words, and ``expected`` occurrences. ``reasons``: of outcomes that were no push.
+    Counts by span: outcomes by their words, and ``expected`` occurrences. ``reasons``: of outcomes without a push.
     Outcomes before ``complete_since_ms`` are not counted. Of ``left_out`` recurring schedules only the next occurrence
     is counted.
     """

@@ -103,7 +103,7 @@ def check_version(value: object) -> str | None:
 def check_by(value: object) -> str:
     """Return *value* if it can name a caller in the log: a short single-line text. Raises InvalidSchedule otherwise."""
     if value == "":
-        raise InvalidSchedule("by", value, "it names nobody", f"give 1 to {_TEXT} printable characters")
+        raise InvalidSchedule("by", value, "not a name", f"give 1 to {_TEXT} printable characters")
     return check_text("by", value)
 
 

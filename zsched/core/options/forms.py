@@ -348,5 +348,5 @@ def whole_number(text: str | bytes, least: int = -(10**_DIGITS), most: int = 10*
     """
     is_whole = (text[1:] if text[:1] in ("-", b"-") else text).isdigit() and text.isascii() and len(text) <= _DIGITS
     if not is_whole or not least <= int(text) <= most:
-        raise ValueError(f"{text[:_DIGITS]!r} is no whole number from {least} to {most}")
+        raise ValueError(f"{text[:_DIGITS]!r} is not a whole number from {least} to {most}")
     return int(text)

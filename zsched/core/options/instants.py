@@ -35,7 +35,7 @@ def instant_ms(field: str, value: object, tz: str | None, gap: Gap = Gap.SHIFT, 
         remedy = "give an aware one, such as datetime(2026, 12, 24, 18, tzinfo=UTC)"
         if field in _OF_A_ZONE:
             remedy = 'give tz="Area/City" or an aware one'
-        raise InvalidSchedule(field, value, "a naive datetime names no instant", remedy)
+        raise InvalidSchedule(field, value, "a naive datetime is ambiguous", remedy)
     else:
         if fold is Fold.BOTH:
             raise InvalidSchedule("fold", "both", "a single time cannot have two instants", "give first or second")

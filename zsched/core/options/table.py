@@ -190,7 +190,7 @@ class _EnabledOptions(TypedDict, total=False):
     """A put's choice for a schedule that is paused, or is to be: ``pause`` and ``resume`` are for later changes."""
 
     enabled: Annotated[bool | None, Option(
-        "Let it fire, or put it paused; default: as it is, and a new one fires.", forms.BOOLEAN, off="--disabled",
+        "Fire or be paused; default: unchanged, and a new one fires.", forms.BOOLEAN, off="--disabled",
         elsewhere="paused disabled", group=Group.CHANGED)]
 
 

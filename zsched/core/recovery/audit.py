@@ -6,7 +6,7 @@ The expected state follows from the log: its entries, and the rules in them. It 
 and with the promised occurrences.
 
 **Place.** A schedule is in one place, with the content that the log has. If RQ has the run of a waiting one-shot (in
-any status except ``scheduled``), the one-shot is not put back, because it would run twice: restore.lua takes it out.
+any status except ``scheduled``), the one-shot is not restored, because it would run twice: restore.lua takes it out.
 A schedule that is in quarantine by the log, but not in Redis, stays where it is: stopping it would protect nothing, and
 would obey a forged entry.
 
@@ -111,9 +111,7 @@ def unknown_schedule(here: Record) -> Alarm:
 
 def suppressed(id: str, run_id: str, nominal_ms: int | None) -> Alarm:
     """Return the alarm for an occurrence that was not pushed: a job that zsched never pushed had its run's id."""
-    return Alarm(
-        Event.SUPPRESSED, id, f"run {run_id}, {iso(nominal_ms)}", "a job of that id, and no push of it is known"
-    )
+    return Alarm(Event.SUPPRESSED, id, f"run {run_id}, {iso(nominal_ms)}", "a job with that id, without a known push")
 
 
 def is_overdue(here: Record, now_ms: int) -> bool:
@@ -173,7 +171,7 @@ def missing_occurrence(trigger: Trigger, nominal_ms: int, told_ms: int, now_ms: 
 
 
 def left_out(known: Record, missing_ms: int) -> Alarm:
-    """Return the alarm for an occurrence without a record. It fires late if the schedule is put back to that time."""
+    """Return the alarm for an occurrence without a record. It fires late if the schedule is restored to that time."""
     back = replace(known, nominal_ms=missing_ms, due_ms=missing_ms)
     found = f"no record of it: next is {iso(known.nominal_ms)}"
     return Alarm(Event.SKIPPED, known.id, f"the occurrence of {iso(missing_ms)}", found, restored_row(back))

@@ -123,7 +123,7 @@ class Branch:
         return key[0]
 
     def ran_again(self, over: Record, run: Run) -> bool:
-        """Return True if a worker began the run *over* after that start, and it ended here, where nobody pushed it."""
+        """Return True if a worker began the run *over* after that start, and it ended here without a push."""
         return self._began.get(over.key, 0) > _started_ms(over, run) and not self._is_changed(over.key, over.t_us)
 
     def is_newer(self, key: Key, t_us: int) -> bool:
@@ -192,7 +192,7 @@ def over_row(over: Record, run: Run, job: JobFacts | None) -> Record | None:
 
 
 def _started_ms(over: Record, run: Run) -> int:
-    """Return the start of its last attempt, or its end if nobody recorded that."""
+    """Return the start of its last attempt, or its end if no start was recorded."""
     times_ms = run.started_ms, run.ended_ms, over.t_us // 1000
     return next(ms for ms in times_ms if ms is not None)
 
@@ -201,7 +201,7 @@ def restored_row(known: Record) -> Record:
     """Return a schedule as it was *known*, as a row of a restore."""
     row, since_ms = known.to_keep(), known.t_us // 1000
     if row.place == Place.DUE and not row.is_at_its_time:
-        return replace(row, place=Place.QUARANTINE, note=f"{since_ms} its due time is no time")
+        return replace(row, place=Place.QUARANTINE, note=f"{since_ms} its due time is not valid")
     if row.place in (Place.PAUSED, Place.QUARANTINE) and not row.note:
         return replace(row, note=f"{since_ms} ")
     return row

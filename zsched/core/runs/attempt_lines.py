@@ -19,7 +19,7 @@ from zsched.core.wording import rough_duration
 
 
 def attempt_text(attempt: Attempt, tz: str) -> str:
-    """Return what became of an attempt: ``attempt 1 failed after 0.2 s on worker w: ValueError: no; next try at …``."""
+    """Return the outcome of an attempt: ``attempt 1 failed after 0.2 s on worker w: ValueError: no; next try at …``."""
     took = "" if attempt.duration_ms is None else f" after {rough_duration(attempt.duration_ms)}"
     by = f" on worker {attempt.worker}" if attempt.worker else ""
     error = f": {shortened(attempt.error)}" if attempt.error else ""

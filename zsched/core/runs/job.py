@@ -1,7 +1,7 @@
 """
 RQ's job of a run: the fields that zsched reads of RQ's hash (look.lua), with RQ's values, and RQ's times and numbers.
 
-Any writer of RQ's jobs can choose these texts: a text that is no time or no number counts as unknown.
+Any writer of RQ's jobs can choose these texts: a text that is neither a time nor a number counts as unknown.
 """
 
 from __future__ import annotations

@@ -47,11 +47,11 @@ FAILURES: Final = (RunStatus.FAILED, RunStatus.LOST)  # of the task or its worke
 BAD: Final = (*FAILURES, RunStatus.REFUSED)
 
 EXPIRED: Final = "it had not begun by its deadline (expires_after)"
-EXPIRED_OR_ENDED: Final = f"{EXPIRED}, or it ended and was forgotten before anybody looked"
+EXPIRED_OR_ENDED: Final = f"{EXPIRED}, or it ended and was removed before zsched read its end"
 _SAME_END_MS: Final = 1000  # two writers of one end may be so far apart
 _KEPT_MS: Final = 60_000  # RQ keeps ended jobs at least as long (storage.rqjob)
-GONE: Final = "RQ's job is gone: somebody deleted it, or it ended and was forgotten before anybody looked"
-_UNREADABLE: Final = "what was recorded of its end cannot be read"
+GONE: Final = "RQ's job is missing: it was deleted, or it ended and was removed before zsched read its end"
+_UNREADABLE: Final = "the record of its end cannot be read"
 _STATUSES: Final = {
     "created": RunStatus.QUEUED,
     "queued": RunStatus.QUEUED,
@@ -137,7 +137,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
 
     @property
     def first(self) -> Attempt | None:
-        """Its first attempt; None if nobody recorded it."""
+        """Its first attempt; None if it was not recorded."""
         if self.attempts and self.attempts[0].number == 1:
             return self.attempts[0]
         return self._last if self.attempt == 1 else None
@@ -159,7 +159,7 @@ class Run(NamedTuple):  # to make a frozen dataclass takes seven times as long (
 
     @property
     def queue_wait_ms(self) -> int | None:
-        """Milliseconds that the first attempt waited in its queue; None if nobody recorded it."""
+        """Milliseconds that the first attempt waited in its queue; None if it was not recorded."""
         first = self.first
         return None if first is None else first.wait_ms
 

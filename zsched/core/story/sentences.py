@@ -112,9 +112,9 @@ def _put(change: Change, tz: str, context: str) -> str:
 def _found(change: Change, tz: str, _: str) -> str:
     when = "" if change.nominal_ms is None else f", due {_at(change.nominal_ms, tz)}"
     if change.why == "open":
-        return f"found in Redis: run {change.run_id} was not over; what was before is not in this archive"
+        return f"found in Redis: run {change.run_id} was not over; earlier history is not in this archive"
     place = _PLACES.get(change.why, change.why)
-    return f"found in Redis ({place}{when}): what was before is not in this archive"
+    return f"found in Redis ({place}{when}): earlier history is not in this archive"
 
 
 def _paused(change: Change, tz: str, _: str) -> str:
@@ -217,14 +217,14 @@ _SENTENCES: Final[dict[What, str | Callable[[Change, str, str], str]]] = {
     What.RUN_AGAIN: "run {0.run_id}: {0.why}: pushed again, attempt {0.count}",
     What.STOPPING: "run {0.run_id}: its worker was asked to stop it{by}",
     What.RELEASED: "run {0.run_id} was released to its queue: {0.why}",
-    What.RESTORED: "put back{by}{due}: Redis had lost it",
+    What.RESTORED: "restored{by}{due}: Redis had lost it",
     What.PUSHED_AGAIN: "pushed again{by}; run {0.run_id}; uncertain: Redis lost it before it was over,"
     " so it may have run, or be run twice",
     What.HELD: "found in RQ: run {0.run_id}, which Redis had lost before it was over; uncertain:"
     " it may have run, so it was not pushed again",
     What.RAN_AGAIN: "run {0.run_id} ran again; Redis had gone back to a time before it was over:"
     " its entry came back, and it ran again, or will",
-    What.WITHDRAWN: "taken out again{by}: Redis had gone back to a time before it fired or was cancelled",
+    What.WITHDRAWN: "removed again{by}: Redis had gone back to a time before it fired or was cancelled",
     What.UNKNOWN: "{0.why}: {which} had this outcome, which this zsched does not know",
 }
 # The same for some of its reasons.
@@ -232,13 +232,13 @@ _BY_REASON: Final[dict[What, dict[str, str]]] = {
     What.REPLANNED: {"calendars": "a calendar changed: next {next} instead of {nominal}"},
     What.RUN_AGAIN: {"": "run {0.run_id}: its worker died: pushed again, attempt {0.count}"},
     What.RESTORED: {
-        "audit": "put back{due}: it was missing from Redis, and the log has no reason",
-        "corrected": "put back{due}: an archive had restored an older state, and another one knows a later change",
+        "audit": "restored{due}: it was missing from Redis, and the log has no reason",
+        "corrected": "restored{due}: an archive had restored an older state, and another one knows a later change",
     },
     What.WITHDRAWN: {
-        RUN_OVER: "run {0.run_id} taken out of RQ: it was over, and Redis had gone back to a time before that",
-        "audit": "taken out: RQ has its run already, so it does not wait any more",
-        "corrected": "taken out again: an archive that did not know that it fired or was cancelled had put it back",
+        RUN_OVER: "run {0.run_id} was removed from RQ: it was over, and Redis had gone back to a time before that",
+        "audit": "removed: RQ has its run already",
+        "corrected": "removed again: an archive that did not know that it fired or was cancelled had restored it",
     },
 }
 _PLACES: Final = {"due": "active", "quarantine": "quarantined"}  # as shown to users

@@ -120,7 +120,7 @@ def tell(
 
 
 def of_run(run_id: str, changes: Iterable[Change]) -> list[Change]:
-    """Return those of the schedule's *changes* that name run *run_id* or concern its occurrence."""
+    """Return the schedule's *changes* that name run *run_id* or concern its occurrence."""
     parts = RunId.parse(run_id)
     nominal_ms = None if parts is None or parts.rerun else parts.nominal_ms
     return [change for change in changes if _names(change, run_id) or _concerns(change, nominal_ms)]
@@ -263,7 +263,7 @@ class _Teller:
         return with_gap(verdict, gap, text if len(gap) == 1 else f"{plural(count, 'occurrence')} left out; {text}")
 
     def _gap(self) -> list[Change]:
-        """Return what was left out since the last firing, or in its favour, and not because somebody wanted it."""
+        """Return the occurrences left out since the last firing, or in its favour, but not on request."""
         changes = self._chronicle.changes
         newest = next((n for n in reversed(range(len(changes))) if changes[n].what is What.FIRED), -1)
         favoured = [one for one in changes if newest >= 0 and one.entry == changes[newest].entry]
@@ -284,7 +284,7 @@ class _Teller:
             return verdict.after(f"its {self._open(runs)}") if runs else verdict
         run = (ends | {run.id: run for run in runs}).get(last.run_id)
         if run is None:
-            text = f"run {last.run_id} was pushed; that it ended is not recorded yet"
+            text = f"run {last.run_id} was pushed; its end is not recorded yet"
             return StoryVerdict(Word.PUSHED, text, "ask again in a moment", ("zsched", "why", self._chronicle.id))
         return self._of_run(run)
 
@@ -334,7 +334,7 @@ _OVER: Final = (What.FIRED, What.ENQUEUED, What.SKIPPED, What.EXPIRED)  # a one-
 _HAS_RUN: Final = RAN | OF_RUNS
 _OCCURRED: Final = _HAS_RUN | {What.SKIPPED, What.EXPIRED, What.UNKNOWN}
 _WANTED: Final = (Outcome.PAUSED.reason, Outcome.RULE_CHANGED.reason)  # reasons to leave an occurrence out
-_LOST: Final = ": nothing here says why, so Redis lost it, or another writer removed it"
+_LOST: Final = ": no reason is recorded, so Redis lost it, or another writer removed it"
 # Of a recurring schedule, with its next time.
 _ADVANCES: Final = (What.FIRED, What.SKIPPED, What.EXPIRED, What.DUPLICATE, What.REPLANNED, What.UNKNOWN)
 

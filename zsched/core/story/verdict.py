@@ -60,8 +60,8 @@ class Word(StrEnum):
 class Stalled(Enum):
     """The reason why no worker takes a run from its queue, {}; the remedy, and the words of its command."""
 
-    UNHEARD = "RQ knows of no worker that listens to queue {}", "start one", "rq", "worker"
-    SUSPENDED = "RQ's workers are suspended", "let them go on", "rq", "resume"
+    UNHEARD = "no RQ worker is registered for queue {}", "start one", "rq", "worker"
+    SUSPENDED = "RQ's workers are suspended", "resume them", "rq", "resume"
 
 
 class Hindrance(NamedTuple):
@@ -73,7 +73,7 @@ class Hindrance(NamedTuple):
     word: Word = Word.OVERDUE
 
 
-NOTHING: Final = "nothing has to be done"
+NOTHING: Final = "nothing to do"
 LEADERLESS: Final = Hindrance("no daemon is leading", "see what is wrong", ("zsched", "status"))
 
 
@@ -122,10 +122,10 @@ def on_schedule(schedule: Schedule, now_ms: int, tz: str, hindrance: Hindrance =
     if schedule.state is ScheduleState.PAUSED:
         text = "; ".join(filter(None, (since, _due_when_paused(schedule, now_ms, tz))))
         return StoryVerdict(
-            Word.PAUSED, text or "it fires when it is resumed", "let it go on", _zsched("resume", schedule)
+            Word.PAUSED, text or "it fires when it is resumed", "resume it", _zsched("resume", schedule)
         )
     if schedule.state is ScheduleState.QUARANTINED:
-        remedy = "schedule it again, or cancel it, or put it back if the cause is gone"
+        remedy = "schedule it again, or cancel it, or release it if the cause is gone"
         return StoryVerdict(Word.QUARANTINED, since, remedy, _zsched("release", schedule))
     if schedule.state is ScheduleState.ENDED or schedule.next_ms is None:
         return StoryVerdict(Word.ENDED, f"{since}: its rule gives no more occurrences".lstrip(": "), NOTHING)

@@ -119,7 +119,7 @@ def _split(expr: str) -> list[str]:
     """Return the five or six fields of *expr*, with aliases resolved."""
     if expr.startswith("@"):
         if expr.lower() == "@reboot":
-            raise BadRule("there is no reboot here", "enqueue the job when your process starts")
+            raise BadRule("not a time", "enqueue the job when your process starts")
         if expr.lower() not in ALIASES:
             raise BadRule("not a known alias", f"use one of {', '.join(ALIASES)}")
         expr = ALIASES[expr.lower()]
@@ -129,7 +129,7 @@ def _split(expr: str) -> list[str]:
     refuse_stray(expr, re.sub("(?<![^ ]),+|,+(?=[, ]|$)", "", joined if joined.count(" ") in (4, 5) else expr))
     parts = expr.split(" ")
     if len(parts) == 7 or (len(parts) > 4 and _YEAR.fullmatch(parts[-1])):
-        problem = f"its last field {show(parts[-1])} is a year, and no field here is one: six begin with the seconds"
+        problem = f"its last field {show(parts[-1])} is a year, not supported: six fields begin with the seconds"
         remedy = f"write {show(' '.join(parts[:-1]))} with starts= and ends=, or give at= for a single time"
         raise BadRule(problem, remedy)
     if len(parts) not in (5, 6):
@@ -178,7 +178,7 @@ def _expand(place: _Place, text: str) -> tuple[tuple[int | str, ...], dict[int, 
 
     for item in text.split(","):
         if _BY_LOT.fullmatch(item):
-            raise BadRule(f"{item!r} would be drawn by lot", f"write a number ({place.allowed}); jitter= spreads load")
+            raise BadRule(f"{item!r} would be random", f"write a number ({place.allowed}); jitter= spreads load")
     plain = ",".join(_without_range_of_one(place, item) for item in text.split(","))
     try:
         expanded, nth = croniter.expand(place.question.format(plain))

@@ -57,7 +57,7 @@ def kind_named(name: str) -> TriggerKind:
     """Return the kind called *name*. Raises ValueError if there is none."""
     kind = _BY_NAME.get(name)
     if kind is None:
-        raise ValueError(f"{name!r} is no kind of trigger; known are {', '.join(RULES)}")
+        raise ValueError(f"{name!r} is not a kind of trigger; known are {', '.join(RULES)}")
     return kind
 
 
@@ -76,7 +76,7 @@ def read_spec(text: str) -> TriggerSpec:
     spec = TriggerSpec(**fields)
     check_text("tz", spec.tz)
     if not isinstance(spec.expr, str):
-        raise TypeError("the rule is no text")
+        raise TypeError("the rule is not text")
     _demand_bounds(spec)
     return spec
 

@@ -229,7 +229,7 @@ def _refusal(name: object) -> tuple[str, str]:
     if offset is not None:
         sign, hours, minutes = offset.groups()
         fixed = _fixed("-" if sign == "+" else "+", int(hours)) if int(minutes or 0) == 0 else ""
-        return "an offset, which knows no summer time", f'name the place, such as "Europe/London"{fixed}'
+        return "an offset, which has no daylight saving time", f'name the place, such as "Europe/London"{fixed}'
     if posix is not None and posix[1].upper() in _MEANT:
         fixed = "" if posix[4] else _fixed(posix[2] or "+", int(posix[3]))
         return "a POSIX zone, not an IANA zone", f"{_say(posix[1].upper())} if that is meant{fixed}"

@@ -21,7 +21,7 @@ for word in string.gmatch(throttled_words, '%S+') do
   end
 end
 
--- Return whether *text* is a score of a ZSET. A lane may have had a score that is no whole number.
+-- Return whether *text* is a score of a ZSET. A lane may have had a score that is not a whole number.
 local function is_score(text)
   local score = string.find(text, '^[%dinfe.+-]+$') and tonumber(text)
   return score and score == score

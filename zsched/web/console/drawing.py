@@ -58,7 +58,7 @@ def mark_of(one: Change) -> Mark:
 
 
 def words_of(one: Change) -> str:
-    """Return what became of an occurrence, and why: ``skipped: the run before was not over``."""
+    """Return the outcome of an occurrence, and its reason: ``skipped: the run before was not over``."""
     parts = [one.what.value if one.run is None or one.what not in PUSHES else one.run.status.value]
     if one.count > 1:
         parts[0] = f"{one.count:,} {parts[0]}"
@@ -212,6 +212,6 @@ def _coming_marks(shown: ShownTime, schedule: Schedule, times: Sequence[int]) ->
 
 
 def _parts(count: Any) -> tuple[int, int, int]:
-    """Return how many fired, did not run, and are to come."""
+    """Return the numbers of fired, missing and coming occurrences."""
     pushed = sum(count[what.value] for what in PUSHES)
     return pushed, sum(count[what.value] for what in LEFT_OUT), count[EXPECTED]

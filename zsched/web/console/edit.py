@@ -136,7 +136,7 @@ async def _by_rule(view: View, given: Mapping[str, str]) -> list[datetime]:
 
 
 async def _conflict(view: View, one: Schedule, merged: list[Merged], opened: Mapping[str, str]) -> Response:
-    """Show what somebody else has changed since the form was opened, and the merged form."""
+    """Show the changes by others since the form was opened, and the merged form."""
     story = await view.call.client.why(one.id, view.tz)
     gone = opened.keys() - {each.field.name for each in merged}
     return view.page("edit", 409, **_shown(one, merged, story=story, gone=sorted(map(label_of, gone))))

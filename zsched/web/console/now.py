@@ -84,7 +84,7 @@ async def find(view: Viewed, q: str = "") -> Response:
     """Lead to the schedule or run of this id, if there is one; else to the list of ids with this text."""
     text = q.strip()
     if view.call.is_limited:
-        found = [each async for each in view.call.client.get_many([text] if text else []) if view.call.sees(each)]
+        found = [each async for each in view.call.client._get_many([text] if text else []) if view.call.sees(each)]
         return view.to("schedules", text) if found else view.to("schedules", match=text)
     try:
         story = await view.call.client.why(text)

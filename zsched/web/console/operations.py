@@ -49,7 +49,7 @@ class LogRow:
         return self.entry.by.decode(errors="replace") or None
 
     def only(self, id: str, what: What | None) -> LogRow:
-        """Return the row with only the changes of schedule *id* of the kind *what*; '' and None are no condition."""
+        """Return the row with only the changes of schedule *id* of the kind *what*; '' and None are not conditions."""
         found = (change for change in self.changes if change.id == (id or change.id))
         return replace(self, changes=[change for change in found if change.what is (what or change.what)])
 
@@ -70,7 +70,7 @@ class Searched:
 @router.get("/queues")
 async def queues(view: Viewed) -> Response:
     """Show the queues: what waits, since when, who listens, and rate limits."""
-    overview = await view.call.client.overview()
+    overview = await view.call.client._overview()
     seen = await run(view.request.app.state.reader.on_wire, queues_seen, overview.held_back)
     return view.page("queues", queues=[one for one in seen if view.call.sees_queue(one.queue)])
 

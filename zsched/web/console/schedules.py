@@ -123,7 +123,7 @@ def given_filters(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def result_text(done: Repaired, word: str) -> str:
-    """Return what a change in bulk did, in a sentence."""
+    """Return the result of a change in bulk, in a sentence."""
     parts = [f"{done.done:,} of {plural(done.found, 'schedule')} {word}"]
     if done.skipped:
         parts.append(f"{done.skipped:,} needed no change")

@@ -44,7 +44,7 @@ class Shared(Generic[T]):
         return self._last[1]
 
     async def in_time(self, patience_s: float, otherwise: T) -> T:
-        """Return what ``soon`` returns, or *otherwise* if that takes longer; the reading goes on. Raises as it."""
+        """Return what ``soon`` returns, or *otherwise* if that takes longer; the reading continues. Raises as it."""
         try:
             async with asyncio.timeout(patience_s):
                 return await self.soon()

@@ -53,7 +53,7 @@ _ZOOMS: Final = {"30 h": _BACK_MS + _AHEAD_MS, "6 h": 21_600_000, "1 h": 3_600_0
 
 
 class ListedRow(NamedTuple):
-    """An occurrence that did not run, or failed: what became of it, why nobody fired it, and what ran in its place."""
+    """An occurrence that did not run, or failed: what became of it, why it was not fired, and what ran in its place."""
 
     mark: Mark
     one: Change
@@ -130,7 +130,7 @@ async def _found(view: View, shown: ShownTime, by: str, filters: Mapping[str, st
     listed = left_out[:_LISTED]
     replacements = await replaced_since(client, shown.start_ms, **filters) if listed else Replacements()
     absences = await _absences(view, [one for one in listed if mark_of(one) is Mark.LEFT_OUT])
-    known = client.get_many(sorted({one.id for one in listed}))
+    known = client._get_many(sorted({one.id for one in listed}))
     return {
         "shown": shown,
         "bars": bars_of(counted),

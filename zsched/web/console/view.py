@@ -2,7 +2,7 @@
 The request for a page: its caller, its zone of time, links that keep the zone, and the answer.
 
 What an action did is told once, by the next page: in a cookie, as an address may be anybody's text. No part that htmx
-reads takes it away.
+reads removes it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class View:
     def demand_operator(self, what: str) -> None:
         """Check that the caller is an operator without limits. Raises Problem."""
         if not self.is_operator:
-            detail = f"{self.account.name!r} has no operator account without limits, and {what} are for operators"
+            detail = f"{self.account.name!r} needs an operator account without limits for {what}"
             raise Problem(403, "outside-limits", detail, "log in as an operator")
 
     @property
@@ -116,7 +116,7 @@ class View:
         return f"{address}?{urlencode(given, doseq=True)}" if given else address
 
     def here(self, **query: Any) -> str:
-        """Return the address of this page, with other values in its *query*; None takes one away."""
+        """Return the address of this page, with other values in its *query*; None removes one."""
         given: dict[str, Any] = dict(self.request.query_params) | query
         given = {name: value for name, value in given.items() if value not in (None, "")}
         return f"{self.request.url.path}?{urlencode(given)}" if given else self.request.url.path

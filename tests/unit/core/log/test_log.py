@@ -99,7 +99,7 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
             change("b-1", What.FIRED, run_id=f"b-1-{DUE_MS}-nshop", nominal_ms=DUE_MS),
             change("c", What.SKIPPED, run_id=f"c-{DUE_MS}", nominal_ms=DUE_MS, why="uncertain"),
             change("x", What.EXPIRED, run_id=f"x-{DUE_MS}", nominal_ms=DUE_MS),
-            change("d", What.CANCELLED, run_id=f"d-{DUE_MS}", nominal_ms=DUE_MS, why="RQ has it as canceled"),
+            change("d", What.CANCELLED, run_id=f"d-{DUE_MS}", nominal_ms=DUE_MS, why="its status in RQ is canceled"),
         ],
     ),
     "quarantine of another writer's": (
@@ -330,7 +330,8 @@ def test_a_malformed_run_id_is_dropped_from_a_fire() -> None:
 
     pushed, left = parsed.pushed, parsed.left
 
-    assert ([("a", str(DUE_MS))], [(("c", str(DUE_MS)), What.CANCELLED, "RQ has it as odd")]) == (pushed.at, left)
+    assert [("a", str(DUE_MS))] == pushed.at
+    assert [(("c", str(DUE_MS)), What.CANCELLED, "its status in RQ is odd")] == left
     assert 5 == len(parsed.dropped)
 
 

@@ -107,7 +107,7 @@ def test_a_text_of_an_outcome_is_its_reason_for_people(outcome: Outcome) -> None
         (f"passed - {DUE_MS + 9} {DUE_MS + 9} {UNKNOWN}:5:7:3", {"first_ms": 5, "last_ms": 7, "count": 3}),
     ],
 )
-def test_a_reader_shows_an_unknown_word_and_goes_on(words: str, times: dict[str, Any]) -> None:
+def test_a_reader_shows_an_unknown_word_and_continues(words: str, times: dict[str, Any]) -> None:
     [change] = changed(words)
     spans = Timeline(Spans.of(T_US // 1000, T_US // 1000 + 1000, 1000), T_US // 1000)
     spans.add_outcome(change)

@@ -265,7 +265,7 @@ def test_a_period_that_begins_before_a_loss_is_not_whole() -> None:
     assert [True, False, False] == [stretch.is_whole for stretch in recent(merged(70_000)).stretches]
 
 
-def test_a_restore_by_an_audit_and_a_loss_older_than_half_an_hour_are_no_loss() -> None:
+def test_a_restore_by_an_audit_and_a_loss_older_than_half_an_hour_are_not_a_loss() -> None:
     alone, beside = recent(restored(5, "audit", "due")), recent(merged(4), restored(5, "audit", "due"))
 
     assert (None, [True] * 3) == (alone.rebuilt, [stretch.is_whole for stretch in alone.stretches])

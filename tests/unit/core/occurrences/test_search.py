@@ -58,7 +58,7 @@ def test_a_run_of_a_dead_worker_has_its_next_attempt_until_its_end() -> None:
     assert [] == told(again)
 
 
-def test_a_run_that_a_recovery_skipped_is_no_run() -> None:
+def test_a_run_that_a_recovery_skipped_is_not_a_run() -> None:
     skipped = change(What.SKIPPED, "a-1", 3, why="uncertain")
 
     assert [] == told(change(What.FIRED, "a-1", 1), skipped)

@@ -298,7 +298,7 @@ def test_another_value_than_a_datetime_is_refused_with_the_datetime_to_give(at: 
 
 @pytest.mark.parametrize(("field", "has_zone"), [("at", True), ("starts", True), ("when", False), ("since", False)])
 def test_a_naive_datetime_is_refused_with_a_zone_only_where_there_is_one_to_give(field: str, has_zone: bool) -> None:
-    with pytest.raises(InvalidSchedule, match="a naive datetime names no instant; give ") as caught:
+    with pytest.raises(InvalidSchedule, match="a naive datetime is ambiguous; give ") as caught:
         instant_ms(field, datetime(2027, 1, 1), None)
 
     assert (has_zone, True) == ("tz=" in caught.value.remedy, "aware one" in caught.value.remedy)

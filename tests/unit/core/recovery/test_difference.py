@@ -235,7 +235,7 @@ def test_a_restored_schedule_without_a_note_gets_one_with_its_time(place: str) -
 def test_a_schedule_without_a_due_time_is_restored_into_quarantine() -> None:
     found = restored_row(one_shot(due_ms=None, t_us=T_US))
 
-    assert ("quarantine", f"{T_US // 1000} its due time is no time") == (found.place, found.note)
+    assert ("quarantine", f"{T_US // 1000} its due time is not valid") == (found.place, found.note)
 
 
 def test_a_row_that_the_archive_restored_itself_is_not_restored_again() -> None:

@@ -30,7 +30,7 @@ from zsched.core.story.source import Source
 found, fired, skipped = (partial(change, what) for what in (What.FOUND, What.FIRED, What.SKIPPED))
 enqueued, taken_out = partial(change, What.ENQUEUED), partial(change, What.WITHDRAWN)
 OF_RUN, SINGLE = {"nominal_ms": DUE_MS, "run_id": RUN}, {"first_ms": DUE_MS, "last_ms": DUE_MS}
-BEFORE = " what was before is not in this archive"
+BEFORE = " earlier history is not in this archive"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ BEFORE = " what was before is not in this archive"
         ),
         (change(What.CANCELLED, nominal_ms=DUE_MS), f"cancelled; it was for {DUE}"),
         (change(What.CANCELLED, nominal_ms=DUE_MS, by="ann@host"), f"cancelled by ann@host; it was for {DUE}"),
-        (change(What.CANCELLED, why="RQ has it as canceled"), "cancelled (RQ has it as canceled)"),
+        (change(What.CANCELLED, why="its status in RQ is canceled"), "cancelled (its status in RQ is canceled)"),
         (change(What.QUARANTINED, nominal_ms=DUE_MS, why="its hash is gone"), "quarantined: its hash is gone"),
         (
             change(What.REPLANNED, nominal_ms=DUE_MS, next_ms=DUE_MS + MINUTE_MS, why="tzdata 2025b → 2026a"),
@@ -90,19 +90,19 @@ BEFORE = " what was before is not in this archive"
             change(What.RELEASED, run_id=RUN, why="a-1 is over"),
             f"run {RUN} was released to its queue: a-1 is over",
         ),
-        (change(What.RESTORED, nominal_ms=DUE_MS, why="lost"), f"put back, due {DUE}: Redis had lost it"),
-        (change(What.RESTORED, why="lost", by="ann@host"), "put back by ann@host: Redis had lost it"),
-        (change(What.RESTORED, why="audit"), "put back: it was missing from Redis, and the log has no reason"),
+        (change(What.RESTORED, nominal_ms=DUE_MS, why="lost"), f"restored, due {DUE}: Redis had lost it"),
+        (change(What.RESTORED, why="lost", by="ann@host"), "restored by ann@host: Redis had lost it"),
+        (change(What.RESTORED, why="audit"), "restored: it was missing from Redis, and the log has no reason"),
         (
             change(What.RESTORED, nominal_ms=DUE_MS, why="corrected"),
-            f"put back, due {DUE}: an archive had restored an older state, and another one knows a later change",
+            f"restored, due {DUE}: an archive had restored an older state, and another one knows a later change",
         ),
         (
             taken_out(why="corrected"),
-            "taken out again: an archive that did not know that it fired or was cancelled had put it back",
+            "removed again: an archive that did not know that it fired or was cancelled had restored it",
         ),
-        (taken_out(why="audit"), "taken out: RQ has its run already, so it does not wait any more"),
-        (taken_out(why="lost"), "taken out again: Redis had gone back to a time before it fired or was cancelled"),
+        (taken_out(why="audit"), "removed: RQ has its run already"),
+        (taken_out(why="lost"), "removed again: Redis had gone back to a time before it fired or was cancelled"),
         (change(What.ENDED), "ended: its rule gives no more occurrences"),
     ],
 )
@@ -119,7 +119,7 @@ def test_a_duplicate_of_a_pushed_or_unknown_run_is_shown_as_not_pushed_again() -
     assert [again] == texts(duplicate, source=Source("host:/a.db", DUE_MS + 1, "1-9"))
 
 
-def test_a_run_that_nobody_pushed_was_made_by_another_program() -> None:
+def test_a_run_that_was_never_pushed_was_made_by_another_program() -> None:
     duplicate = change(What.DUPLICATE, DUE_MS + 1, nominal_ms=DUE_MS, run_id=RUN)
 
     for source in (COMPLETE, Source("host:/a.db", DUE_MS, "1-9"), Source(None, DUE_MS, "1-9")):

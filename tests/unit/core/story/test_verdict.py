@@ -48,7 +48,7 @@ def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
 @pytest.mark.parametrize(
     ("schedule", "word", "text", "remedy"),
     [
-        (held(), "SCHEDULED", "next 2026-01-01 00:01:00+00:00, in 1 min", "nothing has to be done: it fires then"),
+        (held(), "SCHEDULED", "next 2026-01-01 00:01:00+00:00, in 1 min", "nothing to do: it fires then"),
         (
             held(next_ms=DUE_MS - 5000),
             "OVERDUE",
@@ -59,7 +59,7 @@ def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
             held(ScheduleState.PAUSED, next_ms=DUE_MS + 1000, since_ms=DUE_MS - 1000, note="sale"),
             "PAUSED",
             'since 2025-12-31 23:59:59+00:00: "sale"; it would be due 2026-01-01 00:00:01+00:00',
-            "let it go on: zsched resume a",
+            "resume it: zsched resume a",
         ),
         (
             held(unreadable=("jitter", "policy")),
@@ -71,19 +71,19 @@ def ended(status: RunStatus = RunStatus.SUCCEEDED, **more: Any) -> Run:
             held(ScheduleState.PAUSED, next_ms=DUE_MS - 14_000, since_ms=DUE_MS - 20_000),
             "PAUSED",
             "since 2025-12-31 23:59:40+00:00; it was due 2025-12-31 23:59:46+00:00, 14.0 s ago, and waits",
-            "let it go on: zsched resume a",
+            "resume it: zsched resume a",
         ),
         (
             held(ScheduleState.QUARANTINED, since_ms=DUE_MS, note="its hash is gone"),
             "QUARANTINED",
             f'since {DUE}: "its hash is gone"',
-            "schedule it again, or cancel it, or put it back if the cause is gone: zsched release a",
+            "schedule it again, or cancel it, or release it if the cause is gone: zsched release a",
         ),
         (
             held(ScheduleState.ENDED, next_ms=None, since_ms=DUE_MS),
             "ENDED",
             f"since {DUE}: its rule gives no more occurrences",
-            "nothing has to be done",
+            "nothing to do",
         ),
     ],
 )
@@ -94,8 +94,8 @@ def test_the_verdict_without_runs_is_the_state(schedule: Schedule, word: str, te
 
 
 REPAIR = f"zsched show {RUN} has the traceback; repair the cause, then run it again"
-UNRECORDED = f"run {RUN} was pushed; that it ended is not recorded yet"
-LOST = "Redis does not have it: nothing here says why, so Redis lost it, or another writer removed it"
+UNRECORDED = f"run {RUN} was pushed; its end is not recorded yet"
+LOST = "Redis does not have it: no reason is recorded, so Redis lost it, or another writer removed it"
 FIRED = change(What.FIRED, run_id=RUN, nominal_ms=DUE_MS)
 QUEUED = pushed(RUN, DUE_MS * 1000)
 VERDICTS = {
@@ -121,7 +121,7 @@ VERDICTS = {
             run_ended(Run("a-1", RunStatus.SUCCEEDED)),
         ),
         "PUSHED",
-        "run a-2 was pushed; that it ended is not recorded yet",
+        "run a-2 was pushed; its end is not recorded yet",
     ),
     "a cancelled rule, whatever the end of its last run": (
         story(
@@ -176,7 +176,7 @@ def test_the_verdict_on_a_fired_one_shot_is_the_end_of_its_run(run: Run, expecte
 @pytest.mark.parametrize(
     ("status", "word", "remedy"),
     [
-        (RunStatus.SUCCEEDED, "RAN", "nothing has to be done"),
+        (RunStatus.SUCCEEDED, "RAN", "nothing to do"),
         (RunStatus.FAILED, "FAILED", f"{REPAIR}: zsched retry {RUN}"),
         (RunStatus.LOST, "LOST", f"run it again: zsched retry {RUN}"),
         (RunStatus.EXPIRED, "EXPIRED", f"run it again: zsched retry {RUN}"),
@@ -215,7 +215,7 @@ def test_the_remedy_of_a_run_that_took_too_long_is_a_longer_timeout_and_no_retry
 def test_an_end_of_a_later_version_is_shown_as_lost() -> None:
     over = change(What.RUN_ENDED, run_id=RUN, why="enchanted", record="{}")
 
-    assert [f"run {RUN} is lost: what was recorded of its end cannot be read"] == texts(over)
+    assert [f"run {RUN} is lost: the record of its end cannot be read"] == texts(over)
 
 
 @pytest.mark.parametrize(
@@ -248,10 +248,10 @@ def test_the_last_of_several_open_runs_is_shown_and_the_others_are_counted() -> 
 UNHEARD, SUSPENDED = {"mail": Stalled.UNHEARD}, {"mail": Stalled.SUSPENDED}
 
 
-GO_ON, IDLE = "let them go on: rq resume", "; RQ's workers are suspended"
-NO_WORKER = "; RQ knows of no worker that listens to queue mail"
-TURN = "nothing has to be done: its turn comes; if that takes too long, start another worker: rq worker mail"
-STOP = f"nothing has to be done, unless it hangs; then stop it: zsched cancel-run {RUN}"
+GO_ON, IDLE = "resume them: rq resume", "; RQ's workers are suspended"
+NO_WORKER = "; no RQ worker is registered for queue mail"
+TURN = "nothing to do: its turn comes; if that takes too long, start another worker: rq worker mail"
+STOP = f"nothing to do, unless it hangs; then stop it: zsched cancel-run {RUN}"
 STALLED: list[tuple[RunStatus, Mapping[str, Stalled], str, str, str]] = [
     (RunStatus.QUEUED, UNHEARD, "NOT RUN", f"queued since {DUE}{NO_WORKER}", "start one: rq worker mail"),
     (RunStatus.QUEUED, SUSPENDED, "NOT RUN", f"queued since {DUE}{IDLE}", GO_ON),
@@ -291,7 +291,7 @@ IN_THE_WAY = {
     "a run that a worker has": (
         [Run("a-1", RunStatus.RUNNING, started_ms=DUE_MS - 33_000, worker="w", queue="mail")],
         "; run a-1 is running since 2025-12-31 23:59:27+00:00 on worker w, for 33.0 s now; next ",
-        "nothing has to be done, unless it hangs; then stop it: zsched cancel-run a-1",
+        "nothing to do, unless it hangs; then stop it: zsched cancel-run a-1",
     ),
     "a queued run": (
         [Run("a-1", RunStatus.QUEUED, queued_ms=DUE_MS - 90_000, queue="mail")],
@@ -301,10 +301,10 @@ IN_THE_WAY = {
     "a run that waits for a running one": (
         [Run("a-1", RunStatus.QUEUED, queue="mail"), Run("a-0", RunStatus.RUNNING)],
         "; run a-0 is running; 1 more of its runs is not over; next ",
-        "nothing has to be done, unless it hangs; then stop it: zsched cancel-run a-0",
+        "nothing to do, unless it hangs; then stop it: zsched cancel-run a-0",
     ),
-    "a run that is over": ([Run("a-1", RunStatus.SUCCEEDED)], "; next ", "nothing has to be done: that run is over"),
-    "a run that RQ has no more": ([], "; next ", "nothing has to be done: that run is over"),
+    "a run that is over": ([Run("a-1", RunStatus.SUCCEEDED)], "; next ", "nothing to do: that run is over"),
+    "a run that RQ has no more": ([], "; next ", "nothing to do: that run is over"),
 }
 
 
@@ -343,7 +343,7 @@ def test_a_run_instead_of_several_occurrences_is_not_good_until_the_next_one_ran
         gap.text
     )
     command = f"zsched backfill a --from {FIRST_GONE} --to {LAST_GONE}"
-    assert f"nothing has to be done, if that is enough; the others run, too, by: {command}" == remedy_of(gap)
+    assert f"nothing to do, if that is enough; the others run, too, by: {command}" == remedy_of(gap)
 
 
 @pytest.mark.parametrize(

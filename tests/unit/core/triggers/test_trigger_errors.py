@@ -32,7 +32,7 @@ def refusal(parse, value):
 
 OF_CRON = {
     "4 fields": ["* * * *"],
-    "is a year, and no field here is one: six begin with the seconds; write '0 0 1 1 *'": ["0 0 1 1 * 2027"],
+    "is a year, not supported: six fields begin with the seconds; write '0 0 1 1 *'": ["0 0 1 1 * 2027"],
     "write '* * * * * *' with starts= and ends=, or give at= for a single time": ["* * * * * * *"],
     "write '0 0 12 ? * 2-6' with starts=": ["0 0 12 ? * 2-6 *", "0 0 12 ? * 2-6 2027-2030"],
     "write '0 12 24 12' with starts=": ["0 12 24 12 2027"],
@@ -55,7 +55,7 @@ OF_CRON = {
     "write L5 for": ["0 0 * * 5L"],
     "mixes": ["0 0 * * MON,FRI#2"],
     "W (": ["0 0 15W * *"],
-    "drawn by lot": ["H * * * *", "R(0-9) * * * *"],
+    "would be random": ["H * * * *", "R(0-9) * * * *"],
     "reboot": ["@reboot"],
     "@weekly": ["@fortnightly"],
     "tz=": ["TZ=UTC 0 0 * * *"],

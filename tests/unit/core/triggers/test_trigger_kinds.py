@@ -67,7 +67,7 @@ def test_a_kind_comes_back_as_itself_from_a_stored_rule_a_copy_and_a_pickle(kind
 
 
 def test_an_unknown_kind_in_a_stored_rule_is_refused_with_the_known_kinds() -> None:
-    with pytest.raises(ValueError, match="'moon' is no kind of trigger; known are every, cron, rrule"):
+    with pytest.raises(ValueError, match="'moon' is not a kind of trigger; known are every, cron, rrule"):
         read_spec('{"kind":"moon","expr":"full","tz":"UTC"}')
 
 
