@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zsched.core.triggers.calendar_definition import Calendar
 
 
-class Span(NamedTuple):
+class ClosedSpan(NamedTuple):
     """[start_s, end_s) of excluded instants, and the word that says why."""
 
     start_s: int
@@ -25,9 +25,9 @@ class Span(NamedTuple):
 
 
 class Closure(Protocol):
-    """What one text, or a calendar, excludes."""
+    """The excluded times of one text, or of a calendar."""
 
-    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterable[Span]:
+    def spans(self, start_s: int, end_s: int, offset_s: int) -> Iterable[ClosedSpan]:
         """Yield the spans that overlap [start_s, end_s), in which the zone has the offset *offset_s*."""
         ...
 
