@@ -51,6 +51,10 @@ class UnknownZone(InvalidSchedule):
     """No time zone of this machine has this name, ``value``. Another machine's data may have it."""
 
 
+class UnknownCalendar(InvalidSchedule):
+    """No calendar of this namespace has this name, ``value``."""
+
+
 class InvalidTask(InvalidSchedule):
     """
     A task's decorator contradicts itself or its function's signature, or the task cannot be imported here.

@@ -21,7 +21,8 @@ from tests.clocks import day_later
 from tests.integration.auditor.auditing import Auditing
 from zsched.core.clock import ManualClock, from_ms, to_ms
 from zsched.core.recovery.audit import GRACE_MS
-from zsched.daemon import replan as module
+from zsched.daemon import replan
+from zsched.daemon import replanning as module
 from zsched.daemon.replan import Replanner
 from zsched.daemon.tick import Tick
 from zsched.storage.dispatch import FireResult
@@ -244,12 +245,12 @@ class SlowClock(ManualClock):
 def test_tzdata_replaced_under_a_running_daemon_is_logged_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     leading = Leading(scene)
     leading.settle()
-    monkeypatch.setattr(module, "installed", lambda: OLD)
+    monkeypatch.setattr(replan, "installed", lambda: OLD)
 
     with capture_logs() as said:
         leading.step()
         for _ in range(3):
-            leading.clock.advance(module._LOOK_MS)
+            leading.clock.advance(replan._LOOK_MS)
             leading.step()
 
     assert [("zone_rules_installed", "2026z, from here", "2025a, from here")] == [
@@ -273,7 +274,7 @@ def test_the_auditor_raises_no_alarm_for_a_replanned_schedule(scene: Scene) -> N
     later_ms = day_later(should_ms, TZ, TZ)
     auditing = Auditing(scene)
 
-    scene.dispatch.replan(scene.term, "2026z", [module.Move(now, later_ms, later_ms)])
+    scene.dispatch.replan(scene.term, "tzdata", "2026z", [module.Move(now, later_ms, later_ms)])
     scene.pass_time(should_ms - scene.now_ms + 2 * GRACE_MS)
 
     assert [] == auditing.run()

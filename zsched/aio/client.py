@@ -188,6 +188,9 @@ class AsyncClient:
 
     retry_many = _awaited(Client.retry_many)
     cancel_runs = _awaited(Client.cancel_runs)
+    calendars = _awaited(Client.calendars)
+    put_calendar = _awaited(Client.put_calendar)
+    delete_calendar = _awaited(Client.delete_calendar)
     cancel_many = _awaited(Client.cancel_many)
     pause_many = _awaited(Client.pause_many)
     resume_many = _awaited(Client.resume_many)

@@ -13,8 +13,9 @@ unfinished bootstrap, it is removed when the archive is opened again.
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +38,11 @@ from zsched.core.runs.run_id import suffix_of
 from zsched.errors import ArchiveCorrupt, ArchiveFailed
 
 _PIECE: Final = 16_000  # changes sorted and written at once: more would hold up other threads (the GIL)
+
+
+def _t_of(held: str) -> int:
+    """Return t of the change of a calendar, as ``CalendarsHeld``."""
+    return int(held.partition(" ")[0])
 
 
 class Archive:
@@ -94,6 +100,7 @@ class Archive:
         self._prefixes, self._prefixed = PrefixWriter(self._db, self._suffix), -PREFIX_IDS
         self._tail = self.position
         self._fold = StateWriter(self._db, self._life, self._suffix)
+        self._fold.calendars |= json.loads(facts.get("calendars", "{}"))
         self._start_fold(self._life)
         if "archive" not in facts:
             self._begin()
@@ -120,6 +127,8 @@ class Archive:
         with converted(self.path):
             if not self.is_bootstrapping and self._tail is not None:
                 self._set(position=str(self._tail))
+            if self._fold.calendars:
+                self._set(calendars=json.dumps(self._fold.calendars, ensure_ascii=False, sort_keys=True))
             counts = {"unknown_entries": self.unknown_entries, "unreadable_entries": self.unreadable_entries}
             self._set(touches=self._touches, format=self._format, **counts)
             self._commit()
@@ -154,6 +163,11 @@ class Archive:
     def unknown(self) -> set[Key]:
         """Schedules (id, '') and runs (id, run) in entries that the state lacks: ``scan`` them, then clear."""
         return self._fold.unknown
+
+    def hold_calendars(self, held: Mapping[str, str]) -> None:
+        """Add the calendars that Redis holds, as ``CalendarStore.held``; the later change of each counts."""
+        known = self._fold.calendars
+        known |= {name: text for name, text in held.items() if name not in known or _t_of(known[name]) < _t_of(text)}
 
     def rest(self) -> None:
         """Free the memory of the page cache, until the next change reads its pages again."""

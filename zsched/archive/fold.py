@@ -24,6 +24,7 @@ from zsched.core.log.kinds import ParsedEntry, parse
 from zsched.core.log.puts import DISABLED
 from zsched.core.log.rows import (
     Advanced,
+    CalendarsHeld,
     Counted,
     Mentioned,
     OneShotsFired,
@@ -65,6 +66,7 @@ class StateWriter:
     def __init__(self, db: sqlite3.Connection, life: int, run_suffix: str, *, is_part: bool = False) -> None:
         db.create_function("live_sum", 11, self._opened_sum, deterministic=True)  # refused while a statement is open
         self._db, self._suffix, self._is_part = db, run_suffix, is_part
+        self.calendars: dict[str, str] = {}  # as ``CalendarsHeld``, of all states: each text has the time of its change
         self.begin(life)
 
     def begin(self, life: int) -> None:
@@ -242,6 +244,9 @@ class StateWriter:
         if schedule is not None:
             schedule.nominal_ms, schedule.due_ms, schedule.t_us = row.new_nominal_ms, row.new_due_ms, self._t
 
+    def _hold_calendars(self, row: CalendarsHeld) -> None:
+        self.calendars |= row.texts
+
     def _count(self, row: Counted) -> None:
         schedule = self._look(row.id)
         if schedule is not None:
@@ -373,5 +378,6 @@ _FOLDS: Final[dict[type[Row], Callable[[StateWriter, Any], None]]] = {
     OneShotsLeft: StateWriter._leave,
     PushedByRule: StateWriter._push_all,
     RunsOver: StateWriter._leave,
+    CalendarsHeld: StateWriter._hold_calendars,
     Mentioned: lambda fold, row: None,
 }

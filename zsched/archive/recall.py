@@ -9,6 +9,7 @@ do not count here (``fact`` known_from).
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -52,6 +53,12 @@ class Recall:
         self._arguments = Arguments(db)
         self._fields: dict[int, Sequence[RecordFields]] = {}
         self._touched: dict[int, dict[str, int]] = {}  # entry → the schedules that it changed
+
+    def calendars(self) -> dict[str, str]:
+        """Return its calendars, as ``CalendarsHeld``."""
+        with converted(self._path):
+            found = self._db.execute("SELECT value FROM fact WHERE name = 'calendars'").fetchone()
+            return dict(json.loads(found[0])) if found else {}
 
     def number_of(self, position: Position) -> int | None:
         """Return the number of an entry in its own history; None if it never had the entry."""

@@ -165,6 +165,7 @@ _TEXTS: Final = {
     What.WITHDRAWN: "removed {} that are over",
     What.EXPIRED: "let {} expire",
     What.COALESCED: "left out {} in favour of later ones",
+    What.EXCLUDED: "left out {} at excluded times",
     What.UNKNOWN: "decided {} in an unknown way",
     What.DUPLICATE: "did not push {} again that were there already",
     What.RUN_AGAIN: "pushed {} again after their workers died",
@@ -175,7 +176,7 @@ _TEXTS: Final = {
     What.RAN_AGAIN: "found {} that ran again after they were over",
     What.RUN_ENDED: "{} ended",
 }
-_OF_OCCURRENCES: Final = frozenset({*LEFT_OUT, What.UNKNOWN})
+_OF_OCCURRENCES: Final = frozenset({*LEFT_OUT, What.EXCLUDED, What.UNKNOWN})
 _WITH_RUNS: Final = PUSHES | OF_RUNS | {What.DUPLICATE}
 _ENDS: Final = {
     RunStatus.SUCCEEDED.value: "{} succeeded",

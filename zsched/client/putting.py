@@ -290,7 +290,7 @@ class Putting:
         raise outdated()
 
     def _first_times(self) -> FirstTimes:
-        return FirstTimes(self._clock, self._puts.server_now_ms)
+        return FirstTimes(self._clock, self._puts.server_now_ms, self._puts.calendars)
 
 
 def _effect_again(has_own_id: bool, is_relative: bool) -> str:

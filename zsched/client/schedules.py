@@ -25,6 +25,7 @@ from zsched.core.options.arguments import (
     flag,
 )
 from zsched.core.options.choices import Missed, ScheduleState
+from zsched.core.wording import plural, some
 from zsched.errors import InvalidSchedule
 from zsched.storage.refusals import demand, not_found
 
@@ -76,6 +77,41 @@ class Schedules(Past):
     _reruns: Reruns
     _store: Store
     _updating: Updating
+
+    # -- calendars ----------------------------------------------------------------------------------
+
+    def calendars(self) -> dict[str, dict[str, list[str]]]:
+        """Return the calendars of the namespace by name, each with its ``dates`` and ``windows``."""
+        return {name: calendar.to_dict() for name, calendar in sorted(self._reader.calendars().items())}
+
+    def put_calendar(self, name: str, *, dates: Sequence[str] = (), windows: Sequence[str] = ()) -> str:
+        """
+        Put a calendar, which schedules of the namespace name in ``exclude``: created, updated or unchanged. *dates*:
+        "2026-12-24", "2026-12-24..2027-01-01" or "12-25", with a word for people behind it; *windows*: "Sat,Sun",
+        "22:00-07:00" or both in one. Schedules that name it are planned anew within seconds.
+
+        Raises:
+            InvalidSchedule: the name or a text is bad; nothing was written.
+        """
+        from zsched.core.triggers.calendar_definition import Calendar
+
+        calendar = Calendar.of(name, {"dates": dates, "windows": windows})
+        return self._store.calendars.put({name: calendar.text})[name]
+
+    def delete_calendar(self, name: str) -> bool:
+        """
+        Delete a calendar. Return False if no calendar has this name.
+
+        Raises:
+            InvalidSchedule: schedules name it; the error has some of their ids.
+        """
+        from zsched.storage.calendars import DELETED
+
+        recurring = self._reader.schedules(self._reader.recurring())
+        if named := [one.id for one in recurring if one.trigger is not None and name in one.trigger.exclude]:
+            problem = f"{plural(len(named), 'schedule')} name it: {some(named)}"
+            raise InvalidSchedule("name", name, problem, "change their exclude first")
+        return self._store.calendars.put({name: DELETED})[name] == "deleted"
 
     # -- life cycle ---------------------------------------------------------------------------------
 

@@ -277,4 +277,4 @@ def _attribute(value: object, name: str) -> Any:
 def _trigger_dict(spec: TriggerSpec) -> dict[str, Any]:
     times = {"starts": iso(spec.starts_ms), "ends": iso(spec.ends_ms)}
     rule = {"kind": spec.kind.name, "expr": spec.kind.describe(spec.expr), "tz": spec.tz}
-    return rule | times | json_of(spec, "count", "gap", "fold", "jitter_s")
+    return rule | times | json_of(spec, "count", "gap", "fold", "jitter_s", "exclude", "on_excluded")

@@ -19,6 +19,7 @@ import structlog
 from zsched.config.settings import Settings
 from zsched.core.clock import Clock, SystemClock
 from zsched.core.triggers.zones import lack_of
+from zsched.daemon.calendars import CalendarReplanner
 from zsched.daemon.doubt import DoubtEnder
 from zsched.daemon.elector import Elector
 from zsched.daemon.failures import Failures
@@ -26,6 +27,7 @@ from zsched.daemon.meter import Meter
 from zsched.daemon.naming import AWAITED_MS, LOOK_EVERY_MS, Namer
 from zsched.daemon.native import Native
 from zsched.daemon.replan import Replanner
+from zsched.daemon.replanning import Replanning
 from zsched.daemon.supervisor import Supervisor
 from zsched.daemon.tick import Tick, Ticker
 from zsched.daemon.trimmer import Trimmer
@@ -61,7 +63,8 @@ class Session:
     elector: Elector
     namer: Namer
     ticker: Ticker
-    replanner: Replanner
+    replanners: tuple[Replanning, ...]
+    calendars: CalendarReplanner
     trimmer: Trimmer
     archivers: Archivers
     doubt: DoubtEnder
@@ -150,15 +153,20 @@ class Daemon:
             self._supervisor.ready()
             lease = Lease(wire, self._keys, server, self._clock, self.id, settings.lease_ms)
             elector = Elector(lease, self._clock, settings.renew_ms)
-            replanner = Replanner(wire, self._keys, self._zone_rules, self._clock)
+            calendars = CalendarReplanner(wire, self._keys, self._clock)
+            present = calendars.present
+            replanner = Replanner(wire, self._keys, self._zone_rules, self._clock, present)
             dispatch = Dispatch(wire, self._keys)
             native = Native(NativeJobs(wire, self._keys), self._settings.rq.native, self._clock)
             limits, keep_back = self._settings.runs_per_second, replanner.keep_back
             waiting = WaitingRuns(dispatch, self._clock)
-            ticker = Ticker(dispatch, native, settings, self._clock, limits, self._meter, keep_back, waiting)
+            ticker = Ticker(dispatch, native, settings, self._clock, limits, self._meter, keep_back, waiting, present)
             trimmer = Trimmer(dispatch, Log(wire, self._keys), self._settings.archive, self._clock)
             archivers, doubt = Archivers(wire, self._keys), DoubtEnder(wire, self._keys, self._clock)
-            yield Session(server, elector, self._namer.over(wire), ticker, replanner, trimmer, archivers, doubt)
+            replanners = replanner, calendars
+            yield Session(
+                server, elector, self._namer.over(wire), ticker, replanners, calendars, trimmer, archivers, doubt
+            )
 
     def _serve(self, session: Session) -> None:
         """Lead whenever possible, until stopped or until the connection is lost."""
@@ -199,6 +207,7 @@ class Daemon:
         elector, ticker = session.elector, session.ticker
         assert elector.term is not None  # the campaign was won
         ticker.begin(elector.term)
+        session.calendars.look()
         first = elector.term
         is_named, has_looked = first.gen is not None, first.hold_ms <= first.now_ms
         session.namer.remember(first.gen)
@@ -212,7 +221,7 @@ class Daemon:
                 else:
                     is_named = has_looked = True
                     tick = ticker.tick(elector.term)
-                    has_moved = session.replanner.step_if_free(elector.term, tick)
+                    has_moved = any(one.step_if_free(elector.term, tick) for one in session.replanners)
             except RedisRefused as error:  # out of memory, or a wrong type of key: keep leading, it may be repaired
                 self._health.trouble = str(error)
                 self._say_once("redis_refused", str(error))

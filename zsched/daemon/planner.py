@@ -8,7 +8,7 @@ applied per schedule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -16,8 +16,9 @@ from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.policy import plan
 from zsched.core.options.checked import letters_in, read_policy
 from zsched.core.options.choices import CatchUp
+from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.spec import Anchor
-from zsched.core.triggers.trigger import build, spec_of
+from zsched.core.triggers.trigger import build, spec_of, with_calendars
 from zsched.errors import UnknownZone
 from zsched.storage.dispatch import DueRecurring, PlannedDue, WrittenPlan, advance_words
 
@@ -38,14 +39,18 @@ class Planned:
 
 
 class Planner:
-    """Makes plans, with a cache; one per connection."""
+    """Makes plans, with a cache; one per connection. *calendars*: the present ones, a new value when they change."""
 
-    def __init__(self) -> None:
+    def __init__(self, calendars: Callable[[], Calendars] = lambda: NO_CALENDARS) -> None:
+        self._read_calendars, self._calendars = calendars, NO_CALENDARS
         self._shared: dict[tuple[bytes, bytes | None, bytes], WrittenPlan] = {}
 
     def plan(self, due: Iterable[DueRecurring], now_ms: int) -> Planned:
         """Plan each; one bad schedule never stops the others."""
         planned = Planned()
+        if self._calendars is not self._read_calendars():
+            self._calendars = self._read_calendars()
+            self._shared.clear()
         for one in due:
             try:
                 nominal = _nominal(one.progress)
@@ -62,7 +67,7 @@ class Planner:
 
     def _plan(self, due: DueRecurring, nominal: bytes, now_ms: int) -> WrittenPlan:
         policy_text = (due.policy or b"").decode()
-        spec, policy = spec_of(due.trigger), _policy(policy_text)
+        spec, policy = with_calendars(spec_of(due.trigger), lambda: self._calendars), _policy(policy_text)
         nominal_ms, anchor_ms = int(nominal), int(due.anchor_ms)
         if not (0 <= nominal_ms <= LAST_MS and 0 <= anchor_ms <= LAST_MS):  # a script would stop halfway
             raise ValueError("its nominal time or its anchor is not within the years 1970 to 9999")

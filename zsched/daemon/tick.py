@@ -20,6 +20,7 @@ from zsched.config.settings import DaemonSettings
 from zsched.core.clock import Clock
 from zsched.core.entry import text
 from zsched.core.occurrences.outcomes import Outcome, outcome_of
+from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.zones import lack_of
 from zsched.daemon.batch import Batch
 from zsched.daemon.meter import Meter
@@ -65,10 +66,12 @@ class Ticker:
         meter: Meter | None = None,
         keep_back: Callable[[Term, FireResult], FireResult] = lambda term, fired: fired,
         waiting: WaitingRuns | None = None,
+        calendars: Callable[[], Calendars] = lambda: NO_CALENDARS,
     ) -> None:
         """
         Make a ticker. *limits*: by queue, the most runs per second. *keep_back*: removes, from the due recurring
         schedules, those that must not fire yet. *waiting*: None, another caller launches the runs that wait.
+        *calendars*: those that rules name.
         """
         self._dispatch, self._native, self._clock = dispatch, native, clock
         self._waiting = waiting
@@ -77,7 +80,7 @@ class Ticker:
         self._patience_ms = settings.overlap_patience_s * 1000
         self._fire_batch = Batch(settings.batch_max, settings.script_target_ms)
         self._advance_batch = Batch(max(int(settings.batch_max * _ADVANCE_SHARE), 1), settings.script_target_ms)
-        self._planner, self._server_clock = Planner(), ServerClock(clock)
+        self._planner, self._server_clock = Planner(calendars), ServerClock(clock)
         self._is_held, self._keep_back = False, keep_back
         self._wrong = set[str]()  # RQ's keys of a wrong type that were logged in this term
         self.lacking = set[str]()  # zones of due schedules that this machine lacks

@@ -9,7 +9,7 @@
 --              list in the order of the plans. A plan is words by single spaces: number of its schedules, their word of
 --              lib/lanes, nominal ms or - (nothing fires), its due ms, overlap policy, most runs that may wait, flags
 --              or -, next nominal ms or -, its due ms, and the record of occurrences that passed:
---              "<why>:<first ms>:<last ms>:<count>" by commas, or -
+--              "<why>:<first ms>:<last ms>:<count>" by commas, some with ":<note>", or -
 -- RETURNS  OK, now ms, then in one text per schedule a word: fired deferred uncertain skipped overlap expired passed
 --          duplicate changed quarantined
 --          |  STALE  |  SERVER  |  HELD, now ms, hold ms  |  JUMPED, now ms

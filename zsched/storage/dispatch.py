@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from zsched.core.entry import Position, text
 from zsched.core.occurrences.planning import Move
-from zsched.core.occurrences.policy import Plan, Policy
+from zsched.core.occurrences.policy import Plan, Policy, passed_text
 from zsched.core.runs.job import OFFSET_FIELD
 from zsched.core.runs.run import FAILURES, GONE, Run, facts_text
 from zsched.core.runs.run_id import schedule_of
@@ -265,17 +265,21 @@ class Dispatch:
         reply = self._scripts.call("trim", first_kept=first_kept, limit=limit, silent_ms=_SILENT_MS, **term.fence)
         return int(reply[0])
 
-    def replan(self, term: Term, tzdata: str, moves: Sequence[Move] = (), *, is_done: bool = False) -> ReplanResult:
+    def replan(
+        self, term: Term, field: str, version: str, moves: Sequence[Move] = (), *, is_done: bool = False
+    ) -> ReplanResult:
         """
-        Move waiting schedules to their times by the zone rules of version *tzdata*. *is_done*: all schedules are
-        planned by these rules now. Without *moves*, only read the version.
+        Move waiting schedules to their times by *version* of what meta's *field* is about. *is_done*: all schedules are
+        planned by it now. Without *moves*, only read the version.
         """
         rows = list[Any]()
         for move in moves:
             record = move.record
             known = record.id, record.own_fields()[b"version"], record.due_ms, record.nominal_ms
-            rows += (*known, move.nominal_ms, move.due_ms)
-        reply = self._scripts.call("replan", tzdata=tzdata, is_done=int(is_done), rows=rows, **term.fence)
+            rows += (*known, move.nominal_ms, move.due_ms, passed_text(move.passed))
+        reply = self._scripts.call(
+            "replan", field=field, plans_by=version, is_done=int(is_done), rows=rows, **term.fence
+        )
         words = zip(moves, reply[2:], strict=True)
         return ReplanResult(text(reply[1]), [move for move, word in words if word == b"moved"])
 
@@ -316,9 +320,8 @@ def advance_words(plan: Plan, policy: Policy, flags: str = "") -> bytes:
     """Write a plan for advance.lua, of a schedule with these flag letters."""
     times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.fire_ms, plan.due_ms))
     next_times = ("-" if at_ms is None else str(at_ms) for at_ms in (plan.next_ms, plan.next_due_ms))
-    ranges = (f"{one.why}:{one.range.first_ms}:{one.range.last_ms}:{one.range.count}" for one in plan.passed)
     policies = policy.overlap.value, str(policy.overlap_limit), flags or "-"
-    words = (*times, *policies, *next_times, ",".join(ranges) or "-")
+    words = (*times, *policies, *next_times, passed_text(plan.passed))
     return " ".join(words).encode()
 
 

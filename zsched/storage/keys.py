@@ -56,8 +56,8 @@ class Keys:
     lease = NamedKey("lease", "STRING with PX: token ``<daemon uuid>:<epoch>:<lease ms>:<nonce>`` of the current term.")
     meta = NamedKey(
         "meta",
-        "HASH: gen, epoch, seq, server, hold, doubt, format, serializer, rq_prefix, tzdata (version), throttled; "
-        "in tests also offset_ms, frozen_ms, frozen_by.",
+        "HASH: gen, epoch, seq, server, hold, doubt, format, serializer, rq_prefix, tzdata (version), calendars, "
+        "planned_calendars (entries), throttled; in tests also offset_ms, frozen_ms, frozen_by.",
     )
     log = NamedKey(
         "log", "STREAM: every change; ids ``<epoch>-<seq>``, seq dense; fields kind, t (µs), the kind's own."
@@ -98,6 +98,7 @@ class Keys:
         "HASH: id of a signed one-shot that was given as local time, and that a change of its zone's rules did "
         "not move → ``<due ms> <due ms by the new rules>``.",
     )
+    calendars = NamedKey("calendars", "HASH: name → ``<t of its change> <calendar>``, or - for it; lua/calendars.lua.")
     failing = NamedKey("failing", "ZSET: recurring id → failed runs in a row; see lua/lib/state.lua.")
     blocked = NamedKey("blocked", "ZSET: recurring id → skips for overlap in a row.")
     wake = NamedKey(

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from uuid import uuid4
@@ -27,6 +27,7 @@ from zsched.core.runs.signature import SIGNATURE_FIELD, UNSIGNED
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import delay_of
 from zsched.errors import InvalidSchedule, RedisUnavailable
+from zsched.storage.calendars import CalendarStore
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import LogPlace
@@ -199,6 +200,7 @@ class PutScripts:
         self._link, self.keys, self.encoder, self._by, self.signer = link, keys, encoder, by, signer
         self._scripts = Scripts(link, keys, by)
         self._is_serializer_agreed = False
+        self.server_now_ms, self.calendars = partial(server_now_ms, link, keys), CalendarStore(link, keys).read
 
     def acting_as(self, by: str) -> PutScripts:
         """Return the same, with another *by*."""
@@ -324,10 +326,6 @@ class PutScripts:
         if not self._is_serializer_agreed:
             self._claim_serializer(word)
         return Answer.from_reply(word, now_ms, due_ms, change)
-
-    def server_now_ms(self) -> int:
-        """Return the server's time, as scripts see it."""
-        return server_now_ms(self._link, self.keys)
 
     def put_many(self, calls: Iterable[BulkCall]) -> Iterator[Replies]:
         """Put by ``one_shots_call`` and ``recurring_call``, ids distinct in a call. Yield replies in their order."""

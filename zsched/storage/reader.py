@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -16,6 +16,7 @@ from zsched.core.model import Schedule
 from zsched.core.options.choices import Priority
 from zsched.core.record import Place, Record
 from zsched.core.runs.signature import job_pairs
+from zsched.storage.calendars import CalendarStore
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
@@ -28,6 +29,7 @@ from zsched.storage.throttled import throttled_sets
 
 if TYPE_CHECKING:
     from zsched.core.occurrences.recent import Ahead, RecentActivity
+    from zsched.core.triggers.calendars import Calendars
     from zsched.storage.last_minutes import LastMinutes
     from zsched.storage.overview import Overview
     from zsched.storage.puts import Put
@@ -56,7 +58,7 @@ class Reader:
     def find(self, id: str) -> Schedule | None:
         """Return one schedule, or None."""
         page = read_page(self._scripts, self._keys, [id])
-        return as_schedule(page.records[0], self._encoder, page.now_ms) if page.records else None
+        return self._schedule(page.records[0], self.calendars, page.now_ms) if page.records else None
 
     def get(self, id: str) -> Schedule:
         """Return one schedule. Raises ScheduleNotFound."""
@@ -72,9 +74,20 @@ class Reader:
         Yield the existing schedules of *ids*, in their order; read page by page. *at_first*: the largest number in the
         first page. Those without *texts* in their stored form are left out.
         """
-        sought = [text.encode(errors="replace") for text in texts]
+        sought, calendars = [text.encode(errors="replace") for text in texts], cache(self.calendars)
         for page in read_records(self._scripts, self._keys, ids, at_first):
-            yield from (as_schedule(record, self._encoder) for record in page.records if _has(record, sought))
+            yield from (self._schedule(record, calendars) for record in page.records if _has(record, sought))
+
+    def calendars(self) -> Calendars:
+        """Return the calendars of the namespace."""
+        return CalendarStore(self._link, self._keys).read()
+
+    def _schedule(self, record: Record, calendars: Callable[[], Calendars], now_ms: int = 0) -> Schedule:
+        """Return *record* as a schedule, with *calendars* if its rule names one."""
+        from zsched.core.triggers.trigger import with_calendars  # as_schedule imports it at its use, too
+
+        found = as_schedule(record, self._encoder, now_ms)
+        return found if found.trigger is None else replace(found, trigger=with_calendars(found.trigger, calendars))
 
     def expected(self, put: Put) -> Schedule:
         """Return the result of ``find`` after *put* of a recurring schedule, without its place and times."""

@@ -26,7 +26,7 @@ from zsched.core.runs.run_id import run_id_of
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import build, delay_of, read_spec
 from zsched.core.wording import LONGEST_NAME
-from zsched.errors import InvalidSchedule, TriggerError, UnknownZone
+from zsched.errors import InvalidSchedule, TriggerError, UnknownCalendar, UnknownZone
 from zsched.storage.keys import Keys
 from zsched.storage.rqjob import Encoder
 from zsched.storage.scripts import Scripts
@@ -205,6 +205,6 @@ def _iso_ms(text: str | None) -> int | None:
 def _spec(text: str) -> TriggerSpec:
     """Return the rule of *text*. Raises UNREADABLE, TriggerError: there is none that can be built."""
     spec = read_spec(text)
-    with suppress(UnknownZone):  # another machine has it
+    with suppress(UnknownZone, UnknownCalendar):  # another machine has it, or it comes
         build(spec, 0)
     return spec

@@ -53,17 +53,17 @@ USERS: Final[Mapping[str, tuple[Role, ...]]] = {
 }
 
 _OF_CLIENTS: Final = (
-    "archived", "cancel", "cancel_run", "enqueue", "get", "look", "pause", "put", "put_recurring", "resume",
-    "retry", "run_now",
+    "archived", "calendars", "cancel", "cancel_run", "enqueue", "get", "look", "pause", "put", "put_recurring",
+    "resume", "retry", "run_now",
 )  # fmt: skip
 
 # The scripts of each role: names of files in zsched/lua.
 SCRIPTS: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.CLIENT: _OF_CLIENTS,
     Role.DAEMON: (
-        "acquire", "adopt", "advance", "audit", "fire", "free_slots", "get", "limits", "look", "lost", "merged", "name",
-        "native", "quarantine", "release", "renew", "replan", "report", "restore", "restore_runs", "seat", "set_aside",
-        "shown", "track", "trim", "unblock",
+        "acquire", "adopt", "advance", "audit", "calendars", "fire", "free_slots", "get", "limits", "look",
+        "lost", "merged", "name", "native", "quarantine", "release", "renew", "replan", "report", "restore",
+        "restore_runs", "seat", "set_aside", "shown", "track", "trim", "unblock",
     ),
     Role.WORKER: ("note",),
     Role.WEB: _OF_CLIENTS,

@@ -18,6 +18,7 @@ from zsched.core.occurrences.first_times import REPLANS, after_missed
 from zsched.core.options.choices import Missed
 from zsched.core.repair import IdOutcome
 from zsched.errors import RedisUnavailable, TriggerError
+from zsched.storage.calendars import CalendarStore
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.reader import Reader
@@ -35,6 +36,7 @@ class Store:
 
     def __init__(self, link: Link, keys: Keys, by: str, reader: Reader) -> None:
         self.keys, self._scripts, self._reader = keys, Scripts(link, keys, by), reader
+        self.calendars = CalendarStore(link, keys, by)
 
     # -- many schedules in a step, an outcome for each ------------------------------------------------
 

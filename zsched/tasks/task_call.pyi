@@ -37,6 +37,8 @@ def options(
     count: int | None = ...,
     gap: forms.GapWord | None = ...,
     fold: forms.FoldWord | None = ...,
+    exclude: list[str] | tuple[str, ...] | str | None = ...,
+    on_excluded: forms.OnExcludedWord | None = ...,
     queue: str = ...,
     priority: choices.PriorityWord = ...,
     at_front: bool = ...,

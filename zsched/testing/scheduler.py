@@ -37,6 +37,7 @@ from zsched.core.clock import LAST_MS, ManualClock, from_ms
 from zsched.core.occurrences.changes import Change
 from zsched.core.options.instants import instant_ms
 from zsched.core.runs.run import Run
+from zsched.daemon.calendars import CalendarReplanner
 from zsched.daemon.native import Native
 from zsched.daemon.slots import SlotKeeper
 from zsched.daemon.tick import Tick, Ticker
@@ -104,7 +105,9 @@ class ManualScheduler:
         self._delayed = Delayed(wire, self._keys)
         settings = DaemonSettings(overlap_patience_s=overlap_patience_s)
         self._dispatch = Dispatch(wire, self._keys)
-        self._ticker = Ticker(self._dispatch, never, settings, self._clock)
+        self._calendars = CalendarReplanner(wire, self._keys, self._clock)
+        present = self._calendars.present
+        self._ticker = Ticker(self._dispatch, never, settings, self._clock, calendars=present)
         self._slots = SlotKeeper(self._keys, self._clock).over(wire)
         self._pushes, self._deadlines = Pushes(wire, self._keys), ManualDeadlines(wire, self._keys)
         self._endings = ManualEndings(wire, self._keys, self._pushes)
@@ -241,6 +244,9 @@ class ManualScheduler:
         """Fire, and work, until nothing is due at this instant. Return the fired runs, and the next time to check."""
         __tracebackhide__ = True
         found: list[Fired] = []
+        self._calendars.look()
+        while self._calendars.step_if_free(self._term, Tick()):
+            pass
         for _ in range(_MOST_PASSES):
             now_fired, next_ms = self._fire()
             found += now_fired

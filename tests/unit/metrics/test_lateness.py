@@ -31,13 +31,13 @@ def fire(at_ms: int, *runs: str, **lists: str) -> Entry:
 
 
 def rows(kind: str, at_ms: int, *lines: str) -> Entry:
-    before = {"old": "2025b", "new": "2026a"} if kind == "replan" else {}
+    before = {"of": "tzdata", "old": "2025b", "new": "2026a"} if kind == "replan" else {}
     return entry(at_ms - DUE_MS, kind, *row_fields(kind, *lines), t_us=at_ms * 1000, **before)
 
 
 RUN = f"a-{DUE_MS}"
 MOVED = put(T_MS - 600, "a", due_ms=DUE_MS - 7, replaced="a", past="a")
-NEW_RULES = rows("replan", T_MS - 60, f"a {T_MS + HOUR_MS} {DUE_MS} {DUE_MS}")
+NEW_RULES = rows("replan", T_MS - 60, f"a {T_MS + HOUR_MS} {DUE_MS} {DUE_MS} -")
 PUT_LATE = put(T_MS - 900, "a", "b", past="a b")
 CASES: dict[str, tuple[list[Entry], list[float]]] = {
     "put late": ([PUT_LATE, fire(T_MS - 895, RUN, f"b-{DUE_MS}")], [5, 5]),

@@ -41,6 +41,18 @@ def test_the_next_time_is_exact_to_the_millisecond(scheduler: ManualScheduler) -
     assert NINE == scheduler.now
 
 
+def test_the_days_of_a_calendar_have_no_runs_and_a_changed_calendar_counts_at_once(scheduler: ManualScheduler) -> None:
+    client, day = scheduler.client, 24 * HOUR
+    client.put_calendar("shut", dates=["2026-01-02..2026-01-04 Inventory"])
+    client.schedule(tasks.note, id="daily", cron="0 9 * * *", exclude=["shut"])
+
+    assert [NINE + 4 * day] == nominal(scheduler.advance(days=4))
+    client.put_calendar("shut", dates=["2026-01-06"])
+    assert [NINE + 6 * day, NINE + 7 * day] == nominal(scheduler.advance(days=3))
+    excluded = [(one.count, one.why) for one in client.history("daily", status="excluded")]
+    assert [(1, "calendar shut: 2026-01-06")] == excluded
+
+
 def test_the_schedulers_clock_stands_still_while_real_time_passes(scheduler: ManualScheduler) -> None:
     scheduler.client.schedule(tasks.note, id="soon", after=0.005)
     machine = SystemClock()

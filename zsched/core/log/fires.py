@@ -14,7 +14,7 @@ from zsched.core.log.kinds import Counts, ParsedEntry, once
 from zsched.core.log.rows import Advanced, OneShotsFired, OneShotsLeft, PushedByRule, Quarantined, Row
 from zsched.core.occurrences.changes import BACKFILL, RUN_NOW, Change
 from zsched.core.occurrences.outcomes import LEFT_OUT, Outcome, What, outcome_of
-from zsched.core.occurrences.policy import Passed, Range
+from zsched.core.occurrences.policy import passed_in
 from zsched.core.options.choices import Priority
 from zsched.core.runs.run_id import RunKey, nominal_ms_of, run_id_of
 
@@ -76,7 +76,9 @@ class FireEntry(ParsedEntry, kind="fire"):
 class AdvanceEntry(ParsedEntry, kind="advance"):
     """Due recurring schedules moved on to their next occurrence."""
 
-    whats = frozenset({*LEFT_OUT, What.FIRED, What.DUPLICATE, What.QUARANTINED, What.UNKNOWN, What.ENDED})
+    whats = frozenset(
+        {*LEFT_OUT, What.EXCLUDED, What.FIRED, What.DUPLICATE, What.QUARANTINED, What.UNKNOWN, What.ENDED}
+    )
     is_leaders = True
     DUPLICATE: Final = f"{Outcome.DUPLICATE.word} ".encode()  # in the body for a run that existed already
 
@@ -91,7 +93,7 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
         nominal_ms = milliseconds(nominal)
         run = "" if nominal_ms is None else f"{nominal_ms}{self.run_suffix}"
         times = nominal_ms, milliseconds(next_nominal), milliseconds(next_due)
-        return Advanced(id, run, word, *times, _passed(passed), why, int(jitter or 0))
+        return Advanced(id, run, word, *times, passed_in(passed), why, int(jitter or 0))
 
     def rows(self) -> Iterable[Row]:
         return self.moves
@@ -100,7 +102,7 @@ class AdvanceEntry(ParsedEntry, kind="advance"):
         for move in self.moves:
             times = {"nominal_ms": move.nominal_ms, "next_ms": move.next_nominal_ms}
             for one in move.passed:
-                yield from self._of_word(move.id, one.why, "", **times, **asdict(one.range))
+                yield from self._of_word(move.id, one.why, one.note, **times, **asdict(one.range))
             run = move.run if move.outcome.is_pushed or move.outcome is Outcome.DUPLICATE else ""
             run_id = run_id_of(move.id, run) if run else None
             yield from self._of_word(move.id, move.word, move.why, run_id=run_id, jitter_ms=move.jitter_ms, **times)
@@ -197,11 +199,3 @@ def _happened(words: Mapping[str, int]) -> Counter[tuple[What, str]]:
         if outcome.what is not None:
             happened[outcome.what, outcome.reason] += number
     return happened
-
-
-def _passed(words: str) -> tuple[Passed, ...]:
-    """Parse ``<why>:<first ms>:<last ms>:<count>``, separated by commas."""
-    if words == "-":
-        return ()
-    parts = (one.split(":") for one in words.split(","))
-    return tuple(Passed(why, Range(int(first), int(last), int(count))) for why, first, last, count in parts)

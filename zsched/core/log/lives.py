@@ -12,10 +12,10 @@ from typing import Final
 
 from zsched.core.entry import BEFORE_BY, Entry, milliseconds, rows_of, text
 from zsched.core.log.kinds import Counts, ParsedEntry, once
-from zsched.core.log.rows import Counted, Mentioned, Paused, Replanned, Resumed, Row, RunsOver
+from zsched.core.log.rows import CalendarsHeld, Counted, Mentioned, Paused, Replanned, Resumed, Row, RunsOver
 from zsched.core.occurrences.changes import Change
 from zsched.core.occurrences.outcomes import Outcome, What
-from zsched.core.occurrences.policy import Range
+from zsched.core.occurrences.policy import Range, passed_in
 from zsched.core.runs.run import ANOTHER_END, Run, RunStatus, ended_as, ended_run
 from zsched.core.runs.run_id import run_id_of
 
@@ -82,9 +82,9 @@ class ResumeEntry(ParsedEntry, kind="resume"):
 
 
 class ReplanEntry(ParsedEntry, kind="replan"):
-    """The rules of zones changed. In ``changes``, ``nominal_ms`` is the old time and ``next_ms`` the new one."""
+    """Rules of zones or calendars changed. In ``changes``, ``nominal_ms`` is the old time, ``next_ms`` the new one."""
 
-    whats = frozenset({What.REPLANNED})
+    whats = frozenset({What.REPLANNED, What.EXCLUDED})
     is_leaders = True
 
     @once
@@ -92,24 +92,40 @@ class ReplanEntry(ParsedEntry, kind="replan"):
         """The schedules that were moved."""
         rows = []
         for id, words, _ in self._stored():
-            nominal_ms, new_nominal_ms, new_due_ms = map(int, words.split(" "))
+            *times, passed = words.split(" ")
+            nominal_ms, new_nominal_ms, new_due_ms = map(int, times)
             if self._is_id(id):
-                rows.append(Replanned(id, nominal_ms, new_nominal_ms, new_due_ms))
+                rows.append(Replanned(id, nominal_ms, new_nominal_ms, new_due_ms, passed_in(passed)))
         return rows
 
     def rows(self) -> Iterable[Row]:
         return self.moved
 
     def changes(self) -> Iterator[Change]:
-        why = f"tzdata {self._field(b'old') or 'unknown'} → {self._field(b'new')}"
+        tzdata = f"tzdata {self._field(b'old') or 'unknown'} → {self._field(b'new')}"
+        why = tzdata if self._field(b"of") == "tzdata" else "calendars"
         past = frozenset(self.made_due())
         for row in self.moved:
             ready_us = self.at_us if row.id in past else 0
             times = {"nominal_ms": row.nominal_ms, "next_ms": row.new_nominal_ms, "ready_us": ready_us}
             yield self._change(row.id, What.REPLANNED, why=why, **times)
+            for one in row.passed:
+                yield self._change(row.id, What.EXCLUDED, why=one.note, **asdict(one.range))
 
     def made_due(self) -> Iterable[str]:
         return [row.id for row in self.moved if row.new_due_ms * 1000 < self.at_us]
+
+
+class CalendarsEntry(ParsedEntry, kind="calendars"):
+    """Calendars were put or deleted. A row is name, t in µs of the change, and the calendar or -."""
+
+    def rows(self) -> Iterator[CalendarsHeld]:
+        yield CalendarsHeld({name: f"{int(t_us)} {stored}" for name, t_us, stored in self._stored()})
+
+    def sentence(self) -> str:
+        words = ("deleted" if stored == "-" else "put" for _, _, stored in self._stored())
+        names = (f"{word} calendar {name}" for word, (name, _, _) in zip(words, self._stored(), strict=True))
+        return ", ".join(names) + (f" by {self.by}" if self.by else "")
 
 
 _AGAIN: Final = ANOTHER_END.encode()

@@ -118,6 +118,19 @@ class Paused(OfSchedule):
 
 
 @dataclass(slots=True)
+class CalendarsHeld:
+    """Calendars that were put or deleted: by name, t of the change and the text, as Redis holds them."""
+
+    texts: dict[str, str]
+
+    def ids(self) -> Iterable[str]:
+        return ()
+
+    def changed_keys(self) -> Iterator[Key]:
+        return iter(())
+
+
+@dataclass(slots=True)
 class Resumed(OfSchedule):
     """
     A schedule is resumed. ``due_ms`` is None if it ended. ``passed``: the occurrences in the pause, which do not fire;
@@ -131,11 +144,12 @@ class Resumed(OfSchedule):
 
 @dataclass(slots=True)
 class Replanned(OfSchedule):
-    """A waiting occurrence has another time by the new rules of its zone."""
+    """A waiting occurrence has another time by new rules of its zone or calendars. ``passed``: excluded ones."""
 
     nominal_ms: int
     new_nominal_ms: int
     new_due_ms: int
+    passed: tuple[Passed, ...] = ()
 
 
 @dataclass(slots=True)

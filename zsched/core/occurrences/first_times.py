@@ -15,12 +15,14 @@ from typing import Final, assert_never
 
 from zsched.core.clock import LAST_MS, Clock, from_ms
 from zsched.core.occurrences.policy import Range, latest_due
+from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.spec import Anchor, Fold, Gap, TriggerSpec
-from zsched.core.triggers.trigger import Trigger, build, check, due_of, lag_of, max_jitter_of
+from zsched.core.triggers.trigger import NeverOpen, Trigger, build, check, due_of, lag_of, max_jitter_of, with_calendars
 from zsched.core.triggers.zones import has_zone, resolve_local, zone
 from zsched.errors import InvalidSchedule
 
 REPLANS: Final = 5  # plans that are outdated on arrival, before a call gives up
+_FRESH_MS: Final = 10_000  # for which a plan by calendars is used for others: they may change
 _JUST_MS: Final = 5000  # most that an anchor may be before TIME: longer than a reply takes, shorter than clock errors
 
 
@@ -59,11 +61,14 @@ class PlannedRule:
 class FirstTimes:
     """
     Plans the first times of rules, by *clock*, and by the server's clock once that is known: so a client with a wrong
-    clock is refused once, and not for every schedule. *server_now_ms* reads the server's clock.
+    clock is refused once, and not for every schedule. *server_now_ms* reads the server's clock, *calendars* those that
+    rules may name.
     """
 
-    def __init__(self, clock: Clock, server_now_ms: Callable[[], int]) -> None:
-        self._clock, self._server_now_ms = clock, server_now_ms
+    def __init__(
+        self, clock: Clock, server_now_ms: Callable[[], int], calendars: Callable[[], Calendars] = lambda: NO_CALENDARS
+    ) -> None:
+        self._clock, self._server_now_ms, self._calendars = clock, server_now_ms, calendars
         self._ahead_ms = 0  # by which the server's clock is ahead of ours
 
     def tell(self, server_ms: int) -> None:
@@ -83,7 +88,10 @@ class FirstTimes:
             return _KEPT
         now_ms = self._clock.now_ms() + self._ahead_ms
         if planned is None or not planned[0].from_ms <= now_ms < planned[0].until_ms:
+            spec = with_calendars(spec, self._calendars)
             plan = self._planned(spec, now_ms, id)
+            if spec.calendars is not NO_CALENDARS:
+                plan = replace(plan, until_ms=min(plan.until_ms, now_ms + _FRESH_MS))
             if plan.anchor_ms is not None:  # a rule that is counted from here, by this id
                 return plan
             max_jitter_ms = max_jitter_of(build(spec, now_ms), int(plan.next or 0)) if spec.jitter_ms else 0
@@ -92,7 +100,11 @@ class FirstTimes:
         return replace(plan, jitter_ms=lag_of(id, int(plan.next or 0), max_jitter_ms)) if max_jitter_ms else plan
 
     def _planned(self, spec: TriggerSpec, now_ms: int, id: str) -> Bracket:
-        plan = first(spec, now_ms, id)
+        try:
+            plan = first(spec, now_ms, id)
+        except NeverOpen:
+            check(spec, now_ms)
+            raise
         if plan.next is None:  # by our clock, or forever: the server's clock decides
             check(replace(spec, ends_ms=None), now_ms)  # a schedule that never fires is refused without Redis
             now_ms = self._server_now_ms()
@@ -151,7 +163,7 @@ def _from_now(spec: TriggerSpec, endless: TriggerSpec, now_ms: int, id: str) -> 
     if first_ms is None:
         return Bracket(None, 0, LAST_MS)
     away_ms = first_ms - now_ms
-    if spec.jitter_ms:  # jitter depends on the occurrence's time, so the bracket has to be narrow: TIME was just read
+    if spec.jitter_ms or spec.exclude:  # both depend on the occurrence's time, so the bracket has to be narrow
         bracket = _next(spec, now_ms, id, now_ms)
         return replace(bracket, until_ms=now_ms + min(away_ms, _JUST_MS), anchor_ms=now_ms)
     until_ms = LAST_MS if spec.ends_ms is None else spec.ends_ms - away_ms + 1

@@ -28,6 +28,7 @@ class What(Enum):
     SKIPPED = "skipped"  # an occurrence was not pushed, for one of the reasons below
     EXPIRED = "expired"  # an occurrence was not pushed: later than its deadline
     COALESCED = "coalesced"  # occurrences were left out in favour of a later one
+    EXCLUDED = "excluded"  # occurrences at times that the schedule excludes: ``why`` is what excludes them
     DUPLICATE = "duplicate"  # its run existed already: not pushed again
     CANCELLED = "cancelled"
     QUARANTINED = "quarantined"  # it cannot be planned or pushed; the reason is recorded
@@ -76,6 +77,7 @@ class Outcome(Enum):
     RULE_CHANGED = "rule_changed", What.SKIPPED, "rule_changed", "it was overdue when its schedule got another rule"
     EXPIRED = "expired", What.EXPIRED, "", "later than its deadline (expires_after)", "warning", "run_expired"
     COALESCED = "coalesced", What.COALESCED, "", "in favour of a later occurrence", "warning", "runs_coalesced"
+    EXCLUDED = "excluded", What.EXCLUDED, "", "", "debug", "occurrences_excluded"
     DUPLICATE = "duplicate", What.DUPLICATE, "", "its run existed already", "warning", "duplicate_suppressed"
     CANCELLED = "cancelled", What.CANCELLED, "", "", "info", "run_cancelled"
     QUARANTINED = "quarantined", What.QUARANTINED, "", "a broken template or queue", "error", "schedule_quarantined"

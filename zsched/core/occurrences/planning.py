@@ -32,12 +32,14 @@ from zoneinfo import ZoneInfo
 
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.model import Schedule
+from zsched.core.occurrences.policy import Passed, excluded
 from zsched.core.record import Record
 from zsched.core.runs.job import OFFSET_FIELD
 from zsched.core.runs.run_id import RunId
 from zsched.core.runs.signature import SIGNATURE_FIELD
+from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
-from zsched.core.triggers.trigger import Trigger, build, delay_of, due_of, spec_of
+from zsched.core.triggers.trigger import OpenTrigger, Trigger, build, delay_of, due_of, spec_of, with_calendars
 from zsched.core.triggers.zones import offset_s, resolve_local, zone
 
 _REACH_MS: Final = 12 * 3_600_000  # back in time; zones change by an hour or two, a day would be another occurrence
@@ -97,12 +99,16 @@ def _dues(spec: TriggerSpec, anchor_ms: int, start_ms: int, id: str, first_ms: i
 
 
 class Move(NamedTuple):
-    """A schedule as it was read, and the new times of its occurrence; ``offset_s``: of a one-shot, as in ``At``."""
+    """
+    A schedule as it was read, and the new times of its occurrence. ``offset_s``: of a one-shot, as in ``At``.
+    ``passed``: occurrences up to the new one that are excluded now.
+    """
 
     record: Record
     nominal_ms: int
     due_ms: int
     offset_s: int | None = None
+    passed: tuple[Passed, ...] = ()
 
     @property
     def is_signed(self) -> bool:
@@ -110,9 +116,10 @@ class Move(NamedTuple):
         return SIGNATURE_FIELD.encode() in self.record.job[::2]
 
 
-def move_of(record: Record) -> Move | None:
+def move_of(record: Record, calendars: Calendars = NO_CALENDARS) -> Move | None:
     """
-    Return the move of the occurrence of *record*; None if it stays, or if it does not wait.
+    Return the move of the occurrence of *record*; None if it stays, or if it does not wait. *calendars*: those that its
+    rule may name.
 
     Raises:
         TriggerError, InvalidSchedule, ValueError, OverflowError, KeyError, TypeError: the stored schedule is broken, or
@@ -123,7 +130,7 @@ def move_of(record: Record) -> Move | None:
     if record.run:
         return _move_of_one_shot(record, record.due_ms)
     own = record.own_fields()
-    spec = spec_of(own[b"trigger"])
+    spec = with_calendars(spec_of(own[b"trigger"]), lambda: calendars)
     if record.nominal_ms is None or not spec.is_of_zone:
         return None
     trigger = build(spec, int(own[b"anchor"]))
@@ -131,6 +138,29 @@ def move_of(record: Record) -> Move | None:
     fired_ms = last.nominal_ms if last is not None and not last.rerun else None  # an extra run is not an occurrence
     new_ms = moved(trigger, record.nominal_ms, fired_ms)
     return None if new_ms is None else Move(record, new_ms, due_of(trigger, record.id, new_ms))
+
+
+def reopened(record: Record, calendars: Calendars, now_ms: int) -> Move | None:
+    """
+    Return the move of the occurrence of *record* to the first open time after *now_ms*, if it is later than now and its
+    rule names one of *calendars*; None if it stays.
+
+    Raises:
+        As ``move_of``.
+    """
+    if record.run or record.place not in _PLACES or record.nominal_ms is None or record.nominal_ms <= now_ms:
+        return None
+    own = record.own_fields()
+    spec = with_calendars(spec_of(own[b"trigger"]), lambda: calendars)
+    if spec.calendars is NO_CALENDARS:
+        return None
+    trigger, last = build(spec, int(own[b"anchor"])), RunId.parse(record.last) if record.last else None
+    fired_ms = last.nominal_ms if last is not None and not last.rerun else 0
+    new_ms = trigger.next_after(max(now_ms, fired_ms))
+    if new_ms is None or new_ms == record.nominal_ms:
+        return None
+    passed = excluded(trigger, record.nominal_ms - 1, new_ms) if isinstance(trigger, OpenTrigger) else ()
+    return Move(record, new_ms, due_of(trigger, record.id, new_ms), passed=passed)
 
 
 def _move_of_one_shot(record: Record, due_ms: int) -> Move | None:

@@ -8,18 +8,22 @@ only passed on here: the script that pushes decides whether the previous run is 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
 
+from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.options.choices import CatchUp, Overlap
-from zsched.core.triggers.trigger import Trigger, due_of, nth_after
+from zsched.core.triggers.trigger import OpenTrigger, Trigger, due_of, nth_after
 from zsched.errors import TriggerError
 
 ON_TIME_MS: Final = 5000  # a shorter delay is on time, with any window: a take-over lasts half as long
 
-
+_MOST_EXCLUDED: Final = 20  # excluded times between two occurrences that are recorded one by one
+_MOST_WORDS: Final = 5  # reasons in one range
 _WAIT: Final = tuple(policy for policy in Overlap if policy.waits)
 _RUN_EACH: Final = tuple(policy for policy in Overlap if policy.runs_each)
 
@@ -82,10 +86,11 @@ class Range:
 
 
 class Passed(NamedTuple):
-    """Occurrences that are recorded, not pushed; ``why``: the word of their ``Outcome``."""
+    """Occurrences that are recorded, not pushed. ``why``: the word of their ``Outcome``; ``note``: more, for people."""
 
     why: str
     range: Range
+    note: str = ""
 
 
 class Plan(NamedTuple):
@@ -93,6 +98,7 @@ class Plan(NamedTuple):
     The decision: push the occurrence ``fire_ms``, due at ``due_ms`` (None: push nothing), and record ``passed``, the
     oldest first.
 
+    Occurrences that the schedule excludes are in ``passed`` up to the next one, so some of them are still to come.
     ``next_ms`` is the next occurrence, due at ``next_due_ms`` (None: the trigger is exhausted). It has passed, too, if
     there is more to catch up.
     """
@@ -109,11 +115,15 @@ def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL,
     Decide what becomes of schedule *id*, whose next occurrence was *nominal_ms*, at *now_ms*.
 
     Pure: same arguments, same plan. An occurrence that is not pushed is in ``passed`` with its reason, never dropped
-    silently. The occurrence *nominal_ms* was promised, so it counts even if the zone's rules changed meanwhile.
+    silently. The occurrence *nominal_ms* was promised, so it counts even if the zone's rules changed meanwhile; but not
+    if a calendar excludes it by now.
 
     Raises:
         TriggerError: the trigger cannot produce a time (evaluation bound reached).
     """
+    if isinstance(trigger, OpenTrigger) and (closed := trigger.closed.at(nominal_ms)) is not None:
+        excluded = Passed(Outcome.EXCLUDED.word, Range(nominal_ms, nominal_ms, 1), closed.why)
+        return _plan(trigger, id, None, (excluded,), nominal_ms, trigger.next_after(nominal_ms))
     latest_ms = latest_due(trigger, nominal_ms, now_ms, id)
     if policy.catch_up is CatchUp.ALL:
         fire_ms, passed = _each(trigger, nominal_ms, latest_ms, now_ms, policy, id)
@@ -122,8 +132,17 @@ def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL,
         why = Outcome.MISSED if policy.catch_up is CatchUp.NONE or fire_ms is None else Outcome.COALESCED
         passed = _passed(why, trigger, nominal_ms, latest_ms, fire_ms is None)
     next_ms = trigger.next_after(latest_ms if fire_ms is None else fire_ms)
+    return _plan(trigger, id, fire_ms, passed, nominal_ms, next_ms)
+
+
+def _plan(
+    trigger: Trigger, id: str, fire_ms: int | None, passed: tuple[Passed, ...], nominal_ms: int, next_ms: int | None
+) -> Plan:
+    """Return the plan, with the excluded occurrences between *nominal_ms* and *next_ms*."""
     if next_ms is not None and next_ms <= nominal_ms:
         raise TriggerError(f"the trigger went back from {nominal_ms} to {next_ms}")
+    if isinstance(trigger, OpenTrigger):
+        passed += excluded(trigger, nominal_ms, next_ms)
     return Plan(
         fire_ms,
         None if fire_ms is None else due_of(trigger, id, fire_ms),
@@ -131,6 +150,16 @@ def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL,
         next_ms,
         None if next_ms is None else due_of(trigger, id, next_ms),
     )
+
+
+def excluded(trigger: OpenTrigger, after_ms: int, until_ms: int | None) -> tuple[Passed, ...]:
+    """Return the excluded occurrences in (after_ms, until_ms); None: up to the last. The last ones may be joined."""
+    found = list(trigger.excluded(after_ms, LAST_MS if until_ms is None else until_ms))
+    if len(found) > _MOST_EXCLUDED:
+        rest, words = found[_MOST_EXCLUDED - 1 :], dict.fromkeys(one[3] for one in found[_MOST_EXCLUDED - 1 :])
+        why = "; ".join(words) if len(words) <= _MOST_WORDS else f"{len(words)} reasons"
+        found[_MOST_EXCLUDED - 1 :] = [(rest[0][0], rest[-1][1], sum(one[2] for one in rest), why)]
+    return tuple(Passed(Outcome.EXCLUDED.word, Range(first, last, count), why) for first, last, count, why in found)
 
 
 def latest_due(trigger: Trigger, nominal_ms: int, now_ms: int, id: str) -> int:
@@ -176,3 +205,23 @@ def _passed(why: Outcome, trigger: Trigger, first_ms: int, until_ms: int, with_i
         return ()
     last_ms = until_ms if with_it else trigger.last_until(until_ms - 1)
     return (Passed(why.word, Range(first_ms, first_ms if last_ms is None else max(last_ms, first_ms), count)),)
+
+
+def passed_text(passed: Iterable[Passed]) -> str:
+    """Return ``<why>:<first ms>:<last ms>:<count>`` for each, some with ``:<note>``, by commas; - for none."""
+    ranges = (
+        f"{one.why}:{one.range.first_ms}:{one.range.last_ms}:{one.range.count}{one.note and f':{quote(one.note)}'}"
+        for one in passed
+    )
+    return ",".join(ranges) or "-"
+
+
+def passed_in(words: str) -> tuple[Passed, ...]:
+    """Parse ``<why>:<first ms>:<last ms>:<count>``, some with ``:<note>``, separated by commas."""
+    if words == "-":
+        return ()
+    parts = (one.split(":") for one in words.split(","))
+    return tuple(
+        Passed(why, Range(int(first), int(last), int(count)), unquote("".join(note)))
+        for why, first, last, count, *note in parts
+    )

@@ -24,7 +24,7 @@ from zsched.core.options.choices import IfExists
 from zsched.core.options.forms import Stored
 from zsched.core.options.instants import instant_ms, local_offset_s
 from zsched.core.options.table import ELSEWHERE, FOR_ENQUEUE, ONLY_ENQUEUE, OPTIONS, RuleOptions
-from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
+from zsched.core.triggers.spec import Fold, Gap, OnExcluded, TriggerSpec
 from zsched.core.triggers.trigger import GIVE_A_RULE, RULES, build, kind_named
 from zsched.core.wording import duration_text
 from zsched.errors import NOT_GIVEN, InvalidSchedule, show
@@ -32,7 +32,7 @@ from zsched.errors import NOT_GIVEN, InvalidSchedule, show
 TRIGGERS = ("at", "after", *RULES)
 NO_TRIGGER: Final = "trigger"  # the field of the error for a schedule without a time
 
-_RULE = ("starts", "ends", "count")
+_RULE = ("starts", "ends", "count", "exclude", "on_excluded")
 
 SCHEDULE_OPTIONS = frozenset(OPTIONS)
 ENQUEUE_OPTIONS = FOR_ENQUEUE
@@ -215,6 +215,9 @@ def _recurring(
     name: str, options: Mapping[str, Any], tz: str | None, gap: Gap | None, fold: Fold | None
 ) -> TriggerSpec:
     count, kind = _part(options, "count"), kind_named(name)
+    exclude, on_excluded = _part(options, "exclude") or (), _part(options, "on_excluded")
+    if on_excluded is OnExcluded.NEXT_OPEN and not exclude:
+        raise InvalidSchedule("on_excluded", on_excluded.value, "nothing is excluded", "leave it out, or give exclude=")
     expr, counted = kind.parse(options[name], tz or "UTC")
     if counted is not None and count is not None:
         raise InvalidSchedule("count", count, f"the {name.upper()} has a COUNT of its own", "give one of the two")
@@ -232,6 +235,8 @@ def _recurring(
         count=counted if count is None else count,
         gap=gap or kind.gap,
         fold=fold or Fold.FIRST,
+        exclude=exclude,
+        on_excluded=on_excluded or OnExcluded.SKIP,
     )
 
 
@@ -241,7 +246,7 @@ def _recurring(
 def least_gap_ms(spec: TriggerSpec) -> int | None:
     """Return the least time between the first occurrences of *spec*; None if it has at most one."""
     from_ms = spec.starts_ms - 1 if spec.starts_ms is not None else 0
-    trigger, times = build(spec, from_ms), [from_ms]
+    trigger, times = build(replace(spec, exclude=()), from_ms), [from_ms]
     while len(times) <= 1 + _SAMPLE and (next_ms := trigger.next_after(times[-1])) is not None:
         times.append(next_ms)
     return min((later_ms - ms for ms, later_ms in pairwise(times[1:])), default=None)
@@ -253,6 +258,8 @@ def made_void(options: Mapping[str, Any]) -> Iterator[str]:
         beside = options.get(one.beside) or getattr(USUAL, one.beside)
         if not one.only and getattr(beside, "value", beside) not in [each.value for each in one.allowed]:
             yield one.option
+    if not options.get("exclude"):
+        yield "on_excluded"
 
 
 def _refuse_contradictions(policy: Policy, given: Mapping[str, Any]) -> None:

@@ -29,7 +29,9 @@ from zsched.core.options.arguments import (
     seconds_to_ms,
 )
 from zsched.core.runs.run_id import ID
-from zsched.core.triggers.spec import Fold, Gap
+from zsched.core.triggers.exclusions import MOST as MOST_EXCLUSIONS
+from zsched.core.triggers.exclusions import canonical
+from zsched.core.triggers.spec import Fold, Gap, OnExcluded
 from zsched.core.triggers.zones import zone
 from zsched.errors import InvalidSchedule
 
@@ -45,6 +47,7 @@ _RQ_SETS: Final = (":allowed", ":rate_limited")
 Schema: TypeAlias = dict[str, Any]  # a JSON schema
 DurationValue: TypeAlias = float | str | timedelta  # seconds, a text such as 1h30m, or a timedelta
 GapWord: TypeAlias = Gap | Literal["first_valid", "shift", "skip"]
+OnExcludedWord: TypeAlias = OnExcluded | Literal["skip", "next_open"]
 FoldWord: TypeAlias = Fold | Literal["first", "second", "both"]
 
 
@@ -234,6 +237,9 @@ TAGS: Final = Form(
     to_text=lambda tags: json.dumps(tags, separators=(",", ":"), ensure_ascii=False),
     from_text=lambda text: check_tags(json.loads(text)),
     to_json=list,
+)
+EXCLUSIONS: Final = Form(
+    "TEXT", ValueType.LIST, {"type": ["array", "string"], "items": _LINE, "maxItems": MOST_EXCLUSIONS}, canonical
 )
 SCHEDULE_ID: Final = Form(schema=_ID, check=lambda _, id: check_id(id))
 VERSION: Final = Form(schema=TEXT | {"pattern": "^[!-~]{1,64}$"}, check=lambda _, version: check_version(version))

@@ -105,6 +105,8 @@ def _rule(old: Schedule, has_new_kind: bool) -> dict[str, Any]:
         "starts": None if spec.starts_ms is None else from_ms(spec.starts_ms),
         "ends": None if spec.ends_ms is None else from_ms(spec.ends_ms),
         "fold": spec.fold,
+        "exclude": spec.exclude or None,
+        "on_excluded": spec.on_excluded,
     }
     if has_new_kind:
         return bounds

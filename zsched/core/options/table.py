@@ -28,7 +28,7 @@ from zoneinfo import ZoneInfo
 
 from zsched.core.options import choices, forms
 from zsched.core.options.forms import Form, Group, Option, Stored, ValueType
-from zsched.core.triggers.spec import Fold, Gap, TriggerKind
+from zsched.core.triggers.spec import Fold, Gap, OnExcluded, TriggerKind
 from zsched.core.triggers.trigger import KindOptions, kind_named
 
 _OF_RULES: Final = "only for recurring schedules"
@@ -70,6 +70,14 @@ class RuleOptions(KindOptions, total=False):
         "Policy for a local time skipped when clocks go forward.", forms.word_of(Gap), Stored.RULE, group=Group.TIME)]
     fold: Annotated[forms.FoldWord | None, Option(
         "Policy for a local time repeated when clocks go back.", forms.word_of(Fold), Stored.RULE, group=Group.TIME)]
+
+
+    exclude: Annotated[list[str] | tuple[str, ...] | str | None, Option(
+        'Times without runs: "Sat,Sun", "22:00-07:00", "2026-12-24..2027-01-01", "12-25", or a calendar.',
+        forms.EXCLUSIONS, Stored.RULE, once=_OF_RULES, elsewhere="exdate blackout skip_dates", group=Group.TIME)]
+    on_excluded: Annotated[forms.OnExcludedWord | None, Option(
+        "Policy for an excluded time: leave the run out, or run when that ends.", forms.word_of(OnExcluded),
+        Stored.RULE, once=_OF_RULES, group=Group.TIME)]
 
 
 class _CallOptions(TypedDict, total=False):

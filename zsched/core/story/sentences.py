@@ -175,6 +175,10 @@ def _coalesced(change: Change, tz: str, context: str) -> str:
     return f"left out {_range(change, tz)} in favour of {favour}: {context or 'all had passed by then'}"
 
 
+def _excluded(change: Change, tz: str, context: str) -> str:
+    return f"excluded {_range(change, tz)} {change.why}"
+
+
 def _duplicate(change: Change, tz: str, context: str) -> str:
     if context:
         return f"not pushed for {_at(change.nominal_ms, tz)}: {context}"
@@ -204,6 +208,7 @@ _SENTENCES: Final[dict[What, str | Callable[[Change, str, str], str]]] = {
     What.SKIPPED: _skipped,
     What.EXPIRED: _expired,
     What.COALESCED: _coalesced,
+    What.EXCLUDED: _excluded,
     What.DUPLICATE: _duplicate,
     What.CANCELLED: _cancelled,
     What.QUARANTINED: "quarantined: {0.why}",
@@ -224,6 +229,7 @@ _SENTENCES: Final[dict[What, str | Callable[[Change, str, str], str]]] = {
 }
 # The same for some of its reasons.
 _BY_REASON: Final[dict[What, dict[str, str]]] = {
+    What.REPLANNED: {"calendars": "a calendar changed: next {next} instead of {nominal}"},
     What.RUN_AGAIN: {"": "run {0.run_id}: its worker died: pushed again, attempt {0.count}"},
     What.RESTORED: {
         "audit": "restored{due}: it was missing from Redis, and the log has no reason",

@@ -14,10 +14,11 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Protocol
 
+from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.errors import show
 
 
@@ -35,6 +36,13 @@ class Fold(Enum):
     FIRST = "first"
     SECOND = "second"
     BOTH = "both"
+
+
+class OnExcluded(Enum):
+    """The policy for an occurrence at an excluded time."""
+
+    SKIP = "skip"  # this occurrence does not happen
+    NEXT_OPEN = "next_open"  # moved to the end of the excluded time; those that move there are one
 
 
 class Anchor(Enum):
@@ -140,7 +148,8 @@ class TriggerSpec:
 
     ``expr`` is the text from the kind's ``parse``. ``starts_ms`` and ``ends_ms`` are inclusive. ``count`` counts
     occurrences, not runs. ``jitter_ms``: the most by which occurrences are due later than their nominal times
-    (``trigger.due_of``). Triggers return nominal times.
+    (``trigger.due_of``). Triggers return nominal times. ``exclude``: texts of ``exclusions.canonical``; ``calendars``:
+    the namespace's, which belong to a rule that is in use, not to its text.
     """
 
     kind: TriggerKind
@@ -152,6 +161,9 @@ class TriggerSpec:
     gap: Gap = Gap.FIRST_VALID
     fold: Fold = Fold.FIRST
     jitter_ms: int = 0
+    exclude: tuple[str, ...] = ()
+    on_excluded: OnExcluded = OnExcluded.SKIP
+    calendars: Calendars = field(default=NO_CALENDARS, compare=False, repr=False)
 
     def to_text(self) -> str:
         """Return canonical JSON of kind, expr, tz, and of all fields that differ from their defaults."""
@@ -162,6 +174,10 @@ class TriggerSpec:
             fields["fold"] = self.fold.value
         if self.jitter_ms:
             fields["jitter_ms"] = self.jitter_ms
+        if self.exclude:
+            fields["exclude"] = self.exclude
+        if self.on_excluded is not OnExcluded.SKIP:
+            fields["on_excluded"] = self.on_excluded.value
         bounds = {"starts_ms": self.starts_ms, "ends_ms": self.ends_ms, "count": self.count}
         fields |= {name: value for name, value in bounds.items() if value is not None}
         return json.dumps(fields, separators=(",", ":"), sort_keys=True)
@@ -174,4 +190,4 @@ class TriggerSpec:
     @property
     def is_of_zone(self) -> bool:
         """True if its due times depend on a zone's rules."""
-        return self.tz != "UTC" and self.kind.is_of_zone
+        return self.tz != "UTC" and (self.kind.is_of_zone or bool(self.exclude))

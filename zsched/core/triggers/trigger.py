@@ -17,18 +17,20 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, TypedDict
 
 from zsched.core.options.arguments import LONGEST_S, check_text
+from zsched.core.triggers.calendars import Calendars
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
+from zsched.core.triggers.exclusions import Closed, Exclusions, canonical, exclusions_of, is_name
 from zsched.core.triggers.rrule import RRULE
-from zsched.core.triggers.spec import Fold, Gap, Rule, TriggerKind, TriggerSpec
+from zsched.core.triggers.spec import Fold, Gap, OnExcluded, Rule, TriggerKind, TriggerSpec
 from zsched.core.triggers.zones import FLOOR_S, HORIZON_S
 from zsched.core.wording import alternatives
 from zsched.errors import InvalidSchedule, TriggerError
@@ -47,6 +49,7 @@ class KindOptions(TypedDict, total=False):
 RULES: Final = tuple(kind.name for kind in KINDS)
 GIVE_A_RULE: Final = f"give {alternatives(RULES)}"  # a remedy: "give every, cron or rrule"
 
+_MOST_CLOSED: Final = 5000  # of excluded times, one after another: more than thirteen years of nights
 _BY_NAME: Final = {kind.name: kind for kind in KINDS}
 
 
@@ -66,12 +69,21 @@ def read_spec(text: str) -> TriggerSpec:
         fields["gap"] = Gap(fields["gap"])
     if "fold" in fields:
         fields["fold"] = Fold(fields["fold"])
+    if "exclude" in fields:
+        fields["exclude"] = canonical("exclude", fields["exclude"])
+    if "on_excluded" in fields:
+        fields["on_excluded"] = OnExcluded(fields["on_excluded"])
     spec = TriggerSpec(**fields)
     check_text("tz", spec.tz)
     if not isinstance(spec.expr, str):
         raise TypeError("the rule is not text")
     _demand_bounds(spec)
     return spec
+
+
+def with_calendars(spec: TriggerSpec, read: Callable[[], Calendars]) -> TriggerSpec:
+    """Return *spec* with the calendars that *read* returns, if it names one."""
+    return replace(spec, calendars=read()) if any(map(is_name, spec.exclude)) else spec
 
 
 @lru_cache(maxsize=50_000)  # rules: some 500 bytes each, their text included (measured)
@@ -132,6 +144,81 @@ class Trigger:
         return () if last_ms is None else self.rule.between(max(after_ms, self.after_ms), last_ms)
 
 
+class NeverOpen(TriggerError):
+    """All times of a rule are excluded."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTrigger(Trigger):
+    """
+    The occurrences of a trigger that are at no excluded time. With ``moves``, one at an excluded time happens when that
+    ends; those that move to one instant are one occurrence. ``count`` and the bounds are of the occurrences before.
+    """
+
+    closed: Exclusions
+    moves: bool
+
+    def next_after(self, after_ms: int) -> int | None:
+        """Return the first occurrence strictly later than *after_ms*; None if there are no more."""
+        at_ms = after_ms
+        if self.moves and (closed := self.closed.at(after_ms)) is not None:
+            at_ms = closed.start_ms - 1  # earlier ones of this time happen at its end
+        for _ in range(_MOST_CLOSED):
+            found = Trigger.next_after(self, at_ms)
+            closed = None if found is None else self.closed.at(found)
+            if closed is None:
+                return found
+            if self.moves:
+                return closed.end_ms
+            at_ms = closed.end_ms - 1
+        raise NeverOpen("all its next occurrences, as far as one looks, are at excluded times")
+
+    def last_until(self, until_ms: int) -> int | None:
+        """Return the last occurrence not later than *until_ms*; None if there is none yet."""
+        at_ms = until_ms
+        while (found := Trigger.last_until(self, at_ms)) is not None:
+            closed = self.closed.at(found)
+            if closed is None:
+                return found
+            if self.moves and closed.end_ms <= until_ms:
+                return closed.end_ms
+            at_ms = closed.start_ms - 1
+        return None
+
+    def count_between(self, after_ms: int, until_ms: int) -> int:
+        """Count the occurrences in (after_ms, until_ms]. The cost grows with the excluded times between them."""
+        count = Trigger.count_between(self, after_ms, until_ms)
+        for one in self.closed.between(after_ms + 1, until_ms + 1) if count else ():
+            first_ms, last_ms = max(one.start_ms - 1, after_ms), min(one.end_ms - 1, until_ms)
+            count -= Trigger.count_between(self, first_ms, last_ms)
+        if self.moves:
+            count += sum(after_ms < self._moved_to(one) <= until_ms for one in self.closed.between(after_ms, until_ms))
+        return count
+
+    def _moved_to(self, closed: Closed) -> int:
+        """Return the end of *closed* if occurrences move there, and none of the rule is there anyway; else -1."""
+        end_ms = closed.end_ms
+        is_there = Trigger.count_between(self, end_ms - 1, end_ms)
+        return end_ms if not is_there and Trigger.count_between(self, closed.start_ms - 1, end_ms - 1) else -1
+
+    def between(self, after_ms: int, until_ms: int) -> Iterable[int]:
+        """Yield the occurrences in (after_ms, until_ms]."""
+        at_ms = self.next_after(after_ms)
+        while at_ms is not None and at_ms <= until_ms:
+            yield at_ms
+            at_ms = self.next_after(at_ms)
+
+    def excluded(self, after_ms: int, until_ms: int) -> Iterator[tuple[int, int, int, str]]:
+        """Yield the excluded occurrences in (after_ms, until_ms) by excluded time: first, last, number, why."""
+        for closed in self.closed.between(after_ms + 1, until_ms):
+            start_ms, end_ms = max(closed.start_ms - 1, after_ms), min(closed.end_ms, until_ms) - 1
+            if number := Trigger.count_between(self, start_ms, end_ms):
+                first_ms, last_ms = Trigger.next_after(self, start_ms), Trigger.last_until(self, end_ms)
+                assert first_ms is not None
+                assert last_ms is not None
+                yield first_ms, last_ms, number, closed.why
+
+
 def nth_after(rule: Rule, after_ms: int, number: int, until_ms: int) -> int:
     """
     Return occurrence *number* of *rule* after *after_ms*, counted from 1; found by bisection.
@@ -163,6 +250,9 @@ def build(spec: TriggerSpec, anchor_ms: int) -> Trigger:
         raise TriggerError(f"the stored {spec.kind.name} {spec.expr[:80]!r} cannot be read: {exc}") from exc
     if spec.ends_ms is not None:
         ends_ms = spec.ends_ms if ends_ms is None else min(ends_ms, spec.ends_ms)
+    if spec.exclude:
+        closed = exclusions_of(spec.exclude, spec.tz, spec.calendars)
+        return OpenTrigger(spec, rule, after_ms, ends_ms, spec.count, closed, spec.on_excluded is OnExcluded.NEXT_OPEN)
     return Trigger(spec, rule, after_ms, ends_ms, spec.count)
 
 
@@ -182,8 +272,13 @@ def check(spec: TriggerSpec, anchor_ms: int) -> None:
         spec.kind.parse(spec.expr)  # its error has the details
         raise
     lower_ms = anchor_ms if spec.starts_ms is None else spec.starts_ms - 1
-    if trigger.next_after(lower_ms) is not None:
-        return
+    try:
+        if trigger.next_after(lower_ms) is not None:
+            return
+    except NeverOpen:
+        raise InvalidSchedule(
+            "exclude", list(spec.exclude), "excludes all times of the rule", "leave some out"
+        ) from None
     if spec.kind.rule(spec, anchor_ms).next_after(lower_ms) is None:
         raise InvalidSchedule(spec.kind.name, spec.expr, f"never fires: {spec.kind.cause}", "change it")
     if spec.ends_ms is None:

@@ -36,7 +36,7 @@ ADVANCE = row_fields(
     f"s quarantined {DUE_MS} - - - no queue",
     f"m passed - {DUE_MS + 5} {DUE_MS + 9} missed:{DUE_MS - 5}:{DUE_MS}:2",
 )
-REPLAN = row_fields("replan", f"r {DUE_MS} {DUE_MS + 5} {DUE_MS + 6}", f"s-1 {DUE_MS} 5 5")
+REPLAN = row_fields("replan", f"r {DUE_MS} {DUE_MS + 5} {DUE_MS + 6} -", f"s-1 {DUE_MS} 5 5 -")
 END = row_fields("end", f"a-{RUN} succeeded {{}}", f"a-r-{RUN}-r1 failed {{}}")
 AGAIN = row_fields("again", f"a-{RUN} 2 its worker died", f"a-r-{RUN}-r1 3 its worker died")
 BAD = row_fields("quarantine", f"e low {DUE_MS} its hash is gone", "no-id! high 1.5 why not")
@@ -55,7 +55,8 @@ TOUCHED: dict[str, tuple[Entry, list[tuple[str, str]]]] = {
     "cancel of an ended one": (entry(7, "cancel", "rows", 1, "a", "-"), [("a", "")]),
     "pause": (entry(7, "pause", "note", "why", "rows", 1, "a", f"low {DUE_MS}"), [("a", "")]),
     "resume": (entry(7, "resume", "rows", 1, "a", f"low {DUE_MS}"), [("a", "")]),
-    "replan": (entry(7, "replan", "old", "", "new", "2026a", *REPLAN), [("r", ""), ("s-1", "")]),
+    "replan": (entry(7, "replan", "of", "tzdata", "old", "", "new", "2026a", *REPLAN), [("r", ""), ("s-1", "")]),
+    "calendars": (entry(7, "calendars", *row_fields("calendars", "kr 5 {}", "us 6 -")), []),
     "state": (entry(7, "state", "rows", 2, "r", "failures=2,skips=1", "s", "-"), []),
     "end": (entry(7, "end", *END), [("a", RUN), ("a-r", f"{RUN}-r1")]),
     "again": (entry(7, "again", *AGAIN), [("a", RUN), ("a-r", f"{RUN}-r1")]),

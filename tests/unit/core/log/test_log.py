@@ -166,14 +166,17 @@ SAID: dict[str, tuple[Entry, list[Change]]] = {
         [change("r", What.SKIPPED, why="paused", first_ms=5, last_ms=50, count=7), change("r", What.ENDED)],
     ),
     "replan": (
-        entry(7, "replan", "old", "2025b", "new", "2026a", "rows", 2, "r", f"{DUE_MS} 90 95", "s", f"{DUE_MS} 5 5"),
+        entry(
+            *(7, "replan", "of", "tzdata", "old", "2025b", "new", "2026a"),
+            *("rows", 2, "r", f"{DUE_MS} 90 95 -", "s", f"{DUE_MS} 5 5 -"),
+        ),
         [
             change("r", What.REPLANNED, nominal_ms=DUE_MS, next_ms=90, why="tzdata 2025b → 2026a", **READY),
             change("s", What.REPLANNED, nominal_ms=DUE_MS, next_ms=5, why="tzdata 2025b → 2026a", **READY),
         ],
     ),
     "replan where nobody knows what was before": (
-        entry(7, "replan", "old", "", "new", "2026a", "rows", 1, "r", "5 6 7"),
+        entry(7, "replan", "of", "tzdata", "old", "", "new", "2026a", "rows", 1, "r", "5 6 7 -"),
         [change("r", What.REPLANNED, nominal_ms=5, next_ms=6, why="tzdata unknown → 2026a", **READY)],
     ),
     "unblock": (
@@ -338,7 +341,7 @@ def test_a_malformed_run_id_is_dropped_from_a_fire() -> None:
         entry(7, "end", *row_fields("end", "nobody failed {}", f"a-{DUE_MS} failed {{}}")),
         entry(7, "again", *row_fields("again", "nobody 2 why", f"a-{DUE_MS} 2 why")),
         entry(7, "unblock", *row_fields("unblock", "nobody why", f"a-{DUE_MS} why")),
-        entry(7, "replan", *row_fields("replan", "no\u00fe 5 6 7", f"a {DUE_MS} 6 7")),
+        entry(7, "replan", *row_fields("replan", "no\u00fe 5 6 7 -", f"a {DUE_MS} 6 7 -")),
         entry(7, "advance", *row_fields("advance", "n? fired 5 6 6 -", f"a fired {DUE_MS} 6 6 -")),
     ],
     ids=lambda given: given.kind,

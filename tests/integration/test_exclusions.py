@@ -1,0 +1,129 @@
+"""Excluded times and calendars with a real daemon: what fires, what is recorded, and what a lost Redis gets back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+import redis
+
+from tests.builders.daemons import DaemonThread
+from tests.clocks import now_ms, set_back
+from tests.ledger import queued
+from tests.waiting import eventually
+from zsched import Client, InvalidSchedule
+from zsched.core.clock import from_ms
+from zsched.core.occurrences.outcomes import What
+from zsched.storage.archivers import ArchiveState
+
+FUNC = "app.tasks.run"
+MINUTE_MS = 60_000
+AGO_MS = 30 * MINUTE_MS + 30_000
+
+
+def days_around(redis_client: redis.Redis) -> str:
+    """Return yesterday, today and tomorrow as dates of a calendar."""
+    today = from_ms(now_ms(redis_client)).date()
+    return f"{today - timedelta(days=1)}..{today + timedelta(days=1)}"
+
+
+def told(client: Client) -> str:
+    return "\n".join(text for _, text in client.why("tick").lines)
+
+
+def is_today(client: Client, redis_client: redis.Redis, id: str) -> bool:
+    return (client.get(id).next_ms or 0) - now_ms(redis_client) < MINUTE_MS
+
+
+def test_occurrences_at_excluded_times_are_recorded_and_do_not_fire(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    began = from_ms(now_ms(redis_client) - AGO_MS)
+    window = f"{began + timedelta(minutes=10):%H:%M}-{began + timedelta(minutes=15):%H:%M}"
+    with set_back(redis_client, AGO_MS):
+        client.schedule(FUNC, id="tick", cron="* * * * *", catch_up="all", overlap="allow", exclude=[window])
+    first_ms = client.get("tick").nominal_ms or 0
+
+    with DaemonThread(redis_url) as daemon:
+        daemon.wait_for("term_began")
+        eventually(lambda: (client.get("tick").next_ms or 0) > now_ms(redis_client))
+
+    [excluded] = [one for one in client.history("tick", limit=200) if one.what is What.EXCLUDED]
+    assert (5, window) == (excluded.count, excluded.why)
+    fired = {one.nominal_ms for one in client.history("tick", limit=200) if one.what is What.FIRED}
+    times = range(first_ms, (client.get("tick").nominal_ms or 0), MINUTE_MS)
+    assert excluded.first_ms is not None
+    assert excluded.last_ms is not None
+    assert {ms for ms in times if not excluded.first_ms <= ms <= excluded.last_ms} == fired
+    assert len(fired) == len(queued(redis_client))
+    assert "excluded 5 occurrences" in told(client)
+
+
+def test_a_changed_calendar_moves_the_next_occurrence_there_and_back(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    client.put_calendar("shut", dates=[f"{days_around(redis_client)} Inventory"])
+    client.schedule(FUNC, id="tick", cron="* * * * *", exclude=["shut"])
+    assert not is_today(client, redis_client, "tick")
+
+    with DaemonThread(redis_url) as daemon:
+        daemon.wait_for("term_began")
+        assert "updated" == client.put_calendar("shut", dates=["2020-01-01"])
+        eventually(lambda: is_today(client, redis_client, "tick"))
+        assert "updated" == client.put_calendar("shut", dates=[f"{days_around(redis_client)} Inventory"])
+        eventually(lambda: not is_today(client, redis_client, "tick"))
+
+    moves = [one for one in client.history("tick", limit=200) if one.what is What.REPLANNED]
+    assert "a calendar changed" in told(client)
+    assert not [one for one in moves if one.why != "calendars"]
+
+
+def test_calendars_return_with_the_schedules_after_a_loss(
+    client: Client, redis_client: redis.Redis, redis_url: str
+) -> None:
+    client.put_calendar("shut", dates=[days_around(redis_client)], windows=["Sat,Sun"])
+    client.put_calendar("gone", dates=["12-25"])
+    client.delete_calendar("gone")
+    before = client.calendars()
+    client.schedule(FUNC, id="tick", cron="* * * * *", exclude=["shut"], durable=False)
+    next_ms = client.get("tick").next_ms
+
+    with DaemonThread(redis_url) as daemon:
+        daemon.wait_for("term_began")
+        eventually(lambda: [ArchiveState.FOLLOWING] == [one.state for one in client._overview().archives])
+        client.schedule(FUNC, id="other", after=3600, durable=True)
+        redis_client.flushall()
+        eventually(lambda: [one.id for one in client.list()] == ["other", "tick"])
+        eventually(lambda: before == client.calendars())
+
+    assert next_ms == client.get("tick").next_ms
+    assert ["shut"] == list(before)
+
+
+def test_a_calendar_that_schedules_name_cannot_be_deleted(client: Client) -> None:
+    client.put_calendar("shut", dates=["12-25"])
+    client.schedule(FUNC, id="tick", cron="* * * * *", exclude=["shut"])
+
+    with pytest.raises(InvalidSchedule, match="1 schedule name it: tick"):
+        client.delete_calendar("shut")
+
+
+def test_an_unknown_calendar_is_refused_with_the_known_ones(client: Client) -> None:
+    client.put_calendar("us", dates=["07-04"])
+
+    with pytest.raises(InvalidSchedule, match=r"name us, or put it first") as caught:
+        client.schedule(FUNC, id="tick", cron="* * * * *", exclude=["kr"])
+    assert ("exclude", "kr") == (caught.value.field, caught.value.value)
+    assert [] == list(client.list())
+
+
+def test_a_run_that_moves_fires_at_the_end_of_the_excluded_time(client: Client, redis_client: redis.Redis) -> None:
+    tomorrow = from_ms(now_ms(redis_client)).date() + timedelta(days=1)
+
+    put = client.schedule(
+        FUNC, id="tick", cron="0 9 * * *", exclude=[days_around(redis_client)], on_excluded="next_open"
+    )
+
+    assert put.next_at is not None
+    assert tomorrow + timedelta(days=1) == put.next_at.date()
+    assert (0, 0) == (put.next_at.hour, put.next_at.minute)
