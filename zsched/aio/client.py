@@ -208,6 +208,7 @@ class AsyncClient:
     history = _awaited(Client.history)
     runs = _awaited(Client.runs)
     timeline = _awaited(Client.timeline)
+    forecast = _awaited(Client.forecast)
     iter_history = _iterated(Client.iter_history)
     iter_runs = _iterated(Client.iter_runs)
     get_run = _awaited(Client.get_run)
