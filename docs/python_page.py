@@ -20,7 +20,7 @@ CLIENT: Final = {
     "Many at once": "cancel_many pause_many resume_many release_many retry_many cancel_runs sign_many",
     "Repair": "retry cancel_run backfill release",
     "The past and the future": (
-        "preview forecast history iter_history iter_runs get_run log follow_log timeline recent"
+        "preview forecast difference history iter_history iter_runs get_run log follow_log timeline recent"
     ),
     "For servers": "acting_as by",
 }

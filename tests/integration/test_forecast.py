@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import redis
@@ -162,3 +164,37 @@ def test_a_forecast_may_begin_later(client: Client) -> None:
 
     assert 60 == len(found.occurrences)
     assert min(one.due_ms for one in found.occurrences) >= to_ms(start)
+
+
+def test_a_dry_run_shows_the_difference_in_times_and_changes_nothing(
+    client: Client, redis_url: str, tmp_path: Path
+) -> None:
+    client.schedule(PAGE, id="daily", cron="0 9 * * *", tz="Asia/Seoul")
+    before, zsched = client.get("daily"), Zsched(redis_url)
+    file = tmp_path / "a.toml"
+    file.write_text(f'[schedules.daily]\nfunc = "{PAGE}"\ncron = "0 9 * * 1-5"\ntz = "Asia/Seoul"\n')
+
+    told = zsched("set", "daily", "--cron", "0 9 * * 1-5", "--dry-run")
+    applied = zsched("apply", str(file), "--take-over", "--dry-run")
+    shown = json.loads(zsched("set", "daily", "--args", "[1]", "--dry-run", "--json").stdout)
+
+    assert ["7 → 5 a week" in one.stdout and " Sat " in one.stdout for one in (told, applied)] == [True, True]
+    assert "dry run, nothing was written" in told.stdout
+    assert ([], [], [7, 7], "the times stay") == tuple(shown[name] for name in ("gone", "come", "per_week", "text"))
+    assert before.version == client.get("daily").version
+
+
+def test_an_update_does_what_its_difference_said(redis_client: redis.Redis) -> None:
+    with ManualScheduler(redis_client, start=START) as scheduler:
+        client = scheduler.client
+        client.schedule(PAGE, id="a", every="36h")
+        said = client.difference("a", cron="0 9 * * *", tz="Europe/Berlin", jitter="1h")
+        client.update("a", cron="0 9 * * *", tz="Europe/Berlin", jitter="1h")
+        fired = scheduler.advance(days=4)
+
+    assert [to_ms(run.at) for run in fired] == list(said.come[:4])
+
+
+def test_a_difference_of_a_bad_change_is_refused_as_the_change(client: Client) -> None:
+    with pytest.raises(InvalidSchedule, match="cron"):
+        client.difference("page", cron="61 * * * *")

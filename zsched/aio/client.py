@@ -160,6 +160,7 @@ class AsyncClient:
     schedule_as = _awaited(Client.schedule_as)
     enqueue = _awaited(Client.enqueue)
     update = _awaited(Client.update)
+    difference = _awaited(Client.difference)
 
     async def schedule_many(
         self,

@@ -48,8 +48,7 @@ def _workers(_context: click.Context, _option: click.Parameter, given: tuple[str
 def forecast(invocation: Invocation, /, start: Any, end: Moment, tz: str, limit: int, **asked: Any) -> None:
     """
     Show what will fire: each occurrence, or how many --by queue, minute or function. Overdue ones fire now. Paused and
-    quarantined schedules are left out, and counted. Durations are the median of the last 20 runs of a function. With
-    --json: the dict of `Forecast.to_dict`.
+    quarantined schedules are only counted.
 
     \b
     Examples:
