@@ -20,7 +20,9 @@ CLIENT: Final = {
     "Many at once": "cancel_many pause_many resume_many release_many retry_many cancel_runs sign_many",
     "Calendars": "calendars put_calendar delete_calendar",
     "Repair": "retry cancel_run backfill release",
-    "The past and the future": ("preview history iter_history iter_runs get_run log follow_log timeline recent"),
+    "The past and the future": (
+        "preview forecast difference history iter_history iter_runs get_run log follow_log timeline recent"
+    ),
     "For servers": "acting_as by",
 }
 # Members that other packages of zsched use, and no program: they may change.

@@ -62,7 +62,9 @@ def test_a_dry_run_of_apply_prints_the_outcomes_and_writes_nothing(zsched: Zsche
     result = zsched.apply(BEAT + DIGEST, "--dry-run")
 
     counts = "dry run, nothing was written: 2 created, 0 updated, 0 unchanged, 0 removed"
-    assert (DONE, f"beat: created\ndigest: created\n{counts}\n") == (result.exit_code, result.stdout)
+    beat, digest, times, last = result.stdout.splitlines()
+    assert (DONE, "beat: created", "digest: created", counts) == (result.exit_code, beat, digest, last)
+    assert re.fullmatch(r"  \+ \w+ \d+ \w+ 09:00\+09:00 …; 0 → 7 a week; first change in .+", times)
     assert [] == redis_client.keys("*")
 
 

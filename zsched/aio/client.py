@@ -160,6 +160,7 @@ class AsyncClient:
     _schedule_as = _awaited(Client._schedule_as)
     enqueue = _awaited(Client.enqueue)
     update = _awaited(Client.update)
+    difference = _awaited(Client.difference)
 
     async def schedule_many(
         self,
@@ -211,6 +212,7 @@ class AsyncClient:
     history = _awaited(Client.history)
     runs = _awaited(Client.runs)
     timeline = _awaited(Client.timeline)
+    forecast = _awaited(Client.forecast)
     iter_history = _iterated(Client.iter_history)
     iter_runs = _iterated(Client.iter_runs)
     get_run = _awaited(Client.get_run)

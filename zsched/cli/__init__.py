@@ -36,6 +36,7 @@ _COMMANDS: Final = {
     ),
     "Schedules": (
         ("show", "listing.show", "Show a schedule, its next times and its last runs."),
+        ("forecast", "forecast.forecast", "Show what will fire, how much, and if workers keep up."),
         ("set", "puts.set_", "Change some options of a schedule, and keep the others."),
         ("run", "lives.run", "Push a run of a schedule at once."),
         ("apply", "files.apply", "Create and update the schedules of a TOML file."),

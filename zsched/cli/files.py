@@ -16,6 +16,7 @@ from zsched.cli.program import DONE, FAILED, USAGE, Invocation, command, connect
 from zsched.cli.values import content
 from zsched.client.allowed import check_allowed
 from zsched.client.doubtful_queues import doubtful_queues
+from zsched.core.clock import SystemClock
 from zsched.core.wording import plural, some
 from zsched.errors import InvalidFile
 from zsched.files.applying import CREATED, UNCHANGED, UPDATED, Application, Applied
@@ -52,7 +53,7 @@ def apply(invocation: Invocation, /, file: str, prune: bool, dry_run: bool, take
     except InvalidFile as error:
         return _refuse(invocation, error)
     applied = preview if dry_run else _run(invocation, application, preview)
-    _tell(invocation, said, applied, dry_run)
+    _tell(invocation, said, applied, SystemClock().now_ms() if dry_run else None)
     tell_unchecked(checks.unchecked, "options may differ from those put where they can be")
     if not invocation.wants_json:
         doubtful = doubtful_queues(client, (entry.definition for entry in said.entries))
@@ -110,16 +111,17 @@ def _refuse(invocation: Invocation, error: InvalidFile) -> int:
     return USAGE
 
 
-def _tell(invocation: Invocation, said: ScheduleFile, applied: Applied, is_dry: bool) -> None:
+def _tell(invocation: Invocation, said: ScheduleFile, applied: Applied, dry_ms: int | None) -> None:
+    """Report what was *applied*, or would be at *dry_ms*, with the difference in times."""
     counts = {outcome: applied.count(outcome) for outcome in (CREATED, UPDATED, UNCHANGED)}
     counts["removed"] = len(applied.removed)
     errors = [{"id": id, "error": str(error), "type": type(error).__name__} for id, error in applied.errors]
-    value = {"file": said.name, "owner": said.owner, "dry_run": is_dry, "counts": counts}
-    value |= {"schedules": [step.to_dict() for step in applied.steps], "removed": applied.removed}
+    value = {"file": said.name, "owner": said.owner, "dry_run": dry_ms is not None, "counts": counts}
+    value |= {"schedules": [step.to_dict(dry_ms) for step in applied.steps], "removed": applied.removed}
     value |= {"stale": applied.stale, "errors": errors}
     summary = ", ".join(f"{number:,} {outcome}" for outcome, number in counts.items())
-    lead = "dry run, nothing was written: " if is_dry else ""
-    invocation.answer(value, *map(printable, applied_lines(applied)), f"{lead}{summary}")
+    lead = "" if dry_ms is None else "dry run, nothing was written: "
+    invocation.answer(value, *map(printable, applied_lines(applied, dry_ms)), f"{lead}{summary}")
     invocation.remark(*cut([f"{id}: {error}" for id, error in applied.errors], _SHOWN, " errors; --json lists them"))
     if applied.stale:
         number = len(applied.stale)
@@ -130,14 +132,16 @@ def _tell(invocation: Invocation, said: ScheduleFile, applied: Applied, is_dry: 
         )
 
 
-def applied_lines(applied: Applied) -> Iterator[str]:
-    """Report the outcome of each changed schedule."""
+def applied_lines(applied: Applied, dry_ms: int | None = None) -> Iterator[str]:
+    """Report the outcome of each changed schedule; in a dry run, at *dry_ms*, with the difference in times."""
     for step in applied.steps:
         if step.outcome == UNCHANGED:
             continue
         due = "" if step.next_ms is None else f", next {due_text(step.next_ms, step.entry.definition.tz)}"
         yield f"{step.entry.id}: {step.outcome}{due}"
         yield from (f"  {change.text()}" for change in step.changes)
+        if dry_ms is not None and any((times := step.times(dry_ms))[:2]):
+            yield f"  {times.text}"
         if step.outcome == UPDATED and not step.changes:
             yield "  no option differs; its signature is new, or it was quarantined, or written by an older version"
     yield from (f"{id}: removed" for id in applied.removed)

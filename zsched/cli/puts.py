@@ -121,7 +121,8 @@ def add(invocation: Invocation, /, id: str, func: str, **given: Any) -> None:
 @click.option("--func", help="Run this instead.")
 @_options(FOR_UPDATE)
 @click.option("--unset", multiple=True, type=click.Choice(list(_CLEARED)), help="Back to the default; may be repeated.")
-def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: Any) -> None:
+@click.option("--dry-run", is_flag=True, help="Show what this does to the times; change nothing.")
+def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], dry_run: bool, **given: Any) -> None:
     """
     Change some options of schedule ID, and keep the others. Local times are read in the schedule's own zone, or in
     --tz. A one-shot stays a one-shot. New arguments are checked as by `zsched add`.
@@ -143,6 +144,10 @@ def set_(invocation: Invocation, /, id: str, unset: tuple[str, ...], **given: An
             changes["func"] = lookup.find(func) or func  # a task checks its arguments
     else:
         check_allowed(settings.rq.allow_callables, None, changes)
+    if dry_run:
+        found = client.difference(id, **changes)
+        invocation.answer(found.to_dict(), f"{id}: {found.text}", "dry run, nothing was written")
+        return
     scheduled, tz = client.update(id, **changes), None
     with suppress(ScheduleNotFound):  # it fired a moment ago
         tz = client.get(id).tz

@@ -25,7 +25,8 @@ from typing import Final, NamedTuple
 from zsched.client.calls import naming_lost_call
 from zsched.core.clock import from_ms
 from zsched.core.model import Schedule
-from zsched.core.occurrences.backfill import MOST, Backfill, Filled, PastOccurrences
+from zsched.core.occurrences.backfill import MOST, Backfill, Filled, past_of
+from zsched.core.occurrences.future import Walk
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.instants import instant_ms
 from zsched.core.story.source import Source
@@ -68,14 +69,14 @@ class Backfiller:
         self._schedule = self._recurring()
         tz = self._schedule.tz
         start_ms, end_ms = _range(start, end, tz, self._schedule.read_ms)
-        self._past = _bounded(self._schedule, start_ms, end_ms)
+        self._past, self._pending = _bounded(self._schedule, start_ms, end_ms)
         with naming_lost_call(self._id, is_repeatable=not self._is_again):
             self._ran, source = self._history.ran(self._id, start_ms, end_ms)
             if not self._is_again:
                 self._require(source, start_ms, tz)
             found = self._occurrences()
             runs = self._foreseen(found) if is_dry_run else list(self._push(found, end_ms, on_progress))
-        ran, pending = len(found) - len(runs), self._past.pending
+        ran, pending = len(found) - len(runs), self._pending
         return Backfill(self._id, tz, start_ms, end_ms, tuple(runs), ran, pending, source, is_dry_run)
 
     def _require(self, source: Source, start_ms: int, tz: str) -> None:
@@ -135,7 +136,7 @@ class Backfiller:
             stays = "the runs pushed so far stay; repeat the call to continue from there"
             raise contended(self._id, stays)
         self._schedule = self._recurring()
-        self._past = _bounded(self._schedule, found[at].nominal_ms, end_ms)
+        self._past, self._pending = _bounded(self._schedule, found[at].nominal_ms, end_ms)
         found[at:] = self._occurrences()
 
     def _recurring(self) -> Schedule:
@@ -164,15 +165,15 @@ def _range(start: datetime, end: datetime, tz: str, now_ms: int) -> tuple[int, i
     return start_ms, end_ms
 
 
-def _bounded(schedule: Schedule, start_ms: int, end_ms: int) -> PastOccurrences:
-    """Return the occurrences of *schedule* in [start_ms, end_ms). Raises InvalidSchedule when there are too many."""
-    past = PastOccurrences.of(schedule, start_ms, end_ms)
-    if past.count > MOST:
+def _bounded(schedule: Schedule, start_ms: int, end_ms: int) -> tuple[Walk, int]:
+    """Return ``past_of``. Raises InvalidSchedule when there are too many."""
+    past, pending = past_of(schedule, start_ms, end_ms)
+    if past.size > MOST:
         last = _shown(past.nth(MOST + 1), schedule.tz)
-        problem = f"{past.count:,} occurrences lie between these times, more than {MOST:,} in one call"
+        problem = f"{past.size:,} occurrences lie between these times, more than {MOST:,} in one call"
         remedy = f"end at {last}, which is the first {MOST:,}, and continue from there"
         raise InvalidSchedule("end", _shown(end_ms, schedule.tz), problem, remedy)
-    return past
+    return past, pending
 
 
 def _shown(ms: int, tz: str) -> str:

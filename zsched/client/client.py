@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from zsched.client.putting import Putting
     from zsched.client.updating import Updating
     from zsched.core.model import Many, Scheduled
+    from zsched.core.occurrences.difference import TimesDifference
     from zsched.core.options.allowed import Limits
     from zsched.core.options.define import Presets
     from zsched.core.options.table import EnqueueOptions, ScheduleOptions, ScheduleRow, UpdateOptions
@@ -213,6 +214,10 @@ class Client(Schedules):
             Contended: another writer changed it at every attempt.
         """
         return self._updating.update(check_id(id), changes)
+
+    def difference(self, id: str, /, **changes: Unpack[UpdateOptions]) -> TimesDifference:
+        """Return what ``update`` with these *changes* would do to the times of a schedule. Raises as ``update``."""
+        return self._updating.difference(check_id(id), changes)
 
     def sign_many(self, unsigned: bool = False, **given: Unpack[ScheduleRepair]) -> Repaired:
         """

@@ -1,16 +1,16 @@
 """
-The part of the client that reads the past: stories of schedules, occurrences, runs, and the log.
+The part of the client that reads the past, and what is to come: stories of schedules, occurrences, runs, and the log.
 
 ``answers`` reads and formats it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Unpack
 
-from zsched.core.options.arguments import SearchFilters
+from zsched.core.options.arguments import FacetFilters, SearchFilters
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from zsched.client.answers import Answers, Results
     from zsched.core.entry import Entry, Position
     from zsched.core.occurrences.changes import Change
+    from zsched.core.occurrences.forecast import By, Forecast
     from zsched.core.occurrences.outcomes import What
     from zsched.core.occurrences.timeline import Timeline
+    from zsched.core.options.allowed import Limits
     from zsched.core.runs.run import Run, RunStatus
     from zsched.core.story.source import Source
     from zsched.core.story.story import Story
@@ -33,6 +35,18 @@ class HistorySearch(SearchFilters, total=False):
     status: str | What | RunStatus | None
     limit: int | None
     after: str | None
+
+
+class ForecastOptions(FacetFilters, total=False):
+    """Filters of schedules, and options of ``Client.forecast``."""
+
+    by: str | By | None
+    bucket: timedelta | float | str | None
+    workers: Mapping[str, int] | None
+    quiet_window: timedelta | float | str | None
+    suggest: bool
+    limit: int
+    on_progress: Callable[[int, int], None] | None
 
 
 def history_parts(past: Past, id: str | None = None, **given: Unpack[HistorySearch]) -> Iterator[HistoryPage]:
@@ -51,6 +65,7 @@ class Past:
     _keys: Keys
     _reader: Reader
     _answers: Answers
+    _limits: Limits | None = None
 
     def why(self, id: str, tz: str | None = None) -> Story:
         """
@@ -112,6 +127,24 @@ class Past:
         from zsched.client.timeline import timeline
 
         return timeline(self._link, self._reader, self._answers, start, end, bucket)
+
+    def forecast(
+        self, end: datetime | timedelta | float | str, start: datetime | None = None, **asked: Unpack[ForecastOptions]
+    ) -> Forecast:
+        """
+        Tell what will fire from *start* (default: now) until *end*, a time or a duration: the first *limit* (1,000)
+        occurrences, or their numbers *by* "queue", "function" or "minute", with the peak of each. *bucket*: of the
+        peaks. *workers* of queues: the backlog of each, by the usual durations of its functions. *quiet_window*: find
+        the first gap of this length. *suggest* what would flatten the highest peaks. *on_progress* gets the numbers of
+        counted rules, and of all.
+
+        Raises:
+            InvalidSchedule: an argument is invalid, or the answer would be too large.
+            ArchiveError: as ``history``, while the durations were read.
+        """
+        from zsched.client.forecast import forecast
+
+        return forecast(self._link, self._reader, self._answers, self._limits, start, end, asked)
 
     def iter_runs(
         self,

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from zsched.core.model import Schedule
     from zsched.core.occurrences.backfill import Backfill
     from zsched.core.occurrences.recent import RecentActivity
-    from zsched.core.options.allowed import Limits
     from zsched.core.options.table import RuleOptions
     from zsched.core.repair import Repaired
     from zsched.core.runs.run import RunStatus
@@ -73,7 +72,6 @@ class Schedules(Past):
     _bulk: BulkChanges
     _clock: Clock
     _history: HistoryReader
-    _limits: Limits | None = None
     _reruns: Reruns
     _store: Store
     _updating: Updating

@@ -8,7 +8,8 @@ from typing import Final
 
 from zsched.client.answers import Answers
 from zsched.core.clock import from_ms
-from zsched.core.occurrences.timeline import MOST_OUTCOMES, Spans, Timeline
+from zsched.core.occurrences.future import Spans
+from zsched.core.occurrences.timeline import MOST_OUTCOMES, Timeline
 from zsched.core.options.arguments import SearchFilters, seconds_to_ms
 from zsched.core.options.instants import instant_ms
 from zsched.storage.connection import Link
@@ -16,6 +17,7 @@ from zsched.storage.reader import Reader
 
 _RULES: Final = 5000  # recurring schedules that are read
 _LEAST_MS: Final = 1000  # of a span
+_MOST_SPANS: Final = 1440  # the minutes of a day
 
 
 def timeline(
@@ -23,7 +25,8 @@ def timeline(
 ) -> Timeline:
     """See ``Past.timeline``."""
     start_ms, end_ms = instant_ms("from", start, None), instant_ms("to", end, None)
-    found = Timeline(Spans.of(start_ms, end_ms, seconds_to_ms("bucket", bucket, _LEAST_MS)), reader.now_ms())
+    spans = Spans.of(start_ms, end_ms, seconds_to_ms("bucket", bucket, _LEAST_MS), _MOST_SPANS)
+    found = Timeline(spans, reader.now_ms())
     _add_past(found, answers, end_ms)
     if end_ms > found.now_ms:
         found.add_due(reader.due_in(found.spans.bounds))

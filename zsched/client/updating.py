@@ -19,6 +19,7 @@ from zsched.client.calls import Typed, loaded_task, lost_call
 from zsched.client.putting import Putting
 from zsched.core.entry import text
 from zsched.core.model import MEND, Definition, Schedule, Scheduled
+from zsched.core.occurrences.difference import TimesDifference, difference
 from zsched.core.occurrences.first_times import REPLANS
 from zsched.core.options.arguments import check_version
 from zsched.core.options.revision import PAYLOAD, revise
@@ -54,6 +55,11 @@ class Updating:
             if not answer.is_changed:
                 return self._putting.scheduled(put, answer)
         raise contended(id)
+
+    def difference(self, id: str, changes: Mapping[str, Any]) -> TimesDifference:
+        """Return what *changes* do to the times of a schedule. Raises as ``update``."""
+        found = self._found(id, check_version(changes.get("if_version")))
+        return difference(found, self._revised(found, changes), self._reader.now_ms())
 
     def run_now(self, id: str, if_version: str | None) -> Answer:
         """

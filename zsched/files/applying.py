@@ -24,6 +24,7 @@ from zsched.client import Client
 from zsched.client.file_sync import FileSync
 from zsched.core.clock import to_ms
 from zsched.core.model import Definition, Schedule, Scheduled, json_of
+from zsched.core.occurrences.difference import TimesDifference, difference
 from zsched.core.options.choices import ScheduleState
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import check
@@ -52,10 +53,15 @@ class Step:
     writes: bool
     next_ms: int | None = None  # set after the put
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the step for JSON, by ``json_of``."""
+    def times(self, now_ms: int) -> TimesDifference:
+        """Return what its put at *now_ms* does to the times. Raises TriggerError."""
+        return difference(None if self.held is None else self.held.schedule, self.definition, now_ms)
+
+    def to_dict(self, dry_ms: int | None = None) -> dict[str, Any]:
+        """Return the step for JSON, by ``json_of``; *dry_ms*: with the difference in times by a put at that time."""
         given = {"id": self.entry.id, "line": self.entry.line, "changes": [one._asdict() for one in self.changes]}
-        return json_of(self, "id", "line", "outcome", "changes", "next_at", **given)
+        shown = json_of(self, "id", "line", "outcome", "changes", "next_at", **given)
+        return shown if dry_ms is None or not self.writes else shown | {"times": self.times(dry_ms).to_dict()}
 
 
 @dataclass(slots=True)

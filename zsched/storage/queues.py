@@ -298,9 +298,14 @@ def _lives(about: Any) -> bool:
     return bool(queues and not death)
 
 
-def _stalled(wire: Wire, keys: Keys, queues: list[str], used: set[str]) -> list[StalledQueue]:
+def waiting_in(wire: Wire, keys: Keys, queues: Collection[str]) -> dict[str, int]:
+    """Return the numbers of jobs that wait in *queues*, without empty ones. Raises as above."""
     lengths = allowed_replies(wire, (("LLEN", keys.rq.queue(queue)) for queue in queues))
-    waiting = {queue: length for queue, length in zip(queues, lengths, strict=True) if length}
+    return {queue: length for queue, length in zip(queues, lengths, strict=True) if length}
+
+
+def _stalled(wire: Wire, keys: Keys, queues: list[str], used: set[str]) -> list[StalledQueue]:
+    waiting = waiting_in(wire, keys, queues)
     pages = allowed_replies(wire, (("LRANGE", keys.rq.queue(queue), 0, _HEAD - 1) for queue in waiting))
     heads = {queue: head for queue, head in zip(waiting, pages, strict=True) if head}
     waits_ms = _waits_ms(wire, keys, heads, [queue for queue in heads if waiting[queue] > _HEAD])

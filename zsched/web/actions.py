@@ -7,12 +7,12 @@ found; the change then names that version (``access``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from zsched.client.bulk import ChangeOptions, demand_filter
-from zsched.core.model import Schedule, Scheduled
+from zsched.core.model import Schedule
 from zsched.core.occurrences.backfill import Backfill
 from zsched.core.options.arguments import check_id
 from zsched.core.options.choices import Missed, ScheduleState
@@ -24,6 +24,7 @@ from zsched.web.access import Caller
 from zsched.web.problems import Problem
 
 ATTEMPTS: Final = 3
+T = TypeVar("T")
 
 
 class ScheduleAction(NamedTuple):
@@ -107,8 +108,13 @@ async def backfill(call: Caller, id: str, start: datetime | None, end: datetime 
     return await call.client.backfill(id, start, end, **options)
 
 
-async def update(call: Caller, id: str, changes: Mapping[str, Any], version: str | None = None) -> Scheduled:
-    """Change options of schedule *id*, if it has *version*. Raises as ``Client.update``, Problem."""
+async def update(
+    call: Caller, id: str, changes: Mapping[str, Any], version: str | None, act: Callable[..., Awaitable[T]]
+) -> T:
+    """
+    Change options of schedule *id*, if it has *version*, by *act*: ``Client.update``, or ``Client.difference``, which
+    only looks. Raises as they do, Problem.
+    """
     call.demand_write()
     version = version or changes.get("if_version")
     for _ in range(ATTEMPTS):
@@ -118,7 +124,7 @@ async def update(call: Caller, id: str, changes: Mapping[str, Any], version: str
         known = version or (found.version if call.is_limited else None)
         condition: dict[str, Any] = {} if known is None else {"if_version": known}
         try:
-            return await call.client.update(id, **{**changes, **condition})
+            return await act(id, **{**changes, **condition})
         except VersionConflict:
             if version is not None:
                 raise

@@ -119,6 +119,33 @@ async def timeline(
     return JsonAnswer((await call.client.timeline(*times, bucket)).to_dict())  # type: ignore[arg-type]  # given
 
 
+@occurrences.get("/forecast", **schemas.route("What will fire, or how much of it.", "Forecast"))
+async def forecast(
+    call: Admitted,
+    filters: Filters,
+    end: Annotated[str, Query(alias="to", description="RFC 3339, or a duration such as 24h.")],
+    start: Annotated[str | None, Query(alias="from")] = None,
+    by: QueryText = None,
+    bucket: QueryText = None,
+    quiet_window: QueryText = None,
+    workers: Annotated[list[str], Query(description="A queue with its workers, such as email=4.")] = [],  # noqa: B006
+    suggest: bool = False,
+    limit: Annotated[int, Query(ge=1, le=_MOST_PAST)] = _MOST_PAST,
+) -> Response:
+    """
+    Return the occurrences in [`from`, `to`), or their numbers by `queue`, `minute` or `function`: of the schedules that
+    the caller may see.
+    """
+    until: Any = aware("to", end) if "T" in end else end
+    pairs = (one.rpartition("=") for one in workers)
+    numbers: Any = {queue: int(text) if text.isdecimal() and len(text) < 10 else text for queue, _, text in pairs}
+    found = await call.client.forecast(
+        until, aware("from", start), by=by, bucket=bucket, quiet_window=quiet_window, workers=numbers,
+        suggest=suggest, limit=limit, **filters,
+    )  # fmt: skip
+    return JsonAnswer(found.to_dict())
+
+
 # -- runs in the place of others ----------------------------------------------------------------------
 
 

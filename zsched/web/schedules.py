@@ -108,12 +108,20 @@ async def get(id: PathId, call: Admitted) -> Response:
 
 
 @router.patch(_ONE, **schemas.put("Change some options of a schedule (RFC 7396).", "ScheduleChanges", "If-Match"))
-async def patch(id: PathId, request: Request, call: Admitted) -> Response:
+async def patch(
+    id: PathId,
+    request: Request,
+    call: Admitted,
+    dry_run: Annotated[bool, Query(description="Change nothing; return the difference in times.")] = False,
+) -> Response:
     """Change the options that the body names; null sets one back to its default. Honours `If-Match`."""
     call.demand_write()
     body = call_options(await read_object(request))
     changes = {name: USUAL_ARGUMENTS.get(name) if value is None else value for name, value in body.items()}
-    return await _told(call, await actions.update(call, id, changes, _if_match(request, changes)))
+    version = _if_match(request, changes)
+    if dry_run:
+        return JsonAnswer((await actions.update(call, id, changes, version, call.client.difference)).to_dict())
+    return await _told(call, await actions.update(call, id, changes, version, call.client.update))
 
 
 @router.delete(_ONE, **schemas.route("What became of it.", "Result", _IF_MATCH, failures=schemas.FAILED_WRITES))

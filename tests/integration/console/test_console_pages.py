@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import fastapi.routing
@@ -200,6 +201,18 @@ def test_an_edit_changes_only_what_was_typed(ann: Person, client: Client, run_id
     assert {"trigger", "next_at", "anchor_at", "nominal_at", "updated_at", "version"} == {
         name for name in before if before[name] != after[name]
     }
+
+
+def test_the_form_shows_the_difference_in_times_while_a_person_types(web: Web, client: Client) -> None:
+    client.schedule("app.send", id="daily", cron="0 9 * * *", tz="Asia/Seoul", ends=datetime(2090, 1, 1))
+    typed = {"cron": "0 9 * * 1-5", "tz": "Asia/Seoul", "gap": "first_valid", "fold": "first"}
+
+    with web.browser("ann-7") as ann:
+        changed = ann.get(f"{web.url}/schedules/daily/preview", params=typed).text
+        same = ann.get(f"{web.url}/schedules/daily/preview", params=typed | {"cron": "0 9 * * *"}).text
+
+    assert "7 → 5 a week; first change in" in changed
+    assert "the times stay" in same
 
 
 def test_a_bad_value_of_an_edit_is_refused_and_the_typed_text_stays(ann: Person, client: Client, run_id: str) -> None:

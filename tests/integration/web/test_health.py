@@ -225,3 +225,35 @@ def test_a_web_without_redis_is_alive_and_not_ready(guard: Guard, tmp_path_facto
 
         server.start()
         eventually(lambda: web.get("/readyz").status_code == 200)
+
+
+def test_a_forecast_answers_as_the_command_does(web: Web, http: httpx.Client, client: Client) -> None:
+    client.schedule("app.send", id="mail", every=60, queue="email")
+    client.schedule("app.page", id="page", every=60, queue="web")
+
+    told = http.get("/forecast", params={"to": "1h", "by": "queue", "workers": ["email=2", "web=1"]}).json()
+
+    assert web.zsched.json("forecast", "--to", "1h", "--by", "queue").keys() == told.keys()
+    assert {"email", "web"} == {one["key"] for one in told["loads"]} == {one["queue"] for one in told["backlogs"]}
+
+
+def test_a_forecast_knows_how_long_the_runs_of_a_function_took(
+    client: Client, redis_client: redis.Redis, daemon: DaemonThread
+) -> None:
+    for number in range(3):
+        client.enqueue("time.sleep", args=[0.01 * number], id=f"slept-{number}")
+    work_off(Queue("default", connection=redis_client), redis_client)
+    client.schedule("time.sleep", args=[1], id="sleeps", every=60)
+    eventually(lambda: 3 == len(client.runs(status="succeeded")))
+
+    found = client.forecast("1h", workers={"default": 1})
+
+    took = sorted(run.duration_ms or 0 for run in client.runs(status="succeeded"))
+    assert {"time.sleep": took[1]} == found.durations_ms
+    assert [] == found.backlogs[0].unknown
+    assert {} == client.forecast("1h").durations_ms
+
+
+@pytest.mark.parametrize("bad", [{"workers": "x"}, {"by": "tag"}, {"to": ""}, {"from": "noon"}, {"limit": 0}])
+def test_a_forecast_with_a_bad_parameter_is_refused(http: httpx.Client, bad: dict[str, str]) -> None:
+    assert 422 == http.get("/forecast", params={"to": "1h"} | bad).status_code

@@ -73,7 +73,7 @@ ROWS = [
         "POST /schedules:pause, /schedules:resume, /schedules:release, /schedules:cancel",
         "GET /schedules:{action}; POST /schedules:{action}", READ_ONLY, LEFT_OUT, YES, YES,
     ),
-    Row("GET /queues", "GET /schedules, /queues, /", YES, LEFT_OUT, YES, YES),
+    Row("GET /queues, /forecast", "GET /schedules, /queues, /", YES, LEFT_OUT, YES, YES),
     Row("GET /daemons", "", YES, YES, YES, YES),
     Row(
         "GET /runs, /occurrences, /log, /events, /status",
@@ -159,7 +159,9 @@ class Stage:
         file = FILES.get(path, "")
         where = path.format(id=id, run_id=self._runs[id], action=action, path=file)
         queries = {"/find": {"q": id}, "/outcomes": {"id": id}, "/schedules:{action}": {"match": "*"}}
-        given: dict[str, Any] = {"params": (queries | {f"{PREFIX}/occurrences": SPAN}).get(path, {})}
+        given: dict[str, Any] = {
+            "params": (queries | {f"{PREFIX}/occurrences": SPAN, f"{PREFIX}/forecast": {"to": "24h"}}).get(path, {})
+        }
         if method != "GET":
             given |= self._body(method, path, id) if path.startswith(PREFIX) else {"data": {"match": "*"}}
         headers = {"Origin": self.web.url, "Idempotency-Key": uuid.uuid4().hex}

@@ -266,3 +266,18 @@ def edited(api: Api, id: str, found: Answer) -> bool:
     answer = api.ask("PATCH", f"/schedules/{id}", change, If_Match=found.headers["etag"])
     assert answer.status in (200, 412), answer.text
     return answer.status == 200
+
+
+def test_a_dry_run_of_a_patch_returns_the_difference_in_times_and_changes_nothing(
+    http: httpx.Client, client: Client
+) -> None:
+    client.schedule("app.send", id="daily", cron="0 9 * * *", tz="Asia/Seoul")
+    before = client.get("daily")
+
+    told = http.patch("/schedules/daily", params={"dry_run": True}, json={"cron": "0 9 * * 1-5"})
+    stale = http.patch("/schedules/daily", params={"dry_run": True}, json={}, headers={"If-Match": '"1-1"'})
+    bad = http.patch("/schedules/daily", params={"dry_run": True}, json={"cron": "61 * * * *"})
+
+    assert (200, [7, 5], []) == (told.status_code, told.json()["per_week"], told.json()["come"])
+    assert (412, 422) == (stale.status_code, bad.status_code)
+    assert before.version == client.get("daily").version

@@ -14,17 +14,17 @@ Not guaranteed: that a pushed run succeeded. A run that was cancelled or failed 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from zsched.core.model import Schedule, iso, json_of
 from zsched.core.occurrences.changes import RUN_NOW, Change
+from zsched.core.occurrences.future import Walk
 from zsched.core.occurrences.outcomes import What
 from zsched.core.occurrences.search import is_push
 from zsched.core.runs.run_id import RunId
 from zsched.core.story.source import Source
-from zsched.core.triggers.trigger import Trigger, build, nth_after
+from zsched.core.triggers.trigger import build
 
 MOST: Final = 100_000  # occurrences in one call: 45 MB of small jobs in a queue, pushed in 5 s (measured)
 
@@ -69,42 +69,20 @@ class Backfill:
         return json_of(self, *names, **others)
 
 
-@dataclass(frozen=True, slots=True)
-class PastOccurrences:
-    """The occurrences of *trigger* in [start_ms, until_ms); ``pending`` later ones are left to the schedule."""
+def past_of(schedule: Schedule, start_ms: int, end_ms: int) -> tuple[Walk, int]:
+    """
+    Return the occurrences of a recurring *schedule* in [start_ms, end_ms), and the number of later ones in it, which
+    are left to the schedule.
 
-    trigger: Trigger
-    start_ms: int
-    until_ms: int
-    pending: int
-
-    @classmethod
-    def of(cls, schedule: Schedule, start_ms: int, end_ms: int) -> PastOccurrences:
-        """
-        Find the occurrences of a recurring *schedule* in [start_ms, end_ms).
-
-        Raises:
-            InvalidSchedule, TriggerError: its rule cannot be evaluated here.
-        """
-        assert schedule.trigger is not None
-        assert schedule.anchor_ms is not None
-        spec, anchor_ms = schedule.trigger, schedule.anchor_ms
-        trigger = build(spec, anchor_ms if spec.is_anchored else min(anchor_ms, start_ms - 1))
-        until_ms = end_ms if schedule.nominal_ms is None else max(min(end_ms, schedule.nominal_ms), start_ms)
-        return cls(trigger, start_ms, until_ms, trigger.count_between(until_ms - 1, end_ms - 1))
-
-    @property
-    def count(self) -> int:
-        """Count the occurrences; the cost does not grow with their number."""
-        return self.trigger.count_between(self.start_ms - 1, self.until_ms - 1)
-
-    def times(self) -> Iterator[int]:
-        """Yield their nominal times, in order."""
-        yield from self.trigger.between(self.start_ms - 1, self.until_ms - 1)
-
-    def nth(self, number: int) -> int:
-        """Return the nominal time of occurrence *number*, which counts from 1."""
-        return nth_after(self.trigger, self.start_ms - 1, number, self.until_ms - 1)
+    Raises:
+        InvalidSchedule, TriggerError: its rule cannot be evaluated here.
+    """
+    assert schedule.trigger is not None
+    assert schedule.anchor_ms is not None
+    spec, anchor_ms = schedule.trigger, schedule.anchor_ms
+    trigger = build(spec, anchor_ms if spec.is_anchored else min(anchor_ms, start_ms - 1))
+    until_ms = end_ms if schedule.nominal_ms is None else max(min(end_ms, schedule.nominal_ms), start_ms)
+    return Walk(trigger, start_ms - 1, until_ms - 1), trigger.count_between(until_ms - 1, end_ms - 1)
 
 
 def ran_at(change: Change) -> int | None:

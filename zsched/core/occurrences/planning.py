@@ -23,7 +23,6 @@ one of them may be at the time at which another one fired: that time does not fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
@@ -32,6 +31,7 @@ from zoneinfo import ZoneInfo
 
 from zsched.core.clock import LAST_MS, from_ms
 from zsched.core.model import Schedule
+from zsched.core.occurrences.future import Walk
 from zsched.core.occurrences.policy import Passed, excluded
 from zsched.core.record import Record
 from zsched.core.runs.job import OFFSET_FIELD
@@ -62,7 +62,9 @@ def occurrences(
         TriggerError: the trigger cannot produce a time.
     """
     place = zone(spec.tz)
-    return [local_time(due_ms, place) for due_ms in islice(_dues(spec, anchor_ms, start_ms, id, first_ms), n)]
+    walk = Walk.until_due(build(spec, anchor_ms), first_ms - 1, start_ms + 1, LAST_MS + 1)
+    dues = (due_ms for _, due_ms in walk.dues(id) if due_ms > start_ms)
+    return [local_time(due_ms, place) for due_ms in islice(dues, n)]
 
 
 def local_time(ms: int, place: ZoneInfo) -> datetime:
@@ -84,15 +86,6 @@ def nominal_time(schedule: Schedule, due_ms: int) -> int:
     if schedule.trigger is None:
         return due_ms if schedule.nominal_ms is None else schedule.nominal_ms
     return nominal_of(schedule.trigger, schedule.anchor_ms or 0, due_ms)
-
-
-def _dues(spec: TriggerSpec, anchor_ms: int, start_ms: int, id: str, first_ms: int) -> Iterator[int]:
-    trigger = build(spec, anchor_ms)
-    at_ms = trigger.last_until(start_ms) if spec.jitter_ms else None
-    if at_ms is not None and at_ms >= first_ms and (due_ms := due_of(trigger, id, at_ms)) > start_ms:
-        yield due_ms
-    for at_ms in trigger.between(start_ms, LAST_MS):
-        yield due_of(trigger, id, at_ms)
 
 
 # -- by other rules of a zone ---------------------------------------------------------------------

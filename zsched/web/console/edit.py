@@ -38,6 +38,7 @@ router = APIRouter(include_in_schema=False)
 
 _PREVIEWED: Final = 5
 _FIELDS: Final = 100  # of the form, at most
+_UNBOUND: Final = dict.fromkeys(("starts", "ends", "count"))  # what an empty field means
 _TAKE: Final = "take."  # before the name of a field that both changed: whose value to take
 _THEIRS: Final = "theirs"
 
@@ -96,7 +97,7 @@ async def save(view: Viewed, id: str, request: Request) -> Response:
             changes = {each.field.name: each.field.value() for each in merged if each.is_changed}
             if not changes:
                 return view.done("nothing to change", "schedules", id)
-            done = await actions.update(view.call, id, changes, version)
+            done = await actions.update(view.call, id, changes, version, view.call.client.update)
             return view.done(f"{done.outcome}: {', '.join(map(label_of, changes))}", "schedules", id)
         except VersionConflict:
             one, merged = await _merged(view, id, given, opened)
@@ -113,10 +114,13 @@ async def preview(call: Admitted, id: str, request: Request) -> Response:
     given = {name: text for name, each in request.query_params.items() if (text := each.strip())}
     try:
         tz = zone_name(given.get("tz")) or "UTC"
-        times = _once(view, given, tz) if one.kind == "once" else await _by_rule(view, given)
+        rule = {name: Field.of(name, given[name]).value() for name in RuleOptions.__annotations__ if name in given}
+        times = _once(view, given, tz) if one.kind == "once" else await _by_rule(view, rule)
+        changes = await call.client.difference(id, **{**_UNBOUND, **rule}) if times and rule else None
     except ZschedError as error:
         return view.page("_preview", trouble=page_problem(error))
-    return view.page("_preview", coming=with_remarks(replace(one, tz=tz, jitter_ms=0), times), tz=tz)
+    coming = with_remarks(replace(one, tz=tz, jitter_ms=0), times)
+    return view.page("_preview", coming=coming, tz=tz, changes=changes)
 
 
 def _once(view: View, given: Mapping[str, str], tz: str) -> list[datetime]:
@@ -129,9 +133,8 @@ def _once(view: View, given: Mapping[str, str], tz: str) -> list[datetime]:
     return [from_ms(ms).astimezone(zone(tz))]
 
 
-async def _by_rule(view: View, given: Mapping[str, str]) -> list[datetime]:
+async def _by_rule(view: View, rule: Mapping[str, Any]) -> list[datetime]:
     """Return the next times of a rule. Raises InvalidSchedule, TriggerError."""
-    rule = {name: Field.of(name, given[name]).value() for name in RuleOptions.__annotations__ if name in given}
     return list(await view.call.client.preview(n=_PREVIEWED, **rule)) if set(rule) & set(RULES) else []
 
 

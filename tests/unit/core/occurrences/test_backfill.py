@@ -11,10 +11,11 @@ import pytest
 from tests.builders import schedules
 from zsched.core.clock import to_ms
 from zsched.core.model import Schedule
-from zsched.core.occurrences.backfill import Backfill, Filled, PastOccurrences, ran_at
+from zsched.core.occurrences.backfill import Backfill, Filled, past_of, ran_at
 from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.future import Spans
 from zsched.core.occurrences.outcomes import What
-from zsched.core.occurrences.timeline import MOST_COUNTED, Spans, Timeline
+from zsched.core.occurrences.timeline import MOST_COUNTED, Timeline
 from zsched.core.options.choices import ScheduleState
 from zsched.core.options.define import define_trigger
 from zsched.core.story.source import Source
@@ -42,9 +43,9 @@ def hours(*numbers: float) -> list[int]:
 
 def times(given: Schedule, start: float, end: float) -> list[int]:
     [start_ms, end_ms] = hours(start, end)
-    stretch = PastOccurrences.of(given, start_ms, end_ms)
+    stretch, _ = past_of(given, start_ms, end_ms)
     found = list(stretch.times())
-    assert stretch.count == len(found)
+    assert stretch.size == len(found)
     return found
 
 
@@ -67,10 +68,10 @@ def test_a_rule_has_its_occurrences_of_a_stretch_but_none_before_its_anchor(
 
 
 def test_an_occurrence_in_the_last_millisecond_of_a_stretch_is_counted() -> None:
-    stretch = PastOccurrences.of(schedule(replace(EVERY_HOUR, expr="1")), MIDNIGHT_MS + 1, MIDNIGHT_MS + 4)
+    stretch, _ = past_of(schedule(replace(EVERY_HOUR, expr="1")), MIDNIGHT_MS + 1, MIDNIGHT_MS + 4)
 
     assert [MIDNIGHT_MS + n for n in (1, 2, 3)] == list(stretch.times())
-    assert 3 == stretch.count
+    assert 3 == stretch.size
 
 
 @pytest.mark.parametrize(("start", "times", "pending"), [(1, hours(1, 2), 3), (4, [], 2)])
@@ -79,14 +80,14 @@ def test_occurrences_that_the_schedule_will_fire_are_not_backfilled(
 ) -> None:
     [pending_ms] = hours(3)
 
-    stretch = PastOccurrences.of(schedule(nominal_ms=pending_ms), *hours(start, 6))
+    stretch, left = past_of(schedule(nominal_ms=pending_ms), *hours(start, 6))
 
-    assert (times, len(times), pending) == (list(stretch.times()), stretch.count, stretch.pending)
+    assert (times, len(times), pending) == (list(stretch.times()), stretch.size, left)
 
 
 @pytest.mark.parametrize("number", [1, 2, 1000, 8760])
 def test_the_nth_occurrence_is_found_without_stepping(number: int) -> None:
-    stretch = PastOccurrences.of(schedule(), *hours(0, 8760))
+    stretch, _ = past_of(schedule(), *hours(0, 8760))
 
     assert hours(number - 1) == [stretch.nth(number)]
 
@@ -94,9 +95,9 @@ def test_the_nth_occurrence_is_found_without_stepping(number: int) -> None:
 def test_ten_million_occurrences_are_counted_at_once() -> None:
     every_second = schedule(TriggerSpec(EVERY, "1000"), MIDNIGHT_MS - 1000)
 
-    stretch = PastOccurrences.of(every_second, MIDNIGHT_MS, MIDNIGHT_MS + 10_000_000_000)
+    stretch, _ = past_of(every_second, MIDNIGHT_MS, MIDNIGHT_MS + 10_000_000_000)
 
-    assert (10_000_000, MIDNIGHT_MS + 99_999_000) == (stretch.count, stretch.nth(100_000))
+    assert (10_000_000, MIDNIGHT_MS + 99_999_000) == (stretch.size, stretch.nth(100_000))
 
 
 def change(what: What, **more: Any) -> Change:
@@ -233,5 +234,5 @@ def test_equal_rules_and_intervals_are_all_counted() -> None:
 @pytest.mark.parametrize(("end_ms", "step_ms", "option"), [(0, 1, "to"), (1_441_000, 1000, "bucket")])
 def test_an_empty_timeline_and_too_many_spans_are_refused(end_ms: int, step_ms: int, option: str) -> None:
     with pytest.raises(InvalidSchedule) as refused:
-        Spans.of(0, end_ms, step_ms)
+        Spans.of(0, end_ms, step_ms, most=1440)
     assert option == refused.value.field

@@ -18,8 +18,9 @@ from zsched.core.entry import Entry
 from zsched.core.log.fires import AdvanceEntry
 from zsched.core.log.kinds import changes, parse, touches
 from zsched.core.occurrences.changes import Change
+from zsched.core.occurrences.future import Spans
 from zsched.core.occurrences.outcomes import OUTCOMES, PUSHES, Outcome, What, outcome_of
-from zsched.core.occurrences.timeline import Spans, Timeline
+from zsched.core.occurrences.timeline import Timeline
 from zsched.core.story.sentences import reason_text, sentence
 from zsched.metrics.meter import LABELS, LogTally, Names
 

@@ -1,0 +1,106 @@
+"""``zsched forecast``: what will fire, how much of it, and whether the workers keep up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import islice
+from typing import Any, Final
+
+import click
+
+from zsched.cli.filters import facet_filters
+from zsched.cli.lines import Shown, Table
+from zsched.cli.output import Progress
+from zsched.cli.program import Invocation, command
+from zsched.cli.values import Moment, duration, instant, moment, moment_at
+from zsched.core.occurrences.forecast import Backlog, By, Forecast
+from zsched.core.options.forms import zone_name
+from zsched.core.story.sentences import local_text
+from zsched.core.wording import duration_text, plural, relative_text, some
+
+_LIMIT: Final = 50  # rows
+_MANY: Final = 500  # rules; counting more shows a progress bar
+
+
+def _workers(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:
+    """Return the numbers of workers by queue. Raises click.BadParameter."""
+    pairs = [text.rpartition("=") for text in given]
+    for queue, _, number in pairs:
+        if not (queue and number.isdecimal() and len(number) < 10):
+            raise click.BadParameter(f"{queue or number!r} is not a queue with its workers; give one such as email=4")
+    return {queue: int(number) for queue, _, number in pairs}
+
+
+@command()
+@click.option("--to", "end", type=moment, default="10m", show_default=True, metavar="TIME|DURATION", help="Until then.")
+@click.option("--from", "start", type=instant, metavar="TIME", help="From then on; default now.")
+@click.option("--by", type=click.Choice([one.value for one in By]), help="Count, the highest peak first.")
+@click.option("--bucket", type=duration, metavar="DURATION", help="Of a peak: default 1m; 1h and 1d for long times.")
+@click.option(
+    "--workers", multiple=True, callback=_workers, metavar="QUEUE=N", help="Show the backlog of so many; repeatable."
+)
+@click.option("--suggest", is_flag=True, help="Suggest what would flatten the highest peaks.")
+@click.option("--quiet-window", type=duration, metavar="DURATION", help="Find the first gap of this length.")
+@facet_filters("schedules")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=_LIMIT, show_default=True, metavar="N", help="Rows.")
+@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Read and show times in this zone.")
+def forecast(invocation: Invocation, /, start: Any, end: Moment, tz: str, limit: int, **asked: Any) -> None:
+    """
+    Show what will fire: each occurrence, or how many --by queue, minute or function. Overdue ones fire now. Paused and
+    quarantined schedules are only counted.
+
+    \b
+    Examples:
+      zsched forecast --to 10m
+      zsched forecast --to 24h --by queue --workers email=4 --suggest
+      zsched forecast --to 24h --quiet-window 5m
+    """
+    zone_name(tz)
+    until: Any = end if isinstance(end, timedelta) else moment_at(end, "to", tz)
+    with Progress("rules", is_quiet=invocation.wants_json, least=_MANY, counted="rules counted") as progress:
+        found = invocation.client().forecast(
+            until, moment_at(start, "from", tz), limit=limit, on_progress=progress.at, **asked
+        )
+    invocation.answer(found.to_dict(), *_lines(found, limit, tz, asked["quiet_window"]), tz=tz)
+    left_out = [f"{number:,} {state}" for state, number in found.left_out.items()]
+    invocation.remark(*([f"left out: {', '.join(left_out)}"] if left_out else []))
+    if found.is_cut:
+        invocation.remark(f"too many schedules: the forecast ends at {local_text(found.end_ms, tz)}; filter them")
+    if found.moved_ms:
+        invocation.remark(f"jitter may move a part of the counted by up to {duration_text(found.moved_ms)}")
+
+
+def _lines(found: Forecast, limit: int, tz: str, quiet_window: timedelta | None) -> Iterator[Shown]:
+    """Yield the parts that were asked for."""
+    if found.by is not None:
+        key = "minute" if found.by is By.MINUTE else found.by.value
+        header = (key.upper(), "OCCURRENCES", "PEAK", f"IN {duration_text(found.bucket_ms)} FROM")
+        loads = (
+            (local_text(one.peak_ms, tz) if found.by is By.MINUTE else one.key, f"{one.number:,}", f"{one.peak:,}",
+             local_text(one.peak_ms, tz)) for one in islice(found.loads, limit)
+        )  # fmt: skip
+        yield Table(header, loads, nothing="nothing fires")
+    elif not found.backlogs and quiet_window is None and not found.suggestions:
+        fires = (
+            (local_text(one.due_ms, tz), relative_text(one.due_ms, found.now_ms), one.id, one.schedule.queue,
+             one.schedule.func) for one in found.occurrences
+        )  # fmt: skip
+        yield Table(("FIRES", "", "ID", "QUEUE", "FUNCTION"), fires, nothing="nothing fires")
+        if found.has_more:
+            yield "there are more: give --limit, or count them with --by queue"
+    yield from (_backlog_text(one, tz) for one in found.backlogs)
+    if quiet_window is not None:
+        times = found.quiet and " until ".join(local_text(ms, tz) for ms in found.quiet)
+        yield f"quiet from {times}" if times else "there is no such gap; give a later --to, or a shorter window"
+    for one in found.suggestions:
+        where = f"the {one.peak:,} of {one.queue} in the minute from {local_text(one.peak_ms, tz)}"
+        yield f"{where} become {one.after:,} by {one.change}"
+
+
+def _backlog_text(one: Backlog, tz: str) -> str:
+    """Return a sentence about a backlog."""
+    gone = "not gone by the end" if one.gone_ms is None else f"gone by {local_text(one.gone_ms, tz)}"
+    peak = f"at most {one.peak:,} wait, at {local_text(one.peak_ms, tz)}, {gone}" if one.peak else "nothing waits"
+    unknown = f"; no duration is known of {some(one.unknown)}" if one.unknown else ""
+    return f"{one.queue} with {plural(one.workers, 'worker')}: {one.waiting:,} wait now; {peak}{unknown}"
