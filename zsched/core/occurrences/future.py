@@ -159,7 +159,7 @@ class SpanCounts:
 
 
 class _SharedRule(NamedTuple):
-    """Schedules with equal rules that go on after the same occurrence."""
+    """Schedules with equal rules that continue after the same occurrence."""
 
     trigger: Trigger
     after_ms: int
