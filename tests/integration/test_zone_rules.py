@@ -106,7 +106,7 @@ def test_a_daemon_with_new_zone_rules_fires_at_the_new_time_and_logs_both_versio
     assert new_ms == client.get("paused").next_ms
     assert others == client.get("utc")
     rows = [line for entry in entries(redis_client, "replan") for line in entry.rows]
-    assert sorted(f"{id} {old_ms} {new_ms} {new_ms}" for id in ("r", "paused")) == sorted(rows)
+    assert sorted(f"{id} {old_ms} {new_ms} {new_ms} -" for id in ("r", "paused")) == sorted(rows)
     lines = [text for _, text in story.lines if "rules changed" in text]
     assert ["2025a → 2025b"] == [line.partition("tzdata ")[2].partition(")")[0] for line in lines]
     assert " instead of " in lines[0]

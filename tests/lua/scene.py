@@ -143,8 +143,8 @@ def _skip(ns: Namespace, next_ms: Any) -> Any:
 
 def _replan(ns: Namespace) -> Any:
     id, _, due_ms, version = row(ns, "due-rule")
-    rows = [id, version, due_ms, due_ms, DUE_MS - 1, DUE_MS - 1]
-    return ns.call("replan", rows, tzdata="2026a", is_done=1)
+    rows = [id, version, due_ms, due_ms, DUE_MS - 1, DUE_MS - 1, "-"]
+    return ns.call("replan", rows, meta_field="tzdata", plans_by="2026a", is_done=1)
 
 
 _OP = {"op": "op", "keep_op_ms": 1000}
@@ -173,6 +173,7 @@ CALLS: dict[str, Callable[[Namespace], Any]] = {
     "resume with skip of a one-shot": lambda g: g.call("resume", ["missed", ""], missed="skip"),
     "resume with skip of a rule": lambda g: _skip(g, DUE_MS * 2),
     "resume with skip to the end": lambda g: _skip(g, "-"),
+    "calendars": lambda g: g.call("calendars", ["kr", "-", "{}"], is_restored=0),
     "get": lambda g: g.call("get", ["later", "rule", "paused"]),
     "acquire": lambda g: g.call("acquire", daemon="daemon-1", nonce="n", server_id="s2", lease_ms=LEASE_MS),
     "renew": lambda g: g.call("renew", lease_ms=LEASE_MS),

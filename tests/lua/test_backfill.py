@@ -182,7 +182,7 @@ def test_backfilled_run_ids_contain_the_namespace(redis_client: Any, redis_serve
 def replan(ns: Namespace, *rows: Any, tzdata: str = "2026a", is_done: int = 0, **over: Any) -> tuple[str, list[str]]:
     """Return the version before, and a word per row."""
     texts = [each for row in rows for each in row]
-    _now_ms, before, *words = ns.call("replan", texts, tzdata=tzdata, is_done=is_done, **over)
+    _now_ms, before, *words = ns.call("replan", texts, meta_field="tzdata", plans_by=tzdata, is_done=is_done, **over)
     return before, words
 
 
@@ -190,7 +190,7 @@ def row_of(ns: Namespace, id: str, new_ms: int, jitter_ms: int = 0) -> list[Any]
     """Return a row that moves *id* from its current time."""
     schedule = ns.schedule(id)
     due_ms = ns.places()[id].split()[-1]
-    return [id, schedule["version"], due_ms, schedule["nominal"], new_ms, new_ms + jitter_ms]
+    return [id, schedule["version"], due_ms, schedule["nominal"], new_ms, new_ms + jitter_ms, "-"]
 
 
 def test_replan_moves_a_waiting_occurrence_in_its_lane(led: Namespace) -> None:
@@ -204,8 +204,8 @@ def test_replan_moves_a_waiting_occurrence_in_its_lane(led: Namespace) -> None:
     assert {"r": f"high {new_ms + 7}"} == led.places()
     assert before | {"nominal": str(new_ms)} == led.schedule("r")
     entry = led.last
-    assert (f"{EPOCH}-2", "replan", {"old": "", "new": "2026a"}) == (entry.id, entry.kind, entry.fields)
-    assert [f"r {due_ms} {new_ms} {new_ms + 7}"] == entry.rows
+    assert (f"{EPOCH}-2", "replan", {"of": "tzdata", "old": "", "new": "2026a"}) == (entry.id, entry.kind, entry.fields)
+    assert [f"r {due_ms} {new_ms} {new_ms + 7} -"] == entry.rows
 
 
 def test_replan_moves_a_paused_schedule_and_keeps_pause_time_and_note(led: Namespace) -> None:
@@ -247,7 +247,7 @@ def test_replan_skips_a_schedule_that_changed_since_it_was_read(led: Namespace, 
 
     assert (place, schedule) == (led.places().get("r"), led.redis.dump(led.keys.schedule("r")))
     assert f"normal {new_ms}" == led.places()["other"]
-    assert [f"other {other[3]} {new_ms} {new_ms}"] == led.last.rows
+    assert [f"other {other[3]} {new_ms} {new_ms} -"] == led.last.rows
 
 
 def test_replanning_twice_changes_nothing_more(led: Namespace) -> None:

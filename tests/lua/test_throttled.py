@@ -227,9 +227,9 @@ def test_a_restore_puts_a_throttled_schedule_into_its_lane_only(late: Namespace,
 
 def test_a_replan_leaves_a_throttled_schedule_in_one_place(late: Namespace) -> None:
     due_ms, version, new_ms = late.places()["r"].split()[-1], late.schedule("r")["version"], late.now_ms + HOUR_MS
-    row = ["r", version, due_ms, due_ms, new_ms, new_ms]
+    row = ["r", version, due_ms, due_ms, new_ms, new_ms, "-"]
 
-    late.call("replan", row, tzdata="2026a", is_done=0)
+    late.call("replan", row, meta_field="tzdata", plans_by="2026a", is_done=0)
     late.call("cancel", ["b"])
 
     assert str(new_ms) == late.places()["r"].split()[-1]

@@ -133,7 +133,11 @@ VERBS: dict[str, Callable[[Namespace, str], Any]] = {
     "restore as due": lambda g, id: restoring.restore(g, records.rule("due", id), **seen(g)),
     "restore as gone": lambda g, id: restoring.restore(g, records.gone(id), **seen(g)),
     "replan": lambda g, id: g.call(
-        "replan", [id, _version(g, id), DUE_MS * 2, DUE_MS * 2, DUE_MS, DUE_MS], tzdata="x", is_done=0
+        "replan",
+        [id, _version(g, id), DUE_MS * 2, DUE_MS * 2, DUE_MS, DUE_MS, "-"],
+        meta_field="tzdata",
+        plans_by="x",
+        is_done=0,
     ),
     "fire": lambda g, id: g.fire(),
     "advance": lambda g, id: _advance(g, id, "skip"),

@@ -20,7 +20,7 @@ from zsched.core.occurrences.planning import Move, reopened
 from zsched.core.record import Record
 from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.daemon.replanning import Replanning
-from zsched.storage.calendars import CalendarStore
+from zsched.storage.calendars import read_calendars
 from zsched.storage.connection import Wire
 from zsched.storage.keys import Keys
 from zsched.storage.meta import server_now_ms
@@ -38,7 +38,7 @@ class CalendarReplanner(Replanning):
 
     def __init__(self, wire: Wire, keys: Keys, clock: Clock) -> None:
         super().__init__(wire, keys, clock)
-        self._store, self._present = CalendarStore(wire, keys), NO_CALENDARS
+        self._present = NO_CALENDARS
         self._now_ms = 0  # of the server, when the page was read
         self._version: str | None = None
         self._look_ms = 0.0
@@ -57,7 +57,7 @@ class CalendarReplanner(Replanning):
         found = self._wire.execute("HGET", self._keys.meta(), "calendars")
         version = None if found is None else text(found)
         if version != self._version:
-            self._present, self._version = self._store.read(), version
+            self._present, self._version = read_calendars(self._wire, self._keys), version
             self._term = ""  # compare once more
         self._look_ms = self._clock.monotonic_ms() + _LOOK_MS
 

@@ -3,14 +3,14 @@
 -- KEYS   lease @schedules
 -- ARGV   schedule_prefix              as in keys.py
 --        @term
---        field                        of meta, with the version of: tzdata, planned_calendars
+--        meta_field                   with the version: tzdata or planned_calendars
 --        plans_by                     the version that the leader plans with
 --        is_done                      1: from now on all schedules are planned with it
 --        ...   per schedule seven texts: id, version, due ms, nominal ms, new nominal ms, new due ms, and the record of
 --              excluded occurrences, as in advance
 -- RETURNS  OK, now ms, version that all were planned with before or '', then per schedule a word: moved changed
 --          |  STALE  |  SERVER
--- LOGS   replan: of = field · old, new = the two versions
+-- LOGS   replan: of = meta_field · old, new = the two versions
 --        rows = id, "<nominal ms> <new nominal ms> <new due ms> <passed>"
 --
 -- A schedule that changed since it was read, in a lane or paused, is left alone (changed). Without rows nothing moves.
@@ -18,9 +18,9 @@
 -- include lib/find.lua
 -- include lib/progress.lua
 
-local before = redis.call('HGET', meta_key, field) or ''
+local before = redis.call('HGET', meta_key, meta_field) or ''
 local reply, ids, moves = {'OK', now_ms, before}, {}, {}
-local fields = {'of', field, 'old', before, 'new', plans_by, 'rows'}
+local fields = {'of', meta_field, 'old', before, 'new', plans_by, 'rows'}
 for i = ROWS, #ARGV, 7 do
   ids[#ids + 1] = ARGV[i]
 end
@@ -57,6 +57,6 @@ for _, one in ipairs(moves) do
   end
 end
 if is_done == '1' and before ~= plans_by then
-  redis.call('HSET', meta_key, field, plans_by)
+  redis.call('HSET', meta_key, meta_field, plans_by)
 end
 return reply

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from zsched.core.entry import text
@@ -14,26 +15,25 @@ from zsched.storage.scripts import Scripts, word_text
 DELETED: Final = "-"
 
 
+def read_calendars(channel: Channel, keys: Keys) -> Calendars:
+    """Return the present calendars. One that another program broke is left out."""
+    from zsched.core.options.forms import UNREADABLE  # few clients have calendars
+    from zsched.core.triggers.calendar_definition import Calendar
+
+    found = Calendars()
+    for name, held in CalendarStore(channel, keys).held().items():
+        stored = held.partition(" ")[2]
+        with suppress(*UNREADABLE):
+            if stored != DELETED:
+                found[name] = Calendar.of_text(name, stored)
+    return found
+
+
 class CalendarStore:
     """The calendars of one namespace over one channel. *by*: who changes them, for the log."""
 
     def __init__(self, channel: Channel, keys: Keys, by: str = "") -> None:
         self._channel, self._keys, self._scripts = channel, keys, Scripts(channel, keys, by)
-
-    def read(self) -> Calendars:
-        """Return the present calendars. One that another program broke is left out."""
-        from zsched.core.options.forms import UNREADABLE  # few clients have calendars
-        from zsched.core.triggers.calendar_definition import Calendar
-
-        found = Calendars()
-        for name, held in self.held().items():
-            _, _, stored = held.partition(" ")
-            try:
-                if stored != DELETED:
-                    found[name] = Calendar.of_text(name, stored)
-            except UNREADABLE:
-                continue
-        return found
 
     def held(self) -> dict[str, str]:
         """Return by name the text in Redis: t of the last change in µs, a space, and the calendar, or - if deleted."""

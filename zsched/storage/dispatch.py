@@ -278,7 +278,7 @@ class Dispatch:
             known = record.id, record.own_fields()[b"version"], record.due_ms, record.nominal_ms
             rows += (*known, move.nominal_ms, move.due_ms, passed_text(move.passed))
         reply = self._scripts.call(
-            "replan", field=field, plans_by=version, is_done=int(is_done), rows=rows, **term.fence
+            "replan", meta_field=field, plans_by=version, is_done=int(is_done), rows=rows, **term.fence
         )
         words = zip(moves, reply[2:], strict=True)
         return ReplanResult(text(reply[1]), [move for move, word in words if word == b"moved"])

@@ -27,7 +27,7 @@ from zsched.core.runs.signature import SIGNATURE_FIELD, UNSIGNED
 from zsched.core.triggers.spec import TriggerSpec
 from zsched.core.triggers.trigger import delay_of
 from zsched.errors import InvalidSchedule, RedisUnavailable
-from zsched.storage.calendars import CalendarStore
+from zsched.storage.calendars import read_calendars
 from zsched.storage.connection import Link
 from zsched.storage.keys import Keys
 from zsched.storage.log import LogPlace
@@ -200,7 +200,7 @@ class PutScripts:
         self._link, self.keys, self.encoder, self._by, self.signer = link, keys, encoder, by, signer
         self._scripts = Scripts(link, keys, by)
         self._is_serializer_agreed = False
-        self.server_now_ms, self.calendars = partial(server_now_ms, link, keys), CalendarStore(link, keys).read
+        self.server_now_ms, self.calendars = partial(server_now_ms, link, keys), partial(read_calendars, link, keys)
 
     def acting_as(self, by: str) -> PutScripts:
         """Return the same, with another *by*."""

@@ -16,7 +16,7 @@ from zsched.core.model import Schedule
 from zsched.core.options.choices import Priority
 from zsched.core.record import Place, Record
 from zsched.core.runs.signature import job_pairs
-from zsched.storage.calendars import CalendarStore
+from zsched.storage.calendars import read_calendars
 from zsched.storage.connection import Link, Wire
 from zsched.storage.keys import Keys
 from zsched.storage.log import Log
@@ -58,7 +58,7 @@ class Reader:
     def find(self, id: str) -> Schedule | None:
         """Return one schedule, or None."""
         page = read_page(self._scripts, self._keys, [id])
-        return self._schedule(page.records[0], self.calendars, page.now_ms) if page.records else None
+        return as_schedule(page.records[0], self._encoder, page.now_ms, self.calendars) if page.records else None
 
     def get(self, id: str) -> Schedule:
         """Return one schedule. Raises ScheduleNotFound."""
@@ -76,18 +76,15 @@ class Reader:
         """
         sought, calendars = [text.encode(errors="replace") for text in texts], cache(self.calendars)
         for page in read_records(self._scripts, self._keys, ids, at_first):
-            yield from (self._schedule(record, calendars) for record in page.records if _has(record, sought))
+            yield from (
+                as_schedule(record, self._encoder, calendars=calendars)
+                for record in page.records
+                if _has(record, sought)
+            )
 
     def calendars(self) -> Calendars:
         """Return the calendars of the namespace."""
-        return CalendarStore(self._link, self._keys).read()
-
-    def _schedule(self, record: Record, calendars: Callable[[], Calendars], now_ms: int = 0) -> Schedule:
-        """Return *record* as a schedule, with *calendars* if its rule names one."""
-        from zsched.core.triggers.trigger import with_calendars  # as_schedule imports it at its use, too
-
-        found = as_schedule(record, self._encoder, now_ms)
-        return found if found.trigger is None else replace(found, trigger=with_calendars(found.trigger, calendars))
+        return read_calendars(self._link, self._keys)
 
     def expected(self, put: Put) -> Schedule:
         """Return the result of ``find`` after *put* of a recurring schedule, without its place and times."""

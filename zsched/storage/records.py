@@ -23,8 +23,9 @@ from zsched.core.pages import pages_of
 from zsched.core.record import PROGRESS, STATE, Place, Record
 from zsched.core.runs.job import CALLBACKS, OFFSET_FIELD
 from zsched.core.runs.run_id import run_id_of
+from zsched.core.triggers.calendars import NO_CALENDARS, Calendars
 from zsched.core.triggers.spec import TriggerSpec
-from zsched.core.triggers.trigger import build, delay_of, read_spec
+from zsched.core.triggers.trigger import build, delay_of, read_spec, with_calendars
 from zsched.core.wording import LONGEST_NAME
 from zsched.errors import InvalidSchedule, TriggerError, UnknownCalendar, UnknownZone
 from zsched.storage.keys import Keys
@@ -93,17 +94,22 @@ def rq_fields(record: Record) -> dict[str, bytes]:
     return {text(name): value for name, value in zip(record.job[::2], record.job[1::2], strict=True)}
 
 
-def as_schedule(record: Record, encoder: Encoder, now_ms: int = 0) -> Schedule:
-    """Return the schedule of *record*, read at *now_ms* of the server. What another program broke is ``unreadable``."""
+def as_schedule(
+    record: Record, encoder: Encoder, now_ms: int = 0, calendars: Callable[[], Calendars] = lambda: NO_CALENDARS
+) -> Schedule:
+    """
+    Return the schedule of *record*, read at *now_ms* of the server, with *calendars* if its rule names one. What
+    another program broke is ``unreadable``.
+    """
     try:
-        return _schedule(record, encoder, now_ms)
+        return _schedule(record, encoder, now_ms, calendars)
     except Exception:  # a value that nobody expected must not hide the other schedules
         known: dict[str, Any] = {"state": _STATES[record.place], "next_ms": record.due_ms}
         kind = "once" if record.run else "every"
         return Schedule(id=record.id, kind=kind, func="", unreadable=("definition",), record=record, **known)
 
 
-def _schedule(record: Record, encoder: Encoder, now_ms: int) -> Schedule:
+def _schedule(record: Record, encoder: Encoder, now_ms: int, calendars: Callable[[], Calendars]) -> Schedule:
     recurring = not record.run
     own, job = _decoded(record.own), _decoded(record.job)
     version = own.get("version") if recurring else job.get("zs_version") or job.get("created_at")
@@ -123,6 +129,7 @@ def _schedule(record: Record, encoder: Encoder, now_ms: int) -> Schedule:
     }
     options["unreadable"] = tuple(name for name in sound if not sound[name]) + options.get("unreadable", ())
     if spec:
+        spec = with_calendars(spec, calendars) if spec.exclude else spec
         options |= {"tz": spec.tz, "jitter_ms": spec.jitter_ms}
     args, kwargs = _arguments(record.job, encoder)
     next_ms, nominal_ms = record.due_ms, record.nominal_ms

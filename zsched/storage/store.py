@@ -36,7 +36,12 @@ class Store:
 
     def __init__(self, link: Link, keys: Keys, by: str, reader: Reader) -> None:
         self.keys, self._scripts, self._reader = keys, Scripts(link, keys, by), reader
-        self.calendars = CalendarStore(link, keys, by)
+        self._link, self._by = link, by
+
+    @property
+    def calendars(self) -> CalendarStore:
+        """The calendars of the namespace."""
+        return CalendarStore(self._link, self.keys, self._by)
 
     # -- many schedules in a step, an outcome for each ------------------------------------------------
 

@@ -96,7 +96,7 @@ def test_add_stores_every_option(zsched: Zsched) -> None:
         *("--on-failure", "app.failed", "--description", "The digest", "--tag", "b", "--tag", "a"),
         *("--owner", "terraform", "--jitter", "5m", "--expires-after", "1h30m"),
         *("--overlap", "queue", "--overlap-limit", "7", "--catch-up", "all", "--catch-up-window", "2d"),
-        *("--catch-up-limit", "9"),
+        *("--catch-up-limit", "9", "--exclude", "sat, sun", "--exclude", "12-25", "--on-excluded", "next_open"),
     )
 
     shown = zsched.json("show", "digest")
@@ -109,6 +109,7 @@ def test_add_stores_every_option(zsched: Zsched) -> None:
         "gap": "skip",
     }
     trigger |= {"starts": "2030-01-01T05:00:00.000Z", "ends": "2031-01-01T00:00:00.000Z", "fold": "second"}
+    trigger |= {"exclude": ["Sat,Sun", "12-25"], "on_excluded": "next_open"}
     expected: dict[str, Any] = {
         "state": "active",
         "kind": "cron",

@@ -210,7 +210,8 @@ class OpenTrigger(Trigger):
 
     def excluded(self, after_ms: int, until_ms: int) -> Iterator[tuple[int, int, int, str]]:
         """Yield the excluded occurrences in (after_ms, until_ms) by excluded time: first, last, number, why."""
-        for closed in self.closed.between(after_ms + 1, until_ms):
+        last_ms = Trigger.last_until(self, until_ms - 1)
+        for closed in self.closed.between(after_ms + 1, last_ms + 1) if last_ms is not None else ():
             start_ms, end_ms = max(closed.start_ms - 1, after_ms), min(closed.end_ms, until_ms) - 1
             if number := Trigger.count_between(self, start_ms, end_ms):
                 first_ms, last_ms = Trigger.next_after(self, start_ms), Trigger.last_until(self, end_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
@@ -19,11 +20,13 @@ from zsched.core.occurrences import future
 from zsched.core.occurrences.future import Future, SpanCounts, Spans
 from zsched.core.occurrences.policy import Policy, plan
 from zsched.core.options.choices import CatchUp, Overlap, ScheduleState
+from zsched.core.triggers.calendar_definition import Calendar
+from zsched.core.triggers.calendars import Calendars
 from zsched.core.triggers.cron import CRON
 from zsched.core.triggers.every import EVERY
 from zsched.core.triggers.rrule import RRULE
-from zsched.core.triggers.spec import Fold, Gap, TriggerSpec
-from zsched.core.triggers.trigger import build, due_of
+from zsched.core.triggers.spec import Fold, Gap, OnExcluded, TriggerSpec
+from zsched.core.triggers.trigger import NeverOpen, build, due_of
 from zsched.errors import InvalidSchedule
 
 NOW_MS = 1_772_323_200_000  # 2026-03-01T00:00Z: the zones change within the 90 days
@@ -40,12 +43,16 @@ RULES = [
     (RRULE, "FREQ=DAILY;BYHOUR=1,2;BYMINUTE=0,30"),
     (RRULE, "FREQ=MONTHLY;BYDAY=MO,SU;BYHOUR=0,1;BYSETPOS=-1,3"),
 ]
+EXCLUDED = [(), ("Sat,Sun",), ("22:00-07:00", "12-25"), ("kr",), ("2026-04-01..2026-05-09", "01:15-02:15")]
+CALENDARS = Calendars(kr=Calendar.of("kr", {"dates": ["2026-03-29 A", "2026-04-05..2026-04-20 B"], "windows": ["Wed"]}))
 JITTERS = [0, 1, 60_000, HOUR_MS, 2 * DAY_MS]
 
 
 def recurring(id: str, spec: TriggerSpec, after_ms: int = NOW_MS, **options: object) -> Schedule | None:
-    trigger = build(spec, NOW_MS - HOUR_MS)
-    if (nominal_ms := trigger.next_after(after_ms)) is None:
+    trigger, nominal_ms = build(spec, NOW_MS - HOUR_MS), None
+    with suppress(NeverOpen):
+        nominal_ms = trigger.next_after(after_ms)
+    if nominal_ms is None:
         return None
     times = {"next_ms": due_of(trigger, id, nominal_ms), "nominal_ms": nominal_ms, "anchor_ms": NOW_MS - HOUR_MS}
     return schedules.schedule(id, trigger=spec, tz=spec.tz, **(times | options))
@@ -65,6 +72,9 @@ def many(draw: st.DrawFn) -> list[Schedule]:
             gap=draw(st.sampled_from(list(Gap))),
             fold=draw(st.sampled_from(list(Fold))),
             jitter_ms=draw(st.sampled_from(JITTERS)),
+            exclude=draw(st.sampled_from(EXCLUDED)),
+            on_excluded=draw(st.sampled_from(OnExcluded)),
+            calendars=CALENDARS,
         )
         two = (recurring(id, spec) for id in (f"s{number}", f"t{number}"))
         found.extend(one for one in two if one is not None)
@@ -81,7 +91,8 @@ def planned(given: list[Schedule]) -> list[tuple[int, str, int]]:
         if due_ms >= END_MS:
             break
         decided = plan(build(one.trigger, one.anchor_ms), nominal_ms, due_ms, one.policy, id)
-        assert (nominal_ms, due_ms, ()) == decided[:3]
+        assert (nominal_ms, due_ms) == decided[:2]
+        assert {one.why for one in decided.passed} <= {"excluded"}
         found.append((due_ms, id, nominal_ms))
         if decided.next_ms is not None:
             heapq.heappush(waiting, (decided.next_due_ms, id, decided.next_ms, one))
