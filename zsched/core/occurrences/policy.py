@@ -14,7 +14,6 @@ from enum import Enum
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from zsched.core.clock import LAST_MS
 from zsched.core.occurrences.outcomes import Outcome
 from zsched.core.options.choices import CatchUp, Overlap
 from zsched.core.triggers.trigger import OpenTrigger, Trigger, due_of, nth_after
@@ -123,7 +122,7 @@ def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL,
     """
     if isinstance(trigger, OpenTrigger) and (closed := trigger.closed.at(nominal_ms)) is not None:
         excluded = Passed(Outcome.EXCLUDED.word, Range(nominal_ms, nominal_ms, 1), closed.why)
-        return _plan(trigger, id, None, (excluded,), nominal_ms, trigger.next_after(nominal_ms))
+        return _plan(trigger, id, None, (excluded,), nominal_ms, nominal_ms)
     latest_ms = latest_due(trigger, nominal_ms, now_ms, id)
     if policy.catch_up is CatchUp.ALL:
         fire_ms, passed = _each(trigger, nominal_ms, latest_ms, now_ms, policy, id)
@@ -131,18 +130,19 @@ def plan(trigger: Trigger, nominal_ms: int, now_ms: int, policy: Policy = USUAL,
         fire_ms = latest_ms if now_ms - due_of(trigger, id, latest_ms) <= policy.patience_ms else None
         why = Outcome.MISSED if policy.catch_up is CatchUp.NONE or fire_ms is None else Outcome.COALESCED
         passed = _passed(why, trigger, nominal_ms, latest_ms, fire_ms is None)
-    next_ms = trigger.next_after(latest_ms if fire_ms is None else fire_ms)
-    return _plan(trigger, id, fire_ms, passed, nominal_ms, next_ms)
+    return _plan(trigger, id, fire_ms, passed, nominal_ms, latest_ms if fire_ms is None else fire_ms)
 
 
 def _plan(
-    trigger: Trigger, id: str, fire_ms: int | None, passed: tuple[Passed, ...], nominal_ms: int, next_ms: int | None
+    trigger: Trigger, id: str, fire_ms: int | None, passed: tuple[Passed, ...], nominal_ms: int, last_ms: int
 ) -> Plan:
-    """Return the plan, with the excluded occurrences between *nominal_ms* and *next_ms*."""
+    """Return the plan: next comes the occurrence after *last_ms*. Add the excluded ones from *nominal_ms* to it."""
+    next_ms = trigger.next_after(last_ms)
     if next_ms is not None and next_ms <= nominal_ms:
         raise TriggerError(f"the trigger went back from {nominal_ms} to {next_ms}")
     if isinstance(trigger, OpenTrigger):
-        passed += excluded(trigger, nominal_ms, next_ms)
+        passed += excluded(trigger, nominal_ms, last_ms) if last_ms > nominal_ms else ()
+        passed += excluded(trigger, last_ms, next_ms)
     return Plan(
         fire_ms,
         None if fire_ms is None else due_of(trigger, id, fire_ms),
@@ -153,8 +153,8 @@ def _plan(
 
 
 def excluded(trigger: OpenTrigger, after_ms: int, until_ms: int | None) -> tuple[Passed, ...]:
-    """Return the excluded occurrences in (after_ms, until_ms); None: up to the last. The last ones may be joined."""
-    found = list(trigger.excluded(after_ms, LAST_MS if until_ms is None else until_ms))
+    """Return ``OpenTrigger.excluded``, after many times as one range."""
+    found = list(trigger.excluded(after_ms, until_ms))
     if len(found) > _MOST_EXCLUDED:
         rest, words = found[_MOST_EXCLUDED - 1 :], dict.fromkeys(one[3] for one in found[_MOST_EXCLUDED - 1 :])
         why = "; ".join(words) if len(words) <= _MOST_WORDS else f"{len(words)} reasons"

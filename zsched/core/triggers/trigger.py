@@ -208,16 +208,28 @@ class OpenTrigger(Trigger):
             yield at_ms
             at_ms = self.next_after(at_ms)
 
-    def excluded(self, after_ms: int, until_ms: int) -> Iterator[tuple[int, int, int, str]]:
-        """Yield the excluded occurrences in (after_ms, until_ms) by excluded time: first, last, number, why."""
-        last_ms = Trigger.last_until(self, until_ms - 1)
-        for closed in self.closed.between(after_ms + 1, last_ms + 1) if last_ms is not None else ():
-            start_ms, end_ms = max(closed.start_ms - 1, after_ms), min(closed.end_ms, until_ms) - 1
+    def excluded(self, after_ms: int, until_ms: int | None) -> Iterator[tuple[int, int, int, str]]:
+        """
+        Yield the excluded occurrences in (after_ms, until_ms) by excluded time: first, last, number, why. None: up to
+        the last one, if no other occurrence follows *after_ms*.
+        """
+        times = self._rest(after_ms) if until_ms is None else self.closed.between(after_ms + 1, until_ms)
+        for closed in times:
+            start_ms = max(closed.start_ms - 1, after_ms)
+            end_ms = (closed.end_ms if until_ms is None else min(closed.end_ms, until_ms)) - 1
             if number := Trigger.count_between(self, start_ms, end_ms):
                 first_ms, last_ms = Trigger.next_after(self, start_ms), Trigger.last_until(self, end_ms)
                 assert first_ms is not None
                 assert last_ms is not None
                 yield first_ms, last_ms, number, closed.why
+
+    def _rest(self, after_ms: int) -> Iterator[Closed]:
+        """Yield the excluded times that follow *after_ms* with the last occurrences in them."""
+        while (found := Trigger.next_after(self, after_ms)) is not None and (
+            closed := self.closed.at(found)
+        ) is not None:
+            yield closed
+            after_ms = closed.end_ms - 1
 
 
 def nth_after(rule: Rule, after_ms: int, number: int, until_ms: int) -> int:
