@@ -204,7 +204,7 @@ def _tables(path: str, options: list[click.Option]) -> Iterator[str]:
     elif "match" in names:
         parts = [part for part, own in _FILTERS.items() if own - {"if_version"} <= names]  # runs have no versions
         options = [each for each in options if not any(each.name in _FILTERS[part] for part in parts)]
-        named = [part.removeprefix("of ") for part in parts if part != "of both"]
+        named = [part.removeprefix("of ") for part in parts if part != "of both"] or ["both"]
         yield f"It takes [filters](#filters) of {' and '.join(named)}.\n"
     yield from _option_rows([each for each in options if each not in of_schedule or path not in _PUTS])
 

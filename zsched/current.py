@@ -46,9 +46,9 @@ class CurrentRun:
 
     def note(self, **counters: Any) -> None:
         """
-        Report what the task did, such as ``note(sent=123)``. It is recorded with the run's end. Values are JSON values,
-        together at most 4,096 bytes. A counter replaces one of the same name; others stay, also over attempts. A run by
-        ``client.retry`` begins without counters.
+        Report what the task did, such as ``note(sent=123)``. Values are JSON values, together at most 4,096 bytes. A
+        counter replaces one of the same name; others stay, also over attempts. A run by ``client.retry`` begins without
+        counters.
 
         Raises:
             InvalidSchedule: a value is not a JSON value, or the note is too long; nothing was written.

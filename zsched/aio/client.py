@@ -105,8 +105,7 @@ class AsyncClient:
     ``Client`` for asyncio: the same methods, options, results and errors, awaited. Needs ``pip install zsched[async]``.
 
     Iterators are asynchronous, *rows* may be, and *on_progress* and *confirm* may be coroutine functions. It is for one
-    event loop at a time. Close it with ``aclose``, or use ``async with``. A cancelled call may have been applied, and
-    the same call by the same id is safe.
+    event loop at a time. Close it with ``aclose``, or use ``async with``.
 
     *redis* is a ``redis.asyncio.Redis`` or a ``redis.Redis``, also of ``Sentinel.master_for(…)``: its settings are
     used, not its connections. *max_calls*: how many calls run at once. *options* as in ``Client``.

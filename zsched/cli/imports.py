@@ -297,8 +297,8 @@ def _remark(context: ImportContext, owner: str, has_any: bool) -> None:
 def import_() -> None:
     """
     Take over schedules from cron, rq-scheduler, RQ's cron or RQ's enqueue_at; docs/how-to/move-in.md has the steps.
-    Each command may be repeated. A line or job that cannot be imported is listed with the reason, and makes the exit
-    code 1; the rest is imported.
+    Each command may be repeated. A line or job that cannot be imported is listed with the reason (exit code 1); the
+    rest is imported.
 
     \b
     Examples:

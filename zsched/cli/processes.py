@@ -45,8 +45,8 @@ def daemon(invocation: Invocation, host: tuple[int, str, str] | None) -> int:
 def archivist(invocation: Invocation, child: bool) -> int:
     """
     Keep an archive, in the foreground, until SIGTERM or Ctrl-C, on a machine without a daemon: each daemon starts one
-    by itself. It never fires: it follows the log, answers questions about history, and restores what Redis lost. Give
-    it an archive of its own.
+    by itself. It never fires: it follows the log, answers questions, and restores what Redis lost. Give it an archive
+    of its own.
 
     \b
     Example:

@@ -55,8 +55,7 @@ def worker(
     """
     Run a worker of RQ for QUEUES, in this order; default: the queue default. It is `rq worker` by zsched's settings:
     Redis, serializer, prefix and guard. It records each attempt. Start it where the functions can be imported. Ctrl-C
-    or SIGTERM ends it after the task that runs; a second one ends that task, too. Of all workers --with-daemon two have
-    one: a leader and a standby.
+    or SIGTERM ends it after the task that runs; a second one ends that task, too.
 
     \b
     Examples:

@@ -74,8 +74,8 @@ class Client(Schedules):
     presets of ``urgency``, or add to them. *runs_pickles*: ``update`` unpickles payloads from Redis, which runs code of
     any writer of rq:job:*; otherwise it opens plain values only. *by*: the caller's name in the log, which proves
     nothing; None: ``ZSCHED_BY``, else user@host. *signing_keys_file*: its first key signs what this client schedules
-    (docs/how-to/sign-jobs.md). A signature is valid for *signing_valid_days* after the due time of a one-shot, or the
-    put of a recurring schedule. Arguments that inflate to more than 10 MB cannot be signed.
+    (docs/how-to/sign-jobs.md). *signing_valid_days*: how long a signature is valid. Arguments that inflate to more than
+    10 MB cannot be signed.
     """
 
     def __init__(
@@ -131,9 +131,8 @@ class Client(Schedules):
 
     def acting_as(self, by: str, limits: Limits | None = None) -> Client:
         """
-        Return a client with the same connections, whose changes the log has under the name *by*. A server can make one
-        per request: it costs no call of Redis. With *limits*, the history of a schedule begins when it came within
-        them. Raises InvalidSchedule.
+        Return a client with the same connections, whose changes the log has under the name *by*. It costs no call of
+        Redis. With *limits*, the history of a schedule begins when it came within them. Raises InvalidSchedule.
         """
         other = copy(self)
         other._by, other._limits = check_by(by), limits
@@ -189,8 +188,8 @@ class Client(Schedules):
         Schedule many: each row is a dict of ``func`` and the options of ``schedule``.
 
         All valid rows are scheduled. For others it raises RowsRefused at the end, or with ``errors="return"`` lists
-        them in ``Many.errors``. *on_progress* gets the number of rows done, every few hundred. If a row has
-        ``durable=True``, the call returns when an archive has all rows.
+        them in ``Many.errors``. *on_progress* gets the number of rows done. If a row has ``durable=True``, the call
+        returns when an archive has all rows.
 
         Raises:
             RowsRefused: it has the ``Many``.

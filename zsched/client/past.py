@@ -86,8 +86,7 @@ class Past:
         """
         List the latest occurrences with their outcomes, the newest first; a pushed one has its ``run``. *status* may be
         a run's, too ("cancelled" matches either). ``source`` names the origin of the data. To continue, give the page's
-        ``after``, or the ``cursor`` of a result. A *match* that does not begin with letters may take long; ``since``
-        bounds it.
+        ``after``, or the ``cursor`` of a result.
 
         Raises:
             ArchiveError: the archive stopped to answer in the middle of the search.

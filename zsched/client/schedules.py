@@ -187,9 +187,9 @@ class Schedules(Past):
 
     def retry(self, run_id: str) -> str:
         """
-        Run a finished run once more, whatever its end, and return the new run id. The new run belongs to the same
-        occurrence, and has the same call, options and number of retries; ``meta`` includes the task's changes. It is
-        signed if the run was. A run that RQ has forgotten comes from an archive.
+        Run a finished run once more, whatever its end, and return the new run id. The new run has the same occurrence,
+        call, options and number of retries; ``meta`` includes the task's changes. It is signed if the run was. A run
+        that RQ has forgotten comes from an archive.
 
         Raises:
             RunNotFound: neither RQ nor an archive knows it.
@@ -202,9 +202,9 @@ class Schedules(Past):
 
     def cancel_run(self, run_id: str) -> str:
         """
-        Cancel a queued run, or stop a running one. Return "cancelled" (it was queued, and its end is recorded),
-        "stopping" (its worker was asked to stop, and the end is recorded later; RQ's SimpleWorker ignores this) or
-        "already_over". Behind the first 50,000 jobs of a queue, the job loses its data, and a worker skips it.
+        Cancel a queued run, or stop a running one. Return "cancelled" (it was queued), "stopping" (its worker was
+        asked; RQ's SimpleWorker ignores this) or "already_over". Behind the first 50,000 jobs of a queue, the job loses
+        its data, and a worker skips it.
 
         Raises:
             RunNotFound: no run has this id.

@@ -65,8 +65,8 @@ class Next:
 
     *func* is a task, a function or its dotted path; without it, it is the same task, with this run's payload, changed
     by the *given* parameters. Parameters of a task are given by name, like the options of ``client.schedule``. Give
-    either *at* or *after* (counted from the end of the run): it runs once. The worker schedules it by zsched's own
-    urgencies and payload limit, and signs it if it has ``[signing]`` keys. A refused Next fails the run.
+    either *at* or *after* (counted from the end of the run): it runs once. The worker signs it if it has ``[signing]``
+    keys. A refused Next fails the run.
 
     Raises:
         InvalidSchedule: no time, two times, or a rule.

@@ -76,8 +76,7 @@ class ManualScheduler:
     *redis*: a ``redis.Redis`` on an empty database; None: a new fakeredis. *start*: the time of the frozen clock, an
     aware datetime; None: 2026-01-01T00:00Z. It is a context manager; outside of ``with`` call ``close``.
     *overlap_patience_s*: with ``overlap="skip"``, how long a run that is not executed keeps the next run back: by
-    default not at all. Give the daemon's 3600 to test *skip* itself. With the other policies and without ``work``, runs
-    wait until ``overlap_limit`` is reached, or are withdrawn when the next one fires.
+    default not at all. Give the daemon's 3600 to test *skip* itself.
 
     Raises:
         ConfigError: the Redis is in use, or fakeredis is missing. InvalidSchedule: *start* is naive.
@@ -158,7 +157,7 @@ class ManualScheduler:
         """
         Advance the time to *when* (aware), with a stop at each due time, *when* included. Return the fired runs. With
         *work* all queued runs are executed at every stop. With *raises* a task's exception is raised here, and the
-        clock stays there. With a fake Redis, it warns after 500 runs.
+        clock stays there.
 
         Raises:
             InvalidSchedule: *when* is naive, or has passed.
